@@ -1,0 +1,214 @@
+"""The sizes and choices that define an encoder, and how other formats spell them."""
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+ACTIVATIONS = ("gelu", "gelu_tanh", "relu")
+
+
+class ConfigError(ValueError):
+    """A configuration that cannot be used, with every reason in the message."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class EncoderConfig:
+    """Everything that fixes an encoder's parameters and arithmetic.
+
+    Attributes:
+        vocab_size: rows of the token table.
+        hidden_size: width of the residual stream; a multiple of `num_heads`.
+        num_layers: transformer blocks.
+        num_heads: attention heads a block.
+        intermediate_size: width of the feed-forward layer.
+        max_positions: rows of the position table; the longest input.
+        num_segments: rows of the segment ("token type") table.
+        embedding_size: width of the tables where it differs from `hidden_size` (factorized
+            embeddings, ALBERT section 3.1); 0 means `hidden_size`.
+        activation: "gelu" (erf), "gelu_tanh" (the approximation that Google's BERT files call
+            "gelu") or "relu".
+        layer_norm_epsilon: added to the variance.
+        hidden_dropout: rate after the embeddings and after both sublayers of a block.
+        attention_dropout: rate on attention probabilities.
+        classifier_dropout: rate before a fine-tuning head; None means `hidden_dropout`.
+        initializer_range: standard deviation of fresh weights (truncated normal).
+        pooler: whether the encoder ends with a tanh layer over the first token.
+        tie_word_embeddings: whether a masked-language-model head projects onto the token table.
+        pad_id: the id of padding.
+    """
+
+    vocab_size: int
+    hidden_size: int = 768
+    num_layers: int = 12
+    num_heads: int = 12
+    intermediate_size: int = 3072
+    max_positions: int = 512
+    num_segments: int = 2
+    embedding_size: int = 0
+    activation: str = "gelu"
+    layer_norm_epsilon: float = 1e-12
+    hidden_dropout: float = 0.1
+    attention_dropout: float = 0.1
+    classifier_dropout: float | None = None
+    initializer_range: float = 0.02
+    pooler: bool = True
+    tie_word_embeddings: bool = True
+    pad_id: int = 0
+
+    def __post_init__(self):
+        problems = [
+            f"{name} is {getattr(self, name)!r}; it must be a positive integer."
+            for name in (
+                "vocab_size",
+                "hidden_size",
+                "num_layers",
+                "num_heads",
+                "intermediate_size",
+                "max_positions",
+                "num_segments",
+            )
+            if not _is_integer(getattr(self, name)) or getattr(self, name) < 1
+        ]
+        if not problems and self.hidden_size % self.num_heads:
+            problems.append(
+                f"hidden_size {self.hidden_size} is not a multiple of num_heads {self.num_heads}."
+            )
+        if not _is_integer(self.embedding_size) or self.embedding_size < 0:
+            problems.append(
+                f"embedding_size is {self.embedding_size!r}; it must be 0 (as hidden_size) or a "
+                "positive integer."
+            )
+        if self.activation not in ACTIVATIONS:
+            problems.append(f"activation is {self.activation!r}; choose one of {ACTIVATIONS}.")
+        for name in ("hidden_dropout", "attention_dropout", "classifier_dropout"):
+            rate = getattr(self, name)
+            if rate is None and name == "classifier_dropout":
+                continue
+            if not isinstance(rate, int | float) or not 0 <= rate < 1:
+                problems.append(f"{name} is {rate!r}; it must be at least 0 and below 1.")
+        if not isinstance(self.layer_norm_epsilon, float) or self.layer_norm_epsilon <= 0:
+            problems.append(
+                f"layer_norm_epsilon is {self.layer_norm_epsilon!r}; it must be a positive float."
+            )
+        if problems:
+            raise ConfigError("This encoder cannot be built: " + " ".join(problems))
+
+    @property
+    def table_width(self) -> int:
+        """Width of the embedding tables."""
+        return self.embedding_size or self.hidden_size
+
+    @property
+    def head_dropout(self) -> float:
+        """Dropout rate before a fine-tuning head."""
+        return self.hidden_dropout if self.classifier_dropout is None else self.classifier_dropout
+
+    def replace(self, **changes: Any) -> "EncoderConfig":
+        return dataclasses.replace(self, **changes)
+
+    def to_dict(self) -> dict[str, Any]:
+        return dataclasses.asdict(self)
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> "EncoderConfig":
+        unknown = sorted(set(values) - {f.name for f in dataclasses.fields(cls)})
+        if unknown:
+            raise ConfigError(
+                f"Unknown encoder settings {unknown}; this version of bert_zoo knows "
+                f"{[f.name for f in dataclasses.fields(cls)]}."
+            )
+        return cls(**values)
+
+
+def _is_integer(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+@dataclass(frozen=True)
+class ConfigRow:
+    """How one field of `EncoderConfig` is spelled in a source format.
+
+    Attributes:
+        field: the field of `EncoderConfig`.
+        key: the key in the source's JSON file.
+        values: translation of the source's values to ours, where they differ.
+        optional: whether a file may leave the key out (our default then applies).
+    """
+
+    field: str
+    key: str
+    values: Mapping[Any, Any] | None = None
+    optional: bool = False
+
+    def decode(self, value: Any) -> Any:
+        if self.values is None:
+            return value
+        if value not in self.values:
+            raise ConfigError(
+                f"{self.key} is {value!r}; known values are {sorted(map(str, self.values))}."
+            )
+        return self.values[value]
+
+    def encode(self, value: Any) -> Any:
+        if self.values is None:
+            return value
+        return next(theirs for theirs, ours in self.values.items() if ours == value)
+
+
+@dataclass(frozen=True)
+class ConfigCodec:
+    """One format's configuration file: rows that carry information, and keys that do not.
+
+    Attributes:
+        rows: the fields that the file gives.
+        fixed: keys whose only supported values are the listed ones (another value would ask for
+            an architecture that this family does not have).
+        ignored: keys that change nothing in the encoder.
+        written: constant keys that a written file carries besides the rows.
+    """
+
+    rows: Sequence[ConfigRow]
+    fixed: Mapping[str, tuple] = field(default_factory=dict)
+    ignored: frozenset[str] = frozenset()
+    written: Mapping[str, Any] = field(default_factory=dict)
+
+    def decode(self, values: Mapping[str, Any], *, where: str) -> EncoderConfig:
+        """Reads a configuration file's content.
+
+        Args:
+            values: the parsed JSON object.
+            where: the file's name, for messages.
+
+        Raises:
+            ConfigError: a key is unknown, missing, or asks for something this family has not.
+        """
+        rows = {row.key: row for row in self.rows}
+        problems, fields = [], {}
+        for key, value in values.items():
+            if key in rows:
+                try:
+                    fields[rows[key].field] = rows[key].decode(value)
+                except ConfigError as error:
+                    problems.append(str(error))
+            elif key in self.fixed:
+                if value not in self.fixed[key]:
+                    problems.append(
+                        f"{key} is {value!r}; only {list(self.fixed[key])} is supported."
+                    )
+            elif key not in self.ignored:
+                problems.append(
+                    f"{key} (= {value!r}) is not known; if it changes nothing in the model, take "
+                    "it out of the file."
+                )
+        missing = [row.key for row in self.rows if not row.optional and row.key not in values]
+        if missing:
+            problems.append(f"The keys {missing} are missing.")
+        if problems:
+            raise ConfigError(f"{where} cannot be used: " + " ".join(problems))
+        return EncoderConfig(**fields)
+
+    def encode(self, config: EncoderConfig) -> dict[str, Any]:
+        """The file's content for `config`; fields that the format lacks are left out."""
+        values = {row.key: row.encode(getattr(config, row.field)) for row in self.rows}
+        return {**self.written, **values}

@@ -1,0 +1,41 @@
+"""The data set that ships with the package: messages to an online shop's inbox, in eight intents.
+
+What each intent means, and the licence, stand in `messages/README.md` beside the files.
+"""
+
+from importlib import resources
+
+LABELS = (
+    "account_access",
+    "cancel_order",
+    "damaged_or_wrong_item",
+    "payment_problem",
+    "product_question",
+    "refund_status",
+    "return_item",
+    "track_delivery",
+)
+SPLITS = ("train", "test")
+
+_LABEL_IDS = {label: index for index, label in enumerate(LABELS)}
+
+
+def load(split: str) -> tuple[list[str], list[int]]:
+    """Reads one split of the messages.
+
+    Args:
+        split: "train" (400 messages, 50 an intent) or "test" (120 messages, 15 an intent).
+
+    Returns:
+        The messages, and for each of them the position of its intent in `LABELS`.
+
+    Raises:
+        ValueError: the split does not exist.
+    """
+    if split not in SPLITS:
+        raise ValueError(f"The messages have no split {split!r}; choose one of {list(SPLITS)}.")
+    file = resources.files("bert_zoo.data").joinpath("messages", f"{split}.tsv")
+    # Bytes, because reading as text would turn other line ends into "\n" without a word.
+    _header, *rows = file.read_bytes().decode("utf-8").removesuffix("\n").split("\n")
+    labels, texts = zip(*(row.split("\t") for row in rows), strict=True)
+    return list(texts), [_LABEL_IDS[label] for label in labels]

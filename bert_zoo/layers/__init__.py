@@ -1,0 +1,31 @@
+"""Bricks that the families are built from.
+
+Inside a stack, tensors are [batch * length, features]: products in two dimensions let oneDNN fuse
+bias and GELU into the product on TensorFlow's CPU kernels, and cost nothing elsewhere.
+"""
+
+from bert_zoo.layers.attention import SelfAttention
+from bert_zoo.layers.block import PostNormBlock
+from bert_zoo.layers.embeddings import Embeddings
+from bert_zoo.layers.feed_forward import FeedForward
+from bert_zoo.layers.pooler import Pooler
+from bert_zoo.layers.stack import Stack
+
+__all__ = [
+    "Embeddings",
+    "FeedForward",
+    "Pooler",
+    "PostNormBlock",
+    "SavedModelLayer",
+    "SelfAttention",
+    "Stack",
+]
+
+
+def __getattr__(name: str):
+    # Needs TensorFlow, which the other bricks do not.
+    if name == "SavedModelLayer":
+        from bert_zoo.serving.saved_model_layer import SavedModelLayer
+
+        return SavedModelLayer
+    raise AttributeError(f"module 'bert_zoo.layers' has no attribute {name!r}.")

@@ -1,0 +1,76 @@
+"""Multi-head self-attention."""
+
+import math
+
+import keras
+from keras import ops
+
+from bert_zoo.layers.common import dense
+
+# Added to the scores of padding. Large enough to vanish in the softmax of float32 and bfloat16,
+# small enough that a row of padding alone stays finite; float16 overflows beyond 65504.
+MASKED = {"float16": -6e4}
+MASKED_DEFAULT = -1e9
+
+
+def attention_bias(padding_mask, dtype: str):
+    """Turns a mask [batch, length], 1 for real tokens, into a bias [batch, 1, 1, length]."""
+    masked = MASKED.get(dtype, MASKED_DEFAULT)
+    return ((1 - ops.cast(padding_mask, dtype)) * masked)[:, None, None, :]
+
+
+class SelfAttention(keras.layers.Layer):
+    """Scaled dot-product attention with one fused query-key-value product.
+
+    Source: Vaswani et al. 2017, section 3.2; google-research/bert modeling.py, attention_layer.
+
+    Args:
+        num_heads: heads.
+        hidden_size: width of input and output.
+        dropout: rate on the attention probabilities.
+        initializer_range: standard deviation of fresh weights.
+    """
+
+    def __init__(
+        self,
+        num_heads: int,
+        hidden_size: int,
+        *,
+        dropout: float,
+        initializer_range: float,
+        **kwargs,
+    ):
+        super().__init__(**kwargs)
+        self.num_heads = num_heads
+        self.head_size = hidden_size // num_heads
+        self.hidden_size = hidden_size
+        self.qkv = dense(3 * hidden_size, "qkv", stddev=initializer_range, dtype=self.dtype_policy)
+        self.output_dense = dense(
+            hidden_size, "output", stddev=initializer_range, dtype=self.dtype_policy
+        )
+        self.dropout = keras.layers.Dropout(dropout, dtype=self.dtype_policy, name="dropout")
+
+    def build(self, input_shape):
+        self.qkv.build(input_shape)
+        self.output_dense.build(input_shape)
+        self.built = True
+
+    def call(self, x, bias, training=None):
+        """Attends within each row of the batch.
+
+        Args:
+            x: [batch * length, hidden_size].
+            bias: [batch, 1, 1, length], added to the scores; see `attention_bias`.
+
+        Returns:
+            The output, as x, and the probabilities [batch, heads, length, length] before dropout.
+        """
+        length = ops.shape(bias)[-1]
+        qkv = ops.reshape(self.qkv(x), (-1, length, 3, self.num_heads, self.head_size))
+        query = ops.transpose(qkv[:, :, 0], (0, 2, 1, 3)) * (1 / math.sqrt(self.head_size))
+        key = ops.transpose(qkv[:, :, 1], (0, 2, 3, 1))
+        value = ops.transpose(qkv[:, :, 2], (0, 2, 1, 3))
+        probabilities = ops.softmax(ops.matmul(query, key) + bias)
+        context = ops.matmul(self.dropout(probabilities, training=training), value)
+        context = ops.reshape(ops.transpose(context, (0, 2, 1, 3)), (-1, self.hidden_size))
+        return self.output_dense(context), probabilities

@@ -1,0 +1,46 @@
+"""A transformer block."""
+
+import keras
+
+from bert_zoo.layers.common import norm
+
+
+class PostNormBlock(keras.layers.Layer):
+    """Attention and feed-forward, each followed by dropout, residual sum and layer norm.
+
+    Source: google-research/bert modeling.py, transformer_model.
+
+    Args:
+        attention: a layer (x, bias) -> (output, probabilities).
+        feed_forward: a layer x -> output.
+        epsilon: of both layer norms.
+        dropout: rate on both sublayers' outputs.
+    """
+
+    def __init__(
+        self,
+        attention: keras.layers.Layer,
+        feed_forward: keras.layers.Layer,
+        *,
+        epsilon: float,
+        dropout: float,
+        **kwargs,
+    ):
+        super().__init__(**kwargs)
+        self.attention = attention
+        self.attention_norm = norm("attention_norm", epsilon=epsilon, dtype=self.dtype_policy)
+        self.feed_forward = feed_forward
+        self.output_norm = norm("output_norm", epsilon=epsilon, dtype=self.dtype_policy)
+        self.dropout = keras.layers.Dropout(dropout, dtype=self.dtype_policy, name="dropout")
+
+    def build(self, input_shape):
+        for layer in (self.attention, self.attention_norm, self.feed_forward, self.output_norm):
+            layer.build(input_shape)
+        self.built = True
+
+    def call(self, x, bias, training=None):
+        """x [batch * length, hidden] and bias [batch, 1, 1, length] to (x, probabilities)."""
+        attended, probabilities = self.attention(x, bias, training=training)
+        x = self.attention_norm(x + self.dropout(attended, training=training))
+        x = self.output_norm(x + self.dropout(self.feed_forward(x), training=training))
+        return x, probabilities

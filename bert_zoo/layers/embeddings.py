@@ -1,0 +1,104 @@
+"""Token, position and segment embeddings."""
+
+import keras
+from keras import ops
+
+from bert_zoo.layers.common import dense, fresh, norm
+
+
+class Embeddings(keras.layers.Layer):
+    """Sum of token, position and segment tables, normalised (BERT section 3, figure 2).
+
+    With `embedding_size` below `hidden_size` the tables are narrow and a dense layer widens their
+    normalised sum (ALBERT section 3.1).
+
+    Args:
+        vocab_size, max_positions, num_segments: rows of the three tables.
+        hidden_size: width of the output.
+        embedding_size: width of the tables.
+        epsilon: of the layer norm.
+        dropout: rate on the output.
+        initializer_range: standard deviation of fresh weights.
+    """
+
+    def __init__(
+        self,
+        vocab_size: int,
+        hidden_size: int,
+        *,
+        embedding_size: int,
+        max_positions: int,
+        num_segments: int,
+        epsilon: float,
+        dropout: float,
+        initializer_range: float,
+        **kwargs,
+    ):
+        super().__init__(**kwargs)
+        self.hidden_size = hidden_size
+        self.max_positions = max_positions
+
+        def table(rows: int, name: str) -> keras.layers.Embedding:
+            return keras.layers.Embedding(
+                rows,
+                embedding_size,
+                embeddings_initializer=fresh(initializer_range),
+                dtype=self.dtype_policy,
+                name=name,
+            )
+
+        self.token_embedding = table(vocab_size, "token_embedding")
+        self.position_embedding = table(max_positions, "position_embedding")
+        self.segment_embedding = table(num_segments, "segment_embedding")
+        self.norm = norm("norm", epsilon=epsilon, dtype=self.dtype_policy)
+        self.projection = None
+        if embedding_size != hidden_size:
+            self.projection = dense(
+                hidden_size, "projection", stddev=initializer_range, dtype=self.dtype_policy
+            )
+        self.dropout = keras.layers.Dropout(dropout, dtype=self.dtype_policy, name="dropout")
+
+    def build(self, token_ids_shape):
+        for table in (self.token_embedding, self.position_embedding, self.segment_embedding):
+            table.build()
+        table_shape = (None, None, self.token_embedding.output_dim)
+        self.norm.build(table_shape)
+        if self.projection is not None:
+            self.projection.build(table_shape)
+        self.built = True
+
+    def call(self, token_ids, segment_ids=None, position_ids=None, training=None):
+        """Embeds ids.
+
+        Args:
+            token_ids: int [batch, length].
+            segment_ids: int [batch, length]; None stands for segment 0 everywhere.
+            position_ids: int [batch, length]; None stands for 0, 1, 2, ...
+
+        Returns:
+            [batch, length, hidden_size].
+        """
+        length = ops.shape(token_ids)[1]
+        if isinstance(length, int) and length > self.max_positions:
+            raise ValueError(
+                f"The input has {length} tokens a row and this model has {self.max_positions} "
+                "positions. Cut the text shorter, for instance with load(..., max_length="
+                f"{self.max_positions})."
+            )
+        # Tables are cast before they are added: variables are float32 under mixed precision.
+        cast = self.compute_dtype
+        if position_ids is None:
+            positions = ops.cast(self.position_embedding.embeddings[:length], cast)[None]
+        else:
+            positions = self.position_embedding(position_ids)
+        if segment_ids is None:
+            segments = ops.cast(self.segment_embedding.embeddings[0], cast)
+        else:
+            segments = self.segment_embedding(segment_ids)
+        x = self.norm(self.token_embedding(token_ids) + segments + positions)
+        # ALBERT's dropout comes before the projection, as in its modeling.py.
+        x = self.dropout(x, training=training)
+        return x if self.projection is None else self.projection(x)
+
+    def compute_output_shape(self, token_ids_shape):
+        return (*token_ids_shape, self.hidden_size)

@@ -1,0 +1,103 @@
+"""What every model of the zoo shares: text in `fit`, `evaluate` and `predict`; text when saved."""
+
+import keras
+
+from bert_zoo.models.feeding import keras_arguments, split_rows
+
+
+class ZooModel(keras.Model):
+    """A Keras model that also takes raw text wherever data goes in.
+
+    Attributes:
+        task: the name that `load` knows it by.
+        outputs_per_token: whether outputs carry the length of the input, so that `predict` has to
+            pad all batches alike.
+        truncation: which text of a pair is cut when both are too long together.
+    """
+
+    task: str
+    outputs_per_token = False
+    truncation = "longest_first"
+
+    @property
+    def preprocessor(self):
+        """Turns text into the input dict; a `bert_zoo.text.Preprocessor`."""
+        raise NotImplementedError
+
+    def id_limits(self) -> dict[str, tuple[int, str]]:
+        """Input name -> (ids lie in [0, this), what the limit is)."""
+        raise NotImplementedError
+
+    def label_limit(self) -> int | None:
+        """Labels lie in [0, this); None where they are not class numbers."""
+        return None
+
+    def as_text_rows(self, x):
+        """Strings from the user, checked, as a string tensor or a tuple of two."""
+        from bert_zoo.text.batches import text_batch
+
+        if isinstance(x, tuple):
+            if len(x) != 2:
+                raise ValueError(f"A pair of texts is (first, second); got {len(x)} parts.")
+            return text_batch(x[0], "first texts"), text_batch(x[1], "second texts")
+        return text_batch(x)
+
+    def texts_to_inputs(self, texts, preprocessor):
+        """A batch of texts, or a pair of batches, to the input dict; traceable."""
+        return preprocessor(texts)
+
+    def compile(self, *args, jit_compile: bool | str | None = None, **kwargs):
+        """As in Keras, with XLA off by default on TensorFlow.
+
+        Keras's "auto" turns XLA on there; it would compile anew for every length of a batch, fuses
+        less on CPUs than oneDNN, and breaks TPUStrategy (keras#19448).
+        """
+        if jit_compile is None:
+            jit_compile = False if keras.backend.backend() == "tensorflow" else "auto"
+        super().compile(*args, jit_compile=jit_compile, **kwargs)
+
+    def fit(
+        self,
+        x=None,
+        y=None,
+        batch_size: int | None = None,
+        epochs: int = 1,
+        *,
+        validation_split: float = 0.0,
+        validation_data=None,
+        validation_batch_size: int | None = None,
+        shuffle: bool = True,
+        sample_weight=None,
+        **kwargs,
+    ):
+        """As in Keras; `x` may also be strings, a pair of string batches, or a tf.data of them."""
+        if validation_split:
+            (x, y, sample_weight), validation_data = split_rows(
+                validation_split, x, y, sample_weight
+            )
+        if validation_data is not None:
+            parts = validation_data if isinstance(validation_data, tuple) else (validation_data,)
+            validation = keras_arguments(
+                self, *parts, batch_size=validation_batch_size or batch_size
+            )
+            validation_data = validation["x"]
+            if "y" in validation:
+                columns = (validation["x"], validation["y"], validation["sample_weight"])
+                validation_data = tuple(c for c in columns if c is not None)
+                kwargs["validation_batch_size"] = validation["batch_size"]
+        data = keras_arguments(self, x, y, sample_weight, batch_size=batch_size, shuffle=shuffle)
+        return super().fit(
+            **data, epochs=epochs, validation_data=validation_data, shuffle=shuffle, **kwargs
+        )
+
+    def evaluate(
+        self, x=None, y=None, batch_size: int | None = None, *, sample_weight=None, **kwargs
+    ):
+        """As in Keras, on the same kinds of data as `fit`."""
+        data = keras_arguments(self, x, y, sample_weight, batch_size=batch_size)
+        return super().evaluate(**data, **kwargs)
+
+    def predict(self, x, batch_size: int | None = None, **kwargs):
+        """As in Keras, on the same kinds of data as `fit`."""
+        data = keras_arguments(self, x, batch_size=batch_size, one_length=self.outputs_per_token)
+        return super().predict(x=data["x"], batch_size=data.get("batch_size"), **kwargs)

@@ -1,0 +1,215 @@
+"""The encoder that users hold, alone or inside a task model."""
+
+import json
+import logging
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import keras
+from keras import ops
+
+from bert_zoo.config import EncoderConfig
+from bert_zoo.heads.pooling import pool
+from bert_zoo.layers.attention import attention_bias
+from bert_zoo.models.base import ZooModel
+from bert_zoo.models.inputs import as_id_tensors, check_range
+from bert_zoo.registry import Pooling, registry
+
+log = logging.getLogger("bert_zoo")
+
+PREPROCESSOR_FILE = "preprocessor.json"
+INPUTS = {"token_ids": True, "segment_ids": False, "padding_mask": False, "position_ids": False}
+
+
+class DeferredPreprocessor:
+    """Makes a preprocessor on first use, so that models on ids need no TensorFlow.
+
+    Args:
+        make: a function without arguments.
+    """
+
+    def __init__(self, make: Callable[[], Any]):
+        self.make = make
+
+
+@keras.saving.register_keras_serializable("bert_zoo")
+class Encoder(ZooModel):
+    """A transformer encoder: ids in, contextual vectors out.
+
+    Called with a dict of int32 tensors [batch, length]: `token_ids`, and optionally `segment_ids`
+    (default 0), `padding_mask` (1 = real token; default all real) and `position_ids`.
+
+    Returns a dict: `sequence_output` [batch, length, hidden]; `pooled_output` [batch, hidden] where
+    the encoder has a pooler; on request `hidden_states`, the embedding output first, and
+    `attentions` [batch, heads, length, length], one a layer.
+
+    Args:
+        config: sizes and choices.
+        family: whose bricks it is built from.
+        output_hidden_states, output_attentions: whether the dict carries them.
+        pooling: how `embed` makes sentence vectors.
+        preprocessor: a `bert_zoo.text.Preprocessor`, or a `DeferredPreprocessor`.
+    """
+
+    task = "encoder"
+    outputs_per_token = True
+
+    def __init__(
+        self,
+        config: EncoderConfig | dict[str, Any],
+        family: str = "bert",
+        *,
+        output_hidden_states: bool = False,
+        output_attentions: bool = False,
+        pooling: Pooling | dict[str, Any] = Pooling(),  # noqa: B008 (frozen)
+        preprocessor=None,
+        name: str = "encoder",
+        **kwargs,
+    ):
+        super().__init__(name=name, **kwargs)
+        self._preprocessor = preprocessor
+        self.config = EncoderConfig.from_dict(config) if isinstance(config, dict) else config
+        self.family = family
+        self.output_hidden_states = output_hidden_states
+        self.output_attentions = output_attentions
+        self.pooling = Pooling(**pooling) if isinstance(pooling, dict) else pooling
+        parts = registry().families[family].parts(self.config, self.dtype_policy)
+        self.embeddings = parts["embeddings"]
+        self.stack = parts["stack"]
+        self.pooler = parts["pooler"]
+        self.build((None, None))
+
+    def build(self, input_shape):
+        self.embeddings.build((None, None))
+        self.stack.build((None, None, self.config.hidden_size))
+        if self.pooler is not None:
+            self.pooler.build((None, None, self.config.hidden_size))
+        self.built = True
+
+    def call(self, inputs, training=None):
+        ids = as_id_tensors(inputs, INPUTS)
+        self._check_ids(ids)
+        token_ids = ids["token_ids"]
+        mask = ids.get("padding_mask")
+        if mask is None:
+            mask = ops.ones_like(token_ids)
+        embedded = self.embeddings(
+            token_ids, ids.get("segment_ids"), ids.get("position_ids"), training=training
+        )
+        bias = attention_bias(mask, keras.backend.standardize_dtype(embedded.dtype))
+        hidden_states, attentions = self.stack(embedded, bias, training=training)
+        outputs = {"sequence_output": hidden_states[-1]}
+        if self.pooler is not None:
+            outputs["pooled_output"] = self.pooler(hidden_states[-1])
+        if self.output_hidden_states:
+            outputs["hidden_states"] = hidden_states
+        if self.output_attentions:
+            outputs["attentions"] = attentions
+        return outputs
+
+    def _check_ids(self, ids: dict[str, Any]) -> None:
+        config = self.config
+        token_ids = ids["token_ids"]
+        if len(token_ids.shape) != 2:
+            raise ValueError(
+                f"token_ids must be [batch, length]; got shape {tuple(token_ids.shape)}."
+            )
+        for name, value in ids.items():
+            if len(value.shape) != 2 or any(
+                None not in (a, b) and a != b and a != 1
+                for a, b in zip(value.shape, token_ids.shape, strict=False)
+            ):
+                raise ValueError(
+                    f"{name} has shape {tuple(value.shape)} and token_ids {tuple(token_ids.shape)}; "
+                    "they must be the same."
+                )
+        for name, (limit, what) in self.id_limits().items():
+            if name in ids:
+                check_range(name, ids[name], limit, what)
+
+    def id_limits(self) -> dict[str, tuple[int, str]]:
+        """Input name -> (ids lie in [0, this), what the limit is)."""
+        return {
+            "token_ids": (self.config.vocab_size, "the size of the vocabulary"),
+            "segment_ids": (self.config.num_segments, "the number of segments"),
+            "position_ids": (self.config.max_positions, "the number of positions"),
+            "padding_mask": (2, "1 is a real token and 0 padding"),
+        }
+
+    def embed(self, texts, batch_size: int = 32):
+        """Sentence vectors of raw texts.
+
+        Args:
+            texts: strings.
+            batch_size: texts a step.
+
+        Returns:
+            NumPy float32 [len(texts), hidden], pooled and normalised as `self.pooling` says.
+        """
+        from bert_zoo.models.tasks import SentenceEmbedder
+
+        return SentenceEmbedder(self).embed(texts, batch_size)
+
+    def sentence_vectors(self, inputs, training=None):
+        """Ids to pooled vectors [batch, hidden]."""
+        outputs = self(inputs, training=training)
+        mask = inputs.get("padding_mask")
+        return pool(outputs["sequence_output"], mask, self.pooling)
+
+    @property
+    def has_preprocessor(self) -> bool:
+        return self._preprocessor is not None
+
+    @property
+    def preprocessor(self):
+        if isinstance(self._preprocessor, DeferredPreprocessor):
+            self._preprocessor = self._preprocessor.make()
+        if self._preprocessor is None:
+            raise ValueError(
+                "This model has no vocabulary, because it was loaded without files (weights=None). "
+                "Load it with weights, set model.preprocessor = "
+                "bert_zoo.text.preprocessor_from_dir(...), or pass dicts of ids."
+            )
+        return self._preprocessor
+
+    @preprocessor.setter
+    def preprocessor(self, value) -> None:
+        self._preprocessor = value
+
+    # Keras calls these two while it writes and reads a .keras file, with a directory for assets.
+
+    def save_assets(self, directory: str) -> None:
+        if not self.has_preprocessor:
+            return
+        try:
+            preprocessor = self.preprocessor
+        except ImportError as error:
+            log.warning("The vocabulary is not saved with the model: %s", error)
+            return
+        preprocessor.tokenizer.save(directory)
+        options = json.dumps(preprocessor.get_config(), indent=2)
+        (Path(directory) / PREPROCESSOR_FILE).write_text(options + "\n", encoding="utf-8")
+
+    def load_assets(self, directory: str) -> None:
+        options = Path(directory) / PREPROCESSOR_FILE
+        if not options.is_file():
+            return
+        from bert_zoo.text import preprocessor_from_dir
+
+        # The directory is gone when Keras returns, so nothing can be deferred here.
+        self._preprocessor = preprocessor_from_dir(
+            directory,
+            registry().families[self.family].tokenizer,
+            **json.loads(options.read_text(encoding="utf-8")),
+        )
+
+    def get_config(self):
+        return {
+            **super().get_config(),
+            "config": self.config.to_dict(),
+            "family": self.family,
+            "output_hidden_states": self.output_hidden_states,
+            "output_attentions": self.output_attentions,
+            "pooling": {"mode": self.pooling.mode, "normalize": self.pooling.normalize},
+        }

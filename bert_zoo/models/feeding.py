@@ -1,0 +1,241 @@
+"""From what users pass to `fit`, `evaluate` and `predict` to what Keras takes.
+
+Text, alone or as a pair, in lists, NumPy arrays or tf.data, becomes a tf.data pipeline that
+tokenizes in parallel; dicts of ids are checked and passed on.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import keras
+import numpy as np
+
+from bert_zoo.models.inputs import check_range
+
+DEFAULT_BATCH_SIZE = 32
+# The label of positions that do not count, as in Hugging Face's data sets.
+IGNORED_LABEL = -100
+
+
+def keras_arguments(
+    model,
+    x,
+    y=None,
+    sample_weight=None,
+    *,
+    batch_size: int | None = None,
+    shuffle: bool = False,
+    one_length: bool = False,
+) -> dict[str, Any]:
+    """Keras's data arguments for any supported data.
+
+    Args:
+        model: a `ZooModel`.
+        x: strings; a tuple of two batches of strings; a dict of id arrays; a tf.data.Dataset of
+            batches of either, alone or with labels (and weights); or anything else that Keras
+            iterates over, which is passed on as it is.
+        y, sample_weight: for strings and arrays.
+        batch_size: rows a step; 32 by default.
+        shuffle: whether strings are drawn in a new order each epoch.
+        one_length: whether all batches must be padded to one length.
+
+    Raises:
+        TypeError, ValueError: say what was passed and what would do.
+    """
+    if x is None:
+        raise TypeError(
+            "There is no data: x is None. Pass texts, a dict of ids or a tf.data.Dataset."
+        )
+    if _is_tf_dataset(x):
+        _refuse_labels_beside("a tf.data.Dataset", y, sample_weight)
+        return {"x": _map_dataset(model, x, one_length=one_length)}
+    if isinstance(x, Mapping):
+        _check_arrays(model, x, y)
+        return {"x": dict(x), "y": y, "sample_weight": sample_weight, "batch_size": batch_size}
+    if isinstance(x, Iterator | keras.utils.PyDataset):
+        _refuse_labels_beside("a generator", y, sample_weight)
+        return {"x": x}
+    return {
+        "x": _text_dataset(
+            model,
+            x,
+            y,
+            sample_weight,
+            batch_size=batch_size or DEFAULT_BATCH_SIZE,
+            shuffle=shuffle,
+            one_length=one_length,
+        )
+    }
+
+
+def split_rows(fraction: float, x, y, sample_weight) -> tuple[tuple, tuple]:
+    """Cuts the last rows off strings or arrays, as Keras's validation_split does.
+
+    Returns:
+        (x, y, sample_weight) of the first rows, and of the last.
+    """
+    if not 0 < fraction < 1:
+        raise ValueError(f"validation_split is {fraction!r}; it must lie between 0 and 1.")
+    if _is_tf_dataset(x) or isinstance(x, Iterator | keras.utils.PyDataset):
+        raise ValueError(
+            "validation_split needs data with a length; pass validation_data with a dataset."
+        )
+    rows = _num_rows(x)
+    cut = int(rows * (1 - fraction))
+    if cut == 0:
+        raise ValueError(f"validation_split {fraction} of {rows} rows leaves none to train on.")
+    parts = (x, y, sample_weight)
+    return _rows(parts, slice(None, cut)), _rows(parts, slice(cut, None))
+
+
+def _rows(value: Any, rows: slice) -> Any:
+    """Some rows of arrays, of lists of strings, and of tuples and dicts of them."""
+    if value is None:
+        return None
+    if isinstance(value, tuple):
+        return tuple(_rows(part, rows) for part in value)
+    if isinstance(value, Mapping):
+        return {key: _rows(part, rows) for key, part in value.items()}
+    return value[rows]
+
+
+def _num_rows(x) -> int:
+    if isinstance(x, Mapping):
+        x = next(iter(x.values()))
+    return len(x[0]) if isinstance(x, tuple) else len(x)
+
+
+def _is_tf_dataset(x) -> bool:
+    return hasattr(x, "element_spec") and hasattr(x, "prefetch")
+
+
+def _refuse_labels_beside(what: str, *others) -> None:
+    if any(other is not None for other in others):
+        raise ValueError(
+            f"{what} carries its labels and weights itself; leave y and sample_weight out."
+        )
+
+
+def _check_arrays(model, x: Mapping, y) -> None:
+    for name, (limit, what) in model.id_limits().items():
+        if isinstance(x.get(name), np.ndarray):
+            check_range(name, x[name], limit, what)
+    _check_labels(model, y)
+
+
+def _check_labels(model, y) -> None:
+    limit = model.label_limit()
+    if limit is None or y is None or isinstance(y, Mapping):
+        return
+    labels = np.asarray(y)
+    if labels.dtype.kind not in "iub":
+        raise TypeError(
+            f"Labels must be integers from 0 to {limit - 1}; got {labels.dtype}, such as "
+            f"{labels.ravel()[:1].tolist()}."
+        )
+    check_range(
+        "label", np.where(labels == IGNORED_LABEL, 0, labels), limit, "the number of labels"
+    )
+
+
+def _text_dataset(model, x, y, sample_weight, *, batch_size, shuffle, one_length):
+    """Strings in memory to a dataset of padded batches."""
+    import tensorflow as tf
+
+    texts = model.as_text_rows(x)
+    rows = _num_rows(texts)
+    if rows == 0:
+        raise ValueError("There are no texts: x is empty.")
+    for name, column in (("y", y), ("sample_weight", sample_weight)):
+        if column is not None and len(column) != rows:
+            raise ValueError(f"{name} has {len(column)} rows and x has {rows}; they must agree.")
+    _check_labels(model, y)
+    columns = (texts, *(np.asarray(c) for c in (y, sample_weight) if c is not None))
+    if y is None and sample_weight is not None:
+        raise ValueError("sample_weight needs y.")
+    dataset = tf.data.Dataset.from_tensor_slices(columns)
+    if shuffle:
+        dataset = dataset.shuffle(rows)
+    return _map_dataset(model, dataset.batch(batch_size), one_length=one_length)
+
+
+def _map_dataset(model, dataset, *, one_length: bool):
+    """Adds tokenization, or checks on ids, to a dataset of batches."""
+    import tensorflow as tf
+
+    x_spec, *_ = _unpack(dataset.element_spec)
+    if isinstance(x_spec, Mapping):
+        transform = model.check_in_graph
+    else:
+        _check_text_spec(x_spec)
+        preprocessor = model.preprocessor
+        if one_length:
+            preprocessor = _one_length(model, preprocessor, dataset)
+
+        def transform(x):
+            return model.texts_to_inputs(x, preprocessor)
+
+    label_limit = model.label_limit()
+
+    def prepare(*element):
+        x, *rest = _unpack(element if len(element) > 1 else element[0])
+        if rest and label_limit is not None and not isinstance(rest[0], Mapping):
+            with tf.control_dependencies([_assert_labels(rest[0], label_limit)]):
+                rest[0] = tf.identity(rest[0])
+        return (transform(x), *rest)
+
+    return dataset.map(prepare, num_parallel_calls=tf.data.AUTOTUNE).prefetch(tf.data.AUTOTUNE)
+
+
+def _unpack(element) -> tuple:
+    """Splits a dataset's element into (x, y, sample_weight), as far as it has them.
+
+    A tuple of two strings is a pair of texts without labels: labels are numbers.
+    """
+    if not isinstance(element, tuple):
+        return (element,)
+    if len(element) == 2 and all(getattr(part, "dtype", None) == "string" for part in element):
+        return (element,)
+    if not 1 <= len(element) <= 3:
+        raise ValueError(
+            "A dataset's elements are x, (x, y) or (x, y, sample_weight), with a pair of texts as "
+            f"x = (first, second); got {len(element)} parts."
+        )
+    return element
+
+
+def _check_text_spec(spec) -> None:
+    for part in spec if isinstance(spec, tuple) else (spec,):
+        if part.dtype != "string":
+            raise TypeError(
+                f"The dataset's inputs are {part.dtype}; pass strings, a pair of strings, or a dict "
+                "of ids."
+            )
+        if part.shape.rank == 0:
+            raise ValueError("The dataset yields single texts. Batch it first: dataset.batch(32).")
+
+
+def _assert_labels(labels, limit: int):
+    import tensorflow as tf
+
+    valid = ((labels >= 0) & (labels < limit)) | (labels == IGNORED_LABEL)
+    return tf.debugging.Assert(
+        tf.reduce_all(valid),
+        [f"Labels must lie in [0, {limit}). These do not:", tf.boolean_mask(labels, ~valid)],
+    )
+
+
+def _one_length(model, preprocessor, dataset):
+    """The preprocessor, padding to the longest row of the whole dataset."""
+    import tensorflow as tf
+
+    if preprocessor.get_config()["padding"] == "fixed":
+        return preprocessor
+    lengths = dataset.map(
+        lambda *e: tf.shape(
+            model.texts_to_inputs(_unpack(e if len(e) > 1 else e[0])[0], preprocessor)["token_ids"]
+        )[-1],
+        num_parallel_calls=tf.data.AUTOTUNE,
+    )
+    longest = lengths.reduce(np.int32(1), tf.maximum)
+    return preprocessor.with_options(sequence_length=int(longest), padding="fixed")

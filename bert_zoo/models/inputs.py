@@ -1,0 +1,74 @@
+"""Checks on the dict of ids that models are called with."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import keras
+import numpy as np
+from keras import ops
+
+
+def as_id_tensors(inputs: Any, known: Mapping[str, bool]) -> dict[str, Any]:
+    """Converts an input dict to int32 tensors.
+
+    Args:
+        inputs: the dict that the user passed.
+        known: name -> whether it must be there.
+
+    Raises:
+        TypeError: not a dict, or not integers.
+        ValueError: unknown or missing names.
+    """
+    if not isinstance(inputs, Mapping):
+        raise TypeError(
+            f"The model is called with a dict of id tensors {list(known)}; got "
+            f"{type(inputs).__name__}. For text, use model.preprocessor(texts) first, or pass text "
+            "to fit, evaluate or predict."
+        )
+    unknown = sorted(set(inputs) - set(known))
+    missing = sorted(name for name, needed in known.items() if needed and name not in inputs)
+    if unknown or missing:
+        raise ValueError(
+            f"The model takes {list(known)}; unknown here: {unknown}, missing: {missing}."
+        )
+    return {name: _as_ids(name, value) for name, value in inputs.items() if value is not None}
+
+
+def _as_ids(name: str, value: Any):
+    tensor = ops.convert_to_tensor(value)
+    dtype = keras.backend.standardize_dtype(tensor.dtype)
+    if not dtype.startswith(("int", "uint", "bool")):
+        raise TypeError(f"{name} must be integers; got {dtype}.")
+    return ops.cast(tensor, "int32")
+
+
+def concrete(value: Any) -> np.ndarray | None:
+    """The values of a tensor, or None while a graph or a trace is being built."""
+    if isinstance(value, np.ndarray):
+        return value
+    if isinstance(value, keras.KerasTensor):
+        return None
+    if keras.backend.backend() == "jax":
+        import jax
+
+        return None if isinstance(value, jax.core.Tracer) else np.asarray(value)
+    return value.numpy() if hasattr(value, "numpy") else None
+
+
+def check_range(name: str, value: Any, limit: int, what: str) -> None:
+    """Checks that values lie in [0, limit), where they are known.
+
+    GPUs read zeros, and JAX the last row, where an id is outside of a table: both in silence.
+
+    Raises:
+        ValueError: names the first value that does not, its position and the range.
+    """
+    values = concrete(value)
+    if values is None or not values.size:
+        return
+    wrong = (values < 0) | (values >= limit)
+    if wrong.any():
+        position = tuple(int(i) for i in np.argwhere(wrong)[0])
+        raise ValueError(
+            f"{name}{list(position)} is {values[position]}, outside of [0, {limit}): {what}."
+        )

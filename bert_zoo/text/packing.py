@@ -1,0 +1,175 @@
+"""Packs token ids into BERT's inputs: [CLS] A [SEP], or [CLS] A [SEP] B [SEP]."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import tensorflow as tf
+
+PADDINGS = ("longest", "fixed")
+
+
+class Packer(tf.Module):
+    """Adds the special tokens, truncates, pads.
+
+    Args:
+        cls_id, sep_id, pad_id: ids of the special tokens.
+        sequence_length: the most tokens a row may have, special ones included.
+        padding: "longest" pads to the batch's longest row rounded up to a multiple of `bucket`, never
+            above `sequence_length`; "fixed" always to `sequence_length`, a static shape, which XLA
+            and TPUs need.
+        bucket: see `padding`.
+        truncation: for pairs that are too long. "longest_first" shortens the longer segment, and
+            both to half when both are longer than that (an odd token goes to the longer one, the
+            second if they are equal), as Hugging Face's fast tokenizers do. "only_first" and
+            "only_second" shorten that one segment, and fail on a row where that is not enough.
+
+    Raises:
+        ValueError: an option outside its range.
+    """
+
+    def __init__(
+        self,
+        *,
+        cls_id: int,
+        sep_id: int,
+        pad_id: int,
+        sequence_length: int,
+        padding: str = "longest",
+        bucket: int = 8,
+        truncation: str = "longest_first",
+    ):
+        super().__init__(name="packer")
+        if sequence_length < 3:
+            raise ValueError(
+                f"sequence_length is {sequence_length}; a pair has three special tokens, so it must "
+                "be 3 at least. BERT's maximum is 512."
+            )
+        if padding not in PADDINGS:
+            raise ValueError(f"padding is {padding!r}; choose one of {PADDINGS}.")
+        if bucket < 1:
+            raise ValueError(f"bucket is {bucket}; it must be 1 (no rounding up) or more.")
+        if truncation not in TRUNCATIONS:
+            raise ValueError(f"truncation is {truncation!r}; choose one of {tuple(TRUNCATIONS)}.")
+        self.cls_id, self.sep_id, self.pad_id = int(cls_id), int(sep_id), int(pad_id)
+        self.sequence_length = int(sequence_length)
+        self.padding, self.bucket, self.truncation = padding, int(bucket), truncation
+
+    def __call__(self, segments: Any) -> dict[str, tf.Tensor]:
+        """Packs one or two segments.
+
+        Args:
+            segments: int32 [batch, (tokens)], or a sequence of one or two such ragged tensors.
+
+        Returns:
+            dict of int32 [batch, length]: `token_ids`; `segment_ids`, 1 in the second segment and
+            its [SEP]; `padding_mask`, 1 where a token is.
+
+        Raises:
+            ValueError: not one or two segments, or not ragged tensors of rank 2.
+            tf.errors.InvalidArgumentError: a row that "only_first" or "only_second" cannot shorten
+                enough.
+        """
+        segments = _checked_segments(segments)
+        kept = self.kept_lengths([segment.row_lengths() for segment in segments])
+        return self._lay_out(segments, kept)
+
+    def kept_lengths(self, lengths: Sequence[tf.Tensor]) -> list[tf.Tensor]:
+        """Returns how many tokens of each segment remain, from int64 [batch] lengths."""
+        budget = self.sequence_length - 1 - len(lengths)
+        if len(lengths) == 1:
+            return [tf.minimum(lengths[0], budget)]
+        return TRUNCATIONS[self.truncation](*lengths, budget)
+
+    def _lay_out(
+        self, segments: Sequence[tf.RaggedTensor], kept: Sequence[tf.Tensor]
+    ) -> dict[str, tf.Tensor]:
+        row_lengths = tf.add_n(kept) + 1 + len(kept)
+        position = tf.range(self._width(row_lengths))[None, :]
+
+        # Every place of the result is an index into one pool: all segments' tokens, then these.
+        pool = tf.concat(
+            [*(s.values for s in segments), [self.cls_id, self.sep_id, self.pad_id]], axis=0
+        )
+        cls_at, sep_at, pad_at = (tf.size(pool, out_type=tf.int64) - back for back in (3, 2, 1))
+        index = tf.where(position == 0, cls_at, pad_at)
+        segment_ids = tf.zeros_like(index, tf.int32)
+        pool_start, first = tf.constant(0, tf.int64), tf.ones_like(row_lengths)
+        for number, (segment, length) in enumerate(zip(segments, kept, strict=True)):
+            begin, end = first[:, None], (first + length)[:, None]
+            inside = (position >= begin) & (position < end)
+            source = pool_start + segment.row_starts()[:, None] + position - begin
+            index = tf.where(inside, source, tf.where(position == end, sep_at, index))
+            segment_ids = tf.where((position >= begin) & (position <= end), number, segment_ids)
+            pool_start += tf.size(segment.values, out_type=tf.int64)
+            first += length + 1
+        return {
+            "token_ids": tf.gather(pool, index),
+            "segment_ids": segment_ids,
+            "padding_mask": tf.cast(position < row_lengths[:, None], tf.int32),
+        }
+
+    def _width(self, row_lengths: tf.Tensor) -> tf.Tensor | int:
+        """Returns the common length; a Python int where it is static."""
+        if self.padding == "fixed":
+            return tf.constant(self.sequence_length, tf.int64)
+        # The 1 keeps a batch without rows, whose maximum is the smallest integer, at one bucket.
+        longest = tf.maximum(tf.reduce_max(row_lengths), 1)
+        return tf.minimum(-(-longest // self.bucket) * self.bucket, self.sequence_length)
+
+
+def _checked_segments(segments: Any) -> list[tf.RaggedTensor]:
+    if isinstance(segments, tf.RaggedTensor):
+        segments = [segments]
+    segments = list(segments)
+    if len(segments) not in (1, 2):
+        raise ValueError(f"Got {len(segments)} segments; BERT packs one or two.")
+    for number, segment in enumerate(segments):
+        if not isinstance(segment, tf.RaggedTensor) or segment.shape.rank != 2:
+            raise ValueError(
+                f"Segment {number} is {segment!r}; a segment is a ragged tensor [batch, (tokens)], as "
+                "the tokenizer returns it. tf.RaggedTensor.from_tensor or tf.ragged.constant make "
+                "one."
+            )
+    return [tf.cast(segment, tf.int32).with_row_splits_dtype(tf.int64) for segment in segments]
+
+
+# ---------------------------------------------------------------------------------------------
+# Truncation of pairs: lengths int64 [batch] of both and the budget, to the lengths that remain
+# ---------------------------------------------------------------------------------------------
+
+
+def _longest_first(first: tf.Tensor, second: tf.Tensor, budget: int) -> list[tf.Tensor]:
+    half = budget // 2
+    shorter, longer = tf.minimum(first, second), tf.maximum(first, second)
+    shorter_kept = tf.where(first + second > budget, tf.minimum(shorter, half), shorter)
+    longer_kept = tf.minimum(longer, budget - shorter_kept)
+    second_is_longer = second >= first
+    return [
+        tf.where(second_is_longer, shorter_kept, longer_kept),
+        tf.where(second_is_longer, longer_kept, shorter_kept),
+    ]
+
+
+def _only_second(first: tf.Tensor, second: tf.Tensor, budget: int) -> list[tf.Tensor]:
+    longest = tf.reduce_max(tf.concat([first, [0]], 0))
+    message = (
+        f"A first segment has more tokens than the {budget} that a pair may have beside its special "
+        "tokens, and truncation shortens the other segment only. Raise sequence_length, choose "
+        "truncation='longest_first', or shorten the text. Tokens of the longest one:"
+    )
+    with tf.control_dependencies([tf.debugging.Assert(longest <= budget, [message, longest])]):
+        return [tf.identity(first), tf.minimum(second, budget - first)]
+
+
+def _only_first(first: tf.Tensor, second: tf.Tensor, budget: int) -> list[tf.Tensor]:
+    return _only_second(second, first, budget)[::-1]
+
+
+Truncation = Callable[[tf.Tensor, tf.Tensor, int], list[tf.Tensor]]
+TRUNCATIONS: dict[str, Truncation] = {
+    "longest_first": _longest_first,
+    "only_first": _only_first,
+    "only_second": _only_second,
+}

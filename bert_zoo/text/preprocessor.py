@@ -1,0 +1,187 @@
+"""From texts to a model's inputs: a tokenizer, a packer, and a word when something is cut off."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Sequence
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from bert_zoo.text.batches import text_batch
+from bert_zoo.text.packing import Packer
+from bert_zoo.text.wordpiece import WordPieceTokenizer
+
+logger = logging.getLogger(__name__)
+
+
+class Preprocessor(tf.Module):
+    """Tokenizes and packs texts or pairs of texts, in the graph.
+
+    Args:
+        tokenizer: anything called with texts that returns int32 [batch, (tokens)] and has `cls_id`,
+            `sep_id` and `pad_id`.
+        sequence_length, padding, bucket, truncation: as for Packer.
+        report_truncation: say once on the log (logger "bert_zoo.text.preprocessor") that texts were
+            cut. It runs Python inside the graph, so switch it off for a graph that leaves this
+            process: a SavedModel, or a remote tf.data service.
+    """
+
+    def __init__(
+        self,
+        tokenizer: WordPieceTokenizer,
+        *,
+        sequence_length: int,
+        padding: str = "longest",
+        bucket: int = 8,
+        truncation: str = "longest_first",
+        report_truncation: bool = True,
+    ):
+        super().__init__(name="preprocessor")
+        self.tokenizer = tokenizer
+        # A plain object, so that tf.Module does not wrap and track the values.
+        self._options = SimpleNamespace(
+            sequence_length=sequence_length, padding=padding, bucket=bucket, truncation=truncation
+        )
+        self._packer = self._make_packer()
+        self._report = _TruncationReport() if report_truncation else None
+
+    @property
+    def sequence_length(self) -> int:
+        """The most tokens a row may have, special ones included."""
+        return self._packer.sequence_length
+
+    def get_config(self) -> dict[str, Any]:
+        """Returns the constructor's keyword arguments, ready for JSON; the tokenizer has its own."""
+        return {**vars(self._options), "report_truncation": self._report is not None}
+
+    def with_options(self, **changes: Any) -> Preprocessor:
+        """Returns a preprocessor with the same tokenizer and some options changed.
+
+        Args:
+            **changes: keyword arguments of the constructor, for example `sequence_length=256`,
+                `padding="fixed"` or `report_truncation=False`.
+
+        Raises:
+            TypeError: a keyword that is not an option.
+        """
+        options = self.get_config()
+        if unknown := sorted(changes.keys() - options.keys()):
+            raise TypeError(f"Unknown options {unknown}; a preprocessor has {sorted(options)}.")
+        return type(self)(self.tokenizer, **{**options, **changes})
+
+    # AutoGraph has nothing to convert here, and would trace every helper anew in each tf.data map.
+    @tf.autograph.experimental.do_not_convert
+    def __call__(self, texts: Any) -> dict[str, tf.Tensor]:
+        """Turns a batch of texts, or of pairs, into a model's inputs.
+
+        Args:
+            texts: texts, as the tokenizer takes them; or for pairs a tuple of two such batches of
+                the same size, (firsts, seconds).
+
+        Returns:
+            dict of int32 [batch, length]: `token_ids`, `segment_ids`, `padding_mask`.
+
+        Raises:
+            TypeError, ValueError: something that is not a batch of texts or of pairs.
+        """
+        batches = _text_batches(texts)
+        segments = [self.tokenizer(batch) for batch in batches]
+        if self._report is not None:
+            lengths = [segment.row_lengths() for segment in segments]
+            kept = self._packer.kept_lengths(lengths)
+            self._report.watch(tf.add_n(lengths), tf.add_n(kept), self.sequence_length)
+        inputs = self._packer(segments)
+        for value in inputs.values():  # ragged tensors forget a static batch size
+            value.set_shape([batches[0].shape[0], None])
+        return inputs
+
+    def tokenize(self, texts: Any) -> tf.RaggedTensor:
+        """Tokenizes texts to int32 [batch, (tokens)], under the name of TF-Hub's preprocessors."""
+        return self.tokenizer(texts)
+
+    def bert_pack_inputs(
+        self, segments: Sequence[tf.RaggedTensor], seq_length: int | None = None
+    ) -> dict[str, tf.Tensor]:
+        """Packs tokenized segments under the names of TF-Hub's BERT preprocessors.
+
+        Args:
+            segments: one or two ragged tensors int32 [batch, (tokens)].
+            seq_length: the static length of the result; None means `sequence_length`.
+
+        Returns:
+            dict of int32 [batch, seq_length]: `input_word_ids`, `input_mask`, `input_type_ids`.
+        """
+        length = self.sequence_length if seq_length is None else seq_length
+        packed = self._make_packer(sequence_length=length, padding="fixed")(segments)
+        return {
+            "input_word_ids": packed["token_ids"],
+            "input_mask": packed["padding_mask"],
+            "input_type_ids": packed["segment_ids"],
+        }
+
+    def _make_packer(self, **changes: Any) -> Packer:
+        ids = {name: getattr(self.tokenizer, name) for name in ("cls_id", "sep_id", "pad_id")}
+        return Packer(**ids, **{**vars(self._options), **changes})
+
+
+def _text_batches(texts: Any) -> list[tf.Tensor]:
+    """Returns one string tensor, or two of the same size for a pair."""
+    if not isinstance(texts, tuple):
+        return [text_batch(texts)]
+    if len(texts) != 2:
+        raise ValueError(
+            f"Got a tuple of {len(texts)}. A tuple is a pair of batches, (firsts, seconds); pass a "
+            "batch of single texts as a list."
+        )
+    first, second = text_batch(texts[0], "firsts"), text_batch(texts[1], "seconds")
+    problem = "The two batches of a pair differ in size"
+    if first.shape[0] is not None and second.shape[0] is not None:
+        if first.shape[0] != second.shape[0]:
+            raise ValueError(
+                f"{problem}: {first.shape[0]} firsts and {second.shape[0]} seconds. Row i of one "
+                "belongs to row i of the other."
+            )
+        return [first, second]
+    same = tf.debugging.assert_equal(tf.size(first), tf.size(second), message=f"{problem}.")
+    with tf.control_dependencies([same]):
+        return [tf.identity(first), second]
+
+
+class _TruncationReport:
+    """Says once, from inside a graph too, that texts were cut."""
+
+    def __init__(self):
+        self._lock = threading.Lock()
+        self._done = False
+
+    def watch(self, lengths: tf.Tensor, kept: tf.Tensor, sequence_length: int) -> None:
+        """Adds the check to the graph: int64 [batch] tokens before and after truncation."""
+        if self._done:
+            return
+
+        def report() -> tf.Tensor:
+            arguments = [lengths, kept, sequence_length]
+            return tf.numpy_function(self._say, arguments, tf.bool)
+
+        tf.cond(tf.reduce_any(kept < lengths), report, lambda: tf.constant(False))
+
+    def _say(self, lengths: np.ndarray, kept: np.ndarray, sequence_length: np.int64) -> np.bool_:
+        """Returns whether this is the call that spoke."""
+        with self._lock:
+            if self._done:
+                return np.False_
+            self._done = True
+        logger.warning(
+            "%d of the %d texts of a batch are longer than sequence_length=%d allows and were cut; "
+            "the longest has %d tokens without special tokens. Raise sequence_length (as far as the "
+            "model allows) to keep them whole. This is said once.",
+            np.count_nonzero(kept < lengths),
+            lengths.size,
+            sequence_length,
+            lengths.max(),
+        )
+        return np.True_

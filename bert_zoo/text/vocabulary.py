@@ -1,0 +1,72 @@
+"""A vocabulary: tokens in the order of their ids."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+
+class Vocabulary:
+    """Tokens and their ids, checked.
+
+    A plain object on purpose: tf.Module tracks the items of a tuple or dict one by one, which makes
+    saving a model with 30,000 of them take seconds.
+
+    Raises:
+        ValueError: no tokens, an empty or a repeated token.
+        TypeError: a token that is not a string.
+    """
+
+    def __init__(self, tokens: Sequence[str]):
+        self.tokens = tuple(tokens)
+        if not self.tokens:
+            raise ValueError(
+                "The vocabulary is empty. It is a sequence of tokens in the order of their ids, for "
+                "BERT the lines of vocab.txt."
+            )
+        self._ids: dict[str, int] = {}
+        for index, token in enumerate(self.tokens):
+            if not isinstance(token, str):
+                raise TypeError(
+                    f"vocabulary[{index}] is {token!r} ({type(token).__name__}); tokens are strings."
+                )
+            if not token:
+                raise ValueError(
+                    f"vocabulary[{index}] is the empty string, which no text can match. An empty "
+                    "line in vocab.txt usually means a damaged file."
+                )
+            if token in self._ids:
+                raise ValueError(
+                    f"The vocabulary holds {token!r} twice, as ids {self._ids[token]} and {index}. "
+                    "Every token needs one id; remove or rename one of the two."
+                )
+            self._ids[token] = index
+
+    def __len__(self) -> int:
+        return len(self.tokens)
+
+    def __contains__(self, token: str) -> bool:
+        return token in self._ids
+
+    def id_of(self, token: str, role: str = "token") -> int:
+        """Returns a token's id; `role` is what the error calls it.
+
+        Raises:
+            ValueError: the vocabulary lacks it.
+        """
+        if token not in self._ids:
+            raise ValueError(
+                f"The vocabulary of {len(self)} tokens lacks the {role} {token!r}; it begins with "
+                f"{list(self.tokens[:5])}. Check that it is the right vocabulary, or name the token "
+                "that it uses instead."
+            )
+        return self._ids[token]
+
+    def token_of(self, index: int) -> str:
+        """Returns the token of an id.
+
+        Raises:
+            ValueError: an id outside [0, size).
+        """
+        if not 0 <= index < len(self):
+            raise ValueError(f"id {index} is outside the vocabulary; ids are 0 to {len(self) - 1}.")
+        return self.tokens[index]

@@ -1,0 +1,371 @@
+"""WordPiece in the graph, with the ids of Hugging Face's fast BERT tokenizer on every input."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from bert_zoo.text.batches import text_batch
+from bert_zoo.text.normalizer import Rules, build_rules, split_words
+from bert_zoo.text.vocabulary import Vocabulary
+
+SUFFIX = "##"
+
+# Special tokens travel through normalisation as private-use code points, which BERT's clean-up
+# removes from every text, so that no text can bring one of its own.
+_FIRST_STAND_IN = 0xF0000
+_MAX_STAND_INS = 0xFFFE
+
+# A word that no vocabulary holds: a control character never gets past the clean-up.
+_UNKNOWN_WORD = "\x00"
+
+
+class WordPieceTokenizer(tf.Module):
+    """BERT's tokenizer: clean, lower-case, split into words, then greedy longest match.
+
+    Ids equal those of the tokenizers library's BertNormalizer, BertPreTokenizer and WordPiece on
+    every text. Special and added tokens inside a text become their own ids, as they do there.
+    Bytes that are not UTF-8 count as U+FFFD, which BERT drops. A word of more than
+    `max_word_length` characters, or one that the vocabulary cannot spell, is one unknown token.
+
+    Args:
+        vocabulary: tokens in the order of their ids; continuation pieces begin with "##".
+        lowercase: lower-case the text (an "uncased" vocabulary).
+        strip_accents: remove accents; None means as `lowercase`.
+        split_cjk: make every Chinese character a word.
+        max_word_length: longest word, in characters, that is looked up. 100 as in Hugging Face's;
+            Google's original has 200.
+        unknown_token, padding_token, cls_token, sep_token, mask_token: the special tokens' names.
+        added_tokens: further tokens of the vocabulary that are found in the raw text, before
+            normalisation and inside words too.
+
+    Raises:
+        ValueError: an empty vocabulary, duplicates in it, a special token that it lacks, or
+            special tokens that can overlap in a text.
+        ImportError: tensorflow_text is missing or broken.
+
+    Source: Devlin et al. 2019, google-research/bert tokenization.py; huggingface/tokenizers.
+    """
+
+    def __init__(
+        self,
+        vocabulary: Sequence[str],
+        *,
+        lowercase: bool = True,
+        strip_accents: bool | None = None,
+        split_cjk: bool = True,
+        max_word_length: int = 100,
+        unknown_token: str = "[UNK]",
+        padding_token: str = "[PAD]",
+        cls_token: str = "[CLS]",
+        sep_token: str = "[SEP]",
+        mask_token: str = "[MASK]",
+        added_tokens: Sequence[str] = (),
+    ):
+        super().__init__(name="wordpiece_tokenizer")
+        if max_word_length < 1:
+            raise ValueError(
+                f"max_word_length is {max_word_length}; a word has at least one character. "
+                "BERT's own value is 100."
+            )
+        # Plain objects, so that tf.Module does not track what is inside them.
+        self._vocabulary = Vocabulary(vocabulary)
+        self._options = SimpleNamespace(
+            lowercase=bool(lowercase),
+            strip_accents=None if strip_accents is None else bool(strip_accents),
+            split_cjk=bool(split_cjk),
+            max_word_length=int(max_word_length),
+            unknown_token=unknown_token,
+            padding_token=padding_token,
+            cls_token=cls_token,
+            sep_token=sep_token,
+            mask_token=mask_token,
+            added_tokens=[
+                token
+                for token in dict.fromkeys(added_tokens)
+                if token not in (unknown_token, padding_token, cls_token, sep_token, mask_token)
+            ],
+        )
+        self.unk_id = self._vocabulary.id_of(unknown_token, "unknown token")
+        self.pad_id = self._vocabulary.id_of(padding_token, "padding token")
+        self.cls_id = self._vocabulary.id_of(cls_token, "class token")
+        self.sep_id = self._vocabulary.id_of(sep_token, "separator token")
+        self.mask_id = self._vocabulary.id_of(mask_token, "mask token")
+        with tf.init_scope(), tf.device("CPU:0"):
+            self._engine = _Engine(self._vocabulary, self._options)
+        # One traced function: fast outside tf.data too, and part of a SavedModel.
+        self._tokenize = tf.function(
+            self._engine.tokenize,
+            input_signature=[tf.TensorSpec([None], tf.string, name="texts")],
+            autograph=False,
+        )
+
+    @tf.autograph.experimental.do_not_convert
+    def __call__(self, texts: Any) -> tf.RaggedTensor:
+        """Tokenizes a batch of texts, without adding special tokens.
+
+        Args:
+            texts: a str (a batch of one), a list or array of them, or a string tensor [batch].
+
+        Returns:
+            int32 [batch, (tokens)].
+
+        Raises:
+            TypeError, ValueError: something that is not a batch of texts.
+        """
+        return self._tokenize(text_batch(texts))
+
+    def tokenize(self, texts: Any) -> tf.RaggedTensor:
+        """The same as calling the tokenizer, under the name that TF-Hub's preprocessors use."""
+        return self(texts)
+
+    def detokenize(self, token_ids: Any) -> tf.Tensor:
+        """Joins tokens to text: words separated by spaces, continuation pieces attached.
+
+        Padding, class and separator tokens are left out. What normalisation took away (case,
+        accents, spacing around punctuation) does not come back.
+
+        Args:
+            token_ids: integers [batch, length] or [batch, (tokens)].
+
+        Returns:
+            string [batch].
+
+        Raises:
+            tf.errors.InvalidArgumentError: an id outside the vocabulary.
+        """
+        ids = tf.ragged.boolean_mask(*self._shown(token_ids))
+        tokens = tf.gather(self._engine.token_strings, ids)
+        joined = tf.strings.reduce_join(tokens, axis=1, separator=" ")
+        return tf.strings.regex_replace(joined, f" {SUFFIX}", "")
+
+    def _shown(self, token_ids: Any) -> tuple[tf.RaggedTensor, tf.RaggedTensor]:
+        """Returns ids and, for each, whether detokenize shows it."""
+        if not isinstance(token_ids, tf.RaggedTensor):
+            token_ids = tf.convert_to_tensor(token_ids)
+            if token_ids.shape.rank != 2:
+                raise ValueError(
+                    f"token_ids has shape {token_ids.shape}; detokenize takes [batch, length] or a "
+                    "ragged tensor [batch, (tokens)]. Add a batch dimension."
+                )
+            token_ids = tf.RaggedTensor.from_tensor(token_ids)
+        ids = tf.cast(token_ids, tf.int32)
+        hidden = tf.constant([self.pad_id, self.cls_id, self.sep_id])
+        shown = tf.reduce_all(ids.flat_values[:, None] != hidden, axis=1)
+        return ids, ids.with_flat_values(shown)
+
+    @property
+    def vocabulary(self) -> tuple[str, ...]:
+        """Every token, in the order of the ids."""
+        return self._vocabulary.tokens
+
+    @property
+    def vocab_size(self) -> int:
+        """Number of tokens."""
+        return len(self._vocabulary)
+
+    def id_to_token(self, index: int) -> str:
+        """Returns the token of an id; ValueError for an id outside the vocabulary."""
+        return self._vocabulary.token_of(index)
+
+    def token_to_id(self, token: str) -> int:
+        """Returns the id of a token; ValueError for one that the vocabulary lacks."""
+        return self._vocabulary.id_of(token)
+
+    def get_config(self) -> dict[str, Any]:
+        """Returns the constructor's keyword arguments, ready for JSON."""
+        return {**vars(self._options), "added_tokens": list(self._options.added_tokens)}
+
+    def save(self, directory: str | Path) -> None:
+        """Writes vocab.txt and tokenizer_config.json, which transformers' BertTokenizer reads."""
+        directory = Path(directory)
+        directory.mkdir(parents=True, exist_ok=True)
+        lines = "".join(f"{token}\n" for token in self.vocabulary)
+        (directory / "vocab.txt").write_text(lines, encoding="utf-8", newline="\n")
+        options = self._options
+        config = {
+            "tokenizer_class": "BertTokenizer",
+            "do_lower_case": options.lowercase,
+            "strip_accents": options.strip_accents,
+            "tokenize_chinese_chars": options.split_cjk,
+            "max_input_chars_per_word": options.max_word_length,
+            "unk_token": options.unknown_token,
+            "pad_token": options.padding_token,
+            "cls_token": options.cls_token,
+            "sep_token": options.sep_token,
+            "mask_token": options.mask_token,
+        }
+        if options.added_tokens:
+            config["added_tokens_decoder"] = {
+                str(self.token_to_id(token)): {
+                    "content": token,
+                    "lstrip": False,
+                    "normalized": False,
+                    "rstrip": False,
+                    "single_word": False,
+                    "special": False,
+                }
+                for token in options.added_tokens
+            }
+        (directory / "tokenizer_config.json").write_text(
+            json.dumps(config, indent=2, ensure_ascii=False) + "\n", encoding="utf-8"
+        )
+
+
+class _Engine:
+    """The constants and the graph of a WordPieceTokenizer.
+
+    Texts of printable ASCII, most of English, take tensorflow_text's one-step kernel, which agrees
+    with BERT there; any other text goes through `split_words`. Both give the same ids.
+    """
+
+    def __init__(self, vocabulary: Vocabulary, options: SimpleNamespace):
+        special_tokens = _without_overlaps(
+            [
+                *(options.unknown_token, options.padding_token, options.cls_token),
+                *(options.sep_token, options.mask_token, *options.added_tokens),
+            ]
+        )
+        special_ids = [vocabulary.id_of(token, "added token") for token in special_tokens]
+        codes = range(_FIRST_STAND_IN, _FIRST_STAND_IN + len(special_tokens))
+        self._stand_ins = dict(zip(special_tokens, map(chr, codes), strict=True))
+        rules = build_rules(
+            lowercase=options.lowercase,
+            strip_accents=(
+                options.lowercase if options.strip_accents is None else options.strip_accents
+            ),
+            split_cjk=options.split_cjk,
+            isolated=codes,
+        )
+        self._rules = Rules(*map(tf.constant, rules))
+        self._lowercase = options.lowercase
+        self._max_word_length = options.max_word_length
+
+        tokens = [*vocabulary.tokens, *self._stand_ins.values()]
+        # A character has at most four bytes; the exact limit, in characters, is applied before.
+        self._match_words = _fast_wordpiece(
+            tokens, options.unknown_token, 4 * options.max_word_length, split=False
+        )
+        self._match_ascii = _fast_wordpiece(
+            vocabulary.tokens, options.unknown_token, options.max_word_length, split=True
+        )
+        # The stand-ins' ids follow the vocabulary's; this leads them back.
+        self._final_ids = tf.constant([*range(len(vocabulary)), *special_ids], tf.int32)
+        self._ascii_pattern = _plain_ascii_pattern(special_tokens)
+        self.token_strings = tf.constant(vocabulary.tokens)
+
+    def tokenize(self, texts: tf.Tensor) -> tf.RaggedTensor:
+        """Tokenizes string [batch] to int32 [batch, (tokens)]."""
+        plain = tf.strings.regex_full_match(texts, self._ascii_pattern)
+        ids, row_splits = tf.cond(
+            tf.reduce_all(plain),
+            lambda: _parts(self._tokenize_ascii(texts)),
+            lambda: _parts(self._tokenize_mixed(texts, plain)),
+        )
+        return tf.RaggedTensor.from_row_splits(ids, row_splits, validate=False)
+
+    def _tokenize_ascii(self, texts: tf.Tensor) -> tf.RaggedTensor:
+        if self._lowercase:
+            texts = tf.strings.lower(texts)
+        return self._match_ascii.tokenize(texts)
+
+    def _tokenize_mixed(self, texts: tf.Tensor, plain: tf.Tensor) -> tf.RaggedTensor:
+        """Tokenizes the plain rows one way and the others the other way, and puts them in order."""
+        plain_rows = self._tokenize_ascii(tf.boolean_mask(texts, plain))
+        other_rows = self._tokenize_unicode(tf.boolean_mask(texts, ~plain))
+        rank_among_plain = tf.cumsum(tf.cast(plain, tf.int64), exclusive=True)
+        rank_among_others = tf.cumsum(tf.cast(~plain, tf.int64), exclusive=True)
+        order = tf.where(plain, rank_among_plain, plain_rows.nrows() + rank_among_others)
+        return tf.gather(tf.concat([plain_rows, other_rows], axis=0), order)
+
+    def _tokenize_unicode(self, texts: tf.Tensor) -> tf.RaggedTensor:
+        words = split_words(self._with_stand_ins(texts), self._rules)
+        spelled = tf.strings.unicode_encode(words.values, "UTF-8")
+        too_long = words.values.row_lengths() > self._max_word_length
+        spelled = tf.cond(
+            tf.reduce_any(too_long),
+            lambda: tf.where(too_long, _UNKNOWN_WORD, spelled),
+            lambda: spelled,
+        )
+        pieces = self._match_words.tokenize(spelled)
+        return tf.RaggedTensor.from_row_splits(
+            tf.gather(self._final_ids, pieces.values),
+            tf.gather(pieces.row_splits, words.row_splits),
+            validate=False,
+        )
+
+    def _with_stand_ins(self, texts: tf.Tensor) -> tf.Tensor:
+        """Replaces special tokens in raw texts by their stand-ins."""
+        reserved = "".join(self._stand_ins.values())
+        texts = tf.strings.regex_replace(texts, f"[{reserved}]", "\ufffd")
+        for token in sorted(self._stand_ins, key=len, reverse=True):
+            texts = tf.strings.regex_replace(texts, re.escape(token), self._stand_ins[token])
+        return texts
+
+
+def _parts(ragged: tf.RaggedTensor) -> tuple[tf.Tensor, tf.Tensor]:
+    return ragged.values, ragged.row_splits
+
+
+def _plain_ascii_pattern(special_tokens: Sequence[str]) -> str:
+    """A pattern for texts of printable ASCII and white space that hold no special token."""
+    first_characters = {token[0] for token in special_tokens}
+    plain = [chr(c) for c in (9, 10, 13, *range(32, 127)) if chr(c) not in first_characters]
+    return f"[{re.escape(''.join(plain))}]*"
+
+
+def _without_overlaps(special_tokens: Sequence[str]) -> list[str]:
+    """Returns the distinct tokens, longest replacement order being free of conflicts."""
+    distinct = list(dict.fromkeys(special_tokens))
+    if len(distinct) > _MAX_STAND_INS:
+        raise ValueError(
+            f"{len(distinct)} special and added tokens are more than {_MAX_STAND_INS}; leave tokens "
+            "that need no protection out of added_tokens."
+        )
+    for left in distinct:
+        for right in distinct:
+            shared = range(1, min(len(left), len(right)))
+            if left != right and any(left.endswith(right[:length]) for length in shared):
+                raise ValueError(
+                    f"The special tokens {left!r} and {right!r} can overlap in a text, so which of "
+                    "them a text holds is ambiguous. Rename one of them."
+                )
+    return distinct
+
+
+def _fast_wordpiece(
+    tokens: Sequence[str], unknown_token: str, max_bytes_per_word: int, *, split: bool
+) -> Any:
+    """Compiles tensorflow_text's linear-time WordPiece, which itself splits words if asked."""
+    tensorflow_text = _import_tensorflow_text()
+    builder = importlib.import_module(
+        "tensorflow_text.core.pybinds.pywrap_fast_wordpiece_tokenizer_model_builder"
+    )
+    model = builder.build_fast_wordpiece_model(
+        list(tokens), max_bytes_per_word, SUFFIX, unknown_token, not split, False
+    )
+    # The constructor turns a bytes buffer into a list of Python integers, seconds for a large
+    # vocabulary; a tensor it takes as it is.
+    return tensorflow_text.FastWordpieceTokenizer(
+        model_buffer=tf.constant(np.frombuffer(model, np.uint8)), token_out_type=tf.int32
+    )
+
+
+def _import_tensorflow_text() -> Any:
+    try:
+        return importlib.import_module("tensorflow_text")
+    except (ImportError, tf.errors.OpError) as error:
+        raise ImportError(
+            f"bert_zoo's tokenizers need tensorflow_text, and importing it failed: {error}. Its "
+            "minor version has to be TensorFlow's, here "
+            f"{tf.__version__}, and 2.21.0 does not load at all (tensorflow/text#1541): "
+            f'pip install "tensorflow-text=={".".join(tf.__version__.split(".")[:2])}.*,!=2.21.0".'
+        ) from error

@@ -1,0 +1,251 @@
+"""The engine that moves tensors between a source's names and a model's variables.
+
+It insists: every variable is bound exactly once, every tensor of the source is bound, known or
+ignorable, shapes agree. What does not hold is reported in one error.
+"""
+
+import logging
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from bert_zoo.config import EncoderConfig
+from bert_zoo.registry import Family
+from bert_zoo.weights.files import WeightsError, listing
+from bert_zoo.weights.table import Binding, Copy, Format, expand
+from bert_zoo.weights.tensor_source import TensorSource
+
+log = logging.getLogger("bert_zoo")
+
+ENCODER_PREFIX = "encoder/"
+
+
+def named_variables(layer) -> dict[str, Any]:
+    """Every weight of a built layer or model, under a path of layer names that no build order changes.
+
+    Keras's own `variable.path` depends on which layer happened to build which.
+    """
+    return dict(_walk(layer, ""))
+
+
+def _walk(layer, prefix: str) -> Iterator[tuple[str, Any]]:
+    # Keras has no public way to list a layer's own sublayers; this one is what its own code uses.
+    own, *children = layer._flatten_layers(include_self=True, recursive=False)
+    inherited = {id(variable) for child in children for variable in child.weights}
+    for variable in own.weights:
+        if id(variable) not in inherited:
+            yield prefix + variable.name, variable
+    for child in children:
+        yield from _walk(child, f"{prefix}{child.name}/")
+
+
+@dataclass(frozen=True)
+class Naming:
+    """The names that one source uses for a family's tensors.
+
+    Attributes:
+        family: whose table applies.
+        fmt: format of names and layout.
+        root: what stands before the encoder's names.
+        head_root: what stands before the names of heads.
+    """
+
+    family: Family
+    fmt: Format
+    root: str
+    head_root: str = ""
+
+    def encoder(self, config: EncoderConfig, ours_prefix: str = "") -> list[Binding]:
+        return expand(
+            self.family.encoder_rows,
+            config,
+            self.fmt,
+            ours_prefix=ours_prefix,
+            stored_prefix=self.root,
+        )
+
+    def head(self, task: str, config: EncoderConfig) -> list[Binding]:
+        head = self.family.heads.get(task)
+        if head is None:
+            return []
+        return expand(head.rows, config, self.fmt, stored_prefix=self.head_root)
+
+    def copies(self, config: EncoderConfig) -> list[Copy]:
+        """The repetitions that the source may hold."""
+        if self.fmt != "hf":
+            return []
+        copies = {copy for head in self.family.heads.values() for copy in head.copies(config)}
+        return [
+            Copy(self._full(copy.key), self._full(copy.of), copy.equal)
+            for copy in sorted(copies, key=lambda copy: copy.key)
+        ]
+
+    def _full(self, key: str) -> str:
+        return key.format(root=self.root) if "{root}" in key else self.head_root + key
+
+    def known(self, config: EncoderConfig) -> set[str]:
+        """Every key that the family's table can read, whatever the task."""
+        config = config.replace(pooler=True)
+        bindings = self.encoder(config)
+        for task in self.family.heads:
+            bindings += self.head(task, config)
+        return {key for binding in bindings for key in binding.keys}
+
+
+def find_naming(family: Family, source: "RenamedSource") -> Naming:
+    """Finds the format and root of a source by the family's first row, the token table.
+
+    Raises:
+        WeightsError: no key ends like a token table, or several do.
+    """
+    token_table = family.encoder_rows[0]
+    found = []
+    for fmt in family.roots:
+        (name,) = expand([token_table], EncoderConfig(vocab_size=1), fmt)[0].keys
+        for key in source:
+            if re.search(rf"(^|[./]){re.escape(name)}$", key):
+                root = key.removesuffix(name)
+                found.append(Naming(family, fmt, root, root.removesuffix(family.roots[fmt])))
+    if len(found) == 1:
+        return found[0]
+    if found:
+        raise WeightsError(
+            f"{source.location} holds several encoders, at {[n.root for n in found]}; bert_zoo reads "
+            "files with one."
+        )
+    raise WeightsError(
+        f"{source.location} holds no {family.name} encoder: no tensor's name ends like the token "
+        f"table's. Its names are {listing(source)}."
+    )
+
+
+class RenamedSource(Mapping[str, np.ndarray]):
+    """A source under the names of today: LayerNorm's gamma and beta were renamed in PyTorch files."""
+
+    _LEGACY = ((re.compile(r"LayerNorm\.gamma$"), "LayerNorm.weight"),
+               (re.compile(r"LayerNorm\.beta$"), "LayerNorm.bias"))  # fmt: skip
+
+    def __init__(self, source: TensorSource):
+        self._source = source
+        self.location = source.location
+        self._keys: dict[str, str] = {}
+        for key in source:
+            today = key
+            for pattern, name in self._LEGACY:
+                today = pattern.sub(name, today)
+            if today in self._keys:
+                raise WeightsError(
+                    f"{source.location} holds both {key} and {self._keys[today]}, which are two "
+                    "names of the same tensor."
+                )
+            self._keys[today] = key
+
+    def shape(self, key: str) -> tuple[int, ...]:
+        return self._source.shape(self._keys[key])
+
+    def __getitem__(self, key: str) -> np.ndarray:
+        return self._source[self._keys[key]]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._keys)
+
+    def __len__(self) -> int:
+        return len(self._keys)
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._keys
+
+
+def assign(
+    variables: Mapping[str, Any],
+    bindings: Iterable[Binding],
+    source: RenamedSource | TensorSource,
+    *,
+    known: Iterable[str] = (),
+    copies: Iterable[Copy] = (),
+    is_ignorable=lambda key: False,
+) -> None:
+    """Checks all bindings against variables and source, then assigns.
+
+    Args:
+        variables: path -> Keras variable; all of them must be bound.
+        bindings: what each variable consists of.
+        source: tensors to read.
+        known: keys that may stay unread, because they belong to heads that the model has not.
+        copies: repetitions, to be compared with what they repeat or to stand in for it.
+        is_ignorable: accepts keys that are no weights.
+
+    Raises:
+        WeightsError: lists every missing, extra, misshapen and unequal tensor.
+    """
+    bindings = list(bindings)
+    copies = [copy for copy in copies if copy.key in source]
+    stand_ins = {copy.of: copy.key for copy in copies if copy.of not in source}
+    problems = _mismatches(variables, bindings, source, stand_ins)
+    read = {key for binding in bindings for key in binding.keys}
+    repeated = {copy.key for copy in copies}
+    extra = [
+        key
+        for key in source
+        if key not in read and key not in repeated and key not in known and not is_ignorable(key)
+    ]
+    if extra:
+        problems.append(f"not known, so not loaded: {listing(extra)}")
+    for copy in copies:
+        if copy.of in stand_ins or np.array_equal(source[copy.key], source[copy.of]):
+            continue
+        if copy.equal:
+            problems.append(
+                f"{copy.key} should repeat {copy.of} and does not (an untied decoder needs "
+                "tie_word_embeddings=false in its configuration)"
+            )
+        else:
+            log.warning("%s of %s is not read; %s is.", copy.key, source.location, copy.of)
+    if problems:
+        raise WeightsError(
+            f"{source.location} does not fit this model:\n- "
+            + "\n- ".join(problems)
+            + "\nNothing was loaded. A configuration of other sizes or another task is the usual cause."
+        )
+    for binding in bindings:
+        tensors = [source[stand_ins.get(key, key)] for key in binding.keys]
+        variables[binding.variable].assign(binding.to_ours(tensors))
+
+
+def _mismatches(variables, bindings, source, stand_ins) -> list[str]:
+    bound = [binding.variable for binding in bindings]
+    problems = [f"variable {path} is bound {bound.count(path)} times" for path in sorted(set(bound))
+                if bound.count(path) > 1]  # fmt: skip
+    unbound = [path for path in variables if path not in set(bound)]
+    if unbound:
+        problems.append(f"no row of the weight table fills {listing(unbound)}")
+    absent = [path for path in bound if path not in variables]
+    if absent:
+        problems.append(f"the weight table fills variables that do not exist: {listing(absent)}")
+    missing, misshapen = [], []
+    for binding in bindings:
+        if binding.variable not in variables:
+            continue
+        wanted = binding.stored_shape(tuple(variables[binding.variable].shape))
+        for key in binding.keys:
+            key = stand_ins.get(key, key)
+            if key not in source:
+                missing.append(key)
+            elif tuple(source.shape(key)) != wanted:
+                misshapen.append(f"{key} is {tuple(source.shape(key))}, not {wanted}")
+    if missing:
+        problems.append(f"missing: {listing(missing)}")
+    return problems + misshapen
+
+
+def to_stored(variables: Mapping[str, Any], bindings: Iterable[Binding]) -> dict[str, np.ndarray]:
+    """A model's variables as the tensors of a format; the inverse of `assign`."""
+    from keras import ops
+
+    stored: dict[str, np.ndarray] = {}
+    for binding in bindings:
+        stored |= binding.to_stored(ops.convert_to_numpy(variables[binding.variable]))
+    return stored

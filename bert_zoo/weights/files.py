@@ -1,0 +1,75 @@
+"""What every reader and the cache need of a file: hashes, atomic replacement, one kind of error."""
+
+import hashlib
+import os
+import struct
+import uuid
+import zipfile
+import zlib
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+_LISTED = 20
+_LFS_POINTER = b"version https://git-lfs"
+
+# What zipfile lets through on damaged archives, besides its own error.
+ZIP_ERRORS = (
+    zipfile.BadZipFile,
+    zlib.error,
+    struct.error,
+    EOFError,
+    ValueError,
+    NotImplementedError,
+    RuntimeError,
+)
+
+
+class WeightsError(ValueError):
+    """A weight file is damaged, ambiguous, refused or not what it was said to be."""
+
+
+def listing(names: Iterable[str]) -> str:
+    """Names for a message, in their order, with a count in place of what would be too much."""
+    names = list(names)
+    shown = ", ".join(names[:_LISTED]) or "nothing"
+    return f"{shown} and {len(names) - _LISTED} more" if len(names) > _LISTED else shown
+
+
+@contextmanager
+def replacing(path: str | os.PathLike) -> Iterator[Path]:
+    """Yields a temporary path beside `path`; it becomes `path` on success and vanishes on error."""
+    path = Path(path)
+    temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}.tmp")
+    try:
+        yield temporary
+        os.replace(temporary, path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def sha256_of(path: str | os.PathLike) -> str:
+    """The SHA-256 of a file's bytes, as 64 lower-case hexadecimal digits."""
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def verify_sha256(path: str | os.PathLike, expected: str) -> None:
+    """Raises WeightsError, naming both hashes, unless the file's SHA-256 is `expected`."""
+    found = sha256_of(path)
+    if found != expected.lower():
+        raise WeightsError(
+            f"The file {path} has SHA-256 {found}, but {expected.lower()} was expected. The file "
+            "is damaged or has been replaced: delete it and download it again."
+        )
+
+
+def refuse_lfs_pointer(path: str | os.PathLike) -> None:
+    """Raises WeightsError for the text file that a git clone without git-lfs leaves for a "
+    "weight."""
+    with open(path, "rb") as file:
+        if file.read(len(_LFS_POINTER)) == _LFS_POINTER:
+            raise WeightsError(
+                f"{path} is a Git LFS pointer, not the weights themselves. Run `git lfs pull` in "
+                "its directory, or let bert_zoo download the checkpoint with an `hf://` name."
+            )

@@ -1,0 +1,125 @@
+"""safetensors files, read one tensor at a time and written atomically.
+
+Format: https://huggingface.co/docs/safetensors, a little-endian 8-byte length, a JSON header of
+that length, then the tensors' bytes.
+"""
+
+import json
+import math
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+import safetensors
+from safetensors.numpy import save_file
+
+from bert_zoo.weights.files import WeightsError, refuse_lfs_pointer, replacing
+from bert_zoo.weights.tensor_source import TensorSource, bfloat16_bits_to_float32
+
+# bfloat16, which NumPy lacks, is read as its bits.
+_DTYPES = {
+    "F64": np.dtype("<f8"),
+    "F32": np.dtype("<f4"),
+    "F16": np.dtype("<f2"),
+    "BF16": np.dtype("<u2"),
+    "I64": np.dtype("<i8"),
+    "I32": np.dtype("<i4"),
+    "I16": np.dtype("<i2"),
+    "I8": np.dtype("i1"),
+    "U64": np.dtype("<u8"),
+    "U32": np.dtype("<u4"),
+    "U16": np.dtype("<u2"),
+    "U8": np.dtype("u1"),
+    "BOOL": np.dtype("?"),
+}
+
+
+class SafetensorsSource(TensorSource):
+    """One safetensors file.
+
+    Its format is "bert_zoo" where the metadata says so, "tf1" where names have slashes (original
+    TensorFlow variable names, kept by whoever converted the file), "hf" otherwise.
+    """
+
+    def __init__(self, path: str | os.PathLike):
+        self._path = Path(path)
+        refuse_lfs_pointer(self._path)
+        metadata, self._tensors, self._data_start = _read_header(self._path)
+        unknown = {
+            key: row["dtype"] for key, row in self._tensors.items() if row["dtype"] not in _DTYPES
+        }
+        if unknown:
+            raise WeightsError(
+                f"{path} holds tensors of types that bert_zoo does not read: {unknown}. Readable "
+                f"are {', '.join(_DTYPES)}; convert the file to one of these."
+            )
+        super().__init__(
+            format=_format(metadata, self._tensors),
+            location=str(path),
+            shapes={key: tuple(row["shape"]) for key, row in self._tensors.items()},
+        )
+
+    def _read(self, key: str) -> np.ndarray:
+        row, shape = self._tensors[key], self._shapes[key]
+        count = math.prod(shape)
+        values = np.fromfile(
+            self._path,
+            _DTYPES[row["dtype"]],
+            count,
+            offset=self._data_start + row["data_offsets"][0],
+        )
+        if values.size != count:
+            raise WeightsError(f"{self.location} has become shorter since it was opened.")
+        if row["dtype"] == "BF16":
+            values = bfloat16_bits_to_float32(values)
+        return values.reshape(shape)
+
+
+def write_safetensors(
+    path: str | os.PathLike, tensors: Mapping[str, np.ndarray], metadata: Mapping[str, str]
+) -> None:
+    """Writes a safetensors file atomically: a reader finds the old file or the whole new one.
+
+    Args:
+        path: the file to write or to replace; its directory must exist.
+        tensors: arrays by name; any strides, any of NumPy's number types.
+        metadata: strings by string, kept in the header. {"format": "pt"} is what Hugging Face
+          transformers insists on, {"format": "bert_zoo"} is what `SafetensorsSource.format` knows.
+    """
+    # safetensors 0.8 writes the memory behind an array as it lies, whatever the strides say.
+    contiguous = {key: np.asarray(values, order="C") for key, values in tensors.items()}
+    with replacing(path) as temporary:
+        save_file(contiguous, temporary, metadata=dict(metadata))
+
+
+def _read_header(path: Path) -> tuple[dict[str, str], dict[str, dict], int]:
+    """Metadata, {"dtype", "shape", "data_offsets"} by name, and where the tensors' bytes begin."""
+    try:
+        # The library's reader checks lengths, offsets and shapes against the file's size.
+        with safetensors.safe_open(path, framework="numpy"):
+            pass
+    except safetensors.SafetensorError as error:
+        raise WeightsError(
+            f"{path} is not a whole safetensors file ({error}). It is damaged or its download was "
+            "cut short: delete it and download it again."
+        ) from error
+    with open(path, "rb") as file:
+        length = int.from_bytes(file.read(8), "little")
+        header = json.loads(file.read(length), object_pairs_hook=lambda rows: _no_twins(rows, path))
+    return header.pop("__metadata__", {}), header, 8 + length
+
+
+def _no_twins(rows: list[tuple[str, object]], path: Path) -> dict[str, object]:
+    table = dict(rows)
+    if len(table) != len(rows):
+        names = [name for name, _ in rows]
+        twins = sorted({name for name in names if names.count(name) > 1})
+        raise WeightsError(f"The header of {path} names {', '.join(twins)} more than once.")
+    return table
+
+
+def _format(metadata: dict[str, str], names: Mapping[str, object]) -> str:
+    if metadata.get("format") == "bert_zoo":
+        return "bert_zoo"
+    return "tf1" if any("/" in name for name in names) else "hf"

@@ -1,0 +1,150 @@
+"""`open_weights`: from a directory, file or checkpoint prefix to its tensors."""
+
+import json
+import os
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+
+from bert_zoo.weights.files import WeightsError, listing
+from bert_zoo.weights.safetensors_io import SafetensorsSource
+from bert_zoo.weights.tensor_source import TensorSource
+from bert_zoo.weights.tf1 import TF1Source
+from bert_zoo.weights.torch_bin import TorchSource
+
+# The files that a directory is searched for. The first kind that is there is taken; Hugging Face
+# repositories keep the same weights as safetensors and as .bin, so the former hides the latter.
+_KINDS = {
+    "safetensors": ("model.safetensors", "model.safetensors.index.json"),
+    "PyTorch": ("pytorch_model.bin", "pytorch_model.bin.index.json"),
+}
+_TF1_KIND = ("*.ckpt.index", "*.ckpt-*.index")
+
+
+def open_weights(directory_or_file: str | os.PathLike) -> TensorSource:
+    """Opens the weights of a checkpoint for reading, without reading any tensor.
+
+    Args:
+        directory_or_file: a directory with one checkpoint (a Hugging Face or bert_zoo directory,
+          or a TensorFlow 1 checkpoint); or a file: `*.safetensors`, `*.bin`, `*.pt`, `*.pth`, a
+          shard index `*.index.json`, a TensorFlow `*.index`; or a TensorFlow checkpoint prefix.
+
+    Returns:
+        A lazy mapping from name to array.
+
+    Raises:
+        FileNotFoundError: there is no checkpoint; the message says what was found and looked for.
+        WeightsError: several checkpoints, or one that is damaged or refused.
+        ImportError: a TensorFlow checkpoint without TensorFlow.
+    """
+    path = Path(directory_or_file).expanduser()
+    if path.is_dir():
+        path = _only_checkpoint(path)
+    for suffix, open_file in _READERS.items():
+        if path.name.endswith(suffix) and path.is_file():
+            return open_file(path)
+    if path.with_name(path.name + ".index").is_file():
+        return TF1Source(str(path))
+    if path.is_file():
+        raise WeightsError(
+            f"{path} is not a weight file that bert_zoo knows by its name. Known endings are "
+            f"{', '.join(_READERS)}; a TensorFlow checkpoint is named by its prefix or its .index "
+            "file."
+        )
+    raise FileNotFoundError(
+        f"There are no weights at {path}: it is neither a directory, nor a file, nor the prefix of "
+        "a TensorFlow checkpoint. Check the path."
+    )
+
+
+class ShardedSource(TensorSource):
+    """Several files with an index `{"weight_map": {name: file}}`, as one; all are checked at "
+    "once."""
+
+    def __init__(self, index: Path, open_shard: Callable[[Path], TensorSource]):
+        weight_map = _weight_map(index)
+        files = sorted(set(weight_map.values()))
+        missing = [file for file in files if not (index.parent / file).is_file()]
+        if missing:
+            raise FileNotFoundError(
+                f"{index} names files that are not beside it: {listing(missing)}. Download or copy "
+                "all of its files."
+            )
+        shards = {file: open_shard(index.parent / file) for file in files}
+        _check_shards(index, weight_map, shards)
+        self._shard_of = {key: shards[file] for key, file in weight_map.items()}
+        super().__init__(
+            format=shards[files[0]].format,
+            location=str(index),
+            shapes={key: shard.shape(key) for key, shard in self._shard_of.items()},
+        )
+
+    def _read(self, key: str) -> np.ndarray:
+        return self._shard_of[key][key]
+
+
+# By the end of the file's name; a longer ending stands before the shorter one that it contains.
+_READERS: dict[str, Callable[[Path], TensorSource]] = {
+    ".safetensors.index.json": lambda path: ShardedSource(path, SafetensorsSource),
+    ".bin.index.json": lambda path: ShardedSource(path, TorchSource),
+    ".safetensors": SafetensorsSource,
+    ".bin": TorchSource,
+    ".pt": TorchSource,
+    ".pth": TorchSource,
+    ".index": lambda path: TF1Source(str(path.with_suffix(""))),
+}
+
+
+def _only_checkpoint(directory: Path) -> Path:
+    tf1 = sorted({file for pattern in _TF1_KIND for file in directory.glob(pattern)})
+    found = {
+        kind: [directory / name for name in names if (directory / name).is_file()]
+        for kind, names in _KINDS.items()
+    }
+    taken = next((files for files in found.values() if files), []) + tf1
+    if len(taken) == 1:
+        return taken[0]
+    looked_for = ", ".join([*(name for names in _KINDS.values() for name in names), *_TF1_KIND])
+    if taken:
+        raise WeightsError(
+            f"{directory} holds several checkpoints: {listing(file.name for file in taken)}. Give "
+            "the path of the one that you want instead of the directory's."
+        )
+    raise FileNotFoundError(
+        f"{directory} holds no weights. Looked for: {looked_for}. Found: "
+        f"{listing(sorted(file.name for file in directory.iterdir()))}."
+    )
+
+
+def _weight_map(index: Path) -> dict[str, str]:
+    try:
+        weight_map = json.loads(index.read_bytes())["weight_map"]
+    except (ValueError, KeyError, TypeError) as error:
+        raise WeightsError(
+            f"{index} is not a shard index, JSON with an object `weight_map` ({error!r})."
+        ) from error
+    if not isinstance(weight_map, dict) or not weight_map:
+        raise WeightsError(f"`weight_map` of {index} must be an object that is not empty.")
+    for file in weight_map.values():
+        if not isinstance(file, str) or file in ("", ".", "..") or set(file) & set("/\\\0:"):
+            raise WeightsError(
+                f"`weight_map` of {index} names the file {file!r}; only names of files in the same "
+                "directory are allowed."
+            )
+    return weight_map
+
+
+def _check_shards(index: Path, weight_map: dict[str, str], shards: dict[str, TensorSource]) -> None:
+    copies = Counter(key for shard in shards.values() for key in shard)
+    problems = {
+        "in more than one file": [key for key, count in copies.items() if count > 1],
+        "not in the file that the index names": [
+            f"{key} ({file})" for key, file in weight_map.items() if key not in shards[file]
+        ],
+        "in a file but not in the index": [key for key in copies if key not in weight_map],
+    }
+    found = [f"{problem}: {listing(sorted(keys))}" for problem, keys in problems.items() if keys]
+    if found:
+        raise WeightsError(f"{index} and its files do not agree. Tensors {'; '.join(found)}.")

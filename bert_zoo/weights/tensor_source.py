@@ -1,0 +1,60 @@
+"""The interface of every weight file: a lazy mapping from a tensor's name to its values."""
+
+from abc import abstractmethod
+from collections.abc import Iterator, Mapping
+
+import numpy as np
+
+
+class TensorSource(Mapping[str, np.ndarray]):
+    """Named tensors of a checkpoint; `source[key]` reads one, iterating and `shape` read none.
+
+    Half precision is widened to float32, exactly; every other type is returned as it is stored.
+
+    Attributes:
+        format: "hf" (PyTorch names and layout), "tf1" (Google's names and layout) or "bert_zoo".
+        location: the file, directory or prefix that was opened, for messages.
+    """
+
+    def __init__(self, format: str, location: str, shapes: dict[str, tuple[int, ...]]):
+        self.format = format
+        self.location = location
+        self._shapes = shapes
+
+    @abstractmethod
+    def _read(self, key: str) -> np.ndarray:
+        """The stored values of an existing key."""
+
+    def shape(self, key: str) -> tuple[int, ...]:
+        """The shape of a tensor, without reading its values. Raises KeyError for unknown keys."""
+        if key not in self._shapes:
+            raise KeyError(f"{self.location} has no tensor named {key!r}.")
+        return self._shapes[key]
+
+    def __getitem__(self, key: str) -> np.ndarray:
+        self.shape(key)
+        return _widen(self._read(key))
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._shapes)
+
+    def __len__(self) -> int:
+        return len(self._shapes)
+
+    # Mapping's own version would read the tensor to find out.
+    def __contains__(self, key: object) -> bool:
+        return key in self._shapes
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.location}: {len(self)} tensors, format {self.format}>"
+
+
+def bfloat16_bits_to_float32(bits: np.ndarray) -> np.ndarray:
+    """Values of bfloat16 numbers given as uint16: a bfloat16 is the upper half of a float32."""
+    return (bits.astype(np.uint32) << 16).view(np.float32)
+
+
+def _widen(values: np.ndarray) -> np.ndarray:
+    if values.dtype.name in ("float16", "bfloat16"):
+        return values.astype(np.float32)
+    return values

@@ -1,0 +1,377 @@
+"""PyTorch's `torch.save` files, read without PyTorch and without running what is in them.
+
+Both formats of torch/serialization.py: the zip archive of torch >= 1.6 (`data.pkl`, `byteorder`,
+`data/<storage key>`), and the older stream of pickles (magic number, protocol, system, object,
+storage keys) with the storages behind it.
+"""
+
+import io
+import logging
+import math
+import mmap
+import os
+import reprlib
+import struct
+import sys
+import zipfile
+import zlib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from bert_zoo.weights.files import ZIP_ERRORS, WeightsError, listing, refuse_lfs_pointer
+from bert_zoo.weights.restricted_pickle import make_dict, read_pickle
+from bert_zoo.weights.tensor_source import TensorSource, bfloat16_bits_to_float32
+
+_LOGGER = logging.getLogger(__name__)
+
+_ZIP_MAGIC = b"PK\x03\x04"
+_STREAM_MAGIC = 0x1950A86A20F9469CFC6C
+_STREAM_PROTOCOL = 1001
+_ZIP_LOCAL_HEADER_BYTES = 30
+# Where training programs keep the state dict: PyTorch Lightning and most scripts, fairseq.
+_STATE_DICT_ENTRIES = ("state_dict", "model")
+_MAX_DIMENSIONS = 32
+
+
+class _StorageType(NamedTuple):
+    name: str
+    dtype: np.dtype  # bfloat16, which NumPy lacks, is read as its bits
+
+
+_STORAGE_TYPES = {
+    f"torch.{name}": _StorageType(name, np.dtype(dtype))
+    for name, dtype in {
+        "FloatStorage": "<f4",
+        "DoubleStorage": "<f8",
+        "HalfStorage": "<f2",
+        "BFloat16Storage": "<u2",
+        "LongStorage": "<i8",
+        "IntStorage": "<i4",
+        "ShortStorage": "<i2",
+        "CharStorage": "i1",
+        "ByteStorage": "u1",
+        "BoolStorage": "u1",
+    }.items()
+}
+
+
+class _Storage(NamedTuple):
+    """What a tensor says about its storage."""
+
+    type: _StorageType
+    key: str
+    length: int
+
+
+class _Tensor(NamedTuple):
+    """A tensor as the pickle describes it: a strided view of a storage; counts are of elements."""
+
+    storage: _Storage
+    offset: int
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+
+
+class _Block(NamedTuple):
+    """Where a storage's bytes lie in the file."""
+
+    offset: int
+    length: int
+    crc: int | None  # zip archives have one
+
+
+class TorchSource(TensorSource):
+    """The tensors of one PyTorch file.
+
+    The file must hold a dict. If it has tensors, it is the state dict; otherwise its entry
+    "state_dict" or "model" is. A state dict with anything but tensors is refused; what lies beside
+    it (optimizer, step) is logged and left alone.
+    """
+
+    def __init__(self, path: str | os.PathLike):
+        self._path = Path(path)
+        refuse_lfs_pointer(self._path)
+        with open(self._path, "rb") as file:
+            is_zip = file.read(len(_ZIP_MAGIC)) == _ZIP_MAGIC
+        root, self._blocks, self._byte_order = (_open_zip if is_zip else _open_stream)(self._path)
+        self._tensors = _state_dict(root, self._path)
+        for key, tensor in self._tensors.items():
+            _check_storage(key, tensor.storage, self._blocks, self._path)
+        super().__init__(
+            format="hf",
+            location=str(path),
+            shapes={key: tensor.shape for key, tensor in self._tensors.items()},
+        )
+
+    def _read(self, key: str) -> np.ndarray:
+        tensor = self._tensors[key]
+        kind, dtype = tensor.storage.type
+        block = self._blocks[tensor.storage.key]
+        raw = np.fromfile(self._path, np.uint8, block.length, offset=block.offset)
+        if raw.size != block.length:
+            raise WeightsError(f"{self.location} has become shorter since it was opened.")
+        if block.crc is not None and zlib.crc32(raw) != block.crc:
+            raise WeightsError(
+                f"The bytes of {key} in {self.location} do not match their checksum: the file is "
+                "damaged. Download it again."
+            )
+        values = raw.view(dtype.newbyteorder(self._byte_order))
+        # _rebuild_tensor has checked that the view ends inside the storage.
+        view = np.lib.stride_tricks.as_strided(
+            values[tensor.offset :],
+            tensor.shape,
+            [stride * dtype.itemsize for stride in tensor.strides],
+            writeable=False,
+        )
+        return _native(view, kind)
+
+
+def _native(view: np.ndarray, kind: str) -> np.ndarray:
+    """A contiguous copy in the machine's byte order and the tensor's own type."""
+    copy = view.astype(view.dtype.newbyteorder("="), order="C")
+    if kind == "BFloat16Storage":
+        return bfloat16_bits_to_float32(copy)
+    return copy != 0 if kind == "BoolStorage" else copy
+
+
+# --- what the pickle may call --------------------------------------------------------------------
+
+
+def _storage(identity: tuple) -> _Storage:
+    """A persistent id: ("storage", type, key, device, length), in streams also a view of it."""
+    tag, kind, key, _device, length, *view = identity
+    if tag != "storage" or not isinstance(kind, _StorageType) or type(key) is not str:
+        raise TypeError(f"{reprlib.repr(identity)} is not a reference to a storage")
+    if view not in ([], [None]):
+        raise ValueError("it has views of storages, which only PyTorch before 0.4 wrote")
+    return _Storage(kind, key, _count(length))
+
+
+def _rebuild_tensor(
+    storage: Any, offset: Any, shape: Any, strides: Any, *_autograd: Any
+) -> _Tensor:
+    """Stands for torch._utils._rebuild_tensor_v2; refuses views that leave their storage."""
+    if not isinstance(storage, _Storage) or type(shape) is not tuple or type(strides) is not tuple:
+        raise TypeError("a tensor is not made of a storage, a shape and strides")
+    if len(shape) != len(strides) or len(shape) > _MAX_DIMENSIONS:
+        raise ValueError(f"a tensor has {len(shape)} dimensions and {len(strides)} strides")
+    tensor = _Tensor(
+        storage, _count(offset), tuple(map(_count, shape)), tuple(map(_count, strides))
+    )
+    size = math.prod(shape)
+    last = offset + sum((n - 1) * stride for n, stride in zip(shape, strides, strict=True))
+    # A repeated (stride 0) view could ask for any amount of memory with a tiny file.
+    if size > storage.length or (size and last >= storage.length):
+        raise ValueError(
+            f"a tensor of shape {shape}, strides {strides} and offset {offset} does not fit its "
+            f"storage of {storage.length} elements"
+        )
+    return tensor
+
+
+def _rebuild_parameter(data: Any, *_autograd: Any) -> _Tensor:
+    if not isinstance(data, _Tensor):
+        raise TypeError("a parameter is not made of a tensor")
+    return data
+
+
+def _count(value: Any) -> int:
+    if type(value) is not int or not 0 <= value <= sys.maxsize:
+        raise ValueError(f"{reprlib.repr(value)} is not a number of elements")
+    return value
+
+
+_ALLOWED = {
+    "collections.OrderedDict": make_dict,
+    "torch._utils._rebuild_tensor": _rebuild_tensor,
+    "torch._utils._rebuild_tensor_v2": _rebuild_tensor,
+    "torch._utils._rebuild_parameter": _rebuild_parameter,
+    **_STORAGE_TYPES,
+}
+
+
+# --- the two formats -----------------------------------------------------------------------------
+
+
+def _open_zip(path: Path) -> tuple[Any, dict[str, _Block], str]:
+    """The pickled object, the storages by key and the byte order ("<" or ">") of an archive."""
+    try:
+        with zipfile.ZipFile(path) as archive, open(path, "rb") as file:
+            members = _members(archive, path)
+            if "data.pkl" not in members:
+                raise WeightsError(
+                    f"{path} is a zip archive, but not one that torch.save wrote: it has no "
+                    "data.pkl."
+                )
+            blocks = {name: _block(file, info, path) for name, info in members.items()}
+            pickled = archive.read(members["data.pkl"])
+            # Before torch 2.0 there was no such record, and only little-endian machines.
+            order = archive.read(members["byteorder"]) if "byteorder" in members else b"little"
+    except WeightsError:
+        raise
+    except ZIP_ERRORS as error:
+        raise WeightsError(
+            f"{path} is not a whole zip archive ({error}). It is damaged or its download was cut "
+            "short: delete it and download it again."
+        ) from error
+    if order not in (b"little", b"big"):
+        raise WeightsError(f"{path} names the unknown byte order {order!r}.")
+    root = read_pickle(io.BytesIO(pickled), str(path), _ALLOWED, _storage)
+    storages = {
+        name.removeprefix("data/"): block
+        for name, block in blocks.items()
+        if name.startswith("data/")
+    }
+    return root, storages, "<" if order == b"little" else ">"
+
+
+def _members(archive: zipfile.ZipFile, path: Path) -> Mapping[str, zipfile.ZipInfo]:
+    """The archive's members by name without the folder that all of them are in."""
+    members = {info.filename.partition("/")[2]: info for info in archive.infolist()}
+    if len(members) != len(archive.infolist()):
+        raise WeightsError(f"{path} has several members of the same name.")
+    return members
+
+
+def _block(file: io.BufferedReader, info: zipfile.ZipInfo, path: Path) -> _Block:
+    # PyTorch never compresses; a compressed member could unpack to any size.
+    if info.compress_type != zipfile.ZIP_STORED:
+        raise WeightsError(f"{path} was refused: its member {info.filename} is compressed.")
+    file.seek(info.header_offset)
+    header = file.read(_ZIP_LOCAL_HEADER_BYTES)
+    if len(header) != _ZIP_LOCAL_HEADER_BYTES or not header.startswith(_ZIP_MAGIC):
+        raise zipfile.BadZipFile(f"no header for {info.filename}")
+    name_bytes, extra_bytes = struct.unpack_from("<HH", header, 26)
+    offset = info.header_offset + len(header) + name_bytes + extra_bytes
+    if offset + info.file_size > os.fstat(file.fileno()).st_size:
+        raise zipfile.BadZipFile(f"{info.filename} reaches beyond the end of the file")
+    return _Block(offset, info.file_size, info.CRC)
+
+
+def _open_stream(path: Path) -> tuple[Any, dict[str, _Block], str]:
+    """As `_open_zip`, for torch < 1.6, which wrote little-endian storages on every machine."""
+    size = path.stat().st_size
+    if size == 0:
+        raise WeightsError(f"{path} is empty. Download it again.")
+    # A mapped file never returns more bytes than it has, whatever length the pickle asks for.
+    with open(path, "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as stream:
+        try:
+            magic = read_pickle(stream, str(path))
+        except WeightsError:
+            magic = None
+        if magic != _STREAM_MAGIC:
+            raise WeightsError(
+                f"{path} is not a file that torch.save wrote: it is neither a zip archive nor does "
+                "it begin with PyTorch's magic number."
+            )
+        protocol = read_pickle(stream, str(path))
+        if protocol != _STREAM_PROTOCOL:
+            raise WeightsError(
+                f"{path} has PyTorch's format version {reprlib.repr(protocol)}; only "
+                f"{_STREAM_PROTOCOL} is known."
+            )
+        read_pickle(stream, str(path))  # sizes of C types on the machine that wrote the file
+        storages: dict[str, _Storage] = {}
+
+        def remember(identity: tuple) -> _Storage:
+            storage = _storage(identity)
+            if storages.setdefault(storage.key, storage) != storage:
+                raise ValueError(f"two descriptions of the storage {storage.key}")
+            return storage
+
+        root = read_pickle(stream, str(path), _ALLOWED, remember)
+        keys = read_pickle(stream, str(path))
+        if type(keys) is not list or any(type(key) is not str for key in keys):
+            raise WeightsError(f"{path} has no list of its storages behind its tensors' names.")
+        if sorted(keys) != sorted(storages):
+            raise WeightsError(f"The list of storages in {path} does not match its tensors.")
+        return root, _stream_blocks(stream, keys, storages, path), "<"
+
+
+def _stream_blocks(
+    stream: mmap.mmap, keys: list[str], storages: Mapping[str, _Storage], path: Path
+) -> dict[str, _Block]:
+    """Every storage is its length as an 8-byte integer and then its elements."""
+    blocks = {}
+    offset = stream.tell()
+    for key in keys:
+        storage = storages[key]
+        length = storage.length * storage.type.dtype.itemsize
+        start, end = offset + 8, offset + 8 + length
+        if end > len(stream):
+            raise WeightsError(
+                f"{path} ends in the middle of its tensors, at {len(stream):,} bytes of {end:,} or "
+                "more. Its download was cut short: delete it and download it again."
+            )
+        stored = int.from_bytes(stream[offset:start], "little")
+        if stored != storage.length:
+            raise WeightsError(
+                f"A storage in {path} has {stored} elements where its tensors say {storage.length}."
+            )
+        blocks[key] = _Block(start, length, None)
+        offset = end
+    if offset != len(stream):
+        raise WeightsError(f"{path} has {len(stream) - offset:,} bytes after its last tensor.")
+    return blocks
+
+
+# --- from the pickled object to named tensors ----------------------------------------------------
+
+
+def _state_dict(root: Any, path: Path) -> dict[str, _Tensor]:
+    if type(root) is not dict:
+        raise WeightsError(
+            f"{path} holds {_describe(root)}, where a dict of named tensors was expected."
+        )
+    found = root
+    if not _has_tensors(root):
+        inner = [name for name in _STATE_DICT_ENTRIES if _has_tensors(root.get(name))]
+        if len(inner) != 1:
+            raise WeightsError(
+                f"{path} holds no dict of named tensors, at its top or as exactly one of the "
+                f"entries {', '.join(_STATE_DICT_ENTRIES)}. It holds: {_describe_entries(root)}."
+            )
+        found = root[inner[0]]
+        if beside := [str(key) for key in root if key != inner[0]]:
+            _LOGGER.info("%s: reading %r; not weights: %s.", path, inner[0], listing(beside))
+    others = {key: value for key, value in found.items() if not _is_named_tensor(key, value)}
+    if others:
+        raise WeightsError(
+            f"The state dict in {path} holds what is not a named tensor: "
+            f"{_describe_entries(others)}. Remove it with PyTorch and save the file again."
+        )
+    return found
+
+
+def _has_tensors(value: Any) -> bool:
+    return type(value) is dict and any(isinstance(item, _Tensor) for item in value.values())
+
+
+def _is_named_tensor(key: Any, value: Any) -> bool:
+    return type(key) is str and isinstance(value, _Tensor)
+
+
+def _describe_entries(table: dict[str | int, Any]) -> str:
+    return listing(f"{key!r}: {_describe(value)}" for key, value in table.items())
+
+
+def _describe(value: Any) -> str:
+    if isinstance(value, _Tensor):
+        return f"a tensor of shape {value.shape}"
+    if type(value) is dict:
+        return f"a dict of {len(value)} entries"
+    return f"a value of type {type(value).__name__}"
+
+
+def _check_storage(key: str, storage: _Storage, blocks: Mapping[str, _Block], path: Path) -> None:
+    if storage.key not in blocks:
+        raise WeightsError(f"{path} has no storage {storage.key!r}, which its tensor {key} needs.")
+    expected = storage.length * storage.type.dtype.itemsize
+    if blocks[storage.key].length != expected:
+        raise WeightsError(
+            f"The storage of {key} in {path} has {blocks[storage.key].length:,} bytes where "
+            f"{expected:,} were expected."
+        )

@@ -1,0 +1,582 @@
+"""Checkpoints are brought to this machine whole and verified, or not at all."""
+
+import hashlib
+import http.server
+import io
+import json
+import logging
+import multiprocessing
+import os
+import re
+import socket
+import stat
+import tarfile
+import threading
+import time
+import zipfile
+from pathlib import Path
+from types import SimpleNamespace
+
+import huggingface_hub
+import pytest
+from huggingface_hub import errors
+
+from bert_zoo.weights import cache, download, unpack
+from bert_zoo.weights.download import DownloadError
+from bert_zoo.weights.files import WeightsError, verify_sha256
+
+VOCABULARY = b"[PAD]\n[UNK]\n"
+WEIGHTS = bytes(range(256)) * 2000
+
+
+def zip_of(members: dict[str, bytes]) -> bytes:
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as archive:
+        for name, content in members.items():
+            archive.writestr(name, content)
+    return buffer.getvalue()
+
+
+def tar_of(members: dict[str, bytes], links: dict[str, str] | None = None) -> bytes:
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w:gz") as archive:
+        for name, content in members.items():
+            info = tarfile.TarInfo(name)
+            info.size = len(content)
+            archive.addfile(info, io.BytesIO(content))
+        for name, target in (links or {}).items():
+            info = tarfile.TarInfo(name)
+            info.type, info.linkname = tarfile.SYMTYPE, target
+            archive.addfile(info)
+    return buffer.getvalue()
+
+
+ARCHIVE = zip_of({"model/vocab.txt": VOCABULARY, "model/bert_model.ckpt": WEIGHTS})
+
+
+def sha256(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()
+
+
+class Handler(http.server.BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+
+    def do_GET(self):
+        site = self.server.site
+        site.requests.append(dict(self.headers))
+        status = site.failures.pop(0) if site.failures else None
+        if site.redirect:
+            self.send_response(302)
+            self.send_header("Location", site.redirect)
+            self.send_header("Content-Length", "0")
+            return self.end_headers()
+        if status:
+            return self.send_error(status)
+        content, start = site.content, 0
+        asked = re.fullmatch(r"bytes=(\d+)-", self.headers.get("Range", ""))
+        same = self.headers.get("If-Range") == site.etag or site.careless
+        if asked and site.ranges and same:
+            start = int(asked[1]) + (site.shifts.pop(0) if site.shifts else 0)
+        if start >= len(content):
+            return self.send_error(416)
+        self.send_response(206 if start else 200)
+        if start:
+            extent = f"bytes {start}-{len(content) - 1}/{len(content)}"
+            self.send_header("Content-Range", extent)
+        if site.etag:
+            self.send_header("ETag", site.etag)
+        self.send_header("Content-Length", str(len(content) - start))
+        self.end_headers()
+        cut = site.cuts.pop(0) if site.cuts else len(content)
+        self.wfile.write(content[start : start + cut])
+        if start + cut < len(content):
+            self.wfile.flush()
+            self.connection.shutdown(socket.SHUT_RDWR)
+            self.close_connection = True
+
+    def log_message(self, *_):
+        pass
+
+
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path, monkeypatch):
+    monkeypatch.setenv("BERT_ZOO_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    monkeypatch.setattr(download, "_RETRY_SECONDS", (0, 0, 0))
+
+
+@pytest.fixture
+def site():
+    """A server of one file; its attributes say how it misbehaves."""
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server.site = SimpleNamespace(
+        content=ARCHIVE,
+        etag='"1"',
+        ranges=True,
+        shifts=[],  # of each range that is sent from the one that was asked for
+        careless=False,  # about If-Range
+        redirect=None,
+        cuts=[],  # bytes after which each connection ends
+        failures=[],  # statuses of the first answers; None for a good one
+        requests=[],
+        url=f"http://127.0.0.1:{server.server_port}/models/bert.zip",
+    )
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+    thread.start()
+    yield server.site
+    server.shutdown()
+    server.server_close()
+    thread.join()
+
+
+def home(site) -> Path:
+    (directory,) = (cache.cache_directory() / "archives").iterdir()
+    return directory
+
+
+def assert_complete(directory: Path) -> None:
+    assert (directory / "vocab.txt").read_bytes() == VOCABULARY
+    assert (directory / "bert_model.ckpt").read_bytes() == WEIGHTS
+
+
+# --- download ------------------------------------------------------------------------------------
+
+
+def test_an_archive_is_downloaded_once(site):
+    directory = cache.fetch_archive(site.url, sha256(ARCHIVE).upper())
+    assert directory.name == "model"
+    assert_complete(directory)
+    assert cache.fetch_archive(site.url) == directory
+    assert len(site.requests) == 1
+    assert sorted(path.name for path in home(site).iterdir() if path.name != "lock") == [
+        "files",
+        "part.validator",
+        "receipt.json",
+    ]
+
+
+def test_what_is_cached_needs_no_network(site, monkeypatch):
+    directory = cache.fetch_archive(site.url)
+    monkeypatch.setattr(cache, "download", lambda *_: pytest.fail("the network was used"))
+    assert cache.fetch_archive(site.url) == directory
+
+
+def test_addresses_that_differ_anywhere_do_not_share_a_folder(site):
+    first = cache.fetch_archive(site.url)
+    assert cache.fetch_archive(site.url.replace("models", "other")) != first
+
+
+def test_cut_downloads_are_continued_where_they_ended(site):
+    site.cuts = [100_000, 1, 100_000]
+    assert_complete(cache.fetch_archive(site.url))
+    assert [request.get("Range") for request in site.requests] == [
+        None,
+        "bytes=100000-",
+        "bytes=100001-",
+        "bytes=200001-",
+    ]
+    assert {request.get("If-Range") for request in site.requests[1:]} == {'"1"'}
+
+
+def test_a_later_call_continues_what_an_earlier_one_began(site):
+    site.cuts, site.failures = [1000], [None, 503, 503, 503, 503]
+    with pytest.raises(DownloadError, match=r"503.*what has arrived is kept"):
+        cache.fetch_archive(site.url)
+    assert_complete(cache.fetch_archive(site.url))
+    assert site.requests[-1]["Range"] == "bytes=1000-"
+
+
+def test_a_download_that_moves_on_is_never_given_up(site):
+    site.cuts = [50_000] * 10
+    assert_complete(cache.fetch_archive(site.url))
+    assert len(site.requests) == 11
+
+
+@pytest.mark.parametrize("broken", [{"ranges": False}, {"etag": ""}, {"etag": 'W/"1"'}])
+def test_a_server_that_cannot_continue_is_asked_for_the_whole(broken, site):
+    vars(site).update(broken)
+    site.cuts = [100_000]
+    assert_complete(cache.fetch_archive(site.url))
+    if "etag" in broken:
+        assert "Range" not in site.requests[1]
+
+
+def test_a_file_that_changed_on_the_server_is_begun_again(site):
+    site.cuts, site.failures = [1000], [None, 500, 500, 500, 500]
+    with pytest.raises(DownloadError):
+        cache.fetch_archive(site.url)
+    site.content, site.etag = zip_of({"new.txt": b"new"}), '"2"'
+    assert (cache.fetch_archive(site.url) / "new.txt").read_bytes() == b"new"
+
+
+def test_a_part_that_was_not_asked_for_is_not_appended(site):
+    site.cuts, site.shifts = [1000], [5]
+    assert_complete(cache.fetch_archive(site.url))
+
+
+def test_a_part_of_another_file_is_not_appended(site):
+    site.cuts, site.failures = [1000], [None, 500, 500, 500, 500]
+    with pytest.raises(DownloadError):
+        cache.fetch_archive(site.url)
+    site.content = zip_of({"vocab.txt": VOCABULARY, "bert_model.ckpt": WEIGHTS})
+    site.etag, site.careless = '"2"', True
+    assert_complete(cache.fetch_archive(site.url))
+
+
+def test_a_part_as_long_as_the_file_or_longer_is_begun_again(site):
+    site.cuts, site.failures = [len(ARCHIVE) - 1], [None, 500, 500, 500, 500]
+    with pytest.raises(DownloadError):
+        cache.fetch_archive(site.url)
+    with open(home(site) / "part", "ab") as part:
+        part.write(b"12")
+    assert_complete(cache.fetch_archive(site.url))
+
+
+def test_a_connection_that_brings_nothing_ends_in_a_clear_error(site):
+    site.ranges, site.cuts = False, [1000] * 20
+    with pytest.raises(DownloadError, match=rf"{site.url}.*1,000 of {len(ARCHIVE):,} bytes"):
+        cache.fetch_archive(site.url)
+    assert len(site.requests) == 1 + len(download._RETRY_SECONDS)
+
+
+def test_a_missing_file_is_not_asked_for_again(site):
+    site.failures = [404]
+    with pytest.raises(DownloadError, match=rf"{site.url}: the server answered 404"):
+        cache.fetch_archive(site.url)
+    assert len(site.requests) == 1
+
+
+def test_without_a_server_the_error_names_the_address_and_the_way_out():
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        url = f"http://127.0.0.1:{free.getsockname()[1]}/a.zip"
+    with pytest.raises(DownloadError, match=rf"{url}.*refused.*bert_zoo\.load the path"):
+        cache.fetch_archive(url)
+
+
+@pytest.mark.parametrize("url", ["http://example.org/a.zip", "ftp://example.org/a", "file:///a"])
+def test_only_https_is_downloaded(url):
+    with pytest.raises(DownloadError, match="only https"):
+        cache.fetch_archive(url)
+
+
+def test_no_redirection_leads_away_from_https(site):
+    site.redirect = "http://example.org/a.zip"
+    with pytest.raises(DownloadError, match=r"http://example\.org/a\.zip: only https"):
+        cache.fetch_archive(site.url)
+
+
+def fetch_in_process(url, results):
+    results.put(str(cache.fetch_archive(url)))
+
+
+def test_of_several_processes_one_downloads(site):
+    # Other tests of the session may have started threads, which a fork would not survive.
+    context = multiprocessing.get_context("spawn")
+    results = context.Queue()
+    processes = [
+        context.Process(target=fetch_in_process, args=(site.url, results)) for _ in range(3)
+    ]
+    for process in processes:
+        process.start()
+    directories = {results.get(timeout=60) for _ in processes}
+    for process in processes:
+        process.join(timeout=60)
+    assert len(directories) == 1 and len(site.requests) == 1
+    assert_complete(Path(directories.pop()))
+
+
+def test_waiting_for_another_process_is_said(site, caplog):
+    cache.fetch_archive(site.url)
+    (home(site) / "receipt.json").unlink()
+    locked, path = threading.Event(), home(site) / "lock"
+
+    def hold_for_a_moment():
+        with cache.FileLock(path):
+            locked.set()
+            time.sleep(0.2)
+
+    thread = threading.Thread(target=hold_for_a_moment)
+    thread.start()
+    locked.wait()
+    with caplog.at_level(logging.WARNING):
+        cache.fetch_archive(site.url)
+    thread.join()
+    assert f"Another process is downloading {site.url}" in caplog.text
+
+
+# --- hashes --------------------------------------------------------------------------------------
+
+
+def test_another_hash_is_refused_and_the_download_removed(site):
+    with pytest.raises(WeightsError, match=rf"{sha256(ARCHIVE)}.*{'0' * 64} was expected"):
+        cache.fetch_archive(site.url, "0" * 64)
+    assert not (home(site) / "archive").exists() and not (home(site) / "files").exists()
+    assert_complete(cache.fetch_archive(site.url, sha256(ARCHIVE)))
+
+
+def test_a_hash_that_becomes_known_later_is_held_against_the_recorded_one(site):
+    cache.fetch_archive(site.url)
+    assert json.loads((home(site) / "receipt.json").read_text())["sha256"] == sha256(ARCHIVE)
+    cache.fetch_archive(site.url, sha256(ARCHIVE))
+    with pytest.raises(WeightsError, match=rf"{sha256(ARCHIVE)}.*{'0' * 64}.*Delete"):
+        cache.fetch_archive(site.url, "0" * 64)
+
+
+@pytest.mark.parametrize("damage", [os.unlink, lambda path: os.truncate(path, 3)])
+def test_damaged_files_are_downloaded_again_and_must_have_the_recorded_hash(damage, site):
+    damage(cache.fetch_archive(site.url) / "bert_model.ckpt")
+    assert_complete(cache.fetch_archive(site.url))
+    damage(cache.fetch_archive(site.url) / "bert_model.ckpt")
+    site.content = zip_of({"model/other": b""})
+    with pytest.raises(WeightsError, match="as it had when it was first downloaded"):
+        cache.fetch_archive(site.url)
+
+
+def test_verify_sha256_names_both_hashes(tmp_path):
+    file = tmp_path / "a"
+    file.write_bytes(b"abc")
+    verify_sha256(file, sha256(b"abc"))
+    verify_sha256(file, sha256(b"abc").upper())
+    with pytest.raises(WeightsError, match=rf"{sha256(b'abc')}, but {sha256(b'abd')}"):
+        verify_sha256(file, sha256(b"abd"))
+
+
+def test_a_file_is_hashed_again_only_when_it_may_have_changed(tmp_path, monkeypatch):
+    file = tmp_path / "a"
+    file.write_bytes(b"abc")
+    hashed = []
+    monkeypatch.setattr(cache, "verify_sha256", lambda *a: hashed.append(a) or verify_sha256(*a))
+    for _ in range(2):
+        cache.verify_sha256_once(file, sha256(b"abc"))
+    assert len(hashed) == 1
+    with pytest.raises(WeightsError):
+        cache.verify_sha256_once(file, "0" * 64)
+    file.write_bytes(b"abd")
+    os.utime(file, (0, 0))
+    for _ in range(2):
+        with pytest.raises(WeightsError):
+            cache.verify_sha256_once(file, sha256(b"abc"))
+
+
+def test_a_cache_that_cannot_be_written_does_not_stop_a_verification(tmp_path, monkeypatch):
+    (tmp_path / "file").write_bytes(b"abc")
+    monkeypatch.setenv("BERT_ZOO_CACHE", str(tmp_path / "file"))
+    cache.verify_sha256_once(tmp_path / "file", sha256(b"abc"))
+
+
+# --- unpacking -----------------------------------------------------------------------------------
+
+
+def test_tar_archives_are_unpacked_too(site):
+    site.content = tar_of({"./albert/vocab.txt": VOCABULARY, "./albert/bert_model.ckpt": WEIGHTS})
+    assert_complete(cache.fetch_archive(site.url))
+
+
+def test_an_archive_without_a_folder_gives_the_directory_itself(site):
+    site.content = zip_of({"vocab.txt": VOCABULARY, "bert_model.ckpt": WEIGHTS})
+    assert_complete(cache.fetch_archive(site.url))
+
+
+def zip_with_link() -> bytes:
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as archive:
+        info = zipfile.ZipInfo("link")
+        info.external_attr = (stat.S_IFLNK | 0o777) << 16
+        archive.writestr(info, "/etc/passwd")
+    return buffer.getvalue()
+
+
+UNSAFE = {
+    "zip path": (zip_of({"../evil": b"x"}), "outside"),
+    "zip inner path": (zip_of({"a/../../evil": b"x"}), "outside"),
+    "zip absolute": (zip_of({"/evil": b"x"}), "outside"),
+    "zip drive": (zip_of({"C:evil": b"x"}), "outside"),
+    "zip backslash": (zip_of({"..\\evil": b"x"}), "outside"),
+    "tar path": (tar_of({"../evil": b"x"}), "outside"),
+    "tar absolute": (tar_of({"/evil": b"x"}), "outside"),
+    "tar link": (tar_of({}, {"link": "/etc"}), "link"),
+    "zip link": (zip_with_link(), "link"),
+    "twice": (tar_of({"a": b"1", "./a": b"2"}), "exists"),
+    "below a file": (tar_of({"a": b"1", "a/b": b"2"}), "a"),
+    "empty": (zip_of({}), "empty"),
+    "not an archive": (b"<html>Please log in</html>", "neither a zip nor a tar"),
+    "damaged tar": (tar_of({"a": WEIGHTS})[:-500], "ended before"),
+    "damaged zip": (ARCHIVE.replace(WEIGHTS[:300], WEIGHTS[300:600], 1), "CRC"),
+}
+
+
+@pytest.mark.parametrize("name", UNSAFE)
+def test_unsafe_and_damaged_archives_leave_nothing(name, site, tmp_path):
+    site.content, message = UNSAFE[name]
+    with pytest.raises(WeightsError, match=rf"{site.url} cannot be unpacked.*{message}"):
+        cache.fetch_archive(site.url)
+    assert {path.name for path in home(site).iterdir()} <= {"lock", "part.validator"}
+    assert not list(tmp_path.rglob("evil"))
+
+
+@pytest.mark.parametrize(("limit", "value"), [("_MAX_UNPACKED_BYTES", 99), ("_MAX_MEMBERS", 1)])
+def test_archives_beyond_the_bounds_are_refused(limit, value, site, monkeypatch):
+    monkeypatch.setattr(unpack, limit, value)
+    site.content = zip_of({"a": bytes(50), "b": bytes(50)})
+    with pytest.raises(WeightsError, match="unpacks to more than"):
+        cache.fetch_archive(site.url)
+
+
+def test_unpacking_that_was_killed_is_done_again_without_a_download(site):
+    directory = cache.fetch_archive(site.url)
+    (home(site) / "receipt.json").unlink()
+    (directory / "vocab.txt").unlink()
+    (home(site) / "archive").write_bytes(ARCHIVE)
+    assert_complete(cache.fetch_archive(site.url))
+    assert len(site.requests) == 1
+
+
+# --- packages ------------------------------------------------------------------------------------
+
+
+def test_an_installed_package_is_found_without_importing_it(tmp_path, monkeypatch):
+    (tmp_path / "packed_model" / "model").mkdir(parents=True)
+    (tmp_path / "packed_model" / "__init__.py").write_text("raise RuntimeError('imported')")
+    monkeypatch.syspath_prepend(tmp_path)
+    found = cache.package_directory("packed_model", "model")
+    assert found == tmp_path / "packed_model" / "model"
+    assert cache.package_directory("packed_model", "nothing") is None
+    assert cache.package_directory("no_such_package", "model") is None
+    assert cache.package_directory("json", "model") is None
+
+
+# --- hub -----------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def hub(tmp_path, monkeypatch):
+    """Stands for the hub: `files` are its repository, laid out as in huggingface_hub's cache."""
+    root = tmp_path / "hub" / "models--org--bert"
+    snapshot = root / "snapshots" / "c0ffee"
+    snapshot.mkdir(parents=True)
+    (root / "blobs").mkdir()
+    fake = SimpleNamespace(files={}, fetched=[], error=None, blobs=root / "blobs")
+
+    def snapshot_download(repo, *, revision, allow_patterns):
+        if fake.error:
+            raise fake.error
+        for name in huggingface_hub.utils.filter_repo_objects(
+            fake.files, allow_patterns=allow_patterns
+        ):
+            if not (snapshot / name).exists():
+                content = fake.files[name]
+                large = name.endswith((".safetensors", ".bin"))
+                blob = root / "blobs" / (sha256(content) if large else sha256(content)[:40])
+                blob.write_bytes(content)
+                (snapshot / name).parent.mkdir(exist_ok=True)
+                (snapshot / name).symlink_to(os.path.relpath(blob, (snapshot / name).parent))
+                fake.fetched.append(name)
+        return str(snapshot)
+
+    monkeypatch.setattr(huggingface_hub, "snapshot_download", snapshot_download)
+    return fake
+
+
+REPOSITORY = {
+    "config.json": b"{}",
+    "vocab.txt": VOCABULARY,
+    "1_Pooling/config.json": b"{}",
+    "README.md": b"",
+    "tf_model.h5": b"",
+    "flax_model.msgpack": b"",
+    "onnx/model.onnx": b"",
+    "pytorch_model.bin": b"torch",
+}
+SMALL = ["1_Pooling/config.json", "config.json", "vocab.txt"]
+
+
+def test_safetensors_are_taken_and_nothing_else_but_the_small_files(hub):
+    hub.files = REPOSITORY | {"model.safetensors": b"safe", "onnx/model.safetensors": b"no"}
+    directory = cache.fetch_hub("org/bert")
+    assert (directory / "model.safetensors").read_bytes() == b"safe"
+    assert sorted(hub.fetched) == sorted([*SMALL, "model.safetensors"])
+
+
+def test_shards_are_taken(hub):
+    hub.files = {
+        "config.json": b"{}",
+        "model.safetensors.index.json": b"{}",
+        "model-00001-of-00002.safetensors": b"1",
+        "model-00002-of-00002.safetensors": b"2",
+    }
+    cache.fetch_hub("org/bert")
+    assert sorted(hub.fetched) == sorted(hub.files)
+
+
+def test_pytorch_files_are_taken_only_where_there_is_nothing_better(hub):
+    hub.files = REPOSITORY
+    cache.fetch_hub("org/bert")
+    assert sorted(hub.fetched) == sorted([*SMALL, "pytorch_model.bin"])
+
+
+def test_a_repository_without_weights_is_an_error(hub):
+    hub.files = {"config.json": b"{}", "tf_model.h5": b""}
+    with pytest.raises(DownloadError, match=r"hf://org/bert@main gave no weights"):
+        cache.fetch_hub("org/bert")
+
+
+def test_a_blob_must_have_the_hash_that_names_it(hub):
+    hub.files = REPOSITORY | {"model.safetensors": b"safe"}
+    cache.fetch_hub("org/bert")
+    blob = hub.blobs / sha256(b"safe")
+    blob.write_bytes(b"evil!")
+    with pytest.raises(WeightsError, match=rf"{sha256(b'evil!')}, but {sha256(b'safe')}"):
+        cache.fetch_hub("org/bert")
+
+
+def test_a_blob_may_be_a_link_into_a_store_with_other_names(hub):
+    hub.files = REPOSITORY | {"model.safetensors": b"safe"}
+    cache.fetch_hub("org/bert")
+    blob = hub.blobs / sha256(b"safe")
+    blob.rename(hub.blobs / ("f" * 64))
+    blob.symlink_to("f" * 64)
+    weights = cache.fetch_hub("org/bert") / "model.safetensors"
+    (hub.blobs / "ff").mkdir()
+    (hub.blobs / ("f" * 64)).rename(hub.blobs / "ff" / ("f" * 64))
+    weights.unlink()
+    weights.symlink_to(hub.blobs / "ff" / ("f" * 64))
+    cache.fetch_hub("org/bert")
+
+
+def test_a_known_hash_is_held_against_the_weights(hub):
+    hub.files = REPOSITORY | {"model.safetensors": b"safe"}
+    cache.fetch_hub("org/bert", sha256=sha256(b"safe"))
+    with pytest.raises(WeightsError, match="0" * 64):
+        cache.fetch_hub("org/bert", sha256="0" * 64)
+
+
+def response(status=401):
+    request = SimpleNamespace(url="https://huggingface.co/org/bert", method="GET")
+    return SimpleNamespace(status_code=status, headers={}, request=request)
+
+
+@pytest.mark.parametrize(
+    ("error", "message"),
+    [
+        (lambda: errors.GatedRepoError("x", response=response(403)), "grants access on request"),
+        (lambda: errors.RepositoryNotFoundError("x", response=response()), "no such repository"),
+        (lambda: errors.RevisionNotFoundError("x", response=response(404)), "no such branch"),
+        (lambda: errors.HFValidationError("x"), "not a repository's name"),
+        (lambda: errors.LocalEntryNotFoundError("x"), "HF_ENDPOINT.*path of the directory"),
+        (lambda: errors.HTTPError("x"), "cannot be reached"),
+        (lambda: ConnectionError("x"), "cannot be reached"),
+    ],
+)
+def test_hub_failures_name_the_repository_and_what_to_do(error, message, hub):
+    hub.error = error()
+    with pytest.raises(DownloadError, match=rf"hf://org/bert@v1: .*{message}"):
+        cache.fetch_hub("org/bert", "v1")
+
+
+def test_offline_and_not_cached_says_so(hub, monkeypatch):
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    monkeypatch.setenv("HF_ENDPOINT", "https://mirror.example")
+    hub.error = errors.LocalEntryNotFoundError("x")
+    with pytest.raises(DownloadError, match=r"https://mirror\.example.*HF_HUB_OFFLINE is set"):
+        cache.fetch_hub("org/bert")

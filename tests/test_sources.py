@@ -1,0 +1,358 @@
+"""Weight files are found, checked as a whole when opened, and read one tensor at a time."""
+
+import json
+import os
+import sys
+
+import ml_dtypes
+import numpy as np
+import pytest
+from safetensors.numpy import save_file
+from test_torch_bin import tensor_pickle, write_archive
+
+from bert_zoo.weights.files import WeightsError
+from bert_zoo.weights.safetensors_io import SafetensorsSource, write_safetensors
+from bert_zoo.weights.sources import open_weights
+from bert_zoo.weights.tensor_source import TensorSource
+
+W = {"a.weight": np.arange(6, dtype=np.float32).reshape(2, 3), "a.bias": np.ones(3, np.float32)}
+
+
+def write(path, tensors=W, metadata=None):
+    save_file(dict(tensors), path, metadata)
+
+
+# --- safetensors ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("stored", "given"),
+    [
+        ("float64", "float64"),
+        ("float32", "float32"),
+        ("float16", "float32"),
+        ("bfloat16", "float32"),
+        ("int64", "int64"),
+        ("int32", "int32"),
+        ("int16", "int16"),
+        ("int8", "int8"),
+        ("uint64", "uint64"),
+        ("uint32", "uint32"),
+        ("uint16", "uint16"),
+        ("uint8", "uint8"),
+        ("bool", "bool"),
+    ],
+)
+def test_half_precision_is_widened_and_all_else_kept(stored, given, tmp_path):
+    dtype = np.dtype(getattr(ml_dtypes, stored, stored))
+    values = np.arange(6).reshape(2, 3).astype(dtype)
+    scalar, empty = np.ones((), dtype), np.ones((0, 4), dtype)
+    save_file({"v": values, "s": scalar, "e": empty}, tmp_path / "model.safetensors")
+    source = open_weights(tmp_path)
+    for key, array in {"v": values, "s": scalar, "e": empty}.items():
+        assert source.shape(key) == source[key].shape == array.shape
+        assert source[key].dtype == given
+        np.testing.assert_array_equal(source[key], array.astype(given))
+
+
+@pytest.mark.parametrize("dtype", [np.float16, ml_dtypes.bfloat16])
+def test_every_half_precision_number_is_widened_exactly(dtype, tmp_path):
+    numbers = np.arange(2**16, dtype=np.uint16).view(dtype)
+    save_file({"v": numbers}, tmp_path / "model.safetensors")
+    with np.errstate(invalid="ignore"):
+        np.testing.assert_array_equal(open_weights(tmp_path)["v"], numbers.astype(np.float32))
+
+
+def test_a_type_that_numpy_lacks_is_refused_by_name(tmp_path):
+    header = b'{"w":{"dtype":"F8_E4M3","shape":[2],"data_offsets":[0,2]}}'
+    (tmp_path / "model.safetensors").write_bytes(
+        len(header).to_bytes(8, "little") + header + b"\0\0"
+    )
+    with pytest.raises(WeightsError, match=r"'w': 'F8_E4M3'"):
+        open_weights(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("names", "metadata", "expected"),
+    [
+        (["bert.pooler.dense.weight"], {"format": "pt"}, "hf"),
+        (["bert.pooler.dense.weight"], None, "hf"),
+        (["bert/pooler/dense/kernel", "output_bias"], {"format": "np"}, "tf1"),
+        (["encoder/pooler/kernel"], {"format": "bert_zoo"}, "bert_zoo"),
+    ],
+)
+def test_the_format_is_known_from_metadata_and_names(names, metadata, expected, tmp_path):
+    write(tmp_path / "x.safetensors", {name: np.ones(2) for name in names}, metadata)
+    assert open_weights(tmp_path / "x.safetensors").format == expected
+
+
+def test_a_safetensors_file_cut_anywhere_is_refused(tmp_path):
+    path = tmp_path / "model.safetensors"
+    write(path)
+    content = path.read_bytes()
+    for length in range(len(content)):
+        path.write_bytes(content[:length])
+        with pytest.raises(WeightsError, match=r"model\.safetensors.*download it again"):
+            open_weights(tmp_path)
+
+
+def test_a_file_that_shrinks_after_it_was_opened_is_noticed(tmp_path):
+    path = tmp_path / "model.safetensors"
+    write(path)
+    source = open_weights(path)
+    os.truncate(path, path.stat().st_size - 4)
+    with pytest.raises(WeightsError, match="shorter"):
+        dict(source)
+
+
+def test_a_name_that_stands_twice_in_the_header_is_refused(tmp_path):
+    row = b'"w":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}'
+    header = b"{" + row + b"," + row + b"}"
+    content = len(header).to_bytes(8, "little") + header + bytes(4)
+    (tmp_path / "model.safetensors").write_bytes(content)
+    with pytest.raises(WeightsError, match="names w more than once"):
+        open_weights(tmp_path)
+
+
+def test_a_git_lfs_pointer_is_called_by_its_name(tmp_path):
+    (tmp_path / "model.safetensors").write_text("version https://git-lfs.github.com/spec/v1\n")
+    with pytest.raises(WeightsError, match="git lfs pull"):
+        open_weights(tmp_path)
+
+
+def test_only_the_asked_tensor_is_read(tmp_path, monkeypatch):
+    write(tmp_path / "model.safetensors")
+    reads = []
+    read = SafetensorsSource._read
+    monkeypatch.setattr(
+        SafetensorsSource, "_read", lambda self, key: reads.append(key) or read(self, key)
+    )
+    source = open_weights(tmp_path)
+    assert set(source) == set(W) and len(source) == 2 and source.keys() == W.keys()
+    assert "a.bias" in source and "b" not in source and source.shape("a.weight") == (2, 3)
+    assert reads == []
+    np.testing.assert_array_equal(source["a.bias"], W["a.bias"])
+    assert reads == ["a.bias"]
+
+
+def test_an_unknown_name_is_a_key_error_with_the_file(tmp_path):
+    write(tmp_path / "model.safetensors")
+    source = open_weights(tmp_path)
+    assert isinstance(source, TensorSource)
+    for ask in (source.shape, source.__getitem__):
+        with pytest.raises(KeyError, match=r"model\.safetensors has no tensor named 'b'"):
+            ask("b")
+
+
+# --- writing -------------------------------------------------------------------------------------
+
+
+def test_arrays_are_written_by_their_values_whatever_their_memory(tmp_path):
+    values = np.arange(12, dtype=np.float32).reshape(3, 4)
+    tensors = {
+        "transposed": values.T,
+        "strided": values[::2, 1::2],
+        "reversed": values[::-1],
+        "big_endian": values.astype(">f4"),
+        "broadcast": np.broadcast_to(np.float32(3), (2, 2)),
+        "scalar": np.array(7),
+    }
+    write_safetensors(tmp_path / "x.safetensors", tensors, {"format": "bert_zoo"})
+    source = open_weights(tmp_path / "x.safetensors")
+    assert source.format == "bert_zoo" and set(source) == set(tensors)
+    for key, array in tensors.items():
+        assert source.shape(key) == array.shape
+        np.testing.assert_array_equal(source[key], array)
+
+
+def test_a_failed_write_leaves_the_old_file_and_nothing_else(tmp_path):
+    path = tmp_path / "x.safetensors"
+    write_safetensors(path, W, {})
+    before = path.read_bytes()
+    with pytest.raises(Exception, match="object"):
+        write_safetensors(path, {"w": np.array([None])}, {})
+    assert path.read_bytes() == before
+    assert list(tmp_path.iterdir()) == [path]
+
+
+# --- shards --------------------------------------------------------------------------------------
+
+
+def write_shards(directory, shards, weight_map=None):
+    for name, tensors in shards.items():
+        write(directory / name, tensors)
+    if weight_map is None:
+        weight_map = {key: name for name, tensors in shards.items() for key in tensors}
+    (directory / "model.safetensors.index.json").write_text(
+        json.dumps({"metadata": {}, "weight_map": weight_map})
+    )
+
+
+ONE = {"a": np.ones((2, 3), np.float32)}
+TWO = {"b": np.zeros(4, np.float32)}
+FIRST, SECOND = "model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors"
+
+
+def test_shards_read_as_one(tmp_path):
+    write_shards(tmp_path, {FIRST: ONE, SECOND: TWO})
+    for place in (tmp_path, tmp_path / "model.safetensors.index.json"):
+        source = open_weights(place)
+        assert source.format == "hf" and list(source) == ["a", "b"] and source.shape("b") == (4,)
+        np.testing.assert_array_equal(source["a"], ONE["a"])
+
+
+def test_shards_of_pytorch_files_read_as_one(tmp_path):
+    write_archive(tmp_path / "part.bin", tensor_pickle(), np.array([1, 2], "<f4").tobytes())
+    (tmp_path / "pytorch_model.bin.index.json").write_text('{"weight_map": {"w": "part.bin"}}')
+    np.testing.assert_array_equal(open_weights(tmp_path)["w"], [1, 2])
+
+
+@pytest.mark.parametrize(
+    ("shards", "weight_map", "error", "message"),
+    [
+        ({FIRST: ONE}, {"a": FIRST, "b": SECOND}, FileNotFoundError, f"not beside it: {SECOND}"),
+        ({FIRST: ONE}, {"a": FIRST, "c": FIRST}, WeightsError, r"the index names: c \("),
+        ({FIRST: ONE | TWO}, {"a": FIRST}, WeightsError, "not in the index: b"),
+        (
+            {FIRST: ONE, SECOND: ONE | TWO},
+            {"a": FIRST, "b": SECOND},
+            WeightsError,
+            "more than one file: a",
+        ),
+        ({FIRST: ONE, SECOND: TWO}, {"a": SECOND, "b": SECOND}, WeightsError, r"names: a \("),
+        ({}, {"a": "../x.safetensors"}, WeightsError, "names of files in the same directory"),
+        ({}, {"a": "/x.safetensors"}, WeightsError, "names of files in the same directory"),
+        ({}, {"a": 3}, WeightsError, "names of files in the same directory"),
+        ({}, {}, WeightsError, "not empty"),
+        ({}, [], WeightsError, "must be an object"),
+    ],
+)
+def test_an_index_that_does_not_match_its_shards_is_refused(
+    shards, weight_map, error, message, tmp_path
+):
+    write_shards(tmp_path, shards, weight_map)
+    with pytest.raises(error, match=message):
+        open_weights(tmp_path)
+
+
+@pytest.mark.parametrize("content", ["", "{}", "[1]", "\x00"])
+def test_an_index_that_is_not_one_is_refused(content, tmp_path):
+    (tmp_path / "model.safetensors.index.json").write_text(content)
+    with pytest.raises(WeightsError, match="not a shard index"):
+        open_weights(tmp_path)
+
+
+# --- finding -------------------------------------------------------------------------------------
+
+
+def test_safetensors_hide_the_same_weights_as_bin(tmp_path):
+    write(tmp_path / "model.safetensors")
+    (tmp_path / "pytorch_model.bin").write_bytes(b"not read")
+    assert set(open_weights(str(tmp_path))) == set(W)
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        ("model.safetensors", "model.safetensors.index.json"),
+        ("model.safetensors", "bert_model.ckpt.index"),
+        ("pytorch_model.bin", "pytorch_model.bin.index.json"),
+        ("model.ckpt-1.index", "model.ckpt-2.index"),
+    ],
+)
+def test_several_checkpoints_in_a_directory_are_listed(first, second, tmp_path):
+    (tmp_path / first).touch()
+    (tmp_path / second).touch()
+    with pytest.raises(WeightsError, match=f"several checkpoints: {first}, {second}"):
+        open_weights(tmp_path)
+
+
+def test_without_a_checkpoint_the_error_says_what_is_there_and_what_was_looked_for(tmp_path):
+    with pytest.raises(FileNotFoundError, match=r"Looked for: model\.safetensors.*Found: nothing"):
+        open_weights(tmp_path)
+    (tmp_path / "tf_model.h5").touch()
+    with pytest.raises(FileNotFoundError, match=r"\*\.ckpt\.index.*Found: tf_model\.h5"):
+        open_weights(tmp_path)
+    with pytest.raises(FileNotFoundError, match="neither a directory, nor a file, nor the prefix"):
+        open_weights(tmp_path / "nothing")
+    with pytest.raises(WeightsError, match=r"tf_model\.h5 is not a weight file"):
+        open_weights(tmp_path / "tf_model.h5")
+
+
+# --- TensorFlow 1 --------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def checkpoint(tmp_path_factory):
+    """Prefix of a checkpoint with a variable, its optimizer slots and a counter."""
+    tf = pytest.importorskip("tensorflow", reason="TensorFlow checkpoints need TensorFlow")
+    v1 = tf.compat.v1
+    with tf.Graph().as_default(), v1.Session() as session:
+        kernel = np.arange(6, dtype=np.float32).reshape(2, 3)
+        v1.get_variable("bert/pooler/dense/kernel", initializer=kernel)
+        v1.get_variable("bert/pooler/dense/kernel/adam_m", initializer=-kernel)
+        v1.get_variable("half", initializer=tf.constant([1.5, -2.0], tf.bfloat16))
+        v1.get_variable("global_step", initializer=np.int64(3))
+        session.run(v1.global_variables_initializer())
+        prefix = str(tmp_path_factory.mktemp("tf1") / "bert_model.ckpt")
+        return v1.train.Saver().save(session, prefix, write_meta_graph=False)
+
+
+def test_a_tf1_checkpoint_is_read_by_directory_prefix_and_index(checkpoint):
+    for place in (os.path.dirname(checkpoint), checkpoint, checkpoint + ".index"):
+        source = open_weights(place)
+        assert source.format == "tf1"
+        assert source.location == checkpoint
+        assert list(source) == [
+            "bert/pooler/dense/kernel",
+            "bert/pooler/dense/kernel/adam_m",
+            "global_step",
+            "half",
+        ]
+        assert source.shape("bert/pooler/dense/kernel") == (2, 3)
+        kernel = source["bert/pooler/dense/kernel"]
+        np.testing.assert_array_equal(kernel, [[0, 1, 2], [3, 4, 5]])
+        np.testing.assert_array_equal(source["half"], np.array([1.5, -2], np.float32))
+        assert source["half"].dtype == np.float32
+        assert source["global_step"] == 3 and source["global_step"].dtype == np.int64
+
+
+def copy_checkpoint(checkpoint, directory, **changes):
+    for suffix in (".index", ".data-00000-of-00001"):
+        with open(checkpoint + suffix, "rb") as file:
+            content = changes.get(suffix[1:5], lambda content: content)(file.read())
+        if content is not None:
+            (directory / f"model.ckpt-7{suffix}").write_bytes(content)
+
+
+def test_a_checkpoint_without_its_data_is_refused_when_opened(checkpoint, tmp_path):
+    copy_checkpoint(checkpoint, tmp_path, data=lambda content: None)
+    with pytest.raises(WeightsError, match=r"incomplete: of model\.ckpt-7\.data.* are: none"):
+        open_weights(tmp_path)
+    (tmp_path / "model.ckpt-7.data-00001-of-00002").touch()
+    with pytest.raises(WeightsError, match="are: 00001-of-00002"):
+        open_weights(tmp_path)
+
+
+def test_a_damaged_tf1_checkpoint_is_refused(checkpoint, tmp_path):
+    copy_checkpoint(checkpoint, tmp_path, inde=lambda content: content[:-20])
+    with pytest.raises(WeightsError, match="TensorFlow cannot read the checkpoint"):
+        open_weights(tmp_path)
+    for damage in (lambda content: content[:-8], lambda content: bytes(len(content))):
+        copy_checkpoint(checkpoint, tmp_path, data=damage)
+        with pytest.raises(WeightsError, match="TensorFlow cannot read the checkpoint"):
+            dict(open_weights(tmp_path))
+
+
+def test_an_object_based_tf2_checkpoint_is_refused(tmp_path):
+    tf = pytest.importorskip("tensorflow", reason="TensorFlow checkpoints need TensorFlow")
+    tf.train.Checkpoint(kernel=tf.Variable([1.0])).write(str(tmp_path / "model.ckpt-1"))
+    with pytest.raises(WeightsError, match="object-based TensorFlow 2 checkpoint"):
+        open_weights(tmp_path)
+
+
+def test_without_tensorflow_the_error_says_what_to_install(tmp_path, monkeypatch):
+    (tmp_path / "bert_model.ckpt.index").touch()
+    monkeypatch.setitem(sys.modules, "tensorflow", None)
+    with pytest.raises(ImportError, match=r"pip install tensorflow.*safetensors"):
+        open_weights(tmp_path)

@@ -1,0 +1,338 @@
+"""PyTorch files are read exactly, lazily, and without running anything that is in them."""
+
+import io
+import logging
+import pickle
+import sys
+import tracemalloc
+import zipfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from bert_zoo.weights.files import WeightsError
+from bert_zoo.weights.sources import open_weights
+
+GOLDEN = Path(__file__).parent / "golden" / "torch_bin"
+FILES = ("zip.bin", "stream.bin", "nested.bin", "protocol_4.bin")
+
+
+@pytest.fixture(scope="module")
+def expected():
+    with np.load(GOLDEN / "expected.npz") as arrays:
+        return dict(arrays)
+
+
+# --- exact ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_every_tensor_is_what_torch_saved(name, expected):
+    source = open_weights(GOLDEN / name)
+    assert source.format == "hf"
+    assert sorted(source) == sorted(expected)
+    for key, values in expected.items():
+        assert source.shape(key) == values.shape
+        assert source[key].dtype == values.dtype
+        assert source[key].flags.c_contiguous
+        np.testing.assert_array_equal(source[key], values)
+
+
+def test_reading_needs_no_torch():
+    assert "torch" not in sys.modules
+
+
+def test_what_lies_beside_the_state_dict_is_logged(caplog):
+    with caplog.at_level(logging.INFO):
+        open_weights(GOLDEN / "nested.bin")
+    assert "not weights: epoch, best, optimizer" in caplog.text
+
+
+def test_big_endian_archives_are_byteswapped(tmp_path):
+    pickled = tensor_pickle(shape=(2,), strides=(1,), length=2)
+    write_archive(tmp_path / "a.bin", pickled, np.array([1.5, -2], ">f4").tobytes(), b"big")
+    np.testing.assert_array_equal(open_weights(tmp_path / "a.bin")["w"], [1.5, -2])
+
+
+# --- damaged -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["zip.bin", "stream.bin"])
+def test_a_file_cut_anywhere_is_refused(name, tmp_path):
+    content = (GOLDEN / name).read_bytes()
+    for length in [*range(0, len(content), 97), len(content) - 1]:
+        (tmp_path / "a.bin").write_bytes(content[:length])
+        with pytest.raises(WeightsError, match=r"a\.bin"):
+            open_weights(tmp_path / "a.bin")
+
+
+@pytest.mark.filterwarnings("ignore:invalid escape sequence:DeprecationWarning")
+@pytest.mark.parametrize("name", ["zip.bin", "stream.bin"])
+def test_a_changed_byte_gives_a_clear_error_or_none(name, tmp_path):
+    content = (GOLDEN / name).read_bytes()
+    random = np.random.default_rng(0)
+    refused = 0
+    for position in random.integers(len(content), size=300):
+        damaged = bytearray(content)
+        damaged[position] ^= 1 << random.integers(8)
+        (tmp_path / "a.bin").write_bytes(damaged)
+        try:
+            source = open_weights(tmp_path / "a.bin")
+            for key in source:
+                source[key]
+        except WeightsError:
+            refused += 1
+    assert refused > 30
+
+
+def test_a_damaged_storage_is_found_by_its_checksum(tmp_path, expected):
+    content = (GOLDEN / "zip.bin").read_bytes()
+    damaged = content.replace(expected["double"].tobytes(), bytes(16))
+    assert damaged != content
+    (tmp_path / "a.bin").write_bytes(damaged)
+    source = open_weights(tmp_path / "a.bin")
+    source["embeddings.weight"]
+    with pytest.raises(WeightsError, match=r"double.*checksum"):
+        source["double"]
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"", "empty"),
+        (b"version https://git-lfs.github.com/spec/v1\noid sha256:00\n", "git lfs pull"),
+        (b"<html>Not found</html>", "not a file that torch.save wrote"),
+        (pickle.dumps({"a": 1}, 2), "not a file that torch.save wrote"),
+    ],
+)
+def test_what_is_no_pytorch_file_is_refused(content, message, tmp_path):
+    (tmp_path / "pytorch_model.bin").write_bytes(content)
+    with pytest.raises(WeightsError, match=message):
+        open_weights(tmp_path)
+
+
+def test_other_and_compressed_zip_archives_are_refused(tmp_path):
+    for name, compression, message in [
+        ("archive/weights", zipfile.ZIP_STORED, "no data.pkl"),
+        ("archive/data.pkl", zipfile.ZIP_DEFLATED, "compressed"),
+    ]:
+        with zipfile.ZipFile(tmp_path / "a.bin", "w", compression) as archive:
+            archive.writestr(name, b"0" * 100)
+        with pytest.raises(WeightsError, match=message):
+            open_weights(tmp_path / "a.bin")
+
+
+def test_an_unknown_byte_order_is_refused(tmp_path):
+    pickled = tensor_pickle(shape=(2,), strides=(1,), length=2)
+    write_archive(tmp_path / "a.bin", pickled, bytes(8), b"middle")
+    with pytest.raises(WeightsError, match="byte order b'middle'"):
+        open_weights(tmp_path / "a.bin")
+
+
+@pytest.mark.parametrize(
+    "view",
+    [
+        {"shape": (3,), "strides": (1,)},
+        {"shape": (2,), "strides": (2,)},
+        {"shape": (1,), "strides": (1,), "offset": 2},
+        {"shape": (1000, 1000), "strides": (0, 0)},
+        {"shape": (-1,), "strides": (1,)},
+        {"shape": (2,), "strides": (-1,)},
+        {"shape": (1,), "strides": (1,), "offset": -1},
+        {"shape": (2,), "strides": (1, 1)},
+        {"shape": (True,), "strides": (1,)},
+        {"shape": (2**62, 4), "strides": (0, 0)},
+        {"shape": (1,) * 40, "strides": (1,) * 40},
+    ],
+)
+def test_views_that_leave_or_repeat_their_storage_are_refused(view, tmp_path):
+    write_archive(tmp_path / "a.bin", tensor_pickle(length=2, **view), bytes(8))
+    with pytest.raises(WeightsError, match="cannot be read"):
+        open_weights(tmp_path / "a.bin")
+
+
+def test_storages_must_be_there_and_have_the_announced_size(tmp_path):
+    pickled = tensor_pickle(shape=(2,), strides=(1,), length=2)
+    write_archive(tmp_path / "a.bin", pickled, bytes(7))
+    with pytest.raises(WeightsError, match="7 bytes where 8 were expected"):
+        open_weights(tmp_path / "a.bin")
+    write_archive(tmp_path / "a.bin", tensor_pickle(key="1"), bytes(8))
+    with pytest.raises(WeightsError, match="no storage '1', which its tensor w needs"):
+        open_weights(tmp_path / "a.bin")
+
+
+def test_a_stream_whose_parts_do_not_agree_is_refused(tmp_path):
+    pickled = tensor_pickle(view=literal(None)) + pickle.dumps(["0"], 2)
+    for tail, message in [
+        ((2).to_bytes(8, "little") + bytes(8), None),
+        ((3).to_bytes(8, "little") + bytes(8), "has 3 elements where its tensors say 2"),
+        ((2).to_bytes(8, "little") + bytes(9), "1 bytes after its last tensor"),
+        ((2).to_bytes(8, "little") + bytes(7), "ends in the middle"),
+    ]:
+        (tmp_path / "a.bin").write_bytes(stream_head() + pickled + tail)
+        if message is None:
+            assert open_weights(tmp_path / "a.bin").shape("w") == (2,)
+            continue
+        with pytest.raises(WeightsError, match=message):
+            open_weights(tmp_path / "a.bin")
+    for pickled, message in [
+        (tensor_pickle(view=literal(None)) + pickle.dumps(["1"], 2), "does not match its tensors"),
+        (tensor_pickle(view=literal(("7", 0, 1))), "views of storages"),
+    ]:
+        (tmp_path / "a.bin").write_bytes(stream_head() + pickled)
+        with pytest.raises(WeightsError, match=message):
+            open_weights(tmp_path / "a.bin")
+
+
+# --- what a state dict is ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        ([1, 2], "a value of type list, where a dict"),
+        ({}, "It holds: nothing"),
+        ({"epoch": 3, "model": {"a": 1}}, "'epoch': a value of type int, 'model': a dict of 1"),
+    ],
+)
+def test_without_named_tensors_the_error_lists_what_there_is(value, message, tmp_path):
+    write_archive(tmp_path / "a.bin", pickle.dumps(value, 2), b"")
+    with pytest.raises(WeightsError, match=message):
+        open_weights(tmp_path / "a.bin")
+
+
+def test_other_values_in_a_state_dict_are_refused_by_name(tmp_path):
+    pickled = tensor_pickle(more=literal("step") + literal(7.5))
+    write_archive(tmp_path / "a.bin", pickled, bytes(8))
+    with pytest.raises(WeightsError, match="'step': a value of type float"):
+        open_weights(tmp_path / "a.bin")
+
+
+def test_two_possible_state_dicts_are_refused(tmp_path):
+    inner = tensor_pickle()[2:-1]
+    both = b"\x80\x02}(" + literal("model") + inner + literal("state_dict") + inner + b"u."
+    write_archive(tmp_path / "a.bin", both, bytes(8))
+    with pytest.raises(WeightsError, match="exactly one of the entries state_dict, model"):
+        open_weights(tmp_path / "a.bin")
+
+
+# --- hostile -------------------------------------------------------------------------------------
+
+
+class Runs:
+    """Unpickled freely, it writes a file."""
+
+    def __init__(self, marker: Path):
+        self.marker = marker
+
+    def __reduce__(self):
+        return eval, (f"open({str(self.marker)!r}, 'w').close()",)
+
+
+@pytest.mark.parametrize("protocol", [2, 4])
+def test_a_pickle_that_runs_code_is_refused_without_running_it(protocol, tmp_path):
+    hostile = pickle.dumps({"w": Runs(tmp_path / "marker")}, protocol)
+    write_archive(tmp_path / "zip.bin", hostile, b"")
+    (tmp_path / "stream.bin").write_bytes(stream_head() + hostile)
+    for name in ("zip.bin", "stream.bin"):
+        with pytest.raises(WeightsError, match=r"refused.*builtin\w*\.eval.*safetensors"):
+            open_weights(tmp_path / name)
+    assert not (tmp_path / "marker").exists()
+    pickle.loads(hostile)
+    assert (tmp_path / "marker").exists(), "the pickle of this test must be a hostile one"
+
+
+@pytest.mark.parametrize("part", range(3))
+def test_no_pickle_of_a_stream_runs_code(part, tmp_path):
+    parts = [pickle.dumps(value, 2) for value in (0x1950A86A20F9469CFC6C, 1001, {})]
+    parts[part] = pickle.dumps(Runs(tmp_path / "marker"), 2)
+    (tmp_path / "a.bin").write_bytes(b"".join(parts) + pickle.dumps({}, 2) + pickle.dumps([], 2))
+    with pytest.raises(WeightsError):
+        open_weights(tmp_path / "a.bin")
+    assert not (tmp_path / "marker").exists()
+
+
+def test_other_globals_are_refused_by_name(tmp_path):
+    for name in ("argparse\nNamespace", "torch\nload", "torch._utils\n_rebuild_qtensor"):
+        write_archive(tmp_path / "a.bin", b"\x80\x02c" + name.encode() + b"\n.", b"")
+        with pytest.raises(WeightsError, match=r"refused.*" + name.replace("\n", r"\.")):
+            open_weights(tmp_path / "a.bin")
+
+
+REBUILD = b"ctorch._utils\n_rebuild_tensor_v2\n"
+
+
+# Name -> the instructions between the pickle's first and its last, and why they are refused.
+HOSTILE = {
+    "set an attribute of an allowed function": (REBUILD + b"}U\x01aK\x01sb", "the state of"),
+    "set a slot of an allowed function": (REBUILD + b"N}U\x01aK\x01s\x86b", "the state of"),
+    "make an object": (b"ccollections\nOrderedDict\n)\x81", "the instruction NEWOBJ"),
+    "call a string": (b"U\x01a)R", "not a function"),
+    "reserve a huge memo": (b"}r\xff\xff\xff\x7f", "It holds: nothing"),
+    "reserve a huge array": (b"\x96" + (2**40).to_bytes(8, "little"), "expected 1099511627776"),
+    "announce a huge string": (b"X\xff\xff\xff\x7fabc", "expected 2147483647 bytes"),
+    "hash a tuple of 2**60 leaves": (
+        b"}(U\x01aq\x00" + b"h\x00h\x00\x86q\x00" * 60 + b"K\x01u",
+        "is the key of a dict",
+    ),
+    "print a tuple of 2**60 leaves": (
+        b"U\x01aq\x00" + b"h\x00h\x00\x86q\x00" * 60 + b"(h\x00NNNNtQ",
+        "not a reference to a storage",
+    ),
+    "take from an empty stack": (b"R", "IndexError"),
+    "recall what was never kept": (b"h\x07", "KeyError"),
+    "leave two values": (b"}}", "ends with 2 values"),
+    "leave a mark": (b"}(U\x01a", "ends with 3 values"),
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_hostile_programs_are_refused_quickly(name, tmp_path):
+    program, message = HOSTILE[name]
+    write_archive(tmp_path / "a.bin", b"\x80\x02" + program + b".", b"")
+    tracemalloc.start()
+    try:
+        with pytest.raises(WeightsError, match=message):
+            open_weights(tmp_path / "a.bin")
+        assert tracemalloc.get_traced_memory()[1] < 10e6
+    finally:
+        tracemalloc.stop()
+
+
+# --- files made here -----------------------------------------------------------------------------
+
+
+def literal(value) -> bytes:
+    """The instructions that push a plain value."""
+    return pickle.dumps(value, 2)[2:-1]
+
+
+def tensor_pickle(
+    shape=(2,), strides=(1,), offset=0, length=2, key="0", view=b"", more=b""
+) -> bytes:
+    """What torch.save writes for {"w": tensor}.
+
+    `view` pushes what a stream's reference to a storage ends with, `more` further keys and values.
+    """
+    storage = literal("storage") + b"ctorch\nFloatStorage\n" + literal(key) + literal("cpu")
+    storage = b"(" + storage + literal(length) + view + b"tQ"
+    place = literal(offset) + literal(shape) + literal(strides)
+    hooks = b"\x89ccollections\nOrderedDict\n)R"
+    tensor = REBUILD + b"(" + storage + place + hooks + b"tR"
+    return b"\x80\x02}(" + literal("w") + tensor + more + b"u."
+
+
+def write_archive(path: Path, pickled: bytes, storage: bytes, order: bytes = b"little") -> None:
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as archive:
+        archive.writestr("archive/data.pkl", pickled)
+        archive.writestr("archive/byteorder", order)
+        archive.writestr("archive/data/0", storage)
+    path.write_bytes(buffer.getvalue())
+
+
+def stream_head() -> bytes:
+    return b"".join(
+        pickle.dumps(value, 2) for value in (0x1950A86A20F9469CFC6C, 1001, {"little_endian": True})
+    )
