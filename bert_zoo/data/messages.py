@@ -24,7 +24,7 @@ def load(split: str) -> tuple[list[str], list[int]]:
     """Reads one split of the messages.
 
     Args:
-        split: "train" (400 messages, 50 an intent) or "test" (120 messages, 15 an intent).
+        split: "train" (600 messages, 75 an intent) or "test" (120 messages, 15 an intent).
 
     Returns:
         The messages, and for each of them the position of its intent in `LABELS`.

@@ -46,6 +46,26 @@ class ZooModel(keras.Model):
         """A batch of texts, or a pair of batches, to the input dict; traceable."""
         return preprocessor(texts)
 
+    def check_in_graph(self, inputs):
+        """The inputs, checked when the TensorFlow graph that this is called in runs.
+
+        GPUs read zeros, in silence, where an id is outside of a table.
+        """
+        import tensorflow as tf
+
+        checks = []
+        for name, (limit, what) in self.id_limits().items():
+            if name in inputs:
+                wrong = (inputs[name] < 0) | (inputs[name] >= limit)
+                message = f"{name} must lie in [0, {limit}): {what}. These do not:"
+                checks.append(
+                    tf.debugging.Assert(
+                        ~tf.reduce_any(wrong), [message, tf.boolean_mask(inputs[name], wrong)]
+                    )
+                )
+        with tf.control_dependencies(checks):
+            return {name: tf.identity(value) for name, value in inputs.items()}
+
     def compile(self, *args, jit_compile: bool | str | None = None, **kwargs):
         """As in Keras, with XLA off by default on TensorFlow.
 
@@ -86,9 +106,9 @@ class ZooModel(keras.Model):
                 validation_data = tuple(c for c in columns if c is not None)
                 kwargs["validation_batch_size"] = validation["batch_size"]
         data = keras_arguments(self, x, y, sample_weight, batch_size=batch_size, shuffle=shuffle)
-        return super().fit(
-            **data, epochs=epochs, validation_data=validation_data, shuffle=shuffle, **kwargs
-        )
+        if "batch_size" in data:
+            kwargs["shuffle"] = shuffle
+        return super().fit(**data, epochs=epochs, validation_data=validation_data, **kwargs)
 
     def evaluate(
         self, x=None, y=None, batch_size: int | None = None, *, sample_weight=None, **kwargs

@@ -10,7 +10,6 @@ import keras
 from keras import ops
 
 from bert_zoo.config import EncoderConfig
-from bert_zoo.heads.pooling import pool
 from bert_zoo.layers.attention import attention_bias
 from bert_zoo.models.base import ZooModel
 from bert_zoo.models.inputs import as_id_tensors, check_range
@@ -150,12 +149,6 @@ class Encoder(ZooModel):
         from bert_zoo.models.tasks import SentenceEmbedder
 
         return SentenceEmbedder(self).embed(texts, batch_size)
-
-    def sentence_vectors(self, inputs, training=None):
-        """Ids to pooled vectors [batch, hidden]."""
-        outputs = self(inputs, training=training)
-        mask = inputs.get("padding_mask")
-        return pool(outputs["sequence_output"], mask, self.pooling)
 
     @property
     def has_preprocessor(self) -> bool:

@@ -47,6 +47,10 @@ TRAINED_BY_USERS = frozenset(
     }
 )
 CONFIG_FILE = "bert_zoo.json"
+HF_CONFIG_FILE = "config.json"
+# sentence-transformers' folder and names of poolings.
+POOLING_DIRECTORY = "1_Pooling"
+POOLING_MODES = {"mean_tokens": "mean", "cls_token": "cls"}
 FORMAT_VERSION = 1
 
 
@@ -254,7 +258,7 @@ def _checkpoint_directory(directory: Path) -> Path:
 def _open_directory(directory: Path, name: str, with_weights: bool) -> Opened:
     for config_file, read in (
         (CONFIG_FILE, _read_bert_zoo),
-        ("config.json", _read_hf),
+        (HF_CONFIG_FILE, _read_hf),
         ("bert_config.json", _read_tf1),
     ):
         path = directory / config_file
@@ -336,7 +340,7 @@ def _hf_labels(values: dict[str, Any], path: Path) -> tuple[str, ...] | None:
 
 def _sentence_transformers_pooling(directory: Path) -> Pooling:
     """The pooling that a sentence-transformers directory names; ours by default."""
-    path = directory / "1_Pooling" / "config.json"
+    path = directory / POOLING_DIRECTORY / "config.json"
     if not path.is_file():
         return Pooling()
     modes = {
@@ -344,16 +348,15 @@ def _sentence_transformers_pooling(directory: Path) -> Pooling:
         for key, value in _read_json(path).items()
         if key.startswith("pooling_mode_") and value is True
     }
-    ours = {"mean_tokens": "mean", "cls_token": "cls"}
-    if len(modes) != 1 or not modes <= set(ours):
+    if len(modes) != 1 or not modes <= set(POOLING_MODES):
         raise ConfigError(
-            f"{path} asks for {sorted(modes)}; bert_zoo pools by one of {sorted(ours)}."
+            f"{path} asks for {sorted(modes)}; bert_zoo pools by one of {sorted(POOLING_MODES)}."
         )
     modules = directory / "modules.json"
     normalize = modules.is_file() and any(
         module.get("type", "").endswith("Normalize") for module in json.loads(modules.read_text())
     )
-    return Pooling(ours[modes.pop()], normalize)
+    return Pooling(POOLING_MODES[modes.pop()], normalize)
 
 
 def _read_tf1(path: Path, values: dict[str, Any], name: str) -> Opened:

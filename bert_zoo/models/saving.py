@@ -6,9 +6,15 @@ from pathlib import Path
 from typing import Any
 
 from bert_zoo.models.base import ZooModel
-from bert_zoo.models.loading import CONFIG_FILE, FORMAT_VERSION
+from bert_zoo.models.loading import (
+    CONFIG_FILE,
+    FORMAT_VERSION,
+    HF_CONFIG_FILE,
+    POOLING_DIRECTORY,
+    POOLING_MODES,
+)
 from bert_zoo.models.tasks import LabelledModel, Regressor
-from bert_zoo.registry import registry
+from bert_zoo.registry import Pooling, registry
 from bert_zoo.weights.bind import ENCODER_PREFIX, Naming, named_variables, to_stored
 from bert_zoo.weights.files import replacing
 from bert_zoo.weights.safetensors_io import write_safetensors
@@ -16,6 +22,8 @@ from bert_zoo.weights.safetensors_io import write_safetensors
 
 def save(model: ZooModel, directory: str | os.PathLike, format: str = "bert_zoo") -> None:
     """Writes a model to a directory that `load` reads.
+
+    A sentence embedder's "hf" directory carries its pooling as sentence-transformers reads it.
 
     Args:
         model: any model of the zoo.
@@ -25,7 +33,7 @@ def save(model: ZooModel, directory: str | os.PathLike, format: str = "bert_zoo"
 
     Raises:
         TypeError: not a model of the zoo.
-        ValueError: an unknown format, or a task that Hugging Face has no class for.
+        ValueError: an unknown format.
     """
     if not isinstance(model, ZooModel):
         raise TypeError(f"save() writes models that load() makes; got {type(model).__name__}.")
@@ -38,11 +46,21 @@ def save(model: ZooModel, directory: str | os.PathLike, format: str = "bert_zoo"
     encoder = getattr(model, "encoder", model)
     prefix = "" if model is encoder else ENCODER_PREFIX
     bindings = naming.encoder(encoder.config, prefix) + naming.head(model.task, encoder.config)
-    write_safetensors(
-        directory / "model.safetensors", to_stored(named_variables(model), bindings), metadata
-    )
+    tensors = to_stored(named_variables(model), bindings)
+    # Repetitions that need not agree are parameters of their own to Hugging Face, which misses them.
+    tensors |= {
+        copy.key: tensors[copy.of]
+        for copy in naming.copies(encoder.config)
+        if not copy.equal and copy.of in tensors
+    }
+    write_safetensors(directory / "model.safetensors", tensors, metadata)
+    for other in {CONFIG_FILE, HF_CONFIG_FILE} - {config_name}:
+        # Left by a save in the other format, it would describe tensors that are gone.
+        (directory / other).unlink(missing_ok=True)
     with replacing(directory / config_name) as path:
         path.write_text(json.dumps(config, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    if format == "hf" and model.task == "embedding":
+        _write_pooling(encoder.pooling, encoder.config.hidden_size, directory)
     if encoder.has_preprocessor:
         encoder.preprocessor.tokenizer.save(directory)
 
@@ -86,7 +104,30 @@ def _hf_files(model: ZooModel) -> tuple[str, dict[str, Any], Naming, dict[str, s
     }
     # A bare Hugging Face encoder has no prefix; inside a task model it has the family's.
     naming = Naming(family, "hf", "" if is_bare else family.roots["hf"])
-    return "config.json", config, naming, {"format": "pt"}
+    return HF_CONFIG_FILE, config, naming, {"format": "pt"}
+
+
+def _write_pooling(pooling: Pooling, hidden_size: int, directory: Path) -> None:
+    """The files by which sentence-transformers puts a pooling behind an encoder."""
+    modules = [("Transformer", ""), ("Pooling", POOLING_DIRECTORY)]
+    modules += [("Normalize", "2_Normalize")] * pooling.normalize
+    rows = [
+        {"idx": i, "name": str(i), "path": path, "type": f"sentence_transformers.models.{kind}"}
+        for i, (kind, path) in enumerate(modules)
+    ]
+    modes = {
+        f"pooling_mode_{theirs}": pooling.mode == ours for theirs, ours in POOLING_MODES.items()
+    }
+    (directory / POOLING_DIRECTORY).mkdir(exist_ok=True)
+    for path, values in (
+        (
+            directory / POOLING_DIRECTORY / "config.json",
+            {"word_embedding_dimension": hidden_size, **modes},
+        ),
+        (directory / "modules.json", rows),
+    ):
+        with replacing(path) as temporary:
+            temporary.write_text(json.dumps(values, indent=2) + "\n", encoding="utf-8")
 
 
 def _hf_labels(model: ZooModel) -> dict[str, Any]:

@@ -6,7 +6,7 @@ from typing import Any
 import keras
 from keras import ops
 
-from bert_zoo.heads import MaskedLMHead, OutputHead
+from bert_zoo.heads import MaskedLMHead, OutputHead, pool
 from bert_zoo.models.base import ZooModel
 from bert_zoo.models.encoder import Encoder
 from bert_zoo.models.inputs import check_range
@@ -43,6 +43,23 @@ class TaskModel(ZooModel):
 
     def id_limits(self) -> dict[str, tuple[int, str]]:
         return self.encoder.id_limits()
+
+    def encoder_inputs(self, inputs):
+        """What of the model's inputs the encoder reads, in the shapes that it reads."""
+        return inputs
+
+    def head_outputs(self, encoded, inputs, training=None):
+        """From the encoder's outputs to the task's.
+
+        Args:
+            encoded: the encoder's outputs for `encoder_inputs(inputs)`.
+            inputs: the model's inputs.
+        """
+        raise NotImplementedError
+
+    def call(self, inputs, training=None):
+        encoded = self.encoder(self.encoder_inputs(inputs), training=training)
+        return self.head_outputs(encoded, inputs, training)
 
     def output_head(self, units: int, name: str, dropout: float) -> OutputHead:
         config = self.encoder.config
@@ -126,9 +143,8 @@ class Classifier(LabelledModel):
         self.classifier.build((None, self.encoder.config.hidden_size))
         self.built = True
 
-    def call(self, inputs, training=None):
-        pooled = self.encoder(inputs, training=training)["pooled_output"]
-        return self.classifier(pooled, training=training)
+    def head_outputs(self, encoded, inputs, training=None):
+        return self.classifier(encoded["pooled_output"], training=training)
 
     def classify(self, texts, batch_size: int = 32):
         """The likeliest label of each text, with its probability.
@@ -155,7 +171,7 @@ class Regressor(TaskModel):
         self.classifier = self.output_head(1, "classifier", config.head_dropout)
 
     build = Classifier.build
-    call = Classifier.call
+    head_outputs = Classifier.head_outputs
 
 
 @keras.saving.register_keras_serializable("bert_zoo")
@@ -172,9 +188,8 @@ class TokenClassifier(LabelledModel):
         self.classifier.build((None, None, self.encoder.config.hidden_size))
         self.built = True
 
-    def call(self, inputs, training=None):
-        sequence = self.encoder(inputs, training=training)["sequence_output"]
-        return self.classifier(sequence, training=training)
+    def head_outputs(self, encoded, inputs, training=None):
+        return self.classifier(encoded["sequence_output"], training=training)
 
 
 @keras.saving.register_keras_serializable("bert_zoo")
@@ -196,8 +211,8 @@ class QuestionAnswerer(TaskModel):
         self.span.build((None, None, self.encoder.config.hidden_size))
         self.built = True
 
-    def call(self, inputs, training=None):
-        logits = self.span(self.encoder(inputs, training=training)["sequence_output"])
+    def head_outputs(self, encoded, inputs, training=None):
+        logits = self.span(encoded["sequence_output"])
         return {"start_logits": logits[..., 0], "end_logits": logits[..., 1]}
 
 
@@ -216,15 +231,17 @@ class MultipleChoice(TaskModel):
 
     build = Classifier.build
 
-    def call(self, inputs, training=None):
+    def encoder_inputs(self, inputs):
         shape = ops.shape(inputs["token_ids"])
         if len(shape) != 3:
             raise ValueError(
                 f"Multiple choice takes token_ids [batch, choices, length]; got {tuple(shape)}."
             )
-        flat = {name: ops.reshape(value, (-1, shape[2])) for name, value in inputs.items()}
-        pooled = self.encoder(flat, training=training)["pooled_output"]
-        return ops.reshape(self.classifier(pooled, training=training), (-1, shape[1]))
+        return {name: ops.reshape(value, (-1, shape[2])) for name, value in inputs.items()}
+
+    def head_outputs(self, encoded, inputs, training=None):
+        logits = self.classifier(encoded["pooled_output"], training=training)
+        return ops.reshape(logits, (-1, ops.shape(inputs["token_ids"])[1]))
 
     def as_text_rows(self, x):
         import tensorflow as tf
@@ -274,23 +291,17 @@ class MaskedLM(TaskModel):
         self.masked_lm.build((None, None, self.encoder.config.hidden_size))
         self.built = True
 
-    def encode(self, inputs, training=None):
-        """The encoder's outputs and the positions to predict."""
-        inputs = dict(inputs)
-        positions = inputs.pop("mask_positions", None)
+    def encoder_inputs(self, inputs):
+        return {name: value for name, value in inputs.items() if name != "mask_positions"}
+
+    def head_outputs(self, encoded, inputs, training=None):
+        positions = inputs.get("mask_positions")
         if positions is not None:
             length = inputs["token_ids"].shape[1]
             if length is not None:
                 check_range("mask_positions", positions, length, "the length of the input")
-        return self.encoder(inputs, training=training), positions
-
-    def mlm_logits(self, sequence_output, positions):
         table = self.encoder.embeddings.token_embedding.embeddings
-        return self.masked_lm(sequence_output, table, positions)
-
-    def call(self, inputs, training=None):
-        outputs, positions = self.encode(inputs, training)
-        return self.mlm_logits(outputs["sequence_output"], positions)
+        return self.masked_lm(encoded["sequence_output"], table, positions)
 
 
 @keras.saving.register_keras_serializable("bert_zoo")
@@ -308,11 +319,10 @@ class Pretraining(MaskedLM):
         super().build(input_shape)
         self.next_sentence.build((None, self.encoder.config.hidden_size))
 
-    def call(self, inputs, training=None):
-        outputs, positions = self.encode(inputs, training)
+    def head_outputs(self, encoded, inputs, training=None):
         return {
-            "mlm_logits": self.mlm_logits(outputs["sequence_output"], positions),
-            "nsp_logits": self.next_sentence(outputs["pooled_output"]),
+            "mlm_logits": super().head_outputs(encoded, inputs, training),
+            "nsp_logits": self.next_sentence(encoded["pooled_output"]),
         }
 
 
@@ -328,8 +338,9 @@ class SentenceEmbedder(TaskModel):
     def build(self, input_shape):
         self.built = True
 
-    def call(self, inputs, training=None):
-        return self.encoder.sentence_vectors(inputs, training=training)
+    def head_outputs(self, encoded, inputs, training=None):
+        mask = inputs.get("padding_mask")
+        return pool(encoded["sequence_output"], mask, self.encoder.pooling)
 
     def embed(self, texts, batch_size: int = 32):
         """As `Encoder.embed`."""

@@ -15,7 +15,8 @@ class Packer(tf.Module):
 
     Args:
         cls_id, sep_id, pad_id: ids of the special tokens.
-        sequence_length: the most tokens a row may have, special ones included.
+        sequence_length: the most tokens a row may have, special ones included; a number, or an int
+            scalar tensor, which is known when the graph runs.
         padding: "longest" pads to the batch's longest row rounded up to a multiple of `bucket`, never
             above `sequence_length`; "fixed" always to `sequence_length`, a static shape, which XLA
             and TPUs need.
@@ -35,17 +36,13 @@ class Packer(tf.Module):
         cls_id: int,
         sep_id: int,
         pad_id: int,
-        sequence_length: int,
+        sequence_length: int | tf.Tensor,
         padding: str = "longest",
         bucket: int = 8,
         truncation: str = "longest_first",
     ):
         super().__init__(name="packer")
-        if sequence_length < 3:
-            raise ValueError(
-                f"sequence_length is {sequence_length}; a pair has three special tokens, so it must "
-                "be 3 at least. BERT's maximum is 512."
-            )
+        self.sequence_length = _checked_length(sequence_length)
         if padding not in PADDINGS:
             raise ValueError(f"padding is {padding!r}; choose one of {PADDINGS}.")
         if bucket < 1:
@@ -53,7 +50,6 @@ class Packer(tf.Module):
         if truncation not in TRUNCATIONS:
             raise ValueError(f"truncation is {truncation!r}; choose one of {tuple(TRUNCATIONS)}.")
         self.cls_id, self.sep_id, self.pad_id = int(cls_id), int(sep_id), int(pad_id)
-        self.sequence_length = int(sequence_length)
         self.padding, self.bucket, self.truncation = padding, int(bucket), truncation
 
     def __call__(self, segments: Any) -> dict[str, tf.Tensor]:
@@ -113,10 +109,21 @@ class Packer(tf.Module):
     def _width(self, row_lengths: tf.Tensor) -> tf.Tensor | int:
         """Returns the common length; a Python int where it is static."""
         if self.padding == "fixed":
-            return tf.constant(self.sequence_length, tf.int64)
+            return tf.convert_to_tensor(self.sequence_length, tf.int64)
         # The 1 keeps a batch without rows, whose maximum is the smallest integer, at one bucket.
         longest = tf.maximum(tf.reduce_max(row_lengths), 1)
         return tf.minimum(-(-longest // self.bucket) * self.bucket, self.sequence_length)
+
+
+def _checked_length(sequence_length: int | tf.Tensor) -> int | tf.Tensor:
+    problem = "A pair has three special tokens, so sequence_length must be 3 at least"
+    if tf.is_tensor(sequence_length):
+        length = tf.cast(sequence_length, tf.int64)
+        with tf.control_dependencies([tf.debugging.Assert(length >= 3, [f"{problem}:", length])]):
+            return tf.identity(length)
+    if sequence_length < 3:
+        raise ValueError(f"{problem}; it is {sequence_length}. BERT's maximum is 512.")
+    return int(sequence_length)
 
 
 def _checked_segments(segments: Any) -> list[tf.RaggedTensor]:

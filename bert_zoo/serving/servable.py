@@ -1,0 +1,294 @@
+"""A model as TensorFlow functions and variables, ready for tf.saved_model.save."""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import tensorflow as tf
+
+from bert_zoo.heads.pooling import pool
+from bert_zoo.models.base import ZooModel
+from bert_zoo.serving import HUB_NAMES
+
+Tensors = dict[str, tf.Tensor]
+
+
+# ---------------------------------------------------------------------------------------------
+# How each task is served
+# ---------------------------------------------------------------------------------------------
+
+
+def _class_answers(model: ZooModel, logits: tf.Tensor) -> Tensors:
+    return {
+        "probabilities": tf.nn.softmax(logits),
+        "label": tf.gather(tf.constant(model.labels), tf.argmax(logits, axis=-1)),
+    }
+
+
+def _value(model: ZooModel, logits: tf.Tensor) -> Tensors:
+    return {"value": logits[:, 0]}
+
+
+def _choice_answers(model: ZooModel, logits: tf.Tensor) -> Tensors:
+    choice = tf.argmax(logits, axis=-1, output_type=tf.int32)
+    return {"probabilities": tf.nn.softmax(logits), "choice": choice}
+
+
+@dataclass(frozen=True)
+class Interface:
+    """What a task's signatures take and give.
+
+    Attributes:
+        outputs: the model's outputs that signatures give, as far as the model has them.
+        answers: (model, logits) -> what is computed from the logits for clients.
+        texts: inputs of the text signature -> their rank.
+        pairs: whether one text or two can be read.
+    """
+
+    outputs: tuple[str, ...] = ("logits",)
+    answers: Callable[[ZooModel, tf.Tensor], Tensors] | None = None
+    texts: tuple[tuple[str, int], ...] = (("text", 1),)
+    pairs: bool = True
+
+
+PAIR = (("text", 1), ("text_pair", 1))
+INTERFACES = {
+    "encoder": Interface(("sequence_output", "pooled_output")),
+    "classification": Interface(answers=_class_answers),
+    "regression": Interface(answers=_value),
+    "token_classification": Interface(answers=_class_answers),
+    "question_answering": Interface(
+        ("start_logits", "end_logits"), texts=(("question", 1), ("context", 1)), pairs=False
+    ),
+    "multiple_choice": Interface(
+        answers=_choice_answers, texts=(("text", 1), ("choices", 2)), pairs=False
+    ),
+    "masked_lm": Interface(),
+    "pretraining": Interface(("mlm_logits", "nsp_logits")),
+    "embedding": Interface(("embedding",)),
+}
+
+
+# ---------------------------------------------------------------------------------------------
+# The object and its signatures
+# ---------------------------------------------------------------------------------------------
+
+
+def make_servable(
+    model: ZooModel, *, pairs: bool, text: bool
+) -> tuple[tf.train.Checkpoint, dict[str, Any]]:
+    """The object that is saved, and its signatures; see `bert_zoo.export`.
+
+    Raises:
+        ValueError: `pairs` of a model that does not read pairs.
+    """
+    interface = INTERFACES[model.task]
+    segments = model.id_limits()["segment_ids"][0]
+    reads_pairs = interface.pairs and segments > 1
+    if pairs and not (reads_pairs and text):
+        raise ValueError(
+            "pairs=True is for models that read one text or two, exported with text=True; this one "
+            f"is of task {model.task!r}, with {segments} segment(s), exported with text={text}. "
+            "Leave pairs out."
+        )
+    # A Checkpoint is an object that attributes can be hung on, and saves nothing of its own.
+    servable = tf.train.Checkpoint()
+    servable.__call__ = call = _call_function(model)
+    servable.variables = [variable.value for variable in model.variables]
+    servable.trainable_variables = [variable.value for variable in model.trainable_variables]
+    servable.regularization_losses = []
+
+    signatures = {"tokens": _tokens_signature(model, call)}
+    if "mask_positions" in _input_names(model):
+        signatures["mask_positions"] = _mask_positions_signature(model)
+    if not text:
+        return servable, {"serving_default": signatures["tokens"], **signatures}
+
+    # The report on truncation runs Python, which a SavedModel does not hold.
+    preprocessor = model.preprocessor.with_options(report_truncation=False)
+    servable.preprocessor = _preprocessor_object(preprocessor, segments)
+    single = _text_signature(model, call, preprocessor, interface.texts)
+    if reads_pairs:
+        signatures["pairs"] = _text_signature(model, call, preprocessor, PAIR)
+    return servable, {"serving_default": signatures["pairs"] if pairs else single, **signatures}
+
+
+def _input_names(model: ZooModel) -> tuple[str, ...]:
+    return (*HUB_NAMES, "mask_positions") if hasattr(model, "masked_lm") else tuple(HUB_NAMES)
+
+
+def _ids_spec(model: ZooModel, name: str) -> tf.TensorSpec:
+    rank = 3 if model.task == "multiple_choice" else 2
+    return tf.TensorSpec([None] * rank, tf.int32, name=name)
+
+
+def _call_function(model: ZooModel):
+    """TF-Hub's interface: (dict of ids under TF-Hub's names, training) -> dict of outputs."""
+
+    @tf.function(autograph=False)
+    def call(inputs, training=False):
+        ids = {name: inputs[theirs] for name, theirs in HUB_NAMES.items()}
+        encoded, outputs = _run(model, ids, training)
+        encoded["encoder_outputs"] = encoded.pop("hidden_states")[1:]
+        outputs = {**encoded, **outputs}
+        outputs["default"] = _default(model, ids, outputs)
+        return tf.nest.map_structure(_as_float32, outputs)
+
+    specs = {theirs: _ids_spec(model, theirs) for theirs in HUB_NAMES.values()}
+    for training in (False, True):
+        call.get_concrete_function(specs, training=training)
+    return call
+
+
+def _run(model: ZooModel, ids: Tensors, training: bool) -> tuple[dict[str, Any], Tensors]:
+    """The outputs of the encoder, hidden states among them, and those of the head, by name."""
+    ids = _checked(model, ids)
+    if model.task == "encoder":
+        with _hidden_states(model):
+            return dict(model(ids, training=training)), {}
+    with _hidden_states(model.encoder):
+        encoded = model.encoder(model.encoder_inputs(ids), training=training)
+    outputs = model.head_outputs(encoded, ids, training)
+    if not isinstance(outputs, dict):
+        (name,) = INTERFACES[model.task].outputs
+        outputs = {name: outputs}
+    return dict(encoded), outputs
+
+
+@contextmanager
+def _hidden_states(encoder) -> Iterator[None]:
+    before = encoder.output_hidden_states
+    encoder.output_hidden_states = True
+    try:
+        yield
+    finally:
+        encoder.output_hidden_states = before
+
+
+def _checked(model: ZooModel, ids: Tensors) -> Tensors:
+    """Ids that lie in the tables, in rows that are not too long, in the graph."""
+    length = tf.shape(ids["token_ids"])[-1]
+    limit = model.id_limits()["position_ids"][0]
+    checks = [
+        tf.debugging.assert_less_equal(
+            length, limit, f"A row has more tokens than the {limit} positions that the model has."
+        )
+    ]
+    if "mask_positions" in ids:
+        positions = ids["mask_positions"]
+        checks.append(
+            tf.debugging.Assert(
+                tf.reduce_all((positions >= 0) & (positions < length)),
+                ["mask_positions must lie in [0, length) of the input. They are:", positions],
+            )
+        )
+    with tf.control_dependencies(checks):
+        return model.check_in_graph(ids)
+
+
+def _default(model: ZooModel, ids: Tensors, outputs: dict[str, Any]) -> tf.Tensor:
+    """One vector a row, as TF-Hub's interface asks for."""
+    for name in ("embedding", "pooled_output"):
+        if name in outputs:
+            return outputs[name]
+    encoder = getattr(model, "encoder", model)
+    return pool(outputs["sequence_output"], ids["padding_mask"], encoder.pooling)
+
+
+def _as_float32(value: tf.Tensor) -> tf.Tensor:
+    """Mixed precision ends at the SavedModel's border."""
+    return tf.cast(value, tf.float32) if value.dtype.is_floating else value
+
+
+def _signature(function: Callable[[Tensors], Tensors], specs: Sequence[tf.TensorSpec]):
+    named = tf.function(lambda **inputs: function(inputs), autograph=False)
+    return named.get_concrete_function(**{spec.name: spec for spec in specs})
+
+
+def _served_outputs(model: ZooModel, outputs: Tensors) -> Tensors:
+    interface = INTERFACES[model.task]
+    served = {name: outputs[name] for name in interface.outputs if name in outputs}
+    if interface.answers is not None:
+        served |= interface.answers(model, served["logits"])
+    return served
+
+
+def _under_hub_names(ids: Tensors) -> Tensors:
+    return {theirs: ids[name] for name, theirs in HUB_NAMES.items()}
+
+
+def _tokens_signature(model: ZooModel, call):
+    def serve(ids: Tensors) -> Tensors:
+        return _served_outputs(model, call(_under_hub_names(ids), training=False))
+
+    return _signature(serve, [_ids_spec(model, name) for name in HUB_NAMES])
+
+
+def _mask_positions_signature(model: ZooModel):
+    """Traced by itself, so that the vocabulary projection runs at the positions only."""
+
+    def serve(ids: Tensors) -> Tensors:
+        _, outputs = _run(model, ids, training=False)
+        return _served_outputs(model, tf.nest.map_structure(_as_float32, outputs))
+
+    return _signature(serve, [_ids_spec(model, name) for name in _input_names(model)])
+
+
+def _text_signature(model: ZooModel, call, preprocessor, inputs: tuple[tuple[str, int], ...]):
+    specs = [tf.TensorSpec([None] * rank, tf.string, name=name) for name, rank in inputs]
+    vocabulary = tf.constant(preprocessor.tokenizer.vocabulary)
+
+    def serve(named_texts: Tensors) -> Tensors:
+        texts = tuple(named_texts[spec.name] for spec in specs)
+        ids = model.texts_to_inputs(texts if len(texts) > 1 else texts[0], preprocessor)
+        outputs = _served_outputs(model, call(_under_hub_names(ids), training=False))
+        if model.outputs_per_token:
+            # Without them, a client could not tell what the rows stand for.
+            outputs |= {**ids, "tokens": tf.gather(vocabulary, ids["token_ids"])}
+        return outputs
+
+    return _signature(serve, specs)
+
+
+# ---------------------------------------------------------------------------------------------
+# The preprocessor beside the model
+# ---------------------------------------------------------------------------------------------
+
+
+def _preprocessor_object(preprocessor, segments: int) -> tf.train.Checkpoint:
+    """TF-Hub's preprocessor: callable, with the callables `tokenize` and `bert_pack_inputs`.
+
+    It takes pairs where the model knows two segments.
+    """
+    texts = tf.TensorSpec([None], tf.string, name="texts")
+    pair = (texts, tf.TensorSpec([None], tf.string, name="texts_pair"))
+    ragged = tf.RaggedTensorSpec([None, None], tf.int32, ragged_rank=1, row_splits_dtype=tf.int64)
+
+    @tf.function(autograph=False)
+    def call(texts):
+        return _under_hub_names(preprocessor(texts))
+
+    @tf.function(autograph=False)
+    def tokenize(texts):
+        return preprocessor.tokenize(texts)
+
+    @tf.function(autograph=False)
+    def bert_pack_inputs(segments, seq_length=preprocessor.sequence_length):
+        return preprocessor.bert_pack_inputs(segments, seq_length)
+
+    tokenize.get_concrete_function(texts)
+    call.get_concrete_function(texts)
+    seq_length = tf.TensorSpec([], tf.int32, name="seq_length")
+    bert_pack_inputs.get_concrete_function([ragged], seq_length=seq_length)
+    if segments > 1:
+        call.get_concrete_function(pair)
+        bert_pack_inputs.get_concrete_function([ragged, ragged], seq_length=seq_length)
+
+    served = tf.train.Checkpoint()
+    served.__call__ = call
+    for name, function in (("tokenize", tokenize), ("bert_pack_inputs", bert_pack_inputs)):
+        subobject = tf.train.Checkpoint()
+        subobject.__call__ = function
+        setattr(served, name, subobject)
+    return served

@@ -1,0 +1,491 @@
+"""Checkpoints in every format give the same model, and what does not fit is refused in one message."""
+
+import json
+import logging
+import re
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+from helpers import (
+    CASES,
+    GOLDEN,
+    TASK_CASES,
+    arrays,
+    assert_same,
+    assert_same_variables,
+    inputs_of,
+    load_case,
+    load_task,
+    loaded,
+    loaded_task,
+    task_inputs,
+    tensors_of,
+    texts_for,
+    variables_of,
+)
+
+import bert_zoo
+from bert_zoo.weights.files import WeightsError
+from bert_zoo.weights.safetensors_io import write_safetensors
+
+HEADED = [task for task in TASK_CASES if task not in ("encoder", "embedding")]
+
+
+def write_hf(directory: Path, tensors, case: str = "encoder", **config) -> Path:
+    """A Hugging Face directory with the configuration of a golden case, changed; None removes."""
+    directory.mkdir(exist_ok=True)
+    values = json.loads((GOLDEN / case / "config.json").read_text()) | config
+    values = {key: value for key, value in values.items() if value is not None}
+    (directory / "config.json").write_text(json.dumps(values))
+    shutil.copy(GOLDEN / case / "vocab.txt", directory)
+    write_safetensors(directory / "model.safetensors", tensors, {"format": "pt"})
+    return directory
+
+
+# ---------------------------------------------------------------------------------------------
+# Hugging Face
+# ---------------------------------------------------------------------------------------------
+
+# Half precision is widened, .bin files and several shards come back as one safetensors file.
+SAME_FILE = [
+    case
+    for case in CASES
+    if (GOLDEN / case / "model.safetensors").is_file() and not case.endswith("16_weights")
+]
+
+
+@pytest.mark.parametrize("case", SAME_FILE)
+def test_hf_directory_comes_back_bit_for_bit(case, tmp_path):
+    original = tensors_of(GOLDEN / case)
+    bert_zoo.save(loaded(case), tmp_path, format="hf")
+    saved = tensors_of(tmp_path)
+    if case == "legacy_names":
+        renamed = {"LayerNorm.gamma": "LayerNorm.weight", "LayerNorm.beta": "LayerNorm.bias"}
+        for old, new in renamed.items():
+            original = {key.replace(old, new): value for key, value in original.items()}
+        for repetition in ("cls.predictions.decoder.weight", "cls.predictions.decoder.bias"):
+            del original[repetition]
+        del original["bert.embeddings.position_ids"]
+    if case == "masked_lm_untied":
+        # Never read where decoder.bias counts; saved as its repetition.
+        original["cls.predictions.bias"] = original["cls.predictions.decoder.bias"]
+    if case == "encoder_bert_prefix":
+        original = {key.removeprefix("bert."): value for key, value in original.items()}
+    assert saved.keys() == original.keys()
+    for key, tensor in original.items():
+        assert np.array_equal(saved[key], tensor), key
+        assert saved[key].dtype == np.float32
+
+
+@pytest.mark.parametrize("task", [task for task in TASK_CASES if task != "embedding"])
+def test_saved_hf_configuration_says_what_the_original_says(task, tmp_path):
+    bert_zoo.save(loaded_task(task), tmp_path, format="hf")
+    saved = json.loads((tmp_path / "config.json").read_text())
+    original = json.loads((GOLDEN / TASK_CASES[task] / "config.json").read_text())
+    different = {key for key in saved if saved[key] != original.get(key)}
+    # Our regression model says how it was trained; the rest is the original's.
+    assert different <= (
+        {"problem_type", "id2label", "label2id"} if task == "regression" else set()
+    )
+
+
+# ---------------------------------------------------------------------------------------------
+# TensorFlow 1
+# ---------------------------------------------------------------------------------------------
+
+
+def google_tensors(hf_tensors) -> dict[str, np.ndarray]:
+    """Hugging Face's tensors under Google's names and in its layout, written out by hand."""
+    named = {
+        "cls.predictions.bias": "cls/predictions/output_bias",
+        "cls.seq_relationship.weight": "cls/seq_relationship/output_weights",
+        "cls.seq_relationship.bias": "cls/seq_relationship/output_bias",
+        "classifier.weight": "output_weights",
+        "classifier.bias": "output_bias",
+        "qa_outputs.weight": "cls/squad/output_weights",
+        "qa_outputs.bias": "cls/squad/output_bias",
+    }
+    google = {}
+    for key, tensor in hf_tensors.items():
+        if key in named:
+            google[named[key]] = tensor
+            continue
+        name = re.sub(r"layer\.(\d+)", r"layer_\1", key).replace(".", "/")
+        if "LayerNorm" in name:
+            name = name.replace("/weight", "/gamma").replace("/bias", "/beta")
+        elif name.endswith("embeddings/weight"):
+            name = name.removesuffix("/weight")
+        elif name.endswith("/weight"):
+            name, tensor = name.removesuffix("weight") + "kernel", tensor.T
+        google[name] = tensor
+    return google
+
+
+def google_config(case: str) -> dict:
+    config = json.loads((GOLDEN / case / "config.json").read_text())
+    kept = (
+        "attention_probs_dropout_prob hidden_act hidden_dropout_prob hidden_size initializer_range "
+        "intermediate_size max_position_embeddings num_attention_heads num_hidden_layers "
+        "type_vocab_size vocab_size"
+    )
+    return {key: config[key] for key in kept.split()}
+
+
+def write_tf1(directory: Path, tensors, case: str) -> Path:
+    """A directory as Google's archives and training programs leave it."""
+    import tensorflow as tf
+
+    directory.mkdir(exist_ok=True)
+    state = {"global_step": np.int64(1000)}
+    for name, tensor in tensors.items():
+        state |= {f"{name}/adam_m": np.zeros_like(tensor), f"{name}/adam_v": np.ones_like(tensor)}
+    entries = {**tensors, **state}
+    tf.raw_ops.SaveV2(
+        prefix=str(directory / "bert_model.ckpt"),
+        tensor_names=list(entries),
+        shape_and_slices=[""] * len(entries),
+        tensors=[tf.constant(value) for value in entries.values()],
+    )
+    (directory / "bert_config.json").write_text(json.dumps(google_config(case)))
+    shutil.copy(GOLDEN / case / "vocab.txt", directory)
+    return directory
+
+
+@pytest.mark.parametrize("task", ["encoder", *HEADED])
+def test_tf1_checkpoint_gives_the_same_model(task, tmp_path):
+    case = TASK_CASES[task]
+    tensors = tensors_of(GOLDEN / case)
+    if task == "encoder":
+        tensors = {f"bert.{key}": tensor for key, tensor in tensors.items()}
+    directory = write_tf1(tmp_path / "tf1", google_tensors(tensors), case)
+    ours = bert_zoo.load(directory, task)
+    # Google's "gelu" is the tanh approximation; Hugging Face's is not.
+    theirs = load_task(task, activation="gelu_tanh")
+    assert_same_variables(ours, theirs)
+    assert_same(ours(task_inputs(task)), theirs(task_inputs(task)))
+
+
+def test_google_s_gelu_is_hugging_face_s_gelu_new(tmp_path):
+    case = "gelu_new"
+    tensors = {f"bert.{key}": tensor for key, tensor in tensors_of(GOLDEN / case).items()}
+    directory = write_tf1(tmp_path / "tf1", google_tensors(tensors), case)
+    config = json.loads((directory / "bert_config.json").read_text()) | {"hidden_act": "gelu"}
+    (directory / "bert_config.json").write_text(json.dumps(config))
+    io = arrays(case)
+    outputs = bert_zoo.load(directory)(inputs_of(io))
+    np.testing.assert_allclose(outputs["sequence_output"], io["sequence_output"], atol=1e-5)
+
+
+def test_tf1_encoder_takes_a_task_with_a_fresh_head(tmp_path):
+    directory = write_tf1(
+        tmp_path / "tf1", google_tensors(tensors_of(GOLDEN / "pretraining")), "pretraining"
+    )
+    model = bert_zoo.load(directory, "classification", num_classes=4)
+    assert_same_variables(
+        model.encoder, bert_zoo.load(GOLDEN / "pretraining", activation="gelu_tanh")
+    )
+
+
+@pytest.mark.parametrize("task", ["masked_lm", "question_answering"])
+def test_google_names_are_read_from_safetensors(task, tmp_path):
+    case = TASK_CASES[task]
+    directory = write_hf(tmp_path / "hf", google_tensors(tensors_of(GOLDEN / case)), case)
+    assert_same_variables(bert_zoo.load(directory, task), loaded_task(task))
+
+
+# ---------------------------------------------------------------------------------------------
+# Names and files
+# ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("task", ["encoder", "pretraining"])
+def test_data_parallel_prefix(task, tmp_path):
+    case = TASK_CASES[task]
+    tensors = {f"module.{key}": value for key, value in tensors_of(GOLDEN / case).items()}
+    assert_same_variables(
+        bert_zoo.load(write_hf(tmp_path / "hf", tensors, case), task), loaded_task(task)
+    )
+
+
+def test_old_buffers_are_ignored(tmp_path):
+    tensors = tensors_of(GOLDEN / "encoder")
+    tensors["embeddings.position_ids"] = np.arange(40)[None]
+    tensors["embeddings.token_type_ids"] = np.zeros((1, 40), "int64")
+    assert_same_variables(bert_zoo.load(write_hf(tmp_path / "hf", tensors)), loaded_task("encoder"))
+
+
+def test_two_names_of_one_tensor_are_refused(tmp_path):
+    tensors = tensors_of(GOLDEN / "encoder")
+    tensors["embeddings.LayerNorm.gamma"] = tensors["embeddings.LayerNorm.weight"]
+    with pytest.raises(WeightsError, match=r"both .*gamma.*weight|both .*weight.*gamma"):
+        bert_zoo.load(write_hf(tmp_path / "hf", tensors))
+
+
+def test_tied_decoder_that_differs_is_refused(tmp_path):
+    tensors = tensors_of(GOLDEN / "masked_lm")
+    decoder = tensors["bert.embeddings.word_embeddings.weight"].copy()
+    tensors["cls.predictions.decoder.weight"] = decoder
+    write_hf(tmp_path / "same", tensors, "masked_lm")
+    assert_same_variables(bert_zoo.load(tmp_path / "same", "masked_lm"), loaded_task("masked_lm"))
+    decoder[3, 3] += 1
+    write_hf(tmp_path / "other", tensors, "masked_lm")
+    with pytest.raises(WeightsError, match=r"decoder\.weight.*tie_word_embeddings"):
+        bert_zoo.load(tmp_path / "other", "masked_lm")
+
+
+def test_repetition_stands_in_for_the_tensor_it_repeats(tmp_path):
+    tensors = tensors_of(GOLDEN / "masked_lm")
+    tensors["cls.predictions.decoder.bias"] = tensors.pop("cls.predictions.bias")
+    directory = write_hf(tmp_path / "hf", tensors, "masked_lm")
+    assert_same_variables(bert_zoo.load(directory, "masked_lm"), loaded_task("masked_lm"))
+
+
+def test_unread_bias_of_an_untied_decoder_is_named(caplog):
+    with caplog.at_level(logging.WARNING, "bert_zoo"):
+        load_case("masked_lm_untied")
+    assert [r.message for r in caplog.records if "cls.predictions.bias of" in r.message]
+
+
+# ---------------------------------------------------------------------------------------------
+# What does not fit
+# ---------------------------------------------------------------------------------------------
+
+
+def test_one_error_lists_all_that_is_missing_extra_and_misshapen(tmp_path):
+    tensors = tensors_of(GOLDEN / "classification")
+    del tensors["bert.pooler.dense.bias"], tensors["bert.encoder.layer.1.output.dense.weight"]
+    tensors["bert.encoder.layer.0.adapter.weight"] = np.zeros(3, "float32")
+    tensors["mystery"] = np.zeros(3, "float32")
+    tensors["bert.embeddings.position_embeddings.weight"] = np.zeros((7, 32), "float32")
+    tensors["bert.encoder.layer.2.intermediate.dense.weight"] = np.zeros((32, 64), "float32")
+    directory = write_hf(tmp_path / "hf", tensors, "classification")
+    with pytest.raises(WeightsError) as error:
+        bert_zoo.load(directory, "classification")
+    message = str(error.value)
+    for expected in (
+        str(directory),
+        "bert.pooler.dense.bias",
+        "bert.encoder.layer.1.output.dense.weight",
+        "bert.encoder.layer.0.adapter.weight",
+        "mystery",
+        "bert.embeddings.position_embeddings.weight is (7, 32), not (40, 32)",
+        "bert.encoder.layer.2.intermediate.dense.weight is (32, 64), not (64, 32)",
+        "Nothing was loaded",
+    ):
+        assert expected in message
+
+
+def test_block_beyond_the_configuration_is_refused(tmp_path):
+    directory = write_hf(tmp_path / "hf", tensors_of(GOLDEN / "encoder"), num_hidden_layers=2)
+    with pytest.raises(WeightsError, match=r"encoder\.layer\.2\.attention"):
+        bert_zoo.load(directory)
+
+
+def test_source_without_an_encoder_says_what_it_holds(tmp_path):
+    directory = write_hf(tmp_path / "hf", {"conv.weight": np.zeros((2, 2), "float32")})
+    with pytest.raises(WeightsError, match=r"no bert encoder.*conv\.weight"):
+        bert_zoo.load(directory)
+
+
+def test_source_with_two_encoders_is_refused(tmp_path):
+    tensors = tensors_of(GOLDEN / "encoder")
+    both = {
+        f"{side}.{key}": value for side in ("query", "document") for key, value in tensors.items()
+    }
+    with pytest.raises(WeightsError, match=r"several encoders.*document\..*query\."):
+        bert_zoo.load(write_hf(tmp_path / "hf", both))
+
+
+# ---------------------------------------------------------------------------------------------
+# Heads
+# ---------------------------------------------------------------------------------------------
+
+
+def fresh_head_lines(caplog) -> list[str]:
+    return [record.message for record in caplog.records if "fresh weights" in record.message]
+
+
+@pytest.mark.parametrize(
+    ("task", "part"),
+    [("masked_lm", "masked_lm"), ("pretraining", "masked_lm and no next_sentence")],
+)
+def test_missing_pretraining_head_raises(task, part):
+    with pytest.raises(WeightsError) as error:
+        load_case("encoder", task)
+    message = str(error.value)
+    assert f"has no {part}" in message
+    assert "bert_base_uncased" in message
+    assert f"list_models(provides='{task}')" in message
+    assert "init=(" in message
+
+
+def test_missing_pretraining_head_starts_fresh_on_request(caplog):
+    with caplog.at_level(logging.WARNING, "bert_zoo"):
+        model = load_case("encoder", "masked_lm", init=("masked_lm",))
+    assert len(fresh_head_lines(caplog)) == 1
+    assert "masked_lm" in fresh_head_lines(caplog)[0]
+    ours, theirs = variables_of(model.encoder), variables_of(loaded("encoder"))
+    assert all(np.array_equal(value, theirs[path]) for path, value in ours.items())
+
+
+@pytest.mark.parametrize(
+    ("task", "part", "options"),
+    [
+        ("classification", "classifier", {"num_classes": 3}),
+        ("regression", "classifier", {}),
+        ("token_classification", "classifier", {"labels": ["O", "B"]}),
+        ("question_answering", "span", {}),
+        ("multiple_choice", "classifier", {}),
+    ],
+)
+def test_fresh_head_is_named_in_one_line(task, part, options, caplog):
+    with caplog.at_level(logging.WARNING, "bert_zoo"):
+        model = load_case("encoder", task, **options)
+    (line,) = fresh_head_lines(caplog)
+    assert part in line and "encoder" in line
+    kernel = variables_of(model)[f"{part}/dense/kernel"]
+    assert 0.005 < kernel.std() < 0.04
+
+
+def test_trained_head_is_loaded_without_a_word(caplog):
+    with caplog.at_level(logging.WARNING, "bert_zoo"):
+        model = load_task("classification")
+    assert not fresh_head_lines(caplog)
+    assert model.labels == ("negative", "neutral", "positive")
+
+
+def test_missing_pooler_is_fresh_where_a_classifier_reads_it(caplog):
+    with caplog.at_level(logging.WARNING, "bert_zoo"):
+        load_case("encoder_no_pooler", "classification", num_classes=2)
+    (line,) = fresh_head_lines(caplog)
+    assert "classifier and pooler" in line
+
+
+def test_other_number_of_classes_needs_init():
+    with pytest.raises(ValueError, match=r"3 classes and 5 .*init=\('classifier',\)"):
+        load_task("classification", num_classes=5)
+    with pytest.raises(ValueError, match=r"3 classes and 2 "):
+        load_task("classification", labels=["no", "yes"])
+    model = load_task("classification", num_classes=5, init=("classifier",))
+    assert model.num_classes == 5
+    assert_same_variables(model.encoder, loaded_task("classification").encoder)
+
+
+def test_labels_rename_the_classes_of_a_trained_head():
+    model = load_task("classification", labels=["bad", "so-so", "good"])
+    assert model.labels == ("bad", "so-so", "good")
+    assert_same_variables(model, loaded_task("classification"))
+
+
+@pytest.mark.parametrize("rival", ["token_classification", "multiple_choice"])
+def test_classifier_of_another_task_is_not_taken(rival, caplog):
+    """Both files hold a "classifier"; only config.json's architectures tell whose it is."""
+    with caplog.at_level(logging.WARNING, "bert_zoo"):
+        model = load_case(TASK_CASES[rival], "classification", num_classes=5)
+    assert len(fresh_head_lines(caplog)) == 1
+    trained = tensors_of(GOLDEN / TASK_CASES[rival])["classifier.weight"]
+    assert not np.array_equal(variables_of(model)["classifier/dense/kernel"], trained.T)
+
+
+def test_number_of_labels_of_a_classification_file_is_not_taken_for_tags():
+    """A fresh head needs to be told its classes, even where the file lists some of its own."""
+    with pytest.raises(ValueError, match="num_classes"):
+        load_case("classification", "token_classification")
+
+
+def test_init_names_parts_of_the_task():
+    with pytest.raises(ValueError, match=r"\['span'\].*'classification'.*classifier"):
+        load_task("classification", init=("span",))
+    with pytest.raises(TypeError, match=r"init=?.*\('classifier',\)"):
+        load_task("classification", init="classifier")
+
+
+# ---------------------------------------------------------------------------------------------
+# bert_zoo's own directory
+# ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("task", TASK_CASES)
+@pytest.mark.parametrize("fmt", ["bert_zoo", "hf"])
+def test_saved_model_is_the_same_model(task, fmt, tmp_path):
+    model = loaded_task(task)
+    bert_zoo.save(model, tmp_path, format=fmt)
+    again = bert_zoo.load(tmp_path, task if fmt == "hf" else None)
+    assert type(again) is type(model)
+    assert_same_variables(again, model)
+    assert_same(again(task_inputs(task)), model(task_inputs(task)))
+    assert getattr(again, "labels", None) == getattr(model, "labels", None)
+    assert (tmp_path / "vocab.txt").is_file()
+
+
+@pytest.mark.parametrize("fmt", ["bert_zoo", "hf"])
+def test_saved_model_reads_text_alike(fmt, tmp_path):
+    model = load_task("question_answering")
+    bert_zoo.save(model, tmp_path, format=fmt)
+    texts = texts_for("question_answering")
+    again = bert_zoo.load(tmp_path, "question_answering")
+    assert_same(again.preprocessor(texts), model.preprocessor(texts))
+
+
+def test_saved_text_options_and_pooling_come_back(tmp_path):
+    for file in (GOLDEN / "encoder").iterdir():
+        shutil.copy(file, tmp_path)
+    (tmp_path / "tokenizer_config.json").write_text('{"do_lower_case": false}')
+    (tmp_path / "1_Pooling").mkdir()
+    pooling = {"word_embedding_dimension": 32, "pooling_mode_cls_token": True}
+    (tmp_path / "1_Pooling" / "config.json").write_text(json.dumps(pooling))
+    model = bert_zoo.load(tmp_path, "embedding", max_length=12)
+    assert (model.encoder.pooling.mode, model.encoder.pooling.normalize) == ("cls", False)
+    bert_zoo.save(model, tmp_path / "hf", format="hf")
+    assert bert_zoo.load(tmp_path / "hf").pooling == model.encoder.pooling
+    bert_zoo.save(model, tmp_path / "saved")
+    again = bert_zoo.load(tmp_path / "saved")
+    assert again.encoder.pooling == model.encoder.pooling
+    texts = ["The cat", "the cat"]
+    ids = again.preprocessor.tokenizer(texts).to_list()
+    assert ids == model.preprocessor.tokenizer(texts).to_list() and ids[0] != ids[1]
+    assert again.preprocessor.sequence_length == 12
+    assert_same(again.predict(texts, verbose=0), model.predict(texts, verbose=0))
+
+
+def test_saved_encoder_takes_a_task_and_a_task_gives_its_encoder(tmp_path):
+    encoder = loaded_task("encoder")
+    bert_zoo.save(encoder, tmp_path / "encoder")
+    model = bert_zoo.load(tmp_path / "encoder", "classification", num_classes=2)
+    assert_same_variables(model.encoder, encoder)
+    bert_zoo.save(model, tmp_path / "model")
+    assert_same_variables(bert_zoo.load(tmp_path / "model", "encoder"), encoder)
+
+
+def test_saving_again_replaces_all_of_the_earlier_model(tmp_path):
+    bert_zoo.save(loaded_task("pretraining"), tmp_path)
+    model = loaded_task("regression")
+    bert_zoo.save(model, tmp_path)
+    assert_same_variables(bert_zoo.load(tmp_path), model)
+
+
+@pytest.mark.parametrize("formats", [("bert_zoo", "hf"), ("hf", "bert_zoo")])
+def test_saving_in_another_format_over_an_earlier_model_leaves_one_model(formats, tmp_path):
+    bert_zoo.save(loaded_task("classification"), tmp_path, format=formats[0])
+    model = loaded_task("regression")
+    bert_zoo.save(model, tmp_path, format=formats[1])
+    assert_same_variables(bert_zoo.load(tmp_path, "regression"), model)
+
+
+def test_save_refuses_what_it_cannot_write(tmp_path):
+    import keras
+
+    with pytest.raises(TypeError, match="Sequential"):
+        bert_zoo.save(keras.Sequential(), tmp_path)
+    with pytest.raises(ValueError, match=r"'pt'.*bert_zoo.*hf"):
+        bert_zoo.save(loaded_task("encoder"), tmp_path, format="pt")
+
+
+def test_home_directory_is_expanded(tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    model = loaded_task("encoder")
+    bert_zoo.save(model, "~/saved")
+    assert (tmp_path / "saved" / "bert_zoo.json").is_file()
+    assert_same_variables(bert_zoo.load("~/saved"), model)

