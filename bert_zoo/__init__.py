@@ -7,6 +7,7 @@ free of TensorFlow and Keras.
 import importlib
 from importlib.metadata import PackageNotFoundError, version
 
+from bert_zoo.keras_registration import register_with_keras
 from bert_zoo.registry import describe, list_models
 
 try:
@@ -35,3 +36,6 @@ def __getattr__(name: str):
 
 def __dir__() -> list[str]:
     return sorted([*__all__, *_LAZY_PACKAGES, "__version__"])
+
+
+register_with_keras()

@@ -181,6 +181,10 @@ class Registry:
         for family in self.families.values():
             for checkpoint in family.checkpoints:
                 self._add(family, checkpoint)
+        for name in self._former.keys() & self._entries.keys():
+            raise ValueError(
+                f"{name!r} is a former name of {self._former[name]} and a name in use; drop one."
+            )
 
     def _add(self, family: Family, checkpoint: Checkpoint) -> None:
         is_default = checkpoint.name not in self._entries

@@ -2,6 +2,7 @@
 
 import importlib.util
 import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -176,7 +177,7 @@ def test_ids_outside_the_tables_and_rows_too_long_are_errors(exports):
     serve = reloaded.signatures["tokens"]
     with pytest.raises(tf.errors.InvalidArgumentError, match="size of the vocabulary"):
         serve(**{**ids, "token_ids": ids["token_ids"] + model.encoder.config.vocab_size})
-    with pytest.raises(tf.errors.InvalidArgumentError, match="positions that the model has"):
+    with pytest.raises(tf.errors.InvalidArgumentError, match="positions of this model"):
         serve(**{name: tf.tile(value, [1, 9]) for name, value in ids.items()})
 
 
@@ -210,8 +211,9 @@ def test_without_a_pooler_the_default_is_the_sentence_vector(exports):
     assert "pooled_output" not in outputs
     mask = ids["padding_mask"][..., None].astype("float32")
     mean = (outputs["sequence_output"] * mask).numpy().sum(1) / mask.sum(1)
-    assert model.encoder.pooling.mode == "mean" and not model.encoder.pooling.normalize
-    np.testing.assert_allclose(outputs["default"], mean, atol=TOLERANCE)
+    assert (model.encoder.pooling.mode, model.encoder.pooling.normalize) == ("mean", True)
+    expected = mean / np.linalg.norm(mean, axis=-1, keepdims=True)
+    np.testing.assert_allclose(outputs["default"], expected, atol=TOLERANCE)
 
 
 def test_variables_are_the_models(exports):
@@ -219,7 +221,7 @@ def test_variables_are_the_models(exports):
     assert len(reloaded.trainable_variables) == len(model.trainable_variables)
     for theirs, ours in zip(reloaded.trainable_variables, model.trainable_variables, strict=True):
         assert isinstance(theirs, tf.Variable) and theirs.trainable
-        assert np.array_equal(theirs, ours)
+        assert np.array_equal(theirs, ours.value)
     listed = {id(variable) for variable in reloaded.variables}
     assert {id(variable) for variable in reloaded.trainable_variables} <= listed
     assert list(reloaded.regularization_losses) == []
@@ -273,23 +275,31 @@ def test_the_preprocessor_runs_in_tf_data(exports):
 def test_it_serves_and_trains_in_plain_tensorflow(classifier_directory, exports):
     model, _, _ = exports("classification")
     program = """
-import json, sys
+import importlib.util, json, pathlib, sys
 sys.modules["bert_zoo"] = sys.modules["keras"] = sys.modules["tf_keras"] = None  # not importable
 import tensorflow as tf
-import tensorflow_text
+
+# tensorflow_text's ops as TensorFlow Serving has them: its Python part would import Keras.
+(package,) = importlib.util.find_spec("tensorflow_text").submodule_search_locations
+for library in pathlib.Path(package).glob("python/ops/*.so"):
+    tf.load_op_library(str(library))
 
 texts, labels = json.loads(sys.argv[2])
 reloaded = tf.saved_model.load(sys.argv[1])
 served = reloaded.signatures["serving_default"](text=tf.constant(texts))["logits"].numpy().tolist()
-inputs, losses = reloaded.preprocessor(texts), []
-for _ in range(12):
+inputs, variables = reloaded.preprocessor(texts), list(reloaded.trainable_variables)
+
+def loss_of(training):
+    logits = reloaded(inputs, training=training)["logits"]
+    return tf.reduce_mean(tf.nn.sparse_softmax_cross_entropy_with_logits(labels, logits))
+
+losses = [float(loss_of(False))]
+for _ in range(20):
     with tf.GradientTape() as tape:
-        logits = reloaded(inputs, training=True)["logits"]
-        loss = tf.reduce_mean(tf.nn.sparse_softmax_cross_entropy_with_logits(labels, logits))
-    variables = list(reloaded.trainable_variables)
+        loss = loss_of(True)
     for variable, gradient in zip(variables, tape.gradient(loss, variables)):
-        variable.assign_sub(0.1 * tf.convert_to_tensor(gradient))
-    losses.append(float(loss))
+        variable.assign_sub(0.003 * tf.sign(tf.convert_to_tensor(gradient)))
+losses.append(float(loss_of(False)))
 print(json.dumps([served, losses]))
 """
     arguments = [str(classifier_directory), json.dumps([TEXTS, LABELS.tolist()])]
@@ -298,7 +308,8 @@ print(json.dumps([served, losses]))
     )
     assert done.returncode == 0, done.stderr[-2000:]
     served, losses = json.loads(done.stdout.splitlines()[-1])
-    assert_same({"logits": np.array(served)}, {"logits": model(model.preprocessor(TEXTS))}, 1e-5)
+    expected = model(model.preprocessor(TEXTS))
+    assert_same({"logits": np.array(served)}, {"logits": expected}, TOLERANCE)
     assert losses[-1] < 0.5 * losses[0]
 
 
@@ -317,7 +328,8 @@ def test_mixed_precision_serves_float32(tmp_path):
 
 
 def test_a_model_without_vocabulary_is_exported_on_request(tmp_path):
-    model = load_case("classification", weights=None, num_classes=2)
+    model = load_task("classification")
+    model.preprocessor = None
     with pytest.raises(ValueError, match="text=False"):
         bert_zoo.export(model, tmp_path)
     bert_zoo.export(model, tmp_path, text=False)
@@ -339,14 +351,14 @@ def test_export_leaves_the_model_as_it_was(exports):
     assert set(model(task_inputs("encoder"))) == {"sequence_output", "pooled_output"}
 
 
-def test_an_earlier_export_is_replaced(tmp_path):
+def test_an_earlier_export_is_replaced(tmp_path, exports):
+    _, earlier, _ = exports("classification")
     directory = tmp_path / "saved_model"
-    for classes in (2, 3):
-        model = load_case("classification", weights=None, num_classes=classes)
-        bert_zoo.export(model, directory, text=False)
-    assert np.array_equal(
-        tf.saved_model.load(str(directory)).trainable_variables[-1], model.trainable_variables[-1]
-    )
+    shutil.copytree(earlier, directory)
+    model = load_case("classification", weights=None, num_classes=2)
+    bert_zoo.export(model, directory, text=False)
+    reloaded = tf.saved_model.load(str(directory))
+    assert np.array_equal(reloaded.trainable_variables[-2], model.trainable_variables[-2].value)
     assert [entry.name for entry in tmp_path.iterdir()] == ["saved_model"]
 
 
@@ -449,7 +461,14 @@ def numpy_inputs(layer) -> dict[str, np.ndarray]:
 
 
 def values_of(variables) -> list[np.ndarray]:
-    return [np.array(variable) for variable in variables]
+    return [variable.numpy() for variable in variables]
+
+
+def losses_around_fit(model, inputs, epochs: int) -> tuple[float, float]:
+    """The loss without dropout, before and after training."""
+    before = model.evaluate(inputs, LABELS, verbose=0)
+    model.fit(inputs, LABELS, epochs=epochs, verbose=0)
+    return before, model.evaluate(inputs, LABELS, verbose=0)
 
 
 def changed(before, after) -> list[bool]:
@@ -481,8 +500,8 @@ def test_the_layer_has_the_models_parameters(exports):
 def test_fit_trains_the_saved_models_variables(classifier_directory):
     model, layer = outer_model(classifier_directory)
     before = values_of(layer.saved_model.trainable_variables)
-    losses = model.fit(numpy_inputs(layer), LABELS, epochs=15, verbose=0).history["loss"]
-    assert losses[-1] < 0.5 * losses[0]
+    before_loss, after_loss = losses_around_fit(model, numpy_inputs(layer), epochs=20)
+    assert after_loss < 0.5 * before_loss
     moved = changed(before, values_of(layer.saved_model.trainable_variables))
     # The inner classifier is not on the way to the loss.
     assert np.mean(moved) > 0.9
@@ -495,8 +514,8 @@ def test_berts_optimizer_trains_the_layer_and_spares_its_biases(classifier_direc
     model, layer = outer_model(classifier_directory)
     optimizer = bert_adamw(1e-3)
     model.compile(optimizer, model.loss)
-    losses = model.fit(numpy_inputs(layer), LABELS, epochs=10, verbose=0).history["loss"]
-    assert losses[-1] < losses[0]
+    before_loss, after_loss = losses_around_fit(model, numpy_inputs(layer), epochs=10)
+    assert after_loss < before_loss
     decayed = {v.name for v in layer.trainable_weights if optimizer._use_weight_decay(v)}
     assert decayed == {"kernel", "embeddings"}
 

@@ -1,7 +1,7 @@
 """Fine-tunes a checkpoint on GLUE, or on the messages that ship with bert_zoo.
 
-    python tools/finetune.py --model minilm_l6 --task messages
-    python tools/finetune.py --model minilm_l6 --task sst2 --data_dir ../shared/data/glue --seeds 3
+python tools/finetune.py --model minilm_l6 --task messages
+python tools/finetune.py --model minilm_l6 --task sst2 --data_dir ../shared/data/glue --seeds 3
 """
 
 from pathlib import Path
@@ -11,14 +11,18 @@ from absl import app, flags
 from bert_zoo.data import glue
 
 MESSAGES = "messages"
-_MODEL = flags.DEFINE_string("model", "minilm_l6", "A name of bert_zoo.list_models(), or a directory.")
+_MODEL = flags.DEFINE_string(
+    "model", "minilm_l6", "A name of bert_zoo.list_models(), or a directory."
+)
 _TASK = flags.DEFINE_enum(
     "task", MESSAGES, [MESSAGES, *glue.TASKS], "The labelled texts to train on."
 )
 _DATA_DIR = flags.DEFINE_string(
     "data_dir", None, "Folder with GLUE's folders; without it, TensorFlow Datasets."
 )
-_OUTPUT_DIR = flags.DEFINE_string("output_dir", None, "Run directory; runs/<model>-<task> if not set.")
+_OUTPUT_DIR = flags.DEFINE_string(
+    "output_dir", None, "Run directory; runs/<model>-<task> if not set."
+)
 _SEEDS = flags.DEFINE_integer("seeds", 1, "Runs, with seeds 0, 1, ...", lower_bound=1)
 _EPOCHS = flags.DEFINE_integer("epochs", 3, "Passes over the data.", lower_bound=1)
 _BATCH_SIZE = flags.DEFINE_integer("batch_size", 32, "Texts a step.", lower_bound=1)
@@ -74,7 +78,9 @@ def main(argv: list[str]) -> None:
     print(f"  seconds of training          {', '.join(map(str, summary['seconds']))}")
     if task.label_names:
         show_predictions(bert_zoo.load(directory / "model"), task)
-    print(f"\nThe run is in {output}. Ask it: python tools/predict.py --run {directory} 'some text'")
+    print(
+        f"\nThe run is in {output}. Ask it: python tools/predict.py --run {directory} 'some text'"
+    )
 
 
 def show_predictions(model, task) -> None:

@@ -1,8 +1,8 @@
 """Answers from a run directory of tools/finetune.py.
 
-    python tools/predict.py --run runs/minilm_l6-messages "Where is my parcel?"
-    echo "Where is my parcel?" | python tools/predict.py --run runs/minilm_l6-messages
-    python tools/predict.py --run runs/minilm_l6-rte --second "It rained." "It poured all day."
+python tools/predict.py --run runs/minilm_l6-messages "Where is my parcel?"
+echo "Where is my parcel?" | python tools/predict.py --run runs/minilm_l6-messages
+python tools/predict.py --run runs/minilm_l6-rte --second "It rained." "It poured all day."
 """
 
 import sys

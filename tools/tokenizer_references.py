@@ -1,8 +1,9 @@
 """Makes what bert_zoo's text stack is measured against, from Hugging Face's Rust tokenizers.
 
     python tools/tokenizer_references.py tables        # bert_zoo/text/unicode_tables.py
+    python tools/tokenizer_references.py golden        # tests/golden/text/references.json.gz
 
-Needs `tokenizers` and `transformers`; neither the package nor its tests do.
+`golden` hashes the ids of the corpora in ../shared/data, too, and needs them. Needs `tokenizers` and `transformers`; neither the package nor its tests do.
 
 `tables` asks the library's BertNormalizer and BertPreTokenizer about every code point, so the
 tables hold what the reference does, whatever Unicode versions it was built with: it mixes
@@ -11,18 +12,28 @@ several, and differs from ICU's and Python's on a few thousand code points.
 
 from __future__ import annotations
 
+import gzip
+import json
 import sys
+import tempfile
 import textwrap
 import unicodedata
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 import tokenizers
 from tokenizers.normalizers import NFD, BertNormalizer
 from tokenizers.pre_tokenizers import BertPreTokenizer
+from transformers import BertTokenizerFast
 
 ROOT = Path(__file__).resolve().parent.parent
 TABLES = ROOT / "bert_zoo" / "text" / "unicode_tables.py"
+GOLDEN = ROOT / "tests" / "golden" / "text" / "references.json.gz"
+SHARED_DATA = ROOT.parent / "shared" / "data"
+
+sys.path.insert(0, str(ROOT / "tests"))
+import text_samples  # noqa: E402
 
 SURROGATES = range(0xD800, 0xE000)
 HANGUL_SYLLABLES = range(0xAC00, 0xD7A4)
@@ -30,7 +41,7 @@ CODE_POINTS = [c for c in range(0x110000) if c not in SURROGATES]
 
 
 def main(arguments: list[str]) -> None:
-    commands = {"tables": write_tables}
+    commands = {"tables": write_tables, "golden": write_golden}
     if len(arguments) != 1 or arguments[0] not in commands:
         sys.exit(f"usage: tokenizer_references.py {'|'.join(commands)}; got {arguments}")
     commands[arguments[0]]()
@@ -214,6 +225,90 @@ def longest_run(mapping: dict[int, str], codes: list[int], start: int) -> tuple[
             length += 1
         best = max(best, (length, step), key=lambda run: run[0])
     return best
+
+
+# ---------------------------------------------------------------------------------------------
+# Reference ids
+# ---------------------------------------------------------------------------------------------
+
+
+def write_golden() -> None:
+    """Writes the checked-in answers of the reference."""
+    references = {
+        "versions": {"tokenizers": tokenizers.__version__},
+        "pages": {name: page_checksums(options) for name, options in configurations()},
+        "random": {},
+        "written": {},
+        "corpora": {},
+        "truncation": truncation_lengths(),
+    }
+    with tempfile.TemporaryDirectory() as directory:
+        lines = "".join(f"{token}\n" for token in text_samples.stress_vocabulary())
+        Path(directory, "vocab.txt").write_text(lines, encoding="utf-8", newline="\n")
+        for name, options in configurations():
+            encode = encoder(directory, options)
+            references["random"][name] = text_samples.group_checksums(
+                encode(text_samples.random_texts())
+            )
+            references["written"][name] = encode(text_samples.WRITTEN_TEXTS)
+    for vocabulary in ("bert_uncased", "bert_cased"):
+        encode = encoder(SHARED_DATA / "vocab" / vocabulary, {})
+        references["corpora"][vocabulary] = {
+            name: text_samples.checksum(encode(texts))
+            for name, texts in text_samples.corpora(SHARED_DATA)
+        }
+    GOLDEN.parent.mkdir(parents=True, exist_ok=True)
+    # Without a time stamp in it, the file changes only when the reference does.
+    payload = json.dumps(references, separators=(",", ":")).encode("utf-8")
+    GOLDEN.write_bytes(gzip.compress(payload, mtime=0))
+    print(f"{GOLDEN}: {GOLDEN.stat().st_size} bytes")
+
+
+def configurations() -> Iterable[tuple[str, dict[str, Any]]]:
+    """Yields each configuration's name and its options under Hugging Face's names."""
+    for name, options in text_samples.CONFIGURATIONS.items():
+        yield (
+            name,
+            {
+                "do_lower_case": options["lowercase"],
+                "strip_accents": options["strip_accents"],
+                "tokenize_chinese_chars": options["split_cjk"],
+            },
+        )
+
+
+def encoder(directory: str | Path, options: dict[str, Any]):
+    """Returns a function from texts to lists of ids without special tokens."""
+    backend = BertTokenizerFast.from_pretrained(str(directory), **options).backend_tokenizer
+    backend.no_truncation()
+    backend.no_padding()
+    return lambda texts: [e.ids for e in backend.encode_batch(texts, add_special_tokens=False)]
+
+
+def page_checksums(options: dict[str, Any]) -> list[int]:
+    """Returns a checksum of the words in each page of code points."""
+    normalize = BertNormalizer(
+        lowercase=options["do_lower_case"],
+        strip_accents=options["strip_accents"],
+        handle_chinese_chars=options["tokenize_chinese_chars"],
+    ).normalize_str
+    split = BertPreTokenizer().pre_tokenize_str
+    texts = map(text_samples.page_text, range(text_samples.NUM_PAGES))
+    return [text_samples.checksum(word for word, _ in split(normalize(text))) for text in texts]
+
+
+def truncation_lengths() -> list[list[int]]:
+    """Returns [first, second, sequence_length, first kept, second kept] of longest-first pairs."""
+    vocabulary = {"[UNK]": 0, "a": 1, "b": 2, "[CLS]": 3, "[SEP]": 4}
+    backend = BertTokenizerFast(vocab=vocabulary).backend_tokenizer
+    rows = []
+    for sequence_length in range(3, 14):
+        backend.enable_truncation(sequence_length, strategy="longest_first")
+        for first in range(10):
+            for second in range(10):
+                ids = backend.encode("a " * first, "b " * second).ids
+                rows.append([first, second, sequence_length, ids.count(1), ids.count(2)])
+    return rows
 
 
 if __name__ == "__main__":

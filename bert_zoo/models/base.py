@@ -1,8 +1,12 @@
 """What every model of the zoo shares: text in `fit`, `evaluate` and `predict`; text when saved."""
 
+import contextlib
+
 import keras
 
 from bert_zoo.models.feeding import keras_arguments, split_rows
+from bert_zoo.models.inputs import check_is_dict
+from bert_zoo.models.labels import LabelRange
 
 
 class ZooModel(keras.Model):
@@ -28,9 +32,18 @@ class ZooModel(keras.Model):
         """Input name -> (ids lie in [0, this), what the limit is)."""
         raise NotImplementedError
 
-    def label_limit(self) -> int | None:
-        """Labels lie in [0, this); None where they are not class numbers."""
-        return None
+    def label_ranges(self, inputs) -> dict[str, LabelRange]:
+        """Output name ("" for a lone output) -> what its labels may be; none for other numbers.
+
+        Args:
+            inputs: ids or texts, arrays or tensors, whose shapes may bound the labels.
+        """
+        return {}
+
+    def __call__(self, inputs, *args, **kwargs):
+        # Before Keras, whose word on text is that strings are no tensors.
+        check_is_dict(inputs)
+        return super().__call__(inputs, *args, **kwargs)
 
     def as_text_rows(self, x):
         """Strings from the user, checked, as a string tensor or a tuple of two."""
@@ -53,14 +66,32 @@ class ZooModel(keras.Model):
         """
         import tensorflow as tf
 
-        checks = []
-        for name, (limit, what) in self.id_limits().items():
+        limits = dict(self.id_limits())
+        if "token_ids" not in inputs:  # `call` says which names there are
+            return inputs
+        shape = inputs["token_ids"].shape
+        if shape.rank is not None and shape.rank < 2:
+            raise ValueError(
+                f"The dataset yields single rows, token_ids of shape {tuple(shape)}. Batch it first: "
+                "dataset.batch(32)."
+            )
+        length = tf.shape(inputs["token_ids"])[-1]
+        longest = limits["position_ids"][0]
+        checks = [
+            tf.debugging.Assert(
+                length <= longest,
+                [f"A row has more tokens than the {longest} positions of this model:", length],
+            )
+        ]
+        if "mask_positions" in inputs:
+            limits["mask_positions"] = (length, "the length of the input")
+        for name, (limit, what) in limits.items():
             if name in inputs:
-                wrong = (inputs[name] < 0) | (inputs[name] >= limit)
-                message = f"{name} must lie in [0, {limit}): {what}. These do not:"
+                wrong = (inputs[name] < 0) | (inputs[name] >= tf.cast(limit, inputs[name].dtype))
+                message = [f"{name} must lie in [0,", limit, f"), {what}. These do not:"]
                 checks.append(
                     tf.debugging.Assert(
-                        ~tf.reduce_any(wrong), [message, tf.boolean_mask(inputs[name], wrong)]
+                        ~tf.reduce_any(wrong), [*message, tf.boolean_mask(inputs[name], wrong)]
                     )
                 )
         with tf.control_dependencies(checks):
@@ -75,6 +106,24 @@ class ZooModel(keras.Model):
         if jit_compile is None:
             jit_compile = False if keras.backend.backend() == "tensorflow" else "auto"
         super().compile(*args, jit_compile=jit_compile, **kwargs)
+
+    def compile_from_config(self, config):
+        # Keras 3.15 leaves loaded models uncompiled whose class has a `compile` of its own.
+        self.compile(**keras.saving.deserialize_keras_object(config))
+        self.optimizer.build(self.trainable_variables)
+
+    @contextlib.contextmanager
+    def _fresh_functions_after_errors(self):
+        """Lets a user mend a mistake and call `fit` again.
+
+        Keras 3.15 keeps a function whose first trace failed half-way, and TensorFlow then refuses
+        the variables of optimizer and metrics in every later one.
+        """
+        try:
+            yield
+        except Exception:
+            self.train_function = self.test_function = None
+            raise
 
     def fit(
         self,
@@ -108,14 +157,16 @@ class ZooModel(keras.Model):
         data = keras_arguments(self, x, y, sample_weight, batch_size=batch_size, shuffle=shuffle)
         if "batch_size" in data:
             kwargs["shuffle"] = shuffle
-        return super().fit(**data, epochs=epochs, validation_data=validation_data, **kwargs)
+        with self._fresh_functions_after_errors():
+            return super().fit(**data, epochs=epochs, validation_data=validation_data, **kwargs)
 
     def evaluate(
         self, x=None, y=None, batch_size: int | None = None, *, sample_weight=None, **kwargs
     ):
         """As in Keras, on the same kinds of data as `fit`."""
         data = keras_arguments(self, x, y, sample_weight, batch_size=batch_size)
-        return super().evaluate(**data, **kwargs)
+        with self._fresh_functions_after_errors():
+            return super().evaluate(**data, **kwargs)
 
     def predict(self, x, batch_size: int | None = None, **kwargs):
         """As in Keras, on the same kinds of data as `fit`."""

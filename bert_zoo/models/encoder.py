@@ -1,5 +1,6 @@
 """The encoder that users hold, alone or inside a task model."""
 
+import functools
 import json
 import logging
 from collections.abc import Callable
@@ -7,12 +8,15 @@ from pathlib import Path
 from typing import Any
 
 import keras
+import numpy as np
 from keras import ops
 
 from bert_zoo.config import EncoderConfig
+from bert_zoo.heads import pool
 from bert_zoo.layers.attention import attention_bias
 from bert_zoo.models.base import ZooModel
-from bert_zoo.models.inputs import as_id_tensors, check_range
+from bert_zoo.models.feeding import keras_arguments
+from bert_zoo.models.inputs import as_id_tensors, check_range, check_rank
 from bert_zoo.registry import Pooling, registry
 
 log = logging.getLogger("bert_zoo")
@@ -108,12 +112,8 @@ class Encoder(ZooModel):
         return outputs
 
     def _check_ids(self, ids: dict[str, Any]) -> None:
-        config = self.config
         token_ids = ids["token_ids"]
-        if len(token_ids.shape) != 2:
-            raise ValueError(
-                f"token_ids must be [batch, length]; got shape {tuple(token_ids.shape)}."
-            )
+        check_rank(token_ids, 2, "[batch, length]")
         for name, value in ids.items():
             if len(value.shape) != 2 or any(
                 None not in (a, b) and a != b and a != 1
@@ -146,9 +146,23 @@ class Encoder(ZooModel):
         Returns:
             NumPy float32 [len(texts), hidden], pooled and normalised as `self.pooling` says.
         """
-        from bert_zoo.models.tasks import SentenceEmbedder
+        batches = keras_arguments(self, texts, batch_size=batch_size)["x"]
+        vectors = [ops.convert_to_numpy(self._sentence_vectors(batch)) for (batch,) in batches]
+        return np.concatenate(vectors)
 
-        return SentenceEmbedder(self).embed(texts, batch_size)
+    @functools.cached_property
+    def _sentence_vectors(self) -> Callable[[dict[str, Any]], Any]:
+        """Ids to pooled vectors [batch, hidden]; as a graph, made once, on TensorFlow."""
+
+        def vectors(inputs):
+            outputs = self(inputs, training=False)
+            return pool(outputs["sequence_output"], inputs.get("padding_mask"), self.pooling)
+
+        if keras.backend.backend() != "tensorflow":
+            return vectors
+        import tensorflow as tf
+
+        return tf.function(vectors, reduce_retracing=True, autograph=False)
 
     @property
     def has_preprocessor(self) -> bool:

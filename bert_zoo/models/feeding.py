@@ -11,10 +11,9 @@ import keras
 import numpy as np
 
 from bert_zoo.models.inputs import check_range
+from bert_zoo.models.labels import check_labels, labels_checked_in_graph
 
 DEFAULT_BATCH_SIZE = 32
-# The label of positions that do not count, as in Hugging Face's data sets.
-IGNORED_LABEL = -100
 
 
 def keras_arguments(
@@ -50,8 +49,9 @@ def keras_arguments(
         _refuse_labels_beside("a tf.data.Dataset", y, sample_weight)
         return {"x": _map_dataset(model, x, one_length=one_length)}
     if isinstance(x, Mapping):
-        _check_arrays(model, x, y)
-        return {"x": dict(x), "y": y, "sample_weight": sample_weight, "batch_size": batch_size}
+        x = _checked_arrays(model, x)
+        check_labels(model, x, y)
+        return {"x": x, "y": y, "sample_weight": sample_weight, "batch_size": batch_size}
     if isinstance(x, Iterator | keras.utils.PyDataset):
         _refuse_labels_beside("a generator", y, sample_weight)
         return {"x": x}
@@ -116,26 +116,28 @@ def _refuse_labels_beside(what: str, *others) -> None:
         )
 
 
-def _check_arrays(model, x: Mapping, y) -> None:
+def _checked_arrays(model, x: Mapping) -> dict[str, Any]:
+    """Id arrays, with lists converted, after the checks that need their values."""
+    arrays = {name: _as_array(name, value) for name, value in x.items()}
+    for name, array in arrays.items():
+        if 0 in array.shape:
+            raise ValueError(f"{name} is empty: its shape is {tuple(array.shape)}.")
     for name, (limit, what) in model.id_limits().items():
-        if isinstance(x.get(name), np.ndarray):
-            check_range(name, x[name], limit, what)
-    _check_labels(model, y)
+        if name in arrays:
+            check_range(name, arrays[name], limit, what)
+    return arrays
 
 
-def _check_labels(model, y) -> None:
-    limit = model.label_limit()
-    if limit is None or y is None or isinstance(y, Mapping):
-        return
-    labels = np.asarray(y)
-    if labels.dtype.kind not in "iub":
-        raise TypeError(
-            f"Labels must be integers from 0 to {limit - 1}; got {labels.dtype}, such as "
-            f"{labels.ravel()[:1].tolist()}."
-        )
-    check_range(
-        "label", np.where(labels == IGNORED_LABEL, 0, labels), limit, "the number of labels"
-    )
+def _as_array(name: str, value):
+    if not isinstance(value, list | tuple):
+        return value
+    try:
+        return np.asarray(value)
+    except ValueError as error:
+        raise ValueError(
+            f"The rows of {name} have different lengths ({error}). Pad them, with a padding_mask of "
+            "0 there, or pass text."
+        ) from error
 
 
 def _text_dataset(model, x, y, sample_weight, *, batch_size, shuffle, one_length):
@@ -147,16 +149,24 @@ def _text_dataset(model, x, y, sample_weight, *, batch_size, shuffle, one_length
     if rows == 0:
         raise ValueError("There are no texts: x is empty.")
     for name, column in (("y", y), ("sample_weight", sample_weight)):
-        if column is not None and len(column) != rows:
-            raise ValueError(f"{name} has {len(column)} rows and x has {rows}; they must agree.")
-    _check_labels(model, y)
-    columns = (texts, *(np.asarray(c) for c in (y, sample_weight) if c is not None))
+        if column is not None and _num_rows(column) != rows:
+            raise ValueError(
+                f"{name} has {_num_rows(column)} rows and x has {rows}; they must agree."
+            )
+    check_labels(model, texts, y)
+    columns = (texts, *(c for c in (_arrays(y), _arrays(sample_weight)) if c is not None))
     if y is None and sample_weight is not None:
         raise ValueError("sample_weight needs y.")
     dataset = tf.data.Dataset.from_tensor_slices(columns)
     if shuffle:
         dataset = dataset.shuffle(rows)
     return _map_dataset(model, dataset.batch(batch_size), one_length=one_length)
+
+
+def _arrays(column):
+    if isinstance(column, Mapping):
+        return {name: np.asarray(part) for name, part in column.items()}
+    return None if column is None else np.asarray(column)
 
 
 def _map_dataset(model, dataset, *, one_length: bool):
@@ -175,13 +185,10 @@ def _map_dataset(model, dataset, *, one_length: bool):
         def transform(x):
             return model.texts_to_inputs(x, preprocessor)
 
-    label_limit = model.label_limit()
-
     def prepare(*element):
         x, *rest = _unpack(element if len(element) > 1 else element[0])
-        if rest and label_limit is not None and not isinstance(rest[0], Mapping):
-            with tf.control_dependencies([_assert_labels(rest[0], label_limit)]):
-                rest[0] = tf.identity(rest[0])
+        if rest:
+            rest[0] = labels_checked_in_graph(model, x, rest[0])
         return (transform(x), *rest)
 
     return dataset.map(prepare, num_parallel_calls=tf.data.AUTOTUNE).prefetch(tf.data.AUTOTUNE)
@@ -213,16 +220,6 @@ def _check_text_spec(spec) -> None:
             )
         if part.shape.rank == 0:
             raise ValueError("The dataset yields single texts. Batch it first: dataset.batch(32).")
-
-
-def _assert_labels(labels, limit: int):
-    import tensorflow as tf
-
-    valid = ((labels >= 0) & (labels < limit)) | (labels == IGNORED_LABEL)
-    return tf.debugging.Assert(
-        tf.reduce_all(valid),
-        [f"Labels must lie in [0, {limit}). These do not:", tf.boolean_mask(labels, ~valid)],
-    )
 
 
 def _one_length(model, preprocessor, dataset):

@@ -8,6 +8,27 @@ import numpy as np
 from keras import ops
 
 
+def check_is_dict(inputs: Any) -> None:
+    """Raises TypeError for text and whatever else a model cannot be called with."""
+    if not isinstance(inputs, Mapping):
+        raise TypeError(
+            f"The model is called with a dict of id tensors; got {type(inputs).__name__}. For text, "
+            "use model.preprocessor(texts) first, or pass text to fit, evaluate or predict."
+        )
+
+
+def check_rank(token_ids: Any, rank: int, wanted: str) -> None:
+    """Raises ValueError unless ids have `rank` dimensions, described by `wanted`."""
+    shape = tuple(token_ids.shape)
+    if len(shape) != rank:
+        raise ValueError(
+            f"token_ids must be {wanted}; got shape {shape}. One row is a batch of one, "
+            "token_ids[None]; a tf.data.Dataset of rows needs .batch(32)."
+        )
+    if shape[-1] == 0:
+        raise ValueError(f"token_ids is empty: its shape is {shape}.")
+
+
 def as_id_tensors(inputs: Any, known: Mapping[str, bool]) -> dict[str, Any]:
     """Converts an input dict to int32 tensors.
 
@@ -16,15 +37,9 @@ def as_id_tensors(inputs: Any, known: Mapping[str, bool]) -> dict[str, Any]:
         known: name -> whether it must be there.
 
     Raises:
-        TypeError: not a dict, or not integers.
+        TypeError: not integers.
         ValueError: unknown or missing names.
     """
-    if not isinstance(inputs, Mapping):
-        raise TypeError(
-            f"The model is called with a dict of id tensors {list(known)}; got "
-            f"{type(inputs).__name__}. For text, use model.preprocessor(texts) first, or pass text "
-            "to fit, evaluate or predict."
-        )
     unknown = sorted(set(inputs) - set(known))
     missing = sorted(name for name, needed in known.items() if needed and name not in inputs)
     if unknown or missing:

@@ -14,7 +14,6 @@ from bert_zoo.models.encoder import DeferredPreprocessor, Encoder
 from bert_zoo.models.tasks import TASKS, LabelledModel
 from bert_zoo.registry import (
     HF,
-    TF1,
     Checkpoint,
     Family,
     Package,
@@ -82,7 +81,7 @@ class Opened:
     labels: tuple[str, ...] | None = None
     hf_classes: tuple[str, ...] = ()
     text: TextSpec | None = None
-    pooling: Pooling = Pooling()
+    pooling: Pooling = Pooling()  # noqa: RUF009 (frozen)
     vocabulary: Path | None = None
 
 
@@ -139,6 +138,10 @@ def load(
     model_class = TASKS[task]
     if model_class is not Encoder and (output_hidden_states or output_attentions):
         raise ValueError("Hidden states and attentions are outputs of the bare encoder.")
+    if not issubclass(model_class, LabelledModel) and (num_classes, labels) != (None, None):
+        raise ValueError(
+            f"Task {task!r} has no classes: leave num_classes={num_classes!r} and labels={labels!r} out."
+        )
     config = _task_config(opened, task, dropout=dropout, activation=activation)
     fresh = _fresh_parts(opened, task, config, init)
     if "pooler" in fresh:
@@ -301,6 +304,10 @@ def _read_bert_zoo(path: Path, values: dict[str, Any], name: str) -> Opened:
             f"{path} is of format {values.get('format_version')!r} with the keys {sorted(values)}; "
             f"this version of bert_zoo reads format {FORMAT_VERSION} with {sorted(known)}."
         )
+    if values["task"] not in TASKS:
+        raise ConfigError(
+            f"{path} is of the task {values['task']!r}; tasks are {', '.join(TASKS)}."
+        )
     return Opened(
         name=name,
         family=_family(values["family"], path),
@@ -391,10 +398,7 @@ def _task_config(
 ) -> EncoderConfig:
     """The encoder's configuration for a task: a pooler only where the task or the user reads it."""
     head = opened.family.heads.get(task)
-    if head is not None:
-        pooler = head.pooler
-    else:
-        pooler = opened.config.pooler and task == "encoder"
+    pooler = head.pooler if head is not None else opened.config.pooler and task == "encoder"
     changes: dict[str, Any] = {"pooler": pooler}
     if dropout is not None:
         changes |= dict.fromkeys(
@@ -524,7 +528,7 @@ def _preprocessor(
 ):
     """Makes the preprocessor on first use, so that ids alone need no TensorFlow."""
     text = opened.text or TextSpec(lowercase=None, max_length=config.max_positions)
-    length = max_length or min(text.max_length, config.max_positions)
+    length = min(text.max_length, config.max_positions) if max_length is None else max_length
     if not isinstance(length, int) or not 3 <= length <= config.max_positions:
         raise ValueError(
             f"max_length is {length!r}; {opened.name} reads from 3 to {config.max_positions} tokens."

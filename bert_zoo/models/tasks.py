@@ -1,6 +1,7 @@
 """Models for tasks: an encoder with a head."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from numbers import Integral
 from typing import Any
 
 import keras
@@ -9,7 +10,8 @@ from keras import ops
 from bert_zoo.heads import MaskedLMHead, OutputHead, pool
 from bert_zoo.models.base import ZooModel
 from bert_zoo.models.encoder import Encoder
-from bert_zoo.models.inputs import check_range
+from bert_zoo.models.inputs import check_range, check_rank
+from bert_zoo.models.labels import LabelRange
 
 
 class TaskModel(ZooModel):
@@ -101,8 +103,9 @@ class LabelledModel(TaskModel):
     def num_classes(self) -> int:
         return len(self.labels)
 
-    def label_limit(self) -> int:
-        return self.num_classes
+    def label_ranges(self, inputs) -> dict[str, LabelRange]:
+        what = "the number of labels"
+        return {"": LabelRange(self.num_classes, what, per_token=self.outputs_per_token)}
 
     def get_config(self):
         return {**super().get_config(), "labels": list(self.labels)}
@@ -114,8 +117,12 @@ def label_names(num_classes: int | None, labels: Sequence[str] | None) -> tuple[
     Raises:
         ValueError: neither is given, they disagree, or names repeat.
     """
-    if num_classes is not None and (isinstance(num_classes, bool) or not num_classes >= 1):
+    if num_classes is not None and (
+        not isinstance(num_classes, Integral) or isinstance(num_classes, bool) or num_classes < 1
+    ):
         raise ValueError(f"num_classes is {num_classes!r}; it must be a positive integer.")
+    if isinstance(labels, str):
+        raise ValueError(f"labels is the string {labels!r}; it must be a sequence of names.")
     if labels is None:
         if num_classes is None:
             raise ValueError("Say how many classes there are: num_classes=2, or labels=[...].")
@@ -215,6 +222,13 @@ class QuestionAnswerer(TaskModel):
         logits = self.span(encoded["sequence_output"])
         return {"start_logits": logits[..., 0], "end_logits": logits[..., 1]}
 
+    def label_ranges(self, inputs) -> dict[str, LabelRange]:
+        length = inputs["token_ids"].shape[1] if isinstance(inputs, Mapping) else None
+        length = length or self.encoder.config.max_positions
+        return dict.fromkeys(
+            ("start_logits", "end_logits"), LabelRange(length, "the length of the input")
+        )
+
 
 @keras.saving.register_keras_serializable("bert_zoo")
 class MultipleChoice(TaskModel):
@@ -232,16 +246,19 @@ class MultipleChoice(TaskModel):
     build = Classifier.build
 
     def encoder_inputs(self, inputs):
-        shape = ops.shape(inputs["token_ids"])
-        if len(shape) != 3:
-            raise ValueError(
-                f"Multiple choice takes token_ids [batch, choices, length]; got {tuple(shape)}."
-            )
+        token_ids = ops.convert_to_tensor(inputs["token_ids"])
+        check_rank(token_ids, 3, "[batch, choices, length]")
+        shape = ops.shape(token_ids)
         return {name: ops.reshape(value, (-1, shape[2])) for name, value in inputs.items()}
 
     def head_outputs(self, encoded, inputs, training=None):
         logits = self.classifier(encoded["pooled_output"], training=training)
         return ops.reshape(logits, (-1, ops.shape(inputs["token_ids"])[1]))
+
+    def label_ranges(self, inputs) -> dict[str, LabelRange]:
+        choices = inputs["token_ids"] if isinstance(inputs, Mapping) else inputs[1]
+        number = choices.shape[1]
+        return {} if number is None else {"": LabelRange(number, "the number of choices")}
 
     def as_text_rows(self, x):
         import tensorflow as tf
@@ -303,6 +320,14 @@ class MaskedLM(TaskModel):
         table = self.encoder.embeddings.token_embedding.embeddings
         return self.masked_lm(encoded["sequence_output"], table, positions)
 
+    def label_ranges(self, inputs) -> dict[str, LabelRange]:
+        return {"": self.token_label_range}
+
+    @property
+    def token_label_range(self) -> LabelRange:
+        size = self.encoder.config.vocab_size
+        return LabelRange(size, "the size of the vocabulary", per_token=True)
+
 
 @keras.saving.register_keras_serializable("bert_zoo")
 class Pretraining(MaskedLM):
@@ -325,6 +350,10 @@ class Pretraining(MaskedLM):
             "nsp_logits": self.next_sentence(encoded["pooled_output"]),
         }
 
+    def label_ranges(self, inputs) -> dict[str, LabelRange]:
+        order = LabelRange(2, "0 where the second text follows the first, 1 where it does not")
+        return {"mlm_logits": self.token_label_range, "nsp_logits": order}
+
 
 @keras.saving.register_keras_serializable("bert_zoo")
 class SentenceEmbedder(TaskModel):
@@ -344,7 +373,7 @@ class SentenceEmbedder(TaskModel):
 
     def embed(self, texts, batch_size: int = 32):
         """As `Encoder.embed`."""
-        return self.predict(texts, batch_size=batch_size, verbose=0)
+        return self.encoder.embed(texts, batch_size)
 
 
 TASKS: dict[str, type[ZooModel]] = {

@@ -1,5 +1,6 @@
 """Answers in one line, from raw text to something that prints well."""
 
+import functools
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -77,10 +78,16 @@ def similarity(
     Returns:
         A number from -1 to 1 for two texts; for sequences, float32 [len(a), len(b)].
     """
-    encoder = load(model) if isinstance(model, str) else model
+    encoder = _sentence_encoder(model) if isinstance(model, str) else model
     single = isinstance(a, str) and isinstance(b, str)
     first, second = ([x] if isinstance(x, str) else list(x) for x in (a, b))
     vectors = encoder.embed([*first, *second])
     vectors = vectors / np.maximum(np.linalg.norm(vectors, axis=-1, keepdims=True), 1e-12)
     scores = vectors[: len(first)] @ vectors[len(first) :].T
     return float(scores[0, 0]) if single else scores
+
+
+@functools.lru_cache(maxsize=1)
+def _sentence_encoder(name: str) -> ZooModel:
+    """The encoder of the last call, so that a second one does not load it again."""
+    return load(name)

@@ -47,13 +47,15 @@ class SavedModelLayer(keras.layers.Layer):
                 "SavedModelLayer needs Keras's TensorFlow backend, and this is "
                 f"{keras.backend.backend()}. Set the environment variable KERAS_BACKEND=tensorflow."
             )
-        super().__init__(trainable=trainable, **kwargs)
+        super().__init__(**kwargs)
         # XLA would compile anew for every length of a batch.
         self.supports_jit = False
         self.directory = os.fspath(directory)
         self.saved_model = _load(self.directory)
         # Keras tracks what it finds in an attribute's list.
         self.saved_weights = _keras_variables(self.saved_model)
+        # Not the constructor's argument: setting it freezes the variables that are there by now.
+        self.trainable = trainable
         self.built = True
 
     @property

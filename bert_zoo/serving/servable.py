@@ -143,7 +143,7 @@ def _call_function(model: ZooModel):
 
 def _run(model: ZooModel, ids: Tensors, training: bool) -> tuple[dict[str, Any], Tensors]:
     """The outputs of the encoder, hidden states among them, and those of the head, by name."""
-    ids = _checked(model, ids)
+    ids = model.check_in_graph(ids)
     if model.task == "encoder":
         with _hidden_states(model):
             return dict(model(ids, training=training)), {}
@@ -164,27 +164,6 @@ def _hidden_states(encoder) -> Iterator[None]:
         yield
     finally:
         encoder.output_hidden_states = before
-
-
-def _checked(model: ZooModel, ids: Tensors) -> Tensors:
-    """Ids that lie in the tables, in rows that are not too long, in the graph."""
-    length = tf.shape(ids["token_ids"])[-1]
-    limit = model.id_limits()["position_ids"][0]
-    checks = [
-        tf.debugging.assert_less_equal(
-            length, limit, f"A row has more tokens than the {limit} positions that the model has."
-        )
-    ]
-    if "mask_positions" in ids:
-        positions = ids["mask_positions"]
-        checks.append(
-            tf.debugging.Assert(
-                tf.reduce_all((positions >= 0) & (positions < length)),
-                ["mask_positions must lie in [0, length) of the input. They are:", positions],
-            )
-        )
-    with tf.control_dependencies(checks):
-        return model.check_in_graph(ids)
 
 
 def _default(model: ZooModel, ids: Tensors, outputs: dict[str, Any]) -> tf.Tensor:

@@ -8,8 +8,8 @@ import numpy as np
 import tensorflow as tf
 
 _EXPECTED = (
-    "Texts are a string (a batch of one), a list, tuple or NumPy array of strings, or a string "
-    "tensor [batch]"
+    "Texts are a string (a batch of one), a list or NumPy array of strings, or a string tensor "
+    "[batch]"
 )
 
 
@@ -48,7 +48,7 @@ def text_batch(texts: Any, name: str = "texts") -> tf.Tensor:
             raise TypeError(_bad_item(item, position, name))
     try:
         return tf.constant(items, tf.string, shape=[len(items)])
-    except UnicodeEncodeError:
+    except ValueError:  # TensorFlow 2.21 has a ValueError of its own for what UTF-8 cannot encode
         position = next(i for i, item in enumerate(items) if not _encodable(item))
         raise ValueError(
             f"{name}[{position}] is {items[position]!a}, which holds a lone surrogate and so has "

@@ -14,7 +14,8 @@ and drop non-spacing marks, lower-case, then split at white space and punctuatio
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import functools
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -46,8 +47,9 @@ class Rules(NamedTuple):
 # ---------------------------------------------------------------------------------------------
 
 
+@functools.cache
 def build_rules(
-    *, lowercase: bool, strip_accents: bool, split_cjk: bool, isolated: Iterable[int] = ()
+    *, lowercase: bool, strip_accents: bool, split_cjk: bool, isolated: Sequence[int] = ()
 ) -> Rules:
     """Compiles unicode_tables for one tokenizer configuration.
 
@@ -55,7 +57,7 @@ def build_rules(
         lowercase: lower-case every code point by itself.
         strip_accents: decompose canonically and drop non-spacing marks.
         split_cjk: make every Chinese character a word.
-        isolated: further code points that are kept, each as a word.
+        isolated: further code points that are kept, each as a word; a tuple or range.
     """
     rules = np.zeros(_NUM_CODE_POINTS, np.int32)
     expansions: list[list[int]] = []
@@ -89,10 +91,12 @@ def build_rules(
     rules[_parse_ranges(unicode_tables.DROPPED)] = _DROP
     rules[list(isolated)] = _KEEP_ISOLATED
 
-    distinct, pages = np.unique(rules.reshape(-1, 1 << _PAGE_BITS), axis=0, return_inverse=True)
+    distinct: dict[bytes, int] = {}
+    paged = rules.reshape(-1, 1 << _PAGE_BITS)
+    pages = [distinct.setdefault(page.tobytes(), len(distinct)) for page in paged]
     width = max((len(units) for units in expansions), default=1)
     padded = [units + [_DROP] * (width - len(units)) for units in expansions] or [[_DROP]]
-    return Rules(pages.reshape(-1).astype(np.int32), distinct.reshape(-1), np.int32(padded))
+    return Rules(np.int32(pages), np.frombuffer(b"".join(distinct), np.int32), np.int32(padded))
 
 
 def _parse_ranges(text: str) -> list[int]:

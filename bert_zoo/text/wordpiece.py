@@ -349,9 +349,15 @@ def _fast_wordpiece(
     builder = importlib.import_module(
         "tensorflow_text.core.pybinds.pywrap_fast_wordpiece_tokenizer_model_builder"
     )
-    model = builder.build_fast_wordpiece_model(
-        list(tokens), max_bytes_per_word, SUFFIX, unknown_token, not split, False
-    )
+    try:
+        model = builder.build_fast_wordpiece_model(
+            list(tokens), max_bytes_per_word, SUFFIX, unknown_token, not split, False
+        )
+    except RuntimeError as error:
+        raise ValueError(
+            f"tensorflow_text cannot compile this vocabulary of {len(tokens)} tokens: {error} "
+            "Its tokens are words, or continuation pieces that begin with '##'."
+        ) from error
     # The constructor turns a bytes buffer into a list of Python integers, seconds for a large
     # vocabulary; a tensor it takes as it is.
     return tensorflow_text.FastWordpieceTokenizer(

@@ -138,7 +138,13 @@ def predict_labels(model: ZooModel, texts: Texts, batch_size: int) -> np.ndarray
 
 
 def finetune(
-    name: str, task: TextTask, recipe: Recipe, directory: Path, *, seed: int = 0, export: bool = True
+    name: str,
+    task: TextTask,
+    recipe: Recipe,
+    directory: Path,
+    *,
+    seed: int = 0,
+    export: bool = True,
 ) -> dict[str, Any]:
     """Fine-tunes a checkpoint and writes a run directory.
 
@@ -210,7 +216,8 @@ def finetune(
     draw_learning_curve(results, f"{name} on {task.name}", directory / "learning_curve.png")
     if export:
         best = bert_zoo.load(directory / "model")
-        bert_zoo.export(best, directory / "saved_model", **pairs_option(task))
+        reads_pairs = isinstance(task.train[0], tuple)
+        bert_zoo.export(best, directory / "saved_model", pairs=reads_pairs)
     return results
 
 
@@ -231,9 +238,7 @@ def draw_learning_curve(results: dict[str, Any], title: str, path: Path) -> None
     try:
         from matplotlib.figure import Figure
     except ImportError:
-        log.warning(
-            "No learning curve is drawn: matplotlib is not installed."
-        )
+        log.warning("No learning curve is drawn: matplotlib is not installed.")
         return
     epochs = range(1, len(results["loss"]) + 1)
     figure = Figure(figsize=(7, 3), layout="constrained")

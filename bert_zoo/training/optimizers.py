@@ -51,7 +51,7 @@ class WarmupLinearDecay(keras.optimizers.schedules.LearningRateSchedule):
 
 @keras.saving.register_keras_serializable("bert_zoo")
 class BertAdamW(keras.optimizers.AdamW):
-    """AdamW without bias correction, as BERT was trained and fine-tuned.
+    """AdamW without bias correction, as BERT was trained and fine-tuned; biases and norms do not decay.
 
     Args:
         bias_correction: True gives Keras's (and PyTorch's) AdamW; Mosbach et al. 2020
@@ -62,6 +62,9 @@ class BertAdamW(keras.optimizers.AdamW):
     def __init__(self, learning_rate=5e-5, *, bias_correction: bool = False, **kwargs):
         super().__init__(learning_rate=learning_rate, **kwargs)
         self.bias_correction = bias_correction
+        # Here and not by the caller, because Keras saves optimizers without their exclusions.
+        # TensorFlow's variables are called "bias:0" where Keras's are called "bias".
+        self.exclude_from_weight_decay(var_names=[rf"(^|/){name}(:0)?$" for name in UNDECAYED])
 
     def apply(self, grads, trainable_variables=None):
         # TensorFlow gives a table's gradient as one slice a token. Keras 3.15 would take the global
@@ -162,7 +165,7 @@ def bert_adamw(
         schedule = WarmupLinearDecay(
             learning_rate, total_steps, int(total_steps * warmup_proportion)
         )
-    optimizer = BertAdamW(
+    return BertAdamW(
         schedule,
         bias_correction=bias_correction,
         weight_decay=weight_decay,
@@ -171,6 +174,3 @@ def bert_adamw(
         epsilon=1e-6,
         global_clipnorm=clip_norm,
     )
-    # TensorFlow's variables are called "bias:0" where Keras's are called "bias".
-    optimizer.exclude_from_weight_decay(var_names=[rf"(^|/){name}(:0)?$" for name in UNDECAYED])
-    return optimizer

@@ -3,7 +3,7 @@
 import keras
 
 from bert_zoo.models.base import ZooModel
-from bert_zoo.models.feeding import IGNORED_LABEL
+from bert_zoo.models.labels import IGNORED_LABEL
 from bert_zoo.training.optimizers import BertAdamW, bert_adamw
 
 

@@ -1,0 +1,114 @@
+"""Models run, learn, load and save on Keras's JAX backend where TensorFlow cannot be imported."""
+
+import importlib.util
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.skipif(
+    importlib.util.find_spec("jax") is None,
+    reason="JAX is not installed; `pip install bert_zoo[jax]`, or pip install jax",
+)
+
+TESTS = Path(__file__).parent
+
+PREAMBLE = """
+import sys
+sys.modules["tensorflow"] = None  # importing it raises ImportError
+sys.path.insert(0, {tests!r})
+import pathlib, tempfile
+import keras, numpy as np
+import bert_zoo
+from helpers import *
+from test_golden_bert import CASES, assert_equal_to_reference
+assert keras.backend.backend() == "jax"
+"""
+
+
+def run_on_jax(program: str) -> None:
+    environment = {**os.environ, "KERAS_BACKEND": "jax", "JAX_PLATFORMS": "cpu"}
+    preamble = PREAMBLE.format(tests=str(TESTS))
+    done = subprocess.run(
+        [sys.executable, "-c", preamble + program],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+
+
+def test_every_golden_checkpoint_gives_the_references_outputs():
+    run_on_jax("""
+assert "bert_base" in bert_zoo.list_models() and str(bert_zoo.describe("bert_base"))
+for case in CASES:
+    io = arrays(case)
+    assert_equal_to_reference(load_case(case)(inputs_of(io)), io)
+    print(case)
+""")
+
+
+def test_training_on_ids_learns_with_dropout():
+    run_on_jax("""
+from bert_zoo.training import bert_adamw, compile_for_task
+labels = {
+    "classification": np.array([2, 1, 1, 0]),
+    "masked_lm": np.where(np.arange(16) % 3 == 1, task_inputs("masked_lm")["token_ids"], -100),
+}
+for task, y in labels.items():
+    keras.utils.set_random_seed(0)
+    model, x = load_task(task), task_inputs(task)
+    assert model.encoder.config.hidden_dropout == 0.1
+    compile_for_task(model, bert_adamw(3e-3, total_steps=40))
+    first = model.evaluate(x, y, verbose=0, return_dict=True)["loss"]
+    model.fit(x, y, batch_size=4, epochs=20, verbose=0)
+    last = model.evaluate(x, y, verbose=0, return_dict=True)["loss"]
+    assert last < 0.7 * first, (task, first, last)
+""")
+
+
+def test_models_are_saved_and_loaded():
+    run_on_jax("""
+model, x = load_task("classification"), task_inputs("classification")
+expected = model.predict(x, verbose=0)
+with tempfile.TemporaryDirectory() as directory:
+    directory = pathlib.Path(directory)
+    model._preprocessor = model.encoder._preprocessor = None  # a tokenizer is TensorFlow's
+    for fmt in ("bert_zoo", "hf"):
+        bert_zoo.save(model, directory / fmt, format=fmt)
+        again = bert_zoo.load(directory / fmt, "classification")
+        assert_same(again.predict(x, verbose=0), expected)
+        assert again.labels == ("negative", "neutral", "positive")
+    model.save(directory / "model.keras")
+    assert_same(keras.saving.load_model(directory / "model.keras").predict(x, verbose=0), expected)
+""")
+
+
+def test_what_needs_tensorflow_says_so():
+    run_on_jax("""
+model = load_task("classification")
+for run in (lambda: model.predict(["a text"]), lambda: model.preprocessor):
+    try:
+        run()
+    except ImportError as error:
+        assert "tensorflow" in str(error).lower(), error
+    else:
+        raise AssertionError("no error")
+""")
+
+
+def test_wrong_ids_are_refused():
+    run_on_jax("""
+model, x = load_task("classification"), task_inputs("classification")
+x["token_ids"][1, 2] = 120
+for run in (lambda: model(x), lambda: model.predict(x), lambda: model.fit(x, np.zeros(4, int))):
+    try:
+        run()
+    except ValueError as error:
+        assert "token_ids[1, 2] is 120" in str(error), error
+    else:
+        raise AssertionError("no error")
+""")

@@ -1,0 +1,116 @@
+"""`.keras` files: whole models, text included, back in a process that has only imported bert_zoo."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import keras
+import numpy as np
+import pytest
+from helpers import (
+    TASK_CASES,
+    assert_same,
+    assert_same_variables,
+    load_task,
+    task_inputs,
+    texts_for,
+)
+
+import bert_zoo
+from bert_zoo.training import bert_adamw, compile_for_task
+
+# Run in a fresh process, where nothing of ours is registered with Keras but by the import.
+RELOAD = """
+import sys
+import bert_zoo, keras, numpy as np
+for name in sys.argv[2:]:
+    model = keras.saving.load_model(f"{sys.argv[1]}/{name}.keras")
+    texts = np.load(f"{sys.argv[1]}/{name}.npz", allow_pickle=False)
+    texts = tuple(texts[key] for key in sorted(texts)) if len(texts) > 1 else texts["0"]
+    outputs = model.predict(texts, verbose=0)
+    outputs = outputs if isinstance(outputs, dict) else {"": outputs}
+    np.savez(f"{sys.argv[1]}/{name}-outputs.npz", **{"out" + key: v for key, v in outputs.items()})
+"""
+
+
+@pytest.fixture(scope="module")
+def reloaded(tmp_path_factory) -> tuple[Path, dict]:
+    """Every task's model, saved here and asked there."""
+    directory, here = tmp_path_factory.mktemp("keras"), {}
+    for task in TASK_CASES:
+        model = load_task(task, max_length=24)
+        model.save(directory / f"{task}.keras")
+        texts = texts_for(task)
+        columns = texts if isinstance(texts, tuple) else (texts,)
+        np.savez(directory / f"{task}.npz", **{str(i): np.array(c) for i, c in enumerate(columns)})
+        here[task] = model.predict(texts, verbose=0)
+    subprocess.run([sys.executable, "-c", RELOAD, directory, *TASK_CASES], check=True, timeout=300)
+    return directory, here
+
+
+@pytest.mark.parametrize("task", TASK_CASES)
+def test_text_gives_the_same_answers_in_a_fresh_process(task, reloaded):
+    directory, here = reloaded
+    there = dict(np.load(directory / f"{task}-outputs.npz"))
+    outputs = here[task] if isinstance(here[task], dict) else {"": here[task]}
+    assert_same({f"out{name}": value for name, value in outputs.items()}, there, 1e-6)
+
+
+def test_trained_model_comes_back_with_weights_and_optimizer(tmp_path):
+    model = load_task("classification")
+    compile_for_task(model, bert_adamw(1e-3, total_steps=20, weight_decay=0.03))
+    labels = np.array([2, 1, 1, 0])
+    model.fit(task_inputs("classification"), labels, epochs=2, batch_size=2, verbose=0)
+    model.save(tmp_path / "model.keras")
+    again = keras.saving.load_model(tmp_path / "model.keras")
+    assert_same_variables(again, model)
+    assert again.labels == model.labels
+    assert again.optimizer.get_config() == model.optimizer.get_config()
+    ours, theirs = again.optimizer.variables, model.optimizer.variables
+    assert len(ours) == len(theirs) > 100
+    for ours_one, theirs_one in zip(ours, theirs, strict=True):
+        assert_same(ours_one, theirs_one)
+    assert int(again.optimizer.iterations) == 4
+    again.fit(task_inputs("classification"), labels, verbose=0)
+
+
+def test_weights_alone_come_back(tmp_path):
+    model = load_task("masked_lm")
+    model.save_weights(tmp_path / "model.weights.h5")
+    again = bert_zoo.load(
+        Path(__file__).parent / "golden/bert/encoder", "masked_lm", init=("masked_lm",)
+    )
+    again.load_weights(tmp_path / "model.weights.h5")
+    assert_same_variables(again, model)
+
+
+def test_model_without_vocabulary_is_saved_too(tmp_path):
+    model = bert_zoo.load("bert_tiny", weights=None)
+    model.save(tmp_path / "model.keras")
+    again = keras.saving.load_model(tmp_path / "model.keras")
+    ids = {"token_ids": np.array([[1, 2, 3]])}
+    assert_same(again(ids), model(ids))
+
+
+def test_mixed_precision_comes_back(tmp_path):
+    model = load_task("classification", dtype="mixed_bfloat16")
+    model.save(tmp_path / "model.keras")
+    again = keras.saving.load_model(tmp_path / "model.keras")
+    assert again.dtype_policy.name == again.encoder.dtype_policy.name == "mixed_bfloat16"
+    assert_same(again(task_inputs("classification")), model(task_inputs("classification")))
+
+
+def test_functional_model_around_an_encoder_comes_back(tmp_path):
+    encoder, inputs = load_task("encoder"), task_inputs("encoder")
+    symbols = {name: keras.Input((None,), dtype="int32", name=name) for name in inputs}
+    logits = keras.layers.Dense(2)(encoder(symbols)["pooled_output"])
+    model = keras.Model(symbols, logits)
+    model.save(tmp_path / "model.keras")
+    again = keras.saving.load_model(tmp_path / "model.keras")
+    assert_same(again(inputs), model(inputs))
+
+
+def test_configuration_is_plain_json():
+    config = load_task("classification").get_config()
+    assert json.loads(json.dumps(config)) == json.loads(json.dumps(config, default=None))

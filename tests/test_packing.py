@@ -1,0 +1,301 @@
+import gzip
+import json
+import logging
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import tensorflow as tf
+
+from bert_zoo import text
+
+REFERENCES = Path(__file__).parent / "golden" / "text" / "references.json.gz"
+VOCABULARY = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a", "b", "c", "é"]
+CLS, SEP, A, B = 2, 3, 5, 6
+
+
+def packer(**options):
+    return text.Packer(cls_id=CLS, sep_id=SEP, pad_id=0, **{"sequence_length": 12, **options})
+
+
+def plain(packed):
+    return {name: value.numpy().tolist() for name, value in packed.items()}
+
+
+@pytest.fixture(scope="module")
+def tokenizer():
+    return text.WordPieceTokenizer(VOCABULARY)
+
+
+# ---------------------------------------------------------------------------------------------
+# Packing
+# ---------------------------------------------------------------------------------------------
+
+
+def test_one_segment_is_framed_and_padded():
+    packed = packer(bucket=1)(tf.ragged.constant([[5, 6], []], tf.int32))
+    assert plain(packed) == {
+        "token_ids": [[2, 5, 6, 3], [2, 3, 0, 0]],
+        "segment_ids": [[0, 0, 0, 0], [0, 0, 0, 0]],
+        "padding_mask": [[1, 1, 1, 1], [1, 1, 0, 0]],
+    }
+    assert {value.dtype for value in packed.values()} == {tf.int32}
+
+
+def test_two_segments_are_framed_and_the_second_is_marked_with_its_separator():
+    first = tf.ragged.constant([[5], [5, 5], []], tf.int32)
+    second = tf.ragged.constant([[6, 7], [], [6]], tf.int32)
+    assert plain(packer(bucket=1)([first, second])) == {
+        "token_ids": [[2, 5, 3, 6, 7, 3], [2, 5, 5, 3, 3, 0], [2, 3, 6, 3, 0, 0]],
+        "segment_ids": [[0, 0, 0, 1, 1, 1], [0, 0, 0, 0, 1, 0], [0, 0, 1, 1, 0, 0]],
+        "padding_mask": [[1, 1, 1, 1, 1, 1], [1, 1, 1, 1, 1, 0], [1, 1, 1, 1, 0, 0]],
+    }
+
+
+def test_a_real_token_that_equals_the_padding_is_not_masked():
+    packed = packer(bucket=1)(tf.ragged.constant([[0, 5]], tf.int32))
+    assert packed["padding_mask"].numpy().tolist() == [[1, 1, 1, 1]]
+
+
+@pytest.mark.parametrize(
+    ("tokens", "options", "length"),
+    [
+        (1, {}, 8),
+        (6, {}, 8),
+        (7, {}, 12),  # 9 round up to 16, and 12 is the most
+        (7, {"sequence_length": 40}, 16),
+        (50, {"sequence_length": 40}, 40),
+        (3, {"bucket": 5}, 5),
+        (1, {"padding": "fixed"}, 12),
+    ],
+)
+def test_rows_are_as_long_as_the_longest_rounded_up(tokens, options, length):
+    ids = tf.ragged.constant([[5], [5] * tokens], tf.int32)
+    assert packer(**options)(ids)["token_ids"].shape == (2, length)
+
+
+def test_longest_first_truncation_is_hugging_faces():
+    rows = json.loads(gzip.decompress(REFERENCES.read_bytes()))["truncation"]
+    assert len(rows) > 1000
+    for sequence_length in {row[2] for row in rows}:
+        cases = [row for row in rows if row[2] == sequence_length]
+        first = tf.ragged.constant([[A] * row[0] for row in cases], tf.int32)
+        second = tf.ragged.constant([[B] * row[1] for row in cases], tf.int32)
+        ids = packer(sequence_length=sequence_length)([first, second])["token_ids"].numpy()
+        kept = [[list(row).count(A), list(row).count(B)] for row in ids]
+        assert kept == [row[3:] for row in cases]
+
+
+def test_truncation_keeps_the_beginnings():
+    first = tf.ragged.constant([[5, 6, 7, 8, 5]], tf.int32)
+    second = tf.ragged.constant([[8, 7, 6, 5, 8, 7]], tf.int32)
+    one = packer(sequence_length=5)(first)["token_ids"].numpy().tolist()
+    two = packer(sequence_length=8)([first, second])["token_ids"].numpy().tolist()
+    assert one == [[2, 5, 6, 7, 3]]
+    assert two == [[2, 5, 6, 3, 8, 7, 6, 3]]
+
+
+@pytest.mark.parametrize(("truncation", "kept"), [("only_second", [5, 4]), ("only_first", [3, 6])])
+def test_one_segment_only_is_cut_on_request(truncation, kept):
+    first = tf.ragged.constant([[A] * 5], tf.int32)
+    second = tf.ragged.constant([[B] * 6], tf.int32)
+    ids = list(packer(truncation=truncation)([first, second])["token_ids"].numpy()[0])
+    assert [ids.count(A), ids.count(B)] == kept
+
+
+@pytest.mark.parametrize("truncation", ["only_second", "only_first"])
+def test_a_segment_that_must_not_be_cut_but_is_too_long_is_an_error(truncation):
+    long, short = tf.ragged.constant([[A] * 12], tf.int32), tf.ragged.constant([[B]], tf.int32)
+    segments = [long, short] if truncation == "only_second" else [short, long]
+    pack = packer(truncation=truncation)
+    with pytest.raises(tf.errors.InvalidArgumentError, match="has more tokens than the 9"):
+        pack(segments)
+    with pytest.raises(tf.errors.InvalidArgumentError, match="has more tokens than the 9"):
+        tf.function(lambda: pack(segments))()
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"sequence_length": 2}, "sequence_length is 2"),
+        ({"padding": "max"}, "padding is 'max'.*longest"),
+        ({"bucket": 0}, "bucket is 0"),
+        ({"truncation": "middle"}, "truncation is 'middle'.*longest_first"),
+    ],
+)
+def test_options_out_of_range_are_refused(options, message):
+    with pytest.raises(ValueError, match=message):
+        packer(**options)
+
+
+def test_what_is_not_one_or_two_ragged_batches_is_refused():
+    ids = tf.ragged.constant([[5]], tf.int32)
+    with pytest.raises(ValueError, match="3 segments"):
+        packer()([ids, ids, ids])
+    with pytest.raises(ValueError, match=r"Segment 1 is .*\[batch, \(tokens\)\]"):
+        packer()([ids, tf.constant([[5]])])
+
+
+# ---------------------------------------------------------------------------------------------
+# Preprocessor
+# ---------------------------------------------------------------------------------------------
+
+
+def preprocessor(tokenizer, **options):
+    return text.Preprocessor(tokenizer, **{"sequence_length": 8, **options})
+
+
+def test_texts_become_the_inputs_of_a_model(tokenizer):
+    inputs = preprocessor(tokenizer, bucket=4)(["A b", ""])
+    assert plain(inputs) == {
+        "token_ids": [[2, 5, 6, 3], [2, 3, 0, 0]],
+        "segment_ids": [[0, 0, 0, 0], [0, 0, 0, 0]],
+        "padding_mask": [[1, 1, 1, 1], [1, 1, 0, 0]],
+    }
+
+
+def test_pairs_are_a_tuple_of_two_batches(tokenizer):
+    inputs = preprocessor(tokenizer, bucket=1)((["a", "b b"], ["c", ""]))
+    assert inputs["token_ids"].numpy().tolist() == [[2, 5, 3, 7, 3], [2, 6, 6, 3, 3]]
+    assert preprocessor(tokenizer, bucket=1)(("a", "c"))["token_ids"].shape == (1, 5)
+
+
+@pytest.mark.parametrize("empty", [[], ([], [])])
+def test_a_batch_without_rows_stays_one(tokenizer, empty):
+    for padding in text.packing.PADDINGS:
+        inputs = preprocessor(tokenizer, padding=padding)(empty)
+        assert {tuple(value.shape) for value in inputs.values()} == {(0, 8)}
+
+
+def test_fixed_padding_has_a_static_shape_in_tf_data(tokenizer):
+    fixed = preprocessor(tokenizer, padding="fixed", sequence_length=16)
+    texts = tf.data.Dataset.from_tensor_slices((["a b"] * 9, ["é"] * 9))
+    for drop, batch in ((True, 4), (False, None)):
+        spec = texts.batch(4, drop).map(lambda a, b: fixed((a, b))).element_spec
+        assert {tuple(value.shape) for value in spec.values()} == {(batch, 16)}
+
+
+def test_parallel_maps_and_functions_give_the_same_as_direct_calls(tokenizer):
+    prepare = preprocessor(tokenizer)
+    texts = ["a", "b é c [MASK]", "", "a " * 20] * 8
+    direct = prepare(texts)["token_ids"].numpy().tolist()
+    mapped = tf.data.Dataset.from_tensor_slices(texts).batch(4).map(prepare, 2)
+    assert [row for batch in mapped for row in batch["token_ids"].numpy().tolist()] == direct
+    in_function = tf.function(prepare)(tf.constant(texts))
+    assert in_function["token_ids"].numpy().tolist() == direct
+
+
+def test_options_are_changed_on_a_copy_that_shares_the_tokenizer(tokenizer):
+    prepare = preprocessor(tokenizer)
+    changed = prepare.with_options(sequence_length=20, padding="fixed")
+    assert changed.tokenizer is prepare.tokenizer
+    assert (prepare.sequence_length, changed.sequence_length) == (8, 20)
+    assert changed.get_config() == {**prepare.get_config(), "sequence_length": 20, "padding": "fixed"}
+    assert changed(["a"])["token_ids"].shape == (1, 20)
+    with pytest.raises(TypeError, match="'size'.*sequence_length"):
+        prepare.with_options(size=3)
+
+
+def test_it_answers_to_tf_hubs_names(tokenizer):
+    prepare = preprocessor(tokenizer)
+    segments = [prepare.tokenize(["a"]), prepare.tokenize(["b c"])]
+    packed = plain(prepare.bert_pack_inputs(segments))
+    assert packed == {
+        "input_word_ids": [[2, 5, 3, 6, 7, 3, 0, 0]],
+        "input_mask": [[1, 1, 1, 1, 1, 1, 0, 0]],
+        "input_type_ids": [[0, 0, 0, 1, 1, 1, 0, 0]],
+    }
+    assert prepare.bert_pack_inputs(segments, seq_length=5)["input_mask"].shape == (1, 5)
+
+
+@pytest.mark.parametrize(
+    ("texts", "error", "message"),
+    [
+        (("a", "b", "c"), ValueError, "tuple of 3"),
+        ((["a"], ["b", "c"]), ValueError, "1 firsts and 2 seconds"),
+        ((["a"], [None]), TypeError, r"seconds\[0\] is None"),
+        ([("a", "b")], TypeError, r"texts\[0\].*\(firsts, seconds\)"),
+        (None, TypeError, "None"),
+    ],
+)
+def test_what_is_not_a_batch_or_a_pair_of_batches_is_refused(tokenizer, texts, error, message):
+    with pytest.raises(error, match=message):
+        preprocessor(tokenizer)(texts)
+
+
+def test_a_pair_of_unequal_batches_is_refused_inside_a_graph_too(tokenizer):
+    prepare = preprocessor(tokenizer)
+    strings = tf.TensorSpec([None], tf.string)
+    pack = tf.function(lambda a, b: prepare((a, b)), input_signature=[strings, strings])
+    assert pack(tf.constant(["a"]), tf.constant(["b"]))["token_ids"].shape == (1, 8)
+    with pytest.raises(tf.errors.InvalidArgumentError, match="differ in size"):
+        pack(tf.constant(["a"]), tf.constant(["b", "c"]))
+
+
+# ---------------------------------------------------------------------------------------------
+# The word about truncation
+# ---------------------------------------------------------------------------------------------
+
+
+def truncation_messages(caplog):
+    return [record.getMessage() for record in caplog.records if "were cut" in record.getMessage()]
+
+
+@pytest.mark.parametrize("where", ["eager", "map"])
+def test_truncation_is_reported_once(tokenizer, caplog, where):
+    prepare = preprocessor(tokenizer)
+    texts = tf.data.Dataset.from_tensor_slices(["a", "a " * 6, "a " * 9, "b " * 30] * 5).batch(4)
+    with caplog.at_level(logging.WARNING):
+        for _ in range(2):
+            batches = texts.map(prepare, num_parallel_calls=4) if where == "map" else texts
+            for batch in batches:
+                if where == "eager":
+                    prepare(batch)
+    assert len(truncation_messages(caplog)) == 1
+    (message,) = truncation_messages(caplog)
+    assert "2 of the 4 texts" in message
+    assert "sequence_length=8" in message and "30 tokens" in message
+
+
+def test_nothing_is_reported_where_everything_fits_or_the_report_is_off(tokenizer, caplog):
+    with caplog.at_level(logging.WARNING):
+        preprocessor(tokenizer)(["a " * 6, ""])
+        preprocessor(tokenizer, report_truncation=False)(["a " * 60])
+        preprocessor(tokenizer)((["a " * 2], ["b " * 3]))
+    assert truncation_messages(caplog) == []
+
+
+# ---------------------------------------------------------------------------------------------
+# SavedModel
+# ---------------------------------------------------------------------------------------------
+
+PLAIN_TENSORFLOW = """
+import sys
+import tensorflow as tf
+import tensorflow_text
+model = tf.saved_model.load(sys.argv[1])
+texts = ["a é", "[MASK]b", "", "b " * 50, b"a\\xff\\xe9b"]
+print("ids:", model(tf.constant(texts))["token_ids"].numpy().tolist())
+assert "bert_zoo" not in sys.modules
+"""
+
+
+def test_a_saved_model_with_it_gives_the_same_ids_in_plain_tensorflow(tokenizer, tmp_path):
+    class Served(tf.Module):
+        def __init__(self):
+            super().__init__()
+            self.prepare = preprocessor(tokenizer, report_truncation=False)
+
+        @tf.function(input_signature=[tf.TensorSpec([None], tf.string)])
+        def __call__(self, texts):
+            return self.prepare(texts)
+
+    served = Served()
+    tf.saved_model.save(served, str(tmp_path / "model"))
+    script = [sys.executable, "-c", PLAIN_TENSORFLOW, str(tmp_path / "model")]
+    done = subprocess.run(script, capture_output=True, text=True, cwd=tmp_path, timeout=300)
+    assert done.returncode == 0, done.stderr
+    expected = served.prepare(["a é", "[MASK]b", "", "b " * 50, b"a\xff\xe9b"])["token_ids"]
+    assert f"ids: {expected.numpy().tolist()}" in done.stdout
+    assert served.variables == ()

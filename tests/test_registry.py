@@ -1,0 +1,169 @@
+"""The registry: names, cards, and parameter counts of the models that they stand for."""
+
+import subprocess
+import sys
+import warnings
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from helpers import unallocated
+
+import bert_zoo
+from bert_zoo.registry import Registry, registry
+
+CHECKPOINTS = [
+    pytest.param(family, checkpoint, id=checkpoint.full_name)
+    for family in registry().families.values()
+    for checkpoint in family.checkpoints
+]
+
+
+@pytest.mark.parametrize(("family", "checkpoint"), CHECKPOINTS)
+def test_parameters_equal_the_built_models(family, checkpoint):
+    model = unallocated(family.config(checkpoint), family=family.name)
+    assert model.count_params() == checkpoint.params
+
+
+@pytest.mark.parametrize(("family", "checkpoint"), CHECKPOINTS)
+def test_card_is_complete(family, checkpoint):
+    assert checkpoint.licence and checkpoint.paper and checkpoint.sources
+    assert "encoder" in checkpoint.provides
+    assert checkpoint.provides <= {"encoder", "embedding", *family.heads}
+    assert ("classification" in checkpoint.provides) == bool(checkpoint.labels)
+
+
+RELEASED = (
+    """
+bert_base bert_base_cased bert_base_chinese bert_base_multilingual_cased
+bert_base_multilingual_uncased bert_base_uncased bert_large bert_large_cased bert_large_cased_wwm
+bert_large_uncased bert_large_uncased_wwm bert_tiny bert_mini bert_small bert_medium minilm_l6
+scibert scibert_cased scibert_uncased biobert biobert.v1.2 clinicalbert finbert
+""".split()
+    + [f"bert_l{n}_h{h}" for n in (2, 4, 6, 8, 10, 12) for h in (128, 256, 512, 768)]
+)
+
+
+def test_every_released_bert_is_listed():
+    names = bert_zoo.list_models()
+    assert set(RELEASED) <= set(names)
+    assert len(names) == len(set(names))
+
+
+def test_every_listed_name_is_described():
+    for name in bert_zoo.list_models():
+        card = bert_zoo.describe(name)
+        assert card["parameters"] > 4_000_000
+        assert str(card).startswith("name ")
+
+
+def test_description_reads_well():
+    text = str(bert_zoo.describe("bert_tiny"))
+    for part in (
+        "bert_l2_h128",
+        "4,385,920",
+        "Apache-2.0",
+        "1908.08962",
+        "hf://google/",
+        "masked_lm",
+    ):
+        assert part in text
+    assert repr(bert_zoo.describe("bert_tiny")) == text
+
+
+def test_names_come_in_natural_order():
+    names = bert_zoo.list_models("bert_l*_h128")
+    assert names == [f"bert_l{n}_h128" for n in (2, 4, 6, 8, 10, 12)]
+
+
+def test_globs_and_provides_filter():
+    assert bert_zoo.list_models("sci*") == ["scibert", "scibert_cased", "scibert_uncased"]
+    assert bert_zoo.list_models("nothing*") == []
+    assert "finbert" not in bert_zoo.list_models(provides="masked_lm")
+    assert bert_zoo.list_models(provides="classification") == ["finbert"]
+    assert bert_zoo.list_models(provides="embedding") == ["minilm_l6"]
+    assert "biobert" not in bert_zoo.list_models("bio*", provides="masked_lm")
+    assert bert_zoo.list_models("bio*", provides="masked_lm") == ["biobert.v1.2"]
+    with pytest.raises(ValueError, match=r"'translation'.*masked_lm"):
+        bert_zoo.list_models(provides="translation")
+
+
+def test_aliases_and_tags_stand_for_their_checkpoint():
+    resolve = registry().resolve
+    assert resolve("bert_base")[1] is resolve("bert_base_uncased")[1]
+    assert resolve("bert_tiny")[1] is resolve("bert_l2_h128")[1]
+    assert resolve("biobert")[1] is resolve("biobert.v1.1")[1]
+    assert resolve("biobert")[1] is not resolve("biobert.v1.2")[1]
+
+
+@pytest.mark.parametrize(
+    ("asked", "meant"),
+    [
+        ("bert-base-uncased", "bert_base_uncased"),
+        ("BERT_Large_Cased", "bert_large_cased"),
+        ("sci_bert", "scibert"),
+        ("biobert.v1.3", "biobert.v1.2"),
+        ("bert_l2_h127", "bert_l2_h128"),
+    ],
+)
+def test_unknown_name_gives_the_three_nearest(asked, meant):
+    with pytest.raises(ValueError) as error:
+        registry().resolve(asked)
+    message = str(error.value)
+    assert repr(asked) in message and repr(meant) in message and "list_models()" in message
+    nearest = message.split("nearest names are ")[1].split(";")[0]
+    assert len(nearest.split(", ")) == 3
+
+
+def one_checkpoint(**changes):
+    family, checkpoint = registry().resolve("bert_tiny")
+    return replace(family, checkpoints=[replace(checkpoint, **changes)])
+
+
+def test_duplicate_names_are_an_error():
+    family, checkpoint = registry().resolve("bert_tiny")
+    twice = replace(family, checkpoints=[checkpoint, checkpoint])
+    with pytest.raises(ValueError, match=r"'bert_l2_h128' stands for bert_l2_h128 already"):
+        Registry([twice])
+    alias = replace(checkpoint, name="other", aliases=["bert_l2_h128"])
+    with pytest.raises(ValueError, match=r"'bert_l2_h128' stands for"):
+        Registry([replace(family, checkpoints=[checkpoint, alias])])
+
+
+def test_former_name_still_loads_with_a_warning():
+    changed = Registry([one_checkpoint(formerly=["bert_wee"])])
+    with pytest.warns(DeprecationWarning, match=r"'bert_wee' is now called 'bert_l2_h128'"):
+        assert changed.resolve("bert_wee")[1].name == "bert_l2_h128"
+    assert "bert_wee" not in changed.names()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        changed.resolve("bert_tiny")
+
+
+def test_former_name_that_is_in_use_is_an_error():
+    with pytest.raises(ValueError, match="'bert_tiny'"):
+        Registry([one_checkpoint(formerly=["bert_tiny"])])
+
+
+def test_families_are_the_files():
+    import bert_zoo.families as families
+
+    files = {path.stem for path in Path(families.__file__).parent.glob("*.py")}
+    files = {name for name in files if name != "__init__" and not name.endswith("_checkpoints")}
+    assert {family.name for family in families.FAMILIES} == files
+
+
+def test_listing_imports_neither_tensorflow_nor_keras():
+    program = (
+        "import sys, bert_zoo\n"
+        "assert bert_zoo.list_models() and str(bert_zoo.describe('bert_base')) and dir(bert_zoo)\n"
+        "heavy = {'tensorflow', 'keras', 'torch', 'jax', 'numpy.testing'} & set(sys.modules)\n"
+        "assert not heavy, heavy\n"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=60)
+
+
+def test_no_attribute_that_does_not_exist():
+    with pytest.raises(AttributeError, match="'laod'"):
+        bert_zoo.laod  # noqa: B018
+    assert {"load", "save", "export", "similarity", "describe", "list_models"} <= set(dir(bert_zoo))

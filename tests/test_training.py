@@ -1,0 +1,450 @@
+"""Training: the optimizer of the original, data of every kind, stopping and going on."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+from helpers import (
+    CHOICES,
+    PAIRS,
+    TEXTS,
+    assert_same,
+    assert_same_variables,
+    load_task,
+    task_inputs,
+    variables_of,
+)
+from keras import ops
+
+import bert_zoo
+from bert_zoo.models.feeding import keras_arguments
+from bert_zoo.training import BertAdamW, WarmupLinearDecay, bert_adamw, compile_for_task
+from bert_zoo.training.optimizers import UNDECAYED
+
+# Of ten float32 steps against float64, and of kernels that round 1 - 0.999 to float32.
+TOLERANCE = 2e-5
+
+
+# ---------------------------------------------------------------------------------------------
+# The optimizer
+# ---------------------------------------------------------------------------------------------
+
+
+class GoogleAdamW:
+    """A transcription of google-research/bert optimization.py into NumPy, in float64."""
+
+    def __init__(self, rate, weight_decay=0.01, clip_norm=1.0):
+        self.rate, self.weight_decay, self.clip_norm = rate, weight_decay, clip_norm
+        self.m, self.v, self.step = {}, {}, 0
+
+    def apply(self, values, gradients):
+        norm = np.sqrt(sum(np.sum(g**2) for g in gradients.values()))
+        scale = self.clip_norm / max(norm, self.clip_norm)
+        rate = self.rate(self.step)
+        for name, gradient in gradients.items():
+            gradient = gradient * scale
+            self.m[name] = 0.9 * self.m.get(name, 0) + 0.1 * gradient
+            self.v[name] = 0.999 * self.v.get(name, 0) + 0.001 * gradient**2
+            update = self.m[name] / (np.sqrt(self.v[name]) + 1e-6)
+            if not any(word in name for word in ("LayerNorm", "layer_norm", "bias")):
+                update = update + self.weight_decay * values[name]
+            values[name] = values[name] - rate * update
+        self.step += 1
+
+
+def google_rate(step: int, peak=1e-2, total=12, warmup=3) -> float:
+    return peak * step / warmup if step < warmup else peak * (1 - step / total)
+
+
+def test_optimizer_equals_the_original_over_ten_steps():
+    """A table with tokens used twice and many times, a kernel, a bias and a norm, under clipping."""
+    rng = np.random.default_rng(0)
+    table = keras.layers.Embedding(11, 4, name="table")
+    norm = keras.layers.LayerNormalization(name="LayerNorm")
+    kernel = keras.layers.Dense(3, name="dense")
+    model = keras.Sequential([table, norm, kernel])
+    model.build((None, 5))
+    names = {
+        "table": table.embeddings,
+        "LayerNorm/gamma": norm.gamma,
+        "LayerNorm/beta": norm.beta,
+        "dense/kernel": kernel.kernel,
+        "dense/bias": kernel.bias,
+    }
+    for variable in names.values():
+        variable.assign(rng.standard_normal(variable.shape))
+    values = {name: v.numpy().astype("float64") for name, v in names.items()}
+    optimizer = bert_adamw(1e-2, total_steps=12, warmup_proportion=0.25)
+    original = GoogleAdamW(google_rate)
+    clipped = 0
+    for _ in range(10):
+        ids = rng.integers(0, 4, (6, 5))  # rows 4 to 10 are never used, the others several times
+        target = rng.standard_normal((6, 5, 3)).astype("float32")
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_sum((model(ids) - target) ** 2) / 20
+        gradients = tape.gradient(loss, [v.value for v in names.values()])
+        assert isinstance(gradients[0], tf.IndexedSlices)
+        dense = {
+            name: tf.convert_to_tensor(g).numpy().astype("float64")
+            for name, g in zip(names, gradients, strict=True)
+        }
+        clipped += np.sqrt(sum(np.sum(g**2) for g in dense.values())) > 1
+        optimizer.apply(gradients, list(names.values()))
+        original.apply(values, dense)
+        for name, variable in names.items():
+            np.testing.assert_allclose(variable.numpy(), values[name], atol=TOLERANCE, err_msg=name)
+    assert clipped >= 5
+
+
+def test_decay_leaves_biases_and_norms_of_real_models_alone():
+    model = load_task("classification", dropout=0.0)
+    model.optimizer.learning_rate = 1.0
+    before = {path: value.copy() for path, value in variables_of(model).items()}
+    zeros = [tf.zeros(v.shape) for v in model.trainable_variables]
+    model.optimizer.apply(zeros, model.trainable_variables)
+    kinds = {False: 0, True: 0}
+    for path, value in variables_of(model).items():
+        decayed = path.rsplit("/", 1)[-1] not in UNDECAYED
+        kinds[decayed] += 1
+        expected = before[path] * (0.99 if decayed else 1.0)
+        np.testing.assert_allclose(value, expected, rtol=1e-6, err_msg=path)
+    assert kinds[False] > 20 and kinds[True] > 15
+
+
+def run_steps(optimizer, steps: int = 5) -> np.ndarray:
+    variable = keras.Variable(np.linspace(-1, 1, 12).reshape(3, 4).astype("float32"), name="kernel")
+    rng = np.random.default_rng(1)
+    for _ in range(steps):
+        optimizer.apply([ops.convert_to_tensor(rng.standard_normal((3, 4), "float32"))], [variable])
+    return ops.convert_to_numpy(variable)
+
+
+@pytest.mark.parametrize("bias_correction", [False, True])
+def test_fused_update_equals_the_plain_one(bias_correction, monkeypatch):
+    fused = run_steps(bert_adamw(0.1, bias_correction=bias_correction))
+    monkeypatch.setattr("bert_zoo.training.optimizers._can_fuse", lambda: False)
+    plain = run_steps(bert_adamw(0.1, bias_correction=bias_correction))
+    np.testing.assert_allclose(fused, plain, atol=TOLERANCE)
+
+
+@pytest.mark.parametrize("fused", [False, True])
+def test_bias_correction_gives_kerass_adamw(fused, monkeypatch):
+    monkeypatch.setattr("bert_zoo.training.optimizers._can_fuse", lambda: fused)
+    options = {"learning_rate": 0.1, "weight_decay": 0.01, "epsilon": 1e-6}
+    ours = run_steps(BertAdamW(bias_correction=True, **options))
+    theirs = run_steps(keras.optimizers.AdamW(**options))
+    np.testing.assert_allclose(ours, theirs, atol=TOLERANCE)
+    assert np.abs(run_steps(BertAdamW(**options)) - theirs).max() > 0.01
+
+
+def test_schedule_warms_up_and_falls_on_the_unshifted_line():
+    schedule = WarmupLinearDecay(1e-3, total_steps=100, warmup_steps=10)
+    expected = {0: 0, 1: 1e-4, 5: 5e-4, 9: 9e-4, 10: 9e-4, 50: 5e-4, 99: 1e-5, 100: 0, 150: 0}
+    for step, rate in expected.items():
+        np.testing.assert_allclose(schedule(step), rate, atol=1e-9, err_msg=str(step))
+    np.testing.assert_allclose(WarmupLinearDecay(1.0, 10, 0)(0), 1.0)
+
+
+@pytest.mark.parametrize(("total", "warmup"), [(0, 0), (10, 11), (10, -1)])
+def test_impossible_schedule_is_refused(total, warmup):
+    with pytest.raises(ValueError, match=rf"warmup_steps is {warmup} and total_steps {total};"):
+        WarmupLinearDecay(1e-3, total, warmup)
+
+
+def test_impossible_warmup_proportion_is_refused():
+    with pytest.raises(ValueError, match=r"warmup_proportion is 10;.*from 0 to 1"):
+        bert_adamw(1e-3, total_steps=10, warmup_proportion=10)
+
+
+def test_optimizer_and_schedule_survive_serialization():
+    optimizer = bert_adamw(3e-5, total_steps=50, bias_correction=True, weight_decay=0.05)
+    again = keras.optimizers.deserialize(keras.optimizers.serialize(optimizer))
+    assert type(again) is BertAdamW
+    assert again.get_config() == optimizer.get_config()
+    np.testing.assert_allclose(again._learning_rate(20), optimizer._learning_rate(20))
+    assert run_steps(again).tolist() == run_steps(optimizer).tolist()
+
+
+def test_exclusions_survive_a_saved_model(tmp_path):
+    """Keras saves an optimizer without what `exclude_from_weight_decay` was told."""
+    model = load_task("classification", dropout=0.0)
+    model.optimizer.build(model.trainable_variables)
+    model.save(tmp_path / "model.keras")
+    again = keras.saving.load_model(tmp_path / "model.keras")
+    again.optimizer.learning_rate = 1.0
+    before = variables_of(again)["encoder/embeddings/norm/gamma"].copy()
+    zeros = [tf.zeros(v.shape) for v in again.trainable_variables]
+    again.optimizer.apply(zeros, again.trainable_variables)
+    assert np.array_equal(variables_of(again)["encoder/embeddings/norm/gamma"], before)
+
+
+# ---------------------------------------------------------------------------------------------
+# Data of every kind
+# ---------------------------------------------------------------------------------------------
+
+LABELS = [0, 1, 2]
+
+
+def text_dataset(*columns):
+    return tf.data.Dataset.from_tensor_slices(columns if len(columns) > 1 else columns[0]).batch(2)
+
+
+@pytest.fixture(scope="module")
+def classifier():
+    """One model for all kinds of data, so that the tokenizer is traced once."""
+    return load_task("classification", dropout=0.0)
+
+
+KINDS = {
+    "list": lambda: {"x": TEXTS, "y": LABELS},
+    "numpy strings": lambda: {"x": np.array(TEXTS), "y": np.array(LABELS)},
+    "numpy objects": lambda: {"x": np.array(TEXTS, object), "y": LABELS},
+    "pair of lists": lambda: {"x": PAIRS, "y": LABELS},
+    "tf.data": lambda: {"x": text_dataset(TEXTS, LABELS)},
+    "tf.data of pairs": lambda: {"x": text_dataset(PAIRS, LABELS)},
+    "weights": lambda: {"x": TEXTS, "y": LABELS, "sample_weight": np.array([1.0, 0.5, 2.0])},
+    "tf.data with weights": lambda: {"x": text_dataset(TEXTS, LABELS, [1.0, 0.5, 2.0])},
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_fit_and_evaluate_take(kind, classifier):
+    arguments = KINDS[kind]()
+    history = classifier.fit(**arguments, epochs=1, verbose=0).history
+    assert set(history) == {"accuracy", "loss"} and np.isfinite(history["loss"]).all()
+    assert np.isfinite(classifier.evaluate(**KINDS[kind](), verbose=0)).all()
+
+
+def test_predict_gives_the_same_on_every_kind(classifier):
+    expected = classifier(classifier.preprocessor(TEXTS))
+    for x in (TEXTS, np.array(TEXTS), tf.constant(TEXTS), text_dataset(TEXTS)):
+        assert_same(classifier.predict(x, verbose=0), expected, 1e-5)
+    expected = classifier(classifier.preprocessor(PAIRS))
+    for x in (PAIRS, text_dataset(PAIRS)):
+        assert_same(classifier.predict(x, verbose=0), expected, 1e-5)
+    labelled = text_dataset(PAIRS, LABELS)
+    assert_same(classifier.predict(labelled, verbose=0), expected, 1e-5)
+
+
+def test_dicts_of_ids_equal_text(classifier):
+    ids = {name: value.numpy() for name, value in classifier.preprocessor(TEXTS).items()}
+    loss, _ = classifier.evaluate(TEXTS, LABELS, verbose=0)
+    lists = {name: value.tolist() for name, value in ids.items()}
+    datasets = text_dataset(ids, LABELS)
+    for arguments in ({"x": ids, "y": LABELS}, {"x": lists, "y": LABELS}, {"x": datasets}):
+        arguments = {k: np.array(v) if k == "y" else v for k, v in arguments.items()}
+        np.testing.assert_allclose(classifier.evaluate(**arguments, verbose=0)[0], loss, rtol=1e-5)
+    classifier.fit(ids, np.array(LABELS), verbose=0)
+    classifier.fit(datasets, verbose=0)
+
+
+@pytest.mark.parametrize(
+    "validation",
+    [
+        {"validation_data": (TEXTS, LABELS)},
+        {"validation_data": (PAIRS, LABELS)},
+        {"validation_data": "tf.data"},
+        {"validation_data": "ids"},
+        {"validation_split": 0.34},
+    ],
+    ids=lambda v: str(next(iter(v.values())))[:12],
+)
+def test_validation(validation, classifier):
+    if validation.get("validation_data") == "tf.data":
+        validation = {"validation_data": text_dataset(TEXTS, LABELS)}
+    if validation.get("validation_data") == "ids":
+        ids = {name: value.numpy() for name, value in classifier.preprocessor(TEXTS).items()}
+        validation = {"validation_data": (ids, np.array(LABELS))}
+    history = classifier.fit(TEXTS, LABELS, verbose=0, **validation).history
+    assert set(history) == {"accuracy", "loss", "val_accuracy", "val_loss"}
+
+
+def test_validation_split_takes_the_last_rows():
+    model = load_task("classification", dropout=0.0)
+    inputs, labels = task_inputs("classification"), np.array([2, 1, 1, 0])
+    history = model.fit(inputs, labels, validation_split=0.25, verbose=0).history
+    last = {name: value[3:] for name, value in inputs.items()}
+    loss, _ = model.evaluate(last, labels[3:], verbose=0)
+    np.testing.assert_allclose(history["val_loss"][0], loss, rtol=1e-4)
+
+
+def test_predictions_per_token_over_batches_of_different_lengths():
+    model = load_task("question_answering")
+    long = " ".join(["the big red house"] * 6)
+    pairs = (["a cat", "a bird", "a tree"], ["it ran", long, "not very good"])
+    outputs = model.predict(pairs, batch_size=1, verbose=0)
+    together = model(model.preprocessor(pairs))
+    lengths = model.preprocessor(pairs)["padding_mask"].numpy().sum(1)
+    assert len(set(lengths)) == 3
+    for name, value in together.items():
+        for row, length in enumerate(lengths):
+            np.testing.assert_allclose(
+                outputs[name][row, :length], value[row, :length], atol=1e-5, err_msg=name
+            )
+
+
+def test_multiple_choice_takes_prompts_and_choices():
+    model = load_task("multiple_choice", dropout=0.0)
+    labels = [0, 1, 0]
+    assert model.predict(CHOICES, verbose=0).shape == (3, 2)
+    model.fit(CHOICES, labels, verbose=0)
+    dataset = tf.data.Dataset.from_tensor_slices((CHOICES, labels)).batch(2)
+    model.fit(dataset, verbose=0)
+    np.testing.assert_allclose(
+        model.evaluate(dataset, verbose=0)[1], model.evaluate(CHOICES, labels, verbose=0)[1]
+    )
+    prompt, choice = CHOICES[0][1], CHOICES[1][1][0]
+    alone = model.predict(([prompt], [[choice]]), verbose=0)
+    np.testing.assert_allclose(alone[0, 0], model.predict(CHOICES, verbose=0)[1, 0], atol=1e-5)
+
+
+def task_labels(task: str, rng):
+    inputs = task_inputs(task)
+    shape = inputs["token_ids"].shape
+    if task == "token_classification":
+        return np.where(inputs["padding_mask"] == 1, rng.integers(0, 5, shape), -100)
+    if task == "masked_lm":
+        return np.where(rng.random(shape) < 0.3, inputs["token_ids"], -100)
+    if task == "pretraining":
+        tokens = np.where(rng.random(shape) < 0.3, inputs["token_ids"], -100)
+        return {"mlm_logits": tokens, "nsp_logits": rng.integers(0, 2, shape[0])}
+    if task == "question_answering":
+        return {name: rng.integers(0, 16, shape[0]) for name in ("start_logits", "end_logits")}
+    if task == "regression":
+        return rng.standard_normal((shape[0], 1)).astype("float32")
+    return rng.integers(0, 3, shape[0])
+
+
+TRAINED = [
+    "classification",
+    "regression",
+    "token_classification",
+    "question_answering",
+    "multiple_choice",
+    "masked_lm",
+    "pretraining",
+]
+
+
+@pytest.mark.parametrize("task", TRAINED)
+def test_training_on_ids_learns(task):
+    model = load_task(task, dropout=0.0)
+    compile_for_task(model, bert_adamw(3e-3))
+    inputs, labels = task_inputs(task), task_labels(task, np.random.default_rng(0))
+    first = model.evaluate(inputs, labels, verbose=0, return_dict=True)["loss"]
+    model.fit(inputs, labels, batch_size=4, epochs=25, verbose=0, shuffle=False)
+    last = model.evaluate(inputs, labels, verbose=0, return_dict=True)["loss"]
+    assert last < 0.6 * first
+
+
+def test_ignored_labels_teach_nothing():
+    model = load_task("token_classification", dropout=0.0)
+    inputs = task_inputs("token_classification")
+    labels = task_labels("token_classification", np.random.default_rng(0))
+    loss = model.evaluate(inputs, labels, verbose=0)
+    kept = labels != -100
+    logits = model.predict(inputs, verbose=0)[kept]
+    losses = tf.nn.sparse_softmax_cross_entropy_with_logits(labels[kept], logits)
+    np.testing.assert_allclose(loss, np.mean(losses), rtol=1e-4)
+
+
+# ---------------------------------------------------------------------------------------------
+# Reproducing, stopping and going on
+# ---------------------------------------------------------------------------------------------
+
+
+def trained(epochs: int, model=None):
+    if model is None:
+        keras.utils.set_random_seed(0)
+        model = load_task("classification", dropout=0.0)
+        compile_for_task(model, bert_adamw(1e-3, total_steps=8))
+    inputs, labels = task_inputs("classification"), np.array([2, 1, 1, 0])
+    model.fit(inputs, labels, batch_size=2, epochs=epochs, shuffle=False, verbose=0)
+    return model
+
+
+def test_training_stopped_and_resumed_equals_training_through(tmp_path):
+    through = trained(4)
+    trained(2).save(tmp_path / "half.keras")
+    resumed = trained(2, keras.saving.load_model(tmp_path / "half.keras"))
+    assert int(resumed.optimizer.iterations) == int(through.optimizer.iterations) == 8
+    for path, value in variables_of(through).items():
+        np.testing.assert_allclose(variables_of(resumed)[path], value, atol=1e-6, err_msg=path)
+
+
+def test_same_seed_gives_the_same_training():
+    def run():
+        keras.utils.set_random_seed(3)
+        model = load_task("classification")
+        inputs, labels = task_inputs("classification"), np.array([2, 1, 1, 0])
+        model.fit(inputs, labels, batch_size=2, epochs=2, verbose=0)
+        return model
+
+    assert_same_variables(run(), run())
+
+
+def test_text_is_shuffled_anew_each_epoch_and_on_request_not(classifier):
+    orders = []
+
+    texts = [f"{n}" for n in range(8)]
+    data = keras_arguments(classifier, texts, list(np.zeros(8, int)), batch_size=8, shuffle=True)
+    for _ in range(3):
+        orders.append([batch["token_ids"].numpy()[:, 1].tolist() for batch, _ in data["x"]])
+    assert orders[0] != orders[1] or orders[1] != orders[2]
+    data = keras_arguments(classifier, texts, list(np.zeros(8, int)), batch_size=8)
+    fixed = [[b["token_ids"].numpy()[:, 1].tolist() for b, _ in data["x"]] for _ in range(2)]
+    assert fixed[0] == fixed[1] != orders[0]
+
+
+def test_recipe_leaves_an_encoder_uncompiled():
+    encoder = load_task("encoder")
+    compile_for_task(encoder)
+    assert not encoder.compiled
+    assert bert_zoo.training.compile_for_task is compile_for_task
+
+
+# ---------------------------------------------------------------------------------------------
+# Several devices
+# ---------------------------------------------------------------------------------------------
+
+# In a process of its own: TensorFlow fixes its devices when it starts.
+TWO_REPLICAS = """
+import sys
+sys.path.insert(0, {tests!r})
+import numpy as np
+import tensorflow as tf
+cpu = tf.config.list_physical_devices("CPU")[0]
+tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 2)
+import contextlib
+from helpers import load_task, task_inputs, variables_of
+from bert_zoo.training import bert_adamw, compile_for_task
+
+def train(scope):
+    with scope:
+        model = load_task("classification", dropout=0.0)
+        compile_for_task(model, bert_adamw(1e-3, total_steps=4))
+    dataset = tf.data.Dataset.from_tensor_slices(
+        (task_inputs("classification"), np.array([2, 1, 1, 0]))
+    ).batch(4)
+    model.fit(dataset, epochs=3, verbose=0)
+    return variables_of(model)
+
+one = train(contextlib.nullcontext())
+strategy = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
+assert strategy.num_replicas_in_sync == 2
+two = train(strategy.scope())
+for path, value in one.items():
+    np.testing.assert_allclose(two[path], value, atol=1e-5, err_msg=path)
+"""
+
+
+def test_two_replicas_train_as_one():
+    program = TWO_REPLICAS.format(tests=str(Path(__file__).parent))
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=300
+    )
+    assert done.returncode == 0, done.stderr[-3000:]

@@ -1,0 +1,472 @@
+import gzip
+import json
+import logging
+import threading
+from pathlib import Path
+from random import Random
+
+import numpy as np
+import pytest
+import tensorflow as tf
+import text_samples
+
+from bert_zoo import text
+from bert_zoo.text import wordpiece
+from bert_zoo.text.normalizer import build_rules, split_words
+
+ROOT = Path(__file__).resolve().parent.parent
+SHARED_DATA = ROOT.parent / "shared" / "data"
+REFERENCES = ROOT / "tests" / "golden" / "text" / "references.json.gz"
+needs_shared_data = pytest.mark.skipif(
+    not SHARED_DATA.is_dir(), reason="needs the corpora and vocabularies in ../shared/data"
+)
+
+SMALL_VOCABULARY = [
+    *("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "hello", "world", "un", "##aff", "##able"),
+    *("é", "e", "!", "中", "hé", "##llo"),
+]
+
+
+@pytest.fixture(scope="module")
+def references():
+    return json.loads(gzip.decompress(REFERENCES.read_bytes()))
+
+
+@pytest.fixture(scope="module", params=text_samples.CONFIGURATIONS)
+def configuration(request):
+    return request.param
+
+
+@pytest.fixture(scope="module")
+def stress_tokenizer(configuration):
+    options = text_samples.CONFIGURATIONS[configuration]
+    return text.WordPieceTokenizer(text_samples.stress_vocabulary(), **options)
+
+
+@pytest.fixture(scope="module")
+def small():
+    return text.WordPieceTokenizer(SMALL_VOCABULARY)
+
+
+# ---------------------------------------------------------------------------------------------
+# Ids equal the reference's
+# ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "configuration",
+    [
+        *("uncased", "cased"),
+        pytest.param("uncased_with_accents", marks=pytest.mark.slow),
+        pytest.param("cased_without_accents", marks=pytest.mark.slow),
+    ],
+)
+def test_every_code_point_in_every_context_gives_the_references_words(configuration, references):
+    options = dict(text_samples.CONFIGURATIONS[configuration])
+    if options["strip_accents"] is None:
+        options["strip_accents"] = options["lowercase"]
+    rules = build_rules(**options)
+
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.string)], autograph=False)
+    def words_of(texts):
+        words = tf.strings.unicode_encode(split_words(texts, rules), "UTF-8")
+        return tf.strings.reduce_join(words, axis=1, separator="\n")
+
+    pages = [text_samples.page_text(page) for page in range(text_samples.NUM_PAGES)]
+    checksums = [
+        text_samples.checksum([words.decode()])
+        for start in range(0, len(pages), 64)
+        for words in words_of(pages[start : start + 64]).numpy()
+    ]
+    expected = references["pages"][configuration]
+    different = [hex(i * text_samples.PAGE) for i, x in enumerate(expected) if checksums[i] != x]
+    assert different == [], "pages of code points on which words differ from the reference's"
+
+
+def test_random_unicode_gives_the_references_ids(stress_tokenizer, configuration, references):
+    texts = text_samples.random_texts()
+    rows = [
+        row
+        for start in range(0, len(texts), 1000)
+        for row in stress_tokenizer(texts[start : start + 1000]).to_list()
+    ]
+    checksums = text_samples.group_checksums(rows)
+    expected = references["random"][configuration]
+    different = [i for i, x in enumerate(expected) if checksums[i] != x]
+    assert len(checksums) == len(expected)
+    assert different == [], "groups of texts with other ids than the reference's"
+
+
+def test_written_texts_give_the_references_ids(stress_tokenizer, configuration, references):
+    expected = references["written"][configuration]
+    rows = stress_tokenizer(text_samples.WRITTEN_TEXTS).to_list()
+    for written, row, wanted in zip(text_samples.WRITTEN_TEXTS, rows, expected, strict=True):
+        assert row == wanted, written
+
+
+def test_the_written_texts_test_more_than_unknown_tokens(references):
+    rows = references["written"]["uncased"]
+    assert len({index for row in rows for index in row}) > 100
+
+
+@needs_shared_data
+@pytest.mark.parametrize("vocabulary", ["bert_uncased", "bert_cased"])
+def test_real_texts_with_released_vocabularies_give_the_references_ids(vocabulary, references):
+    tokenizer = text.tokenizer_from_dir(SHARED_DATA / "vocab" / vocabulary)
+    checksums = {
+        name: text_samples.checksum(tokenizer(texts).to_list())
+        for name, texts in text_samples.corpora(SHARED_DATA)
+    }
+    assert checksums == references["corpora"][vocabulary]
+
+
+def greedy_pieces(word, vocabulary):
+    """Longest match first, as the WordPiece paper's pseudo-code says it."""
+    pieces, start = [], 0
+    while start < len(word):
+        prefix = "##" if start else ""
+        ends = range(len(word), start, -1)
+        end = next((e for e in ends if prefix + word[start:e] in vocabulary), None)
+        if end is None:
+            return ["[UNK]"]
+        pieces.append(prefix + word[start:end])
+        start = end
+    return pieces
+
+
+def test_ascii_rows_get_the_same_ids_as_on_the_general_path():
+    """Also with tokens that hold punctuation or are a lone "##", which no text can match."""
+    random = Random(3)
+    alphabet = "abAB#'.[ "
+    for _ in range(8):
+        pieces = {"".join(random.choices("ab#'.[", k=random.randint(1, 4))) for _ in range(60)}
+        tokens = pieces | {"##" + piece for piece in pieces} | {"##"}
+        vocabulary = [*SMALL_VOCABULARY[:5], *sorted(tokens)]
+        tokenizer = text.WordPieceTokenizer(vocabulary, max_word_length=6)
+        rows = ["".join(random.choices(alphabet, k=random.randint(0, 40))) for _ in range(100)]
+        general = tf.constant([row + "\u0301" for row in rows])  # a mark that is dropped
+        assert tokenizer(rows).to_list() == tokenizer(general).to_list()
+
+
+def test_words_are_spelled_by_greedy_longest_match():
+    random = Random(5)
+    for _ in range(6):
+        pieces = {"".join(random.choices("abc", k=random.randint(1, 5))) for _ in range(12)}
+        tokens = sorted(pieces | {"##" + p[: random.randint(1, 3)] for p in pieces})
+        tokenizer = text.WordPieceTokenizer([*SMALL_VOCABULARY[:5], *tokens])
+        words = ["".join(random.choices("abc", k=random.randint(1, 12))) for _ in range(200)]
+        got = [[tokenizer.id_to_token(i) for i in row] for row in tokenizer(words).to_list()]
+        assert got == [greedy_pieces(word, tokenizer.vocabulary) for word in words]
+
+
+def test_bytes_that_are_not_utf8_count_as_replacement_characters(stress_tokenizer):
+    random = Random(11)
+    fragments = [b"caf\xe9", b"\xff\xfe", b"\xf0\x9f", b"\xed\xa0\x80", b"\xc0\x80", b"[MASK]"]
+    fragments += ["é中".encode(), b" ", b"a", b"\x80", b"\xf3\xf3\xb0\x80\x80"]
+    raw = [b"".join(random.choices(fragments, k=random.randint(1, 8))) for _ in range(2000)]
+    decoded = [row.decode("utf-8", "replace") for row in raw]
+    assert stress_tokenizer(raw).to_list() == stress_tokenizer(decoded).to_list()
+
+
+def test_overlong_words_are_unknown_by_characters_not_bytes():
+    tokenizer = text.WordPieceTokenizer([*SMALL_VOCABULARY, "##é", "##e"], lowercase=False)
+    unknown = [tokenizer.unk_id]
+    rows = tokenizer(["é" * 100, "é" * 101, "e" * 100, "e" * 101]).to_list()
+    assert [len(row) for row in rows] == [100, 1, 100, 1]
+    assert rows[1] == rows[3] == unknown
+
+
+def test_a_longer_word_limit_is_followed():
+    tokenizer = text.WordPieceTokenizer([*SMALL_VOCABULARY, "##e"], max_word_length=200)
+    assert [len(row) for row in tokenizer(["e" * 200, "e" * 201]).to_list()] == [200, 1]
+
+
+# ---------------------------------------------------------------------------------------------
+# Where it runs
+# ---------------------------------------------------------------------------------------------
+
+MIXED = ["hello world!", "", "HÉLLO 中[MASK]", "unaffable", "\ufffd"]
+MIXED_IDS = [[5, 6, 12], [], [5, 13, 4], [7, 8, 9], []]
+
+
+@pytest.mark.parametrize(
+    "batch",
+    [
+        MIXED,
+        np.array(MIXED),
+        np.array(MIXED, object),
+        tf.constant(MIXED),
+        [t.encode() for t in MIXED],
+    ],
+    ids=["list", "numpy str", "numpy object", "tensor", "bytes"],
+)
+def test_texts_may_be_lists_arrays_tensors_and_bytes(small, batch):
+    ids = small(batch)
+    assert ids.dtype == tf.int32 and ids.shape.rank == 2
+    assert ids.to_list() == small.tokenize(batch).to_list() == MIXED_IDS
+
+
+def test_one_string_is_a_batch_of_one(small):
+    assert small("hello").to_list() == small(b"hello").to_list() == [[5]]
+
+
+def test_batches_without_rows_and_without_words_are_tokenized(small):
+    assert small([]).to_list() == []
+    assert small(tf.constant([], tf.string)).to_list() == []
+    assert small(["", " "]).to_list() == [[], []]
+    assert small(["\u0301", ""]).to_list() == [[], []]
+
+
+def test_it_runs_inside_functions_and_parallel_maps(small):
+    assert tf.function(lambda texts: small(texts))(tf.constant(MIXED)).to_list() == MIXED_IDS
+    texts = tf.data.Dataset.from_tensor_slices(MIXED * 50).batch(7)
+    rows = [row for ids in texts.map(small, num_parallel_calls=4) for row in ids.to_list()]
+    assert rows == MIXED_IDS * 50
+
+
+def test_threads_may_share_a_tokenizer():
+    fresh = text.WordPieceTokenizer(SMALL_VOCABULARY)
+    results = {}
+    threads = [
+        threading.Thread(target=lambda i=i: results.update({i: fresh(MIXED * 20).to_list()}))
+        for i in range(8)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert [results[i] for i in range(8)] == [MIXED_IDS * 20] * 8
+
+
+# ---------------------------------------------------------------------------------------------
+# Vocabulary, detokenize, files
+# ---------------------------------------------------------------------------------------------
+
+
+def test_ids_and_tokens_are_looked_up(small):
+    assert small.vocabulary == tuple(SMALL_VOCABULARY)
+    assert small.vocab_size == len(SMALL_VOCABULARY)
+    assert (small.pad_id, small.unk_id, small.cls_id, small.sep_id, small.mask_id) == (
+        0,
+        1,
+        2,
+        3,
+        4,
+    )
+    assert small.id_to_token(5) == "hello" and small.token_to_id("hello") == 5
+    with pytest.raises(ValueError, match="16"):
+        small.id_to_token(16)
+    with pytest.raises(ValueError, match="lacks.*'nope'"):
+        small.token_to_id("nope")
+
+
+def test_detokenize_joins_pieces_and_leaves_the_frame_out(small):
+    ids = tf.ragged.constant([[2, 7, 8, 9, 12, 3, 0], [], [4, 1]])
+    assert small.detokenize(ids).numpy().tolist() == [b"unaffable !", b"", b"[MASK] [UNK]"]
+    assert small.detokenize([[2, 5, 3, 0]]).numpy().tolist() == [b"hello"]
+    with pytest.raises(tf.errors.InvalidArgumentError, match="16"):
+        small.detokenize([[16]])
+    with pytest.raises(ValueError, match="batch dimension"):
+        small.detokenize([1, 2])
+
+
+def test_added_tokens_are_found_inside_words_before_lower_casing():
+    vocabulary = [*SMALL_VOCABULARY, "<Tag>", "[E1]"]
+    tokenizer = text.WordPieceTokenizer(vocabulary, added_tokens=["<Tag>", "[E1]"])
+    assert tokenizer(["hello<Tag>world", "<tag>", "é[E1]!"]).to_list() == [
+        [5, 16, 6],
+        [1, 1, 1],
+        [11, 17, 12],
+    ]
+
+
+def test_a_saved_tokenizer_is_read_back_equal(tmp_path):
+    options = {"lowercase": False, "strip_accents": True, "split_cjk": False, "max_word_length": 7}
+    saved = text.WordPieceTokenizer(
+        [*SMALL_VOCABULARY, "<Tag>", "<pad>"],
+        added_tokens=["<Tag>"],
+        padding_token="<pad>",
+        **options,
+    )
+    saved.save(tmp_path / "new")
+    read = text.tokenizer_from_dir(tmp_path / "new")
+    assert read.get_config() == saved.get_config()
+    assert json.loads(json.dumps(saved.get_config())) == saved.get_config()
+    assert read.vocabulary == saved.vocabulary
+
+
+def write_directory(directory, vocabulary=SMALL_VOCABULARY, **files):
+    (directory / "vocab.txt").write_text("".join(f"{token}\n" for token in vocabulary), "utf-8")
+    for name, content in files.items():
+        (directory / f"{name}.json").write_text(json.dumps(content), "utf-8")
+    return directory
+
+
+SERIALIZED = {
+    "added_tokens": [],
+    "normalizer": {
+        "type": "BertNormalizer",
+        "clean_text": True,
+        "handle_chinese_chars": False,
+        "strip_accents": None,
+        "lowercase": True,
+    },
+    "pre_tokenizer": {"type": "BertPreTokenizer"},
+    "model": {
+        "type": "WordPiece",
+        "unk_token": "[UNK]",
+        "continuing_subword_prefix": "##",
+        "max_input_chars_per_word": 50,
+        "vocab": {token: index for index, token in enumerate(SMALL_VOCABULARY)},
+    },
+}
+
+
+def test_tokenizer_json_is_followed_and_tokenizer_config_goes_before_it(tmp_path):
+    write_directory(tmp_path, tokenizer=SERIALIZED, tokenizer_config={"do_lower_case": False})
+    config = text.tokenizer_from_dir(tmp_path).get_config()
+    assert (config["lowercase"], config["split_cjk"], config["max_word_length"]) == (
+        False,
+        False,
+        50,
+    )
+    assert text.tokenizer_from_dir(tmp_path, lowercase=True).get_config()["lowercase"]
+
+
+def test_tokenizer_json_alone_is_enough(tmp_path):
+    (tmp_path / "tokenizer.json").write_text(json.dumps(SERIALIZED), "utf-8")
+    assert text.tokenizer_from_dir(tmp_path)(["Hello"]).to_list() == [[5]]
+
+
+@pytest.mark.parametrize(
+    ("part", "key", "value"),
+    [
+        ("normalizer", "clean_text", False),
+        ("normalizer", "type", "NFKC"),
+        ("pre_tokenizer", "type", "Whitespace"),
+        ("model", "type", "BPE"),
+        ("model", "continuing_subword_prefix", "@@"),
+    ],
+)
+def test_a_tokenizer_json_that_is_not_berts_is_refused(tmp_path, part, key, value):
+    changed = {**SERIALIZED, part: {**SERIALIZED[part], key: value}}
+    write_directory(tmp_path, tokenizer=changed)
+    with pytest.raises(ValueError, match=f"{part}.{key}='?{value}"):
+        text.tokenizer_from_dir(tmp_path)
+
+
+def added(content, index, **switches):
+    off = {"lstrip": False, "rstrip": False, "single_word": False, "normalized": False}
+    return {"content": content, "id": index, "special": False, **off, **switches}
+
+
+def test_added_tokens_of_a_directory_extend_its_vocabulary(tmp_path):
+    extended = {**SERIALIZED, "added_tokens": [added("<e>", 16), added("[MASK]", 4)]}
+    tokenizer = text.tokenizer_from_dir(write_directory(tmp_path, tokenizer=extended))
+    assert tokenizer(["hello<e>"]).to_list() == [[5, 16]]
+    assert tokenizer.get_config()["added_tokens"] == ["<e>"]
+
+
+@pytest.mark.parametrize(
+    ("entry", "message"),
+    [
+        (added("<e>", 16, normalized=True), "normalized=true"),
+        (added("<e>", 16, lstrip=True), "lstrip"),
+        (added("<e>", 18), "gap"),
+        (added("<e>", 5), "'hello'"),
+    ],
+)
+def test_added_tokens_that_cannot_be_followed_are_refused(tmp_path, entry, message):
+    write_directory(tmp_path, tokenizer={**SERIALIZED, "added_tokens": [entry]})
+    with pytest.raises(ValueError, match=message):
+        text.tokenizer_from_dir(tmp_path)
+
+
+@pytest.mark.parametrize("cased", [False, True])
+def test_a_bare_vocabulary_is_judged_by_its_capitals_and_that_is_said(tmp_path, caplog, cased):
+    write_directory(tmp_path, [*SMALL_VOCABULARY, "Paris" if cased else "paris"])
+    with caplog.at_level(logging.WARNING):
+        assert text.tokenizer_from_dir(tmp_path).get_config()["lowercase"] is not cased
+    assert f"Pass lowercase={cased}" in caplog.text
+    caplog.clear()
+    assert text.tokenizer_from_dir(tmp_path, lowercase=cased).get_config()["lowercase"] is cased
+    assert caplog.text == ""
+
+
+def test_never_split_is_said_to_be_ignored(tmp_path, caplog):
+    write_directory(tmp_path, tokenizer_config={"do_lower_case": True, "never_split": ["hello"]})
+    with caplog.at_level(logging.INFO):
+        text.tokenizer_from_dir(tmp_path)
+    assert "never_split=['hello']" in caplog.text
+
+
+# ---------------------------------------------------------------------------------------------
+# Bad input
+# ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("batch", "error", "message"),
+    [
+        (None, TypeError, r"None \(NoneType\)"),
+        (3, TypeError, r"3 \(int\)"),
+        (["a", None], TypeError, r"texts\[1\] is None.*missing"),
+        (["a", "b", float("nan")], TypeError, r"texts\[2\] is nan \(float\)"),
+        (["a", 5], TypeError, r"texts\[1\] is 5 \(int\).*str\(\)"),
+        ([["a", "b"]], TypeError, r"texts\[0\] is \['a', 'b'\].*\(firsts, seconds\)"),
+        (np.array([["a", "b"]]), ValueError, r"\(1, 2\).*pairs"),
+        (np.array([1, 2]), TypeError, r"texts\[0\] is .*1"),
+        (tf.constant([1]), TypeError, "int32"),
+        (tf.constant("a"), ValueError, r"scalar.*\.batch\(\)"),
+        (tf.constant([["a"]]), ValueError, r"\(1, 1\)"),
+        (tf.ragged.constant([["a"]]), TypeError, "RaggedTensor"),
+        (["a", "\ud800"], ValueError, r"texts\[1\].*surrogate"),
+    ],
+)
+def test_what_is_not_a_batch_of_texts_is_refused_with_its_value(small, batch, error, message):
+    with pytest.raises(error, match=message):
+        small(batch)
+
+
+@pytest.mark.parametrize(
+    ("vocabulary", "error", "message"),
+    [
+        ([], ValueError, "empty"),
+        ([*SMALL_VOCABULARY, "world"], ValueError, "'world' twice, as ids 6 and 16"),
+        ([*SMALL_VOCABULARY, ""], ValueError, r"vocabulary\[16\]"),
+        ([*SMALL_VOCABULARY, 3], TypeError, r"vocabulary\[16\] is 3"),
+        (SMALL_VOCABULARY[:4], ValueError, r"mask token '\[MASK\]'"),
+        ([*SMALL_VOCABULARY, "x" * 300], ValueError, "cannot compile"),
+    ],
+)
+def test_a_damaged_vocabulary_is_refused(vocabulary, error, message):
+    with pytest.raises(error, match=message):
+        text.WordPieceTokenizer(vocabulary)
+
+
+def test_special_tokens_that_can_overlap_are_refused():
+    with pytest.raises(ValueError, match="overlap"):
+        text.WordPieceTokenizer([*SMALL_VOCABULARY, "<a|", "|b>"], added_tokens=["<a|", "|b>"])
+    with pytest.raises(ValueError, match="max_word_length is 0"):
+        text.WordPieceTokenizer(SMALL_VOCABULARY, max_word_length=0)
+
+
+def test_a_directory_without_a_tokenizer_is_refused(tmp_path):
+    with pytest.raises(ValueError, match=r"'nope'.*\['bert'\]"):
+        text.tokenizer_from_dir(tmp_path, family="nope")
+    with pytest.raises(FileNotFoundError, match=r"neither vocab\.txt"):
+        text.tokenizer_from_dir(tmp_path)
+    with pytest.raises(FileNotFoundError, match="not a directory"):
+        text.tokenizer_from_dir(tmp_path / "absent")
+    (tmp_path / "tokenizer_config.json").write_text("{")
+    with pytest.raises(ValueError, match="not valid JSON"):
+        text.tokenizer_from_dir(tmp_path)
+
+
+def test_a_broken_tensorflow_text_is_named_with_the_way_out(monkeypatch):
+    def fail(name):
+        raise tf.errors.NotFoundError(None, None, "undefined symbol: _ZN")
+
+    monkeypatch.setattr(wordpiece.importlib, "import_module", fail)
+    with pytest.raises(ImportError, match=r"undefined symbol.*text#1541.*pip install"):
+        text.WordPieceTokenizer(SMALL_VOCABULARY)

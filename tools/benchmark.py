@@ -1,0 +1,258 @@
+"""Times bert_zoo beside other implementations, on the same work in the same run.
+
+    python tools/benchmark.py                          # beside KerasHub, which is installed with us
+    python tools/benchmark.py --reference_python reference-env/bin/python     # and Hugging Face
+
+`reference_python` is the interpreter of an environment with torch and transformers, which bert_zoo
+itself never imports. Rounds alternate between the implementations, so that a change of the
+machine's speed meets all of them; medians and their ratios are printed, and written as JSON.
+"""
+
+import json
+import statistics
+import subprocess
+import sys
+import textwrap
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from absl import app, flags
+
+_WHAT = flags.DEFINE_multi_enum(
+    "what",
+    ["encoder", "tokenizer"],
+    ["encoder", "tokenizer"],
+    "What to time; may be given several times.",
+)
+_REFERENCE_PYTHON = flags.DEFINE_string(
+    "reference_python", None, "Python with transformers and torch."
+)
+_THREADS = flags.DEFINE_integer("threads", 2, "Threads of every implementation.", lower_bound=1)
+_ROUNDS = flags.DEFINE_integer("rounds", 7, "Timed rounds; one more warms up.", lower_bound=1)
+_BATCH = flags.DEFINE_integer("batch_size", 8, "Rows of the encoder's input.", lower_bound=1)
+_LENGTH = flags.DEFINE_integer("length", 128, "Tokens a row.", lower_bound=1)
+_TEXTS = flags.DEFINE_string(
+    "texts", None, "File with a text a line for the tokenizers; by default, the shipped messages."
+)
+_VOCABULARY = flags.DEFINE_string(
+    "vocabulary", None, "Directory with vocab.txt; by default, that of minilm_l6."
+)
+_OUTPUT = flags.DEFINE_string("output", None, "Where to write the figures as JSON.")
+BASE = {"layers": 12, "hidden": 768, "heads": 12, "intermediate": 3072, "vocabulary": 30522}
+MIN_TEXTS = 20_000
+
+
+class Reference:
+    """A function that runs in another environment, called through a pipe, once a round."""
+
+    def __init__(self, name: str, code: str, **settings):
+        self.name = name
+        program = f"settings = {settings!r}\n{textwrap.dedent(code)}\n{_SERVE}"
+        self.process = subprocess.Popen(
+            [_REFERENCE_PYTHON.value, "-c", program],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+
+    def __call__(self) -> float:
+        self.process.stdin.write("round\n")
+        self.process.stdin.flush()
+        line = self.process.stdout.readline()
+        if not line:
+            raise RuntimeError(f"{self.name} stopped with code {self.process.wait()}.")
+        return float(line)
+
+    def close(self) -> None:
+        self.process.stdin.close()
+        self.process.wait()
+
+
+_SERVE = """
+import sys, time
+for _ in sys.stdin:
+    start = time.perf_counter()
+    work()
+    print(time.perf_counter() - start, flush=True)
+"""
+
+_TORCH_ENCODER = """
+import torch
+from transformers import BertConfig, BertModel
+torch.set_num_threads(settings["threads"])
+model = BertModel(BertConfig(
+    vocab_size=settings["vocabulary"], hidden_size=settings["hidden"],
+    num_hidden_layers=settings["layers"], num_attention_heads=settings["heads"],
+    intermediate_size=settings["intermediate"])).eval().to(getattr(torch, settings["dtype"]))
+ids = torch.randint(1000, 20000, (settings["batch"], settings["length"]))
+mask = torch.ones_like(ids)
+def work():
+    with torch.no_grad():
+        model(input_ids=ids, attention_mask=mask)
+"""
+
+_RUST_TOKENIZER = """
+import os
+os.environ["RAYON_NUM_THREADS"] = str(settings["threads"])
+from transformers import BertTokenizerFast
+tokenizer = BertTokenizerFast.from_pretrained(settings["vocabulary"])
+texts = open(settings["texts"], encoding="utf-8").read().split("\\n")
+def work():
+    tokenizer(texts, add_special_tokens=False)
+"""
+
+
+def timed(work: Callable[[], object]) -> Callable[[], float]:
+    """Makes a function that runs `work` and returns its seconds."""
+
+    def run() -> float:
+        start = time.perf_counter()
+        work()
+        return time.perf_counter() - start
+
+    return run
+
+
+def race(title: str, contestants: dict[str, Callable[[], float]], unit: str = "s", work: int = 0):
+    """Runs the contestants in turn and prints medians beside the first one's.
+
+    Args:
+        title: what they do.
+        contestants: name -> a function that does it once and returns its seconds; ours first.
+        unit: what is printed: seconds, or `work` units a second.
+        work: units of work a round, where a rate is printed.
+
+    Returns:
+        name -> median seconds.
+    """
+    seconds: dict[str, list[float]] = {name: [] for name in contestants}
+    for round_number in range(_ROUNDS.value + 1):
+        for name, run in contestants.items():
+            elapsed = run()
+            if round_number:
+                seconds[name].append(elapsed)
+    medians = {name: statistics.median(values) for name, values in seconds.items()}
+    ours = next(iter(medians.values()))
+    print(f"\n{title}")
+    for name, median in medians.items():
+        spread = f"{min(seconds[name]):.3f}–{max(seconds[name]):.3f} s"
+        figure = f"{work / median:>10,.0f} {unit}" if work else f"{median:>10.3f} {unit}"
+        print(f"  {name:<34}{figure}   ours is {median / ours:.2f}x as fast   ({spread})")
+    return medians
+
+
+def race_encoders(dtype: str) -> dict[str, float]:
+    import keras_hub
+    import tensorflow as tf
+
+    import bert_zoo
+
+    policy = {"float32": "float32", "bfloat16": "mixed_bfloat16"}[dtype]
+    ours = bert_zoo.load("bert_base", weights=None, dtype=policy)
+    hub = keras_hub.models.BertBackbone(
+        vocabulary_size=BASE["vocabulary"],
+        num_layers=BASE["layers"],
+        num_heads=BASE["heads"],
+        hidden_dim=BASE["hidden"],
+        intermediate_dim=BASE["intermediate"],
+        dtype=policy,
+    )
+    shape = (_BATCH.value, _LENGTH.value)
+    ids = tf.random.uniform(shape, 1000, 20000, tf.int32, seed=0)
+    inputs = {
+        "token_ids": ids,
+        "segment_ids": tf.zeros_like(ids),
+        "padding_mask": tf.ones_like(ids),
+    }
+
+    def graph(model) -> Callable[[], float]:
+        run = tf.function(lambda inputs: model(inputs, training=False), autograph=False)
+        return timed(lambda: tf.nest.map_structure(lambda t: t.numpy(), run(inputs)))
+
+    contestants = {"bert_zoo": graph(ours), f"KerasHub {keras_hub.__version__}": graph(hub)}
+    reference = None
+    if _REFERENCE_PYTHON.value:
+        reference = Reference(
+            "transformers",
+            _TORCH_ENCODER,
+            dtype=dtype,
+            threads=_THREADS.value,
+            batch=_BATCH.value,
+            length=_LENGTH.value,
+            **BASE,
+        )
+        contestants["Hugging Face transformers (torch)"] = reference
+    title = f"BERT base, forward, {_BATCH.value}x{_LENGTH.value} tokens, {dtype}"
+    medians = race(title, contestants)
+    if reference:
+        reference.close()
+    return medians
+
+
+def race_tokenizers(scratch: Path) -> dict[str, float]:
+    import tensorflow as tf
+
+    from bert_zoo.data import messages
+    from bert_zoo.registry import registry
+    from bert_zoo.text import tokenizer_from_dir
+    from bert_zoo.weights.cache import package_directory
+
+    if _TEXTS.value:
+        texts = Path(_TEXTS.value).read_text(encoding="utf-8").splitlines()
+    else:
+        texts = messages.load("train")[0]
+    texts = texts * (1 + MIN_TEXTS // len(texts))
+    package = registry().resolve("minilm_l6")[1].sources[0]
+    vocabulary = _VOCABULARY.value or package_directory(package.module, package.directory)
+    tokenizer = tokenizer_from_dir(vocabulary)
+    dataset = tf.data.Dataset.from_tensor_slices(texts).batch(512)
+    dataset = dataset.map(tokenizer, num_parallel_calls=_THREADS.value)
+
+    def ours() -> None:
+        for _ in dataset:
+            pass
+
+    contestants = {"bert_zoo, tf.data": timed(ours)}
+    reference = None
+    if _REFERENCE_PYTHON.value:
+        # splitlines may cut where "\n" alone does not, so both read the same joined file.
+        file = scratch / "texts.txt"
+        file.write_text("\n".join(texts), encoding="utf-8")
+        reference = Reference(
+            "tokenizers",
+            _RUST_TOKENIZER,
+            texts=str(file),
+            vocabulary=str(vocabulary),
+            threads=_THREADS.value,
+        )
+        contestants["Hugging Face tokenizers (Rust)"] = reference
+    medians = race("WordPiece, raw text to ids", contestants, "texts/s", len(texts))
+    if reference:
+        reference.close()
+    return medians
+
+
+def main(argv: list[str]) -> None:
+    if len(argv) > 1:
+        raise app.UsageError(f"Unknown arguments {argv[1:]}; options begin with --.")
+    import tempfile
+
+    import tensorflow as tf
+
+    tf.config.threading.set_intra_op_parallelism_threads(_THREADS.value)
+    tf.config.threading.set_inter_op_parallelism_threads(_THREADS.value)
+    print(f"TensorFlow {tf.__version__}, {_THREADS.value} threads, Python {sys.version.split()[0]}")
+    results = {}
+    if "encoder" in _WHAT.value:
+        for dtype in ("float32", "bfloat16"):
+            results[f"encoder {dtype}"] = race_encoders(dtype)
+    if "tokenizer" in _WHAT.value:
+        with tempfile.TemporaryDirectory() as scratch:
+            results["tokenizer"] = race_tokenizers(Path(scratch))
+    if _OUTPUT.value:
+        Path(_OUTPUT.value).write_text(json.dumps(results, indent=2) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    app.run(main)
