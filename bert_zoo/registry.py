@@ -200,7 +200,7 @@ class Registry:
                     f"give {checkpoint.full_name} of family {family.name} another one."
                 )
             self._entries[name] = (family, checkpoint)
-        self._former |= {name: checkpoint.full_name for name in checkpoint.formerly}
+        self._former |= dict.fromkeys(checkpoint.formerly, checkpoint.full_name)
 
     def resolve(self, name: str) -> tuple[Family, Checkpoint]:
         """The family and checkpoint that a name, tag, alias or former name stands for.

@@ -68,7 +68,7 @@ def test_trained_model_comes_back_with_weights_and_optimizer(tmp_path):
     assert again.labels == model.labels
     assert again.optimizer.get_config() == model.optimizer.get_config()
     ours, theirs = again.optimizer.variables, model.optimizer.variables
-    assert len(ours) == len(theirs) > 100
+    assert len(ours) == len(theirs) > 80
     for ours_one, theirs_one in zip(ours, theirs, strict=True):
         assert_same(ours_one, theirs_one)
     assert int(again.optimizer.iterations) == 4

@@ -109,16 +109,16 @@ def test_a_segment_that_must_not_be_cut_but_is_too_long_is_an_error(truncation):
     long, short = tf.ragged.constant([[A] * 12], tf.int32), tf.ragged.constant([[B]], tf.int32)
     segments = [long, short] if truncation == "only_second" else [short, long]
     pack = packer(truncation=truncation)
-    with pytest.raises(tf.errors.InvalidArgumentError, match="has more tokens than the 9"):
+    with pytest.raises(tf.errors.InvalidArgumentError, match=r"(?s)leaves whole is longer.*12.*9"):
         pack(segments)
-    with pytest.raises(tf.errors.InvalidArgumentError, match="has more tokens than the 9"):
+    with pytest.raises(tf.errors.InvalidArgumentError, match=r"(?s)leaves whole is longer.*12.*9"):
         tf.function(lambda: pack(segments))()
 
 
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"sequence_length": 2}, "sequence_length is 2"),
+        ({"sequence_length": 2}, "3 at least; it is 2"),
         ({"padding": "max"}, "padding is 'max'.*longest"),
         ({"bucket": 0}, "bucket is 0"),
         ({"truncation": "middle"}, "truncation is 'middle'.*longest_first"),
@@ -191,9 +191,13 @@ def test_options_are_changed_on_a_copy_that_shares_the_tokenizer(tokenizer):
     changed = prepare.with_options(sequence_length=20, padding="fixed")
     assert changed.tokenizer is prepare.tokenizer
     assert (prepare.sequence_length, changed.sequence_length) == (8, 20)
-    assert changed.get_config() == {**prepare.get_config(), "sequence_length": 20, "padding": "fixed"}
+    assert changed.get_config() == {
+        **prepare.get_config(),
+        "sequence_length": 20,
+        "padding": "fixed",
+    }
     assert changed(["a"])["token_ids"].shape == (1, 20)
-    with pytest.raises(TypeError, match="'size'.*sequence_length"):
+    with pytest.raises(TypeError, match=r"'size'.*sequence_length"):
         prepare.with_options(size=3)
 
 

@@ -256,7 +256,7 @@ def test_ids_and_tokens_are_looked_up(small):
     assert small.id_to_token(5) == "hello" and small.token_to_id("hello") == 5
     with pytest.raises(ValueError, match="16"):
         small.id_to_token(16)
-    with pytest.raises(ValueError, match="lacks.*'nope'"):
+    with pytest.raises(ValueError, match=r"lacks.*'nope'"):
         small.token_to_id("nope")
 
 

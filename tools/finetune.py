@@ -6,7 +6,7 @@ python tools/finetune.py --model minilm_l6 --task sst2 --data_dir ../shared/data
 
 from pathlib import Path
 
-from absl import app, flags
+from absl import app, flags, logging
 
 from bert_zoo.data import glue
 
@@ -39,6 +39,8 @@ NUM_SHOWN = 6
 def main(argv: list[str]) -> None:
     if len(argv) > 1:
         raise app.UsageError(f"Unknown arguments {argv[1:]}; options begin with --.")
+    # TensorFlow's remarks on how it writes a SavedModel would bury what this program prints.
+    logging.set_verbosity(logging.WARNING)
     import bert_zoo
     from bert_zoo.training import finetuning
 

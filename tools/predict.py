@@ -8,7 +8,7 @@ python tools/predict.py --run runs/minilm_l6-rte --second "It rained." "It poure
 import sys
 from pathlib import Path
 
-from absl import app, flags
+from absl import app, flags, logging
 
 _RUN = flags.DEFINE_string("run", None, "The run directory.", required=True)
 _SECOND = flags.DEFINE_string("second", None, "The second text of every pair, for tasks on pairs.")
@@ -23,6 +23,8 @@ def main(argv: list[str]) -> None:
         seeds = sorted(path.parent.name for path in Path(_RUN.value).glob("seed_*/model"))
         hint = f" It has {', '.join(seeds)}: name one of them." if seeds else ""
         raise app.UsageError(f"{_RUN.value} holds no model.{hint}")
+    # TensorFlow's remarks on how it writes a SavedModel would bury what this program prints.
+    logging.set_verbosity(logging.WARNING)
     import bert_zoo
 
     model = bert_zoo.load(directory)

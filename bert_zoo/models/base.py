@@ -1,6 +1,7 @@
 """What every model of the zoo shares: text in `fit`, `evaluate` and `predict`; text when saved."""
 
 import contextlib
+from collections.abc import Mapping
 
 import keras
 
@@ -112,6 +113,14 @@ class ZooModel(keras.Model):
         self.compile(**keras.saving.deserialize_keras_object(config))
         self.optimizer.build(self.trainable_variables)
 
+    def _symbolic_build(self, iterator=None, data_batch=None):
+        # Under a tf.distribute strategy, Keras 3.15 builds metrics with the mean of the replicas'
+        # first batches, which makes floats of ids; only their shapes matter here.
+        if isinstance(data_batch, tuple) and isinstance(data_batch[0], Mapping):
+            ids = {name: keras.ops.cast(value, "int32") for name, value in data_batch[0].items()}
+            data_batch = (ids, *data_batch[1:])
+        super()._symbolic_build(iterator=iterator, data_batch=data_batch)
+
     @contextlib.contextmanager
     def _fresh_functions_after_errors(self):
         """Lets a user mend a mistake and call `fit` again.
@@ -155,8 +164,8 @@ class ZooModel(keras.Model):
                 validation_data = tuple(c for c in columns if c is not None)
                 kwargs["validation_batch_size"] = validation["batch_size"]
         data = keras_arguments(self, x, y, sample_weight, batch_size=batch_size, shuffle=shuffle)
-        if "batch_size" in data:
-            kwargs["shuffle"] = shuffle
+        # Keras shuffles arrays alone, and warns where it is asked to shuffle a dataset.
+        kwargs["shuffle"] = shuffle and "batch_size" in data
         with self._fresh_functions_after_errors():
             return super().fit(**data, epochs=epochs, validation_data=validation_data, **kwargs)
 

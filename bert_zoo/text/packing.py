@@ -147,7 +147,7 @@ def _checked_segments(segments: Any) -> list[tf.RaggedTensor]:
 # ---------------------------------------------------------------------------------------------
 
 
-def _longest_first(first: tf.Tensor, second: tf.Tensor, budget: int) -> list[tf.Tensor]:
+def _longest_first(first: tf.Tensor, second: tf.Tensor, budget: int | tf.Tensor) -> list[tf.Tensor]:
     half = budget // 2
     shorter, longer = tf.minimum(first, second), tf.maximum(first, second)
     shorter_kept = tf.where(first + second > budget, tf.minimum(shorter, half), shorter)
@@ -159,22 +159,24 @@ def _longest_first(first: tf.Tensor, second: tf.Tensor, budget: int) -> list[tf.
     ]
 
 
-def _only_second(first: tf.Tensor, second: tf.Tensor, budget: int) -> list[tf.Tensor]:
+def _only_second(first: tf.Tensor, second: tf.Tensor, budget: int | tf.Tensor) -> list[tf.Tensor]:
     longest = tf.reduce_max(tf.concat([first, [0]], 0))
     message = (
-        f"A first segment has more tokens than the {budget} that a pair may have beside its special "
-        "tokens, and truncation shortens the other segment only. Raise sequence_length, choose "
-        "truncation='longest_first', or shorten the text. Tokens of the longest one:"
+        "The segment that truncation leaves whole is longer than all the tokens that a pair may "
+        "have beside its special ones. Raise sequence_length, choose truncation='longest_first', "
+        "or shorten the text. Tokens it has, and may have:"
     )
-    with tf.control_dependencies([tf.debugging.Assert(longest <= budget, [message, longest])]):
+    with tf.control_dependencies(
+        [tf.debugging.Assert(longest <= budget, [message, longest, budget])]
+    ):
         return [tf.identity(first), tf.minimum(second, budget - first)]
 
 
-def _only_first(first: tf.Tensor, second: tf.Tensor, budget: int) -> list[tf.Tensor]:
+def _only_first(first: tf.Tensor, second: tf.Tensor, budget: int | tf.Tensor) -> list[tf.Tensor]:
     return _only_second(second, first, budget)[::-1]
 
 
-Truncation = Callable[[tf.Tensor, tf.Tensor, int], list[tf.Tensor]]
+Truncation = Callable[[tf.Tensor, tf.Tensor, int | tf.Tensor], list[tf.Tensor]]
 TRUNCATIONS: dict[str, Truncation] = {
     "longest_first": _longest_first,
     "only_first": _only_first,
