@@ -185,6 +185,8 @@ def _map_dataset(model, dataset, *, one_length: bool):
         def transform(x):
             return model.texts_to_inputs(x, preprocessor)
 
+    # AutoGraph would rewrite all of our code that a batch runs through, to no effect.
+    @tf.autograph.experimental.do_not_convert
     def prepare(*element):
         x, *rest = _unpack(element if len(element) > 1 else element[0])
         if rest:
