@@ -426,8 +426,8 @@ from bert_zoo.training import bert_adamw, compile_for_task
 def train(scope):
     with scope:
         model = load_task("classification", dropout=0.0)
-        # Keras 3.15 clips each replica's gradients before it sums them, so nothing is clipped here.
-        compile_for_task(model, bert_adamw(1e-3, total_steps=4, clip_norm=1e9))
+        # Clipped hard: a replica that clipped its own gradients would show.
+        compile_for_task(model, bert_adamw(1e-3, total_steps=4, clip_norm=0.1))
     dataset = tf.data.Dataset.from_tensor_slices(
         (task_inputs("classification"), np.array([2, 1, 1, 0]))
     ).batch(4)

@@ -70,7 +70,12 @@ class BertAdamW(keras.optimizers.AdamW):
         # TensorFlow gives a table's gradient as one slice a token. Keras 3.15 would take the global
         # norm over slices, so that two uses of one token are clipped as if they were two rows.
         grads = [gradient if gradient is None else _dense(gradient) for gradient in grads]
-        return super().apply(grads, trainable_variables)
+        return super().apply(_summed_over_replicas(grads), trainable_variables)
+
+    def _all_reduce_sum_gradients(self, grads_and_vars):
+        # Keras 3.15 sums gradients over replicas here, after each replica has clipped its own: two
+        # replicas would train differently from one. `apply` has summed them already.
+        return grads_and_vars
 
     def update_step(self, gradient, variable, learning_rate):
         index = self._get_variable_index(variable)
@@ -107,6 +112,20 @@ def _dense(gradient):
     import tensorflow as tf
 
     return tf.convert_to_tensor(gradient)
+
+
+def _summed_over_replicas(grads: list) -> list:
+    """Gradients of the whole batch, where this runs as one of several replicas."""
+    if keras.backend.backend() != "tensorflow":
+        return grads
+    import tensorflow as tf
+
+    replica = tf.distribute.get_replica_context()
+    if replica is None or not tf.distribute.has_strategy():
+        return grads
+    given = [gradient for gradient in grads if gradient is not None]
+    summed = iter(replica.all_reduce(tf.distribute.ReduceOp.SUM, given))
+    return [gradient if gradient is None else next(summed) for gradient in grads]
 
 
 def _can_fuse() -> bool:
