@@ -468,11 +468,12 @@ def test_saving_again_replaces_all_of_the_earlier_model(tmp_path):
 
 
 @pytest.mark.parametrize("formats", [("bert_zoo", "hf"), ("hf", "bert_zoo")])
-def test_saving_in_another_format_over_an_earlier_model_leaves_one_model(formats, tmp_path):
-    bert_zoo.save(loaded_task("classification"), tmp_path, format=formats[0])
-    model = loaded_task("regression")
-    bert_zoo.save(model, tmp_path, format=formats[1])
-    assert_same_variables(bert_zoo.load(tmp_path, "regression"), model)
+def test_a_model_of_the_other_format_is_not_overwritten(formats, tmp_path):
+    model = loaded_task("classification")
+    bert_zoo.save(model, tmp_path, format=formats[0])
+    with pytest.raises(FileExistsError, match="another format"):
+        bert_zoo.save(loaded_task("regression"), tmp_path, format=formats[1])
+    assert_same_variables(bert_zoo.load(tmp_path, "classification"), model)
 
 
 def test_save_refuses_what_it_cannot_write(tmp_path):

@@ -34,6 +34,7 @@ def save(model: ZooModel, directory: str | os.PathLike, format: str = "bert_zoo"
     Raises:
         TypeError: not a model of the zoo.
         ValueError: an unknown format.
+        FileExistsError: the directory holds a model of the other format.
     """
     if not isinstance(model, ZooModel):
         raise TypeError(f"save() writes models that load() makes; got {type(model).__name__}.")
@@ -42,6 +43,12 @@ def save(model: ZooModel, directory: str | os.PathLike, format: str = "bert_zoo"
         raise ValueError(f"format is {format!r}; it is one of {list(writers)}.")
     config_name, config, naming, metadata = writers[format](model)
     directory = Path(directory).expanduser()
+    for other in {CONFIG_FILE, HF_CONFIG_FILE} - {config_name}:
+        if (directory / other).exists():
+            raise FileExistsError(
+                f"{directory} holds a model of another format ({other}), whose weights would be "
+                "replaced. Save to another directory, or delete this one first."
+            )
     directory.mkdir(parents=True, exist_ok=True)
     encoder = getattr(model, "encoder", model)
     prefix = "" if model is encoder else ENCODER_PREFIX
@@ -54,9 +61,6 @@ def save(model: ZooModel, directory: str | os.PathLike, format: str = "bert_zoo"
         if not copy.equal and copy.of in tensors
     }
     write_safetensors(directory / "model.safetensors", tensors, metadata)
-    for other in {CONFIG_FILE, HF_CONFIG_FILE} - {config_name}:
-        # Left by a save in the other format, it would describe tensors that are gone.
-        (directory / other).unlink(missing_ok=True)
     with replacing(directory / config_name) as path:
         path.write_text(json.dumps(config, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
     if format == "hf" and model.task == "embedding":
