@@ -32,7 +32,7 @@ _MAX_LENGTH = flags.DEFINE_integer("max_length", 128, "Tokens a text is cut to."
 _BIAS_CORRECTION = flags.DEFINE_bool("bias_correction", False, "Adam's; BERT was trained without.")
 _GROUP = flags.DEFINE_bool("group_by_length", True, "Batches of similar length, to save padding.")
 _DTYPE = flags.DEFINE_string("dtype", "float32", "A Keras dtype policy, such as mixed_bfloat16.")
-_EXPORT = flags.DEFINE_bool("export", True, "Whether to write the best model as a SavedModel.")
+_EXPORT = flags.DEFINE_bool("export", True, "Whether to write the kept model as a SavedModel.")
 NUM_SHOWN = 6
 
 
@@ -73,10 +73,12 @@ def main(argv: list[str]) -> None:
     summary = finetuning.summarize(runs)
     if _SEEDS.value > 1:
         finetuning.write_json(output / "metrics.json", summary)
-    print(f"\n{name}, {_SEEDS.value} seed(s), validation:")
+    print(f"\n{name}, {task.measured_on} set, {_SEEDS.value} seed(s):")
     for figure, values in summary.items():
-        if isinstance(values, dict):
-            print(f"  {figure:<28} {values['mean']:.4f} ± {values['sd']:.4f}")
+        # What a test set calls the best epoch is no result.
+        if isinstance(values, dict) and figure.startswith(("last", task.keeps)):
+            spread = f" ± {values['sd']:.4f}" if _SEEDS.value > 1 else ""
+            print(f"  {figure:<28} {values['mean']:.4f}{spread}")
     print(f"  seconds of training          {', '.join(map(str, summary['seconds']))}")
     if task.label_names:
         show_predictions(bert_zoo.load(directory / "model"), task)
@@ -86,8 +88,8 @@ def main(argv: list[str]) -> None:
 
 
 def show_predictions(model, task) -> None:
-    """Prints some validation texts, evenly spread, with their predicted and true labels."""
-    texts, labels = task.validation
+    """Prints some measured texts, evenly spread, with their predicted and true labels."""
+    texts, labels = task.measured
     rows = range(0, len(labels), max(1, len(labels) // NUM_SHOWN))[:NUM_SHOWN]
     if isinstance(texts, tuple):
         chosen = tuple([column[i] for i in rows] for column in texts)

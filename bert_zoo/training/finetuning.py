@@ -57,16 +57,24 @@ class TextTask:
 
     Attributes:
         name: for titles and files.
-        train, validation: texts and labels.
+        train: texts and labels to train on.
+        measured: texts and labels to measure on after every epoch.
+        measured_on: what these are, "validation" or "test".
         label_names: of the classes; empty for a score.
-        metric: (labels, predictions) -> figures, the first of which selects the best weights.
+        metric: (labels, predictions) -> figures, the first of which says which epoch is best.
     """
 
     name: str
     train: tuple[Texts, Sequence[float]]
-    validation: tuple[Texts, Sequence[float]]
+    measured: tuple[Texts, Sequence[float]]
+    measured_on: str
     label_names: tuple[str, ...]
     metric: Callable[[Sequence[float], np.ndarray], dict[str, float]]
+
+    @property
+    def keeps(self) -> str:
+        """Which epoch's weights are kept: "best", or "last" where a test split would choose them."""
+        return "last" if self.measured_on == "test" else "best"
 
     @property
     def num_train(self) -> int:
@@ -79,30 +87,32 @@ def messages_task() -> TextTask:
         "messages",
         messages.load("train"),
         messages.load("test"),
+        "test",
         messages.LABELS,
         lambda labels, predictions: {"accuracy": float(np.mean(np.asarray(labels) == predictions))},
     )
 
 
 def glue_task(name: str, data_dir: str | None = None) -> TextTask:
-    """A GLUE task, from its TSV files or from TensorFlow Datasets; measured on its development set."""
+    """A GLUE task, from its TSV files or TensorFlow Datasets, measured on its development set."""
     validation = "validation_matched" if name == "mnli" else "validation"
     train, dev = (glue.load_glue(name, split, data_dir) for split in ("train", validation))
     return TextTask(
         name,
         (train.texts, train.labels),
         (dev.texts, dev.labels),
+        "validation",
         tuple(train.label_names),
         lambda labels, predictions: glue.metrics(name, labels, predictions),
     )
 
 
 class Measure(keras.callbacks.Callback):
-    """Measures after each epoch, keeps the best weights, and remembers the figures.
+    """Measures after each epoch, keeps the best or last weights, and remembers the figures.
 
     Args:
         task: what to predict and compare with.
-        directory: where the model with the best figures is saved.
+        directory: where the model is kept.
         batch_size: texts a step.
     """
 
@@ -114,7 +124,7 @@ class Measure(keras.callbacks.Callback):
         self.figures: list[dict[str, float]] = []
 
     def on_epoch_end(self, epoch, logs=None):
-        texts, labels = self.task.validation
+        texts, labels = self.task.measured
         predictions = predict_labels(self.model, texts, self.batch_size)
         figures = self.task.metric(labels, predictions)
         self.figures.append(figures)
@@ -122,13 +132,17 @@ class Measure(keras.callbacks.Callback):
         logs.update({f"val_{name}": value for name, value in figures.items()})
         shown = ", ".join(f"{name} {value:.4f}" for name, value in figures.items())
         print(f"\n{self.task.name} after epoch {epoch + 1}: {shown}")
-        if self.best_epoch == epoch:
+        if self.kept_epoch == epoch:
             bert_zoo.save(self.model, self.directory)
 
     @property
     def best_epoch(self) -> int:
         scores = [next(iter(figures.values())) for figures in self.figures]
         return int(np.argmax(scores))
+
+    @property
+    def kept_epoch(self) -> int:
+        return self.best_epoch if self.task.keeps == "best" else len(self.figures) - 1
 
 
 def predict_labels(model: ZooModel, texts: Texts, batch_size: int) -> np.ndarray:
@@ -148,9 +162,9 @@ def finetune(
 ) -> dict[str, Any]:
     """Fine-tunes a checkpoint and writes a run directory.
 
-    The directory holds `config.json`, `metrics.json`, the best model (`model`, a bert_zoo
+    The directory holds `config.json`, `metrics.json`, the model that was kept (`model`, a bert_zoo
     directory), the learning curve (`tensorboard`, and `learning_curve.png` where matplotlib is
-    installed), and the best model as a SavedModel (`saved_model`).
+    installed), and the kept model as a SavedModel (`saved_model`).
 
     Args:
         name: what `load` takes.
@@ -213,11 +227,12 @@ def finetune(
         "seconds": round(seconds, 1),
     }
     write_json(directory / "metrics.json", results)
-    draw_learning_curve(results, f"{name} on {task.name}", directory / "learning_curve.png")
+    title = f"{name} on {task.name} ({task.measured_on})"
+    draw_learning_curve(results, title, directory / "learning_curve.png")
     if export:
-        best = bert_zoo.load(directory / "model")
+        kept = bert_zoo.load(directory / "model")
         reads_pairs = isinstance(task.train[0], tuple)
-        bert_zoo.export(best, directory / "saved_model", pairs=reads_pairs)
+        bert_zoo.export(kept, directory / "saved_model", pairs=reads_pairs)
     return results
 
 
@@ -247,7 +262,7 @@ def draw_learning_curve(results: dict[str, Any], title: str, path: Path) -> None
     loss_axes.set(title="training loss", xlabel="epoch", xticks=epochs, ylim=(0, None))
     for name in results["best"]:
         figure_axes.plot(epochs, [f[name] for f in results["epochs"]], "o-", label=name)
-    figure_axes.set(title="validation", xlabel="epoch", xticks=epochs)
+    figure_axes.set(title="measured", xlabel="epoch", xticks=epochs)
     figure_axes.legend()
     for axes in (loss_axes, figure_axes):
         axes.grid(alpha=0.3)

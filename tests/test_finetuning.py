@@ -1,0 +1,112 @@
+"""A run directory holds what it should, and answers."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import bert_zoo
+from bert_zoo.training import finetuning
+
+ROOT = Path(__file__).parents[1]
+CHECKPOINT = ROOT / "tests" / "golden" / "bert" / "classification"
+TEXTS = ["good one", "bad two", "good three", "bad four", "good", "bad"] * 4
+LABELS = [1, 0, 1, 0, 1, 0] * 4
+
+
+def accuracy(labels, predictions) -> dict[str, float]:
+    return {"accuracy": float(np.mean(np.asarray(labels) == predictions))}
+
+
+def task(measured_on: str, metric=accuracy) -> finetuning.TextTask:
+    data = (TEXTS, LABELS)
+    return finetuning.TextTask("toy", data, data, measured_on, ("bad", "good"), metric)
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory) -> Path:
+    directory = tmp_path_factory.mktemp("runs") / "toy"
+    recipe = finetuning.Recipe(epochs=2, batch_size=8, max_length=16, learning_rate=1e-3)
+    finetuning.finetune(str(CHECKPOINT), task("validation"), recipe, directory)
+    return directory
+
+
+def test_run_directory_holds_configuration_figures_curve_and_models(run):
+    config = json.loads((run / "config.json").read_text())
+    assert config["task"] == "toy" and config["recipe"]["batch_size"] == 8
+    metrics = json.loads((run / "metrics.json").read_text())
+    assert len(metrics["epochs"]) == len(metrics["loss"]) == 2
+    assert metrics["steps"] == 6 and metrics["seconds"] > 0
+    assert (run / "learning_curve.png").read_bytes().startswith(b"\x89PNG")
+    assert list((run / "tensorboard").rglob("events.out.tfevents.*"))
+    model = bert_zoo.load(run / "model")
+    assert model.labels == ("bad", "good")
+    measured = accuracy(LABELS, finetuning.predict_labels(model, TEXTS, 8))
+    assert measured == metrics["best"]
+
+
+def test_saved_model_of_a_run_answers_as_its_model(run):
+    import tensorflow as tf
+
+    served = tf.saved_model.load(str(run / "saved_model")).signatures["serving_default"]
+    logits = served(text=tf.constant(TEXTS[:3]))["logits"]
+    wanted = bert_zoo.load(run / "model").predict(TEXTS[:3], verbose=0)
+    np.testing.assert_allclose(logits, wanted, atol=1e-5)
+
+
+@pytest.mark.parametrize(("measured_on", "kept"), [("validation", 0), ("test", 1)])
+def test_a_test_set_does_not_choose_the_weights(measured_on, kept, tmp_path):
+    figures = iter([{"accuracy": 0.9}, {"accuracy": 0.1}])
+    saved = []
+
+    class Recorded(finetuning.Measure):
+        def on_epoch_end(self, epoch, logs=None):
+            before = self.directory.stat().st_mtime_ns if self.directory.exists() else None
+            super().on_epoch_end(epoch, logs)
+            if self.kept_epoch == epoch:
+                saved.append(epoch)
+                assert self.directory.stat().st_mtime_ns != before
+
+    recorded = Recorded(task(measured_on, lambda *_: next(figures)), tmp_path / "model", 8)
+    model = bert_zoo.load(CHECKPOINT, "classification", num_classes=2, init=("classifier",))
+    recorded.set_model(model)
+    for epoch in range(2):
+        recorded.on_epoch_end(epoch, {})
+    assert saved[-1] == kept
+
+
+def test_summary_gives_mean_and_sample_deviation():
+    runs = [
+        {"last": {"a": value}, "best": {"a": value}, "seconds": 1.0} for value in (0.5, 0.6, 0.7)
+    ]
+    summary = finetuning.summarize(runs)
+    assert summary["last a"]["mean"] == pytest.approx(0.6)
+    assert summary["last a"]["sd"] == pytest.approx(0.1)
+
+
+def test_predict_answers_from_a_run_directory(run):
+    done = subprocess.run(
+        [sys.executable, "tools/predict.py", "--run", str(run), "good one", "bad two"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    lines = done.stdout.strip().split("\n")
+    assert [line.split()[-2:] for line in lines] == [["good", "one"], ["bad", "two"]]
+    assert all(line.split()[0] in ("bad", "good") for line in lines)
+
+
+def test_predict_says_where_the_models_of_several_seeds_are(tmp_path):
+    (tmp_path / "seed_0" / "model").mkdir(parents=True)
+    done = subprocess.run(
+        [sys.executable, "tools/predict.py", "--run", str(tmp_path), "text"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode != 0
+    assert "seed_0" in done.stdout + done.stderr
