@@ -16,7 +16,7 @@ QUIET = TF_CPP_MIN_LOG_LEVEL=3
 
 quickstart: $(VENV)/installed-plots
 	$(QUIET) $(BIN)/python tools/finetune.py --model minilm_l6 --task messages \
-		--epochs 6 --batch_size 16 --learning_rate 3e-4 --bias_correction --output_dir runs/quickstart
+		--epochs 4 --batch_size 16 --learning_rate 3e-4 --bias_correction --output_dir runs/quickstart
 
 test: $(VENV)/installed-test
 	$(QUIET) $(BIN)/python -m pytest -m "not slow"

@@ -78,8 +78,9 @@ def main(argv: list[str]) -> None:
         # What a test set calls the best epoch is no result.
         if isinstance(values, dict) and figure.startswith(("last", task.keeps)):
             spread = f" ± {values['sd']:.4f}" if _SEEDS.value > 1 else ""
-            print(f"  {figure:<28} {values['mean']:.4f}{spread}")
-    print(f"  seconds of training          {', '.join(map(str, summary['seconds']))}")
+            which, metric = figure.split(" ", maxsplit=1)
+            print(f"  {f'{metric}, {which} epoch':<34} {values['mean']:.4f}{spread}")
+    print(f"  {'seconds of training':<34} {', '.join(map(str, summary['seconds']))}")
     if task.label_names:
         show_predictions(bert_zoo.load(directory / "model"), task)
     print(
