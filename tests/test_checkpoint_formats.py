@@ -350,6 +350,14 @@ def test_fresh_head_is_named_in_one_line(task, part, options, caplog):
     assert 0.005 < kernel.std() < 0.04
 
 
+def test_a_fresh_classifier_has_two_classes_unless_told_and_says_so(caplog):
+    with caplog.at_level(logging.WARNING, "bert_zoo"):
+        model = load_case("encoder", "classification")
+    (line,) = fresh_head_lines(caplog)
+    assert "2 classes" in line
+    assert model.labels == ("LABEL_0", "LABEL_1")
+
+
 def test_trained_head_is_loaded_without_a_word(caplog):
     with caplog.at_level(logging.WARNING, "bert_zoo"):
         model = load_task("classification")
@@ -391,9 +399,9 @@ def test_classifier_of_another_task_is_not_taken(rival, caplog):
 
 
 def test_number_of_labels_of_a_classification_file_is_not_taken_for_tags():
-    """A fresh head needs to be told its classes, even where the file lists some of its own."""
-    with pytest.raises(ValueError, match="num_classes"):
-        load_case("classification", "token_classification")
+    """A fresh head has the classes that it is told, not those that the file lists for another."""
+    model = load_case("classification", "token_classification")
+    assert model.labels == ("LABEL_0", "LABEL_1")
 
 
 def test_init_names_parts_of_the_task():

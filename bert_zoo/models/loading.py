@@ -45,6 +45,8 @@ TRAINED_BY_USERS = frozenset(
         "multiple_choice",
     }
 )
+# As in transformers, whose config.json leaves two labels unsaid.
+DEFAULT_NUM_CLASSES = 2
 CONFIG_FILE = "bert_zoo.json"
 HF_CONFIG_FILE = "config.json"
 # sentence-transformers' folder and names of poolings.
@@ -110,7 +112,8 @@ def load(
             "question_answering", "multiple_choice", "masked_lm", "pretraining" or "embedding".
             A bert_zoo directory is loaded as what it was saved as.
         weights: "pretrained"; or None for random weights, without any download.
-        num_classes, labels: of classification tasks; taken from the checkpoint where it has them.
+        num_classes, labels: of classification tasks; taken from the checkpoint where it has them,
+            else two classes.
         init: parts that start fresh although the checkpoint has or lacks them: "classifier",
             "span", "pooler", "masked_lm", "next_sentence".
         dtype: a Keras dtype policy, such as "mixed_bfloat16".
@@ -168,9 +171,10 @@ def load(
         _assign(model, opened, task, config, fresh)
     if fresh and opened.source is not None:
         log.warning(
-            "%s has no trained %s; it starts with fresh weights. Train the model before you use it.",
+            "%s has no trained %s%s; it starts with fresh weights. Train the model before you use it.",
             opened.name,
             " and ".join(sorted(fresh)),
+            f" for {model.num_classes} classes" if isinstance(model, LabelledModel) else "",
         )
     from bert_zoo.training.recipes import compile_for_task
 
@@ -487,11 +491,10 @@ def _classes(
     fresh: frozenset[str],
 ) -> dict[str, Any]:
     """`num_classes` and `labels` for a labelled model: the user's, else the checkpoint's."""
-    if "classifier" in fresh:
-        return {"num_classes": num_classes, "labels": labels}
-    if opened.source is None:
+    if "classifier" in fresh or opened.source is None:
         if num_classes is None and labels is None:
-            labels = opened.labels
+            labels = opened.labels if opened.source is None else None
+            num_classes = None if labels else DEFAULT_NUM_CLASSES
         return {"num_classes": num_classes, "labels": labels}
     kernel = opened.naming.head(task, config)[0]
     stored = opened.source.shape(kernel.keys[0])[0 if kernel.transposed else -1]
