@@ -416,7 +416,6 @@ def test_validation_split_of_a_dataset(classifier):
         ({"dropout": 1.0}, ConfigError, ["hidden_dropout is 1.0", "below 1"]),
         ({"dropout": "0.1"}, ConfigError, ["hidden_dropout is '0.1'"]),
         ({"activation": "swish"}, ConfigError, ["activation is 'swish'", "gelu_tanh"]),
-        ({"task": "classification"}, ValueError, ["num_classes=2", "labels=[...]"]),
         ({"task": "classification", "num_classes": 0}, ValueError, ["num_classes is 0"]),
         ({"task": "classification", "num_classes": 2.5}, ValueError, ["num_classes is 2.5"]),
         ({"task": "classification", "num_classes": "2"}, ValueError, ["num_classes is '2'"]),
