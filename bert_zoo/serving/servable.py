@@ -108,10 +108,13 @@ def make_servable(
     # The report on truncation runs Python, which a SavedModel does not hold.
     preprocessor = model.preprocessor.with_options(report_truncation=False)
     servable.preprocessor = _preprocessor_object(preprocessor, segments)
-    single = _text_signature(model, call, preprocessor, interface.texts)
     if reads_pairs:
         signatures["pairs"] = _text_signature(model, call, preprocessor, PAIR)
-    return servable, {"serving_default": signatures["pairs"] if pairs else single, **signatures}
+    if pairs:
+        default = signatures["pairs"]
+    else:
+        default = _text_signature(model, call, preprocessor, interface.texts)
+    return servable, {"serving_default": default, **signatures}
 
 
 def _input_names(model: ZooModel) -> tuple[str, ...]:
