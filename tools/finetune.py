@@ -23,7 +23,8 @@ _DATA_DIR = flags.DEFINE_string(
 _OUTPUT_DIR = flags.DEFINE_string(
     "output_dir", None, "Run directory; runs/<model>-<task> if not set."
 )
-_SEEDS = flags.DEFINE_integer("seeds", 1, "Runs, with seeds 0, 1, ...", lower_bound=1)
+_SEEDS = flags.DEFINE_integer("seeds", 1, "Runs, each with a seed of its own.", lower_bound=1)
+_FIRST_SEED = flags.DEFINE_integer("first_seed", 0, "The first of these seeds.", lower_bound=0)
 _EPOCHS = flags.DEFINE_integer("epochs", 3, "Passes over the data.", lower_bound=1)
 _BATCH_SIZE = flags.DEFINE_integer("batch_size", 32, "Texts a step.", lower_bound=1)
 _LEARNING_RATE = flags.DEFINE_float("learning_rate", 5e-5, "The peak.", lower_bound=0)
@@ -62,7 +63,7 @@ def main(argv: list[str]) -> None:
     model_name = Path(_MODEL.value).name
     output = Path(_OUTPUT_DIR.value or f"runs/{model_name}-{name}")
     runs = []
-    for seed in range(_SEEDS.value):
+    for seed in range(_FIRST_SEED.value, _FIRST_SEED.value + _SEEDS.value):
         directory = output / f"seed_{seed}" if _SEEDS.value > 1 else output
         print(f"Fine-tuning {_MODEL.value} on {name}: {task.num_train:,} texts, seed {seed}.")
         runs.append(

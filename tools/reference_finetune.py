@@ -4,7 +4,8 @@ The recipe is BERT's (google-research/bert run_classifier.py and optimization.py
 learning rate 5e-5, 3 epochs, at most 128 tokens, dropout 0.1, AdamW without bias correction, warmup
 over the first tenth of the steps, linear decay to zero. The classifier on top is fresh; the pooler
 is the checkpoint's. Batches are padded to their longest text, every epoch is shuffled anew, and no
-remainder is dropped.
+remainder is dropped. Texts of similar length share a batch, as `group_by_length` of the Trainer has
+it, but the batches come in random order, as tools/finetune.py draws them.
 
 Neither the package nor its tests need torch or transformers; this tool does, in an environment of
 its own:
@@ -23,12 +24,13 @@ import pathlib
 import platform
 import statistics
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 import numpy as np
 import torch
 import transformers
 from absl import app, flags, logging
+from transformers.trainer_pt_utils import get_length_grouped_indices
 
 _OUTPUT_DIR = flags.DEFINE_string("output_dir", None, "Directory for metrics.json.", required=True)
 _DATA_DIR = flags.DEFINE_string(
@@ -44,6 +46,7 @@ _SEEDS = flags.DEFINE_integer("seeds", 3, "How many seeds to train with.", lower
 _FIRST_SEED = flags.DEFINE_integer("first_seed", 0, "The first of these seeds.", lower_bound=0)
 _DEVICE = flags.DEFINE_string("device", "cpu", "Where torch computes: cpu or cuda.")
 _THREADS = flags.DEFINE_integer("threads", None, "Threads of the CPU; by default, torch's choice.")
+_GROUP = flags.DEFINE_bool("group_by_length", True, "Batches of similar length, to save padding.")
 _MAX_STEPS = flags.DEFINE_integer(
     "max_steps",
     None,
@@ -110,10 +113,22 @@ def read_split(path: pathlib.Path, task: Task, tokenizer: transformers.BertToken
     )
 
 
-def batches(
-    split: Split, order: torch.Tensor, tokenizer: transformers.BertTokenizer, device: torch.device
+def shuffled_batches(split: Split) -> list[torch.Tensor]:
+    """The rows of each batch of an epoch, in a new order."""
+    if not _GROUP.value:
+        return list(torch.randperm(len(split.labels)).split(BATCH_SIZE))
+    lengths = [len(row["input_ids"]) for row in split.encoded]
+    grouped = torch.tensor(get_length_grouped_indices(lengths, BATCH_SIZE)).split(BATCH_SIZE)
+    return [grouped[i] for i in torch.randperm(len(grouped))]
+
+
+def padded(
+    split: Split,
+    batches: Iterable[torch.Tensor],
+    tokenizer: transformers.BertTokenizer,
+    device: torch.device,
 ) -> Iterator[tuple[dict[str, torch.Tensor], torch.Tensor]]:
-    for rows in order.split(BATCH_SIZE):
+    for rows in batches:
         inputs = tokenizer.pad(
             [split.encoded[row] for row in rows], padding="longest", return_tensors="pt"
         )
@@ -123,54 +138,39 @@ def batches(
 # --- Optimizer -----------------------------------------------------------------------------------
 
 
-class BertAdamW(torch.optim.Optimizer):
-    """The optimizer of google-research/bert optimization.py.
+# Adam's bias corrections are 1 at such a step: BERT's Adam has none.
+UNCORRECTED_STEP = 1e9
 
-    Moments without bias correction, epsilon outside the root, decay added to the update and so
-    multiplied by the learning rate, gradients clipped to a global norm of 1.
+
+def bert_adamw(model: torch.nn.Module, num_steps: int):
+    """The optimizer of google-research/bert optimization.py, out of torch's own parts.
+
+    Returns:
+        The optimizer, and its schedule: the rate rises from 0, then joins the line from
+        LEARNING_RATE at step 0 to zero at the end.
     """
+    decayed, plain = [], []
+    for name, parameter in model.named_parameters():
+        excluded = "LayerNorm" in name or "bias" in name
+        (plain if excluded else decayed).append(parameter)
+    optimizer = torch.optim.AdamW(
+        [{"params": decayed, "weight_decay": 0.01}, {"params": plain, "weight_decay": 0.0}],
+        lr=LEARNING_RATE,
+        eps=1e-6,
+        fused=True,
+    )
+    for parameter in (*decayed, *plain):
+        optimizer.state[parameter] = {
+            "step": torch.tensor(UNCORRECTED_STEP, device=parameter.device),
+            "exp_avg": torch.zeros_like(parameter),
+            "exp_avg_sq": torch.zeros_like(parameter),
+        }
+    num_warmup_steps = int(num_steps * WARMUP_FRACTION)
 
-    def __init__(self, named_parameters, num_steps: int):
-        decayed, plain = [], []
-        for name, parameter in named_parameters:
-            excluded = "LayerNorm" in name or "bias" in name
-            (plain if excluded else decayed).append(parameter)
-        groups = [
-            {"params": decayed, "weight_decay": 0.01},
-            {"params": plain, "weight_decay": 0.0},
-        ]
-        super().__init__(groups, {})
-        self.num_steps = num_steps
-        self.num_warmup_steps = int(num_steps * WARMUP_FRACTION)
-        self.steps_done = 0
+    def part_of_peak(step: int) -> float:
+        return step / num_warmup_steps if step < num_warmup_steps else 1 - step / num_steps
 
-    def learning_rate(self) -> float:
-        """Rises from 0, then joins the line from LEARNING_RATE at step 0 to zero at the end."""
-        if self.steps_done < self.num_warmup_steps:
-            return LEARNING_RATE * self.steps_done / self.num_warmup_steps
-        return LEARNING_RATE * (1 - self.steps_done / self.num_steps)
-
-    @torch.no_grad()
-    def step(self) -> None:
-        parameters = [parameter for group in self.param_groups for parameter in group["params"]]
-        norm = torch.nn.utils.get_total_norm([parameter.grad for parameter in parameters])
-        scale = 1 / norm.clamp(min=1.0)
-        learning_rate = self.learning_rate()
-        for group in self.param_groups:
-            for parameter in group["params"]:
-                gradient = parameter.grad.mul_(scale)
-                state = self.state[parameter]
-                if not state:
-                    state["mean"] = torch.zeros_like(parameter)
-                    state["square"] = torch.zeros_like(parameter)
-                state["mean"].lerp_(gradient, 0.1)
-                state["square"].mul_(0.999).addcmul_(gradient, gradient, value=0.001)
-                if group["weight_decay"]:
-                    parameter.mul_(1 - learning_rate * group["weight_decay"])
-                parameter.addcdiv_(
-                    state["mean"], state["square"].sqrt().add_(1e-6), value=-learning_rate
-                )
-        self.steps_done += 1
+    return optimizer, torch.optim.lr_scheduler.LambdaLR(optimizer, part_of_peak)
 
 
 # --- Training ------------------------------------------------------------------------------------
@@ -180,7 +180,8 @@ def evaluate(model, split: Split, task: Task, tokenizer, device: torch.device) -
     model.eval()
     predictions = []
     with torch.no_grad():
-        for inputs, _ in batches(split, torch.arange(len(split.labels)), tokenizer, device):
+        in_order = torch.arange(len(split.labels)).split(BATCH_SIZE)
+        for inputs, _ in padded(split, in_order, tokenizer, device):
             predictions.append(model(**inputs).logits.argmax(dim=-1).cpu())
     return task.metric(split.labels.numpy(), torch.cat(predictions).numpy())
 
@@ -195,18 +196,21 @@ def train(
     ).to(device)
     num_steps = EPOCHS * -(-len(train_split.labels) // BATCH_SIZE)
     last_step = min(num_steps, _MAX_STEPS.value or num_steps)
-    optimizer = BertAdamW(model.named_parameters(), num_steps)
-    dev_metrics, seconds = [], 0.0
-    while optimizer.steps_done < last_step:
+    optimizer, schedule = bert_adamw(model, num_steps)
+    dev_metrics, seconds, steps = [], 0.0, 0
+    while steps < last_step:
         model.train()
         start = time.perf_counter()
-        order = torch.randperm(len(train_split.labels))
-        for inputs, labels in batches(train_split, order, tokenizer, device):
+        batches = shuffled_batches(train_split)
+        for inputs, labels in padded(train_split, batches, tokenizer, device):
             loss = model(**inputs, labels=labels).loss
             optimizer.zero_grad()
             loss.backward()
+            torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
             optimizer.step()
-            if optimizer.steps_done == last_step:
+            schedule.step()
+            steps += 1
+            if steps == last_step:
                 break
         if device.type == "cuda":
             torch.cuda.synchronize()
@@ -214,22 +218,15 @@ def train(
         dev_metrics.append(evaluate(model, dev_split, task, tokenizer, device))
         logging.info(
             "Seed %d, step %d of %d: dev %s %.4f, %.1f s of training.",
-            *(
-                seed,
-                optimizer.steps_done,
-                num_steps,
-                task.metric.__name__,
-                dev_metrics[-1],
-                seconds,
-            ),
+            *(seed, steps, num_steps, task.metric.__name__, dev_metrics[-1], seconds),
         )
     return {
         "seed": seed,
         "dev": dev_metrics,
         "final": dev_metrics[-1],
-        "steps": optimizer.steps_done,
+        "steps": steps,
         "train_seconds": seconds,
-        "seconds_per_step": seconds / optimizer.steps_done,
+        "seconds_per_step": seconds / steps,
     }
 
 

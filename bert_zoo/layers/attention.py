@@ -66,10 +66,12 @@ class SelfAttention(keras.layers.Layer):
             The output, as x, and the probabilities [batch, heads, length, length] before dropout.
         """
         length = ops.shape(bias)[-1]
-        qkv = ops.reshape(self.qkv(x), (-1, length, 3, self.num_heads, self.head_size))
-        query = ops.transpose(qkv[:, :, 0], (0, 2, 1, 3)) * (1 / math.sqrt(self.head_size))
-        key = ops.transpose(qkv[:, :, 1], (0, 2, 3, 1))
-        value = ops.transpose(qkv[:, :, 2], (0, 2, 1, 3))
+        heads = (-1, length, self.num_heads, self.head_size)
+        # Not slices: TensorFlow's gradient of a slice fills the whole product with zeros first.
+        query, key, value = (ops.reshape(part, heads) for part in ops.split(self.qkv(x), 3, -1))
+        query = ops.transpose(query, (0, 2, 1, 3)) * (1 / math.sqrt(self.head_size))
+        key = ops.transpose(key, (0, 2, 3, 1))
+        value = ops.transpose(value, (0, 2, 1, 3))
         probabilities = ops.softmax(ops.matmul(query, key) + bias)
         context = ops.matmul(self.dropout(probabilities, training=training), value)
         context = ops.reshape(ops.transpose(context, (0, 2, 1, 3)), (-1, self.hidden_size))
