@@ -10,15 +10,18 @@ import pytest
 import tensorflow as tf
 from helpers import (
     CHOICES,
+    GOLDEN,
     PAIRS,
     TEXTS,
     assert_same,
     assert_same_variables,
     load_task,
     task_inputs,
+    tensors_of,
     variables_of,
 )
 from keras import ops
+from test_golden_bert import INPUTS
 
 import bert_zoo
 from bert_zoo.models.feeding import keras_arguments
@@ -98,6 +101,30 @@ def test_optimizer_equals_the_original_over_ten_steps():
         for name, variable in names.items():
             np.testing.assert_allclose(variable.numpy(), values[name], atol=TOLERANCE, err_msg=name)
     assert clipped >= 5
+
+
+def test_training_by_the_recipe_equals_the_reference_step_by_step(tmp_path):
+    """Transformers' model and torch's AdamW: the same losses, and every weight after the last."""
+    with np.load(GOLDEN / "classification" / "training.npz") as file:
+        reference = dict(file)
+    model = load_task("classification", dropout=0.0)
+    steps = len(reference["losses"])
+    compile_for_task(model, bert_adamw(1e-3, total_steps=steps))
+    losses = [
+        model.train_on_batch(dict(zip(INPUTS, inputs, strict=True)), labels)[0]
+        for *inputs, labels in zip(*(reference[name] for name in (*INPUTS, "labels")), strict=True)
+    ]
+    np.testing.assert_allclose(losses, reference["losses"], atol=TOLERANCE)
+    bert_zoo.save(model, tmp_path / "trained", format="hf")
+    trained = tensors_of(tmp_path / "trained")
+    before = tensors_of(GOLDEN / "classification")
+    weights = {n.removeprefix("weight/"): v for n, v in reference.items() if n[:7] == "weight/"}
+    assert trained.keys() == weights.keys()
+    for name, value in weights.items():
+        np.testing.assert_allclose(trained[name], value, atol=TOLERANCE, err_msg=name)
+        # A key's bias adds the same to all scores of a query: its gradient is zero.
+        if not name.endswith("key.bias"):
+            assert np.abs(value - before[name]).max() > 100 * TOLERANCE, name
 
 
 def test_decay_leaves_biases_and_norms_of_real_models_alone():

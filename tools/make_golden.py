@@ -6,7 +6,7 @@ Two parts:
   each quirk of released files, written as the files in circulation are, with inputs and the outputs
   (and some gradients) that transformers computes after loading that very directory. The outputs are
   computed in float64 and stored as float32, so that a difference found by a test is the tested
-  model's own.
+  model's own. Cases that are trained have the batches, losses and final weights in `training.npz`.
 * `minilm_l6.npz`: what transformers computes in float32 with the real all-MiniLM-L6-v2 for 200
   pieces of real text. It holds token ids and the places where the text is found, not the text.
 
@@ -33,6 +33,7 @@ import safetensors.torch
 import torch
 import transformers
 from absl import app, flags, logging
+from reference_adamw import bert_adamw
 
 _OUTPUT_DIR = flags.DEFINE_string(
     "output_dir", "tests/golden", "Directory that receives the files."
@@ -65,6 +66,10 @@ VOCABULARY = [
 ]
 PAD, CLS, SEP, MASK = (VOCABULARY.index(token) for token in ("[PAD]", "[CLS]", "[SEP]", "[MASK]"))
 FIRST_ORDINARY_ID = MASK + 1
+
+# Of the cases that are trained.
+STEPS = 20
+PEAK_LEARNING_RATE = 1e-3
 
 TINY_CONFIG = {
     "vocab_size": len(VOCABULARY),
@@ -318,6 +323,7 @@ class Case:
         make_inputs: (config, rng) to the arrays that io.npz stores as inputs.
         make_labels: (inputs, config, rng) to labels; with it, loss and gradients are stored.
         gradients: Names of the parameters whose gradients are stored.
+        trained: Whether a short training is stored.
         internals: Whether hidden states and attention probabilities are stored.
         save: Writes the weights.
         edit_config: From the config.json that transformers writes to the one that the case stores.
@@ -333,6 +339,7 @@ class Case:
     make_inputs: Callable = batch_inputs
     make_labels: Callable | None = None
     gradients: tuple[str, ...] = ()
+    trained: bool = False
     internals: bool = False
     save: Callable = save_current
     edit_config: Callable[[dict], dict] = keep_config
@@ -409,6 +416,7 @@ CASES = (
             "classifier.weight",
             "classifier.bias",
         ),
+        trained=True,
     ),
     Case(
         "classification_dropout",
@@ -623,6 +631,38 @@ def reference_gradients(
     }
 
 
+def reference_training(
+    model: transformers.PreTrainedModel, rng: np.random.Generator
+) -> dict[str, np.ndarray]:
+    """Trains with BERT's recipe, without dropout.
+
+    Returns:
+        The batches [steps, batch, length], labels [steps, batch], losses [steps], and
+        `weight/<name>` for each parameter after the last step.
+    """
+    batches = [random_inputs(model.config, rng, lengths=(12, 9, 7, 12)) for _ in range(STEPS)]
+    labels = rng.integers(0, model.config.num_labels, (STEPS, 4))
+    optimizer, schedule = bert_adamw(model, PEAK_LEARNING_RATE, STEPS)
+    losses = []
+    for inputs, batch_labels in zip(batches, labels, strict=True):
+        loss = model(**torch_inputs(inputs), labels=torch.from_numpy(batch_labels)).loss
+        losses.append(loss.item())
+        optimizer.zero_grad()
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        schedule.step()
+    return {
+        **{name: np.stack([inputs[name] for inputs in batches]) for name in batches[0]},
+        "labels": labels.astype(np.int32),
+        "losses": np.array(losses, np.float32),
+        **{
+            f"weight/{name}": parameter.detach().numpy().astype(np.float32)
+            for name, parameter in model.named_parameters()
+        },
+    }
+
+
 def make_case(case: Case, directory: pathlib.Path) -> None:
     shutil.rmtree(directory, ignore_errors=True)
     directory.mkdir(parents=True)
@@ -638,6 +678,8 @@ def make_case(case: Case, directory: pathlib.Path) -> None:
             case, model, inputs, labels
         )
     np.savez_compressed(directory / "io.npz", **arrays)
+    if case.trained:
+        np.savez_compressed(directory / "training.npz", **reference_training(model, rng))
 
 
 def write_json(path: pathlib.Path, value: dict) -> None:

@@ -30,6 +30,7 @@ import numpy as np
 import torch
 import transformers
 from absl import app, flags, logging
+from reference_adamw import bert_adamw
 from transformers.trainer_pt_utils import get_length_grouped_indices
 
 _OUTPUT_DIR = flags.DEFINE_string("output_dir", None, "Directory for metrics.json.", required=True)
@@ -57,7 +58,6 @@ BATCH_SIZE = 32
 LEARNING_RATE = 5e-5
 EPOCHS = 3
 MAX_LENGTH = 128
-WARMUP_FRACTION = 0.1
 
 
 # --- Tasks ---------------------------------------------------------------------------------------
@@ -135,44 +135,6 @@ def padded(
         yield inputs.to(device), split.labels[rows].to(device)
 
 
-# --- Optimizer -----------------------------------------------------------------------------------
-
-
-# Adam's bias corrections are 1 at such a step: BERT's Adam has none.
-UNCORRECTED_STEP = 1e9
-
-
-def bert_adamw(model: torch.nn.Module, num_steps: int):
-    """The optimizer of google-research/bert optimization.py, out of torch's own parts.
-
-    Returns:
-        The optimizer, and its schedule: the rate rises from 0, then joins the line from
-        LEARNING_RATE at step 0 to zero at the end.
-    """
-    decayed, plain = [], []
-    for name, parameter in model.named_parameters():
-        excluded = "LayerNorm" in name or "bias" in name
-        (plain if excluded else decayed).append(parameter)
-    optimizer = torch.optim.AdamW(
-        [{"params": decayed, "weight_decay": 0.01}, {"params": plain, "weight_decay": 0.0}],
-        lr=LEARNING_RATE,
-        eps=1e-6,
-        fused=True,
-    )
-    for parameter in (*decayed, *plain):
-        optimizer.state[parameter] = {
-            "step": torch.tensor(UNCORRECTED_STEP, device=parameter.device),
-            "exp_avg": torch.zeros_like(parameter),
-            "exp_avg_sq": torch.zeros_like(parameter),
-        }
-    num_warmup_steps = int(num_steps * WARMUP_FRACTION)
-
-    def part_of_peak(step: int) -> float:
-        return step / num_warmup_steps if step < num_warmup_steps else 1 - step / num_steps
-
-    return optimizer, torch.optim.lr_scheduler.LambdaLR(optimizer, part_of_peak)
-
-
 # --- Training ------------------------------------------------------------------------------------
 
 
@@ -196,7 +158,7 @@ def train(
     ).to(device)
     num_steps = EPOCHS * -(-len(train_split.labels) // BATCH_SIZE)
     last_step = min(num_steps, _MAX_STEPS.value or num_steps)
-    optimizer, schedule = bert_adamw(model, num_steps)
+    optimizer, schedule = bert_adamw(model, LEARNING_RATE, num_steps)
     dev_metrics, seconds, steps = [], 0.0, 0
     while steps < last_step:
         model.train()
