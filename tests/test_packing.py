@@ -119,6 +119,7 @@ def test_a_segment_that_must_not_be_cut_but_is_too_long_is_an_error(truncation):
     ("options", "message"),
     [
         ({"sequence_length": 2}, "3 at least; it is 2"),
+        ({"sequence_length": 12.5}, "12.5; it must be a whole number"),
         ({"padding": "max"}, "padding is 'max'.*longest"),
         ({"bucket": 0}, "bucket is 0"),
         ({"truncation": "middle"}, "truncation is 'middle'.*longest_first"),

@@ -121,6 +121,8 @@ def _checked_length(sequence_length: int | tf.Tensor) -> int | tf.Tensor:
         length = tf.cast(sequence_length, tf.int64)
         with tf.control_dependencies([tf.debugging.Assert(length >= 3, [f"{problem}:", length])]):
             return tf.identity(length)
+    if sequence_length != int(sequence_length):
+        raise ValueError(f"sequence_length is {sequence_length}; it must be a whole number.")
     if sequence_length < 3:
         raise ValueError(f"{problem}; it is {sequence_length}. BERT's maximum is 512.")
     return int(sequence_length)
