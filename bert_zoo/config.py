@@ -19,13 +19,18 @@ class EncoderConfig:
     Attributes:
         vocab_size: rows of the token table.
         hidden_size: width of the residual stream; a multiple of `num_heads`.
-        num_layers: transformer blocks.
+        num_layers: transformer blocks that an input runs through.
         num_heads: attention heads a block.
         intermediate_size: width of the feed-forward layer.
-        max_positions: rows of the position table; the longest input.
+        max_positions: rows of the position table.
         num_segments: rows of the segment ("token type") table.
         embedding_size: width of the tables where it differs from `hidden_size` (factorized
             embeddings, ALBERT section 3.1); 0 means `hidden_size`.
+        num_hidden_groups: groups of blocks that layers share their weights in (ALBERT section 3.1);
+            0 means that every layer has weights of its own.
+        inner_group_num: blocks a group; a layer runs through all of its group's.
+        positions_after_padding: whether the first token stands in row `pad_id + 1` of the position
+            table and padding in row `pad_id`, wherever it is (RoBERTa).
         activation: "gelu" (erf), "gelu_tanh" (the approximation that Google's BERT files call
             "gelu") or "relu".
         layer_norm_epsilon: added to the variance.
@@ -46,6 +51,9 @@ class EncoderConfig:
     max_positions: int = 512
     num_segments: int = 2
     embedding_size: int = 0
+    num_hidden_groups: int = 0
+    inner_group_num: int = 1
+    positions_after_padding: bool = False
     activation: str = "gelu"
     layer_norm_epsilon: float = 1e-12
     hidden_dropout: float = 0.1
@@ -67,6 +75,7 @@ class EncoderConfig:
                 "intermediate_size",
                 "max_positions",
                 "num_segments",
+                "inner_group_num",
             )
             if not _is_integer(getattr(self, name)) or getattr(self, name) < 1
         ]
@@ -74,10 +83,22 @@ class EncoderConfig:
             problems.append(
                 f"hidden_size {self.hidden_size} is not a multiple of num_heads {self.num_heads}."
             )
-        if not _is_integer(self.embedding_size) or self.embedding_size < 0:
+        problems += [
+            f"{name} is {getattr(self, name)!r}; it must be 0 ({meaning}) or a positive integer."
+            for name, meaning in (
+                ("embedding_size", "as hidden_size"),
+                ("num_hidden_groups", "nothing is shared"),
+            )
+            if not _is_integer(getattr(self, name)) or getattr(self, name) < 0
+        ]
+        if not problems and self.num_hidden_groups > self.num_layers:
             problems.append(
-                f"embedding_size is {self.embedding_size!r}; it must be 0 (as hidden_size) or a "
-                "positive integer."
+                f"num_hidden_groups is {self.num_hidden_groups}; there are {self.num_layers} layers "
+                "to share them."
+            )
+        if not problems and self.longest_input < 1:
+            problems.append(
+                f"max_positions is {self.max_positions}; pad_id {self.pad_id} leaves no row for tokens."
             )
         if self.activation not in ACTIVATIONS:
             problems.append(f"activation is {self.activation!r}; choose one of {ACTIVATIONS}.")
@@ -98,6 +119,45 @@ class EncoderConfig:
     def table_width(self) -> int:
         """Width of the embedding tables."""
         return self.embedding_size or self.hidden_size
+
+    @property
+    def num_blocks(self) -> int:
+        """Blocks with weights of their own."""
+        return self.num_hidden_groups * self.inner_group_num or self.num_layers
+
+    @property
+    def blocks_of_layers(self) -> tuple[tuple[int, ...], ...]:
+        """For each layer, the blocks that it runs through (albert modeling.py, transformer_model)."""
+        if not self.num_hidden_groups:
+            return tuple((i,) for i in range(self.num_layers))
+        groups = (i * self.num_hidden_groups // self.num_layers for i in range(self.num_layers))
+        return tuple(
+            tuple(group * self.inner_group_num + j for j in range(self.inner_group_num))
+            for group in groups
+        )
+
+    def forward_flops(self, length: int) -> int:
+        """Floating-point operations of the encoder's products for one row of `length` tokens.
+
+        Layers that share weights count as often as they run.
+        """
+        hidden = self.hidden_size
+        runs = sum(map(len, self.blocks_of_layers))
+        dense = 4 * hidden**2 + 2 * hidden * self.intermediate_size
+        attention = 2 * length * hidden
+        projection = self.embedding_size * hidden if self.table_width != hidden else 0
+        pooler = hidden**2 if self.pooler else 0
+        return 2 * (length * (runs * (dense + attention) + projection) + pooler)
+
+    @property
+    def position_offset(self) -> int:
+        """Row of the first token in the position table."""
+        return self.pad_id + 1 if self.positions_after_padding else 0
+
+    @property
+    def longest_input(self) -> int:
+        """The most tokens that a row may have."""
+        return self.max_positions - self.position_offset
 
     @property
     def head_dropout(self) -> float:
@@ -164,14 +224,16 @@ class ConfigCodec:
         rows: the fields that the file gives.
         fixed: keys whose only supported values are the listed ones (another value would ask for
             an architecture that this family does not have).
-        ignored: keys that change nothing in the encoder.
+        ignored: keys that change nothing in the encoder; None where all others do not.
         written: constant keys that a written file carries besides the rows.
+        defaults: fields of `EncoderConfig` that the format fixes, or means where a file says nothing.
     """
 
     rows: Sequence[ConfigRow]
     fixed: Mapping[str, tuple] = field(default_factory=dict)
-    ignored: frozenset[str] = frozenset()
+    ignored: frozenset[str] | None = frozenset()
     written: Mapping[str, Any] = field(default_factory=dict)
+    defaults: Mapping[str, Any] = field(default_factory=dict)
 
     def decode(self, values: Mapping[str, Any], *, where: str) -> EncoderConfig:
         """Reads a configuration file's content.
@@ -196,7 +258,7 @@ class ConfigCodec:
                     problems.append(
                         f"{key} is {value!r}; only {list(self.fixed[key])} is supported."
                     )
-            elif key not in self.ignored:
+            elif self.ignored is not None and key not in self.ignored:
                 problems.append(
                     f"{key} (= {value!r}) is not known; if it changes nothing in the model, take "
                     "it out of the file."
@@ -206,7 +268,7 @@ class ConfigCodec:
             problems.append(f"The keys {missing} are missing.")
         if problems:
             raise ConfigError(f"{where} cannot be used: " + " ".join(problems))
-        return EncoderConfig(**fields)
+        return EncoderConfig(**{**self.defaults, **fields})
 
     def encode(self, config: EncoderConfig) -> dict[str, Any]:
         """The file's content for `config`; fields that the format lacks are left out."""

@@ -29,8 +29,8 @@ class HF:
 
 
 @dataclass(frozen=True)
-class TF1:
-    """An archive with a TF1 checkpoint, its configuration and vocabulary."""
+class Archive:
+    """A .zip or .tar.gz with a checkpoint in any format that is read, and its configuration."""
 
     url: str
     sha256: str | None = None
@@ -59,7 +59,7 @@ class Package:
         return f"the Python package {self.distribution}"
 
 
-Source = HF | TF1 | Package
+Source = HF | Archive | Package
 
 
 @dataclass(frozen=True)
@@ -67,11 +67,11 @@ class TextSpec:
     """How a checkpoint reads text.
 
     Attributes:
-        lowercase: whether its vocabulary is uncased.
+        lowercase: whether texts are lower-cased; None leaves it to the tokenizer's files.
         max_length: tokens a text is cut to, special tokens included, unless `load` says otherwise.
     """
 
-    lowercase: bool = True
+    lowercase: bool | None = True
     max_length: int = 512
 
 
@@ -136,7 +136,7 @@ class Family:
     """An architecture: how its bricks are put together and how other formats spell it.
 
     Attributes:
-        name: also the `model_type` of Hugging Face configurations.
+        name: that of its page.
         parts: makes the encoder's layers from a configuration (imports Keras when called).
         defaults: configuration that checkpoints start from.
         codecs: configuration files, by format.
@@ -144,11 +144,16 @@ class Family:
             root of a source's names is found.
         heads: weight tables and Hugging Face classes, by task.
         hf_encoder_class: the Hugging Face class of a bare encoder.
+        objectives: what `pretraining` trains beside masked tokens: keys of
+            `bert_zoo.models.tasks.OBJECTIVES`.
+        hallmark: pattern of stored keys that this family alone has among those of its Hugging Face
+            model type; empty where it has a type of its own.
+        config_files: name of a configuration file other than Hugging Face's -> its format.
         roots: what stands before the encoder's names in a model with a head, by format.
         ignorable: patterns of source keys that are not weights of the model (buffers, optimizer
             slots), by format.
         tokenizer: the tokenizer family in `bert_zoo.text`.
-        checkpoints: the released models; set by `with_checkpoints`.
+        checkpoints: the released models.
     """
 
     name: str
@@ -162,6 +167,9 @@ class Family:
     ignorable: Mapping[Format, Sequence[str]]
     tokenizer: str
     checkpoints: Sequence[Checkpoint]
+    objectives: Sequence[str] = ()
+    hallmark: str = ""
+    config_files: Mapping[str, Format] = field(default_factory=dict)
 
     def config(self, checkpoint: Checkpoint) -> EncoderConfig:
         return EncoderConfig(**{**self.defaults, **checkpoint.config})
@@ -323,6 +331,10 @@ def describe(name: str) -> Card:
             "intermediate_size": config.intermediate_size,
             "vocab_size": config.vocab_size,
             "max_positions": config.max_positions,
+        },
+        compute={
+            f"forward pass of {length} tokens": f"{config.forward_flops(length) / 1e9:.1f} GFLOP"
+            for length in (128, config.longest_input)
         },
         activation=config.activation,
         lowercase=checkpoint.text.lowercase,

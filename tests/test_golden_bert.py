@@ -11,22 +11,33 @@ import bert_zoo
 
 GOLDEN = Path(__file__).parent / "golden" / "bert"
 CASES = json.loads((GOLDEN / "cases.json").read_text())["cases"]
-INPUTS = ("token_ids", "segment_ids", "padding_mask")
+# Those of the other families, as "<family>/<case>".
+FAMILY_CASES = {
+    f"{file.parent.name}/{case}": about
+    for file in sorted(GOLDEN.parent.glob("*/cases.json"))
+    if file.parent != GOLDEN
+    for case, about in json.loads(file.read_text())["cases"].items()
+}
+INPUTS = ("token_ids", "segment_ids", "padding_mask", "position_ids", "span_boundaries")
 TOLERANCE = 1e-5
 
 
+def directory_of(case: str) -> Path:
+    return GOLDEN.parent / case if "/" in case else GOLDEN / case
+
+
 def load_case(case: str, task: str | None = None, **options):
-    task = task or CASES[case]["task"]
-    return bert_zoo.load(GOLDEN / case, task, **options)
+    task = task or (FAMILY_CASES if "/" in case else CASES)[case]["task"]
+    return bert_zoo.load(directory_of(case), task, **options)
 
 
 def arrays(case: str) -> dict[str, np.ndarray]:
-    with np.load(GOLDEN / case / "io.npz") as file:
+    with np.load(directory_of(case) / "io.npz") as file:
         return dict(file)
 
 
 def inputs_of(io: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-    return {name: io[name] for name in INPUTS}
+    return {name: io[name] for name in INPUTS if name in io}
 
 
 def as_dict(outputs) -> dict[str, np.ndarray]:

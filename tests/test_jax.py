@@ -23,7 +23,7 @@ import pathlib, tempfile
 import keras, numpy as np
 import bert_zoo
 from helpers import *
-from test_golden_bert import CASES, assert_equal_to_reference
+from test_golden_bert import CASES, FAMILY_CASES, assert_equal_to_reference
 assert keras.backend.backend() == "jax"
 """
 
@@ -44,7 +44,7 @@ def run_on_jax(program: str) -> None:
 def test_every_golden_checkpoint_gives_the_references_outputs():
     run_on_jax("""
 assert "bert_base" in bert_zoo.list_models() and str(bert_zoo.describe("bert_base"))
-for case in CASES:
+for case in [*CASES, *FAMILY_CASES]:
     io = arrays(case)
     assert_equal_to_reference(load_case(case)(inputs_of(io)), io)
     print(case)

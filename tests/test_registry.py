@@ -39,12 +39,17 @@ bert_base bert_base_cased bert_base_chinese bert_base_multilingual_cased
 bert_base_multilingual_uncased bert_base_uncased bert_large bert_large_cased bert_large_cased_wwm
 bert_large_uncased bert_large_uncased_wwm bert_tiny bert_mini bert_small bert_medium minilm_l6
 scibert scibert_cased scibert_uncased biobert biobert.v1.2 clinicalbert finbert
+roberta_base roberta_large roberta_large_mnli distilroberta_base xlm_roberta_base xlm_roberta_large
+albert_base albert_large albert_xlarge albert_xxlarge albert_base.v1 albert_large.v1
+albert_xlarge.v1 albert_xxlarge.v1 albert_base_chinese albert_large_chinese albert_xlarge_chinese
+albert_xxlarge_chinese spanbert_base spanbert_large spanbert_large.with_head spanbert_base.squad1.1
+spanbert_base.squad2.0 spanbert_large.squad1.1 spanbert_large.squad2.0
 """.split()
     + [f"bert_l{n}_h{h}" for n in (2, 4, 6, 8, 10, 12) for h in (128, 256, 512, 768)]
 )
 
 
-def test_every_released_bert_is_listed():
+def test_every_released_checkpoint_is_listed():
     names = bert_zoo.list_models()
     assert set(RELEASED) <= set(names)
     assert len(names) == len(set(names))
@@ -80,7 +85,7 @@ def test_globs_and_provides_filter():
     assert bert_zoo.list_models("sci*") == ["scibert", "scibert_cased", "scibert_uncased"]
     assert bert_zoo.list_models("nothing*") == []
     assert "finbert" not in bert_zoo.list_models(provides="masked_lm")
-    assert bert_zoo.list_models(provides="classification") == ["finbert"]
+    assert bert_zoo.list_models(provides="classification") == ["finbert", "roberta_large_mnli"]
     assert bert_zoo.list_models(provides="embedding") == ["minilm_l6"]
     assert "biobert" not in bert_zoo.list_models("bio*", provides="masked_lm")
     assert bert_zoo.list_models("bio*", provides="masked_lm") == ["biobert.v1.2"]

@@ -1,10 +1,12 @@
 """BERT (Devlin et al. 2018, arXiv:1810.04805)."""
 
+from collections.abc import Callable
+
 from bert_zoo.config import ConfigCodec, ConfigRow, EncoderConfig
 from bert_zoo.families.bert_checkpoints import CHECKPOINTS
 from bert_zoo.registry import Family
 from bert_zoo.weights.formats import HF_BOOKKEEPING, HF_GENERATION, TF1_TRAINING_STATE
-from bert_zoo.weights.table import BIAS, DENSE, EMBED, NORM, OUTPUT, Copy, Head, Row
+from bert_zoo.weights.table import BIAS, DENSE, EMBED, NORM, OUTPUT, Copy, Format, Head, Row
 
 
 def parts(config: EncoderConfig, dtype) -> dict:
@@ -42,14 +44,17 @@ def parts(config: EncoderConfig, dtype) -> dict:
             embedding_size=config.table_width,
             max_positions=config.max_positions,
             num_segments=config.num_segments,
+            position_offset=config.position_offset,
+            pad_id=config.pad_id,
             epsilon=config.layer_norm_epsilon,
             dropout=config.hidden_dropout,
             name="embeddings",
             **fresh,
         ),
         "stack": Stack(
-            [block(i) for i in range(config.num_layers)],
+            [block(i) for i in range(config.num_blocks)],
             config.hidden_size,
+            blocks_of_layers=config.blocks_of_layers,
             dtype=dtype,
             name="stack",
         ),
@@ -143,38 +148,70 @@ def untied(config: EncoderConfig) -> bool:
     return not config.tie_word_embeddings
 
 
-MASKED_LM_ROWS = (
-    Row(DENSE, "masked_lm/transform", "cls.predictions.transform.dense"),
-    Row(NORM, "masked_lm/norm", "cls.predictions.transform.LayerNorm"),
-    Row(
-        BIAS,
-        "masked_lm",
-        "cls.predictions.bias",
-        tf1="cls/predictions/output_bias",
-        when=lambda config: config.tie_word_embeddings,
-    ),
-    Row(EMBED, "masked_lm/decoder", "cls.predictions.decoder", when=untied),
-    Row(BIAS, "masked_lm", "cls.predictions.decoder.bias", when=untied),
-)
+def masked_lm_rows(scope: str, *, dense: str, norm: str) -> tuple[Row, ...]:
+    """The rows of a masked-language-model head.
 
-
-def masked_lm_copies(config: EncoderConfig) -> tuple[Copy, ...]:
-    """transformers ties both the table and the bias, or neither: untied, it reads the decoder's."""
-    bias, decoder = "cls.predictions.bias", "cls.predictions.decoder"
-    if untied(config):
-        return (Copy(bias, of=f"{decoder}.bias", equal=False),)
+    Args:
+        scope: what Hugging Face's names of the head begin with.
+        dense, norm: how the names of its transform go on.
+    """
+    tf1 = "cls/predictions/"
     return (
-        Copy(f"{decoder}.weight", of="{root}embeddings.word_embeddings.weight"),
-        Copy(f"{decoder}.bias", of=bias),
+        Row(DENSE, "masked_lm/transform", f"{scope}.{dense}", tf1=f"{tf1}transform/dense"),
+        Row(NORM, "masked_lm/norm", f"{scope}.{norm}", tf1=f"{tf1}transform/LayerNorm"),
+        Row(
+            BIAS,
+            "masked_lm",
+            f"{scope}.bias",
+            tf1=f"{tf1}output_bias",
+            when=lambda config: config.tie_word_embeddings,
+        ),
+        Row(EMBED, "masked_lm/decoder", f"{scope}.decoder", tf1=f"{tf1}decoder", when=untied),
+        Row(BIAS, "masked_lm", f"{scope}.decoder.bias", tf1=f"{tf1}decoder/bias", when=untied),
     )
 
 
-def classifier(hf_class: str, *, pooler: bool) -> Head:
-    return Head((Row(OUTPUT, "classifier/dense", "classifier", tf1=""),), hf_class, pooler=pooler)
+def masked_lm_copies(scope: str) -> dict[Format, Callable[[EncoderConfig], tuple[Copy, ...]]]:
+    """transformers ties both the table and the bias, or neither: untied, it reads the decoder's."""
+    bias, decoder = f"{scope}.bias", f"{scope}.decoder"
+
+    def copies(config: EncoderConfig) -> tuple[Copy, ...]:
+        if untied(config):
+            return (Copy(bias, of=f"{decoder}.bias", equal=False),)
+        return (
+            Copy(f"{decoder}.weight", of="{root}embeddings.word_embeddings.weight"),
+            Copy(f"{decoder}.bias", of=bias),
+        )
+
+    return {"hf": copies}
 
 
+CLASSIFIER = Row(OUTPUT, "classifier/dense", "classifier", tf1="")
+
+
+def task_heads(prefix: str) -> dict[str, Head]:
+    """The heads of fine-tuning, whose names are the same in most families.
+
+    Args:
+        prefix: what the names of the family's Hugging Face classes begin with.
+    """
+    sentence = Head((CLASSIFIER,), f"{prefix}ForSequenceClassification", pooler=True)
+    span = Row(OUTPUT, "span/dense", "qa_outputs", tf1="cls/squad/")
+    return {
+        "classification": sentence,
+        "regression": sentence,
+        "multiple_choice": Head((CLASSIFIER,), f"{prefix}ForMultipleChoice", pooler=True),
+        "token_classification": Head((CLASSIFIER,), f"{prefix}ForTokenClassification"),
+        "question_answering": Head((span,), f"{prefix}ForQuestionAnswering"),
+    }
+
+
+MASKED_LM_ROWS = masked_lm_rows(
+    "cls.predictions", dense="transform.dense", norm="transform.LayerNorm"
+)
+MASKED_LM_COPIES = masked_lm_copies("cls.predictions")
 HEADS = {
-    "masked_lm": Head(MASKED_LM_ROWS, "BertForMaskedLM", copies=masked_lm_copies),
+    "masked_lm": Head(MASKED_LM_ROWS, "BertForMaskedLM", copies=MASKED_LM_COPIES),
     "pretraining": Head(
         (
             *MASKED_LM_ROWS,
@@ -182,15 +219,9 @@ HEADS = {
         ),
         "BertForPreTraining",
         pooler=True,
-        copies=masked_lm_copies,
+        copies=MASKED_LM_COPIES,
     ),
-    "classification": classifier("BertForSequenceClassification", pooler=True),
-    "regression": classifier("BertForSequenceClassification", pooler=True),
-    "multiple_choice": classifier("BertForMultipleChoice", pooler=True),
-    "token_classification": classifier("BertForTokenClassification", pooler=False),
-    "question_answering": Head(
-        (Row(OUTPUT, "span/dense", "qa_outputs", tf1="cls/squad/"),), "BertForQuestionAnswering"
-    ),
+    **task_heads("Bert"),
 }
 
 FAMILY = Family(
@@ -209,4 +240,6 @@ FAMILY = Family(
     },
     tokenizer="bert",
     checkpoints=CHECKPOINTS,
+    objectives=("next_sentence",),
+    config_files={"bert_config.json": "tf1"},
 )

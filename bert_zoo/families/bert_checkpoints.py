@@ -5,7 +5,7 @@ the first source. Google trained with the tanh approximation; `load(name, activa
 computes as Google's code did.
 """
 
-from bert_zoo.registry import HF, TF1, Checkpoint, Package, TextSpec
+from bert_zoo.registry import HF, Archive, Checkpoint, Package, TextSpec
 
 GOOGLE = "https://storage.googleapis.com/bert_models/"
 BERT_PAPER = "BERT: Pre-training of Deep Bidirectional Transformers for Language Understanding, arXiv:1810.04805"
@@ -22,7 +22,7 @@ def google(name: str, hub: str, archive: str, config: dict, params: int, **card)
     return Checkpoint(
         name,
         config,
-        sources=[HF(f"google-bert/{hub}"), TF1(f"{GOOGLE}{archive}.zip")],
+        sources=[HF(f"google-bert/{hub}"), Archive(f"{GOOGLE}{archive}.zip")],
         provides=WITH_HEADS,
         params=params,
         licence="Apache-2.0",
@@ -176,7 +176,7 @@ def miniature(layers: int, hidden: int, params: int) -> Checkpoint:
             "num_heads": hidden // 64,
             "intermediate_size": 4 * hidden,
         },
-        sources=[HF(f"google/bert_{size}"), TF1(f"{GOOGLE}2020_02_20/{size}.zip")],
+        sources=[HF(f"google/bert_{size}"), Archive(f"{GOOGLE}2020_02_20/{size}.zip")],
         provides=WITH_HEADS,
         params=params,
         licence="Apache-2.0",

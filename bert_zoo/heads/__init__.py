@@ -3,5 +3,6 @@
 from bert_zoo.heads.masked_lm import MaskedLMHead
 from bert_zoo.heads.output import OutputHead
 from bert_zoo.heads.pooling import pool
+from bert_zoo.heads.span_boundary import SpanBoundaryHead
 
-__all__ = ["MaskedLMHead", "OutputHead", "pool"]
+__all__ = ["MaskedLMHead", "OutputHead", "SpanBoundaryHead", "pool"]

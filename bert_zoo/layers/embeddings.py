@@ -14,6 +14,10 @@ class Embeddings(keras.layers.Layer):
 
     Args:
         vocab_size, max_positions, num_segments: rows of the three tables.
+        position_offset: row of the first token in the position table; where it is not 0, only tokens
+            other than `pad_id` are counted, and padding has the row before (fairseq utils.py,
+            make_positions).
+        pad_id: the id of padding.
         hidden_size: width of the output.
         embedding_size: width of the tables.
         epsilon: of the layer norm.
@@ -29,6 +33,8 @@ class Embeddings(keras.layers.Layer):
         embedding_size: int,
         max_positions: int,
         num_segments: int,
+        position_offset: int,
+        pad_id: int,
         epsilon: float,
         dropout: float,
         initializer_range: float,
@@ -36,7 +42,9 @@ class Embeddings(keras.layers.Layer):
     ):
         super().__init__(**kwargs)
         self.hidden_size = hidden_size
-        self.max_positions = max_positions
+        self.position_offset = position_offset
+        self.pad_id = pad_id
+        self.longest_input = max_positions - position_offset
 
         def table(rows: int, name: str) -> keras.layers.Embedding:
             return keras.layers.Embedding(
@@ -73,18 +81,21 @@ class Embeddings(keras.layers.Layer):
         Args:
             token_ids: int [batch, length].
             segment_ids: int [batch, length]; None stands for segment 0 everywhere.
-            position_ids: int [batch, length]; None stands for 0, 1, 2, ...
+            position_ids: int [batch, length], rows of the position table; None stands for 0, 1, 2,
+                ..., or with a `position_offset` for the running count of tokens.
 
         Returns:
             [batch, length, hidden_size].
         """
         length = ops.shape(token_ids)[1]
-        if isinstance(length, int) and length > self.max_positions:
+        if isinstance(length, int) and length > self.longest_input:
             raise ValueError(
-                f"The input has {length} tokens a row and this model has {self.max_positions} "
+                f"The input has {length} tokens a row and this model has {self.longest_input} "
                 "positions. Cut the text shorter, for instance with load(..., max_length="
-                f"{self.max_positions})."
+                f"{self.longest_input})."
             )
+        if position_ids is None and self.position_offset:
+            position_ids = self._positions_of_tokens(token_ids)
         # Tables are cast before they are added: variables are float32 under mixed precision.
         cast = self.compute_dtype
         if position_ids is None:
@@ -99,6 +110,10 @@ class Embeddings(keras.layers.Layer):
         # ALBERT's dropout comes before the projection, as in its modeling.py.
         x = self.dropout(x, training=training)
         return x if self.projection is None else self.projection(x)
+
+    def _positions_of_tokens(self, token_ids):
+        is_token = ops.cast(ops.not_equal(token_ids, self.pad_id), "int32")
+        return ops.cumsum(is_token, axis=1) * is_token + self.position_offset - 1
 
     def compute_output_shape(self, token_ids_shape):
         return (*token_ids_shape, self.hidden_size)

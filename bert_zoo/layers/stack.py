@@ -7,22 +7,30 @@ from keras import ops
 
 
 class Stack(keras.layers.Layer):
-    """Runs blocks one after the other; the same block may stand in the list several times.
+    """Runs layers one after the other; layers may share their blocks (ALBERT section 3.1).
 
     Args:
         blocks: layers (x, bias) -> (x, probabilities).
         hidden_size: width of x.
+        blocks_of_layers: for each layer, the numbers of the blocks that it runs through.
     """
 
-    def __init__(self, blocks: Sequence[keras.layers.Layer], hidden_size: int, **kwargs):
+    def __init__(
+        self,
+        blocks: Sequence[keras.layers.Layer],
+        hidden_size: int,
+        *,
+        blocks_of_layers: Sequence[Sequence[int]],
+        **kwargs,
+    ):
         super().__init__(**kwargs)
         self.blocks = list(blocks)
         self.hidden_size = hidden_size
+        self.blocks_of_layers = tuple(blocks_of_layers)
 
     def build(self, input_shape):
         for block in self.blocks:
-            if not block.built:
-                block.build((None, self.hidden_size))
+            block.build((None, self.hidden_size))
         self.built = True
 
     def call(self, x, bias, training=None):
@@ -33,16 +41,17 @@ class Stack(keras.layers.Layer):
             bias: [batch, 1, 1, length].
 
         Returns:
-            Hidden states [batch, length, hidden_size], the input first, one more than blocks; and
-            attention probabilities [batch, heads, length, length], one a block.
+            Hidden states [batch, length, hidden_size], the input first, one more than layers; and
+            attention probabilities [batch, heads, length, length], one for each run of a block.
         """
         shape = (-1, ops.shape(x)[1], self.hidden_size)
         hidden_states, attentions = [x], []
         x = ops.reshape(x, (-1, self.hidden_size))
-        for block in self.blocks:
-            x, probabilities = block(x, bias, training=training)
+        for numbers in self.blocks_of_layers:
+            for number in numbers:
+                x, probabilities = self.blocks[number](x, bias, training=training)
+                attentions.append(probabilities)
             hidden_states.append(ops.reshape(x, shape))
-            attentions.append(probabilities)
         return hidden_states, attentions
 
     def compute_output_shape(self, input_shape):

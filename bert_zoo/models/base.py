@@ -6,7 +6,7 @@ from collections.abc import Mapping
 import keras
 
 from bert_zoo.models.feeding import keras_arguments, split_rows
-from bert_zoo.models.inputs import check_is_dict
+from bert_zoo.models.inputs import PLACES, check_is_dict
 from bert_zoo.models.labels import LabelRange
 
 
@@ -17,11 +17,13 @@ class ZooModel(keras.Model):
         task: the name that `load` knows it by.
         outputs_per_token: whether outputs carry the length of the input, so that `predict` has to
             pad all batches alike.
+        places_read: keys of `PLACES` that it takes.
         truncation: which text of a pair is cut when both are too long together.
     """
 
     task: str
     outputs_per_token = False
+    places_read: tuple[str, ...] = ()
     truncation = "longest_first"
 
     @property
@@ -31,6 +33,11 @@ class ZooModel(keras.Model):
 
     def id_limits(self) -> dict[str, tuple[int, str]]:
         """Input name -> (ids lie in [0, this), what the limit is)."""
+        raise NotImplementedError
+
+    @property
+    def longest_input(self) -> int:
+        """The most tokens that a row may have."""
         raise NotImplementedError
 
     def label_ranges(self, inputs) -> dict[str, LabelRange]:
@@ -77,15 +84,14 @@ class ZooModel(keras.Model):
                 "dataset.batch(32)."
             )
         length = tf.shape(inputs["token_ids"])[-1]
-        longest = limits["position_ids"][0]
+        longest = self.longest_input
         checks = [
             tf.debugging.Assert(
                 length <= longest,
                 [f"A row has more tokens than the {longest} positions of this model:", length],
             )
         ]
-        if "mask_positions" in inputs:
-            limits["mask_positions"] = (length, "the length of the input")
+        limits |= dict.fromkeys(PLACES, (length, "the length of the input"))
         for name, (limit, what) in limits.items():
             if name in inputs:
                 wrong = (inputs[name] < 0) | (inputs[name] >= tf.cast(limit, inputs[name].dtype))

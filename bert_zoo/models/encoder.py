@@ -127,12 +127,16 @@ class Encoder(ZooModel):
             if name in ids:
                 check_range(name, ids[name], limit, what)
 
+    @property
+    def longest_input(self) -> int:
+        return self.config.longest_input
+
     def id_limits(self) -> dict[str, tuple[int, str]]:
         """Input name -> (ids lie in [0, this), what the limit is)."""
         return {
             "token_ids": (self.config.vocab_size, "the size of the vocabulary"),
             "segment_ids": (self.config.num_segments, "the number of segments"),
-            "position_ids": (self.config.max_positions, "the number of positions"),
+            "position_ids": (self.config.max_positions, "the rows of the position table"),
             "padding_mask": (2, "1 is a real token and 0 padding"),
         }
 

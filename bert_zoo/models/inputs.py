@@ -7,6 +7,9 @@ import keras
 import numpy as np
 from keras import ops
 
+# Inputs that heads read, and encoders do not: positions in the text, [batch, number, ...].
+PLACES: dict[str, tuple[int, ...]] = {"mask_positions": (), "span_boundaries": (2,)}
+
 
 def check_is_dict(inputs: Any) -> None:
     """Raises TypeError for text and whatever else a model cannot be called with."""

@@ -20,13 +20,16 @@ class LabelRange:
     Attributes:
         limit: the first number that is too large.
         what: what the limit is, for messages.
-        per_token: whether they are [batch, length], with -100 where nothing is to be learned,
-            instead of [batch].
+        axes: of the labels; beyond the batch, -100 stands where nothing is to be learned.
     """
 
     limit: int
     what: str
-    per_token: bool = False
+    axes: tuple[str, ...] = ("batch",)
+
+    @property
+    def per_token(self) -> bool:
+        return len(self.axes) > 1
 
 
 def check_labels(model, x, y) -> None:
@@ -147,10 +150,11 @@ def _check_finite(name: str, labels: np.ndarray) -> None:
 
 
 def _check_rank(name: str, label_range: LabelRange, shape: tuple) -> None:
+    axes = f"[{', '.join(label_range.axes)}]"
     if label_range.per_token:
-        fits, wanted = len(shape) == 2, "[batch, length], one a token"
+        fits, wanted = len(shape) == len(label_range.axes), f"{axes}, one a token"
     else:
-        fits, wanted = len(shape) == 1 or shape[1:] == (1,), "[batch], one a row"
+        fits, wanted = len(shape) == 1 or shape[1:] == (1,), f"{axes}, one a row"
     if not fits:
         raise ValueError(f"{_title(name)}s must be {wanted}; got shape {shape}.")
 

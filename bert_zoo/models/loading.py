@@ -3,6 +3,7 @@
 import json
 import logging
 import os
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -45,6 +46,8 @@ TRAINED_BY_USERS = frozenset(
         "multiple_choice",
     }
 )
+# Tasks that add no weights, and that every family has.
+HEADLESS = ("encoder", "embedding")
 # As in transformers, whose config.json leaves two labels unsaid.
 DEFAULT_NUM_CLASSES = 2
 CONFIG_FILE = "bert_zoo.json"
@@ -255,27 +258,33 @@ def _package_files(source: Package) -> Path:
 
 
 def _checkpoint_directory(directory: Path) -> Path:
-    """Google's archives hold one folder with the files in it."""
-    configs = sorted(directory.rglob("bert_config.json"))
-    if len(configs) != 1:
-        raise FileNotFoundError(f"{directory} should hold one bert_config.json; found {configs}.")
-    return configs[0].parent
+    """The one folder of an archive that the checkpoint is in."""
+    names = (HF_CONFIG_FILE, *_foreign_config_files())
+    found = {path.parent for name in names for path in directory.rglob(name)}
+    if len(found) != 1:
+        raise FileNotFoundError(
+            f"{directory} should hold one model, by one of the files {names}; found {sorted(found)}."
+        )
+    return found.pop()
+
+
+def _foreign_config_files() -> list[str]:
+    files = (name for family in registry().families.values() for name in family.config_files)
+    return list(dict.fromkeys(files))
 
 
 def _open_directory(directory: Path, name: str, with_weights: bool) -> Opened:
-    for config_file, read in (
-        (CONFIG_FILE, _read_bert_zoo),
-        (HF_CONFIG_FILE, _read_hf),
-        ("bert_config.json", _read_tf1),
-    ):
+    readers = {CONFIG_FILE: _read_bert_zoo, HF_CONFIG_FILE: _read_hf}
+    readers |= dict.fromkeys(_foreign_config_files(), _read_foreign)
+    for config_file, read in readers.items():
         path = directory / config_file
         if path.is_file():
-            opened = read(path, _read_json(path), name)
+            opened = read(path, name)
             break
     else:
         raise FileNotFoundError(
-            f"{directory} holds no model: neither {CONFIG_FILE} (bert_zoo), config.json (Hugging "
-            "Face) nor bert_config.json (TF1) is there. It holds "
+            f"{directory} holds no model: none of {', '.join(readers)} is there (bert_zoo's, Hugging "
+            "Face's, the originals'). It holds "
             f"{sorted(p.name for p in directory.iterdir())[:20]}."
         )
     opened = replace(opened, vocabulary=directory)
@@ -301,7 +310,21 @@ def _family(name: str, path: Path) -> Family:
     return families[name]
 
 
-def _read_bert_zoo(path: Path, values: dict[str, Any], name: str) -> Opened:
+def _family_of_model_type(model_type: str, path: Path) -> Family:
+    """The first family whose Hugging Face files say that they are of this type."""
+    families = {}
+    for family in registry().families.values():
+        families.setdefault(family.codecs["hf"].written["model_type"], family)
+    if model_type not in families:
+        raise ConfigError(
+            f"{path} is of the model_type {model_type!r}; this version of bert_zoo has "
+            f"{sorted(families)}."
+        )
+    return families[model_type]
+
+
+def _read_bert_zoo(path: Path, name: str) -> Opened:
+    values = _read_json(path)
     known = {"format_version", "family", "task", "config", "labels", "pooling", "text"}
     if values.get("format_version") != FORMAT_VERSION or set(values) != known:
         raise ConfigError(
@@ -323,9 +346,10 @@ def _read_bert_zoo(path: Path, values: dict[str, Any], name: str) -> Opened:
     )
 
 
-def _read_hf(path: Path, values: dict[str, Any], name: str) -> Opened:
+def _read_hf(path: Path, name: str) -> Opened:
+    values = _read_json(path)
     # Only BERT is older than the key.
-    family = _family(values.get("model_type", "bert"), path)
+    family = _family_of_model_type(values.get("model_type", "bert"), path)
     return Opened(
         name=name,
         family=family,
@@ -370,20 +394,48 @@ def _sentence_transformers_pooling(directory: Path) -> Pooling:
     return Pooling(POOLING_MODES[modes.pop()], normalize)
 
 
-def _read_tf1(path: Path, values: dict[str, Any], name: str) -> Opened:
-    # Google's configuration files say nothing of the family; those of ALBERT are albert_config.json.
-    family = _family("bert", path)
-    return Opened(
-        name=name,
-        family=family,
-        config=family.codecs["tf1"].decode(values, where=str(path)),
-    )
+def _read_foreign(path: Path, name: str) -> Opened:
+    """A directory of an original program, whose family its configuration file tells."""
+    families = [f for f in registry().families.values() if path.name in f.config_files]
+    fmt = families[0].config_files[path.name]
+    values = _read_fairseq(path) if fmt == "fairseq" else _read_json(path)
+    refusals = []
+    for family in (f for f in families if fmt in f.codecs):
+        try:
+            config = family.codecs[fmt].decode(values, where=str(path))
+        except ConfigError as error:
+            refusals.append(f"As {family.name}: {error}")
+        else:
+            return Opened(name=name, family=family, config=config)
+    raise ConfigError(" ".join(refusals))
+
+
+def _read_fairseq(path: Path) -> dict[str, Any]:
+    """The arguments in a fairseq file, and the sizes of the tables, which they do not tell."""
+    from bert_zoo.weights.torch_bin import TorchSource
+
+    source = TorchSource(path)
+    if not source.arguments:
+        raise ConfigError(
+            f"{path} holds tensors without the arguments of their training, so sizes are unknown. "
+            "Put Hugging Face's config.json of the model beside it."
+        )
+    rows = {
+        f"{table}_rows": source.shape(key)[0]
+        for key in source
+        for table in ("embed_tokens", "embed_positions")
+        if key.endswith(f"{table}.weight")
+    }
+    # SpanBERT's program keeps the sizes in a record of their own.
+    config = source.arguments.get("config")
+    return {**source.arguments, **(config if isinstance(config, dict) else {}), **rows}
 
 
 def _with_tensors(opened: Opened, directory: Path) -> Opened:
     from bert_zoo.weights.sources import open_weights
 
     source = RenamedSource(open_weights(directory))
+    opened = replace(opened, family=_family_by_hallmark(opened.family, source))
     naming = find_naming(opened.family, source)
     with_pooler = opened.config.replace(pooler=True)
     pooler_keys = {key for binding in naming.encoder(with_pooler) for key in binding.keys} - {
@@ -395,6 +447,19 @@ def _with_tensors(opened: Opened, directory: Path) -> Opened:
     return replace(
         opened, source=source, naming=naming, config=opened.config.replace(pooler=has_pooler)
     )
+
+
+def _family_by_hallmark(family: Family, source: RenamedSource) -> Family:
+    """The family itself, or the one of the same model_type whose tensors the source has."""
+    model_type = family.codecs["hf"].written["model_type"]
+    for other in registry().families.values():
+        if (
+            other.hallmark
+            and other.codecs["hf"].written["model_type"] == model_type
+            and any(re.search(other.hallmark, key) for key in source)
+        ):
+            return other
+    return family
 
 
 def _task_config(
@@ -429,6 +494,11 @@ def _fresh_parts(
     """
     if isinstance(init, str):
         raise TypeError(f"init is a sequence of parts, such as ({init!r},); got a string.")
+    if task not in opened.family.heads and task not in HEADLESS:
+        raise ValueError(
+            f"Models of the family {opened.family.name} have no task {task!r}; they have "
+            f"{', '.join((*HEADLESS, *opened.family.heads))}."
+        )
     naming = opened.naming or Naming(opened.family, "bert_zoo", ENCODER_PREFIX)
     bindings = naming.head(task, config)
     bindings += [b for b in naming.encoder(config) if _part(b) == "pooler"]
@@ -496,7 +566,11 @@ def _classes(
             labels = opened.labels if opened.source is None else None
             num_classes = None if labels else DEFAULT_NUM_CLASSES
         return {"num_classes": num_classes, "labels": labels}
-    kernel = opened.naming.head(task, config)[0]
+    (kernel,) = (
+        binding
+        for binding in opened.naming.head(task, config)
+        if binding.variable == "classifier/dense/kernel"
+    )
     stored = opened.source.shape(kernel.keys[0])[0 if kernel.transposed else -1]
     asked = len(labels) if labels is not None else num_classes
     if asked not in (None, stored):
@@ -530,11 +604,11 @@ def _preprocessor(
     opened: Opened, model_class: type[ZooModel], config: EncoderConfig, max_length, padding
 ):
     """Makes the preprocessor on first use, so that ids alone need no TensorFlow."""
-    text = opened.text or TextSpec(lowercase=None, max_length=config.max_positions)
-    length = min(text.max_length, config.max_positions) if max_length is None else max_length
-    if not isinstance(length, int) or not 3 <= length <= config.max_positions:
+    text = opened.text or TextSpec(lowercase=None, max_length=config.longest_input)
+    length = min(text.max_length, config.longest_input) if max_length is None else max_length
+    if not isinstance(length, int) or not 3 <= length <= config.longest_input:
         raise ValueError(
-            f"max_length is {length!r}; {opened.name} reads from 3 to {config.max_positions} tokens."
+            f"max_length is {length!r}; {opened.name} reads from 3 to {config.longest_input} tokens."
         )
     if padding not in ("longest", "fixed"):
         raise ValueError(f"padding is {padding!r}; it is 'longest' or 'fixed'.")
@@ -542,13 +616,14 @@ def _preprocessor(
         return None
 
     def make():
-        from bert_zoo.text import Preprocessor, tokenizer_from_dir
+        from bert_zoo.text import preprocessor_from_dir
 
         known = {} if text.lowercase is None else {"lowercase": text.lowercase}
-        tokenizer = tokenizer_from_dir(opened.vocabulary, opened.family.tokenizer, **known)
-        return Preprocessor(
-            tokenizer,
+        return preprocessor_from_dir(
+            opened.vocabulary,
+            opened.family.tokenizer,
             sequence_length=length,
+            tokenizer_options=known,
             padding=padding,
             truncation=model_class.truncation,
         )

@@ -91,7 +91,7 @@ def _text(encoder) -> dict[str, Any] | None:
         return None
     preprocessor = encoder.preprocessor
     return {
-        "lowercase": preprocessor.tokenizer.get_config()["lowercase"],
+        "lowercase": preprocessor.tokenizer.get_config().get("lowercase"),
         "max_length": preprocessor.sequence_length,
     }
 

@@ -1,17 +1,19 @@
 """Models for tasks: an encoder with a head."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from numbers import Integral
 from typing import Any
 
 import keras
 from keras import ops
 
-from bert_zoo.heads import MaskedLMHead, OutputHead, pool
+from bert_zoo.heads import MaskedLMHead, OutputHead, SpanBoundaryHead, pool
 from bert_zoo.models.base import ZooModel
 from bert_zoo.models.encoder import Encoder
-from bert_zoo.models.inputs import check_range, check_rank
+from bert_zoo.models.inputs import PLACES, check_range, check_rank
 from bert_zoo.models.labels import LabelRange
+from bert_zoo.registry import Family, registry
 
 
 class TaskModel(ZooModel):
@@ -43,6 +45,10 @@ class TaskModel(ZooModel):
     def preprocessor(self, value) -> None:
         self.encoder.preprocessor = value
 
+    @property
+    def longest_input(self) -> int:
+        return self.encoder.longest_input
+
     def id_limits(self) -> dict[str, tuple[int, str]]:
         return self.encoder.id_limits()
 
@@ -63,7 +69,11 @@ class TaskModel(ZooModel):
         encoded = self.encoder(self.encoder_inputs(inputs), training=training)
         return self.head_outputs(encoded, inputs, training)
 
-    def output_head(self, units: int, name: str, dropout: float) -> OutputHead:
+    @property
+    def family(self) -> Family:
+        return registry().families[self.encoder.family]
+
+    def output_head(self, units: int, name: str, dropout: float, **options) -> OutputHead:
         config = self.encoder.config
         return OutputHead(
             units,
@@ -71,7 +81,26 @@ class TaskModel(ZooModel):
             initializer_range=config.initializer_range,
             dtype=self.dtype_policy,
             name=name,
+            **options,
         )
+
+    @property
+    def reads_pooler(self) -> bool:
+        return self.family.heads[self.task].pooler
+
+    def sentence_head(self, units: int) -> OutputHead:
+        """A head over a whole text; where the family reads no pooler, with a layer in its place."""
+        config = self.encoder.config
+        return self.output_head(
+            units,
+            "classifier",
+            config.head_dropout,
+            transform_size=0 if self.reads_pooler else config.hidden_size,
+        )
+
+    def summary_of(self, encoded):
+        """What a head over a whole text reads, [batch, hidden]."""
+        return encoded["pooled_output"] if self.reads_pooler else encoded["sequence_output"][:, 0]
 
     def get_config(self):
         return {
@@ -105,7 +134,8 @@ class LabelledModel(TaskModel):
 
     def label_ranges(self, inputs) -> dict[str, LabelRange]:
         what = "the number of labels"
-        return {"": LabelRange(self.num_classes, what, per_token=self.outputs_per_token)}
+        axes = ("batch", "length") if self.outputs_per_token else ("batch",)
+        return {"": LabelRange(self.num_classes, what, axes)}
 
     def get_config(self):
         return {**super().get_config(), "labels": list(self.labels)}
@@ -139,19 +169,19 @@ def label_names(num_classes: int | None, labels: Sequence[str] | None) -> tuple[
 
 @keras.saving.register_keras_serializable("bert_zoo")
 class Classifier(LabelledModel):
-    """Logits [batch, classes] over the pooled first token."""
+    """Logits [batch, classes] over the first token."""
 
     task = "classification"
 
     def add_head(self, config):
-        self.classifier = self.output_head(self.num_classes, "classifier", config.head_dropout)
+        self.classifier = self.sentence_head(self.num_classes)
 
     def build(self, input_shape):
         self.classifier.build((None, self.encoder.config.hidden_size))
         self.built = True
 
     def head_outputs(self, encoded, inputs, training=None):
-        return self.classifier(encoded["pooled_output"], training=training)
+        return self.classifier(self.summary_of(encoded), training=training)
 
     def classify(self, texts, batch_size: int = 32):
         """The likeliest label of each text, with its probability.
@@ -170,12 +200,12 @@ class Classifier(LabelledModel):
 
 @keras.saving.register_keras_serializable("bert_zoo")
 class Regressor(TaskModel):
-    """One number a text, [batch, 1], over the pooled first token."""
+    """One number a text, [batch, 1], over the first token."""
 
     task = "regression"
 
     def add_head(self, config):
-        self.classifier = self.output_head(1, "classifier", config.head_dropout)
+        self.classifier = self.sentence_head(1)
 
     build = Classifier.build
     head_outputs = Classifier.head_outputs
@@ -224,7 +254,7 @@ class QuestionAnswerer(TaskModel):
 
     def label_ranges(self, inputs) -> dict[str, LabelRange]:
         length = inputs["token_ids"].shape[1] if isinstance(inputs, Mapping) else None
-        length = length or self.encoder.config.max_positions
+        length = length or self.longest_input
         return dict.fromkeys(
             ("start_logits", "end_logits"), LabelRange(length, "the length of the input")
         )
@@ -241,7 +271,7 @@ class MultipleChoice(TaskModel):
     task = "multiple_choice"
 
     def add_head(self, config):
-        self.classifier = self.output_head(1, "classifier", config.head_dropout)
+        self.classifier = self.sentence_head(1)
 
     build = Classifier.build
 
@@ -252,7 +282,7 @@ class MultipleChoice(TaskModel):
         return {name: ops.reshape(value, (-1, shape[2])) for name, value in inputs.items()}
 
     def head_outputs(self, encoded, inputs, training=None):
-        logits = self.classifier(encoded["pooled_output"], training=training)
+        logits = self.classifier(self.summary_of(encoded), training=training)
         return ops.reshape(logits, (-1, ops.shape(inputs["token_ids"])[1]))
 
     def label_ranges(self, inputs) -> dict[str, LabelRange]:
@@ -291,12 +321,13 @@ class MaskedLM(TaskModel):
 
     task = "masked_lm"
     outputs_per_token = True
+    places_read = ("mask_positions",)
 
     def add_head(self, config):
         self.masked_lm = MaskedLMHead(
             config.vocab_size,
             config.table_width,
-            activation=config.activation,
+            activation=self.family.heads[self.task].activation or config.activation,
             epsilon=config.layer_norm_epsilon,
             tied=config.tie_word_embeddings,
             initializer_range=config.initializer_range,
@@ -309,16 +340,22 @@ class MaskedLM(TaskModel):
         self.built = True
 
     def encoder_inputs(self, inputs):
-        return {name: value for name, value in inputs.items() if name != "mask_positions"}
+        return {name: value for name, value in inputs.items() if name not in PLACES}
+
+    @property
+    def token_table(self):
+        return self.encoder.embeddings.token_embedding.embeddings
+
+    def places(self, inputs, name: str):
+        """The input of that name, checked to lie in the text; None where it is not given."""
+        places, length = inputs.get(name), inputs["token_ids"].shape[1]
+        if places is not None and length is not None:
+            check_range(name, places, length, "the length of the input")
+        return places
 
     def head_outputs(self, encoded, inputs, training=None):
-        positions = inputs.get("mask_positions")
-        if positions is not None:
-            length = inputs["token_ids"].shape[1]
-            if length is not None:
-                check_range("mask_positions", positions, length, "the length of the input")
-        table = self.encoder.embeddings.token_embedding.embeddings
-        return self.masked_lm(encoded["sequence_output"], table, positions)
+        positions = self.places(inputs, "mask_positions")
+        return self.masked_lm(encoded["sequence_output"], self.token_table, positions)
 
     def label_ranges(self, inputs) -> dict[str, LabelRange]:
         return {"": self.token_label_range}
@@ -326,33 +363,117 @@ class MaskedLM(TaskModel):
     @property
     def token_label_range(self) -> LabelRange:
         size = self.encoder.config.vocab_size
-        return LabelRange(size, "the size of the vocabulary", per_token=True)
+        return LabelRange(size, "the size of the vocabulary", ("batch", "length"))
+
+
+@dataclass(frozen=True)
+class SentenceObjective:
+    """Two classes over the pooled first token.
+
+    Attributes:
+        output: name of the logits [batch, 2].
+        classes: what the two are.
+        reads: keys of `PLACES`.
+    """
+
+    output: str
+    classes: str
+    reads: tuple[str, ...] = ()
+
+    def add_head(self, model: "Pretraining", name: str) -> keras.layers.Layer:
+        # The originals have no dropout before this layer.
+        head = model.output_head(2, name, dropout=0.0)
+        head.build((None, model.encoder.config.hidden_size))
+        return head
+
+    def logits(self, head, model: "Pretraining", encoded, inputs):
+        return head(encoded["pooled_output"])
+
+    def label_range(self, model: "Pretraining") -> LabelRange:
+        return LabelRange(2, self.classes)
+
+
+@dataclass(frozen=True)
+class SpanObjective:
+    """The tokens of spans, where `span_boundaries` [batch, spans, 2] are given.
+
+    Attributes:
+        output: name of the logits [batch, spans, targets, vocabulary].
+        reads: keys of `PLACES`.
+    """
+
+    output: str
+    reads: tuple[str, ...] = ("span_boundaries",)
+
+    def add_head(self, model: "Pretraining", name: str) -> keras.layers.Layer:
+        config = model.encoder.config
+        head = SpanBoundaryHead(
+            config.vocab_size,
+            config.hidden_size,
+            activation=config.activation,
+            epsilon=config.layer_norm_epsilon,
+            initializer_range=config.initializer_range,
+            dtype=model.dtype_policy,
+            name=name,
+        )
+        head.build((None, None, config.hidden_size))
+        return head
+
+    def logits(self, head, model: "Pretraining", encoded, inputs):
+        boundaries = model.places(inputs, "span_boundaries")
+        if boundaries is None:
+            return None
+        return head(encoded["sequence_output"], model.token_table, boundaries)
+
+    def label_range(self, model: "Pretraining") -> LabelRange:
+        return replace(model.token_label_range, axes=("batch", "spans", "targets"))
+
+
+# What families train beside masked tokens.
+OBJECTIVES: dict[str, SentenceObjective | SpanObjective] = {
+    "next_sentence": SentenceObjective(
+        "nsp_logits", "0 where the second text follows the first, 1 where it does not"
+    ),
+    "sentence_order": SentenceObjective(
+        "sop_logits", "0 where the two texts are in order, 1 where they are swapped"
+    ),
+    "span_boundary": SpanObjective("sbo_logits"),
+}
 
 
 @keras.saving.register_keras_serializable("bert_zoo")
 class Pretraining(MaskedLM):
-    """BERT's two objectives: a dict of `mlm_logits` (as `MaskedLM`) and `nsp_logits` [batch, 2]."""
+    """A family's objectives: a dict of `mlm_logits` (as `MaskedLM`) and those of its `objectives`.
+
+    BERT gives `nsp_logits` [batch, 2], ALBERT `sop_logits` [batch, 2], SpanBERT `sbo_logits`
+    [batch, spans, targets, vocabulary] where `span_boundaries` [batch, spans, 2] are given.
+    """
 
     task = "pretraining"
 
+    @property
+    def places_read(self) -> tuple[str, ...]:
+        reads = (place for name in self.family.objectives for place in OBJECTIVES[name].reads)
+        return ("mask_positions", *reads)
+
     def add_head(self, config):
         super().add_head(config)
-        # The original has no dropout before this layer.
-        self.next_sentence = self.output_head(2, "next_sentence", dropout=0.0)
-
-    def build(self, input_shape):
-        super().build(input_shape)
-        self.next_sentence.build((None, self.encoder.config.hidden_size))
+        for name in self.family.objectives:
+            setattr(self, name, OBJECTIVES[name].add_head(self, name))
 
     def head_outputs(self, encoded, inputs, training=None):
-        return {
-            "mlm_logits": super().head_outputs(encoded, inputs, training),
-            "nsp_logits": self.next_sentence(encoded["pooled_output"]),
-        }
+        outputs = {"mlm_logits": super().head_outputs(encoded, inputs, training)}
+        for name in self.family.objectives:
+            objective = OBJECTIVES[name]
+            logits = objective.logits(getattr(self, name), self, encoded, inputs)
+            if logits is not None:
+                outputs[objective.output] = logits
+        return outputs
 
     def label_ranges(self, inputs) -> dict[str, LabelRange]:
-        order = LabelRange(2, "0 where the second text follows the first, 1 where it does not")
-        return {"mlm_logits": self.token_label_range, "nsp_logits": order}
+        objectives = [OBJECTIVES[name] for name in self.family.objectives]
+        ranges = {objective.output: objective.label_range(self) for objective in objectives}
+        return {"mlm_logits": self.token_label_range, **ranges}
 
 
 @keras.saving.register_keras_serializable("bert_zoo")

@@ -9,6 +9,8 @@ import tensorflow as tf
 
 from bert_zoo.heads.pooling import pool
 from bert_zoo.models.base import ZooModel
+from bert_zoo.models.inputs import PLACES
+from bert_zoo.models.tasks import OBJECTIVES
 from bert_zoo.serving import HUB_NAMES
 
 Tensors = dict[str, tf.Tensor]
@@ -65,7 +67,9 @@ INTERFACES = {
         answers=_choice_answers, texts=(("text", 1), ("choices", 2)), pairs=False
     ),
     "masked_lm": Interface(),
-    "pretraining": Interface(("mlm_logits", "nsp_logits")),
+    "pretraining": Interface(
+        ("mlm_logits", *(objective.output for objective in OBJECTIVES.values()))
+    ),
     "embedding": Interface(("embedding",)),
 }
 
@@ -84,13 +88,13 @@ def make_servable(
         ValueError: `pairs` of a model that does not read pairs.
     """
     interface = INTERFACES[model.task]
-    segments = model.id_limits()["segment_ids"][0]
-    reads_pairs = interface.pairs and segments > 1
-    if pairs and not (reads_pairs and text):
+    packs_pairs = text and _packs_pairs(model)
+    reads_pairs = interface.pairs and packs_pairs
+    if pairs and not reads_pairs:
         raise ValueError(
             "pairs=True is for models that read one text or two, exported with text=True; this one "
-            f"is of task {model.task!r}, with {segments} segment(s), exported with text={text}. "
-            "Leave pairs out."
+            f"is of task {model.task!r}, with {model.id_limits()['segment_ids'][0]} segment(s), "
+            f"exported with text={text}. Leave pairs out."
         )
     # A Checkpoint is an object that attributes can be hung on, and saves nothing of its own.
     servable = tf.train.Checkpoint()
@@ -100,14 +104,14 @@ def make_servable(
     servable.regularization_losses = []
 
     signatures = {"tokens": _tokens_signature(model, call)}
-    if "mask_positions" in _input_names(model):
-        signatures["mask_positions"] = _mask_positions_signature(model)
+    for place in model.places_read:
+        signatures[place] = _place_signature(model, place)
     if not text:
         return servable, {"serving_default": signatures["tokens"], **signatures}
 
     # The report on truncation runs Python, which a SavedModel does not hold.
     preprocessor = model.preprocessor.with_options(report_truncation=False)
-    servable.preprocessor = _preprocessor_object(preprocessor, segments)
+    servable.preprocessor = _preprocessor_object(preprocessor, packs_pairs)
     if reads_pairs:
         signatures["pairs"] = _text_signature(model, call, preprocessor, PAIR)
     if pairs:
@@ -117,13 +121,19 @@ def make_servable(
     return servable, {"serving_default": default, **signatures}
 
 
-def _input_names(model: ZooModel) -> tuple[str, ...]:
-    return (*HUB_NAMES, "mask_positions") if hasattr(model, "masked_lm") else tuple(HUB_NAMES)
+def _packs_pairs(model: ZooModel) -> bool:
+    """Whether the model tells two texts apart, by segments or, as RoBERTa, by separators alone."""
+    num_segments = model.id_limits()["segment_ids"][0]
+    return num_segments > 1 or not model.preprocessor.get_config()["segments"]
 
 
 def _ids_spec(model: ZooModel, name: str) -> tf.TensorSpec:
     rank = 3 if model.task == "multiple_choice" else 2
     return tf.TensorSpec([None] * rank, tf.int32, name=name)
+
+
+def _place_spec(name: str) -> tf.TensorSpec:
+    return tf.TensorSpec([None, None, *PLACES[name]], tf.int32, name=name)
 
 
 def _call_function(model: ZooModel):
@@ -197,7 +207,9 @@ def _served_outputs(model: ZooModel, outputs: Tensors) -> Tensors:
 
 
 def _under_hub_names(ids: Tensors) -> Tensors:
-    return {theirs: ids[name] for name, theirs in HUB_NAMES.items()}
+    # Models without segments take zeros there, as TF-Hub's do.
+    zeros = tf.zeros_like(ids["token_ids"])
+    return {theirs: ids.get(name, zeros) for name, theirs in HUB_NAMES.items()}
 
 
 def _tokens_signature(model: ZooModel, call):
@@ -207,14 +219,15 @@ def _tokens_signature(model: ZooModel, call):
     return _signature(serve, [_ids_spec(model, name) for name in HUB_NAMES])
 
 
-def _mask_positions_signature(model: ZooModel):
-    """Traced by itself, so that the vocabulary projection runs at the positions only."""
+def _place_signature(model: ZooModel, place: str):
+    """Traced by itself, so that the vocabulary projection runs at the places only."""
 
     def serve(ids: Tensors) -> Tensors:
         _, outputs = _run(model, ids, training=False)
         return _served_outputs(model, tf.nest.map_structure(_as_float32, outputs))
 
-    return _signature(serve, [_ids_spec(model, name) for name in _input_names(model)])
+    ids = [_ids_spec(model, name) for name in HUB_NAMES]
+    return _signature(serve, [*ids, _place_spec(place)])
 
 
 def _text_signature(model: ZooModel, call, preprocessor, inputs: tuple[tuple[str, int], ...]):
@@ -238,10 +251,10 @@ def _text_signature(model: ZooModel, call, preprocessor, inputs: tuple[tuple[str
 # ---------------------------------------------------------------------------------------------
 
 
-def _preprocessor_object(preprocessor, segments: int) -> tf.train.Checkpoint:
+def _preprocessor_object(preprocessor, packs_pairs: bool) -> tf.train.Checkpoint:
     """TF-Hub's preprocessor: callable, with the callables `tokenize` and `bert_pack_inputs`.
 
-    It takes pairs where the model knows two segments.
+    It takes pairs where the model tells two texts apart.
     """
     texts = tf.TensorSpec([None], tf.string, name="texts")
     pair = (texts, tf.TensorSpec([None], tf.string, name="texts_pair"))
@@ -263,12 +276,14 @@ def _preprocessor_object(preprocessor, segments: int) -> tf.train.Checkpoint:
     call.get_concrete_function(texts)
     seq_length = tf.TensorSpec([], tf.int32, name="seq_length")
     bert_pack_inputs.get_concrete_function([ragged], seq_length=seq_length)
-    if segments > 1:
+    if packs_pairs:
         call.get_concrete_function(pair)
         bert_pack_inputs.get_concrete_function([ragged, ragged], seq_length=seq_length)
 
     served = tf.train.Checkpoint()
     served.__call__ = call
+    # Tables and SentencePiece models are saved only with an object that holds them.
+    served.resources = preprocessor.tokenizer
     for name, function in (("tokenize", tokenize), ("bert_pack_inputs", bert_pack_inputs)):
         subobject = tf.train.Checkpoint()
         subobject.__call__ = function

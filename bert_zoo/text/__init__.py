@@ -1,13 +1,17 @@
 """Tokenizers and packers that run in the TensorFlow graph."""
 
+from bert_zoo.text.byte_bpe import ByteBpeTokenizer
 from bert_zoo.text.directories import preprocessor_from_dir, tokenizer_from_dir
 from bert_zoo.text.packing import Packer
 from bert_zoo.text.preprocessor import Preprocessor
+from bert_zoo.text.sentencepiece import SentencePieceTokenizer
 from bert_zoo.text.wordpiece import WordPieceTokenizer
 
 __all__ = [
+    "ByteBpeTokenizer",
     "Packer",
     "Preprocessor",
+    "SentencePieceTokenizer",
     "WordPieceTokenizer",
     "preprocessor_from_dir",
     "tokenizer_from_dir",

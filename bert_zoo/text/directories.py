@@ -4,25 +4,27 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
+from bert_zoo.text.byte_bpe import ByteBpeTokenizer, read_byte_bpe
 from bert_zoo.text.preprocessor import Preprocessor
+from bert_zoo.text.sentencepiece import SentencePieceTokenizer
 from bert_zoo.text.wordpiece import SUFFIX, WordPieceTokenizer
 
 logger = logging.getLogger(__name__)
 
 
-def tokenizer_from_dir(
-    path: str | Path, family: str = "bert", **overrides: Any
-) -> WordPieceTokenizer:
+def tokenizer_from_dir(path: str | Path, family: str = "bert", **overrides: Any) -> Tokenizer:
     """Makes a tokenizer from a directory with a vocabulary.
 
     Args:
-        path: for BERT, a directory with vocab.txt and, if there are, tokenizer_config.json,
-            tokenizer.json and special_tokens_map.json, whose settings are followed.
-        family: which kind of tokenizer; see TOKENIZER_BUILDERS.
+        path: a directory with the vocabulary as the family's files have it (vocab.txt; vocab.json
+            and merges.txt, or fairseq's dict.txt, encoder.json and vocab.bpe; a SentencePiece
+            model) and, if there are, tokenizer_config.json, tokenizer.json and
+            special_tokens_map.json, whose settings are followed.
+        family: one of TEXT_FORMATS.
         **overrides: keyword arguments of the tokenizer that go before the files, for example
             `lowercase=False`.
 
@@ -30,29 +32,33 @@ def tokenizer_from_dir(
         FileNotFoundError: no such directory, or no vocabulary in it.
         ValueError: an unknown family, or a setting that this tokenizer does not have.
     """
-    if family not in TOKENIZER_BUILDERS:
-        raise ValueError(
-            f"No tokenizer for family {family!r}; there are {sorted(TOKENIZER_BUILDERS)}."
-        )
+    build = _text_format(family).build
     path = Path(path)
     if not path.is_dir():
         raise FileNotFoundError(
             f"{path} is not a directory. Pass the directory that holds the vocabulary, not a file."
         )
-    return TOKENIZER_BUILDERS[family](path, overrides)
+    return build(path, overrides)
 
 
 def preprocessor_from_dir(
-    path: str | Path, family: str = "bert", *, sequence_length: int, **options: Any
+    path: str | Path,
+    family: str = "bert",
+    *,
+    sequence_length: int,
+    tokenizer_options: Mapping[str, Any] | None = None,
+    **options: Any,
 ) -> Preprocessor:
     """Makes a preprocessor from a directory with a vocabulary.
 
     Args:
         path, family: as for tokenizer_from_dir.
         sequence_length: the most tokens a row may have, special ones included.
+        tokenizer_options: keyword arguments of the tokenizer that go before the files.
         **options: further keyword arguments of Preprocessor.
     """
-    tokenizer = tokenizer_from_dir(path, family)
+    tokenizer = tokenizer_from_dir(path, family, **(tokenizer_options or {}))
+    options = {**_text_format(family).packing, **options}
     return Preprocessor(tokenizer, sequence_length=sequence_length, **options)
 
 
@@ -224,6 +230,152 @@ def _with_added_tokens(vocabulary: list[str], added: dict[int, str], directory: 
     return vocabulary
 
 
-TOKENIZER_BUILDERS: dict[str, Callable[[Path, dict[str, Any]], WordPieceTokenizer]] = {
-    "bert": _bert_tokenizer,
+def _spanbert_tokenizer(directory: Path, overrides: dict[str, Any]) -> WordPieceTokenizer:
+    # Its files do not say that the vocabulary is BERT's cased one.
+    return _bert_tokenizer(directory, {"lowercase": False, **overrides})
+
+
+# ---------------------------------------------------------------------------------------------
+# RoBERTa
+# ---------------------------------------------------------------------------------------------
+
+# Where fairseq keeps the files of GPT-2's vocabulary, which its archives do not hold.
+GPT2_FILES = "https://dl.fbaipublicfiles.com/fairseq/gpt2_bpe/"
+
+
+def _roberta_tokenizer(directory: Path, overrides: dict[str, Any]) -> ByteBpeTokenizer:
+    serialized = _read_json(directory / "tokenizer.json")
+    config = _read_json(directory / "tokenizer_config.json")
+    special_tokens = _read_json(directory / "special_tokens_map.json")
+    if (directory / "dict.txt").is_file() and not (directory / "vocab.json").is_file():
+        vocabulary, merges = _read_fairseq_bpe(directory)
+        # fairseq's fill_mask strips what stands before the mask.
+        options: dict[str, Any] = {"lstrip_mask": True}
+    else:
+        vocabulary, merges = read_byte_bpe(directory)
+        options = {"lstrip_mask": False}
+    prefix = (serialized.get("pre_tokenizer") or {}).get("add_prefix_space", False)
+    options["add_prefix_space"] = config.get("add_prefix_space", prefix)
+
+    mask = "<mask>"
+    for source in (special_tokens, config):
+        mask = _text_of(source.get("mask_token", mask))
+    entries = [
+        *(special_tokens.get("mask_token"), config.get("mask_token")),
+        *serialized.get("added_tokens", []),
+        *config.get("added_tokens_decoder", {}).values(),
+    ]
+    for entry in entries:
+        if isinstance(entry, dict) and entry["content"] == mask and "lstrip" in entry:
+            options["lstrip_mask"] = entry.pop("lstrip")
+    for source in (special_tokens, config):
+        for name in ("unk_token", "pad_token", "cls_token", "sep_token", "mask_token"):
+            if source.get(name) is not None:
+                options[_OPTION_NAMES[name]] = _content(source[name], name, directory)
+    added = _added_tokens(directory, serialized, config)
+    vocabulary = _with_added_tokens(vocabulary, added, directory)
+    options["added_tokens"] = list(added.values())
+    return ByteBpeTokenizer(vocabulary, merges, **{"source": directory, **options, **overrides})
+
+
+def _text_of(token: str | dict[str, Any]) -> str:
+    return token if isinstance(token, str) else token["content"]
+
+
+def _read_fairseq_bpe(directory: Path) -> tuple[list[str], list[tuple[str, ...]]]:
+    """Returns fairseq's vocabulary in GPT-2's letters, and GPT-2's merges.
+
+    dict.txt lists GPT-2's ids in the order of fairseq's, between the special tokens.
+    """
+    missing = [name for name in ("encoder.json", "vocab.bpe") if not (directory / name).is_file()]
+    if missing:
+        raise FileNotFoundError(
+            f"{directory} has fairseq's dict.txt, which refers to GPT-2's vocabulary, without "
+            f"{' and '.join(missing)}. Get them from {GPT2_FILES} and put them there."
+        )
+    tokens = {str(i): token for token, i in _read_json(directory / "encoder.json").items()}
+    lines = (directory / "dict.txt").read_text(encoding="utf-8").splitlines()
+    symbols = [line.rsplit(" ", 1)[0] for line in lines]
+    merges = (directory / "vocab.bpe").read_text(encoding="utf-8").split("\n")
+    return (
+        ["<s>", "<pad>", "</s>", "<unk>", *(tokens.get(s, s) for s in symbols), "<mask>"],
+        [tuple(line.split(" ")) for line in merges if line and not line.startswith("#version")],
+    )
+
+
+# ---------------------------------------------------------------------------------------------
+# ALBERT and XLM-RoBERTa
+# ---------------------------------------------------------------------------------------------
+
+_SENTENCEPIECE_OPTIONS = {
+    "do_lower_case": "lowercase",
+    "remove_space": "remove_space",
+    "keep_accents": "keep_accents",
+    "rewrite_quotes": "rewrite_quotes",
+    "special_tokens_in_text": "special_tokens_in_text",
 }
+
+
+def _albert_tokenizer(
+    directory: Path, overrides: dict[str, Any]
+) -> SentencePieceTokenizer | WordPieceTokenizer:
+    # The Chinese checkpoints have BERT's vocabulary.
+    if (directory / "vocab.txt").is_file():
+        return _bert_tokenizer(directory, overrides)
+    return _sentencepiece_tokenizer(directory, "albert", overrides)
+
+
+def _xlm_roberta_tokenizer(directory: Path, overrides: dict[str, Any]) -> SentencePieceTokenizer:
+    return _sentencepiece_tokenizer(directory, "xlm_roberta", overrides)
+
+
+def _sentencepiece_tokenizer(
+    directory: Path, family: str, overrides: dict[str, Any]
+) -> SentencePieceTokenizer:
+    config = _read_json(directory / "tokenizer_config.json")
+    options = {
+        option: config[name] for name, option in _SENTENCEPIECE_OPTIONS.items() if name in config
+    }
+    models = sorted(directory.glob("*.model"))
+    if len(models) != 1:
+        raise FileNotFoundError(
+            f"{directory} should hold one SentencePiece model, *.model; it holds "
+            f"{sorted(entry.name for entry in directory.iterdir())[:20]}."
+        )
+    return SentencePieceTokenizer.from_file(models[0], family, **{**options, **overrides})
+
+
+# ---------------------------------------------------------------------------------------------
+# All of them
+# ---------------------------------------------------------------------------------------------
+
+Tokenizer = WordPieceTokenizer | ByteBpeTokenizer | SentencePieceTokenizer
+
+
+class TextFormat(NamedTuple):
+    """How the models of a family read text.
+
+    Attributes:
+        build: (directory, options that go before its files) -> tokenizer.
+        packing: options of Preprocessor that differ from BERT's.
+    """
+
+    build: Callable[[Path, dict[str, Any]], Tokenizer]
+    packing: Mapping[str, Any] = {}
+
+
+# <s> A </s>, or <s> A </s></s> B </s>; no segments.
+ROBERTA_PACKING = {"separators": 2, "segments": False}
+TEXT_FORMATS = {
+    "bert": TextFormat(_bert_tokenizer),
+    "spanbert": TextFormat(_spanbert_tokenizer),
+    "roberta": TextFormat(_roberta_tokenizer, ROBERTA_PACKING),
+    "xlm_roberta": TextFormat(_xlm_roberta_tokenizer, ROBERTA_PACKING),
+    "albert": TextFormat(_albert_tokenizer),
+}
+
+
+def _text_format(family: str) -> TextFormat:
+    if family not in TEXT_FORMATS:
+        raise ValueError(f"No tokenizer for family {family!r}; there are {sorted(TEXT_FORMATS)}.")
+    return TEXT_FORMATS[family]

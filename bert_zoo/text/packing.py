@@ -1,4 +1,4 @@
-"""Packs token ids into BERT's inputs: [CLS] A [SEP], or [CLS] A [SEP] B [SEP]."""
+"""Packs token ids into inputs: [CLS] A [SEP], or [CLS] A [SEP] B [SEP]; RoBERTa's between is [SEP] [SEP]."""
 
 from __future__ import annotations
 
@@ -21,6 +21,8 @@ class Packer(tf.Module):
             above `sequence_length`; "fixed" always to `sequence_length`, a static shape, which XLA
             and TPUs need.
         bucket: see `padding`.
+        separators: how many [SEP] stand between the segments of a pair.
+        segments: whether the model has `segment_ids`.
         truncation: for pairs that are too long. "longest_first" shortens the longer segment, and
             both to half when both are longer than that (an odd token goes to the longer one, the
             second if they are equal), as Hugging Face's fast tokenizers do. "only_first" and
@@ -39,10 +41,11 @@ class Packer(tf.Module):
         sequence_length: int | tf.Tensor,
         padding: str = "longest",
         bucket: int = 8,
+        separators: int = 1,
+        segments: bool = True,
         truncation: str = "longest_first",
     ):
         super().__init__(name="packer")
-        self.sequence_length = _checked_length(sequence_length)
         if padding not in PADDINGS:
             raise ValueError(f"padding is {padding!r}; choose one of {PADDINGS}.")
         if bucket < 1:
@@ -51,6 +54,8 @@ class Packer(tf.Module):
             raise ValueError(f"truncation is {truncation!r}; choose one of {tuple(TRUNCATIONS)}.")
         self.cls_id, self.sep_id, self.pad_id = int(cls_id), int(sep_id), int(pad_id)
         self.padding, self.bucket, self.truncation = padding, int(bucket), truncation
+        self.separators, self.segments = separators, segments
+        self.sequence_length = _checked_length(sequence_length, self._specials(2))
 
     def __call__(self, segments: Any) -> dict[str, tf.Tensor]:
         """Packs one or two segments.
@@ -60,7 +65,7 @@ class Packer(tf.Module):
 
         Returns:
             dict of int32 [batch, length]: `token_ids`; `segment_ids`, 1 in the second segment and
-            its [SEP]; `padding_mask`, 1 where a token is.
+            its [SEP], where the model has them; `padding_mask`, 1 where a token is.
 
         Raises:
             ValueError: not one or two segments, or not ragged tensors of rank 2.
@@ -73,15 +78,19 @@ class Packer(tf.Module):
 
     def kept_lengths(self, lengths: Sequence[tf.Tensor]) -> list[tf.Tensor]:
         """Returns how many tokens of each segment remain, from int64 [batch] lengths."""
-        budget = self.sequence_length - 1 - len(lengths)
+        budget = self.sequence_length - self._specials(len(lengths))
         if len(lengths) == 1:
             return [tf.minimum(lengths[0], budget)]
         return TRUNCATIONS[self.truncation](*lengths, budget)
 
+    def _specials(self, segments: int) -> int:
+        """How many special tokens a row of so many segments has."""
+        return 2 if segments == 1 else 2 + self.separators
+
     def _lay_out(
         self, segments: Sequence[tf.RaggedTensor], kept: Sequence[tf.Tensor]
     ) -> dict[str, tf.Tensor]:
-        row_lengths = tf.add_n(kept) + 1 + len(kept)
+        row_lengths = tf.add_n(kept) + self._specials(len(kept))
         position = tf.range(self._width(row_lengths))[None, :]
 
         # Every place of the result is an index into one pool: all segments' tokens, then these.
@@ -96,13 +105,15 @@ class Packer(tf.Module):
             begin, end = first[:, None], (first + length)[:, None]
             inside = (position >= begin) & (position < end)
             source = pool_start + segment.row_starts()[:, None] + position - begin
-            index = tf.where(inside, source, tf.where(position == end, sep_at, index))
-            segment_ids = tf.where((position >= begin) & (position <= end), number, segment_ids)
+            separators = 1 if number == len(kept) - 1 else self.separators
+            behind = (position >= end) & (position < end + separators)
+            index = tf.where(inside, source, tf.where(behind, sep_at, index))
+            segment_ids = tf.where(inside | behind, number, segment_ids)
             pool_start += tf.size(segment.values, out_type=tf.int64)
-            first += length + 1
+            first += length + separators
         return {
             "token_ids": tf.gather(pool, index),
-            "segment_ids": segment_ids,
+            **({"segment_ids": segment_ids} if self.segments else {}),
             "padding_mask": tf.cast(position < row_lengths[:, None], tf.int32),
         }
 
@@ -115,15 +126,17 @@ class Packer(tf.Module):
         return tf.minimum(-(-longest // self.bucket) * self.bucket, self.sequence_length)
 
 
-def _checked_length(sequence_length: int | tf.Tensor) -> int | tf.Tensor:
-    problem = "A pair has three special tokens, so sequence_length must be 3 at least"
+def _checked_length(sequence_length: int | tf.Tensor, least: int) -> int | tf.Tensor:
+    problem = f"A pair has {least} special tokens, so sequence_length must be {least} at least"
     if tf.is_tensor(sequence_length):
         length = tf.cast(sequence_length, tf.int64)
-        with tf.control_dependencies([tf.debugging.Assert(length >= 3, [f"{problem}:", length])]):
+        with tf.control_dependencies(
+            [tf.debugging.Assert(length >= least, [f"{problem}:", length])]
+        ):
             return tf.identity(length)
     if sequence_length != int(sequence_length):
         raise ValueError(f"sequence_length is {sequence_length}; it must be a whole number.")
-    if sequence_length < 3:
+    if sequence_length < least:
         raise ValueError(f"{problem}; it is {sequence_length}. BERT's maximum is 512.")
     return int(sequence_length)
 

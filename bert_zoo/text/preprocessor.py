@@ -24,7 +24,7 @@ class Preprocessor(tf.Module):
     Args:
         tokenizer: anything called with texts that returns int32 [batch, (tokens)] and has `cls_id`,
             `sep_id` and `pad_id`.
-        sequence_length, padding, bucket, truncation: as for Packer.
+        sequence_length, padding, bucket, separators, segments, truncation: as for Packer.
         report_truncation: say once on the log (logger "bert_zoo.text.preprocessor") that texts were
             cut. It runs Python inside the graph, so switch it off for a graph that leaves this
             process: a SavedModel, or a remote tf.data service.
@@ -37,6 +37,8 @@ class Preprocessor(tf.Module):
         sequence_length: int,
         padding: str = "longest",
         bucket: int = 8,
+        separators: int = 1,
+        segments: bool = True,
         truncation: str = "longest_first",
         report_truncation: bool = True,
     ):
@@ -44,7 +46,12 @@ class Preprocessor(tf.Module):
         self.tokenizer = tokenizer
         # A plain object, so that tf.Module does not wrap and track the values.
         self._options = SimpleNamespace(
-            sequence_length=sequence_length, padding=padding, bucket=bucket, truncation=truncation
+            sequence_length=sequence_length,
+            padding=padding,
+            bucket=bucket,
+            separators=separators,
+            segments=segments,
+            truncation=truncation,
         )
         self._packer = self._make_packer()
         self._report = _TruncationReport() if report_truncation else None
@@ -83,7 +90,8 @@ class Preprocessor(tf.Module):
                 the same size, (firsts, seconds).
 
         Returns:
-            dict of int32 [batch, length]: `token_ids`, `segment_ids`, `padding_mask`.
+            dict of int32 [batch, length]: `token_ids`, `segment_ids` where the model has them,
+            `padding_mask`.
 
         Raises:
             TypeError, ValueError: something that is not a batch of texts or of pairs.
@@ -114,14 +122,15 @@ class Preprocessor(tf.Module):
                 `sequence_length`.
 
         Returns:
-            dict of int32 [batch, seq_length]: `input_word_ids`, `input_mask`, `input_type_ids`.
+            dict of int32 [batch, seq_length]: `input_word_ids`, `input_mask`, `input_type_ids`,
+            which are 0 for a model without segments.
         """
         length = self.sequence_length if seq_length is None else seq_length
         packed = self._make_packer(sequence_length=length, padding="fixed")(segments)
         return {
             "input_word_ids": packed["token_ids"],
             "input_mask": packed["padding_mask"],
-            "input_type_ids": packed["segment_ids"],
+            "input_type_ids": packed.get("segment_ids", tf.zeros_like(packed["token_ids"])),
         }
 
     def _make_packer(self, **changes: Any) -> Packer:

@@ -1,5 +1,8 @@
 """Losses and metrics that belong to a task."""
 
+from collections.abc import Callable
+from typing import Any
+
 import keras
 
 from bert_zoo.models.base import ZooModel
@@ -16,19 +19,27 @@ def _token_loss() -> keras.losses.Loss:
     return keras.losses.SparseCategoricalCrossentropy(from_logits=True, ignore_class=IGNORED_LABEL)
 
 
-# Task -> (loss, metrics), made anew for each model.
-RECIPES = {
-    "classification": lambda: (_class_loss(), ["accuracy"]),
-    "multiple_choice": lambda: (_class_loss(), ["accuracy"]),
-    "regression": lambda: (keras.losses.MeanSquaredError(), []),
-    "token_classification": lambda: (_token_loss(), []),
+def _pretraining_losses(model: ZooModel) -> dict[str, keras.losses.Loss]:
+    ranges = model.label_ranges({})
+    return {
+        name: _token_loss() if label_range.per_token else _class_loss()
+        for name, label_range in ranges.items()
+    }
+
+
+# Task -> (loss, metrics) of a model.
+RECIPES: dict[str, Callable[[ZooModel], tuple[Any, list[str]]]] = {
+    "classification": lambda model: (_class_loss(), ["accuracy"]),
+    "multiple_choice": lambda model: (_class_loss(), ["accuracy"]),
+    "regression": lambda model: (keras.losses.MeanSquaredError(), []),
+    "token_classification": lambda model: (_token_loss(), []),
     # The mean of both, as run_squad.py.
-    "question_answering": lambda: (
+    "question_answering": lambda model: (
         {"start_logits": _class_loss(), "end_logits": _class_loss()},
         [],
     ),
-    "masked_lm": lambda: (_token_loss(), []),
-    "pretraining": lambda: ({"mlm_logits": _token_loss(), "nsp_logits": _class_loss()}, []),
+    "masked_lm": lambda model: (_token_loss(), []),
+    "pretraining": lambda model: (_pretraining_losses(model), []),
 }
 
 
@@ -42,7 +53,7 @@ def compile_for_task(model: ZooModel, optimizer: BertAdamW | None = None) -> Non
     """
     if model.task not in RECIPES:
         return
-    loss, metrics = RECIPES[model.task]()
+    loss, metrics = RECIPES[model.task](model)
     weights = None
     if model.task == "question_answering":
         weights = {"start_logits": 0.5, "end_logits": 0.5}

@@ -75,9 +75,12 @@ class Naming:
 
     def copies(self, config: EncoderConfig) -> list[Copy]:
         """The repetitions that the source may hold."""
-        if self.fmt != "hf":
-            return []
-        copies = {copy for head in self.family.heads.values() for copy in head.copies(config)}
+        copies = {
+            copy
+            for head in self.family.heads.values()
+            if self.fmt in head.copies
+            for copy in head.copies[self.fmt](config)
+        }
         return [
             Copy(self._full(copy.key), self._full(copy.of), copy.equal)
             for copy in sorted(copies, key=lambda copy: copy.key)
@@ -122,32 +125,59 @@ def find_naming(family: Family, source: "RenamedSource") -> Naming:
     )
 
 
-class RenamedSource(Mapping[str, np.ndarray]):
-    """A source under the names of today: LayerNorm's gamma and beta were renamed in PyTorch files."""
+# Names that modules had in earlier versions of their program, and the names of today.
+LEGACY_NAMES = tuple(
+    (re.compile(pattern), name)
+    for pattern, name in (
+        # transformers, once pytorch_pretrained_bert
+        (r"(LayerNorm|layer_norm\d)\.gamma$", r"\1.weight"),
+        (r"(LayerNorm|layer_norm\d)\.beta$", r"\1.bias"),
+        # fairseq; a classification head is called after its task
+        (r"^decoder\.(?=sentence_encoder\.|lm_head\.)", "encoder."),
+        (r"\bemb_layer_norm\.", "layernorm_embedding."),
+        (r"\bclassification_heads\.[^.]+\.", "classification_heads."),
+    )
+)
+# fairseq's attention once kept the three products in one tensor, below each other.
+FUSED = re.compile(r"\bself_attn\.in_proj_(?=weight$|bias$)")
+FUSED_PARTS = ("self_attn.q_proj.", "self_attn.k_proj.", "self_attn.v_proj.")
 
-    _LEGACY = ((re.compile(r"LayerNorm\.gamma$"), "LayerNorm.weight"),
-               (re.compile(r"LayerNorm\.beta$"), "LayerNorm.bias"))  # fmt: skip
+
+class RenamedSource(Mapping[str, np.ndarray]):
+    """A source under the names of today."""
 
     def __init__(self, source: TensorSource):
         self._source = source
         self.location = source.location
-        self._keys: dict[str, str] = {}
+        # Name of today -> stored name, and which of its parts where it is fused.
+        self._keys: dict[str, tuple[str, int | None]] = {}
         for key in source:
             today = key
-            for pattern, name in self._LEGACY:
+            for pattern, name in LEGACY_NAMES:
                 today = pattern.sub(name, today)
-            if today in self._keys:
-                raise WeightsError(
-                    f"{source.location} holds both {key} and {self._keys[today]}, which are two "
-                    "names of the same tensor."
-                )
-            self._keys[today] = key
+            if FUSED.search(today):
+                for part, name in enumerate(FUSED_PARTS):
+                    self._add(FUSED.sub(name, today), key, part)
+            else:
+                self._add(today, key, None)
+
+    def _add(self, today: str, key: str, part: int | None) -> None:
+        if today in self._keys:
+            raise WeightsError(
+                f"{self.location} holds both {key} and {self._keys[today][0]}, which are two names "
+                f"of the same tensor, {today}."
+            )
+        self._keys[today] = (key, part)
 
     def shape(self, key: str) -> tuple[int, ...]:
-        return self._source.shape(self._keys[key])
+        stored, part = self._keys[key]
+        shape = self._source.shape(stored)
+        return shape if part is None else (shape[0] // len(FUSED_PARTS), *shape[1:])
 
     def __getitem__(self, key: str) -> np.ndarray:
-        return self._source[self._keys[key]]
+        stored, part = self._keys[key]
+        tensor = self._source[stored]
+        return tensor if part is None else np.split(tensor, len(FUSED_PARTS))[part]
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._keys)
@@ -211,8 +241,9 @@ def assign(
             + "\nNothing was loaded. A configuration of other sizes or another task is the usual cause."
         )
     for binding in bindings:
+        variable = variables[binding.variable]
         tensors = [source[stand_ins.get(key, key)] for key in binding.keys]
-        variables[binding.variable].assign(binding.to_ours(tensors))
+        variable.assign(binding.to_ours(tensors) if tensors else np.zeros(variable.shape))
 
 
 def _mismatches(variables, bindings, source, stand_ins) -> list[str]:
@@ -227,7 +258,7 @@ def _mismatches(variables, bindings, source, stand_ins) -> list[str]:
         problems.append(f"the weight table fills variables that do not exist: {listing(absent)}")
     missing, misshapen = [], []
     for binding in bindings:
-        if binding.variable not in variables:
+        if binding.variable not in variables or not binding.keys:
             continue
         wanted = binding.stored_shape(tuple(variables[binding.variable].shape))
         for key in binding.keys:

@@ -59,6 +59,10 @@ def make_dict(items: Iterable[tuple[Any, Any]] = ()) -> dict[str | int, Any]:
     return table
 
 
+class Namespace(dict):
+    """Stands for an object whose attributes are all that is wanted of it, as argparse.Namespace."""
+
+
 class _Machine:
     """The pickle machine: a stack, a memo, and one entry of `_STEPS` for every instruction."""
 
@@ -133,10 +137,19 @@ class _Machine:
             raise TypeError("something is called that is not a function with its arguments")
         self.push(function(*arguments))
 
-    def drop_state(self) -> None:
+    def new_object(self) -> None:
+        arguments, cls = self.stack.pop(), self.stack.pop()
+        if cls is not Namespace or arguments != ():
+            raise TypeError("an object is made of something that is not a plain record")
+        self.push(Namespace())
+
+    def build(self) -> None:
+        state = self.stack.pop()
+        if type(self.stack[-1]) is Namespace and type(state) is dict:
+            self.stack[-1].update(make_dict(state.items()))
+            return
         # PyTorch keeps the versions of modules as an attribute of the dict of tensors; they tell
         # how to upgrade files of modules that changed, none of which holds a transformer's weights.
-        self.stack.pop()
         if type(self.stack[-1]) is not dict:
             raise TypeError("the state of something that is not a dict is set")
 
@@ -192,6 +205,7 @@ _STEPS: dict[str, Callable[[_Machine, Any], Any]] = {
     "GLOBAL": lambda machine, name: machine.find(name.replace(" ", ".")),
     "STACK_GLOBAL": lambda machine, _: machine.find_on_stack(),
     "REDUCE": lambda machine, _: machine.call(),
-    "BUILD": lambda machine, _: machine.drop_state(),
+    "BUILD": lambda machine, _: machine.build(),
+    "NEWOBJ": lambda machine, _: machine.new_object(),
     "BINPERSID": lambda machine, _: machine.push_persistent(),
 }

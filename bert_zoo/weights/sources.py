@@ -19,8 +19,10 @@ from bert_zoo.weights.torch_bin import TorchSource
 _KINDS = {
     "safetensors": ("model.safetensors", "model.safetensors.index.json"),
     "PyTorch": ("pytorch_model.bin", "pytorch_model.bin.index.json"),
+    "fairseq": ("model.pt",),
 }
-_TF1_KIND = ("*.ckpt.index", "*.ckpt-*.index")
+# The last is a TF-Hub module's.
+_TF1_KIND = ("*.ckpt.index", "*.ckpt-*.index", "variables/variables.index")
 
 
 def open_weights(directory_or_file: str | os.PathLike) -> TensorSource:

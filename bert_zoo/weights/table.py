@@ -6,14 +6,16 @@ same rows in opposite directions.
 """
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 import numpy as np
 
 from bert_zoo.config import EncoderConfig
 
-Format = Literal["hf", "tf1", "bert_zoo"]
+Format = Literal["hf", "tf1", "fairseq", "bert_zoo"]
+# fairseq names modules otherwise, and PyTorch stores them as it stores Hugging Face's.
+LAYOUTS: Mapping[Format, Format] = {"hf": "hf", "tf1": "tf1", "fairseq": "hf"}
 
 
 @dataclass(frozen=True)
@@ -24,7 +26,7 @@ class Stored:
     transposed: bool = False
 
 
-# Variable -> how each foreign format stores it; our own files hold variables as they are.
+# Variable -> how each foreign layout stores it; our own files hold variables as they are.
 Kind = Mapping[str, Mapping[Format, Stored]]
 
 EMBED: Kind = {"embeddings": {"hf": Stored(".weight"), "tf1": Stored("")}}
@@ -55,28 +57,34 @@ class Row:
 
     Attributes:
         kind: which variables the module has and how formats store them.
-        ours: path of the layer below the encoder or the model; `{i}` stands for the block number.
+        ours: path of the layer below the encoder or the model; `{i}` stands for the block's number,
+            in names of other formats also `{group}` and `{inner}` for those of its group and in it.
         hf: the module's name in Hugging Face's files; several names are fused along the last axis.
         tf1: the name in TF1 checkpoints; None where it is the HF name with `/` for `.` and
             `layer_{i}` for `layer.{i}`, as in all of Google's BERT.
+        fairseq: the name in fairseq's files; None where they have no such module, so that zeros
+            stand in for it.
         when: whether the module exists under a configuration.
     """
 
     kind: Kind
     ours: str
     hf: str | tuple[str, ...]
-    tf1: str | None = None
+    tf1: str | tuple[str, ...] | None = None
+    fairseq: str | tuple[str, ...] | None = None
     when: Callable[[EncoderConfig], bool] = lambda config: True
 
     def names(self, fmt: Format) -> tuple[str, ...]:
-        if fmt == "bert_zoo":
-            return (self.ours,)
-        hf_names = (self.hf,) if isinstance(self.hf, str) else self.hf
-        if fmt == "hf":
-            return hf_names
-        if self.tf1 is not None:
-            return (self.tf1,)
-        return tuple(name.replace("layer.{i}", "layer_{i}").replace(".", "/") for name in hf_names)
+        named = {"bert_zoo": self.ours, "hf": self.hf, "tf1": self.tf1, "fairseq": self.fairseq}
+        names = named[fmt]
+        if fmt == "tf1" and names is None:
+            return tuple(
+                name.replace("layer.{i}", "layer_{i}").replace(".", "/")
+                for name in self.names("hf")
+            )
+        if names is None:
+            return ()
+        return (names,) if isinstance(names, str) else names
 
 
 @dataclass(frozen=True)
@@ -85,7 +93,8 @@ class Binding:
 
     Attributes:
         variable: path of the variable in the model.
-        keys: the stored tensors; several are concatenated along our last axis.
+        keys: the stored tensors; several are concatenated along our last axis, and none stands for
+            zeros.
         transposed: whether the stored tensors are transposed.
     """
 
@@ -99,10 +108,13 @@ class Binding:
         return part[::-1] if self.transposed else part
 
     def to_ours(self, tensors: list[np.ndarray]) -> np.ndarray:
+        """The variable's value from the tensors of `keys`, of which there is at least one."""
         parts = [tensor.T if self.transposed else tensor for tensor in tensors]
         return parts[0] if len(parts) == 1 else np.concatenate(parts, axis=-1)
 
     def to_stored(self, value: np.ndarray) -> dict[str, np.ndarray]:
+        if not self.keys:
+            return {}
         parts = np.split(value, len(self.keys), axis=-1)
         return {
             key: np.ascontiguousarray(part.T if self.transposed else part)
@@ -133,13 +145,17 @@ class Head:
         rows: the head's modules, named from the model's root.
         hf_class: the `architectures` entry of a checkpoint of this task.
         pooler: whether the task reads the pooled first token.
-        copies: the repetitions that Hugging Face's files may hold under a configuration.
+        activation: of the head's transform, where it is not the encoder's.
+        copies: format -> the repetitions that its files may hold under a configuration.
     """
 
     rows: tuple[Row, ...]
     hf_class: str
     pooler: bool = False
-    copies: Callable[[EncoderConfig], tuple[Copy, ...]] = lambda config: ()
+    activation: str | None = None
+    copies: Mapping[Format, Callable[[EncoderConfig], tuple[Copy, ...]]] = field(
+        default_factory=dict
+    )
 
 
 def expand(
@@ -155,15 +171,21 @@ def expand(
     for row in rows:
         if not row.when(config):
             continue
-        numbers = range(config.num_layers) if "{i}" in row.ours else [0]
-        for i in numbers:
+        for i in range(config.num_blocks) if "{i}" in row.ours else [0]:
+            group, inner = divmod(i, config.inner_group_num)
+
+            def numbered(name: str, i=i, group=group, inner=inner) -> str:
+                for placeholder, number in (("{i}", i), ("{group}", group), ("{inner}", inner)):
+                    name = name.replace(placeholder, str(number))
+                return name
+
             for variable, formats in row.kind.items():
-                stored = Stored(f"/{variable}") if fmt == "bert_zoo" else formats[fmt]
+                stored = Stored(f"/{variable}") if fmt == "bert_zoo" else formats[LAYOUTS[fmt]]
                 bindings.append(
                     Binding(
-                        variable=f"{ours_prefix}{row.ours}/{variable}".replace("{i}", str(i)),
+                        variable=numbered(f"{ours_prefix}{row.ours}/{variable}"),
                         keys=tuple(
-                            f"{stored_prefix}{name}{stored.suffix}".replace("{i}", str(i))
+                            numbered(f"{stored_prefix}{name}{stored.suffix}")
                             for name in row.names(fmt)
                         ),
                         transposed=stored.transposed,

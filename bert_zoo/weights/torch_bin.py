@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from bert_zoo.weights.files import ZIP_ERRORS, WeightsError, listing, refuse_lfs_pointer
-from bert_zoo.weights.restricted_pickle import make_dict, read_pickle
+from bert_zoo.weights.restricted_pickle import Namespace, make_dict, read_pickle
 from bert_zoo.weights.tensor_source import TensorSource, bfloat16_bits_to_float32
 
 _LOGGER = logging.getLogger(__name__)
@@ -89,6 +89,9 @@ class TorchSource(TensorSource):
     The file must hold a dict. If it has tensors, it is the state dict; otherwise its entry
     "state_dict" or "model" is. A state dict with anything but tensors is refused; what lies beside
     it (optimizer, step) is logged and left alone.
+
+    Attributes:
+        arguments: what fairseq's entry "args" says of the model and its training; else empty.
     """
 
     def __init__(self, path: str | os.PathLike):
@@ -98,6 +101,8 @@ class TorchSource(TensorSource):
             is_zip = file.read(len(_ZIP_MAGIC)) == _ZIP_MAGIC
         root, self._blocks, self._byte_order = (_open_zip if is_zip else _open_stream)(self._path)
         self._tensors = _state_dict(root, self._path)
+        arguments = root.get("args")
+        self.arguments = dict(arguments) if type(arguments) is Namespace else {}
         for key, tensor in self._tensors.items():
             _check_storage(key, tensor.storage, self._blocks, self._path)
         super().__init__(
@@ -185,6 +190,17 @@ def _count(value: Any) -> int:
 
 
 _ALLOWED = {
+    # What fairseq and SpanBERT save beside their weights: kept as records, never as objects.
+    **dict.fromkeys(
+        (
+            "argparse.Namespace",
+            "fairseq.meters.AverageMeter",
+            "fairseq.meters.StopwatchMeter",
+            "fairseq.meters.TimeMeter",
+            "fairseq.models.pair_bert.BertConfig",
+        ),
+        Namespace,
+    ),
     "collections.OrderedDict": make_dict,
     "torch._utils._rebuild_tensor": _rebuild_tensor,
     "torch._utils._rebuild_tensor_v2": _rebuild_tensor,

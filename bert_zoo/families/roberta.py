@@ -1,0 +1,120 @@
+"""RoBERTa (Liu et al. 2019, arXiv:1907.11692): BERT's encoder, positions that count tokens alone."""
+
+from dataclasses import replace
+
+from bert_zoo.config import ConfigCodec, ConfigRow, EncoderConfig
+from bert_zoo.families import bert
+from bert_zoo.families.roberta_checkpoints import CHECKPOINTS
+from bert_zoo.registry import Family
+from bert_zoo.weights.table import DENSE, OUTPUT, Copy, Head, Row
+
+# What every file means without saying it: fairseq utils.py, make_positions.
+DEFAULTS = {"pad_id": 1, "positions_after_padding": True}
+HF_CODEC = replace(
+    bert.HF_CODEC,
+    fixed={**bert.HF_CODEC.fixed, "model_type": ("roberta",)},
+    written={**bert.HF_CODEC.written, "model_type": "roberta"},
+    defaults=DEFAULTS,
+)
+FAIRSEQ_CODEC = ConfigCodec(
+    rows=[
+        ConfigRow("vocab_size", "embed_tokens_rows"),
+        ConfigRow("max_positions", "embed_positions_rows"),
+        ConfigRow("num_layers", "encoder_layers"),
+        ConfigRow("hidden_size", "encoder_embed_dim"),
+        ConfigRow("intermediate_size", "encoder_ffn_embed_dim"),
+        ConfigRow("num_heads", "encoder_attention_heads"),
+        ConfigRow("hidden_dropout", "dropout"),
+        ConfigRow("attention_dropout", "attention_dropout"),
+        ConfigRow("classifier_dropout", "pooler_dropout", optional=True),
+        ConfigRow("activation", "activation_fn", {"gelu": "gelu", "relu": "relu"}, optional=True),
+    ],
+    fixed={
+        "arch": ("roberta", "roberta_base", "roberta_large"),
+        "task": ("masked_lm", "sentence_prediction", "sentence_ranking"),
+        "pooler_activation_fn": ("tanh",),
+        "encoder_normalize_before": (False,),
+    },
+    # Everything else among fairseq's arguments belongs to the training.
+    ignored=None,
+    defaults={**DEFAULTS, "num_segments": 1, "layer_norm_epsilon": 1e-5, "pooler": False},
+)
+
+LAYER = "layers.{i}."
+FAIRSEQ_NAMES = {
+    "embeddings/token_embedding": "embed_tokens",
+    "embeddings/position_embedding": "embed_positions",
+    "embeddings/norm": "layernorm_embedding",
+    "stack/layer_{i}/attention/qkv": tuple(f"{LAYER}self_attn.{p}_proj" for p in "qkv"),
+    "stack/layer_{i}/attention/output": f"{LAYER}self_attn.out_proj",
+    "stack/layer_{i}/attention_norm": f"{LAYER}self_attn_layer_norm",
+    "stack/layer_{i}/feed_forward/intermediate": f"{LAYER}fc1",
+    "stack/layer_{i}/feed_forward/output": f"{LAYER}fc2",
+    "stack/layer_{i}/output_norm": f"{LAYER}final_layer_norm",
+    "masked_lm/transform": "encoder.lm_head.dense",
+    "masked_lm/norm": "encoder.lm_head.layer_norm",
+    "masked_lm": "encoder.lm_head.bias",
+}
+
+
+def with_fairseq_names(rows: tuple[Row, ...]) -> tuple[Row, ...]:
+    return tuple(replace(row, fairseq=FAIRSEQ_NAMES.get(row.ours)) for row in rows)
+
+
+def fairseq_copies(config: EncoderConfig) -> tuple[Copy, ...]:
+    return (Copy("encoder.lm_head.weight", of="{root}embed_tokens.weight"),)
+
+
+# Its own layer over the first token takes the place of BERT's pooler.
+CLASSIFIER_ROWS = (
+    Row(DENSE, "classifier/transform", "classifier.dense", fairseq="classification_heads.dense"),
+    Row(
+        OUTPUT,
+        "classifier/dense",
+        "classifier.out_proj",
+        fairseq="classification_heads.out_proj",
+    ),
+)
+
+
+def heads(prefix: str) -> dict[str, Head]:
+    """The heads; `prefix` begins the names of the Hugging Face classes."""
+    sentence = Head(CLASSIFIER_ROWS, f"{prefix}ForSequenceClassification")
+    masked_lm = Head(
+        with_fairseq_names(bert.masked_lm_rows("lm_head", dense="dense", norm="layer_norm")),
+        f"{prefix}ForMaskedLM",
+        copies={**bert.masked_lm_copies("lm_head"), "fairseq": fairseq_copies},
+        activation="gelu",
+    )
+    return {
+        **bert.task_heads(prefix),
+        "masked_lm": masked_lm,
+        "classification": sentence,
+        "regression": sentence,
+    }
+
+
+FAMILY = Family(
+    name="roberta",
+    parts=bert.parts,
+    defaults={
+        "vocab_size": 50265,
+        "max_positions": 514,
+        "num_segments": 1,
+        "layer_norm_epsilon": 1e-5,
+        **DEFAULTS,
+    },
+    codecs={"hf": HF_CODEC, "fairseq": FAIRSEQ_CODEC},
+    encoder_rows=with_fairseq_names(bert.ENCODER_ROWS),
+    heads=heads("Roberta"),
+    hf_encoder_class="RobertaModel",
+    roots={"hf": "roberta.", "fairseq": "encoder.sentence_encoder.", "bert_zoo": "encoder/"},
+    ignorable={
+        "hf": bert.FAMILY.ignorable["hf"],
+        "fairseq": (r"\.version$", r"\._float_tensor$"),
+        "bert_zoo": (),
+    },
+    tokenizer="roberta",
+    checkpoints=CHECKPOINTS,
+    config_files={"model.pt": "fairseq"},
+)

@@ -1,0 +1,113 @@
+"""SpanBERT (Joshi et al. 2020, arXiv:1907.10529): a cased BERT trained on spans, without pooler."""
+
+from dataclasses import replace
+
+from bert_zoo.config import ConfigCodec, ConfigRow
+from bert_zoo.families import bert
+from bert_zoo.registry import HF, Archive, Checkpoint, TextSpec
+from bert_zoo.weights.table import BIAS, DENSE, EMBED, NORM, Copy, Head, Row
+
+FAIRSEQ = "https://dl.fbaipublicfiles.com/fairseq/models/spanbert_"
+SIZES = {
+    "base": {"hidden_size": 768, "num_layers": 12, "num_heads": 12, "intermediate_size": 3072},
+    "large": {"hidden_size": 1024, "num_layers": 24, "num_heads": 16, "intermediate_size": 4096},
+}
+PARAMS = {"base": 107_719_680, "large": 332_529_664}
+# facebookresearch/SpanBERT README.md: the base models on development, the large on test sets.
+SCORES = {
+    "base": {
+        "SQuAD 1.1 (dev F1)": 92.4,
+        "SQuAD 2.0 (dev F1)": 83.6,
+        "OntoNotes coreference (average F1)": 77.4,
+        "TACRED (F1)": 68.2,
+    },
+    "large": {
+        "SQuAD 1.1 (test F1)": 94.6,
+        "SQuAD 2.0 (test F1)": 88.7,
+        "OntoNotes coreference (average F1)": 79.6,
+        "TACRED (F1)": 70.8,
+    },
+}
+
+# The original kept the names of pytorch_pretrained_bert, below fairseq's `decoder.`.
+SPANS = "cls.pair_target_predictions"
+SPAN_BOUNDARY_ROWS = (
+    Row(EMBED, "span_boundary/target_position", f"{SPANS}.position_embeddings"),
+    Row(DENSE, "span_boundary/first", f"{SPANS}.mlp_layer_norm.linear1"),
+    Row(NORM, "span_boundary/first_norm", f"{SPANS}.mlp_layer_norm.layer_norm1"),
+    Row(DENSE, "span_boundary/second", f"{SPANS}.mlp_layer_norm.linear2"),
+    Row(NORM, "span_boundary/second_norm", f"{SPANS}.mlp_layer_norm.layer_norm2"),
+    Row(BIAS, "span_boundary", f"{SPANS}.bias"),
+)
+
+
+def copies(config) -> tuple[Copy, ...]:
+    table = Copy(f"{SPANS}.decoder.weight", of="{root}embeddings.word_embeddings.weight")
+    return (*bert.MASKED_LM_COPIES["hf"](config), table)
+
+
+def released(size: str, archive: str, *hubs: HF, **card) -> Checkpoint:
+    """A checkpoint of facebookresearch/SpanBERT: same licence and vocabulary for all."""
+    return Checkpoint(
+        f"spanbert_{size}",
+        SIZES[size],
+        sources=[*hubs, Archive(f"{FAIRSEQ}{archive}.tar.gz")],
+        params=PARAMS[size],
+        licence="CC-BY-NC-4.0 (not for commercial use)",
+        paper="SpanBERT: Improving Pre-training by Representing and Predicting Spans, arXiv:1907.10529",
+        text=TextSpec(lowercase=False),
+        **{"provides": frozenset({"encoder"}), **card},
+    )
+
+
+def on_squad(size: str, version: str, archive: str) -> Checkpoint:
+    return released(
+        size,
+        archive,
+        tag=f"squad{version}",
+        provides=frozenset({"encoder", "question_answering"}),
+        note=f"Fine-tuned on SQuAD {version}.",
+    )
+
+
+# The arguments of its pretraining program, which wrote the tensors under names of the hf format.
+ARGUMENTS_CODEC = ConfigCodec(
+    rows=[*bert.ROWS, ConfigRow("activation", "hidden_act", {"gelu": "gelu"})],
+    fixed={"task": ("span_bert",)},
+    ignored=None,
+    defaults={"pooler": False},
+)
+
+FAMILY = replace(
+    bert.FAMILY,
+    name="spanbert",
+    defaults={"vocab_size": 28996, "pooler": False},
+    codecs={"hf": bert.HF_CODEC, "fairseq": ARGUMENTS_CODEC},
+    heads={
+        **bert.task_heads("Bert"),
+        "masked_lm": bert.HEADS["masked_lm"],
+        "pretraining": Head(
+            (*bert.MASKED_LM_ROWS, *SPAN_BOUNDARY_ROWS), "BertForMaskedLM", copies={"hf": copies}
+        ),
+    },
+    roots={"hf": "bert.", "bert_zoo": "encoder/"},
+    checkpoints=[
+        released("base", "hf_base", HF("SpanBERT/spanbert-base-cased"), scores=SCORES["base"]),
+        released("large", "hf", HF("SpanBERT/spanbert-large-cased"), scores=SCORES["large"]),
+        released(
+            "large",
+            "large_with_head",
+            tag="with_head",
+            provides=frozenset({"encoder", "masked_lm", "pretraining"}),
+            note="With the heads for masked tokens and span boundaries.",
+        ),
+        on_squad("base", "1.1", "squad1_base"),
+        on_squad("base", "2.0", "squad2_base"),
+        on_squad("large", "1.1", "squad1"),
+        on_squad("large", "2.0", "squad2"),
+    ],
+    tokenizer="spanbert",
+    objectives=("span_boundary",),
+    hallmark=r"cls\.pair_target_predictions\.",
+    config_files={"model.pt": "fairseq"},
+)

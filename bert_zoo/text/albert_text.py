@@ -1,0 +1,172 @@
+"""ALBERT's text preprocessing in the graph: what its original code does with Python's strings.
+
+White space is collapsed, the text is decomposed (NFKD), combining characters are dropped, and the
+rest is lower-cased. Dropping every character of a combining class makes the order of marks
+irrelevant, so that all but Greek's final sigma is a table from code points to code points.
+
+Source: google-research/albert tokenization.py, `preprocess_text`, run by Python 3.11 (Unicode 14).
+"""
+
+from __future__ import annotations
+
+import functools
+import unicodedata
+from collections.abc import Callable
+
+import numpy as np
+import tensorflow as tf
+
+from bert_zoo.text import unicode14_tables
+from bert_zoo.text.normalizer import _parse_ranges
+
+_PAGE_BITS = 8
+_UNCHANGED = -1
+_SIGMA, _SMALL_SIGMA, _FINAL_SIGMA = "Σσς"
+
+
+class TextCleaner:
+    """Prepares texts for an ALBERT SentencePiece model; each option is one step, in this order.
+
+    Args:
+        rewrite_quotes: turn `` and '' into ", as Hugging Face's tokenizer does and Google's code
+            does not.
+        remove_space: turn each run of what Python calls white space into one space, none at the ends.
+        keep_accents: False decomposes (NFKD) and drops combining characters.
+        lowercase: lower-case, with the final sigma of Greek words.
+        next_line_is_space: turn U+0085 into a space.
+    """
+
+    def __init__(
+        self,
+        *,
+        rewrite_quotes: bool,
+        remove_space: bool,
+        keep_accents: bool,
+        lowercase: bool,
+        next_line_is_space: bool,
+    ):
+        self._rewrite_quotes = rewrite_quotes
+        self._remove_space = remove_space
+        self._lowercase = lowercase
+        self._next_line_is_space = next_line_is_space
+        self._changes_characters = lowercase or not keep_accents
+        pages, rows, replacements = build_table(keep_accents=keep_accents, lowercase=lowercase)
+        self._pages, self._rows = tf.constant(pages), tf.constant(rows)
+        self._replacements = tf.RaggedTensor.from_row_lengths(
+            np.concatenate(replacements), [len(codes) for codes in replacements]
+        )
+        # Texts of printable ASCII that are spaced as they should be need at most lower-casing.
+        self._plain = "(?:[!-~]+(?: [!-~]+)*)?" if remove_space else "[ -~]*"
+
+    def __call__(self, texts: tf.Tensor) -> tf.Tensor:
+        """Returns prepared texts, string [batch]; bytes that are not UTF-8 become U+FFFD."""
+        if self._rewrite_quotes:
+            texts = tf.strings.regex_replace(texts, "``|''", '"')
+        if self._remove_space:
+            texts = tf.strings.strip(texts)  # what most texts that are not plain need
+        plain = tf.strings.regex_full_match(texts, self._plain)
+        texts = tf.cond(
+            tf.reduce_all(plain),
+            lambda: texts,
+            lambda: _map_where(~plain, self._prepare_unicode, texts),
+        )
+        return tf.strings.lower(texts) if self._lowercase else texts
+
+    def _prepare_unicode(self, texts: tf.Tensor) -> tf.Tensor:
+        texts = tf.strings.unicode_transcode(texts, "UTF-8", "UTF-8", errors="replace")
+        if self._remove_space:
+            white_space = _character_class(unicode14_tables.WHITESPACE)
+            texts = tf.strings.regex_replace(texts, f"[{white_space}]+", " ")
+            texts = tf.strings.strip(texts)
+        if self._changes_characters:
+            texts = self._replace_characters(texts)
+        if self._next_line_is_space:
+            texts = tf.strings.regex_replace(texts, "\u0085", " ")
+        if self._lowercase:
+            has_sigma = tf.strings.regex_full_match(texts, f"(?s).*{_SIGMA}.*")
+            texts = tf.cond(
+                tf.reduce_any(has_sigma),
+                lambda: _map_where(has_sigma, _lower_sigma, texts),
+                lambda: texts,
+            )
+        return texts
+
+    def _replace_characters(self, texts: tf.Tensor) -> tf.Tensor:
+        characters = tf.strings.unicode_decode(texts, "UTF-8")
+        codes = characters.values
+        page = tf.gather(self._pages, tf.bitwise.right_shift(codes, _PAGE_BITS))
+        offset = tf.bitwise.bitwise_and(codes, (1 << _PAGE_BITS) - 1)
+        row = tf.gather(self._rows, page * (1 << _PAGE_BITS) + offset)
+        replaced = tf.gather(self._replacements, row)
+        kept = tf.gather(codes, replaced.value_rowids())
+        characters = tf.RaggedTensor.from_row_splits(
+            tf.where(replaced.values == _UNCHANGED, kept, replaced.values),
+            tf.gather(replaced.row_splits, characters.row_splits),
+            validate=False,
+        )
+        return tf.strings.unicode_encode(characters, "UTF-8")
+
+
+@functools.cache
+def build_table(
+    *, keep_accents: bool, lowercase: bool
+) -> tuple[np.ndarray, np.ndarray, list[np.ndarray]]:
+    """Compiles what becomes of every code point: replacements[rows[pages[c >> 8] << 8 | c & 255]].
+
+    Python's own Unicode data are asked about the code points that Unicode 14 gives a meaning to
+    here, and no others: what those become is stable, by Unicode's policy, so that the table does
+    not change with the version of Python.
+
+    Returns:
+        int32 pages [4352], int32 rows [256 * distinct pages], and the replacements, int32 each.
+    """
+    rows = np.zeros(0x110000, np.int32)
+    replacements = {(_UNCHANGED,): 0}
+    for code in _parse_ranges(unicode14_tables.CHANGED):
+        text = chr(code)
+        if not keep_accents:
+            decomposed = unicodedata.normalize("NFKD", text)
+            text = "".join(char for char in decomposed if not unicodedata.combining(char))
+        if lowercase:  # sigma has to wait for its context
+            text = "".join(char if char == _SIGMA else char.lower() for char in text)
+        if text != chr(code):
+            rows[code] = replacements.setdefault(tuple(map(ord, text)), len(replacements))
+    distinct: dict[bytes, int] = {}
+    paged = rows.reshape(-1, 1 << _PAGE_BITS)
+    pages = [distinct.setdefault(page.tobytes(), len(distinct)) for page in paged]
+    return (
+        np.int32(pages),
+        np.frombuffer(b"".join(distinct), np.int32),
+        [np.array(codes, np.int32) for codes in replacements],
+    )
+
+
+def _lower_sigma(texts: tf.Tensor) -> tf.Tensor:
+    """Lower-cases the capital sigmas of texts whose other characters are lower-case already.
+
+    A sigma is final after a cased letter and not before one, whatever characters of the class
+    "case-ignorable" stand between; a character that is both counts as the latter.
+    """
+    cased = _character_class(unicode14_tables.CASED)
+    ignorable = _character_class(unicode14_tables.CASE_IGNORABLE)
+    texts = tf.strings.regex_replace(
+        texts,
+        f"([{cased}][{ignorable}]*){_SIGMA}([{ignorable}]*(?:[^{cased}{ignorable}]|$))",
+        rf"\1{_FINAL_SIGMA}\2",
+    )
+    return tf.strings.regex_replace(texts, _SIGMA, _SMALL_SIGMA)
+
+
+def _map_where(
+    mask: tf.Tensor, function: Callable[[tf.Tensor], tf.Tensor], texts: tf.Tensor
+) -> tf.Tensor:
+    """Applies a function to the texts that the mask selects."""
+    selected = tf.where(mask)
+    return tf.tensor_scatter_nd_update(texts, selected, function(tf.gather_nd(texts, selected)))
+
+
+@functools.cache
+def _character_class(ranges: str) -> str:
+    """Writes ranges of code points as the inside of an RE2 character class."""
+    pairs = (item.partition("-") for item in ranges.split())
+    return "".join(rf"\x{{{first}}}-\x{{{last or first}}}" for first, _, last in pairs)

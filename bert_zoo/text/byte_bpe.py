@@ -1,0 +1,432 @@
+"""Byte-level BPE in the graph, with the ids of Hugging Face's fast RoBERTa tokenizer on every input.
+
+A text is cut at its special tokens, and what lies between them into *pieces* by GPT-2's pattern
+
+    's|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+
+
+Each piece becomes tokens by merging: it begins as single bytes, then of its neighbouring pairs the one
+that comes first in the list of merges is joined, the leftmost if there are several, until no pair is
+in the list. Inside the graph a piece is written in GPT-2's alphabet, a character for every byte, as
+vocabularies are.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import tensorflow as tf
+
+from bert_zoo.text import byte_bpe_tables
+from bert_zoo.text.batches import text_batch
+from bert_zoo.text.byte_bpe_graph import ALPHABET, Merger, Splitter, lookup_table
+from bert_zoo.text.vocabulary import Vocabulary
+from bert_zoo.text.wordpiece import _without_overlaps
+
+logger = logging.getLogger(__name__)
+
+_WHITESPACE = "".join(
+    f"\\x{{{first}}}-\\x{{{last or first}}}"
+    for first, _, last in (item.partition("-") for item in byte_bpe_tables.WHITESPACE.split())
+)
+
+
+class ByteBpeTokenizer(tf.Module):
+    """RoBERTa's and GPT-2's tokenizer: split by GPT-2's pattern, then merge bytes to tokens.
+
+    Ids equal those of the tokenizers library's ByteLevel and BPE on every text. Special and added
+    tokens inside a text become their own ids, as they do there. Bytes that are not UTF-8 count as
+    U+FFFD, as in `text.decode("utf-8", "replace")`. An empty text has no tokens.
+
+    Args:
+        vocabulary: tokens in the order of their ids, written in GPT-2's alphabet.
+        merges: pairs of tokens, first merges first.
+        add_prefix_space: put a blank before a text, and before what follows a special token, if it
+            does not begin with one.
+        lstrip_mask: the mask token takes the white space before it, as in the released files and
+            in fairseq. (transformers 5.23 does so only where a file of the directory says so.)
+        unknown_token, padding_token, cls_token, sep_token, mask_token: the special tokens' names.
+        added_tokens: further tokens of the vocabulary that are found in the raw text.
+        source: what an error names as the origin of vocabulary and merges.
+
+    Raises:
+        ValueError: duplicates in the vocabulary, a special token that it lacks, merges that do not
+            fit it, or special tokens that can overlap in a text.
+
+    Source: Radford et al. 2019, openai/gpt-2 src/encoder.py; huggingface/tokenizers.
+    """
+
+    def __init__(
+        self,
+        vocabulary: Sequence[str],
+        merges: Sequence[tuple[str, str]],
+        *,
+        add_prefix_space: bool = False,
+        lstrip_mask: bool = True,
+        unknown_token: str = "<unk>",
+        padding_token: str = "<pad>",
+        cls_token: str = "<s>",
+        sep_token: str = "</s>",
+        mask_token: str = "<mask>",
+        added_tokens: Sequence[str] = (),
+        source: str | Path = "the arguments",
+    ):
+        super().__init__(name="byte_bpe_tokenizer")
+        named = (unknown_token, padding_token, cls_token, sep_token, mask_token)
+        # Plain objects, so that tf.Module does not track what is inside them.
+        self._vocabulary = Vocabulary(vocabulary)
+        self._merges = _Merges(merges, self._vocabulary, source)
+        self._options = SimpleNamespace(
+            add_prefix_space=bool(add_prefix_space),
+            lstrip_mask=bool(lstrip_mask),
+            unknown_token=unknown_token,
+            padding_token=padding_token,
+            cls_token=cls_token,
+            sep_token=sep_token,
+            mask_token=mask_token,
+            added_tokens=[token for token in dict.fromkeys(added_tokens) if token not in named],
+        )
+        self.unk_id = self._vocabulary.id_of(unknown_token, "unknown token")
+        self.pad_id = self._vocabulary.id_of(padding_token, "padding token")
+        self.cls_id = self._vocabulary.id_of(cls_token, "class token")
+        self.sep_id = self._vocabulary.id_of(sep_token, "separator token")
+        self.mask_id = self._vocabulary.id_of(mask_token, "mask token")
+        with tf.init_scope(), tf.device("CPU:0"):
+            self._engine = _Engine(self._vocabulary, self._merges, self._options)
+
+    @tf.autograph.experimental.do_not_convert
+    def __call__(self, texts: Any) -> tf.RaggedTensor:
+        """Tokenizes a batch of texts, without adding special tokens.
+
+        Args:
+            texts: a str (a batch of one), a list or array of them, or a string tensor [batch].
+
+        Returns:
+            int32 [batch, (tokens)].
+
+        Raises:
+            TypeError, ValueError: something that is not a batch of texts.
+        """
+        return self._engine.tokenize(text_batch(texts))
+
+    def tokenize(self, texts: Any) -> tf.RaggedTensor:
+        """The same as calling the tokenizer, under the name that TF-Hub's preprocessors use."""
+        return self(texts)
+
+    def detokenize(self, token_ids: Any) -> tf.Tensor:
+        """Joins tokens to text; padding, class and separator tokens are left out.
+
+        Bytes that are not UTF-8, for example a character cut in half, become U+FFFD.
+
+        Args:
+            token_ids: integers [batch, length] or [batch, (tokens)].
+
+        Returns:
+            string [batch].
+
+        Raises:
+            tf.errors.InvalidArgumentError: an id outside the vocabulary.
+        """
+        if not isinstance(token_ids, tf.RaggedTensor):
+            token_ids = tf.convert_to_tensor(token_ids)
+            if token_ids.shape.rank != 2:
+                raise ValueError(
+                    f"token_ids has shape {token_ids.shape}; detokenize takes [batch, length] or a "
+                    "ragged tensor [batch, (tokens)]. Add a batch dimension."
+                )
+            token_ids = tf.RaggedTensor.from_tensor(token_ids)
+        ids = tf.cast(token_ids, tf.int32)
+        hidden = tf.constant([self.pad_id, self.cls_id, self.sep_id])
+        shown = tf.reduce_all(ids.flat_values[:, None] != hidden, axis=1)
+        ids = tf.ragged.boolean_mask(ids, ids.with_flat_values(shown))
+        joined = tf.strings.reduce_join(tf.gather(self._engine.token_bytes, ids), axis=1)
+        return tf.strings.unicode_transcode(joined, "UTF-8", "UTF-8", errors="replace")
+
+    @property
+    def vocabulary(self) -> tuple[str, ...]:
+        """Every token, in the order of the ids."""
+        return self._vocabulary.tokens
+
+    @property
+    def merges(self) -> tuple[tuple[str, str], ...]:
+        """Every merge, in its order."""
+        return self._merges.pairs
+
+    @property
+    def vocab_size(self) -> int:
+        """Number of tokens."""
+        return len(self._vocabulary)
+
+    def id_to_token(self, index: int) -> str:
+        """Returns the token of an id; ValueError for an id outside the vocabulary."""
+        return self._vocabulary.token_of(index)
+
+    def token_to_id(self, token: str) -> int:
+        """Returns the id of a token; ValueError for one that the vocabulary lacks."""
+        return self._vocabulary.id_of(token)
+
+    def get_config(self) -> dict[str, Any]:
+        """Returns the constructor's options, without vocabulary and merges, ready for JSON."""
+        return {**vars(self._options), "added_tokens": list(self._options.added_tokens)}
+
+    def save(self, directory: str | Path) -> None:
+        """Writes vocab.json, merges.txt and tokenizer_config.json, as transformers reads them."""
+        directory = Path(directory)
+        directory.mkdir(parents=True, exist_ok=True)
+        options = self._options
+        names = ("unknown_token", "padding_token", "cls_token", "sep_token", "mask_token")
+        keys = ("unk_token", "pad_token", "cls_token", "sep_token", "mask_token")
+        special = dict(zip(keys, (getattr(options, name) for name in names), strict=True))
+        config = {
+            "tokenizer_class": "RobertaTokenizer",
+            "add_prefix_space": options.add_prefix_space,
+            **special,
+            "added_tokens_decoder": {
+                str(self.token_to_id(token)): {
+                    "content": token,
+                    "lstrip": options.lstrip_mask and token == options.mask_token,
+                    "normalized": False,
+                    "rstrip": False,
+                    "single_word": False,
+                    "special": token in special.values(),
+                }
+                for token in dict.fromkeys([*special.values(), *options.added_tokens])
+            },
+        }
+        ids = {token: index for index, token in enumerate(self.vocabulary)}
+        merges = "".join(f"{left} {right}\n" for left, right in self.merges)
+        files = {
+            "vocab.json": json.dumps(ids, ensure_ascii=False) + "\n",
+            "merges.txt": "#version: 0.2\n" + merges,
+            "tokenizer_config.json": json.dumps(config, indent=2, ensure_ascii=False) + "\n",
+        }
+        for name, content in files.items():
+            (directory / name).write_text(content, encoding="utf-8", newline="\n")
+
+
+class _Engine(tf.Module):
+    """The constants and the graph of a ByteBpeTokenizer."""
+
+    def __init__(self, vocabulary: Vocabulary, merges: _Merges, options: SimpleNamespace):
+        super().__init__(name="engine")
+        special = _special_tokens(options)
+        self._special_pattern = _special_pattern(special, options)
+        self._mask_without_space = (
+            f"^[{_WHITESPACE}]+{re.escape(options.mask_token)}$",
+            options.mask_token.replace("\\", r"\\"),
+        )
+        self._add_prefix_space = options.add_prefix_space
+        special_ids = {token: vocabulary.id_of(token, "added token") for token in special}
+        self._special_ids = lookup_table([*special_ids], [*special_ids.values()], default=-1)
+        self._splitter = Splitter()
+        self._merger = Merger(vocabulary.tokens, merges.pairs)
+        self.token_bytes = tf.constant(
+            [
+                bytes(map(ALPHABET.__getitem__, token))
+                if token not in special_ids and ALPHABET.keys() >= set(token)
+                else token.encode()
+                for token in vocabulary.tokens
+            ]
+        )
+        signature = [tf.TensorSpec([None], tf.string, name="texts")]
+        # Traced functions: fast outside tf.data too, and part of a SavedModel.
+        self._encode = tf.function(self._encode_plain, input_signature=signature, autograph=False)
+        self.tokenize = tf.function(self._encode_any, input_signature=signature, autograph=False)
+
+    def _encode_any(self, texts: tf.Tensor) -> tf.RaggedTensor:
+        """Tokenizes string [batch] to int32 [batch, (tokens)]."""
+        has_special = tf.strings.regex_full_match(texts, rf"\C*(?:{self._special_pattern})\C*")
+        ids, row_splits = tf.cond(
+            tf.reduce_any(has_special),
+            lambda: _parts(self._encode_around_special(texts)),
+            lambda: _parts(self._encode(texts)),
+        )
+        return tf.RaggedTensor.from_row_splits(ids, row_splits, validate=False)
+
+    def _encode_around_special(self, texts: tf.Tensor) -> tf.RaggedTensor:
+        """Cuts texts at special tokens and tokenizes what is between them, as texts of their own."""
+        # Between segments stands a byte that no UTF-8 has.
+        valid = tf.strings.unicode_transcode(texts, "UTF-8", "UTF-8", errors="replace")
+        marked = tf.strings.regex_replace(valid, f"({self._special_pattern})", b"\xff\\1\xff")
+        segments = tf.strings.split(marked, b"\xff")
+        special_ids = self._special_ids.lookup(
+            tf.strings.regex_replace(segments.values, *self._mask_without_space)
+        )
+        is_special = special_ids >= 0
+        between = self._encode(tf.where(is_special, "", segments.values))
+        special = tf.RaggedTensor.from_row_lengths(
+            tf.boolean_mask(special_ids, is_special), tf.cast(is_special, tf.int64), validate=False
+        )
+        ids = tf.concat([between, special], axis=1)
+        return tf.RaggedTensor.from_row_splits(
+            ids.values, tf.gather(ids.row_splits, segments.row_splits), validate=False
+        )
+
+    def _encode_plain(self, texts: tf.Tensor) -> tf.RaggedTensor:
+        if self._add_prefix_space:
+            first = tf.strings.substr(texts, 0, 1)
+            texts = tf.where((first == "") | (first == " "), texts, tf.strings.join([" ", texts]))
+        pieces = self._splitter(texts)
+        ids = self._merger(pieces.values)
+        return tf.RaggedTensor.from_row_splits(
+            ids.values, tf.gather(ids.row_splits, pieces.row_splits), validate=False
+        )
+
+
+def _parts(ragged: tf.RaggedTensor) -> tuple[tf.Tensor, tf.Tensor]:
+    return ragged.values, ragged.row_splits
+
+
+def _special_tokens(options: SimpleNamespace) -> list[str]:
+    named = (options.unknown_token, options.padding_token, options.cls_token, options.sep_token)
+    return _without_overlaps([*named, options.mask_token, *options.added_tokens])
+
+
+def _special_pattern(special_tokens: Sequence[str], options: SimpleNamespace) -> str:
+    """A pattern of any special token, the longest where several begin."""
+    mask = options.mask_token if options.lstrip_mask else None
+    for token in special_tokens:
+        if mask and token != mask and (token[0].isspace() or token.startswith(mask)):
+            raise ValueError(
+                f"With lstrip_mask=True the mask token {mask!r} takes the white space before it, so "
+                f"that it can overlap with the special token {token!r}. Rename that one, or pass "
+                "lstrip_mask=False."
+            )
+    return "|".join(
+        (f"[{_WHITESPACE}]*" if token == mask else "") + re.escape(token)
+        for token in sorted(special_tokens, key=len, reverse=True)
+    )
+
+
+# ---------------------------------------------------------------------------------------------
+# Checking and reading
+# ---------------------------------------------------------------------------------------------
+
+
+class _Merges:
+    """The list of merges, checked against the vocabulary. A plain object, as Vocabulary is."""
+
+    def __init__(
+        self, pairs: Sequence[tuple[str, str]], vocabulary: Vocabulary, source: str | Path
+    ):
+        self.pairs = tuple(map(tuple, pairs))
+        missing = [f"byte 0x{b:02x} ({c!r})" for c, b in ALPHABET.items() if c not in vocabulary]
+        if missing:
+            logger.warning(
+                "The vocabulary of %s lacks %s. Texts are read without them, as by Hugging Face's "
+                "tokenizer. A byte-level vocabulary has a token for every byte, in GPT-2's alphabet; "
+                "check that it is one.",
+                source,
+                _listed(missing),
+            )
+        problems, last_made, first_used = [], {}, {}
+        for number, pair in enumerate(self.pairs):
+            if len(pair) != 2 or not all(isinstance(part, str) and part for part in pair):
+                problems.append(f"merge {number} is {pair!r}, not two tokens")
+                continue
+            absent = [token for token in (*pair, "".join(pair)) if token not in vocabulary]
+            if absent:
+                problems.append(f"merge {number}, {pair!r}, needs {absent}, not in the vocabulary")
+            last_made["".join(pair)] = number
+            for token in pair:
+                first_used.setdefault(token, number)
+        if len(set(self.pairs)) < len(self.pairs):
+            repeated = [pair for pair, count in Counter(self.pairs).items() if count > 1]
+            problems += [f"the merge {pair!r} comes more than once" for pair in repeated]
+        problems += [
+            f"merge {first_used[token]} uses {token!r}, which the later merge {number} makes"
+            for token, number in last_made.items()
+            if first_used.get(token, number) < number
+        ]
+        if problems:
+            raise ValueError(
+                f"The merges of {source} are not a list that byte-level BPE can follow: "
+                f"{_listed(problems)}. Check that vocabulary and merges belong together, and fetch "
+                "the files again."
+            )
+
+
+def _listed(items: list[str]) -> str:
+    more = f" and {len(items) - 5} more" if len(items) > 5 else ""
+    return "; ".join(items[:5]) + more
+
+
+def read_byte_bpe(directory: str | Path) -> tuple[list[str], list[tuple[str, ...]]]:
+    """Reads vocab.json and merges.txt, or tokenizer.json where they are not both there.
+
+    Returns:
+        The tokens in the order of their ids, and the merges, for ByteBpeTokenizer.
+
+    Raises:
+        FileNotFoundError: neither is there.
+        ValueError: a damaged file, or a tokenizer.json that is not of a byte-level BPE.
+    """
+    directory = Path(directory)
+    vocab_json, merges_txt = directory / "vocab.json", directory / "merges.txt"
+    if vocab_json.is_file() and merges_txt.is_file():
+        lines = merges_txt.read_text(encoding="utf-8").split("\n")
+        lines = [line.removesuffix("\r") for line in lines if not line.startswith("#version")]
+        merges = [line.split(" ") for line in lines if line]
+        return _ordered(_read_object(vocab_json), vocab_json), list(map(tuple, merges))
+    path = directory / "tokenizer.json"
+    if not path.is_file():
+        raise FileNotFoundError(
+            f"{directory} has neither vocab.json with merges.txt nor tokenizer.json; it holds "
+            f"{sorted(entry.name for entry in directory.iterdir())[:20]}."
+        )
+    model = _byte_level_model(_read_object(path), path)
+    # Files of before 2024 write a merge as one string.
+    merges = [merge.split(" ") if isinstance(merge, str) else merge for merge in model["merges"]]
+    return _ordered(model["vocab"], path), list(map(tuple, merges))
+
+
+def _read_object(path: Path) -> dict[str, Any]:
+    try:
+        value = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise ValueError(f"{path} is not valid JSON: {error}. Fetch the file again.") from error
+    if not isinstance(value, dict):
+        raise ValueError(f"{path} holds a {type(value).__name__}, where an object was expected.")
+    return value
+
+
+def _ordered(ids: dict[str, int], path: Path) -> list[str]:
+    """Returns the tokens in the order of their ids, which are 0 to size - 1, each once."""
+    owners = {index: token for token, index in ids.items()}
+    for token, index in ids.items():
+        if owners[index] != token:
+            raise ValueError(f"{path} gives {token!r} and {owners[index]!r} the same id {index}.")
+    if absent := [index for index in range(len(ids)) if index not in owners]:
+        raise ValueError(
+            f"{path} has {len(ids)} tokens, whose ids would be 0 to {len(ids) - 1}, but none with "
+            f"id {absent[0]}. Fetch the file again."
+        )
+    return [owners[index] for index in range(len(ids))]
+
+
+def _byte_level_model(serialized: dict[str, Any], path: Path) -> dict[str, Any]:
+    """Returns the model in a tokenizer.json; raises for what this tokenizer does not do."""
+    model, pre_tokenizer = serialized.get("model") or {}, serialized.get("pre_tokenizer") or {}
+    wanted = [
+        ("model.type", model.get("type", "BPE"), "BPE"),
+        ("model.dropout", model.get("dropout"), None),
+        ("model.continuing_subword_prefix", model.get("continuing_subword_prefix") or "", ""),
+        ("model.end_of_word_suffix", model.get("end_of_word_suffix") or "", ""),
+        ("model.ignore_merges", model.get("ignore_merges", False), False),
+        ("normalizer", serialized.get("normalizer"), None),
+        ("pre_tokenizer.type", pre_tokenizer.get("type"), "ByteLevel"),
+        ("pre_tokenizer.use_regex", pre_tokenizer.get("use_regex", True), True),
+    ]
+    for name, value, supported in wanted:
+        if value != supported:
+            raise ValueError(
+                f"{path} has {name}={value!r}; byte-level BPE here has {supported!r} only, and would "
+                "give other ids. Check that the directory belongs to a model with RoBERTa's tokenizer."
+            )
+    return model

@@ -1,0 +1,408 @@
+import gzip
+import json
+import logging
+import random
+import threading
+from itertools import pairwise
+from pathlib import Path
+
+import byte_bpe_samples as samples
+import numpy as np
+import pytest
+import tensorflow as tf
+import text_samples
+
+from bert_zoo.text.byte_bpe import ByteBpeTokenizer, read_byte_bpe
+from bert_zoo.text.byte_bpe_graph import ALPHABET
+
+ROOT = Path(__file__).resolve().parent.parent
+SHARED_DATA = ROOT.parent / "shared" / "data"
+REFERENCES = ROOT / "tests" / "golden" / "text" / "byte_bpe.json.gz"
+needs_shared_data = pytest.mark.skipif(
+    not SHARED_DATA.is_dir(), reason="needs the corpora and vocabularies in ../shared/data"
+)
+BYTES = sorted(ALPHABET, key=ALPHABET.__getitem__)
+SPECIAL = ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]
+MERGES = [("h", "e"), ("l", "l"), ("he", "ll"), ("hell", "o"), ("Ġ", "hello"), ("'", "s")]
+
+
+def with_bytes(merges, *more):
+    return [*SPECIAL, *BYTES, *dict.fromkeys(a + b for a, b in merges), *more]
+
+
+@pytest.fixture(scope="module")
+def references():
+    return json.loads(gzip.decompress(REFERENCES.read_bytes()))
+
+
+@pytest.fixture(scope="module")
+def small():
+    return ByteBpeTokenizer(with_bytes(MERGES), MERGES)
+
+
+@pytest.fixture(scope="module")
+def own():
+    return {
+        name: ByteBpeTokenizer(*samples.own_vocabulary(), **options)
+        for name, options in samples.CONFIGURATIONS.items()
+    }
+
+
+@pytest.fixture(scope="module")
+def real():
+    files = read_byte_bpe(SHARED_DATA / "vocab" / "roberta")
+    return {
+        name: ByteBpeTokenizer(*files, **options)
+        for name, options in samples.CONFIGURATIONS.items()
+    }
+
+
+def ids_of(tokenizer, texts):
+    batches = range(0, len(texts), 500)
+    return [row for start in batches for row in tokenizer(texts[start : start + 500]).to_list()]
+
+
+def tokens_of(tokenizer, texts):
+    return [[tokenizer.id_to_token(i) for i in row] for row in tokenizer(texts).to_list()]
+
+
+# ---------------------------------------------------------------------------------------------
+# Ids equal the reference's
+# ---------------------------------------------------------------------------------------------
+
+
+def test_every_code_point_in_every_context_gives_the_references_ids(own, references):
+    pages = [samples.page_text(page) for page in range(text_samples.NUM_PAGES)]
+    checksums = [
+        text_samples.checksum([row])
+        for start in range(0, len(pages), 64)
+        for row in own["released"](pages[start : start + 64]).to_list()
+    ]
+    expected = references["own"]["pages"]
+    different = [hex(i * text_samples.PAGE) for i, x in enumerate(expected) if checksums[i] != x]
+    assert len(checksums) == len(expected)
+    assert different == [], "pages of code points on which ids differ from the reference's"
+
+
+@pytest.mark.parametrize("configuration", samples.CONFIGURATIONS)
+def test_written_and_random_texts_give_the_references_ids(own, references, configuration):
+    expected = references["own"][configuration]
+    for written, row, wanted in zip(
+        samples.WRITTEN,
+        own[configuration](samples.WRITTEN).to_list(),
+        expected["written"],
+        strict=True,
+    ):
+        assert row == wanted, written
+    rows = ids_of(own[configuration], samples.random_texts())
+    assert text_samples.group_checksums(rows) == expected["random"]
+
+
+@needs_shared_data
+@pytest.mark.parametrize("configuration", samples.CONFIGURATIONS)
+def test_the_released_vocabulary_gives_the_references_ids(real, references, configuration):
+    tokenizer, expected = real[configuration], references["real"][configuration]
+    assert tokenizer(samples.WRITTEN).to_list() == expected["written"]
+    rows = ids_of(tokenizer, samples.random_texts())
+    assert text_samples.group_checksums(rows) == expected["random"]
+    assert text_samples.checksum(ids_of(tokenizer, samples.long_texts())) == expected["long"]
+    checksums = {
+        name: text_samples.checksum(ids_of(tokenizer, texts))
+        for name, texts in text_samples.corpora(SHARED_DATA)
+    }
+    assert checksums == expected["corpora"]
+
+
+@needs_shared_data
+def test_the_released_vocabulary_spells_what_the_paper_repository_says(real):
+    assert real["released"](["Hello world!"]).to_list() == [[31414, 232, 328]]
+
+
+def merged_one_by_one(piece, merges):
+    """The rule itself: the first merge of the list, at its leftmost place, until there is none."""
+    rank = {pair: number for number, pair in enumerate(merges)}
+    while True:
+        pairs = list(pairwise(piece))
+        best = min(range(len(pairs)), key=lambda i: rank.get(pairs[i], len(rank)), default=None)
+        if best is None or pairs[best] not in rank:
+            return piece
+        piece = [*piece[:best], piece[best] + piece[best + 1], *piece[best + 2 :]]
+
+
+def test_rounds_of_merges_end_where_one_merge_after_the_other_does():
+    """With random lists, in which merges compete far more than in trained ones."""
+    draw = random.Random(9)
+    for _ in range(5):
+        tokens, merges = list("abc"), []
+        for _ in range(60):
+            pair = (draw.choice(tokens), draw.choice(tokens))
+            if pair not in merges and len("".join(pair)) < 9:
+                # All merges that make a token come before those that use it.
+                if "".join(pair) in {part for merge in merges for part in merge}:
+                    continue
+                merges.append(pair)
+                tokens = list(dict.fromkeys([*tokens, "".join(pair)]))
+        tokenizer = ByteBpeTokenizer(with_bytes(merges), merges)
+        words = ["".join(draw.choices("abc", k=draw.randint(1, 40))) for _ in range(150)]
+        words += [char * length for char in "abc" for length in range(1, 30)]
+        wanted = [merged_one_by_one(list(word), merges) for word in words]
+        assert tokens_of(tokenizer, words) == wanted
+
+
+def test_a_token_that_merges_do_not_arrive_at_is_not_used():
+    merges = [("b", "c"), ("a", "b"), ("ab", "c")]
+    tokenizer = ByteBpeTokenizer(with_bytes(merges, "xyz"), merges)
+    assert tokens_of(tokenizer, ["abc", "xyz"]) == [["a", "bc"], ["x", "y", "z"]]
+
+
+@pytest.mark.parametrize("configuration", samples.CONFIGURATIONS)
+def test_bytes_that_are_not_utf8_count_as_replacement_characters(own, configuration):
+    draw = random.Random(11)
+    fragments = [b"caf\xe9", b"\xff\xfe", b"\xf0\x9f", b"\xed\xa0\x80", b"\xc0\x80", b"<mask>"]
+    fragments += ["é中\u3000".encode(), b" ", b"a", b"\x80", b"\xf3\xf3\xb0\x80\x80", b"'s", b"<s>"]
+    raw = [b"".join(draw.choices(fragments, k=draw.randint(1, 8))) for _ in range(2000)]
+    raw += [bytes(draw.choices(range(256), k=draw.randint(1, 12))) for _ in range(2000)]
+    decoded = [row.decode("utf-8", "replace") for row in raw]
+    tokenizer = own[configuration]
+    assert ids_of(tokenizer, raw) == ids_of(tokenizer, decoded)
+    assert tokenizer.detokenize(tokenizer([b"a\xff"])).numpy()[0].decode().strip() == "a\ufffd"
+
+
+# ---------------------------------------------------------------------------------------------
+# Special tokens
+# ---------------------------------------------------------------------------------------------
+
+
+def test_the_mask_takes_the_white_space_before_it_unless_told_not_to(small):
+    assert tokens_of(small, ["a \u3000<mask> b"]) == [["a", "<mask>", "Ġ", "b"]]
+    bare = ByteBpeTokenizer(with_bytes(MERGES), MERGES, lstrip_mask=False)
+    assert tokens_of(bare, ["a <mask> b"]) == [["a", "Ġ", "<mask>", "Ġ", "b"]]
+
+
+def test_added_tokens_are_found_inside_words_the_longest_first():
+    added = ["<e>", "<e>2", "é!", "a\\1"]
+    tokenizer = ByteBpeTokenizer(with_bytes(MERGES, *added), MERGES, added_tokens=[*added, "<s>"])
+    assert tokens_of(tokenizer, ["hello<e>2<e>x<s>", "éé!a\\1"]) == [
+        ["hello", "<e>2", "<e>", "x", "<s>"],
+        ["Ã", "©", "é!", "a\\1"],
+    ]
+    assert tokenizer.get_config()["added_tokens"] == added
+
+
+def test_special_tokens_that_can_overlap_are_refused():
+    for added in (["<a|", "|b>"], [" x"], ["<mask>2"]):
+        with pytest.raises(ValueError, match="overlap"):
+            ByteBpeTokenizer(with_bytes(MERGES, *added), MERGES, added_tokens=added)
+    ByteBpeTokenizer(with_bytes(MERGES, " x"), MERGES, added_tokens=[" x"], lstrip_mask=False)
+
+
+# ---------------------------------------------------------------------------------------------
+# Where it runs
+# ---------------------------------------------------------------------------------------------
+
+MIXED = ["hello", "", "hello hello's", "é<mask>", " "]
+MIXED_TOKENS = [["hello"], [], ["hello", "Ġhello", "'s"], ["Ã", "©", "<mask>"], ["Ġ"]]
+
+
+@pytest.fixture(scope="module")
+def mixed_ids(small):
+    return [[small.token_to_id(token) for token in row] for row in MIXED_TOKENS]
+
+
+@pytest.mark.parametrize(
+    "batch",
+    [MIXED, np.array(MIXED, object), tf.constant(MIXED), [text.encode() for text in MIXED]],
+    ids=["list", "array", "tensor", "bytes"],
+)
+def test_texts_may_be_lists_arrays_tensors_and_bytes(small, mixed_ids, batch):
+    ids = small(batch)
+    assert ids.dtype == tf.int32 and ids.shape.rank == 2
+    assert ids.to_list() == small.tokenize(batch).to_list() == mixed_ids
+
+
+def test_batches_without_rows_and_without_pieces_are_tokenized(small, mixed_ids):
+    assert small("hello").to_list() == mixed_ids[:1]
+    assert small([]).to_list() == []
+    assert small(tf.constant([], tf.string)).to_list() == []
+    assert small([""]).to_list() == [[]]
+    assert small(["", "", ""]).to_list() == [[], [], []]
+
+
+def test_it_runs_inside_functions_and_parallel_maps(small, mixed_ids):
+    assert tf.function(lambda texts: small(texts))(tf.constant(MIXED)).to_list() == mixed_ids
+    texts = tf.data.Dataset.from_tensor_slices(MIXED * 50).batch(7)
+    rows = [row for ids in texts.map(small, num_parallel_calls=4) for row in ids.to_list()]
+    assert rows == mixed_ids * 50
+
+
+def test_threads_may_share_a_tokenizer(mixed_ids):
+    fresh = ByteBpeTokenizer(with_bytes(MERGES), MERGES)
+    results = {}
+    threads = [
+        threading.Thread(target=lambda i=i: results.update({i: fresh(MIXED * 20).to_list()}))
+        for i in range(8)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert [results[i] for i in range(8)] == [mixed_ids * 20] * 8
+
+
+def test_a_saved_model_with_a_tokenizer_gives_the_same_ids(own, tmp_path):
+    module = tf.Module()
+    module.tokenizer = own["prefix_space"]
+
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.string)])
+    def serve(texts):
+        return module.tokenizer(texts).to_tensor(-1)
+
+    module.serve = serve
+    tf.saved_model.save(module, tmp_path / "saved", signatures={"serving_default": serve})
+    texts = [*samples.WRITTEN, *samples.random_texts(200)]
+    wanted = own["prefix_space"](texts).to_tensor(-1).numpy()
+    served = tf.saved_model.load(tmp_path / "saved").serve(tf.constant(texts))
+    np.testing.assert_array_equal(served.numpy(), wanted)
+
+
+# ---------------------------------------------------------------------------------------------
+# Vocabulary, detokenize, files
+# ---------------------------------------------------------------------------------------------
+
+
+def test_ids_and_tokens_are_looked_up(small):
+    assert small.vocabulary == tuple(with_bytes(MERGES))
+    assert small.merges == tuple(MERGES)
+    assert small.vocab_size == len(SPECIAL) + 256 + len(MERGES)
+    assert (small.cls_id, small.pad_id, small.sep_id, small.unk_id, small.mask_id) == (
+        *(0, 1, 2, 3, 4),
+    )
+    assert small.id_to_token(0) == "<s>" and small.token_to_id("<mask>") == 4
+    with pytest.raises(ValueError, match="267"):
+        small.id_to_token(267)
+    with pytest.raises(ValueError, match=r"lacks.*'nope'"):
+        small.token_to_id("nope")
+
+
+def test_detokenize_gives_back_every_text_and_leaves_the_frame_out(own, small):
+    texts = [text for text in samples.random_texts(2000) if "<" not in text]
+    back = [row.decode() for row in own["released"].detokenize(own["released"](texts)).numpy()]
+    assert back == texts
+    hello, half = small.token_to_id("hello"), small.token_to_id("Ã")
+    ids = [[0, hello, 4, 2, 1], [0, half, 3, 2, 1]]
+    assert [row.decode() for row in small.detokenize(ids).numpy()] == ["hello<mask>", "\ufffd<unk>"]
+    with pytest.raises(tf.errors.InvalidArgumentError, match="267"):
+        small.detokenize([[267]])
+    with pytest.raises(ValueError, match="batch dimension"):
+        small.detokenize([1, 2])
+
+
+def test_a_saved_tokenizer_is_read_back_equal(tmp_path):
+    options = {"add_prefix_space": True, "lstrip_mask": False, "padding_token": "<p>"}
+    saved = ByteBpeTokenizer(
+        with_bytes(MERGES, "<e>", "<p>"), MERGES, added_tokens=["<e>"], **options
+    )
+    saved.save(tmp_path / "new")
+    assert read_byte_bpe(tmp_path / "new") == ([*saved.vocabulary], [*saved.merges])
+    assert json.loads(json.dumps(saved.get_config())) == saved.get_config()
+    config = json.loads((tmp_path / "new" / "tokenizer_config.json").read_text())
+    assert config["add_prefix_space"] and config["pad_token"] == "<p>"
+    switches = {
+        entry["content"]: entry["lstrip"] for entry in config["added_tokens_decoder"].values()
+    }
+    assert switches == dict.fromkeys(["<unk>", "<p>", "<s>", "</s>", "<mask>", "<e>"], False)
+
+
+def serialized(merges, **model):
+    vocabulary = {token: index for index, token in enumerate(with_bytes(MERGES))}
+    return {
+        "normalizer": None,
+        "pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": False, "use_regex": True},
+        "model": {"type": "BPE", "vocab": vocabulary, "merges": merges, **model},
+    }
+
+
+@pytest.mark.parametrize("as_strings", [True, False])
+def test_tokenizer_json_alone_is_enough(tmp_path, as_strings):
+    merges = [" ".join(pair) if as_strings else list(pair) for pair in MERGES]
+    (tmp_path / "tokenizer.json").write_text(json.dumps(serialized(merges)))
+    assert read_byte_bpe(tmp_path) == (with_bytes(MERGES), MERGES)
+
+
+# ---------------------------------------------------------------------------------------------
+# Bad input
+# ---------------------------------------------------------------------------------------------
+
+
+def test_a_tokenizer_json_of_another_kind_is_refused(tmp_path):
+    path = tmp_path / "tokenizer.json"
+    for changed, message in [
+        (serialized([], type="WordPiece"), "model.type='WordPiece'"),
+        (serialized([], dropout=0.1), "model.dropout=0.1"),
+        ({**serialized([]), "normalizer": {"type": "NFC"}}, "normalizer={'type': 'NFC'}"),
+        ({**serialized([]), "pre_tokenizer": {"type": "Split"}}, "pre_tokenizer.type='Split'"),
+    ]:
+        path.write_text(json.dumps(changed))
+        with pytest.raises(ValueError, match=message):
+            read_byte_bpe(tmp_path)
+
+
+def test_damaged_and_missing_files_are_refused_by_name(tmp_path):
+    with pytest.raises(FileNotFoundError, match=r"neither vocab\.json"):
+        read_byte_bpe(tmp_path)
+    (tmp_path / "merges.txt").write_text("a b\n")
+    for content, message in [
+        ("{", r"vocab\.json is not valid JSON"),
+        ("[]", r"vocab\.json holds a list"),
+        ('{"a": 0, "b": 0}', r"vocab\.json gives 'a' and 'b' the same id 0"),
+        ('{"a": 0, "b": 2}', r"vocab\.json has 2 tokens.*none with id 1"),
+    ]:
+        (tmp_path / "vocab.json").write_text(content)
+        with pytest.raises(ValueError, match=message):
+            read_byte_bpe(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("merges", "message"),
+    [
+        ([("h", "e"), ("x", "yz")], r"merge 1, \('x', 'yz'\), needs \['yz', 'xyz'\]"),
+        ([("h", "e", "l")], r"merge 0 is \('h', 'e', 'l'\), not two tokens"),
+        ([("h", "e"), ("h", "e")], r"\('h', 'e'\) comes more than once"),
+        ([("he", "ll"), ("h", "e")], r"merge 0 uses 'he', which the later merge 1 makes"),
+        ([("x", str(i)) for i in range(9)], r"'x4'\], not in the vocabulary and 4 more"),
+    ],
+)
+def test_merges_that_do_not_fit_are_refused_with_what_is_wrong_and_the_source(merges, message):
+    with pytest.raises(ValueError, match=rf"The merges of here/merges\.txt.*{message}"):
+        ByteBpeTokenizer(with_bytes(MERGES), merges, source="here/merges.txt")
+
+
+@pytest.mark.parametrize(
+    ("vocabulary", "message"),
+    [
+        ([], "empty"),
+        (with_bytes(MERGES, "hello"), "'hello' twice"),
+        ([t for t in with_bytes(MERGES) if t != "<mask>"], "mask token '<mask>'"),
+    ],
+)
+def test_a_damaged_vocabulary_is_refused(vocabulary, message):
+    with pytest.raises(ValueError, match=message):
+        ByteBpeTokenizer(vocabulary, MERGES, source="here")
+
+
+def test_bytes_without_a_token_are_left_out_and_named(caplog):
+    """As tokenizers does where a model has no unknown token: what stands around them meets."""
+    vocabulary = [token for token in with_bytes(MERGES) if token not in ("Ã", "©")]
+    with caplog.at_level(logging.WARNING):
+        tokenizer = ByteBpeTokenizer(vocabulary, MERGES, source="here")
+    assert all(part in caplog.text for part in ("here lacks", "byte 0xc3 ('Ã')", "byte 0xa9"))
+    assert tokenizer(["heéllo", "hello", "é", ""]).to_list() == [
+        *tokenizer(["hello"] * 2).to_list(),
+        [],
+        [],
+    ]
+
+
+def test_what_is_not_a_batch_of_texts_is_refused(small):
+    with pytest.raises(TypeError, match=r"texts\[1\] is None"):
+        small(["a", None])

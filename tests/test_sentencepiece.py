@@ -1,0 +1,391 @@
+import gzip
+import json
+from pathlib import Path
+from random import Random
+
+import numpy as np
+import pytest
+import tensorflow as tf
+import text_samples
+
+from bert_zoo.text.albert_text import TextCleaner, build_table
+from bert_zoo.text.sentencepiece import SCHEMES, SentencePieceTokenizer
+
+ROOT = Path(__file__).resolve().parent.parent
+SHARED_DATA = ROOT.parent / "shared" / "data"
+GOLDEN = ROOT / "tests" / "golden" / "text"
+ALBERT_MODEL = SHARED_DATA / "vocab" / "albert" / "spiece.model"
+needs_shared_data = pytest.mark.skipif(
+    not ALBERT_MODEL.is_file(), reason="needs the corpora and vocabularies in ../shared/data"
+)
+ALBERT_TEXTS = ["Hello  World", "", "Ünïcode 1, 2", "[MASK]", "\u3000", "in 1999, 2, x1,"]
+ALBERT_IDS = [
+    *([10975, 126], [], [28010, 137, 15, 172], [636, 23265, 500], []),
+    [19, 1247, 15, 172, 15, 993, 165, 15],
+]
+XLM_TEXTS = ["Paris is<mask>.", "", "été\x00 中", "hello", b"\xff<s>"]
+
+
+@pytest.fixture(scope="module")
+def references():
+    return json.loads(gzip.decompress((GOLDEN / "sentencepiece.json.gz").read_bytes()))
+
+
+@pytest.fixture(scope="module")
+def small_model():
+    return gzip.decompress((GOLDEN / "xlm_roberta_small.model.gz").read_bytes())
+
+
+@pytest.fixture(scope="module")
+def xlm_roberta(small_model):
+    return SentencePieceTokenizer(small_model, "xlm_roberta")
+
+
+@pytest.fixture(scope="module")
+def albert():
+    if not ALBERT_MODEL.is_file():
+        pytest.skip("needs the vocabularies in ../shared/data")
+    return SentencePieceTokenizer.from_file(ALBERT_MODEL, "albert")
+
+
+@pytest.fixture(scope="module", params=["albert", "albert_cased", "xlm_roberta"])
+def reference_and_tokenizer(request, references, small_model):
+    if request.param == "xlm_roberta":
+        return references["xlm_roberta"], SentencePieceTokenizer(small_model, "xlm_roberta")
+    if not ALBERT_MODEL.is_file():
+        pytest.skip("needs the vocabularies in ../shared/data")
+    return references[request.param], SentencePieceTokenizer.from_file(
+        ALBERT_MODEL, "albert", lowercase=request.param == "albert"
+    )
+
+
+def rows_of(tokenizer, texts):
+    batches = (texts[start : start + 1000] for start in range(0, len(texts), 1000))
+    return [row for batch in batches for row in tokenizer(batch).to_list()]
+
+
+# ---------------------------------------------------------------------------------------------
+# Ids equal the references'
+# ---------------------------------------------------------------------------------------------
+
+
+def test_written_texts_give_the_references_ids(reference_and_tokenizer, references):
+    reference, tokenizer = reference_and_tokenizer
+    rows = tokenizer(references["texts"]).to_list()
+    for written, row, wanted in zip(references["texts"], rows, reference["written"], strict=True):
+        assert row == wanted, written
+
+
+def test_the_written_texts_test_more_than_unknown_tokens(references):
+    for name in ("albert", "albert_cased", "xlm_roberta"):
+        assert len({index for row in references[name]["written"] for index in row}) > 150
+
+
+# The planes above the first two hold ideographs and little else.
+PAGES = [
+    pytest.param(range(128), id="planes 0 and 1"),
+    pytest.param(range(128, text_samples.NUM_PAGES), id="planes 2 to 16", marks=pytest.mark.slow),
+]
+
+
+@pytest.mark.parametrize("pages", PAGES)
+def test_every_code_point_gives_the_references_ids(reference_and_tokenizer, pages):
+    reference, tokenizer = reference_and_tokenizer
+    rows = rows_of(tokenizer, [text_samples.page_text(page) for page in pages])
+    checksums = [text_samples.checksum([row]) for row in rows]
+    expected = [reference["pages"][page] for page in pages]
+    different = [page for page, x, y in zip(pages, checksums, expected, strict=True) if x != y]
+    assert different == [], "pages of 1024 code points with other ids than the reference's"
+
+
+def test_random_unicode_gives_the_references_ids(reference_and_tokenizer):
+    reference, tokenizer = reference_and_tokenizer
+    checksums = text_samples.group_checksums(rows_of(tokenizer, text_samples.random_texts()))
+    pairs = enumerate(zip(checksums, reference["random"], strict=True))
+    assert [group for group, (got, wanted) in pairs if got != wanted] == []
+
+
+@needs_shared_data
+def test_real_texts_give_the_references_ids(reference_and_tokenizer):
+    reference, tokenizer = reference_and_tokenizer
+    checksums = {
+        name: text_samples.checksum(rows_of(tokenizer, texts))
+        for name, texts in text_samples.corpora(SHARED_DATA)
+    }
+    assert checksums == reference["corpora"]
+
+
+@pytest.mark.parametrize("pages", PAGES)
+@pytest.mark.parametrize("name", ["albert", "cased", "accents"])
+def test_every_code_point_is_cleaned_as_python_does(name, pages, references):
+    """Also around capital sigmas, whose lower case depends on what stands before and after."""
+    clean = TextCleaner(
+        remove_space=True,
+        rewrite_quotes=False,
+        next_line_is_space=False,
+        **references["cleaning_options"][name],
+    )
+    clean = tf.function(clean, [tf.TensorSpec([None], tf.string)], autograph=False)
+    context, expected, different = references["contexts"], references["cleaning"][name], []
+    for page in pages:
+        codes = range(page * text_samples.PAGE, (page + 1) * text_samples.PAGE)
+        text = "\n".join(context.format(chr(c)) for c in codes if not 0xD800 <= c < 0xE000)
+        result = clean(tf.constant([text])).numpy()[0].decode()
+        if text_samples.checksum([result]) != expected[page]:
+            different.append(page)
+    assert different == [], "pages of 1024 code points that are cleaned otherwise"
+
+
+def test_the_table_of_characters_does_not_depend_on_pythons_unicode():
+    """The checksum is of Python 3.11; 3.12 and later have newer Unicode data."""
+    pages, rows, replacements = build_table(keep_accents=False, lowercase=True)
+    arrays = [*pages.tolist(), *rows.tolist(), *(codes.tolist() for codes in replacements)]
+    assert text_samples.checksum(arrays) == 2898660896
+
+
+def test_texts_on_which_hugging_face_differs_follow_the_library(xlm_roberta, references):
+    """The list of known differences; the golden file tells the reason of each."""
+    for text, answers in references["deviating"].items():
+        assert answers["hugging_face"] != answers["library"], text
+        assert xlm_roberta([text]).to_list() == [answers["library"]], text
+
+
+def test_special_tokens_in_texts_are_hugging_faces(xlm_roberta, references):
+    texts = list(references["special_tokens"])
+    assert len(texts) >= 3
+    for text, row in zip(texts, xlm_roberta(texts).to_list(), strict=True):
+        assert row == references["special_tokens"][text], text
+
+
+def test_a_special_token_next_to_bytes_that_are_not_utf8_is_found(xlm_roberta):
+    assert xlm_roberta([b"\xff<s>"]).to_list() == xlm_roberta([b"<s>\xc3"]).to_list() == [[0]]
+
+
+def test_bytes_that_are_not_utf8_count_as_replacement_characters(reference_and_tokenizer):
+    _, tokenizer = reference_and_tokenizer
+    random = Random(11)
+    fragments = [b"caf\xe9", b"\xff\xfe", b"\xf0\x9f", b"\xed\xa0\x80", b"\xc0\x80", b"<mask>"]
+    fragments += ["é中".encode(), b" ", b"a", b"\x80", b"\xf3\xf3\xb0\x80\x80", b"1,"]
+    raw = [b"".join(random.choices(fragments, k=random.randint(1, 8))) for _ in range(2000)]
+    decoded = [row.decode("utf-8", "replace") for row in raw]
+    assert tokenizer(raw).to_list() == tokenizer(decoded).to_list()
+
+
+# ---------------------------------------------------------------------------------------------
+# Options
+# ---------------------------------------------------------------------------------------------
+
+
+def cleaned(text, **options):
+    off = dict.fromkeys(
+        ["rewrite_quotes", "remove_space", "lowercase", "next_line_is_space"], False
+    )
+    clean = TextCleaner(**{**off, "keep_accents": True, **options})
+    return clean(tf.constant([text])).numpy()[0].decode()
+
+
+@pytest.mark.parametrize(
+    ("options", "text", "wanted"),
+    [
+        ({}, " ``É''\x85 Σ ", " ``É''\x85 Σ "),
+        ({"rewrite_quotes": True}, "``a'' 'b' '''", "\"a\" 'b' \"'"),
+        ({"remove_space": True}, "\x1ca \u3000\x85 b\n", "a b"),
+        ({"keep_accents": False}, "É ﬁ\u0301", "E fi"),
+        ({"lowercase": True}, "ÉΣ İ", "éς i\u0307"),
+        ({"next_line_is_space": True}, "a\x85b", "a b"),
+    ],
+)
+def test_each_option_is_one_step(options, text, wanted):
+    assert cleaned(text, **options) == wanted
+
+
+def test_quotes_are_rewritten_on_request(albert):
+    rewriting = SentencePieceTokenizer.from_file(ALBERT_MODEL, "albert", rewrite_quotes=True)
+    assert rewriting(["``so'', he said"]).to_list() == albert(['"so", he said']).to_list()
+    assert rewriting(["``so''"]).to_list() != albert(["``so''"]).to_list()
+
+
+def test_special_tokens_in_albert_texts_are_text_unless_asked_for(albert):
+    finding = SentencePieceTokenizer.from_file(ALBERT_MODEL, "albert", special_tokens_in_text=True)
+    assert albert.mask_id not in albert(["paris is [MASK]."]).to_list()[0]
+    paris, dot = albert(["paris is", "."]).to_list()
+    rows = finding(["Paris is [MASK].", "paris is", "[SEP][MASK]", "", b"\xff[MASK]"]).to_list()
+    assert rows == [[*paris, 4, *dot], paris, [3, 4], [], [4]]
+
+
+def test_digits_before_a_comma_become_a_word_of_their_own(albert):
+    assert "▁1999," in albert.vocabulary
+    assert albert(ALBERT_TEXTS).to_list() == ALBERT_IDS
+
+
+# ---------------------------------------------------------------------------------------------
+# Where it runs
+# ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "as_batch",
+    [list, tf.constant, lambda rows: np.array(rows, object)],
+    ids=["list", "tensor", "numpy"],
+)
+def test_texts_may_be_lists_arrays_and_tensors(xlm_roberta, as_batch):
+    wanted = [xlm_roberta(text).to_list()[0] for text in XLM_TEXTS]
+    ids = xlm_roberta(as_batch(XLM_TEXTS))
+    assert ids.dtype == tf.int32 and ids.shape.rank == 2
+    assert ids.to_list() == xlm_roberta.tokenize(XLM_TEXTS).to_list() == wanted
+
+
+def test_batches_without_rows_and_without_words_are_tokenized(xlm_roberta):
+    assert xlm_roberta([]).to_list() == []
+    assert xlm_roberta(["", " \t\u3000"]).to_list() == [[], []]
+
+
+def test_it_runs_inside_functions_and_parallel_maps(xlm_roberta):
+    wanted = xlm_roberta(XLM_TEXTS).to_list()
+    assert tf.function(lambda texts: xlm_roberta(texts))(tf.constant(XLM_TEXTS)).to_list() == wanted
+    texts = tf.data.Dataset.from_tensor_slices(XLM_TEXTS * 50).batch(7)
+    rows = [row for ids in texts.map(xlm_roberta, num_parallel_calls=4) for row in ids.to_list()]
+    assert rows == wanted * 50
+
+
+def test_it_may_be_made_while_a_function_is_traced(small_model, xlm_roberta):
+    made = []
+
+    @tf.function
+    def traced(texts):
+        if not made:
+            made.append(SentencePieceTokenizer(small_model, "xlm_roberta"))
+        return made[0](texts)
+
+    assert traced(tf.constant(XLM_TEXTS)).to_list() == xlm_roberta(XLM_TEXTS).to_list()
+
+
+def test_a_savedmodel_carries_both_tokenizers_without_their_files(tmp_path, albert, xlm_roberta):
+    module = tf.Module()
+    module.albert, module.xlm_roberta = albert, xlm_roberta
+    signature = [tf.TensorSpec([None], tf.string)]
+    module.first = tf.function(lambda texts: module.albert(texts), signature)
+    module.second = tf.function(lambda texts: module.xlm_roberta(texts), signature)
+    tf.saved_model.save(module, str(tmp_path))
+    assert list((tmp_path / "assets").glob("*")) == []
+    loaded = tf.saved_model.load(str(tmp_path))
+    texts = tf.constant([*ALBERT_TEXTS, *XLM_TEXTS, "ΟΔΟΣ. 1,"])
+    assert loaded.first(texts).to_list() == albert(texts).to_list()
+    assert loaded.second(texts).to_list() == xlm_roberta(texts).to_list()
+
+
+# ---------------------------------------------------------------------------------------------
+# Vocabulary, detokenize, files
+# ---------------------------------------------------------------------------------------------
+
+
+def test_xlm_roberta_has_fairseqs_numbering(xlm_roberta):
+    size = xlm_roberta.vocab_size
+    assert xlm_roberta.vocabulary[:4] == ("<s>", "<pad>", "</s>", "<unk>")
+    assert (xlm_roberta.cls_id, xlm_roberta.pad_id, xlm_roberta.sep_id) == (0, 1, 2)
+    assert (xlm_roberta.unk_id, xlm_roberta.mask_id) == (3, size - 1)
+    assert xlm_roberta.id_to_token(size - 1) == "<mask>"
+    assert xlm_roberta.token_to_id("▁") == xlm_roberta.vocabulary.index("▁")
+    with pytest.raises(ValueError, match=str(size)):
+        xlm_roberta.id_to_token(size)
+    with pytest.raises(ValueError, match=r"lacks.*'nope'"):
+        xlm_roberta.token_to_id("nope")
+
+
+def test_albert_keeps_the_models_numbering(albert):
+    assert albert.vocab_size == 30000
+    special = (albert.pad_id, albert.unk_id, albert.cls_id, albert.sep_id, albert.mask_id)
+    assert special == (0, 1, 2, 3, 4)
+    assert albert.vocabulary[:6] == ("<pad>", "<unk>", "[CLS]", "[SEP]", "[MASK]", "(")
+
+
+def test_detokenize_joins_pieces_and_leaves_the_frame_out(xlm_roberta):
+    words = xlm_roberta(["La vie est belle<mask>.", ""]).to_list()
+    framed = tf.ragged.constant([[0, *words[0], 2, 1], [0, 2]], dtype=tf.int64)
+    assert xlm_roberta.detokenize(framed).numpy().tolist() == [b"La vie est belle <mask> .", b""]
+    with pytest.raises(tf.errors.InvalidArgumentError, match="99999"):
+        xlm_roberta.detokenize([[99999]])
+    with pytest.raises(ValueError, match="batch dimension"):
+        xlm_roberta.detokenize([1, 2])
+
+
+@pytest.mark.parametrize("family", SCHEMES)
+def test_a_saved_tokenizer_is_written_under_the_names_of_its_family(family, tmp_path, small_model):
+    if family == "albert" and not ALBERT_MODEL.is_file():
+        pytest.skip("needs the vocabularies in ../shared/data")
+    model = small_model if family == "xlm_roberta" else ALBERT_MODEL.read_bytes()
+    tokenizer = SentencePieceTokenizer(model, family, rewrite_quotes=True)
+    tokenizer.save(tmp_path / "new")
+    config = json.loads((tmp_path / "new" / "tokenizer_config.json").read_text())
+    assert config["tokenizer_class"] == SCHEMES[family].tokenizer_class
+    assert config["do_lower_case"] is (family == "albert")
+    assert config["mask_token"] == tokenizer.id_to_token(tokenizer.mask_id)
+    options = tokenizer.get_config()
+    assert json.loads(json.dumps(options)) == options
+    read = SentencePieceTokenizer.from_file(
+        tmp_path / "new" / SCHEMES[family].model_file, **options
+    )
+    assert read.get_config() == options and read.vocabulary == tokenizer.vocabulary
+
+
+# ---------------------------------------------------------------------------------------------
+# Bad input
+# ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"[PAD]\n[UNK]\n",
+        b"version https://git-lfs.github.com/spec/v1\n",
+        b"\n\x00",
+        b"\x08\x01",
+    ],
+)
+def test_what_is_not_a_model_is_refused_with_the_files_name(tmp_path, content):
+    path = tmp_path / "broken.model"
+    path.write_bytes(content)
+    message = rf"broken\.model: These {len(content)} bytes are not a SentencePiece model.*again"
+    with pytest.raises(ValueError, match=message):
+        SentencePieceTokenizer.from_file(path, "albert")
+
+
+def test_a_truncated_model_is_refused(tmp_path, small_model):
+    path = tmp_path / "cut.model"
+    path.write_bytes(small_model[: len(small_model) // 2])
+    with pytest.raises(ValueError, match=r"cut\.model"):
+        SentencePieceTokenizer.from_file(path, "xlm_roberta")
+
+
+def test_a_missing_file_is_named(tmp_path):
+    with pytest.raises(FileNotFoundError, match=r"no file .*absent\.model.*spiece\.model"):
+        SentencePieceTokenizer.from_file(tmp_path / "absent.model", "albert")
+
+
+def test_a_model_of_another_family_is_refused(tmp_path, small_model):
+    path = tmp_path / "small.model"
+    path.write_bytes(small_model)
+    with pytest.raises(ValueError, match=r"small\.model: .*lacks the pad_token '<pad>'"):
+        SentencePieceTokenizer.from_file(path, "albert")
+    with pytest.raises(ValueError, match=r"'nope'.*\['albert', 'xlm_roberta'\]"):
+        SentencePieceTokenizer(small_model, "nope")
+
+
+@needs_shared_data
+def test_an_albert_model_is_no_xlm_roberta_model():
+    with pytest.raises(ValueError, match=r"spiece\.model: .*begins with .*'<pad>'.*'</s>'"):
+        SentencePieceTokenizer.from_file(ALBERT_MODEL, "xlm_roberta")
+
+
+@pytest.mark.parametrize(
+    ("batch", "error", "message"),
+    [
+        (None, TypeError, r"None \(NoneType\)"),
+        (["a", None], TypeError, r"texts\[1\] is None"),
+        (tf.constant("a"), ValueError, r"scalar.*\.batch\(\)"),
+    ],
+)
+def test_what_is_not_a_batch_of_texts_is_refused(xlm_roberta, batch, error, message):
+    with pytest.raises(error, match=message):
+        xlm_roberta(batch)
