@@ -196,6 +196,23 @@ def test_fairseqs_arguments_are_read_as_a_plain_dict():
     assert open_weights(GOLDEN / "zip.bin").arguments == {}
 
 
+def test_fairseqs_newer_configuration_is_read_as_its_arguments(tmp_path):
+    cfg = {
+        "task": {"_name": "masked_lm"},
+        "model": {"_name": "roberta_base", "encoder_layers": 2},
+        "optimizer": {"_name": "adam"},
+    }
+    inner = tensor_pickle()[2:-1]
+    pickled = b"\x80\x02}(" + literal("model") + inner + literal("cfg") + literal(cfg) + b"u."
+    write_archive(tmp_path / "model.pt", pickled, bytes(8))
+    assert open_weights(tmp_path / "model.pt").arguments == {
+        "_name": "roberta_base",
+        "arch": "roberta_base",
+        "task": "masked_lm",
+        "encoder_layers": 2,
+    }
+
+
 @pytest.mark.parametrize(
     ("instructions", "message"),
     [

@@ -31,6 +31,9 @@ def tiny_configs() -> dict[str, tuple]:
                 variant = (family, config.replace(tie_word_embeddings=tied))
                 if variant not in configs.values():
                     configs[f"{checkpoint.full_name}-{'tied' if tied else 'untied'}"] = variant
+    family, config = configs["albert_base.v2-tied"]
+    groups = config.replace(num_layers=4, num_hidden_groups=2, inner_group_num=2)
+    configs["albert-groups"] = (family, groups)
     return configs
 
 

@@ -91,7 +91,8 @@ class TorchSource(TensorSource):
     it (optimizer, step) is logged and left alone.
 
     Attributes:
-        arguments: what fairseq's entry "args" says of the model and its training; else empty.
+        arguments: what fairseq's entry "args", since 2021 "cfg", says of the model and its training;
+            else empty.
     """
 
     def __init__(self, path: str | os.PathLike):
@@ -101,8 +102,7 @@ class TorchSource(TensorSource):
             is_zip = file.read(len(_ZIP_MAGIC)) == _ZIP_MAGIC
         root, self._blocks, self._byte_order = (_open_zip if is_zip else _open_stream)(self._path)
         self._tensors = _state_dict(root, self._path)
-        arguments = root.get("args")
-        self.arguments = dict(arguments) if type(arguments) is Namespace else {}
+        self.arguments = _arguments(root)
         for key, tensor in self._tensors.items():
             _check_storage(key, tensor.storage, self._blocks, self._path)
         super().__init__(
@@ -360,6 +360,17 @@ def _state_dict(root: Any, path: Path) -> dict[str, _Tensor]:
             f"{_describe_entries(others)}. Remove it with PyTorch and save the file again."
         )
     return found
+
+
+def _arguments(root: dict) -> dict[str, Any]:
+    if type(root.get("args")) is Namespace:
+        return dict(root["args"])
+    cfg = root.get("cfg")
+    model, task = (cfg.get("model"), cfg.get("task")) if type(cfg) is dict else (None, None)
+    if not isinstance(model, dict) or not isinstance(task, dict):
+        return {}
+    # The name of a part of cfg is what its "arch" or "task" was among args.
+    return {"arch": model.get("_name"), "task": task.get("_name"), **model}
 
 
 def _has_tensors(value: Any) -> bool:
