@@ -19,7 +19,8 @@ quickstart: $(VENV)/installed-plots
 		--epochs 4 --batch_size 16 --learning_rate 3e-4 --bias_correction --output_dir runs/quickstart
 
 test: $(VENV)/installed-test
-	$(QUIET) $(BIN)/python -m pytest -m "not slow"
+	$(QUIET) TF_NUM_INTRAOP_THREADS=1 $(BIN)/python -m pytest -m "not slow" \
+		--numprocesses auto --maxprocesses 4 --dist loadfile
 
 test-jax: $(VENV_JAX)/installed
 	KERAS_BACKEND=jax $(VENV_JAX)/bin/python -m pytest tests/test_jax.py tests/test_golden_bert.py
