@@ -366,7 +366,7 @@ def test_a_missing_file_is_named(tmp_path):
 def test_a_model_of_another_family_is_refused(tmp_path, small_model):
     path = tmp_path / "small.model"
     path.write_bytes(small_model)
-    with pytest.raises(ValueError, match=r"small\.model: .*lacks the pad_token '<pad>'"):
+    with pytest.raises(ValueError, match=r"small\.model: .*lacks the padding token '<pad>'"):
         SentencePieceTokenizer.from_file(path, "albert")
     with pytest.raises(ValueError, match=r"'nope'.*\['albert', 'xlm_roberta'\]"):
         SentencePieceTokenizer(small_model, "nope")

@@ -17,7 +17,7 @@ import numpy as np
 import tensorflow as tf
 
 from bert_zoo.text import unicode14_tables
-from bert_zoo.text.normalizer import _parse_ranges
+from bert_zoo.text.normalizer import parse_ranges
 
 _PAGE_BITS = 8
 _UNCHANGED = -1
@@ -122,7 +122,7 @@ def build_table(
     """
     rows = np.zeros(0x110000, np.int32)
     replacements = {(_UNCHANGED,): 0}
-    for code in _parse_ranges(unicode14_tables.CHANGED):
+    for code in parse_ranges(unicode14_tables.CHANGED):
         text = chr(code)
         if not keep_accents:
             decomposed = unicodedata.normalize("NFKD", text)

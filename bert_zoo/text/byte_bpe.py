@@ -24,10 +24,9 @@ from typing import Any
 import tensorflow as tf
 
 from bert_zoo.text import byte_bpe_tables
-from bert_zoo.text.batches import text_batch
 from bert_zoo.text.byte_bpe_graph import ALPHABET, Merger, Splitter, lookup_table
+from bert_zoo.text.tokenizer import HF_SPECIAL_TOKENS, Tokenizer, without_overlaps
 from bert_zoo.text.vocabulary import Vocabulary
-from bert_zoo.text.wordpiece import _without_overlaps
 
 logger = logging.getLogger(__name__)
 
@@ -37,7 +36,7 @@ _WHITESPACE = "".join(
 )
 
 
-class ByteBpeTokenizer(tf.Module):
+class ByteBpeTokenizer(Tokenizer):
     """RoBERTa's and GPT-2's tokenizer: split by GPT-2's pattern, then merge bytes to tokens.
 
     Ids equal those of the tokenizers library's ByteLevel and BPE on every text. Special and added
@@ -77,12 +76,9 @@ class ByteBpeTokenizer(tf.Module):
         added_tokens: Sequence[str] = (),
         source: str | Path = "the arguments",
     ):
-        super().__init__(name="byte_bpe_tokenizer")
         named = (unknown_token, padding_token, cls_token, sep_token, mask_token)
-        # Plain objects, so that tf.Module does not track what is inside them.
-        self._vocabulary = Vocabulary(vocabulary)
-        self._merges = _Merges(merges, self._vocabulary, source)
-        self._options = SimpleNamespace(
+        # A plain object, so that tf.Module does not track what is inside it.
+        options = SimpleNamespace(
             add_prefix_space=bool(add_prefix_space),
             lstrip_mask=bool(lstrip_mask),
             unknown_token=unknown_token,
@@ -92,84 +88,22 @@ class ByteBpeTokenizer(tf.Module):
             mask_token=mask_token,
             added_tokens=[token for token in dict.fromkeys(added_tokens) if token not in named],
         )
-        self.unk_id = self._vocabulary.id_of(unknown_token, "unknown token")
-        self.pad_id = self._vocabulary.id_of(padding_token, "padding token")
-        self.cls_id = self._vocabulary.id_of(cls_token, "class token")
-        self.sep_id = self._vocabulary.id_of(sep_token, "separator token")
-        self.mask_id = self._vocabulary.id_of(mask_token, "mask token")
+        super().__init__("byte_bpe_tokenizer", Vocabulary(vocabulary), vars(options))
+        self._options = options
+        self._merges = _Merges(merges, self._vocabulary, source)
         with tf.init_scope(), tf.device("CPU:0"):
-            self._engine = _Engine(self._vocabulary, self._merges, self._options)
+            self._engine = _Engine(self._vocabulary, self._merges, options)
+        self._tokenize = self._engine.tokenize
 
-    @tf.autograph.experimental.do_not_convert
-    def __call__(self, texts: Any) -> tf.RaggedTensor:
-        """Tokenizes a batch of texts, without adding special tokens.
-
-        Args:
-            texts: a str (a batch of one), a list or array of them, or a string tensor [batch].
-
-        Returns:
-            int32 [batch, (tokens)].
-
-        Raises:
-            TypeError, ValueError: something that is not a batch of texts.
-        """
-        return self._engine.tokenize(text_batch(texts))
-
-    def tokenize(self, texts: Any) -> tf.RaggedTensor:
-        """The same as calling the tokenizer, under the name that TF-Hub's preprocessors use."""
-        return self(texts)
-
-    def detokenize(self, token_ids: Any) -> tf.Tensor:
-        """Joins tokens to text; padding, class and separator tokens are left out.
-
-        Bytes that are not UTF-8, for example a character cut in half, become U+FFFD.
-
-        Args:
-            token_ids: integers [batch, length] or [batch, (tokens)].
-
-        Returns:
-            string [batch].
-
-        Raises:
-            tf.errors.InvalidArgumentError: an id outside the vocabulary.
-        """
-        if not isinstance(token_ids, tf.RaggedTensor):
-            token_ids = tf.convert_to_tensor(token_ids)
-            if token_ids.shape.rank != 2:
-                raise ValueError(
-                    f"token_ids has shape {token_ids.shape}; detokenize takes [batch, length] or a "
-                    "ragged tensor [batch, (tokens)]. Add a batch dimension."
-                )
-            token_ids = tf.RaggedTensor.from_tensor(token_ids)
-        ids = tf.cast(token_ids, tf.int32)
-        hidden = tf.constant([self.pad_id, self.cls_id, self.sep_id])
-        shown = tf.reduce_all(ids.flat_values[:, None] != hidden, axis=1)
-        ids = tf.ragged.boolean_mask(ids, ids.with_flat_values(shown))
+    def _join(self, ids: tf.RaggedTensor) -> tf.Tensor:
+        # Bytes that are not UTF-8, for example a character cut in half, become U+FFFD.
         joined = tf.strings.reduce_join(tf.gather(self._engine.token_bytes, ids), axis=1)
         return tf.strings.unicode_transcode(joined, "UTF-8", "UTF-8", errors="replace")
-
-    @property
-    def vocabulary(self) -> tuple[str, ...]:
-        """Every token, in the order of the ids."""
-        return self._vocabulary.tokens
 
     @property
     def merges(self) -> tuple[tuple[str, str], ...]:
         """Every merge, in its order."""
         return self._merges.pairs
-
-    @property
-    def vocab_size(self) -> int:
-        """Number of tokens."""
-        return len(self._vocabulary)
-
-    def id_to_token(self, index: int) -> str:
-        """Returns the token of an id; ValueError for an id outside the vocabulary."""
-        return self._vocabulary.token_of(index)
-
-    def token_to_id(self, token: str) -> int:
-        """Returns the id of a token; ValueError for one that the vocabulary lacks."""
-        return self._vocabulary.id_of(token)
 
     def get_config(self) -> dict[str, Any]:
         """Returns the constructor's options, without vocabulary and merges, ready for JSON."""
@@ -180,9 +114,7 @@ class ByteBpeTokenizer(tf.Module):
         directory = Path(directory)
         directory.mkdir(parents=True, exist_ok=True)
         options = self._options
-        names = ("unknown_token", "padding_token", "cls_token", "sep_token", "mask_token")
-        keys = ("unk_token", "pad_token", "cls_token", "sep_token", "mask_token")
-        special = dict(zip(keys, (getattr(options, name) for name in names), strict=True))
+        special = {theirs: getattr(options, ours) for ours, theirs in HF_SPECIAL_TOKENS.items()}
         config = {
             "tokenizer_class": "RobertaTokenizer",
             "add_prefix_space": options.add_prefix_space,
@@ -285,7 +217,7 @@ def _parts(ragged: tf.RaggedTensor) -> tuple[tf.Tensor, tf.Tensor]:
 
 def _special_tokens(options: SimpleNamespace) -> list[str]:
     named = (options.unknown_token, options.padding_token, options.cls_token, options.sep_token)
-    return _without_overlaps([*named, options.mask_token, *options.added_tokens])
+    return without_overlaps([*named, options.mask_token, *options.added_tokens])
 
 
 def _special_pattern(special_tokens: Sequence[str], options: SimpleNamespace) -> str:

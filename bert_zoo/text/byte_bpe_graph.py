@@ -9,7 +9,7 @@ import numpy as np
 import tensorflow as tf
 
 from bert_zoo.text import byte_bpe_tables
-from bert_zoo.text.normalizer import _parse_ranges
+from bert_zoo.text.normalizer import parse_ranges
 
 _VISIBLE = (*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100))
 _HIDDEN = tuple(byte for byte in range(256) if byte not in _VISIBLE)
@@ -42,9 +42,9 @@ class Splitter(tf.Module):
     def __init__(self):
         super().__init__(name="splitter")
         kinds = np.full(0x110000, _OTHER, np.int32)
-        kinds[_parse_ranges(byte_bpe_tables.LETTERS)] = _LETTER
-        kinds[_parse_ranges(byte_bpe_tables.NUMBERS)] = _NUMBER
-        kinds[_parse_ranges(byte_bpe_tables.WHITESPACE)] = _SPACE
+        kinds[parse_ranges(byte_bpe_tables.LETTERS)] = _LETTER
+        kinds[parse_ranges(byte_bpe_tables.NUMBERS)] = _NUMBER
+        kinds[parse_ranges(byte_bpe_tables.WHITESPACE)] = _SPACE
         kinds[ord(" ")] = _BLANK
         self._kinds = tf.constant(kinds)
         chars = sorted(ALPHABET, key=ALPHABET.__getitem__)

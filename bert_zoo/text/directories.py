@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from bert_zoo.text.byte_bpe import ByteBpeTokenizer, read_byte_bpe
 from bert_zoo.text.preprocessor import Preprocessor
 from bert_zoo.text.sentencepiece import SentencePieceTokenizer
+from bert_zoo.text.tokenizer import HF_SPECIAL_TOKENS, Tokenizer
 from bert_zoo.text.wordpiece import SUFFIX, WordPieceTokenizer
 
 logger = logging.getLogger(__name__)
@@ -72,11 +73,7 @@ _OPTION_NAMES = {
     "strip_accents": "strip_accents",
     "tokenize_chinese_chars": "split_cjk",
     "max_input_chars_per_word": "max_word_length",
-    "unk_token": "unknown_token",
-    "pad_token": "padding_token",
-    "cls_token": "cls_token",
-    "sep_token": "sep_token",
-    "mask_token": "mask_token",
+    **{theirs: ours for ours, theirs in HF_SPECIAL_TOKENS.items()},
 }
 
 
@@ -269,9 +266,9 @@ def _roberta_tokenizer(directory: Path, overrides: dict[str, Any]) -> ByteBpeTok
         if isinstance(entry, dict) and entry["content"] == mask and "lstrip" in entry:
             options["lstrip_mask"] = entry.pop("lstrip")
     for source in (special_tokens, config):
-        for name in ("unk_token", "pad_token", "cls_token", "sep_token", "mask_token"):
+        for option, name in HF_SPECIAL_TOKENS.items():
             if source.get(name) is not None:
-                options[_OPTION_NAMES[name]] = _content(source[name], name, directory)
+                options[option] = _content(source[name], name, directory)
     added = _added_tokens(directory, serialized, config)
     vocabulary = _with_added_tokens(vocabulary, added, directory)
     options["added_tokens"] = list(added.values())
@@ -348,8 +345,6 @@ def _sentencepiece_tokenizer(
 # ---------------------------------------------------------------------------------------------
 # All of them
 # ---------------------------------------------------------------------------------------------
-
-Tokenizer = WordPieceTokenizer | ByteBpeTokenizer | SentencePieceTokenizer
 
 
 class TextFormat(NamedTuple):

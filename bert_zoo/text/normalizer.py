@@ -64,8 +64,8 @@ def build_rules(
     lowered = _parse_mapping(unicode_tables.LOWERCASE) if lowercase else {}
     stripped = _accent_stripped() if strip_accents else {}
     classes = _combining_classes() if strip_accents else {}
-    punctuation = set(_parse_ranges(unicode_tables.PUNCTUATION))
-    cjk = set(_parse_ranges(unicode_tables.CJK)) if split_cjk else set()
+    punctuation = set(parse_ranges(unicode_tables.PUNCTUATION))
+    cjk = set(parse_ranges(unicode_tables.CJK)) if split_cjk else set()
 
     def units_of(code: int) -> list[int]:
         parts = [low for part in stripped.get(code, (code,)) for low in lowered.get(part, (part,))]
@@ -85,10 +85,10 @@ def build_rules(
             expansions.append(units)
             rules[code] = -len(expansions)
     if strip_accents:
-        rules[_parse_ranges(unicode_tables.NONSPACING)] = _DROP
-        rules[_parse_ranges(unicode_tables.NONSPACING_STARTERS)] = _DROP_STARTER
-    rules[_parse_ranges(unicode_tables.WHITESPACE)] = _SPACE
-    rules[_parse_ranges(unicode_tables.DROPPED)] = _DROP
+        rules[parse_ranges(unicode_tables.NONSPACING)] = _DROP
+        rules[parse_ranges(unicode_tables.NONSPACING_STARTERS)] = _DROP_STARTER
+    rules[parse_ranges(unicode_tables.WHITESPACE)] = _SPACE
+    rules[parse_ranges(unicode_tables.DROPPED)] = _DROP
     rules[list(isolated)] = _KEEP_ISOLATED
 
     distinct: dict[bytes, int] = {}
@@ -99,7 +99,7 @@ def build_rules(
     return Rules(np.int32(pages), np.frombuffer(b"".join(distinct), np.int32), np.int32(padded))
 
 
-def _parse_ranges(text: str) -> list[int]:
+def parse_ranges(text: str) -> list[int]:
     codes: list[int] = []
     for item in text.split():
         first, _, last = item.partition("-")
@@ -139,7 +139,7 @@ def _combining_classes() -> dict[int, int]:
     return {
         code: int(value)
         for value, ranges in items
-        for code in _parse_ranges(ranges.replace(",", " "))
+        for code in parse_ranges(ranges.replace(",", " "))
     }
 
 

@@ -13,7 +13,7 @@ import tensorflow as tf
 
 from bert_zoo.text.batches import text_batch
 from bert_zoo.text.packing import Packer
-from bert_zoo.text.wordpiece import WordPieceTokenizer
+from bert_zoo.text.tokenizer import Tokenizer
 
 logger = logging.getLogger(__name__)
 
@@ -32,7 +32,7 @@ class Preprocessor(tf.Module):
 
     def __init__(
         self,
-        tokenizer: WordPieceTokenizer,
+        tokenizer: Tokenizer,
         *,
         sequence_length: int,
         padding: str = "longest",

@@ -13,9 +13,8 @@ import numpy as np
 import tensorflow as tf
 
 from bert_zoo.text.albert_text import TextCleaner
-from bert_zoo.text.batches import text_batch
+from bert_zoo.text.tokenizer import HF_SPECIAL_TOKENS, Tokenizer, import_tensorflow_text
 from bert_zoo.text.vocabulary import Vocabulary
-from bert_zoo.text.wordpiece import _import_tensorflow_text
 
 SPACE = "▁"  # stands for a space inside pieces
 
@@ -35,7 +34,7 @@ class Scheme(NamedTuple):
     replaced_pieces: tuple[str, ...]
     first_tokens: tuple[str, ...]
     last_tokens: tuple[str, ...]
-    special_tokens: dict[str, str]  # by Hugging Face's names of their roles
+    special_tokens: dict[str, str]  # by keys of SPECIAL_TOKENS
     splits_number_commas: bool
     next_line_is_space: bool  # U+0085, at which Hugging Face splits; the library knows it not
     options: dict[str, bool]  # the tokenizer's options where none are given
@@ -49,8 +48,8 @@ SCHEMES = {
         first_tokens=(),
         last_tokens=(),
         special_tokens={
-            "unk_token": "<unk>",
-            "pad_token": "<pad>",
+            "unknown_token": "<unk>",
+            "padding_token": "<pad>",
             "cls_token": "[CLS]",
             "sep_token": "[SEP]",
             "mask_token": "[MASK]",
@@ -73,8 +72,8 @@ SCHEMES = {
         first_tokens=("<s>", "<pad>", "</s>", "<unk>"),
         last_tokens=("<mask>",),
         special_tokens={
-            "unk_token": "<unk>",
-            "pad_token": "<pad>",
+            "unknown_token": "<unk>",
+            "padding_token": "<pad>",
             "cls_token": "<s>",
             "sep_token": "</s>",
             "mask_token": "<mask>",
@@ -92,7 +91,7 @@ SCHEMES = {
 }
 
 
-class SentencePieceTokenizer(tf.Module):
+class SentencePieceTokenizer(Tokenizer):
     """The tokenizer of ALBERT or XLM-RoBERTa, around the SentencePiece library.
 
     ALBERT: ids equal those of Google's `preprocess_text` and `encode_ids` on every text. A piece of
@@ -132,7 +131,6 @@ class SentencePieceTokenizer(tf.Module):
         rewrite_quotes: bool | None = None,
         special_tokens_in_text: bool | None = None,
     ):
-        super().__init__(name="sentencepiece_tokenizer")
         if family not in SCHEMES:
             raise ValueError(f"No SentencePiece family {family!r}; there are {sorted(SCHEMES)}.")
         scheme = SCHEMES[family]
@@ -147,23 +145,22 @@ class SentencePieceTokenizer(tf.Module):
             name: scheme.options[name] if value is None else bool(value)
             for name, value in given.items()
         }
-        # Plain objects, so that tf.Module does not track what is inside them.
-        self._settings = SimpleNamespace(model=model, family=family, scheme=scheme, options=options)
         with tf.init_scope(), tf.device("CPU:0"):
-            self._sentencepiece = _load(model)
-            pieces = _pieces(self._sentencepiece)
-            self._vocabulary = Vocabulary(_tokens(pieces, scheme))
-            ids = {
-                role: self._vocabulary.id_of(token, role)
-                for role, token in scheme.special_tokens.items()
-            }
-            self.unk_id, self.pad_id, self.mask_id = (
-                ids[role] for role in ("unk_token", "pad_token", "mask_token")
+            sentencepiece = _load(model)
+            pieces = _pieces(sentencepiece)
+            vocabulary = Vocabulary(_tokens(pieces, scheme))
+            super().__init__("sentencepiece_tokenizer", vocabulary, scheme.special_tokens)
+            # A plain object, so that tf.Module does not track what is inside it.
+            self._settings = SimpleNamespace(
+                model=model, family=family, scheme=scheme, options=options
             )
-            self.cls_id, self.sep_id = ids["cls_token"], ids["sep_token"]
-            special_tokens = dict(zip(scheme.special_tokens.values(), ids.values(), strict=True))
+            special_tokens = {
+                token: vocabulary.id_of(token) for token in scheme.special_tokens.values()
+            }
+            # Held, so that a SavedModel has it.
+            self._sentencepiece = sentencepiece
             self._graph = _Graph(
-                sentencepiece=self._sentencepiece,
+                sentencepiece=sentencepiece,
                 cleaner=TextCleaner(
                     lowercase=options["lowercase"],
                     remove_space=options["remove_space"],
@@ -171,17 +168,12 @@ class SentencePieceTokenizer(tf.Module):
                     rewrite_quotes=options["rewrite_quotes"],
                     next_line_is_space=scheme.next_line_is_space,
                 ),
-                token_ids=_token_ids(
-                    pieces, self._vocabulary, self.unk_id, self._sentencepiece, scheme
-                ),
+                token_ids=_token_ids(pieces, vocabulary, self.unk_id, sentencepiece, scheme),
                 special_tokens=special_tokens if options["special_tokens_in_text"] else {},
             )
             # What detokenize joins: special tokens are words.
             self._words = tf.constant(
-                [
-                    SPACE + token if token in special_tokens else token
-                    for token in self._vocabulary.tokens
-                ]
+                [SPACE + token if token in special_tokens else token for token in vocabulary.tokens]
             )
         # One traced function: fast outside tf.data too, and part of a SavedModel.
         self._tokenize = tf.function(
@@ -215,70 +207,9 @@ class SentencePieceTokenizer(tf.Module):
         except ValueError as error:
             raise ValueError(f"{path}: {error}") from error
 
-    @tf.autograph.experimental.do_not_convert
-    def __call__(self, texts: Any) -> tf.RaggedTensor:
-        """Tokenizes a batch of texts, without adding special tokens.
-
-        Args:
-            texts: a str (a batch of one), a list or array of them, or a string tensor [batch].
-
-        Returns:
-            int32 [batch, (tokens)]; no tokens for a text that is empty or white space.
-
-        Raises:
-            TypeError, ValueError: something that is not a batch of texts.
-        """
-        return self._tokenize(text_batch(texts))
-
-    def tokenize(self, texts: Any) -> tf.RaggedTensor:
-        """The same as calling the tokenizer, under the name that TF-Hub's preprocessors use."""
-        return self(texts)
-
-    def detokenize(self, token_ids: Any) -> tf.Tensor:
-        """Joins pieces to text; padding, class and separator tokens are left out.
-
-        Args:
-            token_ids: integers [batch, length] or [batch, (tokens)].
-
-        Returns:
-            string [batch].
-
-        Raises:
-            ValueError: a shape other than those.
-            tf.errors.InvalidArgumentError: an id outside the vocabulary.
-        """
-        if not isinstance(token_ids, tf.RaggedTensor):
-            token_ids = tf.convert_to_tensor(token_ids)
-            if token_ids.shape.rank != 2:
-                raise ValueError(
-                    f"token_ids has shape {token_ids.shape}; detokenize takes [batch, length] or a "
-                    "ragged tensor [batch, (tokens)]. Add a batch dimension."
-                )
-            token_ids = tf.RaggedTensor.from_tensor(token_ids)
-        ids = tf.cast(token_ids, tf.int32)
-        hidden = tf.constant([self.pad_id, self.cls_id, self.sep_id])
-        shown = tf.reduce_all(ids.flat_values[:, None] != hidden, axis=1)
-        words = tf.gather(self._words, tf.ragged.boolean_mask(ids, ids.with_flat_values(shown)))
-        joined = tf.strings.reduce_join(words, axis=1)
+    def _join(self, ids: tf.RaggedTensor) -> tf.Tensor:
+        joined = tf.strings.reduce_join(tf.gather(self._words, ids), axis=1)
         return tf.strings.strip(tf.strings.regex_replace(joined, f"{SPACE}+", " "))
-
-    @property
-    def vocabulary(self) -> tuple[str, ...]:
-        """Every token, in the order of the ids."""
-        return self._vocabulary.tokens
-
-    @property
-    def vocab_size(self) -> int:
-        """Number of tokens."""
-        return len(self._vocabulary)
-
-    def id_to_token(self, index: int) -> str:
-        """Returns the token of an id; ValueError for an id outside the vocabulary."""
-        return self._vocabulary.token_of(index)
-
-    def token_to_id(self, token: str) -> int:
-        """Returns the id of a token; ValueError for one that the vocabulary lacks."""
-        return self._vocabulary.id_of(token)
 
     def get_config(self) -> dict[str, Any]:
         """Returns the constructor's arguments but for the model, ready for JSON."""
@@ -293,7 +224,7 @@ class SentencePieceTokenizer(tf.Module):
             "tokenizer_class": scheme.tokenizer_class,
             "do_lower_case": options.pop("lowercase"),
             **options,
-            **scheme.special_tokens,
+            **{HF_SPECIAL_TOKENS[option]: t for option, t in scheme.special_tokens.items()},
         }
         (directory / scheme.model_file).write_bytes(self._settings.model)
         (directory / "tokenizer_config.json").write_text(
@@ -351,7 +282,7 @@ def _parts(ragged: tf.RaggedTensor) -> tuple[tf.Tensor, tf.Tensor]:
 
 def _load(model: bytes) -> Any:
     """Returns tensorflow_text's tokenizer for a model, which it carries in the graph."""
-    tensorflow_text = _import_tensorflow_text()
+    tensorflow_text = import_tensorflow_text()
     # In a loaded SavedModel the library finds the model by its name: two models of one name, in one
     # process, would be one (tensorflow_text 2.21).
     name = f"sentencepiece_{hashlib.sha256(model).hexdigest()[:32]}"

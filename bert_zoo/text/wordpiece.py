@@ -13,8 +13,13 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from bert_zoo.text.batches import text_batch
 from bert_zoo.text.normalizer import Rules, build_rules, split_words
+from bert_zoo.text.tokenizer import (
+    HF_SPECIAL_TOKENS,
+    Tokenizer,
+    import_tensorflow_text,
+    without_overlaps,
+)
 from bert_zoo.text.vocabulary import Vocabulary
 
 SUFFIX = "##"
@@ -28,7 +33,7 @@ _MAX_STAND_INS = 0xFFFE
 _UNKNOWN_WORD = "\x00"
 
 
-class WordPieceTokenizer(tf.Module):
+class WordPieceTokenizer(Tokenizer):
     """BERT's tokenizer: clean, lower-case, split into words, then greedy longest match.
 
     Ids equal those of the tokenizers library's BertNormalizer, BertPreTokenizer and WordPiece on
@@ -70,15 +75,13 @@ class WordPieceTokenizer(tf.Module):
         mask_token: str = "[MASK]",
         added_tokens: Sequence[str] = (),
     ):
-        super().__init__(name="wordpiece_tokenizer")
         if max_word_length < 1:
             raise ValueError(
                 f"max_word_length is {max_word_length}; a word has at least one character. "
                 "BERT's own value is 100."
             )
-        # Plain objects, so that tf.Module does not track what is inside them.
-        self._vocabulary = Vocabulary(vocabulary)
-        self._options = SimpleNamespace(
+        # A plain object, so that tf.Module does not track what is inside it.
+        options = SimpleNamespace(
             lowercase=bool(lowercase),
             strip_accents=None if strip_accents is None else bool(strip_accents),
             split_cjk=bool(split_cjk),
@@ -94,11 +97,8 @@ class WordPieceTokenizer(tf.Module):
                 if token not in (unknown_token, padding_token, cls_token, sep_token, mask_token)
             ],
         )
-        self.unk_id = self._vocabulary.id_of(unknown_token, "unknown token")
-        self.pad_id = self._vocabulary.id_of(padding_token, "padding token")
-        self.cls_id = self._vocabulary.id_of(cls_token, "class token")
-        self.sep_id = self._vocabulary.id_of(sep_token, "separator token")
-        self.mask_id = self._vocabulary.id_of(mask_token, "mask token")
+        super().__init__("wordpiece_tokenizer", Vocabulary(vocabulary), vars(options))
+        self._options = options
         with tf.init_scope(), tf.device("CPU:0"):
             self._engine = _Engine(self._vocabulary, self._options)
         # One traced function: fast outside tf.data too, and part of a SavedModel.
@@ -108,77 +108,11 @@ class WordPieceTokenizer(tf.Module):
             autograph=False,
         )
 
-    @tf.autograph.experimental.do_not_convert
-    def __call__(self, texts: Any) -> tf.RaggedTensor:
-        """Tokenizes a batch of texts, without adding special tokens.
-
-        Args:
-            texts: a str (a batch of one), a list or array of them, or a string tensor [batch].
-
-        Returns:
-            int32 [batch, (tokens)].
-
-        Raises:
-            TypeError, ValueError: something that is not a batch of texts.
-        """
-        return self._tokenize(text_batch(texts))
-
-    def tokenize(self, texts: Any) -> tf.RaggedTensor:
-        """The same as calling the tokenizer, under the name that TF-Hub's preprocessors use."""
-        return self(texts)
-
-    def detokenize(self, token_ids: Any) -> tf.Tensor:
-        """Joins tokens to text: words separated by spaces, continuation pieces attached.
-
-        Padding, class and separator tokens are left out. What normalisation took away (case,
-        accents, spacing around punctuation) does not come back.
-
-        Args:
-            token_ids: integers [batch, length] or [batch, (tokens)].
-
-        Returns:
-            string [batch].
-
-        Raises:
-            tf.errors.InvalidArgumentError: an id outside the vocabulary.
-        """
-        ids = tf.ragged.boolean_mask(*self._shown(token_ids))
+    def _join(self, ids: tf.RaggedTensor) -> tf.Tensor:
+        # What normalisation took away (case, accents, spacing around punctuation) does not come back.
         tokens = tf.gather(self._engine.token_strings, ids)
         joined = tf.strings.reduce_join(tokens, axis=1, separator=" ")
         return tf.strings.regex_replace(joined, f" {SUFFIX}", "")
-
-    def _shown(self, token_ids: Any) -> tuple[tf.RaggedTensor, tf.RaggedTensor]:
-        """Returns ids and, for each, whether detokenize shows it."""
-        if not isinstance(token_ids, tf.RaggedTensor):
-            token_ids = tf.convert_to_tensor(token_ids)
-            if token_ids.shape.rank != 2:
-                raise ValueError(
-                    f"token_ids has shape {token_ids.shape}; detokenize takes [batch, length] or a "
-                    "ragged tensor [batch, (tokens)]. Add a batch dimension."
-                )
-            token_ids = tf.RaggedTensor.from_tensor(token_ids)
-        ids = tf.cast(token_ids, tf.int32)
-        hidden = tf.constant([self.pad_id, self.cls_id, self.sep_id])
-        shown = tf.reduce_all(ids.flat_values[:, None] != hidden, axis=1)
-        return ids, ids.with_flat_values(shown)
-
-    @property
-    def vocabulary(self) -> tuple[str, ...]:
-        """Every token, in the order of the ids."""
-        return self._vocabulary.tokens
-
-    @property
-    def vocab_size(self) -> int:
-        """Number of tokens."""
-        return len(self._vocabulary)
-
-    def id_to_token(self, index: int) -> str:
-        """Returns the token of an id; ValueError for an id outside the vocabulary."""
-        return self._vocabulary.token_of(index)
-
-    def token_to_id(self, token: str) -> int:
-        """Returns the id of a token; ValueError for one that the vocabulary lacks."""
-        return self._vocabulary.id_of(token)
 
     def get_config(self) -> dict[str, Any]:
         """Returns the constructor's keyword arguments, ready for JSON."""
@@ -197,11 +131,7 @@ class WordPieceTokenizer(tf.Module):
             "strip_accents": options.strip_accents,
             "tokenize_chinese_chars": options.split_cjk,
             "max_input_chars_per_word": options.max_word_length,
-            "unk_token": options.unknown_token,
-            "pad_token": options.padding_token,
-            "cls_token": options.cls_token,
-            "sep_token": options.sep_token,
-            "mask_token": options.mask_token,
+            **{theirs: getattr(options, ours) for ours, theirs in HF_SPECIAL_TOKENS.items()},
         }
         if options.added_tokens:
             config["added_tokens_decoder"] = {
@@ -228,12 +158,17 @@ class _Engine:
     """
 
     def __init__(self, vocabulary: Vocabulary, options: SimpleNamespace):
-        special_tokens = _without_overlaps(
+        special_tokens = without_overlaps(
             [
                 *(options.unknown_token, options.padding_token, options.cls_token),
                 *(options.sep_token, options.mask_token, *options.added_tokens),
             ]
         )
+        if len(special_tokens) > _MAX_STAND_INS:
+            raise ValueError(
+                f"{len(special_tokens)} special and added tokens are more than {_MAX_STAND_INS}; "
+                "leave tokens that need no protection out of added_tokens."
+            )
         special_ids = [vocabulary.id_of(token, "added token") for token in special_tokens]
         codes = range(_FIRST_STAND_IN, _FIRST_STAND_IN + len(special_tokens))
         self._stand_ins = dict(zip(special_tokens, map(chr, codes), strict=True))
@@ -322,30 +257,11 @@ def _plain_ascii_pattern(special_tokens: Sequence[str]) -> str:
     return f"[{re.escape(''.join(plain))}]*"
 
 
-def _without_overlaps(special_tokens: Sequence[str]) -> list[str]:
-    """Returns the distinct tokens, longest replacement order being free of conflicts."""
-    distinct = list(dict.fromkeys(special_tokens))
-    if len(distinct) > _MAX_STAND_INS:
-        raise ValueError(
-            f"{len(distinct)} special and added tokens are more than {_MAX_STAND_INS}; leave tokens "
-            "that need no protection out of added_tokens."
-        )
-    for left in distinct:
-        for right in distinct:
-            shared = range(1, min(len(left), len(right)))
-            if left != right and any(left.endswith(right[:length]) for length in shared):
-                raise ValueError(
-                    f"The special tokens {left!r} and {right!r} can overlap in a text, so which of "
-                    "them a text holds is ambiguous. Rename one of them."
-                )
-    return distinct
-
-
 def _fast_wordpiece(
     tokens: Sequence[str], unknown_token: str, max_bytes_per_word: int, *, split: bool
 ) -> Any:
     """Compiles tensorflow_text's linear-time WordPiece, which itself splits words if asked."""
-    tensorflow_text = _import_tensorflow_text()
+    tensorflow_text = import_tensorflow_text()
     builder = importlib.import_module(
         "tensorflow_text.core.pybinds.pywrap_fast_wordpiece_tokenizer_model_builder"
     )
@@ -363,15 +279,3 @@ def _fast_wordpiece(
     return tensorflow_text.FastWordpieceTokenizer(
         model_buffer=tf.constant(np.frombuffer(model, np.uint8)), token_out_type=tf.int32
     )
-
-
-def _import_tensorflow_text() -> Any:
-    try:
-        return importlib.import_module("tensorflow_text")
-    except (ImportError, tf.errors.OpError) as error:
-        raise ImportError(
-            f"bert_zoo's tokenizers need tensorflow_text, and importing it failed: {error}. Its "
-            "minor version has to be TensorFlow's, here "
-            f"{tf.__version__}, and 2.21.0 does not load at all (tensorflow/text#1541): "
-            f'pip install "tensorflow-text=={".".join(tf.__version__.split(".")[:2])}.*,!=2.21.0".'
-        ) from error

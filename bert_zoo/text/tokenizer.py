@@ -1,0 +1,152 @@
+"""What every tokenizer shares: texts in, ids out, and access to its vocabulary."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import tensorflow as tf
+
+from bert_zoo.text.batches import text_batch
+from bert_zoo.text.vocabulary import Vocabulary
+
+# Option of a tokenizer that names a special token -> what errors call it.
+SPECIAL_TOKENS = {
+    "unknown_token": "unknown token",
+    "padding_token": "padding token",
+    "cls_token": "class token",
+    "sep_token": "separator token",
+    "mask_token": "mask token",
+}
+# The same roles in Hugging Face's files.
+HF_SPECIAL_TOKENS = {
+    "unknown_token": "unk_token",
+    "padding_token": "pad_token",
+    "cls_token": "cls_token",
+    "sep_token": "sep_token",
+    "mask_token": "mask_token",
+}
+
+
+class Tokenizer(tf.Module):
+    """A tokenizer in the graph; subclasses have a traced function `_tokenize`.
+
+    Args:
+        name: of the module.
+        vocabulary: its tokens.
+        special_tokens: keys of SPECIAL_TOKENS -> the token; every role has one.
+
+    Attributes:
+        unk_id, pad_id, cls_id, sep_id, mask_id: ids of the special tokens.
+
+    Raises:
+        ValueError: a special token that the vocabulary lacks.
+    """
+
+    def __init__(self, name: str, vocabulary: Vocabulary, special_tokens: Mapping[str, str]):
+        super().__init__(name=name)
+        # A plain object, so that tf.Module does not track what is inside it.
+        self._vocabulary = vocabulary
+        self.unk_id, self.pad_id, self.cls_id, self.sep_id, self.mask_id = (
+            vocabulary.id_of(special_tokens[option], role)
+            for option, role in SPECIAL_TOKENS.items()
+        )
+
+    @tf.autograph.experimental.do_not_convert
+    def __call__(self, texts: Any) -> tf.RaggedTensor:
+        """Tokenizes a batch of texts, without adding special tokens.
+
+        Args:
+            texts: a str (a batch of one), a list or array of them, or a string tensor [batch].
+
+        Returns:
+            int32 [batch, (tokens)].
+
+        Raises:
+            TypeError, ValueError: something that is not a batch of texts.
+        """
+        return self._tokenize(text_batch(texts))
+
+    def tokenize(self, texts: Any) -> tf.RaggedTensor:
+        """The same as calling the tokenizer, under the name that TF-Hub's preprocessors use."""
+        return self(texts)
+
+    def detokenize(self, token_ids: Any) -> tf.Tensor:
+        """Joins tokens to text; padding, class and separator tokens are left out.
+
+        Args:
+            token_ids: integers [batch, length] or [batch, (tokens)].
+
+        Returns:
+            string [batch].
+
+        Raises:
+            ValueError: a shape other than those.
+            tf.errors.InvalidArgumentError: an id outside the vocabulary.
+        """
+        if not isinstance(token_ids, tf.RaggedTensor):
+            token_ids = tf.convert_to_tensor(token_ids)
+            if token_ids.shape.rank != 2:
+                raise ValueError(
+                    f"token_ids has shape {token_ids.shape}; detokenize takes [batch, length] or a "
+                    "ragged tensor [batch, (tokens)]. Add a batch dimension."
+                )
+            token_ids = tf.RaggedTensor.from_tensor(token_ids)
+        ids = tf.cast(token_ids, tf.int32)
+        hidden = tf.constant([self.pad_id, self.cls_id, self.sep_id])
+        shown = tf.reduce_all(ids.flat_values[:, None] != hidden, axis=1)
+        return self._join(tf.ragged.boolean_mask(ids, ids.with_flat_values(shown)))
+
+    def _join(self, ids: tf.RaggedTensor) -> tf.Tensor:
+        """Joins the tokens of int32 [batch, (tokens)] to string [batch]."""
+        raise NotImplementedError
+
+    @property
+    def vocabulary(self) -> tuple[str, ...]:
+        """Every token, in the order of the ids."""
+        return self._vocabulary.tokens
+
+    @property
+    def vocab_size(self) -> int:
+        """Number of tokens."""
+        return len(self._vocabulary)
+
+    def id_to_token(self, index: int) -> str:
+        """Returns the token of an id; ValueError for an id outside the vocabulary."""
+        return self._vocabulary.token_of(index)
+
+    def token_to_id(self, token: str) -> int:
+        """Returns the id of a token; ValueError for one that the vocabulary lacks."""
+        return self._vocabulary.id_of(token)
+
+
+def without_overlaps(special_tokens: Sequence[str]) -> list[str]:
+    """Returns the distinct tokens.
+
+    Raises:
+        ValueError: two of them can overlap in a text.
+    """
+    distinct = list(dict.fromkeys(special_tokens))
+    for left in distinct:
+        for right in distinct:
+            shared = range(1, min(len(left), len(right)))
+            if left != right and any(left.endswith(right[:length]) for length in shared):
+                raise ValueError(
+                    f"The special tokens {left!r} and {right!r} can overlap in a text, so which of "
+                    "them a text holds is ambiguous. Rename one of them."
+                )
+    return distinct
+
+
+def import_tensorflow_text() -> Any:
+    """Returns the module tensorflow_text, or says how to install one that fits."""
+    try:
+        return importlib.import_module("tensorflow_text")
+    except (ImportError, tf.errors.OpError) as error:
+        raise ImportError(
+            f"bert_zoo's tokenizers need tensorflow_text, and importing it failed: {error}. Its "
+            "minor version has to be TensorFlow's, here "
+            f"{tf.__version__}, and 2.21.0 does not load at all (tensorflow/text#1541): "
+            f'pip install "tensorflow-text=={".".join(tf.__version__.split(".")[:2])}.*,!=2.21.0".'
+        ) from error
