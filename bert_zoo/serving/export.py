@@ -27,6 +27,8 @@ def export(
     * `pairs` takes `text` and `text_pair`, where the task and the model read pairs.
     * `tokens` takes `token_ids`, `segment_ids` and `padding_mask` (int32 [batch, length]; multiple
       choice [batch, choices, length]).
+    * `span_boundaries`, of SpanBERT's pretraining, takes `span_boundaries` (int32 [batch, spans, 2])
+      too, and gives logits of the spans' tokens.
     * `mask_positions`, of masked language models, takes `mask_positions` (int32 [batch,
       predictions]) too, and gives logits there only.
 
