@@ -98,6 +98,17 @@ def test_saved_model_serves_text_and_ids_as_the_model_does(case, tmp_path):
             np.testing.assert_allclose(served[name or "logits"], value, atol=TOLERANCE)
 
 
+@pytest.mark.parametrize("family", ["roberta", "xlm_roberta", "albert"])
+def test_text_is_trained_on_and_comes_back_with_the_keras_file(family, tmp_path):
+    model = load_case(f"{family}/classification")
+    model.fit(TEXTS, np.array([0, 2]), epochs=2, verbose=0)
+    answers = model.predict(TEXTS, verbose=0)
+    assert [answer.label in model.labels for answer in model.classify(TEXTS[0])] == [True, True]
+    model.save(tmp_path / "model.keras")
+    again = keras.saving.load_model(tmp_path / "model.keras")
+    assert_same(again.predict(TEXTS, verbose=0), answers)
+
+
 def test_saved_model_predicts_spans(tmp_path):
     io = arrays("spanbert/pretraining")
     bert_zoo.export(loaded("spanbert/pretraining"), tmp_path / "model", text=False)

@@ -110,7 +110,7 @@ def load(
 
     Args:
         name: a name of `list_models()`, "hf://org/repo@revision", or the path of a directory: of
-            bert_zoo, of Hugging Face, or with a TF1 checkpoint.
+            bert_zoo, of Hugging Face, with a TF1 checkpoint or fairseq's model.pt.
         task: "encoder" (the default), "classification", "regression", "token_classification",
             "question_answering", "multiple_choice", "masked_lm", "pretraining" or "embedding".
             A bert_zoo directory is loaded as what it was saved as.
@@ -118,7 +118,7 @@ def load(
         num_classes, labels: of classification tasks; taken from the checkpoint where it has them,
             else two classes.
         init: parts that start fresh although the checkpoint has or lacks them: "classifier",
-            "span", "pooler", "masked_lm", "next_sentence".
+            "span", "pooler", "masked_lm", "next_sentence", "sentence_order", "span_boundary".
         dtype: a Keras dtype policy, such as "mixed_bfloat16".
         max_length: tokens that a text is cut to; the card's by default.
         padding: "longest" pads a batch to its longest row, rounded up to a bucket; "fixed" pads to
