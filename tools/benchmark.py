@@ -35,8 +35,16 @@ _LENGTH = flags.DEFINE_integer("length", 128, "Tokens a row.", lower_bound=1)
 _TEXTS = flags.DEFINE_string(
     "texts", None, "File with a text a line for the tokenizers; by default, the shipped messages."
 )
+# Family -> Hugging Face's class of its tokenizer.
+TOKENIZERS = {
+    "bert": "BertTokenizerFast",
+    "roberta": "RobertaTokenizer",
+    "albert": "AlbertTokenizer",
+    "xlm_roberta": "XLMRobertaTokenizer",
+}
+_FAMILY = flags.DEFINE_enum("family", "bert", list(TOKENIZERS), "Whose tokenizer to time.")
 _VOCABULARY = flags.DEFINE_string(
-    "vocabulary", None, "Directory with vocab.txt; by default, that of minilm_l6."
+    "vocabulary", None, "Directory with the family's vocabulary; for BERT, by default minilm_l6's."
 )
 _OUTPUT = flags.DEFINE_string("output", None, "Where to write the figures as JSON.")
 BASE = {"layers": 12, "hidden": 768, "heads": 12, "intermediate": 3072, "vocabulary": 30522}
@@ -95,8 +103,8 @@ def work():
 _RUST_TOKENIZER = """
 import os
 os.environ["RAYON_NUM_THREADS"] = str(settings["threads"])
-from transformers import BertTokenizerFast
-tokenizer = BertTokenizerFast.from_pretrained(settings["vocabulary"])
+import transformers
+tokenizer = getattr(transformers, settings["tokenizer"]).from_pretrained(settings["vocabulary"])
 texts = open(settings["texts"], encoding="utf-8").read().split("\\n")
 def work():
     tokenizer(texts, add_special_tokens=False)
@@ -205,7 +213,7 @@ def race_tokenizers(scratch: Path) -> dict[str, float]:
     texts = texts * (1 + MIN_TEXTS // len(texts))
     package = registry().resolve("minilm_l6")[1].sources[0]
     vocabulary = _VOCABULARY.value or package_directory(package.module, package.directory)
-    tokenizer = tokenizer_from_dir(vocabulary)
+    tokenizer = tokenizer_from_dir(vocabulary, _FAMILY.value)
     dataset = tf.data.Dataset.from_tensor_slices(texts).batch(512)
     dataset = dataset.map(tokenizer, num_parallel_calls=_THREADS.value)
 
@@ -223,11 +231,12 @@ def race_tokenizers(scratch: Path) -> dict[str, float]:
             "tokenizers",
             _RUST_TOKENIZER,
             texts=str(file),
+            tokenizer=TOKENIZERS[_FAMILY.value],
             vocabulary=str(vocabulary),
             threads=_THREADS.value,
         )
         contestants["Hugging Face tokenizers (Rust)"] = reference
-    medians = race("WordPiece, raw text to ids", contestants, "texts/s", len(texts))
+    medians = race(f"{_FAMILY.value}, raw text to ids", contestants, "texts/s", len(texts))
     if reference:
         reference.close()
     return medians
