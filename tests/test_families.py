@@ -1,7 +1,9 @@
 """What must hold for every family beside BERT, whose own tests go further: tests/golden/<family>."""
 
 import json
+import logging
 import re
+import shutil
 
 import keras
 import numpy as np
@@ -190,6 +192,19 @@ def test_a_head_that_spanbert_lacks_is_named_with_the_archive_that_has_it(tmp_pa
         model.span_boundary.count_params()
         == 15 * 200 + (2 * 32 + 200 + 1) * 32 + 33 * 32 + 4 * 32 + 100
     )
+
+
+@pytest.mark.parametrize("fmt", ["bert_zoo", "hf"])
+def test_a_model_whose_archive_has_no_vocabulary_is_saved_without_it(fmt, tmp_path, caplog):
+    """As SpanBERT's archives."""
+    source = tmp_path / "source"
+    shutil.copytree(directory_of("spanbert/squad"), source)
+    (source / "vocab.txt").unlink(missing_ok=True)
+    model = bert_zoo.load(source, "question_answering")
+    with caplog.at_level(logging.WARNING):
+        bert_zoo.save(model, tmp_path / "saved", format=fmt)
+    assert caplog.text.count("The vocabulary is not saved") == 1
+    assert_same_variables(bert_zoo.load(tmp_path / "saved", "question_answering"), model)
 
 
 def test_shared_layers_have_their_variables_once(tmp_path):

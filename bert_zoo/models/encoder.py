@@ -188,15 +188,21 @@ class Encoder(ZooModel):
     def preprocessor(self, value) -> None:
         self._preprocessor = value
 
+    def preprocessor_to_save(self):
+        """The preprocessor; None, with a word on the log, where there is no vocabulary to read."""
+        if not self.has_preprocessor:
+            return None
+        try:
+            return self.preprocessor
+        except (ImportError, FileNotFoundError) as error:
+            log.warning("The vocabulary is not saved with the model: %s", error)
+            return None
+
     # Keras calls these two while it writes and reads a .keras file, with a directory for assets.
 
     def save_assets(self, directory: str) -> None:
-        if not self.has_preprocessor:
-            return
-        try:
-            preprocessor = self.preprocessor
-        except ImportError as error:
-            log.warning("The vocabulary is not saved with the model: %s", error)
+        preprocessor = self.preprocessor_to_save()
+        if preprocessor is None:
             return
         preprocessor.tokenizer.save(directory)
         options = json.dumps(preprocessor.get_config(), indent=2)

@@ -41,7 +41,8 @@ def save(model: ZooModel, directory: str | os.PathLike, format: str = "bert_zoo"
     writers = {"bert_zoo": _bert_zoo_files, "hf": _hf_files}
     if format not in writers:
         raise ValueError(f"format is {format!r}; it is one of {list(writers)}.")
-    config_name, config, naming, metadata = writers[format](model)
+    preprocessor = getattr(model, "encoder", model).preprocessor_to_save()
+    config_name, config, naming, metadata = writers[format](model, preprocessor)
     directory = Path(directory).expanduser()
     for other in {CONFIG_FILE, HF_CONFIG_FILE} - {config_name}:
         if (directory / other).exists():
@@ -65,11 +66,13 @@ def save(model: ZooModel, directory: str | os.PathLike, format: str = "bert_zoo"
         path.write_text(json.dumps(config, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
     if format == "hf" and model.task == "embedding":
         _write_pooling(encoder.pooling, encoder.config.hidden_size, directory)
-    if encoder.has_preprocessor:
-        encoder.preprocessor.tokenizer.save(directory)
+    if preprocessor is not None:
+        preprocessor.tokenizer.save(directory)
 
 
-def _bert_zoo_files(model: ZooModel) -> tuple[str, dict[str, Any], Naming, dict[str, str]]:
+def _bert_zoo_files(
+    model: ZooModel, preprocessor
+) -> tuple[str, dict[str, Any], Naming, dict[str, str]]:
     encoder = getattr(model, "encoder", model)
     config = {
         "format_version": FORMAT_VERSION,
@@ -78,25 +81,24 @@ def _bert_zoo_files(model: ZooModel) -> tuple[str, dict[str, Any], Naming, dict[
         "config": encoder.config.to_dict(),
         "labels": list(model.labels) if isinstance(model, LabelledModel) else None,
         "pooling": {"mode": encoder.pooling.mode, "normalize": encoder.pooling.normalize},
-        "text": _text(encoder),
+        "text": _text(preprocessor),
     }
     family = registry().families[encoder.family]
     naming = Naming(family, "bert_zoo", ENCODER_PREFIX)
     return CONFIG_FILE, config, naming, {"format": "bert_zoo"}
 
 
-def _text(encoder) -> dict[str, Any] | None:
+def _text(preprocessor) -> dict[str, Any] | None:
     """How the model reads text; None for a model without vocabulary."""
-    if not encoder.has_preprocessor:
+    if preprocessor is None:
         return None
-    preprocessor = encoder.preprocessor
     return {
         "lowercase": preprocessor.tokenizer.get_config().get("lowercase"),
         "max_length": preprocessor.sequence_length,
     }
 
 
-def _hf_files(model: ZooModel) -> tuple[str, dict[str, Any], Naming, dict[str, str]]:
+def _hf_files(model: ZooModel, preprocessor) -> tuple[str, dict[str, Any], Naming, dict[str, str]]:
     encoder = getattr(model, "encoder", model)
     family = registry().families[encoder.family]
     head = family.heads.get(model.task)
