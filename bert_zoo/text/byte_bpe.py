@@ -25,6 +25,7 @@ import tensorflow as tf
 
 from bert_zoo.text import byte_bpe_tables
 from bert_zoo.text.byte_bpe_graph import ALPHABET, Merger, Splitter, lookup_table
+from bert_zoo.text.files import read_json
 from bert_zoo.text.tokenizer import HF_SPECIAL_TOKENS, Tokenizer, without_overlaps
 from bert_zoo.text.vocabulary import Vocabulary
 
@@ -305,27 +306,17 @@ def read_byte_bpe(directory: str | Path) -> tuple[list[str], list[tuple[str, ...
         lines = merges_txt.read_text(encoding="utf-8").split("\n")
         lines = [line.removesuffix("\r") for line in lines if not line.startswith("#version")]
         merges = [line.split(" ") for line in lines if line]
-        return _ordered(_read_object(vocab_json), vocab_json), list(map(tuple, merges))
+        return _ordered(read_json(vocab_json), vocab_json), list(map(tuple, merges))
     path = directory / "tokenizer.json"
     if not path.is_file():
         raise FileNotFoundError(
             f"{directory} has neither vocab.json with merges.txt nor tokenizer.json; it holds "
             f"{sorted(entry.name for entry in directory.iterdir())[:20]}."
         )
-    model = _byte_level_model(_read_object(path), path)
+    model = _byte_level_model(read_json(path), path)
     # Files of before 2024 write a merge as one string.
     merges = [merge.split(" ") if isinstance(merge, str) else merge for merge in model["merges"]]
     return _ordered(model["vocab"], path), list(map(tuple, merges))
-
-
-def _read_object(path: Path) -> dict[str, Any]:
-    try:
-        value = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise ValueError(f"{path} is not valid JSON: {error}. Fetch the file again.") from error
-    if not isinstance(value, dict):
-        raise ValueError(f"{path} holds a {type(value).__name__}, where an object was expected.")
-    return value
 
 
 def _ordered(ids: dict[str, int], path: Path) -> list[str]:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import logging
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from bert_zoo.text.byte_bpe import ByteBpeTokenizer, read_byte_bpe
+from bert_zoo.text.files import read_json
 from bert_zoo.text.preprocessor import Preprocessor
 from bert_zoo.text.sentencepiece import SentencePieceTokenizer
 from bert_zoo.text.tokenizer import HF_SPECIAL_TOKENS, Tokenizer
@@ -78,9 +78,9 @@ _OPTION_NAMES = {
 
 
 def _bert_tokenizer(directory: Path, overrides: dict[str, Any]) -> WordPieceTokenizer:
-    serialized = _read_json(directory / "tokenizer.json")
-    config = _read_json(directory / "tokenizer_config.json")
-    special_tokens = _read_json(directory / "special_tokens_map.json")
+    serialized = read_json(directory / "tokenizer.json")
+    config = read_json(directory / "tokenizer_config.json")
+    special_tokens = read_json(directory / "special_tokens_map.json")
     vocabulary = _read_vocabulary(directory, serialized)
 
     # Hugging Face, too, lets tokenizer_config.json overrule what tokenizer.json was built with.
@@ -101,19 +101,6 @@ def _bert_tokenizer(directory: Path, overrides: dict[str, Any]) -> WordPieceToke
     vocabulary = _with_added_tokens(vocabulary, added, directory)
     options["added_tokens"] = list(added.values())
     return WordPieceTokenizer(vocabulary, **{**options, **overrides})
-
-
-def _read_json(path: Path) -> dict[str, Any]:
-    """Returns a file's object, or an empty one where there is no such file."""
-    if not path.is_file():
-        return {}
-    try:
-        value = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise ValueError(f"{path} is not valid JSON: {error}. Fetch the file again.") from error
-    if not isinstance(value, dict):
-        raise ValueError(f"{path} holds a {type(value).__name__}, where an object was expected.")
-    return value
 
 
 def _read_vocabulary(directory: Path, serialized: dict[str, Any]) -> list[str]:
@@ -195,7 +182,7 @@ def _added_tokens(
 ) -> dict[int, str]:
     """Returns id -> text of the tokens that are looked for in raw texts."""
     added: dict[int, str] = {
-        index: token for token, index in _read_json(directory / "added_tokens.json").items()
+        index: token for token, index in read_json(directory / "added_tokens.json").items()
     }
     entries = [(entry["id"], entry) for entry in serialized.get("added_tokens", [])]
     entries += [(int(i), entry) for i, entry in config.get("added_tokens_decoder", {}).items()]
@@ -241,9 +228,9 @@ GPT2_FILES = "https://dl.fbaipublicfiles.com/fairseq/gpt2_bpe/"
 
 
 def _roberta_tokenizer(directory: Path, overrides: dict[str, Any]) -> ByteBpeTokenizer:
-    serialized = _read_json(directory / "tokenizer.json")
-    config = _read_json(directory / "tokenizer_config.json")
-    special_tokens = _read_json(directory / "special_tokens_map.json")
+    serialized = read_json(directory / "tokenizer.json")
+    config = read_json(directory / "tokenizer_config.json")
+    special_tokens = read_json(directory / "special_tokens_map.json")
     if (directory / "dict.txt").is_file() and not (directory / "vocab.json").is_file():
         vocabulary, merges = _read_fairseq_bpe(directory)
         # fairseq's fill_mask strips what stands before the mask.
@@ -290,7 +277,7 @@ def _read_fairseq_bpe(directory: Path) -> tuple[list[str], list[tuple[str, ...]]
             f"{directory} has fairseq's dict.txt, which refers to GPT-2's vocabulary, without "
             f"{' and '.join(missing)}. Get them from {GPT2_FILES} and put them there."
         )
-    tokens = {str(i): token for token, i in _read_json(directory / "encoder.json").items()}
+    tokens = {str(i): token for token, i in read_json(directory / "encoder.json").items()}
     lines = (directory / "dict.txt").read_text(encoding="utf-8").splitlines()
     symbols = [line.rsplit(" ", 1)[0] for line in lines]
     merges = (directory / "vocab.bpe").read_text(encoding="utf-8").split("\n")
@@ -329,7 +316,7 @@ def _xlm_roberta_tokenizer(directory: Path, overrides: dict[str, Any]) -> Senten
 def _sentencepiece_tokenizer(
     directory: Path, family: str, overrides: dict[str, Any]
 ) -> SentencePieceTokenizer:
-    config = _read_json(directory / "tokenizer_config.json")
+    config = read_json(directory / "tokenizer_config.json")
     options = {
         option: config[name] for name, option in _SENTENCEPIECE_OPTIONS.items() if name in config
     }
