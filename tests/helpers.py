@@ -11,7 +11,8 @@ from test_golden_bert import CASES, GOLDEN, arrays, inputs_of, load_case
 from bert_zoo.config import EncoderConfig
 from bert_zoo.models import TASKS, Encoder
 from bert_zoo.models.tasks import LabelledModel
-from bert_zoo.weights.bind import named_variables
+from bert_zoo.registry import registry
+from bert_zoo.weights.bind import ENCODER_PREFIX, Naming, named_variables
 
 # The golden checkpoint of each task; any encoder serves for sentence vectors.
 TASK_CASES = {
@@ -93,6 +94,23 @@ def variables_of(model) -> dict[str, np.ndarray]:
     }
 
 
+def stored_gradients(model, loss, tape) -> dict[str, np.ndarray]:
+    """Gradients of a task model's loss under Hugging Face's names and in its layout."""
+    import tensorflow as tf
+
+    variables = named_variables(model)
+    found = tape.gradient(loss, [v.value for v in variables.values()])
+    gradients = {
+        path: np.zeros(v.shape, "float32") if g is None else tf.convert_to_tensor(g).numpy()
+        for (path, v), g in zip(variables.items(), found, strict=True)
+    }
+    family, config = registry().families[model.encoder.family], model.encoder.config
+    naming = Naming(family, "hf", family.roots["hf"])
+    bindings = naming.encoder(config, ENCODER_PREFIX) + naming.head(model.task, config)
+    stored = (binding.to_stored(gradients[binding.variable]) for binding in bindings)
+    return {name: gradient for part in stored for name, gradient in part.items()}
+
+
 def assert_same_variables(ours, theirs) -> None:
     ours, theirs = variables_of(ours), variables_of(theirs)
     assert ours.keys() == theirs.keys()
@@ -120,6 +138,7 @@ __all__ = [
     "load_task",
     "loaded",
     "loaded_task",
+    "stored_gradients",
     "task_inputs",
     "tensors_of",
     "texts_for",

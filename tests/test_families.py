@@ -9,7 +9,7 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-from helpers import assert_same, assert_same_variables, flat, loaded, tensors_of
+from helpers import assert_same, assert_same_variables, flat, loaded, stored_gradients, tensors_of
 from test_golden_bert import (
     FAMILY_CASES,
     TOLERANCE,
@@ -21,9 +21,8 @@ from test_golden_bert import (
 )
 
 import bert_zoo
-from bert_zoo.registry import registry
 from bert_zoo.training.recipes import RECIPES
-from bert_zoo.weights.bind import ENCODER_PREFIX, Naming, named_variables
+from bert_zoo.weights.bind import named_variables
 from bert_zoo.weights.files import WeightsError
 
 
@@ -240,17 +239,7 @@ def test_loss_and_gradients_equal_the_reference(case):
     with tf.GradientTape() as tape:
         loss = loss_function(io["labels"], model(inputs_of(io), training=True))
     np.testing.assert_allclose(loss, io["loss"], atol=TOLERANCE)
-    variables = named_variables(model)
-    found = tape.gradient(loss, [v.value for v in variables.values()])
-    gradients = {
-        path: np.zeros(v.shape, "float32") if g is None else tf.convert_to_tensor(g).numpy()
-        for (path, v), g in zip(variables.items(), found, strict=True)
-    }
-    family, config = registry().families[model.encoder.family], model.encoder.config
-    naming = Naming(family, "hf", family.roots["hf"])
-    stored = {}
-    for binding in naming.encoder(config, ENCODER_PREFIX) + naming.head(task, config):
-        stored |= binding.to_stored(gradients[binding.variable])
+    stored = stored_gradients(model, loss, tape)
     names = [name for name in io if name.startswith("gradient/")]
     assert len(names) > 5
     for name in names:

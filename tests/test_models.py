@@ -14,12 +14,12 @@ from helpers import (
     load_task,
     loaded,
     loaded_task,
+    stored_gradients,
     task_inputs,
 )
 
-from bert_zoo.registry import registry
 from bert_zoo.training.recipes import RECIPES
-from bert_zoo.weights.bind import ENCODER_PREFIX, Naming, named_variables
+from bert_zoo.weights.bind import named_variables
 
 TOLERANCE = 1e-5
 
@@ -310,18 +310,7 @@ def test_loss_and_gradients_equal_the_reference(task):
         else:
             loss = loss_function(labels, logits)
     np.testing.assert_allclose(loss, io["loss"], atol=TOLERANCE)
-    variables = named_variables(model)
-    gradients = tape.gradient(loss, [v.value for v in variables.values()])
-    gradients = {
-        path: np.zeros(v.shape, "float32") if g is None else tf.convert_to_tensor(g).numpy()
-        for (path, v), g in zip(variables.items(), gradients, strict=True)
-    }
-    family = registry().families["bert"]
-    naming = Naming(family, "hf", family.roots["hf"])
-    config = model.encoder.config
-    stored = {}
-    for binding in naming.encoder(config, ENCODER_PREFIX) + naming.head(task, config):
-        stored |= binding.to_stored(gradients[binding.variable])
+    stored = stored_gradients(model, loss, tape)
     names = [name for name in io if name.startswith("gradient/")]
     assert len(names) > 10
     for name in names:
