@@ -64,6 +64,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
     def do_GET(self):
         site = self.server.site
         site.requests.append(dict(self.headers))
+        site.paths.append(self.path)
         status = site.failures.pop(0) if site.failures else None
         if site.redirect:
             self.send_response(302)
@@ -72,7 +73,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
             return self.end_headers()
         if status:
             return self.send_error(status)
-        content, start = site.content, 0
+        content, start = site.files.get(self.path, site.content), 0
         asked = re.fullmatch(r"bytes=(\d+)-", self.headers.get("Range", ""))
         same = self.headers.get("If-Range") == site.etag or site.careless
         if asked and site.ranges and same:
@@ -107,10 +108,11 @@ def own_cache(tmp_path, monkeypatch):
 
 @pytest.fixture
 def site():
-    """A server of one file; its attributes say how it misbehaves."""
+    """A server of one file, or of `files`; its attributes say how it misbehaves."""
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     server.site = SimpleNamespace(
         content=ARCHIVE,
+        files={},  # content by path, where there are several
         etag='"1"',
         ranges=True,
         shifts=[],  # of each range that is sent from the one that was asked for
@@ -119,6 +121,7 @@ def site():
         cuts=[],  # bytes after which each connection ends
         failures=[],  # statuses of the first answers; None for a good one
         requests=[],
+        paths=[],  # of the requests
         url=f"http://127.0.0.1:{server.server_port}/models/bert.zip",
     )
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
@@ -430,6 +433,141 @@ def test_unpacking_that_was_killed_is_done_again_without_a_download(site):
     (home(site) / "archive").write_bytes(ARCHIVE)
     assert_complete(cache.fetch_archive(site.url))
     assert len(site.requests) == 1
+
+
+# --- directories on the web ----------------------------------------------------------------------
+
+FILES = {"data/corpus-info.json": b"{}", "model/checkpoint": b"a", "model/a.data": WEIGHTS}
+
+
+@pytest.fixture
+def directory(site):
+    """The site as a web directory of FILES."""
+    site.url = site.url.replace("models/bert.zip", "pretrained/tf wt103").replace(" ", "%20")
+    site.files = {f"/pretrained/tf%20wt103/{name}": content for name, content in FILES.items()}
+    return site
+
+
+def fetch_files(site, names=tuple(FILES), hashes=None) -> Path:
+    return cache.fetch_files(site.url, names, hashes or {})
+
+
+def assert_has(path: Path, files: dict[str, bytes]) -> None:
+    found = {file.relative_to(path).as_posix() for file in path.rglob("*") if file.is_file()}
+    assert found == set(files)
+    assert all((path / name).read_bytes() == content for name, content in files.items())
+
+
+def web_home() -> Path:
+    (found,) = (cache.cache_directory() / "directories").iterdir()
+    return found
+
+
+def test_files_of_a_web_directory_are_downloaded_once(directory, monkeypatch):
+    hashes = {name: sha256(content).upper() for name, content in FILES.items()}
+    path = fetch_files(directory, hashes=hashes)
+    assert_has(path, FILES)
+    assert directory.paths == list(directory.files)
+    assert not list((web_home() / "incoming").iterdir())
+    monkeypatch.setattr(cache, "download", lambda *_: pytest.fail("the network was used"))
+    assert fetch_files(directory) == fetch_files(directory, hashes=hashes) == path
+
+
+def test_further_files_are_added_to_those_that_are_there(directory):
+    fetch_files(directory, ["model/checkpoint"])
+    assert_has(fetch_files(directory), FILES)
+    assert len(directory.paths) == len(FILES)
+
+
+def test_names_are_escaped_in_addresses(directory):
+    directory.files = {"/pretrained/tf%20wt103/a%20%23b": b"escaped"}
+    assert_has(fetch_files(directory, ["a #b"]), {"a #b": b"escaped"})
+
+
+def test_a_web_directory_is_continued_where_it_was_cut(directory):
+    directory.failures = [None, None, None, 503, 503, 503, 503]
+    directory.cuts = [9, 9, 1000]
+    with pytest.raises(DownloadError, match=r"model/a\.data.*503"):
+        fetch_files(directory)
+    assert_has(fetch_files(directory), FILES)
+    assert len(directory.paths) == 8 and directory.requests[-1]["Range"] == "bytes=1000-"
+
+
+def test_the_part_of_one_file_is_never_taken_for_another(directory):
+    directory.careless = True  # all files have one ETag, as of a careless server
+    directory.failures, directory.cuts = [None, 503, 503, 503, 503], [1000]
+    with pytest.raises(DownloadError):
+        fetch_files(directory, ["model/a.data"])
+    other = bytes(2000)
+    directory.files["/pretrained/tf%20wt103/b"] = other
+    assert (fetch_files(directory, ["b"]) / "b").read_bytes() == other
+
+
+def test_a_file_of_another_hash_is_refused_and_the_others_are_kept(directory):
+    wrong = {"model/a.data": "0" * 64}
+    with pytest.raises(WeightsError, match=rf"model/a\.data.*{sha256(WEIGHTS)}.*{'0' * 64} was"):
+        fetch_files(directory, hashes=wrong)
+    assert_has(web_home() / "files", {k: v for k, v in FILES.items() if k != "model/a.data"})
+    assert_has(fetch_files(directory), FILES)
+    assert directory.paths.count("/pretrained/tf%20wt103/model/checkpoint") == 1
+    with pytest.raises(WeightsError, match=rf"{sha256(WEIGHTS)}, but {'0' * 64}.*Delete"):
+        fetch_files(directory, hashes=wrong)
+
+
+@pytest.mark.parametrize("damage", [os.unlink, lambda path: os.truncate(path, 3)])
+def test_a_damaged_file_is_downloaded_again_and_must_have_the_recorded_hash(damage, directory):
+    damage(fetch_files(directory) / "model/a.data")
+    assert_has(fetch_files(directory), FILES)
+    assert len(directory.paths) == 4
+    damage(web_home() / "files/model/a.data")
+    directory.files["/pretrained/tf%20wt103/model/a.data"] = b"other"
+    with pytest.raises(WeightsError, match="as it had when it was first downloaded"):
+        fetch_files(directory)
+
+
+def test_a_file_that_was_placed_but_not_noted_is_fetched_again(directory, monkeypatch):
+    def die(*_):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(cache._DirectoryReceipt, "write", die)
+        with pytest.raises(KeyboardInterrupt):
+            fetch_files(directory)
+    assert_has(fetch_files(directory), FILES)
+
+
+def fetch_files_in_process(url, results):
+    results.put(str(cache.fetch_files(url, tuple(FILES), {})))
+
+
+def test_of_several_processes_one_downloads_a_web_directory(directory):
+    context = multiprocessing.get_context("spawn")
+    results = context.Queue()
+    arguments = (directory.url, results)
+    processes = [context.Process(target=fetch_files_in_process, args=arguments) for _ in range(2)]
+    for process in processes:
+        process.start()
+    paths = {results.get(timeout=60) for _ in processes}
+    for process in processes:
+        process.join(timeout=60)
+    assert len(paths) == 1 and len(directory.paths) == len(FILES)
+    assert_has(Path(paths.pop()), FILES)
+
+
+@pytest.mark.parametrize("name", ["../a", "a/../../b", "/a", "C:a", "..\\a", "a\0"])
+def test_names_that_lead_out_of_a_web_directory_are_refused(name, directory):
+    with pytest.raises(ValueError, match="not the path of a file below"):
+        fetch_files(directory, [name])
+
+
+def test_a_hash_of_a_file_that_is_not_asked_for_is_an_error(directory):
+    with pytest.raises(ValueError, match=r"not to be fetched: \['model/b'\]"):
+        fetch_files(directory, hashes={"model/b": "0" * 64})
+
+
+def test_web_directories_are_downloaded_over_https_only():
+    with pytest.raises(DownloadError, match="only https"):
+        cache.fetch_files("http://example.org/model", ["a"], {})
 
 
 # --- packages ------------------------------------------------------------------------------------

@@ -325,6 +325,12 @@ def copy_checkpoint(checkpoint, directory, **changes):
             (directory / f"model.ckpt-7{suffix}").write_bytes(content)
 
 
+def test_a_checkpoint_may_lie_in_a_folder_called_model(checkpoint, tmp_path):
+    (tmp_path / "model").mkdir()
+    copy_checkpoint(checkpoint, tmp_path / "model")
+    assert len(open_weights(tmp_path)) == len(open_weights(checkpoint))
+
+
 def test_a_checkpoint_without_its_data_is_refused_when_opened(checkpoint, tmp_path):
     copy_checkpoint(checkpoint, tmp_path, data=lambda content: None)
     with pytest.raises(WeightsError, match=r"incomplete: of model\.ckpt-7\.data.* are: none"):

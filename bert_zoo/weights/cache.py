@@ -1,8 +1,8 @@
-"""Brings a checkpoint's files to a local directory: hub, archive on the web, installed package.
+"""Brings a checkpoint's files to a local directory: hub, archive or directory on the web, package.
 
-Archives lie under `BERT_ZOO_CACHE` (default `~/.cache/bert_zoo`), each in a folder of its own:
-`files/` once it is unpacked, with `receipt.json` beside it, and before that the partial download.
-Hub files lie in huggingface_hub's own cache.
+Archives and web directories lie under `BERT_ZOO_CACHE` (default `~/.cache/bert_zoo`), each in a
+folder of its own: `files/` once they are whole, with `receipt.json` beside it, and before that the
+partial downloads. Hub files lie in huggingface_hub's own cache.
 """
 
 import hashlib
@@ -11,13 +11,14 @@ import json
 import logging
 import os
 import re
+import shutil
 import urllib.error
 import urllib.parse
 import urllib.request
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path, PurePosixPath
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from filelock import FileLock, Timeout
 
@@ -193,8 +194,7 @@ class _Receipt(NamedTuple):
         return cls(**json.loads(path.read_text())) if path.is_file() else None
 
     def write(self, path: Path) -> None:
-        with replacing(path) as temporary:
-            temporary.write_text(json.dumps(self._asdict(), indent=2))
+        _write_json(path, self._asdict())
 
     def describes(self, directory: Path) -> bool:
         return all(
@@ -265,16 +265,118 @@ def _download_and_unpack(url: str, sha256: str | None, home: Path) -> None:
     archive.unlink()
 
 
+def _only_folder(directory: Path) -> Path:
+    entries = list(directory.iterdir())
+    return entries[0] if len(entries) == 1 and entries[0].is_dir() else directory
+
+
+# --- directories on the web ----------------------------------------------------------------------
+
+
+class _DirectoryReceipt(NamedTuple):
+    """What is known of the files of a web directory, by their names; those in it are whole."""
+
+    url: str
+    sha256: dict[str, str]
+    sizes: dict[str, int]
+
+    @classmethod
+    def read(cls, path: Path, url: str) -> "_DirectoryReceipt":
+        return cls(**json.loads(path.read_text())) if path.is_file() else cls(url, {}, {})
+
+    def write(self, path: Path) -> None:
+        _write_json(path, self._asdict())
+
+    def missing(self, names: Iterable[str], directory: Path) -> list[str]:
+        return [
+            name
+            for name in names
+            if not (directory / name).is_file()
+            or (directory / name).stat().st_size != self.sizes.get(name)
+        ]
+
+
+def fetch_files(base_url: str, names: Sequence[str], sha256: Mapping[str, str]) -> Path:
+    """Downloads files of one web directory once, into one directory of the cache.
+
+    As `fetch_archive`: a download that was cut is taken up where it ended, and of several processes
+    one downloads. What was fetched of the directory before is kept.
+
+    Args:
+        base_url: the https address of the directory.
+        names: the files' paths below it, such as "model/checkpoint"; they are the same below the
+            directory that is returned.
+        sha256: hashes of those files where they are known, by name. Where one is not, the hash of
+            the first download is kept and any later download must have it too.
+
+    Raises:
+        ValueError: `sha256` has a name that `names` lacks, or a name leads out of the directory.
+        DownloadError: the server or the network fails, or a file's size is wrong.
+        WeightsError: a file has another hash.
+    """
+    require_https(base_url)
+    if unknown := sorted(set(sha256) - set(names)):
+        raise ValueError(f"Hashes are given of files that are not to be fetched: {unknown}.")
+    for name in names:
+        if PurePosixPath(name).is_absolute() or ".." in name.split("/") or set(name) & set("\\:\0"):
+            raise ValueError(f"{name!r} is not the path of a file below {base_url}.")
+    home = cache_directory() / "directories" / _folder_name(base_url)
+    home.mkdir(parents=True, exist_ok=True)
+    receipt = _DirectoryReceipt.read(home / "receipt.json", base_url)
+    if receipt.missing(names, home / "files"):
+        with _locked(home / "lock", base_url):
+            receipt = _DirectoryReceipt.read(home / "receipt.json", base_url)
+            for name in receipt.missing(names, home / "files"):
+                _download_file(receipt, name, sha256.get(name), home)
+    for name, expected in sha256.items():
+        if receipt.sha256[name] != expected.lower():
+            raise WeightsError(
+                f"{name} of {base_url} was downloaded with SHA-256 {receipt.sha256[name]}, but "
+                f"{expected.lower()} is expected. Delete {home} to download it again."
+            )
+    return home / "files"
+
+
+def _download_file(receipt: _DirectoryReceipt, name: str, sha256: str | None, home: Path) -> None:
+    """Brings one file, verified, to its place and notes it in the receipt."""
+    url = f"{receipt.url.rstrip('/')}/{urllib.parse.quote(name)}"
+    # Each in a folder of its own: partial downloads have one name.
+    folder = home / "incoming" / _folder_name(url)
+    folder.mkdir(parents=True, exist_ok=True)
+    arrived = folder / "file"
+    if not arrived.is_file():
+        download(url, arrived)
+    found = sha256_of(arrived)
+    earlier = receipt.sha256.get(name, found)
+    if found != (sha256.lower() if sha256 else earlier):
+        arrived.unlink()
+        raise WeightsError(
+            f"The file {url} has SHA-256 {found}, but {sha256.lower() if sha256 else earlier} was "
+            f"expected{'' if sha256 else ', as it had when it was first downloaded'}. What was "
+            f"downloaded has been deleted. If the new one is to be trusted, delete {home} too; try "
+            "again."
+        )
+    receipt.sha256[name], receipt.sizes[name] = found, arrived.stat().st_size
+    place = home / "files" / name
+    place.parent.mkdir(parents=True, exist_ok=True)
+    os.replace(arrived, place)
+    receipt.write(home / "receipt.json")
+    shutil.rmtree(folder)
+
+
+# --- both ----------------------------------------------------------------------------------------
+
+
+def _write_json(path: Path, value: Any) -> None:
+    with replacing(path) as temporary:
+        temporary.write_text(json.dumps(value, indent=2))
+
+
 def _folder_name(url: str) -> str:
     """A readable name that no two addresses share."""
     parts = urllib.parse.urlsplit(url)
     readable = re.sub(r"[^A-Za-z0-9._-]+", "_", PurePosixPath(parts.path).name)[-80:].lstrip(".")
     return f"{readable}-{hashlib.sha256(url.encode()).hexdigest()[:12]}"
-
-
-def _only_folder(directory: Path) -> Path:
-    entries = list(directory.iterdir())
-    return entries[0] if len(entries) == 1 and entries[0].is_dir() else directory
 
 
 @contextmanager

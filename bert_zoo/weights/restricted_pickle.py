@@ -1,19 +1,26 @@
-"""Reads the pickles inside PyTorch files without running them.
+"""Reads the pickles of PyTorch files and of vocabularies without running them.
 
 A pickle is a program. `pickle.Unpickler` runs all of it, and even with a restricted `find_class`
 it lets a file set attributes of whatever was found and reserve memory as it likes. The few
-instructions that a dict of tensors needs are carried out here instead, on plain Python values;
-everything else is refused by name. Instructions: `pickletools` in Python's standard library.
+instructions that tensors, modules and vocabularies need are carried out here instead, on plain
+Python values; everything else is refused by name. Instructions: `pickletools` in Python's standard
+library.
 """
 
 import pickletools
 import reprlib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any, BinaryIO
 
 from bert_zoo.weights.files import WeightsError
 
 _MARK = object()
+
+# Strings whose length stands before them: the instruction -> bytes that the length takes.
+_LENGTH_BYTES = {"BINSTRING": 4, "BINUNICODE": 4, "BINBYTES": 4, "BINUNICODE8": 8, "BINBYTES8": 8}
+# Python 2's `str`, which holds bytes.
+_PYTHON_2_STRINGS = ("BINSTRING", "SHORT_BINSTRING")
 
 
 def read_pickle(
@@ -21,29 +28,40 @@ def read_pickle(
     location: str,
     allowed: Mapping[str, Any] | None = None,
     persistent: Callable[[Any], Any] | None = None,
+    *,
+    advice: str = "",
+    longest: int | None = None,
 ) -> Any:
     """Reads one pickle from a stream, which is left behind the pickle's end.
 
     Args:
-        stream: anything with `read`, `readline` and `tell` that never returns more than it holds.
+        stream: anything with `read`, `readline`, `seek` and `tell` that never returns more than it
+          holds.
         location: the file's name, for messages.
-        allowed: what the pickle may refer to, by "module.name": a function, which it may call, or
-          any other value, which it may pass on.
+        allowed: what the pickle may refer to, by "module.name": a function, which it may call, a
+          `RecordClass`, of which it may make objects, or any other value, which it may pass on.
         persistent: turns a persistent id (PyTorch's reference to a storage) into a value.
+        advice: what the user of a refused file can do; ends the message.
+        longest: the length in bytes up to which strings are read; an `Unread` stands for a longer
+          one, whose bytes are passed over. None reads them all.
+
+    Returns:
+        Plain values, `Record`s and what the allowed functions return. Python 2's strings are read
+        as UTF-8, with lone surrogates (U+DC80 to U+DCFF) for bytes that are not.
 
     Raises:
         WeightsError: the pickle is damaged, refers to something else or does something else.
     """
-    machine = _Machine(location, allowed or {}, persistent)
+    machine = _Machine(location, allowed or {}, persistent, advice)
     try:
-        for opcode, argument, _ in pickletools.genops(stream):
-            machine.step(opcode.name, argument)
+        for name, argument in _instructions(stream, longest):
+            machine.step(name, argument)
     except WeightsError:
         raise
     except (ValueError, TypeError, IndexError, KeyError, AttributeError, OverflowError) as error:
         raise WeightsError(
             f"The pickle in {location} cannot be read ({error!r}). Either the file is damaged: "
-            f"download it again. Or it is more than weights: {_ADVICE}"
+            f"download it again. Or it holds what is not read. {advice}"
         ) from error
     return machine.result()
 
@@ -59,25 +77,89 @@ def make_dict(items: Iterable[tuple[Any, Any]] = ()) -> dict[str | int, Any]:
     return table
 
 
-class Namespace(dict):
-    """Stands for an object whose attributes are all that is wanted of it, as argparse.Namespace."""
+def make_set(items: Iterable[Any] = ()) -> set[str | int]:
+    """A set of a pickle's values."""
+    return set(make_dict((item, None) for item in items))
+
+
+@dataclass(frozen=True)
+class RecordClass:
+    """Stands for a class whose objects' attributes are all that is wanted of them."""
+
+    name: str
+
+
+class Record(dict):
+    """The attributes of an object of `record_class`, by name."""
+
+    def __init__(self, record_class: RecordClass):
+        super().__init__()
+        self.class_name = record_class.name
+
+
+def records(*names: str) -> dict[str, RecordClass]:
+    """Entries of `allowed` for classes whose objects are kept as `Record`s."""
+    return {name: RecordClass(name) for name in names}
+
+
+class Unread:
+    """Stands for a value that nobody asks for, whatever it is made of."""
+
+    def __init__(self, *_: Any):
+        pass
+
+
+def _instructions(stream: BinaryIO, longest: int | None) -> Iterator[tuple[str, Any]]:
+    """The names and arguments of a pickle's instructions, up to its last."""
+    name = ""
+    while name != "STOP":
+        code = stream.read(1)
+        opcode = pickletools.code2op.get(code.decode("latin-1"))
+        if opcode is None:
+            raise ValueError(f"it ends early or has the unknown instruction {code!r}")
+        name = opcode.name
+        if longest is not None and _pass_over(stream, name, longest):
+            yield name, Unread()
+            continue
+        argument = opcode.arg.reader(stream) if opcode.arg else None
+        if name in _PYTHON_2_STRINGS:
+            argument = argument.encode("latin-1").decode("utf-8", "surrogateescape")
+        yield name, argument
+
+
+def _pass_over(stream: BinaryIO, name: str, longest: int) -> bool:
+    """Moves the stream behind a string that is longer than `longest` and follows here."""
+    if name not in _LENGTH_BYTES:
+        return False
+    start = stream.tell()
+    length = int.from_bytes(stream.read(_LENGTH_BYTES[name]), "little")
+    is_long = length > longest
+    stream.seek(start + _LENGTH_BYTES[name] + length if is_long else start)
+    return is_long
 
 
 class _Machine:
     """The pickle machine: a stack, a memo, and one entry of `_STEPS` for every instruction."""
 
-    def __init__(self, location: str, allowed: Mapping[str, Any], persistent: Callable | None):
+    def __init__(
+        self,
+        location: str,
+        allowed: Mapping[str, Any],
+        persistent: Callable | None,
+        advice: str,
+    ):
         self.location = location
         self.allowed = allowed
         self.persistent = persistent
+        self.advice = advice
         self.stack: list[Any] = []
         self.memo: dict[int, Any] = {}
 
     def step(self, name: str, argument: Any) -> None:
         if name not in _STEPS:
             raise WeightsError(
-                f"{self.location} was refused: its pickle uses the instruction {name}, which a "
-                f"dict of tensors does not need. {_ADVICE}"
+                f"{self.location} was refused: its pickle uses the instruction {name}, which "
+                f"neither tensors nor vocabularies need. {self.advice}"
             )
         _STEPS[name](self, argument)
 
@@ -109,7 +191,7 @@ class _Machine:
         if name not in self.allowed:
             raise WeightsError(
                 f"{self.location} was refused: its pickle refers to {name}, which is not allowed. "
-                f"{_ADVICE}"
+                f"{self.advice}"
             )
         self.push(self.allowed[name])
 
@@ -125,6 +207,11 @@ class _Machine:
             raise TypeError("the name of a global is not a string")
         self.find(f"{module}.{name}")
 
+    def add(self, items: list[Any]) -> None:
+        if type(self.stack[-1]) is not set:
+            raise TypeError("items are added to something that is not a set")
+        self.stack[-1].update(make_set(items))
+
     def append(self, items: list[Any]) -> None:
         if type(self.stack[-1]) is not list:
             raise TypeError("items are appended to something that is not a list")
@@ -139,19 +226,27 @@ class _Machine:
 
     def new_object(self) -> None:
         arguments, cls = self.stack.pop(), self.stack.pop()
-        if cls is not Namespace or arguments != ():
+        if cls is Unread and type(arguments) is tuple:
+            self.push(Unread())
+        elif isinstance(cls, RecordClass) and arguments == ():
+            self.push(Record(cls))
+        elif cls is tuple and type(arguments) is tuple:
+            self.push(tuple(*arguments))
+        else:
             raise TypeError("an object is made of something that is not a plain record")
-        self.push(Namespace())
 
     def build(self) -> None:
         state = self.stack.pop()
-        if type(self.stack[-1]) is Namespace and type(state) is dict:
-            self.stack[-1].update(make_dict(state.items()))
+        target = self.stack[-1]
+        if type(target) is Record and type(state) is dict:
+            target.update(make_dict(state.items()))
+            return
+        if type(target) is Unread:
             return
         # PyTorch keeps the versions of modules as an attribute of the dict of tensors; they tell
         # how to upgrade files of modules that changed, none of which holds a transformer's weights.
-        if type(self.stack[-1]) is not dict:
-            raise TypeError("the state of something that is not a dict is set")
+        if type(target) is not dict:
+            raise TypeError("the state of something that is not a dict or a record is set")
 
     def push_persistent(self) -> None:
         if self.persistent is None:
@@ -165,11 +260,6 @@ class _Machine:
         self.memo[index] = self.stack[-1]
 
 
-_ADVICE = (
-    "bert_zoo reads only dicts of tensors from PyTorch files. Where you trust the file, load it "
-    "with PyTorch and write its state_dict with safetensors.torch.save_file."
-)
-
 _STEPS: dict[str, Callable[[_Machine, Any], Any]] = {
     "PROTO": lambda machine, version: None,
     "FRAME": lambda machine, length: None,
@@ -178,15 +268,16 @@ _STEPS: dict[str, Callable[[_Machine, Any], Any]] = {
     "NEWTRUE": lambda machine, _: machine.push(True),
     "NEWFALSE": lambda machine, _: machine.push(False),
     **dict.fromkeys(
-        # Values that stand in the pickle itself. The BINSTRING pair is Python 2's str, in latin-1.
+        # Values that stand in the pickle itself.
         (
             *("BININT", "BININT1", "BININT2", "LONG1", "BINFLOAT"),
-            *("BINUNICODE", "SHORT_BINUNICODE", "BINSTRING", "SHORT_BINSTRING"),
+            *("BINUNICODE", "SHORT_BINUNICODE", *_PYTHON_2_STRINGS),
         ),
         _Machine.push,
     ),
     "EMPTY_DICT": lambda machine, _: machine.push({}),
     "EMPTY_LIST": lambda machine, _: machine.push([]),
+    "EMPTY_SET": lambda machine, _: machine.push(set()),
     "EMPTY_TUPLE": lambda machine, _: machine.push(()),
     "TUPLE1": lambda machine, _: machine.push_tuple(1),
     "TUPLE2": lambda machine, _: machine.push_tuple(2),
@@ -197,6 +288,7 @@ _STEPS: dict[str, Callable[[_Machine, Any], Any]] = {
     "SETITEM": lambda machine, _: machine.set_items([machine.stack.pop(-2), machine.stack.pop()]),
     "APPENDS": lambda machine, _: machine.append(machine.pop_to_mark()),
     "APPEND": lambda machine, _: machine.append([machine.stack.pop()]),
+    "ADDITEMS": lambda machine, _: machine.add(machine.pop_to_mark()),
     "BINPUT": _Machine.remember,
     "LONG_BINPUT": _Machine.remember,
     "MEMOIZE": lambda machine, _: machine.remember(len(machine.memo)),

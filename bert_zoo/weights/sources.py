@@ -19,10 +19,14 @@ from bert_zoo.weights.torch_bin import TorchSource
 _KINDS = {
     "safetensors": ("model.safetensors", "model.safetensors.index.json"),
     "PyTorch": ("pytorch_model.bin", "pytorch_model.bin.index.json"),
-    "fairseq": ("model.pt",),
+    # fairseq's, and the whole module that the PyTorch program of Transformer-XL saves.
+    "model.pt": ("model.pt",),
 }
-# The last is a TF-Hub module's.
-_TF1_KIND = ("*.ckpt.index", "*.ckpt-*.index", "variables/variables.index")
+_TF1_KIND = (
+    *("*.ckpt.index", "*.ckpt-*.index"),
+    "variables/variables.index",  # of a TF-Hub module
+    "model/*.ckpt-*.index",  # of the released Transformer-XL directories
+)
 
 
 def open_weights(directory_or_file: str | os.PathLike) -> TensorSource:

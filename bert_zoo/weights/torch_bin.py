@@ -22,7 +22,15 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from bert_zoo.weights.files import ZIP_ERRORS, WeightsError, listing, refuse_lfs_pointer
-from bert_zoo.weights.restricted_pickle import Namespace, make_dict, read_pickle
+from bert_zoo.weights.restricted_pickle import (
+    Record,
+    RecordClass,
+    Unread,
+    make_dict,
+    make_set,
+    read_pickle,
+    records,
+)
 from bert_zoo.weights.tensor_source import TensorSource, bfloat16_bits_to_float32
 
 _LOGGER = logging.getLogger(__name__)
@@ -34,6 +42,10 @@ _ZIP_LOCAL_HEADER_BYTES = 30
 # Where training programs keep the state dict: PyTorch Lightning and most scripts, fairseq.
 _STATE_DICT_ENTRIES = ("state_dict", "model")
 _MAX_DIMENSIONS = 32
+# Far beyond any real module's: a small file can describe a tree that never ends, or one that holds
+# the same part over and over.
+_MAX_MODULE_ENTRIES = 100_000
+_MAX_NAME_LENGTH = 500
 
 
 class _StorageType(NamedTuple):
@@ -86,23 +98,34 @@ class _Block(NamedTuple):
 class TorchSource(TensorSource):
     """The tensors of one PyTorch file.
 
-    The file must hold a dict. If it has tensors, it is the state dict; otherwise its entry
+    The file holds a dict. If it has tensors, it is the state dict; otherwise its entry
     "state_dict" or "model" is. A state dict with anything but tensors is refused; what lies beside
-    it (optimizer, step) is logged and left alone.
+    it (optimizer, step) is logged and left alone. Or the file holds a whole module of a program
+    that is known (`_MODULES`); its tensors have the names that its `state_dict()` gives.
 
     Attributes:
         arguments: what fairseq's entry "args", since 2021 "cfg", says of the model and its training;
             else empty.
+        module_class: the class of a whole module, as "mem_transformer.MemTransformerLM"; else None.
+        settings: the attributes of a whole module and of the modules below it that are numbers,
+            strings, None or lists of them, under the names that reach them in the program:
+            "n_head", "word_emb.cutoffs", "layers.0.dec_attn.dropatt.p"; else empty.
     """
 
     def __init__(self, path: str | os.PathLike):
         self._path = Path(path)
-        refuse_lfs_pointer(self._path)
-        with open(self._path, "rb") as file:
-            is_zip = file.read(len(_ZIP_MAGIC)) == _ZIP_MAGIC
-        root, self._blocks, self._byte_order = (_open_zip if is_zip else _open_stream)(self._path)
-        self._tensors = _state_dict(root, self._path)
-        self.arguments = _arguments(root)
+        root, self._blocks, self._byte_order = _open(self._path, _ALLOWED, _ADVICE)
+        self.arguments: dict[str, Any] = {}
+        self.module_class: str | None = None
+        self.settings: dict[str, Any] = {}
+        if type(root) is Record and "_modules" in root:
+            self.module_class = root.class_name
+            modules = _named_modules(root, self._path)
+            self._tensors = _module_tensors(modules, self._path)
+            self.settings = _module_settings(modules)
+        else:
+            self._tensors = _state_dict(root, self._path)
+            self.arguments = _arguments(root)
         for key, tensor in self._tensors.items():
             _check_storage(key, tensor.storage, self._blocks, self._path)
         super().__init__(
@@ -132,6 +155,16 @@ class TorchSource(TensorSource):
             writeable=False,
         )
         return _native(view, kind)
+
+
+def read_object(path: str | os.PathLike, allowed: Mapping[str, Any], advice: str) -> Any:
+    """The object in a PyTorch file that may hold what is `allowed`, and tensors, which stay unread.
+
+    Raises:
+        WeightsError: as `read_pickle`, whose arguments `allowed` and `advice` are.
+    """
+    root, _, _ = _open(Path(path), {**_TENSORS, **allowed}, advice)
+    return root
 
 
 def _native(view: np.ndarray, kind: str) -> np.ndarray:
@@ -189,31 +222,95 @@ def _count(value: Any) -> int:
     return value
 
 
-_ALLOWED = {
-    # What fairseq and SpanBERT save beside their weights: kept as records, never as objects.
-    **dict.fromkeys(
-        (
-            "argparse.Namespace",
-            "fairseq.meters.AverageMeter",
-            "fairseq.meters.StopwatchMeter",
-            "fairseq.meters.TimeMeter",
-            "fairseq.models.pair_bert.BertConfig",
-        ),
-        Namespace,
-    ),
+def _module_class(identity: tuple) -> RecordClass:
+    """A persistent id that only streams have: ("module", class, source file, source text).
+
+    The text is what PyTorch would compare with the installed class; it is never looked at.
+    """
+    _, cls, _file, _text = identity
+    if not isinstance(cls, RecordClass):
+        raise TypeError("a reference to a module's class has no class")
+    return cls
+
+
+_TENSORS = {
     "collections.OrderedDict": make_dict,
     "torch._utils._rebuild_tensor": _rebuild_tensor,
     "torch._utils._rebuild_tensor_v2": _rebuild_tensor,
     "torch._utils._rebuild_parameter": _rebuild_parameter,
+    # What PyTorch before 1.0 wrote for a parameter.
+    "torch.nn.parameter.Parameter": _rebuild_parameter,
     **_STORAGE_TYPES,
 }
+
+# What fairseq and SpanBERT save beside their weights.
+_TRAINING_RECORDS = records(
+    "argparse.Namespace",
+    "fairseq.meters.AverageMeter",
+    "fairseq.meters.StopwatchMeter",
+    "fairseq.meters.TimeMeter",
+    "fairseq.models.pair_bert.BertConfig",
+)
+
+# Programs that saved whole modules, by the classes of their own and of PyTorch that these are made
+# of. Transformer-XL's pytorch/train.py: `torch.save(model, ...)`. Its classes are those of
+# pytorch/mem_transformer.py, of all four kinds of attention, and of the softmax, which is found
+# under two names, as the program puts its folder utils on Python's path.
+_MODULES = {
+    **records(
+        *(
+            f"mem_transformer.{name}"
+            for name in (
+                *("MemTransformerLM", "AdaptiveEmbedding", "PositionalEmbedding"),
+                *("PositionwiseFF", "DecoderLayer", "MultiHeadAttn"),
+                *("RelLearnableDecoderLayer", "RelLearnableMultiHeadAttn"),
+                *("RelPartialLearnableDecoderLayer", "RelPartialLearnableMultiHeadAttn"),
+            )
+        ),
+        "proj_adaptive_softmax.ProjectedAdaptiveLogSoftmax",
+        "utils.proj_adaptive_softmax.ProjectedAdaptiveLogSoftmax",
+        *(
+            f"torch.nn.modules.{name}"
+            for name in (
+                *("activation.ReLU", "dropout.Dropout", "linear.Linear", "sparse.Embedding"),
+                *("container.ModuleList", "container.ParameterList", "container.Sequential"),
+                "normalization.LayerNorm",
+            )
+        ),
+    ),
+    # Attributes of those.
+    "__builtin__.set": make_set,
+    "builtins.set": make_set,
+    "torch.Size": tuple,
+    # Every module of PyTorch before 1.4 has one.
+    "torch.nn.backends.thnn._get_thnn_function_backend": Unread,
+}
+
+_ALLOWED = {**_TENSORS, **_TRAINING_RECORDS, **_MODULES}
+
+_ADVICE = (
+    "bert_zoo reads only dicts of tensors, and modules of programs that it knows, from PyTorch "
+    "files. Where you trust the file, load it with PyTorch and write its state_dict with "
+    "safetensors.torch.save_file."
+)
 
 
 # --- the two formats -----------------------------------------------------------------------------
 
 
-def _open_zip(path: Path) -> tuple[Any, dict[str, _Block], str]:
-    """The pickled object, the storages by key and the byte order ("<" or ">") of an archive."""
+def _open(
+    path: Path, allowed: Mapping[str, Any], advice: str
+) -> tuple[Any, dict[str, _Block], str]:
+    """The pickled object, the storages by key and the byte order ("<" or ">") of a file."""
+    refuse_lfs_pointer(path)
+    with open(path, "rb") as file:
+        is_zip = file.read(len(_ZIP_MAGIC)) == _ZIP_MAGIC
+    return (_open_zip if is_zip else _open_stream)(path, allowed, advice)
+
+
+def _open_zip(
+    path: Path, allowed: Mapping[str, Any], advice: str
+) -> tuple[Any, dict[str, _Block], str]:
     try:
         with zipfile.ZipFile(path) as archive, open(path, "rb") as file:
             members = _members(archive, path)
@@ -235,7 +332,7 @@ def _open_zip(path: Path) -> tuple[Any, dict[str, _Block], str]:
         ) from error
     if order not in (b"little", b"big"):
         raise WeightsError(f"{path} names the unknown byte order {order!r}.")
-    root = read_pickle(io.BytesIO(pickled), str(path), _ALLOWED, _storage)
+    root = read_pickle(io.BytesIO(pickled), str(path), allowed, _storage, advice=advice)
     storages = {
         name.removeprefix("data/"): block
         for name, block in blocks.items()
@@ -267,7 +364,9 @@ def _block(file: io.BufferedReader, info: zipfile.ZipInfo, path: Path) -> _Block
     return _Block(offset, info.file_size, info.CRC)
 
 
-def _open_stream(path: Path) -> tuple[Any, dict[str, _Block], str]:
+def _open_stream(
+    path: Path, allowed: Mapping[str, Any], advice: str
+) -> tuple[Any, dict[str, _Block], str]:
     """As `_open_zip`, for torch < 1.6, which wrote little-endian storages on every machine."""
     size = path.stat().st_size
     if size == 0:
@@ -292,13 +391,15 @@ def _open_stream(path: Path) -> tuple[Any, dict[str, _Block], str]:
         read_pickle(stream, str(path))  # sizes of C types on the machine that wrote the file
         storages: dict[str, _Storage] = {}
 
-        def remember(identity: tuple) -> _Storage:
+        def look_up(identity: tuple) -> _Storage | RecordClass:
+            if identity[:1] == ("module",):
+                return _module_class(identity)
             storage = _storage(identity)
             if storages.setdefault(storage.key, storage) != storage:
                 raise ValueError(f"two descriptions of the storage {storage.key}")
             return storage
 
-        root = read_pickle(stream, str(path), _ALLOWED, remember)
+        root = read_pickle(stream, str(path), allowed, look_up, advice=advice)
         keys = read_pickle(stream, str(path))
         if type(keys) is not list or any(type(key) is not str for key in keys):
             raise WeightsError(f"{path} has no list of its storages behind its tensors' names.")
@@ -363,7 +464,7 @@ def _state_dict(root: Any, path: Path) -> dict[str, _Tensor]:
 
 
 def _arguments(root: dict) -> dict[str, Any]:
-    if type(root.get("args")) is Namespace:
+    if type(root.get("args")) is Record:
         return dict(root["args"])
     cfg = root.get("cfg")
     model, task = (cfg.get("model"), cfg.get("task")) if type(cfg) is dict else (None, None)
@@ -390,7 +491,91 @@ def _describe(value: Any) -> str:
         return f"a tensor of shape {value.shape}"
     if type(value) is dict:
         return f"a dict of {len(value)} entries"
+    if type(value) is Record:
+        return f"an object of {value.class_name}"
     return f"a value of type {type(value).__name__}"
+
+
+def _named_modules(root: Record, path: Path) -> dict[str, Record]:
+    """A module and those below it by their names, in the order of PyTorch's `named_modules`.
+
+    As in its `state_dict`, a module in several places has as many names.
+    """
+    modules: dict[str, Record] = {}
+    waiting: list[tuple[str, Any]] = [("", root)]
+    entries = 0
+    while waiting:
+        name, module = waiting.pop()
+        if type(module) is not Record or type(module.get("_modules")) is not dict:
+            raise WeightsError(f"{path} has {_describe(module)} in the place of the module {name}.")
+        modules[name] = module
+        entries += sum(
+            1 + (len(value) if isinstance(value, list | tuple | dict | set) else 0)
+            for value in module.values()
+        )
+        children = [
+            (_below(name, key, path), child)
+            for key, child in module["_modules"].items()
+            if child is not None
+        ]
+        if entries > _MAX_MODULE_ENTRIES:
+            raise WeightsError(
+                f"{path} was refused: its modules have more than {_MAX_MODULE_ENTRIES:,} entries."
+            )
+        waiting += reversed(children)
+    return modules
+
+
+def _below(name: str, key: Any, path: Path) -> str:
+    """The name of what a module has under a key."""
+    # PyTorch gives no part of a module such a name, and two could be the same.
+    if type(key) is not str or key == "" or "." in key:
+        raise WeightsError(f"{path} has a module with a part called {reprlib.repr(key)}.")
+    if len(name) + len(key) > _MAX_NAME_LENGTH:
+        raise WeightsError(
+            f"{path} was refused: names of its modules have more than {_MAX_NAME_LENGTH} letters, "
+            f"as where a module contains itself: {name[:60]}..."
+        )
+    return f"{name}.{key}" if name else key
+
+
+def _module_tensors(modules: Mapping[str, Record], path: Path) -> dict[str, _Tensor]:
+    """What PyTorch's `state_dict` of the first module would hold, in its order."""
+    tensors: dict[str, _Tensor] = {}
+    for name, module in modules.items():
+        # PyTorch before 1.5 knew no buffers that stay out of the state dict.
+        left_out = module.get("_non_persistent_buffers_set", set())
+        parameters, buffers = module.get("_parameters"), module.get("_buffers")
+        if type(parameters) is not dict or type(buffers) is not dict or type(left_out) is not set:
+            raise WeightsError(f"{path} has a module without parameters and buffers: {name!r}.")
+        kept = {key: buffer for key, buffer in buffers.items() if key not in left_out}
+        for key, tensor in (*parameters.items(), *kept.items()):
+            full_name = _below(name, key, path)
+            if tensor is None:
+                continue
+            if not isinstance(tensor, _Tensor) or full_name in tensors:
+                raise WeightsError(
+                    f"{path} has {_describe(tensor)} as {full_name}, where one tensor was expected."
+                )
+            tensors[full_name] = tensor
+    return tensors
+
+
+def _module_settings(modules: Mapping[str, Record]) -> dict[str, Any]:
+    """See `TorchSource.settings`. What begins with an underscore is PyTorch's own."""
+    return {
+        f"{name}.{key}" if name else key: value
+        for name, module in modules.items()
+        for key, value in module.items()
+        if not str(key).startswith("_") and _is_setting(value)
+    }
+
+
+def _is_setting(value: Any) -> bool:
+    if isinstance(value, _Tensor):
+        return False
+    scalars = value if type(value) in (list, tuple) else [value]
+    return all(scalar is None or type(scalar) in (bool, int, float, str) for scalar in scalars)
 
 
 def _check_storage(key: str, storage: _Storage, blocks: Mapping[str, _Block], path: Path) -> None:
