@@ -1,10 +1,12 @@
 """The sizes and choices that define an encoder, and how other formats spell them."""
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar, Self
 
+# The label of positions that do not count, as in Hugging Face's data sets.
+IGNORED_LABEL = -100
 ACTIVATIONS = ("gelu", "gelu_tanh", "relu")
 
 
@@ -13,7 +15,66 @@ class ConfigError(ValueError):
 
 
 @dataclass(frozen=True, kw_only=True)
-class EncoderConfig:
+class Config:
+    """What configurations of encoders share: changing a field, and the way to JSON and back."""
+
+    pooler: ClassVar[bool] = False
+
+    def replace(self, **changes: Any) -> Self:
+        return dataclasses.replace(self, **changes)
+
+    def with_pooler(self, pooler: bool) -> Self:
+        """The same with or without a pooler, in architectures that can have one."""
+        return self
+
+    def to_dict(self) -> dict[str, Any]:
+        return dataclasses.asdict(self)
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Self:
+        unknown = sorted(set(values) - {f.name for f in dataclasses.fields(cls)})
+        if unknown:
+            raise ConfigError(
+                f"Unknown encoder settings {unknown}; this version of bert_zoo knows "
+                f"{[f.name for f in dataclasses.fields(cls)]}."
+            )
+        return cls(**values)
+
+    def problems_with(
+        self, *, positive: Sequence[str] = (), natural: Mapping[str, str], rates: Sequence[str]
+    ) -> list[str]:
+        """What is wrong with fields that every kind of encoder has.
+
+        Args:
+            positive: fields that must be positive integers.
+            natural: fields that may be 0 too -> what 0 means.
+            rates: fields that are dropout rates.
+        """
+        problems = [
+            f"{name} is {getattr(self, name)!r}; it must be a positive integer."
+            for name in positive
+            if not is_integer(getattr(self, name)) or getattr(self, name) < 1
+        ]
+        problems += [
+            f"{name} is {getattr(self, name)!r}; it must be 0 ({meaning}) or a positive integer."
+            for name, meaning in natural.items()
+            if not is_integer(getattr(self, name)) or getattr(self, name) < 0
+        ]
+        for name in rates:
+            rate = getattr(self, name)
+            if not isinstance(rate, int | float) or not 0 <= rate < 1:
+                problems.append(f"{name} is {rate!r}; it must be at least 0 and below 1.")
+        if self.activation not in ACTIVATIONS:
+            problems.append(f"activation is {self.activation!r}; choose one of {ACTIVATIONS}.")
+        if not isinstance(self.layer_norm_epsilon, float) or self.layer_norm_epsilon <= 0:
+            problems.append(
+                f"layer_norm_epsilon is {self.layer_norm_epsilon!r}; it must be a positive float."
+            )
+        return problems
+
+
+@dataclass(frozen=True, kw_only=True)
+class EncoderConfig(Config):
     """Everything that fixes an encoder's parameters and arithmetic.
 
     Attributes:
@@ -65,32 +126,22 @@ class EncoderConfig:
     pad_id: int = 0
 
     def __post_init__(self):
-        problems = [
-            f"{name} is {getattr(self, name)!r}; it must be a positive integer."
-            for name in (
-                "vocab_size",
-                "hidden_size",
-                "num_layers",
-                "num_heads",
-                "intermediate_size",
-                "max_positions",
-                "num_segments",
-                "inner_group_num",
-            )
-            if not _is_integer(getattr(self, name)) or getattr(self, name) < 1
-        ]
+        sizes = ("vocab_size", "hidden_size", "num_layers", "num_heads", "intermediate_size")
+        rates = ["hidden_dropout", "attention_dropout"]
+        if self.classifier_dropout is not None:
+            rates.append("classifier_dropout")
+        problems = self.problems_with(
+            positive=(*sizes, "max_positions", "num_segments", "inner_group_num"),
+            natural={
+                "embedding_size": "as hidden_size",
+                "num_hidden_groups": "nothing is shared",
+            },
+            rates=rates,
+        )
         if not problems and self.hidden_size % self.num_heads:
             problems.append(
                 f"hidden_size {self.hidden_size} is not a multiple of num_heads {self.num_heads}."
             )
-        problems += [
-            f"{name} is {getattr(self, name)!r}; it must be 0 ({meaning}) or a positive integer."
-            for name, meaning in (
-                ("embedding_size", "as hidden_size"),
-                ("num_hidden_groups", "nothing is shared"),
-            )
-            if not _is_integer(getattr(self, name)) or getattr(self, name) < 0
-        ]
         if not problems and self.num_hidden_groups > self.num_layers:
             problems.append(
                 f"num_hidden_groups is {self.num_hidden_groups}; there are {self.num_layers} layers "
@@ -99,18 +150,6 @@ class EncoderConfig:
         if not problems and self.longest_input < 1:
             problems.append(
                 f"max_positions is {self.max_positions}; pad_id {self.pad_id} leaves no row for tokens."
-            )
-        if self.activation not in ACTIVATIONS:
-            problems.append(f"activation is {self.activation!r}; choose one of {ACTIVATIONS}.")
-        for name in ("hidden_dropout", "attention_dropout", "classifier_dropout"):
-            rate = getattr(self, name)
-            if rate is None and name == "classifier_dropout":
-                continue
-            if not isinstance(rate, int | float) or not 0 <= rate < 1:
-                problems.append(f"{name} is {rate!r}; it must be at least 0 and below 1.")
-        if not isinstance(self.layer_norm_epsilon, float) or self.layer_norm_epsilon <= 0:
-            problems.append(
-                f"layer_norm_epsilon is {self.layer_norm_epsilon!r}; it must be a positive float."
             )
         if problems:
             raise ConfigError("This encoder cannot be built: " + " ".join(problems))
@@ -135,6 +174,19 @@ class EncoderConfig:
             tuple(group * self.inner_group_num + j for j in range(self.inner_group_num))
             for group in groups
         )
+
+    def with_pooler(self, pooler: bool) -> Self:
+        return self.replace(pooler=pooler)
+
+    @property
+    def priced_lengths(self) -> tuple[int, ...]:
+        """Lengths of input whose cost a checkpoint's card shows."""
+        return (128, self.longest_input)
+
+    def card(self) -> dict[str, int]:
+        """The sizes that a checkpoint's card shows."""
+        shown = ("num_layers", "hidden_size", "num_heads", "intermediate_size", "vocab_size")
+        return {name: getattr(self, name) for name in (*shown, "max_positions")}
 
     def forward_flops(self, length: int) -> int:
         """Floating-point operations of the encoder's products for one row of `length` tokens.
@@ -164,33 +216,18 @@ class EncoderConfig:
         """Dropout rate before a fine-tuning head."""
         return self.hidden_dropout if self.classifier_dropout is None else self.classifier_dropout
 
-    def replace(self, **changes: Any) -> "EncoderConfig":
-        return dataclasses.replace(self, **changes)
 
-    def to_dict(self) -> dict[str, Any]:
-        return dataclasses.asdict(self)
-
-    @classmethod
-    def from_dict(cls, values: Mapping[str, Any]) -> "EncoderConfig":
-        unknown = sorted(set(values) - {f.name for f in dataclasses.fields(cls)})
-        if unknown:
-            raise ConfigError(
-                f"Unknown encoder settings {unknown}; this version of bert_zoo knows "
-                f"{[f.name for f in dataclasses.fields(cls)]}."
-            )
-        return cls(**values)
-
-
-def _is_integer(value: Any) -> bool:
+def is_integer(value: Any) -> bool:
+    """Whether a value is an integer, and no truth value."""
     return isinstance(value, int) and not isinstance(value, bool)
 
 
 @dataclass(frozen=True)
 class ConfigRow:
-    """How one field of `EncoderConfig` is spelled in a source format.
+    """How one field of a configuration is spelled in a source format.
 
     Attributes:
-        field: the field of `EncoderConfig`.
+        field: the field of our configuration.
         key: the key in the source's JSON file.
         values: translation of the source's values to ours, where they differ.
         optional: whether a file may leave the key out (our default then applies).
@@ -226,7 +263,10 @@ class ConfigCodec:
             an architecture that this family does not have).
         ignored: keys that change nothing in the encoder; None where all others do not.
         written: constant keys that a written file carries besides the rows.
-        defaults: fields of `EncoderConfig` that the format fixes, or means where a file says nothing.
+        defaults: fields of the configuration that the format fixes, or means where a file says nothing.
+        config_class: of the configuration that is read.
+        prepare: from a file's content to one without keys that only other versions of the program
+            wrote.
     """
 
     rows: Sequence[ConfigRow]
@@ -234,8 +274,10 @@ class ConfigCodec:
     ignored: frozenset[str] | None = frozenset()
     written: Mapping[str, Any] = field(default_factory=dict)
     defaults: Mapping[str, Any] = field(default_factory=dict)
+    config_class: type[Config] = EncoderConfig
+    prepare: Callable[[Mapping[str, Any]], Mapping[str, Any]] = dict
 
-    def decode(self, values: Mapping[str, Any], *, where: str) -> EncoderConfig:
+    def decode(self, values: Mapping[str, Any], *, where: str) -> Config:
         """Reads a configuration file's content.
 
         Args:
@@ -245,6 +287,7 @@ class ConfigCodec:
         Raises:
             ConfigError: a key is unknown, missing, or asks for something this family has not.
         """
+        values = self.prepare(values)
         rows = {row.key: row for row in self.rows}
         problems, fields = [], {}
         for key, value in values.items():
@@ -268,9 +311,15 @@ class ConfigCodec:
             problems.append(f"The keys {missing} are missing.")
         if problems:
             raise ConfigError(f"{where} cannot be used: " + " ".join(problems))
-        return EncoderConfig(**{**self.defaults, **fields})
+        return self.config_class(**{**self.defaults, **fields})
 
-    def encode(self, config: EncoderConfig) -> dict[str, Any]:
+    def unsaid(self, values: Mapping[str, Any]) -> frozenset[str]:
+        """The fields that a configuration file leaves out."""
+        values = self.prepare(values)
+        said = {row.field for row in self.rows if row.key in values}
+        return frozenset(field.name for field in dataclasses.fields(self.config_class)) - said
+
+    def encode(self, config: Config) -> dict[str, Any]:
         """The file's content for `config`; fields that the format lacks are left out."""
         values = {row.key: row.encode(getattr(config, row.field)) for row in self.rows}
         return {**self.written, **values}

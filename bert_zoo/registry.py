@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from bert_zoo.config import ConfigCodec, EncoderConfig
-from bert_zoo.weights.table import Format, Head, Row
+from bert_zoo.config import Config, ConfigCodec, EncoderConfig
+from bert_zoo.weights.table import Format, Head, Row, RowsOf
 
 
 @dataclass(frozen=True)
@@ -40,6 +40,24 @@ class Archive:
 
 
 @dataclass(frozen=True)
+class Files:
+    """Single files of a directory on the web.
+
+    Attributes:
+        url: of the directory.
+        names: of the files, below it.
+        sha256: file name -> hash, where it is known.
+    """
+
+    url: str
+    names: Sequence[str]
+    sha256: Mapping[str, str] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        return self.url
+
+
+@dataclass(frozen=True)
 class Package:
     """Files that an installed Python distribution carries; never imported, only read.
 
@@ -59,7 +77,7 @@ class Package:
         return f"the Python package {self.distribution}"
 
 
-Source = HF | Archive | Package
+Source = HF | Archive | Files | Package
 
 
 @dataclass(frozen=True)
@@ -97,7 +115,8 @@ class Checkpoint:
         config: what differs from the family's default configuration.
         sources: where the files are, best first.
         provides: tasks whose head (or encoder) the released files hold.
-        params: parameters of the encoder, with pooler where it has one.
+        params: parameters of the encoder, with pooler where it has one; of a language model, with its
+            softmax.
         licence: licence of the weights.
         paper: title and where to read it.
         tag: version; the first checkpoint of a name is its default.
@@ -148,7 +167,19 @@ class Family:
             `bert_zoo.models.tasks.OBJECTIVES`.
         hallmark: pattern of stored keys that this family alone has among those of its Hugging Face
             model type; empty where it has a type of its own.
+        format_hallmarks: pattern of stored keys without which a source is not of a format.
         config_files: name of a configuration file other than Hugging Face's -> its format.
+        config_class: of its encoders' configurations.
+        encoder_class: name of its encoders' class in `bert_zoo.models`.
+        headless: tasks that add no weights.
+        counted: the task whose model a checkpoint's `params` counts.
+        settings: fields of the configuration that `load` may change besides dropout and activation:
+            no weight depends on them.
+        conventions: what a configuration file that was written for another program leaves unsaid,
+            by the format of the tensors beside it.
+        hf_only: fields of which Hugging Face's class knows one value alone -> that value.
+        hf_buffers: makes the tensors below the encoder's root that Hugging Face's files hold besides
+            weights.
         roots: what stands before the encoder's names in a model with a head, by format.
         ignorable: patterns of source keys that are not weights of the model (buffers, optimizer
             slots), by format.
@@ -157,10 +188,10 @@ class Family:
     """
 
     name: str
-    parts: Callable[[EncoderConfig, Any], Mapping[str, Any]]
+    parts: Callable[[Any, Any], Mapping[str, Any]]
     defaults: Mapping[str, Any]
     codecs: Mapping[Format, ConfigCodec]
-    encoder_rows: Sequence[Row]
+    encoder_rows: Sequence[Row | RowsOf]
     heads: Mapping[str, Head]
     hf_encoder_class: str
     roots: Mapping[Format, str]
@@ -169,10 +200,19 @@ class Family:
     checkpoints: Sequence[Checkpoint]
     objectives: Sequence[str] = ()
     hallmark: str = ""
+    format_hallmarks: Mapping[Format, str] = field(default_factory=dict)
     config_files: Mapping[str, Format] = field(default_factory=dict)
+    config_class: type[Config] = EncoderConfig
+    encoder_class: str = "Encoder"
+    headless: Sequence[str] = ("encoder", "embedding")
+    counted: str = "encoder"
+    settings: Sequence[str] = ()
+    conventions: Mapping[Format, Mapping[str, Any]] = field(default_factory=dict)
+    hf_only: Mapping[str, Any] = field(default_factory=dict)
+    hf_buffers: Callable[[Any], Mapping[str, Any]] = lambda config: {}
 
-    def config(self, checkpoint: Checkpoint) -> EncoderConfig:
-        return EncoderConfig(**{**self.defaults, **checkpoint.config})
+    def config(self, checkpoint: Checkpoint) -> Config:
+        return self.config_class(**{**self.defaults, **checkpoint.config})
 
     def is_ignorable(self, key: str, fmt: Format) -> bool:
         return any(re.search(pattern, key) for pattern in self.ignorable[fmt])
@@ -324,17 +364,10 @@ def describe(name: str) -> Card:
         name=checkpoint.full_name,
         aliases=list(checkpoint.aliases),
         family=family.name,
-        sizes={
-            "num_layers": config.num_layers,
-            "hidden_size": config.hidden_size,
-            "num_heads": config.num_heads,
-            "intermediate_size": config.intermediate_size,
-            "vocab_size": config.vocab_size,
-            "max_positions": config.max_positions,
-        },
+        sizes=config.card(),
         compute={
             f"forward pass of {length} tokens": f"{config.forward_flops(length) / 1e9:.1f} GFLOP"
-            for length in (128, config.longest_input)
+            for length in config.priced_lengths
         },
         activation=config.activation,
         lowercase=checkpoint.text.lowercase,

@@ -1,19 +1,33 @@
 """What several test modules share: tiny checkpoints by task, and tensors in and out of files."""
 
 import functools
+import json
 from pathlib import Path
 
 import keras
 import numpy as np
 from safetensors.numpy import load_file
-from test_golden_bert import CASES, GOLDEN, arrays, inputs_of, load_case
+from test_golden_bert import (
+    CASES,
+    GOLDEN,
+    TOLERANCE,
+    arrays,
+    as_dict,
+    directory_of,
+    inputs_of,
+    load_case,
+)
 
-from bert_zoo.config import EncoderConfig
-from bert_zoo.models import TASKS, Encoder
+from bert_zoo import models
+from bert_zoo.config import Config
 from bert_zoo.models.tasks import LabelledModel
 from bert_zoo.registry import registry
-from bert_zoo.weights.bind import ENCODER_PREFIX, Naming, named_variables
+from bert_zoo.weights.bind import ENCODER_PREFIX, Naming, named_variables, to_stored
 
+# Checkpoints with a memory, whose inputs and outputs are three segments.
+RECURRENT_CASES = json.loads((directory_of("transformer_xl/recurrent_cases.json")).read_text())[
+    "cases"
+]
 # The golden checkpoint of each task; any encoder serves for sentence vectors.
 TASK_CASES = {
     "encoder": "encoder",
@@ -72,14 +86,15 @@ def assert_same(ours, theirs, atol: float = 0) -> None:
         np.testing.assert_allclose(value, theirs[name], atol=atol, rtol=0, err_msg=name)
 
 
-def unallocated(config: EncoderConfig, task: str = "encoder", family: str = "bert"):
+def unallocated(config: Config, task: str = "encoder", family: str = "bert"):
     """The real model of a task with shapes but no memory behind its variables, however large."""
     try:
         with keras.StatelessScope(initialize_variables=False):
-            encoder = Encoder(config, family)
+            encoder_class = registry().families[family].encoder_class
+            encoder = getattr(models, encoder_class)(config, family)
             if task == "encoder":
                 return encoder
-            model_class = TASKS[task]
+            model_class = models.TASKS[task]
             classes = {"num_classes": 3} if issubclass(model_class, LabelledModel) else {}
             return model_class(encoder, **classes)
     finally:
@@ -94,8 +109,8 @@ def variables_of(model) -> dict[str, np.ndarray]:
     }
 
 
-def stored_gradients(model, loss, tape) -> dict[str, np.ndarray]:
-    """Gradients of a task model's loss under Hugging Face's names and in its layout."""
+def stored_gradients(model, loss, tape, fmt: str = "hf") -> dict[str, np.ndarray]:
+    """Gradients of a task model's loss under the names and in the layout of a format."""
     import tensorflow as tf
 
     variables = named_variables(model)
@@ -105,10 +120,60 @@ def stored_gradients(model, loss, tape) -> dict[str, np.ndarray]:
         for (path, v), g in zip(variables.items(), found, strict=True)
     }
     family, config = registry().families[model.encoder.family], model.encoder.config
-    naming = Naming(family, "hf", family.roots["hf"])
+    naming = Naming(family, fmt, family.roots[fmt])
     bindings = naming.encoder(config, ENCODER_PREFIX) + naming.head(model.task, config)
-    stored = (binding.to_stored(gradients[binding.variable]) for binding in bindings)
-    return {name: gradient for part in stored for name, gradient in part.items()}
+    return to_stored(gradients, bindings)
+
+
+def recurrent_arrays(case: str) -> dict[str, np.ndarray]:
+    """Inputs and outputs of three segments; `case` is one of `RECURRENT_CASES`."""
+    return arrays(f"transformer_xl/{case}")
+
+
+def load_recurrent(case: str, task: str | None = None, **options):
+    return load_case(f"transformer_xl/{case}", task or RECURRENT_CASES[case]["task"], **options)
+
+
+def segments_of(io: dict[str, np.ndarray], *names: str) -> list[dict[str, np.ndarray]]:
+    """The inputs of a golden case's segments, one after the other."""
+    return [{name: io[name][i] for name in names} for i in range(len(io["token_ids"]))]
+
+
+def state_of(outputs) -> dict:
+    """What the next segment takes from the outputs of the one before."""
+    return {name: outputs[name] for name in ("memory", "memory_mask") if name in outputs}
+
+
+def carried(run, segments, state=None) -> list[dict]:
+    """The outputs of segments, each with the memory of those before."""
+    outputs, state = [], state or {}
+    for segment in segments:
+        outputs.append(run({**segment, **state}))
+        state = state_of(outputs[-1])
+    return outputs
+
+
+def assert_segments_equal_the_reference(outputs, io, atol: float = TOLERANCE) -> None:
+    """Every output of every segment that the reference gives; memory as far as it gives it."""
+    for number, of_segment in enumerate(outputs):
+        for name, value in of_segment.items():
+            value = as_dict({name: value})[name]
+            if name == "memory_mask":
+                continue
+            if name == "memory":
+                expected = io[f"memory_{number}"]
+                rows = expected.shape[2]
+                mask = of_segment.get("memory_mask", np.ones(value.shape[1:3]))
+                held = keras.ops.convert_to_numpy(mask)
+                assert not held[:, : held.shape[1] - rows].any()
+                assert held[:, held.shape[1] - rows :].all()
+                value = value[:, :, value.shape[2] - rows :]
+            elif name == "log_probs" and value.ndim == 3:
+                expected = io["vocab_log_probs"][number]
+            else:
+                expected = io[name][number]
+            message = f"{name} of segment {number}"
+            np.testing.assert_allclose(value, expected, atol=atol, rtol=0, err_msg=message)
 
 
 def assert_same_variables(ours, theirs) -> None:
@@ -127,17 +192,24 @@ __all__ = [
     "CHOICES",
     "GOLDEN",
     "PAIRS",
+    "RECURRENT_CASES",
     "TASK_CASES",
     "TEXTS",
     "arrays",
     "assert_same",
     "assert_same_variables",
+    "assert_segments_equal_the_reference",
+    "carried",
     "flat",
     "inputs_of",
     "load_case",
+    "load_recurrent",
     "load_task",
     "loaded",
     "loaded_task",
+    "recurrent_arrays",
+    "segments_of",
+    "state_of",
     "stored_gradients",
     "task_inputs",
     "tensors_of",

@@ -70,6 +70,26 @@ for task, y in labels.items():
 """)
 
 
+def test_segments_with_memory_equal_the_reference_and_are_trained_on():
+    run_on_jax("""
+io = recurrent_arrays("hf_adaptive")
+model, segments = load_recurrent("hf_adaptive", dropout=0.0), segments_of(io, "token_ids", "labels")
+for inputs in (segments, segments_of(io, "token_ids")):
+    assert_segments_equal_the_reference(carried(model, inputs, model.initial_memory(3)), io)
+predict = lambda inputs: model.predict(inputs, verbose=0)
+assert_segments_equal_the_reference(carried(predict, segments), io)
+encoder = load_recurrent("torch_same_length", "encoder", output_hidden_states=True)
+io = recurrent_arrays("torch_same_length")
+assert_segments_equal_the_reference(carried(encoder, segments_of(io, "token_ids")), io)
+inputs = {**segments[1], **state_of(model(segments[0]))}
+first = model.evaluate(inputs, verbose=0, return_dict=True)
+model.fit(inputs, epochs=3, batch_size=3, verbose=0)
+last = model.evaluate(inputs, verbose=0, return_dict=True)
+assert set(first) == {"loss", "perplexity", "bits"}
+assert all(last[name] < first[name] for name in first), (first, last)
+""")
+
+
 def test_models_are_saved_and_loaded():
     run_on_jax("""
 model, x = load_task("classification"), task_inputs("classification")

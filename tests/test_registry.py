@@ -21,7 +21,7 @@ CHECKPOINTS = [
 
 @pytest.mark.parametrize(("family", "checkpoint"), CHECKPOINTS)
 def test_parameters_equal_the_built_models(family, checkpoint):
-    model = unallocated(family.config(checkpoint), family=family.name)
+    model = unallocated(family.config(checkpoint), family.counted, family.name)
     assert model.count_params() == checkpoint.params
 
 
@@ -29,7 +29,7 @@ def test_parameters_equal_the_built_models(family, checkpoint):
 def test_card_is_complete(family, checkpoint):
     assert checkpoint.licence and checkpoint.paper and checkpoint.sources
     assert "encoder" in checkpoint.provides
-    assert checkpoint.provides <= {"encoder", "embedding", *family.heads}
+    assert checkpoint.provides <= {*family.headless, *family.heads}
     assert ("classification" in checkpoint.provides) == bool(checkpoint.labels)
 
 
@@ -44,6 +44,7 @@ albert_base albert_large albert_xlarge albert_xxlarge albert_base.v1 albert_larg
 albert_xlarge.v1 albert_xxlarge.v1 albert_base_chinese albert_large_chinese albert_xlarge_chinese
 albert_xxlarge_chinese spanbert_base spanbert_large spanbert_large.with_head spanbert_base.squad1.1
 spanbert_base.squad2.0 spanbert_large.squad1.1 spanbert_large.squad2.0
+transformer_xl_wt103 transformer_xl_enwik8 transformer_xl_text8 transformer_xl_lm1b
 """.split()
     + [f"bert_l{n}_h{h}" for n in (2, 4, 6, 8, 10, 12) for h in (128, 256, 512, 768)]
 )

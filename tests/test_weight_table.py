@@ -6,34 +6,66 @@ import numpy as np
 import pytest
 from helpers import unallocated
 
-from bert_zoo.models.loading import HEADLESS
+from bert_zoo.config import EncoderConfig
+from bert_zoo.recurrent_config import RecurrentConfig
 from bert_zoo.registry import registry
-from bert_zoo.weights.bind import ENCODER_PREFIX, Naming, named_variables
+from bert_zoo.weights.bind import ENCODER_PREFIX, Naming, named_variables, to_stored
 
 # No two sizes are alike, so that a transposed tensor has another shape.
-TINY_SIZES = {
+SHARED_SIZES = {
     "vocab_size": 17,
     "hidden_size": 8,
     "num_layers": 2,
     "num_heads": 2,
     "intermediate_size": 12,
-    "max_positions": 9,
+}
+TINY_SIZES = {
+    EncoderConfig: {**SHARED_SIZES, "max_positions": 9},
+    RecurrentConfig: {**SHARED_SIZES, "head_size": 5, "mem_len": 7},
+}
+TINY_CUTOFFS = (3, 7, 13)
+# What programs can train beside what was released: name -> (from which checkpoint, changes).
+TRAINABLE = {
+    "albert-groups": (
+        "albert_base.v2",
+        {"num_layers": 4, "num_hidden_groups": 2, "inner_group_num": 2},
+    ),
+    "xl-one-table": ("transformer_xl_wt103", {"div_val": 1}),
+    "xl-one-projected-table": ("transformer_xl_wt103", {"div_val": 1, "embedding_size": 6}),
+    "xl-one-table-untied-projections": (
+        "transformer_xl_wt103",
+        {"div_val": 1, "embedding_size": 6, "tie_projs": (False,) * 4},
+    ),
+    "xl-tied-projections": ("transformer_xl_wt103", {"tie_projs": (True,) * 4}),
+    "xl-shared-biases": ("transformer_xl_wt103", {"untie_r": False, "pre_lnorm": True}),
+    "xl-plain-projected": ("transformer_xl_enwik8", {"embedding_size": 6, "untie_r": True}),
 }
 
 
+def tiny(family, checkpoint):
+    """A registered configuration made small."""
+    config, sizes = family.config(checkpoint), TINY_SIZES[family.config_class]
+    if getattr(config, "cutoffs", ()):
+        sizes = {**sizes, "cutoffs": TINY_CUTOFFS, "div_val": min(config.div_val, 2)}
+    return config.replace(**sizes)
+
+
 def tiny_configs() -> dict[str, tuple]:
-    """The registered configurations made small, each kind once, and what Hugging Face adds."""
+    """The registered configurations made small, each kind once, and others that can be trained."""
+    found = {
+        checkpoint.full_name: (family, tiny(family, checkpoint))
+        for family in registry().families.values()
+        for checkpoint in family.checkpoints
+    }
+    for name, (released, changes) in TRAINABLE.items():
+        family, config = found[released]
+        found[name] = (family, config.replace(**changes))
     configs = {}
-    for family in registry().families.values():
-        for checkpoint in family.checkpoints:
-            config = family.config(checkpoint).replace(**TINY_SIZES)
-            for tied in (True, False):
-                variant = (family, config.replace(tie_word_embeddings=tied))
-                if variant not in configs.values():
-                    configs[f"{checkpoint.full_name}-{'tied' if tied else 'untied'}"] = variant
-    family, config = configs["albert_base.v2-tied"]
-    groups = config.replace(num_layers=4, num_hidden_groups=2, inner_group_num=2)
-    configs["albert-groups"] = (family, groups)
+    for name, (family, config) in found.items():
+        for tied in (True, False):
+            variant = (family, config.replace(tie_word_embeddings=tied))
+            if variant not in configs.values():
+                configs[f"{name}-{'tied' if tied else 'untied'}"] = variant
     return configs
 
 
@@ -41,7 +73,7 @@ CONFIGS = tiny_configs()
 CASES = [
     pytest.param(family, config, task, id=f"{name}-{task}")
     for name, (family, config) in CONFIGS.items()
-    for task in (*HEADLESS, *family.heads)
+    for task in (*family.headless, *family.heads)
 ]
 
 
@@ -59,6 +91,7 @@ def repeated(names) -> list[str]:
 def test_every_variable_is_bound_once_and_inverses_restore_it(family, config, task):
     variables = named_variables(unallocated(config, task, family.name))
     rng = np.random.default_rng(0)
+    values = {path: rng.standard_normal(v.shape, "float32") for path, v in variables.items()}
     for fmt in family.roots:
         bindings = bindings_of(family, config, task, fmt)
         bound = [binding.variable for binding in bindings]
@@ -66,14 +99,12 @@ def test_every_variable_is_bound_once_and_inverses_restore_it(family, config, ta
         assert set(bound) == set(variables), fmt
         # A module that the format lacks.
         bindings = [binding for binding in bindings if binding.keys]
-        assert not repeated(key for binding in bindings for key in binding.keys), fmt
+        assert not repeated((key, b.entry) for b in bindings for key in b.keys), fmt
+        stored = to_stored(values, bindings)
         for binding in bindings:
-            shape = tuple(variables[binding.variable].shape)
-            value = rng.standard_normal(shape, "float32")
-            stored = binding.to_stored(value)
-            assert {tensor.shape for tensor in stored.values()} == {binding.stored_shape(shape)}
-            restored = binding.to_ours([stored[key] for key in binding.keys])
-            assert np.array_equal(restored, value), binding
+            value, tensors = values[binding.variable], [stored[key] for key in binding.keys]
+            assert [tensor.shape for tensor in tensors] == binding.stored_shapes(value.shape)
+            assert np.array_equal(binding.to_ours(tensors), value), binding
 
 
 @pytest.mark.parametrize(
@@ -83,11 +114,11 @@ def test_no_task_reads_a_key_for_another_variable_than_the_other_tasks(name, fmt
     """Heads of one class share names ("classifier"); within the encoder a key means one thing."""
     family, config = CONFIGS[name]
     variable_of = {}
-    for task in (*HEADLESS, *family.heads):
+    for task in (*family.headless, *family.heads):
         for binding in bindings_of(family, config, task, fmt):
             for key in binding.keys:
                 variable = binding.variable.removeprefix(ENCODER_PREFIX)
-                assert variable_of.setdefault(key, variable) == variable
+                assert variable_of.setdefault((key, binding.entry), variable) == variable
 
 
 GOOGLE_NAMES = """
@@ -127,12 +158,14 @@ cls/seq_relationship/output_bias 2
 def test_bert_has_the_names_and_shapes_of_googles_checkpoints():
     family = registry().families["bert"]
     _, checkpoint = registry().resolve("bert_base_uncased")
-    config = family.config(checkpoint).replace(**{**TINY_SIZES, "num_layers": 1})
+    config = family.config(checkpoint).replace(**{**TINY_SIZES[EncoderConfig], "num_layers": 1})
     variables = named_variables(unallocated(config, "pretraining"))
     ours = {
-        f"{key} {','.join(map(str, binding.stored_shape(tuple(variables[binding.variable].shape))))}"
+        f"{key} {','.join(map(str, wanted))}"
         for binding in bindings_of(family, config, "pretraining", "tf1")
-        for key in binding.keys
+        for key, wanted in zip(
+            binding.keys, binding.stored_shapes(variables[binding.variable].shape), strict=True
+        )
     }
     assert ours == set(GOOGLE_NAMES.split("\n")[1:-1])
 

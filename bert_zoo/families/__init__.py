@@ -1,5 +1,12 @@
 """The families of this package, listed by hand; a test holds the list against the files."""
 
-from bert_zoo.families import albert, bert, roberta, spanbert, xlm_roberta
+from bert_zoo.families import albert, bert, roberta, spanbert, transformer_xl, xlm_roberta
 
-FAMILIES = (bert.FAMILY, roberta.FAMILY, xlm_roberta.FAMILY, albert.FAMILY, spanbert.FAMILY)
+FAMILIES = (
+    bert.FAMILY,
+    roberta.FAMILY,
+    xlm_roberta.FAMILY,
+    albert.FAMILY,
+    spanbert.FAMILY,
+    transformer_xl.FAMILY,
+)

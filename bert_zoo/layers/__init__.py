@@ -4,18 +4,25 @@ Inside a stack, tensors are [batch * length, features]: products in two dimensio
 bias and GELU into the product on TensorFlow's CPU kernels, and cost nothing elsewhere.
 """
 
+from bert_zoo.layers.adaptive_embedding import AdaptiveEmbedding
 from bert_zoo.layers.attention import SelfAttention
 from bert_zoo.layers.block import PostNormBlock
 from bert_zoo.layers.embeddings import Embeddings
 from bert_zoo.layers.feed_forward import FeedForward
 from bert_zoo.layers.pooler import Pooler
+from bert_zoo.layers.recurrent_stack import RecurrentBlock, RecurrentStack
+from bert_zoo.layers.relative_attention import RelativeAttention
 from bert_zoo.layers.stack import Stack
 
 __all__ = [
+    "AdaptiveEmbedding",
     "Embeddings",
     "FeedForward",
     "Pooler",
     "PostNormBlock",
+    "RecurrentBlock",
+    "RecurrentStack",
+    "RelativeAttention",
     "SavedModelLayer",
     "SelfAttention",
     "Stack",

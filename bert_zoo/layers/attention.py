@@ -13,10 +13,14 @@ MASKED = {"float16": -6e4}
 MASKED_DEFAULT = -1e9
 
 
+def masked_score(dtype: str) -> float:
+    """What is added to the score of a key that must not be seen."""
+    return MASKED.get(dtype, MASKED_DEFAULT)
+
+
 def attention_bias(padding_mask, dtype: str):
     """Turns a mask [batch, length], 1 for real tokens, into a bias [batch, 1, 1, length]."""
-    masked = MASKED.get(dtype, MASKED_DEFAULT)
-    return ((1 - ops.cast(padding_mask, dtype)) * masked)[:, None, None, :]
+    return ((1 - ops.cast(padding_mask, dtype)) * masked_score(dtype))[:, None, None, :]
 
 
 class SelfAttention(keras.layers.Layer):

@@ -13,6 +13,7 @@ class FeedForward(keras.layers.Layer):
         hidden_size: width of input and output.
         activation: a name in `bert_zoo.config.ACTIVATIONS`.
         initializer_range: standard deviation of fresh weights.
+        inner_dropout: rate behind the activation.
     """
 
     def __init__(
@@ -22,6 +23,7 @@ class FeedForward(keras.layers.Layer):
         *,
         activation: str,
         initializer_range: float,
+        inner_dropout: float = 0.0,
         **kwargs,
     ):
         super().__init__(**kwargs)
@@ -32,12 +34,14 @@ class FeedForward(keras.layers.Layer):
         self.output_dense = dense(
             hidden_size, "output", stddev=initializer_range, dtype=self.dtype_policy
         )
+        self.dropout = keras.layers.Dropout(inner_dropout, dtype=self.dtype_policy, name="dropout")
 
     def build(self, input_shape):
         self.intermediate.build(input_shape)
         self.output_dense.build((*input_shape[:-1], self.intermediate.units))
         self.built = True
 
-    def call(self, x):
+    def call(self, x, training=None):
         """[..., hidden_size] to the same shape."""
-        return self.output_dense(self.activation(self.intermediate(x)))
+        inner = self.activation(self.intermediate(x))
+        return self.output_dense(self.dropout(inner, training=training))

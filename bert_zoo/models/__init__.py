@@ -1,8 +1,10 @@
 """The Keras models that users hold."""
 
+from bert_zoo.models.causal_lm import CausalLM
 from bert_zoo.models.encoder import Encoder
+from bert_zoo.models.recurrent import RecurrentEncoder
+from bert_zoo.models.stateful import StatefulLM
 from bert_zoo.models.tasks import (
-    TASKS,
     Classifier,
     MaskedLM,
     MultipleChoice,
@@ -13,15 +15,34 @@ from bert_zoo.models.tasks import (
     TokenClassifier,
 )
 
+TASKS = {
+    model.task: model
+    for model in (
+        Encoder,
+        Classifier,
+        Regressor,
+        TokenClassifier,
+        QuestionAnswerer,
+        MultipleChoice,
+        MaskedLM,
+        Pretraining,
+        CausalLM,
+        SentenceEmbedder,
+    )
+}
+
 __all__ = [
     "TASKS",
+    "CausalLM",
     "Classifier",
     "Encoder",
     "MaskedLM",
     "MultipleChoice",
     "Pretraining",
     "QuestionAnswerer",
+    "RecurrentEncoder",
     "Regressor",
     "SentenceEmbedder",
+    "StatefulLM",
     "TokenClassifier",
 ]

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 import keras
 
 from bert_zoo.models.feeding import keras_arguments, split_rows
-from bert_zoo.models.inputs import PLACES, check_is_dict
+from bert_zoo.models.inputs import PLACES, check_is_dict, outside
 from bert_zoo.models.labels import LabelRange
 
 
@@ -18,13 +18,21 @@ class ZooModel(keras.Model):
         outputs_per_token: whether outputs carry the length of the input, so that `predict` has to
             pad all batches alike.
         places_read: keys of `PLACES` that it takes.
-        truncation: which text of a pair is cut when both are too long together.
+        truncation: which text of a pair is cut when both are too long together; None leaves it to the
+            preprocessor.
     """
 
     task: str
     outputs_per_token = False
     places_read: tuple[str, ...] = ()
-    truncation = "longest_first"
+    truncation: str | None = None
+
+    def __setattr__(self, name, value):
+        # Keras 3.15 reads an attribute before it sets it, which would look for a vocabulary here.
+        if name == "preprocessor":
+            object.__setattr__(self, name, value)
+        else:
+            super().__setattr__(name, value)
 
     @property
     def preprocessor(self):
@@ -94,7 +102,7 @@ class ZooModel(keras.Model):
         limits |= dict.fromkeys(PLACES, (length, "the length of the input"))
         for name, (limit, what) in limits.items():
             if name in inputs:
-                wrong = (inputs[name] < 0) | (inputs[name] >= tf.cast(limit, inputs[name].dtype))
+                wrong = outside(name, inputs[name], tf.cast(limit, inputs[name].dtype))
                 message = [f"{name} must lie in [0,", limit, f"), {what}. These do not:"]
                 checks.append(
                     tf.debugging.Assert(
@@ -102,7 +110,7 @@ class ZooModel(keras.Model):
                     )
                 )
         with tf.control_dependencies(checks):
-            return {name: tf.identity(value) for name, value in inputs.items()}
+            return tf.nest.map_structure(tf.identity, dict(inputs))
 
     def compile(self, *args, jit_compile: bool | str | None = None, **kwargs):
         """As in Keras, with XLA off by default on TensorFlow.

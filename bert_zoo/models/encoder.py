@@ -11,7 +11,7 @@ import keras
 import numpy as np
 from keras import ops
 
-from bert_zoo.config import EncoderConfig
+from bert_zoo.config import Config
 from bert_zoo.heads import pool
 from bert_zoo.layers.attention import attention_bias
 from bert_zoo.models.base import ZooModel
@@ -60,7 +60,7 @@ class Encoder(ZooModel):
 
     def __init__(
         self,
-        config: EncoderConfig | dict[str, Any],
+        config: Config | dict[str, Any],
         family: str = "bert",
         *,
         output_hidden_states: bool = False,
@@ -72,12 +72,13 @@ class Encoder(ZooModel):
     ):
         super().__init__(name=name, **kwargs)
         self._preprocessor = preprocessor
-        self.config = EncoderConfig.from_dict(config) if isinstance(config, dict) else config
+        page = registry().families[family]
+        self.config = page.config_class.from_dict(config) if isinstance(config, dict) else config
         self.family = family
         self.output_hidden_states = output_hidden_states
         self.output_attentions = output_attentions
         self.pooling = Pooling(**pooling) if isinstance(pooling, dict) else pooling
-        parts = registry().families[family].parts(self.config, self.dtype_policy)
+        parts = page.parts(self.config, self.dtype_policy)
         self.embeddings = parts["embeddings"]
         self.stack = parts["stack"]
         self.pooler = parts["pooler"]

@@ -10,7 +10,7 @@ from typing import Any
 import keras
 import numpy as np
 
-from bert_zoo.models.inputs import check_range
+from bert_zoo.models.inputs import STATE, check_range
 from bert_zoo.models.labels import check_labels, labels_checked_in_graph
 
 DEFAULT_BATCH_SIZE = 32
@@ -120,7 +120,7 @@ def _checked_arrays(model, x: Mapping) -> dict[str, Any]:
     """Id arrays, with lists converted, after the checks that need their values."""
     arrays = {name: _as_array(name, value) for name, value in x.items()}
     for name, array in arrays.items():
-        if 0 in array.shape:
+        if name not in STATE and 0 in array.shape:
             raise ValueError(f"{name} is empty: its shape is {tuple(array.shape)}.")
     for name, (limit, what) in model.id_limits().items():
         if name in arrays:
@@ -129,6 +129,8 @@ def _checked_arrays(model, x: Mapping) -> dict[str, Any]:
 
 
 def _as_array(name: str, value):
+    if name in STATE:
+        return [np.asarray(layer) for layer in value]
     if not isinstance(value, list | tuple):
         return value
     try:

@@ -7,8 +7,12 @@ import keras
 import numpy as np
 from keras import ops
 
+from bert_zoo.config import IGNORED_LABEL
+
 # Inputs that heads read, and encoders do not: positions in the text, [batch, number, ...].
 PLACES: dict[str, tuple[int, ...]] = {"mask_positions": (), "span_boundaries": (2,)}
+# Inputs that an earlier call returned: lists of float tensors, one a layer.
+STATE = ("memory",)
 
 
 def check_is_dict(inputs: Any) -> None:
@@ -33,7 +37,7 @@ def check_rank(token_ids: Any, rank: int, wanted: str) -> None:
 
 
 def as_id_tensors(inputs: Any, known: Mapping[str, bool]) -> dict[str, Any]:
-    """Converts an input dict to int32 tensors.
+    """Converts an input dict to int32 tensors, without what is no ids (`STATE`).
 
     Args:
         inputs: the dict that the user passed.
@@ -49,10 +53,15 @@ def as_id_tensors(inputs: Any, known: Mapping[str, bool]) -> dict[str, Any]:
         raise ValueError(
             f"The model takes {list(known)}; unknown here: {unknown}, missing: {missing}."
         )
-    return {name: _as_ids(name, value) for name, value in inputs.items() if value is not None}
+    return {
+        name: as_ids(name, value)
+        for name, value in inputs.items()
+        if value is not None and name not in STATE
+    }
 
 
-def _as_ids(name: str, value: Any):
+def as_ids(name: str, value: Any):
+    """An int32 tensor; TypeError where the value has no integers."""
     tensor = ops.convert_to_tensor(value)
     dtype = keras.backend.standardize_dtype(tensor.dtype)
     if not dtype.startswith(("int", "uint", "bool")):
@@ -73,6 +82,12 @@ def concrete(value: Any) -> np.ndarray | None:
     return value.numpy() if hasattr(value, "numpy") else None
 
 
+def outside(name: str, ids: Any, limit: Any):
+    """Where ids, an array or a TensorFlow tensor, do not lie in [0, limit); labels may be -100."""
+    wrong = (ids < 0) | (ids >= limit)
+    return wrong & (ids != IGNORED_LABEL) if name == "labels" else wrong
+
+
 def check_range(name: str, value: Any, limit: int, what: str) -> None:
     """Checks that values lie in [0, limit), where they are known.
 
@@ -84,7 +99,7 @@ def check_range(name: str, value: Any, limit: int, what: str) -> None:
     values = concrete(value)
     if values is None or not values.size:
         return
-    wrong = (values < 0) | (values >= limit)
+    wrong = outside(name, values, limit)
     if wrong.any():
         position = tuple(int(i) for i in np.argwhere(wrong)[0])
         raise ValueError(

@@ -7,10 +7,8 @@ from typing import Any
 import keras
 import numpy as np
 
+from bert_zoo.config import IGNORED_LABEL
 from bert_zoo.models.inputs import check_range
-
-# The label of positions that do not count, as in Hugging Face's data sets.
-IGNORED_LABEL = -100
 
 
 @dataclass(frozen=True)

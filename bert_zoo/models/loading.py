@@ -1,5 +1,6 @@
 """`load`: from a name or a directory to a model with weights."""
 
+import hashlib
 import json
 import logging
 import os
@@ -9,14 +10,16 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from bert_zoo.config import ConfigError, EncoderConfig
+from bert_zoo import models
+from bert_zoo.config import Config, ConfigError
 from bert_zoo.models.base import ZooModel
-from bert_zoo.models.encoder import DeferredPreprocessor, Encoder
-from bert_zoo.models.tasks import TASKS, LabelledModel
+from bert_zoo.models.encoder import DeferredPreprocessor
+from bert_zoo.models.tasks import LabelledModel
 from bert_zoo.registry import (
     HF,
     Checkpoint,
     Family,
+    Files,
     Package,
     Pooling,
     Source,
@@ -32,7 +35,8 @@ from bert_zoo.weights.bind import (
     named_variables,
 )
 from bert_zoo.weights.files import WeightsError
-from bert_zoo.weights.table import Binding
+from bert_zoo.weights.table import Binding, Format
+from bert_zoo.weights.tensor_source import TensorSource
 
 log = logging.getLogger("bert_zoo")
 
@@ -46,8 +50,6 @@ TRAINED_BY_USERS = frozenset(
         "multiple_choice",
     }
 )
-# Tasks that add no weights, and that every family has.
-HEADLESS = ("encoder", "embedding")
 # As in transformers, whose config.json leaves two labels unsaid.
 DEFAULT_NUM_CLASSES = 2
 CONFIG_FILE = "bert_zoo.json"
@@ -74,12 +76,13 @@ class Opened:
         text: how it reads text.
         pooling: how it pools.
         vocabulary: the directory with the tokenizer's files.
+        unsaid: fields of the configuration that its file leaves out.
         lowercase: what the registry knows of the vocabulary; None leaves it to the files.
     """
 
     name: str
     family: Family
-    config: EncoderConfig
+    config: Config
     source: RenamedSource | None = None
     naming: Naming | None = None
     task: str | None = None
@@ -88,6 +91,7 @@ class Opened:
     text: TextSpec | None = None
     pooling: Pooling = Pooling()  # noqa: RUF009 (frozen)
     vocabulary: Path | None = None
+    unsaid: frozenset[str] = frozenset()
 
 
 def load(
@@ -105,6 +109,7 @@ def load(
     activation: str | None = None,
     output_hidden_states: bool = False,
     output_attentions: bool = False,
+    **settings: Any,
 ) -> ZooModel:
     """Loads a model.
 
@@ -112,13 +117,14 @@ def load(
         name: a name of `list_models()`, "hf://org/repo@revision", or the path of a directory: of
             bert_zoo, of Hugging Face, with a TF1 checkpoint or fairseq's model.pt.
         task: "encoder" (the default), "classification", "regression", "token_classification",
-            "question_answering", "multiple_choice", "masked_lm", "pretraining" or "embedding".
-            A bert_zoo directory is loaded as what it was saved as.
+            "question_answering", "multiple_choice", "masked_lm", "pretraining", "causal_lm" or
+            "embedding". A bert_zoo directory is loaded as what it was saved as.
         weights: "pretrained"; or None for random weights, without any download.
         num_classes, labels: of classification tasks; taken from the checkpoint where it has them,
             else two classes.
         init: parts that start fresh although the checkpoint has or lacks them: "classifier",
-            "span", "pooler", "masked_lm", "next_sentence", "sentence_order", "span_boundary".
+            "span", "pooler", "masked_lm", "next_sentence", "sentence_order", "span_boundary",
+            "softmax".
         dtype: a Keras dtype policy, such as "mixed_bfloat16".
         max_length: tokens that a text is cut to; the card's by default.
         padding: "longest" pads a batch to its longest row, rounded up to a bucket; "fixed" pads to
@@ -127,6 +133,9 @@ def load(
         activation: replaces the checkpoint's; "gelu_tanh" gives Google's original arithmetic,
             where the card follows Hugging Face's port (erf).
         output_hidden_states, output_attentions: whether an encoder returns them.
+        **settings: of the family, in place of the checkpoint's: Transformer-XL's `mem_len`,
+            `clamp_len`, `same_length`, `same_length_keys` and `memory_start` (see
+            `bert_zoo.recurrent_config.RecurrentConfig`).
 
     Returns:
         A `keras.Model`, compiled with BERT's optimizer and the task's loss where it has one.
@@ -135,25 +144,25 @@ def load(
         ValueError, FileNotFoundError: the name, the arguments or the files do not fit; the message
             says how to go on.
     """
-    if task is not None and task not in TASKS:
-        raise ValueError(f"There is no task {task!r}; the tasks are {', '.join(TASKS)}.")
+    if task is not None and task not in models.TASKS:
+        raise ValueError(f"There is no task {task!r}; the tasks are {', '.join(models.TASKS)}.")
     if weights not in ("pretrained", None):
         raise ValueError(f"weights is {weights!r}; it is 'pretrained' or None.")
     opened = open_checkpoint(name, with_weights=weights is not None)
     task = task or opened.task or "encoder"
-    model_class = TASKS[task]
-    if model_class is not Encoder and (output_hidden_states or output_attentions):
+    model_class = models.TASKS[task]
+    if task != "encoder" and (output_hidden_states or output_attentions):
         raise ValueError("Hidden states and attentions are outputs of the bare encoder.")
     if not issubclass(model_class, LabelledModel) and (num_classes, labels) != (None, None):
         raise ValueError(
             f"Task {task!r} has no classes: leave num_classes={num_classes!r} and labels={labels!r} out."
         )
-    config = _task_config(opened, task, dropout=dropout, activation=activation)
+    config = _task_config(opened, task, dropout=dropout, activation=activation, settings=settings)
     fresh = _fresh_parts(opened, task, config, init)
     if "pooler" in fresh:
-        config = config.replace(pooler=True)
+        config = config.with_pooler(True)
     preprocessor = _preprocessor(opened, model_class, config, max_length, padding)
-    encoder = Encoder(
+    encoder = getattr(models, opened.family.encoder_class)(
         config,
         opened.family.name,
         pooling=opened.pooling,
@@ -163,7 +172,7 @@ def load(
         output_attentions=output_attentions,
     )
     model: ZooModel = encoder
-    if model_class is not Encoder:
+    if task != "encoder":
         classes = (
             _classes(opened, task, config, num_classes, labels, fresh)
             if issubclass(model_class, LabelledModel)
@@ -243,6 +252,8 @@ def _fetch(source: Source) -> Path:
         return _package_files(source)
     if isinstance(source, HF):
         return cache.fetch_hub(source.repo, source.revision, sha256=source.sha256)
+    if isinstance(source, Files):
+        return cache.fetch_files(source.url, source.names, source.sha256)
     return _checkpoint_directory(cache.fetch_archive(source.url, source.sha256))
 
 
@@ -331,14 +342,15 @@ def _read_bert_zoo(path: Path, name: str) -> Opened:
             f"{path} is of format {values.get('format_version')!r} with the keys {sorted(values)}; "
             f"this version of bert_zoo reads format {FORMAT_VERSION} with {sorted(known)}."
         )
-    if values["task"] not in TASKS:
+    if values["task"] not in models.TASKS:
         raise ConfigError(
-            f"{path} is of the task {values['task']!r}; tasks are {', '.join(TASKS)}."
+            f"{path} is of the task {values['task']!r}; tasks are {', '.join(models.TASKS)}."
         )
+    family = _family(values["family"], path)
     return Opened(
         name=name,
-        family=_family(values["family"], path),
-        config=EncoderConfig.from_dict(values["config"]),
+        family=family,
+        config=family.config_class.from_dict(values["config"]),
         task=values["task"],
         labels=tuple(values["labels"]) if values["labels"] else None,
         text=TextSpec(**values["text"]) if values["text"] else None,
@@ -357,6 +369,7 @@ def _read_hf(path: Path, name: str) -> Opened:
         labels=_hf_labels(values, path),
         hf_classes=tuple(values.get("architectures") or ()),
         pooling=_sentence_transformers_pooling(path.parent),
+        unsaid=family.codecs["hf"].unsaid(values),
     )
 
 
@@ -396,29 +409,50 @@ def _sentence_transformers_pooling(directory: Path) -> Pooling:
 
 def _read_foreign(path: Path, name: str) -> Opened:
     """A directory of an original program, whose family its configuration file tells."""
-    families = [f for f in registry().families.values() if path.name in f.config_files]
-    fmt = families[0].config_files[path.name]
-    values = _read_fairseq(path) if fmt == "fairseq" else _read_json(path)
+    fmt, values = _foreign_values(path)
     refusals = []
-    for family in (f for f in families if fmt in f.codecs):
+    for family in registry().families.values():
+        if family.config_files.get(path.name) != fmt or fmt not in family.codecs:
+            continue
         try:
             config = family.codecs[fmt].decode(values, where=str(path))
         except ConfigError as error:
             refusals.append(f"As {family.name}: {error}")
         else:
             return Opened(name=name, family=family, config=config)
-    raise ConfigError(" ".join(refusals))
+    raise ConfigError(" ".join(refusals) or f"{path} is of no family that bert_zoo knows.")
 
 
-def _read_fairseq(path: Path) -> dict[str, Any]:
-    """The arguments in a fairseq file, and the sizes of the tables, which they do not tell."""
+def _foreign_values(path: Path) -> tuple[Format, dict[str, Any]]:
+    """The format of an original program's file, and what it says of the model."""
+    if path.suffix == ".json":
+        return "tf1", _read_json(path)
     from bert_zoo.weights.torch_bin import TorchSource
 
     source = TorchSource(path)
+    if source.module_class is not None:
+        told = {"module": source.module_class, "repeated": _repeated_tensors(source)}
+        return "torch", {**source.settings, **told}
+    return "fairseq", _fairseq_values(source)
+
+
+def _repeated_tensors(source: TensorSource) -> dict[str, str]:
+    """Key -> an earlier key of the same tensor: ties are all that a whole module tells of them."""
+    first, repeated = {}, {}
+    for key in source:
+        content = (source.shape(key), hashlib.sha256(source[key].tobytes()).digest())
+        earlier = first.setdefault(content, key)
+        if earlier != key:
+            repeated[key] = earlier
+    return repeated
+
+
+def _fairseq_values(source: TensorSource) -> dict[str, Any]:
+    """The arguments in a fairseq file, and the sizes of the tables, which they do not tell."""
     if not source.arguments:
         raise ConfigError(
-            f"{path} holds tensors without the arguments of their training, so sizes are unknown. "
-            "Put Hugging Face's config.json of the model beside it."
+            f"{source.location} holds tensors without the arguments of their training, so sizes are "
+            "unknown. Put Hugging Face's config.json of the model beside it."
         )
     rows = {
         f"{table}_rows": source.shape(key)[0]
@@ -436,17 +470,16 @@ def _with_tensors(opened: Opened, directory: Path) -> Opened:
 
     source = RenamedSource(open_weights(directory))
     opened = replace(opened, family=_family_by_hallmark(opened.family, source))
-    naming = find_naming(opened.family, source)
-    with_pooler = opened.config.replace(pooler=True)
-    pooler_keys = {key for binding in naming.encoder(with_pooler) for key in binding.keys} - {
-        key
-        for binding in naming.encoder(opened.config.replace(pooler=False))
-        for key in binding.keys
-    }
-    has_pooler = any(key in source for key in pooler_keys)
-    return replace(
-        opened, source=source, naming=naming, config=opened.config.replace(pooler=has_pooler)
+    naming = find_naming(opened.family, source, opened.config)
+    keys_without_pooler, keys_with_pooler = (
+        {key for binding in naming.encoder(opened.config.with_pooler(p)) for key in binding.keys}
+        for p in (False, True)
     )
+    has_pooler = any(key in source for key in keys_with_pooler - keys_without_pooler)
+    conventions = opened.family.conventions.get(naming.fmt, {})
+    unsaid = {name: value for name, value in conventions.items() if name in opened.unsaid}
+    config = opened.config.with_pooler(has_pooler).replace(**unsaid)
+    return replace(opened, source=source, naming=naming, config=config)
 
 
 def _family_by_hallmark(family: Family, source: RenamedSource) -> Family:
@@ -463,19 +496,30 @@ def _family_by_hallmark(family: Family, source: RenamedSource) -> Family:
 
 
 def _task_config(
-    opened: Opened, task: str, *, dropout: float | None, activation: str | None
-) -> EncoderConfig:
+    opened: Opened,
+    task: str,
+    *,
+    dropout: float | None,
+    activation: str | None,
+    settings: dict[str, Any],
+) -> Config:
     """The encoder's configuration for a task: a pooler only where the task or the user reads it."""
+    unknown = sorted(set(settings) - set(opened.family.settings))
+    if unknown:
+        known = ", ".join(opened.family.settings) or "none"
+        raise TypeError(
+            f"load() got the unknown settings {unknown}; those of the family "
+            f"{opened.family.name}: {known}."
+        )
     head = opened.family.heads.get(task)
     pooler = head.pooler if head is not None else opened.config.pooler and task == "encoder"
-    changes: dict[str, Any] = {"pooler": pooler}
+    changes = dict(settings)
     if dropout is not None:
-        changes |= dict.fromkeys(
-            ("hidden_dropout", "attention_dropout", "classifier_dropout"), dropout
-        )
+        rates = ("hidden_dropout", "attention_dropout", "classifier_dropout")
+        changes |= {name: dropout for name in rates if hasattr(opened.config, name)}
     if activation is not None:
         changes["activation"] = activation
-    return opened.config.replace(**changes)
+    return opened.config.with_pooler(pooler).replace(**changes)
 
 
 def _part(binding: Binding) -> str:
@@ -483,9 +527,7 @@ def _part(binding: Binding) -> str:
     return binding.variable.removeprefix(ENCODER_PREFIX).split("/")[0]
 
 
-def _fresh_parts(
-    opened: Opened, task: str, config: EncoderConfig, init: Sequence[str]
-) -> frozenset[str]:
+def _fresh_parts(opened: Opened, task: str, config: Config, init: Sequence[str]) -> frozenset[str]:
     """The parts that start with fresh weights.
 
     Raises:
@@ -494,10 +536,10 @@ def _fresh_parts(
     """
     if isinstance(init, str):
         raise TypeError(f"init is a sequence of parts, such as ({init!r},); got a string.")
-    if task not in opened.family.heads and task not in HEADLESS:
+    if task not in (*opened.family.headless, *opened.family.heads):
         raise ValueError(
             f"Models of the family {opened.family.name} have no task {task!r}; they have "
-            f"{', '.join((*HEADLESS, *opened.family.heads))}."
+            f"{', '.join((*opened.family.headless, *opened.family.heads))}."
         )
     naming = opened.naming or Naming(opened.family, "bert_zoo", ENCODER_PREFIX)
     bindings = naming.head(task, config)
@@ -555,7 +597,7 @@ def _providers(opened: Opened, task: str) -> str:
 def _classes(
     opened: Opened,
     task: str,
-    config: EncoderConfig,
+    config: Config,
     num_classes: int | None,
     labels: Sequence[str] | None,
     fresh: frozenset[str],
@@ -571,7 +613,7 @@ def _classes(
         for binding in opened.naming.head(task, config)
         if binding.variable == "classifier/dense/kernel"
     )
-    stored = opened.source.shape(kernel.keys[0])[0 if kernel.transposed else -1]
+    stored = opened.source.shape(kernel.keys[0])[0 if kernel.layout.transposed else -1]
     asked = len(labels) if labels is not None else num_classes
     if asked not in (None, stored):
         raise ValueError(
@@ -584,7 +626,7 @@ def _classes(
 
 
 def _assign(
-    model: ZooModel, opened: Opened, task: str, config: EncoderConfig, fresh: frozenset[str]
+    model: ZooModel, opened: Opened, task: str, config: Config, fresh: frozenset[str]
 ) -> None:
     family, naming = opened.family, opened.naming
     bindings = naming.encoder(config, "" if task == "encoder" else ENCODER_PREFIX)
@@ -600,9 +642,7 @@ def _assign(
     )
 
 
-def _preprocessor(
-    opened: Opened, model_class: type[ZooModel], config: EncoderConfig, max_length, padding
-):
+def _preprocessor(opened: Opened, model_class: type[ZooModel], config: Config, max_length, padding):
     """Makes the preprocessor on first use, so that ids alone need no TensorFlow."""
     text = opened.text or TextSpec(lowercase=None, max_length=config.longest_input)
     length = min(text.max_length, config.longest_input) if max_length is None else max_length
@@ -619,13 +659,14 @@ def _preprocessor(
         from bert_zoo.text import preprocessor_from_dir
 
         known = {} if text.lowercase is None else {"lowercase": text.lowercase}
+        cut = model_class.truncation
         return preprocessor_from_dir(
             opened.vocabulary,
             opened.family.tokenizer,
             sequence_length=length,
             tokenizer_options=known,
             padding=padding,
-            truncation=model_class.truncation,
+            **({} if cut is None else {"truncation": cut}),
         )
 
     return DeferredPreprocessor(make)

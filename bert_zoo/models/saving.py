@@ -1,6 +1,7 @@
 """`save`: a model's directory, in our format or Hugging Face's."""
 
 import json
+import logging
 import os
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,8 @@ from bert_zoo.registry import Pooling, registry
 from bert_zoo.weights.bind import ENCODER_PREFIX, Naming, named_variables, to_stored
 from bert_zoo.weights.files import replacing
 from bert_zoo.weights.safetensors_io import write_safetensors
+
+log = logging.getLogger("bert_zoo")
 
 
 def save(model: ZooModel, directory: str | os.PathLike, format: str = "bert_zoo") -> None:
@@ -61,6 +64,9 @@ def save(model: ZooModel, directory: str | os.PathLike, format: str = "bert_zoo"
         for copy in naming.copies(encoder.config)
         if not copy.equal and copy.of in tensors
     }
+    if format == "hf":
+        buffers = naming.family.hf_buffers(encoder.config)
+        tensors |= {naming.root + name: value for name, value in buffers.items()}
     write_safetensors(directory / "model.safetensors", tensors, metadata)
     with replacing(directory / config_name) as path:
         path.write_text(json.dumps(config, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
@@ -103,6 +109,18 @@ def _hf_files(model: ZooModel, preprocessor) -> tuple[str, dict[str, Any], Namin
     family = registry().families[encoder.family]
     head = family.heads.get(model.task)
     is_bare = head is None
+    unknown = {
+        name: getattr(encoder.config, name)
+        for name, only in family.hf_only.items()
+        if getattr(encoder.config, name) != only
+    }
+    if unknown:
+        log.warning(
+            "Hugging Face's %s does not know %s and computes with %s: its outputs will differ.",
+            family.hf_encoder_class,
+            unknown,
+            {name: family.hf_only[name] for name in unknown},
+        )
     config = {
         "architectures": [family.hf_encoder_class if is_bare else head.hf_class],
         **family.codecs["hf"].encode(encoder.config),

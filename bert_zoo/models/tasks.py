@@ -495,19 +495,3 @@ class SentenceEmbedder(TaskModel):
     def embed(self, texts, batch_size: int = 32):
         """As `Encoder.embed`."""
         return self.encoder.embed(texts, batch_size)
-
-
-TASKS: dict[str, type[ZooModel]] = {
-    model.task: model
-    for model in (
-        Encoder,
-        Classifier,
-        Regressor,
-        TokenClassifier,
-        QuestionAnswerer,
-        MultipleChoice,
-        MaskedLM,
-        Pretraining,
-        SentenceEmbedder,
-    )
-}

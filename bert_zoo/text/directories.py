@@ -9,8 +9,10 @@ from typing import Any, NamedTuple
 
 from bert_zoo.text.byte_bpe import ByteBpeTokenizer, read_byte_bpe
 from bert_zoo.text.files import read_json
-from bert_zoo.text.preprocessor import Preprocessor
+from bert_zoo.text.language_model import LanguageModelPreprocessor
+from bert_zoo.text.preprocessor import Preprocessor, TextPreprocessor
 from bert_zoo.text.sentencepiece import SentencePieceTokenizer
+from bert_zoo.text.symbols import SymbolTokenizer, assumed_options, symbols_of_lines
 from bert_zoo.text.tokenizer import HF_SPECIAL_TOKENS, Tokenizer
 from bert_zoo.text.wordpiece import SUFFIX, WordPieceTokenizer
 
@@ -23,8 +25,9 @@ def tokenizer_from_dir(path: str | Path, family: str = "bert", **overrides: Any)
     Args:
         path: a directory with the vocabulary as the family's files have it (vocab.txt; vocab.json
             and merges.txt, or fairseq's dict.txt, encoder.json and vocab.bpe; a SentencePiece
-            model) and, if there are, tokenizer_config.json, tokenizer.json and
-            special_tokens_map.json, whose settings are followed.
+            model; for Transformer-XL the originals' vocab.pkl, vocab.bin, cache.pkl or cache.pt too) and, if
+            there are, tokenizer_config.json, tokenizer.json and special_tokens_map.json, whose
+            settings are followed.
         family: one of TEXT_FORMATS.
         **overrides: keyword arguments of the tokenizer that go before the files, for example
             `lowercase=False`.
@@ -49,18 +52,20 @@ def preprocessor_from_dir(
     sequence_length: int,
     tokenizer_options: Mapping[str, Any] | None = None,
     **options: Any,
-) -> Preprocessor:
+) -> TextPreprocessor:
     """Makes a preprocessor from a directory with a vocabulary.
 
     Args:
         path, family: as for tokenizer_from_dir.
         sequence_length: the most tokens a row may have, special ones included.
         tokenizer_options: keyword arguments of the tokenizer that go before the files.
-        **options: further keyword arguments of Preprocessor.
+        **options: further keyword arguments of the family's preprocessor: Preprocessor, or
+            LanguageModelPreprocessor for Transformer-XL.
     """
     tokenizer = tokenizer_from_dir(path, family, **(tokenizer_options or {}))
-    options = {**_text_format(family).packing, **options}
-    return Preprocessor(tokenizer, sequence_length=sequence_length, **options)
+    text_format = _text_format(family)
+    options = {**text_format.packing, **options}
+    return text_format.preprocessor(tokenizer, sequence_length=sequence_length, **options)
 
 
 # ---------------------------------------------------------------------------------------------
@@ -107,8 +112,7 @@ def _read_vocabulary(directory: Path, serialized: dict[str, Any]) -> list[str]:
     """Returns the tokens of vocab.txt, or else of tokenizer.json, which newer directories have."""
     path = directory / "vocab.txt"
     if path.is_file():
-        lines = path.read_text(encoding="utf-8").split("\n")
-        return [line.removesuffix("\r") for line in lines[: -1 if not lines[-1] else None]]
+        return _vocabulary_lines(path)
     ids = serialized.get("model", {}).get("vocab")
     if not isinstance(ids, dict):
         raise FileNotFoundError(
@@ -118,6 +122,11 @@ def _read_vocabulary(directory: Path, serialized: dict[str, Any]) -> list[str]:
     if sorted(ids.values()) != list(range(len(ids))):
         raise ValueError(f"The ids in {directory / 'tokenizer.json'} are not 0 to {len(ids) - 1}.")
     return sorted(ids, key=ids.__getitem__)
+
+
+def _vocabulary_lines(path: Path) -> list[str]:
+    lines = path.read_text(encoding="utf-8").split("\n")
+    return [line.removesuffix("\r") for line in lines[: -1 if not lines[-1] else None]]
 
 
 def _serialized_options(serialized: dict[str, Any], path: Path) -> dict[str, Any]:
@@ -330,6 +339,54 @@ def _sentencepiece_tokenizer(
 
 
 # ---------------------------------------------------------------------------------------------
+# Transformer-XL
+# ---------------------------------------------------------------------------------------------
+
+# The originals' files: Hugging Face's of two times, the TensorFlow program's and the PyTorch one's.
+_PICKLED_VOCABULARIES = ("vocab.pkl", "vocab.bin", "cache.pkl", "data/cache.pkl", "cache.pt")
+
+
+def _transformer_xl_tokenizer(directory: Path, overrides: dict[str, Any]) -> SymbolTokenizer:
+    path = directory / "vocab.txt"
+    if path.is_file():
+        lines = _vocabulary_lines(path)
+        config = read_json(directory / "tokenizer_config.json")
+        options = {name: config[name] for name in _SYMBOL_OPTIONS if name in config}
+        options = _symbol_options(lines, path, options | overrides)
+        return SymbolTokenizer(symbols_of_lines(lines, options["unit"]), **options)
+    pickled = [directory / name for name in _PICKLED_VOCABULARIES]
+    if path := next((path for path in pickled if path.is_file()), None):
+        from bert_zoo.text.pickled_vocabulary import read_pickled_vocabulary
+
+        found = read_pickled_vocabulary(path)
+        options = {"unknown_token": found.unknown_token, "eos_token": found.eos_token}
+        options = _symbol_options(found.symbols, path, options | overrides)
+        # The numbers of bytes are the same in lower case.
+        lowercase = found.lowercase and options["unit"] != "byte"
+        return SymbolTokenizer(found.symbols, **{"lowercase": lowercase, **options})
+    raise FileNotFoundError(
+        f"{directory} has none of vocab.txt, {', '.join(_PICKLED_VOCABULARIES)}; it holds "
+        f"{sorted(entry.name for entry in directory.iterdir())[:20]}."
+    )
+
+
+_SYMBOL_OPTIONS = ("unit", "lowercase", "unknown_token", "eos_token", "space_token", "eos_at")
+
+
+def _symbol_options(lines: list[str], path: Path, given: dict[str, Any]) -> dict[str, Any]:
+    """Returns the given options, and where they do not say the unit those that fit the symbols."""
+    if "unit" in given:
+        return given
+    assumed = assumed_options(lines)
+    logger.info(
+        "No file says how to read texts with %s; by its symbols, %s.",
+        path,
+        ", ".join(f"{name}={value!r}" for name, value in assumed.items() if name not in given),
+    )
+    return {**assumed, **given}
+
+
+# ---------------------------------------------------------------------------------------------
 # All of them
 # ---------------------------------------------------------------------------------------------
 
@@ -339,11 +396,13 @@ class TextFormat(NamedTuple):
 
     Attributes:
         build: (directory, options that go before its files) -> tokenizer.
-        packing: options of Preprocessor that differ from BERT's.
+        packing: options of the preprocessor that differ from its defaults.
+        preprocessor: what turns the tokens into a model's inputs.
     """
 
     build: Callable[[Path, dict[str, Any]], Tokenizer]
     packing: Mapping[str, Any] = {}
+    preprocessor: type[TextPreprocessor] = Preprocessor
 
 
 # <s> A </s>, or <s> A </s></s> B </s>; no segments.
@@ -354,6 +413,7 @@ TEXT_FORMATS = {
     "roberta": TextFormat(_roberta_tokenizer, ROBERTA_PACKING),
     "xlm_roberta": TextFormat(_xlm_roberta_tokenizer, ROBERTA_PACKING),
     "albert": TextFormat(_albert_tokenizer),
+    "transformer_xl": TextFormat(_transformer_xl_tokenizer, preprocessor=LanguageModelPreprocessor),
 }
 
 

@@ -46,10 +46,7 @@ class Packer(tf.Module):
         truncation: str = "longest_first",
     ):
         super().__init__(name="packer")
-        if padding not in PADDINGS:
-            raise ValueError(f"padding is {padding!r}; choose one of {PADDINGS}.")
-        if bucket < 1:
-            raise ValueError(f"bucket is {bucket}; it must be 1 (no rounding up) or more.")
+        check_padding(padding, bucket)
         if truncation not in TRUNCATIONS:
             raise ValueError(f"truncation is {truncation!r}; choose one of {tuple(TRUNCATIONS)}.")
         self.cls_id, self.sep_id, self.pad_id = int(cls_id), int(sep_id), int(pad_id)
@@ -91,7 +88,8 @@ class Packer(tf.Module):
         self, segments: Sequence[tf.RaggedTensor], kept: Sequence[tf.Tensor]
     ) -> dict[str, tf.Tensor]:
         row_lengths = tf.add_n(kept) + self._specials(len(kept))
-        position = tf.range(self._width(row_lengths))[None, :]
+        width = padded_width(row_lengths, self.sequence_length, self.padding, self.bucket)
+        position = tf.range(width)[None, :]
 
         # Every place of the result is an index into one pool: all segments' tokens, then these.
         pool = tf.concat(
@@ -117,13 +115,24 @@ class Packer(tf.Module):
             "padding_mask": tf.cast(position < row_lengths[:, None], tf.int32),
         }
 
-    def _width(self, row_lengths: tf.Tensor) -> tf.Tensor | int:
-        """Returns the common length; a Python int where it is static."""
-        if self.padding == "fixed":
-            return tf.convert_to_tensor(self.sequence_length, tf.int64)
-        # The 1 keeps a batch without rows, whose maximum is the smallest integer, at one bucket.
-        longest = tf.maximum(tf.reduce_max(row_lengths), 1)
-        return tf.minimum(-(-longest // self.bucket) * self.bucket, self.sequence_length)
+
+def check_padding(padding: str, bucket: int) -> None:
+    """Raises ValueError for a `padding` that there is not, or a `bucket` below 1."""
+    if padding not in PADDINGS:
+        raise ValueError(f"padding is {padding!r}; choose one of {PADDINGS}.")
+    if bucket < 1:
+        raise ValueError(f"bucket is {bucket}; it must be 1 (no rounding up) or more.")
+
+
+def padded_width(
+    row_lengths: tf.Tensor, sequence_length: int | tf.Tensor, padding: str, bucket: int
+) -> tf.Tensor:
+    """Returns the common length of rows of int64 [batch] tokens; options as for Packer."""
+    if padding == "fixed":
+        return tf.convert_to_tensor(sequence_length, tf.int64)
+    # The 1 keeps a batch without rows, whose maximum is the smallest integer, at one bucket.
+    longest = tf.maximum(tf.reduce_max(row_lengths), 1)
+    return tf.minimum(-(-longest // bucket) * bucket, sequence_length)
 
 
 def _checked_length(sequence_length: int | tf.Tensor, least: int) -> int | tf.Tensor:

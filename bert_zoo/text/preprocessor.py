@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import tensorflow as tf
@@ -18,7 +18,50 @@ from bert_zoo.text.tokenizer import Tokenizer
 logger = logging.getLogger(__name__)
 
 
-class Preprocessor(tf.Module):
+class TextPreprocessor(tf.Module):
+    """What preprocessors share: a tokenizer, options, and the word about truncation.
+
+    Args:
+        name: of the module.
+        tokenizer: see the subclasses.
+        options: the constructor's other keyword arguments, but for `report_truncation`.
+        report_truncation: see the subclasses.
+    """
+
+    def __init__(
+        self, name: str, tokenizer: Tokenizer, options: Mapping[str, Any], report_truncation: bool
+    ):
+        super().__init__(name=name)
+        self.tokenizer = tokenizer
+        # A plain object, so that tf.Module does not wrap and track the values.
+        self._options = SimpleNamespace(**options)
+        self._report = TruncationReport() if report_truncation else None
+
+    def get_config(self) -> dict[str, Any]:
+        """Returns the constructor's keyword arguments, ready for JSON; the tokenizer has its own."""
+        return {**vars(self._options), "report_truncation": self._report is not None}
+
+    def with_options(self, **changes: Any) -> Self:
+        """Returns a preprocessor with the same tokenizer and some options changed.
+
+        Args:
+            **changes: keyword arguments of the constructor, for example `sequence_length=256`,
+                `padding="fixed"` or `report_truncation=False`.
+
+        Raises:
+            TypeError: a keyword that is not an option.
+        """
+        options = self.get_config()
+        if unknown := sorted(changes.keys() - options.keys()):
+            raise TypeError(f"Unknown options {unknown}; a preprocessor has {sorted(options)}.")
+        return type(self)(self.tokenizer, **{**options, **changes})
+
+    def tokenize(self, texts: Any) -> tf.RaggedTensor:
+        """Tokenizes texts to int32 [batch, (tokens)], under the name of TF-Hub's preprocessors."""
+        return self.tokenizer(texts)
+
+
+class Preprocessor(TextPreprocessor):
     """Tokenizes and packs texts or pairs of texts, in the graph.
 
     Args:
@@ -42,43 +85,21 @@ class Preprocessor(tf.Module):
         truncation: str = "longest_first",
         report_truncation: bool = True,
     ):
-        super().__init__(name="preprocessor")
-        self.tokenizer = tokenizer
-        # A plain object, so that tf.Module does not wrap and track the values.
-        self._options = SimpleNamespace(
-            sequence_length=sequence_length,
-            padding=padding,
-            bucket=bucket,
-            separators=separators,
-            segments=segments,
-            truncation=truncation,
-        )
+        options = {
+            "sequence_length": sequence_length,
+            "padding": padding,
+            "bucket": bucket,
+            "separators": separators,
+            "segments": segments,
+            "truncation": truncation,
+        }
+        super().__init__("preprocessor", tokenizer, options, report_truncation)
         self._packer = self._make_packer()
-        self._report = _TruncationReport() if report_truncation else None
 
     @property
     def sequence_length(self) -> int:
         """The most tokens a row may have, special ones included."""
         return self._packer.sequence_length
-
-    def get_config(self) -> dict[str, Any]:
-        """Returns the constructor's keyword arguments, ready for JSON; the tokenizer has its own."""
-        return {**vars(self._options), "report_truncation": self._report is not None}
-
-    def with_options(self, **changes: Any) -> Preprocessor:
-        """Returns a preprocessor with the same tokenizer and some options changed.
-
-        Args:
-            **changes: keyword arguments of the constructor, for example `sequence_length=256`,
-                `padding="fixed"` or `report_truncation=False`.
-
-        Raises:
-            TypeError: a keyword that is not an option.
-        """
-        options = self.get_config()
-        if unknown := sorted(changes.keys() - options.keys()):
-            raise TypeError(f"Unknown options {unknown}; a preprocessor has {sorted(options)}.")
-        return type(self)(self.tokenizer, **{**options, **changes})
 
     # AutoGraph has nothing to convert here, and would trace every helper anew in each tf.data map.
     @tf.autograph.experimental.do_not_convert
@@ -106,10 +127,6 @@ class Preprocessor(tf.Module):
         for value in inputs.values():  # ragged tensors forget a static batch size
             value.set_shape([batches[0].shape[0], None])
         return inputs
-
-    def tokenize(self, texts: Any) -> tf.RaggedTensor:
-        """Tokenizes texts to int32 [batch, (tokens)], under the name of TF-Hub's preprocessors."""
-        return self.tokenizer(texts)
 
     def bert_pack_inputs(
         self, segments: Sequence[tf.RaggedTensor], seq_length: int | tf.Tensor | None = None
@@ -161,7 +178,7 @@ def _text_batches(texts: Any) -> list[tf.Tensor]:
         return [tf.identity(first), second]
 
 
-class _TruncationReport:
+class TruncationReport:
     """Says once, from inside a graph too, that texts were cut."""
 
     def __init__(self):

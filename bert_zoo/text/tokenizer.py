@@ -4,22 +4,38 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import tensorflow as tf
 
 from bert_zoo.text.batches import text_batch
 from bert_zoo.text.vocabulary import Vocabulary
 
-# Option of a tokenizer that names a special token -> what errors call it.
+
+class SpecialToken(NamedTuple):
+    """A role that a special token may have.
+
+    Attributes:
+        attribute: of the tokenizer, with the token's id.
+        called: what errors call it.
+        in_text: whether detokenize shows it.
+    """
+
+    attribute: str
+    called: str
+    in_text: bool = True
+
+
+# By the tokenizer's option that names the token.
 SPECIAL_TOKENS = {
-    "unknown_token": "unknown token",
-    "padding_token": "padding token",
-    "cls_token": "class token",
-    "sep_token": "separator token",
-    "mask_token": "mask token",
+    "unknown_token": SpecialToken("unk_id", "unknown token"),
+    "padding_token": SpecialToken("pad_id", "padding token", in_text=False),
+    "cls_token": SpecialToken("cls_id", "class token", in_text=False),
+    "sep_token": SpecialToken("sep_id", "separator token", in_text=False),
+    "mask_token": SpecialToken("mask_id", "mask token"),
+    "eos_token": SpecialToken("eos_id", "end token"),
 }
-# The same roles in Hugging Face's files.
+# BERT's roles in Hugging Face's files.
 HF_SPECIAL_TOKENS = {
     "unknown_token": "unk_token",
     "padding_token": "pad_token",
@@ -35,23 +51,32 @@ class Tokenizer(tf.Module):
     Args:
         name: of the module.
         vocabulary: its tokens.
-        special_tokens: keys of SPECIAL_TOKENS -> the token; every role has one.
+        special_tokens: keys of SPECIAL_TOKENS -> the token, for the roles that the tokenizer has;
+            other keys are passed over.
 
     Attributes:
-        unk_id, pad_id, cls_id, sep_id, mask_id: ids of the special tokens.
+        unk_id, pad_id, cls_id, sep_id, mask_id, eos_id: ids of the special tokens; a tokenizer has
+            the attributes of its roles.
 
     Raises:
         ValueError: a special token that the vocabulary lacks.
     """
 
-    def __init__(self, name: str, vocabulary: Vocabulary, special_tokens: Mapping[str, str]):
+    unk_id: int
+    pad_id: int
+    cls_id: int
+    sep_id: int
+    mask_id: int
+    eos_id: int
+
+    def __init__(self, name: str, vocabulary: Vocabulary, special_tokens: Mapping[str, Any]):
         super().__init__(name=name)
         # A plain object, so that tf.Module does not track what is inside it.
         self._vocabulary = vocabulary
-        self.unk_id, self.pad_id, self.cls_id, self.sep_id, self.mask_id = (
-            vocabulary.id_of(special_tokens[option], role)
-            for option, role in SPECIAL_TOKENS.items()
-        )
+        for option, role in SPECIAL_TOKENS.items():
+            if option in special_tokens:
+                token_id = vocabulary.id_of(special_tokens[option], role.called)
+                setattr(self, role.attribute, token_id)
 
     @tf.autograph.experimental.do_not_convert
     def __call__(self, texts: Any) -> tf.RaggedTensor:
@@ -94,8 +119,10 @@ class Tokenizer(tf.Module):
                 )
             token_ids = tf.RaggedTensor.from_tensor(token_ids)
         ids = tf.cast(token_ids, tf.int32)
-        hidden = tf.constant([self.pad_id, self.cls_id, self.sep_id])
-        shown = tf.reduce_all(ids.flat_values[:, None] != hidden, axis=1)
+        roles = SPECIAL_TOKENS.values()
+        attributes = [role.attribute for role in roles if not role.in_text]
+        hidden = [getattr(self, name) for name in attributes if hasattr(self, name)]
+        shown = tf.reduce_all(ids.flat_values[:, None] != tf.constant(hidden, tf.int32), axis=1)
         return self._join(tf.ragged.boolean_mask(ids, ids.with_flat_values(shown)))
 
     def _join(self, ids: tf.RaggedTensor) -> tf.Tensor:

@@ -3,6 +3,8 @@
 Source: google-research/bert optimization.py, AdamWeightDecayOptimizer and create_optimizer.
 """
 
+import math
+
 import keras
 from keras import ops
 
@@ -46,6 +48,50 @@ class WarmupLinearDecay(keras.optimizers.schedules.LearningRateSchedule):
             "peak": self.peak,
             "total_steps": self.total_steps,
             "warmup_steps": self.warmup_steps,
+        }
+
+
+@keras.saving.register_keras_serializable("bert_zoo")
+class WarmupCosineDecay(keras.optimizers.schedules.LearningRateSchedule):
+    """Rises linearly from 0 during warmup, then falls on half a cosine to a part of the peak.
+
+    Source: kimiyoung/transformer-xl tf/train_gpu.py.
+
+    Args:
+        peak: the learning rate after warmup.
+        total_steps: the step at which the rate is at its lowest, and stays there.
+        warmup_steps: steps of warmup.
+        floor: the lowest rate, as a part of the peak.
+    """
+
+    def __init__(self, peak: float, total_steps: int, warmup_steps: int, floor: float):
+        super().__init__()
+        if not 0 <= warmup_steps < total_steps:
+            raise ValueError(
+                f"warmup_steps is {warmup_steps} and total_steps {total_steps}; there must be more "
+                "steps than warmup."
+            )
+        self.peak = peak
+        self.total_steps = total_steps
+        self.warmup_steps = warmup_steps
+        self.floor = floor
+
+    def __call__(self, step):
+        step = ops.cast(step, "float32")
+        progress = (step - self.warmup_steps) / (self.total_steps - self.warmup_steps)
+        cosine = 0.5 * (1 + ops.cos(math.pi * ops.clip(progress, 0.0, 1.0)))
+        decayed = self.peak * (self.floor + (1 - self.floor) * cosine)
+        if not self.warmup_steps:
+            return decayed
+        warming = self.peak * step / self.warmup_steps
+        return ops.where(step < self.warmup_steps, warming, decayed)
+
+    def get_config(self):
+        return {
+            "peak": self.peak,
+            "total_steps": self.total_steps,
+            "warmup_steps": self.warmup_steps,
+            "floor": self.floor,
         }
 
 
@@ -191,5 +237,38 @@ def bert_adamw(
         beta_1=0.9,
         beta_2=0.999,
         epsilon=1e-6,
+        global_clipnorm=clip_norm,
+    )
+
+
+def language_model_adam(
+    learning_rate: float = 2.5e-4,
+    *,
+    total_steps: int | None = None,
+    warmup_steps: int = 0,
+    floor: float = 0.004,
+    clip_norm: float = 0.25,
+) -> BertAdamW:
+    """Transformer-XL's recipe in one call: Adam, warmup, cosine decay, clipping, no weight decay.
+
+    Source: kimiyoung/transformer-xl tf/train_gpu.py.
+
+    Args:
+        learning_rate: the peak.
+        total_steps: steps of the whole training; None keeps the learning rate constant.
+        warmup_steps: steps that warm up.
+        floor: the last learning rate, as a part of the peak.
+        clip_norm: bound on the global norm of the gradients.
+    """
+    schedule = learning_rate
+    if total_steps is not None:
+        schedule = WarmupCosineDecay(learning_rate, total_steps, warmup_steps, floor)
+    return BertAdamW(
+        schedule,
+        bias_correction=True,
+        weight_decay=0.0,
+        beta_1=0.9,
+        beta_2=0.999,
+        epsilon=1e-8,
         global_clipnorm=clip_norm,
     )

@@ -5,9 +5,9 @@ from typing import Any
 
 import keras
 
+from bert_zoo.config import IGNORED_LABEL
 from bert_zoo.models.base import ZooModel
-from bert_zoo.models.labels import IGNORED_LABEL
-from bert_zoo.training.optimizers import BertAdamW, bert_adamw
+from bert_zoo.training.optimizers import BertAdamW, bert_adamw, language_model_adam
 
 
 def _class_loss() -> keras.losses.Loss:
@@ -28,7 +28,7 @@ def _pretraining_losses(model: ZooModel) -> dict[str, keras.losses.Loss]:
 
 
 # Task -> (loss, metrics) of a model.
-RECIPES: dict[str, Callable[[ZooModel], tuple[Any, list[str]]]] = {
+RECIPES: dict[str, Callable[[ZooModel], tuple[Any, list[str] | None]]] = {
     "classification": lambda model: (_class_loss(), ["accuracy"]),
     "multiple_choice": lambda model: (_class_loss(), ["accuracy"]),
     "regression": lambda model: (keras.losses.MeanSquaredError(), []),
@@ -40,7 +40,11 @@ RECIPES: dict[str, Callable[[ZooModel], tuple[Any, list[str]]]] = {
     ),
     "masked_lm": lambda model: (_token_loss(), []),
     "pretraining": lambda model: (_pretraining_losses(model), []),
+    # Loss and metrics of the model itself.
+    "causal_lm": lambda model: (None, None),
 }
+# Task -> optimizer, where it is not BERT's AdamW.
+OPTIMIZERS = {"causal_lm": language_model_adam}
 
 
 def compile_for_task(model: ZooModel, optimizer: BertAdamW | None = None) -> None:
@@ -48,8 +52,9 @@ def compile_for_task(model: ZooModel, optimizer: BertAdamW | None = None) -> Non
 
     Args:
         model: a task model; an encoder or embedder has no loss and stays as it is.
-        optimizer: BERT's AdamW at a constant 5e-5 by default; `bert_adamw(learning_rate,
-            total_steps=...)` gives the whole recipe.
+        optimizer: BERT's AdamW at a constant 5e-5 by default, and a language model's Adam at 2.5e-4;
+            `bert_adamw(learning_rate, total_steps=...)` and `language_model_adam(...)` give the
+            whole recipes.
     """
     if model.task not in RECIPES:
         return
@@ -58,5 +63,8 @@ def compile_for_task(model: ZooModel, optimizer: BertAdamW | None = None) -> Non
     if model.task == "question_answering":
         weights = {"start_logits": 0.5, "end_logits": 0.5}
     model.compile(
-        optimizer=optimizer or bert_adamw(), loss=loss, loss_weights=weights, metrics=metrics
+        optimizer=optimizer or OPTIMIZERS.get(model.task, bert_adamw)(),
+        loss=loss,
+        loss_weights=weights,
+        metrics=metrics,
     )

@@ -12,10 +12,10 @@ from typing import Any
 
 import numpy as np
 
-from bert_zoo.config import EncoderConfig
+from bert_zoo.config import Config
 from bert_zoo.registry import Family
 from bert_zoo.weights.files import WeightsError, listing
-from bert_zoo.weights.table import Binding, Copy, Format, expand
+from bert_zoo.weights.table import Binding, Copy, Format, expand, rows_under
 from bert_zoo.weights.tensor_source import TensorSource
 
 log = logging.getLogger("bert_zoo")
@@ -58,7 +58,7 @@ class Naming:
     root: str
     head_root: str = ""
 
-    def encoder(self, config: EncoderConfig, ours_prefix: str = "") -> list[Binding]:
+    def encoder(self, config: Config, ours_prefix: str = "") -> list[Binding]:
         return expand(
             self.family.encoder_rows,
             config,
@@ -67,13 +67,13 @@ class Naming:
             stored_prefix=self.root,
         )
 
-    def head(self, task: str, config: EncoderConfig) -> list[Binding]:
+    def head(self, task: str, config: Config) -> list[Binding]:
         head = self.family.heads.get(task)
         if head is None:
             return []
         return expand(head.rows, config, self.fmt, stored_prefix=self.head_root)
 
-    def copies(self, config: EncoderConfig) -> list[Copy]:
+    def copies(self, config: Config) -> list[Copy]:
         """The repetitions that the source may hold."""
         copies = {
             copy
@@ -89,40 +89,53 @@ class Naming:
     def _full(self, key: str) -> str:
         return key.format(root=self.root) if "{root}" in key else self.head_root + key
 
-    def known(self, config: EncoderConfig) -> set[str]:
+    def known(self, config: Config) -> set[str]:
         """Every key that the family's table can read, whatever the task."""
-        config = config.replace(pooler=True)
+        config = config.with_pooler(True)
         bindings = self.encoder(config)
         for task in self.family.heads:
             bindings += self.head(task, config)
         return {key for binding in bindings for key in binding.keys}
 
 
-def find_naming(family: Family, source: "RenamedSource") -> Naming:
+def find_naming(family: Family, source: "RenamedSource", config: Config) -> Naming:
     """Finds the format and root of a source by the family's first row, the token table.
+
+    Where two formats call it the same, their hallmarks and roots tell them apart.
 
     Raises:
         WeightsError: no key ends like a token table, or several do.
     """
-    token_table = family.encoder_rows[0]
-    found = []
+    token_table = next(rows_under(family.encoder_rows, config))
+    found: dict[str, list[Naming]] = {}
     for fmt in family.roots:
-        (name,) = expand([token_table], EncoderConfig(vocab_size=1), fmt)[0].keys
+        mark = family.format_hallmarks.get(fmt)
+        if mark is not None and not any(re.search(mark, key) for key in source):
+            continue
+        (name,) = expand([token_table], config, fmt)[0].keys
         for key in source:
             if re.search(rf"(^|[./]){re.escape(name)}$", key):
                 root = key.removesuffix(name)
-                found.append(Naming(family, fmt, root, root.removesuffix(family.roots[fmt])))
+                head_root = root.removesuffix(family.roots[fmt])
+                found.setdefault(key, []).append(Naming(family, fmt, root, head_root))
     if len(found) == 1:
-        return found[0]
+        (namings,) = found.values()
+        return max(namings, key=_length_of_own_root)
     if found:
+        roots = sorted(naming.root for namings in found.values() for naming in namings)
         raise WeightsError(
-            f"{source.location} holds several encoders, at {[n.root for n in found]}; bert_zoo reads "
-            "files with one."
+            f"{source.location} holds several encoders, at {roots}; bert_zoo reads files with one."
         )
     raise WeightsError(
         f"{source.location} holds no {family.name} encoder: no tensor's name ends like the token "
         f"table's. Its names are {listing(source)}."
     )
+
+
+def _length_of_own_root(naming: Naming) -> int:
+    """How much of the root is the format's own; -1 where the format has another one."""
+    own = naming.family.roots[naming.fmt]
+    return len(own) if naming.root.endswith(own) else -1
 
 
 # Names that modules had in earlier versions of their program, and the names of today.
@@ -260,8 +273,8 @@ def _mismatches(variables, bindings, source, stand_ins) -> list[str]:
     for binding in bindings:
         if binding.variable not in variables or not binding.keys:
             continue
-        wanted = binding.stored_shape(tuple(variables[binding.variable].shape))
-        for key in binding.keys:
+        shapes = binding.stored_shapes(tuple(variables[binding.variable].shape))
+        for key, wanted in zip(binding.keys, shapes, strict=True):
             key = stand_ins.get(key, key)
             if key not in source:
                 missing.append(key)
@@ -277,6 +290,12 @@ def to_stored(variables: Mapping[str, Any], bindings: Iterable[Binding]) -> dict
     from keras import ops
 
     stored: dict[str, np.ndarray] = {}
+    entries: dict[str, list[np.ndarray]] = {}
     for binding in bindings:
-        stored |= binding.to_stored(ops.convert_to_numpy(variables[binding.variable]))
-    return stored
+        tensors = binding.to_stored(ops.convert_to_numpy(variables[binding.variable]))
+        if binding.entry is None:
+            stored |= tensors
+        else:
+            for key, tensor in tensors.items():
+                entries.setdefault(key, []).append(tensor)
+    return stored | {key: np.stack(parts) for key, parts in entries.items()}

@@ -5,25 +5,33 @@ format how the tensor is called and whether it is stored transposed. Loading and
 same rows in opposite directions.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
-from bert_zoo.config import EncoderConfig
+from bert_zoo.config import Config
 
-Format = Literal["hf", "tf1", "fairseq", "bert_zoo"]
-# fairseq names modules otherwise, and PyTorch stores them as it stores Hugging Face's.
-LAYOUTS: Mapping[Format, Format] = {"hf": "hf", "tf1": "tf1", "fairseq": "hf"}
+Format = Literal["hf", "tf1", "fairseq", "torch", "bert_zoo"]
+# Other PyTorch programs ("torch" is the original of a model that was ported to Hugging Face) name
+# modules otherwise, and PyTorch stores them as it stores Hugging Face's.
+LAYOUTS: Mapping[Format, Format] = {"hf": "hf", "tf1": "tf1", "fairseq": "hf", "torch": "hf"}
 
 
 @dataclass(frozen=True)
 class Stored:
-    """How a format stores one variable: what is appended to the module's name, and the layout."""
+    """How a format stores one variable.
+
+    Attributes:
+        suffix: what is appended to the module's name.
+        transposed: whether axes are swapped.
+        reversed: whether rows stand in reverse order.
+    """
 
     suffix: str
     transposed: bool = False
+    reversed: bool = False
 
 
 # Variable -> how each foreign layout stores it; our own files hold variables as they are.
@@ -49,6 +57,13 @@ OUTPUT: Kind = {
     "bias": {"hf": Stored(".bias"), "tf1": Stored("output_bias")},
 }
 BIAS: Kind = {"bias": {"hf": Stored(""), "tf1": Stored("")}}
+# A dense layer without bias.
+KERNEL: Kind = {"kernel": DENSE["kernel"]}
+
+
+def raw(variable: str, **layouts: Stored) -> Kind:
+    """A variable that formats store as it is, under the module's name, but for `layouts`."""
+    return {variable: {"hf": Stored(""), "tf1": Stored(""), **layouts}}
 
 
 @dataclass(frozen=True)
@@ -64,6 +79,9 @@ class Row:
             `layer_{i}` for `layer.{i}`, as in all of Google's BERT.
         fairseq: the name in fairseq's files; None where they have no such module, so that zeros
             stand in for it.
+        torch: the name in the files of an original program in PyTorch; None where it is the HF name.
+        stacked: formats that keep all blocks' variables in one tensor, below each other.
+        sizes: extents of the fused parts along our last axis, where they are not equal.
         when: whether the module exists under a configuration.
     """
 
@@ -72,10 +90,19 @@ class Row:
     hf: str | tuple[str, ...]
     tf1: str | tuple[str, ...] | None = None
     fairseq: str | tuple[str, ...] | None = None
-    when: Callable[[EncoderConfig], bool] = lambda config: True
+    torch: str | tuple[str, ...] | None = None
+    stacked: tuple[Format, ...] = ()
+    sizes: tuple[int, ...] = ()
+    when: Callable[[Any], bool] = lambda config: True
 
     def names(self, fmt: Format) -> tuple[str, ...]:
-        named = {"bert_zoo": self.ours, "hf": self.hf, "tf1": self.tf1, "fairseq": self.fairseq}
+        named = {
+            "bert_zoo": self.ours,
+            "hf": self.hf,
+            "tf1": self.tf1,
+            "fairseq": self.fairseq,
+            "torch": self.torch or self.hf,
+        }
         names = named[fmt]
         if fmt == "tf1" and names is None:
             return tuple(
@@ -87,6 +114,10 @@ class Row:
         return (names,) if isinstance(names, str) else names
 
 
+# Rows of modules that only the configuration tells.
+RowsOf = Callable[[Any], Iterable[Row]]
+
+
 @dataclass(frozen=True)
 class Binding:
     """One variable of ours and the stored tensors that it consists of.
@@ -95,31 +126,47 @@ class Binding:
         variable: path of the variable in the model.
         keys: the stored tensors; several are concatenated along our last axis, and none stands for
             zeros.
-        transposed: whether the stored tensors are transposed.
+        layout: how they are stored.
+        sizes: extents of the parts along our last axis; equal parts where it is empty.
+        entry: (number, of how many) where the tensor holds several variables below each other.
     """
 
     variable: str
     keys: tuple[str, ...]
-    transposed: bool = False
+    layout: Stored = Stored("")
+    sizes: tuple[int, ...] = ()
+    entry: tuple[int, int] | None = None
 
-    def stored_shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
-        """Shape of each stored tensor for a variable of `shape`."""
-        part = (*shape[:-1], shape[-1] // len(self.keys))
-        return part[::-1] if self.transposed else part
+    def stored_shapes(self, shape: tuple[int, ...]) -> list[tuple[int, ...]]:
+        """Shapes of the stored tensors for a variable of `shape`."""
+        sizes = self.sizes or (shape[-1] // max(len(self.keys), 1),) * len(self.keys)
+        parts = [(*shape[:-1], size) for size in sizes]
+        if self.layout.transposed:
+            parts = [part[::-1] for part in parts]
+        return parts if self.entry is None else [(self.entry[1], *part) for part in parts]
 
     def to_ours(self, tensors: list[np.ndarray]) -> np.ndarray:
         """The variable's value from the tensors of `keys`, of which there is at least one."""
-        parts = [tensor.T if self.transposed else tensor for tensor in tensors]
+        if self.entry is not None:
+            tensors = [tensor[self.entry[0]] for tensor in tensors]
+        parts = [self._turned(tensor) for tensor in tensors]
         return parts[0] if len(parts) == 1 else np.concatenate(parts, axis=-1)
 
     def to_stored(self, value: np.ndarray) -> dict[str, np.ndarray]:
+        """The tensors of `keys`; of one that holds several variables, this variable's entry."""
         if not self.keys:
             return {}
-        parts = np.split(value, len(self.keys), axis=-1)
+        cuts = np.cumsum(self.sizes)[:-1] if self.sizes else len(self.keys)
+        parts = np.split(value, cuts, axis=-1)
         return {
-            key: np.ascontiguousarray(part.T if self.transposed else part)
+            key: np.ascontiguousarray(self._turned(part))
             for key, part in zip(self.keys, parts, strict=True)
         }
+
+    def _turned(self, tensor: np.ndarray) -> np.ndarray:
+        """To our layout, or back."""
+        tensor = tensor.T if self.layout.transposed else tensor
+        return tensor[::-1] if self.layout.reversed else tensor
 
 
 @dataclass(frozen=True)
@@ -149,18 +196,24 @@ class Head:
         copies: format -> the repetitions that its files may hold under a configuration.
     """
 
-    rows: tuple[Row, ...]
+    rows: tuple[Row | RowsOf, ...]
     hf_class: str
     pooler: bool = False
     activation: str | None = None
-    copies: Mapping[Format, Callable[[EncoderConfig], tuple[Copy, ...]]] = field(
-        default_factory=dict
-    )
+    copies: Mapping[Format, Callable[[Any], tuple[Copy, ...]]] = field(default_factory=dict)
+
+
+def rows_under(rows: Iterable[Row | RowsOf], config: Config) -> Iterator[Row]:
+    """The rows of the modules that exist under a configuration."""
+    for entry in rows:
+        for row in [entry] if isinstance(entry, Row) else entry(config):
+            if row.when(config):
+                yield row
 
 
 def expand(
-    rows: Iterable[Row],
-    config: EncoderConfig,
+    rows: Iterable[Row | RowsOf],
+    config: Config,
     fmt: Format,
     *,
     ours_prefix: str = "",
@@ -168,27 +221,34 @@ def expand(
 ) -> list[Binding]:
     """Writes rows out into one binding a variable, for every block of the stack."""
     bindings = []
-    for row in rows:
-        if not row.when(config):
-            continue
-        for i in range(config.num_blocks) if "{i}" in row.ours else [0]:
-            group, inner = divmod(i, config.inner_group_num)
-
-            def numbered(name: str, i=i, group=group, inner=inner) -> str:
-                for placeholder, number in (("{i}", i), ("{group}", group), ("{inner}", inner)):
-                    name = name.replace(placeholder, str(number))
-                return name
-
+    for row in rows_under(rows, config):
+        in_blocks = "{i}" in row.ours
+        names = row.names(fmt)
+        for i in range(config.num_blocks) if in_blocks else [0]:
             for variable, formats in row.kind.items():
-                stored = Stored(f"/{variable}") if fmt == "bert_zoo" else formats[LAYOUTS[fmt]]
+                if fmt == "bert_zoo":
+                    stored = Stored(f"/{variable}")
+                else:
+                    stored = formats.get(fmt) or formats[LAYOUTS[fmt]]
                 bindings.append(
                     Binding(
-                        variable=numbered(f"{ours_prefix}{row.ours}/{variable}"),
+                        variable=_numbered(f"{ours_prefix}{row.ours}/{variable}", i, config),
                         keys=tuple(
-                            numbered(f"{stored_prefix}{name}{stored.suffix}")
-                            for name in row.names(fmt)
+                            _numbered(f"{stored_prefix}{name}{stored.suffix}", i, config)
+                            for name in names
                         ),
-                        transposed=stored.transposed,
+                        layout=stored,
+                        sizes=row.sizes if len(names) > 1 else (),
+                        entry=(i, config.num_blocks) if fmt in row.stacked else None,
                     )
                 )
     return bindings
+
+
+def _numbered(name: str, block: int, config: Config) -> str:
+    """A name with a block's number, that of its group and that in it."""
+    name = name.replace("{i}", str(block))
+    if "{group}" not in name:
+        return name
+    group, inner = divmod(block, config.inner_group_num)
+    return name.replace("{group}", str(group)).replace("{inner}", str(inner))

@@ -1,0 +1,244 @@
+"""How the formats in circulation spell a Transformer-XL: configuration files and weight tables."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+
+from bert_zoo.config import ConfigCodec, ConfigRow
+from bert_zoo.recurrent_config import RecurrentConfig
+from bert_zoo.weights.formats import HF_BOOKKEEPING, HF_GENERATION
+from bert_zoo.weights.table import DENSE, EMBED, KERNEL, NORM, Copy, Row, Stored, raw
+
+# ---------------------------------------------------------------------------------------------
+# Configuration files
+# ---------------------------------------------------------------------------------------------
+
+
+SIZES = [
+    ConfigRow("hidden_size", "d_model"),
+    ConfigRow("num_layers", "n_layer"),
+    ConfigRow("num_heads", "n_head"),
+    ConfigRow("head_size", "d_head"),
+    ConfigRow("embedding_size", "d_embed", optional=True),
+]
+
+
+def with_tie_projs(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Hugging Face's older files, and the TF program's flags, say `proj_share_all_but_first`."""
+    values = dict(values)
+    shared = values.pop("proj_share_all_but_first", True)
+    cutoffs = values.get("cutoffs", WT103_CUTOFFS)
+    return {"tie_projs": [False, *[shared] * len(cutoffs)], **values}
+
+
+WT103_CUTOFFS = [20000, 40000, 200000]
+# TransfoXLConfig's, where a file says nothing: those of wt103.
+HF_DEFAULTS = {
+    "cutoffs": WT103_CUTOFFS,
+    "div_val": 4,
+    "mem_len": 1600,
+    "clamp_len": 1000,
+    "same_length": True,
+    "same_length_keys": "mem_len",
+    "untie_r": True,
+    "layer_norm_epsilon": 1e-5,
+}
+HF_CODEC = ConfigCodec(
+    rows=[
+        ConfigRow("vocab_size", "vocab_size"),
+        *SIZES,
+        ConfigRow("intermediate_size", "d_inner"),
+        ConfigRow("layer_norm_epsilon", "layer_norm_epsilon", optional=True),
+        ConfigRow("hidden_dropout", "dropout", optional=True),
+        ConfigRow("attention_dropout", "dropatt", optional=True),
+        ConfigRow("initializer_range", "init_std", optional=True),
+        ConfigRow("projection_initializer_range", "proj_init_std", optional=True),
+        *(
+            ConfigRow(name, name, optional=True)
+            for name in (
+                *("cutoffs", "div_val", "tie_projs", "tie_word_embeddings", "untie_r"),
+                *("pre_lnorm", "mem_len", "clamp_len", "same_length"),
+                # Not Hugging Face's, which has one choice of each; it passes over them.
+                *("proj_same_dim", "same_length_keys", "memory_start"),
+            )
+        ),
+    ],
+    fixed={"model_type": ("transfo-xl",), "attn_type": (0,), "sample_softmax": (-1, 0)},
+    ignored=HF_BOOKKEEPING
+    | HF_GENERATION
+    | {"adaptive", "ext_len", "init", "init_range", "pad_token_id", "tgt_len"},
+    written={"model_type": "transfo-xl"},
+    defaults=HF_DEFAULTS,
+    config_class=RecurrentConfig,
+    prepare=with_tie_projs,
+)
+
+
+def from_module(values: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings of a whole `MemTransformerLM`, whose ties only its tensors tell."""
+    values = dict(values)
+    repeated = values.pop("repeated")
+    # The program appends the size of the vocabulary.
+    cutoffs = values.pop("word_emb.cutoffs")[:-1]
+    tables = {f"word_emb.emb_projs.{table}" for table in range(len(cutoffs) + 1)}
+    ties = [repeated.get(f"crit.out_projs.{c}") in tables for c in range(len(cutoffs) + 1)]
+    is_tied = "crit.out_layers.0.weight" in repeated
+    return {**values, "cutoffs": cutoffs, "tie_projs": ties, "tie_word_embeddings": is_tied}
+
+
+TORCH_CODEC = ConfigCodec(
+    rows=[
+        ConfigRow("vocab_size", "n_token"),
+        *SIZES,
+        ConfigRow("intermediate_size", "layers.0.pos_ff.d_inner"),
+        ConfigRow("div_val", "word_emb.div_val"),
+        ConfigRow("pre_lnorm", "layers.0.dec_attn.pre_lnorm"),
+        ConfigRow("layer_norm_epsilon", "layers.0.pos_ff.layer_norm.eps"),
+        ConfigRow("hidden_dropout", "drop.p"),
+        ConfigRow("attention_dropout", "layers.0.dec_attn.dropatt.p"),
+        *(
+            ConfigRow(name, name)
+            for name in (
+                *("cutoffs", "tie_projs", "tie_word_embeddings"),
+                *("mem_len", "clamp_len", "same_length"),
+            )
+        ),
+    ],
+    fixed={
+        "module": ("mem_transformer.MemTransformerLM",),
+        "attn_type": (0,),
+        "sample_softmax": (-1, 0),
+    },
+    # Every part of a module repeats the settings of the whole, and no others.
+    ignored=None,
+    defaults={"untie_r": False, "same_length_keys": "mem_len", "memory_start": "empty"},
+    config_class=RecurrentConfig,
+    prepare=from_module,
+)
+
+# ---------------------------------------------------------------------------------------------
+# Weights
+# ---------------------------------------------------------------------------------------------
+
+PROJECTION = {"kernel": {"hf": Stored("", transposed=True), "tf1": Stored("")}}
+TF1_SOFTMAX = "transformer/adaptive_softmax/"
+
+
+def tf1_scope(config: RecurrentConfig, cluster: int) -> str:
+    """The TF program has a scope a cluster where tables differ, and none where there is one."""
+    return "" if config.div_val == 1 else f"cutoff_{cluster}/"
+
+
+def embedding_rows(config: RecurrentConfig) -> Iterator[Row]:
+    for table, projected in enumerate(config.is_projected):
+        scope = f"adaptive_embed/{tf1_scope(config, table)}"
+        yield Row(
+            EMBED,
+            f"embeddings/table_{table}",
+            f"word_emb.emb_layers.{table}",
+            tf1=f"{scope}lookup_table",
+        )
+        if projected:
+            yield Row(
+                PROJECTION,
+                f"embeddings/projection_{table}",
+                f"word_emb.emb_projs.{table}",
+                tf1=f"{scope}proj_W",
+            )
+
+
+def bias_rows(config: RecurrentConfig) -> Iterator[Row]:
+    """The biases u and v: one pair, or one a layer, which the TF program keeps in one tensor."""
+    for variable, name in (("content_bias", "r_w_bias"), ("position_bias", "r_r_bias")):
+        if config.untie_r:
+            layer = f"layers.{{i}}.dec_attn.{name}"
+            ours = "stack/layer_{i}/attention"
+            yield Row(raw(variable), ours, layer, tf1=name, stacked=("tf1",))
+        else:
+            yield Row(raw(variable), "stack", name, tf1=name)
+
+
+def block_row(kind, ours: str, hf: str, tf1: str) -> Row:
+    return Row(kind, f"stack/layer_{{i}}/{ours}", f"layers.{{i}}.{hf}", tf1=f"layer_{{i}}/{tf1}")
+
+
+ENCODER_ROWS = (
+    embedding_rows,
+    bias_rows,
+    block_row(KERNEL, "attention/qkv", "dec_attn.qkv_net", "rel_attn/qkv"),
+    block_row(KERNEL, "attention/position", "dec_attn.r_net", "rel_attn/r"),
+    block_row(KERNEL, "attention/output", "dec_attn.o_net", "rel_attn/o"),
+    block_row(NORM, "attention_norm", "dec_attn.layer_norm", "rel_attn/LayerNorm"),
+    block_row(DENSE, "feed_forward/intermediate", "pos_ff.CoreNet.0", "ff/layer_1"),
+    block_row(DENSE, "feed_forward/output", "pos_ff.CoreNet.3", "ff/layer_2"),
+    block_row(NORM, "output_norm", "pos_ff.layer_norm", "ff/LayerNorm"),
+)
+
+
+def softmax_rows(config: RecurrentConfig) -> Iterator[Row]:
+    if config.cutoffs:
+        # The PyTorch original counts clusters from the end of the head's columns.
+        for ours, theirs in (("cluster_weight", "cluster_W"), ("cluster_bias", "cluster_b")):
+            yield Row(
+                raw(ours, torch=Stored("", reversed=True)),
+                "softmax",
+                f"crit.{ours}",
+                tf1=f"{TF1_SOFTMAX}cutoff_0/{theirs}",
+            )
+    clusters = range(len(config.cluster_sizes))
+    for table in range(len(config.table_sizes)):
+        scoped = [table] if config.div_val > 1 else clusters
+        biases = tuple(f"{TF1_SOFTMAX}cutoff_{cluster}/b" for cluster in scoped)
+        yield Row(
+            raw(f"bias_{table}"),
+            "softmax",
+            f"crit.out_layers.{table}.bias",
+            tf1=biases if config.cutoffs else f"{TF1_SOFTMAX}bias",
+            sizes=config.cluster_sizes,
+        )
+        if not config.tie_word_embeddings:
+            yield Row(EMBED, f"softmax/table_{table}", f"crit.out_layers.{table}")
+    for cluster in clusters:
+        if config.has_own_projection(cluster):
+            yield Row(
+                raw(f"projection_{cluster}", hf=Stored("", transposed=True)),
+                "softmax",
+                f"crit.out_projs.{cluster}",
+                tf1=f"{TF1_SOFTMAX}cutoff_{cluster}/proj",
+            )
+
+
+def softmax_copies(config: RecurrentConfig) -> tuple[Copy, ...]:
+    """PyTorch's files may hold tied tensors under both names."""
+    copies = []
+    if config.tie_word_embeddings:
+        for table in range(len(config.table_sizes)):
+            table_key = f"{{root}}word_emb.emb_layers.{table}.weight"
+            copies.append(Copy(f"crit.out_layers.{table}.weight", of=table_key))
+    for cluster in range(len(config.cluster_sizes)):
+        table = config.table_of(cluster)
+        if config.is_projected[table] and config.shares_projection(cluster):
+            projection = f"{{root}}word_emb.emb_projs.{table}"
+            copies.append(Copy(f"crit.out_projs.{cluster}", of=projection))
+    return tuple(copies)
+
+
+def hf_copies(config: RecurrentConfig) -> tuple[Copy, ...]:
+    """Hugging Face's layers hold the shared biases too."""
+    copies = (
+        ()
+        if config.untie_r
+        else tuple(
+            Copy(f"{{root}}layers.{layer}.dec_attn.{name}", of=f"{{root}}{name}")
+            for layer in range(config.num_layers)
+            for name in ("r_w_bias", "r_r_bias")
+        )
+    )
+    return (*softmax_copies(config), *copies)
+
+
+def hf_buffers(config: RecurrentConfig) -> dict[str, np.ndarray]:
+    """The frequencies of the sinusoids, which Hugging Face's class misses where they are not there."""
+    evens = np.arange(0, config.hidden_size, 2, dtype=np.float32)
+    return {"pos_emb.inv_freq": 1 / (np.float32(10000) ** (evens / config.hidden_size))}

@@ -1,0 +1,105 @@
+"""Stopping a training and going on later as if nothing had happened."""
+
+import os
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import keras
+from keras import ops
+
+from bert_zoo.weights.files import WeightsError
+from bert_zoo.weights.safetensors_io import SafetensorsSource, write_safetensors
+
+# The step is part of the name, so that one rename makes a checkpoint valid, state and step together.
+NAME = "step-{:09d}.safetensors"
+PATTERN = re.compile(r"step-(\d{9})\.safetensors")
+
+
+class TrainingCheckpoint(keras.callbacks.Callback):
+    """Writes all that the next step depends on: weights, optimizer, memory, states of dropout.
+
+    Keras 3.15's own files of weights leave the states of random generators out, so that dropout
+    starts anew and losses differ from those of a training that was not stopped.
+
+    Args:
+        directory: where to write; the newest checkpoint alone is kept.
+        every: steps between two checkpoints.
+        first_step: steps that were trained before this `fit`.
+    """
+
+    def __init__(self, directory: str | os.PathLike, every: int, first_step: int = 0):
+        super().__init__()
+        if every < 1:
+            raise ValueError(f"every is {every}; it is a positive number of steps.")
+        self.directory = Path(directory)
+        self.every = every
+        self.step = first_step
+
+    def on_train_batch_end(self, batch, logs=None):
+        self.step += 1
+        if self.step % self.every == 0:
+            self.save()
+
+    def on_train_end(self, logs=None):
+        if self.step % self.every:
+            self.save()
+
+    def save(self) -> None:
+        """Writes a checkpoint of the present step."""
+        self.directory.mkdir(parents=True, exist_ok=True)
+        path = self.directory / NAME.format(self.step)
+        state = {name: ops.convert_to_numpy(v) for name, v in _state(self.model)}
+        write_safetensors(path, state, {"format": "bert_zoo"})
+        for other in self.directory.iterdir():
+            if PATTERN.fullmatch(other.name) and other != path:
+                other.unlink()
+
+
+def restore(model: keras.Model, directory: str | os.PathLike) -> int:
+    """Puts a compiled model into the state of the newest checkpoint.
+
+    Args:
+        model: as it was when the checkpoint was written, compiled with the same optimizer.
+        directory: of a `TrainingCheckpoint`.
+
+    Returns:
+        The steps that were trained; 0 where there is no checkpoint, and the model stays as it is.
+
+    Raises:
+        WeightsError: the checkpoint is of another model or optimizer.
+    """
+    directory = Path(directory)
+    found = {
+        int(match[1]): path
+        for path in (directory.iterdir() if directory.is_dir() else ())
+        if (match := PATTERN.fullmatch(path.name))
+    }
+    if not found:
+        return 0
+    step = max(found)
+    source = SafetensorsSource(found[step])
+    # Its variables do not exist before the first step.
+    model.optimizer.build(model.trainable_variables)
+    state = dict(_state(model))
+    wrong = sorted(set(state) ^ set(source)) or [
+        name for name in state if source.shape(name) != tuple(state[name].shape)
+    ]
+    if wrong:
+        raise WeightsError(
+            f"{source.location} is not of this model and optimizer: they differ in {wrong[:5]}. Go "
+            "on with the settings that the training began with, or name another directory."
+        )
+    for name, variable in state.items():
+        variable.assign(source[name])
+    return step
+
+
+def _state(model: keras.Model) -> Iterator[tuple[str, Any]]:
+    """Every variable once, under a name that tells which one it is to who reads an error."""
+    seen = set()
+    for variable in (*model.variables, *model.optimizer.variables):
+        if id(variable) not in seen:
+            seen.add(id(variable))
+            yield f"{len(seen):05d} {variable.name}", variable

@@ -1,0 +1,380 @@
+"""Files as streams and streams as segments, against plain Python."""
+
+import itertools
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+from random import Random
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from bert_zoo import text
+from bert_zoo.data import language_modelling as lm
+
+ROOT = Path(__file__).resolve().parent.parent
+TEXTS = ROOT.parent / "shared" / "data" / "text"
+WIKITEXT = TEXTS / "wikitext2_part.txt"
+needs_wikitext = pytest.mark.skipif(
+    not WIKITEXT.is_file(), reason="needs ../shared/data/text/wikitext2_part.txt"
+)
+CLOSED = {"unknown_token": None, "eos_token": None}
+
+
+def original(paths, *, special, lowercase=False, add_eos, unknown=None, min_freq=0, max_size=None):
+    """Transformer-XL's Vocab by its rules, for files of symbols with blanks between them.
+
+    Returns its vocabulary, from the files' symbols, and the ids of the first file.
+    """
+    lines = []
+    for path in paths:
+        with open(path, encoding="utf-8") as file:
+            lines.append([(line.lower() if lowercase else line).split() for line in file])
+    counter = Counter(symbol for file in lines for line in file for symbol in line)
+    vocabulary = list(special)
+    for symbol, count in counter.most_common(max_size):
+        if count >= min_freq and symbol not in vocabulary:
+            vocabulary.append(symbol)
+    ids = {symbol: index for index, symbol in enumerate(vocabulary)}
+    end = ["<eos>"] if add_eos else []
+    stream = [ids.get(s, ids.get(unknown)) for line in lines[0] for s in [*line, *end]]
+    return vocabulary, np.array(stream, np.int32)
+
+
+@pytest.fixture(params=[None, 7, 64])
+def small_blocks(request, monkeypatch):
+    """Files are read in pieces of any size, with the same result."""
+    if request.param:
+        monkeypatch.setattr(lm, "_BLOCK_BYTES", request.param)
+
+
+def write(path, content):
+    path.write_bytes(content.encode("utf-8") if isinstance(content, str) else content)
+    return path
+
+
+# ---------------------------------------------------------------------------------------------
+# Files as ids, and vocabularies
+# ---------------------------------------------------------------------------------------------
+
+CONTENTS = {
+    "plain": "a b a\nc <unk> a\n",
+    "blank_lines": "\n\n a \n \t \n\nb\n\n",
+    "no_last_newline": "a b\nc",
+    "carriage_returns": "a b\r\nc\rd\r\n\r\n\re\r",
+    "unicode": "été\u3000字字 ΑΣ\u2028Σ\x1cb\x85a\n" * 9,
+    "one_line": "a b c d e f g h " * 20,
+    "one_word": "abcdefghijklmnopqrstuvwxyz" * 20,
+}
+
+
+@pytest.mark.parametrize("lowercase", [False, True])
+@pytest.mark.parametrize("content", CONTENTS.values(), ids=CONTENTS)
+def test_a_file_of_words_has_the_originals_vocabulary_and_ids(
+    content, lowercase, tmp_path, small_blocks
+):
+    path = write(tmp_path / "train.txt", content)
+    vocabulary = lm.build_vocabulary([path], lowercase=lowercase, unknown_token=None)
+    for eos_at, add_eos in (("newlines", True), ("line_ends", True), ("never", False)):
+        expected, ids = original([path], special=["<eos>"], lowercase=lowercase, add_eos=add_eos)
+        tokenizer = text.SymbolTokenizer(
+            vocabulary, lowercase=lowercase, unknown_token=None, eos_at=eos_at
+        )
+        stream = lm.encode_file(path, tokenizer)
+        assert vocabulary == expected
+        assert stream.dtype == np.int32
+        np.testing.assert_array_equal(stream, ids)
+
+
+@needs_wikitext
+def test_wikitext_has_the_originals_vocabulary_and_ids():
+    vocabulary = lm.build_vocabulary([WIKITEXT], max_size=5000, min_count=2)
+    expected, ids = original(
+        [WIKITEXT], special=["<eos>"], add_eos=True, unknown="<unk>", max_size=5000, min_freq=2
+    )
+    assert vocabulary == expected
+    tokenizer = text.SymbolTokenizer(vocabulary, eos_at="newlines")
+    np.testing.assert_array_equal(lm.encode_file(WIKITEXT, tokenizer), ids)
+
+
+def test_bytes_are_those_of_enwik8s_preparation(tmp_path, small_blocks):
+    raw = Random(1).randbytes(500) + b"\n\n<page>\n"
+    prepared = " ".join("\n" if byte == 10 else str(byte) for byte in raw)
+    expected, ids = original([write(tmp_path / "train.txt", prepared)], special=[], add_eos=False)
+    path = write(tmp_path / "train.txt.raw", raw)
+    vocabulary = lm.build_vocabulary([path], unit="byte", special=(), unknown_token=None)
+    assert vocabulary == expected
+    tokenizer = text.SymbolTokenizer(vocabulary, unit="byte", **CLOSED)
+    np.testing.assert_array_equal(lm.encode_file(path, tokenizer), ids)
+
+
+@pytest.mark.parametrize("ends", ["", " ", "  "])
+def test_characters_are_those_of_text8s_preparation(ends, tmp_path, small_blocks):
+    raw = f"{ends}anarchism originated as a term  of abuse first used{ends}"
+    prepared = " ".join("_" if char == " " else char for char in raw.strip())
+    expected, ids = original([write(tmp_path / "train.txt", prepared)], special=[], add_eos=False)
+    path = write(tmp_path / "train.txt.raw", raw)
+    options = {"unit": "character", "space_token": "_"}
+    vocabulary = lm.build_vocabulary([path], special=(), unknown_token=None, **options)
+    assert vocabulary == expected
+    tokenizer = text.SymbolTokenizer(vocabulary, **options, **CLOSED)
+    np.testing.assert_array_equal(lm.encode_file(path, tokenizer), ids)
+
+
+def test_characters_are_lower_cased_in_the_context_of_their_word(tmp_path, small_blocks):
+    content = "ΑΣΑΣ ΟΔΟΣ\nσ字🙂" * 20
+    path = write(tmp_path / "train.txt", content)
+    options = {"unit": "character", "lowercase": True}
+    vocabulary = lm.build_vocabulary([path], special=(), unknown_token=None, **options)
+    tokenizer = text.SymbolTokenizer(vocabulary, **options, **CLOSED)
+    read = "".join(vocabulary[index] for index in lm.encode_file(path, tokenizer))
+    assert read == content.lower()
+
+
+def test_several_files_are_counted_in_their_order(tmp_path):
+    first, second = write(tmp_path / "1", "b a"), write(tmp_path / "2", "c a b d")
+    assert lm.build_vocabulary([first, second], special=(), unknown_token=None) == [*"bacd"]
+    assert lm.count_symbols([first, second]) == {"a": 2, "b": 2, "c": 1, "d": 1}
+
+
+@pytest.mark.parametrize(
+    ("counts", "options", "expected"),
+    [
+        ({"a": 1, "<unk>": 5, "b": 7}, {}, ["<eos>", "b", "<unk>", "a"]),  # as in WikiText
+        ({"a": 1, "b": 7}, {}, ["<eos>", "<unk>", "b", "a"]),
+        ({"a": 9, "<unk>": 1}, {"min_count": 2}, ["<eos>", "<unk>", "a"]),
+        ({"a": 9, "<eos>": 99}, {"unknown_token": None}, ["<eos>", "a"]),
+        ({"a": 9, "b": 9, "c": 9}, {"max_size": 2, "unknown_token": None}, ["<eos>", "a", "b"]),
+    ],
+)
+def test_special_symbols_come_first_and_unknown_where_its_count_puts_it(counts, options, expected):
+    assert lm.select_symbols(counts, **options) == expected
+
+
+@pytest.mark.parametrize(
+    ("size", "cutoffs"),
+    [
+        (267_735, [20_000, 40_000, 200_000]),  # WikiText-103: the original's
+        (793_471, [60_000, 120_000, 600_000]),  # the original's: 60,000, 100,000, 640,000
+        (33_278, []),  # WikiText-2: the original's
+    ],
+)
+def test_suggested_cutoffs_have_the_shares_of_wikitext103s(size, cutoffs):
+    assert lm.suggested_cutoffs(size) == cutoffs
+
+
+@pytest.mark.parametrize(
+    ("content", "options", "problem"),
+    [
+        (b"", {}, "train.txt is empty"),
+        (b"a\nb\n\xff\xfe\n", {}, r"train.txt, line 3: this is not UTF-8 .*0xff"),
+        (b"a\nb\nc", CLOSED, r"train.txt does not fit the tokenizer.*\[b\]"),
+        (b" \n ", {"unit": "character", "space_token": "a"}, "nothing but white space"),
+    ],
+)
+def test_a_file_that_cannot_be_read_is_named(content, options, problem, tmp_path, small_blocks):
+    path = write(tmp_path / "train.txt", content)
+    with pytest.raises(ValueError, match=problem):
+        lm.encode_file(path, text.SymbolTokenizer(["<eos>", "<unk>", "a"], **options))
+
+
+def test_a_missing_file_and_an_unknown_unit_are_named(tmp_path):
+    with pytest.raises(FileNotFoundError, match=r"no file .*absent\.txt"):
+        lm.count_symbols([tmp_path / "absent.txt"])
+    with pytest.raises(ValueError, match="unit is 'letter'"):
+        lm.count_symbols([], unit="letter")
+
+
+# ---------------------------------------------------------------------------------------------
+# Lines in a random order
+# ---------------------------------------------------------------------------------------------
+
+
+def test_lines_are_encoded_one_by_one(tmp_path, small_blocks):
+    content = "the cat\n\nsat down\r\non it"
+    path = write(tmp_path / "news", content)
+    tokenizer = text.SymbolTokenizer(
+        ["<S>", "<UNK>", *content.split()],
+        eos_token="<S>",
+        unknown_token="<UNK>",
+        eos_at="line_starts_and_ends",
+    )
+    lines = lm.encode_lines(path, tokenizer)
+    rows = np.split(lines.token_ids, lines.row_splits[1:-1])
+    assert [row.tolist() for row in rows] == [[0, 2, 3, 0], [0, 0], [0, 4, 5, 0], [0, 6, 7, 0]]
+    np.testing.assert_array_equal(lines.token_ids, lm.encode_file(path, tokenizer))
+
+
+def test_shuffled_lines_are_whole_lines_in_an_order_of_seed_and_epoch():
+    random = Random(2)
+    rows = [[line] * random.randrange(5) for line in range(200)]
+    lines = lm.EncodedLines(
+        np.array([i for row in rows for i in row], np.int32), np.cumsum([0, *map(len, rows)])
+    )
+    streams = {
+        (seed, epoch): lm.shuffled_lines(lines, seed=seed, epoch=epoch)
+        for seed, epoch in ((0, 0), (0, 1), (1, 0))
+    }
+    for stream in streams.values():
+        assert stream.dtype == np.int32
+        # A line's tokens are all equal, so whole lines are runs.
+        runs = np.flatnonzero(np.diff(stream)) + 1
+        assert sorted(map(list, np.split(stream, runs))) == sorted(row for row in rows if row)
+    assert len({stream.tobytes() for stream in streams.values()}) == 3
+    again = lm.shuffled_lines(lines, seed=0, epoch=1)
+    np.testing.assert_array_equal(again, streams[0, 1])
+
+
+# ---------------------------------------------------------------------------------------------
+# Segments
+# ---------------------------------------------------------------------------------------------
+
+SIZES = [
+    (2, 1, 1),
+    (2, 3, 4),
+    (13, 3, 4),
+    (13, 4, 3),
+    (50, 4, 7),
+    (64, 5, 3),
+    (65, 8, 8),
+    (9, 1, 4),
+]
+
+
+def batches(*args, **options):
+    return [
+        {name: value.numpy() for name, value in batch.items()}
+        for batch in lm.segments(*args, **options)
+    ]
+
+
+@pytest.mark.parametrize(("size", "batch_size", "length"), SIZES)
+def test_every_token_but_the_first_is_a_label_once_after_the_token_before_it(
+    size, batch_size, length
+):
+    stream = np.arange(1000, 1000 + size)
+    pairs = []
+    for batch in batches(stream, batch_size, length):
+        labelled = batch["labels"] != -100
+        assert (batch["token_ids"][~labelled] == 0).all()
+        pairs += zip(batch["token_ids"][labelled], batch["labels"][labelled], strict=True)
+    assert sorted(pairs) == list(itertools.pairwise(stream))
+
+
+@pytest.mark.parametrize(("size", "batch_size", "length"), SIZES)
+def test_each_row_is_contiguous_and_padded_at_its_end_only(size, batch_size, length):
+    labels = np.concatenate([b["labels"] for b in batches(np.arange(size), batch_size, length)], 1)
+    lengths = []
+    for row in labels:
+        held = row[row != -100]
+        assert (row[: len(held)] == held).all()
+        assert (np.diff(held) == 1).all()
+        lengths.append(len(held))
+    assert max(lengths) - min(lengths) <= 1
+
+
+@pytest.mark.parametrize(("size", "batch_size", "length"), [(13, 3, 4), (50, 4, 7), (65, 8, 8)])
+def test_dropping_the_remainder_leaves_full_rows_and_nothing_else(size, batch_size, length):
+    kept = batches(np.arange(size), batch_size, length, drop_remainder=True)
+    rows = np.concatenate([batch["labels"] for batch in kept], axis=1)
+    row_length = (size - 1) // batch_size
+    starts = 1 + row_length * np.arange(batch_size)
+    expected = starts[:, None] + np.arange(row_length // length * length)
+    np.testing.assert_array_equal(rows, expected)
+
+
+def test_segments_are_the_originals_where_it_drops_nothing():
+    """LMOrderedIterator on the same stream: rows of size // batch_size tokens, labels inside them."""
+    stream, batch_size, length = np.arange(40), 1, 6
+    ours = batches(stream, batch_size, length)
+    rows = stream.reshape(batch_size, -1)
+    for step, batch in enumerate(ours):
+        at = step * length
+        width = min(length, rows.shape[1] - 1 - at)
+        np.testing.assert_array_equal(batch["token_ids"][:, :width], rows[:, at : at + width])
+        np.testing.assert_array_equal(batch["labels"][:, :width], rows[:, at + 1 : at + 1 + width])
+        assert (batch["labels"][:, width:] == -100).all()
+    assert len(ours) == 7
+
+
+@pytest.mark.parametrize("drop_remainder", [False, True])
+def test_a_later_start_gives_the_rest_of_the_same_pass(drop_remainder):
+    stream = np.random.default_rng(0).integers(0, 50, 101)
+    whole = batches(stream, 4, 5, drop_remainder=drop_remainder)
+    for first_step in range(len(whole) + 1):
+        rest = batches(stream, 4, 5, first_step=first_step, drop_remainder=drop_remainder)
+        assert len(rest) == len(whole) - first_step
+        for ours, theirs in zip(rest, whole[first_step:], strict=True):
+            assert all((ours[name] == theirs[name]).all() for name in theirs)
+
+
+def test_the_stream_starts_in_the_first_batch_alone():
+    starts = [batch["starts_stream"].tolist() for batch in batches(np.arange(30), 2, 5)]
+    assert starts == [[1, 1], [0, 0], [0, 0]]
+
+
+def test_shapes_and_size_are_known_before_anything_runs():
+    dataset = lm.segments(np.arange(50), 4, 7)
+    assert dataset.cardinality() == 2
+    assert dataset.element_spec == {
+        "token_ids": tf.TensorSpec([4, 7], tf.int32),
+        "labels": tf.TensorSpec([4, 7], tf.int32),
+        "starts_stream": tf.TensorSpec([4], tf.int32),
+    }
+
+
+def test_the_stream_is_not_in_the_datasets_graph():
+    """Protobuf ends at 2 GB."""
+
+    dataset = lm.segments(np.arange(1_000_000), 4, 7)
+    (function,) = dataset._input_dataset._functions()
+    assert function.function.graph.as_graph_def().ByteSize() < 100_000
+
+
+@pytest.mark.parametrize(
+    ("stream", "args", "options", "problem"),
+    [
+        ([5], (1, 1), {}, "1 tokens give no batch"),
+        (range(20), (4, 5), {"drop_remainder": True}, "drop_remainder=False"),
+        (range(20), (0, 5), {}, "batch_size is 0"),
+        (range(20), (4, 0), {}, "segment_length is 0"),
+        (range(20), (2, 5), {"first_step": 3}, "first_step is 3.*0 to 1"),
+        (range(20), (2, 5), {"first_step": -1}, "first_step is -1"),
+        ([[1, 2]], (1, 1), {}, r"shape \(1, 2\)"),
+        ([0.5, 1.0], (1, 1), {}, "array of float64"),
+    ],
+)
+def test_segments_that_cannot_be_are_refused(stream, args, options, problem):
+    with pytest.raises(ValueError, match=problem):
+        lm.segments(np.array(stream), *args, **options)
+
+
+# ---------------------------------------------------------------------------------------------
+# The tool
+# ---------------------------------------------------------------------------------------------
+
+
+def build(tmp_path, *arguments):
+    command = [sys.executable, ROOT / "tools/build_vocabulary.py", f"--output={tmp_path / 'out'}"]
+    done = subprocess.run([*command, *arguments], capture_output=True, text=True, cwd=ROOT)
+    assert done.returncode == 0, done.stderr
+    return done.stdout, text.tokenizer_from_dir(tmp_path / "out", "transformer_xl")
+
+
+def test_the_tool_writes_a_vocabulary_that_reads_its_texts(tmp_path):
+    path = write(tmp_path / "train.txt", "b a a\n<unk> a b c\n")
+    output, tokenizer = build(tmp_path, "--min_count=2", path)
+    assert tokenizer.vocabulary == ("<eos>", "<unk>", "a", "b")
+    stream = lm.encode_file(path, tokenizer)
+    assert stream.tolist() == [3, 2, 2, 0, 1, 2, 3, 1, 0]
+    assert "4 symbols" in output and "covers 85.7143%" in output and "'a' 3, 'b' 2" in output
+    assert "WikiText-103's vocabulary: []." in output
+
+
+def test_the_tool_makes_character_vocabularies_without_special_tokens(tmp_path):
+    path = write(tmp_path / "text8", "a b aa")
+    _, tokenizer = build(tmp_path, "--unit=character", "--space_token=_", path)
+    assert tokenizer.vocabulary == ("a", "_", "b")
+    assert lm.encode_file(path, tokenizer).tolist() == [0, 1, 2, 1, 0, 0]

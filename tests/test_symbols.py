@@ -1,0 +1,537 @@
+"""Ids of whole symbols, against Python's own string methods, which the original's code consists of."""
+
+import io
+import json
+import logging
+import sys
+from collections import namedtuple
+from pathlib import Path
+from random import Random
+from types import ModuleType
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from bert_zoo import text
+
+WIKITEXT = Path(__file__).resolve().parent.parent.parent / "shared/data/text/wikitext2_part.txt"
+WORDS = ["<eos>", "the", "<unk>", "a", "tree", "\\", "\\1", "字", "ας", "σ", "i̇", "_", "U+0020"]
+CLOSED = {"unknown_token": None, "eos_token": None}
+WHITE_SPACE = [chr(code) for code in range(0x110000) if chr(code).isspace()]
+
+
+def original_ids(content, vocabulary, *, lowercase=False, eos=0, unknown="<unk>", newline=None):
+    """Transformer-XL's rule for a text file: its lines, each split, `eos` times <eos> after it."""
+    ids = {word: index for index, word in enumerate(vocabulary)}
+    rows = []
+    for line in io.StringIO(content, newline=newline):
+        line = line.strip().lower() if lowercase else line.strip()
+        rows += [ids.get(word, ids[unknown]) for word in line.split()] + [ids["<eos>"]] * eos
+    return rows
+
+
+def random_texts(number, seed):
+    random = Random(seed)
+    letters = [*WORDS, *"ΑΣσςİıǅß.'·\u0300\u00ad\ufeff\u200b\ufffd🙂A", "\x00", "<EOS>", "K"]
+    return [
+        "".join(
+            random.choice(WHITE_SPACE) if random.random() < 0.4 else random.choice(letters)
+            for _ in range(random.randrange(12))
+        )
+        + random.choice(["", "", "\n", "\r\n", "\r", "\n\n"])
+        for _ in range(number)
+    ]
+
+
+def characters(vocabulary, **options):
+    return text.SymbolTokenizer(vocabulary, unit="character", **{**CLOSED, **options})
+
+
+def as_bytes(vocabulary, **options):
+    return text.SymbolTokenizer(vocabulary, unit="byte", **{**CLOSED, **options})
+
+
+# ---------------------------------------------------------------------------------------------
+# Words
+# ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("lowercase", [False, True])
+def test_words_are_what_pythons_split_makes_of_any_text(lowercase):
+    texts = random_texts(2000, seed=1)
+    ids = text.SymbolTokenizer(WORDS, lowercase=lowercase)(texts).to_list()
+    assert ids == [original_ids(t, WORDS, lowercase=lowercase, newline="") for t in texts]
+
+
+@pytest.mark.parametrize("lowercase", [False, True])
+def test_a_text_of_several_lines_has_the_originals_line_ends(lowercase):
+    texts = [t for t in random_texts(2000, seed=2) if t]
+    tokenizer = text.SymbolTokenizer(WORDS, lowercase=lowercase, eos_at="line_ends")
+    expected = [original_ids(t, WORDS, lowercase=lowercase, eos=1) for t in texts]
+    assert tokenizer(texts).to_list() == expected
+
+
+@pytest.mark.parametrize("character", [" ", "\x1c", "\x1f", "\x85", "\xa0", "\u2028", "\u3000"])
+def test_white_space_beyond_asciis_separates_words(character):
+    assert text.SymbolTokenizer(WORDS)([f"a{character}tree"]).to_list() == [[3, 4]]
+
+
+def test_every_white_space_of_python_separates_words_and_nothing_else_does():
+    codes = [code for code in range(0x110000) if not 0xD800 <= code < 0xE000]
+    joined = text.SymbolTokenizer(["a", "<unk>"], eos_token=None)([f"a{chr(c)}a" for c in codes])
+    split = [chr(code) for code, ids in zip(codes, joined.to_list(), strict=True) if ids == [0, 0]]
+    assert split == WHITE_SPACE
+
+
+@pytest.mark.parametrize(
+    ("eos_at", "expected"),
+    [
+        # "a", "a\n", "", "\n", "a\n\na"
+        ("never", [[1], [1], [], [], [1, 1]]),
+        ("newlines", [[1], [1, 0], [], [0], [1, 0, 0, 1]]),
+        ("line_ends", [[1, 0], [1, 0], [0], [0], [1, 0, 0, 1, 0]]),
+        (
+            "line_starts_and_ends",
+            [[0, 1, 0], [0, 1, 0], [0, 0], [0, 0], [0, 1, 0, 0, 0, 0, 1, 0]],
+        ),
+    ],
+)
+def test_the_end_token_stands_where_eos_at_says(eos_at, expected):
+    tokenizer = text.SymbolTokenizer(["<eos>", "a"], unknown_token=None, eos_at=eos_at)
+    assert tokenizer(["a", "a\n", "", "\n", "a\n\na"]).to_list() == expected
+
+
+@pytest.mark.parametrize("eos_at", ["newlines", "line_ends"])
+def test_lines_give_the_ids_of_the_whole(eos_at):
+    content = "the tree \n\n a\r\na\rtree\n"
+    tokenizer = text.SymbolTokenizer(WORDS, eos_at=eos_at)
+    by_line = tokenizer(list(io.StringIO(content, newline=""))).flat_values
+    assert by_line.numpy().tolist() == tokenizer([content]).to_list()[0]
+    assert by_line.numpy().tolist() == original_ids(content, WORDS, eos=1)
+
+
+def test_an_end_token_of_any_spelling_is_written_as_it_is():
+    tokenizer = text.SymbolTokenizer(
+        ["a", "\\0", "\\\\"], eos_token="\\0", unknown_token="\\\\", eos_at="newlines"
+    )
+    assert tokenizer(["a\nb"]).to_list() == [[0, 1, 2]]
+
+
+def test_a_special_tokens_spelling_in_a_text_is_that_token():
+    assert text.SymbolTokenizer(WORDS)(["<eos> <unk> <UNK>"]).to_list() == [[0, 2, 2]]
+    assert text.SymbolTokenizer(WORDS, lowercase=True)(["<EOS>"]).to_list() == [[0]]
+
+
+@pytest.mark.skipif(not WIKITEXT.is_file(), reason="needs ../shared/data/text/wikitext2_part.txt")
+def test_wikitext_has_the_originals_ids():
+    content = WIKITEXT.read_bytes().decode("utf-8")
+    vocabulary = ["<eos>", *dict.fromkeys(content.split()[::2])]
+    tokenizer = text.SymbolTokenizer(vocabulary, eos_at="line_ends")
+    assert tokenizer([content]).to_list() == [original_ids(content, vocabulary, eos=1)]
+
+
+# ---------------------------------------------------------------------------------------------
+# Characters and bytes
+# ---------------------------------------------------------------------------------------------
+
+
+def test_characters_are_unicode_characters_and_space_has_its_token():
+    tokenizer = characters(["_", "a", "🙂", "\n", "e", "\u0301"], space_token="_")
+    assert tokenizer(["a 🙂", "", "e\u0301_\n"]).to_list() == [[1, 0, 2], [], [4, 5, 0, 3]]
+
+
+@pytest.mark.parametrize("lowercase", [False, True])
+def test_characters_are_those_of_pythons_string(lowercase):
+    texts = random_texts(1000, seed=3)
+    lowered = [t.lower() if lowercase else t for t in texts]
+    vocabulary = ["<unk>", *dict.fromkeys("".join(lowered))][:40]
+    tokenizer = characters(vocabulary, lowercase=lowercase, unknown_token="<unk>")
+    ids = {char: index for index, char in enumerate(vocabulary)}
+    assert tokenizer(texts).to_list() == [[ids.get(c, 0) for c in t] for t in lowered]
+
+
+def test_bytes_are_decimal_numbers_without_newlines():
+    random = Random(4)
+    texts = [random.randbytes(random.randrange(9)) for _ in range(500)] + [b"a\nb", b"\n\n"]
+    vocabulary = [str(byte) for byte in range(255, -1, -1) if byte != 10]
+    # What prep_enwik8.py writes, split as the original splits it.
+    prepared = [" ".join("\n" if b == 10 else str(b) for b in t).split() for t in texts]
+    expected = [[vocabulary.index(number) for number in numbers] for numbers in prepared]
+    assert as_bytes(vocabulary)(texts).to_list() == expected
+    as_words = text.SymbolTokenizer(vocabulary, **CLOSED)([" ".join(row) for row in prepared])
+    assert as_words.to_list() == expected
+
+
+def test_bytes_that_are_not_utf8_are_pythons_replacement_characters():
+    random = Random(5)
+    lead = [0x41, 0x80, 0xC2, 0xC0, 0xE0, 0xE2, 0xED, 0xA0, 0xF0, 0x90, 0xF4, 0xFF, 0xEF, 0xBF]
+    texts = [bytes(random.choices(lead, k=random.randrange(1, 8))) for _ in range(2000)]
+    decoded = [t.decode("utf-8", "replace") for t in texts]
+    vocabulary = list(dict.fromkeys("".join(decoded)))
+    ids = characters(vocabulary)(texts).to_list()
+    assert ["".join(vocabulary[index] for index in row) for row in ids] == decoded
+
+
+# ---------------------------------------------------------------------------------------------
+# Symbols that the vocabulary lacks
+# ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("tokenizer", "bad", "named"),
+    [
+        (lambda: text.SymbolTokenizer(["a"], **CLOSED), "a zebra b", r"\[zebra\]"),
+        (lambda: characters(["a", "🙂"]), "azb", r"\[z\] \[code point\] \[122\]"),
+        (lambda: characters(["a"]), "a\n", r"\[code point\] \[10\]"),
+        (lambda: as_bytes(["97"]), "az", r"\[byte\] \[122\]"),
+    ],
+)
+def test_without_an_unknown_token_the_missing_symbol_is_named_in_a_graph_too(tokenizer, bad, named):
+    tokenizer = tokenizer()
+    with pytest.raises(tf.errors.InvalidArgumentError, match=named):
+        tokenizer(["a", bad])
+    dataset = tf.data.Dataset.from_tensor_slices(["a", bad]).batch(2).map(tokenizer)
+    with pytest.raises(tf.errors.InvalidArgumentError, match=named):
+        list(dataset)
+    assert tokenizer(["a"]).to_list() == [[0]]
+
+
+def test_with_an_unknown_token_they_are_that_token():
+    assert characters(["a", "<unk>"], unknown_token="<unk>")(["aé🙂"]).to_list() == [[0, 1, 1]]
+    assert as_bytes(["97", "<unk>"], unknown_token="<unk>")(["aé"]).to_list() == [[0, 1, 1]]
+
+
+# ---------------------------------------------------------------------------------------------
+# Back to text, attributes, refusals
+# ---------------------------------------------------------------------------------------------
+
+
+def test_words_come_back_with_blanks_and_lines():
+    tokenizer = text.SymbolTokenizer(WORDS, eos_at="newlines")
+    content = "the tree\n\na <unk> \\1\n"
+    ids = tokenizer([content, "a"])
+    assert [row.decode() for row in tokenizer.detokenize(ids).numpy()] == [content, "a"]
+
+
+def test_characters_and_bytes_come_back():
+    tokenizer = characters(["_", "a", "é", "<eos>"], space_token="_", eos_token="<eos>")
+    assert tokenizer.detokenize([[1, 0, 2, 3, 1]]).numpy()[0].decode() == "a é\na"
+    bytes_ = as_bytes(["195", "169", "0", "<eos>"], eos_token="<eos>")
+    assert bytes_.detokenize([[0, 1, 2, 3]]).numpy()[0] == "é\0\n".encode()
+    assert bytes_.detokenize([[0]]).numpy()[0] == b"\xc3"
+
+
+def test_a_tokenizer_has_the_ids_of_the_roles_that_it_has():
+    tokenizer = text.SymbolTokenizer(["a", "<unk>", "<eos>"])
+    assert (tokenizer.unk_id, tokenizer.eos_id) == (1, 2)
+    assert not any(hasattr(tokenizer, f"{role}_id") for role in ("pad", "cls", "sep", "mask"))
+    assert not hasattr(characters(["a"]), "unk_id")
+    assert tokenizer.vocabulary == ("a", "<unk>", "<eos>")
+
+
+@pytest.mark.parametrize(
+    ("vocabulary", "options", "problem"),
+    [
+        (["a"], {}, "lacks unknown_token='<unk>'.*unknown_token=None"),
+        (["a"], {"unknown_token": None}, "lacks eos_token='<eos>'"),
+        (["a"], {"unit": "letter", **CLOSED}, "unit is 'letter'.*'word'"),
+        (["<eos>", "<unk>"], {"eos_at": "ends"}, "eos_at is 'ends'.*line_ends"),
+        (["a"], {"eos_at": "newlines", **CLOSED}, "Only words with an eos_token"),
+        (["a"], {"unit": "character", "eos_at": "newlines", **CLOSED}, "Only words"),
+        (["a", "_"], {"space_token": "_", **CLOSED}, "only characters have one"),
+        (["a"], {"unit": "character", "space_token": "_", **CLOSED}, "lacks space_token='_'"),
+        (["97"], {"unit": "byte", "lowercase": True, **CLOSED}, "not for bytes"),
+        (["a", "b c"], CLOSED, r"vocabulary\[1\] is 'b c'.*white space"),
+        (["ab"], {"unit": "character", **CLOSED}, r"vocabulary\[0\] is 'ab'.*one character"),
+        (["256"], {"unit": "byte", **CLOSED}, "'256'.*0 to 255"),
+        (["097"], {"unit": "byte", **CLOSED}, "'097'.*0 to 255"),
+    ],
+)
+def test_what_cannot_be_is_refused(vocabulary, options, problem):
+    with pytest.raises(ValueError, match=problem):
+        text.SymbolTokenizer(vocabulary, **options)
+
+
+# ---------------------------------------------------------------------------------------------
+# In tf.data and in a SavedModel
+# ---------------------------------------------------------------------------------------------
+
+TOKENIZERS = {
+    "words": lambda: text.SymbolTokenizer(WORDS, lowercase=True, eos_at="newlines"),
+    "characters": lambda: characters(
+        ["_", *"aetrh.·字σς\n\x00", "<unk>"], space_token="_", unknown_token="<unk>"
+    ),
+    "bytes": lambda: as_bytes([*map(str, range(128)), "<unk>"], unknown_token="<unk>"),
+}
+
+
+def servable(tokenizer):
+    module = tf.Module()
+    module.tokenizer = tokenizer
+    signature = [tf.TensorSpec([None], tf.string)]
+    module.serve = tf.function(tokenizer.__call__, input_signature=signature)
+    return module
+
+
+@pytest.mark.parametrize("kind", TOKENIZERS)
+def test_ids_are_the_same_in_tf_data_and_after_saving(kind, tmp_path):
+    tokenizer, texts = TOKENIZERS[kind](), random_texts(50, seed=6)
+    expected = tokenizer(texts).to_list()
+    dataset = tf.data.Dataset.from_tensor_slices(texts).batch(7).map(tokenizer)
+    assert [row for batch in dataset for row in batch.to_list()] == expected
+
+    tf.saved_model.save(servable(tokenizer), str(tmp_path))
+    assert tf.saved_model.load(str(tmp_path)).serve(tf.constant(texts)).to_list() == expected
+
+
+# ---------------------------------------------------------------------------------------------
+# Vocabulary directories
+# ---------------------------------------------------------------------------------------------
+
+INVISIBLE = ["\n", "\r", " ", "\t", "\u2028", "\x00", "\x85", "\ufeff", "\u0301", "U", "+", "é"]
+
+
+@pytest.mark.parametrize(
+    ("vocabulary", "options"),
+    [
+        (WORDS, {"lowercase": True, "eos_at": "newlines"}),
+        (WORDS, {"eos_token": None}),
+        (["<eos>", *INVISIBLE, "🙂"], {"unit": "character", **CLOSED, "eos_token": "<eos>"}),
+        (["_", "a"], {"unit": "character", "space_token": "_", **CLOSED}),
+        (["60", "32", "<unk>"], {"unit": "byte", "eos_token": None}),
+    ],
+)
+def test_a_saved_directory_gives_the_same_tokenizer(vocabulary, options, tmp_path):
+    saved = text.SymbolTokenizer(vocabulary, **options)
+    saved.save(tmp_path)
+    read = text.tokenizer_from_dir(tmp_path, "transformer_xl")
+    assert read.vocabulary == saved.vocabulary
+    assert read.get_config() == saved.get_config()
+
+
+def test_words_stand_in_vocab_txt_as_they_are(tmp_path):
+    text.SymbolTokenizer(WORDS).save(tmp_path)
+    assert (tmp_path / "vocab.txt").read_bytes().decode() == "".join(f"{w}\n" for w in WORDS)
+    assert json.loads((tmp_path / "tokenizer_config.json").read_text())["unit"] == "word"
+
+
+def test_words_with_white_space_that_python_2_did_not_split_at_are_kept(tmp_path):
+    vocabulary = ["<eos>", "<unk>", "10\xa0km", "\u3000", "a\x85b\u2028"]
+    text.SymbolTokenizer(vocabulary).save(tmp_path)
+    read = text.tokenizer_from_dir(tmp_path, "transformer_xl")
+    assert read.vocabulary == tuple(vocabulary)
+
+
+def test_invisible_characters_stand_in_vocab_txt_as_code_points(tmp_path):
+    characters(["a", "\n", "\u2028", "é"]).save(tmp_path)
+    assert (tmp_path / "vocab.txt").read_bytes().decode() == "a\nU+000A\nU+2028\né\n"
+
+
+def test_a_special_token_that_reads_as_a_code_point_is_refused(tmp_path):
+    with pytest.raises(ValueError, match="Rename"):
+        characters(["a", "U+0041"], eos_token="U+0041").save(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("lines", "expected"),
+    [
+        (["<eos>", "a", "tree"], {"unit": "word", "eos_at": "newlines", "unknown_token": None}),
+        (["<S>", "a", "<UNK>"], {"unit": "word", "eos_at": "never", "unknown_token": "<UNK>"}),
+        (["_", "e", "t"], {"unit": "character", "space_token": "_", "eos_token": None}),
+        (["_", "e", "U+0020"], {"unit": "character", "space_token": None}),
+        (["32", "101"], {"unit": "byte", "eos_token": None}),
+        (["32", "1999"], {"unit": "word"}),
+    ],
+)
+def test_a_directory_without_a_config_is_read_by_its_symbols(lines, expected, tmp_path, caplog):
+    if lines[0] == "<S>":
+        lines = [*lines, "tree"]
+    (tmp_path / "vocab.txt").write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    with caplog.at_level(logging.INFO, "bert_zoo"):
+        config = text.tokenizer_from_dir(tmp_path, "transformer_xl").get_config()
+    assert expected.items() <= config.items()
+    assert f"unit={config['unit']!r}" in caplog.text
+
+
+def test_options_of_a_call_go_before_the_files(tmp_path):
+    text.SymbolTokenizer(WORDS).save(tmp_path)
+    tokenizer = text.tokenizer_from_dir(tmp_path, "transformer_xl", eos_at="line_ends")
+    assert tokenizer(["a"]).to_list() == [[3, 0]]
+
+
+@pytest.mark.parametrize("name", ["vocab.pkl", "vocab.bin", "cache.pkl", "cache.pt"])
+@pytest.mark.parametrize(
+    ("symbols", "tokens", "expected"),
+    [
+        (["<eos>", "the", "<unk>"], ("<eos>", "<unk>"), {"unit": "word", "eos_at": "newlines"}),
+        (["_", "e"], (None, None), {"unit": "character", "space_token": "_", "lowercase": True}),
+        (["32", "101"], (None, None), {"unit": "byte", "lowercase": False}),
+    ],
+)
+def test_the_originals_pickled_vocabularies_are_read(
+    name, symbols, tokens, expected, tmp_path, monkeypatch
+):
+    found = namedtuple("Found", "symbols lowercase eos_token unknown_token")
+    reader = ModuleType("bert_zoo.text.pickled_vocabulary")
+    reader.read_pickled_vocabulary = lambda path: found(symbols, path.name == name, *tokens)
+    monkeypatch.setitem(sys.modules, reader.__name__, reader)
+    (tmp_path / name).touch()
+    tokenizer = text.tokenizer_from_dir(tmp_path, "transformer_xl")
+    assert expected.items() <= tokenizer.get_config().items()
+    assert tokenizer.vocabulary == tuple(symbols)
+
+
+def test_a_directory_without_a_vocabulary_is_an_error_that_names_the_files(tmp_path):
+    with pytest.raises(
+        FileNotFoundError,
+        match=r"none of vocab\.txt, vocab\.pkl, vocab\.bin, cache\.pkl, cache\.pt",
+    ):
+        text.tokenizer_from_dir(tmp_path, "transformer_xl")
+
+
+# ---------------------------------------------------------------------------------------------
+# Preprocessing
+# ---------------------------------------------------------------------------------------------
+
+
+def preprocessor(vocabulary=("<eos>", "a", "b", "c"), eos_token="<eos>", eos_at="never", **options):
+    tokenizer = text.SymbolTokenizer(
+        vocabulary, unknown_token=None, eos_token=eos_token, eos_at=eos_at
+    )
+    return text.LanguageModelPreprocessor(tokenizer, **{"sequence_length": 4, **options})
+
+
+def plain(rows):
+    assert {value.dtype for value in rows.values()} == {tf.int32}
+    return {name: value.numpy().tolist() for name, value in rows.items()}
+
+
+def test_rows_have_the_tokens_alone_and_are_padded_on_the_right():
+    assert plain(preprocessor(bucket=1)(["a b c", "", "b"])) == {
+        "token_ids": [[1, 2, 3], [0, 0, 0], [2, 0, 0]],
+        "padding_mask": [[1, 1, 1], [0, 0, 0], [1, 0, 0]],
+    }
+
+
+@pytest.mark.parametrize(
+    ("options", "length"),
+    [
+        ({"sequence_length": 40}, 16),
+        ({"sequence_length": 12}, 12),
+        ({"sequence_length": 40, "bucket": 5}, 10),
+        ({"sequence_length": 40, "padding": "fixed"}, 40),
+    ],
+)
+def test_rows_are_as_long_as_the_longest_rounded_up(options, length):
+    prepare = preprocessor(**options)
+    assert prepare(["a " * 9])["token_ids"].shape == (1, length)
+    assert prepare.scored(["a " * 9])["labels"].shape == (1, length)
+
+
+def test_scoring_with_an_end_token_predicts_every_token():
+    assert plain(preprocessor(bucket=1).scored(["a b c", "", "b"])) == {
+        "token_ids": [[0, 1, 2], [0, 0, 0], [0, 0, 0]],
+        "labels": [[1, 2, 3], [-100, -100, -100], [2, -100, -100]],
+        "padding_mask": [[1, 1, 1], [0, 0, 0], [1, 0, 0]],
+    }
+
+
+def test_scoring_without_an_end_token_predicts_all_but_the_first():
+    prepare = preprocessor(("a", "b", "c"), eos_token=None, bucket=1)
+    assert plain(prepare.scored(["a b c", "", "b"])) == {
+        "token_ids": [[0, 1], [0, 0], [0, 0]],
+        "labels": [[1, 2], [-100, -100], [-100, -100]],
+        "padding_mask": [[1, 1], [0, 0], [0, 0]],
+    }
+
+
+def test_scoring_does_not_repeat_an_end_token_that_begins_the_line():
+    prepare = preprocessor(eos_at="line_starts_and_ends", bucket=1)
+    scored = plain(prepare.scored(["a b"]))
+    assert scored["token_ids"] == [[0, 1, 2]]
+    assert scored["labels"] == [[1, 2, 0]]
+
+
+def test_padding_is_the_padding_token_where_there_is_one():
+    prepare = preprocessor(bucket=1)
+    prepare.tokenizer.pad_id = 3
+    assert prepare(["a", "a b"])["token_ids"].numpy().tolist() == [[1, 3], [1, 2]]
+
+
+def test_truncation_is_said_once_and_keeps_the_beginning(caplog):
+    prepare = preprocessor(bucket=1)
+    with caplog.at_level(logging.WARNING, "bert_zoo"):
+        for _ in range(2):
+            rows = plain(prepare(["a b c a b c", "a"]))
+            assert plain(prepare.scored(["a b c a b c"]))["labels"] == [[1, 2, 3, 1]]
+    assert rows["token_ids"] == [[1, 2, 3, 1], [1, 0, 0, 0]]
+    (message,) = [record.message for record in caplog.records if "were cut" in record.message]
+    assert "1 of the 2 texts" in message and "sequence_length=4" in message
+    assert "the longest has 6 tokens" in message
+
+
+def test_nothing_is_said_where_the_report_is_off(caplog):
+    with caplog.at_level(logging.WARNING, "bert_zoo"):
+        preprocessor(report_truncation=False)(["a b c a b c"])
+        preprocessor()(["a b c a"])
+    assert not caplog.records
+
+
+def test_pairs_are_refused():
+    for method in (preprocessor(), preprocessor().scored):
+        with pytest.raises(TypeError, match="reads single texts"):
+            method((["a"], ["b"]))
+
+
+@pytest.mark.parametrize(
+    ("options", "problem"),
+    [
+        ({"sequence_length": 0}, "sequence_length is 0"),
+        ({"sequence_length": 2.5}, "sequence_length is 2.5"),
+        ({"padding": "left"}, "padding is 'left'"),
+        ({"bucket": 0}, "bucket is 0"),
+    ],
+)
+def test_options_outside_their_range_are_refused(options, problem):
+    with pytest.raises(ValueError, match=problem):
+        preprocessor(**options)
+
+
+def test_options_can_be_changed_and_read():
+    prepare = preprocessor(bucket=3)
+    changed = prepare.with_options(sequence_length=9, padding="fixed")
+    assert changed.tokenizer is prepare.tokenizer
+    assert changed.get_config() == {
+        **prepare.get_config(),
+        "sequence_length": 9,
+        "padding": "fixed",
+    }
+    assert changed.sequence_length == 9
+    with pytest.raises(TypeError, match="segments"):
+        prepare.with_options(segments=True)
+
+
+def test_it_runs_in_tf_data_with_a_static_shape_where_padding_is_fixed():
+    prepare = preprocessor(padding="fixed")
+    texts = ["a b", "c", "a b c a b", ""]
+    dataset = tf.data.Dataset.from_tensor_slices(texts).batch(2, drop_remainder=True)
+    for function in (prepare, prepare.scored):
+        mapped = dataset.map(function)
+        assert mapped.element_spec["token_ids"].shape == (2, 4)
+        rows = np.concatenate([batch["token_ids"] for batch in mapped])
+        np.testing.assert_array_equal(rows, function(texts)["token_ids"])
+
+
+def test_a_directory_gives_the_familys_preprocessor(tmp_path):
+    text.SymbolTokenizer(WORDS).save(tmp_path)
+    prepare = text.preprocessor_from_dir(
+        tmp_path,
+        "transformer_xl",
+        sequence_length=8,
+        padding="fixed",
+        tokenizer_options={"eos_at": "line_ends"},
+    )
+    assert isinstance(prepare, text.LanguageModelPreprocessor)
+    assert prepare(["a"])["token_ids"].numpy().tolist() == [[3, 0, 0, 0, 0, 0, 0, 0]]
+    assert prepare.tokenize(["a"]).to_list() == [[3, 0]]

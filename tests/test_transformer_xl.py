@@ -1,0 +1,877 @@
+"""Transformer-XL: a text in segments, each with the memory of those before it."""
+
+import json
+import logging
+import math
+import shutil
+from contextlib import nullcontext
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+from helpers import (
+    RECURRENT_CASES,
+    assert_same,
+    assert_same_variables,
+    assert_segments_equal_the_reference,
+    carried,
+    flat,
+    load_recurrent,
+    loaded,
+    recurrent_arrays,
+    segments_of,
+    state_of,
+    stored_gradients,
+    tensors_of,
+    variables_of,
+)
+from test_golden_bert import TOLERANCE, directory_of
+
+import bert_zoo
+from bert_zoo.config import ConfigError
+from bert_zoo.heads import adaptive_softmax
+from bert_zoo.layers.relative_attention import distance_embedding
+from bert_zoo.models import CausalLM, RecurrentEncoder
+from bert_zoo.recurrent_config import RecurrentConfig
+from bert_zoo.training import compile_for_task
+from bert_zoo.training.optimizers import language_model_adam
+from bert_zoo.weights.bind import named_variables
+from bert_zoo.weights.tf1 import TF1Source
+
+LANGUAGE_MODELS = [name for name, about in RECURRENT_CASES.items() if about["task"] == "causal_lm"]
+FORMATS = {"hf": "hf", "tf": "tf1", "torch": "torch"}
+
+
+def golden(case: str, task: str | None = None):
+    """A golden model that several tests read and none changes."""
+    return loaded(f"transformer_xl/{case}", task or RECURRENT_CASES[case]["task"])
+
+
+def labelled(case: str) -> list[dict[str, np.ndarray]]:
+    return segments_of(recurrent_arrays(case), "token_ids", "labels")
+
+
+# ---------------------------------------------------------------------------------------------
+# Golden outputs
+# ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("case", RECURRENT_CASES)
+def test_hidden_states_attentions_and_memory_equal_the_reference(case):
+    io = recurrent_arrays(case)
+    has_attentions = "attentions" in io
+    model = load_recurrent(
+        case, "encoder", output_hidden_states=True, output_attentions=has_attentions
+    )
+    outputs = carried(model, segments_of(io, "token_ids"))
+    assert {"sequence_output", "hidden_states", "memory"} <= set(outputs[0])
+    assert ("attentions" in outputs[0]) == has_attentions
+    assert_segments_equal_the_reference(outputs, io)
+
+
+@pytest.mark.parametrize("case", LANGUAGE_MODELS)
+def test_log_probabilities_of_labels_equal_the_reference(case):
+    io, segments = recurrent_arrays(case), labelled(case)
+    assert_segments_equal_the_reference(carried(golden(case), segments), io)
+
+
+@pytest.mark.parametrize(
+    "case", [case for case in LANGUAGE_MODELS if "vocab_log_probs" in recurrent_arrays(case)]
+)
+def test_distributions_equal_the_reference(case):
+    io = recurrent_arrays(case)
+    outputs = carried(golden(case), segments_of(io, "token_ids"))
+    assert outputs[0]["log_probs"].shape == (*io["token_ids"].shape[1:], 50)
+    assert_segments_equal_the_reference(outputs, io)
+
+
+WITH_XLA = ("hf_adaptive", "torch_same_length")
+
+
+@pytest.mark.parametrize("case", ["hf_adaptive", "hf_plain", "tf1_lm1b", "torch_same_length"])
+def test_graph_xla_and_predict_equal_the_reference(case):
+    io, model, segments = recurrent_arrays(case), golden(case), labelled(case)
+    start = model.initial_memory(3)
+    for jit_compile in (False, True) if case in WITH_XLA else (False,):
+        run = tf.function(model, jit_compile=jit_compile)
+        assert_segments_equal_the_reference(carried(run, segments, start), io)
+    outputs = carried(lambda x: model.predict(x, batch_size=2, verbose=0), segments)
+    assert_segments_equal_the_reference(outputs, io)
+
+
+def test_mixed_bfloat16_is_close():
+    io, segments = recurrent_arrays("hf_adaptive"), labelled("hf_adaptive")
+    model = load_recurrent("hf_adaptive", dtype="mixed_bfloat16")
+    outputs = carried(model, segments)
+    assert outputs[0]["memory"][0].dtype == "bfloat16"
+    assert outputs[0]["log_probs"].dtype == "float32"
+    assert {variable.dtype for variable in named_variables(model).values()} == {"float32"}
+    for number, of_segment in enumerate(outputs):
+        difference = np.abs(of_segment["log_probs"] - io["log_probs"][number]).max()
+        # 8 bits of mantissa, on log-probabilities of up to 6 after two blocks.
+        assert 0 < difference < 0.1
+
+
+@pytest.mark.parametrize(
+    "case", [case for case in LANGUAGE_MODELS if "loss" in recurrent_arrays(case)]
+)
+def test_loss_and_gradients_equal_the_reference(case):
+    """Of the last segment, given the memory of the others."""
+    io, (*before, last) = recurrent_arrays(case), labelled(case)
+    model = load_recurrent(case, dropout=0.0)
+    state = state_of(carried(model, before)[-1])
+    with tf.GradientTape() as tape:
+        outputs = model({**last, **state}, training=True)
+        loss = model.compute_loss(x=last, y_pred=outputs)
+    np.testing.assert_allclose(loss, io["loss"], atol=TOLERANCE)
+    stored = stored_gradients(model, loss, tape, FORMATS[RECURRENT_CASES[case]["reference"]])
+    names = [name for name in io if name.startswith("gradient:")]
+    assert len(names) == 8
+    for name in names:
+        np.testing.assert_allclose(
+            stored[name.removeprefix("gradient:")], io[name], atol=TOLERANCE, err_msg=name
+        )
+
+
+@pytest.mark.parametrize("case", [case for case in RECURRENT_CASES if case.startswith("tf1")])
+def test_parameters_are_those_of_the_tensorflow_programs_checkpoint(case):
+    source = TF1Source(str(directory_of(f"transformer_xl/{case}") / "model.ckpt-1"))
+    weights = [key for key in source if key.startswith("transformer/") and "/Adam" not in key]
+    assert len(weights) > 25
+    total = sum(math.prod(source.shape(key)) for key in weights)
+    assert golden(case).count_params() == total
+
+
+def test_encoder_alone_returns_no_more_than_asked():
+    ids = {"token_ids": np.array([[1, 2, 3]])}
+    assert set(golden("hf_encoder")(ids)) == {"sequence_output", "memory"}
+    assert set(golden("torch_same_length")(ids)) == {"log_probs", "memory", "memory_mask"}
+
+
+# ---------------------------------------------------------------------------------------------
+# What the theory says of segments
+# ---------------------------------------------------------------------------------------------
+
+LENGTH = 12
+SIZES = {
+    "vocab_size": 30,
+    "hidden_size": 8,
+    "num_layers": 2,
+    "num_heads": 2,
+    "head_size": 3,
+    "intermediate_size": 12,
+    "cutoffs": (8, 18),
+    "div_val": 2,
+    "hidden_dropout": 0.0,
+    "mem_len": LENGTH,
+    "memory_start": "empty",
+}
+
+
+def fresh(**changes) -> CausalLM:
+    """A model whose weights, the same for the same shapes, are all large enough to matter."""
+    config = RecurrentConfig(**{**SIZES, **changes})
+    model = CausalLM(RecurrentEncoder(config, "transformer_xl", output_attentions=True))
+    rng = np.random.default_rng(0)
+    for variable in named_variables(model).values():
+        variable.assign(rng.normal(0, 0.5, variable.shape))
+    return model
+
+
+def text(rows: int = 2, length: int = LENGTH) -> dict[str, np.ndarray]:
+    ids = np.random.default_rng(1).integers(0, SIZES["vocab_size"], (2, rows, length))
+    return {"token_ids": ids[0], "labels": ids[1]}
+
+
+def cut(inputs: dict[str, np.ndarray], *places: int) -> list[dict[str, np.ndarray]]:
+    """The text in segments, which start at `places` but the first."""
+    parts = {name: np.split(value, places, axis=1) for name, value in inputs.items()}
+    return [dict(zip(parts, values, strict=True)) for values in zip(*parts.values(), strict=True)]
+
+
+def log_probs(model, segments, state=None) -> np.ndarray:
+    """Those of a text's labels, from its segments."""
+    outputs = carried(model, segments, state)
+    return np.concatenate([flat(one["log_probs"])[""] for one in outputs], axis=1)
+
+
+@pytest.mark.parametrize("options", [{"num_layers": 1}, {"num_layers": 3}, {"pre_lnorm": True}])
+def test_segments_with_all_of_the_past_in_memory_equal_one_long_segment(options):
+    """In any number of layers: a hidden state does not depend on what comes after it, so that what a
+    layer remembers is what it would compute again."""
+    model, whole = fresh(**options), text()
+    expected = log_probs(model, [whole])
+    for places in [(1,), (7,), (3, 4, 11)]:
+        np.testing.assert_allclose(log_probs(model, cut(whole, *places)), expected, atol=TOLERANCE)
+
+
+@pytest.mark.parametrize("changes", [{"mem_len": 4}, {"memory_start": "zeros"}])
+def test_segments_differ_from_one_long_segment_where_the_memory_is_another(changes):
+    """A short one forgets; one that starts with zeros forgets these."""
+    model, whole = fresh(**changes), text()
+    difference = np.abs(log_probs(model, cut(whole, 7)) - log_probs(model, [whole]))
+    assert difference[:, :7].max() < TOLERANCE
+    assert difference[:, 8:].max() > 0.01
+
+
+@pytest.mark.parametrize("start", ["zeros", "empty"])
+@pytest.mark.parametrize("keys", ["mem_len", "mem_len+1"])
+def test_same_length_makes_predictions_independent_of_the_cuts(keys, start):
+    options = {"mem_len": 4, "memory_start": start, "same_length_keys": keys, "clamp_len": 3}
+    model, whole = fresh(same_length=True, **options), text()
+    expected = log_probs(model, [whole])
+    for places in [(6,), (1, 3, 9)]:
+        np.testing.assert_allclose(log_probs(model, cut(whole, *places)), expected, atol=TOLERANCE)
+    without = fresh(same_length=False, **options)
+    assert np.abs(log_probs(without, [whole]) - expected).max() > 0.01
+
+
+def keys_seen(model, segments) -> list[np.ndarray]:
+    """For each segment, how many keys its queries see; they see as many in every layer and head."""
+    found = []
+    for outputs in carried(
+        model.encoder, [{"token_ids": segment["token_ids"]} for segment in segments]
+    ):
+        counts = np.stack([(flat(layer)[""] > 0).sum(-1) for layer in outputs["attentions"]])
+        assert (counts == counts[0, 0, 0]).all()
+        found.append(counts[0, 0, 0])
+    return found
+
+
+@pytest.mark.parametrize(
+    ("changes", "first", "second"),
+    [
+        ({"same_length": False}, [5, 6, 7, 8, 9, 10], [5, 6, 7, 8, 9, 10]),
+        ({"same_length_keys": "mem_len+1"}, [5] * 6, [5] * 6),
+        ({"same_length_keys": "mem_len"}, [4] * 6, [4] * 6),
+        ({"memory_start": "empty"}, [1, 2, 3, 4, 5, 5], [5] * 6),
+        ({"memory_start": "empty", "same_length": False}, range(1, 7), range(5, 11)),
+    ],
+)
+def test_queries_see_the_keys_that_the_settings_say(changes, first, second):
+    options = {"mem_len": 4, "memory_start": "zeros", "same_length": True, **changes}
+    found = keys_seen(fresh(**options), cut(text(), 6))
+    assert [counts.tolist() for counts in found] == [list(first), list(second)]
+
+
+def test_an_empty_start_is_a_model_without_memory():
+    expected = log_probs(fresh(mem_len=0), [text()])
+    np.testing.assert_allclose(log_probs(fresh(), [text()]), expected, atol=TOLERANCE)
+    with_zeros = fresh(memory_start="zeros")
+    assert np.abs(log_probs(with_zeros, [text()]) - expected).max() > 0.01
+    # Nothing to start with is the same either way.
+    both = (log_probs(fresh(mem_len=0, memory_start=s), [text()]) for s in ("zeros", "empty"))
+    np.testing.assert_array_equal(*both)
+
+
+def test_memory_of_zeros_is_what_a_zero_start_means():
+    model, whole = fresh(memory_start="zeros"), text()
+    zeros = {"memory": [np.zeros((2, LENGTH, 8), "float32")] * 2}
+    np.testing.assert_allclose(log_probs(model, [whole], zeros), log_probs(model, [whole]))
+    for start in ("zeros", "empty"):
+        model = fresh(memory_start=start)
+        given = log_probs(model, [whole], model.initial_memory(2))
+        np.testing.assert_allclose(given, log_probs(model, [whole]), atol=TOLERANCE)
+
+
+def test_distances_beyond_clamp_len_count_as_it():
+    exact = flat(distance_embedding(9, 8, -1, "float32"))[""]
+    clamped = flat(distance_embedding(9, 8, 4, "float32"))[""]
+    np.testing.assert_array_equal(clamped[5:], exact[5:])
+    np.testing.assert_array_equal(clamped[:5], np.broadcast_to(exact[5], (5, 8)))
+    whole = text()
+    expected = log_probs(fresh(), [whole])
+    # The longest distance between two of 12 tokens is 11.
+    np.testing.assert_array_equal(log_probs(fresh(clamp_len=11), [whole]), expected)
+    difference = np.abs(log_probs(fresh(clamp_len=4), [whole]) - expected)
+    assert difference[:, :5].max() < TOLERANCE
+    assert difference[:, 5:].max() > 0.001
+
+
+def test_no_token_depends_on_later_ones():
+    model, whole = fresh(), text()
+    expected = log_probs(model, [whole])
+    changed = whole["token_ids"].copy()
+    changed[:, 8] = (changed[:, 8] + 1) % 30
+    difference = np.abs(log_probs(model, [{**whole, "token_ids": changed}]) - expected)
+    assert difference[:, :8].max() == 0
+    assert difference[:, 8:].max(0).min() > 0
+
+
+# ---------------------------------------------------------------------------------------------
+# Memory
+# ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("start", ["zeros", "empty"])
+def test_one_trace_serves_every_segment(start):
+    model, traces = fresh(mem_len=5, memory_start=start), []
+
+    @tf.function
+    def step(inputs):
+        traces.append(1)
+        return model(inputs)
+
+    segments = cut(text(), 3, 6, 9)
+    initial = model.initial_memory(2)
+    outputs = carried(step, segments, initial)
+    assert len(traces) == 1
+    for one in outputs:
+        shapes = {name: [tuple(m.shape) for m in one["memory"]] for name in state_of(one)}
+        assert shapes["memory"] == [(2, 5, 8)] * 2
+        assert tuple(one["memory_mask"].shape) == (2, 5)
+    assert keras.tree.map_structure(lambda x: (x.shape, x.dtype), state_of(outputs[-1])) == (
+        keras.tree.map_structure(lambda x: (x.shape, x.dtype), initial)
+    )
+    joined = np.concatenate([flat(one["log_probs"])[""] for one in outputs], axis=1)
+    np.testing.assert_allclose(joined, log_probs(model, segments), atol=TOLERANCE)
+
+
+def test_memory_is_the_last_inputs_of_each_layer():
+    model, segments = fresh(mem_len=4), cut(text(), 3, 9)
+    encoder = RecurrentEncoder(model.encoder.config, "transformer_xl", output_hidden_states=True)
+    encoder.set_weights(model.encoder.get_weights())
+    outputs = carried(encoder, [{"token_ids": s["token_ids"]} for s in segments])
+    for layer in range(2):
+        past = np.concatenate([flat(one["hidden_states"][layer])[""] for one in outputs], axis=1)
+        for seen, one in zip((3, 9, 12), outputs, strict=True):
+            held = flat(one["memory"][layer])[""]
+            kept = min(seen, 4)
+            np.testing.assert_array_equal(held[:, 4 - kept :], past[:, seen - kept : seen])
+            assert flat(one["memory_mask"])[""].tolist() == [[0] * (4 - kept) + [1] * kept] * 2
+
+
+def test_no_gradient_runs_through_memory():
+    model, (first, second) = fresh(), cut(text(), 6)
+    variables = model.trainable_variables
+    with tf.GradientTape(persistent=True) as tape:
+        before = model(first)
+        remembered = tf.add_n([tf.reduce_sum(layer) for layer in before["memory"]])
+        through = tf.reduce_sum(model({**second, **state_of(before)})["log_probs"])
+    constant = tf.nest.map_structure(tf.convert_to_tensor, state_of(model(first)))
+    with tf.GradientTape() as alone:
+        direct = tf.reduce_sum(model({**second, **constant})["log_probs"])
+    assert tape.gradient(remembered, [v.value for v in variables]) == [None] * len(variables)
+    values = [v.value for v in variables]
+    for ours, theirs in zip(
+        tape.gradient(through, values), alone.gradient(direct, values), strict=True
+    ):
+        np.testing.assert_allclose(
+            tf.convert_to_tensor(ours), tf.convert_to_tensor(theirs), atol=TOLERANCE
+        )
+
+
+def test_left_padded_row_is_the_row_alone():
+    """Also in the next segment, from whose memory the padding is gone."""
+    model, whole = fresh(mem_len=8), text(rows=1, length=9)
+    expected = log_probs(model, cut(whole, 5))
+    other = text(rows=1, length=12)
+    padded = {
+        name: np.concatenate([other[name], np.pad(whole[name], [(0, 0), (3, 0)])]) for name in whole
+    }
+    padded["padding_mask"] = np.array([[1] * 12, [0] * 3 + [1] * 9])
+    segments = cut(padded, 8)
+    outputs = carried(model, segments)
+    assert flat(outputs[0]["memory_mask"])[""].tolist() == [[1] * 8, [0] * 3 + [1] * 5]
+    found = np.concatenate([flat(one["log_probs"])[""] for one in outputs], axis=1)
+    assert np.isfinite(found).all()
+    np.testing.assert_allclose(found[1:, 3:], expected, atol=TOLERANCE)
+    np.testing.assert_allclose(found[:1], log_probs(model, cut(other, 8)), atol=TOLERANCE)
+
+
+def test_what_stands_under_the_padding_changes_nothing():
+    model, whole = fresh(), text()
+    mask = np.ones((2, LENGTH), int)
+    mask[0, 8:] = 0
+    noisy = np.where(mask, whole["token_ids"], 0)
+    assert (noisy != whole["token_ids"]).any()
+    following = text(length=5)
+    for masked in (True, False):
+        found = [
+            carried(
+                model, [{**whole, "token_ids": ids, "padding_mask": mask * masked + 1 - masked}]
+            )
+            for ids in (whole["token_ids"], noisy)
+        ]
+        next_ones = [flat(model({**following, **state_of(o[-1])})["log_probs"])[""] for o in found]
+        difference = np.abs(next_ones[0] - next_ones[1]).max()
+        assert difference < TOLERANCE if masked else difference > 0.01
+
+
+def test_memory_mask_hides_what_the_memory_holds():
+    model, whole = fresh(memory_start="zeros"), text()
+    noise = [np.random.default_rng(2).normal(size=(2, 5, 8)).astype("float32")] * 2
+    hidden = {"memory": noise, "memory_mask": np.zeros((2, 5), "int32")}
+    expected = log_probs(fresh(mem_len=0), [whole])
+    np.testing.assert_allclose(log_probs(model, [whole], hidden), expected, atol=TOLERANCE)
+    seen = {"memory": noise, "memory_mask": np.ones((2, 5), "int32")}
+    assert np.abs(log_probs(model, [whole], seen) - expected).max() > 0.01
+    np.testing.assert_allclose(
+        log_probs(model, [whole], seen), log_probs(model, [whole], {"memory": noise})
+    )
+
+
+def test_memory_may_have_any_length():
+    """The text's own: what the memory of 12 positions, 5 of them filled, is."""
+    model, (first, second) = fresh(), cut(text(), 5)
+    state = state_of(model(first))
+    short = {
+        "memory": [layer[:, -5:] for layer in state["memory"]],
+        "memory_mask": state["memory_mask"][:, -5:],
+    }
+    assert_same(model({**second, **short}), model({**second, **state}), TOLERANCE)
+
+
+# ---------------------------------------------------------------------------------------------
+# Adaptive softmax
+# ---------------------------------------------------------------------------------------------
+
+SOFTMAXES = {
+    "plain": {"cutoffs": (), "div_val": 1},
+    "one table": {"div_val": 1},
+    "one projected table": {"div_val": 1, "embedding_size": 6},
+    "own projections": {"div_val": 1, "embedding_size": 6, "tie_projs": (False,) * 3},
+    "narrow tables": {},
+    "own tables": {"tie_word_embeddings": False},
+    "first not projected": {"proj_same_dim": False, "tie_projs": (False,) * 3},
+}
+
+
+@pytest.mark.parametrize("changes", SOFTMAXES.values(), ids=SOFTMAXES)
+def test_labels_have_the_probabilities_of_the_distribution_which_sum_to_one(changes):
+    model = fresh(**changes)
+    # A row for each label.
+    ids = {"token_ids": np.repeat(text(rows=1)["token_ids"], 30, axis=0)}
+    distribution = flat(model(ids)["log_probs"])[""]
+    assert distribution.shape == (30, LENGTH, 30)
+    np.testing.assert_allclose(np.exp(distribution).sum(-1), 1, atol=1e-5)
+    labels = np.repeat(np.arange(30)[:, None], LENGTH, axis=1)
+    found = flat(model({**ids, "labels": labels})["log_probs"])[""]
+    np.testing.assert_allclose(found.T, distribution[0], atol=TOLERANCE)
+
+
+# Labels that leave clusters empty, and that are all of one cluster; clusters are 0-7, 8-17, 18-29.
+LABELS = {
+    "mixed": text(rows=1)["labels"],
+    "first": np.arange(LENGTH)[None] % 8,
+    "second": 8 + np.arange(LENGTH)[None] % 10,
+    "third": 18 + np.arange(LENGTH)[None],
+    "none of the second": np.where(np.arange(LENGTH) % 2, 3, 20)[None],
+    "ignored": np.full((1, LENGTH), -100),
+    "some ignored": np.where(np.arange(LENGTH) % 3, text(rows=1)["labels"], -100),
+}
+
+
+@pytest.mark.parametrize(
+    ("softmax", "labels"),
+    [
+        *(pytest.param("narrow tables", labels, id=name) for name, labels in LABELS.items()),
+        pytest.param("one projected table", LABELS["mixed"], id="one table"),
+        pytest.param("one projected table", LABELS["second"], id="one table-second"),
+    ],
+)
+def test_members_alone_give_the_values_and_gradients_of_all_rows(softmax, labels, monkeypatch):
+    """And both those of the whole distribution."""
+    model, ids = fresh(**SOFTMAXES[softmax]), {"token_ids": text(rows=1)["token_ids"]}
+    values = [variable.value for variable in model.trainable_variables]
+
+    def of_labels():
+        return model({**ids, "labels": labels})["log_probs"]
+
+    def of_all():
+        found = model(ids)["log_probs"]
+        found = tf.gather(found, np.maximum(labels, 0), axis=-1, batch_dims=2)
+        return tf.where(labels == -100, 0.0, found)
+
+    results = []
+    for function, members in (
+        (of_labels, adaptive_softmax._gathered),
+        (of_labels, adaptive_softmax._over_all),
+        (of_all, None),
+    ):
+        with monkeypatch.context() as patch:
+            patch.setattr(adaptive_softmax, "_gathered", members)
+            with tf.GradientTape() as tape:
+                found = function()
+                # Weights, so that rows cannot be mixed up.
+                loss = tf.reduce_sum(found * np.arange(1, LENGTH + 1, dtype="float32"))
+            gradients = tape.gradient(loss, values, unconnected_gradients="zero")
+        results.append([found, *map(tf.convert_to_tensor, gradients)])
+    assert (results[0][0].numpy()[labels == -100] == 0).all()
+    assert (results[0][0].numpy()[labels != -100] < 0).all()
+    for other in results[1:]:
+        for ours, theirs in zip(results[0], other, strict=True):
+            np.testing.assert_allclose(ours, theirs, atol=2e-4, rtol=1e-5)
+
+
+# ---------------------------------------------------------------------------------------------
+# Training and metrics
+# ---------------------------------------------------------------------------------------------
+
+
+def some_ignored(inputs: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Labels of which every row has another number."""
+    labels = inputs["labels"].copy()
+    for row, counted in zip(labels, (6, 1, 4), strict=True):
+        row[counted:] = -100
+    return {**inputs, "labels": labels}
+
+
+def test_quality_is_a_mean_over_tokens_whatever_the_batches():
+    case = "hf_adaptive"
+    model = golden(case)
+    inputs = some_ignored(labelled(case)[0])
+    kept = inputs["labels"] != -100
+    nats = -recurrent_arrays(case)["log_probs"][0][kept].mean()
+    for batch_size in (2, 3):
+        found = model.evaluate(inputs, batch_size=batch_size, verbose=0, return_dict=True)
+        np.testing.assert_allclose(found["perplexity"], np.exp(nats), rtol=1e-5)
+        np.testing.assert_allclose(found["bits"], nats / np.log(2), rtol=1e-5)
+        if batch_size == 3:
+            np.testing.assert_allclose(found["loss"], nats, rtol=1e-5)
+
+
+def test_a_batch_without_labels_counts_nothing():
+    model = golden("hf_plain")
+    inputs = labelled("hf_plain")[0]
+    found = model.evaluate(
+        {**inputs, "labels": np.full_like(inputs["labels"], -100)}, verbose=0, return_dict=True
+    )
+    assert found == {"loss": 0.0, "perplexity": 1.0, "bits": 0.0}
+
+
+def test_training_lowers_the_loss_and_comes_back_with_the_keras_file(tmp_path):
+    keras.utils.set_random_seed(0)
+    model, inputs = load_recurrent("hf_adaptive"), labelled("hf_adaptive")[0]
+    assert model.encoder.config.hidden_dropout == 0.1
+    compile_for_task(model, language_model_adam(1e-2, total_steps=60))
+    history = model.fit(inputs, epochs=30, batch_size=3, verbose=0).history
+    assert set(history) == {"loss", "perplexity", "bits"}
+    after = model.evaluate(inputs, verbose=0, return_dict=True)
+    before = -recurrent_arrays("hf_adaptive")["log_probs"][0].mean()
+    assert after["loss"] < 0.7 * before
+    np.testing.assert_allclose(after["perplexity"], np.exp(after["loss"]), rtol=1e-5)
+    model.save(tmp_path / "model.keras")
+    again = keras.saving.load_model(tmp_path / "model.keras")
+    assert again.encoder.config == model.encoder.config
+    assert_same_variables(again, model)
+    assert_same(again(inputs), model(inputs))
+    assert again.optimizer.get_config() == model.optimizer.get_config()
+    for ours, theirs in zip(again.optimizer.variables, model.optimizer.variables, strict=True):
+        assert_same(ours, theirs)
+
+
+def test_memory_goes_into_fit_and_evaluate_too():
+    first, second, _ = labelled("hf_adaptive")
+    model = load_recurrent("hf_adaptive", dropout=0.0)
+    state = state_of(model(first))
+    inputs = {**second, **state}
+    found = model.evaluate(inputs, batch_size=3, verbose=0, return_dict=True)
+    expected = -recurrent_arrays("hf_adaptive")["log_probs"][1].mean()
+    np.testing.assert_allclose(found["bits"], expected / np.log(2), rtol=1e-5)
+    np.testing.assert_allclose(
+        model.fit(inputs, batch_size=3, verbose=0).history["loss"], [expected], rtol=1e-5
+    )
+
+
+# ---------------------------------------------------------------------------------------------
+# Formats
+# ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("case", ["hf_encoder", "hf_plain", "tf1_lm1b", "torch_same_length"])
+def test_saved_directory_and_keras_file_give_the_same_model(case, tmp_path):
+    model, segments = golden(case), segments_of(recurrent_arrays(case), "token_ids")
+    expected = carried(model, segments)
+    bert_zoo.save(model, tmp_path / "saved")
+    model.save(tmp_path / "model.keras")
+    for again in (
+        bert_zoo.load(tmp_path / "saved"),
+        keras.saving.load_model(tmp_path / "model.keras"),
+    ):
+        assert type(again) is type(model)
+        assert getattr(again, "encoder", again).config == getattr(model, "encoder", model).config
+        assert_same_variables(again, model)
+        for ours, theirs in zip(carried(again, segments), expected, strict=True):
+            assert_same(ours, theirs)
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        case
+        for case in RECURRENT_CASES
+        if case.startswith("hf_")
+        and (directory_of(f"transformer_xl/{case}") / "model.safetensors").is_file()
+    ],
+)
+def test_hf_directory_comes_back_bit_for_bit(case, tmp_path):
+    original = directory_of(f"transformer_xl/{case}")
+    bert_zoo.save(golden(case), tmp_path, format="hf")
+    expected, saved = tensors_of(original), tensors_of(tmp_path)
+    assert saved.keys() == expected.keys()
+    for key, tensor in expected.items():
+        assert np.array_equal(saved[key], tensor), key
+    ours, theirs = (json.loads((path / "config.json").read_text()) for path in (tmp_path, original))
+    assert ours["architectures"] == theirs["architectures"]
+    # All that describes the model; the rest is transformers' bookkeeping.
+    said = {key for key in theirs if key in ours}
+    assert len(said) >= 18
+    assert {key: ours[key] for key in said} == {key: theirs[key] for key in said}
+
+
+@pytest.mark.parametrize("case", ["tf1_wt103", "tf1_div1", "torch_same_length"])
+def test_other_programs_models_in_hugging_faces_format_are_the_same(case, tmp_path, caplog):
+    model, segments = golden(case), labelled(case)
+    with caplog.at_level(logging.WARNING):
+        bert_zoo.save(model, tmp_path, format="hf")
+    config = model.encoder.config
+    knows = config.same_length_keys == "mem_len" and config.memory_start == "zeros"
+    assert ("does not know" in caplog.text) == (not knows)
+    again = bert_zoo.load(tmp_path, "causal_lm")
+    assert again.encoder.config == config
+    assert_same_variables(again, model)
+    assert_same(carried(again, segments), carried(model, segments))
+
+
+@pytest.mark.parametrize(
+    ("case", "twin"),
+    [(case, about["twin"]) for case, about in RECURRENT_CASES.items() if "twin" in about],
+)
+def test_twins_of_other_formats_are_the_same_model(case, twin):
+    assert_same_variables(golden(case), golden(twin))
+
+
+CONVENTIONS = {
+    "hf": ("mem_len", "zeros", 1e-5),
+    "tf": ("mem_len+1", "zeros", 1e-12),
+    "torch": ("mem_len", "empty", 1e-5),
+}
+
+
+@pytest.mark.parametrize("case", RECURRENT_CASES)
+def test_each_program_has_its_conventions(case):
+    model = golden(case)
+    config = getattr(model, "encoder", model).config
+    found = (config.same_length_keys, config.memory_start, config.layer_norm_epsilon)
+    assert found == CONVENTIONS[RECURRENT_CASES[case]["reference"]]
+
+
+def test_a_bare_encoder_has_no_softmax_to_give(tmp_path):
+    from bert_zoo.weights.files import WeightsError
+
+    with pytest.raises(WeightsError, match=r"no softmax.*init=\('softmax',\)"):
+        load_recurrent("hf_encoder", "causal_lm")
+    model = load_recurrent("hf_encoder", "causal_lm", init=("softmax",))
+    assert_same_variables(model.encoder, golden("hf_encoder"))
+    bert_zoo.save(golden("hf_adaptive").encoder, tmp_path)
+    assert_same_variables(bert_zoo.load(tmp_path), golden("hf_adaptive").encoder)
+
+
+# ---------------------------------------------------------------------------------------------
+# Settings at load
+# ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"mem_len": 3},
+        {"mem_len": 20, "clamp_len": -1},
+        {"clamp_len": 2},
+        {"same_length": False},
+        {"same_length_keys": "mem_len+1"},
+        {"memory_start": "empty"},
+    ],
+    ids=lambda settings: "-".join(settings),
+)
+def test_settings_change_predictions_and_no_weights(settings):
+    usual, segments = golden("hf_adaptive"), labelled("hf_adaptive")
+    model = load_recurrent("hf_adaptive", **settings)
+    assert model.encoder.config == usual.encoder.config.replace(**settings)
+    assert_same_variables(model, usual)
+    outputs = carried(model, segments)
+    assert outputs[-1]["memory"][0].shape[1] == settings.get("mem_len", 8)
+    difference = np.abs(outputs[-1]["log_probs"] - recurrent_arrays("hf_adaptive")["log_probs"][-1])
+    assert difference.max() > 1e-4
+    first = np.abs(outputs[0]["log_probs"] - recurrent_arrays("hf_adaptive")["log_probs"][0]).max()
+    assert first > 1e-4
+
+
+def test_settings_are_kept_by_save(tmp_path):
+    settings = {"mem_len": 5, "clamp_len": 3, "same_length": False, "memory_start": "empty"}
+    bert_zoo.save(load_recurrent("hf_adaptive", **settings), tmp_path)
+    config = bert_zoo.load(tmp_path).encoder.config
+    assert {name: getattr(config, name) for name in settings} == settings
+
+
+# ---------------------------------------------------------------------------------------------
+# Errors
+# ---------------------------------------------------------------------------------------------
+
+
+def zeros(*shape: int) -> np.ndarray:
+    return np.zeros(shape, "float32")
+
+
+WRONG_INPUTS = {
+    "entries": ({"memory": [zeros(3, 8, 16)]}, "memory has 1 entries", "each of the 2 layers"),
+    "width": (
+        {"memory": [zeros(3, 8, 16), zeros(3, 8, 15)]},
+        r"memory\[1\] has shape \(3, 8, 15\)",
+        r"must be \(3, 8, 16\)",
+    ),
+    "batch": (
+        {"memory": [zeros(2, 8, 16)] * 2},
+        r"memory\[0\] has shape \(2, 8, 16\)",
+        r"\(3, 8, 16\)",
+    ),
+    "unlike": ({"memory": [zeros(3, 8, 16), zeros(3, 7, 16)]}, r"memory\[1\]", r"\(3, 8, 16\)"),
+    "mask": (
+        {"memory": [zeros(3, 8, 16)] * 2, "memory_mask": np.ones((3, 7), int)},
+        r"memory_mask has shape \(3, 7\)",
+        r"\(3, 8\)",
+    ),
+    "mask values": (
+        {"memory": [zeros(3, 8, 16)] * 2, "memory_mask": np.full((3, 8), 2)},
+        r"memory_mask\[0, 0\] is 2",
+        "padding",
+    ),
+    "padding mask": (
+        {"padding_mask": np.ones((3, 5), int)},
+        r"padding_mask has shape \(3, 5\)",
+        r"\(3, 6\)",
+    ),
+    "labels' shape": (
+        {"labels": np.zeros((3, 5), int)},
+        r"labels have shape \(3, 5\)",
+        r"\(3, 6\).*-100",
+    ),
+    "label too large": ({"labels": np.full((3, 6), 50)}, r"labels\[0, 0\] is 50", r"\[0, 50\)"),
+    "label too small": ({"labels": np.full((3, 6), -1)}, r"labels\[0, 0\] is -1", "vocabulary"),
+    "id": ({"token_ids": np.full((3, 6), 50)}, r"token_ids\[0, 0\] is 50", "vocabulary"),
+    "unknown": (
+        {"segment_ids": np.zeros((3, 6), int)},
+        "takes.*'memory', 'memory_mask'",
+        r"unknown here: \['segment_ids'\]",
+    ),
+    "rank": ({"token_ids": np.zeros(6, int)}, r"\[batch, length\]", r"\(6,\)"),
+}
+
+
+@pytest.mark.parametrize(("changes", "got", "wanted"), WRONG_INPUTS.values(), ids=WRONG_INPUTS)
+def test_wrong_inputs_are_refused(changes, got, wanted):
+    inputs = {"token_ids": np.zeros((3, 6), int), **changes}
+    with pytest.raises(ValueError, match=rf"(?s){got}.*{wanted}"):
+        golden("hf_adaptive")(inputs)
+
+
+def test_labels_of_floats_are_refused():
+    inputs = {"token_ids": np.zeros((3, 6), int), "labels": np.full((3, 6), 1.5)}
+    with pytest.raises(TypeError, match=r"labels must be integers; got float"):
+        golden("hf_adaptive")(inputs)
+
+
+def test_labels_are_inputs():
+    model, inputs = golden("hf_plain"), labelled("hf_plain")[0]
+    ids = {"token_ids": inputs["token_ids"]}
+    with pytest.raises(ValueError, match="labels are inputs"):
+        model.fit(ids, inputs["labels"], verbose=0)
+    for method in (model.fit, model.evaluate):
+        with pytest.raises(ValueError, match="labels are inputs"):
+            method(ids, verbose=0)
+
+
+@pytest.mark.parametrize("label", [50, -1])
+def test_labels_that_are_no_words_are_refused_where_there_are_graphs(label):
+    """The softmax would take them for one of the last cluster, or for the first word."""
+    model, inputs = golden("hf_adaptive"), labelled("hf_adaptive")[0]
+    wrong = {**inputs, "labels": inputs["labels"].copy()}
+    wrong["labels"][1, 2] = label
+    for method in (model.fit, model.evaluate, model.predict):
+        with pytest.raises(ValueError, match=rf"labels\[1, 2\] is {label}.*vocabulary"):
+            method(wrong, verbose=0)
+    batches = tf.data.Dataset.from_tensors(wrong)
+    with pytest.raises(tf.errors.InvalidArgumentError, match=r"labels must lie in"):
+        model.evaluate(batches, verbose=0)
+    ignored = {**inputs, "labels": np.where(inputs["labels"] % 2, -100, inputs["labels"])}
+    found = model.evaluate(tf.data.Dataset.from_tensors(ignored), verbose=0, return_dict=True)
+    assert found["bits"] > 0
+
+
+WRONG_CONFIGS = {
+    "falling": ({"cutoffs": (18, 8)}, r"cutoffs are \(18, 8\).*rising.*30"),
+    "repeated": ({"cutoffs": (8, 8)}, r"cutoffs are \(8, 8\)"),
+    "outside": ({"cutoffs": (8, 30)}, r"cutoffs are \(8, 30\)"),
+    "zero": ({"cutoffs": (0, 8)}, r"cutoffs are \(0, 8\)"),
+    "floats": ({"cutoffs": (8.0, 18)}, r"cutoffs are \(8.0, 18\)"),
+    "mem_len": ({"mem_len": -1}, "mem_len is -1.*no memory"),
+    "no width": ({"div_val": 4}, "div_val 4.*no width"),
+    "tie_projs": ({"tie_projs": (True,)}, r"tie_projs are \(True,\).*3 clusters"),
+    "odd": ({"hidden_size": 9}, "hidden_size is 9.*even"),
+    "keys": ({"same_length_keys": "all"}, "same_length_keys is 'all'.*mem_len"),
+    "no keys": (
+        {"same_length": True, "mem_len": 0, "same_length_keys": "mem_len"},
+        "no key.*same_length_keys",
+    ),
+    "clamp_len": ({"clamp_len": "5"}, "clamp_len is '5'"),
+    "truth": ({"same_length": "no"}, "same_length is 'no'"),
+    "start": ({"memory_start": "none"}, "memory_start is 'none'.*zeros.*empty"),
+}
+
+
+@pytest.mark.parametrize(("changes", "message"), WRONG_CONFIGS.values(), ids=WRONG_CONFIGS)
+def test_wrong_configurations_are_refused(changes, message):
+    with pytest.raises(ConfigError, match=message):
+        RecurrentConfig(**{**SIZES, **changes})
+
+
+def test_wrong_settings_are_refused():
+    with pytest.raises(TypeError, match=r"\['mem_length'\].*transformer_xl.*mem_len"):
+        load_recurrent("hf_adaptive", mem_length=3)
+    with pytest.raises(ConfigError, match="mem_len is -3"):
+        load_recurrent("hf_adaptive", mem_len=-3)
+    with pytest.raises(TypeError, match=r"\['mem_len'\].*bert: none"):
+        bert_zoo.load("bert_tiny", weights=None, mem_len=3)
+
+
+@pytest.mark.parametrize("task", ["classification", "embedding", "masked_lm"])
+def test_tasks_that_there_are_not_are_refused(task):
+    with pytest.raises(ValueError, match=rf"no task '{task}'.*encoder, causal_lm"):
+        load_recurrent("hf_adaptive", task)
+    with pytest.raises(ValueError, match=r"no task 'causal_lm'.*classification"):
+        bert_zoo.load("bert_tiny", "causal_lm", weights=None)
+
+
+def test_original_module_without_its_configuration(tmp_path):
+    """A state_dict tells no sizes of heads or memory."""
+    shutil.copy(directory_of("transformer_xl/torch_same_length") / "model.safetensors", tmp_path)
+    with pytest.raises(FileNotFoundError, match=r"config\.json"):
+        bert_zoo.load(tmp_path, "causal_lm")
+
+
+@pytest.mark.parametrize("tied", [True, False])
+def test_repeated_tensors_must_agree(tied, tmp_path):
+    """Files may hold a tied table under both of its names."""
+    from safetensors.numpy import save_file
+
+    original = directory_of("transformer_xl/hf_adaptive")
+    shutil.copy(original / "config.json", tmp_path)
+    tensors = tensors_of(original)
+    tensors["crit.out_layers.1.weight"] = tensors["transformer.word_emb.emb_layers.1.weight"] + (
+        0 if tied else 1
+    )
+    save_file(tensors, tmp_path / "model.safetensors")
+    refused = pytest.raises(ValueError, match=r"crit\.out_layers\.1\.weight should repeat")
+    with nullcontext() if tied else refused:
+        assert_same_variables(bert_zoo.load(tmp_path, "causal_lm"), golden("hf_adaptive"))
+
+
+def test_variables_have_no_copies():
+    """Tied tables and projections are one variable."""
+    paths = list(variables_of(golden("hf_adaptive")))
+    assert [path for path in paths if path.startswith("softmax/table")] == []
+    assert [path for path in paths if path.startswith("softmax/projection")] == [
+        "softmax/projection_0"
+    ]
