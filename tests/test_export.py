@@ -14,7 +14,7 @@ from helpers import CHOICES, PAIRS, TEXTS, assert_same, load_task, task_inputs
 from test_golden_bert import load_case
 
 import bert_zoo
-from bert_zoo.models import TASKS
+from bert_zoo import models
 from bert_zoo.serving import HUB_NAMES
 
 tf = pytest.importorskip("tensorflow")
@@ -23,6 +23,8 @@ pytestmark = pytest.mark.skipif(
 )
 
 TOLERANCE = 1e-5
+# test_export_recurrent.py has models that carry a memory.
+TASKS = [task for task in models.TASKS if task != "causal_lm"]
 TEXT_INPUTS = {
     "question_answering": ("question", "context"),
     "multiple_choice": ("text", "choices"),

@@ -10,6 +10,7 @@ from pathlib import Path
 import keras
 
 from bert_zoo.models.base import ZooModel
+from bert_zoo.models.stateful import StatefulLM
 
 # What tf.saved_model.save writes. `assets.extra`, for one, is the user's.
 SAVED_MODEL_ENTRIES = {"saved_model.pb", "fingerprint.pb", "variables", "assets"}
@@ -32,6 +33,11 @@ def export(
     * `mask_positions`, of masked language models, takes `mask_positions` (int32 [batch,
       predictions]) too, and gives logits there only.
 
+    Those of a model with a memory: `serving_default` (of a language model also `score`) takes
+    `text`; `tokens` takes `token_ids`, of a language model also `labels`; `step` takes `token_ids`
+    and the memory and gives the new one; `step_scores`, of a language model, takes `labels` too;
+    `initial_memory` takes `batch_size` and gives what comes before a text.
+
     The reloaded object follows TF-Hub's reusable SavedModel interface; `bert_zoo.layers.
     SavedModelLayer` puts it back into a Keras model. docs/export.md lists the outputs of each task.
 
@@ -44,7 +50,7 @@ def export(
             `serving_default` is then the same as `tokens`.
 
     Raises:
-        TypeError: not a model of the zoo.
+        TypeError: not a model of the zoo; or a `StatefulLM`, whose language model is what serves.
         RuntimeError: Keras runs on another backend.
         ValueError: the model has no vocabulary, or does not read pairs; or the path is not local.
         FileExistsError: `directory` holds other files.
@@ -53,6 +59,12 @@ def export(
     """
     if not isinstance(model, ZooModel):
         raise TypeError(f"export() writes models that load() makes; got {type(model).__name__}.")
+    if isinstance(model, StatefulLM):
+        raise TypeError(
+            "A StatefulLM keeps its memory to itself, so that it can be trained. Export the model "
+            "inside of it, whose signatures take the memory and give it: "
+            "export(model.language_model, directory)."
+        )
     if keras.backend.backend() != "tensorflow":
         raise RuntimeError(
             f"A SavedModel needs Keras's TensorFlow backend, and this is {keras.backend.backend()}. "
@@ -69,11 +81,13 @@ def export(
 
     import tensorflow as tf
 
-    from bert_zoo.serving.servable import make_servable
+    from bert_zoo.serving import recurrent, servable
 
-    servable, signatures = make_servable(model, pairs=pairs, text=text)
+    carries_memory = hasattr(model, "initial_memory")
+    make_servable = recurrent.make_servable if carries_memory else servable.make_servable
+    saved, signatures = make_servable(model, pairs=pairs, text=text)
     with _replacing_directory(target) as temporary:
-        tf.saved_model.save(servable, str(temporary), signatures=signatures)
+        tf.saved_model.save(saved, str(temporary), signatures=signatures)
 
 
 def _checked_target(directory: str | os.PathLike) -> Path:

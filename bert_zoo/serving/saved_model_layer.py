@@ -17,8 +17,10 @@ class SavedModelLayer(keras.layers.Layer):
 
     Called with a dict of int tensors [batch, length] under TF-Hub's names (`input_word_ids`,
     `input_mask`, `input_type_ids`) or ours (`token_ids`, `padding_mask`, `segment_ids`); mask and
-    segments may be missing. Called with a string tensor [batch], it applies its preprocessor first.
-    Returns the SavedModel's dict of outputs; see docs/export.md.
+    segments may be missing. A language model also wants `labels`, and a model with a memory takes
+    that too, under the names of its outputs (`memory_0`, ..., `memory_mask`). Called with a string
+    tensor [batch], the layer applies its preprocessor first. Returns the SavedModel's dict of
+    outputs; see docs/export.md.
 
     The SavedModel's variables are the layer's own: `fit` changes them in place, and a `.keras` file
     of the outer model holds their values. The graph stays in `directory`, which has to be there when
@@ -52,6 +54,7 @@ class SavedModelLayer(keras.layers.Layer):
         self.supports_jit = False
         self.directory = os.fspath(directory)
         self.saved_model = _load(self.directory)
+        self.accepted_inputs = _accepted_inputs(self.saved_model)
         # Keras tracks what it finds in an attribute's list.
         self.saved_weights = _keras_variables(self.saved_model)
         # Not the constructor's argument: setting it freezes the variables that are there by now.
@@ -75,7 +78,8 @@ class SavedModelLayer(keras.layers.Layer):
         if getattr(inputs, "dtype", None) == "string":
             inputs = self.preprocessor(inputs)
         # Keras passes None outside of fit.
-        return self.saved_model(_hub_inputs(inputs), training=bool(training) and self.trainable)
+        inputs = _hub_inputs(inputs, self.accepted_inputs)
+        return self.saved_model(inputs, training=bool(training) and self.trainable)
 
     def get_config(self) -> dict[str, Any]:
         return {**super().get_config(), "directory": self.directory}
@@ -141,8 +145,16 @@ def _keras_variables(saved_model) -> list[keras.Variable]:
     return variables
 
 
-def _hub_inputs(inputs: Any) -> dict[str, Any]:
-    """The dict of int32 tensors that the SavedModel takes, from either set of names."""
+def _accepted_inputs(saved_model) -> list[dict[str, Any]]:
+    """The dicts of inputs, name -> TensorSpec, that the SavedModel was traced for."""
+    signatures = [f.structured_input_signature for f in saved_model.__call__.concrete_functions]
+    dicts = [args[0] for args, _ in signatures if args and isinstance(args[0], Mapping)]
+    # Each is there with and without training.
+    return list({tuple(sorted(specs)): dict(specs) for specs in dicts}.values())
+
+
+def _hub_inputs(inputs: Any, accepted: list[dict[str, Any]]) -> dict[str, Any]:
+    """One of the dicts that the SavedModel takes, from either set of names."""
     if not isinstance(inputs, Mapping):
         raise TypeError(
             f"SavedModelLayer is called with a dict of id tensors {list(HUB_NAMES.values())} or with "
@@ -151,15 +163,17 @@ def _hub_inputs(inputs: Any) -> dict[str, Any]:
         )
     named = {HUB_NAMES.get(name, name): value for name, value in inputs.items()}
     word_ids, mask, type_ids = (HUB_NAMES[n] for n in ("token_ids", "padding_mask", "segment_ids"))
-    unknown = sorted(named.keys() - set(HUB_NAMES.values()))
-    if unknown or word_ids not in named or len(named) != len(inputs):
-        raise ValueError(
-            f"SavedModelLayer takes {list(HUB_NAMES.values())} or {list(HUB_NAMES)}, of which "
-            f"{word_ids} or token_ids must be there; got {sorted(inputs)}."
-        )
-    named = {name: keras.ops.cast(value, "int32") for name, value in named.items()}
-    return {
-        word_ids: named[word_ids],
-        mask: named.get(mask, keras.ops.ones_like(named[word_ids])),
-        type_ids: named.get(type_ids, keras.ops.zeros_like(named[word_ids])),
-    }
+    if word_ids in named and len(named) == len(inputs):
+        named.setdefault(mask, keras.ops.ones_like(named[word_ids], dtype="int32"))
+        named.setdefault(type_ids, keras.ops.zeros_like(named[word_ids], dtype="int32"))
+        for specs in accepted:
+            if named.keys() == specs.keys():
+                return {
+                    name: keras.ops.cast(named[name], spec.dtype.name)
+                    for name, spec in specs.items()
+                }
+    raise ValueError(
+        f"This SavedModel takes {' or '.join(str(list(specs)) for specs in accepted)}, where "
+        f"{mask} and {type_ids} may be missing and {list(HUB_NAMES)} are names for the ids too; got "
+        f"{sorted(inputs)}."
+    )

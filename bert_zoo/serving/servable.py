@@ -1,6 +1,6 @@
 """A model as TensorFlow functions and variables, ready for tf.saved_model.save."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from bert_zoo.heads.pooling import pool
 from bert_zoo.models.base import ZooModel
-from bert_zoo.models.inputs import PLACES
+from bert_zoo.models.inputs import PLACES, STATE
 from bert_zoo.models.tasks import OBJECTIVES
 from bert_zoo.serving import HUB_NAMES
 
@@ -21,20 +21,26 @@ Tensors = dict[str, tf.Tensor]
 # ---------------------------------------------------------------------------------------------
 
 
-def _class_answers(model: ZooModel, logits: tf.Tensor) -> Tensors:
+def _class_answers(model: ZooModel, outputs: Tensors) -> Tensors:
+    logits = outputs["logits"]
     return {
         "probabilities": tf.nn.softmax(logits),
         "label": tf.gather(tf.constant(model.labels), tf.argmax(logits, axis=-1)),
     }
 
 
-def _value(model: ZooModel, logits: tf.Tensor) -> Tensors:
-    return {"value": logits[:, 0]}
+def _value(model: ZooModel, outputs: Tensors) -> Tensors:
+    return {"value": outputs["logits"][:, 0]}
 
 
-def _choice_answers(model: ZooModel, logits: tf.Tensor) -> Tensors:
+def _choice_answers(model: ZooModel, outputs: Tensors) -> Tensors:
+    logits = outputs["logits"]
     choice = tf.argmax(logits, axis=-1, output_type=tf.int32)
     return {"probabilities": tf.nn.softmax(logits), "choice": choice}
+
+
+def _total_log_prob(model: ZooModel, outputs: Tensors) -> Tensors:
+    return {"total_log_prob": tf.reduce_sum(outputs["log_probs"], axis=-1)}
 
 
 @dataclass(frozen=True)
@@ -43,13 +49,13 @@ class Interface:
 
     Attributes:
         outputs: the model's outputs that signatures give, as far as the model has them.
-        answers: (model, logits) -> what is computed from the logits for clients.
+        answers: (model, those outputs) -> what is computed from them for clients.
         texts: inputs of the text signature -> their rank.
         pairs: whether one text or two can be read.
     """
 
     outputs: tuple[str, ...] = ("logits",)
-    answers: Callable[[ZooModel, tf.Tensor], Tensors] | None = None
+    answers: Callable[[ZooModel, Tensors], Tensors] | None = None
     texts: tuple[tuple[str, int], ...] = (("text", 1),)
     pairs: bool = True
 
@@ -70,6 +76,7 @@ INTERFACES = {
     "pretraining": Interface(
         ("mlm_logits", *(objective.output for objective in OBJECTIVES.values()))
     ),
+    "causal_lm": Interface(("log_probs",), answers=_total_log_prob, pairs=False),
     "embedding": Interface(("embedding",)),
 }
 
@@ -96,13 +103,8 @@ def make_servable(
             f"is of task {model.task!r}, with {model.id_limits()['segment_ids'][0]} segment(s), "
             f"exported with text={text}. Leave pairs out."
         )
-    # A Checkpoint is an object that attributes can be hung on, and saves nothing of its own.
-    servable = tf.train.Checkpoint()
-    servable.__call__ = call = _call_function(model)
-    servable.variables = [variable.value for variable in model.variables]
-    servable.trainable_variables = [variable.value for variable in model.trainable_variables]
-    servable.regularization_losses = []
-
+    call = call_function(model)
+    servable = reusable_object(model, call)
     signatures = {"tokens": _tokens_signature(model, call)}
     for place in model.places_read:
         signatures[place] = _place_signature(model, place)
@@ -111,7 +113,7 @@ def make_servable(
 
     # The report on truncation runs Python, which a SavedModel does not hold.
     preprocessor = model.preprocessor.with_options(report_truncation=False)
-    servable.preprocessor = _preprocessor_object(preprocessor, packs_pairs)
+    servable.preprocessor = _packing_object(preprocessor, packs_pairs)
     if reads_pairs:
         signatures["pairs"] = _text_signature(model, call, preprocessor, PAIR)
     if pairs:
@@ -127,7 +129,7 @@ def _packs_pairs(model: ZooModel) -> bool:
     return num_segments > 1 or not model.preprocessor.get_config()["segments"]
 
 
-def _ids_spec(model: ZooModel, name: str) -> tf.TensorSpec:
+def ids_spec(model: ZooModel, name: str) -> tf.TensorSpec:
     rank = 3 if model.task == "multiple_choice" else 2
     return tf.TensorSpec([None] * rank, tf.int32, name=name)
 
@@ -136,21 +138,38 @@ def _place_spec(name: str) -> tf.TensorSpec:
     return tf.TensorSpec([None, None, *PLACES[name]], tf.int32, name=name)
 
 
-def _call_function(model: ZooModel):
-    """TF-Hub's interface: (dict of ids under TF-Hub's names, training) -> dict of outputs."""
+def reusable_object(model: ZooModel, call) -> tf.train.Checkpoint:
+    """What TF-Hub's interface asks of every model."""
+    # A Checkpoint is an object that attributes can be hung on, and saves nothing of its own.
+    servable = tf.train.Checkpoint()
+    servable.__call__ = call
+    servable.variables = [variable.value for variable in model.variables]
+    servable.trainable_variables = [variable.value for variable in model.trainable_variables]
+    servable.regularization_losses = []
+    return servable
+
+
+def call_function(model: ZooModel, more: Iterable[Mapping[str, tf.TensorSpec]] = ({},)):
+    """TF-Hub's interface: (dict of inputs, training) -> dict of outputs.
+
+    Args:
+        model: any model of the zoo.
+        more: for each set of inputs that it can be called with, those beside ids under TF-Hub's names.
+    """
 
     @tf.function(autograph=False)
     def call(inputs, training=False):
-        ids = {name: inputs[theirs] for name, theirs in HUB_NAMES.items()}
+        ids = _under_our_names(model, inputs)
         encoded, outputs = _run(model, ids, training)
         encoded["encoder_outputs"] = encoded.pop("hidden_states")[1:]
         outputs = {**encoded, **outputs}
         outputs["default"] = _default(model, ids, outputs)
-        return tf.nest.map_structure(_as_float32, outputs)
+        return as_served(outputs)
 
-    specs = {theirs: _ids_spec(model, theirs) for theirs in HUB_NAMES.values()}
-    for training in (False, True):
-        call.get_concrete_function(specs, training=training)
+    specs = {theirs: ids_spec(model, theirs) for theirs in HUB_NAMES.values()}
+    for others in more:
+        for training in (False, True):
+            call.get_concrete_function({**specs, **others}, training=training)
     return call
 
 
@@ -188,35 +207,68 @@ def _default(model: ZooModel, ids: Tensors, outputs: dict[str, Any]) -> tf.Tenso
     return pool(outputs["sequence_output"], ids["padding_mask"], encoder.pooling)
 
 
-def _as_float32(value: tf.Tensor) -> tf.Tensor:
-    """Mixed precision ends at the SavedModel's border."""
-    return tf.cast(value, tf.float32) if value.dtype.is_floating else value
+def as_served(outputs: Mapping[str, Any]) -> dict[str, Any]:
+    """Outputs as they leave the SavedModel: in float32, and a state by layers, `memory_0`, ..."""
+
+    def as_float32(value: tf.Tensor) -> tf.Tensor:
+        return tf.cast(value, tf.float32) if value.dtype.is_floating else value
+
+    served = {}
+    for name, value in tf.nest.map_structure(as_float32, dict(outputs)).items():
+        served |= layer_names(name, value) if name in STATE else {name: value}
+    return served
 
 
-def _signature(function: Callable[[Tensors], Tensors], specs: Sequence[tf.TensorSpec]):
+def layer_names(name: str, layers: Iterable[Any]) -> dict[str, Any]:
+    """What a state holds of each layer, by the name of its input and output."""
+    return {f"{name}_{layer}": value for layer, value in enumerate(layers)}
+
+
+def signature(function: Callable[[Tensors], Tensors], specs: Sequence[tf.TensorSpec]):
     named = tf.function(lambda **inputs: function(inputs), autograph=False)
     return named.get_concrete_function(**{spec.name: spec for spec in specs})
 
 
-def _served_outputs(model: ZooModel, outputs: Tensors) -> Tensors:
+def served_outputs(model: ZooModel, outputs: Tensors) -> Tensors:
     interface = INTERFACES[model.task]
     served = {name: outputs[name] for name in interface.outputs if name in outputs}
     if interface.answers is not None:
-        served |= interface.answers(model, served["logits"])
+        served |= interface.answers(model, served)
     return served
 
 
-def _under_hub_names(ids: Tensors) -> Tensors:
+def under_hub_names(inputs: Tensors) -> Tensors:
+    """Ids under TF-Hub's names, all of which are there; other inputs keep theirs."""
+    zeros = tf.zeros_like(inputs["token_ids"])
     # Models without segments take zeros there, as TF-Hub's do.
-    zeros = tf.zeros_like(ids["token_ids"])
-    return {theirs: ids.get(name, zeros) for name, theirs in HUB_NAMES.items()}
+    named = {"segment_ids": zeros, "padding_mask": zeros + 1, **inputs}
+    return {HUB_NAMES.get(name, name): value for name, value in named.items()}
+
+
+def _under_our_names(model: ZooModel, inputs: Tensors) -> dict[str, Any]:
+    """The model's inputs from those of the SavedModel, without ids that it does not read."""
+    ids = {n: inputs[hub] for n, hub in HUB_NAMES.items() if n in model.id_limits()}
+    others = {n: value for n, value in inputs.items() if n not in HUB_NAMES.values()}
+    return ids | with_state(others)
+
+
+def with_state(inputs: Tensors) -> dict[str, Any]:
+    """A model's inputs from those by layers, `memory_0`, ..., as `as_served` made them."""
+    inputs = dict(inputs)
+    for name in STATE:
+        layers = []
+        while (key := f"{name}_{len(layers)}") in inputs:
+            layers.append(inputs.pop(key))
+        if layers:
+            inputs[name] = layers
+    return inputs
 
 
 def _tokens_signature(model: ZooModel, call):
     def serve(ids: Tensors) -> Tensors:
-        return _served_outputs(model, call(_under_hub_names(ids), training=False))
+        return served_outputs(model, call(under_hub_names(ids), training=False))
 
-    return _signature(serve, [_ids_spec(model, name) for name in HUB_NAMES])
+    return signature(serve, [ids_spec(model, name) for name in HUB_NAMES])
 
 
 def _place_signature(model: ZooModel, place: str):
@@ -224,10 +276,10 @@ def _place_signature(model: ZooModel, place: str):
 
     def serve(ids: Tensors) -> Tensors:
         _, outputs = _run(model, ids, training=False)
-        return _served_outputs(model, tf.nest.map_structure(_as_float32, outputs))
+        return served_outputs(model, as_served(outputs))
 
-    ids = [_ids_spec(model, name) for name in HUB_NAMES]
-    return _signature(serve, [*ids, _place_spec(place)])
+    ids = [ids_spec(model, name) for name in HUB_NAMES]
+    return signature(serve, [*ids, _place_spec(place)])
 
 
 def _text_signature(model: ZooModel, call, preprocessor, inputs: tuple[tuple[str, int], ...]):
@@ -237,13 +289,13 @@ def _text_signature(model: ZooModel, call, preprocessor, inputs: tuple[tuple[str
     def serve(named_texts: Tensors) -> Tensors:
         texts = tuple(named_texts[spec.name] for spec in specs)
         ids = model.texts_to_inputs(texts if len(texts) > 1 else texts[0], preprocessor)
-        outputs = _served_outputs(model, call(_under_hub_names(ids), training=False))
+        outputs = served_outputs(model, call(under_hub_names(ids), training=False))
         if model.outputs_per_token:
             # Without them, a client could not tell what the rows stand for.
             outputs |= {**ids, "tokens": tf.gather(vocabulary, ids["token_ids"])}
         return outputs
 
-    return _signature(serve, specs)
+    return signature(serve, specs)
 
 
 # ---------------------------------------------------------------------------------------------
@@ -251,7 +303,7 @@ def _text_signature(model: ZooModel, call, preprocessor, inputs: tuple[tuple[str
 # ---------------------------------------------------------------------------------------------
 
 
-def _preprocessor_object(preprocessor, packs_pairs: bool) -> tf.train.Checkpoint:
+def _packing_object(preprocessor, packs_pairs: bool) -> tf.train.Checkpoint:
     """TF-Hub's preprocessor: callable, with the callables `tokenize` and `bert_pack_inputs`.
 
     It takes pairs where the model tells two texts apart.
@@ -262,7 +314,7 @@ def _preprocessor_object(preprocessor, packs_pairs: bool) -> tf.train.Checkpoint
 
     @tf.function(autograph=False)
     def call(texts):
-        return _under_hub_names(preprocessor(texts))
+        return under_hub_names(preprocessor(texts))
 
     @tf.function(autograph=False)
     def tokenize(texts):
@@ -280,11 +332,23 @@ def _preprocessor_object(preprocessor, packs_pairs: bool) -> tf.train.Checkpoint
         call.get_concrete_function(pair)
         bert_pack_inputs.get_concrete_function([ragged, ragged], seq_length=seq_length)
 
+    steps = {"tokenize": tokenize, "bert_pack_inputs": bert_pack_inputs}
+    return preprocessor_object(preprocessor, call, steps)
+
+
+def preprocessor_object(preprocessor, call, steps: Mapping[str, Any]) -> tf.train.Checkpoint:
+    """A callable with callables.
+
+    Args:
+        preprocessor: whose tokenizer's tables the functions read.
+        call: the function.
+        steps: its attributes, functions too.
+    """
     served = tf.train.Checkpoint()
     served.__call__ = call
     # Tables and SentencePiece models are saved only with an object that holds them.
     served.resources = preprocessor.tokenizer
-    for name, function in (("tokenize", tokenize), ("bert_pack_inputs", bert_pack_inputs)):
+    for name, function in steps.items():
         subobject = tf.train.Checkpoint()
         subobject.__call__ = function
         setattr(served, name, subobject)

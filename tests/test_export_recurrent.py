@@ -1,0 +1,434 @@
+"""SavedModels of models that carry a memory: whole texts, segment by segment, and in training."""
+
+import json
+import shutil
+import subprocess
+import sys
+
+import keras
+import numpy as np
+import pytest
+from helpers import GOLDEN, assert_same
+
+import bert_zoo
+from bert_zoo.models import CausalLM, RecurrentEncoder, StatefulLM
+from bert_zoo.models.labels import IGNORED_LABEL
+from bert_zoo.serving import HUB_NAMES
+
+tf = pytest.importorskip("tensorflow")
+pytestmark = pytest.mark.skipif(
+    keras.backend.backend() != "tensorflow", reason="SavedModels need Keras's TensorFlow backend"
+)
+
+TOLERANCE = 1e-5
+CHECKPOINTS = GOLDEN.parent / "transformer_xl"
+# Zeros, and nothing, before a text.
+LM_CASES = ("hf_adaptive", "torch_same_length")
+CASES = {"hf_adaptive": "causal_lm", "torch_same_length": "causal_lm", "hf_encoder": "encoder"}
+VOCABULARY = ["<eos>", "<unk>", *(f"w{number}" for number in range(48))]
+TEXTS = ["w1 w2 w47\nw3 never", "w4", ""]
+TOKENS = [["w1", "w2", "w47", "<eos>", "w3", "<unk>"], ["w4"], []]
+
+
+def load_golden(case: str, **options):
+    return bert_zoo.load(CHECKPOINTS / case, CASES[case], **options)
+
+
+def golden(case: str) -> dict[str, np.ndarray]:
+    with np.load(CHECKPOINTS / case / "io.npz") as file:
+        return dict(file)
+
+
+def segments(case: str) -> list[dict[str, tf.Tensor]]:
+    """The reference's consecutive segments."""
+    io = golden(case)
+    columns = {name: io[name] for name in ("token_ids", "labels") if name in io}
+    return [
+        {name: tf.constant(column[number]) for name, column in columns.items()}
+        for number in range(len(io["token_ids"]))
+    ]
+
+
+def with_vocabulary(case: str, directory):
+    """A golden checkpoint's model that reads words, loaded from a copy in `directory`."""
+    shutil.copytree(CHECKPOINTS / case, directory, dirs_exist_ok=True)
+    (directory / "vocab.txt").write_text("".join(f"{word}\n" for word in VOCABULARY))
+    return bert_zoo.load(directory, CASES[case], max_length=16)
+
+
+@pytest.fixture(scope="module")
+def exports(tmp_path_factory):
+    """case -> (model with a vocabulary, directory, reloaded), exported once."""
+    made = {}
+
+    def get(case: str):
+        if case not in made:
+            directory = tmp_path_factory.mktemp(case)
+            model = with_vocabulary(case, directory)
+            bert_zoo.export(model, directory / "saved_model")
+            reloaded = tf.saved_model.load(str(directory / "saved_model"))
+            made[case] = model, directory / "saved_model", reloaded
+        return made[case]
+
+    return get
+
+
+def start(reloaded, batch_size: int) -> dict:
+    return reloaded.signatures["initial_memory"](batch_size=tf.constant(batch_size))
+
+
+def memory_in(outputs: dict) -> dict:
+    return {name: value for name, value in outputs.items() if name.startswith("memory_")}
+
+
+def by_layers(outputs: dict) -> dict:
+    """A model's memory under the names that signatures give it."""
+    layers = {f"memory_{layer}": value for layer, value in enumerate(outputs["memory"])}
+    return {**layers, "memory_mask": outputs["memory_mask"]}
+
+
+def close(ours, theirs) -> None:
+    np.testing.assert_allclose(ours, theirs, atol=TOLERANCE, rtol=0)
+
+
+# ---------------------------------------------------------------------------------------------
+# Segment by segment
+# ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("case", LM_CASES)
+def test_segments_are_scored_as_the_reference_does(case, exports):
+    model, _, reloaded = exports(case)
+    io, memory, carried = golden(case), start(reloaded, 3), {}
+    for number, segment in enumerate(segments(case)):
+        after = reloaded.signatures["step"](token_ids=segment["token_ids"], **memory)
+        scores = reloaded.signatures["step_scores"](**segment, **memory)
+        close(scores["log_probs"], io["log_probs"][number])
+        close(scores["total_log_prob"], io["log_probs"][number].sum(-1))
+        expected = model({"token_ids": segment["token_ids"], **carried})
+        assert after["log_probs"].shape == (3, 50)
+        close(after["log_probs"], expected["log_probs"][:, -1])
+        if "vocab_log_probs" in io:
+            close(after["log_probs"], io["vocab_log_probs"][number][:, -1])
+        memory, carried = memory_in(scores), {n: expected[n] for n in expected if n != "log_probs"}
+        assert_same(memory, memory_in(after), TOLERANCE)
+        # That of the original grows from nothing.
+        remembered = io[f"memory_{number}"]
+        for layer, expected in enumerate(remembered):
+            close(memory[f"memory_{layer}"][:, -remembered.shape[2] :], expected)
+
+
+def test_an_encoder_carries_its_memory(exports):
+    _, _, reloaded = exports("hf_encoder")
+    io, memory = golden("hf_encoder"), start(reloaded, 3)
+    for number, segment in enumerate(segments("hf_encoder")):
+        outputs = reloaded.signatures["step"](**segment, **memory)
+        close(outputs["sequence_output"], io["sequence_output"][number])
+        memory = memory_in(outputs)
+        for layer, expected in enumerate(io[f"memory_{number}"]):
+            close(memory[f"memory_{layer}"], expected)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_a_text_begins_with_the_initial_memory(case, exports):
+    model, _, reloaded = exports(case)
+    memory = start(reloaded, 2)
+    assert_same(memory, by_layers(model.initial_memory(2)))
+    segment = {name: value[:2] for name, value in segments(case)[0].items()}
+    (name,) = {"log_probs", "sequence_output"} & set(reloaded.signatures["tokens"](**segment))
+    step = "step_scores" if "labels" in segment else "step"
+    first = reloaded.signatures[step](**segment, **memory)[name]
+    close(first, reloaded.signatures["tokens"](**segment)[name])
+    close(first, model(segment)[name])
+
+
+@pytest.mark.parametrize("case", LM_CASES)
+def test_token_by_token_gives_what_one_segment_gives(case, exports):
+    _, _, reloaded = exports(case)
+    token_ids = segments(case)[0]["token_ids"][:2]
+    memory = start(reloaded, 2)
+    for position in range(token_ids.shape[1]):
+        outputs = reloaded.signatures["step"](token_ids=token_ids[:, position, None], **memory)
+        memory = memory_in(outputs)
+    whole = reloaded.signatures["step"](token_ids=token_ids, **start(reloaded, 2))
+    assert_same(outputs, whole, TOLERANCE)
+
+
+def test_a_memory_of_nothing_is_carried_too(tmp_path):
+    model = load_golden("hf_adaptive", weights=None, mem_len=0)
+    bert_zoo.export(model, tmp_path, text=False)
+    reloaded = tf.saved_model.load(str(tmp_path))
+    segment = segments("hf_adaptive")[0]
+    memory = start(reloaded, 3)
+    assert memory["memory_0"].shape == (3, 0, 16) and memory["memory_mask"].shape == (3, 0)
+    scores = reloaded.signatures["step_scores"](**segment, **memory)
+    close(scores["log_probs"], model(segment)["log_probs"])
+    assert_same(memory_in(scores), memory)
+
+
+@pytest.mark.parametrize("signature", ["tokens", "step"])
+def test_ids_outside_the_vocabulary_are_errors(signature, exports):
+    _, _, reloaded = exports("hf_adaptive")
+    segment, memory = segments("hf_adaptive")[0], {}
+    if signature == "step":
+        memory = start(reloaded, 3)
+        del segment["labels"]
+    segment["token_ids"] += 50
+    with pytest.raises(tf.errors.InvalidArgumentError, match="size of the vocabulary"):
+        reloaded.signatures[signature](**segment, **memory)
+
+
+@pytest.mark.parametrize("label", [50, -1])
+def test_labels_outside_the_vocabulary_are_errors(label, exports):
+    _, _, reloaded = exports("hf_adaptive")
+    segment = segments("hf_adaptive")[0]
+    segment["labels"] = tf.fill(segment["labels"].shape, label)
+    with pytest.raises(tf.errors.InvalidArgumentError, match="labels"):
+        reloaded.signatures["tokens"](**segment)
+
+
+# ---------------------------------------------------------------------------------------------
+# Texts
+# ---------------------------------------------------------------------------------------------
+
+
+def decoded(tokens: tf.Tensor) -> list[list[str]]:
+    return [[token.decode() for token in row if token] for row in tokens.numpy()]
+
+
+@pytest.mark.parametrize("signature", ["serving_default", "score"])
+@pytest.mark.parametrize("case", LM_CASES)
+def test_texts_are_scored_token_by_token(case, signature, exports):
+    model, _, reloaded = exports(case)
+    served = reloaded.signatures[signature](text=tf.constant(TEXTS))
+    rows = model.preprocessor.scored(TEXTS)
+    log_probs = model(rows)["log_probs"]
+    close(served["log_probs"], log_probs)
+    close(served["total_log_prob"], tf.reduce_sum(log_probs, -1))
+    # An <eos> stands before each text, so that its first token is scored too.
+    assert decoded(served["tokens"]) == TOKENS
+    mask = served["padding_mask"].numpy() == 1
+    assert np.array_equal(mask, rows["labels"] != IGNORED_LABEL)
+    assert np.array_equal(served["token_ids"].numpy()[mask], rows["labels"].numpy()[mask])
+    assert not served["token_ids"].numpy()[~mask].any()
+    assert (served["log_probs"].numpy() < 0).tolist() == mask.tolist()
+
+
+def test_an_encoder_reads_texts(exports):
+    model, _, reloaded = exports("hf_encoder")
+    served = reloaded.signatures["serving_default"](text=tf.constant(TEXTS))
+    rows = model.preprocessor(TEXTS)
+    close(served["sequence_output"], model(rows)["sequence_output"])
+    assert decoded(served["tokens"]) == TOKENS
+    assert np.array_equal(served["padding_mask"], rows["padding_mask"])
+
+
+def test_batch_and_length_are_free(exports):
+    model, _, reloaded = exports("hf_adaptive")
+    for texts in (["w1"], ["", "w2 w3"], ["w4 w5 w6"] * 5, ["w1 w2 w3 w4 w5 w6 w7 w8 w9"]):
+        served = reloaded.signatures["score"](text=tf.constant(texts))
+        close(served["log_probs"], model(model.preprocessor.scored(texts))["log_probs"])
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_an_empty_batch_gives_empty_outputs(case, exports):
+    _, _, reloaded = exports(case)
+    served = reloaded.signatures["serving_default"](text=tf.zeros([0], tf.string))
+    assert {value.shape[0] for value in served.values()} == {0}
+
+
+def test_ids_alone_are_exported_on_request(tmp_path):
+    bert_zoo.export(load_golden("hf_encoder"), tmp_path, text=False)
+    reloaded = tf.saved_model.load(str(tmp_path))
+    assert set(reloaded.signatures) == {"serving_default", "tokens", "step", "initial_memory"}
+    assert not hasattr(reloaded, "preprocessor")
+    (segment, *_), io = segments("hf_encoder"), golden("hf_encoder")
+    served = reloaded.signatures["serving_default"](**segment)
+    close(served["sequence_output"], io["sequence_output"][0])
+
+
+# ---------------------------------------------------------------------------------------------
+# The reloaded object
+# ---------------------------------------------------------------------------------------------
+
+
+def under_hub_names(segment: dict) -> dict:
+    """A segment as the reloaded object takes it."""
+    ones = tf.ones_like(segment["token_ids"])
+    inputs = {"padding_mask": ones, "segment_ids": 0 * ones, **segment}
+    return {HUB_NAMES.get(name, name): value for name, value in inputs.items()}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_the_object_gives_what_its_encoder_and_task_give(case, exports):
+    model, _, reloaded = exports(case)
+    io, memory = golden(case), {}
+    assert len(reloaded.trainable_variables) == len(model.trainable_variables)
+    for number, segment in enumerate(segments(case)):
+        outputs = reloaded({**under_hub_names(segment), **memory})
+        for name in {"sequence_output", "log_probs"} & set(io):
+            close(outputs[name], io[name][number])
+        # The reference keeps the embeddings first, and its last layer's output before a last norm.
+        assert len(outputs["encoder_outputs"]) == 2
+        close(outputs["encoder_outputs"][0], io["hidden_states"][number][1])
+        assert outputs["default"].shape == (3, 16)
+        memory = memory_in(outputs)
+
+
+def test_the_preprocessor_makes_what_the_object_takes(exports):
+    model, _, reloaded = exports("hf_adaptive")
+    inputs = reloaded.preprocessor(TEXTS)
+    assert_same(inputs, under_hub_names(model.preprocessor.scored(TEXTS)))
+    close(reloaded(inputs)["log_probs"], model(model.preprocessor.scored(TEXTS))["log_probs"])
+    tokens = reloaded.preprocessor.tokenize(tf.constant(TEXTS))
+    assert tokens.to_list() == model.preprocessor.tokenizer(TEXTS).to_list()
+    dataset = tf.data.Dataset.from_tensor_slices(TEXTS).batch(3).map(reloaded.preprocessor)
+    assert_same(next(iter(dataset)), inputs)
+
+
+def test_gradients_are_the_models(exports):
+    model, _, reloaded = exports("hf_adaptive")
+    first, second, _ = segments("hf_adaptive")
+    with tf.GradientTape() as tape:
+        memory = memory_in(reloaded(under_hub_names(first)))
+        loss = tf.reduce_sum(reloaded({**under_hub_names(second), **memory})["log_probs"])
+    theirs = tape.gradient(loss, list(reloaded.trainable_variables))
+    with tf.GradientTape() as tape:
+        memory = {"memory": model(first)["memory"]}
+        loss = tf.reduce_sum(model({**second, **memory})["log_probs"])
+    ours = tape.gradient(loss, [variable.value for variable in model.trainable_variables])
+    for a, b in zip(theirs, ours, strict=True):
+        np.testing.assert_allclose(tf.convert_to_tensor(a), tf.convert_to_tensor(b), atol=1e-4)
+
+
+def test_it_serves_and_trains_in_plain_tensorflow(exports):
+    model, directory, _ = exports("hf_adaptive")
+    program = """
+import json, sys
+for package in ("bert_zoo", "keras", "tf_keras", "tensorflow_text"):
+    sys.modules[package] = None  # not importable
+import tensorflow as tf
+
+texts, token_ids = json.loads(sys.argv[2])
+reloaded = tf.saved_model.load(sys.argv[1])
+serve = reloaded.signatures
+scored = serve["score"](text=tf.constant(texts))["log_probs"].numpy().tolist()
+
+carried, chosen = serve["initial_memory"](batch_size=tf.constant(1)), []
+given = tf.constant([token_ids])
+for _ in range(5):
+    outputs = serve["step"](token_ids=given, **carried)
+    given = tf.argmax(outputs.pop("log_probs"), -1, tf.int32)[:, None]
+    chosen.append(int(given[0, 0]))
+    carried = outputs
+
+inputs, variables = reloaded.preprocessor(texts), list(reloaded.trainable_variables)
+
+def loss_of(training):
+    return -tf.reduce_sum(reloaded(inputs, training=training)["log_probs"])
+
+losses = [float(loss_of(False))]
+for _ in range(20):
+    with tf.GradientTape() as tape:
+        loss = loss_of(True)
+    for variable, gradient in zip(variables, tape.gradient(loss, variables)):
+        variable.assign_sub(0.003 * tf.sign(tf.convert_to_tensor(gradient)))
+losses.append(float(loss_of(False)))
+print(json.dumps([scored, chosen, losses]))
+"""
+    token_ids = [3, 4, 5]
+    arguments = [str(directory), json.dumps([TEXTS, token_ids])]
+    done = subprocess.run(
+        [sys.executable, "-c", program, *arguments], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    scored, chosen, losses = json.loads(done.stdout.splitlines()[-1])
+    close(scored, model(model.preprocessor.scored(TEXTS))["log_probs"])
+    expected, carried, given = [], {}, np.array([token_ids])
+    for _ in range(5):
+        outputs = model({"token_ids": given, **carried})
+        given = np.argmax(outputs.pop("log_probs")[:, -1], -1)[:, None]
+        expected.append(int(given[0, 0]))
+        carried = outputs
+    assert chosen == expected
+    assert losses[-1] < 0.5 * losses[0]
+
+
+def test_mixed_precision_serves_float32(tmp_path):
+    model = load_golden("hf_adaptive", dtype="mixed_bfloat16")
+    bert_zoo.export(model, tmp_path, text=False)
+    reloaded = tf.saved_model.load(str(tmp_path))
+    segment, io = segments("hf_adaptive")[0], golden("hf_adaptive")
+    served = reloaded.signatures["step_scores"](**segment, **start(reloaded, 3))
+    assert {value.dtype for value in served.values()} == {tf.float32, tf.int32}
+    np.testing.assert_allclose(served["log_probs"], io["log_probs"][0], atol=0.1)
+
+
+def test_what_cannot_be_exported_is_named(tmp_path):
+    model = load_golden("hf_adaptive")
+    config = model.encoder.config
+    with pytest.raises(ValueError, match="single texts"):
+        bert_zoo.export(model, tmp_path, pairs=True, text=False)
+    with pytest.raises(TypeError, match="language_model"):
+        bert_zoo.export(StatefulLM(model, batch_size=2), tmp_path)
+    with pytest.raises(ValueError, match="text=False"):
+        bert_zoo.export(CausalLM(RecurrentEncoder(config, "transformer_xl")), tmp_path)
+
+
+# ---------------------------------------------------------------------------------------------
+# SavedModelLayer
+# ---------------------------------------------------------------------------------------------
+
+
+def perplexity_loss(labels, log_probs):
+    count = keras.ops.sum(keras.ops.cast(labels != IGNORED_LABEL, "float32"))
+    return -keras.ops.sum(log_probs) / count
+
+
+def test_the_layer_scores_ids_texts_and_segments(exports):
+    model, directory, _ = exports("hf_adaptive")
+    layer = bert_zoo.layers.SavedModelLayer(directory)
+    io, memory = golden("hf_adaptive"), {}
+    for number, segment in enumerate(segments("hf_adaptive")):
+        outputs = layer({**segment, **memory})
+        close(outputs["log_probs"], io["log_probs"][number])
+        memory = memory_in(outputs)
+    rows = model.preprocessor.scored(TEXTS)
+    close(layer(tf.constant(TEXTS))["log_probs"], model(rows)["log_probs"])
+    assert layer.count_params() == model.count_params()
+
+
+def test_fit_trains_a_language_model(exports):
+    _, directory, _ = exports("torch_same_length")
+    layer = bert_zoo.layers.SavedModelLayer(directory)
+    inputs = {n: keras.Input((None,), dtype="int32", name=n) for n in ("token_ids", "labels")}
+    outer = keras.Model(inputs, layer(inputs)["log_probs"])
+    outer.compile(keras.optimizers.Adam(0.01), perplexity_loss)
+    rows = {n: value.numpy() for n, value in segments("torch_same_length")[0].items()}
+    before = outer.evaluate(rows, rows["labels"], verbose=0)
+    outer.fit(rows, rows["labels"], epochs=20, verbose=0)
+    assert outer.evaluate(rows, rows["labels"], verbose=0) < 0.5 * before
+
+
+def test_an_encoder_gets_a_new_head(exports):
+    model, directory, _ = exports("hf_encoder")
+    layer = bert_zoo.layers.SavedModelLayer(directory)
+    texts = keras.Input((), dtype="string")
+    outer = keras.Model(texts, keras.layers.Dense(2)(layer(texts)["default"]))
+    outer.compile("adam", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+    before = [variable.numpy() for variable in layer.trainable_weights]
+    # Words of every cluster.
+    outer.fit(tf.constant(["w1 w12 w25 w40", "w4"]), np.array([0, 1]), verbose=0)
+    after = [variable.numpy() for variable in layer.trainable_weights]
+    assert len(after) == len(model.trainable_variables)
+    assert all(not np.array_equal(a, b) for a, b in zip(before, after, strict=True))
+
+
+def test_the_layer_names_what_is_missing(exports):
+    _, directory, _ = exports("hf_adaptive")
+    layer = bert_zoo.layers.SavedModelLayer(directory)
+    segment = segments("hf_adaptive")[0]
+    with pytest.raises(ValueError, match="labels"):
+        layer({"token_ids": segment["token_ids"]})
+    with pytest.raises(ValueError, match="memory_mask"):
+        layer({**segment, "memory_0": tf.zeros([3, 8, 16])})
