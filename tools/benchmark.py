@@ -22,7 +22,7 @@ from absl import app, flags
 _WHAT = flags.DEFINE_multi_enum(
     "what",
     ["encoder", "tokenizer"],
-    ["encoder", "tokenizer"],
+    ["encoder", "tokenizer", "recurrence"],
     "What to time; may be given several times.",
 )
 _REFERENCE_PYTHON = flags.DEFINE_string(
@@ -46,6 +46,13 @@ _FAMILY = flags.DEFINE_enum("family", "bert", list(TOKENIZERS), "Whose tokenizer
 _VOCABULARY = flags.DEFINE_string(
     "vocabulary", None, "Directory with the family's vocabulary; for BERT, by default minilm_l6's."
 )
+_RECIPE = flags.DEFINE_string(
+    "recipe", "enwik8_base", "Model of the recurrence: a language-model recipe."
+)
+_ATTENTION = flags.DEFINE_list(
+    "attention_lengths", ["800", "1800", "2800", "3800"], "Contexts of the recurrence, in tokens."
+)
+_SEGMENT = flags.DEFINE_integer("segment_length", 128, "Of the recurrence.", lower_bound=1)
 _OUTPUT = flags.DEFINE_string("output", None, "Where to write the figures as JSON.")
 BASE = {"layers": 12, "hidden": 768, "heads": 12, "intermediate": 3072, "vocabulary": 30522}
 MIN_TEXTS = 20_000
@@ -242,6 +249,77 @@ def race_tokenizers(scratch: Path) -> dict[str, float]:
     return medians
 
 
+def race_recurrence() -> dict[str, dict[str, float]]:
+    """Evaluation with cached memory beside a window that slides by one token (the paper's Table 9).
+
+    Both see `attention` tokens before each prediction; the window runs all of them anew for each.
+    """
+    import numpy as np
+    import tensorflow as tf
+
+    from bert_zoo.models import CausalLM, RecurrentEncoder
+    from bert_zoo.recurrent_config import RecurrentConfig
+    from bert_zoo.training.language_model_recipes import RECIPES
+    from bert_zoo.training.language_modelling import under_settings
+
+    config = RecurrentConfig(vocab_size=204, **RECIPES[_RECIPE.value].config)
+    model = CausalLM(RecurrentEncoder(config, "transformer_xl"))
+    segment = _SEGMENT.value
+    results = {}
+    for attention in map(int, _ATTENTION.value):
+        settings = {"mem_len": attention, "memory_start": "empty"}
+        cached = under_settings(model, **settings)
+        window = under_settings(model, **settings | {"mem_len": 0})
+        ids = np.random.default_rng(0).integers(0, 204, (1, attention + segment + 1), "int32")
+
+        @tf.function(autograph=False)
+        def read_segment(ids, labels, memory, memory_mask, cached=cached):
+            state = {"memory": memory, "memory_mask": memory_mask}
+            return cached({"token_ids": ids, "labels": labels, **state}, training=False)
+
+        @tf.function(autograph=False)
+        def read_window(ids, label, window=window):
+            encoded = window.encoder({"token_ids": ids}, training=False)
+            encoded["sequence_output"] = encoded["sequence_output"][:, -1:]
+            return window.head_outputs(encoded, {"token_ids": label, "labels": label})
+
+        state = tf.nest.map_structure(tf.convert_to_tensor, cached.initial_memory(1))
+        for start in range(0, attention, segment):
+            end = min(start + segment, attention)
+            outputs = read_segment(ids[:, start:end], ids[:, start + 1 : end + 1], **state)
+            state = {name: outputs[name] for name in state}
+        alone = read_window(ids[:, :attention], ids[:, attention : attention + 1])["log_probs"]
+        # As long as the text fits, both are the same function.
+        np.testing.assert_allclose(outputs["log_probs"][:, -1:], alone, atol=1e-4)
+
+        given = ids[:, attention : attention + segment]
+        following = ids[:, attention + 1 : attention + segment + 1]
+
+        def seconds_for_1000(work, tokens) -> Callable[[], float]:
+            run = timed(work)
+            return lambda: run() * 1000 / tokens
+
+        results[f"recurrence {attention}"] = race(
+            f"Transformer-XL {_RECIPE.value}, evaluation, attention length {attention:,}",
+            {
+                f"memory, segments of {segment}": seconds_for_1000(
+                    lambda state=state, given=given, following=following, read=read_segment: read(
+                        given, following, **state
+                    )["log_probs"].numpy(),
+                    segment,
+                ),
+                "sliding window": seconds_for_1000(
+                    lambda given=ids[:, :attention], label=ids[:, attention : attention + 1], read=read_window: (
+                        read(given, label)["log_probs"].numpy()
+                    ),
+                    1,
+                ),
+            },
+            "s for 1,000 tokens",
+        )
+    return results
+
+
 def main(argv: list[str]) -> None:
     if len(argv) > 1:
         raise app.UsageError(f"Unknown arguments {argv[1:]}; options begin with --.")
@@ -259,6 +337,8 @@ def main(argv: list[str]) -> None:
     if "tokenizer" in _WHAT.value:
         with tempfile.TemporaryDirectory() as scratch:
             results["tokenizer"] = race_tokenizers(Path(scratch))
+    if "recurrence" in _WHAT.value:
+        results |= race_recurrence()
     if _OUTPUT.value:
         Path(_OUTPUT.value).write_text(json.dumps(results, indent=2) + "\n", encoding="utf-8")
 

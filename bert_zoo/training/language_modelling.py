@@ -1,0 +1,332 @@
+"""Training and evaluating recurrent language models on streams of text."""
+
+import json
+import logging
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import keras
+import numpy as np
+
+import bert_zoo
+from bert_zoo.config import ConfigError
+from bert_zoo.data.language_modelling import segments
+from bert_zoo.models import CausalLM, RecurrentEncoder, StatefulLM
+from bert_zoo.recurrent_config import RecurrentConfig
+from bert_zoo.training.finetuning import write_json
+from bert_zoo.training.language_model_recipes import LanguageModelRecipe, Reading
+from bert_zoo.training.optimizers import language_model_adam
+from bert_zoo.training.resume import TrainingCheckpoint, restore
+
+log = logging.getLogger("bert_zoo")
+
+HISTORY = "history.json"
+FAMILY = "transformer_xl"
+
+
+# ---------------------------------------------------------------------------------------------
+# Models
+# ---------------------------------------------------------------------------------------------
+
+
+def new_model(recipe: LanguageModelRecipe, preprocessor, dtype: str = "float32") -> CausalLM:
+    """A model with fresh weights.
+
+    Args:
+        recipe: its sizes; cutoffs that the vocabulary does not reach are left out.
+        preprocessor: a `LanguageModelPreprocessor`, whose vocabulary the model predicts.
+        dtype: a Keras dtype policy.
+
+    Raises:
+        ConfigError: the vocabulary is too small for the recipe's clusters.
+    """
+    size = preprocessor.tokenizer.vocab_size
+    cutoffs = recipe.config.get("cutoffs", ())
+    if any(cutoff >= size for cutoff in cutoffs):
+        raise ConfigError(
+            f"The vocabulary has {size:,} symbols and the recipe's clusters begin at {cutoffs}. Name "
+            "cutoffs that fit (tools/build_vocabulary.py suggests some), or none."
+        )
+    config = RecurrentConfig(vocab_size=size, **recipe.config)
+    return CausalLM(RecurrentEncoder(config, FAMILY, preprocessor=preprocessor, dtype=dtype))
+
+
+def under_settings(model: CausalLM, **settings: Any) -> CausalLM:
+    """A model with the same weights that reads under other settings.
+
+    Args:
+        model: a recurrent language model, which stays as it is.
+        **settings: fields of `RecurrentConfig` that no weight depends on, such as `mem_len`.
+    """
+    config = model.encoder.get_config()
+    config["config"] = model.encoder.config.replace(**settings)
+    config["dtype"] = model.dtype_policy
+    other = CausalLM(RecurrentEncoder(**config))
+    other.set_weights(model.get_weights())
+    return other
+
+
+# ---------------------------------------------------------------------------------------------
+# Training
+# ---------------------------------------------------------------------------------------------
+
+
+class History(keras.callbacks.Callback):
+    """Remembers figures through stops, draws them, and keeps the model that measures best.
+
+    Args:
+        model: what is kept.
+        directory: of the run.
+        every: steps an epoch of `fit`.
+        step: steps before this `fit`; later figures, of a run that was stopped, are forgotten.
+    """
+
+    def __init__(self, model: CausalLM, directory: Path, every: int, step: int):
+        super().__init__()
+        self.kept = model
+        self.directory = directory
+        self.every = every
+        self.rows: list[dict[str, float]] = []
+        path = directory / HISTORY
+        if path.is_file():
+            rows = json.loads(path.read_text(encoding="utf-8"))
+            self.rows = [row for row in rows if row["step"] <= step]
+
+    def on_epoch_end(self, epoch, logs=None):
+        figures = {name: float(value) for name, value in (logs or {}).items()}
+        self.rows.append({"step": (epoch + 1) * self.every, **figures})
+        write_json(self.directory / HISTORY, self.rows)
+        draw_history(self.rows, self.directory / "learning_curve.png")
+        if figures["val_bits"] == min(row["val_bits"] for row in self.rows):
+            bert_zoo.save(self.kept, self.directory / "model")
+
+
+def train(
+    recipe: LanguageModelRecipe,
+    model: CausalLM,
+    train_ids: np.ndarray,
+    valid_ids: np.ndarray,
+    directory: Path,
+    *,
+    every: int,
+    stop_at: int | None = None,
+) -> StatefulLM:
+    """Trains a model, or goes on with a training that was stopped, and writes a run directory.
+
+    The directory holds `config.json`, the newest checkpoint (`checkpoint`), `history.json` and
+    `learning_curve.png` with the figures at every measurement, and the model that measured best
+    (`model`, a bert_zoo directory).
+
+    Args:
+        recipe: how to train.
+        model: with fresh weights; those of the checkpoint are put into it where there is one.
+        train_ids, valid_ids: streams, int [tokens].
+        directory: made if it does not exist.
+        every: steps between two measurements on `valid_ids`, with the memory of training, and
+            checkpoints.
+        stop_at: steps after which to stop, before the recipe's end.
+
+    Returns:
+        The trained model, with its memory.
+    """
+    directory.mkdir(parents=True, exist_ok=True)
+    write_json(
+        directory / "config.json",
+        {
+            "recipe": asdict(recipe),
+            "model": model.encoder.config.to_dict(),
+            "parameters": model.count_params(),
+            "versions": {"bert_zoo": bert_zoo.__version__, "keras": keras.__version__},
+        },
+    )
+    stateful = StatefulLM(model, recipe.batch_size)
+    stateful.compile(
+        optimizer=language_model_adam(
+            recipe.learning_rate,
+            total_steps=recipe.total_steps,
+            warmup_steps=recipe.warmup_steps,
+            floor=recipe.floor,
+            clip_norm=recipe.clip_norm,
+        )
+    )
+    checkpoints = directory / "checkpoint"
+    step = restore(stateful, checkpoints)
+    if step:
+        print(f"Going on from step {step:,}.")
+    size = (recipe.batch_size, recipe.segment_length)
+    whole = segments(train_ids, *size)
+    rest = segments(train_ids, *size, first_step=step % int(whole.cardinality()))
+    last = min(recipe.total_steps, stop_at or recipe.total_steps)
+    stateful.fit(
+        rest.concatenate(whole.repeat()),
+        steps_per_epoch=every,
+        initial_epoch=step // every,
+        epochs=last // every,
+        validation_data=segments(valid_ids, *size),
+        callbacks=[
+            TrainingCheckpoint(checkpoints, every, step),
+            History(model, directory, every, step),
+        ],
+    )
+    return stateful
+
+
+# ---------------------------------------------------------------------------------------------
+# Evaluation
+# ---------------------------------------------------------------------------------------------
+
+
+def evaluate(
+    model: CausalLM, token_ids: np.ndarray, reading: Reading, *, verbose: int | str = "auto"
+) -> dict[str, float]:
+    """How well a model predicts a stream, in a mean over all its tokens but the first.
+
+    Args:
+        model: with any settings; those of `reading` are taken.
+        token_ids: int [tokens].
+        reading: segments and memory.
+        verbose: as in Keras.
+
+    Returns:
+        `perplexity`; `bits` a token; `tokens` that were predicted; `seconds`.
+    """
+    stateful = StatefulLM(under_settings(model, **reading.settings), reading.batch_size)
+    stateful.compile()
+    start = time.perf_counter()
+    figures = stateful.evaluate(
+        segments(token_ids, reading.batch_size, reading.segment_length),
+        verbose=verbose,
+        return_dict=True,
+    )
+    seconds = time.perf_counter() - start
+    figures = {name: float(figures[name]) for name in ("perplexity", "bits")}
+    return {**figures, "tokens": len(token_ids) - 1, "seconds": round(seconds, 2)}
+
+
+def losses_by_context(
+    model: CausalLM,
+    token_ids: np.ndarray,
+    places: np.ndarray,
+    contexts: Sequence[int],
+    batch_size: int = 16,
+) -> np.ndarray:
+    """Losses at the same places of a stream, with ever longer contexts before them.
+
+    Args:
+        model: reads each context as one segment, with nothing before it.
+        token_ids: int [tokens].
+        places: int [places], of the tokens that are predicted; each at least the longest context.
+        contexts: tokens that precede them.
+        batch_size: rows a step.
+
+    Returns:
+        float [contexts, places], in nats.
+    """
+    model = under_settings(model, mem_len=0, same_length=False)
+    losses = np.empty((len(contexts), len(places)))
+    for row, context in enumerate(contexts):
+        windows = token_ids[places[:, None] + np.arange(-context, 1)]
+        labels = np.full((len(places), context), -100, "int32")
+        labels[:, -1] = windows[:, -1]
+        inputs = {"token_ids": windows[:, :-1].astype("int32"), "labels": labels}
+        outputs = model.predict(inputs, batch_size=batch_size, verbose=0)
+        losses[row] = -outputs["log_probs"][:, -1]
+    return losses
+
+
+def relative_effective_context(
+    losses: Mapping[str, np.ndarray],
+    contexts: Sequence[int],
+    *,
+    hardest: float = 0.1,
+    threshold: float = 0.01,
+) -> dict[str, dict[str, Any]]:
+    """How much context models make use of, relative to each other (Dai et al. 2019, appendix C).
+
+    A model gains from a longer context where it predicts better with it than the best of all models
+    did with the shorter one; gains count at the places that are hardest for all of them. The
+    effective context is the first one from which the next brings less than `threshold`.
+
+    Args:
+        losses: name of a model -> its `losses_by_context`; all at the same places.
+        contexts: rising.
+        hardest: part of the places that counts.
+        threshold: relative gain in perplexity below which a longer context is of no use.
+
+    Returns:
+        For each model `effective_context`, and `gains`: the relative gain of each step from one
+        context to the next.
+    """
+    best = np.minimum.reduce(list(losses.values()))
+    count = max(1, round(hardest * best.shape[1]))
+    results = {}
+    for name, own in losses.items():
+        gains = []
+        for step in range(len(contexts) - 1):
+            hard = np.argsort(-best[step])[:count]
+            before = np.exp(np.minimum(best[step], own[step])[hard].mean())
+            after = np.exp(np.minimum(best[step], own[step + 1])[hard].mean())
+            gains.append(float((before - after) / before))
+        enough = next((i for i, gain in enumerate(gains) if gain < threshold), len(gains))
+        results[name] = {"effective_context": int(contexts[enough]), "gains": gains}
+    return results
+
+
+# ---------------------------------------------------------------------------------------------
+# Figures
+# ---------------------------------------------------------------------------------------------
+
+
+def new_figure(width: float, height: float):
+    """A matplotlib figure; None, with a word on the log, where it is not installed."""
+    try:
+        from matplotlib.figure import Figure
+    except ImportError:
+        log.warning("Nothing is drawn: matplotlib is not installed.")
+        return None
+    return Figure(figsize=(width, height), layout="constrained")
+
+
+def draw_history(rows: Sequence[Mapping[str, float]], path: Path) -> None:
+    """Draws bits a token by step, in training and on held-out text."""
+    figure = new_figure(6, 3.5)
+    if figure is None:
+        return
+    axes = figure.subplots()
+    for name, label in (("bits", "training"), ("val_bits", "held out")):
+        axes.plot([row["step"] for row in rows], [row[name] for row in rows], label=label)
+    axes.set(xlabel="step", ylabel="bits a token")
+    axes.grid(alpha=0.3)
+    axes.legend()
+    figure.savefig(path, dpi=150)
+
+
+def draw_effective_context(
+    losses: Mapping[str, np.ndarray],
+    results: Mapping[str, Mapping[str, Any]],
+    contexts: Sequence[int],
+    path: Path,
+) -> None:
+    """Draws mean losses and relative gains by the length of the context."""
+    figure = new_figure(9, 3.5)
+    if figure is None:
+        return
+    loss_axes, gain_axes = figure.subplots(1, 2)
+    for name, values in losses.items():
+        (line,) = loss_axes.plot(contexts, values.mean(axis=1) / np.log(2), "o-", label=name)
+        gain_axes.plot(contexts[1:], 100 * np.array(results[name]["gains"]), "o-", label=name)
+        reach = results[name]["effective_context"]
+        gain_axes.axvline(reach, color=line.get_color(), linestyle=":")
+    loss_axes.set(title="at all places", xlabel="tokens of context", ylabel="bits a token")
+    gain_axes.set(
+        title="at the hardest places; dotted: effective context",
+        xlabel="tokens of context",
+        ylabel="relative gain in perplexity (%)",
+    )
+    for axes in (loss_axes, gain_axes):
+        axes.grid(alpha=0.3)
+        axes.legend()
+    figure.savefig(path, dpi=150)
