@@ -529,3 +529,16 @@ def test_encoder_config_names_every_problem():
         "'tanh'",
         "embedding_size is -1",
     )
+
+
+def test_a_model_without_vocabulary_can_be_given_one(tmp_path):
+    """As its own message advises; Keras 3.15 reads what is there first, which is nothing."""
+    directory = shutil.copytree(GOLDEN / "encoder", tmp_path / "model")
+    (directory / "vocab.txt").unlink()
+    for name in ("tokenizer.json", "tokenizer_config.json"):
+        (directory / name).unlink(missing_ok=True)
+    given = bert_zoo.load(GOLDEN / "encoder").preprocessor
+    for model in (bert_zoo.load(directory), load_task("encoder")):
+        model.preprocessor = given
+        assert model.preprocessor is given
+        assert "token_ids" in model.preprocessor(["the cat"])

@@ -1,5 +1,6 @@
 """Transformer-XL: a text in segments, each with the memory of those before it."""
 
+import dataclasses
 import json
 import logging
 import math
@@ -34,6 +35,7 @@ from bert_zoo.heads import adaptive_softmax
 from bert_zoo.layers.relative_attention import distance_embedding
 from bert_zoo.models import CausalLM, RecurrentEncoder
 from bert_zoo.recurrent_config import RecurrentConfig
+from bert_zoo.registry import Files, registry
 from bert_zoo.training import compile_for_task
 from bert_zoo.training.optimizers import language_model_adam
 from bert_zoo.weights.bind import named_variables
@@ -875,3 +877,24 @@ def test_variables_have_no_copies():
     assert [path for path in paths if path.startswith("softmax/projection")] == [
         "softmax/projection_0"
     ]
+
+
+def test_a_released_directory_is_read_as_its_card_says(tmp_path, monkeypatch):
+    """The CMU's directories tell no sizes: they come from the registry, as does how to evaluate."""
+    from bert_zoo.models import loading
+    from bert_zoo.weights import cache
+
+    case = "tf1_enwik8"
+    (tmp_path / "model").mkdir()
+    for path in directory_of(f"transformer_xl/{case}").glob("model.ckpt-*"):
+        shutil.copy(path, tmp_path / "model")
+    monkeypatch.setattr(cache, "fetch_files", lambda url, names, sha256: tmp_path)
+    family, card = registry().resolve("transformer_xl_enwik8")
+    (source,) = (source for source in card.sources if isinstance(source, Files))
+    assert source.url.endswith("tf_enwiki8")  # as it is spelled there
+    sizes = load_recurrent(case).encoder.config.to_dict()
+    small = dataclasses.replace(card, config=sizes)
+    opened = loading._open_registered(family, small, with_weights=True)
+    assert opened.config.to_dict() == sizes
+    assert opened.naming.fmt == "tf1"
+    assert opened.config.same_length_keys == "mem_len+1"

@@ -1,0 +1,418 @@
+"""Text that goes on from a prompt: the model reads and steps, keras_hub's samplers choose."""
+
+import codecs
+import functools
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+import keras
+import numpy as np
+from keras import ops
+
+from bert_zoo.config import is_integer
+from bert_zoo.models.inputs import check_range, check_rank
+
+# Tokens of a prompt that are read at once.
+PIECE = 128
+# keras_hub's classes by the names that `generate` takes, and those that draw random numbers.
+SAMPLERS = {
+    "greedy": "GreedySampler",
+    "top_k": "TopKSampler",
+    "top_p": "TopPSampler",
+    "random": "RandomSampler",
+    "beam": "BeamSampler",
+}
+SEEDED = ("top_k", "top_p", "random")
+# They ask for hidden states, or for a second model.
+UNSUPPORTED = ("ContrastiveSampler", "SpeculativeSampler")
+# The id of a place that no token was chosen for.
+OPEN = -1
+
+
+class GeneratedTexts(list):
+    """A list of texts that prints them numbered, with an empty line between them."""
+
+    def __str__(self) -> str:
+        return "\n\n".join(f"[{number}] {text}" for number, text in enumerate(self))
+
+    __repr__ = __str__
+
+
+def as_graph(function: Callable, *, static: bool = False) -> Callable:
+    """The function, on TensorFlow as a graph: one for each shape if `static`, else one for many."""
+    if keras.backend.backend() != "tensorflow":
+        return function
+    import tensorflow as tf
+
+    return tf.function(function, reduce_retracing=not static, autograph=False)
+
+
+class Stepper:
+    """Reads prompts and steps through a text with a memory, in graphs that are made once.
+
+    The state of a text is what `initial_memory` returns: the inputs `memory` and `memory_mask`.
+
+    Args:
+        model: a `CausalLM`.
+    """
+
+    def __init__(self, model):
+        self.model = model
+        self.step = as_graph(self._step, static=True)  # loops in graphs need to know shapes
+        self._read_piece = as_graph(self._read_piece_of)
+
+    def read(self, rows: Sequence[np.ndarray]) -> dict[str, Any]:
+        """The state after token ids of any length each, in pieces of `PIECE` tokens.
+
+        Rows of different lengths are padded on the right, where no query sees, and each row's memory
+        ends with its own last token: every row has the state that it has alone. (Padding on the left
+        would push zeros that a text starts from, which count as a past, out of their places.)
+        """
+        state = self.model.initial_memory(len(rows))
+        lengths = np.array([len(row) for row in rows])
+        for start in range(0, lengths.max(), PIECE):
+            kept = np.clip(lengths - start, 0, PIECE)
+            piece = np.zeros((len(rows), kept.max()), "int32")
+            for to, row, number in zip(piece, rows, kept, strict=True):
+                to[:number] = row[start : start + number]
+            state = self._read_piece(
+                ops.convert_to_tensor(piece), ops.convert_to_tensor(kept, "int32"), state
+            )
+        return state
+
+    def _read_piece_of(self, token_ids, lengths, state):
+        """The state after the first `lengths` [batch] of token_ids [batch, length]."""
+        # Not the model's call: its memory ends with the padding, and it runs the softmax.
+        encoder, mask = self.model.encoder, state["memory_mask"]
+        keys_mask = ops.concatenate([mask, ops.ones_like(token_ids)], axis=1)
+        embedded = encoder.embeddings(token_ids, training=False)
+        hidden_states, _, _ = encoder.stack(embedded, state["memory"], keys_mask, training=False)
+        kept = lengths[:, None] + ops.arange(encoder.config.mem_len)[None, :]
+
+        def updated(old, new):
+            joined = ops.concatenate([ops.cast(old, new.dtype), new], axis=1)
+            return ops.take_along_axis(joined, kept[:, :, None], axis=1)
+
+        memory = [
+            updated(old, new) for old, new in zip(state["memory"], hidden_states, strict=False)
+        ]
+        return {"memory": memory, "memory_mask": ops.take_along_axis(keys_mask, kept, axis=1)}
+
+    def _step(self, token_ids, state):
+        """From tokens [batch] to float32 log-probabilities [batch, vocabulary] of the next ones."""
+        outputs = self.model({"token_ids": token_ids[:, None], **state}, training=False)
+        return outputs["log_probs"][:, 0], {name: outputs[name] for name in state}
+
+
+def generate(model, prompt, *, max_new_tokens, sampler, seed, stop, stream):
+    """See `CausalLM.generate`."""
+    if not is_integer(max_new_tokens) or max_new_tokens < 1:
+        raise ValueError(f"max_new_tokens is {max_new_tokens!r}; it must be a positive integer.")
+    if not model.encoder.config.mem_len:
+        raise ValueError(
+            "This model's mem_len is 0, so every token would be chosen by the one before it alone. "
+            "Load it with a memory, for example load(..., mem_len=512)."
+        )
+    sampler = _as_sampler(sampler, seed)
+    stop_ids = _stop_ids(model, stop)
+    prompts = (IdPrompts if isinstance(prompt, Mapping) else TextPrompts)(model, prompt, stop_ids)
+    if not stream:
+        return prompts.whole(_chosen(model, prompts.rows, sampler, stop_ids, max_new_tokens))
+    if "__call__" in vars(type(sampler)):
+        raise ValueError(
+            f"{type(sampler).__name__} chooses whole texts, so there is nothing to stream before "
+            "its end. Pass stream=False, or another sampler."
+        )
+    return prompts.pieces(_columns(model, prompts.rows, sampler, stop_ids, max_new_tokens))
+
+
+# ---------------------------------------------------------------------------------------------
+# What goes in and comes out
+# ---------------------------------------------------------------------------------------------
+
+
+class IdPrompts:
+    """Prompts as ids; ids come out.
+
+    Args:
+        model: a `CausalLM`.
+        prompt: dict of `token_ids` [batch, length] and optionally `padding_mask`.
+        stop_ids: as in `TextPrompts`.
+
+    Attributes:
+        rows: the ids that the model reads, an array for each prompt.
+    """
+
+    def __init__(self, model, prompt: Mapping[str, Any], stop_ids: Sequence[int]):
+        unknown = sorted(set(prompt) - {"token_ids", "padding_mask"})
+        if unknown or "token_ids" not in prompt:
+            raise ValueError(
+                "A prompt of ids is a dict of token_ids [batch, length] and, for rows of different "
+                f"lengths, padding_mask; this one has {sorted(prompt)}."
+            )
+        arrays = {name: _id_array(name, value) for name, value in prompt.items()}
+        self.token_ids = arrays["token_ids"]
+        mask = arrays.get("padding_mask", np.ones_like(self.token_ids))
+        check_rank(self.token_ids, 2, "[batch, length]")
+        if mask.shape != self.token_ids.shape:
+            raise ValueError(
+                f"padding_mask has shape {mask.shape} and token_ids {self.token_ids.shape}; they "
+                "must be the same."
+            )
+        limits = model.id_limits()
+        for name, array in arrays.items():
+            check_range(name, array, *limits[name])
+        self.rows = [row[real > 0] for row, real in zip(self.token_ids, mask, strict=True)]
+        for number, row in enumerate(self.rows):
+            if not row.size:
+                raise ValueError(
+                    f"Row {number} of the prompt has no token: its padding_mask is 0 throughout. Give "
+                    "it one to start from."
+                )
+
+    def whole(self, chosen: np.ndarray) -> np.ndarray:
+        return np.concatenate([self.token_ids, chosen], axis=1)
+
+    def pieces(self, columns: Iterable[np.ndarray]) -> Iterator[np.ndarray]:
+        yield self.token_ids
+        for column in columns:
+            yield column[:, None]
+
+
+class TextPrompts:
+    """Prompts as texts; texts come out, which begin with the prompts as the model reads them.
+
+    Args:
+        model: a `CausalLM`.
+        prompt: a text, or several.
+        stop_ids: tokens that end a text, and are not shown.
+
+    Attributes:
+        rows: as in `IdPrompts`.
+    """
+
+    def __init__(self, model, prompt: str | Sequence[str], stop_ids: Sequence[int]):
+        from bert_zoo.text.batches import text_batch
+
+        self.is_single = isinstance(prompt, str)
+        self.tokenizer = model.preprocessor.tokenizer
+        self.stop_ids = stop_ids
+        texts = text_batch(prompt, "prompt")
+        if not texts.shape[0]:
+            raise ValueError("There is no prompt: the list is empty. Pass [''] for an empty one.")
+        tokens = zip(texts.numpy(), self.tokenizer(texts), strict=True)
+        self.shown = [self._without_closing_eos(text, row.numpy()) for text, row in tokens]
+        self.rows = [row if row.size else self._start() for row in self.shown]
+
+    def whole(self, chosen: np.ndarray) -> str | GeneratedTexts:
+        ends = np.isin(chosen, self.stop_ids)
+        lengths = np.where(ends.any(axis=1), ends.argmax(axis=1), chosen.shape[1])
+        new = (row[:length] for row, length in zip(chosen, lengths, strict=True))
+        spelled = self._spelled(map(np.append, self.shown, new))
+        return self._as_asked(GeneratedTexts(text.decode("utf-8", "replace") for text in spelled))
+
+    def pieces(self, columns: Iterable[np.ndarray]) -> Iterator[str | list[str]]:
+        # Tokens may be bytes, of which several make a character.
+        decoders = [codecs.getincrementaldecoder("utf-8")("replace") for _ in self.rows]
+
+        def decoded(parts, final=False):
+            pairs = zip(decoders, parts, strict=True)
+            return self._as_asked([decoder.decode(part, final) for decoder, part in pairs])
+
+        yield decoded(self._spelled(self.shown))
+        ended = np.zeros(len(self.rows), bool)
+        last = [row[-1:] for row in self.shown]
+        for column in columns:
+            ended |= np.isin(column, self.stop_ids)
+            new = [token[end:] for token, end in zip(column[:, None], ended.tolist(), strict=True)]
+            # Whether a blank stands before a token is up to the token before it.
+            longer = list(map(np.append, last, new))
+            spelled = self._spelled([*last, *longer])
+            pairs = zip(spelled[: len(last)], spelled[len(last) :], strict=True)
+            yield decoded([after[len(before) :] for before, after in pairs])
+            last = [row[-1:] for row in longer]
+        rest = decoded([b""] * len(self.rows), final=True)
+        if any(rest):
+            yield rest
+
+    def _as_asked(self, texts: list[str]) -> str | list[str]:
+        return texts[0] if self.is_single else texts
+
+    def _without_closing_eos(self, text: bytes, ids: np.ndarray) -> np.ndarray:
+        """Leaves a prompt's last line open where the tokenizer ends every line."""
+        closes = self.tokenizer.eos_at in ("line_ends", "line_starts_and_ends")
+        return ids[:-1] if closes and not text.endswith((b"\n", b"\r")) else ids
+
+    def _start(self) -> np.ndarray:
+        """What an empty prompt goes on from."""
+        if not hasattr(self.tokenizer, "eos_id"):
+            raise ValueError(
+                "The prompt is empty, and this vocabulary has no end token to start a text from. "
+                "Pass a prompt of at least one symbol."
+            )
+        return np.array([self.tokenizer.eos_id], "int32")
+
+    def _spelled(self, rows: Iterable[np.ndarray]) -> list[bytes]:
+        rows = list(rows)
+        ids = np.concatenate(rows).astype("int32")
+        return list(self._joined(ids, np.array([len(row) for row in rows])).numpy())
+
+    @functools.cached_property
+    def _joined(self) -> Callable:
+        """Token ids int32 [tokens] and lengths int64 [batch] to texts; a graph, for streams' sake."""
+        import tensorflow as tf
+
+        def joined(ids, lengths):
+            return self.tokenizer.detokenize(tf.RaggedTensor.from_row_lengths(ids, lengths))
+
+        signature = [tf.TensorSpec([None], dtype) for dtype in (tf.int32, tf.int64)]
+        return tf.function(joined, input_signature=signature, autograph=False)
+
+
+def _id_array(name: str, value: Any) -> np.ndarray:
+    try:
+        array = np.asarray(ops.convert_to_numpy(value))
+    except ValueError as error:
+        raise ValueError(
+            f"The rows of {name} have different lengths ({error}). Pad them, with a padding_mask of "
+            "0 there, or pass text."
+        ) from error
+    if array.dtype.kind not in "iub":
+        raise TypeError(f"{name} must be integers; got {array.dtype}.")
+    return array.astype("int32")
+
+
+def _stop_ids(model, stop: str | Sequence[int | str] | None) -> tuple[int, ...]:
+    if stop is None:
+        return ()
+    if stop == "eos":
+        if not model.encoder.has_preprocessor:
+            return ()
+        try:
+            tokenizer = model.preprocessor.tokenizer
+        except ImportError as error:
+            raise ImportError(
+                f"Looking up the vocabulary's end token failed: {error}. Text needs TensorFlow; "
+                "with prompts of ids, pass stop=[id] or stop=None."
+            ) from error
+        return (tokenizer.eos_id,) if hasattr(tokenizer, "eos_id") else ()
+    if isinstance(stop, str) or not isinstance(stop, Sequence):
+        raise TypeError(
+            f"stop is {stop!r}; it is 'eos', a list of tokens or of their ids, or None to go on for "
+            "max_new_tokens."
+        )
+    ids = tuple(
+        model.preprocessor.tokenizer.token_to_id(token) if isinstance(token, str) else token
+        for token in stop
+    )
+    check_range("stop", np.array(ids), *model.id_limits()["token_ids"])
+    return ids
+
+
+def _as_sampler(sampler, seed: int | None):
+    """One of keras_hub's samplers, from its name or as it is."""
+    try:
+        from keras_hub import samplers
+    except ImportError as error:
+        raise ImportError(
+            "Generation uses the samplers of keras_hub, and importing it failed: "
+            f"{error}. Install it: pip install keras-hub."
+        ) from error
+    if isinstance(sampler, str):
+        if sampler not in SAMPLERS:
+            raise ValueError(
+                f"There is no sampler {sampler!r}; choose one of {list(SAMPLERS)}, or pass a sampler "
+                "of keras_hub."
+            )
+        options = {"seed": seed} if sampler in SEEDED else {}
+        return getattr(samplers, SAMPLERS[sampler])(**options)
+    if not isinstance(sampler, samplers.Sampler) or type(sampler).__name__ in UNSUPPORTED:
+        raise TypeError(
+            f"sampler is {sampler!r}; it is one of {list(SAMPLERS)}, or a sampler of keras_hub other "
+            f"than {' and '.join(UNSUPPORTED)}."
+        )
+    if seed is not None:
+        raise ValueError(
+            f"seed={seed} goes with a sampler's name; give it to the {type(sampler).__name__} itself."
+        )
+    if getattr(sampler, "return_all_beams", False):
+        raise ValueError(
+            "Every prompt gets one text, so a sampler with return_all_beams=True does not fit. Leave "
+            "it out."
+        )
+    return sampler
+
+
+# ---------------------------------------------------------------------------------------------
+# Tokens
+# ---------------------------------------------------------------------------------------------
+
+
+def _chosen(model, rows, sampler, stop_ids, number: int) -> np.ndarray:
+    """Tokens int32 [batch, at most number]; a row that has ended repeats its stop token."""
+    stepper = model.stepper
+
+    def next_log_probs(prompt, state, index):
+        tokens = ops.take(prompt, index - 1, axis=1)
+        log_probs, state = stepper.step(tokens, state)
+        ended = ops.any(_is_in(prompt[:, 1:], stop_ids), axis=1)
+        return _held_where(ended, log_probs, tokens), None, state
+
+    @as_graph
+    def filled(canvas, is_given, state):
+        return sampler(
+            next=next_log_probs,
+            prompt=canvas,
+            cache=state,
+            index=1,
+            mask=is_given,
+            stop_token_ids=stop_ids or None,
+            model=model,
+        )
+
+    # The sampler fills the places behind the prompt's last token.
+    canvas = np.full((len(rows), 1 + number), OPEN, "int32")
+    canvas[:, 0] = [row[-1] for row in rows]
+    is_given = np.zeros(canvas.shape, bool)
+    is_given[:, 0] = True
+    state = stepper.read([row[:-1] for row in rows])
+    tokens = filled(ops.convert_to_tensor(canvas), ops.convert_to_tensor(is_given), state)
+    chosen = ops.convert_to_numpy(tokens)[:, 1:]
+    return chosen[:, (chosen != OPEN).all(axis=0)]
+
+
+def _columns(model, rows, sampler, stop_ids, number: int) -> Iterator[np.ndarray]:
+    """The columns of what `_chosen` returns, each as soon as it is there."""
+    stepper = model.stepper
+
+    @as_graph
+    def chosen(log_probs, tokens, ended):
+        held = _held_where(ended, log_probs, tokens)
+        tokens = sampler.get_next_token(sampler.compute_probabilities(held))
+        tokens = ops.cast(tokens, "int32")
+        return tokens, ops.logical_or(ended, _is_in(tokens, stop_ids))
+
+    state = stepper.read([row[:-1] for row in rows])
+    tokens = ops.convert_to_tensor(np.array([row[-1] for row in rows]), "int32")
+    ended = ops.zeros(len(rows), "bool")
+    for _ in range(number):
+        log_probs, state = stepper.step(tokens, state)
+        tokens, ended = chosen(log_probs, tokens, ended)
+        yield ops.convert_to_numpy(tokens)
+        if ops.convert_to_numpy(ended).all():
+            return
+
+
+def _is_in(tokens, ids: Sequence[int]):
+    return ops.any(tokens[..., None] == ops.array(ids, "int32"), axis=-1)
+
+
+def _held_where(ended, log_probs, tokens):
+    """Log-probabilities that let an ended row repeat its token for ever, at no cost to its score.
+
+    keras_hub 0.32's samplers go on with a row until all have ended; beams would be chosen by what
+    comes after their ends.
+    """
+    ids = ops.arange(ops.shape(log_probs)[-1])
+    repeated = ops.where(ids[None, :] == tokens[:, None], 0.0, -np.inf)
+    return ops.where(ended[:, None], ops.cast(repeated, log_probs.dtype), log_probs)

@@ -1,0 +1,268 @@
+"""Language models on streams: memory between steps, stopping and resuming, recipes, evaluation."""
+
+import json
+import math
+
+import keras
+import numpy as np
+import pytest
+from helpers import load_recurrent, unallocated, variables_of
+
+import bert_zoo
+from bert_zoo.data.language_modelling import segments
+from bert_zoo.models import StatefulLM
+from bert_zoo.recurrent_config import RecurrentConfig
+from bert_zoo.training import TrainingCheckpoint, WarmupCosineDecay, language_model_adam, restore
+from bert_zoo.training import language_modelling as lm
+from bert_zoo.training.language_model_recipes import RECIPES, LanguageModelRecipe, Reading
+from bert_zoo.weights.bind import named_variables
+from bert_zoo.weights.files import WeightsError
+
+CASES = ("hf_adaptive", "torch_same_length")  # a memory that starts with zeros, and an empty one
+IDS = np.random.default_rng(0).integers(0, 50, 400).astype("int32")
+
+
+class Losses(keras.callbacks.Callback):
+    """The running mean of every step, from which a step's own loss follows."""
+
+    def __init__(self):
+        super().__init__()
+        self.values = []
+
+    def on_train_batch_end(self, batch, logs=None):
+        self.values.append(float(logs["loss"]))
+
+
+def stateful(case: str = "hf_adaptive", batch_size: int = 3, evaluation_batch_size: int = 2):
+    keras.utils.set_random_seed(3)
+    model = StatefulLM(load_recurrent(case), batch_size, evaluation_batch_size)
+    model.compile(optimizer=language_model_adam(1e-3, total_steps=60, warmup_steps=5))
+    return model
+
+
+def carried_by_hand(model, data) -> list[np.ndarray]:
+    """The labels' log-probabilities of every step, with the memory handed on outside of the model."""
+    state, log_probs = {}, []
+    for batch in data:
+        outputs = model({"token_ids": batch["token_ids"], "labels": batch["labels"], **state})
+        state = {name: outputs[name] for name in ("memory", "memory_mask") if name in outputs}
+        log_probs.append(keras.ops.convert_to_numpy(outputs["log_probs"]))
+    return log_probs
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_memory_is_carried_from_step_to_step_and_forgotten_where_streams_begin(case):
+    model, data = stateful(case), segments(IDS, 2, 7)
+    expected = carried_by_hand(model.language_model, data)
+    # Twice: the second pass must not remember the first.
+    for _ in range(2):
+        predicted = model.predict(data, verbose=0)
+        np.testing.assert_allclose(predicted, np.concatenate(expected), atol=1e-5)
+    figures = model.evaluate(data, verbose=0, return_dict=True)
+    nats = -np.sum(expected) / (len(IDS) - 1)
+    np.testing.assert_allclose(figures["bits"], nats / math.log(2), rtol=1e-5)
+    np.testing.assert_allclose(figures["perplexity"], math.exp(nats), rtol=1e-5)
+
+
+def test_evaluation_between_steps_leaves_the_memory_of_training_alone():
+    losses = {}
+    for validated in (False, True):
+        model, recorded = stateful(), Losses()
+        validation = segments(IDS[:60], 2, 5) if validated else None
+        model.fit(
+            segments(IDS, 3, 7),
+            epochs=3,
+            steps_per_epoch=5,
+            validation_data=validation,
+            callbacks=[recorded],
+            verbose=0,
+        )
+        losses[validated] = recorded.values
+    assert losses[False] == losses[True]
+
+
+def test_a_training_that_was_stopped_goes_on_with_the_same_losses(tmp_path):
+    """Dropout, optimizer, memory and the place in the stream included; bit for bit."""
+    data = segments(IDS, 3, 7)
+    whole = stateful()
+    assert whole.language_model.encoder.config.hidden_dropout > 0
+    whole.fit(data, verbose=0)
+    first = stateful()
+    first.fit(
+        data, steps_per_epoch=11, callbacks=[TrainingCheckpoint(tmp_path, every=4)], verbose=0
+    )
+    assert [path.name for path in tmp_path.iterdir()] == ["step-000000011.safetensors"]
+    keras.utils.set_random_seed(99)
+    second = stateful()
+    step = restore(second, tmp_path)
+    assert step == 11
+    second.fit(segments(IDS, 3, 7, first_step=step), verbose=0)
+    for path, value in variables_of(whole.language_model).items():
+        assert np.array_equal(value, variables_of(second.language_model)[path]), path
+    for one, other in zip(whole.training_memory.memory, second.training_memory.memory, strict=True):
+        assert np.array_equal(*map(keras.ops.convert_to_numpy, (one, other)))
+
+
+def test_a_checkpoint_of_another_model_is_refused(tmp_path):
+    model = stateful()
+    model.fit(
+        segments(IDS, 3, 7),
+        steps_per_epoch=2,
+        callbacks=[TrainingCheckpoint(tmp_path, 2)],
+        verbose=0,
+    )
+    with pytest.raises(WeightsError, match="not of this model and optimizer"):
+        restore(stateful("hf_plain"), tmp_path)
+    assert restore(stateful(), tmp_path / "nothing") == 0
+
+
+def test_batches_that_do_not_fit_the_memory_are_refused():
+    model = stateful()
+    with pytest.raises(ValueError, match="4 rows and this memory 3"):
+        model.fit(segments(IDS, 4, 7), verbose=0)
+    with pytest.raises(ValueError, match="starts_stream"):
+        model.fit(segments(IDS, 3, 7).map(lambda x: {k: x[k] for k in ("token_ids", "labels")}))
+    with pytest.raises(TypeError, match="language_model"):
+        bert_zoo.export(model, "nowhere")
+
+
+def test_keras_file_holds_model_optimizer_and_memory(tmp_path):
+    model, data = stateful(), segments(IDS, 3, 7)
+    model.fit(data.take(4), verbose=0)
+    model.save(tmp_path / "model.keras")
+    again = keras.saving.load_model(tmp_path / "model.keras")
+    for path, value in variables_of(model).items():
+        assert np.array_equal(value, variables_of(again)[path]), path
+    assert again.evaluate(segments(IDS, 2, 5), verbose=0) == model.evaluate(
+        segments(IDS, 2, 5), verbose=0
+    )
+
+
+def test_cosine_schedule_has_the_originals_values():
+    """tf/train_gpu.py: linear to the peak, then half a cosine to a part of it."""
+    schedule = WarmupCosineDecay(2.5e-4, total_steps=1000, warmup_steps=100, floor=0.004)
+    for step in (0, 1, 50, 99, 100, 101, 550, 999, 1000, 5000):
+        if step < 100:
+            expected = 2.5e-4 * step / 100
+        else:
+            part = min(1.0, (step - 100) / 900)
+            expected = 2.5e-4 * (0.004 + 0.996 * 0.5 * (1 + math.cos(math.pi * part)))
+        np.testing.assert_allclose(float(schedule(step)), expected, rtol=1e-5)
+
+
+# facts of the originals; base models are nowhere registered, as nobody released weights of them.
+COUNTS = {
+    "enwik8_base": (204, 41_055_436),
+    "wt103_base": (267735, 151_119_838),
+    "lm1b_base": (793471, 355_749_746),
+    "enwik8_large": (204, 277_231_820),
+    "wt103_large": (267735, 285_205_322),
+    "lm1b_large": (793471, 838_078_062),
+}
+
+
+@pytest.mark.parametrize("name", COUNTS)
+def test_recipes_have_the_originals_sizes(name):
+    vocab_size, params = COUNTS[name]
+    config = RecurrentConfig(vocab_size=vocab_size, **RECIPES[name].config)
+    model = unallocated(config, "causal_lm", "transformer_xl")
+    assert sum(math.prod(v.shape) for v in named_variables(model).values()) == params
+
+
+TINY = LanguageModelRecipe(
+    {
+        "num_layers": 2,
+        "hidden_size": 16,
+        "num_heads": 2,
+        "head_size": 8,
+        "intermediate_size": 32,
+        "mem_len": 8,
+    },
+    "character",
+    batch_size=4,
+    segment_length=8,
+    total_steps=40,
+    evaluation=Reading(8, 16, batch_size=3),
+    learning_rate=1e-2,
+)
+
+
+def characters():
+    from bert_zoo.text import LanguageModelPreprocessor, SymbolTokenizer
+
+    tokenizer = SymbolTokenizer(
+        list("abc de"), unit="character", eos_token=None, unknown_token=None
+    )
+    return LanguageModelPreprocessor(tokenizer, sequence_length=64)
+
+
+def test_a_run_learns_and_a_stopped_one_writes_the_same_history(tmp_path):
+    ids = np.tile(np.array([0, 1, 2, 3, 4, 5, 4, 2], "int32"), 100)
+
+    def run(directory, **options):
+        keras.utils.set_random_seed(0)
+        model = lm.new_model(TINY, characters())
+        lm.train(TINY, model, ids, ids[:100], directory, every=10, **options)
+
+    run(tmp_path / "whole")
+    run(tmp_path / "stopped", stop_at=20)
+    run(tmp_path / "stopped")
+    history, stopped = (
+        json.loads((tmp_path / name / "history.json").read_text()) for name in ("whole", "stopped")
+    )
+    assert [row["step"] for row in history] == [10, 20, 30, 40]
+    assert stopped == history
+    assert history[-1]["val_bits"] < 0.95 * history[0]["val_bits"]
+    assert (tmp_path / "whole" / "learning_curve.png").stat().st_size > 1000
+    kept = bert_zoo.load(tmp_path / "whole" / "model")
+    figures = lm.evaluate(
+        kept, ids[:100], Reading(8, 8, same_length=False, batch_size=4), verbose=0
+    )
+    np.testing.assert_allclose(figures["bits"], history[-1]["val_bits"], rtol=1e-5)
+    assert figures["tokens"] == 99
+
+
+def test_a_vocabulary_below_the_clusters_is_refused():
+    with pytest.raises(ValueError, match=r"6 symbols .*begin at \(20000, 40000, 200000\)"):
+        lm.new_model(RECIPES["wt103_base"], characters())
+
+
+def test_settings_change_the_reading_and_no_weights():
+    model = load_recurrent("hf_adaptive")
+    other = lm.under_settings(model, mem_len=3, same_length=False)
+    assert (other.encoder.config.mem_len, model.encoder.config.mem_len) == (3, 8)
+    assert other.initial_memory(1)["memory"][0].shape == (1, 3, 16)
+    for path, value in variables_of(model).items():
+        assert np.array_equal(value, variables_of(other)[path]), path
+
+
+def test_losses_by_context_are_those_of_windows():
+    model = load_recurrent("torch_same_length")
+    places, contexts = np.array([20, 31, 45]), (2, 6)
+    losses = lm.losses_by_context(model, IDS, places, contexts, batch_size=2)
+    alone = lm.under_settings(model, mem_len=0, same_length=False)
+    for row, context in enumerate(contexts):
+        for column, place in enumerate(places):
+            window = IDS[None, place - context : place]
+            log_probs = alone({"token_ids": window})["log_probs"][0, -1]
+            np.testing.assert_allclose(losses[row, column], -log_probs[IDS[place]], atol=1e-5)
+
+
+def test_relative_effective_context_follows_its_definition():
+    """Two models at four places, all of them counted; worked out by hand."""
+    losses = {
+        "long": np.log([[8.0] * 4, [4.0] * 4, [2.0] * 4]),
+        "short": np.log([[6.0] * 4, [5.98] * 4, [5.97] * 4]),
+    }
+    results = lm.relative_effective_context(losses, (10, 20, 30), hardest=1.0)
+    # "long" begins worse than "short" at 10 tokens, whose 6 is what it has to beat.
+    np.testing.assert_allclose(results["long"]["gains"], [1 - 4 / 6, 1 - 2 / 4])
+    # At 20 tokens "short" has no gain on the other's 4.
+    np.testing.assert_allclose(results["short"]["gains"], [1 - 5.98 / 6, 0], atol=1e-9)
+    assert (results["long"]["effective_context"], results["short"]["effective_context"]) == (30, 10)
+
+
+def test_only_the_hardest_places_count():
+    losses = {"model": np.log([[9.0, 2.0, 2.0, 2.0], [3.0, 1.9, 1.9, 1.9]])}
+    (gain,) = lm.relative_effective_context(losses, (1, 2), hardest=0.25)["model"]["gains"]
+    np.testing.assert_allclose(gain, 1 - 3 / 9)
