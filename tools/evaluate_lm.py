@@ -4,7 +4,7 @@ python tools/evaluate_lm.py --model runs/lm-small/model --file text.txt --mem_le
 python tools/evaluate_lm.py --model transformer_xl_wt103 --file wiki.test.tokens --mem_len 1600
 
 `--effective_context` also measures how much context the model makes use of, beside the models of
-`--compare` where there are some, and draws it.
+`--compare` where there are some, and draws it, with the learning curves of their runs.
 """
 
 import dataclasses
@@ -16,6 +16,7 @@ from absl import app, flags, logging
 _MODEL = flags.DEFINE_string(
     "model", None, "A name of bert_zoo.list_models(), or a directory.", required=True
 )
+_NAME = flags.DEFINE_string("name", "model", "What figures call it.")
 _FILE = flags.DEFINE_string("file", None, "The text, as the model was trained on.", required=True)
 _LAST = flags.DEFINE_float("last", 1.0, "The part at the file's end that is read.")
 _SEGMENT = flags.DEFINE_integer("segment_length", 128, "Tokens of a row in a step.", lower_bound=1)
@@ -87,9 +88,11 @@ def measure_context(model, ids) -> dict:
     import bert_zoo
     from bert_zoo.training import language_modelling
 
-    models = {Path(_MODEL.value).parent.name or _MODEL.value: model}
+    paths = {_NAME.value: Path(_MODEL.value)}
+    models = {_NAME.value: model}
     for named in _COMPARE.value:
         name, _, path = named.rpartition("=")
+        paths[name or path] = Path(path)
         models[name or path] = bert_zoo.load(path, task="causal_lm")
     contexts = [int(context) for context in _CONTEXTS.value]
     rng = np.random.default_rng(0)
@@ -111,6 +114,14 @@ def measure_context(model, ids) -> dict:
         directory.mkdir(parents=True, exist_ok=True)
         path = directory / "effective_context.png"
         language_modelling.draw_effective_context(losses, results, contexts, path)
+        histories = {name: path.parent / language_modelling.HISTORY for name, path in paths.items()}
+        runs = {
+            name: json.loads(history.read_text(encoding="utf-8"))
+            for name, history in histories.items()
+            if history.is_file()
+        }
+        if runs:
+            language_modelling.draw_history(runs, directory / "learning_curves.png")
     return results
 
 

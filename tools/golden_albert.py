@@ -19,8 +19,8 @@ from golden_case import (
     longest_inputs,
     masked_token_labels,
     random_inputs,
-    write_json,
 )
+from golden_files import write_json
 from golden_sentencepiece import train_sentencepiece
 
 # --- Vocabulary and sizes ------------------------------------------------------------------------

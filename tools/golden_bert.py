@@ -21,9 +21,8 @@ from golden_case import (
     masked_token_labels,
     random_inputs,
     torch_inputs,
-    write_json,
-    write_lines,
 )
+from golden_files import write_json, write_lines
 from reference_adamw import bert_adamw
 
 # --- Vocabulary and sizes ------------------------------------------------------------------------

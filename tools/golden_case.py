@@ -8,8 +8,6 @@ as float32, so that a difference found by a test is the tested model's own.
 import dataclasses
 import json
 import pathlib
-import shutil
-import zlib
 from collections.abc import Callable, Iterable
 
 import numpy as np
@@ -17,6 +15,7 @@ import safetensors
 import safetensors.torch
 import torch
 import transformers
+from golden_files import empty_directory, random_generator, write_json
 
 # task -> {name in io.npz: transformers' name of the output}
 OUTPUTS = {
@@ -224,15 +223,6 @@ class Case:
     dtype: torch.dtype = torch.float32
 
 
-def random_generator(name: str) -> np.random.Generator:
-    return np.random.default_rng(zlib.crc32(name.encode()))
-
-
-def empty_directory(directory: pathlib.Path) -> None:
-    shutil.rmtree(directory, ignore_errors=True)
-    directory.mkdir(parents=True)
-
-
 def write_checkpoint(
     family: Family, case: Case, rng: np.random.Generator, directory: pathlib.Path
 ) -> transformers.PreTrainedModel:
@@ -358,14 +348,6 @@ def make_case(family: Family, case: Case, directory: pathlib.Path) -> None:
 
 
 # --- Files ---------------------------------------------------------------------------------------
-
-
-def write_json(path: pathlib.Path, value: dict) -> None:
-    path.write_text(json.dumps(value, indent=2, sort_keys=True) + "\n")
-
-
-def write_lines(path: pathlib.Path, lines: Iterable[str]) -> None:
-    path.write_text("\n".join(lines) + "\n")
 
 
 def write_case_list(path: pathlib.Path, cases: Iterable) -> None:

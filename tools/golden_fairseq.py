@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import safetensors.torch
 import torch
-from golden_case import empty_directory, random_generator, write_lines
+from golden_files import empty_directory, random_generator, write_lines
 
 HEAD_NAME = "mnli"
 

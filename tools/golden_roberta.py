@@ -24,9 +24,8 @@ from golden_case import (
     masked_token_labels,
     random_inputs,
     round_to_half,
-    write_json,
-    write_lines,
 )
+from golden_files import write_json, write_lines
 from golden_sentencepiece import train_sentencepiece
 
 # --- Vocabulary: byte-level BPE over a part of ASCII ---------------------------------------------

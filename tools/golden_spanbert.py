@@ -25,15 +25,12 @@ from golden_case import (
     TINY_SIZES,
     Family,
     Tokens,
-    empty_directory,
-    random_generator,
     random_inputs,
     randomize,
     round_to_half,
     torch_inputs,
-    write_json,
-    write_lines,
 )
+from golden_files import empty_directory, random_generator, write_json, write_lines
 
 # --- Vocabulary and sizes ------------------------------------------------------------------------
 

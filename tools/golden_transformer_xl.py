@@ -34,15 +34,14 @@ import importlib
 import importlib.metadata
 import json
 import pathlib
-import shutil
 import sys
 import types
-import zlib
 from collections.abc import Iterator
 from unittest import mock
 
 import numpy as np
 from absl import app, flags, logging
+from golden_files import empty_directory, random_generator, write_json
 
 _REFERENCE = flags.DEFINE_enum(
     "reference", None, ["hf", "torch", "tf"], "Whose cases to make.", required=True
@@ -298,10 +297,6 @@ TF_CASES = (
 CASES = HF_CASES + TORCH_CASES + TF_CASES
 
 # --- Weights and inputs --------------------------------------------------------------------------
-
-
-def random_generator(name: str) -> np.random.Generator:
-    return np.random.default_rng(zlib.crc32(name.encode()))
 
 
 def random_weight(name: str, shape: tuple[int, ...], rng: np.random.Generator) -> np.ndarray:
@@ -844,17 +839,12 @@ def reference_arrays(case: Case, reference, rng: np.random.Generator) -> dict[st
 
 
 def make_case(case: Case, directory: pathlib.Path) -> None:
-    shutil.rmtree(directory, ignore_errors=True)
-    directory.mkdir(parents=True)
+    empty_directory(directory)
     reference_class = REFERENCES[case.reference]
     rng = random_generator(case.twin or case.name)
     reference_class.write(case, directory, rng)
     arrays = reference_arrays(case, reference_class(case, directory), rng)
     np.savez_compressed(directory / "io.npz", **arrays)
-
-
-def write_json(path: pathlib.Path, value: dict) -> None:
-    path.write_text(json.dumps(value, indent=2, sort_keys=True) + "\n")
 
 
 def write_case_list(path: pathlib.Path, reference: str) -> None:

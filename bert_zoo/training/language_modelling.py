@@ -99,7 +99,7 @@ class History(keras.callbacks.Callback):
         figures = {name: float(value) for name, value in (logs or {}).items()}
         self.rows.append({"step": (epoch + 1) * self.every, **figures})
         write_json(self.directory / HISTORY, self.rows)
-        draw_history(self.rows, self.directory / "learning_curve.png")
+        draw_history({"": self.rows}, self.directory / "learning_curve.png")
         if figures["val_bits"] == min(row["val_bits"] for row in self.rows):
             bert_zoo.save(self.kept, self.directory / "model")
 
@@ -290,14 +290,22 @@ def new_figure(width: float, height: float):
     return Figure(figsize=(width, height), layout="constrained")
 
 
-def draw_history(rows: Sequence[Mapping[str, float]], path: Path) -> None:
-    """Draws bits a token by step, in training and on held-out text."""
+def draw_history(runs: Mapping[str, Sequence[Mapping[str, float]]], path: Path) -> None:
+    """Draws bits a token by step, in training and on held-out text.
+
+    Args:
+        runs: name of a run ("" for a lone one) -> the rows of its history.
+        path: of the PNG.
+    """
     figure = new_figure(6, 3.5)
     if figure is None:
         return
     axes = figure.subplots()
-    for name, label in (("bits", "training"), ("val_bits", "held out")):
-        axes.plot([row["step"] for row in rows], [row[name] for row in rows], label=label)
+    for run, rows in runs.items():
+        steps = [row["step"] for row in rows]
+        (line,) = axes.plot(steps, [row["val_bits"] for row in rows], label=f"{run} held out")
+        bits = [row["bits"] for row in rows]
+        axes.plot(steps, bits, ":", color=line.get_color(), label=f"{run} training")
     axes.set(xlabel="step", ylabel="bits a token")
     axes.grid(alpha=0.3)
     axes.legend()
