@@ -385,7 +385,7 @@ def test_the_originals_pickled_vocabularies_are_read(
 def test_a_directory_without_a_vocabulary_is_an_error_that_names_the_files(tmp_path):
     with pytest.raises(
         FileNotFoundError,
-        match=r"none of vocab\.txt, vocab\.pkl, vocab\.bin, cache\.pkl, cache\.pt",
+        match=r"none of vocab\.txt, vocab\.pkl, vocab\.bin, cache\.pkl, data/cache\.pkl, cache\.pt",
     ):
         text.tokenizer_from_dir(tmp_path, "transformer_xl")
 

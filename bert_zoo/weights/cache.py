@@ -32,6 +32,7 @@ _LOGGER = logging.getLogger(__name__)
 MODEL_FILES = (
     *("config.json", "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json"),
     *("added_tokens.json", "vocab.txt", "vocab.json", "merges.txt", "*.model"),
+    *("vocab.pkl", "vocab.bin"),  # Transformer-XL's; read without being unpickled
     *("modules.json", "sentence_bert_config.json", "config_sentence_transformers.json"),
     "1_Pooling/config.json",
 )
