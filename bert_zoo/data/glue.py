@@ -14,6 +14,8 @@ from typing import Any
 
 import numpy as np
 
+from bert_zoo.data import files
+
 _ONE_VALIDATION_FILE = {"train": "train.tsv", "validation": "dev.tsv", "test": "test.tsv"}
 
 
@@ -212,8 +214,7 @@ def load_glue(task: str, split: str, data_dir: str | Path | None = None) -> Glue
         RuntimeError: the download failed.
     """
     task_row = _find_task(task)
-    if split not in task_row.files:
-        raise ValueError(f"{task} has no split {split!r}; choose one of {list(task_row.files)}.")
+    files.check_split(task, split, task_row.files)
     if data_dir is None:
         columns, labels = _read_tfds(task_row, split)
     else:
@@ -260,13 +261,12 @@ def _find_task(name: str) -> GlueTask:
 
 def _read_tsv(task: GlueTask, split: str, data_dir: Path) -> tuple[list[list[str]], list | None]:
     """Returns the text columns and the labels (None if the file has none)."""
-    path = data_dir / task.directory / task.files[split]
-    if not path.is_file():
-        raise FileNotFoundError(
-            f"There is no file {path}. data_dir must be the folder that holds GLUE's folder "
-            f"{task.directory} with {task.files[split]} in it, as GLUE distributes them; without "
-            "data_dir the task is downloaded."
-        )
+    path = files.require_file(
+        data_dir / task.directory / task.files[split],
+        f"data_dir must be the folder that holds GLUE's folder {task.directory} with "
+        f"{task.files[split]} in it, as GLUE distributes them; without data_dir the task is "
+        "downloaded.",
+    )
     rows = _rows(path)
     is_test = split.startswith("test")
     if task.headerless_columns and not is_test:
@@ -304,21 +304,10 @@ def _read_tsv(task: GlueTask, split: str, data_dir: Path) -> tuple[list[list[str
 def _rows(path: Path) -> Iterator[tuple[int, tuple[str, ...]]]:
     """Yields line number (from 1) and fields of each line.
 
-    GLUE's quotation marks are text, and some texts hold characters that Python counts as line
-    ends (U+0085, U+2028), so lines are cut at "\\n" alone, before decoding, without the csv module.
+    GLUE's quotation marks are text, so the csv module has no part in this.
     """
-    with path.open("rb") as file:
-        for line_number, line in enumerate(file, start=1):
-            # MRPC comes from files that begin with a byte order mark.
-            encoding = "utf-8-sig" if line_number == 1 else "utf-8"
-            try:
-                text = line.decode(encoding)
-            except UnicodeDecodeError as error:
-                raise ValueError(
-                    f"{path}, line {line_number}: this is not UTF-8 ({error}). Convert the file to "
-                    "UTF-8 or download it again."
-                ) from error
-            yield line_number, tuple(text.removesuffix("\n").removesuffix("\r").split("\t"))
+    for line_number, line in files.lines(path):
+        yield line_number, tuple(line.split("\t"))
 
 
 def _parse_label(task: GlueTask, text: str, where: str) -> int | float:
@@ -353,25 +342,12 @@ def _read_tfds(task: GlueTask, split: str) -> tuple[list[list[str]], list | None
 
 
 def _download(task: GlueTask, split: str) -> list[dict[str, Any]]:
-    instead = (
-        f"Download GLUE's {task.directory} folder by other means and pass the folder that holds it "
-        "as data_dir (--data_dir on the command line)."
+    return files.download(
+        f"glue/{task.name}",
+        split,
+        instead=f"Download GLUE's {task.directory} folder by other means and pass the folder that "
+        "holds it as data_dir (--data_dir on the command line).",
     )
-    try:
-        import tensorflow_datasets as tfds
-    except ImportError as error:
-        raise RuntimeError(
-            f"{task.name} cannot be downloaded because tensorflow_datasets cannot be imported "
-            f"({error}). Install it with `pip install tensorflow-datasets`. {instead}"
-        ) from error
-    try:
-        return list(tfds.as_numpy(tfds.load(f"glue/{task.name}", split=split)))
-    # What a failed download raises depends on the step: network, checksum, disk, file format.
-    except Exception as error:
-        raise RuntimeError(
-            f"tensorflow_datasets could not provide glue/{task.name}, split {split} "
-            f"({type(error).__name__}: {error}). {instead}"
-        ) from error
 
 
 # --- Metrics ---

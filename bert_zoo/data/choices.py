@@ -1,0 +1,233 @@
+"""Data of multiple choice: SWAG and RACE.
+
+Zellers et al., "SWAG: A Large-Scale Adversarial Dataset for Grounded Commonsense Inference", EMNLP
+2018; Lai et al., "RACE: Large-scale ReAding Comprehension Dataset From Examinations", EMNLP 2017.
+
+Nothing here imports TensorFlow, unless RACE is read through `tensorflow_datasets`.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from bert_zoo.data import files
+from bert_zoo.data.files import member, shown
+from bert_zoo.data.tables import rows
+
+
+@dataclass(frozen=True)
+class ChoiceSplit:
+    """Prompts with choices, as multiple-choice models take them.
+
+    Attributes:
+        ids: [N], which row of the data set each is.
+        prompts: strings [N]; the first text of each pair.
+        choices: strings [N][4]; the second texts.
+        labels: the number of the right choice [N], from 0; None where the data set keeps them to
+            itself.
+    """
+
+    ids: list[str]
+    prompts: list[str]
+    choices: list[list[str]]
+    labels: list[int] | None
+
+    def __len__(self) -> int:
+        return len(self.prompts)
+
+
+# --- SWAG ---
+
+SWAG_FILES: Mapping[str, str] = {"train": "train.csv", "validation": "val.csv", "test": "test.csv"}
+_ENDINGS = ("ending0", "ending1", "ending2", "ending3")
+
+
+def load_swag(split: str, data_dir: str | Path) -> ChoiceSplit:
+    """Reads a split of SWAG: a sentence, and four ways in which the next one may go on.
+
+    The prompt is `sent1`; a choice is the beginning of the next sentence, `sent2`, and an ending with
+    a space between them (Devlin et al. 2018, section 4.4; swag_baselines of rowanz/swagaf).
+
+    Args:
+        split: "train", "validation" or "test".
+        data_dir: the folder `data` of rowanz/swagaf, with train.csv, val.csv and test.csv.
+            tensorflow_datasets does not have SWAG.
+
+    Returns:
+        The split, in the order of the file; `ids` are the numbers of the rows. The test split has no
+        labels.
+
+    Raises:
+        ValueError: the split is unknown, or a row does not fit the file's columns.
+        FileNotFoundError: `data_dir` has no such file.
+    """
+    files.check_split("SWAG", split, SWAG_FILES)
+    path = files.require_file(
+        Path(data_dir) / SWAG_FILES[split],
+        "data_dir must be the folder `data` of the repository rowanz/swagaf.",
+    )
+    is_test = split == "test"
+    columns = ("sent1", "sent2", *_ENDINGS) if is_test else ("sent1", "sent2", *_ENDINGS, "label")
+    prompts, choices, labels = [], [], []
+    for line, (first, beginning, *endings) in rows(path, columns):
+        if not is_test:
+            labels.append(_choice_number(endings.pop(), "0123", f"{path}, line {line}"))
+        prompts.append(first)
+        choices.append([f"{beginning} {ending}" if beginning else ending for ending in endings])
+    ids = [str(i) for i in range(len(prompts))]
+    return ChoiceSplit(ids, prompts, choices, None if is_test else labels)
+
+
+def _choice_number(spelled: str, names: str, where: str) -> int:
+    """The position of a label in the names of the choices, one letter each."""
+    if len(spelled) != 1 or spelled not in names:
+        raise ValueError(
+            f"{where}: the right choice is {shown(spelled)}, expected one of {list(names)}."
+        )
+    return names.index(spelled)
+
+
+# --- RACE ---
+
+RACE_LEVELS = ("middle", "high")
+# Our name of each split -> the folder, and the split in tensorflow_datasets.
+RACE_SPLITS: Mapping[str, str] = {"train": "train", "validation": "dev", "test": "test"}
+_LETTERS = "ABCD"
+_BLANK = "_"
+
+
+@dataclass(frozen=True)
+class RaceSplit:
+    """Questions on passages with four options each.
+
+    Attributes:
+        ids: [N], the passage's id and the question's number in it, as "high1.txt/0".
+        passages: strings [N]; a passage stands here once for each of its questions.
+        questions: strings [N], some with a blank "_" to fill.
+        options: strings [N][4].
+        labels: the number of the right option [N], from 0.
+    """
+
+    ids: list[str]
+    passages: list[str]
+    questions: list[str]
+    options: list[list[str]]
+    labels: list[int]
+
+    def __len__(self) -> int:
+        return len(self.questions)
+
+    def as_choices(self) -> ChoiceSplit:
+        """Passages as prompts; each question, joined to its options, as choices."""
+        choices = [
+            [fill_question(question, option) for option in options]
+            for question, options in zip(self.questions, self.options, strict=True)
+        ]
+        return ChoiceSplit(self.ids, self.passages, choices, self.labels)
+
+
+def fill_question(question: str, option: str) -> str:
+    """Joins a question and an option into one text.
+
+    The option takes the place of every "_" of a question that has one, and follows the question
+    after a space otherwise. Source: google-research/albert race_utils.py, fairseq
+    examples/roberta/preprocess_RACE.py.
+    """
+    return question.replace(_BLANK, option) if _BLANK in question else f"{question} {option}"
+
+
+def load_race(split: str, level: str = "all", data_dir: str | Path | None = None) -> RaceSplit:
+    """Reads a split of RACE, texts exactly as they stand in its files.
+
+    Args:
+        split: "train", "validation" or "test".
+        level: "middle" or "high" school, or "all": middle, then high.
+        data_dir: RACE's own folder, with dev/high/1.txt and so on; in each folder the numbered files
+            are read in the order of their numbers, and nothing else (ALBERT's all.txt holds the
+            same passages). Without it RACE is downloaded with `tensorflow_datasets`, into the same
+            order.
+
+    Raises:
+        ValueError: the split or the level is unknown, or a passage is not as RACE's files are. Names
+            file and question.
+        FileNotFoundError: `data_dir` has no such files.
+        RuntimeError: the download failed.
+    """
+    files.check_split("RACE", split, RACE_SPLITS)
+    if level not in (*RACE_LEVELS, "all"):
+        raise ValueError(f"RACE has no level {level!r}; choose one of {[*RACE_LEVELS, 'all']}.")
+    levels = RACE_LEVELS if level == "all" else (level,)
+    folder = RACE_SPLITS[split]
+    if data_dir is None:
+        read = (passage for name in levels for passage in _downloaded_passages(name, folder))
+    else:
+        read = (passage for name in levels for passage in _passages(Path(data_dir) / folder / name))
+    return _race_split(read)
+
+
+def _passages(folder: Path) -> Iterator[tuple[object, Any]]:
+    """Yields file and content of each passage of a folder."""
+    paths = [path for path in folder.glob("*.txt") if path.stem.isdecimal()]
+    if not paths:
+        raise FileNotFoundError(
+            f"There are no files such as {folder / '1.txt'}. data_dir must be RACE's own folder, "
+            "with train, dev and test in it; without data_dir RACE is downloaded."
+        )
+    for path in sorted(paths, key=lambda path: int(path.stem)):
+        yield path, files.read_json(path)
+
+
+def _downloaded_passages(level: str, split: str) -> Iterator[tuple[object, Any]]:
+    name = f"race/{level}"
+    examples = files.download(
+        name,
+        split,
+        instead="Download RACE by other means and pass its folder as data_dir (--data_dir on the "
+        "command line).",
+    )
+    # "high19088.txt" -> 19088
+    examples.sort(
+        key=lambda example: int(example["example_id"].decode()[len(level) : -len(".txt")])
+    )
+    for example in examples:
+        passage = {
+            "id": example["example_id"].decode("utf-8"),
+            "article": example["article"].decode("utf-8"),
+            "questions": _decoded(example["questions"]),
+            # A ragged tensor, for which NumPy has nothing.
+            "options": [_decoded(options) for options in example["options"].to_list()],
+            "answers": _decoded(example["answers"]),
+        }
+        yield f"{name} of tensorflow_datasets, {passage['id']}", passage
+
+
+def _decoded(texts: Iterable[bytes]) -> list[str]:
+    return [text.decode("utf-8") for text in texts]
+
+
+def _race_split(passages: Iterable[tuple[object, Any]]) -> RaceSplit:
+    split = RaceSplit([], [], [], [], [])
+    for where, record in passages:
+        passage_id = member(record, "id", str, where)
+        passage = member(record, "article", str, where)
+        questions = member(record, "questions", list, where)
+        options = member(record, "options", list, where)
+        answers = member(record, "answers", list, where)
+        if not len(questions) == len(options) == len(answers):
+            raise ValueError(
+                f"{where}: there are {len(questions)} questions, {len(options)} lists of options "
+                f"and {len(answers)} answers; expected as many of each."
+            )
+        for i, (question, four, answer) in enumerate(zip(questions, options, answers, strict=True)):
+            place = f"{where}, question {i}"
+            if not isinstance(four, list) or len(four) != len(_LETTERS):
+                raise ValueError(f"{place}: the options are {shown(four)}, expected four strings.")
+            split.ids.append(f"{passage_id}/{i}")
+            split.passages.append(passage)
+            split.questions.append(files.string(question, "questions", place))
+            split.options.append([files.string(option, "options", place) for option in four])
+            split.labels.append(
+                _choice_number(files.string(answer, "answers", place), _LETTERS, place)
+            )
+    return split

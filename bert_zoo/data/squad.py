@@ -1,0 +1,267 @@
+"""SQuAD 1.1 and 2.0: questions on passages of Wikipedia, answered by spans of the passage.
+
+Rajpurkar et al., "SQuAD: 100,000+ Questions for Machine Comprehension of Text", EMNLP 2016, and
+"Know What You Don't Know: Unanswerable Questions for SQuAD", ACL 2018.
+
+Nothing here imports TensorFlow, unless a split is read through `tensorflow_datasets`.
+"""
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from bert_zoo.data import files
+from bert_zoo.data.files import member, shown
+
+# Version -> split -> the official file.
+FILES: Mapping[str, Mapping[str, str]] = {
+    version: {"train": f"train-v{version}.json", "validation": f"dev-v{version}.json"}
+    for version in ("1.1", "2.0")
+}
+
+
+@dataclass(frozen=True)
+class Answer:
+    """An answer as it stands in the context.
+
+    Attributes:
+        text: the answer.
+        start: where it starts in the context, in code points (Python's characters).
+    """
+
+    text: str
+    start: int
+
+    @property
+    def end(self) -> int:
+        """One past the answer's last code point."""
+        return self.start + len(self.text)
+
+
+@dataclass(frozen=True)
+class SquadExample:
+    """A question on a passage.
+
+    Attributes:
+        id: of the question; predictions are filed under it.
+        title: the article's.
+        question: the question.
+        context: the passage.
+        answers: as different people gave them, equal ones as often as given; empty for a question
+            that the passage does not answer. None where answers were not read.
+        is_impossible: whether the passage does not answer the question. None where answers were not
+            read.
+    """
+
+    id: str
+    title: str
+    question: str
+    context: str
+    answers: tuple[Answer, ...] | None
+    is_impossible: bool | None
+
+
+@dataclass(frozen=True)
+class SquadSplit:
+    """A file of questions.
+
+    Attributes:
+        version: "2.0" where the file says of its questions whether they can be answered, else "1.1".
+        examples: the questions, in the order of the file.
+    """
+
+    version: str
+    examples: tuple[SquadExample, ...]
+
+    def __len__(self) -> int:
+        return len(self.examples)
+
+
+def load_squad(version: str, split: str, data_dir: str | Path | None = None) -> SquadSplit:
+    """Reads a split of SQuAD.
+
+    Args:
+        version: "1.1" or "2.0".
+        split: "train" or "validation" (the official dev set).
+        data_dir: the folder that holds the official files (train-v1.1.json, dev-v2.0.json, ...).
+            Without it the split is downloaded with `tensorflow_datasets`, which keeps the texts and
+            offsets and loses the order: questions come in the order of a hash of their ids.
+
+    Raises:
+        ValueError: the version or split is unknown, or as `read_squad`.
+        FileNotFoundError: `data_dir` has no such file.
+        RuntimeError: the download failed.
+    """
+    if version not in FILES:
+        raise ValueError(f"SQuAD has no version {version!r}; choose one of {list(FILES)}.")
+    files.check_split(f"SQuAD {version}", split, FILES[version])
+    name = FILES[version][split]
+    if data_dir is None:
+        return _download(version, split)
+    path = files.require_file(
+        Path(data_dir) / name,
+        f"data_dir must be the folder that holds {name}; read a file of another name with "
+        "read_squad(path); without data_dir the split is downloaded.",
+    )
+    return read_squad(path)
+
+
+def read_squad(path: str | Path, *, with_answers: bool = True) -> SquadSplit:
+    """Reads a file in the format of SQuAD 1.1 or 2.0.
+
+    `plausible_answers`, which SQuAD 2.0 gives for questions that cannot be answered, are left out:
+    they are wrong answers.
+
+    Args:
+        path: the JSON file.
+        with_answers: whether answers are read; False for questions that are yet to be answered.
+
+    Raises:
+        ValueError: the file is not of that format; an answer does not stand in its context where
+            the file says; a question has answers and is impossible, or neither; an id occurs twice.
+            Names file, line, article and question.
+        FileNotFoundError: there is no such file.
+    """
+    path = Path(path)
+    split = _split(_questions(path), with_answers)
+    if not split.examples:
+        raise ValueError(f"{path} has no questions. Check that this is the right file.")
+    return split
+
+
+def _split(
+    questions: Iterator[tuple["_Place", str, Mapping[str, Any]]], with_answers: bool = True
+) -> SquadSplit:
+    examples: dict[str, SquadExample] = {}
+    version = "1.1"
+    for place, context, question in questions:
+        example = _example(place, context, question, with_answers)
+        if example.id in examples:
+            raise ValueError(
+                f"{place}: this id has occurred before. Predictions are filed under ids; give each "
+                "question its own."
+            )
+        examples[example.id] = example
+        if "is_impossible" in question:
+            version = "2.0"
+    return SquadSplit(version, tuple(examples.values()))
+
+
+@dataclass(frozen=True)
+class _Place:
+    """Where a question stands; the line is looked up when a message needs it."""
+
+    source: Path | str
+    title: str
+    question_id: str
+
+    def __str__(self) -> str:
+        line = f", line {self._line()}" if isinstance(self.source, Path) else ""
+        return f"{self.source}{line}, article {self.title!r}, question {self.question_id!r}"
+
+    def _line(self) -> int:
+        spellings = [
+            json.dumps(self.question_id, ensure_ascii=escaped).encode("utf-8", "replace")
+            for escaped in (True, False)
+        ]
+        content = self.source.read_bytes()
+        found = max(content.find(spelling) for spelling in spellings)
+        return content.count(b"\n", 0, max(found, 0)) + 1
+
+
+def _questions(path: Path) -> Iterator[tuple[_Place, str, Mapping[str, Any]]]:
+    """Yields place, context and question of each question in a file."""
+    for a, article in enumerate(member(files.read_json(path), "data", list, path), start=1):
+        in_article = f"{path}, article {a}"
+        paragraphs = member(article, "paragraphs", list, in_article)
+        # Files in SQuAD's format without titles are common; tensorflow_datasets has "" there, too.
+        title = member(article, "title", str, in_article) if "title" in article else ""
+        for p, paragraph in enumerate(paragraphs, start=1):
+            in_paragraph = f"{in_article} ({title!r}), paragraph {p}"
+            context = member(paragraph, "context", str, in_paragraph)
+            for q, question in enumerate(member(paragraph, "qas", list, in_paragraph), start=1):
+                question_id = member(question, "id", str, f"{in_paragraph}, question {q}")
+                yield _Place(path, title, question_id), context, question
+
+
+def _example(
+    place: _Place, context: str, question: Mapping[str, Any], with_answers: bool
+) -> SquadExample:
+    text = member(question, "question", str, place)
+    if not with_answers:
+        return SquadExample(place.question_id, place.title, text, context, None, None)
+    answers = tuple(
+        _answer(place, context, answer) for answer in member(question, "answers", list, place)
+    )
+    is_impossible = "is_impossible" in question and member(question, "is_impossible", bool, place)
+    if is_impossible and answers:
+        raise ValueError(
+            f"{place}: is_impossible is true and there are answers. Empty its answers (other people "
+            "keep wrong but likely ones as plausible_answers), or set is_impossible to false."
+        )
+    if not is_impossible and not answers:
+        raise ValueError(
+            f"{place}: there is no answer. Set is_impossible to true if the context has none; read "
+            "questions that are yet to be answered with read_squad(path, with_answers=False)."
+        )
+    return SquadExample(place.question_id, place.title, text, context, answers, is_impossible)
+
+
+def _answer(place: _Place, context: str, record: Any) -> Answer:
+    text = member(record, "text", str, place)
+    start = member(record, "answer_start", int, place)
+    if not text:
+        raise ValueError(f"{place}: the text of an answer is empty. Remove this answer.")
+    if start < 0 or not context.startswith(text, start):
+        there = context[start : start + len(text)] if start >= 0 else ""
+        raise ValueError(
+            f"{place}: at character {start} of the context stands {shown(there)}, expected the "
+            f"answer {shown(text)}. {_where_it_is(context, text, start)}"
+        )
+    return Answer(text, start)
+
+
+def _where_it_is(context: str, text: str, start: int) -> str:
+    starts = [i for i in range(len(context)) if context.startswith(text, i)]
+    if not starts:
+        return (
+            f"The context, {len(context)} characters long, does not hold it; correct the answer or "
+            "the context."
+        )
+    closest = min(starts, key=lambda i: abs(i - start))
+    return (
+        f"The context holds it at {closest}; correct answer_start, which counts characters (code "
+        "points) and not bytes."
+    )
+
+
+# --- TensorFlow Datasets ---
+
+
+def _download(version: str, split: str) -> SquadSplit:
+    name = f"squad/v{version}"
+    examples = files.download(
+        name,
+        split,
+        instead=f"Download {FILES[version][split]} by other means and pass the folder that holds it "
+        "as data_dir (--data_dir on the command line).",
+    )
+    return _split(_official(f"{name} of tensorflow_datasets", example) for example in examples)
+
+
+def _official(source: str, example: Mapping[str, Any]) -> tuple[_Place, str, dict[str, Any]]:
+    """Place, context and question in the official form of an example of tensorflow_datasets."""
+    answers = example["answers"]
+    question = {
+        "question": example["question"].decode("utf-8"),
+        "answers": [
+            {"text": text.decode("utf-8"), "answer_start": int(start)}
+            for text, start in zip(answers["text"], answers["answer_start"], strict=True)
+        ],
+    }
+    if "is_impossible" in example:
+        question["is_impossible"] = bool(example["is_impossible"])
+    place = _Place(source, example["title"].decode("utf-8"), example["id"].decode("utf-8"))
+    return place, example["context"].decode("utf-8"), question

@@ -1,0 +1,440 @@
+"""Labelled texts in tables with named columns (CSV, TSV, JSON Lines), and TREC's question files.
+
+CSV follows RFC 4180: a field in quotation marks may hold commas, line ends and doubled quotation
+marks. TSV follows IANA's text/tab-separated-values: a quotation mark is text, as in GLUE's files.
+JSON Lines has one object a line.
+
+Nothing here imports TensorFlow.
+"""
+
+import csv
+import math
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from bert_zoo.data import files
+from bert_zoo.data.files import MAX_LINE_BYTES, listed, nearest, shown
+
+
+@dataclass(frozen=True)
+class LabelledTexts:
+    """Texts with labels, in the order of their file.
+
+    Attributes:
+        texts: strings [N], or a pair of lists [N], [N].
+        labels: class ids or scores [N]; None where none were asked for.
+        label_names: the classes in the order of their ids; empty for scores.
+    """
+
+    texts: list[str] | tuple[list[str], list[str]]
+    labels: list[int] | list[float] | None
+    label_names: tuple[str, ...]
+
+    def __len__(self) -> int:
+        return len(self.texts[0] if isinstance(self.texts, tuple) else self.texts)
+
+
+def read_table(
+    path: str | Path,
+    *,
+    text: str = "text",
+    text_pair: str | None = None,
+    label: str | None = "label",
+    label_names: Sequence[str] | None = None,
+    regression: bool = False,
+    format: str | None = None,
+    header: Sequence[str] | None = None,
+    encoding: str = "utf-8",
+    max_line_bytes: int = MAX_LINE_BYTES,
+) -> LabelledTexts:
+    """Reads texts and labels from the named columns of a table; other columns are left unread.
+
+    Labels are names of classes. Without `label_names` the names are collected from the file and
+    sorted: as whole numbers where all of them are, otherwise by code point, so that the order of
+    rows does not matter. Read the training file so, and other files of the task with its
+    `label_names`. With them given, a file that holds no name may hold ids (0, 1, ...) instead.
+
+    Args:
+        path: the file.
+        text: the column of the texts.
+        text_pair: the column of second texts, for a task on pairs.
+        label: the column of labels; None for texts that have none.
+        label_names: the classes in the order of their ids.
+        regression: whether labels are scores: finite numbers.
+        format: a key of `FORMATS`; by default what the file's suffix says.
+        header: the columns' names, for a CSV or TSV file whose first line is a row like the others.
+        encoding: of the file.
+        max_line_bytes: the longest line, and in CSV the longest row, that is accepted.
+
+    Raises:
+        ValueError: the file has no such column, a row that does not fit its columns or its format,
+            a label that is unknown or empty, a line that is too long or not in that encoding, or no
+            row. Names file and line.
+        FileNotFoundError: there is no such file.
+    """
+    path = Path(path)
+    text_columns = (text,) if text_pair is None else (text, text_pair)
+    columns = text_columns if label is None else (*text_columns, label)
+    texts: list[list[str]] = [[] for _ in text_columns]
+    raw_labels = []
+    for line, values in rows(
+        path,
+        columns,
+        format=format,
+        header=header,
+        encoding=encoding,
+        max_line_bytes=max_line_bytes,
+    ):
+        for column, name, value in zip(texts, text_columns, values, strict=False):
+            column.append(files.string(value, name, f"{path}, line {line}"))
+        if label is not None:
+            raw_labels.append((line, values[-1]))
+
+    labels: list[int] | list[float] | None = None
+    names: tuple[str, ...] = ()
+    if label is not None and regression:
+        labels = [_score(value, f"{path}, line {line}") for line, value in raw_labels]
+    elif label is not None:
+        spelled = [(line, _label_name(value, f"{path}, line {line}")) for line, value in raw_labels]
+        labels, names = class_ids(path, spelled, label_names)
+    return LabelledTexts(texts[0] if text_pair is None else (texts[0], texts[1]), labels, names)
+
+
+def read_trec(
+    path: str | Path,
+    *,
+    fine: bool = False,
+    label_names: Sequence[str] | None = None,
+    encoding: str = "latin-1",
+) -> LabelledTexts:
+    """Reads TREC's questions: lines of `COARSE:fine question`.
+
+    Source: Li and Roth, "Learning Question Classifiers", COLING 2002; train_5500.label and
+    TREC_10.label.
+
+    Args:
+        path: the file.
+        fine: whether the classes are the fine ones, as "HUM:ind", and not the six coarse ones. The
+            test file lacks some of the fine ones: read it with the `label_names` of the training
+            file.
+        label_names: the classes in the order of their ids; by default collected and sorted.
+        encoding: of the file; the official ones are latin-1.
+
+    Raises:
+        ValueError: a line has no such label, or the file is empty. Names file and line.
+        FileNotFoundError: there is no such file.
+    """
+    path = Path(path)
+    texts, labels = [], []
+    for line, content in files.lines(path, encoding):
+        fine_name, _, question = content.partition(" ")
+        coarse_name, colon, _ = fine_name.partition(":")
+        if not (coarse_name and colon and question):
+            raise ValueError(
+                f"{path}, line {line}: found {shown(content)}, expected a line such as "
+                "'HUM:ind Who wrote this ?'."
+            )
+        texts.append(question)
+        labels.append((line, fine_name if fine else coarse_name))
+    if not texts:
+        raise ValueError(f"{path} is empty. Download it again.")
+    return LabelledTexts(texts, *class_ids(path, labels, label_names))
+
+
+# --- Labels ---
+
+
+def class_ids(
+    path: Path, labels: Sequence[tuple[int, str]], label_names: Sequence[str] | None
+) -> tuple[list[int], tuple[str, ...]]:
+    """Turns labels as they are spelled into ids.
+
+    Args:
+        path: their file, for messages.
+        labels: line and spelling of each.
+        label_names: the classes in the order of their ids; None to collect them (`read_table`).
+
+    Returns:
+        The ids, and the names in their order.
+    """
+    names = _collected_names(path, labels) if label_names is None else tuple(label_names)
+    if len(set(names)) != len(names):
+        raise ValueError(f"label_names must differ from each other; got {listed(names)}.")
+    ids = {name: i for i, name in enumerate(names)}
+    if not any(spelled in ids for _, spelled in labels):
+        by_number = {str(i): i for i in range(len(names))}
+        ids = by_number if any(spelled in by_number for _, spelled in labels) else ids
+    for line, spelled in labels:
+        if spelled not in ids:
+            raise ValueError(
+                f"{path}, line {line}: the label is {shown(spelled)}, expected one of "
+                f"{listed(ids)}.{nearest(spelled, ids)}"
+            )
+    return [ids[spelled] for _, spelled in labels], names
+
+
+def _collected_names(path: Path, labels: Sequence[tuple[int, str]]) -> tuple[str, ...]:
+    first_lines: dict[str, int] = {}
+    for line, spelled in labels:
+        first_lines.setdefault(spelled, line)
+    _check_are_classes(path, first_lines)
+    return tuple(sorted(first_lines, key=int if all(map(_is_whole, first_lines)) else None))
+
+
+def _is_whole(spelled: str) -> bool:
+    return re.fullmatch("0|-?[1-9][0-9]{0,17}", spelled) is not None
+
+
+def _check_are_classes(path: Path, first_lines: Mapping[str, int]) -> None:
+    """Refuses labels that were hardly meant as names of classes: scores, and two spellings of one."""
+    numbers = [_number(spelled) for spelled in first_lines]
+    if all(map(math.isfinite, numbers)):
+        for number, (spelled, line) in zip(numbers, first_lines.items(), strict=True):
+            if not number.is_integer():
+                raise ValueError(
+                    f"{path}, line {line}: the labels are numbers such as {spelled!r}. Pass "
+                    "regression=True if they are scores, or label_names if they are classes."
+                )
+    seen: dict[str, str] = {}
+    for spelled, line in first_lines.items():
+        other = seen.setdefault(" ".join(spelled.casefold().split()), spelled)
+        if other != spelled:
+            raise ValueError(
+                f"{path}, line {line}: the label {spelled!r} differs from {other!r} (line "
+                f"{first_lines[other]}) in case or spaces alone. Correct one of them, or pass both "
+                "in label_names if they are two classes."
+            )
+
+
+def _label_name(value: Any, where: str) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, int | float):
+        return str(value)
+    if not isinstance(value, str):
+        raise ValueError(f"{where}: the label is {shown(value)}, expected a string or a number.")
+    if not value.strip():
+        raise ValueError(
+            f"{where}: the label is empty. Correct the line, or pass label=None to read texts alone."
+        )
+    return value
+
+
+def _score(value: Any, where: str) -> float:
+    score = math.nan if isinstance(value, bool) else _number(value)
+    if not math.isfinite(score):
+        raise ValueError(f"{where}: the score is {shown(value)}, expected a finite number.")
+    return score
+
+
+def _number(value: Any) -> float:
+    """The number that a value is or spells; NaN if it is none."""
+    try:
+        return float(value)
+    except (TypeError, ValueError, OverflowError):
+        return math.nan
+
+
+# --- Rows ---
+
+
+def rows(
+    path: Path,
+    columns: Sequence[str],
+    *,
+    format: str | None = None,
+    header: Sequence[str] | None = None,
+    encoding: str = "utf-8",
+    max_line_bytes: int = MAX_LINE_BYTES,
+) -> Iterator[tuple[int, tuple[Any, ...]]]:
+    """Yields the line on which each row begins (from 1) and its values in the columns asked for.
+
+    Blank lines at the end of the file are left out. Arguments and errors are those of `read_table`.
+    """
+    table_format = FORMATS[_format_name(path, format)]
+    lines = files.lines(path, encoding, max_line_bytes=max_line_bytes, keep_ends=True)
+    records = _without_blank_end(path, table_format.records(path, lines, max_line_bytes))
+    is_empty = True
+    for row in table_format.values(path, records, columns, header):
+        is_empty = False
+        yield row
+    if is_empty:
+        raise ValueError(f"{path} has no rows. Check that this is the right file.")
+
+
+def _format_name(path: Path, format: str | None) -> str:
+    name = SUFFIXES.get(path.suffix.lower()) if format is None else format
+    if name not in FORMATS:
+        raise ValueError(
+            f"{path}: the format {format!r} is not known. Choose one of {list(FORMATS)}."
+            if format is not None
+            else f"{path}: the suffix {path.suffix!r} does not say what format the file has; name it "
+            f"with format=, one of {list(FORMATS)}."
+        )
+    return name
+
+
+def _without_blank_end(path: Path, records: Iterator[tuple[int, Any]]) -> Iterator[tuple[int, Any]]:
+    """Leaves out blank lines (None) at the end, and refuses them elsewhere."""
+    blank_line = None
+    for line, record in records:
+        if record is None:
+            blank_line = blank_line or line
+        elif blank_line:
+            raise ValueError(
+                f"{path}, line {blank_line}: the line is blank, and rows follow it. Remove it, or "
+                "complete its row."
+            )
+        else:
+            yield line, record
+
+
+def _values_of_fields(
+    path: Path,
+    records: Iterator[tuple[int, Sequence[str]]],
+    columns: Sequence[str],
+    header: Sequence[str] | None,
+) -> Iterator[tuple[int, tuple[str, ...]]]:
+    if header is None:
+        line, header = next(records, (1, ()))
+        where = f"{path}, line {line}"
+        if not header:
+            raise ValueError(f"{path} is empty. Check that this is the right file.")
+    else:
+        where = f"{path}, header"
+    repeated = sorted({name for name in header if list(header).count(name) > 1})
+    if repeated:
+        raise ValueError(f"{where}: the columns {repeated} occur twice. Rename or remove them.")
+    for name in columns:
+        if name not in header:
+            raise ValueError(
+                f"{where}: there is no column {name!r}; the columns are {listed(header)}."
+                f"{nearest(name, header)}"
+            )
+    indices = [header.index(name) for name in columns]
+    for line, fields in records:
+        if len(fields) != len(header):
+            raise ValueError(
+                f"{path}, line {line}: found {len(fields)} fields, expected {len(header)} "
+                f"({listed(header)}). Correct the line."
+            )
+        yield line, tuple(fields[index] for index in indices)
+
+
+def _values_of_objects(
+    path: Path,
+    records: Iterator[tuple[int, Mapping[str, Any]]],
+    columns: Sequence[str],
+    header: Sequence[str] | None,
+) -> Iterator[tuple[int, tuple[Any, ...]]]:
+    if header is not None:
+        raise ValueError(f"{path}: each line of JSON Lines names its columns; leave out header.")
+    for line, record in records:
+        for name in columns:
+            if name not in record:
+                raise ValueError(
+                    f"{path}, line {line}: there is no column {name!r}; the columns are "
+                    f"{listed(record)}.{nearest(name, record)}"
+                )
+        yield line, tuple(record[name] for name in columns)
+
+
+# --- Formats ---
+
+
+def _csv_records(
+    path: Path, lines: Iterator[tuple[int, str]], max_bytes: int, delimiter: str = ","
+) -> Iterator[tuple[int, tuple[str, ...] | None]]:
+    # The csv module's own limit holds for the whole process and is smaller; it is only ever raised,
+    # because the limit on rows below is what bounds the memory.
+    csv.field_size_limit(max(csv.field_size_limit(), max_bytes))
+    row_start = row_size = 0
+
+    def content() -> Iterator[str]:
+        nonlocal row_start, row_size
+        for line, text in lines:
+            row_start = row_start or line
+            row_size += len(text)
+            if row_size > max_bytes:
+                raise ValueError(
+                    f"{path}, line {row_start}: the row that begins here is longer than "
+                    f"max_line_bytes, {max_bytes:,} bytes. Check that each quotation mark that "
+                    "opens a field also closes; raise max_line_bytes for rows that are meant to be "
+                    "longer."
+                )
+            yield text
+
+    reader = csv.reader(content(), delimiter=delimiter, strict=True)
+    while True:
+        row_start = row_size = 0
+        try:
+            fields = next(reader)
+        except StopIteration:
+            return
+        except csv.Error as error:
+            raise ValueError(
+                f"{path}, line {row_start}: the row that begins here cannot be read ({error}). "
+                "Correct its quotation marks or line ends: a field in quotation marks doubles those "
+                "that it holds."
+            ) from error
+        yield row_start, tuple(fields) or None
+
+
+def _tsv_records(
+    path: Path, lines: Iterator[tuple[int, str]], max_bytes: int
+) -> Iterator[tuple[int, tuple[str, ...] | None]]:
+    for line, text in lines:
+        text = text.removesuffix("\n").removesuffix("\r")
+        yield line, tuple(text.split("\t")) if text else None
+
+
+def _json_records(
+    path: Path, lines: Iterator[tuple[int, str]], max_bytes: int
+) -> Iterator[tuple[int, Mapping[str, Any] | None]]:
+    for line, text in lines:
+        if not text.strip():
+            yield line, None
+            continue
+        where = f"{path}, line {line}"
+        unique = partial(_unique_members, where)
+        record = files.parse_json(text, path, line, object_pairs_hook=unique)
+        if not isinstance(record, Mapping):
+            raise ValueError(f"{where}: found {shown(record)}, expected a JSON object.")
+        yield line, record
+
+
+def _unique_members(where: str, pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
+    record = dict(pairs)
+    if len(record) < len(pairs):
+        names = [name for name, _ in pairs]
+        repeated = sorted({name for name in names if names.count(name) > 1})
+        raise ValueError(f"{where}: the columns {repeated} occur twice. Rename or remove them.")
+    return record
+
+
+@dataclass(frozen=True)
+class TableFormat:
+    """How a file becomes rows.
+
+    Attributes:
+        records: (path, lines with their ends, most bytes a record) -> line and content of each
+            record; None for a blank line.
+        values: (path, records, columns, header) -> line and values in these columns of each record.
+    """
+
+    records: Callable[..., Iterator[tuple[int, Any]]]
+    values: Callable[..., Iterator[tuple[int, tuple[Any, ...]]]]
+
+
+# "quoted_tsv" is what spreadsheets and pandas write: tabs, with the quoting rules of CSV.
+FORMATS: Mapping[str, TableFormat] = {
+    "csv": TableFormat(_csv_records, _values_of_fields),
+    "tsv": TableFormat(_tsv_records, _values_of_fields),
+    "quoted_tsv": TableFormat(partial(_csv_records, delimiter="\t"), _values_of_fields),
+    "jsonl": TableFormat(_json_records, _values_of_objects),
+}
+SUFFIXES: Mapping[str, str] = {".csv": "csv", ".tsv": "tsv", ".jsonl": "jsonl", ".ndjson": "jsonl"}

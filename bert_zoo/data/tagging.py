@@ -1,0 +1,429 @@
+"""Tagged words in columns, as in the shared tasks of CoNLL, and the schemes of their tags.
+
+A tag scheme writes spans of words as one tag a word: "O" outside spans, otherwise a prefix, "-" and
+the span's type. The schemes:
+
+- IOB2: B begins a span, I goes on.
+- IOB1: I is in a span; B begins one only where the word before ends another of the same type.
+- IOBES: B begins a span, I goes on, E ends it; S is a span of one word.
+
+Nothing here imports TensorFlow, unless a split is read through `tensorflow_datasets`.
+"""
+
+import re
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from bert_zoo.data import files
+from bert_zoo.data.files import MAX_LINE_BYTES, listed, nearest, shown
+
+OUTSIDE = "O"
+
+
+@dataclass(frozen=True)
+class TaggedSplit:
+    """Sentences of words with tags, in the order of their file.
+
+    Attributes:
+        words: strings [N][words].
+        labels: ids of their tags [N][words]; None where no tags were asked for.
+        label_names: the tags in the order of their ids.
+        scheme: a key of `SCHEMES` that the tags follow; None where they follow none, as parts of
+            speech do.
+    """
+
+    words: list[list[str]]
+    labels: list[list[int]] | None
+    label_names: tuple[str, ...]
+    scheme: str | None
+
+    def __len__(self) -> int:
+        return len(self.words)
+
+
+# --- Tag schemes ---
+
+
+@dataclass(frozen=True)
+class Span:
+    """Words of one type: those from `start` up to and without `end`."""
+
+    start: int
+    end: int
+    type: str
+
+
+# Prefixes, in the order in which `scheme_names` lists them.
+SCHEMES: Mapping[str, str] = {"IOB2": "BI", "IOB1": "BI", "IOBES": "BIES"}
+
+
+def spans(tags: Sequence[str]) -> list[Span]:
+    """The spans of a sentence's tags, in any of the schemes.
+
+    Tags that break every scheme are read as conlleval reads them: an I after another type, or after
+    no span, begins one.
+    """
+    found: list[Span] = []
+    start, before, type_before = 0, OUTSIDE, ""
+    for i, tag in enumerate([*tags, OUTSIDE]):
+        prefix, _, span_type = tag.partition("-")
+        goes_on = prefix in ("I", "E") and before in ("B", "I") and span_type == type_before
+        if before != OUTSIDE and not goes_on:
+            found.append(Span(start, i, type_before))
+        if not goes_on:
+            start = i
+        before, type_before = prefix, span_type
+    return found
+
+
+def span_tags(spans: Iterable[Span], length: int, scheme: str) -> list[str]:
+    """The tags of a sentence of `length` words with these spans, in order of their starts."""
+    check_scheme(scheme)
+    tags = [OUTSIDE] * length
+    end_before, type_before = 0, None
+    for span in spans:
+        touches = span.start == end_before and span.type == type_before
+        prefixes = _prefixes(scheme, span.end - span.start, touches)
+        tags[span.start : span.end] = [
+            f"{prefix}-{span.type}" if span.type else prefix for prefix in prefixes
+        ]
+        end_before, type_before = span.end, span.type
+    return tags
+
+
+def _prefixes(scheme: str, length: int, touches: bool) -> str:
+    """The prefixes of a span; `touches` says that one of the same type ends right before it."""
+    if scheme == "IOBES":
+        return "S" if length == 1 else "B" + "I" * (length - 2) + "E"
+    begins = "I" if scheme == "IOB1" and not touches else "B"
+    return begins + "I" * (length - 1)
+
+
+def convert_tags(tags: Sequence[str], scheme: str) -> list[str]:
+    """A sentence's tags in another scheme.
+
+    Args:
+        tags: of one sentence, in any scheme.
+        scheme: a key of `SCHEMES`.
+
+    Raises:
+        ValueError: the scheme is unknown, or a tag is not one of a scheme.
+    """
+    for tag in tags:
+        if not _is_span_tag(tag):
+            raise ValueError(
+                f"{tag!r} is not a tag of a scheme; expected 'O', or B, I, E or S with '-' and a "
+                "type, as in 'B-PER'."
+            )
+    return span_tags(spans(tags), len(tags), scheme)
+
+
+def recognise_scheme(sentences: Collection[Sequence[str]]) -> str | None:
+    """The first of `SCHEMES` that all tags of all sentences follow; None where none is."""
+    if not all(_is_span_tag(tag) for tag in {tag for tags in sentences for tag in tags}):
+        return None
+    return next((name for name in SCHEMES if _first_break(sentences, name) is None), None)
+
+
+def _first_break(sentences: Collection[Sequence[str]], scheme: str) -> tuple[int, int] | None:
+    """Sentence and word of the first tag that does not follow the scheme; None where all do."""
+    for s, tags in enumerate(sentences):
+        expected = span_tags(spans(tags), len(tags), scheme)
+        for w, (tag, right) in enumerate(zip(tags, expected, strict=True)):
+            if tag != right:
+                return s, w
+    return None
+
+
+def scheme_names(types: Iterable[str], scheme: str) -> tuple[str, ...]:
+    """The tags of a scheme for these types of spans: "O", then type by type."""
+    check_scheme(scheme)
+    return (OUTSIDE, *(f"{prefix}-{name}" for name in types for prefix in SCHEMES[scheme]))
+
+
+def check_scheme(scheme: str) -> None:
+    """Raises ValueError where there is no such scheme."""
+    if scheme not in SCHEMES:
+        raise ValueError(f"{scheme!r} is not a tag scheme; choose one of {list(SCHEMES)}.")
+
+
+def _is_span_tag(tag: str) -> bool:
+    return tag == OUTSIDE or tag.partition("-")[0] in ("B", "I", "E", "S")
+
+
+# --- Files ---
+
+
+def read_tagging(
+    path: str | Path,
+    *,
+    word_column: int | str = 0,
+    tag_column: int | str | None = -1,
+    columns: Sequence[str] | None = None,
+    scheme: str | None = None,
+    label_names: Sequence[str] | None = None,
+    encoding: str = "utf-8",
+    max_line_bytes: int = MAX_LINE_BYTES,
+) -> TaggedSplit:
+    """Reads a file with a word and its tags on each line, and a blank line after each sentence.
+
+    Columns are cut at tabs where the file's first line of columns has one, otherwise at spaces.
+    Lines that begin with -DOCSTART- end a sentence and are left out.
+
+    Without `label_names` the tags are collected from the file: "O", then the others by type and, in
+    a type, by prefix (B, I, E, S); tags that follow no scheme by code point. Read the training file
+    so, and other files of the task with its `label_names`.
+
+    Args:
+        path: the file.
+        word_column: the words' column: its number from 0, or from -1 for the last, or its name.
+        tag_column: the tags' column; None for words that have none.
+        columns: the columns' names, where columns are to be named or their number is to be checked.
+        scheme: a key of `SCHEMES` to convert the tags to; None leaves them as they stand.
+        label_names: the tags in the order of their ids (after the conversion).
+        encoding: of the file.
+        max_line_bytes: the longest line that is accepted.
+
+    Raises:
+        ValueError: a line has more or fewer columns than the first one, or than `columns`; a tag is
+            unknown; tags that follow no scheme are to be converted; there is no such column; a line
+            is too long or not in that encoding; there is no word. Names file and line.
+        FileNotFoundError: there is no such file.
+    """
+    path = Path(path)
+    if scheme is not None:
+        check_scheme(scheme)
+    rows = _sentences(path, columns, encoding, max_line_bytes)
+    if not rows:
+        raise ValueError(f"{path} has no words. Check that this is the right file.")
+    width = len(rows[0][0][1])
+    word_index = _column_index(path, word_column, columns, width)
+    words = [[fields[word_index] for _, fields in sentence] for sentence in rows]
+    if tag_column is None:
+        return TaggedSplit(words, None, (), None)
+    tag_index = _column_index(path, tag_column, columns, width)
+    tags = [[fields[tag_index] for _, fields in sentence] for sentence in rows]
+
+    def place(sentence: int, word: int) -> str:
+        return f"{path}, line {rows[sentence][word][0]}"
+
+    return _tagged_split(words, tags, scheme, label_names, place)
+
+
+def _sentences(
+    path: Path, columns: Sequence[str] | None, encoding: str, max_line_bytes: int
+) -> list[list[tuple[int, list[str]]]]:
+    """Line number and fields of each word of each sentence."""
+    sentences: list[list[tuple[int, list[str]]]] = [[]]
+    has_tabs, width = None, None if columns is None else len(columns)
+    for line_number, line in files.lines(path, encoding, max_line_bytes=max_line_bytes):
+        if not line.strip(" \t") or line.startswith("-DOCSTART-"):
+            sentences.append([])
+            continue
+        has_tabs = "\t" in line if has_tabs is None else has_tabs
+        # Unicode's other spaces are part of a word.
+        fields = line.split("\t") if has_tabs else re.findall("[^ \t]+", line)
+        width = width or len(fields)
+        if len(fields) != width:
+            expected = (
+                f"{width} ({listed(columns)})" if columns else f"{width} as on the first line"
+            )
+            raise ValueError(
+                f"{path}, line {line_number}: found {len(fields)} columns in {shown(line)}, expected "
+                f"{expected}. Correct the line."
+            )
+        if "" in fields:
+            raise ValueError(
+                f"{path}, line {line_number}: column {fields.index('')} of {shown(line)} is empty. "
+                "Correct the line."
+            )
+        sentences[-1].append((line_number, fields))
+    return [sentence for sentence in sentences if sentence]
+
+
+def _column_index(path: Path, column: int | str, columns: Sequence[str] | None, width: int) -> int:
+    if isinstance(column, str):
+        if columns is None or column not in columns:
+            names = "they have no names; pass columns=[...]" if columns is None else listed(columns)
+            raise ValueError(f"{path}: there is no column {column!r}; the columns: {names}.")
+        return list(columns).index(column)
+    if not -width <= column < width:
+        raise ValueError(f"{path}: there is no column {column}; the file has {width} columns.")
+    return column
+
+
+def _tagged_split(
+    words: list[list[str]],
+    tags: list[list[str]],
+    scheme: str | None,
+    label_names: Sequence[str] | None,
+    place: Callable[[int, int], str],
+) -> TaggedSplit:
+    """Gives tags their ids, in the scheme that is asked for.
+
+    Args:
+        words, tags: strings [N][words].
+        scheme, label_names: as `read_tagging`.
+        place: (sentence, word) -> where it stands, for messages.
+    """
+    found = recognise_scheme(tags)
+    if scheme is not None and found is None:
+        raise _no_scheme(tags, scheme, place)
+    if scheme is not None and scheme != found:
+        tags = [convert_tags(sentence, scheme) for sentence in tags]
+        found = scheme
+    names = _collected_names(tags, found) if label_names is None else tuple(label_names)
+    if len(set(names)) != len(names):
+        raise ValueError(f"label_names must differ from each other; got {listed(names)}.")
+    ids = {name: i for i, name in enumerate(names)}
+    for s, sentence in enumerate(tags):
+        for w, tag in enumerate(sentence):
+            if tag not in ids:
+                raise ValueError(
+                    f"{place(s, w)}: the tag is {tag!r}, expected one of {listed(names)}."
+                    f"{nearest(tag, names)}"
+                )
+    return TaggedSplit(words, [[ids[tag] for tag in row] for row in tags], names, found)
+
+
+def _no_scheme(
+    tags: Collection[Sequence[str]], scheme: str, place: Callable[[int, int], str]
+) -> ValueError:
+    for s, sentence in enumerate(tags):
+        for w, tag in enumerate(sentence):
+            if not _is_span_tag(tag):
+                return ValueError(
+                    f"{place(s, w)}: {tag!r} is not a tag of a scheme, so that the tags cannot be "
+                    f"converted to {scheme}. Choose another tag_column, or leave out scheme."
+                )
+    breaks = {name: _first_break(tags, name) for name in SCHEMES}
+    # The scheme that fits longest is the likeliest to be meant.
+    likeliest = max(breaks, key=breaks.get)
+    s, w = breaks[likeliest]
+    return ValueError(
+        f"{place(s, w)}: the tag {tags[s][w]!r} breaks {likeliest}, which the tags before it follow, "
+        "and no other scheme fits. Correct it, or leave out scheme."
+    )
+
+
+def _collected_names(tags: Iterable[Sequence[str]], scheme: str | None) -> tuple[str, ...]:
+    names = {tag for sentence in tags for tag in sentence}
+    if scheme is None:
+        return tuple(sorted(names))
+
+    def by_type(tag: str) -> tuple[bool, str, int]:
+        prefix, _, span_type = tag.partition("-")
+        return tag != OUTSIDE, span_type, "OBIES".index(prefix)
+
+    return tuple(sorted(names, key=by_type))
+
+
+# --- The shared tasks ---
+
+
+@dataclass(frozen=True)
+class TaggingTask:
+    """A shared task: what its files look like.
+
+    Attributes:
+        files: split -> names that its file goes by, the official one first.
+        columns: the files' columns, words first and the task's tags last.
+        types: of its spans.
+        tfds: its name in tensorflow_datasets, its splits and its tags there; None if it has none.
+    """
+
+    files: Mapping[str, tuple[str, ...]]
+    columns: tuple[str, ...]
+    types: tuple[str, ...]
+    tfds: tuple[str, Mapping[str, str], str] | None = None
+
+
+TASKS: Mapping[str, TaggingTask] = {
+    # Tjong Kim Sang and Buchholz 2000: chunks.
+    "conll2000": TaggingTask(
+        files={"train": ("train.txt",), "test": ("test.txt",)},
+        columns=("word", "pos", "chunk"),
+        types=tuple("ADJP ADVP CONJP INTJ LST NP PP PRT SBAR UCP VP".split()),
+    ),
+    # Tjong Kim Sang and De Meulder 2003: named entities in English.
+    "conll2003": TaggingTask(
+        files={
+            "train": ("eng.train", "train.txt"),
+            "validation": ("eng.testa", "valid.txt"),
+            "test": ("eng.testb", "test.txt"),
+        },
+        columns=("word", "pos", "chunk", "ner"),
+        types=("PER", "ORG", "LOC", "MISC"),
+        tfds=("conll2003", {"train": "train", "validation": "dev", "test": "test"}, "ner"),
+    ),
+}
+
+
+def load_conll(
+    task: str, split: str, data_dir: str | Path | None = None, *, scheme: str = "IOB2"
+) -> TaggedSplit:
+    """Reads a split of a shared task of CoNLL.
+
+    The official files of 2003 are in IOB1 and those that most people pass on in IOB2; either is
+    converted to `scheme`. `label_names` are those of the task in a fixed order.
+
+    Args:
+        task: a key of `TASKS`.
+        split: one of the task's: "train", "test", and for CoNLL-2003 "validation".
+        data_dir: the folder of its files, eng.train or train.txt for instance. Without it the split
+            is downloaded with `tensorflow_datasets` (CoNLL-2003 alone), which shuffles the
+            sentences.
+        scheme: a key of `SCHEMES`.
+
+    Raises:
+        ValueError: the task, the split or the scheme is unknown, or as `read_tagging`.
+        FileNotFoundError: `data_dir` has no such file.
+        RuntimeError: the download failed.
+    """
+    if task not in TASKS:
+        raise ValueError(f"{task!r} is not a tagging task; choose one of {list(TASKS)}.")
+    row = TASKS[task]
+    files.check_split(task, split, row.files)
+    names = scheme_names(row.types, scheme)
+    if data_dir is None:
+        return _download(task, split, scheme, names)
+    candidates = [Path(data_dir) / name for name in row.files[split]]
+    path = next((path for path in candidates if path.is_file()), None)
+    if path is None:
+        raise FileNotFoundError(
+            f"There is no file {' or '.join(map(str, candidates))}. data_dir must be the folder that "
+            f"holds the files of {task}; read files of other names with read_tagging(path)."
+        )
+    return read_tagging(
+        path,
+        tag_column=row.columns[-1],
+        columns=row.columns,
+        scheme=scheme,
+        label_names=names,
+    )
+
+
+def _download(task: str, split: str, scheme: str, names: tuple[str, ...]) -> TaggedSplit:
+    row = TASKS[task]
+    instead = (
+        f"Download the files of {task} by other means and pass their folder as data_dir (--data_dir "
+        "on the command line)."
+    )
+    if row.tfds is None:
+        raise RuntimeError(f"tensorflow_datasets does not have {task}. {instead}")
+    name, splits, feature = row.tfds
+    # Where a file ends in a blank line, tensorflow_datasets 4.9.10 adds a sentence without words.
+    examples = [
+        example
+        for example in files.download(name, splits[split], instead)
+        if len(example["tokens"])
+    ]
+    words = [[word.decode("utf-8") for word in example["tokens"]] for example in examples]
+    tfds_names = scheme_names(row.types, "IOB2")
+    tags = [[tfds_names[tag] for tag in example[feature]] for example in examples]
+
+    def place(sentence: int, word: int) -> str:
+        return f"{name} of tensorflow_datasets, {splits[split]}, sentence {sentence}"
+
+    return _tagged_split(words, tags, scheme, names, place)

@@ -1,0 +1,257 @@
+"""SQuAD's files and what is wrong with bad ones."""
+
+import json
+import sys
+import types
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from bert_zoo.data import squad
+from bert_zoo.data.squad import Answer, SquadExample
+
+SAMPLE = Path(__file__).parents[2] / "shared" / "data" / "squad" / "squad_v2_sample.json"
+
+# One astral character (two UTF-16 units, four bytes) and one of two bytes before the answers.
+CONTEXT = "𝔸 café in Paris, and one more in Paris."
+
+
+def question(id="q1", answers=(("Paris", 10),), **members):
+    answers = [{"text": text, "answer_start": start} for text, start in answers]
+    return {"id": id, "question": "Where?", "answers": answers, **members}
+
+
+def write(path: Path, *questions, context=CONTEXT, **dump_options) -> Path:
+    article = {"title": "Cafés", "paragraphs": [{"context": context, "qas": list(questions)}]}
+    path.write_text(json.dumps({"version": "x", "data": [article]}, **dump_options), "utf-8")
+    return path
+
+
+def test_a_file_of_version_1_1_is_read_exactly(tmp_path):
+    answers = (("Paris", 10), ("Paris", 33), ("Paris", 10), ("in Paris", 7))
+    path = write(tmp_path / "a.json", question(answers=answers))
+    split = squad.read_squad(path)
+    assert split.version == "1.1" and len(split) == 1
+    expected = tuple(Answer(text, start) for text, start in answers)
+    assert split.examples == (SquadExample("q1", "Cafés", "Where?", CONTEXT, expected, False),)
+
+
+def test_offsets_count_code_points(tmp_path):
+    path = write(tmp_path / "a.json", question())
+    answer = squad.read_squad(path).examples[0].answers[0]
+    assert CONTEXT[answer.start : answer.end] == "Paris"
+    in_bytes, in_utf16 = (
+        len(CONTEXT[:10].encode(e)) // n for e, n in (("utf-8", 1), ("utf-16-le", 2))
+    )
+    assert len({answer.start, in_bytes, in_utf16}) == 3
+
+
+def test_impossible_questions_have_no_answers_and_plausible_ones_are_left_out(tmp_path):
+    plausible = [{"text": "Paris", "answer_start": 10}]
+    path = write(
+        tmp_path / "a.json",
+        question("q1", is_impossible=False),
+        question("q2", (), is_impossible=True, plausible_answers=plausible),
+        question("q3", (), is_impossible=True),
+    )
+    split = squad.read_squad(path)
+    assert split.version == "2.0"
+    assert [(e.id, e.is_impossible, len(e.answers)) for e in split.examples] == [
+        ("q1", False, 1),
+        ("q2", True, 0),
+        ("q3", True, 0),
+    ]
+
+
+def test_answers_can_be_left_unread(tmp_path):
+    unanswered = {"id": "q1", "question": "Where?"}
+    example = squad.read_squad(write(tmp_path / "a.json", unanswered), with_answers=False).examples[
+        0
+    ]
+    assert (example.answers, example.is_impossible) == (None, None)
+
+
+def test_a_file_without_titles_is_read(tmp_path):
+    content = {"data": [{"paragraphs": [{"context": CONTEXT, "qas": [question()]}]}]}
+    path = tmp_path / "a.json"
+    path.write_text(json.dumps(content))
+    assert squad.read_squad(path).examples[0].title == ""
+
+
+@pytest.mark.parametrize(
+    ("start", "there", "advice"),
+    [
+        (
+            11,
+            "'aris,'",
+            "The context holds it at 10; correct answer_start, which counts characters",
+        ),
+        (31, "'n Par'", "The context holds it at 33"),
+        (-29, "''", "The context holds it at 10"),
+        (99, "''", "The context holds it at 33"),
+    ],
+)
+def test_an_answer_that_is_elsewhere_is_named_with_its_place(tmp_path, start, there, advice):
+    path = write(tmp_path / "a.json", question("q1"), question("q2", [("Paris", start)]), indent=1)
+    line = path.read_text("utf-8").split('"q2"')[0].count("\n") + 1
+    assert line > 10
+    with pytest.raises(ValueError) as e:
+        squad.read_squad(path)
+    assert str(e.value).startswith(
+        f"{path}, line {line}, article 'Cafés', question 'q2': at character {start} of the context "
+        f"stands {there}, expected the answer 'Paris'. {advice}"
+    )
+
+
+def test_an_answer_that_is_nowhere_says_so(tmp_path):
+    path = write(tmp_path / "a.json", question(answers=[("London", 10)]))
+    with pytest.raises(
+        ValueError, match=r"line 1, .*'Paris,', expected the answer 'London'.* does not hold it"
+    ):
+        squad.read_squad(path)
+
+
+@pytest.mark.parametrize(
+    ("bad", "message"),
+    [
+        (question(answers=()), r"'q1': there is no answer\. Set is_impossible"),
+        (question(is_impossible=True), "'q1': is_impossible is true and there are answers"),
+        (question(is_impossible="no"), "'is_impossible' is 'no', expected true or false"),
+        (question(answers=[("", 3)]), "the text of an answer is empty"),
+        (question(answers=[("Paris", "10")]), "'answer_start' is '10', expected a whole number"),
+        (question(answers=[("Paris", True)]), "'answer_start' is True, expected a whole number"),
+        (question(answers=[(5, 10)]), "'text' is 5, expected a string"),
+        (question(id=7), "paragraph 1, question 1: 'id' is 7, expected a string"),
+        ({"id": "q1", "answers": []}, r"'question' is missing; the members are \['id', 'answers'\]"),
+        ({"id": "q1", "question": "?"}, "'answers' is missing"),
+        ("q1", "question 1: found 'q1', expected a JSON object"),
+    ],
+)  # fmt: skip
+def test_a_bad_question_is_named(tmp_path, bad, message):
+    path = write(tmp_path / "a.json", bad)
+    with pytest.raises(ValueError, match=message) as e:
+        squad.read_squad(path)
+    assert str(e.value).startswith(str(path))
+
+
+def test_an_id_that_occurs_twice_is_an_error(tmp_path):
+    path = write(tmp_path / "a.json", question("q1"), question("q1"))
+    with pytest.raises(ValueError, match="'q1': this id has occurred before"):
+        squad.read_squad(path)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"", " is empty"),
+        (b" \n", " is empty"),
+        (b'{"data": []}', " has no questions"),
+        (b"[]", r": found \[\], expected a JSON object with the member 'data'"),
+        (b'{"version": "2.0"}', "'data' is missing"),
+        (b'{"data": [{"title": "a"}]}', "article 1: 'paragraphs' is missing"),
+        (b'{"data":\n [,]}', r"line 2: this is not JSON \(Expecting value at character 3"),
+        (b'{"data":\n\n "caf\xe9"}', "line 3: this is not UTF-8"),
+        (b'{"data": [{"paragraphs": [], "title": "\\ud800"}]}', "'title' holds a lone surrogate"),
+    ],
+)
+def test_a_file_of_another_kind_is_named(tmp_path, content, message):
+    path = tmp_path / "a.json"
+    path.write_bytes(content)
+    with pytest.raises(ValueError, match=message) as e:
+        squad.read_squad(path)
+    assert str(e.value).startswith(str(path))
+
+
+# --- The official files ---
+
+
+@pytest.mark.parametrize("version", ["1.1", "2.0"])
+@pytest.mark.parametrize(("split", "prefix"), [("train", "train"), ("validation", "dev")])
+def test_official_names_are_found(tmp_path, version, split, prefix):
+    write(tmp_path / f"{prefix}-v{version}.json", question(f"{prefix}{version}"))
+    assert squad.load_squad(version, split, tmp_path).examples[0].id == f"{prefix}{version}"
+
+
+def test_unknown_versions_splits_and_files_are_named(tmp_path):
+    with pytest.raises(ValueError, match=r"no version '2'; choose one of \['1.1', '2.0'\]"):
+        squad.load_squad("2", "train")
+    with pytest.raises(
+        ValueError, match=r"no split 'dev'; choose one of \['train', 'validation'\]"
+    ):
+        squad.load_squad("2.0", "dev")
+    with pytest.raises(FileNotFoundError, match=r"dev-v2\.0\.json\. data_dir must be the folder"):
+        squad.load_squad("2.0", "validation", tmp_path)
+    with pytest.raises(FileNotFoundError, match=r"There is no file .*none\.json"):
+        squad.read_squad(tmp_path / "none.json")
+
+
+def test_the_real_sample_is_read_whole():
+    if not SAMPLE.is_file():
+        pytest.skip("The sample of SQuAD 2.0 is not at ../shared/data/squad.")
+    split = squad.read_squad(SAMPLE)
+    assert (split.version, len(split)) == ("2.0", 3708)
+    assert sum(example.is_impossible for example in split.examples) == 1987
+    assert len({example.title for example in split.examples}) == 10
+    assert split.examples[0].question == "In what country is Normandy located?"
+    assert split.examples[0].answers == (Answer("France", 159),) * 4
+
+
+# --- TensorFlow Datasets ---
+
+
+def tfds_example(**members):
+    texts, starts = np.array([b"Paris", b"Paris"], object), np.array([10, 33], np.int32)
+    return {
+        "id": b"q1",
+        "title": "Cafés".encode(),
+        "question": b"Where?",
+        "context": CONTEXT.encode(),
+        "answers": {"text": texts, "answer_start": starts},
+        **members,
+    }
+
+
+def load_from_tfds(monkeypatch, version, *examples):
+    asked = []
+
+    def load(name, split):
+        asked.append((name, split))
+        return examples
+
+    module = types.SimpleNamespace(load=load, as_numpy=lambda dataset: dataset)
+    monkeypatch.setitem(sys.modules, "tensorflow_datasets", module)
+    split = squad.load_squad(version, "validation")
+    assert asked == [(f"squad/v{version}", "validation")]
+    return split
+
+
+def test_version_1_1_comes_from_tfds_as_from_the_file(monkeypatch, tmp_path):
+    path = write(tmp_path / "a.json", question(answers=(("Paris", 10), ("Paris", 33))))
+    assert load_from_tfds(monkeypatch, "1.1", tfds_example()) == squad.read_squad(path)
+
+
+def test_impossible_questions_come_from_tfds(monkeypatch):
+    none = {"text": np.array([], object), "answer_start": np.array([], np.int32)}
+    example = tfds_example(is_impossible=np.True_, answers=none, plausible_answers=none)
+    split = load_from_tfds(monkeypatch, "2.0", example)
+    assert split.version == "2.0"
+    assert split.examples[0].is_impossible is True and split.examples[0].answers == ()
+
+
+def test_misaligned_answers_of_tfds_are_refused(monkeypatch):
+    # Versions of its data set before 3.0.0 took white space off the contexts.
+    with pytest.raises(ValueError, match=r"squad/v1\.1 of tensorflow_datasets, article 'Cafés'"):
+        load_from_tfds(monkeypatch, "1.1", tfds_example(context=CONTEXT[1:].encode()))
+
+
+def test_the_files_are_those_of_tensorflow_datasets():
+    builder = pytest.importorskip(
+        "tensorflow_datasets.datasets.squad.squad_dataset_builder"
+    ).Builder
+    configs = {
+        config.name: (config.train_file, config.dev_file) for config in builder.BUILDER_CONFIGS
+    }
+    assert configs == {
+        f"v{version}": tuple(files.values()) for version, files in squad.FILES.items()
+    }

@@ -1,0 +1,321 @@
+"""Tables with named columns, TREC's files, and the errors that bad ones give."""
+
+import csv
+import json
+import re
+import subprocess
+import sys
+import tracemalloc
+from pathlib import Path
+
+import pytest
+
+from bert_zoo.data import tables
+
+SHARED = Path(__file__).parents[2] / "shared" / "data" / "classification"
+
+
+def write(tmp_path, name, content):
+    path = tmp_path / name
+    path.write_bytes(content.encode("utf-8") if isinstance(content, str) else content)
+    return path
+
+
+def test_importing_the_readers_imports_neither_tensorflow_nor_keras():
+    code = (
+        "import sys; from bert_zoo.data import choices, files, squad, tables, tagging; "
+        "print(sorted({'tensorflow', 'tensorflow_datasets', 'keras'} & set(sys.modules)))"
+    )
+    result = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    )
+    assert result.stdout.strip() == "[]"
+
+
+# --- Formats ---
+
+TEXTS = [
+    "plain",
+    'He said "so", then',
+    "two\nlines",
+    "tab\there",
+    "  ends ",
+    "",
+    "é\u2028\x85",
+    "'",
+]
+
+
+def written(format, texts, line_end="\n"):
+    """A table with these texts and the labels 0 and 1 in turn."""
+    rows = [(text, i % 2) for i, text in enumerate(texts)]
+    if format == "jsonl":
+        return line_end.join(json.dumps({"label": i, "text": text}) for text, i in rows)
+    if format == "tsv":
+        return line_end.join(f"{text}\t{i}" for text, i in [("text", "label"), *rows])
+    delimiter = "," if format == "csv" else "\t"
+    quoted = [('"' + text.replace('"', '""') + '"', i) for text, i in rows]
+    return line_end.join(f"{text}{delimiter}{i}" for text, i in [("text", "label"), *quoted])
+
+
+@pytest.mark.parametrize("line_end", ["\n", "\r\n"])
+@pytest.mark.parametrize("mark", ["", "\ufeff"])
+@pytest.mark.parametrize("end", ["", "\n", "\r\n\n"])
+@pytest.mark.parametrize("format", tables.FORMATS)
+def test_each_format_gives_texts_exactly(tmp_path, format, mark, line_end, end):
+    texts = [text for text in TEXTS if format != "tsv" or not {"\n", "\t"} & set(text)]
+    path = write(tmp_path, "a.data", mark + written(format, texts, line_end) + end)
+    result = tables.read_table(path, format=format)
+    assert result.texts == texts
+    assert result.labels == [i % 2 for i in range(len(texts))]
+    assert result.label_names == ("0", "1") and len(result) == len(texts)
+
+
+def test_what_pythons_csv_module_writes_is_read(tmp_path):
+    path = tmp_path / "a.csv"
+    with path.open("w", encoding="utf-8", newline="") as file:
+        csv.writer(file).writerows([("text", "label"), *((text, "x") for text in TEXTS)])
+    assert tables.read_table(path).texts == TEXTS
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".TSV", ".jsonl", ".ndjson"])
+def test_the_suffix_says_the_format(tmp_path, suffix):
+    content = written(tables.SUFFIXES[suffix.lower()], ["a", "b"])
+    assert tables.read_table(write(tmp_path, f"a{suffix}", content)).texts == ["a", "b"]
+
+
+def test_a_quotation_mark_inside_a_csv_field_is_text(tmp_path):
+    path = write(tmp_path, "a.csv", 'text,label\n5" disk,a\nb,c\n')
+    assert tables.read_table(path).texts == ['5" disk', "b"]
+
+
+def test_columns_are_found_by_name(tmp_path):
+    path = write(tmp_path, "a.csv", "id,gold,second,first\n7,x,B,A\n8,y,D,C\n")
+    result = tables.read_table(path, text="first", text_pair="second", label="gold")
+    assert result == tables.LabelledTexts((["A", "C"], ["B", "D"]), [0, 1], ("x", "y"))
+    assert len(result) == 2
+
+
+def test_a_file_without_header(tmp_path):
+    path = write(tmp_path, "a.csv", "x,A\ny,B\n")
+    assert tables.read_table(path, header=("label", "text")).texts == ["A", "B"]
+
+
+def test_texts_without_labels(tmp_path):
+    path = write(tmp_path, "a.csv", "text\nA\nB\n")
+    assert tables.read_table(path, label=None) == tables.LabelledTexts(["A", "B"], None, ())
+
+
+# --- Labels ---
+
+
+def labels_of(tmp_path, spelled, **options):
+    path = write(tmp_path, "a.tsv", "text\tlabel\n" + "".join(f"t\t{s}\n" for s in spelled))
+    result = tables.read_table(path, **options)
+    return result.labels, result.label_names
+
+
+@pytest.mark.parametrize(
+    ("spelled", "names", "ids"),
+    [
+        (["pos", "neg", "pos"], ("neg", "pos"), [1, 0, 1]),
+        (["10", "9", "-1"], ("-1", "9", "10"), [2, 1, 0]),
+        (["10", "9", "x"], ("10", "9", "x"), [0, 1, 2]),
+        (["1.0", "0.0"], ("0.0", "1.0"), [1, 0]),
+    ],
+)
+def test_collected_names_do_not_depend_on_the_order_of_rows(tmp_path, spelled, names, ids):
+    assert labels_of(tmp_path, spelled) == (ids, names)
+    assert labels_of(tmp_path, spelled[::-1]) == (ids[::-1], names)
+
+
+@pytest.mark.parametrize(
+    ("names", "spelled", "ids"),
+    [
+        (("neg", "pos"), ["pos", "neg"], [1, 0]),
+        (("neg", "pos"), ["1", "0"], [1, 0]),
+        # Names that are numbers are names.
+        (("1", "0"), ["1", "0"], [0, 1]),
+        (("1", "2"), ["1", "1"], [0, 0]),
+    ],
+)
+def test_given_names_give_the_ids(tmp_path, names, spelled, ids):
+    assert labels_of(tmp_path, spelled, label_names=names) == (ids, names)
+
+
+def test_scores(tmp_path):
+    labels, names = labels_of(tmp_path, ["1", "2.5", "-1e-3"], regression=True)
+    assert labels == [1.0, 2.5, -0.001] and names == ()
+    assert all(type(label) is float for label in labels)
+
+
+def test_json_labels_may_be_numbers_and_truth_values(tmp_path):
+    rows = [{"text": "t", "label": label} for label in (True, False)]
+    path = write(tmp_path, "a.jsonl", "\n".join(map(json.dumps, rows)))
+    assert tables.read_table(path).label_names == ("false", "true")
+    path = write(tmp_path, "b.jsonl", '{"text": "t", "label": 3}\n{"text": "t", "label": 2.5}')
+    assert tables.read_table(path, regression=True).labels == [3.0, 2.5]
+
+
+@pytest.mark.parametrize(
+    ("spelled", "options", "message"),
+    [
+        (["pos", "psitive"], {"label_names": ("pos", "positive")},
+         "line 3: the label is 'psitive', expected one of ['pos', 'positive']. Did you mean 'positive'?"),
+        (["pos", "1"], {"label_names": ("neg", "pos")}, "line 3: the label is '1', expected one of"),
+        (["0", "2"], {"label_names": ("neg", "pos")}, "line 3: the label is '2', expected one of ['0'"),
+        (["pos", ""], {}, "line 3: the label is empty"),
+        (["pos", " "], {}, "line 3: the label is empty"),
+        (["pos", "neg", "Pos "], {}, "line 4: the label 'Pos ' differs from 'pos' (line 2) in case"),
+        (["1", "2.5"], {}, "line 3: the labels are numbers such as '2.5'. Pass regression=True"),
+        (["1", "high"], {"regression": True}, "line 3: the score is 'high', expected a finite"),
+        (["1", "nan"], {"regression": True}, "line 3: the score is 'nan', expected a finite"),
+        (["1"], {"label_names": ("a", "a")}, "label_names must differ"),
+    ],
+)  # fmt: skip
+def test_bad_labels_are_named(tmp_path, spelled, options, message):
+    with pytest.raises(ValueError, match=re.escape(message)) as e:
+        labels_of(tmp_path, spelled, **options)
+    if message.startswith("line"):
+        assert str(e.value).startswith(f"{tmp_path / 'a.tsv'}, {message}")
+
+
+# --- Bad files ---
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("a.csv", "", " is empty"),
+        ("a.csv", "\ufeff", " is empty"),
+        ("a.jsonl", "", " has no rows"),
+        ("a.csv", "text,label\n", " has no rows"),
+        ("a.csv", "text,lable\na,b\n",
+         ", line 1: there is no column 'label'; the columns are ['text', 'lable']. Did you mean 'lable'?"),
+        ("a.jsonl", '{"text": "a", "label": "b"}\n{"Text": "a", "label": "b"}',
+         ", line 2: there is no column 'text'; the columns are ['Text', 'label']. Did you mean 'Text'?"),
+        ("a.csv", "text,label,text\na,b,c\n", ", line 1: the columns ['text'] occur twice"),
+        ("a.jsonl", '{"text": "a", "text": "b", "label": 1}', ", line 1: the columns ['text'] occur"),
+        ("a.csv", 'text,label\n"a\nb",c\nd\n', ", line 4: found 1 fields, expected 2 (['text', 'label'])"),
+        ("a.tsv", "text\tlabel\na\tb\tc\n", ", line 2: found 3 fields, expected 2"),
+        ("a.csv", 'text,label\n"a"b,c\n', ", line 2: the row that begins here cannot be read"),
+        ("a.csv", 'text,label\na,b\n"c\n\nd', ", line 3: the row that begins here cannot be read"),
+        ("a.csv", "text,label\ra,b\r", ", line 1: the row that begins here cannot be read"),
+        ("a.csv", "text,label\na,b\n\nc,d\n", ", line 3: the line is blank, and rows follow it"),
+        ("a.tsv", "text\tlabel\n\na\tb\n", ", line 2: the line is blank"),
+        ("a.jsonl", '{"text": "a", "label": 1}\n\n{}', ", line 2: the line is blank"),
+        ("a.jsonl", '{"text": "a", "label": 1}\n{"text": "a", label}', ", line 2: this is not JSON ("),
+        ("a.jsonl", '["a", 1]', ", line 1: found ['a', 1], expected a JSON object"),
+        ("a.jsonl", '{"text": 5, "label": 1}', ", line 1: 'text' is 5, expected a string"),
+        ("a.jsonl", '{"text": null, "label": 1}', ", line 1: 'text' is None, expected a string"),
+        ("a.jsonl", '{"text": "\\udc00", "label": 1}', ", line 1: 'text' holds a lone surrogate"),
+        ("a.jsonl", '{"text": "a", "label": null}', ", line 1: the label is None, expected a string"),
+        ("a.csv", b"text,label\na,b\ncaf\xe9,b\n", ", line 3: this is not UTF-8 ("),
+        ("a.csv", "text,label\na,b\n".encode("utf-16"), ", line 1: this is not UTF-8 ("),
+        ("a.txt", "text,label\na,b\n", ": the suffix '.txt' does not say what format"),
+    ],
+)  # fmt: skip
+def test_a_bad_file_is_named_with_its_line(tmp_path, name, content, message):
+    path = write(tmp_path, name, content)
+    with pytest.raises(ValueError, match=re.escape(f"{path}{message}")):
+        tables.read_table(path)
+
+
+def test_bad_arguments_are_named(tmp_path):
+    path = write(tmp_path, "a.csv", b"text,label\ncaf\xe9,b\n")
+    with pytest.raises(ValueError, match=r"the format 'xls' is not known\. Choose one of \['csv'"):
+        tables.read_table(path, format="xls")
+    with pytest.raises(ValueError, match="'utf-9' is not an encoding"):
+        tables.read_table(path, encoding="utf-9")
+    with pytest.raises(ValueError, match="Files in utf-16 cannot be cut into lines"):
+        tables.read_table(path, encoding="utf-16")
+    with pytest.raises(FileNotFoundError, match=r"There is no file .*none\.csv"):
+        tables.read_table(tmp_path / "none.csv")
+    json_path = write(tmp_path, "a.jsonl", "{}")
+    with pytest.raises(ValueError, match="leave out header"):
+        tables.read_table(json_path, header=("text", "label"))
+    assert tables.read_table(path, encoding="latin-1").texts == ["café"]
+
+
+def test_an_encodings_bytes_are_not_replaced(tmp_path):
+    path = write(tmp_path, "a.csv", "text,label\nПривет,b\n".encode("cp1251"))
+    assert tables.read_table(path, encoding="cp1251").texts == ["Привет"]
+
+
+# --- Long lines ---
+
+LONG = 10_000_000
+
+
+@pytest.mark.parametrize(
+    ("name", "line", "message"),
+    [
+        ("a.csv", b"x" * LONG + b",b", ", line 3: the line is longer than max_line_bytes, 1,048,576"),
+        ("a.tsv", b"x" * LONG + b"\tb", ", line 3: the line is longer than max_line_bytes"),
+        # One quotation mark that stays open would make one row of all that follows.
+        ("a.csv", b'"c,d\n' + b"e,f\n" * (LONG // 4), ", line 3: the row that begins here is longer"),
+    ],
+)  # fmt: skip
+def test_long_lines_and_rows_are_refused_in_bounded_memory(tmp_path, name, line, message):
+    header = b"text\tlabel\na\tb\n" if name == "a.tsv" else b"text,label\na,b\n"
+    path = write(tmp_path, name, header + line + b"\n")
+    tracemalloc.start()
+    try:
+        with pytest.raises(ValueError, match=re.escape(f"{path}{message}")):
+            tables.read_table(path)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < LONG
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [("a.csv", "text,label\n{},b\n"), ("a.jsonl", '{{"text": "{}", "label": 1}}')],
+)
+def test_long_lines_are_read_where_the_limit_allows_it(tmp_path, name, content):
+    path = write(tmp_path, name, content.format("x" * LONG))
+    assert len(tables.read_table(path, max_line_bytes=LONG + 100).texts[0]) == LONG
+
+
+# --- TREC ---
+
+TREC = "HUM:ind Who wrote caf\xe9 : the book ?\nDESC:def What is an atom ?\nHUM:desc Who is he ?\n"
+
+
+def test_trec_is_read_with_coarse_and_fine_classes(tmp_path):
+    path = write(tmp_path, "train_5500.label", TREC.encode("latin-1"))
+    coarse = tables.read_trec(path)
+    assert coarse.texts[0] == "Who wrote caf\xe9 : the book ?"
+    assert coarse.label_names == ("DESC", "HUM") and coarse.labels == [1, 0, 1]
+    fine = tables.read_trec(path, fine=True)
+    assert fine.label_names == ("DESC:def", "HUM:desc", "HUM:ind") and fine.labels == [2, 0, 1]
+    assert tables.read_trec(path, label_names=("HUM", "DESC")).labels == [0, 1, 0]
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("HUM:ind Who ?\nHUM Who ?\n", ", line 2: found 'HUM Who ?', expected a line such as"),
+        ("HUM:ind\n", ", line 1: found 'HUM:ind', expected"),
+        ("HUM:ind Who ?\n\n", ", line 2: found '', expected"),
+        ("", " is empty"),
+    ],
+)
+def test_bad_lines_of_trec_are_named(tmp_path, content, message):
+    path = write(tmp_path, "a.label", content)
+    with pytest.raises(ValueError, match=re.escape(f"{path}{message}")):
+        tables.read_trec(path)
+
+
+def test_real_trec_has_its_known_counts():
+    if not SHARED.is_dir():
+        pytest.skip("TREC's files are not at ../shared/data/classification.")
+    train = tables.read_trec(SHARED / "trec_train.txt")
+    assert len(train) == 5452
+    assert train.label_names == ("ABBR", "DESC", "ENTY", "HUM", "LOC", "NUM")
+    assert [train.labels.count(i) for i in range(6)] == [86, 1162, 1250, 1223, 835, 896]
+    test = tables.read_trec(SHARED / "trec_test.txt", label_names=train.label_names)
+    assert (len(test), test.labels.count(1)) == (500, 138)
+    fine = tables.read_trec(SHARED / "trec_train.txt", fine=True)
+    assert len(fine.label_names) == 50
