@@ -21,7 +21,16 @@ _LAZY_VERBS = {
     "export": "bert_zoo.serving.export",
     "similarity": "bert_zoo.models.verbs",
 }
-_LAZY_PACKAGES = {"layers", "heads", "models", "text", "data", "training", "serving"}
+_LAZY_PACKAGES = {
+    "layers",
+    "heads",
+    "models",
+    "text",
+    "data",
+    "metrics",
+    "training",
+    "serving",
+}
 
 __all__ = ["describe", "export", "list_models", "load", "save", "similarity"]
 

@@ -59,12 +59,15 @@ def main(argv: list[str]) -> None:
     memories = [int(m) for m in _MEM_LEN.value] if _MEM_LEN.value else [config.mem_len]
     print(
         f"{len(ids):,} {tokenizer.unit}s in segments of {reading.segment_length}, clamp_len "
-        f"{reading.clamp_len}, same_length {reading.same_length}\n"
+        f"{reading.clamp_len}, same_length {reading.same_length} (off without memory)\n"
         f"{'memory':>8}{'perplexity':>14}{'bits':>10}{'seconds':>10}"
     )
     results = {}
     for mem_len in memories:
-        read = dataclasses.replace(reading, mem_len=mem_len)
+        # Without a memory, the same number of keys for all would be one: the token itself.
+        read = dataclasses.replace(
+            reading, mem_len=mem_len, same_length=reading.same_length and mem_len > 0
+        )
         figures = evaluate(model, ids, read, verbose=0)
         results[str(mem_len)] = figures
         print(

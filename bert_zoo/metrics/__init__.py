@@ -1,0 +1,26 @@
+"""Metrics with the figures of the official scripts: SQuAD (`squad`), chunks and entities (`spans`)."""
+
+from bert_zoo.metrics.spans import SpanReport, span_report
+from bert_zoo.metrics.squad import (
+    AnswerSelection,
+    Window,
+    read_null_odds,
+    read_predictions,
+    select_answers,
+    squad_v1,
+    squad_v2,
+    write_predictions,
+)
+
+__all__ = [
+    "AnswerSelection",
+    "SpanReport",
+    "Window",
+    "read_null_odds",
+    "read_predictions",
+    "select_answers",
+    "span_report",
+    "squad_v1",
+    "squad_v2",
+    "write_predictions",
+]

@@ -1,0 +1,168 @@
+"""Precision, recall and F1 of chunks and entities in tagged sentences, as conlleval and seqeval.
+
+A span counts as found when its first word, last word and type are right. Tags are read the lenient
+way of CoNLL's program conlleval and of seqeval without `mode="strict"`, so that a model's
+impossible sequences count too: an I that nothing began begins a span.
+
+Sources: Tjong Kim Sang and Buchholz, "Introduction to the CoNLL-2000 Shared Task: Chunking", with
+conlleval (version of 2004-01-26); seqeval 1.2.2. The figures are both programs' for IOB tags (IOB1,
+IOB2) and seqeval's for IOBES, where conlleval does not know S and joins E to the B after it.
+
+Nothing here imports TensorFlow or Keras. seqeval is not a dependency: its last release, of 2020, is
+source that needs scikit-learn, and it takes unknown tags for spans with no more than a warning.
+"""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from statistics import fmean
+
+from bert_zoo.data.tagging import OUTSIDE, spans
+
+_PREFIXES = frozenset("BIES")
+# seqeval's name for the type of a tag that is a prefix alone.
+_UNTYPED = "_"
+
+
+@dataclass(frozen=True)
+class SpanScore:
+    """Counts of spans and the scores that follow from them, from 0 to 1; 0 where not defined.
+
+    Attributes:
+        correct: spans of the predictions that are spans of the references.
+        predicted: spans of the predictions.
+        support: spans of the references.
+    """
+
+    correct: int
+    predicted: int
+    support: int
+
+    @property
+    def precision(self) -> float:
+        return self.correct / self.predicted if self.predicted else 0.0
+
+    @property
+    def recall(self) -> float:
+        return self.correct / self.support if self.support else 0.0
+
+    @property
+    def f1(self) -> float:
+        if not self.correct:
+            return 0.0
+        return 2 * self.precision * self.recall / (self.precision + self.recall)
+
+
+@dataclass(frozen=True)
+class MacroScore:
+    """Means of the scores over the types, each type alike; `support` is the sum."""
+
+    precision: float
+    recall: float
+    f1: float
+    support: int
+
+
+@dataclass(frozen=True)
+class SpanReport:
+    """Scores of spans, overall and of each type; prints as a table.
+
+    Attributes:
+        types: type -> its scores, in alphabetical order; all types of references and predictions.
+        micro: the scores of all spans together: the figures of the CoNLL tasks.
+        accuracy: share of the words whose tags are equal.
+    """
+
+    types: Mapping[str, SpanScore]
+    micro: SpanScore
+    accuracy: float
+
+    @property
+    def macro(self) -> MacroScore:
+        rows = list(self.types.values())
+
+        def mean(name: str) -> float:
+            return fmean(getattr(row, name) for row in rows) if rows else 0.0
+
+        return MacroScore(mean("precision"), mean("recall"), mean("f1"), self.micro.support)
+
+    def __str__(self) -> str:
+        rows = {**self.types, "micro average": self.micro, "macro average": self.macro}
+        width = max(map(len, rows))
+        header = f"{'':<{width}}  precision  recall      f1  support"
+        body = [
+            f"{name:<{width}}  {row.precision:9.4f}  {row.recall:6.4f}  {row.f1:6.4f}  "
+            f"{row.support:7d}"
+            for name, row in rows.items()
+        ]
+        rule = "-" * len(header)
+        return "\n".join(
+            [header, *body[:-2], rule, *body[-2:], f"Accuracy of tags {self.accuracy:.4f}"]
+        )
+
+
+def span_report(
+    references: Sequence[Sequence[str]], predictions: Sequence[Sequence[str]]
+) -> SpanReport:
+    """Scores predicted tags by the spans that they mark.
+
+    Args:
+        references: the tags of each sentence, [sentences][words].
+        predictions: the same, as predicted.
+
+    Raises:
+        ValueError: the numbers of sentences or of a sentence's words differ, there are no words, or
+            a tag is neither `O` nor a B, I, E or S with a type.
+    """
+    if len(references) != len(predictions):
+        raise ValueError(
+            f"There are {len(references)} sentences of references and {len(predictions)} of "
+            "predictions; pass the same sentences."
+        )
+    correct, predicted, support = Counter(), Counter(), Counter()
+    equal_tags = words = 0
+    for number, (reference, prediction) in enumerate(zip(references, predictions, strict=True)):
+        _check_sentence(number, reference, prediction)
+        expected, found = _typed_spans(reference), _typed_spans(prediction)
+        for counts, counted in (
+            (correct, expected & found),
+            (predicted, found),
+            (support, expected),
+        ):
+            counts.update(type_ for type_, _, _ in counted)
+        equal_tags += sum(a == b for a, b in zip(reference, prediction, strict=True))
+        words += len(reference)
+    if not words:
+        raise ValueError(f"There are no words in the {len(references)} sentences to score.")
+    return SpanReport(
+        types={
+            type_: SpanScore(correct[type_], predicted[type_], support[type_])
+            for type_ in sorted(support.keys() | predicted.keys())
+        },
+        micro=SpanScore(correct.total(), predicted.total(), support.total()),
+        accuracy=equal_tags / words,
+    )
+
+
+def _typed_spans(tags: Sequence[str]) -> set[tuple[str, int, int]]:
+    """(type, start, end) of each span."""
+    for tag in tags:
+        if tag != OUTSIDE and tag.partition("-")[0] not in _PREFIXES:
+            raise ValueError(
+                f"The tag is {tag!r}, expected 'O' or one of B, I, E, S with a type, as 'B-NP'. "
+                "Write the tags of other schemes in one of IOB1, IOB2, IOBES."
+            )
+    return {(span.type or _UNTYPED, span.start, span.end) for span in spans(tags)}
+
+
+def _check_sentence(number: int, reference: Sequence[str], prediction: Sequence[str]) -> None:
+    for what, tags in (("references", reference), ("predictions", prediction)):
+        if isinstance(tags, str):
+            raise ValueError(
+                f"Sentence {number} of the {what} is the string {tags!r}, expected a list of tags."
+            )
+    if len(reference) != len(prediction):
+        raise ValueError(
+            f"Sentence {number} has {len(reference)} tags in the references and "
+            f"{len(prediction)} in the predictions; pass one prediction for each word."
+        )

@@ -1,0 +1,595 @@
+"""SQuAD: the official scores of versions 1.1 and 2.0, answers from logits, the official files.
+
+Sources: Rajpurkar et al. 2016 (arXiv:1606.05250) and 2018 (arXiv:1806.03822) with their programs
+evaluate-v1.1.py and evaluate-v2.0.py; google-research/bert, run_squad.py.
+
+Nothing here imports TensorFlow or Keras.
+"""
+
+import json
+import logging
+import re
+import string
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from itertools import accumulate
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from bert_zoo.data.files import read_json
+
+log = logging.getLogger("bert_zoo")
+
+PREDICTIONS_FILE = "predictions.json"
+N_BEST_FILE = "nbest_predictions.json"
+NULL_ODDS_FILE = "null_odds.json"
+
+_DROP_PUNCTUATION = str.maketrans("", "", string.punctuation)
+_ARTICLE = re.compile(r"\b(?:a|an|the)\b")
+_MOST_IDS = 3
+
+
+# --- Scores ---
+
+
+def normalize_answer(text: str) -> str:
+    """What two answers are compared by: lower case, no ASCII punctuation, no article, single spaces.
+
+    Punctuation goes before the articles, so that "a-b" is "ab" and keeps its a.
+    """
+    bare = text.lower().translate(_DROP_PUNCTUATION)
+    return " ".join(_ARTICLE.sub(" ", bare).split())
+
+
+def exact_match(prediction: str, answer: str) -> bool:
+    """Whether two answers are equal once normalised."""
+    return normalize_answer(prediction) == normalize_answer(answer)
+
+
+def token_f1(prediction: str, answer: str) -> float:
+    """F1 of the normalised words of two answers, each as often as it occurs; 0 if none is shared."""
+    predicted = normalize_answer(prediction).split()
+    expected = normalize_answer(answer).split()
+    shared = (Counter(predicted) & Counter(expected)).total()
+    if not shared:
+        return 0.0
+    precision, recall = shared / len(predicted), shared / len(expected)
+    return 2 * precision * recall / (precision + recall)
+
+
+def squad_v1(
+    references: Mapping[str, Sequence[str]], predictions: Mapping[str, str]
+) -> dict[str, float]:
+    """Exact match and F1 in per cent, as evaluate-v1.1.py: for a question, that of its best answer.
+
+    Args:
+        references: question id -> its answers, at least one.
+        predictions: question id -> text. A question without one counts 0, with a warning.
+
+    Returns:
+        `exact_match` and `f1`.
+
+    Raises:
+        ValueError: there are no questions, a question has no answer, or a prediction is no text.
+    """
+    _check_questions(references, predictions)
+    unanswerable = [id for id, answers in references.items() if not answers]
+    if unanswerable:
+        raise ValueError(
+            "Every question of SQuAD 1.1 has an answer, and these have none: "
+            f"{_some(unanswerable)}. Score SQuAD 2.0 with squad_v2."
+        )
+    missing = [id for id in references if id not in predictions]
+    if missing:
+        log.warning("Questions without a prediction count 0: %s.", _some(missing))
+    answered = [
+        (predictions[id], answers) for id, answers in references.items() if id in predictions
+    ]
+    exact = sum(max(exact_match(text, answer) for answer in answers) for text, answers in answered)
+    f1 = sum(max(token_f1(text, answer) for answer in answers) for text, answers in answered)
+    return {
+        "exact_match": 100.0 * exact / len(references),
+        "f1": 100.0 * f1 / len(references),
+    }
+
+
+def squad_v2(
+    references: Mapping[str, Sequence[str]],
+    predictions: Mapping[str, str],
+    no_answer_scores: Mapping[str, float] | None = None,
+    no_answer_threshold: float = 1.0,
+) -> dict[str, float]:
+    """The figures of evaluate-v2.0.py, by its names and in its order, in per cent.
+
+    To choose a threshold, pass the best span of every question (`AnswerSelection.best.text`) and
+    not predictions in which a threshold has put "" already: a search cannot take those back.
+
+    Args:
+        references: question id -> its answers; none where the question has no answer.
+        predictions: question id -> text, "" for no answer.
+        no_answer_scores: question id -> probability or log-odds that it has no answer; with it the
+            best thresholds are searched.
+        no_answer_threshold: a question with a higher score than this counts as predicted to have no
+            answer. The default is the official script's, which means "never" for probabilities;
+            it is of use for log-odds only when chosen.
+
+    Returns:
+        `exact`, `f1`, `total`; the same with `HasAns_` and `NoAns_` before the name, over questions
+        with and without an answer, where there are such; with `no_answer_scores` also `best_exact`,
+        `best_exact_thresh`, `best_f1`, `best_f1_thresh`. The search takes questions of equal score
+        one by one, in the order of `no_answer_scores`, as the script does; a best value in the
+        midst of such a group is not quite reached by applying its threshold.
+
+    Raises:
+        ValueError: there are no questions, one has no prediction or no score, a prediction is no
+            text or a score is not a number.
+    """
+    _check_questions(references, predictions)
+    _check_complete(references, predictions, "prediction")
+    if no_answer_scores is not None:
+        _check_complete(references, no_answer_scores, "no-answer score")
+        _check_numbers(no_answer_scores)
+
+    has_answer = {id: bool(answers) for id, answers in references.items()}
+    scores = {id: _exact_and_f1_v2(predictions[id], answers) for id, answers in references.items()}
+    by_metric = {
+        metric: {id: pair[place] for id, pair in scores.items()}
+        for place, metric in enumerate(("exact", "f1"))
+    }
+    # The script takes 0 where it is given none.
+    none_scores = dict.fromkeys(references, 0.0) if no_answer_scores is None else no_answer_scores
+    groups = {
+        "": list(references),
+        "HasAns_": [id for id in references if has_answer[id]],
+        "NoAns_": [id for id in references if not has_answer[id]],
+    }
+
+    result: dict[str, float] = {}
+    for prefix, ids in groups.items():
+        if not ids:
+            continue
+        for metric, values in by_metric.items():
+            total = sum(
+                values[id] if none_scores[id] <= no_answer_threshold else not has_answer[id]
+                for id in ids
+            )
+            result[prefix + metric] = 100.0 * total / len(ids)
+        result[prefix + "total"] = len(ids)
+    if no_answer_scores is not None:
+        for metric, values in by_metric.items():
+            best, threshold = _best_threshold(values, predictions, has_answer, no_answer_scores)
+            result[f"best_{metric}"] = best
+            result[f"best_{metric}_thresh"] = threshold
+    return result
+
+
+def _exact_and_f1_v2(prediction: str, answers: Sequence[str]) -> tuple[int, float]:
+    """Version 2.0's scores of one question, where an answer of nothing can be right."""
+    known = [answer for answer in answers if normalize_answer(answer)]
+    if not known:
+        is_right = not normalize_answer(prediction)
+        return int(is_right), float(is_right)
+    exact = any(exact_match(prediction, answer) for answer in known)
+    return int(exact), max(token_f1(prediction, answer) for answer in known)
+
+
+def _best_threshold(
+    scores: Mapping[str, float],
+    predictions: Mapping[str, str],
+    has_answer: Mapping[str, bool],
+    no_answer_scores: Mapping[str, float],
+) -> tuple[float, float]:
+    """Returns the best mean score in per cent and the threshold that gives it.
+
+    The threshold is 0, as in the script, where it is best to answer no question at all.
+
+    From a threshold below all scores, where every question is said to have no answer, questions
+    are given their predictions one by one.
+    """
+
+    def gain(id: str) -> float:
+        if has_answer[id]:
+            return scores[id]
+        return -1 if predictions[id] else 0
+
+    asked = [id for id in no_answer_scores if id in scores]
+    ranked = sorted(asked, key=no_answer_scores.__getitem__)
+    unanswerable = sum(not has for has in has_answer.values())
+    totals = list(accumulate(map(gain, ranked), initial=unanswerable))
+    best = totals.index(max(totals))
+    threshold = no_answer_scores[ranked[best - 1]] if best else 0.0
+    return 100.0 * totals[best] / len(scores), threshold
+
+
+def _check_questions(
+    references: Mapping[str, Sequence[str]], predictions: Mapping[str, str]
+) -> None:
+    if not references:
+        raise ValueError("There are no questions to score; references is empty.")
+    for id, answers in references.items():
+        if isinstance(answers, str):
+            raise ValueError(
+                f"The answers of question {id!r} are the string {answers!r}, expected a list of "
+                "strings."
+            )
+    for id, text in predictions.items():
+        if not isinstance(text, str):
+            raise ValueError(
+                f"The prediction for question {id!r} is {text!r}, expected a string; "
+                'no answer is "".'
+            )
+    unknown = [id for id in predictions if id not in references]
+    if unknown:
+        log.warning(
+            "Predictions for questions that are not asked do not count: %s.", _some(unknown)
+        )
+
+
+def _check_complete(references: Iterable[str], values: Mapping[str, Any], what: str) -> None:
+    missing = [id for id in references if id not in values]
+    if missing:
+        raise ValueError(
+            f"SQuAD 2.0 needs a {what} for every question, and these have none: {_some(missing)}."
+        )
+
+
+def _check_numbers(scores: Mapping[str, float]) -> None:
+    for id, score in scores.items():
+        is_number = isinstance(score, int | float | np.number) and not isinstance(score, bool)
+        if not is_number or score != score:
+            raise ValueError(
+                f"The no-answer score of question {id!r} is {score!r}, expected a number."
+            )
+
+
+def _some(ids: Collection[str]) -> str:
+    shown = ", ".join(map(repr, list(ids)[:_MOST_IDS]))
+    more = len(ids) - _MOST_IDS
+    return f"{shown} and {more} more" if more > 0 else shown
+
+
+# --- Answers from logits ---
+
+
+@dataclass(frozen=True, eq=False)
+class Window:
+    """What a model says about one window of a question's context.
+
+    Attributes:
+        start_logits: [length]; position 0, the token before the question, stands for no answer.
+        end_logits: [length].
+        context_mask: [length], 1 for tokens of the context, which stand next to each other.
+        offsets: [length, 2], where in the context a token's characters begin and end (the place
+            after the last one), counted in characters; read for tokens of the context alone.
+        first_token: the number of the context's tokens before this window: with a stride, the
+            number of the window times the stride.
+    """
+
+    start_logits: np.ndarray
+    end_logits: np.ndarray
+    context_mask: np.ndarray
+    offsets: np.ndarray
+    first_token: int = 0
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """An answer, cut from the context.
+
+    Attributes:
+        text: the answer; "" for no answer.
+        start: place of its first character in the context; None for no answer.
+        end: the place after its last character; None for no answer.
+        start_logit: of its first token, or of position 0.
+        end_logit: of its last token, or of position 0.
+        probability: the softmax of the score over the candidates of the question.
+    """
+
+    text: str
+    start: int | None
+    end: int | None
+    start_logit: float
+    end_logit: float
+    probability: float = 0.0
+
+    @property
+    def score(self) -> float:
+        """Sum of the two logits."""
+        return self.start_logit + self.end_logit
+
+
+@dataclass(frozen=True)
+class AnswerSelection:
+    """The answers to one question.
+
+    Attributes:
+        candidates: the likeliest answers, best first; no answer is one of them where it is allowed.
+        best: the best answer that is a span of the context.
+        no_answer_score: score of no answer, less that of `best`: the log-odds of the official file
+            null_odds.json. None where a question always has an answer.
+    """
+
+    candidates: tuple[Candidate, ...]
+    best: Candidate
+    no_answer_score: float | None
+
+    def answer(self, no_answer_threshold: float = 0.0) -> str:
+        """The best span's text, or "" where the score of no answer is above the threshold."""
+        if self.no_answer_score is not None and self.no_answer_score > no_answer_threshold:
+            return ""
+        return self.best.text
+
+
+def select_answers(
+    context: str,
+    windows: Sequence[Window],
+    *,
+    n_best: int = 20,
+    max_answer_length: int = 30,
+    allow_no_answer: bool = True,
+) -> AnswerSelection:
+    """The best answers to one question from the logits of all its windows.
+
+    As google-research/bert, run_squad.py (write_predictions): a span scores the sum of its two
+    logits and begins at a token in the window that shows most of its surroundings; no answer scores
+    the sum of the logits at position 0, the least over the windows; equal texts count once.
+
+    It differs from that program in two points. The text is cut from the context by the tokens'
+    offsets, less white space at its ends; the original joins word pieces and looks for the place of
+    the result in the words of the context, which can give a word with the marks that stick to it.
+    And all spans are weighed, where the original combines the `n_best` best starts and ends of each
+    window and may be left without a span when those lie in the question.
+
+    Args:
+        context: the text that the offsets count in.
+        windows: one or more, in the order of the context.
+        n_best: number of candidates; the best span and no answer are added if they are not in it.
+        max_answer_length: in tokens.
+        allow_no_answer: whether there may be no answer, as in SQuAD 2.0.
+
+    Returns:
+        The candidates with their probabilities, the best span and the score of no answer.
+
+    Raises:
+        ValueError: a window's arrays do not fit each other or the context, logits are not finite,
+            or there is no span to choose.
+    """
+    for name, value in (("n_best", n_best), ("max_answer_length", max_answer_length)):
+        if value < 1:
+            raise ValueError(f"{name} is {value}; it must be at least 1.")
+    windows = [_checked(window, context, number) for number, window in enumerate(windows)]
+    spans = _best_spans(context, windows, n_best, max_answer_length)
+    if not spans:
+        raise ValueError(
+            f"None of the {len(windows)} windows has a token with text of the context, which has "
+            f"{len(context)} characters. Check context_mask and offsets."
+        )
+    candidates, no_answer_score = spans, None
+    if allow_no_answer:
+        # The window that is least sure of no answer speaks for all: one of them may hold an answer.
+        start, end = min(((w.start_logits[0], w.end_logits[0]) for w in windows), key=sum)
+        no_answer = Candidate("", None, None, float(start), float(end))
+        no_answer_score = no_answer.score - spans[0].start_logit - spans[0].end_logit
+        ranked = sorted([*spans, no_answer], key=lambda candidate: -candidate.score)
+        candidates = ranked[:n_best]
+        candidates += [c for c in (spans[0], no_answer) if c not in candidates]
+    candidates = _with_probabilities(candidates)
+    best = next(candidate for candidate in candidates if candidate.text)
+    return AnswerSelection(tuple(candidates), best, no_answer_score)
+
+
+def _checked(window: Window, context: str, number: int) -> Window:
+    """The window with arrays of the types and shapes that it should have."""
+    start_logits = np.asarray(window.start_logits, np.float64)
+    end_logits = np.asarray(window.end_logits, np.float64)
+    mask = np.asarray(window.context_mask).astype(bool)
+    offsets = np.asarray(window.offsets)
+    length = max(start_logits.size, 1)
+    shapes = {
+        "start_logits": (start_logits.shape, (length,)),
+        "end_logits": (end_logits.shape, (length,)),
+        "context_mask": (mask.shape, (length,)),
+        "offsets": (offsets.shape, (length, 2)),
+    }
+    for name, (shape, expected) in shapes.items():
+        if shape != expected:
+            raise ValueError(
+                f"{name} of window {number} have the shape {shape}, expected {expected}."
+            )
+    if window.first_token < 0:
+        raise ValueError(
+            f"first_token of window {number} is {window.first_token}; it must not be negative."
+        )
+    places = np.flatnonzero(mask)
+    if mask[0] or (np.diff(places) != 1).any():
+        raise ValueError(
+            f"context_mask of window {number} marks the positions {places.tolist()}. They must "
+            "stand next to each other, and position 0 stands for no answer."
+        )
+    read = np.append(0, places)
+    if not np.isfinite(start_logits[read] + end_logits[read]).all():
+        raise ValueError(f"Window {number} has logits that are not finite.")
+    begins, ends = offsets[places, 0], offsets[places, 1]
+    wrong = np.flatnonzero((begins < 0) | (begins > ends) | (ends > len(context)))
+    if wrong.size:
+        place = places[wrong[0]]
+        raise ValueError(
+            f"The offsets at position {place} of window {number} are {offsets[place].tolist()}; the "
+            f"context has {len(context)} characters. Offsets count characters, not bytes."
+        )
+    return Window(start_logits, end_logits, mask, offsets, window.first_token)
+
+
+def _best_spans(
+    context: str, windows: Sequence[Window], n_best: int, max_answer_length: int
+) -> list[Candidate]:
+    """The `n_best` best spans with different texts, best first."""
+    numbers, starts, ends, scores = [], [], [], []
+    for number, (window, can_start) in enumerate(zip(windows, _start_masks(windows), strict=True)):
+        first, last = _spans(window, can_start, max_answer_length)
+        numbers.append(np.full(len(first), number))
+        starts.append(first)
+        ends.append(last)
+        scores.append(window.start_logits[first] + window.end_logits[last])
+    if not numbers:
+        return []
+    numbers, starts, ends = map(np.concatenate, (numbers, starts, ends))
+    best_first = np.argsort(-np.concatenate(scores), kind="stable")
+
+    spans: dict[str, Candidate] = {}
+    for index in best_first:
+        span = _cut(context, windows[numbers[index]], starts[index], ends[index])
+        # A text of white space alone would read as no answer.
+        if span.text:
+            spans.setdefault(span.text, span)
+        if len(spans) == n_best:
+            break
+    return list(spans.values())
+
+
+def _start_masks(windows: Sequence[Window]) -> list[np.ndarray]:
+    """For each window [length], which tokens it shows with more context than all other windows.
+
+    Context is the lesser of the numbers of tokens to the left and to the right; a longer window and
+    then an earlier one wins a draw.
+    """
+    total = max((w.first_token + int(w.context_mask.sum()) for w in windows), default=0)
+    most = np.full(total, -np.inf)
+    owner = np.full(total, -1)
+    offsets = np.zeros((total, 2), int)
+    for number, window in enumerate(windows):
+        count = int(window.context_mask.sum())
+        tokens = slice(window.first_token, window.first_token + count)
+        known = owner[tokens] >= 0
+        shown = window.offsets[window.context_mask]
+        if (offsets[tokens][known] != shown[known]).any():
+            raise ValueError(
+                f"Window {number} says that token {window.first_token} of the context is its first, "
+                "and its offsets differ there from those of an earlier window. Check first_token."
+            )
+        offsets[tokens] = shown
+        left = np.arange(count)
+        around = np.minimum(left, left[::-1]) + 0.01 * count
+        owner[tokens] = np.where(around > most[tokens], number, owner[tokens])
+        most[tokens] = np.maximum(around, most[tokens])
+
+    masks = []
+    for number, window in enumerate(windows):
+        mask = np.zeros(len(window.context_mask), bool)
+        count = int(window.context_mask.sum())
+        mask[window.context_mask] = owner[window.first_token :][:count] == number
+        masks.append(mask)
+    return masks
+
+
+def _spans(
+    window: Window, can_start: np.ndarray, max_answer_length: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """First and last positions of all spans that an answer may be, [spans] each."""
+    places = np.flatnonzero(window.context_mask)
+    starts = np.flatnonzero(can_start)[:, None]
+    ends = starts + np.arange(min(max_answer_length, len(places)))
+    starts, ends = np.broadcast_arrays(starts, ends)
+    inside = ends <= places.max(initial=0)
+    return starts[inside], ends[inside]
+
+
+def _cut(context: str, window: Window, first: int, last: int) -> Candidate:
+    start, end = int(window.offsets[first, 0]), int(window.offsets[last, 1])
+    text = context[start:end]
+    start += len(text) - len(text.lstrip())
+    text = text.strip()
+    return Candidate(
+        text,
+        start,
+        start + len(text),
+        float(window.start_logits[first]),
+        float(window.end_logits[last]),
+    )
+
+
+def _with_probabilities(candidates: Sequence[Candidate]) -> list[Candidate]:
+    scores = np.array([candidate.score for candidate in candidates])
+    weights = np.exp(scores - scores.max())
+    return [
+        replace(candidate, probability=float(probability))
+        for candidate, probability in zip(candidates, weights / weights.sum(), strict=True)
+    ]
+
+
+# --- Files ---
+
+
+def write_predictions(
+    directory: str | Path,
+    selections: Mapping[str, AnswerSelection],
+    no_answer_threshold: float = 0.0,
+) -> None:
+    """Writes predictions.json and nbest_predictions.json; for SQuAD 2.0 also null_odds.json.
+
+    These are the files of google-research/bert, run_squad.py; the official scripts and the
+    leaderboard read predictions.json (question id -> text) and null_odds.json (question id ->
+    score of no answer).
+
+    Args:
+        directory: where to; made if it is not there.
+        selections: question id -> its answers.
+        no_answer_threshold: as in `AnswerSelection.answer`.
+    """
+    directory = Path(directory)
+    directory.mkdir(parents=True, exist_ok=True)
+    texts = {id: selection.answer(no_answer_threshold) for id, selection in selections.items()}
+    _write_json(directory / PREDICTIONS_FILE, texts)
+    n_best = {
+        id: [asdict(candidate) for candidate in selection.candidates]
+        for id, selection in selections.items()
+    }
+    _write_json(directory / N_BEST_FILE, n_best)
+    odds = {
+        id: selection.no_answer_score
+        for id, selection in selections.items()
+        if selection.no_answer_score is not None
+    }
+    if odds:
+        _write_json(directory / NULL_ODDS_FILE, odds)
+
+
+def read_predictions(path: str | Path) -> dict[str, str]:
+    """Reads a file in the form of predictions.json: question id -> text.
+
+    Raises:
+        ValueError: names file and question of what is not in this form.
+        FileNotFoundError: there is no such file.
+    """
+    return _read_by_question(Path(path), str, "a string")
+
+
+def read_null_odds(path: str | Path) -> dict[str, float]:
+    """Reads a file in the form of null_odds.json: question id -> score of no answer.
+
+    Raises:
+        ValueError: names file and question of what is not in this form.
+        FileNotFoundError: there is no such file.
+    """
+    return _read_by_question(Path(path), (int, float), "a number")
+
+
+def _read_by_question(path: Path, kind: type | tuple[type, ...], expected: str) -> dict[str, Any]:
+    values = read_json(path)
+    if not isinstance(values, dict):
+        raise ValueError(
+            f"{path} holds a JSON {type(values).__name__}, expected an object with {expected} for "
+            "each question id."
+        )
+    for id, value in values.items():
+        if not isinstance(value, kind) or isinstance(value, bool):
+            raise ValueError(f"{path}: question {id!r} has {value!r}, expected {expected}.")
+    return values
+
+
+def _write_json(path: Path, value: Any) -> None:
+    # In ASCII: the official scripts open files in the encoding of the machine.
+    path.write_text(json.dumps(value, indent=4) + "\n", encoding="ascii")

@@ -1,0 +1,558 @@
+"""SQuAD's scores, the choice of answers from logits, and the official files."""
+
+import json
+import logging
+import math
+import random
+import re
+import string
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from bert_zoo.metrics import squad
+
+SHARED_SQUAD = Path(__file__).parents[2] / "shared" / "data" / "squad" / "squad_v2_sample.json"
+
+
+def test_importing_the_metrics_imports_neither_tensorflow_nor_keras():
+    code = "import sys, bert_zoo.metrics; print({'tensorflow', 'keras', 'jax'} & set(sys.modules))"
+    result = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    )
+    assert result.stdout.strip() == "set()"
+
+
+# --- Scores ---
+
+# The figures below are those of evaluate-v1.1.py and evaluate-v2.0.py on these answers.
+REFERENCES = {
+    "article": ["the Norman conquest", "Norman Conquest"],
+    "punctuation": ["St. John's, N.S.W.", "St John"],
+    "unicode": ["Café “Zürich” — 北京"],
+    "repeated": ["to be or not to be"],
+    "only article": ["The"],
+    "two": ["10th and 11th centuries", "in the 10th century"],
+    "none right": [],
+    "none wrong": [],
+    "none article": [],
+    "wrong": ["France"],
+}
+PREDICTIONS = {
+    "article": "A norman  conquest.",
+    "punctuation": "st johns nsw in the south",
+    "unicode": "the CAFÉ Zürich — 北京",
+    "repeated": "to be to be to see",
+    "only article": "an ...",
+    "two": "10th and the century",
+    "none right": "",
+    "none wrong": "Normandy",
+    "none article": "the",
+    "wrong": "",
+}
+# Three questions have the score 0.5.
+ODDS = {
+    "wrong": 4.5,
+    "article": -6.0,
+    "punctuation": 0.5,
+    "none article": 0.5,
+    "unicode": -1.25,
+    "repeated": 2.0,
+    "only article": -3.0,
+    "two": 0.5,
+    "none right": 7.0,
+    "none wrong": 1.5,
+}
+WITHOUT_ODDS = {
+    "exact": 40.0,
+    "f1": 68.33333333333333,
+    "total": 10,
+    "HasAns_exact": 28.571428571428573,
+    "HasAns_f1": 69.04761904761905,
+    "HasAns_total": 7,
+    "NoAns_exact": 66.66666666666667,
+    "NoAns_f1": 66.66666666666667,
+    "NoAns_total": 3,
+}
+BEST = {
+    "best_exact": 50.0,
+    "best_exact_thresh": -3.0,
+    "best_f1": 65.0,
+    "best_f1_thresh": 0.5,
+}
+AT_ONE = {
+    "exact": 50.0,
+    "f1": 71.66666666666667,
+    "total": 10,
+    "HasAns_exact": 28.571428571428573,
+    "HasAns_f1": 59.523809523809526,
+    "HasAns_total": 7,
+    "NoAns_exact": 100.0,
+    "NoAns_f1": 100.0,
+    "NoAns_total": 3,
+    **BEST,
+}
+AT_ZERO = AT_ONE | {"f1": 57.5, "HasAns_f1": 39.285714285714285}
+
+
+@pytest.mark.parametrize(
+    ("odds", "threshold", "expected"),
+    [
+        (None, 1.0, WITHOUT_ODDS),
+        (None, 0.0, WITHOUT_ODDS),
+        (ODDS, 1.0, AT_ONE),
+        (ODDS, 0.0, AT_ZERO),
+    ],
+)
+def test_version_2_gives_the_official_figures_by_name_and_order(odds, threshold, expected):
+    result = squad.squad_v2(REFERENCES, PREDICTIONS, odds, threshold)
+    assert list(result) == list(expected)
+    assert result == pytest.approx(expected, abs=1e-12)
+
+
+def test_the_default_threshold_is_the_official_scripts():
+    assert squad.squad_v2(REFERENCES, PREDICTIONS, ODDS) == pytest.approx(AT_ONE, abs=1e-12)
+
+
+def test_questions_of_equal_score_are_tried_in_the_order_of_the_scores():
+    result = squad.squad_v2(REFERENCES, PREDICTIONS, dict(reversed(ODDS.items())))
+    assert result["best_f1"] == pytest.approx(64.16666666666667, abs=1e-12)
+    assert result["best_f1_thresh"] == 0.5
+
+
+def test_version_1_gives_the_official_figures_and_counts_a_missing_answer_as_zero(caplog):
+    references = {id: answers for id, answers in REFERENCES.items() if answers}
+    predictions = {id: text for id, text in PREDICTIONS.items() if id in references}
+    del predictions["repeated"]
+    with caplog.at_level(logging.WARNING):
+        result = squad.squad_v1(references, predictions)
+    assert list(result) == ["exact_match", "f1"]
+    assert result == pytest.approx(
+        {"exact_match": 28.571428571428573, "f1": 45.238095238095234}, abs=1e-12
+    )
+    assert caplog.messages == ["Questions without a prediction count 0: 'repeated'."]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("The  Norman\tconquest, of a land!", "norman conquest of land"),
+        ("a-b", "ab"),
+        ("the-a", "thea"),
+        ("“an” apple", "“ ” apple"),
+        ("A\u00a0THE\u3000x", "x"),
+        ("_a_ b", "b"),
+        ("theatre anthem", "theatre anthem"),
+        (" . ", ""),
+    ],
+)
+def test_answers_are_normalised_as_the_official_scripts_do(text, expected):
+    assert squad.normalize_answer(text) == expected
+
+
+def test_two_answers_without_a_word_agree_in_version_2_alone():
+    references, predictions = {"q": ["The"]}, {"q": "an"}
+    assert squad.squad_v1(references, predictions) == {"exact_match": 100.0, "f1": 0.0}
+    result = squad.squad_v2(references, predictions)
+    assert (result["exact"], result["f1"]) == (100.0, 100.0)
+
+
+def slow_f1(prediction: str, answer: str) -> float:
+    """F1 by crossing shared words off; with the words of the two texts found another way."""
+
+    def words(text):
+        kept = [char for char in text.lower() if char not in string.punctuation]
+        return [w for w in re.split(r"\b(?:the|an|a)\b|\s", "".join(kept)) if w]
+
+    found, wanted = words(prediction), words(answer)
+    if not found or not wanted:
+        return float(found == wanted)
+    left = list(wanted)
+    for word in found:
+        if word in left:
+            left.remove(word)
+    same = len(wanted) - len(left)
+    return 2 * same / (len(found) + len(wanted))
+
+
+def random_questions(seed: int, number: int = 60):
+    rng = random.Random(seed)
+    words = [
+        "the",
+        "A",
+        "an",
+        "Norse",
+        "norse,",
+        "é",
+        "“war”",
+        "10.5",
+        "of",
+        "北京",
+        "state's",
+        "-",
+    ]
+
+    def draw(least):
+        return " ".join(rng.choices(words, k=rng.randint(least, 5)))
+
+    references = {
+        str(i): [draw(1) for _ in range(rng.randint(1, 3))] if rng.random() < 0.6 else []
+        for i in range(number)
+    }
+    predictions = {id: rng.choice([*answers, draw(0), ""]) for id, answers in references.items()}
+    odds = {id: rng.gauss(0, 3) for id in rng.sample(list(references), number)}
+    return references, predictions, odds
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_scores_equal_an_independent_rendering(seed):
+    references, predictions, _ = random_questions(seed)
+    f1 = []
+    for id, answers in references.items():
+        known = [a for a in answers if slow_f1(a, "") == 0] or [""]
+        f1.append(max(slow_f1(predictions[id], a) for a in known))
+    result = squad.squad_v2(references, predictions)
+    assert result["f1"] == pytest.approx(100 * sum(f1) / len(f1))
+    assert result["exact"] <= result["f1"]
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_the_best_threshold_is_the_best_of_all_thresholds_tried_one_by_one(seed):
+    references, predictions, odds = random_questions(seed)
+    # A text of articles alone is no answer to the score and an answer to the official search.
+    predictions = {
+        id: text * bool(squad.normalize_answer(text)) for id, text in predictions.items()
+    }
+    tried = [squad.squad_v2(references, predictions, odds, t) for t in [-99.0, *odds.values()]]
+    best = squad.squad_v2(references, predictions, odds)
+    for metric in ("exact", "f1"):
+        assert best[f"best_{metric}"] == pytest.approx(max(row[metric] for row in tried))
+        threshold = best[f"best_{metric}_thresh"]
+        at_best = squad.squad_v2(references, predictions, odds, threshold)
+        assert at_best[metric] == pytest.approx(best[f"best_{metric}"])
+
+
+def test_real_articles_give_the_official_figures():
+    if not SHARED_SQUAD.is_file():
+        pytest.skip("SQuAD's articles are not at ../shared/data/squad.")
+    articles = json.loads(SHARED_SQUAD.read_text(encoding="utf-8"))["data"]
+    references = {
+        question["id"]: [answer["text"] for answer in question["answers"]]
+        for article in articles
+        for paragraph in article["paragraphs"]
+        for question in paragraph["qas"]
+    }
+    predictions, odds = {}, {}
+    for i, (id, answers) in enumerate(references.items()):
+        text = answers[i % len(answers)] if answers else ""
+        words = text.split()
+        variants = [
+            text,
+            " ".join(words[:2]),
+            f"the {text.upper()}!",
+            "",
+            "of " + " ".join(reversed(words)),
+        ]
+        predictions[id] = variants[i % 5]
+        odds[id] = ((i * 37) % 101 - 50) / 10 - (4 if answers else 0)
+    # Of evaluate-v2.0.py on the same predictions, with --na-prob-thresh 0.
+    assert squad.squad_v2(references, predictions, odds, 0.0) == pytest.approx(
+        {
+            "exact": 69.39050701186623,
+            "f1": 78.04927840028171,
+            "total": 3708,
+            "HasAns_exact": 46.48460197559558,
+            "HasAns_f1": 65.14045572820717,
+            "HasAns_total": 1721,
+            "NoAns_exact": 89.22999496728737,
+            "NoAns_f1": 89.22999496728737,
+            "NoAns_total": 1987,
+            "best_exact": 64.88673139158576,
+            "best_exact_thresh": 0.8,
+            "best_f1": 74.30910074691553,
+            "best_f1_thresh": 0.8,
+        },
+        abs=1e-9,
+    )
+
+
+def test_predictions_that_nobody_asked_for_are_named(caplog):
+    with caplog.at_level(logging.WARNING):
+        squad.squad_v2({"q": ["x"]}, {"q": "x", "a": "", "b": "", "c": "", "d": ""})
+    assert caplog.messages == [
+        "Predictions for questions that are not asked do not count: 'a', 'b', 'c' and 1 more."
+    ]
+
+
+@pytest.mark.parametrize(
+    ("score", "message"),
+    [
+        (lambda: squad.squad_v1({}, {}), "There are no questions"),
+        (lambda: squad.squad_v1({"q": []}, {"q": ""}), r"have none: 'q'\. Score .* squad_v2"),
+        (lambda: squad.squad_v1({"q": "x"}, {"q": "x"}), "answers of question 'q' are the string"),
+        (lambda: squad.squad_v1({"q": ["x"]}, {"q": None}), "prediction for question 'q' is None"),
+        (lambda: squad.squad_v2({"q": []}, {}), "needs a prediction for .* have none: 'q'"),
+        (lambda: squad.squad_v2({"q": []}, {"q": ""}, {}), "needs a no-answer score for .*: 'q'"),
+        (lambda: squad.squad_v2({"q": []}, {"q": ""}, {"q": math.nan}), "'q' is nan, expected a n"),
+        (lambda: squad.squad_v2({"q": []}, {"q": ""}, {"q": "1"}), "'q' is '1', expected a number"),
+    ],
+)
+def test_scores_refuse_what_they_cannot_score(score, message):
+    with pytest.raises(ValueError, match=message):
+        score()
+
+
+# --- Answers from logits ---
+
+CONTEXT = "In 1066 the Normans, led by Guillaume, took “Angleterre” by storm."
+
+
+def words_of(context: str) -> list[tuple[int, int]]:
+    return [match.span() for match in re.finditer(r"\w+|[^\w\s]", context)]
+
+
+def window(first: int, count: int, start=(), end=(), fill=-9.0, question=2, no_answer=(0.0, 0.0)):
+    """A window of `count` words of CONTEXT; logits are given by the word's number in CONTEXT."""
+    before = question + 2
+    length = before + count + 3
+    logits = [np.full(length, fill, np.float32) for _ in range(2)]
+    for values, at_words, none in zip(logits, (start, end), no_answer, strict=True):
+        values[0] = none
+        for word, value in dict(at_words).items():
+            values[before + word - first] = value
+    mask = np.zeros(length, np.int32)
+    mask[before : before + count] = 1
+    offsets = np.zeros((length, 2), np.int64)
+    offsets[before : before + count] = words_of(CONTEXT)[first : first + count]
+    return squad.Window(*logits, mask, offsets, first)
+
+
+def random_windows(seed: int) -> list[squad.Window]:
+    rng = np.random.default_rng(seed)
+    number = len(words_of(CONTEXT))
+    windows = []
+    for first in range(0, number, 4):
+        made = window(first, min(7, number - first))
+        length = len(made.start_logits)
+        logits = rng.normal(0, 2, (2, length)).astype(np.float32)
+        windows.append(squad.Window(*logits, made.context_mask, made.offsets, first))
+        if first + 7 >= number:
+            break
+    return windows
+
+
+def slow_selection(windows, n_best, longest, allow_no_answer):
+    """(text, start logit + end logit) of the candidates, and the score of no answer, by loops."""
+    context_of = []
+    for each in windows:
+        count = int(each.context_mask.sum())
+        context_of.append(range(each.first_token, each.first_token + count))
+
+    def owner(token):
+        showing = [i for i, tokens in enumerate(context_of) if token in tokens]
+        return max(
+            showing,
+            key=lambda i: (
+                min(token - context_of[i][0], context_of[i][-1] - token)
+                + 0.01 * len(context_of[i]),
+                -i,
+            ),
+        )
+
+    spans = []
+    for i, each in enumerate(windows):
+        before = int(np.flatnonzero(each.context_mask)[0])
+        for first in context_of[i]:
+            for last in context_of[i]:
+                if owner(first) == i and first <= last < first + longest:
+                    at = [before + place - each.first_token for place in (first, last)]
+                    score = float(each.start_logits[at[0]]) + float(each.end_logits[at[1]])
+                    text = CONTEXT[words_of(CONTEXT)[first][0] : words_of(CONTEXT)[last][1]]
+                    spans.append((text, score))
+    spans.sort(key=lambda span: -span[1])
+    unique = [s for i, s in enumerate(spans) if s[0] not in {text for text, _ in spans[:i]}]
+    if not allow_no_answer:
+        return unique[:n_best], None
+    none = min(float(w.start_logits[0]) + float(w.end_logits[0]) for w in windows)
+    ranked = sorted([*unique[:n_best], ("", none)], key=lambda span: -span[1])
+    kept = ranked[:n_best]
+    kept += [span for span in (unique[0], ("", none)) if span not in kept]
+    return kept, none - unique[0][1]
+
+
+@pytest.mark.parametrize("allow_no_answer", [True, False])
+@pytest.mark.parametrize(("n_best", "longest"), [(20, 30), (5, 3), (1, 1), (1000, 30)])
+@pytest.mark.parametrize("seed", range(4))
+def test_selection_equals_an_independent_rendering(seed, n_best, longest, allow_no_answer):
+    windows = random_windows(seed)
+    expected, odds = slow_selection(windows, n_best, longest, allow_no_answer)
+    result = squad.select_answers(
+        CONTEXT,
+        windows,
+        n_best=n_best,
+        max_answer_length=longest,
+        allow_no_answer=allow_no_answer,
+    )
+    assert [c.text for c in result.candidates] == [text for text, _ in expected]
+    assert [c.score for c in result.candidates] == pytest.approx([score for _, score in expected])
+    assert result.no_answer_score == (odds if odds is None else pytest.approx(odds))
+    exps = [math.exp(score) for _, score in expected]
+    probabilities = [value / sum(exps) for value in exps]
+    assert [c.probability for c in result.candidates] == pytest.approx(probabilities)
+    assert result.best == next(c for c in result.candidates if c.text)
+
+
+def test_an_answer_is_cut_from_the_context_as_it_stands():
+    result = squad.select_answers(CONTEXT, [window(0, 16, start={10: 5}, end={12: 5})])
+    assert result.best.text == "“Angleterre”"
+    assert CONTEXT[result.best.start : result.best.end] == result.best.text
+
+
+def test_white_space_in_a_tokens_offsets_is_no_part_of_the_answer():
+    context = " Rollo  was "
+    made = squad.Window([0, 0, 3, 0], [0, 0, 3, 0], [0, 0, 1, 1], [[0, 0]] * 2 + [[0, 8], [8, 12]])
+    best = squad.select_answers(context, [made]).best
+    assert (best.text, best.start, best.end) == ("Rollo", 1, 6)
+
+
+def test_a_token_of_white_space_is_never_an_answer():
+    made = squad.Window([0, 9, 1], [0, 9, 1], [0, 1, 1], [[0, 0], [0, 1], [1, 2]])
+    result = squad.select_answers(" x", [made], max_answer_length=1)
+    assert [c.text for c in result.candidates] == ["x", ""]
+
+
+def test_the_least_sure_window_speaks_for_no_answer():
+    windows = [
+        window(0, 10, no_answer=(4.0, 3.0)),
+        window(5, 11, start={10: 1}, end={10: 1.5}, no_answer=(1.0, 0.25)),
+    ]
+    result = squad.select_answers(CONTEXT, windows)
+    assert result.no_answer_score == 1.25 - 2.5
+    assert (result.candidates[1].text, result.candidates[1].start_logit) == ("", 1.0)
+
+
+def test_a_token_counts_in_the_window_that_shows_most_around_it():
+    # Word 8 has 1 word after it in the first window and 3 before it in the second.
+    windows = [window(0, 10, start={8: 9}, end={8: 9}), window(5, 10, start={8: 1}, end={8: 1})]
+    result = squad.select_answers(CONTEXT, windows)
+    assert result.best.score == 2.0
+
+
+def test_the_threshold_decides_between_the_best_span_and_no_answer():
+    made = window(0, 16, start={3: 2}, end={3: 1}, no_answer=(2.0, 1.5))
+    result = squad.select_answers(CONTEXT, [made])
+    assert result.no_answer_score == 0.5
+    assert result.answer() == ""
+    assert result.answer(no_answer_threshold=0.5) == "Normans"
+    always = squad.select_answers(CONTEXT, [made], allow_no_answer=False)
+    assert (always.answer(), always.no_answer_score) == ("Normans", None)
+    assert "" not in [c.text for c in always.candidates]
+
+
+def test_a_span_is_found_though_the_question_and_padding_have_the_best_logits():
+    made = window(0, 16, start={3: 2}, end={3: 1}, question=30)
+    for logits in (made.start_logits, made.end_logits):
+        logits[1:30] = 50.0
+        logits[-2:] = 50.0
+    assert squad.select_answers(CONTEXT, [made], n_best=2).best.text == "Normans"
+
+
+GOOD = window(0, 16)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"end_logits": [0.0] * 3}, r"end_logits of window 0 have the shape \(3,\), expected \(23"),
+        ({"offsets": [[0, 1]] * 3}, r"offsets of window 0 have the shape \(3, 2\), expected \(23,"),
+        ({"start_logits": []}, r"start_logits of window 0 have the shape \(0,\)"),
+        ({"context_mask": [1] * 23}, "position 0 stands for no answer"),
+        ({"context_mask": [0, 1, 0, 1] + [0] * 19}, r"marks the positions \[1, 3\]"),
+        ({"context_mask": [0] * 23}, "None of the 1 windows has a token with text"),
+        ({"start_logits": [math.nan] * 23}, "Window 0 has logits that are not finite"),
+        ({"offsets": [[0, 67]] * 23}, r"position 4 .* \[0, 67\]; .* 66 characters.*not bytes"),
+        ({"offsets": [[5, 4]] * 23}, r"position 4 of window 0 are \[5, 4\]"),
+        ({"first_token": -1}, "first_token of window 0 is -1"),
+    ],
+)
+def test_a_window_that_does_not_fit_is_named(changes, message):
+    values = {name: getattr(GOOD, name) for name in squad.Window.__dataclass_fields__}
+    with pytest.raises(ValueError, match=message):
+        squad.select_answers(CONTEXT, [squad.Window(**values | changes)])
+
+
+def test_windows_whose_tokens_disagree_are_refused():
+    second = window(5, 10)
+    wrong = squad.Window(
+        second.start_logits, second.end_logits, second.context_mask, second.offsets, 4
+    )
+    with pytest.raises(ValueError, match="Window 1 says that token 4 of the context is its first"):
+        squad.select_answers(CONTEXT, [window(0, 10), wrong])
+
+
+@pytest.mark.parametrize("option", ["n_best", "max_answer_length"])
+def test_options_must_be_positive(option):
+    with pytest.raises(ValueError, match=f"{option} is 0; it must be at least 1"):
+        squad.select_answers(CONTEXT, [GOOD], **{option: 0})
+
+
+def test_there_must_be_a_window():
+    with pytest.raises(ValueError, match="None of the 0 windows"):
+        squad.select_answers(CONTEXT, [])
+
+
+# --- Files ---
+
+
+def test_files_of_version_2_come_back_and_score(tmp_path):
+    selections = {
+        "é": squad.select_answers(CONTEXT, [window(0, 16, start={11: 5}, end={11: 5})]),
+        "none": squad.select_answers(CONTEXT, [window(0, 16, no_answer=(3.0, 3.0))]),
+    }
+    squad.write_predictions(tmp_path / "new", selections)
+    predictions = squad.read_predictions(tmp_path / "new" / "predictions.json")
+    odds = squad.read_null_odds(tmp_path / "new" / "null_odds.json")
+    assert predictions == {"é": "Angleterre", "none": ""}
+    assert odds == {"é": -10.0, "none": 24.0}
+    scores = squad.squad_v2({"é": ["angleterre"], "none": []}, predictions, odds)
+    assert (scores["exact"], scores["best_f1"], scores["best_f1_thresh"]) == (100.0, 100.0, -10.0)
+    n_best = json.loads((tmp_path / "new" / "nbest_predictions.json").read_text("ascii"))
+    assert [row["text"] for row in n_best["é"][:1]] == ["Angleterre"]
+    assert sum(row["probability"] for row in n_best["é"]) == pytest.approx(1.0)
+
+
+def test_the_threshold_reaches_the_file(tmp_path):
+    made = squad.select_answers(
+        CONTEXT, [window(0, 16, start={3: 2}, end={3: 1}, no_answer=(2, 2))]
+    )
+    for threshold, text in ((0.0, ""), (1.0, "Normans")):
+        squad.write_predictions(tmp_path, {"q": made}, threshold)
+        assert squad.read_predictions(tmp_path / "predictions.json") == {"q": text}
+
+
+def test_version_1_has_no_file_of_odds(tmp_path):
+    made = squad.select_answers(CONTEXT, [GOOD], allow_no_answer=False)
+    squad.write_predictions(tmp_path, {"q": made})
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        "nbest_predictions.json",
+        "predictions.json",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("read", "content", "message"),
+    [
+        (squad.read_predictions, "[]", "holds a JSON list, expected an object with a string"),
+        (squad.read_predictions, '{"q": null}', "question 'q' has None, expected a string"),
+        (squad.read_null_odds, '{"q": "1"}', "question 'q' has '1', expected a number"),
+        (squad.read_null_odds, '{"q": true}', "question 'q' has True, expected a number"),
+    ],
+)
+def test_a_file_of_another_form_is_named(tmp_path, read, content, message):
+    path = tmp_path / "file.json"
+    path.write_text(content)
+    with pytest.raises(ValueError, match=re.escape(str(path)) + ".*" + message):
+        read(path)
