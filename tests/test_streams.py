@@ -2,6 +2,9 @@
 
 import json
 import math
+import subprocess
+import sys
+from pathlib import Path
 
 import keras
 import numpy as np
@@ -266,3 +269,31 @@ def test_only_the_hardest_places_count():
     losses = {"model": np.log([[9.0, 2.0, 2.0, 2.0], [3.0, 1.9, 1.9, 1.9]])}
     (gain,) = lm.relative_effective_context(losses, (1, 2), hardest=0.25)["model"]["gains"]
     np.testing.assert_allclose(gain, 1 - 3 / 9)
+
+
+@pytest.mark.slow
+def test_the_command_lines_train_and_evaluate(tmp_path):
+    root = Path(__file__).parents[1]
+    text = tmp_path / "text.txt"
+    text.write_text("the cat sat on the mat\n" * 200)
+
+    def run(program: str, *options: str) -> str:
+        command = [sys.executable, str(root / "tools" / program), *options]
+        return subprocess.run(
+            command, capture_output=True, text=True, check=True, cwd=tmp_path
+        ).stdout
+
+    trained = run(
+        "train_lm.py", "--train_file", str(text), "--steps", "120", "--stop_at", "4", "--every", "2",
+        "--batch_size", "4", "--segment_length", "8", "--output_dir", "run",
+    )  # fmt: skip
+    assert "memory of 256" in trained and "bits a character" in trained
+    evaluated = run(
+        "evaluate_lm.py", "--model", "run/model", "--file", str(text), "--mem_len", "0,8",
+        "--segment_length", "8", "--effective_context", "--contexts", "4,8,16", "--places", "20",
+        "--output_dir", "evaluation",
+    )  # fmt: skip
+    assert "Relative effective context" in evaluated
+    figures = json.loads((tmp_path / "evaluation" / "evaluation.json").read_text())
+    assert set(figures) == {"0", "8", "effective_context"}
+    assert (tmp_path / "evaluation" / "effective_context.png").is_file()

@@ -328,9 +328,9 @@ def draw_effective_context(
         gain_axes.plot(contexts[1:], 100 * np.array(results[name]["gains"]), "o-", label=name)
         reach = results[name]["effective_context"]
         gain_axes.axvline(reach, color=line.get_color(), linestyle=":")
-    loss_axes.set(title="at all places", xlabel="tokens of context", ylabel="bits a token")
+    loss_axes.set(title="all places", xlabel="tokens of context", ylabel="bits a token")
     gain_axes.set(
-        title="at the hardest places; dotted: effective context",
+        title="hardest places; dotted: reach",
         xlabel="tokens of context",
         ylabel="relative gain in perplexity (%)",
     )
