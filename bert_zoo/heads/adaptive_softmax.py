@@ -6,6 +6,7 @@ from itertools import pairwise
 import keras
 from keras import ops
 
+from bert_zoo.layers.adaptive_embedding import cluster_tables
 from bert_zoo.layers.common import fresh
 
 
@@ -50,16 +51,9 @@ class AdaptiveSoftmax(keras.layers.Layer):
         self.projection_initializer_range = projection_initializer_range
         self.tables = None
         if not tied:
-            self.tables = [
-                keras.layers.Embedding(
-                    rows,
-                    width,
-                    embeddings_initializer=fresh(initializer_range),
-                    dtype=self.dtype_policy,
-                    name=f"table_{table}",
-                )
-                for table, (rows, width) in enumerate(zip(table_sizes, table_widths, strict=True))
-            ]
+            self.tables = cluster_tables(
+                table_sizes, table_widths, initializer_range, self.dtype_policy
+            )
 
     def build(self, input_shape):
         for table in self.tables or []:

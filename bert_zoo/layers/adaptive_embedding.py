@@ -9,6 +9,22 @@ from keras import ops
 from bert_zoo.layers.common import dense, fresh
 
 
+def cluster_tables(
+    sizes: Sequence[int], widths: Sequence[int], initializer_range: float, dtype
+) -> list[keras.layers.Embedding]:
+    """Tables `table_0`, `table_1`, ... of these numbers of rows and columns."""
+    return [
+        keras.layers.Embedding(
+            rows,
+            width,
+            embeddings_initializer=fresh(initializer_range),
+            dtype=dtype,
+            name=f"table_{table}",
+        )
+        for table, (rows, width) in enumerate(zip(sizes, widths, strict=True))
+    ]
+
+
 class AdaptiveEmbedding(keras.layers.Layer):
     """One table a cluster of symbols, each with a projection to the model's width.
 
@@ -39,16 +55,9 @@ class AdaptiveEmbedding(keras.layers.Layer):
     ):
         super().__init__(**kwargs)
         self.hidden_size = hidden_size
-        self.tables = [
-            keras.layers.Embedding(
-                rows,
-                width,
-                embeddings_initializer=fresh(initializer_range),
-                dtype=self.dtype_policy,
-                name=f"table_{table}",
-            )
-            for table, (rows, width) in enumerate(zip(table_sizes, table_widths, strict=True))
-        ]
+        self.tables = cluster_tables(
+            table_sizes, table_widths, initializer_range, self.dtype_policy
+        )
         self.projections = [
             dense(
                 hidden_size,

@@ -1,17 +1,15 @@
-"""A transformer block."""
+"""Transformer blocks."""
 
 import keras
 
 from bert_zoo.layers.common import norm
 
 
-class PostNormBlock(keras.layers.Layer):
-    """Attention and feed-forward, each followed by dropout, residual sum and layer norm.
-
-    Source: google-research/bert modeling.py, transformer_model.
+class Block(keras.layers.Layer):
+    """What a block consists of; subclasses say in which order.
 
     Args:
-        attention: a layer (x, bias) -> (output, probabilities).
+        attention: a layer (x, ...) -> (output, probabilities).
         feed_forward: a layer x -> output.
         epsilon: of both layer norms.
         dropout: rate on both sublayers' outputs.
@@ -37,6 +35,13 @@ class PostNormBlock(keras.layers.Layer):
         for layer in (self.attention, self.attention_norm, self.feed_forward, self.output_norm):
             layer.build(input_shape)
         self.built = True
+
+
+class PostNormBlock(Block):
+    """Attention and feed-forward, each followed by dropout, residual sum and layer norm.
+
+    Source: google-research/bert modeling.py, transformer_model. Arguments: as `Block`.
+    """
 
     def call(self, x, bias, training=None):
         """x [batch * length, hidden] and bias [batch, 1, 1, length] to (x, probabilities)."""

@@ -6,50 +6,24 @@ import keras
 from keras import ops
 
 from bert_zoo.layers.attention import attention_bias
-from bert_zoo.layers.common import norm
-from bert_zoo.layers.relative_attention import (
-    RelativeAttention,
-    add_biases,
-    causal_bias,
-    distance_embedding,
-)
+from bert_zoo.layers.block import Block
+from bert_zoo.layers.relative_attention import add_biases, causal_bias, distance_embedding
 
 
-class RecurrentBlock(keras.layers.Layer):
+class RecurrentBlock(Block):
     """Attention and feed-forward with residual sums, each with its layer norm after or before it.
 
     Source: kimiyoung/transformer-xl tf/model.py; for norms before, pytorch/mem_transformer.py.
 
     Args:
         attention: a `RelativeAttention`.
-        feed_forward: a layer x -> output.
-        epsilon: of both layer norms.
-        dropout: rate on both sublayers' outputs.
+        feed_forward, epsilon, dropout: as `Block`.
         pre_lnorm: whether the norms stand before the sublayers.
     """
 
-    def __init__(
-        self,
-        attention: RelativeAttention,
-        feed_forward: keras.layers.Layer,
-        *,
-        epsilon: float,
-        dropout: float,
-        pre_lnorm: bool,
-        **kwargs,
-    ):
-        super().__init__(**kwargs)
-        self.attention = attention
-        self.attention_norm = norm("attention_norm", epsilon=epsilon, dtype=self.dtype_policy)
-        self.feed_forward = feed_forward
-        self.output_norm = norm("output_norm", epsilon=epsilon, dtype=self.dtype_policy)
-        self.dropout = keras.layers.Dropout(dropout, dtype=self.dtype_policy, name="dropout")
+    def __init__(self, attention, feed_forward, *, pre_lnorm: bool, **kwargs):
+        super().__init__(attention, feed_forward, **kwargs)
         self.pre_lnorm = pre_lnorm
-
-    def build(self, input_shape):
-        for layer in (self.attention, self.attention_norm, self.feed_forward, self.output_norm):
-            layer.build(input_shape)
-        self.built = True
 
     def call(self, x, memory, distances, bias, shared_biases=None, training=None):
         """As `RelativeAttention.call`; x [batch * length, hidden] to (x, probabilities)."""

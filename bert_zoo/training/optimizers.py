@@ -1,6 +1,7 @@
-"""BERT's optimizer and learning-rate schedule.
+"""The originals' optimizers and learning-rate schedules.
 
-Source: google-research/bert optimization.py, AdamWeightDecayOptimizer and create_optimizer.
+Source: google-research/bert optimization.py, AdamWeightDecayOptimizer and create_optimizer;
+kimiyoung/transformer-xl tf/train_gpu.py.
 """
 
 import math
@@ -12,15 +13,12 @@ from keras import ops
 UNDECAYED = ("bias", "gamma", "beta")
 
 
-@keras.saving.register_keras_serializable("bert_zoo")
-class WarmupLinearDecay(keras.optimizers.schedules.LearningRateSchedule):
-    """Rises linearly from 0 during warmup, then falls on the line from the peak at step 0 to 0.
-
-    The fall is not shifted by the warmup: right after it, the rate is peak * (1 - warmup / total).
+class WarmupDecay(keras.optimizers.schedules.LearningRateSchedule):
+    """Rises linearly from 0 during warmup; how it falls then, subclasses say.
 
     Args:
-        peak: the highest learning rate, reached only without warmup.
-        total_steps: the step at which the rate is 0, and stays there.
+        peak: the highest learning rate.
+        total_steps: the step at which the rate is at its lowest, and stays there.
         warmup_steps: steps of warmup.
     """
 
@@ -35,9 +33,13 @@ class WarmupLinearDecay(keras.optimizers.schedules.LearningRateSchedule):
         self.total_steps = total_steps
         self.warmup_steps = warmup_steps
 
+    def decayed(self, step):
+        """The part of the peak that is left at a step, a float32 tensor, after warmup."""
+        raise NotImplementedError
+
     def __call__(self, step):
         step = ops.cast(step, "float32")
-        decayed = self.peak * ops.maximum(0.0, 1.0 - step / self.total_steps)
+        decayed = self.peak * self.decayed(step)
         if not self.warmup_steps:
             return decayed
         warming = self.peak * step / self.warmup_steps
@@ -52,47 +54,39 @@ class WarmupLinearDecay(keras.optimizers.schedules.LearningRateSchedule):
 
 
 @keras.saving.register_keras_serializable("bert_zoo")
-class WarmupCosineDecay(keras.optimizers.schedules.LearningRateSchedule):
-    """Rises linearly from 0 during warmup, then falls on half a cosine to a part of the peak.
+class WarmupLinearDecay(WarmupDecay):
+    """Falls on the line from the peak at step 0 to 0 at the last step.
+
+    The fall is not shifted by the warmup: right after it, the rate is peak * (1 - warmup / total),
+    so that the peak is reached only without warmup. Arguments: as `WarmupDecay`.
+    """
+
+    def decayed(self, step):
+        return ops.maximum(0.0, 1.0 - step / self.total_steps)
+
+
+@keras.saving.register_keras_serializable("bert_zoo")
+class WarmupCosineDecay(WarmupDecay):
+    """Falls after warmup on half a cosine to a part of the peak.
 
     Source: kimiyoung/transformer-xl tf/train_gpu.py.
 
     Args:
-        peak: the learning rate after warmup.
-        total_steps: the step at which the rate is at its lowest, and stays there.
-        warmup_steps: steps of warmup.
+        peak, total_steps, warmup_steps: as `WarmupDecay`.
         floor: the lowest rate, as a part of the peak.
     """
 
     def __init__(self, peak: float, total_steps: int, warmup_steps: int, floor: float):
-        super().__init__()
-        if not 0 <= warmup_steps < total_steps:
-            raise ValueError(
-                f"warmup_steps is {warmup_steps} and total_steps {total_steps}; there must be more "
-                "steps than warmup."
-            )
-        self.peak = peak
-        self.total_steps = total_steps
-        self.warmup_steps = warmup_steps
+        super().__init__(peak, total_steps, warmup_steps)
         self.floor = floor
 
-    def __call__(self, step):
-        step = ops.cast(step, "float32")
-        progress = (step - self.warmup_steps) / (self.total_steps - self.warmup_steps)
-        cosine = 0.5 * (1 + ops.cos(math.pi * ops.clip(progress, 0.0, 1.0)))
-        decayed = self.peak * (self.floor + (1 - self.floor) * cosine)
-        if not self.warmup_steps:
-            return decayed
-        warming = self.peak * step / self.warmup_steps
-        return ops.where(step < self.warmup_steps, warming, decayed)
+    def decayed(self, step):
+        falling = max(self.total_steps - self.warmup_steps, 1)
+        progress = ops.clip((step - self.warmup_steps) / falling, 0.0, 1.0)
+        return self.floor + (1 - self.floor) * 0.5 * (1 + ops.cos(math.pi * progress))
 
     def get_config(self):
-        return {
-            "peak": self.peak,
-            "total_steps": self.total_steps,
-            "warmup_steps": self.warmup_steps,
-            "floor": self.floor,
-        }
+        return {**super().get_config(), "floor": self.floor}
 
 
 @keras.saving.register_keras_serializable("bert_zoo")
