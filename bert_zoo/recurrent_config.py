@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Any
 
 from bert_zoo.config import Config, ConfigError, is_integer
 
@@ -194,10 +195,11 @@ class RecurrentConfig(Config):
         """Lengths of input whose cost a checkpoint's card shows."""
         return (128,)
 
-    def card(self) -> dict[str, int]:
-        """The sizes that a checkpoint's card shows."""
-        shown = ("num_layers", "hidden_size", "num_heads", "head_size", "intermediate_size")
-        return {name: getattr(self, name) for name in (*shown, "vocab_size", "mem_len")}
+    def card(self) -> dict[str, Any]:
+        """The sizes that a checkpoint's card shows, and what its scores depend on besides."""
+        sizes = ("num_layers", "hidden_size", "num_heads", "head_size", "intermediate_size")
+        reading = ("mem_len", "clamp_len", "same_length", "same_length_keys", "memory_start")
+        return {name: getattr(self, name) for name in (*sizes, "vocab_size", *reading)}
 
     def forward_flops(self, length: int) -> int:
         """Floating-point operations of the blocks' products for a segment of `length` tokens.
