@@ -49,7 +49,8 @@ class RecurrentEncoder(Encoder):
                 )
             start = self.initial_memory(ops.shape(token_ids)[0])
             memory = start["memory"]
-            memory_mask = start["memory_mask"] if starts_empty else memory_mask
+            if starts_empty:
+                memory_mask = start["memory_mask"]
         self._check_memory(memory, memory_mask, token_ids)
 
         keys_mask = None
