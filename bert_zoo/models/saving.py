@@ -14,6 +14,7 @@ from bert_zoo.models.loading import (
     POOLING_DIRECTORY,
     POOLING_MODES,
 )
+from bert_zoo.models.stateful import StatefulLM
 from bert_zoo.models.tasks import LabelledModel, Regressor
 from bert_zoo.registry import Pooling, registry
 from bert_zoo.weights.bind import ENCODER_PREFIX, Naming, named_variables, to_stored
@@ -35,12 +36,18 @@ def save(model: ZooModel, directory: str | os.PathLike, format: str = "bert_zoo"
             "hf": what Hugging Face transformers loads, heads included.
 
     Raises:
-        TypeError: not a model of the zoo.
+        TypeError: not a model of the zoo; or a `StatefulLM`, whose language model is what is saved.
         ValueError: an unknown format.
         FileExistsError: the directory holds a model of the other format.
     """
     if not isinstance(model, ZooModel):
         raise TypeError(f"save() writes models that load() makes; got {type(model).__name__}.")
+    if isinstance(model, StatefulLM):
+        raise TypeError(
+            "A StatefulLM holds the memory of a training beside its model. Save the model inside of "
+            "it: save(model.language_model, directory); to go on with the training later, use "
+            "bert_zoo.training.TrainingCheckpoint."
+        )
     writers = {"bert_zoo": _bert_zoo_files, "hf": _hf_files}
     if format not in writers:
         raise ValueError(f"format is {format!r}; it is one of {list(writers)}.")
