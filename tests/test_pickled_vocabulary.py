@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from test_torch_bin import MODEL, stream_head, write_archive
+from test_torch_bin import MODEL, Runs, stream_head, write_archive
 
 from bert_zoo.text import pickled_vocabulary
 from bert_zoo.text.pickled_vocabulary import PickledVocabulary, read_pickled_vocabulary
@@ -241,16 +241,6 @@ def test_a_file_cut_anywhere_is_refused(corpus, tmp_path):
 
 
 # --- hostile -------------------------------------------------------------------------------------
-
-
-class Runs:
-    """Unpickled freely, it writes a file."""
-
-    def __init__(self, marker: Path):
-        self.marker = marker
-
-    def __reduce__(self):
-        return eval, (f"open({str(self.marker)!r}, 'w').close()",)
 
 
 @pytest.mark.parametrize("protocol", [2, 4])

@@ -62,6 +62,9 @@ def main(argv: list[str]) -> None:
         f"{reading.clamp_len}, same_length {reading.same_length} (off without memory)\n"
         f"{'memory':>8}{'perplexity':>14}{'bits':>10}{'seconds':>10}"
     )
+    directory = None if _OUTPUT.value is None else Path(_OUTPUT.value)
+    if directory is not None:
+        directory.mkdir(parents=True, exist_ok=True)
     results = {}
     for mem_len in memories:
         # Without a memory, the same number of keys for all would be one: the token itself.
@@ -75,16 +78,14 @@ def main(argv: list[str]) -> None:
             f"{figures['seconds']:>10.1f}"
         )
     if _EFFECTIVE.value:
-        results["effective_context"] = measure_context(model, ids)
-    if _OUTPUT.value:
-        directory = Path(_OUTPUT.value)
-        directory.mkdir(parents=True, exist_ok=True)
+        results["effective_context"] = measure_context(model, ids, directory)
+    if directory is not None:
         text = json.dumps(results, indent=2) + "\n"
         (directory / "evaluation.json").write_text(text, encoding="utf-8")
         print(f"\nWritten to {directory}.")
 
 
-def measure_context(model, ids) -> dict:
+def measure_context(model, ids, directory: Path | None) -> dict:
     """Prints and draws the relative effective context of the model and those beside it."""
     import numpy as np
 
@@ -112,9 +113,7 @@ def measure_context(model, ids) -> dict:
             for context, gain in zip(contexts[1:], result["gains"], strict=True)
         )
         print(f"  {name:<24} {result['effective_context']:>6} tokens (gain of each step: {gains})")
-    if _OUTPUT.value:
-        directory = Path(_OUTPUT.value)
-        directory.mkdir(parents=True, exist_ok=True)
+    if directory is not None:
         path = directory / "effective_context.png"
         language_modelling.draw_effective_context(losses, results, contexts, path)
         histories = {name: path.parent / language_modelling.HISTORY for name, path in paths.items()}

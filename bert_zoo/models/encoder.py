@@ -16,6 +16,7 @@ from bert_zoo.heads import pool
 from bert_zoo.layers.attention import attention_bias
 from bert_zoo.models.base import ZooModel
 from bert_zoo.models.feeding import keras_arguments
+from bert_zoo.models.graphs import as_graph
 from bert_zoo.models.inputs import as_id_tensors, check_range, check_rank
 from bert_zoo.registry import Pooling, registry
 
@@ -163,11 +164,7 @@ class Encoder(ZooModel):
             outputs = self(inputs, training=False)
             return pool(outputs["sequence_output"], inputs.get("padding_mask"), self.pooling)
 
-        if keras.backend.backend() != "tensorflow":
-            return vectors
-        import tensorflow as tf
-
-        return tf.function(vectors, reduce_retracing=True, autograph=False)
+        return as_graph(vectors)
 
     @property
     def has_preprocessor(self) -> bool:

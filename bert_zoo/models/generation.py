@@ -5,11 +5,11 @@ import functools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-import keras
 import numpy as np
 from keras import ops
 
 from bert_zoo.config import is_integer
+from bert_zoo.models.graphs import as_graph
 from bert_zoo.models.inputs import check_range, check_rank
 
 # Tokens of a prompt that are read at once.
@@ -36,15 +36,6 @@ class GeneratedTexts(list):
         return "\n\n".join(f"[{number}] {text}" for number, text in enumerate(self))
 
     __repr__ = __str__
-
-
-def as_graph(function: Callable, *, static: bool = False) -> Callable:
-    """The function, on TensorFlow as a graph: one for each shape if `static`, else one for many."""
-    if keras.backend.backend() != "tensorflow":
-        return function
-    import tensorflow as tf
-
-    return tf.function(function, reduce_retracing=not static, autograph=False)
 
 
 class Stepper:

@@ -8,7 +8,7 @@ import numpy as np
 from keras import ops
 
 from bert_zoo.config import IGNORED_LABEL, is_integer
-from bert_zoo.models.generation import as_graph
+from bert_zoo.models.graphs import as_graph
 from bert_zoo.models.verbs import TEXT_WIDTH
 from bert_zoo.recurrent_config import UNLIMITED
 

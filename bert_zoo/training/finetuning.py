@@ -248,15 +248,22 @@ def write_json(path: Path, values: Any) -> None:
     path.write_text(json.dumps(values, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
-def draw_learning_curve(results: dict[str, Any], title: str, path: Path) -> None:
-    """Draws loss and figures by epoch; without matplotlib, one log line says so."""
+def new_figure(otherwise: str, width: float, height: float):
+    """A matplotlib figure; where it is not installed, None, and the log says `otherwise`."""
     try:
         from matplotlib.figure import Figure
     except ImportError:
-        log.warning("No learning curve is drawn: matplotlib is not installed.")
+        log.warning("%s: matplotlib is not installed.", otherwise)
+        return None
+    return Figure(figsize=(width, height), layout="constrained")
+
+
+def draw_learning_curve(results: dict[str, Any], title: str, path: Path) -> None:
+    """Draws loss and figures by epoch; without matplotlib, one log line says so."""
+    figure = new_figure("No learning curve is drawn", 7, 3)
+    if figure is None:
         return
     epochs = range(1, len(results["loss"]) + 1)
-    figure = Figure(figsize=(7, 3), layout="constrained")
     loss_axes, figure_axes = figure.subplots(1, 2)
     loss_axes.plot(epochs, results["loss"], "o-", color="tab:gray")
     loss_axes.set(title="training loss", xlabel="epoch", xticks=epochs, ylim=(0, None))

@@ -16,7 +16,7 @@ from bert_zoo.config import ConfigError
 from bert_zoo.data.language_modelling import segments
 from bert_zoo.models import CausalLM, RecurrentEncoder, StatefulLM
 from bert_zoo.recurrent_config import RecurrentConfig
-from bert_zoo.training.finetuning import write_json
+from bert_zoo.training.finetuning import new_figure, write_json
 from bert_zoo.training.language_model_recipes import LanguageModelRecipe, Reading
 from bert_zoo.training.optimizers import language_model_adam
 from bert_zoo.training.resume import TrainingCheckpoint, restore
@@ -280,16 +280,6 @@ def relative_effective_context(
 # ---------------------------------------------------------------------------------------------
 
 
-def new_figure(width: float, height: float):
-    """A matplotlib figure; None, with a word on the log, where it is not installed."""
-    try:
-        from matplotlib.figure import Figure
-    except ImportError:
-        log.warning("Nothing is drawn: matplotlib is not installed.")
-        return None
-    return Figure(figsize=(width, height), layout="constrained")
-
-
 def draw_history(runs: Mapping[str, Sequence[Mapping[str, float]]], path: Path) -> None:
     """Draws bits a token by step, in training and on held-out text.
 
@@ -297,7 +287,7 @@ def draw_history(runs: Mapping[str, Sequence[Mapping[str, float]]], path: Path) 
         runs: name of a run ("" for a lone one) -> the rows of its history.
         path: of the PNG.
     """
-    figure = new_figure(6, 3.5)
+    figure = new_figure("Nothing is drawn", 6, 3.5)
     if figure is None:
         return
     axes = figure.subplots()
@@ -319,7 +309,7 @@ def draw_effective_context(
     path: Path,
 ) -> None:
     """Draws mean losses and relative gains by the length of the context."""
-    figure = new_figure(9, 3.5)
+    figure = new_figure("Nothing is drawn", 9, 3.5)
     if figure is None:
         return
     loss_axes, gain_axes = figure.subplots(1, 2)
