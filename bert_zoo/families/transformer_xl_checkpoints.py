@@ -9,6 +9,8 @@ from bert_zoo.registry import HF, Checkpoint, Files, TextSpec
 
 CMU = "https://curtis.ml.cmu.edu/datasets/pretrained_xl"
 PAPER = "Transformer-XL: Attentive Language Models Beyond a Fixed-Length Context, arXiv:1901.02860"
+WT103_CUTOFFS = (20000, 40000, 200000)
+LM1B_CUTOFFS = (60000, 100000, 640000)
 CHARACTERS = {
     "hidden_size": 1024,
     "num_layers": 24,
@@ -55,7 +57,7 @@ CHECKPOINTS = [
             "num_heads": 16,
             "head_size": 64,
             "intermediate_size": 4096,
-            "cutoffs": (20000, 40000, 200000),
+            "cutoffs": WT103_CUTOFFS,
             "hidden_dropout": 0.2,
             "attention_dropout": 0.2,
             "mem_len": 1600,
@@ -94,7 +96,7 @@ CHECKPOINTS = [
             "num_heads": 16,
             "head_size": 80,
             "intermediate_size": 8192,
-            "cutoffs": (60000, 100000, 640000),
+            "cutoffs": LM1B_CUTOFFS,
             "tie_projs": (False, False, False, False),
             "proj_same_dim": False,
             "hidden_dropout": 0.05,

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from bert_zoo.config import ConfigCodec, ConfigRow
+from bert_zoo.families.transformer_xl_checkpoints import WT103_CUTOFFS
 from bert_zoo.recurrent_config import RecurrentConfig
 from bert_zoo.weights.formats import HF_BOOKKEEPING, HF_GENERATION
 from bert_zoo.weights.table import DENSE, EMBED, KERNEL, NORM, Copy, Row, Stored, raw
@@ -32,7 +33,6 @@ def with_tie_projs(values: Mapping[str, Any]) -> dict[str, Any]:
     return {"tie_projs": [False, *[shared] * len(cutoffs)], **values}
 
 
-WT103_CUTOFFS = [20000, 40000, 200000]
 # TransfoXLConfig's, where a file says nothing: those of wt103.
 HF_DEFAULTS = {
     "cutoffs": WT103_CUTOFFS,

@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from bert_zoo.families.transformer_xl_checkpoints import LM1B_CUTOFFS, WT103_CUTOFFS
+
 CHARACTERS_BASE = {
     "num_layers": 12,
     "hidden_size": 512,
@@ -24,8 +26,6 @@ CHARACTERS_LARGE = {
     "hidden_dropout": 0.15,
     "attention_dropout": 0.15,
 }
-WT103_CUTOFFS = (20000, 40000, 200000)
-LM1B_CUTOFFS = (60000, 100000, 640000)
 LM1B = {
     "div_val": 4,
     "untie_r": True,
