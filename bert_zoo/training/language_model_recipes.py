@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from bert_zoo.families.transformer_xl_checkpoints import LM1B_CUTOFFS, WT103_CUTOFFS
+from bert_zoo.families.transformer_xl_checkpoints import CHECKPOINTS, LM1B_CUTOFFS, WT103_CUTOFFS
 
 CHARACTERS_BASE = {
     "num_layers": 12,
@@ -16,15 +16,6 @@ CHARACTERS_BASE = {
     "num_heads": 8,
     "head_size": 64,
     "intermediate_size": 2048,
-}
-CHARACTERS_LARGE = {
-    "num_layers": 24,
-    "hidden_size": 1024,
-    "num_heads": 8,
-    "head_size": 128,
-    "intermediate_size": 3072,
-    "hidden_dropout": 0.15,
-    "attention_dropout": 0.15,
 }
 LM1B = {
     "div_val": 4,
@@ -83,6 +74,17 @@ class LanguageModelRecipe:
     space_token: str | None = None
 
 
+# What a released model's card says of its evaluation, or of its vocabulary.
+NOT_OF_TRAINING = ("vocab_size", "mem_len", "clamp_len", "same_length")
+
+
+def _released(name: str, mem_len: int) -> dict[str, Any]:
+    """The model of a released checkpoint, with the memory of its training."""
+    (card,) = (card for card in CHECKPOINTS if card.name == f"transformer_xl_{name}")
+    config = {key: value for key, value in card.config.items() if key not in NOT_OF_TRAINING}
+    return config | {"mem_len": mem_len}
+
+
 def _characters(config, segment_length, batch_size, total_steps, evaluation, **more):
     config = {"mem_len": segment_length, **config}
     return LanguageModelRecipe(
@@ -97,7 +99,13 @@ def _characters(config, segment_length, batch_size, total_steps, evaluation, **m
 
 
 BASE_CHARACTERS = (CHARACTERS_BASE, 512, 24, 400_000, Reading(80, 2100, 820))
-LARGE_CHARACTERS = (CHARACTERS_LARGE, 768, 64, 400_000, Reading(128, 3800, 1000, batch_size=16))
+LARGE_CHARACTERS = (
+    _released("enwik8", mem_len=768),
+    768,
+    64,
+    400_000,
+    Reading(128, 3800, 1000, batch_size=16),
+)
 TEXT8 = {"unit": "character", "space_token": "_"}
 RECIPES: dict[str, LanguageModelRecipe] = {
     "small": LanguageModelRecipe(
@@ -139,20 +147,7 @@ RECIPES: dict[str, LanguageModelRecipe] = {
         evaluation=Reading(64, 640, 400),
     ),
     "wt103_large": LanguageModelRecipe(
-        {
-            "num_layers": 18,
-            "hidden_size": 1024,
-            "num_heads": 16,
-            "head_size": 64,
-            "intermediate_size": 4096,
-            "cutoffs": WT103_CUTOFFS,
-            "div_val": 4,
-            "untie_r": True,
-            "hidden_dropout": 0.2,
-            "attention_dropout": 0.2,
-            "initializer_range": 0.005,
-            "mem_len": 384,
-        },
+        _released("wt103", mem_len=384),
         "word",
         batch_size=128,
         segment_length=384,
@@ -180,19 +175,7 @@ RECIPES: dict[str, LanguageModelRecipe] = {
         evaluation=Reading(32, 128, batch_size=16),
     ),
     "lm1b_large": LanguageModelRecipe(
-        {
-            "num_layers": 24,
-            "hidden_size": 1280,
-            "num_heads": 16,
-            "head_size": 80,
-            "intermediate_size": 8192,
-            "cutoffs": LM1B_CUTOFFS,
-            "hidden_dropout": 0.05,
-            "attention_dropout": 0.05,
-            "initializer_range": 0.005,
-            "mem_len": 32,
-            **LM1B,
-        },
+        _released("lm1b", mem_len=32),
         "word",
         batch_size=512,
         segment_length=32,
