@@ -247,6 +247,9 @@ LAYOUTS = {
         ),
         "test": (("index", "sentence1", "sentence2"), [("0", "A.", "B.")], (["A."], ["B."]), None),
     },
+    "ax": {
+        "test": (("index", "sentence1", "sentence2"), [("0", "A.", "B.")], (["A."], ["B."]), None),
+    },
 }
 CASES = [(task, split) for task, splits in LAYOUTS.items() for split in splits]
 HEADERS = [case for case in CASES if LAYOUTS[case[0]][case[1]][0]]
@@ -268,7 +271,7 @@ def tsv(header: tuple[str, ...] | None, rows: list[tuple[str, ...]], line_end: s
 def test_the_layouts_cover_every_task():
     assert set(LAYOUTS) == set(glue.TASKS)
     assert [task.directory for task in glue.TASKS.values()] == [
-        "CoLA", "SST-2", "MRPC", "STS-B", "QQP", "MNLI", "QNLI", "RTE", "WNLI",
+        "CoLA", "SST-2", "MRPC", "STS-B", "QQP", "MNLI", "QNLI", "RTE", "WNLI", "diagnostic",
     ]  # fmt: skip
 
 
@@ -393,6 +396,7 @@ def test_a_missing_file_names_its_path_and_what_data_dir_means(tmp_path):
         ("sst-2", "train", r"'sst-2' is not a GLUE task; choose one of \['cola', 'sst2', 'mrpc'"),
         ("sst2", "dev", r"no split 'dev'; choose one of \['train', 'validation', 'test'\]"),
         ("mnli", "validation", r"no split 'validation'; .*'validation_mismatched'"),
+        ("ax", "train", r"no split 'train'; choose one of \['test'\]"),
     ],
 )
 def test_unknown_names_list_the_known_ones(task, split, message):

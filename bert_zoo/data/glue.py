@@ -1,4 +1,6 @@
-"""The nine GLUE tasks as data: one table of tasks, one reader of their files, their metrics.
+"""The nine GLUE tasks and the diagnostic set: a table of tasks, a reader of their files, their metrics.
+
+Submission files for GLUE's server are written as well.
 
 GLUE: Wang et al., "GLUE: A Multi-Task Benchmark and Analysis Platform for Natural Language
 Understanding", ICLR 2019. Split names and label order are those of TensorFlow Datasets and of
@@ -20,6 +22,19 @@ _ONE_VALIDATION_FILE = {"train": "train.tsv", "validation": "dev.tsv", "test": "
 
 
 @dataclass(frozen=True)
+class Submission:
+    """What GLUE's server wants to know of a test split.
+
+    Attributes:
+        file: the name of the file with the predictions.
+        rows: how many there are.
+    """
+
+    file: str
+    rows: int
+
+
+@dataclass(frozen=True)
 class GlueTask:
     """A GLUE task: what its files and labels look like, and how it is scored.
 
@@ -28,11 +43,12 @@ class GlueTask:
         directory: the folder of its files in GLUE's distribution.
         text_columns: the one or two text columns of the TSV files.
         text_features: the names of the same texts in TensorFlow Datasets.
-        label_column: the label's column; a test file may lack it.
+        label_column: the label's column; a test file may lack it, and the diagnostic set has none.
         label_names: the classes in the order of their ids; empty for a score (regression).
         file_labels: the spelling of each class in the TSV files, in the same order.
         metrics: keys of `METRICS`; the first is the one to select a model by.
         files: split name -> file name.
+        submissions: test split -> what the server wants of it.
         headerless_columns: columns of the train and validation files where these have no header.
     """
 
@@ -45,12 +61,18 @@ class GlueTask:
     file_labels: tuple[str, ...]
     metrics: tuple[str, ...]
     files: Mapping[str, str]
+    submissions: Mapping[str, Submission]
     headerless_columns: tuple[str, ...] = ()
 
     @property
     def is_regression(self) -> bool:
         """Whether the label is a score (STS-B, 0 to 5) and not a class."""
         return not self.label_names
+
+    @property
+    def measured_splits(self) -> tuple[str, ...]:
+        """The splits, with labels, that a trained model is measured on: for MNLI two."""
+        return tuple(split for split in self.files if split.startswith("validation"))
 
 
 @dataclass(frozen=True)
@@ -94,6 +116,7 @@ TASKS: Mapping[str, GlueTask] = {
             file_labels=("0", "1"),
             metrics=("matthews_correlation",),
             files=_ONE_VALIDATION_FILE,
+            submissions={"test": Submission("CoLA.tsv", 1063)},
             headerless_columns=("source", "label", "mark", "sentence"),
         ),
         GlueTask(
@@ -106,6 +129,7 @@ TASKS: Mapping[str, GlueTask] = {
             file_labels=("0", "1"),
             metrics=("accuracy",),
             files=_ONE_VALIDATION_FILE,
+            submissions={"test": Submission("SST-2.tsv", 1821)},
         ),
         GlueTask(
             name="mrpc",
@@ -117,6 +141,7 @@ TASKS: Mapping[str, GlueTask] = {
             file_labels=("0", "1"),
             metrics=("f1", "accuracy"),
             files=_ONE_VALIDATION_FILE,
+            submissions={"test": Submission("MRPC.tsv", 1725)},
         ),
         GlueTask(
             name="stsb",
@@ -128,6 +153,7 @@ TASKS: Mapping[str, GlueTask] = {
             file_labels=(),
             metrics=("pearson", "spearman"),
             files=_ONE_VALIDATION_FILE,
+            submissions={"test": Submission("STS-B.tsv", 1379)},
         ),
         GlueTask(
             name="qqp",
@@ -139,6 +165,7 @@ TASKS: Mapping[str, GlueTask] = {
             file_labels=("0", "1"),
             metrics=("f1", "accuracy"),
             files=_ONE_VALIDATION_FILE,
+            submissions={"test": Submission("QQP.tsv", 390_965)},
         ),
         GlueTask(
             name="mnli",
@@ -156,6 +183,10 @@ TASKS: Mapping[str, GlueTask] = {
                 "test_matched": "test_matched.tsv",
                 "test_mismatched": "test_mismatched.tsv",
             },
+            submissions={
+                "test_matched": Submission("MNLI-m.tsv", 9796),
+                "test_mismatched": Submission("MNLI-mm.tsv", 9847),
+            },
         ),
         GlueTask(
             name="qnli",
@@ -167,6 +198,7 @@ TASKS: Mapping[str, GlueTask] = {
             file_labels=_ENTAILMENT,
             metrics=("accuracy",),
             files=_ONE_VALIDATION_FILE,
+            submissions={"test": Submission("QNLI.tsv", 5463)},
         ),
         GlueTask(
             name="rte",
@@ -178,6 +210,7 @@ TASKS: Mapping[str, GlueTask] = {
             file_labels=_ENTAILMENT,
             metrics=("accuracy",),
             files=_ONE_VALIDATION_FILE,
+            submissions={"test": Submission("RTE.tsv", 3000)},
         ),
         GlueTask(
             name="wnli",
@@ -189,6 +222,20 @@ TASKS: Mapping[str, GlueTask] = {
             file_labels=("0", "1"),
             metrics=("accuracy",),
             files=_ONE_VALIDATION_FILE,
+            submissions={"test": Submission("WNLI.tsv", 146)},
+        ),
+        # The diagnostic set, for models that are trained on MNLI; GLUE keeps its labels.
+        GlueTask(
+            name="ax",
+            directory="diagnostic",
+            text_columns=_SENTENCES,
+            text_features=("premise", "hypothesis"),
+            label_column="",
+            label_names=_MNLI_LABELS,
+            file_labels=_MNLI_LABELS,
+            metrics=(),
+            files={"test": "diagnostic.tsv"},
+            submissions={"test": Submission("AX.tsv", 1104)},
         ),
     )
 }
@@ -200,7 +247,7 @@ def load_glue(task: str, split: str, data_dir: str | Path | None = None) -> Glue
     Args:
         task: a key of `TASKS`.
         split: "train", "validation" or "test"; for MNLI "train", "validation_matched",
-            "validation_mismatched", "test_matched" or "test_mismatched".
+            "validation_mismatched", "test_matched" or "test_mismatched"; for the diagnostic set "test".
         data_dir: the folder that holds GLUE's folders (CoLA, SST-2, ...) with their TSV files.
             Without it the task is downloaded with `tensorflow_datasets`, which leaves out rows that
             it finds broken.
@@ -236,10 +283,15 @@ def metrics(task: str, labels: Sequence[float], predictions: Sequence[float]) ->
         defined, as when all predictions are equal, is 0.
 
     Raises:
-        ValueError: the task is unknown, the lengths differ or are 0, or a value cannot be a label
-            of the task.
+        ValueError: the task is unknown or has no public labels, the lengths differ or are 0, or a
+            value cannot be a label of the task.
     """
     task_row = _find_task(task)
+    if not task_row.metrics:
+        raise ValueError(
+            f"GLUE keeps the labels of {task}, so there is nothing to score here; glue.write_submission "
+            "writes the predictions for its server."
+        )
     y_true = _as_labels(task_row, labels, "labels")
     y_pred = _as_labels(task_row, predictions, "predictions")
     if len(y_true) != len(y_pred):
@@ -248,6 +300,53 @@ def metrics(task: str, labels: Sequence[float], predictions: Sequence[float]) ->
             "pass one prediction for each label."
         )
     return {name: METRICS[name](y_true, y_pred) for name in task_row.metrics}
+
+
+def write_submission(
+    task: str, split: str, predictions: Sequence[float], directory: str | Path
+) -> Path:
+    """Writes the predictions for a test split as GLUE's server wants them.
+
+    The server takes a zip of the files of all eleven test splits. Source of names and spelling:
+    gluebenchmark.com/faq; nyu-mll/jiant-v1-legacy jiant/evaluate.py, GLUE_NAME_MAP and
+    _write_glue_preds.
+
+    Args:
+        task: a key of `TASKS`; "ax" is the diagnostic set.
+        split: a test split of the task.
+        predictions: in the order of GLUE's file, class ids [N] (for "ax" those of an MNLI model), or
+            scores [N] for STS-B, which are cut to the scale from 0 to 5 and to three decimals.
+        directory: where the file goes; made if it does not exist.
+
+    Returns:
+        The file, such as directory/MNLI-mm.tsv: tab-separated columns `index` and `prediction`.
+
+    Raises:
+        ValueError: the task is unknown, the split is not a test split, the number of predictions is
+            not that of the split, or a value cannot be a label of the task.
+    """
+    task_row = _find_task(task)
+    if split not in task_row.submissions:
+        raise ValueError(
+            f"GLUE's server takes no predictions for the split {split!r} of {task}; choose one of "
+            f"{list(task_row.submissions)}."
+        )
+    submission = task_row.submissions[split]
+    values = _as_labels(task_row, predictions, "predictions")
+    if len(values) != submission.rows:
+        raise ValueError(
+            f"There are {len(values)} predictions for {task}, split {split}, and GLUE has "
+            f"{submission.rows} rows there; pass one prediction for each row, in GLUE's order."
+        )
+    if task_row.is_regression:
+        spelled = [f"{score:.3f}" for score in np.clip(values, 0, 5)]
+    else:
+        spelled = [task_row.file_labels[value] for value in values]
+    path = Path(directory) / submission.file
+    path.parent.mkdir(parents=True, exist_ok=True)
+    rows = "".join(f"{index}\t{label}\n" for index, label in enumerate(spelled))
+    path.write_text(f"index\tprediction\n{rows}", encoding="utf-8", newline="\n")
+    return path
 
 
 def _find_task(name: str) -> GlueTask:
