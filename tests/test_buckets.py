@@ -1,57 +1,87 @@
-"""Grouped batches hold every row once an epoch, with little padding, in changing company."""
+"""Batches hold every row once an epoch, with little padding, in changing company."""
 
 import numpy as np
 import pytest
 
-from bert_zoo.data.buckets import grouped_batches
+from bert_zoo.data.buckets import Batching, RowOrder
 
 ROWS, BATCH_SIZE = 997, 8
-RNG = np.random.default_rng(0)
-TEXTS = [f"{i} " + "x" * int(n) for i, n in enumerate(RNG.integers(0, 400, ROWS))]
+LENGTHS = np.random.default_rng(0).integers(1, 400, ROWS)
 
 
-def epoch(dataset) -> list[tuple[list[str], list[int]]]:
-    return [
-        ([t.decode() for t in texts.numpy()], labels.numpy().tolist()) for texts, labels in dataset
-    ]
+def order(rows: int = ROWS, **options) -> RowOrder:
+    return RowOrder(LENGTHS[:rows], Batching(**{"batch_size": BATCH_SIZE, "seed": 1, **options}))
 
 
-@pytest.fixture(scope="module")
-def dataset():
-    return grouped_batches(TEXTS, list(range(ROWS)), BATCH_SIZE)
+def padding(batches) -> int:
+    return sum(LENGTHS[b].max() * len(b) - LENGTHS[b].sum() for b in batches)
 
 
-def test_every_row_comes_once_with_its_label(dataset):
-    batches = epoch(dataset)
-    labels = [label for _, batch in batches for label in batch]
-    assert sorted(labels) == list(range(ROWS))
-    assert all(
-        text == TEXTS[label]
-        for texts, batch in batches
-        for text, label in zip(texts, batch, strict=True)
-    )
-    assert len(batches) == dataset.cardinality().numpy() == -(-ROWS // BATCH_SIZE)
+@pytest.mark.parametrize("options", [{}, {"group_by_length": False}, {"tokens": 1000}])
+def test_every_row_comes_once_in_every_epoch(options):
+    for epoch in range(2):
+        rows = np.concatenate(order(**options).batches(epoch))
+        assert sorted(rows) == list(range(ROWS))
 
 
-def test_padding_shrinks_to_a_fraction_of_random_batches(dataset):
-    def padding(batches) -> int:
-        return sum(max(map(len, texts)) * len(texts) - sum(map(len, texts)) for texts, _ in batches)
-
-    random = [(TEXTS[i : i + BATCH_SIZE], None) for i in range(0, ROWS, BATCH_SIZE)]
-    assert padding(epoch(dataset)) < 0.3 * padding(random)
+def test_grouping_shrinks_padding_to_a_fraction():
+    assert padding(order().batches(0)) < 0.3 * padding(order(group_by_length=False).batches(0))
 
 
 @pytest.mark.parametrize("rows", [1, 7, 40, ROWS])
 def test_epochs_differ_in_order_and_company_also_for_few_rows(rows):
-    dataset = grouped_batches(TEXTS[:rows], list(range(rows)), BATCH_SIZE)
-    first, second = ([tuple(sorted(labels)) for _, labels in epoch(dataset)] for _ in range(2))
-    assert sorted(label for batch in first for label in batch) == list(range(rows))
+    first, second = (
+        [tuple(sorted(batch)) for batch in order(rows).batches(epoch)] for epoch in range(2)
+    )
+    assert sorted(row for batch in first for row in batch) == list(range(rows))
     if rows > BATCH_SIZE:
         assert set(first) != set(second)
 
 
-def test_pairs_stay_together():
-    seconds = [f"second {i}" for i in range(ROWS)]
-    for (first, second), labels in grouped_batches((TEXTS, seconds), list(range(ROWS)), BATCH_SIZE):
-        assert [t.decode() for t in first.numpy()] == [TEXTS[i] for i in labels.numpy()]
-        assert [t.decode() for t in second.numpy()] == [seconds[i] for i in labels.numpy()]
+def test_batches_by_tokens_hold_no_more_than_that_and_are_full():
+    batches = order(batch_size=64, tokens=1000).batches(0)
+    sizes = [LENGTHS[batch].max() * len(batch) for batch in batches]
+    assert max(sizes) <= 1000 and np.median(sizes) > 700
+    assert max(map(len, batches)) > 2 * min(map(len, batches))
+    with pytest.raises(ValueError, match=f"A row has {LENGTHS.max()} tokens, more than the 100"):
+        order(tokens=100)
+
+
+def test_a_seed_repeats_the_order_of_every_epoch():
+    def epochs(seed: int) -> list[list[list[int]]]:
+        dataset = order(seed=seed).dataset()
+        return [[batch.numpy().tolist() for batch in dataset] for _ in range(2)]
+
+    first = epochs(1)
+    assert first[0] != first[1]
+    assert epochs(1) == first
+    assert epochs(2) != first
+    assert [batch.tolist() for batch in order().batches(1)] == first[1]
+
+
+def test_a_training_that_goes_on_gets_the_epochs_that_it_has_not_seen():
+    resumed = order()
+    resumed.epoch = 5
+    expected = [batch.tolist() for batch in order().batches(5)]
+    assert [batch.numpy().tolist() for batch in resumed.dataset()] == expected
+
+
+def test_without_remainder_all_batches_are_full_and_other_rows_are_left_out_each_epoch():
+    full = order(drop_remainder=True)
+    dataset = full.dataset()
+    assert dataset.element_spec.shape == (BATCH_SIZE,)
+    epochs = [[number for batch in dataset for number in batch.numpy()] for _ in range(2)]
+    left_out = [set(range(ROWS)) - set(epoch) for epoch in epochs]
+    assert all(len(rows) == ROWS % BATCH_SIZE for rows in left_out)
+    assert left_out[0] != left_out[1]
+    assert dataset.cardinality() == full.per_epoch == ROWS // BATCH_SIZE
+
+
+def test_impossible_batches_are_refused():
+    for options, message in (
+        ({"batch_size": 0}, "at least one row"),
+        ({"tokens": 0}, "at least one token"),
+        ({"tokens": 9, "drop_remainder": True}, "Leave one of them out"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            Batching(**options)

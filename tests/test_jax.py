@@ -132,3 +132,36 @@ for run in (lambda: model(x), lambda: model.predict(x), lambda: model.fit(x, np.
     else:
         raise AssertionError("no error")
 """)
+
+
+def test_options_of_a_training_hold():
+    run_on_jax("""
+from bert_zoo.training import add_lora, bert_adamw, compile_for_task, freeze, rematerialize
+x, labels = task_inputs("classification"), np.array([2, 1, 1, 0])
+
+def fitted(*options, dropout=0.2, rows=4, epochs=3, **recipe):
+    keras.utils.set_random_seed(1)
+    model = load_task("classification", dropout=dropout)
+    for option in options:
+        option(model)
+    compile_for_task(model, bert_adamw(1e-3, **recipe))
+    model.fit(x, labels, batch_size=rows, epochs=epochs, shuffle=False, verbose=0)
+    return model
+
+plain, remat = fitted(), fitted(rematerialize)
+for path, value in variables_of(plain).items():
+    np.testing.assert_allclose(variables_of(remat)[path], value, atol=2e-5, err_msg=path)
+schedule = dict(total_steps=4, clip_norm=0.1, layer_decay=0.8, dropout=0.0)
+one, four = fitted(**schedule), fitted(**schedule, rows=1, gradient_accumulation_steps=4)
+for path, value in variables_of(one).items():
+    np.testing.assert_allclose(variables_of(four)[path], value, atol=2e-5, err_msg=path)
+model = fitted(add_lora)
+model.encoder._preprocessor = None
+expected = model.predict(x, verbose=0)
+with tempfile.TemporaryDirectory() as directory:
+    bert_zoo.save(model, directory)
+    assert_same(bert_zoo.load(directory).predict(x, verbose=0), expected, 1e-5)
+start, frozen = load_task("classification"), fitted(freeze)
+table = "encoder/embeddings/token_embedding/embeddings"
+assert np.array_equal(variables_of(frozen)[table], variables_of(start)[table])
+""")

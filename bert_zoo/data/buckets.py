@@ -1,9 +1,19 @@
-"""Batches of texts of similar length, so that padding costs little."""
+"""Which rows share a batch: rows of similar length, so that padding costs little.
 
-from collections.abc import Sequence
+TensorFlow is imported by what makes a dataset alone: recipes, which say how rows are put into batches,
+are used on Keras's JAX backend too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-import tensorflow as tf
+
+if TYPE_CHECKING:
+    import tensorflow as tf
 
 # Batches that are sorted together: enough for even lengths, few enough to stay random. A small data
 # set has at least this many windows, or the same rows would meet in every epoch.
@@ -11,41 +21,148 @@ WINDOW = 50
 MIN_WINDOWS = 4
 
 
-def grouped_batches(
-    texts: Sequence[str] | tuple[Sequence[str], Sequence[str]],
-    labels: Sequence[float],
-    batch_size: int,
-) -> tf.data.Dataset:
-    """Shuffles rows anew each epoch, in batches whose texts are about equally long.
+@dataclass(frozen=True)
+class Batching:
+    """How rows are put into batches.
 
-    Rows are shuffled, sorted by length within windows of up to 50 batches, and the batches
-    shuffled; as `group_by_length` of Hugging Face's Trainer, which sorts by tokens where this sorts
-    by bytes.
+    Attributes:
+        batch_size: rows a batch, at most; the last one of an epoch may be smaller.
+        tokens: padded tokens a batch, at most, so that batches of long rows have fewer; None for any
+            number.
+        group_by_length: whether rows of similar length share a batch.
+        drop_remainder: whether the rows that fill no batch are left out, others in each epoch.
+        seed: of the orders; None draws one from NumPy's.
+
+    Raises:
+        ValueError: an option outside its range, or options that exclude each other.
+    """
+
+    batch_size: int = 32
+    tokens: int | None = None
+    group_by_length: bool = True
+    drop_remainder: bool = False
+    seed: int | None = None
+
+    def __post_init__(self):
+        if self.batch_size < 1:
+            raise ValueError(f"batch_size is {self.batch_size}; a batch has at least one row.")
+        if self.tokens is not None and self.tokens < 1:
+            raise ValueError(f"tokens is {self.tokens}; a batch has at least one token.")
+        if self.tokens is not None and self.drop_remainder:
+            raise ValueError(
+                "drop_remainder is for batches of one size, and a number of tokens makes batches of "
+                "different sizes. Leave one of them out."
+            )
+
+
+class RowOrder:
+    """The rows of every batch, epoch by epoch; what an epoch holds depends on its number alone.
+
+    Grouped rows are shuffled, sorted by length within windows of up to 50 batches, and the batches
+    shuffled; as `group_by_length` of Hugging Face's Trainer.
 
     Args:
-        texts: [N] strings, or a pair of such.
-        labels: [N] numbers.
-        batch_size: rows a batch; the last one of an epoch may be smaller.
+        lengths: [N], tokens of the rows, as padded alone.
+        batching: how rows are put into batches.
 
-    Returns:
-        A dataset of (texts [batch], labels [batch]), with ((first, second), labels) for pairs.
+    Attributes:
+        epoch: the number of the epoch that `dataset` gives next. It counts on by itself; a training
+            that goes on after a stop sets it.
+
+    Raises:
+        ValueError: a row is longer than a batch may be.
     """
-    columns = texts if isinstance(texts, tuple) else (texts,)
-    columns = tuple(tf.constant(column, tf.string) for column in columns)
-    labels = tf.constant(np.asarray(labels))
-    lengths = tf.add_n([tf.strings.length(column) for column in columns])
-    rows = len(labels)
-    window_size = max(1, min(WINDOW, rows // (MIN_WINDOWS * batch_size))) * batch_size
 
-    def sorted_batches(window: tf.Tensor) -> tf.data.Dataset:
-        by_length = tf.gather(window, tf.argsort(tf.gather(lengths, window)))
-        return tf.data.Dataset.from_tensor_slices(by_length).batch(batch_size)
+    def __init__(self, lengths: Sequence[int], batching: Batching):
+        self.lengths = np.asarray(lengths)
+        self.batching = batching
+        self.epoch = 0
+        self._seed = np.random.randint(2**31) if batching.seed is None else batching.seed
+        longest = int(self.lengths.max(initial=0))
+        if batching.tokens is not None and longest > batching.tokens:
+            raise ValueError(
+                f"A row has {longest} tokens, more than the {batching.tokens} of a batch. Allow more "
+                "tokens, or shorten rows with max_length."
+            )
 
-    def gather(batch: tf.Tensor):
-        chosen = tuple(tf.gather(column, batch) for column in columns)
-        return (chosen if isinstance(texts, tuple) else chosen[0]), tf.gather(labels, batch)
+    def batches(self, epoch: int) -> list[np.ndarray]:
+        """The row numbers of each batch of an epoch, int64 [batch]."""
+        rng = np.random.default_rng([self._seed, epoch])
+        rows = rng.permutation(len(self.lengths))
+        found = list(self._cut(rows))
+        if self.batching.group_by_length:
+            found = [found[i] for i in rng.permutation(len(found))]
+        if self.batching.drop_remainder:
+            found = [batch for batch in found if len(batch) == self.batching.batch_size]
+        return found
 
-    dataset = tf.data.Dataset.range(rows).shuffle(rows).batch(window_size)
-    dataset = dataset.flat_map(sorted_batches).shuffle(WINDOW)
-    num_batches = -(-rows // batch_size)
-    return dataset.map(gather).apply(tf.data.experimental.assert_cardinality(num_batches))
+    def _cut(self, rows: np.ndarray) -> Iterator[np.ndarray]:
+        for window in self._windows(rows):
+            if self.batching.tokens is None:
+                size = self.batching.batch_size
+                yield from (window[start : start + size] for start in range(0, len(window), size))
+            else:
+                yield from self._cut_by_tokens(window)
+
+    def _windows(self, rows: np.ndarray) -> Iterator[np.ndarray]:
+        if not self.batching.group_by_length:
+            yield rows
+            return
+        size = self.batching.batch_size
+        # Each window but the last has whole batches.
+        width = max(1, min(WINDOW, len(rows) // (MIN_WINDOWS * size))) * size
+        for start in range(0, len(rows), width):
+            window = rows[start : start + width]
+            yield window[np.argsort(self.lengths[window], kind="stable")]
+
+    def _cut_by_tokens(self, rows: np.ndarray) -> Iterator[np.ndarray]:
+        start = longest = 0
+        for end, row in enumerate(rows):
+            longest = max(longest, self.lengths[row])
+            number = end + 1 - start
+            if number * longest > self.batching.tokens or number > self.batching.batch_size:
+                yield rows[start:end]
+                start, longest = end, self.lengths[row]
+        yield rows[start:]
+
+    def dataset(self) -> tf.data.Dataset:
+        """Row numbers, int64 [batch]; every pass over it is an epoch."""
+        import tensorflow as tf
+
+        def next_epoch() -> Iterator[np.ndarray]:
+            epoch, self.epoch = self.epoch, self.epoch + 1
+            yield from self.batches(epoch)
+
+        size = self.batching.batch_size if self.batching.drop_remainder else None
+        spec = tf.TensorSpec([size], tf.int64)
+        dataset = tf.data.Dataset.from_generator(next_epoch, output_signature=spec)
+        if self.batching.tokens is None:
+            # By tokens, epochs differ in their number of batches.
+            dataset = dataset.apply(tf.data.experimental.assert_cardinality(self.per_epoch))
+        return dataset
+
+    @property
+    def per_epoch(self) -> int:
+        """Batches of the first epoch, and but for batches by tokens of every one."""
+        return len(self.batches(0))
+
+
+class Batches(NamedTuple):
+    """Training data, and the order that it comes in.
+
+    Attributes:
+        dataset: of (inputs, labels), in a new order in every pass.
+        order: of its rows.
+    """
+
+    dataset: tf.data.Dataset
+    order: RowOrder
+
+    @classmethod
+    def of(cls, order: RowOrder, gather: Callable[[tf.Tensor], tuple[Any, Any]]) -> Batches:
+        """Batches from a traceable function of row numbers, int64 [batch], to inputs and labels."""
+        import tensorflow as tf
+
+        gather = tf.autograph.experimental.do_not_convert(gather)
+        dataset = order.dataset().map(gather, num_parallel_calls=tf.data.AUTOTUNE)
+        return cls(dataset.prefetch(tf.data.AUTOTUNE), order)

@@ -7,6 +7,7 @@ from keras import ops
 
 from bert_zoo.layers.attention import attention_bias
 from bert_zoo.layers.block import Block
+from bert_zoo.layers.recomputation import recomputed
 from bert_zoo.layers.relative_attention import add_biases, causal_bias, distance_embedding
 
 
@@ -55,6 +56,9 @@ class RecurrentStack(keras.layers.Layer):
         span: see `causal_bias`.
         dropout: rate on the embedding of distances.
         initializer_range: standard deviation of fresh biases.
+
+    Attributes:
+        blocks_of_layers, rematerialize: as `Stack`.
     """
 
     def __init__(
@@ -74,6 +78,8 @@ class RecurrentStack(keras.layers.Layer):
     ):
         super().__init__(**kwargs)
         self.blocks = list(blocks)
+        self.blocks_of_layers = tuple((i,) for i in range(len(self.blocks)))
+        self.rematerialize = False
         self.hidden_size = hidden_size
         self.num_heads = num_heads
         self.head_size = head_size
@@ -122,10 +128,12 @@ class RecurrentStack(keras.layers.Layer):
         hidden_states, attentions = [x], []
         flat = ops.reshape(x, (-1, self.hidden_size))
         for block, remembered in zip(self.blocks, memory, strict=True):
-            flat, probabilities = block(
-                flat, ops.cast(remembered, dtype), distances, bias, shared, training=training
-            )
-            attentions.append(probabilities)
+            inputs = (flat, ops.cast(remembered, dtype), distances, bias, shared)
+            if self.rematerialize and training:
+                flat = recomputed(block, *inputs, training=training)
+            else:
+                flat, probabilities = block(*inputs, training=training)
+                attentions.append(probabilities)
             hidden_states.append(ops.reshape(flat, (-1, length, self.hidden_size)))
         new_memory = [
             updated_memory(old, new, self.mem_len)

@@ -5,6 +5,8 @@ from collections.abc import Sequence
 import keras
 from keras import ops
 
+from bert_zoo.layers.recomputation import recomputed
+
 
 class Stack(keras.layers.Layer):
     """Runs layers one after the other; layers may share their blocks (ALBERT section 3.1).
@@ -13,6 +15,10 @@ class Stack(keras.layers.Layer):
         blocks: layers (x, bias) -> (x, probabilities).
         hidden_size: width of x.
         blocks_of_layers: for each layer, the numbers of the blocks that it runs through.
+
+    Attributes:
+        rematerialize: whether training keeps the inputs of blocks alone; there are then no attention
+            probabilities.
     """
 
     def __init__(
@@ -27,6 +33,7 @@ class Stack(keras.layers.Layer):
         self.blocks = list(blocks)
         self.hidden_size = hidden_size
         self.blocks_of_layers = tuple(blocks_of_layers)
+        self.rematerialize = False
 
     def build(self, input_shape):
         for block in self.blocks:
@@ -49,8 +56,12 @@ class Stack(keras.layers.Layer):
         x = ops.reshape(x, (-1, self.hidden_size))
         for numbers in self.blocks_of_layers:
             for number in numbers:
-                x, probabilities = self.blocks[number](x, bias, training=training)
-                attentions.append(probabilities)
+                block = self.blocks[number]
+                if self.rematerialize and training:
+                    x = recomputed(block, x, bias, training=training)
+                else:
+                    x, probabilities = block(x, bias, training=training)
+                    attentions.append(probabilities)
             hidden_states.append(ops.reshape(x, shape))
         return hidden_states, attentions
 

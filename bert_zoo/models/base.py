@@ -7,7 +7,7 @@ import keras
 
 from bert_zoo.models.feeding import keras_arguments, split_rows
 from bert_zoo.models.inputs import PLACES, check_is_dict, outside
-from bert_zoo.models.labels import LabelRange
+from bert_zoo.models.labels import LabelRange, as_arrays, check_labels, labels_checked_in_graph
 
 
 class ZooModel(keras.Model):
@@ -56,6 +56,10 @@ class ZooModel(keras.Model):
         """
         return {}
 
+    def levels_below_head(self) -> dict[int, int]:
+        """The encoder's variables by id, and how many layers below the head each lies; see `Encoder`."""
+        return encoder_of(self).levels_below_head()
+
     def __call__(self, inputs, *args, **kwargs):
         # Before Keras, whose word on text is that strings are no tensors.
         check_is_dict(inputs)
@@ -74,6 +78,16 @@ class ZooModel(keras.Model):
     def texts_to_inputs(self, texts, preprocessor):
         """A batch of texts, or a pair of batches, to the input dict; traceable."""
         return preprocessor(texts)
+
+    def as_text_labels(self, texts, y):
+        """Labels from the user, checked, in rows beside those of `as_text_rows`."""
+        check_labels(self, texts, y)
+        return as_arrays(y)
+
+    def labelled_texts_to_inputs(self, texts, labels, preprocessor):
+        """As `texts_to_inputs`, with the labels as the loss reads them; traceable."""
+        labels = labels_checked_in_graph(self, texts, labels)
+        return self.texts_to_inputs(texts, preprocessor), labels
 
     def check_in_graph(self, inputs):
         """The inputs, checked when the TensorFlow graph that this is called in runs.
@@ -121,11 +135,30 @@ class ZooModel(keras.Model):
         if jit_compile is None:
             jit_compile = False if keras.backend.backend() == "tensorflow" else "auto"
         super().compile(*args, jit_compile=jit_compile, **kwargs)
+        # Behind the scaling of losses, where Keras has wrapped it for float16.
+        optimizer = getattr(self.optimizer, "inner_optimizer", self.optimizer)
+        if hasattr(optimizer, "use_levels"):
+            optimizer.use_levels(self.levels_below_head)
 
     def compile_from_config(self, config):
         # Keras 3.15 leaves loaded models uncompiled whose class has a `compile` of its own.
         self.compile(**keras.saving.deserialize_keras_object(config))
         self.optimizer.build(self.trainable_variables)
+
+    def _maybe_symbolic_build(self, iterator=None, data_batch=None):
+        # Without a tf.distribute strategy, Keras 3.15 leaves the variables of optimizer and metrics to
+        # the first trace of a step, and TensorFlow traces a function that made variables twice.
+        if self._distribute_strategy is None and iterator is not None:
+            self._build_for(iterator._distributed_dataset.element_spec)
+        else:
+            super()._maybe_symbolic_build(iterator=iterator, data_batch=data_batch)
+
+    def _build_for(self, spec) -> None:
+        import tensorflow as tf
+
+        if all(isinstance(part, tf.TensorSpec) for part in tf.nest.flatten(spec)):
+            # Past the cast below, which is for tensors.
+            super()._symbolic_build(data_batch=spec)
 
     def _symbolic_build(self, iterator=None, data_batch=None):
         # Under a tf.distribute strategy, Keras 3.15 builds metrics with the mean of the replicas'
@@ -195,3 +228,9 @@ class ZooModel(keras.Model):
         """As in Keras, on the same kinds of data as `fit`."""
         data = keras_arguments(self, x, batch_size=batch_size, one_length=self.outputs_per_token)
         return super().predict(x=data["x"], batch_size=data.get("batch_size"), **kwargs)
+
+
+def encoder_of(model: ZooModel):
+    """The encoder that a model is, or that it holds, or that its language model holds."""
+    inner = getattr(model, "language_model", model)
+    return getattr(inner, "encoder", inner)

@@ -54,6 +54,7 @@ class Encoder(ZooModel):
         output_hidden_states, output_attentions: whether the dict carries them.
         pooling: how `embed` makes sentence vectors.
         preprocessor: a `bert_zoo.text.Preprocessor`, or a `DeferredPreprocessor`.
+        frozen: what is not trained, as arguments of `freeze`; None for nothing.
     """
 
     task = "encoder"
@@ -68,6 +69,7 @@ class Encoder(ZooModel):
         output_attentions: bool = False,
         pooling: Pooling | dict[str, Any] = Pooling(),  # noqa: B008 (frozen)
         preprocessor=None,
+        frozen: dict[str, Any] | None = None,
         name: str = "encoder",
         **kwargs,
     ):
@@ -84,6 +86,8 @@ class Encoder(ZooModel):
         self.stack = parts["stack"]
         self.pooler = parts["pooler"]
         self.build((None, None))
+        self.frozen = {"embeddings": False, "layers": 0}
+        self.freeze(**(frozen or {}))
 
     def build(self, input_shape):
         self.embeddings.build((None, None))
@@ -91,6 +95,53 @@ class Encoder(ZooModel):
         if self.pooler is not None:
             self.pooler.build((None, None, self.config.hidden_size))
         self.built = True
+
+    def freeze(self, *, embeddings: bool = False, layers: int = 0) -> None:
+        """Keeps weights as they are in training; `bert_zoo.training.freeze` is what users call.
+
+        Args:
+            embeddings: whether those of the embeddings.
+            layers: how many layers, from the lowest.
+
+        Raises:
+            ValueError: there are not so many layers, or higher layers share weights with these.
+        """
+        of_layers = self.stack.blocks_of_layers
+        if isinstance(layers, bool) or not 0 <= layers <= len(of_layers):
+            raise ValueError(f"layers is {layers!r}; this encoder has {len(of_layers)} to freeze.")
+        below = {number for numbers in of_layers[:layers] for number in numbers}
+        shared = below & {number for numbers in of_layers[layers:] for number in numbers}
+        if shared:
+            raise ValueError(
+                f"The lowest {layers} layers cannot be frozen alone: layers above share weights with "
+                f"them. Freeze all {len(of_layers)} layers, or none."
+            )
+        if embeddings:
+            self.embeddings.trainable = False
+        for number in below:
+            self.stack.blocks[number].trainable = False
+        self.frozen = {
+            "embeddings": embeddings or self.frozen["embeddings"],
+            "layers": max(layers, self.frozen["layers"]),
+        }
+
+    def levels_below_head(self) -> dict[int, int]:
+        """Variables by id, and how many layers below the head each lies, for `layer_decay`.
+
+        Source: google-research/electra model/optimization.py, _get_layer_lrs. The head has level 0,
+        the layers from the highest 2, 3, ..., and the embeddings the next. A pooler, which ELECTRA
+        does not have, takes the free level 1. Layers that share their weights are one layer, so
+        that ALBERT's block has level 2 and its embeddings 3.
+        """
+        num_blocks = len(self.stack.blocks)
+        levels = {id(v): num_blocks + 2 for v in self.embeddings.variables}
+        # A recurrent stack's own biases are read by the lowest layer first.
+        levels |= {id(v): num_blocks + 1 for v in self.stack.variables}
+        for number, block in enumerate(self.stack.blocks):
+            levels |= {id(v): num_blocks + 1 - number for v in block.variables}
+        if self.pooler is not None:
+            levels |= {id(v): 1 for v in self.pooler.variables}
+        return levels
 
     def call(self, inputs, training=None):
         ids = as_id_tensors(inputs, INPUTS)
@@ -227,4 +278,5 @@ class Encoder(ZooModel):
             "output_hidden_states": self.output_hidden_states,
             "output_attentions": self.output_attentions,
             "pooling": {"mode": self.pooling.mode, "normalize": self.pooling.normalize},
+            "frozen": dict(self.frozen),
         }

@@ -17,6 +17,7 @@ from bert_zoo.models.loading import (
 from bert_zoo.models.stateful import StatefulLM
 from bert_zoo.models.tasks import LabelledModel, Regressor
 from bert_zoo.registry import Pooling, registry
+from bert_zoo.training.lora import without_lora
 from bert_zoo.weights.bind import ENCODER_PREFIX, Naming, named_variables, to_stored
 from bert_zoo.weights.files import replacing
 from bert_zoo.weights.safetensors_io import write_safetensors
@@ -27,7 +28,8 @@ log = logging.getLogger("bert_zoo")
 def save(model: ZooModel, directory: str | os.PathLike, format: str = "bert_zoo") -> None:
     """Writes a model to a directory that `load` reads.
 
-    A sentence embedder's "hf" directory carries its pooling as sentence-transformers reads it.
+    A sentence embedder's "hf" directory carries its pooling as sentence-transformers reads it. LoRA
+    is written as part of the kernels that it belongs to.
 
     Args:
         model: any model of the zoo.
@@ -51,6 +53,7 @@ def save(model: ZooModel, directory: str | os.PathLike, format: str = "bert_zoo"
     writers = {"bert_zoo": _bert_zoo_files, "hf": _hf_files}
     if format not in writers:
         raise ValueError(f"format is {format!r}; it is one of {list(writers)}.")
+    model = without_lora(model)
     preprocessor = getattr(model, "encoder", model).preprocessor_to_save()
     config_name, config, naming, metadata = writers[format](model, preprocessor)
     directory = Path(directory).expanduser()

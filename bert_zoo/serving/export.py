@@ -11,6 +11,7 @@ import keras
 
 from bert_zoo.models.base import ZooModel
 from bert_zoo.models.stateful import StatefulLM
+from bert_zoo.training.lora import without_lora
 
 # What tf.saved_model.save writes. `assets.extra`, for one, is the user's.
 SAVED_MODEL_ENTRIES = {"saved_model.pb", "fingerprint.pb", "variables", "assets"}
@@ -40,6 +41,7 @@ def export(
 
     The reloaded object follows TF-Hub's reusable SavedModel interface; `bert_zoo.layers.
     SavedModelLayer` puts it back into a Keras model. docs/export.md lists the outputs of each task.
+    LoRA is written as part of the kernels that it belongs to.
 
     Args:
         model: any model of the zoo, on Keras's TensorFlow backend.
@@ -85,7 +87,7 @@ def export(
 
     carries_memory = hasattr(model, "initial_memory")
     make_servable = recurrent.make_servable if carries_memory else servable.make_servable
-    saved, signatures = make_servable(model, pairs=pairs, text=text)
+    saved, signatures = make_servable(without_lora(model), pairs=pairs, text=text)
     with _replacing_directory(target) as temporary:
         tf.saved_model.save(saved, str(temporary), signatures=signatures)
 

@@ -1,22 +1,39 @@
 """Optimizers, schedules, recipes, and stopping and resuming."""
 
+from bert_zoo.training.freezing import freeze, rematerialize
+from bert_zoo.training.keeping import KeepBest
+from bert_zoo.training.lora import add_lora
 from bert_zoo.training.optimizers import (
     BertAdamW,
     WarmupCosineDecay,
     WarmupLinearDecay,
+    WarmupThenConstant,
+    WarmupThenLinearDecay,
     bert_adamw,
     language_model_adam,
 )
+from bert_zoo.training.presets import Recipe, default_preset, optimizer_for, preset, presets_for
 from bert_zoo.training.recipes import compile_for_task
 from bert_zoo.training.resume import TrainingCheckpoint, restore
 
 __all__ = [
     "BertAdamW",
+    "KeepBest",
+    "Recipe",
     "TrainingCheckpoint",
     "WarmupCosineDecay",
     "WarmupLinearDecay",
+    "WarmupThenConstant",
+    "WarmupThenLinearDecay",
+    "add_lora",
     "bert_adamw",
     "compile_for_task",
+    "default_preset",
+    "freeze",
     "language_model_adam",
+    "optimizer_for",
+    "preset",
+    "presets_for",
+    "rematerialize",
     "restore",
 ]

@@ -5,6 +5,7 @@ kimiyoung/transformer-xl tf/train_gpu.py.
 """
 
 import math
+from collections.abc import Callable, Mapping
 
 import keras
 from keras import ops
@@ -66,6 +67,27 @@ class WarmupLinearDecay(WarmupDecay):
 
 
 @keras.saving.register_keras_serializable("bert_zoo")
+class WarmupThenLinearDecay(WarmupDecay):
+    """Falls on the line from the peak at the end of warmup to 0 at the last step.
+
+    Source: fairseq optim/lr_scheduler/polynomial_decay_schedule.py with power 1; SpanBERT
+    code/pytorch_pretrained_bert/optimization.py, warmup_linear. Arguments: as `WarmupDecay`.
+    """
+
+    def decayed(self, step):
+        falling = max(self.total_steps - self.warmup_steps, 1)
+        return ops.clip((self.total_steps - step) / falling, 0.0, 1.0)
+
+
+@keras.saving.register_keras_serializable("bert_zoo")
+class WarmupThenConstant(WarmupDecay):
+    """Stays at the peak after warmup. Arguments: as `WarmupDecay`."""
+
+    def decayed(self, step):
+        return ops.ones_like(step)
+
+
+@keras.saving.register_keras_serializable("bert_zoo")
 class WarmupCosineDecay(WarmupDecay):
     """Falls after warmup on half a cosine to a part of the peak.
 
@@ -93,18 +115,72 @@ class WarmupCosineDecay(WarmupDecay):
 class BertAdamW(keras.optimizers.AdamW):
     """AdamW without bias correction, as BERT was trained and fine-tuned; biases and norms do not decay.
 
+    With `gradient_accumulation_steps`, the mean of the gradients of so many batches is taken and then
+    clipped, and weights decay and move once, at the learning rate of that update: schedules count
+    updates, not batches. So k batches train as one of k times the size does, where a loss is a mean
+    over as many labels in each.
+
     Args:
         bias_correction: True gives Keras's (and PyTorch's) AdamW; Mosbach et al. 2020
             (arXiv:2006.04884) find that it steadies fine-tuning on small data sets.
+        layer_decay: what the learning rate is multiplied by from one layer to the one below (Clark et
+            al. 2020, arXiv:2003.10555), and with it the weight decay. The model that is compiled with
+            this optimizer says which variables lie where: see `ZooModel.levels_below_head`.
+        decay_all: whether biases and norms decay too, as in fairseq.
         **kwargs: as `keras.optimizers.AdamW`.
     """
 
-    def __init__(self, learning_rate=5e-5, *, bias_correction: bool = False, **kwargs):
+    def __init__(
+        self,
+        learning_rate=5e-5,
+        *,
+        bias_correction: bool = False,
+        layer_decay: float | None = None,
+        decay_all: bool = False,
+        **kwargs,
+    ):
+        if layer_decay is not None and not 0 < layer_decay <= 1:
+            raise ValueError(
+                f"layer_decay is {layer_decay!r}; it is a factor above 0 and up to 1, such as 0.8."
+            )
         super().__init__(learning_rate=learning_rate, **kwargs)
         self.bias_correction = bias_correction
-        # Here and not by the caller, because Keras saves optimizers without their exclusions.
-        # TensorFlow's variables are called "bias:0" where Keras's are called "bias".
-        self.exclude_from_weight_decay(var_names=[rf"(^|/){name}(:0)?$" for name in UNDECAYED])
+        self.layer_decay = layer_decay
+        self.decay_all = decay_all
+        self._find_levels: Callable[[], Mapping[int, int]] | None = None
+        if not decay_all:
+            # Here and not by the caller, because Keras saves optimizers without their exclusions.
+            # TensorFlow's variables are called "bias:0" where Keras's are called "bias".
+            self.exclude_from_weight_decay(var_names=[rf"(^|/){name}(:0)?$" for name in UNDECAYED])
+
+    def use_levels(self, find_levels: Callable[[], Mapping[int, int]]) -> None:
+        """Takes from a model how far its variables lie below the head; `ZooModel.compile` calls this.
+
+        Args:
+            find_levels: gives id of a variable -> level, once variables are final: when training
+                starts. Variables that are not in it belong to the head.
+        """
+        self._find_levels = find_levels
+
+    def build(self, variables):
+        if self.built:
+            return
+        if self.gradient_accumulation_steps and _merges_replicas():
+            raise ValueError(
+                f"gradient_accumulation_steps={self.gradient_accumulation_steps} does not work under "
+                "this tf.distribute strategy, which cannot update weights in a part of the steps "
+                "alone (Keras 3.15). Leave it out: replicas share a batch already."
+            )
+        self._parts_of_rate = (1.0,) * len(variables)
+        if self.layer_decay is not None:
+            if self._find_levels is None:
+                raise ValueError(
+                    f"layer_decay={self.layer_decay} needs to know the layers of a model. Compile a "
+                    "model of bert_zoo.load() with this optimizer: model.compile(optimizer=...)."
+                )
+            levels = self._find_levels()
+            self._parts_of_rate = tuple(self.layer_decay ** levels.get(id(v), 0) for v in variables)
+        super().build(variables)
 
     def apply(self, grads, trainable_variables=None):
         # TensorFlow gives a table's gradient as one slice a token. Keras 3.15 would take the global
@@ -117,9 +193,23 @@ class BertAdamW(keras.optimizers.AdamW):
         # replicas would train differently from one. `apply` has summed them already.
         return grads_and_vars
 
+    def _get_current_learning_rate(self):
+        # Where gradients are accumulated, Keras 3.15 asks schedules with the number of batches, so
+        # that they would be over after a part of the updates. `iterations` counts updates.
+        if isinstance(self._learning_rate, keras.optimizers.schedules.LearningRateSchedule):
+            return self._learning_rate(self.iterations)
+        return super()._get_current_learning_rate()
+
+    def _apply_weight_decay(self, variables):
+        # `update_step` decays each variable at its own rate.
+        pass
+
     def update_step(self, gradient, variable, learning_rate):
         index = self._get_variable_index(variable)
         dtype = variable.dtype
+        rate = ops.cast(learning_rate, dtype) * self._parts_of_rate[index]
+        if self.weight_decay and self._use_weight_decay(variable):
+            self.assign_sub(variable, variable * (rate * self.weight_decay))
         powers = [ops.cast(0.0, dtype)] * 2
         if self.bias_correction:
             step = ops.cast(self.iterations + 1, dtype)
@@ -130,7 +220,7 @@ class BertAdamW(keras.optimizers.AdamW):
             self._momentums[index],
             self._velocities[index],
             ops.cast(gradient, dtype),
-            ops.cast(learning_rate, dtype),
+            rate,
             powers,
             (self.beta_1, self.beta_2),
             self.epsilon,
@@ -143,7 +233,12 @@ class BertAdamW(keras.optimizers.AdamW):
         self.assign_sub(variable, rate * m / (ops.sqrt(v) + epsilon))
 
     def get_config(self):
-        return {**super().get_config(), "bias_correction": self.bias_correction}
+        return {
+            **super().get_config(),
+            "bias_correction": self.bias_correction,
+            "layer_decay": self.layer_decay,
+            "decay_all": self.decay_all,
+        }
 
 
 def _dense(gradient):
@@ -166,6 +261,17 @@ def _summed_over_replicas(grads: list) -> list:
     given = [gradient for gradient in grads if gradient is not None]
     summed = iter(replica.all_reduce(tf.distribute.ReduceOp.SUM, given))
     return [gradient if gradient is None else next(summed) for gradient in grads]
+
+
+def _merges_replicas() -> bool:
+    """Whether updates meet in one place across replicas, which TensorFlow allows in no branch."""
+    if keras.backend.backend() != "tensorflow":
+        return False
+    import tensorflow as tf
+
+    # The question that Keras 3.15 asks too before it merges.
+    mergeless = tf.__internal__.distribute.strategy_supports_no_merge_call
+    return tf.distribute.has_strategy() and not mergeless()
 
 
 def _can_fuse() -> bool:
@@ -203,17 +309,20 @@ def bert_adamw(
     weight_decay: float = 0.01,
     clip_norm: float = 1.0,
     bias_correction: bool = False,
+    layer_decay: float | None = None,
+    gradient_accumulation_steps: int | None = None,
 ) -> BertAdamW:
     """BERT's recipe in one call: warmup, linear decay, weight decay off biases and norms, clipping.
 
     Args:
         learning_rate: the peak.
-        total_steps: steps of the whole training (batches an epoch times epochs); None keeps the
-            learning rate constant.
+        total_steps: updates of the whole training (batches an epoch times epochs, through
+            `gradient_accumulation_steps`); None keeps the learning rate constant.
         warmup_proportion: part of `total_steps` that warms up.
         weight_decay: decoupled, on everything but biases and layer norms.
         clip_norm: bound on the global norm of the gradients.
-        bias_correction: see `BertAdamW`.
+        bias_correction, layer_decay: see `BertAdamW`.
+        gradient_accumulation_steps: batches an update; see `BertAdamW`.
     """
     if not 0 <= warmup_proportion < 1:
         raise ValueError(
@@ -227,11 +336,13 @@ def bert_adamw(
     return BertAdamW(
         schedule,
         bias_correction=bias_correction,
+        layer_decay=layer_decay,
         weight_decay=weight_decay,
         beta_1=0.9,
         beta_2=0.999,
         epsilon=1e-6,
         global_clipnorm=clip_norm,
+        gradient_accumulation_steps=gradient_accumulation_steps,
     )
 
 

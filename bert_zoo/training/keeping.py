@@ -1,0 +1,105 @@
+"""Which of a run's epochs are worth keeping, and when it is time to stop."""
+
+import math
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What to do after an epoch.
+
+    Attributes:
+        save: the directory to save this epoch's model to; None where it is not among the best.
+        delete: directories of epochs that no longer are.
+        stop: whether scores have not risen for as long as patience lasts.
+    """
+
+    save: str | None
+    delete: tuple[str, ...]
+    stop: bool
+
+
+class KeepBest:
+    """Ranks epochs by a score, keeps the best k, and stops when the score no longer rises.
+
+    It decides and touches no files. Of equal scores the earlier epoch is the better one. A score that
+    is not a number ranks below all others.
+
+    Args:
+        k: how many epochs are kept.
+        patience: epochs without a new best score after which to stop; None never stops.
+        directory: of an epoch, with a place for its number, from 1.
+        higher_is_better: False for losses.
+    """
+
+    def __init__(
+        self,
+        k: int = 1,
+        patience: int | None = None,
+        *,
+        directory: str = "epoch-{epoch:02d}",
+        higher_is_better: bool = True,
+    ):
+        if isinstance(k, bool) or not isinstance(k, int) or k < 1:
+            raise ValueError(f"k is {k!r}; it says how many epochs are kept, at least 1.")
+        if patience is not None and (not isinstance(patience, int) or patience < 1):
+            raise ValueError(
+                f"patience is {patience!r}; it is a number of epochs, at least 1, or None to train "
+                "to the end."
+            )
+        if directory.format(epoch=1) == directory.format(epoch=2):
+            raise ValueError(
+                f"directory is {directory!r}, the same for every epoch. Put {{epoch}} into it."
+            )
+        self.k = k
+        self.patience = patience
+        self.directory = directory
+        self.higher_is_better = higher_is_better
+        self.scores: dict[int, float] = {}
+
+    def update(self, epoch: int, score: float) -> Verdict:
+        """Takes an epoch's score.
+
+        Args:
+            epoch: its number, from 1; each once, and in order.
+            score: of the task's metric.
+        """
+        if epoch < 1 or epoch <= max(self.scores, default=0):
+            raise ValueError(
+                f"epoch is {epoch}, after the epochs {sorted(self.scores)}; epochs count up from 1."
+            )
+        kept = self.kept
+        self.scores[epoch] = float(score)
+        dropped = [old for old in kept if old not in self.kept]
+        waited = epoch - self.best_epoch
+        return Verdict(
+            save=self.name_of(epoch) if epoch in self.kept else None,
+            delete=tuple(self.name_of(old) for old in dropped),
+            stop=self.patience is not None and waited >= self.patience,
+        )
+
+    def name_of(self, epoch: int) -> str:
+        """The directory of an epoch."""
+        return self.directory.format(epoch=epoch)
+
+    @property
+    def kept(self) -> tuple[int, ...]:
+        """The epochs that are kept, best first."""
+        return tuple(sorted(self.scores, key=self._rank)[: self.k])
+
+    @property
+    def best_epoch(self) -> int:
+        """The epoch with the best score.
+
+        Raises:
+            ValueError: there is no score yet.
+        """
+        if not self.scores:
+            raise ValueError("No epoch has been scored yet.")
+        return self.kept[0]
+
+    def _rank(self, epoch: int) -> tuple[float, int]:
+        score = self.scores[epoch]
+        if math.isnan(score):
+            return math.inf, epoch
+        return -score if self.higher_is_better else score, epoch

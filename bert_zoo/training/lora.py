@@ -1,0 +1,102 @@
+"""LoRA: training two thin matrices beside each frozen kernel (Hu et al. 2021, arXiv:2106.09685)."""
+
+import re
+from collections.abc import Callable, Iterator
+
+import keras
+from keras import ops
+
+from bert_zoo.models.base import ZooModel, encoder_of
+from bert_zoo.training.freezing import forget_functions
+from bert_zoo.weights.bind import named_variables
+
+# What gets the thin matrices -> the part of a block.
+TARGETS: dict[str, Callable[[keras.layers.Layer], keras.layers.Layer]] = {
+    "attention": lambda block: block.attention,
+    "all": lambda block: block,
+}
+
+
+def add_lora(
+    model: ZooModel, rank: int = 8, alpha: float | None = None, targets: str = "attention"
+) -> None:
+    """Freezes the encoder but its pooler, and trains low-rank updates of its kernels instead.
+
+    Uses Keras's own `Dense.enable_lora`: a kernel W becomes W + alpha / rank * A B, with A
+    [inputs, rank] random and B [rank, outputs] zero, so that outputs are the same at first. Query,
+    key and value are one kernel here and share A. What stands on the encoder's stack (pooler and
+    head) is trained in full.
+
+    `bert_zoo.save` and `export` write W + alpha / rank * A B as W: what they write is an ordinary
+    model. So does Keras's `.keras`, without the optimizer's state, and in mixed precision with kernels
+    rounded to the type that is computed in; `bert_zoo.save` keeps float32. `TrainingCheckpoint` holds
+    A and B themselves, to go on from.
+
+    Args:
+        model: any model of the zoo, before training starts.
+        rank: columns of A.
+        alpha: numerator of the scale; as `rank` by default.
+        targets: "attention" for the kernels of attention, "all" for those of feed-forward layers too.
+
+    Raises:
+        ValueError: the arguments, or the model has LoRA or frozen layers.
+    """
+    if isinstance(rank, bool) or not isinstance(rank, int) or rank < 1:
+        raise ValueError(f"rank is {rank!r}; it is a positive integer, such as 8.")
+    if targets not in TARGETS:
+        raise ValueError(f"targets is {targets!r}; it is one of {list(TARGETS)}.")
+    encoder = encoder_of(model)
+    if any(True for _ in lora_layers(encoder)):
+        raise ValueError("This model has LoRA already. Load it anew to choose another rank.")
+    if any(encoder.frozen.values()):
+        raise ValueError(
+            f"This model is frozen in part ({encoder.frozen}), and LoRA freezes the encoder by "
+            "itself. Use one of both."
+        )
+    for part in (encoder.embeddings, encoder.stack):
+        for variable in part.weights:
+            # Not `part.trainable = False`, which would hold for A and B too.
+            variable.trainable = False
+    for block in encoder.stack.blocks:
+        for layer in _walk(TARGETS[targets](block)):
+            if isinstance(layer, keras.layers.Dense):
+                layer.enable_lora(rank, lora_alpha=alpha)
+    forget_functions(model)
+
+
+def lora_layers(model: keras.layers.Layer) -> Iterator[keras.layers.Layer]:
+    """The layers of a model that have LoRA."""
+    return (layer for layer in _walk(model) if getattr(layer, "lora_enabled", False))
+
+
+def _walk(layer: keras.layers.Layer) -> list[keras.layers.Layer]:
+    # Keras has no public way to list all layers below a layer.
+    return layer._flatten_layers()
+
+
+def without_lora(model: ZooModel) -> ZooModel:
+    """The model itself where it has no LoRA, else a copy whose kernels have taken it in.
+
+    Args:
+        model: any model of the zoo; it stays as it is.
+    """
+    # Id of A -> the scale of A B.
+    scales = {
+        id(weight): layer.lora_alpha / layer.lora_rank
+        for layer in lora_layers(model)
+        for weight in layer.weights
+        if re.fullmatch(r"lora_\w+_a", weight.name)
+    }
+    if not scales:
+        return model
+    copy = type(model).from_config(model.get_config())
+    encoder_of(copy)._preprocessor = encoder_of(model)._preprocessor
+    values = named_variables(model)
+    for path, variable in named_variables(copy).items():
+        parent, name = path.rpartition("/")[::2]
+        value = values[path].value
+        a, b = (values.get(f"{parent}/lora_{name}_{side}") for side in "ab")
+        if a is not None:
+            value = value + ops.cast(scales[id(a)] * ops.matmul(a.value, b.value), variable.dtype)
+        variable.assign(value)
+    return copy

@@ -1,0 +1,252 @@
+"""The published recipes, and the optimizers that are made of them."""
+
+from dataclasses import fields
+
+import keras
+import numpy as np
+import pytest
+from helpers import load_case, load_task, task_inputs
+from keras import ops
+
+from bert_zoo.config import EncoderConfig
+from bert_zoo.models import Classifier, Encoder, QuestionAnswerer
+from bert_zoo.registry import registry
+from bert_zoo.training import presets
+from bert_zoo.training.presets import (
+    PRESETS,
+    Recipe,
+    default_preset,
+    load_options,
+    optimizer_for,
+    preset,
+    presets_for,
+)
+
+TASKS = (
+    "classification",
+    "regression",
+    "token_classification",
+    "question_answering",
+    "multiple_choice",
+)
+WIDTH = {"num_layers": 1, "num_heads": 2, "intermediate_size": 8, "vocab_size": 12}
+
+
+def tiny(model_class, hidden_size: int, family: str = "bert", **options):
+    """A model of a width that recipes ask for, and else as small as can be."""
+    config = EncoderConfig(hidden_size=hidden_size, max_positions=4, **WIDTH)
+    return model_class(Encoder(config, family), **options)
+
+
+# ---------------------------------------------------------------------------------------------
+# The table
+# ---------------------------------------------------------------------------------------------
+
+
+def test_presets_name_families_tasks_and_sources():
+    families = registry().families
+    for name, found in PRESETS.items():
+        assert found.name == name and found.family in families, name
+        assert found.tasks and set(found.tasks) <= set(families[found.family].heads), name
+        assert len(found.source) > 10, name
+        assert set(found.grid) <= {setting.name for setting in fields(Recipe)}, name
+    assert set(presets.STAND_INS) <= set(families)
+
+
+@pytest.mark.parametrize(
+    ("name", "settings"),
+    [
+        ("bert/glue", {"batch_size": 32, "learning_rate": 5e-5, "epochs": 3, "max_length": 128}),
+        ("bert/squad", {"batch_size": 12, "learning_rate": 3e-5, "epochs": 2, "max_length": 384}),
+        ("bert/squad_large", {"batch_size": 24, "stride": 128, "max_question_length": 64}),
+        ("roberta/rte", {"batch_size": 16, "learning_rate": 2e-5, "weight_decay": 0.1}),
+        ("roberta/qqp", {"total_steps": 113272, "warmup_steps": 28318, "epochs": 10}),
+        ("roberta/race", {"schedule": "constant", "batch_size": 16, "weight_decay": 0.01}),
+        ("albert/mnli", {"total_steps": 10000, "warmup_steps": 1000, "batch_size": 128}),
+        ("albert/race", {"total_steps": 12000, "learning_rate": 1e-5, "max_length": 512}),
+        ("spanbert/squad", {"epochs": 4, "batch_size": 32, "learning_rate": 2e-5}),
+    ],
+)
+def test_presets_are_the_published_ones(name, settings):
+    recipe = preset(name).recipe
+    assert {setting: getattr(recipe, setting) for setting in settings} == settings
+
+
+def test_published_updates_are_the_published_epochs():
+    """RoBERTa's updates are ten passes over the training sets of GLUE."""
+    # RTE's are 13 passes, in fairseq too.
+    rows = {"cola": 8551, "mrpc": 3668, "sst2": 67349, "stsb": 5749}
+    for benchmark, num_rows in rows.items():
+        recipe = preset(f"roberta/{benchmark}").recipe
+        updates = num_rows * recipe.epochs / recipe.batch_size
+        assert recipe.total_steps == pytest.approx(updates, rel=0.01), benchmark
+        assert recipe.warmup_steps == pytest.approx(0.06 * recipe.total_steps, rel=0.01)
+
+
+def test_grids_give_every_candidate():
+    found = list(preset("bert/glue").candidates())
+    assert len(found) == len(set(found)) == 2 * 3 * 3
+    assert {recipe.learning_rate for recipe in found} == {5e-5, 3e-5, 2e-5}
+    assert list(preset("bert/mrpc").candidates()) == [preset("bert/mrpc").recipe]
+
+
+def test_unknown_presets_and_settings_get_the_nearest():
+    with pytest.raises(ValueError, match=r"no preset 'roberta/ret'\. The nearest are roberta/rte"):
+        preset("roberta/ret")
+    with pytest.raises(TypeError, match=r"no 'learn_rate'\. The nearest are learning_rate"):
+        Recipe().replace(learn_rate=1e-5)
+
+
+# ---------------------------------------------------------------------------------------------
+# Which one
+# ---------------------------------------------------------------------------------------------
+
+
+def test_presets_of_a_family_and_task():
+    assert [p.name for p in presets_for("bert", "question_answering")] == [
+        "bert/squad",
+        "bert/squad_large",
+    ]
+    assert presets_for("xlm_roberta") == presets_for("roberta")
+    assert presets_for("transformer_xl") == []
+
+
+def default_for(model, benchmark: str = ""):
+    return default_preset(model.encoder.family, model.encoder.config, model.task, benchmark)
+
+
+@pytest.mark.parametrize("family", ["bert", "roberta", "albert", "spanbert", "xlm_roberta"])
+@pytest.mark.parametrize("task", TASKS)
+def test_every_family_has_a_default_for_every_task(family, task):
+    case = task if family == "bert" else f"{family}/{task}"
+    name = {"spanbert": "encoder", "xlm_roberta": "encoder"}.get(family)
+    model = load_case(f"{family}/{name}", task) if name else load_case(case)
+    found = default_for(model)
+    assert task in found.tasks and (not found.benchmark or found.benchmark == "race")
+
+
+def test_default_fits_size_and_benchmark():
+    sized = {
+        (Classifier, 128): "bert/miniatures",
+        (Classifier, 384): "bert/glue",
+        (Classifier, 768): "bert/glue",
+        (QuestionAnswerer, 768): "bert/squad",
+        (QuestionAnswerer, 1024): "bert/squad_large",
+    }
+    for (model_class, hidden_size), name in sized.items():
+        options = {"num_classes": 2} if model_class is Classifier else {}
+        model = tiny(model_class, hidden_size, **options)
+        assert default_for(model).name == name
+    model = load_case("albert/classification")
+    assert default_for(model, "SST-2").name == "albert/sst2"
+    assert default_for(model, "messages").name == "albert/glue"
+    with pytest.raises(ValueError, match="no preset for task 'masked_lm' of the family bert"):
+        default_for(load_task("masked_lm"))
+
+
+# ---------------------------------------------------------------------------------------------
+# What is made of a recipe
+# ---------------------------------------------------------------------------------------------
+
+
+def test_updates_and_warmup_are_counted():
+    recipe = Recipe(epochs=3, batch_size=32)
+    assert (recipe.updates_of(3), recipe.warmup_of(9)) == (9, 0)
+    assert recipe.warmup_of(100) == 10
+    # 33 batches of 8 rows an epoch; four make an update, across the end of an epoch.
+    parts = recipe.replace(gradient_accumulation_steps=4)
+    assert (parts.micro_batch_size, parts.updates_of(33)) == (8, 99 // 4)
+    published = preset("albert/rte").recipe
+    assert (published.updates_of(78), published.warmup_of(800)) == (800, 200)
+    # Ten epochs end before the updates are done.
+    short = preset("roberta/rte").recipe
+    assert short.updates_of(10) == 100
+    assert short.warmup_of(100) == 122 * 100 // 2036
+
+
+def test_impossible_recipes_are_refused():
+    for settings, message in (
+        ({"batch_size": 0}, "batch_size is 0; it must be at least 1"),
+        ({"schedule": "cosine"}, "schedule is 'cosine'; it must be one of linear"),
+        ({"gradient_accumulation_steps": 5}, "must be a divisor of batch_size, 32"),
+        ({"warmup_proportion": 1.0}, "warmup_proportion is 1.0"),
+        ({"learning_rate": 0.0}, "learning_rate is 0.0; it must be above 0"),
+        ({"total_steps": 0}, "total_steps is 0"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            Recipe(**settings)
+
+
+class FairseqAdam:
+    """A transcription of fairseq/optim/adam.py and its polynomial decay into NumPy, in float64."""
+
+    def __init__(self, rate, total, warmup, weight_decay):
+        self.rate, self.total, self.warmup, self.weight_decay = rate, total, warmup, weight_decay
+        self.m = self.v = 0.0
+        self.updates = 0
+
+    def apply(self, value, gradient):
+        if self.updates <= self.warmup:
+            rate = self.rate * self.updates / self.warmup
+        else:
+            rate = self.rate * (1 - (self.updates - self.warmup) / (self.total - self.warmup))
+        self.updates += 1
+        self.m = 0.9 * self.m + 0.1 * gradient
+        self.v = 0.98 * self.v + 0.02 * gradient**2
+        value = value - self.weight_decay * rate * value
+        size = rate * np.sqrt(1 - 0.98**self.updates) / (1 - 0.9**self.updates)
+        return value - size * self.m / (np.sqrt(self.v) + 1e-6)
+
+
+def test_optimizer_of_roberta_is_fairseqs():
+    """On a bias, which decays there, and under gradients that BERT would clip."""
+    recipe = preset("roberta/glue").recipe.replace(
+        learning_rate=0.01, total_steps=12, warmup_steps=3
+    )
+    optimizer, original = optimizer_for(recipe, 12), FairseqAdam(0.01, 12, 3, 0.1)
+    rng = np.random.default_rng(0)
+    variable = keras.Variable(rng.standard_normal(5).astype("float32"), name="bias")
+    value = ops.convert_to_numpy(variable).astype("float64")
+    for _ in range(10):
+        gradient = rng.standard_normal(5).astype("float32") * 3
+        optimizer.apply([ops.convert_to_tensor(gradient)], [variable])
+        value = original.apply(value, gradient.astype("float64"))
+        np.testing.assert_allclose(ops.convert_to_numpy(variable), value, atol=2e-5)
+
+
+@pytest.mark.parametrize("name", ["bert/squad", "albert/rte"])
+def test_optimizers_of_bert_and_albert_are_googles(name):
+    optimizer = optimizer_for(preset(name).recipe, 800)
+    assert not optimizer.bias_correction and not optimizer.decay_all
+    assert (optimizer.beta_1, optimizer.beta_2, optimizer.epsilon) == (0.9, 0.999, 1e-6)
+    assert (optimizer.weight_decay, optimizer.global_clipnorm) == (0.01, 1.0)
+    schedule, peak = optimizer._learning_rate, preset(name).recipe.learning_rate
+    warmup = preset(name).recipe.warmup_of(800)
+    assert float(schedule(warmup // 2)) == pytest.approx(peak / 2)
+    assert float(schedule(warmup)) == pytest.approx(peak * (1 - warmup / 800))
+
+
+def test_optimizer_of_spanbert_clips_each_gradient_alone():
+    optimizer = optimizer_for(preset("spanbert/squad").recipe, 100)
+    assert (optimizer.clipnorm, optimizer.global_clipnorm) == (1.0, None)
+    assert float(optimizer._learning_rate(55)) == pytest.approx(2e-5 * 45 / 90)
+
+
+def test_recipe_prepares_a_model_and_trains_it():
+    recipe = Recipe(
+        epochs=1,
+        batch_size=4,
+        gradient_accumulation_steps=2,
+        layer_decay=0.9,
+        rematerialize=True,
+        lora_rank=2,
+    )
+    model = load_task("classification", **load_options(recipe) | {"max_length": 24})
+    presets.prepare(model, recipe)
+    model.compile(optimizer=optimizer_for(recipe, recipe.updates_of(2)), loss=model.loss)
+    inputs = task_inputs("classification")
+    model.fit(inputs, np.array([2, 1, 1, 0]), batch_size=recipe.micro_batch_size, verbose=0)
+    assert int(model.optimizer.iterations) == 1
+    assert model.encoder.stack.rematerialize
+    with pytest.raises(ValueError, match="LoRA freezes the encoder by itself"):
+        presets.prepare(load_task("classification"), recipe.replace(freeze_layers=1))

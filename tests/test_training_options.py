@@ -1,0 +1,442 @@
+"""Options of a training: rates by layer, accumulated gradients, less memory, frozen parts, LoRA."""
+
+import re
+import subprocess
+import sys
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+from helpers import (
+    arrays,
+    assert_same,
+    assert_same_variables,
+    inputs_of,
+    load_case,
+    load_recurrent,
+    load_task,
+    recurrent_arrays,
+    segments_of,
+    task_inputs,
+    tensors_of,
+    variables_of,
+)
+
+import bert_zoo
+from bert_zoo.layers import recomputation, stack
+from bert_zoo.training import add_lora, bert_adamw, compile_for_task, freeze, rematerialize
+from bert_zoo.training.keeping import KeepBest, Verdict
+from bert_zoo.training.lora import without_lora
+from bert_zoo.training.optimizers import WarmupThenConstant, WarmupThenLinearDecay
+from bert_zoo.weights.bind import named_variables
+
+LABELS = np.array([2, 1, 1, 0])
+CLASSIFIERS = ("classification", "albert/classification", "roberta/classification")
+
+
+def labelled(case: str = "classification"):
+    inputs = inputs_of(arrays(case))
+    return inputs, np.arange(len(inputs["token_ids"])) % 2
+
+
+def train(model, inputs, labels, steps: int = 3, *, graph: bool = False, **options) -> list[float]:
+    """The losses of some steps on one batch; in a graph, as in real trainings, where that matters."""
+    compile_for_task(model, bert_adamw(1e-3, **options))
+    # Tracing a graph takes longer than a few steps without one.
+    model.run_eagerly = not graph
+    return [float(model.train_on_batch(inputs, labels)[0]) for _ in range(steps)]
+
+
+def trainable_paths(model) -> set[str]:
+    return {path for path, v in named_variables(model).items() if v.trainable}
+
+
+# ---------------------------------------------------------------------------------------------
+# Learning rates by layer
+# ---------------------------------------------------------------------------------------------
+
+
+def electra_level(path: str, num_layers: int) -> int:
+    """n + 2 - depth, as in google-research/electra model/optimization.py; a pooler in between."""
+    if match := re.match(r"encoder/stack/layer_(\d+)/", path):
+        depth = int(match[1]) + 1
+    elif path.startswith("encoder/"):
+        depth = {"embeddings": 0, "stack": 1, "pooler": num_layers + 1}[path.split("/")[1]]
+    else:
+        depth = num_layers + 2
+    return num_layers + 2 - depth
+
+
+@pytest.mark.parametrize("case", [*CLASSIFIERS, "transformer_xl/hf_plain"])
+def test_rates_fall_by_the_layer_as_in_electra(case):
+    """Without gradients a variable shrinks by its own rate, times the decay of weights."""
+    task = "causal_lm" if case.startswith("transformer_xl/") else None
+    model = load_case(case, task)
+    model.compile(optimizer=bert_adamw(0.5, weight_decay=0.5, layer_decay=0.8), loss=model.loss)
+    for variable in model.trainable_variables:
+        variable.assign(tf.ones(variable.shape))
+    zeros = [tf.zeros(v.shape) for v in model.trainable_variables]
+    model.optimizer.apply(zeros, model.trainable_variables)
+    num_blocks, seen = len(model.encoder.stack.blocks), set()
+    for path, value in variables_of(model).items():
+        if re.search(r"(^|/)(bias|gamma|beta)$", path):
+            assert (value == 1).all()
+            continue
+        level = electra_level(path, num_blocks)
+        seen.add(level)
+        np.testing.assert_allclose(value, 1 - 0.25 * 0.8**level, atol=1e-6, err_msg=path)
+    assert {0, num_blocks + 1, num_blocks + 2} <= seen
+
+
+def test_rate_of_a_layer_acts_on_the_gradient_too():
+    inputs, _ = labelled()
+    moved = {}
+    for layer_decay in (None, 0.5):
+        model = load_task("classification", dropout=0.0)
+        before = variables_of(model)
+        options = {"weight_decay": 0.0, "layer_decay": layer_decay}
+        train(model, inputs, LABELS, steps=1, **options)
+        moved[layer_decay] = {k: v - before[k] for k, v in variables_of(model).items()}
+    num_layers = model.encoder.config.num_layers
+    for path, plain in moved[None].items():
+        expected = plain * 0.5 ** electra_level(path, num_layers)
+        np.testing.assert_allclose(moved[0.5][path], expected, atol=1e-6, err_msg=path)
+
+
+def test_rates_by_layer_need_a_model_and_a_factor():
+    variable = keras.Variable(np.ones(3, "float32"))
+    with pytest.raises(ValueError, match=r"layer_decay=0\.8 needs to know the layers"):
+        bert_adamw(layer_decay=0.8).build([variable])
+    with pytest.raises(ValueError, match=r"layer_decay is 1.5; it is a factor"):
+        bert_adamw(layer_decay=1.5)
+
+
+# ---------------------------------------------------------------------------------------------
+# Schedules
+# ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("step", [0, 1, 4, 5, 9, 10, 30])
+def test_schedules_equal_their_originals(step):
+    # fairseq's updates count from 0 where ours do, and warmup includes its last.
+    fairseq = step / 4 if step <= 4 else max(1 - (step - 4) / (10 - 4), 0)
+    assert float(WarmupThenLinearDecay(1.0, 10, 4)(step)) == pytest.approx(fairseq, abs=1e-6)
+    assert float(WarmupThenConstant(2.0, 10, 4)(step)) == pytest.approx(2 * min(step / 4, 1))
+
+
+# ---------------------------------------------------------------------------------------------
+# Accumulated gradients
+# ---------------------------------------------------------------------------------------------
+
+
+def test_accumulated_batches_train_as_one_batch_does():
+    """Under clipping, warmup and decay, for three updates of four rows."""
+    inputs, _ = labelled()
+    models = {}
+    for batches in (1, 4):
+        model = load_task("classification", dropout=0.0)
+        options = {
+            "total_steps": 4,
+            "warmup_proportion": 0.5,
+            "weight_decay": 0.1,
+            "clip_norm": 0.1,
+            "gradient_accumulation_steps": batches if batches > 1 else None,
+        }
+        compile_for_task(model, bert_adamw(0.01, **options))
+        rows = 4 // batches
+        model.fit(inputs, LABELS, batch_size=rows, epochs=3, shuffle=False, verbose=0)
+        assert int(model.optimizer.iterations) == 3
+        assert float(model.optimizer.learning_rate) == pytest.approx(0.01 * (1 - 3 / 4))
+        models[batches] = variables_of(model)
+    start = variables_of(load_task("classification"))
+    assert max(np.abs(models[1][path] - start[path]).max() for path in start) > 0.005
+    for path, value in models[1].items():
+        np.testing.assert_allclose(models[4][path], value, atol=2e-5, err_msg=path)
+
+
+def test_accumulation_is_refused_where_replicas_merge():
+    with tf.distribute.MirroredStrategy(["CPU:0"]).scope():
+        variable = keras.Variable(np.ones(3, "float32"))
+        bert_adamw().build([variable])
+        with pytest.raises(ValueError, match="gradient_accumulation_steps=2 does not work under"):
+            bert_adamw(gradient_accumulation_steps=2).build([variable])
+
+
+# ---------------------------------------------------------------------------------------------
+# Less memory
+# ---------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def recomputed_blocks(monkeypatch) -> list:
+    """The blocks that were recomputed, in order."""
+    blocks = []
+
+    def counted(block, *args, **kwargs):
+        blocks.append(block.name)
+        return recomputation.recomputed(block, *args, **kwargs)
+
+    for module in (stack, sys.modules["bert_zoo.layers.recurrent_stack"]):
+        monkeypatch.setattr(module, "recomputed", counted)
+    return blocks
+
+
+@pytest.mark.parametrize(("case", "graph"), [(CLASSIFIERS[0], True), (CLASSIFIERS[1], False)])
+def test_rematerialized_training_is_the_same_with_dropout(case, graph, recomputed_blocks):
+    inputs, labels = labelled(case)
+    results = []
+    for options in ((), (rematerialize,)):
+        keras.utils.set_random_seed(1)
+        model = load_case(case, dropout=0.2)
+        for option in options:
+            option(model)
+        losses = train(model, inputs, labels, graph=graph)
+        results.append((losses, variables_of(model), model))
+    (plain, plain_weights, one), (again, again_weights, other) = results
+    assert {"layer_0"} <= set(recomputed_blocks)
+    np.testing.assert_allclose(again, plain, atol=1e-5)
+    assert max(plain) - min(plain) > 1e-4
+    for path, value in plain_weights.items():
+        np.testing.assert_allclose(again_weights[path], value, atol=2e-5, err_msg=path)
+    # The states of dropout have moved alike, so that later steps agree too.
+    for ours, theirs in zip(one.variables, other.variables, strict=True):
+        if "seed" in ours.path:
+            assert np.array_equal(ours.numpy(), theirs.numpy()), ours.path
+
+
+def test_rematerialized_language_model_has_the_same_gradients(recomputed_blocks):
+    ids = segments_of(recurrent_arrays("hf_adaptive"), "token_ids")[0]["token_ids"]
+    results = []
+    for options in ((), (rematerialize,)):
+        keras.utils.set_random_seed(1)
+        model = load_recurrent("hf_adaptive", dropout=0.2)
+        for option in options:
+            option(model)
+        with tf.GradientTape() as tape:
+            outputs = model({"token_ids": ids, "labels": ids}, training=True)
+            loss = -tf.reduce_mean(outputs["log_probs"])
+        variables = [v.value for v in model.trainable_variables]
+        results.append([loss, *filter(lambda g: g is not None, tape.gradient(loss, variables))])
+    assert recomputed_blocks
+    for ours, theirs in zip(*results, strict=True):
+        np.testing.assert_allclose(
+            tf.convert_to_tensor(ours), tf.convert_to_tensor(theirs), 0, 1e-6
+        )
+
+
+def test_rematerialization_leaves_inference_alone_and_refuses_attentions(recomputed_blocks):
+    model, inputs = load_task("classification"), task_inputs("classification")
+    expected = model.predict(inputs, verbose=0)
+    rematerialize(model)
+    assert_same(model.predict(inputs, verbose=0), expected)
+    assert not recomputed_blocks
+    with pytest.raises(ValueError, match="Load the model without output_attentions"):
+        rematerialize(load_task("encoder", output_attentions=True))
+
+
+PEAK = """
+import resource, sys
+import keras, numpy as np
+from bert_zoo.config import EncoderConfig
+from bert_zoo.models import Classifier, Encoder
+from bert_zoo.training import compile_for_task, rematerialize
+config = EncoderConfig(vocab_size=1000, hidden_size=256, num_layers=12, num_heads=4,
+                       intermediate_size=1024, max_positions=256)
+model = Classifier(Encoder(config), 2)
+compile_for_task(model)
+if sys.argv[1] == "True":
+    rematerialize(model)
+ids = np.random.default_rng(0).integers(0, 1000, (16, 256))
+model.train_on_batch({"token_ids": ids}, np.arange(16) % 2)
+print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024)
+"""
+
+
+@pytest.mark.slow
+def test_rematerialization_lowers_the_peak_of_a_training():
+    peaks = [
+        int(subprocess.check_output([sys.executable, "-c", PEAK, str(remat)], text=True))
+        for remat in (False, True)
+    ]
+    print(f"peak in MiB, plainly and rematerialized: {peaks}")
+    # A quarter of the peak is TensorFlow itself, weights and moments, which stay.
+    assert peaks[1] < 0.75 * peaks[0]
+
+
+# ---------------------------------------------------------------------------------------------
+# Frozen parts
+# ---------------------------------------------------------------------------------------------
+
+
+def test_frozen_parts_stay_as_they_are(tmp_path, capsys):
+    model, (inputs, _) = load_task("classification", max_length=24), labelled()
+    freeze(model, layers=1)
+    before = variables_of(model)
+    train(model, inputs, LABELS)
+    moved = {path for path, v in variables_of(model).items() if (v != before[path]).any()}
+    frozen = ("encoder/embeddings/", "encoder/stack/layer_0/")
+    assert moved == {path for path in before if not path.startswith(frozen)}
+    assert trainable_paths(model) == moved
+    model.summary()
+    trainable = sum(v.size for path, v in before.items() if path in moved)
+    assert f"Trainable params: {trainable:,}" in capsys.readouterr().out
+
+    bert_zoo.save(model, tmp_path / "saved")
+    again = bert_zoo.load(tmp_path / "saved")
+    assert_same_variables(again, model)
+    assert trainable_paths(again) == set(before)
+    model.save(tmp_path / "model.keras")
+    again = keras.saving.load_model(tmp_path / "model.keras")
+    assert trainable_paths(again) == moved
+    assert len(again.optimizer.variables) == len(model.optimizer.variables)
+    bert_zoo.export(model, tmp_path / "exported")
+    served = tf.saved_model.load(str(tmp_path / "exported"))
+    assert len(served.trainable_variables) == len(moved)
+    assert sum(int(tf.size(v)) for v in served.trainable_variables) == trainable
+
+
+def test_layers_that_share_weights_are_frozen_together_or_not_at_all():
+    model = load_case("albert/classification")
+    layers = model.encoder.config.num_layers
+    with pytest.raises(ValueError, match=f"layers above share .* Freeze all {layers} layers"):
+        freeze(model, layers=1)
+    freeze(model, embeddings=False, layers=layers)
+    assert {path.split("/")[1] for path in trainable_paths(model)} == {
+        "embeddings",
+        "pooler",
+        "dense",
+    }
+    with pytest.raises(ValueError, match=r"layers is 99; this encoder has \d+ to freeze"):
+        freeze(model, layers=99)
+
+
+# ---------------------------------------------------------------------------------------------
+# LoRA
+# ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("case", "targets"),
+    [(CLASSIFIERS[0], "attention"), (CLASSIFIERS[1], "all"), (CLASSIFIERS[2], "attention")],
+)
+def test_lora_trains_thin_matrices_and_the_head_alone(case, targets):
+    inputs, labels = labelled(case)
+    model = load_case(case, dropout=0.0)
+    expected = model.predict(inputs, verbose=0)
+    add_lora(model, rank=2, alpha=4, targets=targets)
+    assert_same(model.predict(inputs, verbose=0), expected, 1e-6)
+    kernels = {"qkv", "attention/output"}
+    if targets == "all":
+        kernels |= {"intermediate", "feed_forward/output"}
+    trained = trainable_paths(model)
+    thin = {path for path in trained if "lora" in path}
+    num_blocks = len(model.encoder.stack.blocks)
+    assert len(thin) == 2 * num_blocks * len(kernels)
+    assert all(path.startswith(("encoder/pooler/", "classifier/")) for path in trained - thin)
+    before = variables_of(model)
+    losses = train(model, inputs, labels, steps=3)
+    assert losses[-1] < losses[0]
+    moved = {path for path, v in variables_of(model).items() if (v != before[path]).any()}
+    assert moved == trained
+
+
+def test_lora_is_merged_into_what_is_saved_and_exported(tmp_path):
+    model, (inputs, _) = load_task("classification", max_length=24), labelled()
+    add_lora(model, rank=2, alpha=4, targets="all")
+    plain = load_task("classification")
+    train(model, inputs, LABELS, steps=5)
+    weights, expected = variables_of(model), model.predict(inputs, verbose=0)
+    assert np.abs(expected - plain.predict(inputs, verbose=0)).max() > 1e-3
+    for form in ("bert_zoo", "hf"):
+        bert_zoo.save(model, tmp_path / form, format=form)
+        again = bert_zoo.load(tmp_path / form, "classification")
+        assert_same(again.predict(inputs, verbose=0), expected, 1e-5)
+        assert trainable_paths(again) == set(variables_of(plain))
+    assert not [name for name in tensors_of(tmp_path / "hf") if "lora" in name]
+    bert_zoo.export(model, tmp_path / "exported")
+    served = tf.saved_model.load(str(tmp_path / "exported"))
+    ids = {name: tf.constant(value, tf.int32) for name, value in inputs.items()}
+    outputs = served.signatures["tokens"](**{k: v for k, v in ids.items() if k != "position_ids"})
+    np.testing.assert_allclose(outputs["logits"], expected, atol=1e-5)
+    assert not [v.name for v in served.variables if "lora" in v.name]
+    assert len(served.trainable_variables) == len(variables_of(plain))
+    model.save(tmp_path / "model.keras")
+    with pytest.warns(UserWarning, match="Skipping variable loading for optimizer"):
+        again = keras.saving.load_model(tmp_path / "model.keras")
+    assert_same(again.predict(inputs, verbose=0), expected, 1e-5)
+    # Nothing of this has touched the model in training.
+    for path, value in variables_of(model).items():
+        assert np.array_equal(value, weights[path]), path
+    assert without_lora(plain) is plain
+
+
+def test_lora_of_a_language_model_is_merged():
+    model = load_recurrent("hf_adaptive")
+    add_lora(model, rank=2)
+    for path, variable in named_variables(model).items():
+        if "lora" in path:
+            variable.assign(np.random.default_rng(0).standard_normal(variable.shape) * 0.1)
+    segment = segments_of(recurrent_arrays("hf_adaptive"), "token_ids")[0]
+    ours, merged = model(segment), without_lora(model)(segment)
+    assert_same(ours, merged, 1e-5)
+    assert (
+        np.abs(ours["log_probs"] - load_recurrent("hf_adaptive")(segment)["log_probs"]).max() > 0.01
+    )
+
+
+def test_impossible_lora_is_refused():
+    model = load_task("classification")
+    for options, message in (
+        ({"rank": 0}, "rank is 0; it is a positive integer"),
+        ({"targets": "heads"}, r"targets is 'heads'; it is one of \['attention', 'all'\]"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            add_lora(model, **options)
+    add_lora(model)
+    with pytest.raises(ValueError, match="has LoRA already"):
+        add_lora(model)
+    frozen = load_task("classification")
+    freeze(frozen)
+    with pytest.raises(ValueError, match="LoRA freezes the encoder by itself"):
+        add_lora(frozen)
+
+
+# ---------------------------------------------------------------------------------------------
+# The best epochs
+# ---------------------------------------------------------------------------------------------
+
+
+def test_best_epochs_are_kept_and_others_deleted():
+    keep = KeepBest(2, patience=2)
+    assert keep.update(1, 0.5) == Verdict("epoch-01", (), False)
+    assert keep.update(2, 0.7) == Verdict("epoch-02", (), False)
+    assert keep.update(3, 0.6) == Verdict("epoch-03", ("epoch-01",), False)
+    # As good as the worst that is kept, and later.
+    assert keep.update(4, 0.6) == Verdict(None, (), True)
+    assert (keep.best_epoch, keep.kept) == (2, (2, 3))
+
+
+def test_losses_are_better_when_lower_and_no_number_is_worst():
+    keep = KeepBest(1, patience=3, directory="run/{epoch}", higher_is_better=False)
+    assert keep.update(1, float("nan")) == Verdict("run/1", (), False)
+    assert keep.update(2, 3.0) == Verdict("run/2", ("run/1",), False)
+    assert keep.update(3, float("nan")) == Verdict(None, (), False)
+    assert keep.update(4, 2.0) == Verdict("run/4", ("run/2",), False)
+    assert [keep.update(epoch, 2.5).stop for epoch in (5, 6, 7)] == [False, False, True]
+
+
+def test_impossible_keeping_is_refused():
+    for options, message in (
+        ({"k": 0}, "k is 0"),
+        ({"patience": 0}, "patience is 0"),
+        ({"directory": "best"}, "the same for every epoch"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            KeepBest(**options)
+    keep = KeepBest()
+    with pytest.raises(ValueError, match="No epoch has been scored"):
+        _ = keep.best_epoch
+    keep.update(2, 0.0)
+    with pytest.raises(ValueError, match=r"epoch is 2, after the epochs \[2\]"):
+        keep.update(2, 1.0)
