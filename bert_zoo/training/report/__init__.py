@@ -1,0 +1,19 @@
+"""What a fine-tuning run leaves behind for people: a page of its results and a model card.
+
+Nothing here imports TensorFlow or Keras.
+"""
+
+from bert_zoo.training.report.analysis import confusion_matrix, hardest_examples, per_label_table
+from bert_zoo.training.report.model_card import write_model_card
+from bert_zoo.training.report.page import write_report
+from bert_zoo.training.report.record import HardExample, RunRecord
+
+__all__ = [
+    "HardExample",
+    "RunRecord",
+    "confusion_matrix",
+    "hardest_examples",
+    "per_label_table",
+    "write_model_card",
+    "write_report",
+]

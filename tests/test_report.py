@@ -1,0 +1,596 @@
+"""The page and the card of a fine-tuning run, and what they are computed from."""
+
+import re
+import subprocess
+import sys
+from dataclasses import replace
+from html.parser import HTMLParser
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import bert_zoo
+from bert_zoo.registry import Card
+from bert_zoo.training.report import (
+    HardExample,
+    RunRecord,
+    confusion_matrix,
+    hardest_examples,
+    per_label_table,
+    write_model_card,
+    write_report,
+)
+from bert_zoo.training.report.analysis import most_confused
+from bert_zoo.training.report.curves import epoch_ticks, line_chart, round_ticks
+from bert_zoo.training.report.licence import HUB_LICENCES, forbids_commerce
+from bert_zoo.training.report.style import DARK, LIGHT, MOST_SHADE
+from bert_zoo.training.report.wording import duration, figure, setting
+
+PACKAGE = Path(bert_zoo.__file__).parent
+LABELS = ("negative", "positive")
+CONFUSION = np.array([[383, 45], [29, 415]])
+HOSTILE = "<script>alert('x')</script> \"quoted\" & <img src=https://example.org/a.png> | `code`"
+
+RECORD = RunRecord(
+    model="minilm_l6",
+    task="sst2",
+    kind="classification",
+    data="Phrases of film reviews.",
+    num_train=67349,
+    num_measured=872,
+    measured_on="validation",
+    seed=3,
+    recipe={"learning_rate": 5e-5, "max_length": 128, "lora_rank": None, "betas": (0.9, 0.999)},
+    versions={"bert_zoo": "0.1.0", "keras": "3.15.0"},
+    epochs=[{"accuracy": 0.89224}, {"accuracy": 0.91514}, {"accuracy": 0.90482}],
+    losses=[0.4567, 0.2345, 0.1234],
+    kept_epoch=2,
+    steps=6315,
+    seconds=2817.3,
+    labels=LABELS,
+    confusion=CONFUSION,
+    table=per_label_table(CONFUSION, LABELS),
+    hardest=[HardExample("a charming journey", "positive", "negative", 5.4321)],
+    parameters=22_713_986,
+    trainable_parameters=1_234_567,
+    checkpoint=bert_zoo.describe("minilm_l6"),
+)
+ANSWERS = replace(
+    RECORD,
+    task="squad_v2",
+    kind="question_answering",
+    epochs=[{"best_f1": 61.1, "NoAns_f1": 70.2}, {"best_f1": 63.257, "NoAns_f1": 69.0}],
+    losses=[2.0, 1.0],
+    labels=(),
+    confusion=None,
+    table=(),
+    hardest=(),
+)
+
+
+class Page(HTMLParser):
+    """A page's elements and its text, and whether every element is closed."""
+
+    VOID = ("meta", "link", "img", "br", "path", "circle", "line")
+
+    def __init__(self, markup: str):
+        super().__init__()
+        self.elements: list[tuple[str, dict[str, str]]] = []
+        self.words: list[str] = []
+        self.open: list[str] = []
+        self.feed(markup)
+        self.close()
+        self.text = " ".join(" ".join(self.words).split())
+
+    def handle_starttag(self, tag, attrs):
+        self.elements.append((tag, dict(attrs)))
+        if tag not in self.VOID:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag):
+        if tag not in self.VOID:
+            assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        if "style" not in self.open:
+            self.words.append(data)
+
+    def tags(self, name: str) -> list[dict[str, str]]:
+        return [attributes for tag, attributes in self.elements if tag == name]
+
+
+def markup_of(record: RunRecord, tmp_path: Path) -> str:
+    write_report(record, tmp_path / "report.html")
+    return (tmp_path / "report.html").read_text(encoding="utf-8")
+
+
+def page_of(record: RunRecord, tmp_path: Path) -> Page:
+    page = Page(markup_of(record, tmp_path))
+    assert page.open == []
+    return page
+
+
+def card_of(record: RunRecord, tmp_path: Path) -> str:
+    write_model_card(record, tmp_path / "README.md")
+    return (tmp_path / "README.md").read_text(encoding="utf-8")
+
+
+def front_matter(card: str) -> list[str]:
+    return card.split("---\n")[1].splitlines()
+
+
+# --- The page ---
+
+
+def test_page_says_what_came_out(tmp_path):
+    text = page_of(RECORD, tmp_path).text
+    for part in (
+        "minilm_l6 on sst2",
+        "872 examples",
+        "after epoch 2 of 3",
+        "0.9151",
+        "46 min 57 s",
+    ):
+        assert part in text
+    for part in ("0.8922", "0.9048", "0.4567", "0.2345", "0.1234", "2 kept"):
+        assert part in text
+    for part in ("383", "45", "29", "415", "798 of 872 predictions are right (91.5%)"):
+        assert part in text
+    for part in ("truth positive prediction negative loss 5.4321 a charming journey",):
+        assert part in text
+    for part in ("Phrases of film reviews.", "5e-05", "0.9, 0.999", "none", "seed 3", "3.15.0"):
+        assert part in text
+    for part in ("22,713,986", "1,234,567", "Apache-2.0", "arXiv:2002.10957"):
+        assert part in text
+
+
+def test_the_kept_epoch_alone_is_marked(tmp_path):
+    page = page_of(RECORD, tmp_path)
+    assert [row.get("class") for row in page.tags("tr")].count("kept") == 1
+    kept = [dot for dot in page.tags("circle") if dot["class"] == "dot kept"]
+    assert len(kept) == len(page.tags("svg")) == 2
+
+
+def test_every_figure_of_every_epoch_stands_in_the_table(tmp_path):
+    epochs = [{f"figure_{n}": 0.1 * epoch + 0.001 * n for n in range(9)} for epoch in (1, 2)]
+    record = replace(ANSWERS, epochs=epochs)
+    text = page_of(record, tmp_path).text
+    for figures in epochs:
+        assert all(figure(value) in text for value in figures.values())
+
+
+@pytest.mark.parametrize("field", ["text", "truth", "prediction"])
+@pytest.mark.parametrize("kind", ["classification", "token_classification"])
+def test_examples_are_shown_and_never_run(kind, field, tmp_path):
+    example = replace(RECORD.hardest[0], **{field: HOSTILE})
+    page = page_of(replace(RECORD, kind=kind, hardest=[example]), tmp_path)
+    assert HOSTILE in page.text
+    assert not page.tags("script") and not page.tags("img")
+
+
+def test_names_from_users_are_escaped_everywhere(tmp_path):
+    record = replace(
+        RECORD,
+        model=HOSTILE,
+        task=HOSTILE,
+        data=HOSTILE,
+        measured_on=HOSTILE,
+        recipe={HOSTILE: HOSTILE},
+        versions={HOSTILE: HOSTILE},
+        epochs=[{HOSTILE: 0.1}, {HOSTILE: 0.2}, {HOSTILE: 0.3}],
+        labels=[HOSTILE, "other", "third"],
+        confusion=np.full((3, 3), 2),
+        table=[{HOSTILE: HOSTILE, "f1": 0.5}],
+        checkpoint=Card(licence=HOSTILE, paper=HOSTILE, family=HOSTILE, note=HOSTILE),
+    )
+    page = page_of(record, tmp_path)
+    assert not page.tags("script") and not page.tags("img")
+    assert "<script" not in card_of(record, tmp_path).split("---\n")[2]
+
+
+def test_page_needs_nothing_beside_itself(tmp_path):
+    for record in (RECORD, ANSWERS):
+        page = page_of(record, tmp_path)
+        assert all("src" not in attributes for _, attributes in page.elements)
+        links = [attributes["href"] for _, attributes in page.elements if "href" in attributes]
+        assert links and all(link.startswith("https://arxiv.org/abs/") for link in links)
+        assert {tag for tag, attributes in page.elements if "href" in attributes} == {"a"}
+        markup = markup_of(record, tmp_path)
+        assert "url(" not in markup and "@import" not in markup
+        assert "default-src 'none'" in page.tags("meta")[1]["content"]
+
+
+def test_parts_that_are_empty_are_left_out(tmp_path):
+    full, empty = page_of(RECORD, tmp_path).text, page_of(ANSWERS, tmp_path).text
+    for title in ("Confusions", "By label", "hardest"):
+        assert title in full
+        assert title not in empty
+    assert "63.26" in empty
+
+
+def test_one_epoch_is_a_table_and_no_curve(tmp_path):
+    record = replace(RECORD, epochs=RECORD.epochs[:1], losses=[0.5], kept_epoch=1)
+    page = page_of(record, tmp_path)
+    assert not page.tags("svg")
+    assert "0.8922" in page.text and "chosen" not in page.text
+
+
+def test_long_texts_are_folded_and_complete(tmp_path):
+    text = "A long text. " * 100
+    record = replace(RECORD, hardest=[replace(RECORD.hardest[0], text=text)])
+    page = page_of(record, tmp_path)
+    assert len(page.tags("details")) == 1
+    assert text.strip() in page.text
+    assert not page_of(RECORD, tmp_path).tags("details")
+
+
+def test_tags_are_shown_at_the_words_that_have_a_wrong_one(tmp_path):
+    example = HardExample("the pound fell", "B-NP I-NP B-VP", "B-NP B-VP B-VP", 1.5)
+    record = replace(RECORD, kind="token_classification", hardest=[example])
+    page = page_of(record, tmp_path)
+    assert "1 of 3 words have a wrong tag" in page.text
+    assert "the pound B-VP, truth I-NP fell" in page.text
+
+
+def test_words_and_their_tags_are_escaped(tmp_path):
+    example = HardExample("<i>a</i> <i>b</i>", "<b>O</b> <b>O</b>", "<b>O</b> <b>X</b>", 1.5)
+    record = replace(RECORD, kind="token_classification", hardest=[example])
+    page = page_of(record, tmp_path)
+    assert "<i>a</i> <i>b</i> <b>X</b>, truth <b>O</b>" in page.text
+
+
+def test_many_labels_are_folded_and_the_worst_pairs_listed(tmp_path):
+    labels = [f"label_{n}" for n in range(50)]
+    confusion = np.diag(np.arange(50))
+    confusion[7, 9] = 5
+    record = replace(RECORD, labels=labels, confusion=confusion, table=())
+    page = page_of(record, tmp_path)
+    assert "label_7 label_9 5 41.7%" in page.text
+    assert "Left out: 1 label that never came up." in page.text
+    assert "label_0" not in page.text
+    assert "The matrix of all 49 labels" in page.text
+    too_many = [f"label_{n}" for n in range(300)]
+    record = replace(record, labels=too_many, confusion=np.eye(300, dtype=int))
+    assert "too large for a page" in page_of(record, tmp_path).text
+
+
+def test_figures_chosen_on_the_measured_split_are_called_so(tmp_path):
+    chosen = "chosen by its accuracy on the same validation examples"
+    assert chosen in page_of(RECORD, tmp_path).text
+    assert chosen in card_of(RECORD, tmp_path)
+    last_on_test = replace(RECORD, measured_on="test", kept_epoch=3)
+    assert "chosen by" not in page_of(last_on_test, tmp_path).text
+    chosen_on_test = replace(RECORD, measured_on="test")
+    assert "chosen by" in page_of(chosen_on_test, tmp_path).text
+
+
+def test_a_loss_that_is_not_finite_is_said_and_drawn_as_a_gap(tmp_path):
+    record = replace(RECORD, losses=[0.5, np.nan, np.inf])
+    page = page_of(record, tmp_path)
+    assert "The training loss was not finite in epoch 2, 3." in page.text
+    assert all("nan" not in str(path) for path in page.tags("path") + page.tags("circle"))
+
+
+def test_half_a_surrogate_pair_does_not_stop_the_files(tmp_path):
+    record = replace(
+        RECORD, data="Odd \ud83d text.", hardest=[HardExample("\ud83d", "a", "b", 1.0)]
+    )
+    assert "&#55357;" in markup_of(record, tmp_path)
+    assert "&#55357;" in card_of(record, tmp_path)
+
+
+# --- Colours ---
+
+
+def luminance(colour) -> float:
+    parts = np.asarray(colour) / 255
+    linear = np.where(parts <= 0.04045, parts / 12.92, ((parts + 0.055) / 1.055) ** 2.4)
+    return float(linear @ [0.2126, 0.7152, 0.0722])
+
+
+def contrast(one, other) -> float:
+    dark, light = sorted((luminance(one), luminance(other)))
+    return (light + 0.05) / (dark + 0.05)
+
+
+@pytest.mark.parametrize("colours", [LIGHT, DARK], ids=["light", "dark"])
+def test_all_text_can_be_read(colours):
+    """WCAG 2.1, 1.4.3: 4.5 to 1."""
+    card = np.array(colours["card"])
+    for name in ("right", "wrong"):
+        shaded = card + MOST_SHADE * (np.array(colours[name]) - card)
+        assert contrast(colours["ink"], shaded) >= 4.5
+    for name in ("ink", "soft", "accent", "alarm"):
+        assert contrast(colours[name], card) >= 4.5
+    assert contrast(colours["soft"], colours["page"]) >= 4.5
+
+
+# --- Curves ---
+
+
+@pytest.mark.parametrize(
+    ("low", "high"), [(0.8922, 0.9151), (0.1, 0.1), (0.0, 0.0), (-2.5, 88.1), (1e-7, 3e-7)]
+)
+def test_ticks_enclose_the_values_and_are_few(low, high):
+    ticks = round_ticks(low, high)
+    assert ticks[0] <= low and ticks[-1] >= high * (1 - 1e-9)
+    assert 2 <= len(ticks) <= 6
+
+
+def test_epoch_ticks_are_few():
+    assert epoch_ticks(3) == [1, 2, 3]
+    assert len(epoch_ticks(100)) <= 6
+
+
+def test_a_curve_goes_up_where_values_do():
+    chart = line_chart([0.1, 0.2, 0.4], "accuracy", 3)
+    heights = [float(y) for y in re.findall(r'cy="([\d.]+)"', chart)]
+    across = [float(x) for x in re.findall(r'cx="([\d.]+)"', chart)]
+    assert heights == sorted(heights, reverse=True)
+    assert across == sorted(across)
+    assert heights[0] - heights[1] == pytest.approx((heights[1] - heights[2]) / 2, abs=0.2)
+
+
+def test_nothing_is_drawn_where_no_value_is_finite():
+    assert line_chart([np.nan, np.inf], "loss", 1) == ""
+
+
+# --- The card ---
+
+
+def test_card_says_what_went_in_and_came_out(tmp_path):
+    card = card_of(RECORD, tmp_path)
+    for part in (
+        "# minilm_l6, fine-tuned on sst2",
+        "model.classify(",
+        "| figure | validation, 872 examples |",
+        "| accuracy | 0.9151 |",
+        "| negative | 0.9296 | 0.8949 | 0.9119 | 428 |",
+        "Its 2 labels: negative, positive.",
+        "| learning rate | 5e-05 |",
+        "| seed | 3 |",
+        "| 2 (kept) | 0.2345 | 0.9151 |",
+        "Phrases of film reviews.",
+        "keras 3.15.0",
+        "**Licence: Apache-2.0**",
+        "[arXiv:2002.10957](https://arxiv.org/abs/2002.10957)",
+        "cut to 128 tokens",
+    ):
+        assert part in card
+
+
+def test_head_of_the_card_is_as_the_hub_reads_it(tmp_path):
+    head = front_matter(card_of(RECORD, tmp_path))
+    assert head[:2] == [
+        "license: apache-2.0",
+        'base_model: "sentence-transformers/all-MiniLM-L6-v2"',
+    ]
+    assert head[head.index("metrics:") + 1] == "- accuracy"
+    assert "pipeline_tag: text-classification" in head
+    assert "      value: 0.9151" in head
+
+
+def test_head_of_the_card_parses(tmp_path):
+    yaml = pytest.importorskip("yaml")
+    odd = replace(RECORD, task='a "b": c', measured_on="# d\n---\ne")
+    for record in (RECORD, odd):
+        head = yaml.safe_load(card_of(record, tmp_path).split("\n---\n\n")[0])
+        (result,) = head["model-index"][0]["results"]
+        assert result["dataset"]["name"] == record.task
+        assert result["dataset"]["split"] == record.measured_on
+        assert result["metrics"] == [{"type": "accuracy", "value": 0.9151}]
+
+
+def test_figures_that_the_hub_does_not_know_stay_out_of_the_head(tmp_path):
+    card = card_of(ANSWERS, tmp_path)
+    assert "model-index:" not in front_matter(card) and "metrics:" not in front_matter(card)
+    assert "| best f1 | 63.26 |" in card
+
+
+def test_a_figure_that_is_no_number_stays_out_of_the_head(tmp_path):
+    record = replace(RECORD, epochs=[{"accuracy": np.nan, "f1": 0.5}] * 3)
+    head = front_matter(card_of(record, tmp_path))
+    assert "    - type: f1" in head and "    - type: accuracy" not in head
+
+
+def test_every_licence_of_the_zoo_is_the_hubs_or_qualified():
+    for name in bert_zoo.list_models():
+        licence = bert_zoo.describe(name)["licence"]
+        assert licence in HUB_LICENCES or "(" in licence, name
+        assert forbids_commerce(licence) == ("NC" in licence), name
+
+
+def test_a_licence_against_commerce_is_said_first(tmp_path):
+    record = replace(RECORD, model="spanbert_base", checkpoint=bert_zoo.describe("spanbert_base"))
+    card = card_of(record, tmp_path)
+    assert front_matter(card)[0] == "license: cc-by-nc-4.0"
+    body = card.split("---\n", 2)[2]
+    assert body.index("Not for commercial use") < body.index("This model")
+    assert "Not for commercial use" in page_of(record, tmp_path).text
+    assert "Not for commercial" not in card_of(RECORD, tmp_path) + page_of(RECORD, tmp_path).text
+
+
+def test_a_qualified_licence_is_given_in_its_own_words(tmp_path):
+    checkpoint = bert_zoo.describe("scibert")
+    head = front_matter(card_of(replace(RECORD, checkpoint=checkpoint), tmp_path))
+    assert head[:2] == ["license: other", f'license_name: "{checkpoint["licence"]}"']
+
+
+def test_a_directory_has_no_known_licence(tmp_path):
+    card = card_of(replace(RECORD, model="runs/mine", checkpoint=None), tmp_path)
+    assert front_matter(card)[0] == "license: unknown"
+    assert "base_model" not in card
+    assert "Its licence is not known to bert_zoo" in card
+    assert (
+        "licence of the base not known" in page_of(replace(RECORD, checkpoint=None), tmp_path).text
+    )
+
+
+def test_call_in_the_card_fits_pairs(tmp_path):
+    card = card_of(replace(RECORD, reads_pairs=True), tmp_path)
+    assert 'model.classify((["A text."], ["Its partner."]))' in card
+
+
+@pytest.mark.parametrize("kind", ["regression", "token_classification", "multiple_choice"])
+def test_every_kind_has_a_page_and_a_card(kind, tmp_path):
+    record = replace(ANSWERS, kind=kind, epochs=[{"pearson": 0.5}] * 2)
+    assert "0.5000" in page_of(record, tmp_path).text
+    assert "- pearsonr" in front_matter(card_of(record, tmp_path))
+
+
+# --- What they are computed from ---
+
+
+def test_confusions_are_counted_truth_by_prediction():
+    confusion = confusion_matrix([0, 0, 1, 2, 2], np.array([0, 1, 1, 0, 2]), 3)
+    np.testing.assert_array_equal(confusion, [[1, 1, 0], [0, 1, 0], [1, 0, 1]])
+    assert confusion_matrix([], [], 2).tolist() == [[0, 0], [0, 0]]
+
+
+@pytest.mark.parametrize(
+    ("labels", "predictions", "message"),
+    [
+        ([0, 1], [0], "There are 2 labels and 1 predictions"),
+        ([0, -100], [0, 0], r"labels\[1\] is -100; class ids go from 0 to 1. Leave out"),
+        ([0, 1], [0, 2], r"predictions\[1\] is 2; class ids go from 0 to 1"),
+        ([0, 1], [0, 0.5], r"predictions\[1\] is 0.5"),
+        ([0, np.nan], [0, 1], r"labels\[1\] is nan"),
+        ([[0], [1]], [0, 1], r"labels has the shape \(2, 1\)"),
+        (["a", "b"], [0, 1], "labels holds .*'a'.*; pass class ids"),
+    ],
+)
+def test_what_is_no_class_id_is_refused(labels, predictions, message):
+    with pytest.raises(ValueError, match=message):
+        confusion_matrix(labels, predictions, 2)
+
+
+def test_figures_by_label():
+    confusion = np.array([[8, 2, 0], [4, 6, 0], [0, 0, 0]])
+    one, two, unseen = per_label_table(confusion, ["one", "two", "unseen"])
+    assert one == {
+        "label": "one",
+        "precision": pytest.approx(8 / 12),
+        "recall": 0.8,
+        "f1": pytest.approx(2 * (8 / 12) * 0.8 / (8 / 12 + 0.8)),
+        "support": 10,
+    }
+    assert (two["precision"], two["recall"]) == (0.75, 0.6)
+    assert unseen == {"label": "unseen", "precision": 0, "recall": 0, "f1": 0, "support": 0}
+
+
+def test_most_confused_pairs_come_first_and_empty_ones_not_at_all():
+    pairs = most_confused(np.array([[9, 1, 0], [3, 7, 0], [0, 2, 8]]), ["a", "b", "c"], 10)
+    assert pairs == [("b", "a", 3, 0.3), ("c", "b", 2, 0.2), ("a", "b", 1, 0.1)]
+
+
+def test_hardest_examples_are_ranked_by_cross_entropy():
+    logits = np.array([[2.0, 0.0], [0.0, 3.0], [800.0, -800.0], [0.0, 0.0]])
+    examples = hardest_examples(["a", "b", "c", "d"], [0, 0, 1, 1], logits, LABELS, k=3)
+    assert [example.text for example in examples] == ["c", "b", "d"]
+    assert [example.loss for example in examples] == pytest.approx(
+        [1600.0, 3 + np.log1p(np.exp(-3)), np.log(2)]
+    )
+    assert (examples[0].truth, examples[0].prediction) == ("positive", "negative")
+    assert len(hardest_examples(["a"], [0], logits[:1], LABELS)) == 1
+
+
+@pytest.mark.parametrize("shape", [(3,), (3, 1)])
+def test_hardest_scores_are_ranked_by_squared_error(shape):
+    scores = np.array([1.0, 4.5, 2.0], np.float32).reshape(shape)
+    examples = hardest_examples(["a", "b", "c"], [1.5, 1.5, 2.0], scores, (), k=2)
+    assert examples == [
+        HardExample("b", "1.5000", "4.5000", 9.0),
+        HardExample("a", "1.5000", "1.0000", 0.25),
+    ]
+
+
+def test_a_loss_that_is_no_number_is_the_hardest():
+    examples = hardest_examples(["a", "b"], [0, 0], [[0.0, 5.0], [np.nan, 0.0]], LABELS)
+    assert [example.text for example in examples] == ["b", "a"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"labels": [0]}, "There are 2 texts, 1 labels and 2 rows of logits"),
+        ({"labels": [0, 2]}, r"labels\[1\] is 2"),
+        ({"label_names": ("a", "b", "c")}, r"logits has the shape \(2, 2\) and there are 3"),
+        ({"label_names": ()}, "Pass label_names if these are classes"),
+        ({"k": 0}, "k is 0"),
+    ],
+)
+def test_examples_that_do_not_fit_together_are_refused(changes, message):
+    arguments = {"texts": ["a", "b"], "labels": [0, 1], "logits": np.eye(2), "label_names": LABELS}
+    with pytest.raises(ValueError, match=message):
+        hardest_examples(**arguments | changes)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"kind": "masked_lm"}, "kind is 'masked_lm'; it is one of classification"),
+        ({"epochs": [], "losses": []}, "epochs is empty"),
+        ({"epochs": [{}], "losses": [1.0]}, "epochs is empty"),
+        ({"losses": [1.0]}, "losses has 1 values and epochs has 3"),
+        ({"epochs": [{"a": 1.0}, {"b": 1.0}, {"a": 1.0}]}, "Epoch 2 has the figures"),
+        ({"kept_epoch": 0}, "kept_epoch is 0; epochs are counted from 1, here to 3"),
+        ({"kept_epoch": 4}, "kept_epoch is 4"),
+        ({"labels": ("a", "b", "c")}, r"confusion has the shape \(2, 2\) and there are 3 labels"),
+        ({"confusion": CONFUSION - 30}, "values that are no counts"),
+        ({"confusion": CONFUSION / 2}, "values that are no counts"),
+    ],
+)
+def test_a_record_whose_parts_do_not_fit_is_refused(changes, message):
+    with pytest.raises(ValueError, match=message):
+        replace(RECORD, **changes)
+
+
+# --- Words and numbers ---
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [
+        (0.91514, "0.9151"),
+        (np.float32(0.5), "0.5000"),
+        (88.1234, "88.12"),
+        (-2.25, "-2.2500"),
+        (12345.6, "12,346"),
+        (1234, "1,234"),
+        (np.int64(428), "428"),
+        (float("nan"), "nan"),
+    ],
+)
+def test_figures_have_four_digits_and_counts_all(value, shown):
+    assert figure(value) == shown
+
+
+def test_settings_and_times_read_well():
+    assert [setting(v) for v in (5e-5, True, None, (0.9, None), "linear", 32)] == [
+        "5e-05",
+        "yes",
+        "none",
+        "0.9, none",
+        "linear",
+        "32",
+    ]
+    assert [duration(s) for s in (3.21, 59.99, 60, 3599.6, 7322)] == [
+        "3.2 s",
+        "60.0 s",
+        "1 min 0 s",
+        "1 h 0 min",
+        "2 h 2 min",
+    ]
+
+
+def test_reports_are_made_without_tensorflow_and_keras():
+    program = f"""
+import sys, types
+package = types.ModuleType("bert_zoo.training")
+package.__path__ = [{str(PACKAGE / "training")!r}]
+sys.modules["bert_zoo.training"] = package
+import bert_zoo.training.report
+assert not {{"tensorflow", "keras", "matplotlib"}} & set(sys.modules)
+"""
+    subprocess.run([sys.executable, "-c", program], check=True, cwd=PACKAGE.parent)
