@@ -106,6 +106,7 @@ COMMENTS = {
     "WHITESPACE": "What str.split splits at.",
     "CASE_IGNORABLE": "Passed over where the context of a sigma is looked at; some are cased too.",
     "CASED": "Cased, and not in CASE_IGNORABLE.",
+    "STARTER_MARKS": "Marks of combining class 0, which Google's code keeps and Hugging Face's drops.",
 }
 
 
@@ -129,10 +130,15 @@ def write_tables() -> None:
         "WHITESPACE": (char for char in chars if len(f"a{char}b".split()) == 2),
         "CASE_IGNORABLE": ignorable,
         "CASED": (char for char in chars if makes_final(f"1{char}")),
+        "STARTER_MARKS": (
+            char
+            for char in chars
+            if unicodedata.category(char).startswith("M") and not unicodedata.combining(char)
+        ),
     }
     text = HEADER.format(version=unicodedata.unidata_version)
     for name, members in tables.items():
-        lines = textwrap.wrap(ranges_of(map(ord, members)), 96)
+        lines = textwrap.wrap(ranges_of(map(ord, members)), 96, break_on_hyphens=False)
         text += f'\n# {COMMENTS[name]}\n{name} = """\n' + "\n".join(lines) + '\n"""\n'
     TABLES.write_text(text, encoding="utf-8")
     print(f"{TABLES}: {len(text)} bytes")

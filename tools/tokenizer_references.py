@@ -71,14 +71,11 @@ COMMENTS = {
     "CJK": "A word of its own when Chinese characters are split.",
     "PUNCTUATION": "A word of its own, always.",
     "NONSPACING": "Removed when accents are stripped.",
-    "NONSPACING_STARTERS": (
-        "Those of NONSPACING with combining class 0: marks are not reordered across them."
-    ),
     "ACCENT_STRIPPED": "Canonical decomposition without its non-spacing marks, where that differs.",
     "LOWERCASE": "Lower case, one code point at a time (so final sigma is not special).",
     "COMBINING_CLASS": (
-        "`class:ranges`, the canonical combining class (decimal) of the marks that survive accent\n"
-        "# stripping: within a run of marks, canonical decomposition sorts them by it."
+        "`class:ranges`, the canonical combining class (decimal) of marks, or of the first mark that\n"
+        "# one decomposes to: within a run of marks, canonical decomposition sorts them by it."
     ),
 }
 
@@ -139,7 +136,7 @@ def probe_reference() -> dict[str, str]:
     nonspacing = [code for code, result in stripped.items() if not result]
     # U+08D4 (class 230) and U+1B44 (class 9) survive stripping; they swap across anything but
     # a starter.
-    starters = [c for c in nonspacing if strip(f"\u08d4{chr(c)}\u1b44") == "\u08d4\u1b44"]
+    starters = {c for c in nonspacing if strip(f"\u08d4{chr(c)}\u1b44") == "\u08d4\u1b44"}
     mapping = {code: result for code, result in stripped.items() if result}
     return {
         "DROPPED": ranges_of(dropped),
@@ -147,15 +144,19 @@ def probe_reference() -> dict[str, str]:
         "CJK": ranges_of(cjk),
         "PUNCTUATION": ranges_of(punctuation),
         "NONSPACING": ranges_of(nonspacing),
-        "NONSPACING_STARTERS": ranges_of(starters),
         "ACCENT_STRIPPED": mapping_of(mapping),
         "LOWERCASE": mapping_of(lowered),
-        "COMBINING_CLASS": combining_classes({*nonspacing, *dropped}),
+        "COMBINING_CLASS": combining_classes({*dropped}, {*nonspacing} - starters),
     }
 
 
-def combining_classes(removed: set[int]) -> str:
-    """Returns `class:ranges` of the reordered marks that strip_accents leaves in."""
+def combining_classes(removed: set[int], stripped: set[int]) -> str:
+    """Returns `class:ranges` of the marks that canonical decomposition sorts.
+
+    Args:
+        removed: code points that never get as far.
+        stripped: those of the marks that strip_accents removes.
+    """
     decompose = NFD().normalize_str
     # U+0334 has class 1 and U+0345 class 240: one of them swaps with any mark.
     marks = [
@@ -175,12 +176,17 @@ def combining_classes(removed: set[int]) -> str:
             swapped = decompose(pair) != pair
             if swapped != (classes[left] > classes[right]):
                 raise AssertionError(f"combining classes of {left:x} and {right:x} differ")
+    for code in stripped - classes.keys():
+        classes[code] = classes[ord(decompose(chr(code))[0])]
     by_class: dict[int, list[int]] = {}
     for code, value in classes.items():
         by_class.setdefault(value, []).append(code)
-    return " ".join(
-        f"{value}:{ranges_of(codes).replace(' ', ',')}" for value, codes in sorted(by_class.items())
-    )
+    items = []
+    for value, codes in sorted(by_class.items()):
+        ranges = ranges_of(codes).split()
+        # Several items where one would not fit in a line.
+        items += [f"{value}:{','.join(ranges[i : i + 7])}" for i in range(0, len(ranges), 7)]
+    return " ".join(items)
 
 
 def ranges_of(codes: Iterable[int]) -> str:

@@ -18,6 +18,7 @@ import tensorflow as tf
 
 from bert_zoo.text import unicode14_tables
 from bert_zoo.text.normalizer import parse_ranges
+from bert_zoo.text.offsets import sums_before
 
 _PAGE_BITS = 8
 _UNCHANGED = -1
@@ -94,10 +95,7 @@ class TextCleaner:
     def _replace_characters(self, texts: tf.Tensor) -> tf.Tensor:
         characters = tf.strings.unicode_decode(texts, "UTF-8")
         codes = characters.values
-        page = tf.gather(self._pages, tf.bitwise.right_shift(codes, _PAGE_BITS))
-        offset = tf.bitwise.bitwise_and(codes, (1 << _PAGE_BITS) - 1)
-        row = tf.gather(self._rows, page * (1 << _PAGE_BITS) + offset)
-        replaced = tf.gather(self._replacements, row)
+        replaced = tf.gather(self._replacements, self._replacement_rows(codes))
         kept = tf.gather(codes, replaced.value_rowids())
         characters = tf.RaggedTensor.from_row_splits(
             tf.where(replaced.values == _UNCHANGED, kept, replaced.values),
@@ -105,6 +103,40 @@ class TextCleaner:
             validate=False,
         )
         return tf.strings.unicode_encode(characters, "UTF-8")
+
+    def _replacement_rows(self, codes: tf.Tensor) -> tf.Tensor:
+        page = tf.gather(self._pages, tf.bitwise.right_shift(codes, _PAGE_BITS))
+        offset = tf.bitwise.bitwise_and(codes, (1 << _PAGE_BITS) - 1)
+        return tf.gather(self._rows, page * (1 << _PAGE_BITS) + offset)
+
+    def origins(self, texts: tf.Tensor) -> tf.RaggedTensor:
+        """Returns which character of its text each one of the prepared text comes from.
+
+        How many characters every one becomes says that: none ever changes places.
+
+        Args:
+            texts: string [batch], not yet prepared.
+
+        Returns:
+            int32 [batch, (characters of the prepared text)].
+        """
+        characters = tf.strings.unicode_decode(texts, "UTF-8", errors="replace")
+        codes = characters.values
+        lengths = tf.ones_like(codes)
+        if self._changes_characters:
+            replacement_lengths = tf.cast(self._replacements.row_lengths(), tf.int32)
+            lengths = tf.gather(replacement_lengths, self._replacement_rows(codes))
+        if self._rewrite_quotes:
+            lengths = tf.where(_begins_quotes(characters), 0, lengths)
+        if self._remove_space:
+            lengths = tf.where(_is_extra_space(characters), 0, lengths)
+        positions = tf.ragged.range(tf.cast(characters.row_lengths(), tf.int32)).values
+        lengths_before = tf.concat([[0], tf.cumsum(lengths)], 0)
+        return tf.RaggedTensor.from_row_splits(
+            tf.repeat(positions, lengths),
+            tf.gather(lengths_before, characters.row_splits),
+            validate=False,
+        )
 
 
 @functools.cache
@@ -155,6 +187,37 @@ def _lower_sigma(texts: tf.Tensor) -> tf.Tensor:
         rf"\1{_FINAL_SIGMA}\2",
     )
     return tf.strings.regex_replace(texts, _SIGMA, _SMALL_SIGMA)
+
+
+def _begins_quotes(characters: tf.RaggedTensor) -> tf.Tensor:
+    """Returns which of the code points [batch, (n)] are the first half of `` or '', bool [all]."""
+    codes, row = characters.values, characters.value_rowids()
+    is_mark = (codes == ord("`")) | (codes == ord("'"))
+    is_continued = (_shifted(codes, 1) == codes) & (_shifted(row, 1) == row)
+    starts_run = (_shifted(codes, -1) != codes) | (_shifted(row, -1) != row)
+    run_starts = tf.where(starts_run)[:, 0]
+    run = tf.cumsum(tf.cast(starts_run, tf.int32)) - 1
+    place = tf.range(tf.size(codes, tf.int64)) - tf.gather(run_starts, run)
+    return is_mark & is_continued & (place % 2 == 0)
+
+
+def _is_extra_space(characters: tf.RaggedTensor) -> tf.Tensor:
+    """Returns which code points [batch, (n)] are white space that goes, bool [all].
+
+    All at the ends of a row does, and inside it all but the last character of each run.
+    """
+    codes, row = characters.values, characters.value_rowids()
+    is_space = tf.reduce_any(codes[:, None] == parse_ranges(unicode14_tables.WHITESPACE), axis=1)
+    words_before = sums_before(tf.cast(~is_space, tf.int32), characters.row_splits)
+    is_followed = (_shifted(row, 1) == row) & ~_shifted(is_space, 1)
+    return is_space & ((words_before == 0) | ~is_followed)
+
+
+def _shifted(values: tf.Tensor, by: int) -> tf.Tensor:
+    """Returns what comes after (1) or before (-1) each of [n] values, at the end -1 or True."""
+    end = tf.cast([-1], values.dtype)
+    after = tf.concat([values, end], 0)[1:]
+    return after if by == 1 else tf.concat([end, values], 0)[:-1]
 
 
 def _map_where(

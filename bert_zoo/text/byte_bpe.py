@@ -26,6 +26,9 @@ import tensorflow as tf
 from bert_zoo.text import byte_bpe_tables
 from bert_zoo.text.byte_bpe_graph import ALPHABET, Merger, Splitter, lookup_table
 from bert_zoo.text.files import read_json
+from bert_zoo.text.normalizer import parse_ranges
+from bert_zoo.text.offsets import characters_of_bytes, sums_before, token_columns, utf8_lengths
+from bert_zoo.text.special_tokens import tokenize_around_special_tokens
 from bert_zoo.text.tokenizer import HF_SPECIAL_TOKENS, Tokenizer, without_overlaps
 from bert_zoo.text.vocabulary import Vocabulary
 
@@ -43,6 +46,12 @@ class ByteBpeTokenizer(Tokenizer):
     Ids equal those of the tokenizers library's ByteLevel and BPE on every text. Special and added
     tokens inside a text become their own ids, as they do there. Bytes that are not UTF-8 count as
     U+FFFD, as in `text.decode("utf-8", "replace")`. An empty text has no tokens.
+
+    Offsets equal that library's with RoBERTa's `trim_offsets`: " the" stands for its three letters,
+    and a blank alone for nothing (start and end are equal). Each token with a part of a character's
+    bytes stands for that character, and the mask token for itself, without the white space it takes.
+    A blank put before what follows a special token is trimmed from the text, as there, so that the
+    word's token starts one character late.
 
     Args:
         vocabulary: tokens in the order of their ids, written in GPT-2's alphabet.
@@ -94,7 +103,7 @@ class ByteBpeTokenizer(Tokenizer):
         self._merges = _Merges(merges, self._vocabulary, source)
         with tf.init_scope(), tf.device("CPU:0"):
             self._engine = _Engine(self._vocabulary, self._merges, options)
-        self._tokenize = self._engine.tokenize
+        self._set_functions(self._engine.tokenize, self._engine.tokenize_with_offsets)
 
     def _join(self, ids: tf.RaggedTensor) -> tf.Tensor:
         # Bytes that are not UTF-8, for example a character cut in half, become U+FFFD.
@@ -154,6 +163,8 @@ class _Engine(tf.Module):
             f"^[{_WHITESPACE}]+{re.escape(options.mask_token)}$",
             options.mask_token.replace("\\", r"\\"),
         )
+        self._mask_id = vocabulary.id_of(options.mask_token)
+        self._mask_length = len(options.mask_token)
         self._add_prefix_space = options.add_prefix_space
         special_ids = {token: vocabulary.id_of(token, "added token") for token in special}
         self._special_ids = lookup_table([*special_ids], [*special_ids.values()], default=-1)
@@ -167,53 +178,99 @@ class _Engine(tf.Module):
                 for token in vocabulary.tokens
             ]
         )
-        signature = [tf.TensorSpec([None], tf.string, name="texts")]
-        # Traced functions: fast outside tf.data too, and part of a SavedModel.
-        self._encode = tf.function(self._encode_plain, input_signature=signature, autograph=False)
-        self.tokenize = tf.function(self._encode_any, input_signature=signature, autograph=False)
+        self._num_bytes = tf.constant([len(token.encode()) for token in vocabulary.tokens])
+        leading, trailing = zip(*map(_count_blanks, vocabulary.tokens), strict=True)
+        self._leading_blanks, self._trailing_blanks = tf.constant(leading), tf.constant(trailing)
 
-    def _encode_any(self, texts: tf.Tensor) -> tf.RaggedTensor:
+    def tokenize(self, texts: tf.Tensor) -> tf.RaggedTensor:
         """Tokenizes string [batch] to int32 [batch, (tokens)]."""
-        has_special = tf.strings.regex_full_match(texts, rf"\C*(?:{self._special_pattern})\C*")
-        ids, row_splits = tf.cond(
-            tf.reduce_any(has_special),
-            lambda: _parts(self._encode_around_special(texts)),
-            lambda: _parts(self._encode(texts)),
-        )
-        return tf.RaggedTensor.from_row_splits(ids, row_splits, validate=False)
-
-    def _encode_around_special(self, texts: tf.Tensor) -> tf.RaggedTensor:
-        """Cuts texts at special tokens and tokenizes what is between them, as texts of their own."""
-        # Between segments stands a byte that no UTF-8 has.
-        valid = tf.strings.unicode_transcode(texts, "UTF-8", "UTF-8", errors="replace")
-        marked = tf.strings.regex_replace(valid, f"({self._special_pattern})", b"\xff\\1\xff")
-        segments = tf.strings.split(marked, b"\xff")
-        special_ids = self._special_ids.lookup(
-            tf.strings.regex_replace(segments.values, *self._mask_without_space)
-        )
-        is_special = special_ids >= 0
-        between = self._encode(tf.where(is_special, "", segments.values))
-        special = tf.RaggedTensor.from_row_lengths(
-            tf.boolean_mask(special_ids, is_special), tf.cast(is_special, tf.int64), validate=False
-        )
-        ids = tf.concat([between, special], axis=1)
-        return tf.RaggedTensor.from_row_splits(
-            ids.values, tf.gather(ids.row_splits, segments.row_splits), validate=False
+        return tokenize_around_special_tokens(
+            texts,
+            self._special_pattern,
+            self._special_ids_of,
+            self._ids_of_plain,
+            with_offsets=False,
         )
 
-    def _encode_plain(self, texts: tf.Tensor) -> tf.RaggedTensor:
-        if self._add_prefix_space:
-            first = tf.strings.substr(texts, 0, 1)
-            texts = tf.where((first == "") | (first == " "), texts, tf.strings.join([" ", texts]))
+    def tokenize_with_offsets(self, texts: tf.Tensor) -> tf.RaggedTensor:
+        """Tokenizes string [batch] to int32 [batch, (tokens), 3]: ids, starts and ends."""
+        tokens = tokenize_around_special_tokens(
+            texts,
+            self._special_pattern,
+            self._special_ids_of,
+            self._tokens_of_plain,
+            with_offsets=True,
+        )
+        return tokens.with_values(self._trimmed(*tf.unstack(tokens.values, num=3, axis=1)))
+
+    def _special_ids_of(self, segments: tf.Tensor) -> tf.Tensor:
+        return self._special_ids.lookup(
+            tf.strings.regex_replace(segments, *self._mask_without_space)
+        )
+
+    def _ids_of_plain(self, texts: tf.Tensor) -> tf.RaggedTensor:
+        texts, _ = self._with_prefix_space(texts)
         pieces = self._splitter(texts)
         ids = self._merger(pieces.values)
         return tf.RaggedTensor.from_row_splits(
             ids.values, tf.gather(ids.row_splits, pieces.row_splits), validate=False
         )
 
+    def _tokens_of_plain(self, texts: tf.Tensor) -> tf.RaggedTensor:
+        """Tokenizes texts without special tokens to int32 [batch, (tokens), 3], without trimming."""
+        texts, has_prefix = self._with_prefix_space(texts)
+        pieces = self._splitter(texts)
+        ids = self._merger(pieces.values)
+        row_splits = tf.gather(ids.row_splits, pieces.row_splits)
 
-def _parts(ragged: tf.RaggedTensor) -> tuple[tf.Tensor, tf.Tensor]:
-    return ragged.values, ragged.row_splits
+        # From the bytes of pieces, written in GPT-2's alphabet, to the bytes of texts, which are that
+        # alphabet's characters, and on to the characters of texts. The first matters only for a
+        # vocabulary that lacks bytes: the reference counts on as if they were not there.
+        num_bytes = tf.gather(self._num_bytes, ids.values)
+        piece_bytes = tf.cumsum(tf.strings.length(pieces.values), exclusive=True)
+        first_bytes = tf.gather(piece_bytes, ids.value_rowids())
+        first_bytes += sums_before(num_bytes, ids.row_splits)
+        decoded = tf.strings.unicode_decode(texts, "UTF-8", errors="replace")
+        spelled = tf.strings.unicode_decode(pieces.values, "UTF-8")
+        characters = tf.repeat(characters_of_bytes(decoded.values), utf8_lengths(spelled.values))
+        row = tf.ragged.row_splits_to_segment_ids(row_splits)
+        # The prefix comes from no place of the text; it shares its first character.
+        shift = tf.cast(has_prefix, tf.int32) + tf.cast(decoded.row_splits[:-1], tf.int32)
+        shift = tf.gather(shift, row)
+        starts = tf.maximum(tf.gather(characters, first_bytes) - shift, 0)
+        lasts = tf.maximum(tf.gather(characters, first_bytes + num_bytes - 1) - shift, 0)
+        return tf.RaggedTensor.from_row_splits(
+            token_columns(ids.values, starts, lasts + 1), row_splits, validate=False
+        )
+
+    def _with_prefix_space(self, texts: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        """Returns texts as they are to be split, and which of them, bool [batch], got a blank."""
+        if not self._add_prefix_space:
+            return texts, tf.zeros_like(texts, tf.bool)
+        first = tf.strings.substr(texts, 0, 1)
+        needs_prefix = (first != "") & (first != " ")
+        return tf.where(needs_prefix, tf.strings.join([" ", texts]), texts), needs_prefix
+
+    def _trimmed(self, ids: tf.Tensor, starts: tf.Tensor, ends: tf.Tensor) -> tf.Tensor:
+        """Leaves the blanks around tokens out of their spans, as the reference counts them."""
+        leading = tf.gather(self._leading_blanks, ids)
+        # The mask token's blanks are those that it took from the text.
+        taken = ends - starts - self._mask_length
+        leading = tf.where(ids == self._mask_id, taken, leading)
+        if self._add_prefix_space:
+            # One blank that begins a text is taken for the prefix, which has no place of its own.
+            leading = tf.where((starts == 0) & (leading == 1), 0, leading)
+        starts = tf.minimum(starts + leading, ends)
+        trailing = tf.gather(self._trailing_blanks, ids)
+        trailing = tf.where(ends >= trailing, trailing, 0)
+        return token_columns(ids, starts, tf.maximum(ends - trailing, starts))
+
+
+def _count_blanks(token: str) -> tuple[int, int]:
+    """Returns with how many blanks a token begins and ends, in GPT-2's alphabet or a special one."""
+    blanks = {"Ġ", *map(chr, parse_ranges(byte_bpe_tables.WHITESPACE))}
+    is_blank = [char in blanks for char in token]
+    return [*is_blank, False].index(False), [*is_blank[::-1], False].index(False)
 
 
 def _special_tokens(options: SimpleNamespace) -> list[str]:

@@ -6,7 +6,8 @@ A rule yields *units*, int32 numbers that carry a code point and what must be kn
 
     bits 0-20   the code point (after lower-casing and accent stripping)
     bit 21      set where the code point is a word of its own (punctuation, Chinese)
-    bits 22-    canonical combining class of a mark that survives accent stripping
+    bits 22-29  canonical combining class, where accents are stripped
+    bit 30      set where a mark with such a class survives accent stripping
 
 Source: huggingface/tokenizers, bert normalizer and pre-tokenizer: clean, split Chinese, decompose
 and drop non-spacing marks, lower-case, then split at white space and punctuation.
@@ -27,11 +28,13 @@ _NUM_CODE_POINTS = 0x110000
 _PAGE_BITS = 8
 _ISOLATED = 1 << 21
 _CLASS_SHIFT = 22
+_SURVIVES = 1 << 30
 
 # Rules 0 and 1 keep the code point, as part of a word or as a word. Any other rule is a unit that
 # replaces it, or, below zero, -1 - (row of the expansions). The controls 2 to 4 are never part of a
-# normalised text, so they are free to mean:
-_KEEP, _KEEP_ISOLATED, _SPACE, _DROP, _DROP_STARTER = range(5)
+# normalised text, so they are free to mean a space, what the clean-up drops, which is gone before
+# marks are sorted, and, with its combining class, a mark that is dropped after that.
+_KEEP, _KEEP_ISOLATED, _SPACE, _DROP, _DROP_MARK = range(5)
 
 
 class Rules(NamedTuple):
@@ -72,7 +75,7 @@ def build_rules(
         return [
             part
             | (_ISOLATED if code in cjk or part in punctuation else 0)
-            | classes.get(part, 0) << _CLASS_SHIFT
+            | (classes[part] << _CLASS_SHIFT | _SURVIVES if part in classes else 0)
             for part in parts
         ]
 
@@ -85,8 +88,8 @@ def build_rules(
             expansions.append(units)
             rules[code] = -len(expansions)
     if strip_accents:
-        rules[parse_ranges(unicode_tables.NONSPACING)] = _DROP
-        rules[parse_ranges(unicode_tables.NONSPACING_STARTERS)] = _DROP_STARTER
+        for code in parse_ranges(unicode_tables.NONSPACING):
+            rules[code] = _DROP_MARK | classes.get(code, 0) << _CLASS_SHIFT
     rules[parse_ranges(unicode_tables.WHITESPACE)] = _SPACE
     rules[parse_ranges(unicode_tables.DROPPED)] = _DROP
     rules[list(isolated)] = _KEEP_ISOLATED
@@ -158,10 +161,35 @@ def split_words(texts: tf.Tensor, rules: Rules) -> tf.RaggedTensor:
     Returns:
         int32 [batch, (words), (code points)].
     """
-    # The space ends the last word of each text, so that no word reaches into the next row.
-    decoded = tf.strings.unicode_decode(tf.strings.join([texts, " "]), "UTF-8", errors="replace")
-    units, row_splits = _apply_rules(decoded.flat_values, decoded.row_splits, rules)
+    codes, row_splits = _decode(texts)
+    return _split(*_apply_rules(codes, row_splits, rules))[0]
 
+
+def split_words_with_origins(
+    texts: tf.Tensor, rules: Rules
+) -> tuple[tf.RaggedTensor, tf.RaggedTensor]:
+    """Does what `split_words` does, and says where in its text every code point comes from.
+
+    Returns:
+        The words, and of the same shape the origins: int32 positions in the texts, in characters.
+    """
+    codes, row_splits = _decode(texts)
+    origins = tf.ragged.range(tf.cast(row_splits[1:] - row_splits[:-1], tf.int32)).values
+    words, origins = _split(*_apply_rules(codes, row_splits, rules, origins))
+    return words, origins
+
+
+def _decode(texts: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    """Returns code points [n] and the row splits of texts that a space was added to.
+
+    The space ends the last word of each text, so that no word reaches into the next row.
+    """
+    decoded = tf.strings.unicode_decode(tf.strings.join([texts, " "]), "UTF-8", errors="replace")
+    return decoded.values, decoded.row_splits
+
+
+def _split(row_splits: tf.Tensor, units: tf.Tensor, *origins: tf.Tensor) -> list[tf.RaggedTensor]:
+    """Makes words of the code points of units, and the same of their origins, if given."""
     is_space = units == _SPACE
     is_isolated = tf.bitwise.bitwise_and(units, _ISOLATED) != 0
     ends_word = is_space | is_isolated
@@ -174,58 +202,92 @@ def split_words(texts: tf.Tensor, rules: Rules) -> tf.RaggedTensor:
     char_starts = start_at - tf.gather(spaces_before, start_at)
     chars = tf.bitwise.bitwise_and(tf.boolean_mask(units, ~is_space), _ISOLATED - 1)
     num_chars = tf.size(chars, out_type=tf.int64)
-    words = tf.RaggedTensor.from_row_splits(
-        chars, tf.concat([char_starts, [num_chars]], 0), validate=False
-    )
-    return tf.RaggedTensor.from_row_splits(
-        words, tf.searchsorted(start_at, row_splits, out_type=tf.int64), validate=False
-    )
+    char_splits = tf.concat([char_starts, [num_chars]], 0)
+    word_splits = tf.searchsorted(start_at, row_splits, out_type=tf.int64)
+    return [
+        tf.RaggedTensor.from_nested_row_splits(values, [word_splits, char_splits], validate=False)
+        for values in (chars, *(tf.boolean_mask(origin, ~is_space) for origin in origins))
+    ]
 
 
 def _apply_rules(
-    codes: tf.Tensor, row_splits: tf.Tensor, rules: Rules
-) -> tuple[tf.Tensor, tf.Tensor]:
-    """Maps code points [n] to their units [m], without the dropped ones, and moves the row splits."""
+    codes: tf.Tensor, row_splits: tf.Tensor, rules: Rules, *origins: tf.Tensor
+) -> tuple[tf.Tensor, ...]:
+    """Maps code points to their units, without the dropped ones.
+
+    Args:
+        codes: int32 [n].
+        row_splits: of the texts among them.
+        rules: of `build_rules`.
+        *origins: nothing, or int32 [n], where in its text each code point stands.
+
+    Returns:
+        The row splits among the units, the units int32 [m] and, where given, their origins [m].
+    """
     page = tf.gather(rules.pages, tf.bitwise.right_shift(codes, _PAGE_BITS))
     offset = tf.bitwise.bitwise_and(codes, (1 << _PAGE_BITS) - 1)
     rule = tf.gather(rules.rules, page * (1 << _PAGE_BITS) + offset)
     units = tf.where(rule <= _KEEP_ISOLATED, codes + rule * _ISOLATED, rule)
+    single = (row_splits, units, *origins)
 
-    def resize() -> tuple[tf.Tensor, tf.Tensor]:
-        wide, splits = tf.cond(
+    def resize() -> tuple[tf.Tensor, ...]:
+        splits, *wide = tf.cond(
             tf.reduce_any(rule < 0),
-            lambda: _expand(units, rule, row_splits, rules.expansions),
-            lambda: (units, row_splits),
+            lambda: _expand(rule, rules.expansions, *single),
+            lambda: single,
         )
         wide = tf.cond(
-            tf.reduce_any(wide >= 1 << _CLASS_SHIFT), lambda: _reorder(wide), lambda: wide
+            tf.reduce_any(wide[0] >= _SURVIVES), lambda: _reorder(*wide), lambda: tuple(wide)
         )
-        kept = (wide != _DROP) & (wide != _DROP_STARTER)
+        kept = ~_is_dropped(wide[0])
         kept_before = tf.concat([[0], tf.cumsum(tf.cast(kept, tf.int64))], 0)
-        return tf.boolean_mask(wide, kept), tf.gather(kept_before, splits)
+        return tf.gather(kept_before, splits), *(tf.boolean_mask(part, kept) for part in wide)
 
-    changes_size = (rule < 0) | (rule == _DROP) | (rule == _DROP_STARTER)
-    has_marks = units >= 1 << _CLASS_SHIFT
-    return tf.cond(tf.reduce_any(changes_size | has_marks), resize, lambda: (units, row_splits))
+    changes_size = (rule < 0) | (units >= _SURVIVES) | _is_dropped(units)
+    return tf.cond(tf.reduce_any(changes_size), resize, lambda: single)
+
+
+def _is_dropped(units: tf.Tensor) -> tf.Tensor:
+    code = tf.bitwise.bitwise_and(units, _ISOLATED - 1)
+    return (code == _DROP) | (code == _DROP_MARK)
 
 
 def _expand(
-    units: tf.Tensor, rule: tf.Tensor, row_splits: tf.Tensor, expansions: tf.Tensor
-) -> tuple[tf.Tensor, tf.Tensor]:
+    rule: tf.Tensor,
+    expansions: tf.Tensor,
+    row_splits: tf.Tensor,
+    units: tf.Tensor,
+    *origins: tf.Tensor,
+) -> tuple[tf.Tensor, ...]:
     """Gives every code point as many places as the longest expansion, unused ones dropped."""
     width = expansions.shape[1]
     single = tf.pad(units[:, None], [[0, 0], [0, width - 1]], constant_values=_DROP)
     several = tf.gather(expansions, tf.maximum(-1 - rule, 0))
     wide = tf.where(rule[:, None] < 0, several, single)
-    return tf.reshape(wide, [-1]), row_splits * width
+    repeated = (tf.repeat(origin, width) for origin in origins)
+    return row_splits * width, tf.reshape(wide, [-1]), *repeated
 
 
-def _reorder(units: tf.Tensor) -> tf.Tensor:
+def _reorder(units: tf.Tensor, *origins: tf.Tensor) -> tuple[tf.Tensor, ...]:
     """Sorts each run of combining marks by class, as canonical decomposition does.
 
-    Dropped units count as marks of class 0 wherever they stand in a run: they go in the end.
+    What the clean-up drops is in nobody's way. Origins do not move with the marks: in the
+    reference, the first of what a character decomposes to, wherever it comes to stand, is taken for
+    a replacement of the next character of the text, and anything else for an addition to it.
     """
-    mark_class = tf.cast(tf.bitwise.right_shift(units, _CLASS_SHIFT), tf.int64)
-    begins_run = (mark_class == 0) & (units != _DROP)
+    mark_class = tf.bitwise.bitwise_and(tf.bitwise.right_shift(units, _CLASS_SHIFT), 0xFF)
+    is_there = units != _DROP
+    begins_run = (mark_class == 0) & is_there
     run = tf.cumsum(tf.cast(begins_run, tf.int64))
-    return tf.gather(units, tf.argsort(run * 256 + mark_class, stable=True))
+    order = tf.argsort(run * 256 + tf.cast(mark_class, tf.int64), stable=True)
+    return tf.gather(units, order), *(
+        _consumed_origins(origin, is_there, order) for origin in origins
+    )
+
+
+def _consumed_origins(origins: tf.Tensor, is_there: tf.Tensor, order: tf.Tensor) -> tf.Tensor:
+    """Gives the first units of characters, in their new order, the origins in the old order."""
+    differs = tf.concat([[True], origins[1:] != origins[:-1]], 0)
+    is_first = differs & is_there
+    place = tf.cumsum(tf.cast(tf.gather(is_first, order), tf.int32)) - 1
+    return tf.gather(tf.boolean_mask(origins, is_first), tf.maximum(place, 0))

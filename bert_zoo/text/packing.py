@@ -3,11 +3,37 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import tensorflow as tf
 
 PADDINGS = ("longest", "fixed")
+
+
+class Slices(NamedTuple):
+    """One segment of every row, cut from tokens that lie one behind the other.
+
+    Attributes:
+        values: int32 [tokens].
+        starts: int64 [rows], where in `values` a row's segment starts.
+        lengths: int64 [rows], its tokens.
+    """
+
+    values: tf.Tensor
+    starts: tf.Tensor
+    lengths: tf.Tensor
+
+
+class Places(NamedTuple):
+    """Where a segment stands in packed rows.
+
+    Attributes:
+        inside: bool [rows, width], whether a token of the segment stands there.
+        source: int64 [rows, width], that token's place in the segment's `values`.
+    """
+
+    inside: tf.Tensor
+    source: tf.Tensor
 
 
 class Packer(tf.Module):
@@ -52,7 +78,7 @@ class Packer(tf.Module):
         self.cls_id, self.sep_id, self.pad_id = int(cls_id), int(sep_id), int(pad_id)
         self.padding, self.bucket, self.truncation = padding, int(bucket), truncation
         self.separators, self.segments = separators, segments
-        self.sequence_length = _checked_length(sequence_length, self._specials(2))
+        self.sequence_length = _checked_length(sequence_length, self.specials(2))
 
     def __call__(self, segments: Any) -> dict[str, tf.Tensor]:
         """Packs one or two segments.
@@ -71,25 +97,37 @@ class Packer(tf.Module):
         """
         segments = _checked_segments(segments)
         kept = self.kept_lengths([segment.row_lengths() for segment in segments])
-        return self._lay_out(segments, kept)
+        packed, _ = self.lay_out(
+            [
+                Slices(segment.values, segment.row_starts(), length)
+                for segment, length in zip(segments, kept, strict=True)
+            ]
+        )
+        return packed
 
     def kept_lengths(self, lengths: Sequence[tf.Tensor]) -> list[tf.Tensor]:
         """Returns how many tokens of each segment remain, from int64 [batch] lengths."""
-        budget = self.sequence_length - self._specials(len(lengths))
+        budget = self.sequence_length - self.specials(len(lengths))
         if len(lengths) == 1:
             return [tf.minimum(lengths[0], budget)]
         return TRUNCATIONS[self.truncation](*lengths, budget)
 
-    def _specials(self, segments: int) -> int:
+    def specials(self, segments: int) -> int:
         """How many special tokens a row of so many segments has."""
         return 2 if segments == 1 else 2 + self.separators
 
-    def _lay_out(
-        self, segments: Sequence[tf.RaggedTensor], kept: Sequence[tf.Tensor]
-    ) -> dict[str, tf.Tensor]:
-        row_lengths = tf.add_n(kept) + self._specials(len(kept))
-        width = padded_width(row_lengths, self.sequence_length, self.padding, self.bucket)
-        position = tf.range(width)[None, :]
+    def width(self, row_lengths: tf.Tensor) -> tf.Tensor:
+        """Returns the common length that rows of int64 [rows] tokens are padded to."""
+        return padded_width(row_lengths, self.sequence_length, self.padding, self.bucket)
+
+    def lay_out(self, segments: Sequence[Slices]) -> tuple[dict[str, tf.Tensor], list[Places]]:
+        """Frames and pads one or two segments that fit, as `__call__` does once it has cut them.
+
+        Returns:
+            What `__call__` returns, and where each segment stands in it.
+        """
+        row_lengths = tf.add_n([s.lengths for s in segments]) + self.specials(len(segments))
+        position = tf.range(self.width(row_lengths))[None, :]
 
         # Every place of the result is an index into one pool: all segments' tokens, then these.
         pool = tf.concat(
@@ -99,21 +137,24 @@ class Packer(tf.Module):
         index = tf.where(position == 0, cls_at, pad_at)
         segment_ids = tf.zeros_like(index, tf.int32)
         pool_start, first = tf.constant(0, tf.int64), tf.ones_like(row_lengths)
-        for number, (segment, length) in enumerate(zip(segments, kept, strict=True)):
-            begin, end = first[:, None], (first + length)[:, None]
+        places = []
+        for number, (values, starts, lengths) in enumerate(segments):
+            begin, end = first[:, None], (first + lengths)[:, None]
             inside = (position >= begin) & (position < end)
-            source = pool_start + segment.row_starts()[:, None] + position - begin
-            separators = 1 if number == len(kept) - 1 else self.separators
+            source = starts[:, None] + position - begin
+            places.append(Places(inside, source))
+            separators = 1 if number == len(segments) - 1 else self.separators
             behind = (position >= end) & (position < end + separators)
-            index = tf.where(inside, source, tf.where(behind, sep_at, index))
+            index = tf.where(inside, pool_start + source, tf.where(behind, sep_at, index))
             segment_ids = tf.where(inside | behind, number, segment_ids)
-            pool_start += tf.size(segment.values, out_type=tf.int64)
-            first += length + separators
-        return {
+            pool_start += tf.size(values, out_type=tf.int64)
+            first += lengths + separators
+        packed = {
             "token_ids": tf.gather(pool, index),
             **({"segment_ids": segment_ids} if self.segments else {}),
             "padding_mask": tf.cast(position < row_lengths[:, None], tf.int32),
         }
+        return packed, places
 
 
 def check_padding(padding: str, bucket: int) -> None:

@@ -17,6 +17,13 @@ from bert_zoo.text.tokenizer import Tokenizer
 
 logger = logging.getLogger(__name__)
 
+# For: how many were cut, of how many, the limit, the longest one's tokens.
+TEXTS_CUT = (
+    "%d of the %d texts of a batch are longer than sequence_length=%d allows and were cut; the "
+    "longest has %d tokens without special tokens. Raise sequence_length (as far as the model "
+    "allows) to keep them whole. This is said once."
+)
+
 
 class TextPreprocessor(tf.Module):
     """What preprocessors share: a tokenizer, options, and the word about truncation.
@@ -26,7 +33,12 @@ class TextPreprocessor(tf.Module):
         tokenizer: see the subclasses.
         options: the constructor's other keyword arguments, but for `report_truncation`.
         report_truncation: see the subclasses.
+
+    Attributes:
+        cut_message: see `TruncationReport`.
     """
+
+    cut_message = TEXTS_CUT
 
     def __init__(
         self, name: str, tokenizer: Tokenizer, options: Mapping[str, Any], report_truncation: bool
@@ -35,7 +47,7 @@ class TextPreprocessor(tf.Module):
         self.tokenizer = tokenizer
         # A plain object, so that tf.Module does not wrap and track the values.
         self._options = SimpleNamespace(**options)
-        self._report = TruncationReport() if report_truncation else None
+        self._report = TruncationReport(self.cut_message) if report_truncation else None
 
     def get_config(self) -> dict[str, Any]:
         """Returns the constructor's keyword arguments, ready for JSON; the tokenizer has its own."""
@@ -94,12 +106,12 @@ class Preprocessor(TextPreprocessor):
             "truncation": truncation,
         }
         super().__init__("preprocessor", tokenizer, options, report_truncation)
-        self._packer = self._make_packer()
+        self.packer = self._make_packer()
 
     @property
     def sequence_length(self) -> int:
         """The most tokens a row may have, special ones included."""
-        return self._packer.sequence_length
+        return self.packer.sequence_length
 
     # AutoGraph has nothing to convert here, and would trace every helper anew in each tf.data map.
     @tf.autograph.experimental.do_not_convert
@@ -118,15 +130,25 @@ class Preprocessor(TextPreprocessor):
             TypeError, ValueError: something that is not a batch of texts or of pairs.
         """
         batches = _text_batches(texts)
-        segments = [self.tokenizer(batch) for batch in batches]
-        if self._report is not None:
-            lengths = [segment.row_lengths() for segment in segments]
-            kept = self._packer.kept_lengths(lengths)
-            self._report.watch(tf.add_n(lengths), tf.add_n(kept), self.sequence_length)
-        inputs = self._packer(segments)
+        inputs = self.pack([self.tokenizer(batch) for batch in batches])
         for value in inputs.values():  # ragged tensors forget a static batch size
             value.set_shape([batches[0].shape[0], None])
         return inputs
+
+    def pack(self, segments: Sequence[tf.RaggedTensor]) -> dict[str, tf.Tensor]:
+        """Packs tokenized segments to a model's inputs, with the word about truncation.
+
+        Args:
+            segments: one or two ragged tensors int32 [batch, (tokens)].
+
+        Returns:
+            As calling the preprocessor with their texts.
+        """
+        if self._report is not None:
+            lengths = [segment.row_lengths() for segment in segments]
+            kept = self.packer.kept_lengths(lengths)
+            self._report.watch(tf.add_n(lengths), tf.add_n(kept), self.sequence_length)
+        return self.packer(segments)
 
     def bert_pack_inputs(
         self, segments: Sequence[tf.RaggedTensor], seq_length: int | tf.Tensor | None = None
@@ -164,13 +186,28 @@ def _text_batches(texts: Any) -> list[tf.Tensor]:
             f"Got a tuple of {len(texts)}. A tuple is a pair of batches, (firsts, seconds); pass a "
             "batch of single texts as a list."
         )
-    first, second = text_batch(texts[0], "firsts"), text_batch(texts[1], "seconds")
+    return text_pair(*texts)
+
+
+def text_pair(
+    first: Any, second: Any, names: tuple[str, str] = ("firsts", "seconds")
+) -> list[tf.Tensor]:
+    """Returns two batches of texts as string tensors [batch], of the same size.
+
+    Args:
+        first, second: texts, as the tokenizer takes them.
+        names: what errors call them.
+
+    Raises:
+        TypeError, ValueError: something that is no batch of texts; or the sizes differ.
+    """
+    first, second = text_batch(first, names[0]), text_batch(second, names[1])
     problem = "The two batches of a pair differ in size"
     if first.shape[0] is not None and second.shape[0] is not None:
         if first.shape[0] != second.shape[0]:
             raise ValueError(
-                f"{problem}: {first.shape[0]} firsts and {second.shape[0]} seconds. Row i of one "
-                "belongs to row i of the other."
+                f"{problem}: {first.shape[0]} {names[0]} and {second.shape[0]} {names[1]}. Row i of "
+                "one belongs to row i of the other."
             )
         return [first, second]
     same = tf.debugging.assert_equal(tf.size(first), tf.size(second), message=f"{problem}.")
@@ -179,36 +216,34 @@ def _text_batches(texts: Any) -> list[tf.Tensor]:
 
 
 class TruncationReport:
-    """Says once, from inside a graph too, that texts were cut."""
+    """Says once, from inside a graph too, that texts were cut.
 
-    def __init__(self):
+    Args:
+        message: what is said, with places for four numbers as TEXTS_CUT has them.
+    """
+
+    def __init__(self, message: str):
+        self._message = message
         self._lock = threading.Lock()
         self._done = False
 
-    def watch(self, lengths: tf.Tensor, kept: tf.Tensor, sequence_length: int) -> None:
+    def watch(self, lengths: tf.Tensor, kept: tf.Tensor, limit: int) -> None:
         """Adds the check to the graph: int64 [batch] tokens before and after truncation."""
         if self._done:
             return
 
         def report() -> tf.Tensor:
-            arguments = [lengths, kept, sequence_length]
+            arguments = [lengths, kept, limit]
             return tf.numpy_function(self._say, arguments, tf.bool)
 
         tf.cond(tf.reduce_any(kept < lengths), report, lambda: tf.constant(False))
 
-    def _say(self, lengths: np.ndarray, kept: np.ndarray, sequence_length: np.int64) -> np.bool_:
+    def _say(self, lengths: np.ndarray, kept: np.ndarray, limit: np.int64) -> np.bool_:
         """Returns whether this is the call that spoke."""
         with self._lock:
             if self._done:
                 return np.False_
             self._done = True
-        logger.warning(
-            "%d of the %d texts of a batch are longer than sequence_length=%d allows and were cut; "
-            "the longest has %d tokens without special tokens. Raise sequence_length (as far as the "
-            "model allows) to keep them whole. This is said once.",
-            np.count_nonzero(kept < lengths),
-            lengths.size,
-            sequence_length,
-            lengths.max(),
-        )
+        cut = np.count_nonzero(kept < lengths)
+        logger.warning(self._message, cut, lengths.size, limit, lengths.max())
         return np.True_

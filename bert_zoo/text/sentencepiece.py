@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
 import re
 from pathlib import Path
@@ -12,14 +13,25 @@ from typing import Any, NamedTuple
 import numpy as np
 import tensorflow as tf
 
+from bert_zoo.text import unicode14_tables
 from bert_zoo.text.albert_text import TextCleaner
-from bert_zoo.text.tokenizer import HF_SPECIAL_TOKENS, Tokenizer, import_tensorflow_text
+from bert_zoo.text.normalizer import parse_ranges
+from bert_zoo.text.offsets import characters_of_bytes, token_columns, utf8_lengths
+from bert_zoo.text.special_tokens import tokenize_around_special_tokens
+from bert_zoo.text.tokenizer import (
+    HF_SPECIAL_TOKENS,
+    TokenizeFunction,
+    Tokenizer,
+    import_tensorflow_text,
+)
 from bert_zoo.text.vocabulary import Vocabulary
 
 SPACE = "▁"  # stands for a space inside pieces
 
-# UTF-8 never has this byte, so it can mark special tokens in texts that were made UTF-8.
-_MARK = b"\xff"
+# What SentencePiece takes for a space, or drops, in nmt_nfkc, whose rules the released models have.
+_BLANKS = "1-20 7f 8f 9f a0 1680 2000-200f 2028-2029 202f 205f 2581 3000 feff fffd"
+# Longer than any piece.
+_TO_THE_END = 1 << 20
 
 
 class Scheme(NamedTuple):
@@ -168,19 +180,15 @@ class SentencePieceTokenizer(Tokenizer):
                     rewrite_quotes=options["rewrite_quotes"],
                     next_line_is_space=scheme.next_line_is_space,
                 ),
-                token_ids=_token_ids(pieces, vocabulary, self.unk_id, sentencepiece, scheme),
+                **_tokens_of_pieces(pieces, vocabulary, self.unk_id, sentencepiece, scheme),
+                is_part_of_word=_parts_of_words(keep_accents=options["keep_accents"]),
                 special_tokens=special_tokens if options["special_tokens_in_text"] else {},
             )
             # What detokenize joins: special tokens are words.
             self._words = tf.constant(
                 [SPACE + token if token in special_tokens else token for token in vocabulary.tokens]
             )
-        # One traced function: fast outside tf.data too, and part of a SavedModel.
-        self._tokenize = tf.function(
-            self._graph.tokenize,
-            input_signature=[tf.TensorSpec([None], tf.string, name="texts")],
-            autograph=False,
-        )
+        self._set_functions(self._graph.tokenize, self._graph.tokenize_with_offsets)
 
     @classmethod
     def from_file(
@@ -238,46 +246,86 @@ class _Graph(NamedTuple):
     sentencepiece: Any  # tensorflow_text's tokenizer
     cleaner: TextCleaner
     token_ids: tf.RaggedTensor  # int32 [pieces, (token ids)]
+    token_spans: tf.RaggedTensor  # int32 [pieces, (token ids), 2]; places in pieces without spaces
+    is_part_of_word: tf.Tensor  # bool [code points]
     special_tokens: dict[str, int]  # those that are found in texts
 
     def tokenize(self, texts: tf.Tensor) -> tf.RaggedTensor:
         """Tokenizes string [batch] to int32 [batch, (tokens)]."""
-        if not self.special_tokens:
-            return self._encode(texts)
-        pattern = "|".join(map(re.escape, self.special_tokens))
-        found = tf.strings.regex_full_match(texts, rf"\C*?(?:{pattern})\C*")
-        ids, row_splits = tf.cond(
-            tf.reduce_any(found),
-            lambda: _parts(self._encode_around_special_tokens(texts, pattern)),
-            lambda: _parts(self._encode(texts)),
-        )
-        return tf.RaggedTensor.from_row_splits(ids, row_splits, validate=False)
+        return self._around_special_tokens(texts, self._ids, with_offsets=False)
 
-    def _encode(self, texts: tf.Tensor) -> tf.RaggedTensor:
+    def tokenize_with_offsets(self, texts: tf.Tensor) -> tf.RaggedTensor:
+        """Tokenizes string [batch] to int32 [batch, (tokens), 3]: ids, starts and ends."""
+        return self._around_special_tokens(texts, self._tokens, with_offsets=True)
+
+    def _around_special_tokens(
+        self,
+        texts: tf.Tensor,
+        tokenize: TokenizeFunction,
+        *,
+        with_offsets: bool,
+    ) -> tf.RaggedTensor:
+        if not self.special_tokens:
+            return tokenize(texts)
+        pattern = "|".join(map(re.escape, self.special_tokens))
+        return tokenize_around_special_tokens(
+            texts, pattern, self._special_ids_of, tokenize, with_offsets=with_offsets
+        )
+
+    def _special_ids_of(self, segments: tf.Tensor) -> tf.Tensor:
+        is_token = segments[:, None] == list(self.special_tokens)
+        return tf.reduce_max(tf.where(is_token, list(self.special_tokens.values()), -1), axis=1)
+
+    def _ids(self, texts: tf.Tensor) -> tf.RaggedTensor:
         pieces = self.sentencepiece.tokenize(self.cleaner(texts))
         ids = tf.gather(self.token_ids, pieces.values)
         return tf.RaggedTensor.from_row_splits(
             ids.values, tf.gather(ids.row_splits, pieces.row_splits), validate=False
         )
 
-    def _encode_around_special_tokens(self, texts: tf.Tensor, pattern: str) -> tf.RaggedTensor:
-        texts = tf.strings.unicode_transcode(texts, "UTF-8", "UTF-8", errors="replace")
-        marked = tf.strings.regex_replace(texts, f"({pattern})", _MARK + rb"\1" + _MARK)
-        segments = tf.strings.split(marked, _MARK)
-        is_token = segments.values[:, None] == list(self.special_tokens)
-        is_text = ~tf.reduce_any(is_token, axis=1)
-        ids = self._encode(tf.where(is_text, segments.values, ""))
-        # A segment is either text, or one special token and so without ids of its own.
-        special_ids = tf.gather(list(self.special_tokens.values()), tf.where(is_token)[:, 1])
-        special = tf.RaggedTensor.from_row_lengths(special_ids, tf.cast(~is_text, tf.int64))
-        ids = tf.concat([ids, special], axis=1)
-        return tf.RaggedTensor.from_row_splits(
-            ids.values, tf.gather(ids.row_splits, segments.row_splits), validate=False
+    def _tokens(self, texts: tf.Tensor) -> tf.RaggedTensor:
+        cleaned = self.cleaner(texts)
+        pieces, first_bytes, end_bytes = self.sentencepiece.tokenize_with_offsets(cleaned)
+        characters = tf.strings.unicode_decode(cleaned, "UTF-8")
+        codes = characters.values
+        row = pieces.value_rowids()
+        # From bytes to characters, where the last place is that after all texts.
+        byte_splits = tf.concat([[0], tf.cumsum(utf8_lengths(codes))], 0)
+        row_bytes = tf.gather(byte_splits, tf.gather(characters.row_splits, row))
+        places = tf.concat([characters_of_bytes(codes), [tf.size(codes)]], 0)
+        first = tf.gather(places, row_bytes + tf.cast(first_bytes.values, tf.int32))
+        end = tf.gather(places, row_bytes + tf.cast(end_bytes.values, tf.int32))
+
+        # From there to words' characters, without the blanks that pieces begin with. A piece that is
+        # nothing else stands for the character after it, as in the reference.
+        is_word = self._is_part_of_word(characters)
+        words_before = tf.concat([[0], tf.cumsum(tf.cast(is_word, tf.int32))], 0)
+        end_of_row = tf.gather(words_before, tf.gather(characters.row_splits, row + 1))
+        first, end = tf.gather(words_before, first), tf.gather(words_before, end)
+        first = tf.minimum(first, end_of_row - 1)
+        end = tf.maximum(end, first + 1)
+
+        # From pieces to tokens, and back to what the text has been.
+        ids = tf.gather(self.token_ids, pieces.values)
+        spans = tf.gather(self.token_spans, pieces.values).values
+        piece = ids.value_rowids()
+        first, end = tf.gather(first, piece), tf.gather(end, piece)
+        start = tf.minimum(first + spans[:, 0], end - 1)
+        last = tf.maximum(tf.minimum(first + spans[:, 1], end) - 1, start)
+        word_origins = tf.boolean_mask(self.cleaner.origins(texts).values, is_word)
+        values = token_columns(
+            ids.values, tf.gather(word_origins, start), tf.gather(word_origins, last) + 1
         )
+        row_splits = tf.gather(ids.row_splits, pieces.row_splits)
+        return tf.RaggedTensor.from_row_splits(values, row_splits, validate=False)
 
-
-def _parts(ragged: tf.RaggedTensor) -> tuple[tf.Tensor, tf.Tensor]:
-    return ragged.values, ragged.row_splits
+    def _is_part_of_word(self, characters: tf.RaggedTensor) -> tf.Tensor:
+        """Returns which characters of prepared texts [batch, (n)] tokens stand for, bool [all]."""
+        is_part = tf.gather(self.is_part_of_word, characters.values)
+        row = characters.value_rowids()
+        parts = tf.math.unsorted_segment_sum(tf.cast(is_part, tf.int32), row, characters.nrows())
+        # A text of nothing else has tokens too if the model has other rules.
+        return is_part | tf.gather(parts == 0, row)
 
 
 def _load(model: bytes) -> Any:
@@ -312,12 +360,13 @@ def _tokens(pieces: list[str], scheme: Scheme) -> list[str]:
     return [*scheme.first_tokens, *pieces[len(begins) :], *scheme.last_tokens]
 
 
-def _token_ids(
+def _tokens_of_pieces(
     pieces: list[str], vocabulary: Vocabulary, unk_id: int, sentencepiece: Any, scheme: Scheme
-) -> tf.RaggedTensor:
-    """Returns the token ids that each piece becomes, int32 [pieces, (ids)]; mostly one."""
+) -> dict[str, tf.RaggedTensor]:
+    """Returns `token_ids` and `token_spans` of _Graph; mostly there is one token a piece."""
     ids = {token: index for index, token in enumerate(vocabulary.tokens)}
     rows = [[ids.get(piece, unk_id)] for piece in pieces]
+    spans = [[(0, _TO_THE_END)]] * len(pieces)
     if scheme.splits_number_commas:
         comma_id = vocabulary.id_of(",", "comma")
         split = [i for i, piece in enumerate(pieces) if _is_number_with_comma(piece)]
@@ -327,9 +376,30 @@ def _token_ids(
         encoded_digits = sentencepiece.tokenize(tf.constant(digits, tf.string)).to_list()
         for i, encoded in zip(split, encoded_digits, strict=True):
             rows[i] = [*(rows[piece][0] for piece in encoded), comma_id]
-    return tf.RaggedTensor.from_row_lengths(
-        np.concatenate([np.array(row, np.int32) for row in rows]), [len(row) for row in rows]
-    )
+            lengths = [len(pieces[piece].replace(SPACE, "")) for piece in encoded]
+            ends = list(itertools.accumulate([*lengths, 1]))
+            spans[i] = list(zip([0, *ends], ends, strict=False))
+    row_lengths = [len(row) for row in rows]
+    return {
+        "token_ids": tf.RaggedTensor.from_row_lengths(
+            np.int32(list(itertools.chain(*rows))), row_lengths
+        ),
+        "token_spans": tf.RaggedTensor.from_row_lengths(
+            np.int32(list(itertools.chain(*spans))), row_lengths
+        ),
+    }
+
+
+def _parts_of_words(*, keep_accents: bool) -> tf.Tensor:
+    """Returns which code points tokens stand for, bool [code points].
+
+    Blanks they do not and, if accents go, no marks, which the reference drops before it looks.
+    """
+    is_part = np.ones(0x110000, bool)
+    is_part[parse_ranges(_BLANKS)] = False
+    if not keep_accents:
+        is_part[parse_ranges(unicode14_tables.STARTER_MARKS)] = False
+    return tf.constant(is_part)
 
 
 def _is_number_with_comma(piece: str) -> bool:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import tensorflow as tf
@@ -45,8 +46,14 @@ HF_SPECIAL_TOKENS = {
 }
 
 
+# From string [batch] to int32 [batch, (tokens), ...].
+TokenizeFunction = Callable[[tf.Tensor], tf.RaggedTensor]
+
+
 class Tokenizer(tf.Module):
     """A tokenizer in the graph; subclasses have a traced function `_tokenize`.
+
+    Those that can tell where tokens come from set it by `_set_functions`.
 
     Args:
         name: of the module.
@@ -68,6 +75,8 @@ class Tokenizer(tf.Module):
     sep_id: int
     mask_id: int
     eos_id: int
+
+    _untracked: SimpleNamespace | None = None
 
     def __init__(self, name: str, vocabulary: Vocabulary, special_tokens: Mapping[str, Any]):
         super().__init__(name=name)
@@ -96,6 +105,56 @@ class Tokenizer(tf.Module):
     def tokenize(self, texts: Any) -> tf.RaggedTensor:
         """The same as calling the tokenizer, under the name that TF-Hub's preprocessors use."""
         return self(texts)
+
+    @tf.autograph.experimental.do_not_convert
+    def tokenize_with_offsets(
+        self, texts: Any
+    ) -> tuple[tf.RaggedTensor, tf.RaggedTensor, tf.RaggedTensor]:
+        """Tokenizes a batch of texts and says which characters each token stands for.
+
+        Token i of a text `s` stands for `s[starts[i] : ends[i]]`: offsets count characters, which
+        are Unicode code points, as an index of a Python str does, and belong to the text as it was
+        passed. They are those of Hugging Face's fast tokenizers; where a family's differ, its
+        tokenizer says so. Tokens may share characters (the parts of a Hangul syllable, say). In
+        bytes that are not UTF-8, each malformed sequence counts as one U+FFFD, as
+        `tf.strings.unicode_decode` has it.
+
+        Args:
+            texts: a str (a batch of one), a list or array of them, or a string tensor [batch].
+
+        Returns:
+            ids, as calling the tokenizer gives them; starts, the place of each token's first
+            character; ends, the place after its last one: int32 [batch, (tokens)] each.
+
+        Raises:
+            TypeError, ValueError: something that is not a batch of texts.
+            NotImplementedError: a tokenizer of whole symbols.
+        """
+        if self._untracked is None:
+            raise NotImplementedError(
+                f"{type(self).__name__} does not tell where in a text its tokens come from; the "
+                "tokenizers of BERT's, RoBERTa's and ALBERT's families do."
+            )
+        tokens = self._untracked.tokenize_with_offsets(text_batch(texts))
+        ids, starts, ends = (tokens.with_values(tokens.values[:, i]) for i in range(3))
+        return ids, starts, ends
+
+    def _set_functions(self, tokenize: TokenizeFunction, tokenize_with_offsets: TokenizeFunction):
+        """Traces what tokenizes, so that it is fast outside tf.data too.
+
+        Args:
+            tokenize: from string [batch] to int32 [batch, (tokens)].
+            tokenize_with_offsets: to int32 [batch, (tokens), 3]: ids, starts and ends.
+        """
+
+        def traced(function: TokenizeFunction) -> TokenizeFunction:
+            signature = [tf.TensorSpec([None], tf.string, name="texts")]
+            return tf.function(function, input_signature=signature, autograph=False)
+
+        # As an attribute, it is part of every SavedModel that has the tokenizer. The other one, in a
+        # plain object, is part of those where something calls it.
+        self._tokenize = traced(tokenize)
+        self._untracked = SimpleNamespace(tokenize_with_offsets=traced(tokenize_with_offsets))
 
     def detokenize(self, token_ids: Any) -> tf.Tensor:
         """Joins tokens to text; padding, class and separator tokens are left out.

@@ -13,9 +13,11 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from bert_zoo.text.normalizer import Rules, build_rules, split_words
+from bert_zoo.text.normalizer import Rules, build_rules, split_words, split_words_with_origins
+from bert_zoo.text.offsets import characters_of_bytes, sums_before, token_columns, utf8_lengths
 from bert_zoo.text.tokenizer import (
     HF_SPECIAL_TOKENS,
+    TokenizeFunction,
     Tokenizer,
     import_tensorflow_text,
     without_overlaps,
@@ -37,7 +39,8 @@ class WordPieceTokenizer(Tokenizer):
     """BERT's tokenizer: clean, lower-case, split into words, then greedy longest match.
 
     Ids equal those of the tokenizers library's BertNormalizer, BertPreTokenizer and WordPiece on
-    every text. Special and added tokens inside a text become their own ids, as they do there.
+    every text, and so do offsets. Special and added tokens inside a text become their own ids, as
+    they do there.
     Bytes that are not UTF-8 count as U+FFFD, which BERT drops. A word of more than
     `max_word_length` characters, or one that the vocabulary cannot spell, is one unknown token.
 
@@ -101,12 +104,7 @@ class WordPieceTokenizer(Tokenizer):
         self._options = options
         with tf.init_scope(), tf.device("CPU:0"):
             self._engine = _Engine(self._vocabulary, self._options)
-        # One traced function: fast outside tf.data too, and part of a SavedModel.
-        self._tokenize = tf.function(
-            self._engine.tokenize,
-            input_signature=[tf.TensorSpec([None], tf.string, name="texts")],
-            autograph=False,
-        )
+        self._set_functions(self._engine.tokenize, self._engine.tokenize_with_offsets)
 
     def _join(self, ids: tf.RaggedTensor) -> tf.Tensor:
         # What normalisation took away (case, accents, spacing around punctuation) does not come back.
@@ -199,43 +197,98 @@ class _Engine:
 
     def tokenize(self, texts: tf.Tensor) -> tf.RaggedTensor:
         """Tokenizes string [batch] to int32 [batch, (tokens)]."""
+        return self._tokenize(texts, self._ids_of_ascii, self._ids_of_unicode)
+
+    def tokenize_with_offsets(self, texts: tf.Tensor) -> tf.RaggedTensor:
+        """Tokenizes string [batch] to int32 [batch, (tokens), 3]: ids, starts and ends."""
+        return self._tokenize(texts, self._tokens_of_ascii, self._tokens_of_unicode)
+
+    def _tokenize(
+        self, texts: tf.Tensor, of_ascii: TokenizeFunction, of_unicode: TokenizeFunction
+    ) -> tf.RaggedTensor:
+        """Tokenizes plain texts with one function and others with the other."""
         plain = tf.strings.regex_full_match(texts, self._ascii_pattern)
-        ids, row_splits = tf.cond(
+        values, row_splits = tf.cond(
             tf.reduce_all(plain),
-            lambda: _parts(self._tokenize_ascii(texts)),
-            lambda: _parts(self._tokenize_mixed(texts, plain)),
+            lambda: _parts(of_ascii(texts)),
+            lambda: _parts(_tokenize_mixed(texts, plain, of_ascii, of_unicode)),
         )
-        return tf.RaggedTensor.from_row_splits(ids, row_splits, validate=False)
+        return tf.RaggedTensor.from_row_splits(values, row_splits, validate=False)
 
-    def _tokenize_ascii(self, texts: tf.Tensor) -> tf.RaggedTensor:
-        if self._lowercase:
-            texts = tf.strings.lower(texts)
-        return self._match_ascii.tokenize(texts)
+    def _ids_of_ascii(self, texts: tf.Tensor) -> tf.RaggedTensor:
+        return self._match_ascii.tokenize(self._lowered_ascii(texts))
 
-    def _tokenize_mixed(self, texts: tf.Tensor, plain: tf.Tensor) -> tf.RaggedTensor:
-        """Tokenizes the plain rows one way and the others the other way, and puts them in order."""
-        plain_rows = self._tokenize_ascii(tf.boolean_mask(texts, plain))
-        other_rows = self._tokenize_unicode(tf.boolean_mask(texts, ~plain))
-        rank_among_plain = tf.cumsum(tf.cast(plain, tf.int64), exclusive=True)
-        rank_among_others = tf.cumsum(tf.cast(~plain, tf.int64), exclusive=True)
-        order = tf.where(plain, rank_among_plain, plain_rows.nrows() + rank_among_others)
-        return tf.gather(tf.concat([plain_rows, other_rows], axis=0), order)
+    def _tokens_of_ascii(self, texts: tf.Tensor) -> tf.RaggedTensor:
+        # A character is a byte, and lower-casing moves none.
+        ids, starts, ends = self._match_ascii.tokenize_with_offsets(self._lowered_ascii(texts))
+        return ids.with_values(token_columns(ids.values, starts.values, ends.values))
 
-    def _tokenize_unicode(self, texts: tf.Tensor) -> tf.RaggedTensor:
+    def _lowered_ascii(self, texts: tf.Tensor) -> tf.Tensor:
+        return tf.strings.lower(texts) if self._lowercase else texts
+
+    def _ids_of_unicode(self, texts: tf.Tensor) -> tf.RaggedTensor:
         words = split_words(self._with_stand_ins(texts), self._rules)
-        spelled = tf.strings.unicode_encode(words.values, "UTF-8")
-        too_long = words.values.row_lengths() > self._max_word_length
-        spelled = tf.cond(
-            tf.reduce_any(too_long),
-            lambda: tf.where(too_long, _UNKNOWN_WORD, spelled),
-            lambda: spelled,
-        )
-        pieces = self._match_words.tokenize(spelled)
+        pieces = self._match_words.tokenize(self._spelled(words.values))
         return tf.RaggedTensor.from_row_splits(
             tf.gather(self._final_ids, pieces.values),
             tf.gather(pieces.row_splits, words.row_splits),
             validate=False,
         )
+
+    def _tokens_of_unicode(self, texts: tf.Tensor) -> tf.RaggedTensor:
+        words, origins = split_words_with_origins(self._with_stand_ins(texts), self._rules)
+        pieces, first_bytes, _ = self._match_words.tokenize_with_offsets(
+            self._spelled(words.values)
+        )
+        # The pieces of a word tile it: each ends where the next one begins.
+        codes = words.flat_values
+        byte_splits = tf.concat([[0], tf.cumsum(utf8_lengths(codes))], 0)
+        word_bytes = tf.gather(
+            byte_splits, tf.gather(words.values.row_splits, pieces.value_rowids())
+        )
+        first_chars = tf.gather(
+            characters_of_bytes(codes), word_bytes + tf.cast(first_bytes.values, tf.int32)
+        )
+        last_chars = tf.concat([first_chars, [tf.size(codes)]], 0)[1:] - 1
+        char_starts, char_ends = self._character_spans(words, origins)
+        values = token_columns(
+            tf.gather(self._final_ids, pieces.values),
+            tf.gather(char_starts, first_chars),
+            tf.gather(char_ends, last_chars),
+        )
+        row_splits = tf.gather(pieces.row_splits, words.row_splits)
+        return tf.RaggedTensor.from_row_splits(values, row_splits, validate=False)
+
+    def _spelled(self, words: tf.RaggedTensor) -> tf.Tensor:
+        """Returns words, code points [words, (characters)], as strings, overlong ones unknown."""
+        spelled = tf.strings.unicode_encode(words, "UTF-8")
+        too_long = words.row_lengths() > self._max_word_length
+        return tf.cond(
+            tf.reduce_any(too_long),
+            lambda: tf.where(too_long, _UNKNOWN_WORD, spelled),
+            lambda: spelled,
+        )
+
+    def _character_spans(
+        self, words: tf.RaggedTensor, origins: tf.RaggedTensor
+    ) -> tuple[tf.Tensor, tf.Tensor]:
+        """Returns starts and ends in the raw texts, where stand-ins have their tokens' lengths.
+
+        Args:
+            words, origins: of `split_words_with_origins`, [batch, (words), (code points)].
+
+        Returns:
+            int32 [code points] each.
+        """
+        stand_in = words.flat_values - _FIRST_STAND_IN
+        is_stand_in = (stand_in >= 0) & (stand_in < len(self._stand_ins))
+        length = tf.gather(
+            [len(token) for token in self._stand_ins], tf.where(is_stand_in, stand_in, 0)
+        )
+        surplus = tf.where(is_stand_in, length - 1, 0)
+        row_splits = tf.gather(words.values.row_splits, words.row_splits)
+        starts = origins.flat_values + sums_before(surplus, row_splits)
+        return starts, starts + 1 + surplus
 
     def _with_stand_ins(self, texts: tf.Tensor) -> tf.Tensor:
         """Replaces special tokens in raw texts by their stand-ins."""
@@ -244,6 +297,18 @@ class _Engine:
         for token in sorted(self._stand_ins, key=len, reverse=True):
             texts = tf.strings.regex_replace(texts, re.escape(token), self._stand_ins[token])
         return texts
+
+
+def _tokenize_mixed(
+    texts: tf.Tensor, plain: tf.Tensor, of_plain: TokenizeFunction, of_others: TokenizeFunction
+) -> tf.RaggedTensor:
+    """Tokenizes the plain rows one way and the others the other way, and puts them in order."""
+    plain_rows = of_plain(tf.boolean_mask(texts, plain))
+    other_rows = of_others(tf.boolean_mask(texts, ~plain))
+    rank_among_plain = tf.cumsum(tf.cast(plain, tf.int64), exclusive=True)
+    rank_among_others = tf.cumsum(tf.cast(~plain, tf.int64), exclusive=True)
+    order = tf.where(plain, rank_among_plain, plain_rows.nrows() + rank_among_others)
+    return tf.gather(tf.concat([plain_rows, other_rows], axis=0), order)
 
 
 def _parts(ragged: tf.RaggedTensor) -> tuple[tf.Tensor, tf.Tensor]:

@@ -1,0 +1,75 @@
+"""Special tokens in raw texts, for tokenizers that take what stands between them by itself."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import tensorflow as tf
+
+from bert_zoo.text.offsets import sums_before, token_columns
+from bert_zoo.text.tokenizer import TokenizeFunction
+
+# UTF-8 never has this byte, so it can mark special tokens in texts that were made UTF-8.
+_MARK = b"\xff"
+
+
+def tokenize_around_special_tokens(
+    texts: tf.Tensor,
+    pattern: str,
+    special_ids_of: Callable[[tf.Tensor], tf.Tensor],
+    tokenize: TokenizeFunction,
+    *,
+    with_offsets: bool,
+) -> tf.RaggedTensor:
+    """Cuts texts at special tokens and tokenizes what is between them, as texts of their own.
+
+    Args:
+        texts: string [batch].
+        pattern: RE2 for a special token.
+        special_ids_of: from the segments of texts, string [segments], to int32 [segments]: the ids
+            of those that are special tokens, and -1.
+        tokenize: from string [n] to int32 [n, (tokens)], or [n, (tokens), 3] with offsets.
+        with_offsets: whether `tokenize` gives ids, starts and ends of tokens.
+
+    Returns:
+        What `tokenize` gives, for whole texts.
+    """
+
+    # Traced once for both branches.
+    tokenize = tf.function(
+        tokenize, input_signature=[tf.TensorSpec([None], tf.string)], autograph=False
+    )
+
+    def tokenize_segments() -> tf.RaggedTensor:
+        valid = tf.strings.unicode_transcode(texts, "UTF-8", "UTF-8", errors="replace")
+        marked = tf.strings.regex_replace(valid, f"({pattern})", _MARK + rb"\1" + _MARK)
+        segments = tf.strings.split(marked, _MARK)
+        special = special_ids_of(segments.values)
+        is_special = special >= 0
+        tokens = tokenize(tf.where(is_special, "", segments.values))
+        lengths = tf.strings.length(segments.values, unit="UTF8_CHAR")
+        if with_offsets:
+            special = token_columns(special, tf.zeros_like(lengths), lengths)
+        # A segment is either text, or one special token and so without tokens of its own.
+        special = tf.RaggedTensor.from_row_lengths(
+            tf.boolean_mask(special, is_special), tf.cast(is_special, tf.int64), validate=False
+        )
+        tokens = tf.concat([tokens, special], axis=1)
+        values = tokens.values
+        if with_offsets:
+            segment_starts = sums_before(lengths, segments.row_splits)
+            shifts = tf.gather(segment_starts, tokens.value_rowids())
+            values += token_columns(tf.zeros_like(shifts), shifts, shifts)
+        return tf.RaggedTensor.from_row_splits(
+            values, tf.gather(tokens.row_splits, segments.row_splits), validate=False
+        )
+
+    found = tf.strings.regex_full_match(texts, rf"\C*?(?:{pattern})\C*")
+    values, row_splits = tf.cond(
+        tf.reduce_any(found), lambda: _parts(tokenize_segments()), lambda: _parts(tokenize(texts))
+    )
+    return tf.RaggedTensor.from_row_splits(values, row_splits, validate=False)
+
+
+def _parts(ragged: tf.RaggedTensor) -> tuple[tf.Tensor, tf.Tensor]:
+    return ragged.values, ragged.row_splits

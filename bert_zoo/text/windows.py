@@ -1,0 +1,250 @@
+"""Long contexts of questions as rows that a model can read, in the graph, and answers in them.
+
+Source: google-research/bert, run_squad.py (convert_examples_to_features).
+"""
+
+from __future__ import annotations
+
+from numbers import Integral
+from typing import Any
+
+import tensorflow as tf
+
+from bert_zoo.text.packing import Packer, Places, Slices
+from bert_zoo.text.preprocessor import Preprocessor, TextPreprocessor, text_pair
+from bert_zoo.text.tokenizer import Tokenizer
+
+STRIDE = 128
+MAX_QUESTION_LENGTH = 64
+
+# For: as bert_zoo.text.preprocessor.TEXTS_CUT.
+QUESTIONS_CUT = (
+    "%d of the %d questions of a batch are longer than the %d tokens that a question may have and "
+    "were cut; the longest has %d. Raise max_question_length, or sequence_length, of which a "
+    "question has half at most. This is said once."
+)
+# What rows hold beside a model's inputs: [rows], and [rows, width].
+ROW_COLUMNS = ("example", "first_token")
+TOKEN_COLUMNS = ("context_mask", "starts", "ends")
+
+
+class QuestionWindows(TextPreprocessor):
+    """Packs each question with windows over its context, which together show all of it.
+
+    A window holds as many tokens as fit beside the question; the next one begins `stride` tokens
+    further (behind the whole window, where that is shorter), and the last one ends with the context.
+    Every question has a window, if its context is empty one without tokens of it.
+
+    Args:
+        tokenizer: as for Preprocessor; its `tokenize_with_offsets` is called.
+        sequence_length, padding, bucket, separators, segments: as for Packer.
+        stride: tokens between the beginnings of a context's windows.
+        max_question_length: tokens that a question is cut to, if it has more. It never has more
+            than half of a row, which leaves room for a context in short rows.
+        report_truncation: as for Preprocessor, of questions; contexts are never cut.
+
+    Raises:
+        TypeError: the tokenizer does not say where its tokens come from.
+        ValueError: an option outside its range.
+    """
+
+    cut_message = QUESTIONS_CUT
+
+    def __init__(
+        self,
+        tokenizer: Tokenizer,
+        *,
+        sequence_length: int,
+        padding: str = "longest",
+        bucket: int = 8,
+        separators: int = 1,
+        segments: bool = True,
+        stride: int = STRIDE,
+        max_question_length: int = MAX_QUESTION_LENGTH,
+        report_truncation: bool = True,
+    ):
+        if not hasattr(tokenizer, "tokenize_with_offsets"):
+            raise TypeError(
+                f"{type(tokenizer).__name__} has no method tokenize_with_offsets, and answers are "
+                "found in a context by the places of its tokens. Use one of bert_zoo.text's "
+                "tokenizers, or add the method as bert_zoo.text.tokenizer.Tokenizer describes it."
+            )
+        for name, value in (("stride", stride), ("max_question_length", max_question_length)):
+            if not isinstance(value, Integral) or value < 1:
+                raise ValueError(f"{name} is {value!r}; it is a number of tokens, at least 1.")
+        packing = {
+            "sequence_length": sequence_length,
+            "padding": padding,
+            "bucket": bucket,
+            "separators": separators,
+            "segments": segments,
+        }
+        options = {**packing, "stride": stride, "max_question_length": max_question_length}
+        super().__init__("question_windows", tokenizer, options, report_truncation)
+        ids = {name: getattr(tokenizer, name) for name in ("cls_id", "sep_id", "pad_id")}
+        self.packer = Packer(**ids, **packing)
+        self._room = sequence_length - self.packer.specials(2)
+        if self._room < 2:
+            raise ValueError(
+                f"sequence_length is {sequence_length}, of which {self.packer.specials(2)} are special "
+                "tokens; a question and its context need one token each at least."
+            )
+
+    # AutoGraph has nothing to convert here, and would trace every helper anew in each tf.data map.
+    @tf.autograph.experimental.do_not_convert
+    def __call__(self, questions: Any, contexts: Any) -> dict[str, tf.Tensor]:
+        """Turns questions and their contexts into rows, all of one question's in order.
+
+        Args:
+            questions, contexts: texts [batch], as the tokenizer takes them; question i is about
+                context i.
+
+        Returns:
+            dict of int32. A model's inputs [rows, width], as Packer lays out pairs: `token_ids`,
+            `segment_ids` where the model has them, `padding_mask`. For each row [rows]: `example`,
+            the number of its question in the batch, and `first_token`, the tokens of the context
+            before it. For each token [rows, width]: `context_mask`, 1 where it is of the context,
+            and there `starts` and `ends`, the characters (code points) of the context that it
+            stands for, the end exclusive.
+
+        Raises:
+            TypeError, ValueError: something that is no batch of texts; or the sizes differ.
+        """
+        questions, contexts = text_pair(questions, contexts, ("questions", "contexts"))
+        question = _with_long_splits(self.tokenizer(questions))
+        context, starts, ends = map(
+            _with_long_splits, self.tokenizer.tokenize_with_offsets(contexts)
+        )
+        kept = self._kept_question_lengths(question.row_lengths())
+        example, first_token, length = self._windows(kept, context.row_lengths())
+        packed, (_, places) = self.packer.lay_out(
+            [
+                Slices(question.values, *_of_rows(example, question.row_starts(), kept)),
+                Slices(
+                    context.values, tf.gather(context.row_starts(), example) + first_token, length
+                ),
+            ]
+        )
+        return {
+            **packed,
+            "example": tf.cast(example, tf.int32),
+            "first_token": tf.cast(first_token, tf.int32),
+            "context_mask": tf.cast(places.inside, tf.int32),
+            "starts": _where_inside(places, starts.values),
+            "ends": _where_inside(places, ends.values),
+        }
+
+    def _kept_question_lengths(self, lengths: tf.Tensor) -> tf.Tensor:
+        limit = min(self._options.max_question_length, self._room // 2)
+        kept = tf.minimum(lengths, limit)
+        if self._report is not None:
+            self._report.watch(lengths, kept, limit)
+        return kept
+
+    def _windows(
+        self, question_lengths: tf.Tensor, context_lengths: tf.Tensor
+    ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+        """For each window its question's number, the context's tokens before it, and its own."""
+        room = self._room - question_lengths
+        step = tf.minimum(room, self._options.stride)
+        counts = 1 - (-tf.maximum(context_lengths - room, 0) // step)
+        example = tf.repeat(tf.range(tf.size(counts, tf.int64)), counts)
+        number = tf.ragged.range(counts).values
+        room, step, context_length = _of_rows(example, room, step, context_lengths)
+        first_token = number * step
+        return example, first_token, tf.minimum(room, context_length - first_token)
+
+
+def question_windows(preprocessor: Preprocessor, **options: Any) -> QuestionWindows:
+    """Windows that read text as a model's preprocessor does.
+
+    Args:
+        preprocessor: a model's.
+        **options: keyword arguments of QuestionWindows, in place of the preprocessor's or, as
+            `stride`, beside them.
+    """
+    taken = preprocessor.get_config()
+    del taken["truncation"]
+    return QuestionWindows(preprocessor.tokenizer, **{**taken, **options})
+
+
+def model_inputs(rows: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
+    """Returns what of the rows of QuestionWindows a model is called with."""
+    return {
+        name: value for name, value in rows.items() if name not in (*ROW_COLUMNS, *TOKEN_COLUMNS)
+    }
+
+
+def answer_positions(
+    rows: dict[str, tf.Tensor], answer_starts: tf.Tensor, answer_ends: tf.Tensor
+) -> tuple[tf.Tensor, tf.Tensor]:
+    """Where answers stand in the rows of QuestionWindows; traceable.
+
+    An answer stands from the first to the last token that stand for one of its characters.
+
+    Args:
+        rows: as QuestionWindows returns them.
+        answer_starts, answer_ends: int [batch], the characters of each question's answer in its
+            context, the end exclusive; -1 both for a question without answer.
+
+    Returns:
+        int32 [rows] each: the positions of the answer's first and last token; 0, that of [CLS],
+        in a row that does not show all of it, and where there is no answer.
+
+    Raises:
+        tf.errors.InvalidArgumentError: an answer without characters, or outside of its context.
+    """
+    example, in_context = rows["example"], rows["context_mask"] == 1
+    with tf.control_dependencies([_answers_in_contexts(rows, answer_starts, answer_ends)]):
+        start, end = (
+            tf.gather(tf.cast(places, tf.int32), example)[:, None]
+            for places in (answer_starts, answer_ends)
+        )
+    is_answer = in_context & (rows["ends"] > start) & (rows["starts"] < end)
+
+    # Tokens by their numbers in the whole context: a row that shows as much of the answer as all
+    # rows of its question together shows all of it.
+    begin = tf.argmax(in_context, axis=1, output_type=tf.int32)
+    position = tf.range(tf.shape(is_answer)[1])
+    number = position + (rows["first_token"] - begin)[:, None]
+    first = tf.reduce_min(tf.where(is_answer, number, tf.int32.max), axis=1)
+    last = tf.reduce_max(tf.where(is_answer, number, -1), axis=1)
+    questions = tf.size(answer_starts)
+    shows_all = (
+        (last >= 0)
+        & (first == tf.gather(tf.math.unsorted_segment_min(first, example, questions), example))
+        & (last == tf.gather(tf.math.unsorted_segment_max(last, example, questions), example))
+    )
+    shift = begin - rows["first_token"]
+    return tf.where(shows_all, first + shift, 0), tf.where(shows_all, last + shift, 0)
+
+
+def _answers_in_contexts(
+    rows: dict[str, tf.Tensor], answer_starts: tf.Tensor, answer_ends: tf.Tensor
+) -> tf.Operation:
+    starts, ends = tf.cast(answer_starts, tf.int32), tf.cast(answer_ends, tf.int32)
+    row_end = tf.reduce_max(rows["ends"], axis=1)
+    context_end = tf.math.unsorted_segment_max(row_end, rows["example"], tf.size(starts))
+    is_none = (starts == -1) & (ends == -1)
+    wrong = ~is_none & ((starts < 0) | (ends <= starts) | (starts >= context_end))
+    spans = tf.stack([starts, ends, context_end], axis=1)
+    message = (
+        "An answer has characters, and all of them are in its context (-1 and -1 stand for no "
+        "answer). Start, end, and the end of the context's last token, where that is not so:"
+    )
+    return tf.debugging.Assert(~tf.reduce_any(wrong), [message, tf.boolean_mask(spans, wrong)])
+
+
+def _with_long_splits(tokens: tf.RaggedTensor) -> tf.RaggedTensor:
+    return tf.cast(tokens, tf.int32).with_row_splits_dtype(tf.int64)
+
+
+def _of_rows(example: tf.Tensor, *columns: tf.Tensor) -> tuple[tf.Tensor, ...]:
+    """What is known of questions, for each window."""
+    return tuple(tf.gather(column, example) for column in columns)
+
+
+def _where_inside(places: Places, values: tf.Tensor) -> tf.Tensor:
+    """Values of a segment's tokens where these stand in the rows, and 0 elsewhere."""
+    behind = tf.size(values, out_type=tf.int64)
+    return tf.gather(tf.concat([values, [0]], 0), tf.where(places.inside, places.source, behind))

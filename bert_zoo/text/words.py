@@ -1,0 +1,350 @@
+"""Sentences of words: from words to a model's inputs, and between labels of words and of tokens.
+
+Each word is tokenized by itself, as Hugging Face's fast tokenizers do with
+`is_split_into_words=True`; its label stands on the first of its tokens, its *first piece*. Unlike
+there, a word that gives no token (a lone control character) becomes one unknown token, so that every
+word has a label.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+import weakref
+from collections.abc import Iterator, Sequence
+from numbers import Integral
+from typing import Any, NamedTuple
+
+import numpy as np
+import tensorflow as tf
+
+from bert_zoo.config import IGNORED_LABEL
+from bert_zoo.text import unicode14_tables, unicode_tables
+from bert_zoo.text.batches import text_batch
+from bert_zoo.text.normalizer import parse_ranges
+from bert_zoo.text.preprocessor import Preprocessor
+from bert_zoo.text.tokenizer import Tokenizer
+
+NO_WORD = -1
+
+_EXPECTED = (
+    "Sentences of words are a list of lists of strings, a ragged string tensor [batch, (words)], or "
+    "texts, which are split at white space"
+)
+# What Python's str.split splits at.
+_WHITE_SPACE = re.escape("".join(map(chr, parse_ranges(unicode14_tables.WHITESPACE))))
+
+
+# ---------------------------------------------------------------------------------------------
+# What users pass as words
+# ---------------------------------------------------------------------------------------------
+
+
+def has_rows_of_words(words: Any) -> bool:
+    """Whether data are sentences that are split into words already, rather than texts."""
+    if isinstance(words, tf.RaggedTensor):
+        return True
+    if isinstance(words, tf.Tensor):
+        return (words.shape.rank or 0) > 1
+    if isinstance(words, list | np.ndarray) and len(words):
+        return isinstance(words[0], list | tuple | np.ndarray)
+    return False
+
+
+def word_batch(words: Any, name: str = "words") -> tf.RaggedTensor:
+    """Returns sentences as a ragged string tensor [batch, (words)], row splits int64.
+
+    Args:
+        words: a sequence of sequences of strings; a string tensor, ragged or not, [batch, words];
+            or texts as `text_batch` takes them, which are split where Python's `str.split` does.
+        name: what an error calls the argument.
+
+    Raises:
+        TypeError: something that is not a word; names its row and position.
+        ValueError: another number of dimensions, or an empty word.
+        tf.errors.InvalidArgumentError: an empty word in a tensor.
+    """
+    if not has_rows_of_words(words):
+        return _split_at_white_space(text_batch(words, name))
+    if isinstance(words, tf.Tensor):
+        words = tf.RaggedTensor.from_tensor(words) if words.shape.rank == 2 else words
+    if not isinstance(words, tf.RaggedTensor | tf.Tensor):
+        return _ragged_words([*words], name)
+    if words.dtype != tf.string or words.shape.rank != 2:
+        raise ValueError(
+            f"{name} is a tensor of {words.dtype.name} with shape {words.shape}. {_EXPECTED}."
+        )
+    words = words.with_row_splits_dtype(tf.int64)
+    message = f"{name} has empty words. Do not pad sentences: pass a ragged tensor."
+    not_empty = tf.debugging.Assert(tf.reduce_all(words.values != ""), [message])
+    with tf.control_dependencies([not_empty]):
+        return words.with_values(tf.identity(words.values))
+
+
+def _split_at_white_space(texts: tf.Tensor) -> tf.RaggedTensor:
+    texts = tf.strings.unicode_transcode(texts, "UTF-8", "UTF-8", errors="replace")
+    spaced = tf.strings.regex_replace(texts, f"[{_WHITE_SPACE}]+", " ")
+    return tf.strings.split(spaced)
+
+
+def _ragged_words(rows: list[Any], name: str) -> tf.RaggedTensor:
+    for position, row in enumerate(rows):
+        if not isinstance(row, list | tuple | np.ndarray):
+            raise TypeError(
+                f"{name}[{position}] is {row!r} ({type(row).__name__}), not a list of words. "
+                f"{_EXPECTED}."
+            )
+        for number, word in enumerate(row):
+            if isinstance(word, str | bytes) and not word:
+                raise ValueError(
+                    f"{name}[{position}][{number}] is an empty word. Leave it out, with its label; "
+                    "sentences of different lengths need no padding."
+                )
+    try:
+        flat = text_batch([*itertools.chain.from_iterable(rows)], name)
+    except (TypeError, ValueError):
+        for position, row in enumerate(rows):
+            text_batch(row, f"{name}[{position}]")  # names the row
+        raise
+    return tf.RaggedTensor.from_row_lengths(flat, np.array([*map(len, rows)], np.int64))
+
+
+def word_spans(text: str) -> list[tuple[int, int]]:
+    """Where the words of a raw text begin and end, in characters.
+
+    Words are what BERT's original code finds before it looks up pieces: what stands between white
+    space, with each punctuation mark, symbol of ASCII and Chinese character a word of its own.
+    """
+    return [match.span() for match in _WORD.finditer(text)]
+
+
+def _character_ranges(*tables: str) -> str:
+    """Ranges of code points as the inside of one of Python's character classes."""
+    pairs = (item.partition("-") for item in " ".join(tables).split())
+    return "".join(rf"\U{first:0>8}-\U{last or first:0>8}" for first, _, last in pairs)
+
+
+def _word_pattern() -> re.Pattern[str]:
+    alone = _character_ranges(unicode_tables.PUNCTUATION, unicode_tables.CJK)
+    white_space = _character_ranges(unicode_tables.WHITESPACE, unicode14_tables.WHITESPACE)
+    return re.compile(f"[{alone}]|[^{alone}{white_space}]+")
+
+
+_WORD = _word_pattern()
+
+
+# ---------------------------------------------------------------------------------------------
+# Words to inputs
+# ---------------------------------------------------------------------------------------------
+
+
+class PackedWords(NamedTuple):
+    """A model's inputs, and which word each token is of.
+
+    Attributes:
+        inputs: what a `Preprocessor` returns, int32 [batch, length] each.
+        word_ids: int32 [batch, length]: the number of the token's word in its row; -1 for special
+            tokens and padding.
+    """
+
+    inputs: dict[str, tf.Tensor]
+    word_ids: tf.Tensor
+
+    @property
+    def first_pieces(self) -> tf.Tensor:
+        """bool [batch, length]: where a word begins."""
+        before = tf.pad(self.word_ids[:, :-1], [[0, 0], [1, 0]], constant_values=NO_WORD)
+        return (self.word_ids != NO_WORD) & (self.word_ids != before)
+
+
+@tf.autograph.experimental.do_not_convert
+def pack_words(words: Any, preprocessor: Preprocessor) -> PackedWords:
+    """Turns sentences of words into a model's inputs; traceable.
+
+    Rows that are longer than the preprocessor's `sequence_length` are cut, with its word on the log.
+
+    Args:
+        words: see `word_batch`.
+        preprocessor: of the model.
+    """
+    return pack_pieces(word_pieces(word_batch(words), preprocessor.tokenizer), preprocessor)
+
+
+def word_pieces(words: tf.RaggedTensor, tokenizer: Tokenizer) -> tf.RaggedTensor:
+    """Tokenizes each word by itself; one that gives no token becomes the unknown token.
+
+    Args:
+        words: string [batch, (words)].
+        tokenizer: of the model.
+
+    Returns:
+        int32 [batch, (words), (pieces)], with a piece at least for each word.
+    """
+    pieces = _word_tokenizer(tokenizer)(words.values).with_row_splits_dtype(tf.int64)
+    missing = tf.cast(pieces.row_lengths() == 0, tf.int64)
+    unknown = tf.RaggedTensor.from_row_lengths(
+        tf.fill([tf.reduce_sum(missing)], tokenizer.unk_id), missing, validate=False
+    )
+    return words.with_values(tf.concat([pieces, unknown], axis=1))
+
+
+# By tokenizer: making one from a vocabulary of 50,000 tokens takes seconds.
+_PREFIXING: weakref.WeakKeyDictionary[Tokenizer, Tokenizer] = weakref.WeakKeyDictionary()
+
+
+def _word_tokenizer(tokenizer: Tokenizer) -> Tokenizer:
+    """The tokenizer, or where words need a blank before them its twin that adds one."""
+    options = tokenizer.get_config()
+    if options.get("add_prefix_space", True):
+        return tokenizer
+    if tokenizer not in _PREFIXING:
+        _PREFIXING[tokenizer] = type(tokenizer)(
+            tokenizer.vocabulary, tokenizer.merges, **{**options, "add_prefix_space": True}
+        )
+    return _PREFIXING[tokenizer]
+
+
+def pack_pieces(pieces: tf.RaggedTensor, preprocessor: Preprocessor) -> PackedWords:
+    """Packs what `word_pieces` returns."""
+    tokens = pieces.merge_dims(1, 2)
+    inputs = preprocessor.pack([tokens])
+    words = pieces.values
+    row_of_word, first_word = pieces.value_rowids(), pieces.row_starts()
+    number = tf.range(words.nrows()) - tf.gather(first_word, row_of_word)
+    number_of_token = tf.cast(tf.gather(number, words.value_rowids()), tf.int32)
+    # A row is one special token, the tokens, another one, and padding.
+    width = tf.shape(inputs["token_ids"])[1]
+    inner = tokens.with_values(number_of_token).to_tensor(NO_WORD, shape=tf.stack([-1, width - 2]))
+    word_ids = tf.pad(inner, [[0, 0], [1, 1]], constant_values=NO_WORD)
+    word_ids.set_shape(inputs["token_ids"].shape)
+    return PackedWords(inputs, word_ids)
+
+
+def rows_that_fit(pieces: tf.RaggedTensor, sequence_length: int) -> tf.RaggedTensor:
+    """Splits sentences that are too long for one row into several, between words.
+
+    Args:
+        pieces: int32 [batch, (words), (pieces)], not in a graph.
+        sequence_length: the most tokens of a row, with the two special ones.
+
+    Returns:
+        The same words in the same order, [rows, (words), (pieces)]. A single word that is too long
+        is a row by itself.
+    """
+    starts = _row_starts(
+        pieces.values.row_lengths().numpy(), pieces.row_splits.numpy(), sequence_length - 2
+    )
+    splits = np.array([*starts, pieces.values.nrows().numpy()], np.int64)
+    return tf.RaggedTensor.from_row_splits(pieces.values, splits)
+
+
+def _row_starts(lengths: np.ndarray, sentences: np.ndarray, budget: int) -> Iterator[int]:
+    """The first words of rows of up to `budget` tokens; `sentences` are row splits."""
+    for begin, end in itertools.pairwise(sentences):
+        yield begin
+        tokens = 0
+        for word in range(begin, end):
+            tokens += lengths[word]
+            if tokens > budget and word > begin:
+                yield word
+                begin, tokens = word, lengths[word]
+
+
+# ---------------------------------------------------------------------------------------------
+# Labels
+# ---------------------------------------------------------------------------------------------
+
+
+def token_labels(labels: Any, packed: PackedWords, words: tf.RaggedTensor) -> tf.Tensor:
+    """Puts the labels of words on their first pieces; traceable.
+
+    Args:
+        labels: integers [batch, (words)], ragged or not.
+        packed: of the words.
+        words: string [batch, (words)].
+
+    Returns:
+        integers [batch, length]: -100 on all other tokens.
+
+    Raises:
+        ValueError: labels of another rank.
+        tf.errors.InvalidArgumentError: a row has more or fewer labels than words.
+    """
+    if labels.shape.rank != 2:
+        raise ValueError(
+            f"Labels of words must be [batch, (words)], ragged, one a word; got shape {labels.shape}."
+        )
+    if isinstance(labels, tf.Tensor):
+        labels = tf.RaggedTensor.from_tensor(labels)
+    labels = labels.with_row_splits_dtype(tf.int64)
+    number_of_labels, number_of_words = labels.row_lengths(), words.row_lengths()
+    wrong = number_of_labels != number_of_words
+    message = "Rows of this batch have other numbers of labels than of words. Rows, words, labels:"
+    found = (tf.where(wrong)[:, 0], number_of_words[wrong], number_of_labels[wrong])
+    check = tf.debugging.Assert(~tf.reduce_any(wrong), [message, *found])
+    with tf.control_dependencies([check]):
+        ignored = tf.size(labels.values, tf.int64)
+    values = tf.concat([labels.values, tf.constant([IGNORED_LABEL], labels.dtype)], axis=0)
+    at = labels.row_starts()[:, None] + tf.cast(packed.word_ids, tf.int64)
+    return tf.gather(values, tf.where(packed.first_pieces, at, ignored))
+
+
+def word_values(values: tf.Tensor, packed: PackedWords) -> tf.RaggedTensor:
+    """What a model says of words: values [batch, length, ...] at their first pieces.
+
+    Returns:
+        [batch, (words), ...]; a row that was cut lacks its last words.
+    """
+    return tf.ragged.boolean_mask(values, packed.first_pieces)
+
+
+def word_label_ids(y: Any, words: tf.RaggedTensor, names: Sequence[str]) -> tf.RaggedTensor:
+    """Checks labels of words from users, and turns names into ids.
+
+    Args:
+        y: for each sentence its labels: ids, -100 where none is to be learned, or names. A sequence
+            of sequences, an array or a ragged tensor.
+        words: string [batch, (words)], not in a graph.
+        names: of the labels, in the order of their ids.
+
+    Returns:
+        int32 [batch, (words)], with the row splits of `words`.
+
+    Raises:
+        TypeError, ValueError: names the first row whose labels are not one a word, or not labels.
+    """
+    if isinstance(y, tf.Tensor | tf.RaggedTensor):
+        y = y.numpy() if isinstance(y, tf.Tensor) else y.to_list()
+    rows = [*y]
+    lengths = words.row_lengths().numpy()
+    if len(rows) != len(lengths):
+        raise ValueError(f"y has {len(rows)} rows and x has {len(lengths)}; they must agree.")
+    ids: dict[Any, int] = {IGNORED_LABEL: IGNORED_LABEL}
+    for number, name in enumerate(names):
+        ids |= {number: number, name: number, name.encode(): number}
+    flat = []
+    for i, (row, length) in enumerate(zip(rows, lengths, strict=True)):
+        if isinstance(row, str | bytes) or not hasattr(row, "__len__"):
+            raise TypeError(f"y[{i}] is {row!r}; it must be a list of labels, one for each word.")
+        if len(row) != length:
+            raise ValueError(
+                f"Row {i} has {length} words and {len(row)} labels; give each word one label, "
+                f"{IGNORED_LABEL} where none is to be learned. Its first words: "
+                f"{[word.decode('utf-8', 'replace') for word in words[i, :5].numpy()]}."
+            )
+        for j, label in enumerate(row):
+            # 1.0 and True would be found as 1; both are more likely a mistake.
+            is_label = isinstance(label, Integral | str | bytes) and not isinstance(label, bool)
+            if not is_label or label not in ids:
+                raise ValueError(
+                    f"y[{i}][{j}] is {label!r}; the labels of this model are the integers from 0 to "
+                    f"{len(names) - 1}, {IGNORED_LABEL} for a word that does not count, or the names "
+                    f"{_listed(names)}."
+                )
+            flat.append(ids[label])
+    return words.with_values(tf.constant(flat, tf.int32, shape=[len(flat)]))
+
+
+def _listed(names: Sequence[str]) -> str:
+    more = f" and {len(names) - 30} more" if len(names) > 30 else ""
+    return ", ".join(map(repr, names[:30])) + more

@@ -1,0 +1,190 @@
+"""Which characters tokens stand for: equal to Hugging Face's, in the graph, beside the same ids."""
+
+import gzip
+import json
+import tempfile
+from pathlib import Path
+
+import offset_samples as samples
+import pytest
+import tensorflow as tf
+
+from bert_zoo import text
+
+ENGLISH = "The quick brown fox jumps over the lazy dog, and nobody saw it leave."
+# Hard ones: blanks, a special token, accents as marks, a Hangul syllable, one word of two scripts.
+MIXED = ["", "  Caf\u0065\u0301 noir [MASK]<mask> \uac01 \ufb01n\u4e2d", ENGLISH]
+
+
+@pytest.fixture(scope="module")
+def references():
+    return json.loads(gzip.decompress((samples.GOLDEN / "offsets.json.gz").read_bytes()))
+
+
+@pytest.fixture(scope="module")
+def tokenizers():
+    """Makes tokenizers of cases, each once."""
+    made = {}
+
+    def tokenizer_of(name):
+        case = samples.CASES[name]
+        if case.vocabulary not in samples.OWN_VOCABULARIES and not samples.SHARED_DATA.is_dir():
+            pytest.skip("needs the vocabularies and corpora in ../shared/data")
+        if name not in made:
+            with tempfile.TemporaryDirectory() as scratch:
+                directory = samples.vocabulary_directory(case, Path(scratch))
+                made[name] = text.tokenizer_from_dir(directory, case.family, **case.options)
+        return made[name]
+
+    return tokenizer_of
+
+
+@pytest.fixture(params=["uncased", "byte_bpe_released", "xlm_roberta_small", "albert"])
+def tokenizer(request, tokenizers):
+    return tokenizers(request.param)
+
+
+def answers(tokenizer, texts):
+    """Returns ids, starts and ends of each text."""
+    columns = [column.to_list() for column in tokenizer.tokenize_with_offsets(texts)]
+    return [list(row) for row in zip(*columns, strict=True)]
+
+
+# Of each family one runs by default, with a vocabulary of its own where there is one.
+SLOW = {"uncased_with_accents", "byte_bpe_prefix_space", "bert_cased", "roberta"}
+
+
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(n, marks=pytest.mark.slow) if n in SLOW else n for n in samples.CASES],
+)
+def test_offsets_are_the_references(name, tokenizers, references):
+    case, tokenizer = samples.CASES[name], tokenizers(name)
+    same_ids, different = 0, []
+    for kind, texts in samples.text_sets(case):
+        rows = answers(tokenizer, texts)
+        assert [row[0] for row in rows] == tokenizer(texts).to_list()
+        got, wanted = samples.checksums(case, rows), references[name][kind]
+        assert len(got) == len(wanted)
+        for place, (ours, theirs) in enumerate(zip(got, wanted, strict=True)):
+            same_ids += ours[0] == theirs[0]
+            if ours[0] == theirs[0] and ours[1] != theirs[1]:
+                different.append((kind, place))
+    total = sum(map(len, references[name].values()))
+    if case.has_reference_ids:
+        assert (same_ids, different) == (total, [])
+    else:
+        # docs/text.md says which those are: none in what people write.
+        assert same_ids > 0.8 * total
+        assert {kind for kind, _ in different} <= {"marks", "random"}, different
+        assert len(different) < 0.1 * total, different
+
+
+@pytest.mark.parametrize(
+    "name", ["bert_uncased", "albert", pytest.param("roberta", marks=pytest.mark.slow)]
+)
+def test_english_words_are_found_in_their_text(name, tokenizers):
+    ids, starts, ends = answers(tokenizers(name), [ENGLISH])[0]
+    words = [ENGLISH[start:end] for start, end in zip(starts, ends, strict=True)]
+    assert words == ENGLISH.replace(",", " ,").replace(".", " .").split()
+    assert len(ids) == len(words)
+
+
+def test_offsets_count_characters_of_the_text_as_it_was_passed(tokenizers):
+    tokenizer = tokenizers("uncased")
+    for written, spans in {
+        "\u00c9a \u4e2d!": [(0, 1), (1, 2), (3, 4), (4, 5)],
+        "[MASK]\u00e9[SEP]": [(0, 6), (6, 7), (7, 12)],
+        "e\u0301\u0323 \U0001f469": [(0, 1), (4, 5)],
+        "x" * 101 + " a": [(0, 101), (102, 103)],
+        "\x00\u0301 \ufffd": [],
+    }.items():
+        _, starts, ends = answers(tokenizer, [written])[0]
+        merged = sorted({*zip(starts, ends, strict=True)})
+        assert merged == spans, written
+
+
+@pytest.mark.slow
+def test_blanks_are_trimmed_from_the_tokens_of_byte_bpe(tokenizers):
+    """The figures are Hugging Face's."""
+    without, with_prefix = tokenizers("byte_bpe_released"), tokenizers("byte_bpe_prefix_space")
+    for written, spans, spans_with_prefix in [
+        (" <mask>", [(1, 7)], [(0, 7)]),
+        ("  \u3000<mask>", [(3, 9)], [(3, 9)]),
+        ("  ", [(1, 1), (2, 2)], [(0, 0), (2, 2)]),
+        ("<mask>x", [(0, 6), (6, 7)], [(0, 6), (7, 7), (6, 7)]),
+    ]:
+        for tokenizer, wanted in ((without, spans), (with_prefix, spans_with_prefix)):
+            _, starts, ends = answers(tokenizer, [written])[0]
+            assert list(zip(starts, ends, strict=True)) == wanted, written
+
+
+def test_malformed_bytes_count_as_one_replacement_character_each(tokenizer):
+    raw = [b"caf\xe9 [MASK] noir", b"\xff\xfe a \xf0\x9f b", b"\xed\xa0\x80<mask>x"]
+    decoded = [row.decode("utf-8", "replace") for row in raw]
+    assert answers(tokenizer, raw) == answers(tokenizer, decoded)
+
+
+def test_a_text_has_the_same_offsets_alone_and_in_a_batch(tokenizer):
+    assert answers(tokenizer, MIXED) == [answers(tokenizer, [t])[0] for t in MIXED]
+    assert answers(tokenizer, ENGLISH) == answers(tokenizer, [ENGLISH])
+    assert answers(tokenizer, []) == []
+    # None of these has a token for any tokenizer but byte-level BPE's.
+    for nothing in (["", ""], [" \u3000"], ["\ufffd"]):
+        ids, starts, ends = zip(*answers(tokenizer, nothing), strict=True)
+        assert list(ids) == tokenizer(nothing).to_list()
+        assert list(map(len, starts)) == list(map(len, ends)) == list(map(len, ids))
+
+
+def test_offsets_are_ragged_int32_tensors_of_one_shape(tokenizer):
+    columns = tokenizer.tokenize_with_offsets(MIXED)
+    for column in columns:
+        assert column.dtype == tf.int32 and column.shape.as_list() == [3, None]
+        assert column.row_splits.numpy().tolist() == columns[0].row_splits.numpy().tolist()
+
+
+def test_offsets_are_made_inside_maps_and_functions(tokenizer):
+    wanted = answers(tokenizer, MIXED)
+    batches = tf.data.Dataset.from_tensor_slices(MIXED * 4).batch(5)
+    rows = []
+    for columns in batches.map(tokenizer.tokenize_with_offsets, num_parallel_calls=2):
+        rows += map(list, zip(*(column.to_list() for column in columns), strict=True))
+    assert rows == wanted * 4
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "uncased",
+        *(pytest.param(n, marks=pytest.mark.slow) for n in ("byte_bpe_released", "albert")),
+    ],
+)
+def test_offsets_are_served_by_a_savedmodel(name, tokenizers, tmp_path):
+    tokenizer = tokenizers(name)
+    module = tf.Module()
+    module.tokenizer = tokenizer
+
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.string)])
+    def serve(texts):
+        ids, starts, ends = tokenizer.tokenize_with_offsets(texts)
+        return {"i": ids.to_tensor(-1), "s": starts.to_tensor(-1), "e": ends.to_tensor(-1)}
+
+    module.serve = serve
+    tf.saved_model.save(module, tmp_path, signatures={"serving_default": serve})
+    served = tf.saved_model.load(tmp_path).serve(tf.constant(MIXED))
+    for got, wanted in zip("ise", tokenizer.tokenize_with_offsets(MIXED), strict=True):
+        assert served[got].numpy().tolist() == wanted.to_tensor(-1).numpy().tolist()
+
+
+def test_a_plain_savedmodel_does_not_carry_what_gives_offsets(tokenizers):
+    tokenizer = tokenizers("uncased")
+    tokenizer.tokenize_with_offsets(ENGLISH)
+    children = tokenizer._trackable_children(save_type="savedmodel")
+    assert "_tokenize" in children
+    assert not [name for name in children if "offsets" in name or "untracked" in name]
+
+
+def test_tokenizers_of_symbols_say_that_they_have_no_offsets():
+    tokenizer = text.SymbolTokenizer(["<eos>", "<unk>", "a"])
+    with pytest.raises(NotImplementedError, match=r"SymbolTokenizer does not tell.*BERT"):
+        tokenizer.tokenize_with_offsets(["a"])
