@@ -140,6 +140,82 @@ def test_tags_carry_label_names(exports):
     assert np.array_equal(np.char.decode(served["label"].numpy().astype(bytes)), tags)
 
 
+def test_answers_are_cut_from_contexts_of_any_length(exports):
+    model, _, reloaded = exports("question_answering")
+    contexts = [" ".join(TEXTS), " ".join(TEXTS * 12), "a big  red É house, in the\u3000city "]
+    questions = ["the cat", "what did she see in the big red house", ""]
+    served = reloaded.signatures["serving_default"](
+        question=tf.constant(questions), context=tf.constant(contexts)
+    )
+    answers = model.answer(questions, contexts, float("inf"))
+    assert [text.decode() for text in served["answer"].numpy()] == [a.text for a in answers]
+    for name in ("start", "end"):
+        assert served[name].numpy().tolist() == [getattr(a, name) for a in answers]
+    for name in ("score", "no_answer_score"):
+        expected = [getattr(a, name) for a in answers]
+        np.testing.assert_allclose(served[name], expected, atol=TOLERANCE)
+    windows = np.bincount(served["example"])
+    assert len(windows) == 3 and windows[1] > windows[0]
+    assert {len(served[name]) for name in ("start_logits", "end_logits", "tokens")} == {
+        sum(windows)
+    }
+    # What the rows show of a context, put together, is all of it.
+    shown = served["context_mask"].numpy()[served["example"].numpy() == 1]
+    last_row = served["first_token"].numpy()[sum(windows[:2]) - 1] + shown[-1].sum()
+    assert last_row == model.preprocessor.tokenizer(contexts[1:2]).row_lengths()[0]
+
+
+@pytest.mark.parametrize("case", ["roberta/question_answering", "albert/question_answering"])
+def test_answers_are_served_with_every_kind_of_tokenizer(case, tmp_path):
+    model = load_case(case, "question_answering")
+    bert_zoo.export(model, tmp_path)
+    questions, contexts = ["the cat", "it"], [" ".join(TEXTS * 8), "it was\n good, é"]
+    served = tf.saved_model.load(str(tmp_path)).signatures["serving_default"](
+        question=tf.constant(questions), context=tf.constant(contexts)
+    )
+    answers = model.answer(questions, contexts, float("inf"))
+    assert [text.decode() for text in served["answer"].numpy()] == [a.text for a in answers]
+    np.testing.assert_allclose(served["score"], [a.score for a in answers], atol=TOLERANCE)
+
+
+def test_a_context_without_text_has_no_answer(exports):
+    _, _, reloaded = exports("question_answering")
+    served = reloaded.signatures["serving_default"](
+        question=tf.constant(["the cat", "the cat"]), context=tf.constant(["", "it was good"])
+    )
+    assert served["answer"][0] == b"" and served["answer"][1] != b""
+    assert served["start"][0] == served["end"][0] == -1
+    assert served["score"][0] == 0 and served["no_answer_score"][0] == float("inf")
+
+
+def test_bytes_that_are_not_utf8_count_as_the_replacement_character(exports):
+    model, _, reloaded = exports("question_answering")
+    context = b"the \xff cat \xc3 sat on a tree"
+    served = reloaded.signatures["serving_default"](
+        question=tf.constant(["it"]), context=tf.constant([context])
+    )
+    text = context.decode("utf-8", "replace")
+    start, end = served["start"][0], served["end"][0]
+    assert served["answer"][0].numpy().decode() == text[start:end]
+    assert text[start:end] == model.answer("it", text, float("inf")).text
+
+
+def test_a_tokenizer_that_cannot_tell_places_serves_no_answers(tmp_path):
+    from bert_zoo.text import Preprocessor
+
+    class Words:
+        cls_id, sep_id, pad_id, vocabulary = 0, 1, 2, ("a", "b", "c")
+
+        def __call__(self, texts):
+            return tf.RaggedTensor.from_row_splits(tf.zeros_like(texts, tf.int32), [0, 1])
+
+    model = load_task("question_answering")
+    model.preprocessor = Preprocessor(Words(), sequence_length=20)
+    with pytest.raises(TypeError, match="Words has no method tokenize_with_offsets"):
+        bert_zoo.export(model, tmp_path / "saved_model")
+    assert not (tmp_path / "saved_model").exists()
+
+
 def test_values_and_choices_are_served(exports):
     _, _, regressor = exports("regression")
     served = regressor.signatures["serving_default"](text=tf.constant(TEXTS))
@@ -166,10 +242,16 @@ def test_batch_and_length_are_free(exports):
         assert_holds(served, {"logits": model(model.preprocessor(texts))})
 
 
-@pytest.mark.parametrize("task", ["encoder", "classification", "embedding", "token_classification"])
+@pytest.mark.parametrize(
+    "task",
+    ["encoder", "classification", "embedding", "token_classification", "question_answering"],
+)
 def test_an_empty_batch_gives_empty_outputs(task, exports):
     _, _, reloaded = exports(task)
-    served = reloaded.signatures["serving_default"](text=tf.zeros([0], tf.string))
+    names = TEXT_INPUTS.get(task, ("text",))
+    served = reloaded.signatures["serving_default"](
+        **dict.fromkeys(names, tf.zeros([0], tf.string))
+    )
     assert {value.shape[0] for value in served.values()} == {0}
 
 

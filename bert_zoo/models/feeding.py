@@ -11,7 +11,7 @@ import keras
 import numpy as np
 
 from bert_zoo.models.inputs import STATE, check_range
-from bert_zoo.models.labels import check_labels, labels_checked_in_graph
+from bert_zoo.models.labels import as_arrays, check_labels, labels_checked_in_graph
 
 DEFAULT_BATCH_SIZE = 32
 
@@ -102,7 +102,8 @@ def _rows(value: Any, rows: slice) -> Any:
 def _num_rows(x) -> int:
     if isinstance(x, Mapping):
         x = next(iter(x.values()))
-    return len(x[0]) if isinstance(x, tuple) else len(x)
+    rows = x[0] if isinstance(x, tuple) else x
+    return rows.shape[0] if hasattr(rows, "shape") else len(rows)  # ragged tensors have no len
 
 
 def _is_tf_dataset(x) -> bool:
@@ -155,20 +156,14 @@ def _text_dataset(model, x, y, sample_weight, *, batch_size, shuffle, one_length
             raise ValueError(
                 f"{name} has {_num_rows(column)} rows and x has {rows}; they must agree."
             )
-    check_labels(model, texts, y)
-    columns = (texts, *(c for c in (_arrays(y), _arrays(sample_weight)) if c is not None))
     if y is None and sample_weight is not None:
         raise ValueError("sample_weight needs y.")
+    labels = None if y is None else model.as_text_labels(texts, y)
+    columns = (texts, *(c for c in (labels, as_arrays(sample_weight)) if c is not None))
     dataset = tf.data.Dataset.from_tensor_slices(columns)
     if shuffle:
         dataset = dataset.shuffle(rows)
     return _map_dataset(model, dataset.batch(batch_size), one_length=one_length)
-
-
-def _arrays(column):
-    if isinstance(column, Mapping):
-        return {name: np.asarray(part) for name, part in column.items()}
-    return None if column is None else np.asarray(column)
 
 
 def _map_dataset(model, dataset, *, one_length: bool):
@@ -178,6 +173,9 @@ def _map_dataset(model, dataset, *, one_length: bool):
     x_spec, *_ = _unpack(dataset.element_spec)
     if isinstance(x_spec, Mapping):
         transform = model.check_in_graph
+
+        def labelled(x, y):
+            return model.check_in_graph(x), labels_checked_in_graph(model, x, y)
     else:
         _check_text_spec(x_spec)
         preprocessor = model.preprocessor
@@ -187,13 +185,16 @@ def _map_dataset(model, dataset, *, one_length: bool):
         def transform(x):
             return model.texts_to_inputs(x, preprocessor)
 
+        def labelled(x, y):
+            return model.labelled_texts_to_inputs(x, y, preprocessor)
+
     # AutoGraph would rewrite all of our code that a batch runs through, to no effect.
     @tf.autograph.experimental.do_not_convert
     def prepare(*element):
         x, *rest = _unpack(element if len(element) > 1 else element[0])
-        if rest:
-            rest[0] = labels_checked_in_graph(model, x, rest[0])
-        return (transform(x), *rest)
+        if not rest:
+            return (transform(x),)
+        return (*labelled(x, rest[0]), *rest[1:])
 
     return dataset.map(prepare, num_parallel_calls=tf.data.AUTOTUNE).prefetch(tf.data.AUTOTUNE)
 

@@ -30,6 +30,13 @@ class LabelRange:
         return len(self.axes) > 1
 
 
+def as_arrays(column):
+    """Labels or weights, alone or by output, as NumPy arrays."""
+    if isinstance(column, Mapping):
+        return {name: np.asarray(part) for name, part in column.items()}
+    return None if column is None else np.asarray(column)
+
+
 def check_labels(model, x, y) -> None:
     """Checks labels in memory against the model's outputs.
 

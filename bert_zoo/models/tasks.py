@@ -1,6 +1,7 @@
 """Models for tasks: an encoder with a head."""
 
-from collections.abc import Mapping, Sequence
+import functools
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from numbers import Integral
 from typing import Any
@@ -9,8 +10,10 @@ import keras
 from keras import ops
 
 from bert_zoo.heads import MaskedLMHead, OutputHead, SpanBoundaryHead, pool
+from bert_zoo.models import tagging
 from bert_zoo.models.base import ZooModel
 from bert_zoo.models.encoder import Encoder
+from bert_zoo.models.graphs import as_graph
 from bert_zoo.models.inputs import PLACES, check_range, check_rank
 from bert_zoo.models.labels import LabelRange
 from bert_zoo.registry import Family, registry
@@ -213,7 +216,12 @@ class Regressor(TaskModel):
 
 @keras.saving.register_keras_serializable("bert_zoo")
 class TokenClassifier(LabelledModel):
-    """Logits [batch, length, classes], one row a token."""
+    """Logits [batch, length, classes], one row a token.
+
+    Beside texts, `fit`, `evaluate` and `predict` take sentences of words, a list of lists of strings
+    or a ragged tensor [batch, (words)]. Labels are those of words then, ids or names, a list for
+    each sentence; with raw texts, of what stands between white space. tf.data has ragged ids.
+    """
 
     task = "token_classification"
     outputs_per_token = True
@@ -227,6 +235,51 @@ class TokenClassifier(LabelledModel):
 
     def head_outputs(self, encoded, inputs, training=None):
         return self.classifier(encoded["sequence_output"], training=training)
+
+    def as_text_rows(self, x):
+        from bert_zoo.text.words import has_rows_of_words, word_batch
+
+        return word_batch(x) if has_rows_of_words(x) else super().as_text_rows(x)
+
+    def as_text_labels(self, texts, y):
+        return tagging.label_rows(self, texts, y)
+
+    def texts_to_inputs(self, texts, preprocessor):
+        from bert_zoo.text.words import has_rows_of_words, pack_words
+
+        if isinstance(texts, tuple) and any(map(has_rows_of_words, texts)):
+            raise TypeError(
+                "A dataset's labels of words are ids; these are strings. Turn names into their "
+                f"places in model.labels, {self.labels}, before they go into tf.data."
+            )
+        if has_rows_of_words(texts):
+            return pack_words(texts, preprocessor).inputs
+        return super().texts_to_inputs(texts, preprocessor)
+
+    def labelled_texts_to_inputs(self, texts, labels, preprocessor):
+        return tagging.labelled_words_to_inputs(self, texts, labels, preprocessor)
+
+    @functools.cached_property
+    def token_probabilities(self):
+        """Ids to probabilities [batch, length, classes]; as a graph, made once, on TensorFlow."""
+        return as_graph(lambda inputs: ops.softmax(self(inputs, training=False)))
+
+    def tag(self, texts, aggregate: bool = True, batch_size: int = 32):
+        """The likeliest label of each word, and the spans that labels such as "B-LOC" mark.
+
+        Texts that are too long for the model are read in parts, cut between words.
+
+        Args:
+            texts: a text or several, which are split at white space and around punctuation (a mark
+                is a word); or lists of words, as the training data have them.
+            aggregate: whether labels of a tag scheme are read as spans.
+            batch_size: rows a step.
+
+        Returns:
+            A list of `Tagging(text, words, spans)` that prints texts with their spans marked,
+            "[Berlin]LOC 0.99", or tables of words where there are no spans to read.
+        """
+        return tagging.tag(self, texts, aggregate, batch_size)
 
 
 @keras.saving.register_keras_serializable("bert_zoo")
@@ -257,6 +310,65 @@ class QuestionAnswerer(TaskModel):
         length = length or self.longest_input
         return dict.fromkeys(
             ("start_logits", "end_logits"), LabelRange(length, "the length of the input")
+        )
+
+    @functools.cached_property
+    def span_logits(self) -> Callable[[dict[str, Any]], dict[str, Any]]:
+        """Ids to logits, without dropout; as a graph, made once, on TensorFlow."""
+        return as_graph(lambda inputs: self(inputs, training=False))
+
+    def answer(
+        self,
+        question,
+        context,
+        no_answer_threshold: float | None = 0.0,
+        *,
+        n_best: int = 20,
+        max_answer_length: int = 30,
+        stride: int = 128,
+        max_question_length: int = 64,
+        batch_size: int = 32,
+    ):
+        """The part of a context that answers a question, or no answer.
+
+        A context of any length is read whole, in windows that overlap.
+
+        Args:
+            question: a string, or several.
+            context: a string, or several. Question i is about context i; a single string goes with
+                all of the other.
+            no_answer_threshold: there is no answer where the log-odds of that against the best span
+                are above it; higher values give more answers. None: there always is one, which is
+                right for a model that was trained without unanswerable questions (SQuAD 1.1).
+            n_best: number of candidates.
+            max_answer_length: in tokens.
+            stride: tokens from the beginning of a window to that of the next one.
+            max_question_length: tokens that a longer question is cut to, with a word on the log.
+            batch_size: windows a step.
+
+        Returns:
+            `SpanAnswer(question, context, text, start, end, score, no_answer_score, candidates)`,
+            which prints the answer with what stands around it; where there are several, a list of
+            them that prints as a table.
+
+        Raises:
+            TypeError, ValueError: something that is no text, different numbers of questions and
+                contexts, a context without text, or an option outside its range.
+
+        Source: google-research/bert, run_squad.py.
+        """
+        from bert_zoo.models.question_answering import answer
+
+        return answer(
+            self,
+            question,
+            context,
+            no_answer_threshold,
+            n_best=n_best,
+            max_answer_length=max_answer_length,
+            stride=stride,
+            max_question_length=max_question_length,
+            batch_size=batch_size,
         )
 
 
@@ -359,6 +471,28 @@ class MaskedLM(TaskModel):
 
     def label_ranges(self, inputs) -> dict[str, LabelRange]:
         return {"": self.token_label_range}
+
+    def fill_mask(self, text: str, targets: str | Sequence[str] | None = None, top_k: int = 5):
+        """The likeliest tokens in the place of each mask of a text.
+
+        Args:
+            text: a text with the tokenizer's mask in it, once or more: "[MASK]" of BERT and ALBERT,
+                "<mask>" of RoBERTa. Of several masks each is filled while the others stay.
+            targets: words to rank, each one token in that place, instead of the vocabulary; or
+                tokens as the vocabulary spells them ("##ing").
+            top_k: candidates a mask; targets are returned all.
+
+        Returns:
+            For each mask a list of `Candidate(token, token_id, score, text, start)`, likeliest first;
+            prints as tables. Scores are probabilities among the whole vocabulary, as those of
+            Hugging Face's fill-mask pipeline.
+
+        Raises:
+            ValueError: the text has no mask or is too long, or a target is not one token.
+        """
+        from bert_zoo.models.fill_mask import fill_mask
+
+        return fill_mask(self, text, targets, top_k)
 
     @property
     def token_label_range(self) -> LabelRange:

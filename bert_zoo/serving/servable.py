@@ -10,8 +10,11 @@ import tensorflow as tf
 from bert_zoo.heads.pooling import pool
 from bert_zoo.models.base import ZooModel
 from bert_zoo.models.inputs import PLACES, STATE
+from bert_zoo.models.question_answering import MAX_ANSWER_LENGTH, N_BEST
 from bert_zoo.models.tasks import OBJECTIVES
 from bert_zoo.serving import HUB_NAMES
+from bert_zoo.serving.answers import best_answers
+from bert_zoo.text.windows import model_inputs, question_windows
 
 Tensors = dict[str, tf.Tensor]
 
@@ -43,6 +46,34 @@ def _total_log_prob(model: ZooModel, outputs: Tensors) -> Tensors:
     return {"total_log_prob": tf.reduce_sum(outputs["log_probs"], axis=-1)}
 
 
+def _outputs_of_texts(model: ZooModel, call, preprocessor) -> Callable[[tuple], Tensors]:
+    """Texts in the order of the interface -> what the model gives for them."""
+
+    def serve(texts: tuple[tf.Tensor, ...]) -> Tensors:
+        ids = model.texts_to_inputs(texts if len(texts) > 1 else texts[0], preprocessor)
+        outputs = served_outputs(model, call(under_hub_names(ids), training=False))
+        # Without them, a client could not tell what the rows stand for.
+        return outputs | ids if model.outputs_per_token else outputs
+
+    return serve
+
+
+def _answers_of_texts(model: ZooModel, call, preprocessor) -> Callable[[tuple], Tensors]:
+    """Questions and contexts of any length -> answers, and what was found in each window."""
+    windows = question_windows(preprocessor)
+
+    def serve(texts: tuple[tf.Tensor, ...]) -> Tensors:
+        # What is not UTF-8 is cut as the tokenizer counts it.
+        questions, contexts = (tf.strings.unicode_transcode(t, "UTF-8", "UTF-8") for t in texts)
+        rows = windows(questions, contexts)
+        ids = model_inputs(rows)
+        rows |= served_outputs(model, call(under_hub_names(ids), training=False))
+        answers = best_answers(contexts, rows, n_best=N_BEST, max_answer_length=MAX_ANSWER_LENGTH)
+        return rows | answers
+
+    return serve
+
+
 @dataclass(frozen=True)
 class Interface:
     """What a task's signatures take and give.
@@ -52,12 +83,14 @@ class Interface:
         answers: (model, those outputs) -> what is computed from them for clients.
         texts: inputs of the text signature -> their rank.
         pairs: whether one text or two can be read.
+        read: (model, its call, preprocessor) -> the text signature's function.
     """
 
     outputs: tuple[str, ...] = ("logits",)
     answers: Callable[[ZooModel, Tensors], Tensors] | None = None
     texts: tuple[tuple[str, int], ...] = (("text", 1),)
     pairs: bool = True
+    read: Callable[..., Callable[[tuple], Tensors]] = _outputs_of_texts
 
 
 PAIR = (("text", 1), ("text_pair", 1))
@@ -67,7 +100,10 @@ INTERFACES = {
     "regression": Interface(answers=_value),
     "token_classification": Interface(answers=_class_answers),
     "question_answering": Interface(
-        ("start_logits", "end_logits"), texts=(("question", 1), ("context", 1)), pairs=False
+        ("start_logits", "end_logits"),
+        texts=(("question", 1), ("context", 1)),
+        pairs=False,
+        read=_answers_of_texts,
     ),
     "multiple_choice": Interface(
         answers=_choice_answers, texts=(("text", 1), ("choices", 2)), pairs=False
@@ -285,14 +321,12 @@ def _place_signature(model: ZooModel, place: str):
 def _text_signature(model: ZooModel, call, preprocessor, inputs: tuple[tuple[str, int], ...]):
     specs = [tf.TensorSpec([None] * rank, tf.string, name=name) for name, rank in inputs]
     vocabulary = tf.constant(preprocessor.tokenizer.vocabulary)
+    outputs_of = INTERFACES[model.task].read(model, call, preprocessor)
 
     def serve(named_texts: Tensors) -> Tensors:
-        texts = tuple(named_texts[spec.name] for spec in specs)
-        ids = model.texts_to_inputs(texts if len(texts) > 1 else texts[0], preprocessor)
-        outputs = served_outputs(model, call(under_hub_names(ids), training=False))
-        if model.outputs_per_token:
-            # Without them, a client could not tell what the rows stand for.
-            outputs |= {**ids, "tokens": tf.gather(vocabulary, ids["token_ids"])}
+        outputs = outputs_of(tuple(named_texts[spec.name] for spec in specs))
+        if "token_ids" in outputs:
+            outputs["tokens"] = tf.gather(vocabulary, outputs["token_ids"])
         return outputs
 
     return signature(serve, specs)

@@ -1,0 +1,149 @@
+"""Questions on contexts as rows of token ids: kept in memory, batched to train on and to predict.
+
+Source of the labels: google-research/bert, run_squad.py.
+"""
+
+import logging
+from collections.abc import Sequence
+
+import tensorflow as tf
+
+from bert_zoo.data.buckets import Batches, Batching, RowOrder
+from bert_zoo.data.files import listed, shown
+from bert_zoo.data.squad import SquadExample, SquadSplit
+from bert_zoo.data.token_table import TokenTable, token_table
+from bert_zoo.text.windows import (
+    TOKEN_COLUMNS,
+    QuestionWindows,
+    answer_positions,
+    model_inputs,
+)
+
+log = logging.getLogger("bert_zoo")
+
+NO_ANSWER = (-1, -1)
+
+
+def window_table(
+    windows: QuestionWindows,
+    questions: Sequence[str],
+    contexts: Sequence[str],
+    answers: Sequence[tuple[int, int]] | None = None,
+) -> TokenTable:
+    """Tokenizes questions and contexts, on all cores, into rows that stay in memory.
+
+    Args:
+        windows: cuts the contexts.
+        questions, contexts: [N] texts.
+        answers: [N], the characters of the context at which each answer starts and ends, the end
+            exclusive; NO_ANSWER where there is none. With them, rows go without the columns that
+            only finding answers needs.
+
+    Raises:
+        ValueError: there are no questions.
+    """
+    if not len(questions):
+        raise ValueError("There are no questions.")
+
+    columns = [tf.constant(questions), tf.constant(contexts)]
+    if answers is not None:
+        columns += [tf.constant(places, tf.int32) for places in zip(*answers, strict=True)]
+
+    def packed(numbers, questions, contexts, *answers):
+        rows = windows(questions, contexts)
+        if answers:
+            positions = answer_positions(rows, *answers)
+            rows = {name: value for name, value in rows.items() if name not in TOKEN_COLUMNS}
+            rows |= dict(zip(("start_positions", "end_positions"), positions, strict=True))
+        rows["example"] = tf.gather(numbers, rows["example"])
+        return rows
+
+    return token_table(windows.packer, columns, packed)
+
+
+def window_inputs(table: TokenTable, numbers: tf.Tensor) -> dict[str, tf.Tensor]:
+    """A model's inputs from some rows of a `window_table`, by their numbers; traceable."""
+    return table.padded([*model_inputs(table.tokens)], numbers)
+
+
+def question_batches(
+    split: SquadSplit,
+    windows: QuestionWindows,
+    batching: Batching,
+) -> Batches:
+    """Batches to train a question answerer on, of windows of about equal length.
+
+    Questions are tokenized at once, and the rows kept in memory and shuffled anew in every epoch. A
+    question is trained with the first of its answers; windows that do not show all of it, and those
+    of questions without answer, are trained to point at [CLS].
+
+    Args:
+        split: questions with answers, as of `load_squad` and `read_squad`.
+        windows: cuts the contexts; `question_windows(model.preprocessor, ...)`. With
+            padding="fixed" and `drop_remainder` all batches have one shape.
+        batching: its rows are windows.
+
+    Returns:
+        Batches of (inputs, labels): a model's inputs, int32 [batch, width], and `start_logits` and
+        `end_logits`, the positions of the answer's first and last token, int32 [batch].
+
+    Raises:
+        ValueError: no questions, a question whose answers were not read, or an answer that does not
+            stand in its context where it says; names the question.
+    """
+    examples = split.examples
+    answers = [_trained_answer(example) for example in examples]
+    questions = [example.question for example in examples]
+    table = window_table(windows, questions, [example.context for example in examples], answers)
+    _report_lost_answers(table, split, answers)
+    labels = {
+        "start_logits": tf.constant(table.rows["start_positions"]),
+        "end_logits": tf.constant(table.rows["end_positions"]),
+    }
+
+    def batch(numbers):
+        chosen = {name: tf.gather(positions, numbers) for name, positions in labels.items()}
+        return window_inputs(table, numbers), chosen
+
+    return Batches.of(RowOrder(table.padded_lengths, batching), batch)
+
+
+def _trained_answer(example: SquadExample) -> tuple[int, int]:
+    """Where the first answer starts and ends in the context."""
+    if example.answers is None:
+        raise ValueError(
+            f"The answers of question {example.id!r} were not read, and training needs them. Read "
+            "the file with read_squad(path)."
+        )
+    if not example.answers:
+        return NO_ANSWER
+    answer = example.answers[0]
+    there = example.context[answer.start : answer.end] if answer.start >= 0 else ""
+    if not answer.text or there != answer.text:
+        raise ValueError(
+            f"Question {example.id!r}: at character {answer.start} of the context, which has "
+            f"{len(example.context)}, stands {shown(there)}, expected the answer "
+            f"{shown(answer.text)}. Correct the answer's start or text, or leave the question out."
+        )
+    return answer.start, answer.end
+
+
+def _report_lost_answers(
+    table: TokenTable, split: SquadSplit, answers: Sequence[tuple[int, int]]
+) -> None:
+    shown_whole = set(table.rows["example"][table.rows["start_positions"] > 0].tolist())
+    lost = [
+        example.id
+        for number, (example, answer) in enumerate(zip(split.examples, answers, strict=True))
+        if answer != NO_ANSWER and number not in shown_whole
+    ]
+    if lost:
+        log.warning(
+            "The answers of %d of the %d questions are in none of their windows as a whole, and are "
+            "trained as no answer: they are longer than a window has room for, stand across the "
+            "border of two (a smaller stride makes windows overlap more), or have no token. Their "
+            "questions: %s.",
+            len(lost),
+            len(split),
+            listed(lost),
+        )

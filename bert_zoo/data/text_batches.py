@@ -1,0 +1,88 @@
+"""Training batches of labelled texts, pairs of texts, and prompts with choices."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import tensorflow as tf
+
+from bert_zoo.data.buckets import Batches, Batching, RowOrder
+from bert_zoo.data.token_table import TokenTable, token_table
+from bert_zoo.text.preprocessor import Preprocessor
+
+Texts = Sequence[str] | tuple[Sequence[str], Sequence[str]]
+
+
+def text_table(texts: Texts, preprocessor: Preprocessor) -> TokenTable:
+    """Tokenizes texts, or pairs, as a model reads them; see `TokenTable`."""
+    columns = texts if isinstance(texts, tuple) else (texts,)
+
+    def packed(numbers, *columns):
+        return preprocessor(columns if len(columns) > 1 else columns[0])
+
+    columns = tuple(tf.constant(column, tf.string) for column in columns)
+    return token_table(preprocessor.packer, columns, packed)
+
+
+def text_batches(
+    texts: Texts, labels: Sequence[float], preprocessor: Preprocessor, batching: Batching
+) -> Batches:
+    """Batches to train a classifier or a regression on; texts are tokenized once.
+
+    Args:
+        texts: [N] strings, or a pair of such.
+        labels: [N] numbers.
+        preprocessor: of the model; it cuts texts that are too long, with its word on the log.
+        batching: its rows are texts, or pairs.
+
+    Returns:
+        Batches of (inputs, int32 [batch, width] each, labels [batch]).
+    """
+    table = text_table(texts, preprocessor)
+    labels = tf.constant(np.asarray(labels))
+
+    def batch(numbers):
+        return table.padded([*table.tokens], numbers), tf.gather(labels, numbers)
+
+    return Batches.of(RowOrder(table.padded_lengths, batching), batch)
+
+
+def choice_batches(
+    prompts: Sequence[str],
+    choices: Sequence[Sequence[str]],
+    labels: Sequence[int],
+    preprocessor: Preprocessor,
+    batching: Batching,
+) -> Batches:
+    """Batches to train multiple choice on; texts are tokenized once.
+
+    Args:
+        prompts: [N] strings.
+        choices: [N][choices] strings, as many for each prompt.
+        labels: [N], the number of the right choice.
+        preprocessor: of the model; it cuts pairs that are too long, with its word on the log.
+        batching: its rows are prompts, with all of their choices.
+
+    Returns:
+        Batches of (inputs, int32 [batch, choices, width] each, labels [batch]).
+
+    Raises:
+        ValueError: prompts have different numbers of choices.
+    """
+    counts = sorted({len(some) for some in choices})
+    if len(counts) != 1:
+        raise ValueError(f"Every prompt needs the same number of choices; some have {counts}.")
+    (count,) = counts
+    pairs = ([p for p in prompts for _ in range(count)], [c for some in choices for c in some])
+    table = text_table(pairs, preprocessor)
+    labels = tf.constant(np.asarray(labels))
+    longest = table.padded_lengths.reshape(-1, count).max(axis=1)
+
+    def batch(numbers):
+        rows = tf.reshape(numbers[:, None] * count + tf.range(count, dtype=numbers.dtype), [-1])
+        flat = table.padded([*table.tokens], rows)
+        inputs = {
+            name: tf.reshape(value, [-1, count, tf.shape(value)[1]]) for name, value in flat.items()
+        }
+        return inputs, tf.gather(labels, numbers)
+
+    return Batches.of(RowOrder(count * longest, batching), batch)

@@ -1,0 +1,114 @@
+"""Texts that were tokenized once: rows of ids in memory, to be batched and padded."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from bert_zoo.text.packing import Packer
+
+# Rows that are tokenized at once: work enough for a thread, little to pad.
+CHUNK = 64
+
+
+@dataclass(frozen=True, eq=False)
+class TokenTable:
+    """Rows, each as long as its tokens.
+
+    Attributes:
+        packer: pads them, as it padded them when they were made.
+        tokens: name -> int32 [rows, (tokens)], without `padding_mask`.
+        rows: name -> [rows].
+        padding: name -> what stands behind the tokens, where it is not 0.
+    """
+
+    packer: Packer
+    tokens: dict[str, tf.RaggedTensor]
+    rows: dict[str, np.ndarray]
+    padding: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def lengths(self) -> np.ndarray:
+        """Tokens of each row, int64 [rows]."""
+        return np.diff(self.tokens["token_ids"].row_splits.numpy())
+
+    @property
+    def padded_lengths(self) -> np.ndarray:
+        """Tokens of each row, int64 [rows], in a batch that holds it alone."""
+        return np.asarray([int(self.packer.width([length])) for length in np.unique(self.lengths)])[
+            np.unique(self.lengths, return_inverse=True)[1]
+        ]
+
+    def padded(self, names: Sequence[str], numbers: tf.Tensor) -> dict[str, tf.Tensor]:
+        """Some columns of some rows with their padding mask; traceable.
+
+        Args:
+            names: of `tokens`.
+            numbers: of the rows, int64 [batch].
+
+        Returns:
+            dict of int32 [batch, width], `padding_mask` among them.
+        """
+        columns = {name: tf.gather(self.tokens[name], numbers) for name in names}
+        lengths = columns["token_ids"].row_lengths()
+        width = self.packer.width(lengths)
+        padding = {"token_ids": self.packer.pad_id, **self.padding}
+        padded = {
+            name: column.to_tensor(padding.get(name, 0), shape=tf.stack([-1, width]))
+            for name, column in columns.items()
+        }
+        padded["padding_mask"] = tf.sequence_mask(lengths, width, tf.int32)
+        static_width = self.packer.sequence_length if self.packer.padding == "fixed" else None
+        for value in padded.values():
+            value.set_shape([numbers.shape[0], static_width])
+        return padded
+
+
+def token_table(
+    packer: Packer,
+    columns: Sequence[Any],
+    prepare: Callable[..., dict[str, tf.Tensor]],
+    padding: Mapping[str, int] | None = None,
+) -> TokenTable:
+    """Tokenizes, on all cores, into rows that stay in memory.
+
+    Args:
+        packer: whose rows `prepare` gives.
+        columns: tensors with one row for each example.
+        prepare: (numbers of some examples, their columns) -> tensors [rows, width], the
+            `padding_mask` of a model's inputs among them, and [rows]; traceable.
+        padding: as of `TokenTable`.
+    """
+    number = len(columns[0]) if not isinstance(columns[0], tf.RaggedTensor) else columns[0].nrows()
+
+    @tf.autograph.experimental.do_not_convert
+    def without_padding(numbers, *columns):
+        rows = prepare(numbers, *columns)
+        is_token = rows.pop("padding_mask") == 1
+        by_token = {name: value for name, value in rows.items() if value.shape.rank == 2}
+        by_row = {name: value for name, value in rows.items() if value.shape.rank == 1}
+        flat = {name: tf.boolean_mask(value, is_token) for name, value in by_token.items()}
+        return flat, by_row, tf.math.count_nonzero(is_token, axis=1)
+
+    with tf.device("CPU:0"):
+        columns = (tf.range(int(number)), *columns)
+        if number <= CHUNK:
+            # A pipeline takes longer to set up than these do to tokenize.
+            chunks = [tf.nest.map_structure(np.asarray, without_padding(*columns))]
+        else:
+            chunks = tf.data.Dataset.from_tensor_slices(columns).batch(CHUNK)
+            chunks = chunks.map(without_padding, num_parallel_calls=tf.data.AUTOTUNE)
+            chunks = chunks.as_numpy_iterator()
+        flat, by_row, lengths = zip(*chunks, strict=True)
+        lengths = np.concatenate(lengths)
+        tokens = {
+            name: tf.RaggedTensor.from_row_lengths(values, lengths)
+            for name, values in _concatenated(flat).items()
+        }
+    return TokenTable(packer, tokens, _concatenated(by_row), padding or {})
+
+
+def _concatenated(parts: Sequence[dict[str, np.ndarray]]) -> dict[str, np.ndarray]:
+    return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}

@@ -1,0 +1,242 @@
+"""Answers from texts: windows over the context, the model on each, the best spans of all."""
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from keras import ops
+from tqdm import tqdm
+
+from bert_zoo.metrics.squad import AnswerSelection, Candidate, Window, select_answers
+
+# As google-research/bert, run_squad.py.
+N_BEST = 20
+MAX_ANSWER_LENGTH = 30
+BATCH_SIZE = 32
+
+# Characters of the context that are shown on each side of an answer.
+SURROUNDINGS = 30
+
+
+@dataclass(frozen=True)
+class SpanAnswer:
+    """What a context answers to a question.
+
+    Attributes:
+        question: the question.
+        context: the context.
+        text: the answer, cut from the context; "" for no answer.
+        start: the place of its first character in the context; None for no answer.
+        end: the place after its last character; None for no answer.
+        score: its probability among the candidates.
+        no_answer_score: log-odds of no answer against the best span; None where the question was
+            said to have an answer.
+        candidates: the likeliest answers, best first, as of `bert_zoo.metrics.squad`.
+    """
+
+    question: str
+    context: str
+    text: str
+    start: int | None
+    end: int | None
+    score: float
+    no_answer_score: float | None
+    candidates: tuple[Candidate, ...]
+
+    def __str__(self) -> str:
+        best = next(candidate for candidate in self.candidates if candidate.text)
+        if self.text:
+            return f"{_one_line(self.text)}  {self.score:.3f}  {_in_context(self.context, best)}"
+        guess = f"{_one_line(best.text)}  {best.probability:.3f}"
+        return f"no answer  {self.score:.3f}  (best guess: {guess})"
+
+
+class SpanAnswers(list):
+    """A list of `SpanAnswer` that prints questions with answers."""
+
+    def __str__(self) -> str:
+        return "\n".join(f"{_one_line(row.question)}\n    {row}" for row in self)
+
+    __repr__ = __str__
+
+
+def _in_context(context: str, answer: Candidate) -> str:
+    """The answer between marks, with the words around it."""
+    before, after = context[: answer.start], context[answer.end :]
+    left = before if len(before) <= SURROUNDINGS else f"…{before[-SURROUNDINGS:]}"
+    right = after if len(after) <= SURROUNDINGS else f"{after[:SURROUNDINGS]}…"
+    return _one_line(f"{left}»{answer.text}«{right}")
+
+
+def _one_line(text: str) -> str:
+    return re.sub(r"\s+", " ", text).strip()
+
+
+def answer(
+    model,
+    question: str | Sequence[str],
+    context: str | Sequence[str],
+    no_answer_threshold: float | None,
+    **options,
+) -> SpanAnswer | SpanAnswers:
+    """See `QuestionAnswerer.answer`."""
+    single = isinstance(question, str) and isinstance(context, str)
+    questions, contexts = _broadcast(question, context)
+    selections = answer_questions(
+        model, questions, contexts, allow_no_answer=no_answer_threshold is not None, **options
+    )
+    answers = SpanAnswers(
+        _span_answer(*row, no_answer_threshold)
+        for row in zip(questions, contexts, selections, strict=True)
+    )
+    return answers[0] if single else answers
+
+
+def _broadcast(question, context) -> tuple[list[str], list[str]]:
+    """Questions and contexts as lists of the same length; one context serves all questions."""
+    questions, contexts = _strings(question, "question"), _strings(context, "context")
+    if isinstance(context, str):
+        contexts *= len(questions)
+    if isinstance(question, str):
+        questions *= len(contexts)
+    if len(questions) != len(contexts):
+        raise ValueError(
+            f"There are {len(questions)} questions and {len(contexts)} contexts. Pass as many of "
+            "one as of the other, or a single string that goes with all of them."
+        )
+    return questions, contexts
+
+
+def _strings(texts, name: str) -> list[str]:
+    from bert_zoo.text.batches import text_batch
+
+    return [text.decode("utf-8", "replace") for text in text_batch(texts, name).numpy()]
+
+
+def _span_answer(
+    question: str, context: str, selection: AnswerSelection, no_answer_threshold: float | None
+) -> SpanAnswer:
+    chosen = selection.best
+    if no_answer_threshold is not None and not selection.answer(no_answer_threshold):
+        chosen = next(candidate for candidate in selection.candidates if not candidate.text)
+    return SpanAnswer(
+        question,
+        context,
+        chosen.text,
+        chosen.start,
+        chosen.end,
+        chosen.probability,
+        selection.no_answer_score,
+        selection.candidates,
+    )
+
+
+def answer_questions(
+    model,
+    questions: Sequence[str],
+    contexts: Sequence[str],
+    ids: Sequence[str] | None = None,
+    *,
+    batch_size: int = BATCH_SIZE,
+    n_best: int = N_BEST,
+    max_answer_length: int = MAX_ANSWER_LENGTH,
+    allow_no_answer: bool = True,
+    verbose: int = 0,
+    **window_options,
+) -> list[AnswerSelection]:
+    """The best answers to each question, from windows that together show all of its context.
+
+    Args:
+        model: a `QuestionAnswerer`.
+        questions, contexts: [N] texts; question i is about context i.
+        ids: [N], by which errors call the questions; their numbers by default.
+        batch_size: windows a step.
+        n_best, max_answer_length, allow_no_answer: as for `bert_zoo.metrics.squad.select_answers`.
+        verbose: 1 shows a progress bar.
+        **window_options: `stride`, `max_question_length`, `sequence_length`, `padding`, `bucket` and
+            `report_truncation` of `bert_zoo.text.windows.QuestionWindows`; the model's
+            preprocessor's by default.
+
+    Returns:
+        [N] selections, in the order of the questions.
+
+    Raises:
+        TypeError, ValueError: something that is no text, different numbers of questions and
+            contexts, a context without text, or an option outside its range.
+    """
+    questions, contexts = _strings(questions, "questions"), _strings(contexts, "contexts")
+    ids = range(len(questions)) if ids is None else ids
+    _check_questions(questions, contexts, ids)
+    if not questions:
+        return []
+
+    from bert_zoo.data.questions import window_table
+    from bert_zoo.text.windows import question_windows
+
+    table = window_table(
+        question_windows(model.preprocessor, **window_options), questions, contexts
+    )
+    windows = list(_windows(table, *_logits(model, table, batch_size, verbose)))
+    counts = np.bincount(table.rows["example"], minlength=len(questions))
+    of_questions = np.split(np.arange(len(windows)), np.cumsum(counts)[:-1])
+    selections = []
+    for id, context, numbers in zip(ids, contexts, of_questions, strict=True):
+        try:
+            selection = select_answers(
+                context,
+                [windows[number] for number in numbers],
+                n_best=n_best,
+                max_answer_length=max_answer_length,
+                allow_no_answer=allow_no_answer,
+            )
+        except ValueError as error:
+            raise ValueError(f"Question {id!r}: {error}") from error
+        selections.append(selection)
+    return selections
+
+
+def _check_questions(questions: Sequence[str], contexts: Sequence[str], ids: Sequence) -> None:
+    if not len(questions) == len(contexts) == len(ids):
+        raise ValueError(
+            f"There are {len(questions)} questions, {len(contexts)} contexts and {len(ids)} ids; "
+            "there must be as many of each."
+        )
+    for id, context in zip(ids, contexts, strict=True):
+        if not context.strip():
+            raise ValueError(
+                f"The context of question {id!r} is {context!r}, and an answer is a part of its "
+                "context. Leave the question out, or give it a text to be answered from."
+            )
+
+
+def _logits(
+    model, table, batch_size: int, verbose: int
+) -> tuple[list[np.ndarray], list[np.ndarray]]:
+    """Start and end logits of each row of the table, without padding."""
+    from bert_zoo.data.questions import window_inputs
+
+    lengths = table.lengths
+    starts, ends = [[None] * len(lengths) for _ in range(2)]
+    # The longest come first: if memory does not do, it shows at once.
+    order = np.argsort(-lengths, kind="stable")
+    with tqdm(total=len(order), desc="answering", unit=" windows", disable=not verbose) as bar:
+        for first in range(0, len(order), batch_size):
+            numbers = order[first : first + batch_size]
+            outputs = model.span_logits(window_inputs(table, numbers))
+            for all_logits, name in ((starts, "start_logits"), (ends, "end_logits")):
+                logits = ops.convert_to_numpy(ops.cast(outputs[name], "float32"))
+                for number, row in zip(numbers, logits, strict=True):
+                    all_logits[number] = row[: lengths[number]]
+            bar.update(len(numbers))
+    return starts, ends
+
+
+def _windows(table, starts: Iterable[np.ndarray], ends: Iterable[np.ndarray]) -> Iterator[Window]:
+    """The rows of the table as `select_answers` takes them."""
+    splits = np.cumsum(table.lengths)[:-1]
+    flat = {name: table.tokens[name].values.numpy() for name in ("context_mask", "starts", "ends")}
+    masks = np.split(flat["context_mask"], splits)
+    offsets = np.split(np.stack([flat["starts"], flat["ends"]], axis=1), splits)
+    rows = zip(starts, ends, masks, offsets, table.rows["first_token"].tolist(), strict=True)
+    return (Window(*row) for row in rows)

@@ -1,0 +1,244 @@
+"""Tags for words: from raw texts, or lists of words, to labels and the spans that they mark."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import fmean
+from typing import NamedTuple
+
+import numpy as np
+from keras import ops
+
+from bert_zoo.data.tagging import OUTSIDE, spans
+from bert_zoo.models.labels import labels_checked_in_graph
+
+
+@dataclass(frozen=True)
+class TaggedWord:
+    """A word's likeliest label.
+
+    Attributes:
+        text: the word.
+        label: its name.
+        score: its probability.
+        start, end: the word's characters in `Tagging.text`, `end` being the first one after it.
+    """
+
+    text: str
+    label: str
+    score: float
+    start: int
+    end: int
+
+    def __str__(self) -> str:
+        return f"{self.text}  {self.label}  {self.score:.2f}"
+
+
+@dataclass(frozen=True)
+class TaggedSpan:
+    """Words that belong together, such as a name.
+
+    Attributes:
+        text: as it stands in `Tagging.text`.
+        type: of the span, "LOC" for the labels "B-LOC" and "I-LOC".
+        score: the mean of its words' scores.
+        start, end: its characters in `Tagging.text`.
+        first_word, end_word: its words, `end_word` being the first one after it.
+    """
+
+    text: str
+    type: str
+    score: float
+    start: int
+    end: int
+    first_word: int
+    end_word: int
+
+    def __str__(self) -> str:
+        return f"[{self.text}]{self.type} {self.score:.2f}"
+
+
+@dataclass(frozen=True)
+class Tagging:
+    """A text with its words' labels; prints the text with its spans marked, or a table of words.
+
+    Attributes:
+        text: the text; of a list of words, the words with a blank between.
+        words: the words with their labels.
+        spans: what the labels mark; None where they are not to be read so, or are not of a tag
+            scheme (see `bert_zoo.data.tagging`), as parts of speech are not.
+    """
+
+    text: str
+    words: tuple[TaggedWord, ...]
+    spans: tuple[TaggedSpan, ...] | None
+
+    @property
+    def labels(self) -> list[str]:
+        """The words' labels, as `bert_zoo.metrics.span_report` takes them."""
+        return [word.label for word in self.words]
+
+    def __str__(self) -> str:
+        if self.spans is None:
+            return self._table()
+        parts, at = [], 0
+        for span in self.spans:
+            parts += [self.text[at : span.start], str(span)]
+            at = span.end
+        return "".join([*parts, self.text[at:]])
+
+    def _table(self) -> str:
+        width = max((len(word.text) for word in self.words), default=0)
+        label_width = max((len(word.label) for word in self.words), default=0)
+        return "\n".join(
+            f"{word.text:<{width}}  {word.label:<{label_width}}  {word.score:.2f}"
+            for word in self.words
+        )
+
+
+class Taggings(list):
+    """A list of `Tagging` that prints one after the other."""
+
+    def __str__(self) -> str:
+        # Tables of words need a line between them.
+        between = "\n\n" if any(row.spans is None for row in self) else "\n"
+        return between.join(map(str, self))
+
+    __repr__ = __str__
+
+
+def tag(model, texts, aggregate: bool, batch_size: int) -> Taggings:
+    """See `TokenClassifier.tag`."""
+    sentences = [_sentence(text) for text in ([texts] if isinstance(texts, str) else texts)]
+    if not sentences:
+        raise ValueError("There are no texts: texts is empty.")
+    aggregate = aggregate and marks_spans(model.labels)
+    probabilities = word_probabilities(model, [list(s.words) for s in sentences], batch_size)
+    return Taggings(
+        _tagging(sentence, rows, model.labels, aggregate)
+        for sentence, rows in zip(sentences, probabilities, strict=True)
+    )
+
+
+def word_probabilities(model, words, batch_size: int = 32) -> list[np.ndarray]:
+    """The probabilities of every label for every word.
+
+    A sentence that is too long for the model is read in several rows, cut between words, so that no
+    word goes without. A word's probabilities are those of its first piece.
+
+    Args:
+        model: a `TokenClassifier`.
+        words: sentences, as `bert_zoo.text.words.word_batch` takes them.
+        batch_size: rows a step.
+
+    Returns:
+        For each sentence float32 [words, labels].
+    """
+    import tensorflow as tf
+
+    from bert_zoo.text.words import pack_pieces, rows_that_fit, word_batch, word_pieces
+
+    preprocessor = model.preprocessor
+    sentences = word_batch(words)
+    pieces = word_pieces(sentences, preprocessor.tokenizer)
+    rows = rows_that_fit(pieces, preprocessor.sequence_length)
+    # Rows of like length together need little padding.
+    order = np.argsort(rows.merge_dims(1, 2).row_lengths().numpy(), kind="stable")
+    splits = rows.row_splits.numpy()
+    found = np.zeros((splits[-1], len(model.labels)), np.float32)
+    for start in range(0, len(order), batch_size):
+        chosen = order[start : start + batch_size]
+        packed = pack_pieces(tf.gather(rows, chosen), preprocessor)
+        probabilities = ops.convert_to_numpy(model.token_probabilities(packed.inputs))
+        at = np.concatenate([np.arange(splits[row], splits[row + 1]) for row in chosen])
+        found[at] = probabilities[packed.first_pieces.numpy()]
+    return np.split(found, sentences.row_splits.numpy()[1:-1])
+
+
+def marks_spans(labels: Sequence[str]) -> bool:
+    """Whether labels are tags that mark spans: "O", and others that begin with B, I, E or S."""
+    prefixes = {label.partition("-")[0] for label in labels}
+    return OUTSIDE in prefixes and prefixes <= {OUTSIDE, *"BIES"} and len(prefixes) > 1
+
+
+class _Sentence(NamedTuple):
+    text: str
+    words: tuple[str, ...]
+    places: list[tuple[int, int]]
+
+
+def _sentence(text) -> _Sentence:
+    """A raw text, or a list of words, as words with their characters in a text."""
+    from bert_zoo.text.words import word_spans
+
+    if isinstance(text, bytes):
+        text = text.decode("utf-8", "replace")
+    if isinstance(text, str):
+        places = word_spans(text)
+        return _Sentence(text, tuple(text[start:end] for start, end in places), places)
+    if not isinstance(text, Sequence | np.ndarray) or not all(isinstance(w, str) for w in text):
+        raise TypeError(
+            f"A text to tag is a string or a list of words, strings; got {text!r} "
+            f"({type(text).__name__})."
+        )
+    words = tuple(map(str, text))
+    ends = np.cumsum([len(word) + 1 for word in words], dtype=int) - 1
+    places = [(int(end) - len(word), int(end)) for word, end in zip(words, ends, strict=True)]
+    return _Sentence(" ".join(words), words, places)
+
+
+def _tagging(
+    sentence: _Sentence, probabilities: np.ndarray, labels: Sequence[str], aggregate: bool
+) -> Tagging:
+    words = tuple(
+        TaggedWord(word, labels[int(row.argmax())], float(row.max()), *place)
+        for word, place, row in zip(sentence.words, sentence.places, probabilities, strict=True)
+    )
+    if not aggregate:
+        return Tagging(sentence.text, words, None)
+    marked = []
+    for span in spans([word.label for word in words]):
+        inside = words[span.start : span.end]
+        start, end = inside[0].start, inside[-1].end
+        marked.append(
+            TaggedSpan(
+                sentence.text[start:end],
+                span.type,
+                fmean(word.score for word in inside),
+                start,
+                end,
+                span.start,
+                span.end,
+            )
+        )
+    return Tagging(sentence.text, words, tuple(marked))
+
+
+# --- Words with labels in `fit` and `evaluate` ---
+
+
+def label_rows(model, texts, y):
+    """Labels of words in memory, checked, as a ragged tensor of ids.
+
+    Args:
+        model: a `TokenClassifier`.
+        texts: what its `as_text_rows` returned.
+        y: see `bert_zoo.text.words.word_label_ids`.
+    """
+    from bert_zoo.text.words import word_batch, word_label_ids
+
+    if isinstance(texts, tuple):
+        raise ValueError(
+            "Labels of words go with single texts; x is a pair of texts. Pass a list of sentences, "
+            "each a list of words, or dicts of ids with a label for each token."
+        )
+    return word_label_ids(y, word_batch(texts), model.labels)
+
+
+def labelled_words_to_inputs(model, texts, labels, preprocessor):
+    """A batch of words and their labels to the input dict and labels of tokens; traceable."""
+    from bert_zoo.text.words import pack_words, token_labels, word_batch
+
+    words = word_batch(texts)
+    packed = pack_words(words, preprocessor)
+    labels = token_labels(labels, packed, words)
+    return packed.inputs, labels_checked_in_graph(model, packed.inputs, labels)

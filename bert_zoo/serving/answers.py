@@ -1,0 +1,190 @@
+"""Question answering as a SavedModel serves it: `select_answers`, in the graph.
+
+Equal to bert_zoo.metrics.squad, whose functions say what is chosen and why.
+"""
+
+import sys
+from typing import NamedTuple
+
+import tensorflow as tf
+
+Tensors = dict[str, tf.Tensor]
+
+# What str.strip takes off.
+WHITE_SPACE = [code for code in range(sys.maxunicode + 1) if chr(code).isspace()]
+# Spans a candidate that are looked at before more are: some have the text of a better one.
+SPANS_A_CANDIDATE = 4
+
+ANSWER_SPECS = {
+    "answer": tf.TensorSpec([], tf.string),
+    "start": tf.TensorSpec([], tf.int32),
+    "end": tf.TensorSpec([], tf.int32),
+    "score": tf.TensorSpec([], tf.float32),
+    "no_answer_score": tf.TensorSpec([], tf.float32),
+}
+
+
+def best_answers(
+    contexts: tf.Tensor, rows: Tensors, *, n_best: int, max_answer_length: int
+) -> Tensors:
+    """The best span of each question's context and what no answer scores against it.
+
+    Args:
+        contexts: string [batch], of valid UTF-8.
+        rows: those of QuestionWindows for them, and `start_logits` and `end_logits` [rows, width].
+        n_best, max_answer_length: as for `bert_zoo.metrics.squad.select_answers`.
+
+    Returns:
+        dict of [batch]: `answer`, string; `start` and `end`, int32, its characters in the context;
+        `score`, its probability among the candidates, no answer being one, and `no_answer_score`,
+        float32. For a context without text "", -1, -1, 0 and infinity.
+    """
+
+    def of_question(arguments: tuple[tf.Tensor, tf.Tensor]) -> Tensors:
+        context, number = arguments
+        is_its = rows["example"] == number
+        windows = {name: tf.boolean_mask(column, is_its) for name, column in rows.items()}
+        return _best_answer(context, windows, n_best, max_answer_length)
+
+    numbers = tf.range(tf.size(contexts))
+    return tf.map_fn(of_question, (contexts, numbers), fn_output_signature=ANSWER_SPECS)
+
+
+class _Spans(NamedTuple):
+    """Spans that an answer may be.
+
+    Attributes:
+        starts, ends: int32 [spans], their characters in the context.
+        scores: float64 [spans].
+    """
+
+    starts: tf.Tensor
+    ends: tf.Tensor
+    scores: tf.Tensor
+
+    def gather(self, numbers: tf.Tensor) -> "_Spans":
+        return _Spans(*(tf.gather(column, numbers) for column in self))
+
+
+def _best_answer(
+    context: tf.Tensor, windows: Tensors, n_best: int, max_answer_length: int
+) -> Tensors:
+    """`best_answers` of one question, scalars."""
+    # In the precision of select_answers, or close scores would change places.
+    windows |= {name: tf.cast(windows[name], tf.float64) for name in ("start_logits", "end_logits")}
+    no_answer = tf.reduce_min(windows["start_logits"][:, 0] + windows["end_logits"][:, 0])
+    text = _Text(context)
+    spans = _best_spans(text, _all_spans(text, windows, max_answer_length), n_best)
+
+    def answer() -> Tensors:
+        start, end = spans.starts[0], spans.ends[0]
+        # Which of select_answers' candidates a span is; no answer is always one, and the best span.
+        rank = tf.range(tf.size(spans.scores)) + tf.cast(no_answer > spans.scores, tf.int32)
+        is_candidate = (rank < n_best) | (tf.range(tf.size(rank)) == 0)
+        scores = tf.concat([tf.boolean_mask(spans.scores, is_candidate), no_answer[None]], 0)
+        return {
+            "answer": text.cut(start, end),
+            "start": start,
+            "end": end,
+            "score": tf.cast(tf.nn.softmax(scores)[0], tf.float32),
+            "no_answer_score": tf.cast(no_answer - spans.scores[0], tf.float32),
+        }
+
+    def nothing() -> Tensors:
+        return {
+            "answer": tf.constant(""),
+            "start": tf.constant(-1),
+            "end": tf.constant(-1),
+            "score": tf.constant(0.0),
+            "no_answer_score": tf.constant(float("inf")),
+        }
+
+    return tf.cond(tf.size(spans.scores) > 0, answer, nothing)
+
+
+class _Text:
+    """A text that spans are cut from, without white space at their ends.
+
+    Args:
+        text: string [].
+    """
+
+    def __init__(self, text: tf.Tensor):
+        self._text = text
+        codes = tf.strings.unicode_decode(text, "UTF-8")
+        is_ink = ~tf.reduce_any(codes[:, None] == tf.constant(WHITE_SPACE), axis=1)
+        # The places of all characters that are not white space, and how many are before each place.
+        self._ink = tf.where(is_ink)[:, 0]
+        self._ink_before = tf.concat([[0], tf.cumsum(tf.cast(is_ink, tf.int32))], 0)
+
+    def has_ink(self, starts: tf.Tensor, ends: tf.Tensor) -> tf.Tensor:
+        return tf.gather(self._ink_before, ends) > tf.gather(self._ink_before, starts)
+
+    def stripped(self, starts: tf.Tensor, ends: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        first = tf.gather(self._ink, tf.gather(self._ink_before, starts))
+        last = tf.gather(self._ink, tf.gather(self._ink_before, ends) - 1)
+        return tf.cast(first, tf.int32), tf.cast(last + 1, tf.int32)
+
+    def cut(self, starts: tf.Tensor, ends: tf.Tensor) -> tf.Tensor:
+        texts = tf.broadcast_to(self._text, tf.shape(starts))
+        return tf.strings.substr(texts, starts, ends - starts, unit="UTF8_CHAR")
+
+
+def _all_spans(text: _Text, windows: Tensors, max_answer_length: int) -> _Spans:
+    """All spans with a text, in the order of windows, starts and lengths."""
+    in_context = windows["context_mask"] == 1
+    width = tf.shape(in_context)[1]
+    last = tf.range(width)[:, None] + tf.range(max_answer_length)
+
+    def at_last(values: tf.Tensor) -> tf.Tensor:
+        """Of [windows, width], the values at the last tokens of spans [windows, width, lengths]."""
+        return tf.gather(tf.pad(values, [[0, 0], [0, max_answer_length]]), last, axis=1)
+
+    is_span = _can_start(windows)[:, :, None] & at_last(in_context)
+    scores = windows["start_logits"][:, :, None] + at_last(windows["end_logits"])
+    starts = tf.broadcast_to(windows["starts"][:, :, None], tf.shape(is_span))
+    columns = (starts, at_last(windows["ends"]), scores)
+    spans = _Spans(*(tf.boolean_mask(column, is_span) for column in columns))
+    spans = spans.gather(tf.where(text.has_ink(spans.starts, spans.ends))[:, 0])
+    return _Spans(*text.stripped(spans.starts, spans.ends), spans.scores)
+
+
+def _can_start(windows: Tensors) -> tf.Tensor:
+    """Bool [windows, width], tokens that a window shows with more context than all others."""
+    in_context = windows["context_mask"] == 1
+    counts = tf.reduce_sum(windows["context_mask"], axis=1, keepdims=True)
+    left = tf.cumsum(windows["context_mask"], axis=1, exclusive=True)
+    around = tf.cast(tf.minimum(left, counts - 1 - left), tf.float64)
+    around += tf.constant(0.01, tf.float64) * tf.cast(counts, tf.float64)
+
+    token = tf.where(in_context, windows["first_token"][:, None] + left, 0)
+    total = tf.reduce_max(token) + 1
+    around = tf.where(in_context, around, -1)
+    is_most = around == tf.gather(tf.math.unsorted_segment_max(around, token, total), token)
+    window = tf.broadcast_to(tf.range(tf.shape(token)[0])[:, None], tf.shape(token))
+    candidates = tf.where(is_most, window, tf.int32.max)
+    owner = tf.math.unsorted_segment_min(candidates, token, total)
+    return in_context & (tf.gather(owner, token) == window)
+
+
+def _best_spans(text: _Text, spans: _Spans, n_best: int) -> _Spans:
+    """The `n_best` best spans with different texts, best first."""
+    ranked = spans.gather(tf.argsort(spans.scores, direction="DESCENDING", stable=True))
+    total = tf.size(ranked.scores)
+
+    def texts_of_first(number: tf.Tensor) -> tf.Tensor:
+        return text.cut(ranked.starts[:number], ranked.ends[:number])
+
+    def are_too_few(number: tf.Tensor) -> tf.Tensor:
+        distinct = tf.size(tf.unique(texts_of_first(number)).y)
+        return (distinct < n_best) & (number < total)
+
+    def more(number: tf.Tensor) -> tuple[tf.Tensor]:
+        return (tf.minimum(2 * number, total),)
+
+    (looked_at,) = tf.while_loop(
+        are_too_few, more, (tf.minimum(SPANS_A_CANDIDATE * n_best, total),)
+    )
+    distinct, place = tf.unique(texts_of_first(looked_at))
+    firsts = tf.math.unsorted_segment_min(tf.range(looked_at), place, tf.size(distinct))
+    return ranked.gather(firsts[:n_best])

@@ -1,0 +1,542 @@
+"""Questions on contexts of any length: windows, labels, batches, answers, and the verb."""
+
+import logging
+from pathlib import Path
+
+import keras
+import numpy as np
+import pytest
+from helpers import load_task, loaded
+
+from bert_zoo.data.squad import Answer, SquadExample, SquadSplit, read_squad
+from bert_zoo.metrics.squad import Window, select_answers
+from bert_zoo.training import bert_adamw, compile_for_task
+
+tf = pytest.importorskip("tensorflow")
+
+from bert_zoo.data.buckets import Batching  # noqa: E402
+from bert_zoo.data.questions import question_batches, window_inputs, window_table  # noqa: E402
+from bert_zoo.models.question_answering import answer_questions  # noqa: E402
+from bert_zoo.serving.answers import best_answers  # noqa: E402
+from bert_zoo.text import preprocessor_from_dir  # noqa: E402
+from bert_zoo.text.windows import (  # noqa: E402
+    QuestionWindows,
+    answer_positions,
+    model_inputs,
+    question_windows,
+)
+
+CASE = "question_answering"
+FAMILY_CASES = [CASE, "roberta/question_answering", "albert/question_answering", "spanbert/squad"]
+WORDS = "the cat sat on a tree and she saw it was good big red house in the city we ran to".split()
+QUESTION, CONTEXT = "the cat sat", "a big red  house was in the city, and é she ran"
+LENGTH = 40  # of the golden models
+SQUAD = Path(__file__).parents[2] / "shared" / "data"
+
+
+def text_of(rng, words: int) -> str:
+    return " ".join(rng.choice(WORDS, words))
+
+
+def long_texts(number: int, seed: int = 0) -> tuple[list[str], list[str]]:
+    """Questions, and contexts of up to some hundred tokens."""
+    rng = np.random.default_rng(seed)
+    questions = [text_of(rng, rng.integers(1, 8)) for _ in range(number)]
+    return questions, [text_of(rng, rng.integers(1, 150)) for _ in range(number)]
+
+
+def model_of(case: str = CASE):
+    return loaded(case, "question_answering")
+
+
+def windows_of(**options) -> QuestionWindows:
+    return question_windows(model_of().preprocessor, **options)
+
+
+def arrays_of(rows) -> dict[str, np.ndarray]:
+    return {name: value.numpy() for name, value in rows.items()}
+
+
+# ---------------------------------------------------------------------------------------------
+# Windows
+# ---------------------------------------------------------------------------------------------
+
+
+def originals_windows(tokens: int, room: int, stride: int) -> list[tuple[int, int]]:
+    """First token and number of tokens of each window, as run_squad.py finds them."""
+    found, start = [], 0
+    while not found or sum(found[-1]) < tokens:
+        length = min(room, tokens - start)
+        found.append((start, length))
+        start += min(length, stride)
+    return found
+
+
+@pytest.mark.parametrize("separators", [1, 2])
+@pytest.mark.parametrize("stride", [1, 7, 128])
+def test_windows_are_the_originals(stride, separators):
+    windows = windows_of(stride=stride, separators=separators)
+    questions, contexts = long_texts(12)
+    question_ids = windows.tokenizer(questions).to_list()
+    context_ids = windows.tokenizer(contexts).to_list()
+    rows = arrays_of(windows(questions, contexts))
+    cls, sep = windows.tokenizer.cls_id, windows.tokenizer.sep_id
+    row = 0
+    for number, (question, context) in enumerate(zip(question_ids, context_ids, strict=True)):
+        room = LENGTH - 2 - separators - len(question)
+        for first, length in originals_windows(len(context), room, stride):
+            second = context[first : first + length]
+            expected = [cls, *question, *[sep] * separators, *second, sep]
+            assert rows["token_ids"][row][rows["padding_mask"][row] == 1].tolist() == expected
+            assert rows["token_ids"][row][rows["context_mask"][row] == 1].tolist() == second
+            assert (rows["example"][row], rows["first_token"][row]) == (number, first)
+            row += 1
+    assert row == len(rows["example"])
+    assert row > 12
+
+
+@pytest.mark.parametrize("case", FAMILY_CASES)
+def test_a_short_context_is_packed_as_the_preprocessor_packs_it(case):
+    model = model_of(case)
+    rows = question_windows(model.preprocessor)([QUESTION, "it"], [CONTEXT, "a red tree"])
+    expected = arrays_of(model.preprocessor(([QUESTION, "it"], [CONTEXT, "a red tree"])))
+    inputs = arrays_of(model_inputs(rows))
+    assert inputs.keys() == expected.keys()
+    assert all(np.array_equal(inputs[name], expected[name]) for name in expected)
+
+
+def test_offsets_are_the_tokens_characters_in_the_context():
+    rows = arrays_of(windows_of(stride=5, sequence_length=16)([QUESTION], [CONTEXT]))
+    starts, ends = characters_of_tokens(CONTEXT)
+    assert len(rows["example"]) > 1
+    for row, first in enumerate(rows["first_token"]):
+        inside = rows["context_mask"][row] == 1
+        shown = slice(first, first + inside.sum())
+        assert rows["starts"][row][inside].tolist() == starts[shown]
+        assert rows["ends"][row][inside].tolist() == ends[shown]
+        assert not rows["starts"][row][~inside].any() and not rows["ends"][row][~inside].any()
+
+
+@pytest.mark.parametrize("padding", ["longest", "fixed"])
+def test_windows_are_traceable(padding):
+    windows = windows_of(stride=10, padding=padding)
+    questions, contexts = long_texts(6)
+    dataset = tf.data.Dataset.from_tensor_slices((questions, contexts)).batch(4).map(windows)
+    for batch, some in zip(dataset, (slice(0, 4), slice(4, 6)), strict=True):
+        expected = windows(questions[some], contexts[some])
+        for name, value in batch.items():
+            assert np.array_equal(value, expected[name]), name
+        if padding == "fixed":
+            assert batch["token_ids"].shape[1] == LENGTH
+
+
+def test_an_empty_context_has_a_window_and_an_empty_batch_none():
+    rows = arrays_of(windows_of()(["the cat", "a"], ["", "a tree"]))
+    assert rows["example"].tolist() == [0, 1]
+    assert rows["context_mask"].sum(1).tolist() == [0, 2]
+    assert len(windows_of()(tf.zeros([0], tf.string), tf.zeros([0], tf.string))["example"]) == 0
+
+
+def test_a_long_question_is_cut_and_the_log_says_so_once(caplog):
+    windows = windows_of(max_question_length=5)
+    with caplog.at_level(logging.WARNING):
+        for _ in range(2):
+            rows = arrays_of(windows(["the cat sat on a tree and", "a cat"], ["it was", "it"]))
+    assert caplog.text.count("1 of the 2 questions") == 1
+    assert "max_question_length" in caplog.text
+    assert (rows["padding_mask"].sum(1) - rows["context_mask"].sum(1) - 3).tolist() == [5, 2]
+
+
+def test_a_question_leaves_half_of_a_short_row_to_the_context():
+    rows = arrays_of(windows_of(report_truncation=False)([" ".join(WORDS * 3)], ["a tree " * 30]))
+    assert rows["context_mask"].sum(1).max() == LENGTH - 3 - (LENGTH - 3) // 2
+
+
+def test_wrong_arguments_of_windows_are_named():
+    with pytest.raises(ValueError, match="stride is 0"):
+        windows_of(stride=0)
+    with pytest.raises(ValueError, match="sequence_length is 4, of which 3"):
+        windows_of(sequence_length=4)
+    with pytest.raises(ValueError, match="2 questions and 1 contexts"):
+        windows_of()(["a", "b"], ["c"])
+    with pytest.raises(TypeError, match="object has no method tokenize_with_offsets"):
+        QuestionWindows(object(), sequence_length=8)
+
+
+# ---------------------------------------------------------------------------------------------
+# Labels
+# ---------------------------------------------------------------------------------------------
+
+
+def naive_positions(row: dict, start: int, end: int, context: str) -> tuple[int, int]:
+    """By run_squad.py's rule, from one row and the tokens of its whole context."""
+    starts, ends = characters_of_tokens(context)
+    touched = [i for i in range(len(starts)) if ends[i] > start and starts[i] < end]
+    inside = np.flatnonzero(row["context_mask"])
+    first, last = (touched[i] - row["first_token"] for i in (0, -1))
+    return (inside[0] + first, inside[0] + last) if first >= 0 and last < len(inside) else (0, 0)
+
+
+def characters_of_tokens(context: str) -> tuple[list[int], list[int]]:
+    _, starts, ends = model_of().preprocessor.tokenizer.tokenize_with_offsets([context])
+    return starts[0].numpy().tolist(), ends[0].numpy().tolist()
+
+
+def test_positions_are_the_answers_in_rows_that_show_all_of_it():
+    rng = np.random.default_rng(1)
+    questions, contexts = long_texts(20, seed=1)
+    starts = [int(rng.integers(0, len(context))) for context in contexts]
+    ends = [
+        int(rng.integers(start + 1, min(start + 40, len(context)) + 1))
+        for start, context in zip(starts, contexts, strict=True)
+    ]
+    for number, context in enumerate(contexts):  # a space alone has no token
+        if not context[starts[number] : ends[number]].strip():
+            starts[number] -= 1
+    starts[3] = ends[3] = -1
+    rows = windows_of(stride=11)(questions, contexts)
+    found = [p.numpy() for p in answer_positions(rows, tf.constant(starts), tf.constant(ends))]
+    rows = arrays_of(rows)
+    for i, (number, first, last) in enumerate(zip(rows["example"], *found, strict=True)):
+        row = {name: value[i] for name, value in rows.items()}
+        expected = (0, 0)
+        if starts[number] >= 0:
+            expected = naive_positions(row, starts[number], ends[number], contexts[number])
+        assert (first, last) == expected
+    pointed = rows["example"][found[0] > 0]
+    assert len(set(pointed)) > 10 and len(pointed) > len(set(pointed))
+    assert (found[0] == 0).sum() > 10
+
+
+@pytest.mark.parametrize(("start", "end"), [(4, 4), (5, 3), (-2, 3), (50, 55), (-1, 3)])
+def test_an_answer_outside_of_its_context_raises(start, end):
+    rows = windows_of()(["a cat", QUESTION], ["it was", "a tree and a house"])
+    place = tf.function(lambda s, e: answer_positions(rows, s, e))
+    with pytest.raises(tf.errors.InvalidArgumentError, match="all of them are in its context"):
+        place(tf.constant([-1, start]), tf.constant([-1, end]))
+
+
+# ---------------------------------------------------------------------------------------------
+# Batches to train on
+# ---------------------------------------------------------------------------------------------
+
+
+def example(number: int, context: str, answer: str | None, start: int | None = None):
+    if answer is None:
+        return SquadExample(f"q{number}", "", f"{QUESTION} {number}", context, (), True)
+    start = context.index(answer) if start is None else start
+    answers = (Answer(answer, start), Answer(context[:1], 0))
+    return SquadExample(f"q{number}", "", QUESTION, context, answers, False)
+
+
+@pytest.fixture(scope="module")
+def split():
+    rng = np.random.default_rng(2)
+    examples = []
+    for number in range(60):
+        context = text_of(rng, rng.integers(4, 60))
+        words = context.split()
+        start = rng.integers(0, len(words) - 1)
+        examples.append(
+            example(number, context, " ".join(words[start : start + 2]) if number % 3 else None)
+        )
+    return SquadSplit("2.0", tuple(examples))
+
+
+def rows_of(batches) -> list[tuple]:
+    """(ids, mask, start, end) of each row, without padding."""
+    return [
+        (*ids[mask == 1].tolist(), int(start), int(end))
+        for inputs, labels in batches
+        for ids, mask, start, end in zip(
+            inputs["token_ids"].numpy(),
+            inputs["padding_mask"].numpy(),
+            labels["start_logits"].numpy(),
+            labels["end_logits"].numpy(),
+            strict=True,
+        )
+    ]
+
+
+def test_batches_hold_every_window_once_an_epoch_with_the_first_answer(split):
+    windows = windows_of(stride=12)
+    dataset = question_batches(split, windows, Batching(8, seed=3)).dataset
+    columns = ([e.question for e in split.examples], [e.context for e in split.examples])
+    answers = [e.answers[0] if e.answers else None for e in split.examples]
+    spans = [(a.start, a.end) if a else (-1, -1) for a in answers]
+    rows = windows(*columns)
+    positions = answer_positions(
+        rows, *(tf.constant(column) for column in zip(*spans, strict=True))
+    )
+    expected = rows_of([(rows, dict(zip(("start_logits", "end_logits"), positions, strict=True)))])
+    batches = list(dataset)
+    assert len(batches) == dataset.cardinality() == -(-len(expected) // 8)
+    assert sorted(rows_of(batches)) == sorted(expected)
+    assert any(row[-1] for row in expected)
+    lengths = [batch["token_ids"].shape[1] for batch, _ in batches]
+    assert len(set(lengths)) > 1 and max(lengths) <= LENGTH
+    assert sum(lengths) < len(lengths) * max(lengths)
+    epoch = rows_of(dataset)
+    assert epoch != rows_of(batches) and sorted(epoch) == sorted(expected)
+
+
+def test_batches_of_one_shape_on_request(split):
+    windows = windows_of(padding="fixed")
+    dataset = question_batches(split, windows, Batching(16, drop_remainder=True)).dataset
+    spec, labels = dataset.element_spec
+    assert all(value.shape == (16, LENGTH) for value in spec.values())
+    assert all(value.shape == (16,) for value in labels.values())
+    assert len(list(dataset)) == dataset.cardinality()
+
+
+def test_inputs_of_a_table_are_the_rows_of_the_windows():
+    for case in (CASE, "roberta/question_answering"):
+        windows = question_windows(model_of(case).preprocessor, stride=9)
+        questions, contexts = long_texts(5)
+        rows = windows(questions, contexts)
+        table = window_table(windows, questions, contexts)
+        expected, found = model_inputs(rows), window_inputs(table, tf.range(len(table.lengths)))
+        assert found.keys() == expected.keys()
+        assert all(np.array_equal(found[name], expected[name]) for name in expected)
+        assert np.array_equal(table.rows["example"], rows["example"])
+
+
+def test_answers_that_cannot_be_trained_are_named(caplog):
+    def batches(*examples, **options):
+        return question_batches(SquadSplit("2.0", examples), windows_of(**options), Batching(2))
+
+    with pytest.raises(ValueError, match=r"'q7'.*at character 4 .*expected the answer 'a tree'"):
+        batches(example(7, "on a tree it sat", "a tree", start=4), example(8, "a", None))
+    with pytest.raises(ValueError, match=r"'q7'.*at character 99 "):
+        batches(example(7, "on a tree it sat", "a tree", start=99))
+    with pytest.raises(ValueError, match=r"'q1' were not read.*read_squad"):
+        batches(SquadExample("q1", "", "a", "b", None, None))
+    with pytest.raises(ValueError, match="no questions"):
+        batches()
+    context = " ".join(WORDS * 4)
+    with caplog.at_level(logging.WARNING):
+        batches(example(9, context, context[: len(context) // 2]), example(8, "a", None))
+    assert "1 of the 2 questions" in caplog.text and "'q9'" in caplog.text
+
+
+@pytest.mark.skipif(not SQUAD.is_dir(), reason="The SQuAD sample is not at ../shared/data.")
+def test_labels_of_squad_lead_back_to_the_answers():
+    split = read_squad(SQUAD / "squad" / "squad_v2_sample.json")
+    examples = [e for e in split.examples if e.answers][:300]
+    preprocessor = preprocessor_from_dir(
+        SQUAD / "vocab" / "bert_uncased", "bert", sequence_length=384
+    )
+    windows = question_windows(preprocessor)
+    answers = [e.answers[0] for e in examples]
+    rows = windows([e.question for e in examples], [e.context for e in examples])
+    spans = [tf.constant([getattr(a, place) for a in answers]) for place in ("start", "end")]
+    starts, ends = (positions.numpy() for positions in answer_positions(rows, *spans))
+    rows = arrays_of(rows)
+    exact = []
+    for row, number in enumerate(rows["example"]):
+        if starts[row]:
+            text, start = answers[number].text, answers[number].start
+            first, last = rows["starts"][row][starts[row]], rows["ends"][row][ends[row]]
+            assert first <= start and start + len(text.rstrip()) <= last
+            exact.append(examples[number].context[first:last] == text)
+    assert len(exact) >= 300
+    assert np.mean(exact) > 0.98  # an answer may begin or end inside a word
+
+
+# ---------------------------------------------------------------------------------------------
+# Answers
+# ---------------------------------------------------------------------------------------------
+
+
+def selected_by_hand(model, question: str, context: str, stride: int = 128, **options):
+    """`select_answers` from the model on each window alone."""
+    rows = question_windows(model.preprocessor, stride=stride)([question], [context])
+    outputs = model(model_inputs(rows))
+    rows = arrays_of(rows)
+    offsets = np.stack([rows["starts"], rows["ends"]], axis=-1)
+    columns = (*outputs.values(), rows["context_mask"], offsets, rows["first_token"])
+    windows = [Window(*map(np.asarray, row)) for row in zip(*columns, strict=True)]
+    return select_answers(context, windows, **options)
+
+
+def assert_same_selection(ours, theirs) -> None:
+    assert [c.text for c in ours.candidates] == [c.text for c in theirs.candidates]
+    for a, b in zip(ours.candidates, theirs.candidates, strict=True):
+        assert (a.start, a.end) == (b.start, b.end)
+        assert a.score == pytest.approx(b.score, abs=1e-5)
+        assert a.probability == pytest.approx(b.probability, abs=1e-5)
+    assert ours.no_answer_score == pytest.approx(theirs.no_answer_score, abs=1e-5)
+
+
+@pytest.mark.parametrize("case", FAMILY_CASES)
+def test_answer_is_what_the_logits_of_question_and_context_say(case):
+    model = model_of(case)
+    inputs = model.preprocessor(([QUESTION], [CONTEXT]))
+    outputs = model(inputs)
+    ids, starts, ends = model.preprocessor.tokenizer.tokenize_with_offsets([CONTEXT])
+    begin = (
+        int(tf.reduce_sum(inputs["padding_mask"])) - 1 - ids.shape[0] * int(ids.row_lengths()[0])
+    )
+    length = int(ids.row_lengths()[0])
+    mask, offsets = (
+        np.zeros(inputs["token_ids"].shape[1], int),
+        np.zeros((inputs["token_ids"].shape[1], 2), int),
+    )
+    mask[begin : begin + length] = 1
+    offsets[begin : begin + length] = np.stack([starts[0], ends[0]], axis=1)
+    window = Window(outputs["start_logits"][0], outputs["end_logits"][0], mask, offsets)
+    expected = select_answers(CONTEXT, [window])
+    answer = model.answer(QUESTION, CONTEXT, float("inf"))
+    assert (answer.text, answer.start, answer.end) == (
+        expected.best.text,
+        expected.best.start,
+        expected.best.end,
+    )
+    assert answer.text == CONTEXT[answer.start : answer.end]
+    assert answer.score == pytest.approx(expected.best.probability, abs=1e-5)
+    assert answer.no_answer_score == pytest.approx(expected.no_answer_score, abs=1e-5)
+    assert [c.text for c in answer.candidates] == [c.text for c in expected.candidates]
+
+
+def test_long_contexts_are_answered_from_all_their_windows():
+    model = model_of()
+    questions, contexts = long_texts(9, seed=4)
+    options = {"n_best": 5, "max_answer_length": 6}
+    found = answer_questions(model, questions, contexts, batch_size=4, stride=9, **options)
+    for question, context, selection in zip(questions, contexts, found, strict=True):
+        assert_same_selection(selection, selected_by_hand(model, question, context, 9, **options))
+    assert any(selection.best.start > 200 for selection in found)
+
+
+@pytest.mark.parametrize("n_best", [1, 3, 20])
+def test_the_graph_chooses_what_select_answers_chooses(n_best):
+    rng = np.random.default_rng(n_best)
+    # Words that come again and again, so that spans have the same text; odd white space; one token.
+    contexts = [
+        *(text_of(rng, 90) for _ in range(6)),
+        *("a cat " * rng.integers(1, 50) for _ in range(4)),
+        "\u3000 the\u2003 \x1f é \x85 中 cat\n\n " * 9,
+        "tree",
+        "a " * 200,
+    ]
+    rows = windows_of(stride=11)([QUESTION] * len(contexts), contexts)
+    logits = rng.normal(size=(2, *rows["token_ids"].shape)).astype("float32")
+    logits[:, rng.random(len(rows["example"])) < 0.5] = logits[:, :1].round()  # draws
+    logits[:, :, 0] += rng.normal(1, 3, len(rows["example"]))
+    served = rows | dict(zip(("start_logits", "end_logits"), map(tf.constant, logits), strict=True))
+    choose = tf.function(
+        lambda texts, served: best_answers(texts, served, n_best=n_best, max_answer_length=5)
+    )
+    found = arrays_of(choose(tf.constant(contexts), served))
+    rows = arrays_of(rows)
+    offsets = np.stack([rows["starts"], rows["ends"]], axis=-1)
+    for number, context in enumerate(contexts):
+        columns = (*logits, rows["context_mask"], offsets, rows["first_token"])
+        windows = [
+            Window(*row)
+            for row in zip(*(c[rows["example"] == number] for c in columns), strict=True)
+        ]
+        expected = select_answers(context, windows, n_best=n_best, max_answer_length=5)
+        assert found["answer"][number].decode() == expected.best.text
+        assert (found["start"][number], found["end"][number]) == (
+            expected.best.start,
+            expected.best.end,
+        )
+        assert found["score"][number] == pytest.approx(expected.best.probability, abs=1e-6)
+        assert found["no_answer_score"][number] == pytest.approx(expected.no_answer_score, abs=1e-5)
+
+
+def test_one_or_many_questions_are_answered():
+    model = model_of()
+    one = model.answer(QUESTION, CONTEXT)
+    many = model.answer([QUESTION, "it"], CONTEXT)
+    pairs = model.answer([QUESTION, "it"], [CONTEXT, "a tree"])
+    assert [a.question for a in many] == [QUESTION, "it"] and {a.context for a in many} == {CONTEXT}
+    assert many[0].text == pairs[0].text == one.text
+    assert pairs[1].context == "a tree"
+    assert [a.context for a in model.answer("it", [CONTEXT, "a tree"])] == [CONTEXT, "a tree"]
+
+
+def test_the_threshold_decides_whether_there_is_an_answer():
+    model = model_of()
+    never, always = (model.answer(QUESTION, CONTEXT, t) for t in (float("-inf"), float("inf")))
+    assert (never.text, never.start, never.end) == ("", None, None)
+    assert always.text and never.no_answer_score == always.no_answer_score
+    log_odds = np.log(never.score) - np.log(always.score)
+    assert never.no_answer_score == pytest.approx(log_odds, abs=1e-4)
+    surely = model.answer(QUESTION, CONTEXT, None)
+    assert surely.text == always.text and surely.no_answer_score is None
+    assert all(candidate.text for candidate in surely.candidates)
+    just_below = never.no_answer_score - 1e-3
+    assert model.answer(QUESTION, CONTEXT, just_below).text == ""
+    assert model.answer(QUESTION, CONTEXT, just_below + 2e-3).text == always.text
+
+
+def test_answers_print_their_place_in_the_context():
+    model = model_of()
+    context = " ".join(WORDS * 9)
+    answer = model.answer(QUESTION, context, float("inf"), max_answer_length=2, stride=10)
+    shown = str(answer)
+    assert shown.startswith(f"{answer.text}  {answer.score:.3f}  ")
+    assert f"»{answer.text}«" in shown and len(shown) < 120
+    none = model.answer(QUESTION, context, float("-inf"), max_answer_length=2, stride=10)
+    assert str(none).startswith(f"no answer  {none.score:.3f}") and answer.text in str(none)
+    table = str(model.answer([QUESTION, "it"], CONTEXT))
+    assert table.splitlines()[0] == QUESTION and len(table.splitlines()) == 4
+
+
+def test_a_bar_shows_progress_on_request(capsys):
+    model = model_of()
+    answer_questions(model, [QUESTION], [CONTEXT])
+    assert capsys.readouterr().err == ""
+    answer_questions(model, [QUESTION], [CONTEXT], verbose=1)
+    assert "1/1" in capsys.readouterr().err
+
+
+def test_wrong_questions_are_named():
+    model = model_of()
+    with pytest.raises(TypeError, match=r"question\[1\] is None"):
+        model.answer(["a", None], CONTEXT)
+    with pytest.raises(TypeError, match=r"context is 3"):
+        model.answer(QUESTION, 3)
+    with pytest.raises(ValueError, match="2 questions and 3 contexts"):
+        model.answer(["a", "b"], ["c", "d", "e"])
+    with pytest.raises(ValueError, match=r"The context of question 1 is ' '"):
+        model.answer(["a", "b"], ["c", " "])
+    with pytest.raises(ValueError, match=r"The context of question 'x7' is ''"):
+        answer_questions(model, ["a"], [""], ["x7"])
+    with pytest.raises(ValueError, match="n_best is 0"):
+        model.answer(QUESTION, CONTEXT, n_best=0)
+    with pytest.raises(ValueError, match="stride is -1"):
+        model.answer(QUESTION, CONTEXT, stride=-1)
+    assert model.answer([], []) == []
+
+
+def test_it_learns_to_answer_from_long_contexts():
+    """The answer is what stands behind the question's word, once in a long context."""
+    keras.utils.set_random_seed(0)
+    rng = np.random.default_rng(0)
+    fillers = ["it", "was", "a", "the", "and", "on"]
+
+    def made(number: int, word: str, answer: str | None) -> SquadExample:
+        words = list(rng.choice(fillers, rng.integers(20, 60)))
+        if answer is not None:
+            words.insert(int(rng.integers(0, len(words))), f"{word} {answer}")
+        context = " ".join(words)
+        if answer is None:
+            return SquadExample(f"{number}", "", word, context, (), True)
+        start = context.index(f"{word} {answer}") + len(word) + 1
+        return SquadExample(f"{number}", "", word, context, (Answer(answer, start),), False)
+
+    pairs = [("cat", "tree"), ("cat", "house"), ("she", "city"), ("she", "tree"), ("cat", None)]
+    split = SquadSplit("2.0", tuple(made(i, *pairs[i % 5]) for i in range(30)))
+    model = load_task("question_answering", dropout=0.0)
+    compile_for_task(model, bert_adamw(3e-3))
+    # One shape of batches makes one graph.
+    windows = question_windows(model.preprocessor, stride=16, padding="fixed")
+    batches = question_batches(split, windows, Batching(16, seed=0))
+    model.fit(batches.dataset, epochs=6, verbose=0)
+    columns = [[getattr(e, name) for e in split.examples] for name in ("question", "context")]
+    answers = model.answer(*columns, stride=16)
+    expected = [e.answers[0].text if e.answers else "" for e in split.examples]
+    assert np.mean([a.text == text for a, text in zip(answers, expected, strict=True)]) > 0.9

@@ -1,0 +1,322 @@
+"""Words keep their labels: through tokens, batches, training and long texts."""
+
+import logging
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from helpers import load_task, loaded
+
+from bert_zoo.data.buckets import Batching
+from bert_zoo.data.tagged_batches import tagged_batches
+from bert_zoo.data.tagging import TaggedSplit
+from bert_zoo.models.tagging import word_probabilities
+from bert_zoo.text import preprocessor_from_dir
+from bert_zoo.text.words import (
+    pack_words,
+    rows_that_fit,
+    token_labels,
+    word_batch,
+    word_label_ids,
+    word_pieces,
+    word_spans,
+    word_values,
+)
+from bert_zoo.training import bert_adamw, compile_for_task
+
+LABELS = ("O", "B-PER", "I-PER", "B-LOC", "I-LOC")
+WORDS = [["the", "treehouse", "sat"], ["bird"], ["\x07", "unwatchful", "it", "東"]]
+WORD_LABELS = [[0, 3, 4], [1], [-100, 2, 0, 0]]
+FAMILIES = ("bert", "roberta/token_classification", "albert/token_classification")
+
+
+def model_of(family: str):
+    return loaded("token_classification" if family == "bert" else family)
+
+
+@pytest.fixture
+def model():
+    """One to train."""
+    return load_task("token_classification", dropout=0.0)
+
+
+# ---------------------------------------------------------------------------------------------
+# Words and tokens
+# ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_every_token_knows_its_word_and_every_word_begins_once(family):
+    preprocessor = model_of(family).preprocessor
+    tokenizer = preprocessor.tokenizer
+    packed = pack_words(WORDS, preprocessor)
+    ids, mask = packed.inputs["token_ids"].numpy(), packed.inputs["padding_mask"].numpy()
+    for row, words in enumerate(WORDS):
+        of_word = packed.word_ids[row].numpy()
+        assert of_word[0] == of_word[mask[row].sum() - 1] == -1
+        assert (of_word[mask[row] == 0] == -1).all()
+        for number, word in enumerate(words):
+            blank = "" if family == "bert" else " "
+            alone = tokenizer([blank + word]).to_list()[0] or [tokenizer.unk_id]
+            assert ids[row][of_word == number].tolist() == alone
+        at_first = of_word[packed.first_pieces[row].numpy()]
+        assert at_first.tolist() == list(range(len(words)))
+
+
+def test_words_of_byte_level_bpe_have_a_blank_before_them_also_around_special_tokens():
+    preprocessor = model_of("roberta/token_classification").preprocessor
+    assert not preprocessor.tokenizer.get_config()["add_prefix_space"]
+    prefixing = preprocessor_from_dir(
+        Path(__file__).parent / "golden" / "roberta" / "token_classification",
+        "roberta",
+        sequence_length=40,
+        tokenizer_options={"add_prefix_space": True},
+    )
+    words = [["the", "<s>the", "the<mask>the", " the"]]
+    ours, wanted = (pack_words(words, p).inputs["token_ids"] for p in (preprocessor, prefixing))
+    assert ours.numpy().tolist() == wanted.numpy().tolist()
+
+
+def test_lists_texts_and_tensors_are_the_same_words():
+    wanted = word_batch([["the", "cat\xadbird"], [], ["sat"]]).to_list()
+    for same in (
+        [" the  cat\xadbird\n", "\u3000", "\u2003sat\x85"],
+        tf.ragged.constant([["the", "cat\xadbird"], [], ["sat"]], row_splits_dtype=tf.int32),
+        [np.array(["the", "cat\xadbird"]), (), ["sat"]],
+    ):
+        assert word_batch(same).to_list() == wanted
+    assert word_batch(np.array([["a", "b"], ["c", "d"]])).to_list() == [[b"a", b"b"], [b"c", b"d"]]
+
+
+@pytest.mark.parametrize(
+    ("words", "error", "message"),
+    [
+        ([["a"], "b c"], TypeError, r"words\[1\] is 'b c' \(str\), not a list"),
+        ([["a"], ["b", None]], TypeError, r"words\[1\]\[1\] is None"),
+        ([["a"], ["b", ""]], ValueError, r"words\[1\]\[1\] is an empty word"),
+        ([["a", "\ud800"]], ValueError, r"words\[0\]\[1\].*lone surrogate"),
+        (tf.constant([[1, 2]]), ValueError, "int32"),
+        (tf.constant([["a", ""]]), tf.errors.InvalidArgumentError, "empty words"),
+    ],
+)
+def test_what_is_no_word_is_refused_by_its_place(words, error, message):
+    with pytest.raises(error, match=message):
+        word_batch(words)
+
+
+def test_labels_go_to_first_pieces_and_come_back():
+    packed = pack_words(WORDS, model_of("bert").preprocessor)
+    labels = token_labels(tf.ragged.constant(WORD_LABELS), packed, word_batch(WORDS))
+    assert labels.shape == packed.word_ids.shape
+    assert (labels.numpy()[~packed.first_pieces.numpy()] == -100).all()
+    assert word_values(labels, packed).to_list() == WORD_LABELS
+
+
+def test_rows_that_are_too_long_are_cut_with_a_word_and_keep_their_first_labels(caplog):
+    preprocessor = model_of("bert").preprocessor.with_options(sequence_length=6)
+    words, labels = [["the", "dogs", "sat", "on", "it"]], tf.ragged.constant([[1, 2, 3, 4, 0]])
+    with caplog.at_level(logging.WARNING):
+        packed = pack_words(words, preprocessor)
+    assert "were cut" in caplog.text
+    assert packed.word_ids.numpy().tolist() == [[-1, 0, 1, 1, 2, -1]]
+    found = token_labels(labels, packed, word_batch(words))
+    assert found.numpy().tolist() == [[-100, 1, 2, -100, 3, -100]]
+
+
+def test_long_sentences_are_split_between_words():
+    preprocessor = model_of("bert").preprocessor
+    words = word_batch([["the", "dogs", "sat", "on", "it"], [], ["treehouses"], ["a"] * 4])
+    pieces = word_pieces(words, preprocessor.tokenizer)
+    rows = rows_that_fit(pieces, 6)
+    assert rows.row_lengths().numpy().tolist() == [3, 2, 0, 1, 4]
+    assert rows.values.to_list() == pieces.values.to_list()
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("Berlin, (U.S.)!", ["Berlin", ",", "(", "U", ".", "S", ".", ")", "!"]),
+        ("don't a_b x+y", ["don", "'", "t", "a", "_", "b", "x", "+", "y"]),
+        ("हिन्दी naïve 北京 10\u00a0000", ["हिन्दी", "naïve", "北", "京", "10", "000"]),
+        (" \n", []),
+    ],
+)
+def test_raw_texts_are_split_at_white_space_and_punctuation(text, words):
+    assert [text[start:end] for start, end in word_spans(text)] == words
+
+
+# ---------------------------------------------------------------------------------------------
+# Training
+# ---------------------------------------------------------------------------------------------
+
+
+def test_lists_texts_names_and_tf_data_train_alike(model):
+    names = [[LABELS[i] for i in row] for row in ([0, 3, 4], [1], [2, 0])]
+    words, ids = [*WORDS[:2], WORDS[2][1:3]], [[0, 3, 4], [1], [2, 0]]
+    wanted = model.evaluate(words, ids, verbose=0)
+    ragged = tf.ragged.constant(words), tf.ragged.constant(ids)
+    dataset = tf.data.Dataset.from_tensor_slices(ragged).batch(2)
+    for same in (
+        model.evaluate([" ".join(row) for row in words], names, verbose=0),
+        model.evaluate(*ragged, verbose=0),
+        model.evaluate(dataset, verbose=0),
+    ):
+        np.testing.assert_allclose(same, wanted, rtol=1e-5)
+    packed = pack_words(words, model.preprocessor)
+    probabilities = tf.nn.softmax(model(packed.inputs))[packed.first_pieces].numpy()
+    chosen = probabilities[np.arange(6), np.concatenate(ids)]
+    np.testing.assert_allclose(wanted, -np.log(chosen).mean(), rtol=1e-5)
+
+
+def test_a_tagger_learns_words(model):
+    words = [["the", "dog", "sat"], ["a", "river"], ["the", "big", "city", "saw", "it"]] * 4
+    types = {"dog": "B-PER", "river": "B-LOC", "big": "B-LOC", "city": "I-LOC"}
+    tags = [[types.get(word, "O") for word in row] for row in words]
+    split = TaggedSplit(words, [[LABELS.index(t) for t in row] for row in tags], LABELS, "IOB2")
+    compile_for_task(model, bert_adamw(3e-3))
+    batches = tagged_batches(split, model.preprocessor, Batching(4, seed=0))
+    model.fit(batches.dataset, epochs=30, verbose=0)
+    model.fit(words, tags, batch_size=6, validation_split=0.5, verbose=0)
+    assert [row.labels for row in model.tag(words[:3])] == tags[:3]
+
+
+def test_tagged_batches_hold_each_sentence_with_its_labels_once(model):
+    words = [["dog"] * (1 + i % 7) for i in range(50)]
+    labels = [[i] * (1 + i % 7) for i in range(50)]
+    split = TaggedSplit(words, labels, tuple(map(str, range(50))), None)
+    seen = []
+    for inputs, found in tagged_batches(split, model.preprocessor, Batching(8)).dataset:
+        assert inputs["token_ids"].shape == found.shape
+        for ids in found.numpy():
+            ids = ids[ids != -100]
+            seen.append(int(ids[0]))
+            assert ids.tolist() == labels[ids[0]]
+    assert sorted(seen) == list(range(50)) and seen != sorted(seen)
+    with pytest.raises(ValueError, match="without tags"):
+        tagged_batches(TaggedSplit(words, None, (), None), model.preprocessor, Batching(8))
+
+
+@pytest.mark.parametrize(
+    ("y", "error", "message"),
+    [
+        ([[0, 3], [1], [0] * 4], ValueError, r"Row 0 has 3 words and 2 labels.*'the'"),
+        ([[0, 3, 4], [1]], ValueError, "y has 2 rows and x has 3"),
+        ([[0, 3, 5], [1], [0] * 4], ValueError, r"y\[0\]\[2\] is 5.*from 0 to 4"),
+        ([["O", "PER", "O"], ["O"], ["O"] * 4], ValueError, r"y\[0\]\[1\] is 'PER'.*'B-PER'"),
+        ([[0, 1.0, 0], [1], [0] * 4], ValueError, r"y\[0\]\[1\] is 1.0"),
+        ([[0, 3, 4], "O", [0] * 4], TypeError, r"y\[1\] is 'O'"),
+        ([0, 1, 2], TypeError, r"y\[0\] is 0; it must be a list of labels"),
+    ],
+)
+def test_wrong_labels_of_words_are_named(y, error, message):
+    tagger = model_of("bert")
+    for call in (tagger.fit, tagger.evaluate):
+        with pytest.raises(error, match=message):
+            call(WORDS, y, verbose=0)
+
+
+def test_labels_in_tensors_are_checked_too():
+    words = word_batch(WORDS)
+    assert word_label_ids(tf.ragged.constant(WORD_LABELS), words, LABELS).to_list() == WORD_LABELS
+    tagger = model_of("bert")
+    for labels, message in (
+        ([[0, 3], [1], [0] * 4], "(?s)other numbers of labels.*Rows"),
+        ([[0, 3, 7], [1], [0] * 4], r"must lie in \[0, 5\)"),
+    ):
+        data = tf.data.Dataset.from_tensor_slices((words, tf.ragged.constant(labels))).batch(3)
+        with pytest.raises(tf.errors.InvalidArgumentError, match=message):
+            tagger.evaluate(data, verbose=0)
+
+
+def test_names_of_labels_in_tf_data_are_refused():
+    names = tf.ragged.constant([[LABELS[0]] * len(row) for row in WORDS])
+    data = tf.data.Dataset.from_tensor_slices((word_batch(WORDS), names)).batch(3)
+    with pytest.raises(TypeError, match="labels of words are ids"):
+        model_of("bert").evaluate(data, verbose=0)
+
+
+def test_pairs_have_no_labels_of_words():
+    with pytest.raises(ValueError, match="x is a pair of texts"):
+        model_of("bert").fit((["a b"], ["c"]), [[0, 0, 0]])
+
+
+def test_predictions_of_words_are_those_of_their_tokens():
+    tagger = model_of("bert")
+    packed = pack_words(WORDS, tagger.preprocessor)
+    np.testing.assert_allclose(
+        tagger.predict(WORDS, verbose=0)[packed.inputs["padding_mask"] == 1],
+        tagger(packed.inputs)[packed.inputs["padding_mask"] == 1],
+        atol=1e-5,
+    )
+
+
+# ---------------------------------------------------------------------------------------------
+# The verb
+# ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_words_get_the_probabilities_of_their_first_pieces(family):
+    tagger = model_of(family)
+    packed = pack_words(WORDS, tagger.preprocessor)
+    probabilities = tf.nn.softmax(tagger(packed.inputs)).numpy()
+    wanted = word_values(probabilities, packed).to_list()
+    for batch_size in (1, 2, 8):
+        found = word_probabilities(tagger, WORDS, batch_size)
+        for ours, theirs in zip(found, wanted, strict=True):
+            np.testing.assert_allclose(ours, theirs, atol=1e-6)
+    for row, tagging in zip(wanted, tagger.tag(WORDS), strict=True):
+        assert tagging.labels == [LABELS[i] for i in np.argmax(row, axis=1)]
+        np.testing.assert_allclose([w.score for w in tagging.words], np.max(row, axis=1), atol=1e-6)
+
+
+def test_every_word_of_a_long_text_has_a_label():
+    tagger = model_of("bert")
+    long = ["the", "dogs", "sat"] * 30
+    (alone,) = word_probabilities(tagger, [long])
+    assert alone.shape == (90, 5)
+    np.testing.assert_allclose(alone.sum(axis=1), 1, atol=1e-5)
+    # Its rows are read as texts of their own.
+    first_row = rows_that_fit(word_pieces(word_batch([long]), tagger.preprocessor.tokenizer), 40)
+    length = int(first_row.row_lengths()[0])
+    np.testing.assert_allclose(
+        alone[:length], word_probabilities(tagger, [long[:length]])[0], atol=1e-6
+    )
+
+
+def test_spans_are_marked_in_the_text_as_it_stands(monkeypatch):
+    tagger = model_of("bert")
+    tags = {"Ann": 1, "Lee": 2, "New": 3, "York": 4}
+
+    def certain(model, words, batch_size):
+        return [np.eye(5, dtype=np.float32)[[tags.get(w, 0) for w in row]] * 0.98 for row in words]
+
+    monkeypatch.setattr("bert_zoo.models.tagging.word_probabilities", certain)
+    text = "Ann  Lee left\nNew York."
+    (tagging,) = tagger.tag(text)
+    assert [(s.text, s.type, s.first_word, s.end_word) for s in tagging.spans] == [
+        ("Ann  Lee", "PER", 0, 2),
+        ("New York", "LOC", 3, 5),
+    ]
+    for part in (*tagging.spans, *tagging.words):
+        assert text[part.start : part.end] == part.text
+    assert str(tagging) == "[Ann  Lee]PER 0.98 left\n[New York]LOC 0.98."
+    of_words = tagger.tag([["in", "New", "York"]])
+    assert str(of_words) == "in [New York]LOC 0.98"
+    (alone,) = tagger.tag(text, aggregate=False)
+    assert alone.spans is None and alone.words == tagging.words
+    assert str(alone).splitlines()[1] == "Lee   I-PER  0.98"
+
+
+def test_labels_of_no_scheme_give_words_alone():
+    tagger = load_task(
+        "token_classification", num_classes=2, labels=("NOUN", "VERB"), init=("classifier",)
+    )
+    tagging, empty = tagger.tag(["the dog sat", ""])
+    assert tagging.spans is None and len(tagging.words) == 3
+    assert empty.words == () and str(empty) == ""
+    with pytest.raises(ValueError, match="no texts"):
+        tagger.tag([])
+    with pytest.raises(TypeError, match="list of words, strings; got 3"):
+        tagger.tag([3])
