@@ -9,7 +9,10 @@ import numpy as np
 import pytest
 
 import bert_zoo
+from bert_zoo.data.tables import LabelledTexts
 from bert_zoo.training import finetuning
+from bert_zoo.training.presets import Recipe
+from bert_zoo.training.tasks.texts import TextTask
 
 ROOT = Path(__file__).parents[1]
 CHECKPOINT = ROOT / "tests" / "golden" / "bert" / "classification"
@@ -21,16 +24,18 @@ def accuracy(labels, predictions) -> dict[str, float]:
     return {"accuracy": float(np.mean(np.asarray(labels) == predictions))}
 
 
-def task(measured_on: str, metric=accuracy) -> finetuning.TextTask:
-    data = (TEXTS, LABELS)
-    return finetuning.TextTask("toy", data, data, measured_on, ("bad", "good"), metric)
+def task(measured_on: str, metric=accuracy) -> TextTask:
+    data = LabelledTexts(TEXTS, LABELS, ("bad", "good"))
+    return TextTask("toy", lambda split: data, measured=(measured_on,), metric=metric)
+
+
+RECIPE = Recipe(epochs=2, batch_size=8, max_length=16, learning_rate=1e-3)
 
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory) -> Path:
     directory = tmp_path_factory.mktemp("runs") / "toy"
-    recipe = finetuning.Recipe(epochs=2, batch_size=8, max_length=16, learning_rate=1e-3)
-    finetuning.finetune(str(CHECKPOINT), task("validation"), recipe, directory)
+    finetuning.finetune(str(CHECKPOINT), task("validation"), RECIPE, directory)
     return directory
 
 
@@ -44,7 +49,7 @@ def test_run_directory_holds_configuration_figures_curve_and_models(run):
     assert list((run / "tensorboard").rglob("events.out.tfevents.*"))
     model = bert_zoo.load(run / "model")
     assert model.labels == ("bad", "good")
-    measured = accuracy(LABELS, finetuning.predict_labels(model, TEXTS, 8))
+    measured = accuracy(LABELS, model.predict(TEXTS, verbose=0).argmax(axis=-1))
     assert measured == metrics["best"]
 
 
@@ -64,13 +69,14 @@ def test_a_test_set_does_not_choose_the_weights(measured_on, kept, tmp_path):
 
     class Recorded(finetuning.Measure):
         def on_epoch_end(self, epoch, logs=None):
-            before = self.directory.stat().st_mtime_ns if self.directory.exists() else None
+            path = self.directory / "model"
+            before = path.stat().st_mtime_ns if path.exists() else None
             super().on_epoch_end(epoch, logs)
             if self.kept_epoch == epoch:
                 saved.append(epoch)
-                assert self.directory.stat().st_mtime_ns != before
+                assert path.stat().st_mtime_ns != before
 
-    recorded = Recorded(task(measured_on, lambda *_: next(figures)), tmp_path / "model", 8)
+    recorded = Recorded(task(measured_on, lambda *_: next(figures)), RECIPE, tmp_path)
     model = bert_zoo.load(CHECKPOINT, "classification", num_classes=2, init=("classifier",))
     recorded.set_model(model)
     for epoch in range(2):

@@ -3,8 +3,11 @@
 python tools/predict.py --run runs/minilm_l6-messages "Where is my parcel?"
 echo "Where is my parcel?" | python tools/predict.py --run runs/minilm_l6-messages
 python tools/predict.py --run runs/minilm_l6-rte --second "It rained." "It poured all day."
+python tools/predict.py --run runs/minilm_l6-tags "Rockwell said the agreement calls for it ."
+python tools/predict.py --run runs/minilm_l6-squad --context passage.txt "Who wrote it?"
 """
 
+import json
 import sys
 from pathlib import Path
 
@@ -12,29 +15,62 @@ from absl import app, flags, logging
 
 _RUN = flags.DEFINE_string("run", None, "The run directory.", required=True)
 _SECOND = flags.DEFINE_string("second", None, "The second text of every pair, for tasks on pairs.")
+_CONTEXT = flags.DEFINE_string("context", None, "File with the text that holds the answers.")
 
 
 def main(argv: list[str]) -> None:
     texts = argv[1:] or [line.rstrip("\n") for line in sys.stdin]
     if not texts:
         raise app.UsageError("Give texts as arguments, or one a line on standard input.")
-    directory = Path(_RUN.value) / "model"
-    if not directory.is_dir():
-        seeds = sorted(path.parent.name for path in Path(_RUN.value).glob("seed_*/model"))
-        hint = f" It has {', '.join(seeds)}: name one of them." if seeds else ""
-        raise app.UsageError(f"{_RUN.value} holds no model.{hint}")
     # TensorFlow's remarks on how it writes a SavedModel would bury what this program prints.
     logging.set_verbosity(logging.WARNING)
-    import bert_zoo
+    from bert_zoo.training import finetuning
 
-    model = bert_zoo.load(directory)
-    inputs = texts if _SECOND.value is None else (texts, [_SECOND.value] * len(texts))
-    if model.task == "regression":
-        for text, value in zip(texts, model.predict(inputs, verbose=0)[:, 0], strict=True):
-            print(f"{value:.3f}  {text}")
-    else:
-        print(model.classify(inputs))
+    directory = Path(_RUN.value)
+    try:
+        model = finetuning.kept_model(directory)
+    except FileNotFoundError as error:
+        raise app.UsageError(str(error)) from error
+    figures = json.loads((directory / finetuning.METRICS).read_text(encoding="utf-8"))["kept"]
+    if model.task not in ANSWERS:
+        raise app.UsageError(
+            f"The run is of task {model.task!r}; this program has no words for it."
+        )
+    print(ANSWERS[model.task](model, texts, figures))
 
+
+def scores(model, texts: list[str], figures: dict[str, float]) -> str:
+    values = model.predict(_with_second(texts), verbose=0)[:, 0]
+    return "\n".join(f"{value:.3f}  {text}" for text, value in zip(texts, values, strict=True))
+
+
+def answers(model, texts: list[str], figures: dict[str, float]):
+    if _CONTEXT.value is None:
+        raise app.UsageError("Name the file that holds the answers with --context.")
+    context = Path(_CONTEXT.value).read_text(encoding="utf-8")
+    threshold = figures.get("best_f1_thresh")
+    return model.answer(texts, [context] * len(texts), no_answer_threshold=threshold)
+
+
+def choice(model, texts: list[str], figures: dict[str, float]) -> str:
+    prompt, *choices = texts
+    if len(choices) < 2:
+        raise app.UsageError("Give the prompt and two choices or more.")
+    logits = model.predict(([prompt], [choices]), verbose=0)[0]
+    return choices[logits.argmax()]
+
+
+def _with_second(texts: list[str]):
+    return texts if _SECOND.value is None else (texts, [_SECOND.value] * len(texts))
+
+
+ANSWERS = {
+    "classification": lambda model, texts, figures: model.classify(_with_second(texts)),
+    "regression": scores,
+    "token_classification": lambda model, texts, figures: model.tag(texts),
+    "question_answering": answers,
+    "multiple_choice": choice,
+}
 
 if __name__ == "__main__":
     app.run(main)

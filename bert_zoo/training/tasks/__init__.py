@@ -1,0 +1,109 @@
+"""The tasks that can be fine-tuned by name: where their data come from and how they are measured."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields
+from typing import Any
+
+from bert_zoo.data import glue
+from bert_zoo.data.files import nearest
+from bert_zoo.training.tasks import choices, questions, tagging, texts
+from bert_zoo.training.tasks.base import Measurement, Task
+
+__all__ = ["TASKS", "DataOptions", "Measurement", "Task", "make_task"]
+
+
+@dataclass(frozen=True)
+class DataOptions:
+    """Where a task's data are, as far as the task asks.
+
+    Attributes:
+        data_dir: folder with the files of a benchmark as it distributes them.
+        train_file, dev_file, test_file: files of the user's own.
+        held_out: how many of the training file's last sentences, rows or articles are measured
+            instead of a dev_file.
+        text, text_pair, label: columns of a table.
+        regression: whether a table's labels are scores.
+        word_column, tag_column: columns of a tagging file, by number from 0 or from the end, -1.
+    """
+
+    data_dir: str | None = None
+    train_file: str | None = None
+    dev_file: str | None = None
+    test_file: str | None = None
+    held_out: int = 0
+    text: str = "text"
+    text_pair: str | None = None
+    label: str = "label"
+    regression: bool = False
+    word_column: int = 0
+    tag_column: int = -1
+
+
+FILES = ("train_file", "dev_file", "test_file", "held_out")
+
+
+@dataclass(frozen=True)
+class NamedTask:
+    """How a task is made.
+
+    Attributes:
+        make: options -> the task.
+        reads: fields of `DataOptions` that it reads.
+        needs: those that must be given.
+    """
+
+    make: Callable[[DataOptions], Task]
+    reads: tuple[str, ...] = ()
+    needs: tuple[str, ...] = ()
+
+
+def _glue(name: str) -> NamedTask:
+    return NamedTask(lambda options: texts.glue_task(name, options.data_dir), ("data_dir",))
+
+
+TASKS: Mapping[str, NamedTask] = {
+    "messages": NamedTask(lambda options: texts.messages_task()),
+    **{name: _glue(name) for name in glue.TASKS},
+    "trec": NamedTask(lambda o: texts.trec_task(o.data_dir), ("data_dir",), ("data_dir",)),
+    "trec_fine": NamedTask(
+        lambda o: texts.trec_task(o.data_dir, fine=True), ("data_dir",), ("data_dir",)
+    ),
+    "table": NamedTask(
+        texts.table_task, (*FILES, "text", "text_pair", "label", "regression"), ("train_file",)
+    ),
+    "tagging": NamedTask(
+        tagging.tagging_task, (*FILES, "word_column", "tag_column"), ("train_file",)
+    ),
+    "squad_v1": NamedTask(lambda o: questions.squad_task("1.1", o.data_dir), ("data_dir",)),
+    "squad_v2": NamedTask(lambda o: questions.squad_task("2.0", o.data_dir), ("data_dir",)),
+    "questions": NamedTask(questions.questions_task, FILES, ("train_file",)),
+    "swag": NamedTask(lambda o: choices.swag_task(o.data_dir), ("data_dir",), ("data_dir",)),
+    "race": NamedTask(lambda o: choices.race_task(o.data_dir), ("data_dir",)),
+}
+
+
+def make_task(name: str, **options: Any) -> Task:
+    """A task by its name.
+
+    Args:
+        name: a key of `TASKS`.
+        **options: fields of `DataOptions`.
+
+    Raises:
+        ValueError: there is no such task, it does not read one of the options, or needs another.
+    """
+    if name not in TASKS:
+        raise ValueError(
+            f"There is no task {name!r}; choose one of {list(TASKS)}.{nearest(name, TASKS)}"
+        )
+    row = TASKS[name]
+    given = DataOptions(**options)
+    defaults = DataOptions()
+    said = [f.name for f in fields(given) if getattr(given, f.name) != getattr(defaults, f.name)]
+    if unread := [option for option in said if option not in row.reads]:
+        raise ValueError(
+            f"The task {name!r} does not read {unread}; it reads {list(row.reads)}. Leave them out."
+        )
+    if missing := [option for option in row.needs if option not in said]:
+        raise ValueError(f"The task {name!r} needs {missing}.")
+    return row.make(given)

@@ -1,0 +1,137 @@
+"""What a fine-tuning run trains on and is measured by, whatever the task."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from bert_zoo.data.buckets import Batches
+from bert_zoo.models.base import ZooModel
+from bert_zoo.training.presets import Recipe
+from bert_zoo.training.report import HardExample
+
+NUM_HARDEST = 20
+NUM_SHOWN = 6
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """What comes out when predictions are compared with the truth.
+
+    Attributes:
+        figures: name -> value; the first one says which weights are best.
+        confusion: [truth, prediction] counts of classes; None for a task without.
+        table: rows of figures by class or type.
+        hardest: the examples that the model does worst on, worst first.
+    """
+
+    figures: dict[str, float]
+    confusion: np.ndarray | None = None
+    table: Sequence[Mapping[str, Any]] = ()
+    hardest: Sequence[HardExample] = ()
+
+
+class Task(ABC):
+    """Labelled data of one kind, with what belongs to that kind.
+
+    Args:
+        name: for titles and files.
+        read: split name -> its data, which has a length; read once each.
+        measured: splits that are measured after every epoch; the first chooses the weights.
+        source: a clause on where the data is from, for the report.
+
+    Attributes:
+        kind: what `load` takes as its task.
+        heads: parts of the model that start fresh, as `load` names them in `init`.
+        question: arguments of tools/predict.py, for an example.
+    """
+
+    kind: str
+    heads: tuple[str, ...] = ("classifier",)
+    question = '"some text"'
+
+    def __init__(
+        self,
+        name: str,
+        read: Callable[[str], Any],
+        *,
+        measured: Sequence[str] = ("validation",),
+        source: str = "",
+    ):
+        self.name = name
+        self.data = cache(read)
+        self.measured = tuple(measured)
+        self.source = source
+
+    @property
+    def train(self) -> Any:
+        return self.data("train")
+
+    @property
+    def keeps(self) -> str:
+        """Which epoch's weights are kept: "best", or "last" where a test split would choose them."""
+        return "last" if self.measured[0].startswith("test") else "best"
+
+    @property
+    def reads_pairs(self) -> bool:
+        """Whether the exported model's default signature takes two texts."""
+        return False
+
+    def load_options(self) -> dict[str, Any]:
+        """Keyword arguments of `load` for a model of this task."""
+        return {"task": self.kind, "init": self.heads}
+
+    @abstractmethod
+    def batches(self, model: ZooModel, recipe: Recipe, seed: int) -> Batches:
+        """Training data, in a new order every epoch.
+
+        Args:
+            model: whose preprocessor reads the texts.
+            recipe: its batches and lengths.
+            seed: of the orders.
+        """
+
+    @abstractmethod
+    def predict(self, model: ZooModel, data: Any, recipe: Recipe) -> Any:
+        """What the model says of a split; labels are not read."""
+
+    @abstractmethod
+    def measure(self, data: Any, predictions: Any) -> Measurement:
+        """Compares what `predict` gave with a split's labels."""
+
+    @abstractmethod
+    def write_predictions(
+        self,
+        directory: Path,
+        split: str,
+        data: Any,
+        predictions: Any,
+        figures: Mapping[str, float],
+    ) -> list[Path]:
+        """Writes what `predict` gave for people and, where there is one, for the official scorer.
+
+        Args:
+            directory: where to.
+            split, data, predictions: the split's name, its data and what `predict` gave for them.
+            figures: of the run's kept epoch, a threshold among them where the task has one.
+
+        Returns:
+            The files.
+        """
+
+    def has_labels(self, data: Any) -> bool:
+        """Whether a split can be measured."""
+        return data.labels is not None
+
+    @abstractmethod
+    def show(self, model: ZooModel, data: Any, figures: Mapping[str, float]) -> str:
+        """A few predictions beside the truth, as lines to print; `figures` as above."""
+
+
+def spread_rows(number: int) -> list[int]:
+    """Some row numbers, evenly spread, to show."""
+    return list(range(0, number, max(1, number // NUM_SHOWN)))[:NUM_SHOWN]

@@ -1,0 +1,225 @@
+"""Labelled texts and pairs of texts: GLUE, TREC, tables, the messages that ship with bert_zoo."""
+
+import csv
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from bert_zoo.data import glue, messages
+from bert_zoo.data.tables import LabelledTexts, read_table, read_trec
+from bert_zoo.data.text_batches import text_batches
+from bert_zoo.training.report import confusion_matrix, hardest_examples, per_label_table
+from bert_zoo.training.tasks.base import NUM_HARDEST, Measurement, Task, spread_rows
+from bert_zoo.training.tasks.files import held_out_reader
+
+Metric = Callable[[Sequence[float], np.ndarray], dict[str, float]]
+TREC_FILES = {"train": "trec_train.txt", "test": "trec_test.txt"}
+
+
+class TextTask(Task):
+    """Classes, or scores, of texts or of pairs of texts.
+
+    Args:
+        name, read, measured, source: as `Task`; data are `LabelledTexts` or have its attributes.
+        metric: (labels, class ids or scores [N]) -> figures.
+        write_official: (split, class ids or scores [N], directory) -> the file for the official
+            scorer; None where there is none.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        read: Callable[[str], LabelledTexts],
+        *,
+        metric: Metric,
+        write_official: Callable[[str, np.ndarray, Path], Path] | None = None,
+        **kwargs,
+    ):
+        super().__init__(name, read, **kwargs)
+        self.metric = metric
+        self.write_official = write_official
+
+    @property
+    def label_names(self) -> tuple[str, ...]:
+        return tuple(self.train.label_names)
+
+    @property
+    def kind(self) -> str:
+        return "classification" if self.label_names else "regression"
+
+    @property
+    def reads_pairs(self) -> bool:
+        return isinstance(self.train.texts, tuple)
+
+    def load_options(self) -> dict[str, Any]:
+        labels = {"labels": self.label_names} if self.label_names else {}
+        return {**super().load_options(), **labels}
+
+    def batches(self, model, recipe, seed):
+        train = self.train
+        return text_batches(train.texts, train.labels, model.preprocessor, recipe.batching(seed))
+
+    def predict(self, model, data, recipe):
+        """Logits [N, classes], or scores [N]."""
+        return self._outputs(model, data.texts, recipe.batch_size)
+
+    def _outputs(self, model, texts, batch_size: int) -> np.ndarray:
+        # Texts of like length together need little padding.
+        columns = texts if isinstance(texts, tuple) else (texts,)
+        order = np.argsort(
+            [sum(map(len, row)) for row in zip(*columns, strict=True)], kind="stable"
+        )
+        columns = tuple([column[i] for i in order] for column in columns)
+        ordered = columns if isinstance(texts, tuple) else columns[0]
+        outputs = np.empty_like(found := model.predict(ordered, batch_size=batch_size, verbose=0))
+        outputs[order] = found
+        return outputs if self.label_names else outputs[:, 0]
+
+    def measure(self, data, predictions):
+        answers = self._answers(predictions)
+        hardest = hardest_examples(
+            as_rows(data.texts), data.labels, predictions, self.label_names, NUM_HARDEST
+        )
+        figures = self.metric(data.labels, answers)
+        if not self.label_names:
+            return Measurement(figures, hardest=hardest)
+        confusion = confusion_matrix(data.labels, answers, len(self.label_names))
+        table = per_label_table(confusion, self.label_names)
+        return Measurement(figures, confusion, table, hardest)
+
+    def _answers(self, predictions: np.ndarray) -> np.ndarray:
+        return predictions.argmax(axis=-1) if self.label_names else predictions
+
+    def write_predictions(self, directory, split, data, predictions, figures):
+        answers = self._answers(predictions)
+        path = directory / f"{self.name}-{split}.tsv"
+        with path.open("w", encoding="utf-8", newline="") as file:
+            writer = csv.writer(file, delimiter="\t", lineterminator="\n")
+            if self.label_names:
+                writer.writerow(["index", "prediction", *self.label_names])
+                for i, (answer, row) in enumerate(zip(answers, _softmax(predictions), strict=True)):
+                    shares = (f"{share:.6f}" for share in row)
+                    writer.writerow([i, self.label_names[answer], *shares])
+            else:
+                writer.writerow(["index", "prediction"])
+                writer.writerows([i, f"{answer:.6f}"] for i, answer in enumerate(answers))
+        official = [self.write_official(split, answers, directory)] if self.write_official else []
+        return [path, *official]
+
+    def show(self, model, data, figures):
+        rows = spread_rows(len(data.labels))
+        columns = data.texts if isinstance(data.texts, tuple) else (data.texts,)
+        chosen = tuple([column[i] for i in rows] for column in columns)
+        chosen = chosen if isinstance(data.texts, tuple) else chosen[0]
+        if not self.label_names:
+            scores = self._outputs(model, chosen, len(rows))
+            lines = [
+                f"  {score:6.3f}  (true: {data.labels[i]:.3f})  {text}"
+                for i, score, text in zip(rows, scores, as_rows(chosen), strict=True)
+            ]
+            return "\n".join(["Some predictions (score, truth, text):", *lines])
+        lines = ["Some predictions (label, probability, text):"]
+        answers = model.classify(chosen)
+        for i, answer, line in zip(rows, answers, str(answers).split("\n"), strict=True):
+            truth = self.label_names[data.labels[i]]
+            lines.append(f"  {line}" + ("" if answer.label == truth else f"   (wrong: {truth})"))
+        return "\n".join(lines)
+
+
+def as_rows(texts: list[str] | tuple[list[str], list[str]]) -> list[str]:
+    """Texts as people read them: the two of a pair side by side."""
+    if not isinstance(texts, tuple):
+        return texts
+    return [f"{first} | {second}" for first, second in zip(*texts, strict=True)]
+
+
+def _softmax(logits: np.ndarray) -> np.ndarray:
+    shifted = np.exp(logits - logits.max(axis=-1, keepdims=True))
+    return shifted / shifted.sum(axis=-1, keepdims=True)
+
+
+def accuracy(labels: Sequence[float], answers: np.ndarray) -> dict[str, float]:
+    return {"accuracy": float(np.mean(np.asarray(labels) == answers))}
+
+
+def squared_error(labels: Sequence[float], answers: np.ndarray) -> dict[str, float]:
+    """Negative, so that more is better, as for every figure that chooses."""
+    return {"negative mean squared error": -float(np.mean((np.asarray(labels) - answers) ** 2))}
+
+
+def messages_task() -> TextTask:
+    """The data set that ships with the package, measured on its test split."""
+    return TextTask(
+        "messages",
+        lambda split: LabelledTexts(*messages.load(split), messages.LABELS),
+        measured=("test",),
+        metric=accuracy,
+        source="the messages that ship with bert_zoo",
+    )
+
+
+def glue_task(name: str, data_dir: str | None = None) -> TextTask:
+    """A GLUE task, from its TSV files or TensorFlow Datasets, measured on its development set."""
+    measured = glue.TASKS[name].measured_splits
+    return TextTask(
+        name,
+        lambda split: glue.load_glue(name, split, data_dir),
+        measured=measured,
+        metric=lambda labels, answers: glue.metrics(name, labels, answers),
+        write_official=lambda split, answers, directory: glue.write_submission(
+            name, split, answers, directory
+        ),
+        source="GLUE (Wang et al. 2019)",
+    )
+
+
+def trec_task(data_dir: str, *, fine: bool = False) -> TextTask:
+    """TREC's questions by the kind of answer they ask for: 6 coarse or 50 fine classes.
+
+    The data set has no development split, so that the last epoch's weights are kept.
+    """
+
+    def read(split: str) -> LabelledTexts:
+        path = Path(data_dir) / TREC_FILES[split]
+        # The test file lacks some of the fine classes.
+        names = None if split == "train" else read("train").label_names
+        return read_trec(path, fine=fine, label_names=names)
+
+    return TextTask(
+        "trec_fine" if fine else "trec",
+        read,
+        measured=("test",),
+        metric=accuracy,
+        source="TREC's questions (Li and Roth 2002)",
+    )
+
+
+def table_task(options) -> TextTask:
+    """Labelled texts of the user's own, in CSV, TSV or JSON Lines.
+
+    Args:
+        options: `DataOptions`: files, `held_out` rows, columns, and whether labels are scores.
+    """
+    columns = {
+        name: getattr(options, name) for name in ("text", "text_pair", "label", "regression")
+    }
+
+    def read(path: str, train: LabelledTexts | None) -> LabelledTexts:
+        names = None if train is None or options.regression else train.label_names
+        return read_table(path, **columns, label_names=names)
+
+    def part(split: LabelledTexts, rows: slice) -> LabelledTexts:
+        pair = isinstance(split.texts, tuple)
+        texts = tuple(column[rows] for column in split.texts) if pair else split.texts[rows]
+        return LabelledTexts(texts, split.labels[rows], split.label_names)
+
+    reader, measured = held_out_reader(options, read, part)
+    return TextTask(
+        Path(options.train_file).stem,
+        reader,
+        measured=measured,
+        metric=squared_error if options.regression else accuracy,
+        source=f"the file {Path(options.train_file).name}",
+    )

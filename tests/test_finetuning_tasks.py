@@ -1,0 +1,209 @@
+"""Every kind of task: from the user's files to a run directory, a served model and predictions."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import bert_zoo
+from bert_zoo.training import finetuning
+from bert_zoo.training.presets import Recipe
+from bert_zoo.training.tasks import make_task
+
+ROOT = Path(__file__).parents[1]
+CHECKPOINT = str(ROOT / "tests" / "golden" / "bert" / "classification")
+RECIPE = Recipe(epochs=1, batch_size=4, max_length=24, stride=8, learning_rate=1e-3)
+CONTEXTS = ["the dog sat on a big tree", "she saw a river and it was big", "a city on the river"]
+
+
+def write_table(path: Path) -> None:
+    rows = [("good dog", "yes"), ("bad cat", "no"), ("good tree", "yes"), ("a bad river", "no")] * 3
+    path.write_text("text,label\n" + "".join(f"{text},{label}\n" for text, label in rows))
+
+
+def write_scores(path: Path) -> None:
+    rows = [
+        {"text": f"good {'dog ' * i}", "text_pair": "a tree", "label": i / 4} for i in range(12)
+    ]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+
+
+def write_tags(path: Path) -> None:
+    sentence = "the O\nbig B-LOC\ncity I-LOC\nsaw O\nit O\n\n"
+    path.write_text((sentence + "a O\ndog B-PER\n\n") * 6)
+
+
+def write_questions(path: Path) -> None:
+    articles = []
+    for number, context in enumerate(CONTEXTS * 2):
+        word = context.split()[-1]
+        answers = [{"text": word, "answer_start": context.rindex(word)}]
+        asked = [
+            {"id": f"{number}a", "question": "what", "answers": answers, "is_impossible": False},
+            {"id": f"{number}b", "question": "who", "answers": [], "is_impossible": True},
+        ]
+        paragraph = {"context": context, "qas": asked}
+        articles.append({"title": f"article {number}", "paragraphs": [paragraph]})
+    path.write_text(json.dumps({"version": "v2.0", "data": articles}))
+
+
+def write_choices(path: Path) -> None:
+    header = "sent1,sent2,ending0,ending1,ending2,ending3,label"
+    rows = [f"the dog sat {i},it,ran,is a tree,was big,saw,{i % 4}" for i in range(8)]
+    for name in ("train.csv", "val.csv"):
+        (path / name).write_text("\n".join([header, *rows]) + "\n")
+
+
+# Kind -> (what writes its file, its name, arguments of make_task, what predict.py is asked).
+KINDS = {
+    "classification": (write_table, "rows.csv", {"name": "table", "held_out": 4}, ["good dog"]),
+    "regression": (
+        write_scores,
+        "rows.jsonl",
+        {"name": "table", "held_out": 4, "regression": True, "text_pair": "text_pair"},
+        ["--second", "a tree", "good dog"],
+    ),
+    "token_classification": (
+        write_tags,
+        "tags.txt",
+        {"name": "tagging", "held_out": 3},
+        ["the big city"],
+    ),
+    "question_answering": (
+        write_questions,
+        "questions.json",
+        {"name": "questions", "held_out": 2},
+        ["what"],
+    ),
+    "multiple_choice": (write_choices, "", {"name": "swag"}, ["the dog", "ran", "was big"]),
+}
+
+
+@pytest.fixture(scope="module", params=KINDS)
+def run(request, tmp_path_factory):
+    """The kind, its task, its run directory, and what is asked."""
+    write, file, options, question = KINDS[request.param]
+    folder = tmp_path_factory.mktemp(request.param)
+    write(folder / file)
+    options = {**options, ("train_file" if file else "data_dir"): str(folder / file)}
+    task = make_task(**options)
+    directory = folder / "run"
+    finetuning.finetune(CHECKPOINT, task, RECIPE, directory, data=options)
+    if request.param == "question_answering":
+        (folder / "context.txt").write_text(CONTEXTS[0])
+        question = ["--context", str(folder / "context.txt"), *question]
+    return request.param, task, directory, question
+
+
+def test_run_directory_holds_figures_report_and_card(run):
+    kind, task, directory, _ = run
+    metrics = json.loads((directory / "metrics.json").read_text())
+    assert task.kind == kind
+    assert metrics["kept"] == metrics["epochs"][0] and metrics["steps"] > 0
+    page = (directory / "report.html").read_text()
+    assert task.name in page and "hardest validation examples" in page
+    assert "bert_zoo" in (directory / "model" / "README.md").read_text()
+
+
+def served(kind: str, directory: Path, data) -> np.ndarray:
+    """The answers of the run's SavedModel, in plain TensorFlow."""
+    signature = tf.saved_model.load(str(directory / "saved_model")).signatures["serving_default"]
+    texts = getattr(data, "texts", None)
+    if kind == "classification":
+        return signature(text=tf.constant(texts))["logits"].numpy()
+    if kind == "regression":
+        first, second = map(tf.constant, texts)
+        return signature(text=first, text_pair=second)["value"].numpy()
+    if kind == "token_classification":
+        outputs = signature(text=tf.constant([" ".join(words) for words in data.words]))
+        probabilities = outputs["probabilities"].numpy()
+        return np.concatenate(
+            [row[1 : 1 + len(w)] for row, w in zip(probabilities, data.words, strict=True)]
+        )
+    if kind == "multiple_choice":
+        prompts, choices = tf.constant(data.prompts), tf.constant(data.choices)
+        return signature(text=prompts, choices=choices)["logits"].numpy()
+    columns = ([e.question for e in data.examples], [e.context for e in data.examples])
+    question, context = map(tf.constant, columns)
+    return signature(question=question, context=context)["no_answer_score"].numpy()
+
+
+def plain(kind: str, predictions) -> np.ndarray:
+    if kind == "question_answering":
+        return np.asarray([selection.no_answer_score for selection in predictions])
+    return np.concatenate(predictions) if kind == "token_classification" else predictions
+
+
+def test_kept_model_predicts_the_same_when_loaded_and_when_served(run):
+    kind, task, directory, _ = run
+    data = task.data("validation")
+    predictions = task.predict(finetuning.kept_model(directory), data, RECIPE)
+    # The exported windows are of the usual stride; these contexts fit into one.
+    np.testing.assert_allclose(served(kind, directory, data), plain(kind, predictions), atol=1e-5)
+    figures = task.measure(data, predictions).figures
+    kept = json.loads((directory / "metrics.json").read_text())["kept"]
+    assert figures == pytest.approx(kept, abs=1e-5)
+
+
+def call(tool: str, *arguments) -> subprocess.CompletedProcess:
+    return subprocess.run(
+        [sys.executable, f"tools/{tool}.py", *map(str, arguments)],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+    )
+
+
+@pytest.mark.slow
+def test_evaluate_finds_the_data_again_and_writes_predictions(run):
+    kind, task, directory, _ = run
+    done = call("evaluate", "--run", directory)
+    assert done.returncode == 0, done.stderr[-2000:]
+    figure, value = next(iter(json.loads((directory / "metrics.json").read_text())["kept"].items()))
+    assert f"{figure:<34} {value:.4f}" in done.stdout
+    written = {path.name for path in (directory / "predictions").iterdir()}
+    expected = {
+        "question_answering": "predictions.json",
+        "multiple_choice": "swag-validation.json",
+        "token_classification": "tags-validation.txt",
+    }
+    assert expected.get(kind, "rows-validation.tsv") in written
+
+
+@pytest.mark.slow
+def test_predict_answers(run):
+    _, _, directory, question = run
+    done = call("predict", "--run", directory, *question)
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert done.stdout.strip()
+
+
+def test_unknown_tasks_and_options_are_refused(tmp_path):
+    with pytest.raises(ValueError, match="no task 'sst3'.*Did you mean 'sst2'"):
+        make_task("sst3")
+    with pytest.raises(ValueError, match=r"does not read \['train_file'\]"):
+        make_task("sst2", train_file="x.csv")
+    with pytest.raises(ValueError, match=r"needs \['train_file'\]"):
+        make_task("table", held_out=3)
+    with pytest.raises(ValueError, match="nothing to measure on"):
+        make_task("table", train_file="x.csv")
+    write_table(tmp_path / "rows.csv")
+    with pytest.raises(ValueError, match="nothing is left to train on"):
+        make_task("table", train_file=str(tmp_path / "rows.csv"), held_out=12).train
+
+
+def test_bad_data_names_file_and_line(tmp_path):
+    path = tmp_path / "rows.csv"
+    for text, message in (
+        ("text,kind\ngood,yes\n", r"rows\.csv, line 1.*label"),
+        ("text,label\n", r"rows\.csv"),
+        ("text,label\ngood,\n", r"rows\.csv, line 2"),
+        ("text,label\n" + "x" * (10 << 20) + ",yes\n", r"rows\.csv, line 2.*longer"),
+    ):
+        path.write_text(text)
+        with pytest.raises(ValueError, match=message):
+            make_task("table", train_file=str(path), held_out=1).train

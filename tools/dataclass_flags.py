@@ -1,0 +1,41 @@
+"""Command-line flags from the fields of dataclasses."""
+
+import types
+from dataclasses import Field, fields
+from typing import Any, get_args, get_origin, get_type_hints
+
+from absl import flags
+
+DEFINE = {
+    int: flags.DEFINE_integer,
+    float: flags.DEFINE_float,
+    bool: flags.DEFINE_bool,
+    str: flags.DEFINE_string,
+    tuple: flags.DEFINE_list,
+}
+
+
+def define_fields(options: type) -> None:
+    """Defines a flag for each field of a dataclass; one that is not set is None."""
+    hints = get_type_hints(options)
+    for field in fields(options):
+        define = DEFINE[_plain_type(hints[field.name])]
+        define(field.name, None, f"A setting of {options.__name__}, whose docstring describes it.")
+
+
+def _plain_type(hint: Any) -> type:
+    """The type of a value that may be None; tuple for tuples."""
+    if isinstance(hint, types.UnionType):
+        hint = next(option for option in get_args(hint) if option is not type(None))
+    return get_origin(hint) or hint
+
+
+def given(options: type) -> dict[str, Any]:
+    """Field name -> value of those fields of a dataclass whose flags are set."""
+    values = {field.name: _value(field) for field in fields(options)}
+    return {name: value for name, value in values.items() if value is not None}
+
+
+def _value(field: Field) -> Any:
+    value = flags.FLAGS[field.name].value
+    return tuple(map(float, value)) if isinstance(value, list) else value
