@@ -200,6 +200,11 @@ class BertAdamW(keras.optimizers.AdamW):
             return self._learning_rate(self.iterations)
         return super()._get_current_learning_rate()
 
+    def _clip_gradients(self, grads):
+        if self.global_clipnorm and keras.backend.backend() == "tensorflow":
+            return _clipped_by_global_norm(grads, self.global_clipnorm)
+        return super()._clip_gradients(grads)
+
     def _apply_weight_decay(self, variables):
         # `update_step` decays each variable at its own rate.
         pass
@@ -209,7 +214,8 @@ class BertAdamW(keras.optimizers.AdamW):
         dtype = variable.dtype
         rate = ops.cast(learning_rate, dtype) * self._parts_of_rate[index]
         if self.weight_decay and self._use_weight_decay(variable):
-            self.assign_sub(variable, variable * (rate * self.weight_decay))
+            # Not assign_sub of a product, which would go through memory twice as often.
+            self.assign(variable, variable * (1 - rate * self.weight_decay))
         powers = [ops.cast(0.0, dtype)] * 2
         if self.bias_correction:
             step = ops.cast(self.iterations + 1, dtype)
@@ -247,6 +253,16 @@ def _dense(gradient):
     import tensorflow as tf
 
     return tf.convert_to_tensor(gradient)
+
+
+def _clipped_by_global_norm(grads: list, limit: float) -> list:
+    """As Keras 3.15 clips, which writes the squares of all gradients to memory to sum them."""
+    import tensorflow as tf
+
+    given = [gradient for gradient in grads if gradient is not None]
+    squares = tf.add_n([tf.cast(tf.nn.l2_loss(gradient), "float32") for gradient in given])
+    scale = limit / tf.maximum(tf.sqrt(2.0 * squares), limit)
+    return [g if g is None else g * tf.cast(scale, g.dtype) for g in grads]
 
 
 def _summed_over_replicas(grads: list) -> list:
