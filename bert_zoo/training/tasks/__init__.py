@@ -71,6 +71,10 @@ TASKS: Mapping[str, NamedTask] = {
     "table": NamedTask(
         texts.table_task, (*FILES, "text", "text_pair", "label", "regression"), ("train_file",)
     ),
+    "conll2000": NamedTask(
+        lambda o: tagging.conll_task("conll2000", o.data_dir), ("data_dir",), ("data_dir",)
+    ),
+    "conll2003": NamedTask(lambda o: tagging.conll_task("conll2003", o.data_dir), ("data_dir",)),
     "tagging": NamedTask(
         tagging.tagging_task, (*FILES, "word_column", "tag_column"), ("train_file",)
     ),

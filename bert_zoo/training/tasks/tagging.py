@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from bert_zoo.data.tagged_batches import tagged_batches
-from bert_zoo.data.tagging import TaggedSplit, read_tagging
+from bert_zoo.data.tagging import TaggedSplit, load_conll, read_tagging
 from bert_zoo.metrics import span_report
 from bert_zoo.models.tagging import word_probabilities
 from bert_zoo.training.report import HardExample, confusion_matrix, per_label_table
@@ -107,6 +107,16 @@ def _named(labels: Any, names: tuple[str, ...]) -> list[str]:
 
 def _names(rows: Any, names: tuple[str, ...]) -> list[list[str]]:
     return [_named(row, names) for row in rows]
+
+
+def conll_task(name: str, data_dir: str | None = None) -> TaggingTask:
+    """A shared task of CoNLL; chunking (2000) has no development split and is measured on its test."""
+    return TaggingTask(
+        name,
+        lambda split: load_conll(name, split, data_dir),
+        measured=("test",) if name == "conll2000" else ("validation",),
+        source=f"the shared task of CoNLL-{name[-4:]}",
+    )
 
 
 def tagging_task(options) -> TaggingTask:
