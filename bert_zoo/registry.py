@@ -99,7 +99,7 @@ class Pooling:
     """How token outputs become one sentence vector.
 
     Attributes:
-        mode: "mean" over real tokens, or "cls" for the first token.
+        mode: "mean" or "max" over real tokens, or "cls" for the first token.
         normalize: whether vectors are scaled to length 1.
     """
 

@@ -23,7 +23,9 @@ from helpers import (
 from keras import ops
 
 import bert_zoo
+from bert_zoo.heads.pooling import pool
 from bert_zoo.models.feeding import keras_arguments
+from bert_zoo.registry import Pooling
 from bert_zoo.training import BertAdamW, WarmupLinearDecay, bert_adamw, compile_for_task
 from bert_zoo.training.optimizers import UNDECAYED
 
@@ -424,6 +426,26 @@ def test_text_is_shuffled_anew_each_epoch_and_on_request_not(classifier):
     data = keras_arguments(classifier, texts, list(np.zeros(8, int)), batch_size=8)
     fixed = [[b["token_ids"].numpy()[:, 1].tolist() for b, _ in data["x"]] for _ in range(2)]
     assert fixed[0] == fixed[1] != orders[0]
+
+
+def test_a_training_step_is_traced_once(monkeypatch):
+    model = load_task("classification")
+    compile_for_task(model, bert_adamw())
+    traces = []
+    step = type(model).train_step
+    monkeypatch.setattr(
+        type(model), "train_step", lambda self, data: traces.append(1) or step(self, data)
+    )
+    model.fit(["the cat", "a dog sat", "big"], np.zeros(3, int), batch_size=2, epochs=2, verbose=0)
+    assert len(traces) == 1
+
+
+def test_pooling_by_the_highest_value_reads_real_tokens_alone():
+    x = np.random.default_rng(0).normal(size=(2, 4, 3)).astype("float32") - 5
+    mask = np.array([[1, 1, 0, 0], [1, 1, 1, 1]])
+    expected = np.stack([x[0, :2].max(0), x[1].max(0)])
+    np.testing.assert_array_equal(pool(x, mask, Pooling("max", normalize=False)), expected)
+    np.testing.assert_array_equal(pool(x[1:], None, Pooling("max", normalize=False)), expected[1:])
 
 
 def test_recipe_leaves_an_encoder_uncompiled():

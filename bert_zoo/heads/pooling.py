@@ -5,6 +5,20 @@ from keras import ops
 from bert_zoo.registry import Pooling
 
 
+def _mean(x, mask):
+    # sentence-transformers' floor keeps a row of padding alone at 0.
+    return ops.sum(x * mask, axis=1) / ops.maximum(ops.sum(mask, axis=1), 1e-9)
+
+
+def _max(x, mask):
+    # sentence-transformers' value for padding, which a row of padding alone shows.
+    return ops.max(ops.where(mask > 0, x, -1e9), axis=1)
+
+
+# Over real tokens: ([batch, length, hidden], mask [batch, length, 1]) -> [batch, hidden].
+MODES = {"mean": _mean, "max": _max}
+
+
 def pool(sequence_output, padding_mask, pooling: Pooling):
     """Pools [batch, length, hidden] to float32 [batch, hidden].
 
@@ -19,12 +33,11 @@ def pool(sequence_output, padding_mask, pooling: Pooling):
     x = ops.cast(sequence_output, "float32")
     if pooling.mode == "cls":
         x = x[:, 0]
-    elif padding_mask is None:
-        x = ops.mean(x, axis=1)
     else:
-        mask = ops.cast(padding_mask, "float32")[:, :, None]
-        # sentence-transformers' floor keeps a row of padding alone at 0.
-        x = ops.sum(x * mask, axis=1) / ops.maximum(ops.sum(mask, axis=1), 1e-9)
+        mask = ops.ones_like(x[:, :, :1])
+        if padding_mask is not None:
+            mask = ops.cast(padding_mask, "float32")[:, :, None]
+        x = MODES[pooling.mode](x, mask)
     if not pooling.normalize:
         return x
     norm = ops.sqrt(ops.sum(ops.square(x), axis=-1, keepdims=True))

@@ -56,7 +56,7 @@ CONFIG_FILE = "bert_zoo.json"
 HF_CONFIG_FILE = "config.json"
 # sentence-transformers' folder and names of poolings.
 POOLING_DIRECTORY = "1_Pooling"
-POOLING_MODES = {"mean_tokens": "mean", "cls_token": "cls"}
+POOLING_MODES = {"mean_tokens": "mean", "max_tokens": "max", "cls_token": "cls"}
 FORMAT_VERSION = 1
 
 

@@ -24,6 +24,7 @@ class TextTask(Task):
     Args:
         name, read, measured, source: as `Task`; data are `LabelledTexts` or have its attributes.
         metric: (labels, class ids or scores [N]) -> figures.
+        label_names: of the classes, empty for scores; those of the training data by default.
         write_official: (split, class ids or scores [N], directory) -> the file for the official
             scorer; None where there is none.
     """
@@ -34,16 +35,19 @@ class TextTask(Task):
         read: Callable[[str], LabelledTexts],
         *,
         metric: Metric,
+        label_names: Sequence[str] | None = None,
         write_official: Callable[[str, np.ndarray, Path], Path] | None = None,
         **kwargs,
     ):
         super().__init__(name, read, **kwargs)
         self.metric = metric
+        self._label_names = label_names
         self.write_official = write_official
 
     @property
     def label_names(self) -> tuple[str, ...]:
-        return tuple(self.train.label_names)
+        names = self.train.label_names if self._label_names is None else self._label_names
+        return tuple(names)
 
     @property
     def kind(self) -> str:
@@ -156,6 +160,7 @@ def messages_task() -> TextTask:
         lambda split: LabelledTexts(*messages.load(split), messages.LABELS),
         measured=("test",),
         metric=accuracy,
+        label_names=messages.LABELS,
         source="the messages that ship with bert_zoo",
     )
 
@@ -168,6 +173,7 @@ def glue_task(name: str, data_dir: str | None = None) -> TextTask:
         lambda split: glue.load_glue(name, split, data_dir),
         measured=measured,
         metric=lambda labels, answers: glue.metrics(name, labels, answers),
+        label_names=glue.TASKS[name].label_names,
         write_official=lambda split, answers, directory: glue.write_submission(
             name, split, answers, directory
         ),
