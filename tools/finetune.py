@@ -53,8 +53,11 @@ def main(argv: list[str]) -> None:
     # TensorFlow's remarks on how it writes a SavedModel would bury what this program prints.
     logging.set_verbosity(logging.WARNING)
     data = {"name": _TASK.value, **given(DataOptions)}
-    task = make_task(**data)
-    recipe = recipe_for(task)
+    try:
+        task = make_task(**data)
+        recipe = recipe_for(task)
+    except ValueError as error:
+        raise app.UsageError(str(error)) from error
     output = Path(_OUTPUT_DIR.value or f"runs/{Path(_MODEL.value).name}-{task.name}")
     runs = []
     for seed in range(_FIRST_SEED.value, _FIRST_SEED.value + _SEEDS.value):
@@ -89,7 +92,8 @@ def recipe_for(task: Task) -> Recipe:
         opened = open_checkpoint(_MODEL.value, with_weights=False)
         chosen = default_preset(opened.family.name, opened.config, task.kind, task.name)
     changes = given(Recipe)
-    print(f"Recipe {chosen.name} ({chosen.source})" + (f" with {changes}" if changes else "") + ".")
+    settings = ", ".join(f"{name}={value}" for name, value in changes.items())
+    print(f"Recipe {chosen.name}" + (f", with {settings}" if settings else "") + ".")
     return chosen.recipe.replace(**changes)
 
 
