@@ -165,6 +165,7 @@ def test_answers_are_cut_from_contexts_of_any_length(exports):
     assert last_row == model.preprocessor.tokenizer(contexts[1:2]).row_lengths()[0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", ["roberta/question_answering", "albert/question_answering"])
 def test_answers_are_served_with_every_kind_of_tokenizer(case, tmp_path):
     model = load_case(case, "question_answering")

@@ -82,7 +82,14 @@ KINDS = {
 }
 
 
-@pytest.fixture(scope="module", params=KINDS)
+# What reads and writes its files by what another kind has as well.
+SLOW_KINDS = ("regression", "multiple_choice")
+PARAMS = [
+    pytest.param(kind, marks=pytest.mark.slow) if kind in SLOW_KINDS else kind for kind in KINDS
+]
+
+
+@pytest.fixture(scope="module", params=PARAMS)
 def run(request, tmp_path_factory):
     """The kind, its task, its run directory, and what is asked."""
     write, file, options, question = KINDS[request.param]

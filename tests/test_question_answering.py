@@ -512,6 +512,7 @@ def test_wrong_questions_are_named():
     assert model.answer([], []) == []
 
 
+@pytest.mark.slow
 def test_it_learns_to_answer_from_long_contexts():
     """The answer is what stands behind the question's word, once in a long context."""
     keras.utils.set_random_seed(0)

@@ -169,6 +169,7 @@ def test_lists_texts_names_and_tf_data_train_alike(model):
     np.testing.assert_allclose(wanted, -np.log(chosen).mean(), rtol=1e-5)
 
 
+@pytest.mark.slow
 def test_a_tagger_learns_words(model):
     words = [["the", "dog", "sat"], ["a", "river"], ["the", "big", "city", "saw", "it"]] * 4
     types = {"dog": "B-PER", "river": "B-LOC", "big": "B-LOC", "city": "I-LOC"}
