@@ -440,6 +440,27 @@ def test_a_training_step_is_traced_once(monkeypatch):
     assert len(traces) == 1
 
 
+def test_prediction_is_traced_once_for_all_lengths(monkeypatch):
+    model = load_task("classification")
+    texts = ["the cat", "a dog sat", "big", "the big dog sat on a mat", "a"]
+    expected = [model.predict([text], verbose=0)[0] for text in texts]
+    model.make_predict_function(force=True)
+    traces = []
+    step = type(model).predict_step
+    monkeypatch.setattr(
+        type(model), "predict_step", lambda self, data: traces.append(1) or step(self, data)
+    )
+    logits = model.predict(texts, batch_size=2, verbose=0)
+    assert len(traces) == 1
+    np.testing.assert_allclose(logits, expected, atol=1e-6)
+
+
+@pytest.mark.parametrize("kind", ["list", "tf.data"])
+def test_a_pass_over_data_does_not_wait_for_the_tuner_of_tf_data(kind, classifier):
+    dataset = keras_arguments(classifier, **KINDS[kind](), batch_size=2)["x"]
+    assert dataset.options().autotune.enabled is False
+
+
 def test_pooling_by_the_highest_value_reads_real_tokens_alone():
     x = np.random.default_rng(0).normal(size=(2, 4, 3)).astype("float32") - 5
     mask = np.array([[1, 1, 0, 0], [1, 1, 1, 1]])

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from bert_zoo.data.autotuning import without_autotuning
 from bert_zoo.text.packing import Packer
 
 # Rows that are tokenized at once: work enough for a thread, little to pad.
@@ -100,7 +101,7 @@ def token_table(
         else:
             chunks = tf.data.Dataset.from_tensor_slices(columns).batch(CHUNK)
             chunks = chunks.map(without_padding, num_parallel_calls=tf.data.AUTOTUNE)
-            chunks = chunks.as_numpy_iterator()
+            chunks = without_autotuning(chunks).as_numpy_iterator()
         flat, by_row, lengths = zip(*chunks, strict=True)
         lengths = np.concatenate(lengths)
         tokens = {

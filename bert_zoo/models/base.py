@@ -5,7 +5,7 @@ from collections.abc import Mapping
 
 import keras
 
-from bert_zoo.models.feeding import keras_arguments, split_rows
+from bert_zoo.models.feeding import is_tf_dataset, keras_arguments, split_rows
 from bert_zoo.models.inputs import PLACES, check_is_dict, outside
 from bert_zoo.models.labels import LabelRange, as_arrays, check_labels, labels_checked_in_graph
 
@@ -168,6 +168,19 @@ class ZooModel(keras.Model):
             data_batch = (ids, *data_batch[1:])
         super()._symbolic_build(iterator=iterator, data_batch=data_batch)
 
+    def _trace_prediction_for(self, data) -> None:
+        """Traces `predict` once for batches of every length.
+
+        Keras 3.15 hands it the batches themselves (and `evaluate` an iterator, which has no lengths), so
+        that TensorFlow traces the first length, then the next with the length left open, and then the
+        last batch, which has fewer rows.
+        """
+        if keras.backend.backend() != "tensorflow" or self.run_eagerly or not is_tf_dataset(data):
+            return
+        if self._distribute_strategy is None and self.steps_per_execution == 1:
+            self.make_predict_function()
+            self.predict_function.get_concrete_function([data.element_spec])
+
     @contextlib.contextmanager
     def _fresh_functions_after_errors(self):
         """Lets a user mend a mistake and call `fit` again.
@@ -227,6 +240,7 @@ class ZooModel(keras.Model):
     def predict(self, x, batch_size: int | None = None, **kwargs):
         """As in Keras, on the same kinds of data as `fit`."""
         data = keras_arguments(self, x, batch_size=batch_size, one_length=self.outputs_per_token)
+        self._trace_prediction_for(data["x"])
         return super().predict(x=data["x"], batch_size=data.get("batch_size"), **kwargs)
 
 

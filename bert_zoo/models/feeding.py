@@ -10,6 +10,7 @@ from typing import Any
 import keras
 import numpy as np
 
+from bert_zoo.data.autotuning import without_autotuning
 from bert_zoo.models.inputs import STATE, check_range
 from bert_zoo.models.labels import as_arrays, check_labels, labels_checked_in_graph
 
@@ -45,7 +46,7 @@ def keras_arguments(
         raise TypeError(
             "There is no data: x is None. Pass texts, a dict of ids or a tf.data.Dataset."
         )
-    if _is_tf_dataset(x):
+    if is_tf_dataset(x):
         _refuse_labels_beside("a tf.data.Dataset", y, sample_weight)
         return {"x": _map_dataset(model, x, one_length=one_length)}
     if isinstance(x, Mapping):
@@ -76,7 +77,7 @@ def split_rows(fraction: float, x, y, sample_weight) -> tuple[tuple, tuple]:
     """
     if not 0 < fraction < 1:
         raise ValueError(f"validation_split is {fraction!r}; it must lie between 0 and 1.")
-    if _is_tf_dataset(x) or isinstance(x, Iterator | keras.utils.PyDataset):
+    if is_tf_dataset(x) or isinstance(x, Iterator | keras.utils.PyDataset):
         raise ValueError(
             "validation_split needs data with a length; pass validation_data with a dataset."
         )
@@ -106,7 +107,7 @@ def _num_rows(x) -> int:
     return rows.shape[0] if hasattr(rows, "shape") else len(rows)  # ragged tensors have no len
 
 
-def _is_tf_dataset(x) -> bool:
+def is_tf_dataset(x) -> bool:
     return hasattr(x, "element_spec") and hasattr(x, "prefetch")
 
 
@@ -196,7 +197,8 @@ def _map_dataset(model, dataset, *, one_length: bool):
             return (transform(x),)
         return (*labelled(x, rest[0]), *rest[1:])
 
-    return dataset.map(prepare, num_parallel_calls=tf.data.AUTOTUNE).prefetch(tf.data.AUTOTUNE)
+    dataset = dataset.map(prepare, num_parallel_calls=tf.data.AUTOTUNE).prefetch(tf.data.AUTOTUNE)
+    return without_autotuning(dataset)
 
 
 def _unpack(element) -> tuple:
@@ -239,5 +241,5 @@ def _one_length(model, preprocessor, dataset):
         )[-1],
         num_parallel_calls=tf.data.AUTOTUNE,
     )
-    longest = lengths.reduce(np.int32(1), tf.maximum)
+    longest = without_autotuning(lengths).reduce(np.int32(1), tf.maximum)
     return preprocessor.with_options(sequence_length=int(longest), padding="fixed")
