@@ -33,7 +33,7 @@ def main(argv: list[str]) -> None:
     directory = Path(_RUN.value)
     model = finetuning.kept_model(directory)
     config = json.loads((directory / finetuning.CONFIG).read_text(encoding="utf-8"))
-    kept = json.loads((directory / finetuning.METRICS).read_text(encoding="utf-8"))["kept"]
+    kept = finetuning.kept_figures(directory)
     options = config["data"] | given(DataOptions)
     if _TASK.value:
         options["name"] = _TASK.value

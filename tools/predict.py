@@ -7,7 +7,6 @@ python tools/predict.py --run runs/minilm_l6-tags "Rockwell said the agreement c
 python tools/predict.py --run runs/minilm_l6-squad --context passage.txt "Who wrote it?"
 """
 
-import json
 import sys
 from pathlib import Path
 
@@ -31,7 +30,7 @@ def main(argv: list[str]) -> None:
         model = finetuning.kept_model(directory)
     except FileNotFoundError as error:
         raise app.UsageError(str(error)) from error
-    figures = json.loads((directory / finetuning.METRICS).read_text(encoding="utf-8"))["kept"]
+    figures = finetuning.kept_figures(directory)
     if model.task not in ANSWERS:
         raise app.UsageError(
             f"The run is of task {model.task!r}; this program has no words for it."
@@ -47,9 +46,10 @@ def scores(model, texts: list[str], figures: dict[str, float]) -> str:
 def answers(model, texts: list[str], figures: dict[str, float]):
     if _CONTEXT.value is None:
         raise app.UsageError("Name the file that holds the answers with --context.")
+    from bert_zoo.training.tasks.questions import THRESHOLD
+
     context = Path(_CONTEXT.value).read_text(encoding="utf-8")
-    threshold = figures.get("best_f1_thresh")
-    return model.answer(texts, [context] * len(texts), no_answer_threshold=threshold)
+    return model.answer(texts, [context] * len(texts), no_answer_threshold=figures.get(THRESHOLD))
 
 
 def choice(model, texts: list[str], figures: dict[str, float]) -> str:

@@ -38,9 +38,8 @@ class TokenTable:
     @property
     def padded_lengths(self) -> np.ndarray:
         """Tokens of each row, int64 [rows], in a batch that holds it alone."""
-        return np.asarray([int(self.packer.width([length])) for length in np.unique(self.lengths)])[
-            np.unique(self.lengths, return_inverse=True)[1]
-        ]
+        lengths, kind_of_row = np.unique(self.lengths, return_inverse=True)
+        return np.asarray([int(self.packer.width([length])) for length in lengths])[kind_of_row]
 
     def padded(self, names: Sequence[str], numbers: tf.Tensor) -> dict[str, tf.Tensor]:
         """Some columns of some rows with their padding mask; traceable.

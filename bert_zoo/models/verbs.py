@@ -50,8 +50,6 @@ def classify(model, texts, batch_size: int) -> Classifications:
     if isinstance(texts, str):
         texts = [texts]
     logits = model.predict(texts, batch_size=batch_size, verbose=0)
-    shifted = np.exp(logits - logits.max(axis=-1, keepdims=True))
-    probabilities = shifted / shifted.sum(axis=-1, keepdims=True)
     rows = list(zip(*texts, strict=True)) if isinstance(texts, tuple) else texts
     return Classifications(
         Classification(
@@ -60,8 +58,14 @@ def classify(model, texts, batch_size: int) -> Classifications:
             float(row.max()),
             dict(zip(model.labels, map(float, row), strict=True)),
         )
-        for text, row in zip(rows, probabilities, strict=True)
+        for text, row in zip(rows, softmax(logits), strict=True)
     )
+
+
+def softmax(logits: np.ndarray) -> np.ndarray:
+    """Probabilities along the last axis."""
+    shifted = np.exp(logits - logits.max(axis=-1, keepdims=True))
+    return shifted / shifted.sum(axis=-1, keepdims=True)
 
 
 def similarity(

@@ -315,6 +315,11 @@ def summarize(runs: Sequence[dict[str, Any]]) -> dict[str, Any]:
     return summary
 
 
+def kept_figures(directory: Path) -> dict[str, float]:
+    """The figures of the model of a run directory."""
+    return json.loads((directory / METRICS).read_text(encoding="utf-8"))["kept"]
+
+
 def kept_model(directory: Path) -> ZooModel:
     """The model of a run directory.
 

@@ -1,6 +1,7 @@
 """Splits of a task from files of the user's own."""
 
 from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 
@@ -32,17 +33,16 @@ def held_out_reader(
             "There is nothing to measure on. Name a dev_file or a test_file, or hold back some of "
             "the training file's rows with held_out."
         )
-    whole: list[Any] = []
 
+    @cache
     def train_file() -> Any:
-        if not whole:
-            whole.append(read(options.train_file, None))
-            if options.held_out >= count(whole[0]):
-                raise ValueError(
-                    f"{options.train_file} has {count(whole[0])} rows, of which held_out takes "
-                    f"{options.held_out}: nothing is left to train on."
-                )
-        return whole[0]
+        whole = read(options.train_file, None)
+        if options.held_out >= count(whole):
+            raise ValueError(
+                f"{options.train_file} has {count(whole)} rows, of which held_out takes "
+                f"{options.held_out}: nothing is left to train on."
+            )
+        return whole
 
     def split_data(split: str) -> Any:
         if split == "train":

@@ -1,7 +1,7 @@
 """Labelled texts and pairs of texts: GLUE, TREC, tables, the messages that ship with bert_zoo."""
 
 import csv
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +9,8 @@ import numpy as np
 
 from bert_zoo.data import glue, messages
 from bert_zoo.data.tables import LabelledTexts, read_table, read_trec
-from bert_zoo.data.text_batches import text_batches
+from bert_zoo.data.text_batches import Texts, text_batches
+from bert_zoo.models.verbs import softmax
 from bert_zoo.training.report import confusion_matrix, hardest_examples, per_label_table
 from bert_zoo.training.tasks.base import NUM_HARDEST, Measurement, Task, spread_rows
 from bert_zoo.training.tasks.files import held_out_reader
@@ -71,13 +72,9 @@ class TextTask(Task):
 
     def _outputs(self, model, texts, batch_size: int) -> np.ndarray:
         # Texts of like length together need little padding.
-        columns = texts if isinstance(texts, tuple) else (texts,)
-        order = np.argsort(
-            [sum(map(len, row)) for row in zip(*columns, strict=True)], kind="stable"
-        )
-        columns = tuple([column[i] for i in order] for column in columns)
-        ordered = columns if isinstance(texts, tuple) else columns[0]
-        outputs = np.empty_like(found := model.predict(ordered, batch_size=batch_size, verbose=0))
+        order = np.argsort([len(row) for row in as_rows(texts)], kind="stable")
+        found = model.predict(take(texts, order), batch_size=batch_size, verbose=0)
+        outputs = np.empty_like(found)
         outputs[order] = found
         return outputs if self.label_names else outputs[:, 0]
 
@@ -103,7 +100,7 @@ class TextTask(Task):
             writer = csv.writer(file, delimiter="\t", lineterminator="\n")
             if self.label_names:
                 writer.writerow(["index", "prediction", *self.label_names])
-                for i, (answer, row) in enumerate(zip(answers, _softmax(predictions), strict=True)):
+                for i, (answer, row) in enumerate(zip(answers, softmax(predictions), strict=True)):
                     shares = (f"{share:.6f}" for share in row)
                     writer.writerow([i, self.label_names[answer], *shares])
             else:
@@ -114,9 +111,7 @@ class TextTask(Task):
 
     def show(self, model, data, figures):
         rows = spread_rows(len(data.labels))
-        columns = data.texts if isinstance(data.texts, tuple) else (data.texts,)
-        chosen = tuple([column[i] for i in rows] for column in columns)
-        chosen = chosen if isinstance(data.texts, tuple) else chosen[0]
+        chosen = take(data.texts, rows)
         if not self.label_names:
             scores = self._outputs(model, chosen, len(rows))
             lines = [
@@ -132,16 +127,18 @@ class TextTask(Task):
         return "\n".join(lines)
 
 
-def as_rows(texts: list[str] | tuple[list[str], list[str]]) -> list[str]:
+def as_rows(texts: Texts) -> list[str]:
     """Texts as people read them: the two of a pair side by side."""
     if not isinstance(texts, tuple):
         return texts
     return [f"{first} | {second}" for first, second in zip(*texts, strict=True)]
 
 
-def _softmax(logits: np.ndarray) -> np.ndarray:
-    shifted = np.exp(logits - logits.max(axis=-1, keepdims=True))
-    return shifted / shifted.sum(axis=-1, keepdims=True)
+def take(texts: Texts, rows: Iterable[int]) -> Texts:
+    """Some rows of texts, or of both sides of pairs."""
+    if isinstance(texts, tuple):
+        return tuple(take(column, rows) for column in texts)
+    return [texts[i] for i in rows]
 
 
 def accuracy(labels: Sequence[float], answers: np.ndarray) -> dict[str, float]:
@@ -190,16 +187,17 @@ def trec_task(data_dir: str, *, fine: bool = False) -> TextTask:
     def read(split: str) -> LabelledTexts:
         path = Path(data_dir) / TREC_FILES[split]
         # The test file lacks some of the fine classes.
-        names = None if split == "train" else read("train").label_names
+        names = None if split == "train" else task.label_names
         return read_trec(path, fine=fine, label_names=names)
 
-    return TextTask(
+    task = TextTask(
         "trec_fine" if fine else "trec",
         read,
         measured=("test",),
         metric=accuracy,
         source="TREC's questions (Li and Roth 2002)",
     )
+    return task
 
 
 def table_task(options) -> TextTask:
@@ -217,8 +215,7 @@ def table_task(options) -> TextTask:
         return read_table(path, **columns, label_names=names)
 
     def part(split: LabelledTexts, rows: slice) -> LabelledTexts:
-        pair = isinstance(split.texts, tuple)
-        texts = tuple(column[rows] for column in split.texts) if pair else split.texts[rows]
+        texts = take(split.texts, range(len(split))[rows])
         return LabelledTexts(texts, split.labels[rows], split.label_names)
 
     reader, measured = held_out_reader(options, read, part)
