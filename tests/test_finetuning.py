@@ -7,10 +7,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from helpers import variables_of
 
 import bert_zoo
 from bert_zoo.data.tables import LabelledTexts
-from bert_zoo.training import finetuning
+from bert_zoo.training import compile_for_task, finetuning
 from bert_zoo.training.presets import Recipe
 from bert_zoo.training.tasks.texts import TextTask
 
@@ -78,10 +79,41 @@ def test_a_test_set_does_not_choose_the_weights(measured_on, kept, tmp_path):
 
     recorded = Recorded(task(measured_on, lambda *_: next(figures)), RECIPE, tmp_path)
     model = bert_zoo.load(CHECKPOINT, "classification", num_classes=2, init=("classifier",))
+    compile_for_task(model)
     recorded.set_model(model)
     for epoch in range(2):
-        recorded.on_epoch_end(epoch, {})
+        recorded.on_epoch_end(epoch, {"loss": 0.5})
     assert saved[-1] == kept
+
+
+def test_a_stopped_run_goes_on_as_if_it_had_not_been(run, tmp_path, monkeypatch):
+    """With dropout, and orders of rows that differ between epochs."""
+    directory = tmp_path / "toy"
+    begin = finetuning.StopAfter.on_epoch_begin
+
+    def killed(callback, epoch, logs=None):
+        if epoch == 1:
+            raise KeyboardInterrupt
+        begin(callback, epoch, logs)
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(finetuning.StopAfter, "on_epoch_begin", killed)
+        finetuning.finetune(str(CHECKPOINT), task("validation"), RECIPE, directory)
+    assert not (directory / "metrics.json").exists()
+
+    other = RECIPE.replace(learning_rate=2e-3)
+    with pytest.raises(ValueError, match=r"learning_rate was 0\.001 and is 0\.002\. Go on"):
+        finetuning.finetune(str(CHECKPOINT), task("validation"), other, directory)
+
+    results = finetuning.finetune(str(CHECKPOINT), task("validation"), RECIPE, directory)
+    whole = json.loads((run / "metrics.json").read_text())
+    for name in ("epochs", "loss", "steps", "kept"):
+        assert results[name] == whole[name], name
+    assert not (directory / finetuning.CHECKPOINT).exists()
+    one, other = (bert_zoo.load(d / "model") for d in (run, directory))
+    for path, value in variables_of(one).items():
+        np.testing.assert_array_equal(variables_of(other)[path], value, err_msg=path)
+    assert (directory / "report.html").exists()
 
 
 def test_summary_gives_mean_and_sample_deviation():

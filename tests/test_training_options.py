@@ -25,7 +25,14 @@ from helpers import (
 
 import bert_zoo
 from bert_zoo.layers import recomputation, stack
-from bert_zoo.training import add_lora, bert_adamw, compile_for_task, freeze, rematerialize
+from bert_zoo.training import (
+    add_lora,
+    bert_adamw,
+    compile_for_task,
+    freeze,
+    optimizers,
+    rematerialize,
+)
 from bert_zoo.training.keeping import KeepBest, Verdict
 from bert_zoo.training.lora import without_lora
 from bert_zoo.training.optimizers import WarmupThenConstant, WarmupThenLinearDecay
@@ -155,12 +162,24 @@ def test_accumulated_batches_train_as_one_batch_does():
         np.testing.assert_allclose(models[4][path], value, atol=2e-5, err_msg=path)
 
 
-def test_accumulation_is_refused_where_replicas_merge():
-    with tf.distribute.MirroredStrategy(["CPU:0"]).scope():
-        variable = keras.Variable(np.ones(3, "float32"))
-        bert_adamw().build([variable])
-        with pytest.raises(ValueError, match="gradient_accumulation_steps=2 does not work under"):
-            bert_adamw(gradient_accumulation_steps=2).build([variable])
+def test_batches_accumulate_where_replicas_update_together():
+    """Such a strategy cannot update variables within a branch."""
+    inputs, _ = labelled()
+    found = []
+    for strategy in (tf.distribute.get_strategy(), tf.distribute.MirroredStrategy(["CPU:0"])):
+        with strategy.scope():
+            model = load_task("classification", dropout=0.0)
+            options = {"total_steps": 4, "clip_norm": 0.1, "gradient_accumulation_steps": 2}
+            compile_for_task(model, bert_adamw(1e-4, **options))
+            assert optimizers._merges_replicas() == tf.distribute.has_strategy()
+        dataset = tf.data.Dataset.from_tensor_slices((inputs, LABELS)).batch(2)
+        losses = model.fit(dataset, epochs=3, verbose=0).history["loss"]
+        assert int(model.optimizer.iterations) == 3
+        found.append((losses, variables_of(model)))
+    (one, weights), (other, other_weights) = found
+    np.testing.assert_allclose(other, one, atol=1e-5)
+    for path, value in weights.items():
+        np.testing.assert_allclose(other_weights[path], value, atol=1e-6, err_msg=path)
 
 
 # ---------------------------------------------------------------------------------------------

@@ -19,7 +19,9 @@ from absl import app, flags, logging
 from dataclass_flags import define_fields, given
 
 from bert_zoo.models.loading import open_checkpoint
+from bert_zoo.models.replicas import is_chief, is_on_tpu
 from bert_zoo.training import finetuning
+from bert_zoo.training.distribution import strategy as make_strategy
 from bert_zoo.training.presets import PRESETS, Recipe, default_preset, preset
 from bert_zoo.training.tasks import TASKS, DataOptions, Task, make_task
 
@@ -38,6 +40,12 @@ _KEEP = flags.DEFINE_integer("keep", 1, "How many of the best epochs are kept.",
 _PATIENCE = flags.DEFINE_integer(
     "patience", None, "Epochs without a better figure after which to stop.", lower_bound=1
 )
+_STRATEGY = flags.DEFINE_string(
+    "strategy",
+    "one",
+    "Devices to train on: one, cpu:N, mirrored, multi_worker, tpu, tpu:NAME or auto. They share a "
+    "batch, so that batch_size stays that of all together.",
+)
 _EXPORT = flags.DEFINE_bool("export", True, "Whether to write the kept model as a SavedModel.")
 
 define_fields(Recipe)
@@ -54,10 +62,15 @@ def main(argv: list[str]) -> None:
     logging.set_verbosity(logging.WARNING)
     data = {"name": _TASK.value, **given(DataOptions)}
     try:
+        # Before anything runs on the devices that it divides.
+        strategy = make_strategy(_STRATEGY.value)
         task = make_task(**data)
         recipe = recipe_for(task)
     except ValueError as error:
         raise app.UsageError(str(error)) from error
+    if is_on_tpu(strategy) and not recipe.fixed_shapes:
+        print("TPUs compile anew for every shape: fixed_shapes=True.")
+        recipe = recipe.replace(fixed_shapes=True)
     output = Path(_OUTPUT_DIR.value or f"runs/{Path(_MODEL.value).name}-{task.name}")
     runs = []
     for seed in range(_FIRST_SEED.value, _FIRST_SEED.value + _SEEDS.value):
@@ -75,8 +88,11 @@ def main(argv: list[str]) -> None:
                 keep=_KEEP.value,
                 patience=_PATIENCE.value,
                 data=data,
+                strategy=strategy,
             )
         )
+    if not is_chief(strategy):
+        return
     print_summary(task, runs, output)
     model = finetuning.kept_model(directory)
     print("\n" + task.show(model, task.data(task.measured[0]), runs[-1]["kept"]))

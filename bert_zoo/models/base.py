@@ -1,13 +1,19 @@
 """What every model of the zoo shares: text in `fit`, `evaluate` and `predict`; text when saved."""
 
 import contextlib
-from collections.abc import Mapping
 
 import keras
 
 from bert_zoo.models.feeding import is_tf_dataset, keras_arguments, split_rows
 from bert_zoo.models.inputs import PLACES, check_is_dict, outside
 from bert_zoo.models.labels import LabelRange, as_arrays, check_labels, labels_checked_in_graph
+from bert_zoo.models.replicas import (
+    LossTracker,
+    is_multi_worker,
+    is_on_tpu,
+    one_replica_spec,
+    with_one_row,
+)
 
 
 class ZooModel(keras.Model):
@@ -132,9 +138,19 @@ class ZooModel(keras.Model):
         Keras's "auto" turns XLA on there; it would compile anew for every length of a batch, fuses
         less on CPUs than oneDNN, and breaks TPUStrategy (keras#19448).
         """
+        on_tensorflow = keras.backend.backend() == "tensorflow"
         if jit_compile is None:
-            jit_compile = False if keras.backend.backend() == "tensorflow" else "auto"
+            jit_compile = False if on_tensorflow else "auto"
+        if jit_compile is True and on_tensorflow and is_on_tpu(self.distribute_strategy):
+            raise ValueError(
+                "jit_compile=True does not work under TPUStrategy (keras#19448), which compiles with "
+                "XLA by itself. Leave jit_compile out."
+            )
         super().compile(*args, jit_compile=jit_compile, **kwargs)
+        if on_tensorflow:
+            with self.distribute_strategy.scope():
+                # Past Keras's record of layers and variables, which is closed by now.
+                object.__setattr__(self, "_loss_tracker", LossTracker(name="loss"))
         # Behind the scaling of losses, where Keras has wrapped it for float16.
         optimizer = getattr(self.optimizer, "inner_optimizer", self.optimizer)
         if hasattr(optimizer, "use_levels"):
@@ -146,27 +162,22 @@ class ZooModel(keras.Model):
         self.optimizer.build(self.trainable_variables)
 
     def _maybe_symbolic_build(self, iterator=None, data_batch=None):
-        # Without a tf.distribute strategy, Keras 3.15 leaves the variables of optimizer and metrics to
-        # the first trace of a step, and TensorFlow traces a function that made variables twice.
-        if self._distribute_strategy is None and iterator is not None:
-            self._build_for(iterator._distributed_dataset.element_spec)
-        else:
+        # Keras 3.15 leaves the variables of optimizer and metrics to the first trace of a step, and
+        # TensorFlow traces a function that made variables twice. Under a tf.distribute strategy it
+        # makes them before, but with the mean of the replicas' first batches, of which it makes
+        # floats of ids, and across workers nothing that it can use (keras#20585).
+        spec = iterator and one_replica_spec(iterator._distributed_dataset.element_spec)
+        if spec is None:
             super()._maybe_symbolic_build(iterator=iterator, data_batch=data_batch)
+            return
+        with self.distribute_strategy.scope():
+            self._symbolic_build(data_batch=spec)
 
-    def _build_for(self, spec) -> None:
-        import tensorflow as tf
-
-        if all(isinstance(part, tf.TensorSpec) for part in tf.nest.flatten(spec)):
-            # Past the cast below, which is for tensors.
-            super()._symbolic_build(data_batch=spec)
-
-    def _symbolic_build(self, iterator=None, data_batch=None):
-        # Under a tf.distribute strategy, Keras 3.15 builds metrics with the mean of the replicas'
-        # first batches, which makes floats of ids; only their shapes matter here.
-        if isinstance(data_batch, tuple) and isinstance(data_batch[0], Mapping):
-            ids = {name: keras.ops.cast(value, "int32") for name, value in data_batch[0].items()}
-            data_batch = (ids, *data_batch[1:])
-        super()._symbolic_build(iterator=iterator, data_batch=data_batch)
+    def _make_function(self, step_function, **kwargs):
+        on_tensorflow = keras.backend.backend() == "tensorflow"
+        if on_tensorflow and is_multi_worker(self._distribute_strategy):
+            step_function = with_one_row(step_function)
+        return super()._make_function(step_function, **kwargs)
 
     def _trace_prediction_for(self, data) -> None:
         """Traces `predict` once for batches of every length.

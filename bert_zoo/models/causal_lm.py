@@ -10,6 +10,7 @@ from keras import ops
 from bert_zoo.config import IGNORED_LABEL
 from bert_zoo.heads import AdaptiveSoftmax
 from bert_zoo.models.inputs import STATE, as_ids, check_range
+from bert_zoo.models.replicas import over_replicas
 from bert_zoo.models.tasks import TaskModel
 from bert_zoo.training.metrics import PredictionQuality, total_and_count
 
@@ -201,7 +202,8 @@ class CausalLM(TaskModel):
                 "labels, without y and sample_weight."
             )
         total, count = total_and_count(y_pred["log_probs"], x["labels"])
-        return -total / ops.maximum(count, 1.0)
+        # Replicas' losses are summed: Keras divides those alone that it computes itself.
+        return -total / ops.maximum(over_replicas(count, "SUM"), 1.0)
 
     def compute_metrics(self, x, y, y_pred, sample_weight=None):
         self.quality.update_state(*total_and_count(y_pred["log_probs"], x["labels"]))

@@ -7,6 +7,7 @@ from keras import ops
 
 from bert_zoo.models.base import ZooModel
 from bert_zoo.models.causal_lm import CausalLM
+from bert_zoo.models.replicas import num_replicas
 from bert_zoo.training.metrics import PredictionQuality, total_and_count
 
 
@@ -89,6 +90,11 @@ class StatefulLM(ZooModel):
         evaluation_batch_size: int | None = None,
         **kwargs,
     ):
+        if num_replicas() > 1:
+            raise ValueError(
+                f"StatefulLM's memory is one device's, and this strategy has {num_replicas()} replicas. "
+                "Train on one, or train the language model itself, whose memory is an input."
+            )
         if isinstance(language_model, dict):
             language_model = keras.saving.deserialize_keras_object(language_model)
         kwargs.setdefault("dtype", language_model.dtype_policy)

@@ -1,5 +1,6 @@
 """Optimizers, schedules, recipes, and stopping and resuming."""
 
+from bert_zoo.training.distribution import strategy
 from bert_zoo.training.freezing import freeze, rematerialize
 from bert_zoo.training.keeping import KeepBest
 from bert_zoo.training.lora import add_lora
@@ -36,4 +37,5 @@ __all__ = [
     "presets_for",
     "rematerialize",
     "restore",
+    "strategy",
 ]

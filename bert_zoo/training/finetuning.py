@@ -17,15 +17,19 @@ import tensorflow as tf
 
 import bert_zoo
 from bert_zoo.models.base import ZooModel
-from bert_zoo.training.keeping import KeepBest
+from bert_zoo.models.replicas import is_chief
+from bert_zoo.training.keeping import KeepBest, Verdict
 from bert_zoo.training.presets import Recipe, load_options, optimizer_for, prepare
 from bert_zoo.training.recipes import compile_for_task
 from bert_zoo.training.report import RunRecord, write_model_card, write_report
+from bert_zoo.training.resume import notes_of, restore, write_checkpoint
 from bert_zoo.training.tasks import Measurement, Task
 
 log = logging.getLogger("bert_zoo")
 
 CONFIG, METRICS, MODEL = "config.json", "metrics.json", "model"
+# Of a training that is not over: the state after its last whole epoch, and the figures until then.
+CHECKPOINT, PROGRESS = "checkpoint", "progress"
 REPORTED_VERSIONS = ("bert_zoo", "keras", "tensorflow", "tensorflow-text")
 
 
@@ -39,6 +43,7 @@ class Measure(keras.callbacks.Callback):
             `epoch-01`, ... as well.
         keep: how many models are kept.
         patience: epochs without a better figure after which training stops; None for never.
+        writes: whether this process keeps models and prints; of several workers one does.
     """
 
     def __init__(
@@ -49,6 +54,7 @@ class Measure(keras.callbacks.Callback):
         *,
         keep: int = 1,
         patience: int | None = None,
+        writes: bool = True,
     ):
         super().__init__()
         if task.keeps == "last" and (keep > 1 or patience is not None):
@@ -59,21 +65,46 @@ class Measure(keras.callbacks.Callback):
         self.task = task
         self.recipe = recipe
         self.directory = directory
+        self.writes = writes
         self.ranking = KeepBest(keep, patience)
         self.figures: list[dict[str, float]] = []
+        self.losses: list[float] = []
         self.kept: Measurement | None = None
+        self.stopped = False
+
+    def go_on(self) -> int:
+        """Takes the figures of a training that was stopped; gives its epochs, 0 where there is none."""
+        notes = notes_of(self.directory / CHECKPOINT)
+        if notes:
+            progress = json.loads(notes[PROGRESS])
+            self.losses = progress["losses"]
+            for figures in progress["figures"]:
+                self._take(figures)
+        return len(self.figures)
+
+    def _take(self, figures: dict[str, float]) -> Verdict:
+        self.figures.append(figures)
+        verdict = self.ranking.update(len(self.figures), next(iter(figures.values())))
+        self.stopped = verdict.stop
+        return verdict
 
     def on_epoch_end(self, epoch, logs=None):
         measurement, figures = self.measured()
-        self.figures.append(figures)
+        self.losses.append(logs["loss"])
         # Callbacks after this one (TensorBoard) see the figures too.
         logs.update({f"val_{name}": value for name, value in figures.items()})
-        shown = ", ".join(f"{name} {value:.4f}" for name, value in figures.items())
-        print(f"\n{self.task.name} after epoch {epoch + 1}: {shown}")
-
-        verdict = self.ranking.update(epoch + 1, next(iter(figures.values())))
+        verdict = self._take(figures)
         if self.kept_epoch == epoch:
             self.kept = measurement
+        if self.writes:
+            self._write(epoch, figures, verdict)
+        if verdict.stop:
+            self.model.stop_training = True
+
+    def _write(self, epoch: int, figures: dict[str, float], verdict: Verdict) -> None:
+        shown = ", ".join(f"{name} {value:.4f}" for name, value in figures.items())
+        print(f"\n{self.task.name} after epoch {epoch + 1}: {shown}")
+        if self.kept_epoch == epoch:
             bert_zoo.save(self.model, self.directory / MODEL)
         if self.ranking.k > 1:
             if verdict.save:
@@ -82,7 +113,10 @@ class Measure(keras.callbacks.Callback):
                 shutil.rmtree(self.directory / name)
         if verdict.stop:
             print(f"Stopping: no better figure since epoch {self.ranking.best_epoch}.")
-            self.model.stop_training = True
+        progress = {"losses": self.losses, "figures": self.figures}
+        write_checkpoint(
+            self.model, self.directory / CHECKPOINT, epoch + 1, {PROGRESS: json.dumps(progress)}
+        )
 
     def measured(self) -> tuple[Measurement, dict[str, float]]:
         """The measurement of the split that chooses, and the figures of all splits."""
@@ -129,8 +163,12 @@ def finetune(
     keep: int = 1,
     patience: int | None = None,
     data: Mapping[str, Any] | None = None,
+    strategy: tf.distribute.Strategy | None = None,
 ) -> dict[str, Any]:
     """Fine-tunes a checkpoint and writes a run directory.
+
+    A training that was stopped goes on after its last whole epoch, with the losses that it would have
+    had, when the same settings are given for its directory again.
 
     The directory holds `config.json`, `metrics.json`, the model that was kept (`model`, a bert_zoo
     directory with a card), a report (`report.html`), the learning curve (`tensorboard`, and
@@ -146,59 +184,107 @@ def finetune(
         export: whether to write the SavedModel.
         keep, patience: as for `Measure`.
         data: the arguments of `make_task`, by which `tools/evaluate.py` finds the data again.
+        strategy: of `bert_zoo.training.strategy`; the recipe's batches are shared by its replicas. Of
+            several workers one, the chief, writes the directory.
 
     Returns:
         What `metrics.json` holds: the figures of the best and of the last epoch, of every epoch,
-        the training loss, updates and seconds.
+        the training loss, updates and seconds (of this call).
+
+    Raises:
+        ValueError: the directory holds a training that was stopped, with other settings.
     """
     keras.utils.set_random_seed(seed)
-    directory.mkdir(parents=True, exist_ok=True)
-    write_json(
-        directory / CONFIG,
-        {
-            "model": name,
-            "task": task.name,
-            "data": dict(data or {}),
-            "seed": seed,
-            "recipe": asdict(recipe),
-            "versions": versions(),
-        },
-    )
-    measure = Measure(task, recipe, directory, keep=keep, patience=patience)
-    model = bert_zoo.load(name, **task.load_options(), **load_options(recipe))
-    prepare(model, recipe)
+    strategy = strategy or tf.distribute.get_strategy()
+    writes = is_chief(strategy)
+    measure = Measure(task, recipe, directory, keep=keep, patience=patience, writes=writes)
+    config = {
+        "model": name,
+        "task": task.name,
+        "data": dict(data or {}),
+        "seed": seed,
+        "recipe": asdict(recipe),
+    }
+    epochs_before = measure.go_on()
+    if epochs_before:
+        check_goes_on(directory, config)
+    elif writes:
+        directory.mkdir(parents=True, exist_ok=True)
+        about = {"replicas": strategy.num_replicas_in_sync, "versions": versions()}
+        write_json(directory / CONFIG, config | about)
+    with strategy.scope():
+        model = bert_zoo.load(name, **task.load_options(), **load_options(recipe))
+        prepare(model, recipe)
     bucket = recipe.bucket or device_bucket()
     model.preprocessor = model.preprocessor.with_options(bucket=bucket)
     start = time.perf_counter()
     batches = task.batches(model, recipe, seed)
     updates = recipe.updates_of(batches.order.per_epoch)
-    compile_for_task(model, optimizer_for(recipe, updates))
-    history = model.fit(
-        batches.dataset,
-        epochs=recipe.epochs,
-        callbacks=[measure, StopAfter(updates), *tensorboard(directory / "tensorboard")],
-    )
+    with strategy.scope():
+        compile_for_task(model, optimizer_for(recipe, updates))
+        batches.order.epoch = restore(model, directory / CHECKPOINT)
+    if epochs_before:
+        print(f"Going on after epoch {epochs_before} with the training in {directory}.")
+    callbacks = [measure, StopAfter(updates)]
+    if writes:
+        callbacks += tensorboard(directory / "tensorboard")
+    if not measure.stopped and int(model.optimizer.iterations) < updates:
+        model.fit(
+            batches.dataset,
+            epochs=recipe.epochs,
+            initial_epoch=epochs_before,
+            callbacks=callbacks,
+            verbose="auto" if writes else 0,
+        )
     seconds = time.perf_counter() - start
     results = {
         "best": measure.figures[measure.best_epoch],
         "last": measure.figures[-1],
         "epochs": measure.figures,
         "kept": measure.figures[measure.kept_epoch],
-        "loss": history.history["loss"],
+        "loss": measure.losses,
         "steps": int(model.optimizer.iterations),
         "seconds": round(seconds, 1),
     }
+    if not writes:
+        return results
     write_json(directory / METRICS, results)
     draw_learning_curve(
         results, f"{name} on {task.name} ({task.measured[0]})", directory / "learning_curve.png"
     )
+    kept = bert_zoo.load(directory / MODEL)
+    if measure.kept is None:
+        # Its epoch was before the training was stopped.
+        data = task.data(task.measured[0])
+        measure.kept = task.measure(data, task.predict(kept, data, recipe))
     record = run_record(name, task, recipe, model, measure, results, seed)
     write_report(record, directory / "report.html")
     write_model_card(record, directory / MODEL / "README.md")
     if export:
-        kept = bert_zoo.load(directory / MODEL)
         bert_zoo.export(kept, directory / "saved_model", pairs=task.reads_pairs)
+    shutil.rmtree(directory / CHECKPOINT)
     return results
+
+
+def check_goes_on(directory: Path, config: Mapping[str, Any]) -> None:
+    """Refuses to go on with a training that began with other settings."""
+    began = settings_of(json.loads((directory / CONFIG).read_text(encoding="utf-8")))
+    # As they are when they come back from a file.
+    now = settings_of(json.loads(json.dumps(dict(config))))
+    other = {key: (began.get(key), new) for key, new in now.items() if began.get(key) != new}
+    if other:
+        changes = "; ".join(
+            f"{key} was {old!r} and is {new!r}" for key, (old, new) in other.items()
+        )
+        raise ValueError(
+            f"{directory} holds a training that was stopped, with other settings: {changes}. Go on "
+            f"with the same ones, name another directory, or delete {directory / CHECKPOINT}."
+        )
+
+
+def settings_of(config: Mapping[str, Any]) -> dict[str, Any]:
+    """A run's configuration with its recipe's settings beside the rest."""
+    return {key: value for key, value in config.items() if key != "recipe"} | config["recipe"]
 
 
 def run_record(

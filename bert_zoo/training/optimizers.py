@@ -165,12 +165,6 @@ class BertAdamW(keras.optimizers.AdamW):
     def build(self, variables):
         if self.built:
             return
-        if self.gradient_accumulation_steps and _merges_replicas():
-            raise ValueError(
-                f"gradient_accumulation_steps={self.gradient_accumulation_steps} does not work under "
-                "this tf.distribute strategy, which cannot update weights in a part of the steps "
-                "alone (Keras 3.15). Leave it out: replicas share a batch already."
-            )
         self._parts_of_rate = (1.0,) * len(variables)
         if self.layer_decay is not None:
             if self._find_levels is None:
@@ -192,6 +186,39 @@ class BertAdamW(keras.optimizers.AdamW):
         # Keras 3.15 sums gradients over replicas here, after each replica has clipped its own: two
         # replicas would train differently from one. `apply` has summed them already.
         return grads_and_vars
+
+    def _backend_apply_gradients(self, grads, trainable_variables):
+        if not (self.gradient_accumulation_steps and _merges_replicas()):
+            super()._backend_apply_gradients(grads, trainable_variables)
+            return
+        # Where replicas update variables together, they cannot meet within a branch, as Keras 3.15
+        # has them do in the steps that end an accumulation: they meet, and then branch.
+        sums = [
+            self._accumulated_gradients[self._get_variable_index(variable)]
+            for variable in trainable_variables
+        ]
+        totals = [total + gradient for total, gradient in zip(sums, grads, strict=True)]
+        means = [total / self.gradient_accumulation_steps for total in totals]
+        self._backend_update_step(
+            self._clip_gradients(means), trainable_variables, self.learning_rate
+        )
+        goes_on = ops.logical_not(self._ends_accumulation())
+        _assign_on_replicas(sums, [ops.cast(goes_on, t.dtype) * t for t in totals])
+
+    def _ends_accumulation(self):
+        """Whether the present batch is the last one of an update."""
+        return (self._iterations + 1) % self.gradient_accumulation_steps == 0
+
+    def _distributed_tf_update_step(self, distribution, grads_and_vars, learning_rate):
+        def update():
+            super(BertAdamW, self)._distributed_tf_update_step(
+                distribution, grads_and_vars, learning_rate
+            )
+
+        if self.gradient_accumulation_steps and _merges_replicas():
+            ops.cond(self._ends_accumulation(), update, lambda: None)
+        else:
+            update()
 
     def _get_current_learning_rate(self):
         # Where gradients are accumulated, Keras 3.15 asks schedules with the number of batches, so
@@ -288,6 +315,19 @@ def _merges_replicas() -> bool:
     # The question that Keras 3.15 asks too before it merges.
     mergeless = tf.__internal__.distribute.strategy_supports_no_merge_call
     return tf.distribute.has_strategy() and not mergeless()
+
+
+def _assign_on_replicas(variables: list, values: list) -> None:
+    """Sets variables from within replicas, which hold the same values each."""
+    import tensorflow as tf
+
+    def assign(strategy, values):
+        for variable, value in zip(variables, values, strict=True):
+            strategy.extended.update(
+                variable.value, lambda v, new: v.assign(new), args=(value,), group=False
+            )
+
+    tf.distribute.get_replica_context().merge_call(assign, args=(values,))
 
 
 def _can_fuse() -> bool:

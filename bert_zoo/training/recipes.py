@@ -7,16 +7,17 @@ import keras
 
 from bert_zoo.config import IGNORED_LABEL
 from bert_zoo.models.base import ZooModel
+from bert_zoo.training.losses import Crossentropy, SquaredError
 from bert_zoo.training.optimizers import BertAdamW, bert_adamw, language_model_adam
 
 
 def _class_loss() -> keras.losses.Loss:
-    return keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    return Crossentropy(from_logits=True)
 
 
 def _token_loss() -> keras.losses.Loss:
     """Cross-entropy over the positions whose label is not -100."""
-    return keras.losses.SparseCategoricalCrossentropy(from_logits=True, ignore_class=IGNORED_LABEL)
+    return Crossentropy(from_logits=True, ignore_class=IGNORED_LABEL)
 
 
 def _pretraining_losses(model: ZooModel) -> dict[str, keras.losses.Loss]:
@@ -31,7 +32,7 @@ def _pretraining_losses(model: ZooModel) -> dict[str, keras.losses.Loss]:
 RECIPES: dict[str, Callable[[ZooModel], tuple[Any, list[str] | None]]] = {
     "classification": lambda model: (_class_loss(), ["accuracy"]),
     "multiple_choice": lambda model: (_class_loss(), ["accuracy"]),
-    "regression": lambda model: (keras.losses.MeanSquaredError(), []),
+    "regression": lambda model: (SquaredError(), []),
     "token_classification": lambda model: (_token_loss(), []),
     # The mean of both, as run_squad.py.
     "question_answering": lambda model: (

@@ -2,7 +2,7 @@
 
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -48,13 +48,44 @@ class TrainingCheckpoint(keras.callbacks.Callback):
 
     def save(self) -> None:
         """Writes a checkpoint of the present step."""
-        self.directory.mkdir(parents=True, exist_ok=True)
-        path = self.directory / NAME.format(self.step)
-        state = {name: ops.convert_to_numpy(v) for name, v in _state(self.model)}
-        write_safetensors(path, state, {"format": "bert_zoo"})
-        for other in self.directory.iterdir():
-            if PATTERN.fullmatch(other.name) and other != path:
-                other.unlink()
+        write_checkpoint(self.model, self.directory, self.step)
+
+
+def write_checkpoint(
+    model: keras.Model, directory: Path, step: int, notes: Mapping[str, str] | None = None
+) -> None:
+    """Writes all that the next step depends on, in place of the checkpoint before.
+
+    Args:
+        model: compiled, with an optimizer that has been built.
+        directory: made if it does not exist.
+        step: what `restore` returns.
+        notes: what `notes_of` returns.
+    """
+    directory.mkdir(parents=True, exist_ok=True)
+    path = directory / NAME.format(step)
+    state = {name: ops.convert_to_numpy(v) for name, v in _state(model)}
+    write_safetensors(path, state, {"format": "bert_zoo", **(notes or {})})
+    for other in directory.iterdir():
+        if PATTERN.fullmatch(other.name) and other != path:
+            other.unlink()
+
+
+def notes_of(directory: str | os.PathLike) -> dict[str, str]:
+    """The notes of the newest checkpoint; none where there is none."""
+    step, path = _newest(Path(directory))
+    return SafetensorsSource(path).metadata if step else {}
+
+
+def _newest(directory: Path) -> tuple[int, Path]:
+    """Step and file of the newest checkpoint; step 0 where there is none."""
+    found = {
+        int(match[1]): path
+        for path in (directory.iterdir() if directory.is_dir() else ())
+        if (match := PATTERN.fullmatch(path.name))
+    }
+    step = max(found, default=0)
+    return step, found.get(step, directory)
 
 
 def restore(model: keras.Model, directory: str | os.PathLike) -> int:
@@ -70,16 +101,10 @@ def restore(model: keras.Model, directory: str | os.PathLike) -> int:
     Raises:
         WeightsError: the checkpoint is of another model or optimizer.
     """
-    directory = Path(directory)
-    found = {
-        int(match[1]): path
-        for path in (directory.iterdir() if directory.is_dir() else ())
-        if (match := PATTERN.fullmatch(path.name))
-    }
-    if not found:
+    step, path = _newest(Path(directory))
+    if not step:
         return 0
-    step = max(found)
-    source = SafetensorsSource(found[step])
+    source = SafetensorsSource(path)
     # Its variables do not exist before the first step.
     model.optimizer.build(model.trainable_variables)
     state = dict(_state(model))

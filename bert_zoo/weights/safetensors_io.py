@@ -40,12 +40,15 @@ class SafetensorsSource(TensorSource):
 
     Its format is "bert_zoo" where the metadata says so, "tf1" where names have slashes (original
     TensorFlow variable names, kept by whoever converted the file), "hf" otherwise.
+
+    Attributes:
+        metadata: the header's strings by string.
     """
 
     def __init__(self, path: str | os.PathLike):
         self._path = Path(path)
         refuse_lfs_pointer(self._path)
-        metadata, self._tensors, self._data_start = _read_header(self._path)
+        self.metadata, self._tensors, self._data_start = _read_header(self._path)
         unknown = {
             key: row["dtype"] for key, row in self._tensors.items() if row["dtype"] not in _DTYPES
         }
@@ -55,7 +58,7 @@ class SafetensorsSource(TensorSource):
                 f"are {', '.join(_DTYPES)}; convert the file to one of these."
             )
         super().__init__(
-            format=_format(metadata, self._tensors),
+            format=_format(self.metadata, self._tensors),
             location=str(path),
             shapes={key: tuple(row["shape"]) for key, row in self._tensors.items()},
         )
