@@ -2,14 +2,16 @@
 
     python distributed_training.py CASE OUTPUT.npz STRATEGY [--accumulate]
 
-Each strategy has a process of its own, because TensorFlow fixes its devices when it starts. The file
+STRATEGY is a name of `bert_zoo.training.strategy`, or with Keras on JAX "jax:N", so many devices. Each
+has a process of its own, because both fix their devices when they start. The file
 holds `weights/<path>`, `losses` of the epochs, `evaluation`, and `predictions` of every row.
 """
 
+import contextlib
 import sys
 
+import keras
 import numpy as np
-import tensorflow as tf
 from helpers import variables_of
 from test_golden_bert import CASES, FAMILY_CASES, arrays, inputs_of, load_case
 
@@ -46,25 +48,38 @@ def rows_of(case: str, task: str, rng) -> tuple:
     return inputs, np.arange(ROWS) % 2
 
 
+def compiled(case: str, task: str, accumulate: bool):
+    model = load_case(case, task, dropout=0.0)
+    steps = 2 if accumulate else None
+    # Clipped hard: a replica that clipped its own gradients would show.
+    optimizer = bert_adamw(5e-5, total_steps=40, clip_norm=0.1, gradient_accumulation_steps=steps)
+    compile_for_task(model, optimizer)
+    return model
+
+
+def fed(data: tuple) -> dict:
+    """Keras's arguments for the same batches on either backend."""
+    if keras.backend.backend() == "jax":
+        return dict(zip("xy", data, strict=False)) | {"batch_size": BATCH}
+    import tensorflow as tf
+
+    data = data if len(data) > 1 else data[0]
+    return {"x": tf.data.Dataset.from_tensor_slices(data).batch(BATCH)}
+
+
 def train(case: str, scope, accumulate: bool) -> dict[str, np.ndarray]:
     task = task_of(case)
-    steps = 2 if accumulate else None
     with scope:
-        model = load_case(case, task, dropout=0.0)
-        # Clipped hard: a replica that clipped its own gradients would show.
-        optimizer = bert_adamw(
-            5e-5, total_steps=40, clip_norm=0.1, gradient_accumulation_steps=steps
-        )
-        compile_for_task(model, optimizer)
-    data = rows_of(case, task, np.random.default_rng(0))
-    dataset = tf.data.Dataset.from_tensor_slices(data if len(data) > 1 else data[0]).batch(BATCH)
+        model = compiled(case, task, accumulate)
+    arguments = fed(rows_of(case, task, np.random.default_rng(0)))
     start = variables_of(model)
-    history = model.fit(dataset, epochs=EPOCHS, verbose=0).history
+    history = model.fit(**arguments, epochs=EPOCHS, shuffle=False, verbose=0).history
     weights = variables_of(model)
     moved = max(np.abs(weights[path] - start[path]).max() for path in weights)
     assert moved > 1e-4, moved
-    evaluation = model.evaluate(dataset, verbose=0, return_dict=True)
-    predictions = model.predict(dataset, verbose=0)
+    evaluation = model.evaluate(**arguments, verbose=0, return_dict=True)
+    arguments.pop("y", None)
+    predictions = model.predict(**arguments, verbose=0)
     if isinstance(predictions, dict):
         predictions = next(iter(predictions.values()))
     return {
@@ -75,10 +90,21 @@ def train(case: str, scope, accumulate: bool) -> dict[str, np.ndarray]:
     }
 
 
+def scope_of(name: str):
+    """Where models are made, and whether this process writes."""
+    if keras.backend.backend() != "jax":
+        found = strategy(name)
+        return found.scope(), is_chief(found)
+    distribution = keras.distribution.DataParallel()
+    assert f"jax:{distribution.device_mesh.shape[0]}" == name
+    keras.distribution.set_distribution(distribution)
+    return contextlib.nullcontext(), True
+
+
 def main(case: str, output: str, name: str, *options: str) -> None:
-    found = strategy(name)
-    results = train(case, found.scope(), "--accumulate" in options)
-    if is_chief(found):
+    scope, writes = scope_of(name)
+    results = train(case, scope, "--accumulate" in options)
+    if writes:
         np.savez(output, **results)
 
 

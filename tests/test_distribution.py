@@ -1,5 +1,6 @@
 """Any number of replicas, in one process or several, trains as one device does."""
 
+import importlib.util
 import json
 import os
 import socket
@@ -37,31 +38,45 @@ def finish(process: subprocess.Popen) -> None:
     assert process.returncode == 0, output[-3000:]
 
 
-def assert_same_training(one: dict[str, np.ndarray], other: dict[str, np.ndarray]) -> None:
+def assert_same_training(
+    one: dict[str, np.ndarray],
+    other: dict[str, np.ndarray],
+    weights: float = WEIGHTS,
+    figures: float = FIGURES,
+) -> None:
     assert one.keys() == other.keys()
     for name, value in one.items():
-        atol = WEIGHTS if name.startswith("weights/") else FIGURES
+        atol = weights if name.startswith("weights/") else figures
         np.testing.assert_allclose(other[name], value, atol=atol, rtol=0, err_msg=name)
 
 
-def train(case: str, directory: Path, name: str, *options: str) -> dict[str, np.ndarray]:
+def train(
+    case: str, directory: Path, name: str, *options: str, **environment: str
+) -> dict[str, np.ndarray]:
     path = directory / f"{name.replace(':', '_')}.npz"
-    finish(start([case, path, name, *options]))
+    finish(start([case, path, name, *options], **environment))
     with np.load(path) as file:
         return dict(file)
 
 
-@pytest.mark.parametrize(
-    "case",
-    [
-        "masked_lm",
-        pytest.param("roberta/classification", marks=pytest.mark.slow),
-        pytest.param("albert/token_classification", marks=pytest.mark.slow),
-        pytest.param("spanbert/squad", marks=pytest.mark.slow),
-        pytest.param("transformer_xl/hf_plain", marks=pytest.mark.slow),
-    ],
-)
-def test_two_and_four_replicas_train_as_one(case, tmp_path):
+# One checkpoint of each family; labels by token and by text, and two outputs.
+FAMILIES = [
+    "masked_lm",
+    "roberta/classification",
+    "albert/token_classification",
+    "spanbert/squad",
+    "transformer_xl/hf_plain",
+]
+
+
+def test_two_replicas_train_as_one(tmp_path):
+    one, two = (train("masked_lm", tmp_path, name) for name in ("one", "cpu:2"))
+    assert_same_training(one, two)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("case", FAMILIES)
+def test_two_and_four_replicas_of_every_family_train_as_one(case, tmp_path):
     one = train(case, tmp_path, "one")
     for name in ("cpu:2", "cpu:4"):
         assert_same_training(one, train(case, tmp_path, name))
@@ -71,6 +86,18 @@ def test_two_and_four_replicas_train_as_one(case, tmp_path):
 def test_replicas_accumulate_gradients_as_one_does(tmp_path):
     one, two = (train("masked_lm", tmp_path, name, "--accumulate") for name in ("one", "cpu:2"))
     assert_same_training(one, two)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(importlib.util.find_spec("jax") is None, reason="JAX is not installed.")
+@pytest.mark.parametrize("case", FAMILIES)
+def test_one_and_two_devices_of_jax_train_as_tensorflow_does(case, tmp_path):
+    one = train(case, tmp_path, "one")
+    for number in (1, 2):
+        devices = f"--xla_force_host_platform_device_count={number}"
+        environment = {"KERAS_BACKEND": "jax", "JAX_PLATFORMS": "cpu", "XLA_FLAGS": devices}
+        found = train(case, tmp_path, f"jax:{number}", **environment)
+        assert_same_training(one, found, weights=1e-5, figures=1e-4)
 
 
 def free_ports(number: int) -> list[int]:

@@ -1,9 +1,5 @@
 """Training: the optimizer of the original, data of every kind, stopping and going on."""
 
-import subprocess
-import sys
-from pathlib import Path
-
 import keras
 import numpy as np
 import pytest
@@ -474,47 +470,3 @@ def test_recipe_leaves_an_encoder_uncompiled():
     compile_for_task(encoder)
     assert not encoder.compiled
     assert bert_zoo.training.compile_for_task is compile_for_task
-
-
-# ---------------------------------------------------------------------------------------------
-# Several devices
-# ---------------------------------------------------------------------------------------------
-
-# In a process of its own: TensorFlow fixes its devices when it starts.
-TWO_REPLICAS = """
-import sys
-sys.path.insert(0, {tests!r})
-import numpy as np
-import tensorflow as tf
-cpu = tf.config.list_physical_devices("CPU")[0]
-tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 2)
-import contextlib
-from helpers import load_task, task_inputs, variables_of
-from bert_zoo.training import bert_adamw, compile_for_task
-
-def train(scope):
-    with scope:
-        model = load_task("classification", dropout=0.0)
-        # Clipped hard: a replica that clipped its own gradients would show.
-        compile_for_task(model, bert_adamw(1e-3, total_steps=4, clip_norm=0.1))
-    dataset = tf.data.Dataset.from_tensor_slices(
-        (task_inputs("classification"), np.array([2, 1, 1, 0]))
-    ).batch(4)
-    model.fit(dataset, epochs=3, verbose=0)
-    return variables_of(model)
-
-one = train(contextlib.nullcontext())
-strategy = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
-assert strategy.num_replicas_in_sync == 2
-two = train(strategy.scope())
-for path, value in one.items():
-    np.testing.assert_allclose(two[path], value, atol=1e-5, err_msg=path)
-"""
-
-
-def test_two_replicas_train_as_one():
-    program = TWO_REPLICAS.format(tests=str(Path(__file__).parent))
-    done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, timeout=300
-    )
-    assert done.returncode == 0, done.stderr[-3000:]

@@ -1,0 +1,45 @@
+"""A TPU's compiler takes every family's steps, on both of Keras's backends."""
+
+import importlib.util
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(
+        importlib.util.find_spec("libtpu") is None or importlib.util.find_spec("jax") is None,
+        reason='libtpu is not installed; pip install "bert_zoo[tpu-check]"',
+    ),
+]
+TESTS = Path(__file__).parent
+CASES = {
+    "bert": ("bert/masked_lm", "masked_lm"),
+    "roberta": ("roberta/classification", "classification"),
+    "albert": ("albert/token_classification", "token_classification"),
+    "spanbert": ("spanbert/squad", "question_answering"),
+    "transformer_xl": ("transformer_xl/hf_plain", "causal_lm"),
+}
+LINE = r"{} +arguments \d+\.\d\d GB, temporaries \d+\.\d\d GB: fits in 16 GB; \d+\.\d\d TFLOP"
+
+
+@pytest.mark.parametrize("backend", ["jax", "tensorflow"])
+@pytest.mark.parametrize("family", CASES)
+def test_training_and_inference_compile_for_a_tpu(family, backend):
+    case, task = CASES[family]
+    arguments = ["--model", TESTS / "golden" / case, "--task", task, "--backend", backend]
+    arguments += ["--batch", "2", "--length", "8"]
+    done = subprocess.run(
+        [sys.executable, TESTS.parent / "tools" / "tpu_check.py", *arguments],
+        capture_output=True,
+        text=True,
+        timeout=500,
+        env=os.environ | {"PYTHONPATH": str(TESTS.parent)},
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    for step in ("train", "predict"):
+        assert re.search(LINE.format(step), done.stdout), done.stdout
