@@ -63,6 +63,8 @@ def main(argv: list[str]) -> None:
     # Before Keras is imported; the only devices that run anything are this machine's processors.
     os.environ |= {"KERAS_BACKEND": _BACKEND.value, "JAX_PLATFORMS": "cpu"}
     os.environ.setdefault("TPU_SKIP_MDS_QUERY", "1")
+    # libtpu lets one process at a time have a TPU; there is none to have.
+    os.environ.setdefault("ALLOW_MULTIPLE_LIBTPU_LOAD", "1")
     model = fresh_model()
     device = chip(_TOPOLOGY.value)
     compile_step = {"jax": compile_with_jax, "tensorflow": compile_with_tensorflow}[_BACKEND.value]
