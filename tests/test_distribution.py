@@ -46,8 +46,9 @@ def assert_same_training(
 ) -> None:
     assert one.keys() == other.keys()
     for name, value in one.items():
-        atol = weights if name.startswith("weights/") else figures
-        np.testing.assert_allclose(other[name], value, atol=atol, rtol=0, err_msg=name)
+        # A perplexity of 58 has as many digits as a loss of 4.
+        atol, rtol = (weights, 0) if name.startswith("weights/") else (figures, 1e-5)
+        np.testing.assert_allclose(other[name], value, atol=atol, rtol=rtol, err_msg=name)
 
 
 def train(
