@@ -252,15 +252,15 @@ def finetune(
     draw_learning_curve(
         results, f"{name} on {task.name} ({task.measured[0]})", directory / "learning_curve.png"
     )
-    kept = bert_zoo.load(directory / MODEL)
     if measure.kept is None:
         # Its epoch was before the training was stopped.
-        data = task.data(task.measured[0])
+        kept, data = bert_zoo.load(directory / MODEL), task.data(task.measured[0])
         measure.kept = task.measure(data, task.predict(kept, data, recipe))
     record = run_record(name, task, recipe, model, measure, results, seed)
     write_report(record, directory / "report.html")
     write_model_card(record, directory / MODEL / "README.md")
     if export:
+        kept = bert_zoo.load(directory / MODEL)
         bert_zoo.export(kept, directory / "saved_model", pairs=task.reads_pairs)
     shutil.rmtree(directory / CHECKPOINT)
     return results
