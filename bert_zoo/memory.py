@@ -28,13 +28,15 @@ FLOAT32 = 4  # bytes
 MASK = 1  # byte a number: dropout's masks are booleans
 # Dtype policy -> bytes of a number that layers compute with.
 POLICIES = {"float32": 4, "mixed_bfloat16": 2}
-# Memory of common accelerators; a TPU v5e chip has 16 GB, not GiB.
+# Of a TPU chip, by its version; GB, not GiB. Source: Cloud TPU's system architecture pages.
+TPU_CHIPS = {"v4": 32 * 10**9, "v5e": 16 * 10**9, "v5p": 95 * 10**9, "v6e": 32 * 10**9}
+# Memory of common accelerators.
 DEVICES = {
     "8 GiB": 8 * GIB,
     "16 GiB": 16 * GIB,
     "24 GiB": 24 * GIB,
     "80 GiB": 80 * GIB,
-    "TPU v5e": 16 * 10**9,
+    "TPU v5e": TPU_CHIPS["v5e"],
 }
 # The rest is for the device's own programs (about 0.5 GiB on NVIDIA's), and holes between tensors.
 USABLE = 0.9

@@ -6,6 +6,7 @@ import os
 import socket
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import keras
@@ -14,7 +15,9 @@ import pytest
 import tensorflow as tf
 from helpers import load_recurrent, load_task
 
+import bert_zoo
 from bert_zoo.models import stateful
+from bert_zoo.models.feeding import with_whole_batches
 from bert_zoo.models.replicas import is_chief
 from bert_zoo.training import distribution, strategy
 
@@ -51,6 +54,10 @@ def assert_same_training(
         np.testing.assert_allclose(other[name], value, atol=atol, rtol=rtol, err_msg=name)
 
 
+def assert_same_on_jax(tensorflow, jax) -> None:
+    assert_same_training(tensorflow, jax, weights=1e-5, figures=1e-4)
+
+
 def train(
     case: str, directory: Path, name: str, *options: str, **environment: str
 ) -> dict[str, np.ndarray]:
@@ -68,6 +75,12 @@ FAMILIES = [
     "spanbert/squad",
     "transformer_xl/hf_plain",
 ]
+
+
+ON_JAX = {"KERAS_BACKEND": "jax", "JAX_PLATFORMS": "cpu"}
+needs_jax = pytest.mark.skipif(
+    importlib.util.find_spec("jax") is None, reason="JAX is not installed."
+)
 
 
 def test_two_replicas_train_as_one(tmp_path):
@@ -90,15 +103,49 @@ def test_replicas_accumulate_gradients_as_one_does(tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(importlib.util.find_spec("jax") is None, reason="JAX is not installed.")
+def test_several_steps_an_execution_train_as_one_by_one(tmp_path):
+    one = train("masked_lm", tmp_path, "one")
+    assert_same_training(one, train("masked_lm", tmp_path, "one", "--several_steps"))
+
+
+@needs_jax
+@pytest.mark.slow
+def test_several_steps_an_execution_train_as_one_by_one_on_devices_of_jax(tmp_path):
+    one = train("masked_lm", tmp_path, "one")
+    assert_same_on_jax(one, train("masked_lm", tmp_path, "cpu:2", "--several_steps", **ON_JAX))
+
+
+def test_several_steps_an_execution_are_refused_on_replicas():
+    process = start(["masked_lm", "unwritten.npz", "cpu:2", "--several_steps"])
+    output, _ = process.communicate(timeout=300)
+    assert process.returncode != 0
+    assert "steps_per_execution above 1 fails on 2 replicas, which are no TPU's" in output
+
+
+@pytest.mark.slow
+def test_replicas_train_as_one_in_mixed_bfloat16(tmp_path):
+    one, two = (train("masked_lm", tmp_path, name, "--bfloat16") for name in ("one", "cpu:2"))
+    # Eight bits of gradient, of which Adam makes steps of 5e-5, and of logits of 3 and less.
+    assert_same_training(one, two, weights=2e-4, figures=0.1)
+    np.testing.assert_allclose(two["losses"], one["losses"], atol=5e-3)
+
+
+@needs_jax
+@pytest.mark.slow
 @pytest.mark.parametrize("case", FAMILIES)
-def test_one_and_two_devices_of_jax_train_as_tensorflow_does(case, tmp_path):
+def test_devices_of_jax_train_as_tensorflow_does(case, tmp_path):
     one = train(case, tmp_path, "one")
-    for number in (1, 2):
-        devices = f"--xla_force_host_platform_device_count={number}"
-        environment = {"KERAS_BACKEND": "jax", "JAX_PLATFORMS": "cpu", "XLA_FLAGS": devices}
-        found = train(case, tmp_path, f"jax:{number}", **environment)
-        assert_same_training(one, found, weights=1e-5, figures=1e-4)
+    # On three devices neither the batches nor the last one divide.
+    for name in ("one", "cpu:2", "cpu:3"):
+        assert_same_on_jax(one, train(case, tmp_path, name, **ON_JAX))
+
+
+@needs_jax
+@pytest.mark.slow
+@pytest.mark.parametrize("case", FAMILIES)
+def test_a_model_divided_over_devices_of_jax_trains_as_a_whole_one(case, tmp_path):
+    one = train(case, tmp_path, "one")
+    assert_same_on_jax(one, train(case, tmp_path, "cpu:4", "--model_parallel", **ON_JAX))
 
 
 def free_ports(number: int) -> list[int]:
@@ -112,15 +159,20 @@ def free_ports(number: int) -> list[int]:
             s.close()
 
 
+def worker_environments(number: int) -> list[dict[str, str]]:
+    """TF_CONFIG of each of so many processes on this machine."""
+    workers = [f"127.0.0.1:{port}" for port in free_ports(number)]
+    tasks = [{"type": "worker", "index": index} for index in range(number)]
+    cluster = {"worker": workers}
+    return [{"TF_CONFIG": json.dumps({"cluster": cluster, "task": task})} for task in tasks]
+
+
 def test_two_workers_train_as_one(tmp_path):
     alone = train("masked_lm", tmp_path, "one")
-    workers = [f"127.0.0.1:{port}" for port in free_ports(2)]
-    processes = []
-    for index in range(2):
-        task = {"type": "worker", "index": index}
-        config = json.dumps({"cluster": {"worker": workers}, "task": task})
-        arguments = ["masked_lm", tmp_path / f"worker{index}.npz", "multi_worker"]
-        processes.append(start(arguments, TF_CONFIG=config))
+    processes = [
+        start(["masked_lm", tmp_path / f"worker{index}.npz", "multi_worker"], **environment)
+        for index, environment in enumerate(worker_environments(2))
+    ]
     for process in processes:
         finish(process)
     assert not (tmp_path / "worker1.npz").exists()
@@ -128,10 +180,105 @@ def test_two_workers_train_as_one(tmp_path):
         assert_same_training(alone, dict(chief))
 
 
+@needs_jax
+@pytest.mark.slow
+def test_two_processes_of_jax_train_as_tensorflow_does(tmp_path):
+    one = train("masked_lm", tmp_path, "one")
+    addresses = ",".join(f"127.0.0.1:{port}" for port in free_ports(2))
+    variables = {"JOB_ADDRESSES": addresses, "NUM_PROCESSES": "2"}
+    processes = []
+    for index in range(2):
+        named = {**variables, "PROCESS_ID": str(index)}
+        environment = ON_JAX | {f"KERAS_DISTRIBUTION_{key}": v for key, v in named.items()}
+        path = tmp_path / f"process{index}.npz"
+        processes.append(start(["masked_lm", path, "multi_worker"], **environment))
+    for process in processes:
+        finish(process)
+    assert not (tmp_path / "process1.npz").exists()
+    with np.load(tmp_path / "process0.npz") as first:
+        assert_same_on_jax(one, dict(first))
+
+
+def finetuning(directory: Path, name: str, *options: str, **environment: str) -> subprocess.Popen:
+    """Starts tools/finetune.py on a table that it writes, in `directory`."""
+    directory.mkdir(exist_ok=True)
+    rows = [
+        ("positive", "good one"),
+        ("negative", "bad two"),
+        ("neutral", "three"),
+        ("positive", "good"),
+    ]
+    table = "".join(f"{label}\t{text}\n" for label, text in [("label", "text"), *rows * 12])
+    (directory / "train.tsv").write_text(table)
+    arguments = {
+        "model": TESTS / "golden/bert/classification",
+        "task": "table",
+        "train_file": directory / "train.tsv",
+        "held_out": 5,
+        "batch_size": 8,
+        "max_length": 16,
+        "bucket": 8,
+        "epochs": 12,
+        "learning_rate": 1e-3,
+        "strategy": name,
+        "output_dir": directory / "run",
+    }
+    flags = [f"--{key}={value}" for key, value in arguments.items()]
+    return subprocess.Popen(
+        [sys.executable, str(TESTS.parent / "tools/finetune.py"), *flags, "--noexport", *options],
+        env=os.environ | environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+
+
+def losses_of(directory: Path) -> list[float]:
+    return json.loads((directory / "run" / "metrics.json").read_text())["loss"]
+
+
+@pytest.mark.slow
+def test_a_killed_worker_and_its_fellow_started_again_train_as_if_nothing_had_been(tmp_path):
+    # With dropout, whose state goes on too.
+    alone, together = tmp_path / "alone", tmp_path / "together"
+    processes = [finetuning(alone, "multi_worker", **e) for e in worker_environments(2)]
+    for process in processes:
+        finish(process)
+    first, second = (finetuning(together, "multi_worker", **e) for e in worker_environments(2))
+    progress = together / "run" / "checkpoint"
+    while not list(progress.glob("step-00000000[2-9]*")):
+        assert first.poll() is None, first.communicate()[0][-3000:]
+        time.sleep(0.02)
+    second.kill()
+    first.communicate(timeout=300)  # it cannot go on alone
+    assert first.returncode != 0
+    assert not (together / "run" / "metrics.json").exists(), "The training was over too soon."
+    processes = [finetuning(together, "multi_worker", **e) for e in worker_environments(2)]
+    for process in processes:
+        finish(process)
+    assert len(losses_of(together)) == 12
+    np.testing.assert_allclose(losses_of(together), losses_of(alone), rtol=1e-6)
+
+
+@needs_jax
+@pytest.mark.slow
+def test_the_tool_trains_on_jax(tmp_path):
+    # Fresh weights of the head are drawn by the backend, so that losses are not TensorFlow's.
+    process = finetuning(tmp_path, "cpu:2", "--export", "--steps_per_execution=2", **ON_JAX)
+    output, _ = process.communicate(timeout=600)
+    assert process.returncode == 0, output[-3000:]
+    losses = losses_of(tmp_path)
+    assert len(losses) == 12 and losses[-1] < 0.1 < losses[0]
+    assert "No SavedModel is written, which takes Keras on TensorFlow" in output
+    predictions = bert_zoo.load(tmp_path / "run" / "model").classify(["three", "good"])
+    assert [answer.label for answer in predictions] == ["neutral", "positive"]
+
+
 @pytest.mark.parametrize(
     ("name", "message"),
     [
         ("gpu", "'gpu' is no strategy; there are auto, one, cpu:N, mirrored"),
+        ("cpu", "'cpu' is no strategy"),
         ("cpu:0", "'cpu:0' is no strategy"),
         ("mirrored:2", "'mirrored:2' is no strategy"),
         ("mirrored", "no GPU to mirror on"),
@@ -143,6 +290,29 @@ def test_a_strategy_that_is_not_there_is_refused(name, message, monkeypatch):
     monkeypatch.setattr(tf.config, "list_logical_devices", lambda kind: [])
     with pytest.raises(ValueError, match=message):
         strategy(name)
+
+
+def test_models_are_divided_on_jax_alone():
+    with pytest.raises(ValueError, match="model_parallel is 2: Keras divides models on JAX alone"):
+        strategy("one", model_parallel=2)
+    with pytest.raises(ValueError, match="model_parallel is 0; it is a number of devices"):
+        strategy("one", model_parallel=0)
+
+
+def test_where_shapes_are_compiled_the_last_batch_is_filled_and_cut_again(monkeypatch):
+    model = load_task("classification")
+    texts = ["one", "two words", "three", "and four", "five"]
+    expected = model.predict(texts, batch_size=4, verbose=0)
+    ids = {name: value.numpy() for name, value in model.preprocessor(texts).items()}
+    monkeypatch.setattr("bert_zoo.models.base.compiles_for_each_shape", lambda strategy: True)
+    for data in (texts, tf.constant(texts), np.array(texts), ids):
+        found = model.predict(data, batch_size=4, verbose=0)
+        np.testing.assert_allclose(found, expected, atol=1e-6)
+    rows = with_whole_batches(texts, 4)
+    assert rows == ([*texts, "five", "five", "five"], 5)
+    assert with_whole_batches(ids, 4)[0]["token_ids"].shape[0] == 8
+    pair, number = with_whole_batches((texts, texts[::-1]), 4)
+    assert pair == ([*texts, *["five"] * 3], [*texts[::-1], *["one"] * 3]) and number == 5
 
 
 def test_a_divided_processor_is_asked_for_before_all_else():

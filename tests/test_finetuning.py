@@ -89,7 +89,7 @@ def test_a_test_set_does_not_choose_the_weights(measured_on, kept, tmp_path):
 def test_a_stopped_run_goes_on_as_if_it_had_not_been(run, tmp_path, monkeypatch):
     """With dropout, and orders of rows that differ between epochs."""
     directory = tmp_path / "toy"
-    begin = finetuning.StopAfter.on_epoch_begin
+    begin = finetuning.Measure.on_epoch_begin
 
     def killed(callback, epoch, logs=None):
         if epoch == 1:
@@ -97,7 +97,7 @@ def test_a_stopped_run_goes_on_as_if_it_had_not_been(run, tmp_path, monkeypatch)
         begin(callback, epoch, logs)
 
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(finetuning.StopAfter, "on_epoch_begin", killed)
+        patch.setattr(finetuning.Measure, "on_epoch_begin", killed)
         finetuning.finetune(str(CHECKPOINT), task("validation"), RECIPE, directory)
     assert not (directory / "metrics.json").exists()
 

@@ -24,7 +24,9 @@ CASES = {
     "spanbert": ("spanbert/squad", "question_answering"),
     "transformer_xl": ("transformer_xl/hf_plain", "causal_lm"),
 }
-LINE = r"{} +arguments \d+\.\d\d GB, temporaries \d+\.\d\d GB: fits in 16 GB; \d+\.\d\d TFLOP"
+LINE = (
+    r"{} +2 rows: arguments \d+\.\d\d GB, temporaries \d+\.\d\d GB: fits in 16 GB; \d+\.\d\d TFLOP"
+)
 
 
 @pytest.mark.parametrize("backend", ["jax", "tensorflow"])

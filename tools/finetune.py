@@ -46,6 +46,12 @@ _STRATEGY = flags.DEFINE_string(
     "Devices to train on: one, cpu:N, mirrored, multi_worker, tpu, tpu:NAME or auto. They share a "
     "batch, so that batch_size stays that of all together.",
 )
+_MODEL_PARALLEL = flags.DEFINE_integer(
+    "model_parallel",
+    1,
+    "Devices that share one copy of the model; with KERAS_BACKEND=jax.",
+    lower_bound=1,
+)
 _EXPORT = flags.DEFINE_bool("export", True, "Whether to write the kept model as a SavedModel.")
 
 define_fields(Recipe)
@@ -63,7 +69,7 @@ def main(argv: list[str]) -> None:
     data = {"name": _TASK.value, **given(DataOptions)}
     try:
         # Before anything runs on the devices that it divides.
-        strategy = make_strategy(_STRATEGY.value)
+        strategy = make_strategy(_STRATEGY.value, model_parallel=_MODEL_PARALLEL.value)
         task = make_task(**data)
         recipe = recipe_for(task)
     except ValueError as error:

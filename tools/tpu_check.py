@@ -2,6 +2,7 @@
 
     python tools/tpu_check.py --model albert_base --task classification --batch 32 --length 128
     python tools/tpu_check.py --model bert_large --task masked_lm --batch 64 --backend tensorflow
+    python tools/tpu_check.py --model bert_large --task classification --length 512 --largest
 
 It prints what the compiler says each step takes of a chip's memory, its arithmetic, and whether it
 fits. Needs `pip install bert_zoo[tpu-check]`: JAX and libtpu, whose compiler runs on any processor. A
@@ -12,6 +13,7 @@ import os
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import takewhile
 from typing import Any
 
 from absl import app, flags
@@ -26,13 +28,16 @@ _TOPOLOGY = flags.DEFINE_string(
 _BACKEND = flags.DEFINE_enum("backend", "jax", ["jax", "tensorflow"], "Keras's backend.")
 _DTYPE = flags.DEFINE_string("dtype", "mixed_bfloat16", "A Keras dtype policy.")
 _STEPS = flags.DEFINE_list("steps", ["train", "predict"], "Which of train and predict to compile.")
+_LARGEST = flags.DEFINE_bool(
+    "largest",
+    False,
+    "Look for the largest batch (8, 12, 16, 24, 32, 48, ...) whose training step fits, from --batch on.",
+)
 _REMATERIALIZE = flags.DEFINE_bool("rematerialize", False, "Train in less memory and more time.")
 
-# Memory of a chip, in bytes, by the beginning of a topology's name. Source: Cloud TPU's system
-# architecture pages, one for each version.
-CHIP_MEMORY = {"v5e": 16e9, "v5p": 95e9, "v6e": 32e9, "v4": 32e9}
 GIGABYTE = 1e9
 NUM_CHOICES = 2
+BATCHES = sorted(rows for k in range(3, 13) for rows in (2**k, 3 * 2 ** (k - 1)))
 
 
 @dataclass(frozen=True)
@@ -43,13 +48,11 @@ class Compiled:
         arguments: bytes of weights, optimizer and batch.
         temporaries: bytes that the step needs on top.
         operations: floating-point operations.
-        seconds: of compiling.
     """
 
     arguments: float
     temporaries: float
     operations: float
-    seconds: float
 
     @property
     def total(self) -> float:
@@ -59,38 +62,86 @@ class Compiled:
 def main(argv: list[str]) -> None:
     if len(argv) > 1:
         raise app.UsageError(f"Unknown arguments {argv[1:]}; options begin with --.")
-    memory = memory_of(_TOPOLOGY.value)
     # Before Keras is imported; the only devices that run anything are this machine's processors.
     os.environ |= {"KERAS_BACKEND": _BACKEND.value, "JAX_PLATFORMS": "cpu"}
     os.environ.setdefault("TPU_SKIP_MDS_QUERY", "1")
     # libtpu lets one process at a time have a TPU; there is none to have.
     os.environ.setdefault("ALLOW_MULTIPLE_LIBTPU_LOAD", "1")
+    memory = memory_of(_TOPOLOGY.value)
     model = fresh_model()
     device = chip(_TOPOLOGY.value)
-    compile_step = {"jax": compile_with_jax, "tensorflow": compile_with_tensorflow}[_BACKEND.value]
+    again = ", rematerialized" if _REMATERIALIZE.value else ""
     print(
-        f"{_MODEL.value} for {_TASK.value}, {_BATCH.value} rows of {_LENGTH.value} tokens, "
-        f"{_DTYPE.value}, Keras on {_BACKEND.value}, one chip of {_TOPOLOGY.value}:"
+        f"{_MODEL.value} for {_TASK.value}, rows of {_LENGTH.value} tokens, {_DTYPE.value}{again}, "
+        f"Keras on {_BACKEND.value}, one chip of {_TOPOLOGY.value}:",
+        flush=True,
     )
-    for step in _STEPS.value:
-        found = compile_step(model, step, device)
-        verdict = "fits" if found.total <= memory else "DOES NOT FIT"
-        print(
-            f"  {step:<8} arguments {found.arguments / GIGABYTE:.2f} GB, temporaries "
-            f"{found.temporaries / GIGABYTE:.2f} GB: {verdict} in {memory / GIGABYTE:.0f} GB; "
-            f"{found.operations / 1e12:.2f} TFLOP; compiled in {found.seconds:.0f} s",
-            flush=True,
+    if _LARGEST.value:
+        largest = largest_batch(
+            lambda rows: tried(model, "train", rows, device, memory), _BATCH.value, memory
         )
+        print(f"The largest batch that fits has {largest} rows.")
+        return
+    for step in _STEPS.value:
+        tried(model, step, _BATCH.value, device, memory)
+
+
+def tried(model, step: str, rows: int, device, memory: float) -> Compiled | None:
+    """Compiles a step and prints what the compiler says; None where it refuses for want of memory."""
+    compile_step = {"jax": compile_with_jax, "tensorflow": compile_with_tensorflow}[_BACKEND.value]
+    start = time.perf_counter()
+    label = f"  {step:<8} {rows:4} rows:"
+    try:
+        found = compile_step(model, step, rows, device)
+    except Exception as error:
+        # XLA's errors have no class that tells this one from others.
+        if "RESOURCE_EXHAUSTED" not in str(error) and "Ran out of memory" not in str(error):
+            raise
+        print(f"{label} the compiler refuses it: {str(error).splitlines()[0]}", flush=True)
+        return None
+    verdict = "fits" if found.total <= memory else "DOES NOT FIT"
+    print(
+        f"{label} arguments {found.arguments / GIGABYTE:.2f} GB, temporaries "
+        f"{found.temporaries / GIGABYTE:.2f} GB: {verdict} in {memory / GIGABYTE:.0f} GB; "
+        f"{found.operations / 1e12:.2f} TFLOP; compiled in {time.perf_counter() - start:.0f} s",
+        flush=True,
+    )
+    return found
+
+
+def largest_batch(compiled: Callable[[int], Compiled | None], start: int, memory: float) -> int:
+    """The most rows that fit, of the batches that people use; 0 where not even the smallest does.
+
+    Args:
+        compiled: rows -> what the compiler says, None where it refuses.
+        start: where to begin; the nearer, the fewer compilations.
+        memory: of a chip.
+    """
+
+    def fits(rows: int) -> bool:
+        found = compiled(rows)
+        return found is not None and found.total <= memory
+
+    below = [rows for rows in BATCHES if rows <= start]
+    above = [rows for rows in BATCHES if rows > start]
+    for i, rows in enumerate(reversed(below)):
+        if fits(rows):
+            if i == 0:  # nothing larger was tried yet
+                return max([rows, *takewhile(fits, above)])
+            return rows
+    return 0 if below else max([0, *takewhile(fits, above)])
 
 
 def memory_of(topology: str) -> float:
+    from bert_zoo.memory import TPU_CHIPS
+
     kind = topology.partition(":")[0]
-    if kind not in CHIP_MEMORY:
+    if kind not in TPU_CHIPS:
         raise app.UsageError(
-            f"The topology {topology!r} is of no known chip; {', '.join(CHIP_MEMORY)} are known, as in "
+            f"The topology {topology!r} is of no known chip; {', '.join(TPU_CHIPS)} are known, as in "
             "v5e:2x2."
         )
-    return CHIP_MEMORY[kind]
+    return TPU_CHIPS[kind]
 
 
 def fresh_model():
@@ -102,7 +153,7 @@ def fresh_model():
     if _REMATERIALIZE.value:
         rematerialize(model)
     model.optimizer.build(model.trainable_variables)
-    model._symbolic_build(data_batch=batch(model, keras_tensor))
+    model._symbolic_build(data_batch=batch(model, _BATCH.value, keras_tensor))
     return model
 
 
@@ -112,16 +163,16 @@ def keras_tensor(shape: tuple[int, ...]):
     return keras.KerasTensor(shape, "int32")
 
 
-def batch(model, make: Callable[[tuple[int, ...]], Any]) -> tuple:
+def batch(model, rows: int, make: Callable[[tuple[int, ...]], Any]) -> tuple:
     """(inputs, labels) of a batch, or (inputs,) where labels are inputs; `make` gets shapes."""
-    rows = (_BATCH.value, _LENGTH.value)
+    tokens = (rows, _LENGTH.value)
     if model.task == "causal_lm":
-        return ({"token_ids": make(rows), "labels": make(rows)},)
-    shape = (rows[0], NUM_CHOICES, rows[1]) if model.task == "multiple_choice" else rows
+        return ({"token_ids": make(tokens), "labels": make(tokens)},)
+    shape = (rows, NUM_CHOICES, tokens[1]) if model.task == "multiple_choice" else tokens
     inputs = {"token_ids": make(shape), "padding_mask": make(shape)}
     ranges = model.label_ranges(inputs) or {"": None}  # regression has numbers for labels
     labels = {
-        name: make(rows if label_range and label_range.per_token else rows[:1])
+        name: make(tokens if label_range and label_range.per_token else (rows,))
         for name, label_range in ranges.items()
     }
     return inputs, labels.get("", labels)
@@ -134,7 +185,7 @@ def chip(topology: str):
     return topologies.get_topology_desc(platform="tpu", topology_name=topology).devices[0]
 
 
-def compile_with_jax(model, step: str, device) -> Compiled:
+def compile_with_jax(model, step: str, rows: int, device) -> Compiled:
     import jax
 
     sharding = jax.sharding.SingleDeviceSharding(device)
@@ -146,7 +197,7 @@ def compile_with_jax(model, step: str, device) -> Compiled:
         return tuple([on_chip(variable.value) for variable in part] for part in parts)
 
     weights = (model.trainable_variables, model.non_trainable_variables)
-    data = batch(model, lambda shape: jax.ShapeDtypeStruct(shape, "int32", sharding=sharding))
+    data = batch(model, rows, lambda shape: jax.ShapeDtypeStruct(shape, "int32", sharding=sharding))
     if step == "train":
         held = state(*weights, model.optimizer.variables, model.metrics_variables)
         # As Keras does: new weights take the place of the old.
@@ -154,12 +205,11 @@ def compile_with_jax(model, step: str, device) -> Compiled:
     else:
         held, data = state(*weights), data[:1]
         function = jax.jit(model.predict_step)
-    start = time.perf_counter()
     executable = function.lower(held, data).compile()
-    return figures(executable.memory_analysis(), executable.cost_analysis(), start)
+    return figures(executable.memory_analysis(), executable.cost_analysis())
 
 
-def compile_with_tensorflow(model, step: str, device) -> Compiled:
+def compile_with_tensorflow(model, step: str, rows: int, device) -> Compiled:
     """TensorFlow's own graph, through XLA's text: what TPUStrategy compiles on a TPU."""
     import jax
     import tensorflow as tf
@@ -167,7 +217,7 @@ def compile_with_tensorflow(model, step: str, device) -> Compiled:
     from jax._src.lib.mlir import ir
     from jaxlib import xla_client
 
-    inputs, *labels = batch(model, lambda shape: tf.zeros(shape, tf.int32))
+    inputs, *labels = batch(model, rows, lambda shape: tf.zeros(shape, tf.int32))
     if step == "train":
         function = tf.function(
             lambda inputs, *labels: model.train_step((inputs, *labels)), jit_compile=True
@@ -176,7 +226,6 @@ def compile_with_tensorflow(model, step: str, device) -> Compiled:
     else:
         function = tf.function(lambda inputs: model(inputs, training=False), jit_compile=True)
         arguments = (inputs,)
-    start = time.perf_counter()
     hlo = function.experimental_get_compiler_ir(*arguments)(stage="hlo_serialized")
     text = xla_client._xla.mlir.hlo_to_stablehlo(hlo)
     with mlir.make_ir_context():
@@ -188,7 +237,7 @@ def compile_with_tensorflow(model, step: str, device) -> Compiled:
             executable_devices=xla_client.DeviceList((device,)),
             compile_options=options,
         )
-    return figures(executable.get_compiled_memory_stats(), executable.cost_analysis(), start)
+    return figures(executable.get_compiled_memory_stats(), executable.cost_analysis())
 
 
 def without_copies(module) -> None:
@@ -208,14 +257,13 @@ def without_copies(module) -> None:
         operation.erase()
 
 
-def figures(memory, cost: dict[str, float], start: float) -> Compiled:
+def figures(memory, cost: dict[str, float]) -> Compiled:
     # Results that take an argument's place are counted with it.
     results = memory.output_size_in_bytes - memory.alias_size_in_bytes
     return Compiled(
         arguments=memory.argument_size_in_bytes,
         temporaries=memory.temp_size_in_bytes + results + memory.generated_code_size_in_bytes,
         operations=cost["flops"],
-        seconds=time.perf_counter() - start,
     )
 
 

@@ -4,14 +4,23 @@ import contextlib
 
 import keras
 
-from bert_zoo.models.feeding import is_tf_dataset, keras_arguments, split_rows
+from bert_zoo.models.feeding import (
+    is_tf_dataset,
+    keras_arguments,
+    split_rows,
+    with_whole_batches,
+)
 from bert_zoo.models.inputs import PLACES, check_is_dict, outside
 from bert_zoo.models.labels import LabelRange, as_arrays, check_labels, labels_checked_in_graph
 from bert_zoo.models.replicas import (
     LossTracker,
+    check_several_steps,
+    compiles_for_each_shape,
+    divided_rows,
     is_multi_worker,
     is_on_tpu,
     one_replica_spec,
+    whole_everywhere,
     with_one_row,
 )
 
@@ -69,7 +78,7 @@ class ZooModel(keras.Model):
     def __call__(self, inputs, *args, **kwargs):
         # Before Keras, whose word on text is that strings are no tensors.
         check_is_dict(inputs)
-        return super().__call__(inputs, *args, **kwargs)
+        return super().__call__(divided_rows(inputs), *args, **kwargs)
 
     def as_text_rows(self, x):
         """Strings from the user, checked, as a string tensor or a tuple of two."""
@@ -132,7 +141,13 @@ class ZooModel(keras.Model):
         with tf.control_dependencies(checks):
             return tf.nest.map_structure(tf.identity, dict(inputs))
 
-    def compile(self, *args, jit_compile: bool | str | None = None, **kwargs):
+    def compile(
+        self,
+        *args,
+        jit_compile: bool | str | None = None,
+        steps_per_execution: int = 1,
+        **kwargs,
+    ):
         """As in Keras, with XLA off by default on TensorFlow.
 
         Keras's "auto" turns XLA on there; it would compile anew for every length of a batch, fuses
@@ -146,7 +161,11 @@ class ZooModel(keras.Model):
                 "jit_compile=True does not work under TPUStrategy (keras#19448), which compiles with "
                 "XLA by itself. Leave jit_compile out."
             )
-        super().compile(*args, jit_compile=jit_compile, **kwargs)
+        if steps_per_execution > 1 and on_tensorflow:
+            check_several_steps(self.distribute_strategy)
+        super().compile(
+            *args, jit_compile=jit_compile, steps_per_execution=steps_per_execution, **kwargs
+        )
         if on_tensorflow:
             with self.distribute_strategy.scope():
                 # Past Keras's record of layers and variables, which is closed by now.
@@ -178,6 +197,9 @@ class ZooModel(keras.Model):
         if on_tensorflow and is_multi_worker(self._distribute_strategy):
             step_function = with_one_row(step_function)
         return super()._make_function(step_function, **kwargs)
+
+    def predict_step(self, *args):
+        return whole_everywhere(super().predict_step(*args))
 
     def _trace_prediction_for(self, data) -> None:
         """Traces `predict` once for batches of every length.
@@ -250,9 +272,13 @@ class ZooModel(keras.Model):
 
     def predict(self, x, batch_size: int | None = None, **kwargs):
         """As in Keras, on the same kinds of data as `fit`."""
+        rows = None
+        if compiles_for_each_shape(getattr(self, "distribute_strategy", None)):
+            x, rows = with_whole_batches(x, batch_size)
         data = keras_arguments(self, x, batch_size=batch_size, one_length=self.outputs_per_token)
         self._trace_prediction_for(data["x"])
-        return super().predict(x=data["x"], batch_size=data.get("batch_size"), **kwargs)
+        outputs = super().predict(x=data["x"], batch_size=data.get("batch_size"), **kwargs)
+        return keras.tree.map_structure(lambda output: output[:rows], outputs)
 
 
 def encoder_of(model: ZooModel):

@@ -107,6 +107,37 @@ def _num_rows(x) -> int:
     return rows.shape[0] if hasattr(rows, "shape") else len(rows)  # ragged tensors have no len
 
 
+def with_whole_batches(x, batch_size: int | None) -> tuple[Any, int | None]:
+    """Strings or id arrays whose number a batch divides, for what compiles anew for every shape.
+
+    Returns:
+        `x`, with its last row repeated to the end of the last batch, and how many rows it had; as it
+        is, and None, where it has no length.
+    """
+    if x is None or is_tf_dataset(x) or isinstance(x, Iterator | keras.utils.PyDataset):
+        return x, None
+    rows = _num_rows(x)
+    if not rows or (isinstance(x, Mapping) and set(STATE) & set(x)):
+        return x, None
+    size = batch_size or DEFAULT_BATCH_SIZE
+    numbers = np.minimum(np.arange(-(-rows // size) * size), rows - 1)
+    return _taken(x, numbers), rows
+
+
+def _taken(value: Any, numbers: np.ndarray) -> Any:
+    if isinstance(value, tuple):
+        return tuple(_taken(part, numbers) for part in value)
+    if isinstance(value, Mapping):
+        return {key: _taken(part, numbers) for key, part in value.items()}
+    if isinstance(value, list):
+        return [value[i] for i in numbers]
+    if type(value).__module__.startswith("tensorflow"):
+        import tensorflow as tf
+
+        return tf.gather(value, numbers)
+    return value[numbers]
+
+
 def is_tf_dataset(x) -> bool:
     return hasattr(x, "element_spec") and hasattr(x, "prefetch")
 

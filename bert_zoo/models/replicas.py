@@ -37,9 +37,10 @@ class LossTracker(keras.metrics.Mean):
 
 
 def num_replicas() -> int:
-    """The replicas of the strategy in whose scope this is called."""
+    """The replicas of the strategy in whose scope this is called, or of Keras's distribution on JAX."""
     if keras.backend.backend() != "tensorflow":
-        return 1
+        distribution = keras.distribution.distribution()
+        return distribution.num_model_replicas if distribution else 1
     import tensorflow as tf
 
     return tf.distribute.get_strategy().num_replicas_in_sync
@@ -69,6 +70,10 @@ def is_multi_worker(strategy) -> bool:
 
 def is_chief(strategy) -> bool:
     """Whether this process is the one that writes files for all."""
+    if keras.backend.backend() == "jax":
+        import jax
+
+        return jax.process_index() == 0
     if not is_multi_worker(strategy):
         return True
     resolver = strategy.cluster_resolver
@@ -79,9 +84,64 @@ def is_chief(strategy) -> bool:
 
 def is_on_tpu(strategy) -> bool:
     """Whether replicas are cores of a TPU."""
+    if keras.backend.backend() == "jax":
+        import jax
+
+        return jax.default_backend() == "tpu"
     import tensorflow as tf
 
     return isinstance(strategy, tf.distribute.TPUStrategy)
+
+
+def check_several_steps(strategy) -> None:
+    """Refuses steps_per_execution where it fails.
+
+    On several devices but TPUs, a step of Keras 3.15 in a loop of TensorFlow 2.21 asks for a value of
+    some placeholder (keras#19246), whatever the model.
+    """
+    if strategy.num_replicas_in_sync > 1 and not is_on_tpu(strategy):
+        raise ValueError(
+            f"steps_per_execution above 1 fails on {strategy.num_replicas_in_sync} replicas, which are "
+            "no TPU's (keras#19246). Leave it out, or train on Keras's JAX backend."
+        )
+
+
+def compiles_for_each_shape(strategy) -> bool:
+    """Whether a batch of another shape costs a compilation."""
+    return keras.backend.backend() == "jax" or is_on_tpu(strategy)
+
+
+def divided_rows(inputs):
+    """Inputs with their rows divided over the devices of Keras's distribution on JAX.
+
+    A batch whose rows do not divide is computed everywhere. XLA divides what is computed from the
+    inputs, gradients and their sums too.
+    """
+    if keras.backend.backend() != "jax" or keras.distribution.distribution() is None:
+        return inputs
+    distribution = keras.distribution.distribution()
+
+    def divided(value):
+        if isinstance(value, keras.KerasTensor) or value.shape[0] % distribution.num_model_replicas:
+            return value
+        axes = [distribution.batch_dim_name] + [None] * (len(value.shape) - 1)
+        layout = keras.distribution.TensorLayout(axes, distribution.device_mesh)
+        return keras.distribution.distribute_tensor(value, layout)
+
+    return keras.tree.map_structure(divided, inputs)
+
+
+def whole_everywhere(outputs):
+    """Outputs of a step, of which every process of JAX gets all rows, as it gave them."""
+    distribution = keras.backend.backend() == "jax" and keras.distribution.distribution()
+    if not distribution or distribution.num_processes == 1:
+        return outputs
+
+    def whole(value):
+        layout = keras.distribution.TensorLayout([None] * value.ndim, distribution.device_mesh)
+        return keras.distribution.distribute_tensor(value, layout)
+
+    return keras.tree.map_structure(whole, outputs)
 
 
 def with_one_row(step: Callable[[Any], dict]) -> Callable[[Any], dict]:

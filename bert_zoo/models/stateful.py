@@ -90,7 +90,8 @@ class StatefulLM(ZooModel):
         evaluation_batch_size: int | None = None,
         **kwargs,
     ):
-        if num_replicas() > 1:
+        # JAX's arrays lie on many devices as one; TensorFlow's replicas would each have a memory.
+        if keras.backend.backend() == "tensorflow" and num_replicas() > 1:
             raise ValueError(
                 f"StatefulLM's memory is one device's, and this strategy has {num_replicas()} replicas. "
                 "Train on one, or train the language model itself, whose memory is an input."

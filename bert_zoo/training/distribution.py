@@ -1,4 +1,4 @@
-"""Training on several devices: one call for TensorFlow's strategies."""
+"""Training on several devices: one call, for TensorFlow's strategies and for Keras on JAX."""
 
 import json
 import os
@@ -7,13 +7,16 @@ from collections.abc import Callable
 
 import keras
 
+from bert_zoo.models.replicas import num_replicas
+
 NAMES = ("auto", "one", "cpu:N", "mirrored", "multi_worker", "tpu", "tpu:NAME")
-CPUS = re.compile(r"cpu:([1-9]\d*)")
+KINDS = {name.partition(":")[0] for name in NAMES}
+CPUS = re.compile(r"cpu:[1-9]\d*")
 # What Colab, Kaggle and Cloud TPU machines say where their TPU is.
 TPU_VARIABLES = ("TPU_NAME", "COLAB_TPU_ADDR", "KAGGLE_TPU_NAME")
 
 
-def strategy(name: str = "auto"):
+def strategy(name: str = "auto", *, model_parallel: int = 1):
     """Connects to devices and gives the strategy to build and compile a model under.
 
         strategy = bert_zoo.training.strategy("tpu")
@@ -27,32 +30,54 @@ def strategy(name: str = "auto"):
     device does.
 
     Args:
-        name: "one", the device that TensorFlow takes by itself; "cpu:4", four logical devices of this
+        name: "one", the device that the backend takes by itself; "cpu:4", four logical devices of this
             machine's processor, to try things; "mirrored", all its GPUs; "multi_worker", the processes
-            that the environment variable TF_CONFIG names; "tpu", the TPU of this machine or the one
-            that its environment names, and "tpu:NAME" another; "auto", the first of tpu, multi_worker
-            and mirrored that is at hand, or else one.
+            that the environment names, for TensorFlow in TF_CONFIG, for JAX in
+            KERAS_DISTRIBUTION_JOB_ADDRESSES, _NUM_PROCESSES and _PROCESS_ID; "tpu", the TPU of this
+            machine or (TensorFlow) the one that its environment names, and "tpu:NAME" another;
+            "auto", the first of tpu, multi_worker and mirrored that is at hand, or else one.
+        model_parallel: devices that share one copy of the model's weights and optimizer; with Keras on
+            JAX alone.
 
     Returns:
-        A tf.distribute.Strategy.
+        A tf.distribute.Strategy; on JAX, where Keras's distribution is set for the process, an
+        object with the same `scope` and `num_replicas_in_sync`.
 
     Raises:
         ValueError: an unknown name; devices or settings that are not there.
-        RuntimeError: "cpu:N" after TensorFlow has begun to compute.
+        RuntimeError: "cpu:N" after the backend has begun to compute.
     """
-    if keras.backend.backend() != "tensorflow":
-        raise ValueError(
-            f"Strategies are TensorFlow's, and Keras runs on {keras.backend.backend()}. Use "
-            "keras.distribution there: keras.distribution.set_distribution(...DataParallel())."
-        )
-    if name == "auto":
-        name = _at_hand()
-    if match := CPUS.fullmatch(name):
-        return _cpus(int(match[1]))
     kind, _, address = name.partition(":")
-    if kind not in MAKERS or (address and kind != "tpu"):
+    takes_address = {"cpu": bool(CPUS.fullmatch(name)), "tpu": True}.get(kind, not address)
+    if kind not in KINDS or not takes_address:
         raise ValueError(f"{name!r} is no strategy; there are {', '.join(NAMES)}.")
+    if model_parallel < 1:
+        raise ValueError(
+            f"model_parallel is {model_parallel}; it is a number of devices, at least 1."
+        )
+    if keras.backend.backend() == "jax":
+        from bert_zoo.training import jax_distribution
+
+        return jax_distribution.make(kind, address, model_parallel)
+    if model_parallel > 1:
+        raise ValueError(
+            f"model_parallel is {model_parallel}: Keras divides models on JAX alone. Set the environment "
+            "variable KERAS_BACKEND=jax."
+        )
+    if kind == "auto":
+        kind = _at_hand()
+    if kind == "cpu":
+        return _cpus(int(address))
     return MAKERS[kind](address) if kind == "tpu" else MAKERS[kind]()
+
+
+def present_strategy():
+    """What `strategy` gave, where it holds."""
+    if keras.backend.backend() == "jax":
+        from bert_zoo.training.jax_distribution import Devices
+
+        return Devices(num_replicas())
+    return _one()
 
 
 def _at_hand() -> str:

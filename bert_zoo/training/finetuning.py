@@ -3,6 +3,7 @@
 import importlib.util
 import json
 import logging
+import math
 import shutil
 import statistics
 import time
@@ -18,6 +19,7 @@ import tensorflow as tf
 import bert_zoo
 from bert_zoo.models.base import ZooModel
 from bert_zoo.models.replicas import is_chief
+from bert_zoo.training.distribution import present_strategy
 from bert_zoo.training.keeping import KeepBest, Verdict
 from bert_zoo.training.presets import Recipe, load_options, optimizer_for, prepare
 from bert_zoo.training.recipes import compile_for_task
@@ -27,7 +29,7 @@ from bert_zoo.training.tasks import Measurement, Task
 
 log = logging.getLogger("bert_zoo")
 
-CONFIG, METRICS, MODEL = "config.json", "metrics.json", "model"
+CONFIG, METRICS, MODEL, SAVED_MODEL = "config.json", "metrics.json", "model", "saved_model"
 # Of a training that is not over: the state after its last whole epoch, and the figures until then.
 CHECKPOINT, PROGRESS = "checkpoint", "progress"
 REPORTED_VERSIONS = ("bert_zoo", "keras", "tensorflow", "tensorflow-text")
@@ -140,6 +142,12 @@ class Measure(keras.callbacks.Callback):
         return self.best_epoch if self.task.keeps == "best" else len(self.figures) - 1
 
 
+def updates_of(model: keras.Model) -> int:
+    """Updates that a compiled model's optimizer has made."""
+    # Python's int knows no variable that lies on several devices.
+    return int(keras.ops.convert_to_numpy(model.optimizer.iterations))
+
+
 class StopAfter(keras.callbacks.Callback):
     """Ends training in the midst of an epoch, after so many updates."""
 
@@ -148,7 +156,7 @@ class StopAfter(keras.callbacks.Callback):
         self.updates = updates
 
     def on_train_batch_end(self, batch, logs=None):
-        if int(self.model.optimizer.iterations) >= self.updates:
+        if updates_of(self.model) >= self.updates:
             self.model.stop_training = True
 
 
@@ -163,7 +171,7 @@ def finetune(
     keep: int = 1,
     patience: int | None = None,
     data: Mapping[str, Any] | None = None,
-    strategy: tf.distribute.Strategy | None = None,
+    strategy: Any = None,
 ) -> dict[str, Any]:
     """Fine-tunes a checkpoint and writes a run directory.
 
@@ -184,7 +192,7 @@ def finetune(
         export: whether to write the SavedModel.
         keep, patience: as for `Measure`.
         data: the arguments of `make_task`, by which `tools/evaluate.py` finds the data again.
-        strategy: of `bert_zoo.training.strategy`; the recipe's batches are shared by its replicas. Of
+        strategy: what `bert_zoo.training.strategy` gives; the recipe's batches are shared by its replicas. Of
             several workers one, the chief, writes the directory.
 
     Returns:
@@ -195,7 +203,7 @@ def finetune(
         ValueError: the directory holds a training that was stopped, with other settings.
     """
     keras.utils.set_random_seed(seed)
-    strategy = strategy or tf.distribute.get_strategy()
+    strategy = strategy or present_strategy()
     writes = is_chief(strategy)
     measure = Measure(task, recipe, directory, keep=keep, patience=patience, writes=writes)
     config = {
@@ -221,14 +229,20 @@ def finetune(
     batches = task.batches(model, recipe, seed)
     updates = recipe.updates_of(batches.order.per_epoch)
     with strategy.scope():
-        compile_for_task(model, optimizer_for(recipe, updates))
+        compile_for_task(
+            model,
+            optimizer_for(recipe, updates),
+            steps_per_execution=recipe.steps_per_execution,
+        )
         batches.order.epoch = restore(model, directory / CHECKPOINT)
     if epochs_before:
         print(f"Going on after epoch {epochs_before} with the training in {directory}.")
-    callbacks = [measure, StopAfter(updates)]
+    callbacks = [measure]
+    if recipe.total_steps is not None:
+        callbacks.append(StopAfter(updates))
     if writes:
         callbacks += tensorboard(directory / "tensorboard")
-    if not measure.stopped and int(model.optimizer.iterations) < updates:
+    if not measure.stopped and updates_of(model) < updates:
         model.fit(
             batches.dataset,
             epochs=recipe.epochs,
@@ -243,7 +257,7 @@ def finetune(
         "epochs": measure.figures,
         "kept": measure.figures[measure.kept_epoch],
         "loss": measure.losses,
-        "steps": int(model.optimizer.iterations),
+        "steps": updates_of(model),
         "seconds": round(seconds, 1),
     }
     if not writes:
@@ -259,9 +273,15 @@ def finetune(
     record = run_record(name, task, recipe, model, measure, results, seed)
     write_report(record, directory / "report.html")
     write_model_card(record, directory / MODEL / "README.md")
-    if export:
+    if export and keras.backend.backend() != "tensorflow":
+        print(
+            "No SavedModel is written, which takes Keras on TensorFlow: KERAS_BACKEND=tensorflow "
+            f"python tools/export.py --model {directory / MODEL} --output {directory / SAVED_MODEL}"
+            + (" --pairs" if task.reads_pairs else "")
+        )
+    elif export:
         kept = bert_zoo.load(directory / MODEL)
-        bert_zoo.export(kept, directory / "saved_model", pairs=task.reads_pairs)
+        bert_zoo.export(kept, directory / SAVED_MODEL, pairs=task.reads_pairs)
     shutil.rmtree(directory / CHECKPOINT)
     return results
 
@@ -322,9 +342,7 @@ def run_record(
         table=measure.kept.table,
         hardest=measure.kept.hardest,
         parameters=model.count_params(),
-        trainable_parameters=sum(
-            int(v.value.shape.num_elements()) for v in model.trainable_variables
-        ),
+        trainable_parameters=sum(math.prod(v.shape) for v in model.trainable_variables),
         checkpoint=checkpoint,
         reads_pairs=task.reads_pairs,
     )
@@ -335,8 +353,11 @@ def device_bucket() -> int:
 
     A CPU takes as long for each token of any length: one thread trains minilm_l6 on 32 rows of 13, 14,
     15 and 16 tokens in 458, 499, 530 and 542 ms a step. Short texts, of 14 tokens and less in SST-2 and
-    CoLA, would otherwise be padded by a quarter. The tensor cores of GPUs want multiples of 8.
+    CoLA, would otherwise be padded by a quarter. The tensor cores of GPUs want multiples of 8. JAX
+    compiles a step for each length.
     """
+    if keras.backend.backend() == "jax":
+        return 32
     return 8 if tf.config.list_physical_devices("GPU") else 1
 
 

@@ -24,6 +24,13 @@ SCHEDULES = {
     "linear_after_warmup": WarmupThenLinearDecay,
     "constant": WarmupThenConstant,
 }
+AT_LEAST_ONE = (
+    "epochs",
+    "batch_size",
+    "gradient_accumulation_steps",
+    "max_length",
+    "steps_per_execution",
+)
 
 
 @dataclass(frozen=True)
@@ -58,6 +65,7 @@ class Recipe:
             are long; `batch_size` stays the most rows.
         fixed_shapes: whether all batches have one shape, `max_length` tokens and no fewer rows, as
             TPUs and XLA want them.
+        steps_per_execution: batches that the backend trains on before it answers, which TPUs gain by.
         dtype: a Keras dtype policy.
         rematerialize: whether to train in less memory and more time; see `rematerialize`.
         freeze_embeddings, freeze_layers: see `freeze`.
@@ -88,6 +96,7 @@ class Recipe:
     bucket: int | None = None
     tokens_per_batch: int | None = None
     fixed_shapes: bool = False
+    steps_per_execution: int = 1
     dtype: str = "float32"
     rematerialize: bool = False
     freeze_embeddings: bool = False
@@ -97,7 +106,7 @@ class Recipe:
     lora_targets: str = "attention"
 
     def __post_init__(self):
-        for name in ("epochs", "batch_size", "gradient_accumulation_steps", "max_length"):
+        for name in AT_LEAST_ONE:
             _check(name, getattr(self, name), getattr(self, name) >= 1, "at least 1")
         _check(
             "total_steps",

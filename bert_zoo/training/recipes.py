@@ -48,7 +48,9 @@ RECIPES: dict[str, Callable[[ZooModel], tuple[Any, list[str] | None]]] = {
 OPTIMIZERS = {"causal_lm": language_model_adam}
 
 
-def compile_for_task(model: ZooModel, optimizer: BertAdamW | None = None) -> None:
+def compile_for_task(
+    model: ZooModel, optimizer: BertAdamW | None = None, *, steps_per_execution: int = 1
+) -> None:
     """Compiles a model with its task's loss and metrics.
 
     Args:
@@ -56,6 +58,7 @@ def compile_for_task(model: ZooModel, optimizer: BertAdamW | None = None) -> Non
         optimizer: BERT's AdamW at a constant 5e-5 by default, and a language model's Adam at 2.5e-4;
             `bert_adamw(learning_rate, total_steps=...)` and `language_model_adam(...)` give the
             whole recipes.
+        steps_per_execution: batches that the backend trains on before it answers.
     """
     if model.task not in RECIPES:
         return
@@ -68,4 +71,5 @@ def compile_for_task(model: ZooModel, optimizer: BertAdamW | None = None) -> Non
         loss=loss,
         loss_weights=weights,
         metrics=metrics,
+        steps_per_execution=steps_per_execution,
     )
