@@ -2,7 +2,8 @@
 
     python distributed_training.py CASE OUTPUT.npz STRATEGY [OPTION ...]
 
-OPTIONs are --accumulate, --model_parallel, --bfloat16 and --several_steps. STRATEGY is a name of `bert_zoo.training.strategy`; the environment names Keras's backend. Each run has
+OPTIONs are --accumulate, --model_parallel, --bfloat16, --several_steps and --stateful (a language model
+with its memory). STRATEGY is a name of `bert_zoo.training.strategy`; the environment names Keras's backend. Each run has
 a process of its own, because backends fix their devices when they start. The file holds
 `weights/<path>`, `losses` of the epochs, `evaluation`, and `predictions` of every row.
 """
@@ -15,7 +16,8 @@ from test_golden_bert import CASES, FAMILY_CASES, arrays, inputs_of, load_case
 
 from bert_zoo.config import IGNORED_LABEL
 from bert_zoo.models.replicas import is_chief
-from bert_zoo.training import bert_adamw, compile_for_task, strategy
+from bert_zoo.models.stateful import StatefulLM
+from bert_zoo.training import bert_adamw, compile_for_task, language_model_adam, strategy
 
 ROWS, BATCH, EPOCHS = 14, 4, 5  # 20 steps; the last batch of an epoch has 2 rows
 
@@ -64,14 +66,30 @@ def dataset_of(data: tuple):
     return tf.data.Dataset.from_tensor_slices(data).batch(BATCH)
 
 
-def train(case: str, scope, options: tuple[str, ...]) -> dict[str, np.ndarray]:
+def stateful(case: str):
+    """A language model with its memory, compiled, and its streams' segments."""
+    from bert_zoo.data.language_modelling import segments
+
+    model = StatefulLM(load_case(case, "causal_lm", dropout=0.0), BATCH)
+    model.compile(optimizer=language_model_adam(5e-5, total_steps=40))
+    tokens = np.random.default_rng(0).integers(0, 40, 20 * BATCH)
+    dataset = segments(tokens, BATCH, 5)
+    return model, dataset, dataset
+
+
+def stateless(case: str, options: tuple[str, ...]):
+    """A model of a task, compiled, its data, and the data without labels."""
     task = task_of(case)
+    data = rows_of(case, task, np.random.default_rng(0))
+    return compiled(case, task, options), dataset_of(data), dataset_of(data[:1])
+
+
+def train(case: str, scope, options: tuple[str, ...]) -> dict[str, np.ndarray]:
     with scope:
-        model = compiled(case, task, options)
+        found = stateful(case) if "--stateful" in options else stateless(case, options)
+    model, dataset, inputs = found
     if "--model_parallel" in options:
         assert_divided(model)
-    data = rows_of(case, task, np.random.default_rng(0))
-    dataset = dataset_of(data)
     start = variables_of(model)
     history = model.fit(dataset, epochs=EPOCHS, verbose=0).history
     weights = variables_of(model)
@@ -81,7 +99,7 @@ def train(case: str, scope, options: tuple[str, ...]) -> dict[str, np.ndarray]:
     # Of several outputs, Keras 3.15 weights each one's batches by their rows on JAX and not on
     # TensorFlow (CompileLoss.call in trainers/compile_utils.py asks for a static shape).
     evaluation = {name: v for name, v in evaluation.items() if not name.endswith("_logits_loss")}
-    predictions = model.predict(dataset_of(data[:1]), verbose=0)
+    predictions = model.predict(inputs, verbose=0)
     if isinstance(predictions, dict):
         predictions = predictions[min(predictions)]  # JAX gives them in another order
     return {

@@ -186,6 +186,15 @@ def test_two_workers_train_as_one(tmp_path):
 
 @needs_jax
 @pytest.mark.slow
+def test_a_memory_lies_on_devices_of_jax_as_on_one_of_tensorflow(tmp_path):
+    one = train("transformer_xl/hf_plain", tmp_path, "one", "--stateful")
+    for name in ("one", "cpu:2"):
+        found = train("transformer_xl/hf_plain", tmp_path, name, "--stateful", **ON_JAX)
+        assert_same_on_jax(one, found)
+
+
+@needs_jax
+@pytest.mark.slow
 def test_two_processes_of_jax_train_as_tensorflow_does(tmp_path):
     one = train("masked_lm", tmp_path, "one")
     addresses = ",".join(f"127.0.0.1:{port}" for port in free_ports(2))

@@ -107,10 +107,10 @@ def test_training_by_the_recipe_equals_the_reference_step_by_step(tmp_path):
     model = load_task("classification", dropout=0.0)
     steps, names = len(reference["losses"]), ("token_ids", "segment_ids", "padding_mask")
     compile_for_task(model, bert_adamw(1e-3, total_steps=steps))
-    losses = [
-        model.train_on_batch(dict(zip(names, inputs, strict=True)), labels)[0]
-        for *inputs, labels in zip(*(reference[name] for name in (*names, "labels")), strict=True)
-    ]
+    losses = []
+    for *inputs, labels in zip(*(reference[name] for name in (*names, "labels")), strict=True):
+        model.reset_metrics()  # Keras before 3.15 gives the mean over all batches until then
+        losses.append(model.train_on_batch(dict(zip(names, inputs, strict=True)), labels)[0])
     np.testing.assert_allclose(losses, reference["losses"], atol=TOLERANCE)
     bert_zoo.save(model, tmp_path / "trained", format="hf")
     trained = tensors_of(tmp_path / "trained")

@@ -37,6 +37,12 @@ _DIV_VAL = flags.DEFINE_integer("div_val", None, "Instead of the recipe's.", low
 _MAX_SYMBOLS = flags.DEFINE_integer("max_symbols", None, "Of a vocabulary that is made here.")
 _EVERY = flags.DEFINE_integer("every", 250, "Steps between measurements.", lower_bound=1)
 _SEED = flags.DEFINE_integer("seed", 0, "Of fresh weights and dropout.")
+_STRATEGY = flags.DEFINE_string(
+    "strategy",
+    "one",
+    "Devices to train on, as bert_zoo.training.strategy names them. The memory is one device's with "
+    "Keras on TensorFlow; several take KERAS_BACKEND=jax.",
+)
 _DTYPE = flags.DEFINE_string("dtype", "float32", "A Keras dtype policy, such as mixed_bfloat16.")
 
 
@@ -49,7 +55,14 @@ def main(argv: list[str]) -> None:
     from bert_zoo.data.language_modelling import encode_file
     from bert_zoo.text.language_model import LanguageModelPreprocessor
     from bert_zoo.training import language_modelling
+    from bert_zoo.training import strategy as make_strategy
 
+    strategy = make_strategy(_STRATEGY.value)
+    if keras.backend.backend() == "tensorflow" and strategy.num_replicas_in_sync > 1:
+        raise app.UsageError(
+            f"--strategy={_STRATEGY.value} has {strategy.num_replicas_in_sync} replicas, and with Keras on "
+            "TensorFlow the memory is one device's. Set the environment variable KERAS_BACKEND=jax."
+        )
     recipe = changed_recipe()
     tokenizer = make_tokenizer(recipe)
     streams = [encode_file(path, tokenizer) for path in (_TRAIN.value, _VALID.value) if path]

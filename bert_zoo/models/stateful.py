@@ -48,11 +48,13 @@ class StreamMemory(keras.layers.Layer):
         """
         goes_on = ops.equal(starts_stream, 0)
         memory = [
-            ops.where(goes_on[:, None, None], entry, ops.zeros_like(entry)) for entry in self.memory
+            # The value, because JAX takes no Keras variable here.
+            ops.where(goes_on[:, None, None], entry.value, ops.zeros_like(entry.value))
+            for entry in self.memory
         ]
         return {
             "memory": memory,
-            "memory_mask": ops.where(goes_on[:, None], self.mask, self.initial_mask),
+            "memory_mask": ops.where(goes_on[:, None], self.mask.value, self.initial_mask),
         }
 
     def write(self, outputs: dict[str, Any]) -> None:
@@ -66,9 +68,9 @@ class StreamMemory(keras.layers.Layer):
 class StatefulLM(ZooModel):
     """A recurrent language model for `fit`, `evaluate` and `predict` on streams of segments.
 
-    Data are datasets of dicts as `bert_zoo.data.segments` makes them: `token_ids` and `labels` int
-    [batch, length], where row r of each batch goes on where row r of the batch before ended, and
-    `starts_stream` int [batch], 1 where it does not. The memory is part of the model's weights, so
+    Data are datasets of dicts as `bert_zoo.data.language_modelling.segments` makes them: `token_ids`
+    and `labels` int [batch, length], where row r of each batch goes on where row r of the batch before
+    ended, and `starts_stream` int [batch], 1 where it does not. The memory is part of the model's weights, so
     that a checkpoint holds it. Training and evaluation have memories of their own.
 
     `predict` gives the labels' log-probabilities [steps * batch, length], one step's rows after the
@@ -124,7 +126,8 @@ class StatefulLM(ZooModel):
         if missing:
             raise ValueError(
                 f"A stateful language model reads segments of streams, and {sorted(missing)} is "
-                "missing. bert_zoo.data.segments(token_ids, batch_size, segment_length) makes them."
+                "missing. bert_zoo.data.language_modelling.segments(token_ids, batch_size, "
+                "segment_length) makes them."
             )
         rows = inputs["token_ids"].shape[0]
         if rows != batch_size:

@@ -32,15 +32,15 @@ def _pretraining_losses(model: ZooModel) -> dict[str, keras.losses.Loss]:
 RECIPES: dict[str, Callable[[ZooModel], tuple[Any, list[str] | None]]] = {
     "classification": lambda model: (_class_loss(), ["accuracy"]),
     "multiple_choice": lambda model: (_class_loss(), ["accuracy"]),
-    "regression": lambda model: (SquaredError(), []),
-    "token_classification": lambda model: (_token_loss(), []),
+    "regression": lambda model: (SquaredError(), None),
+    "token_classification": lambda model: (_token_loss(), None),
     # The mean of both, as run_squad.py.
     "question_answering": lambda model: (
         {"start_logits": _class_loss(), "end_logits": _class_loss()},
-        [],
+        None,
     ),
-    "masked_lm": lambda model: (_token_loss(), []),
-    "pretraining": lambda model: (_pretraining_losses(model), []),
+    "masked_lm": lambda model: (_token_loss(), None),
+    "pretraining": lambda model: (_pretraining_losses(model), None),
     # Loss and metrics of the model itself.
     "causal_lm": lambda model: (None, None),
 }
