@@ -274,6 +274,41 @@ def test_a_killed_worker_and_its_fellow_started_again_train_as_if_nothing_had_be
 
 
 @needs_jax
+def test_what_jax_does_not_have_is_refused():
+    program = """
+import bert_zoo
+for name, options, message in (
+    ("tpu", {}, "JAX finds no TPU: it runs on cpu"),
+    ("tpu:mine", {}, "reaches none by name, such as 'mine'"),
+    ("mirrored", {}, "JAX finds no GPU"),
+    ("cpu:1", {"model_parallel": 2}, "model_parallel is 2, which 1 devices cannot be divided by"),
+    ("multi_worker", {}, "JAX finds no processes to train with"),
+):
+    try:
+        bert_zoo.training.strategy(name, **options)
+    except ValueError as error:
+        assert message in str(error), error
+    else:
+        raise AssertionError(name)
+assert bert_zoo.training.strategy("auto").num_replicas_in_sync == 1
+try:
+    bert_zoo.training.strategy("cpu:2")
+except RuntimeError as error:
+    assert "cpu:2 divides the processor, and JAX has used it already" in str(error), error
+else:
+    raise AssertionError("cpu:2")
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        env=os.environ | ON_JAX,
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+
+
+@needs_jax
 @pytest.mark.slow
 def test_the_tool_trains_on_jax(tmp_path):
     # Fresh weights of the head are drawn by the backend, so that losses are not TensorFlow's.

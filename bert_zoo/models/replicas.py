@@ -122,7 +122,9 @@ def divided_rows(inputs):
     distribution = keras.distribution.distribution()
 
     def divided(value):
-        if isinstance(value, keras.KerasTensor) or value.shape[0] % distribution.num_model_replicas:
+        if isinstance(value, keras.KerasTensor) or not hasattr(value, "shape"):
+            return value
+        if value.shape[0] % distribution.num_model_replicas:
             return value
         axes = [distribution.batch_dim_name] + [None] * (len(value.shape) - 1)
         layout = keras.distribution.TensorLayout(axes, distribution.device_mesh)

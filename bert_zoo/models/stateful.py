@@ -70,8 +70,8 @@ class StatefulLM(ZooModel):
 
     Data are datasets of dicts as `bert_zoo.data.language_modelling.segments` makes them: `token_ids`
     and `labels` int [batch, length], where row r of each batch goes on where row r of the batch before
-    ended, and `starts_stream` int [batch], 1 where it does not. The memory is part of the model's weights, so
-    that a checkpoint holds it. Training and evaluation have memories of their own.
+    ended, and `starts_stream` int [batch], 1 where it does not. The memory is part of the model's
+    weights, so that a checkpoint holds it. Training and evaluation have memories of their own.
 
     `predict` gives the labels' log-probabilities [steps * batch, length], one step's rows after the
     other's.

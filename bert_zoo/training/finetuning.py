@@ -192,8 +192,8 @@ def finetune(
         export: whether to write the SavedModel.
         keep, patience: as for `Measure`.
         data: the arguments of `make_task`, by which `tools/evaluate.py` finds the data again.
-        strategy: what `bert_zoo.training.strategy` gives; the recipe's batches are shared by its replicas. Of
-            several workers one, the chief, writes the directory.
+        strategy: what `bert_zoo.training.strategy` gives; the recipe's batches are shared by its
+            replicas. Of several workers one, the chief, writes the directory.
 
     Returns:
         What `metrics.json` holds: the figures of the best and of the last epoch, of every epoch,

@@ -116,9 +116,7 @@ def _devices(kind: str, address: str) -> list[str]:
         several = os.environ.get("KERAS_DISTRIBUTION_JOB_ADDRESSES")
         return _devices("multi_worker", "") if several else keras.distribution.list_devices()
     if kind == "multi_worker":
-        # Reads KERAS_DISTRIBUTION_JOB_ADDRESSES, _NUM_PROCESSES and _PROCESS_ID; without them JAX asks
-        # the machines of a TPU pod.
-        keras.distribution.initialize()
+        _join_processes()
         return keras.distribution.list_devices()
     if address:
         raise ValueError(
@@ -134,22 +132,37 @@ def _devices(kind: str, address: str) -> list[str]:
     return keras.distribution.list_devices()
 
 
+def _join_processes() -> None:
+    try:
+        # Reads KERAS_DISTRIBUTION_JOB_ADDRESSES, _NUM_PROCESSES and _PROCESS_ID; without them JAX asks
+        # the machines of a TPU pod.
+        keras.distribution.initialize()
+    except (ValueError, RuntimeError) as error:
+        raise ValueError(
+            f"JAX finds no processes to train with ({error}). On machines that are no TPU pod, name "
+            "them in KERAS_DISTRIBUTION_JOB_ADDRESSES (host:port,host:port), their number in "
+            "KERAS_DISTRIBUTION_NUM_PROCESSES, and each one's in KERAS_DISTRIBUTION_PROCESS_ID."
+        ) from error
+
+
 def _cpus(number: int) -> list[str]:
     import jax
 
     try:
         jax.config.update("jax_num_cpu_devices", number)
     except RuntimeError as error:
-        raise RuntimeError(
-            f"cpu:{number} divides the processor, and JAX has used it already. Ask for the strategy "
-            "before anything else: before models are loaded and arrays made."
-        ) from error
+        if len(keras.distribution.list_devices("cpu")) < number:
+            raise RuntimeError(
+                f"cpu:{number} divides the processor, and JAX has used it already. Ask for the strategy "
+                "before anything else: before models are loaded and arrays made."
+            ) from error
     return keras.distribution.list_devices("cpu")[:number]
 
 
 def _keep_tensorflow_off_accelerators() -> None:
     """TensorFlow, which tokenizes here, would take the whole memory of JAX's GPUs."""
-    with contextlib.suppress(ImportError):
+    # A RuntimeError says that it has begun to compute: too late.
+    with contextlib.suppress(ImportError, RuntimeError):
         import tensorflow as tf
 
         tf.config.set_visible_devices([], "GPU")
