@@ -18,9 +18,11 @@ quickstart: $(VENV)/installed-plots
 	$(QUIET) $(BIN)/python tools/finetune.py --model minilm_l6 --task messages \
 		--epochs 4 --batch_size 16 --learning_rate 3e-4 --bias_correction --output_dir runs/quickstart
 
+# Files in their own order: sorted by number of tests, the few long ones would come last, one at a time.
+# tests/test_jax.py belongs to test-jax, where there is no TensorFlow to lean on.
 test: $(VENV)/installed-test
-	$(QUIET) TF_NUM_INTRAOP_THREADS=1 $(BIN)/python -m pytest -m "not slow" \
-		--numprocesses auto --maxprocesses 4 --dist loadfile
+	$(QUIET) TF_NUM_INTRAOP_THREADS=1 $(BIN)/python -m pytest -m "not slow" --ignore tests/test_jax.py \
+		--numprocesses auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder --durations 15
 
 test-jax: $(VENV_JAX)/installed
 	KERAS_BACKEND=jax $(VENV_JAX)/bin/python -m pytest tests/test_jax.py tests/test_golden_bert.py

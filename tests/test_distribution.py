@@ -254,9 +254,10 @@ def losses_of(directory: Path) -> list[float]:
 def test_a_killed_worker_and_its_fellow_started_again_train_as_if_nothing_had_been(tmp_path):
     # With dropout, whose state goes on too.
     alone, together = tmp_path / "alone", tmp_path / "together"
-    processes = [finetuning(alone, "multi_worker", **e) for e in worker_environments(2)]
+    processes = [finetuning(alone, "multi_worker", "--export", **e) for e in worker_environments(2)]
     for process in processes:
         finish(process)
+    assert (alone / "run" / "saved_model" / "saved_model.pb").exists()
     first, second = (finetuning(together, "multi_worker", **e) for e in worker_environments(2))
     progress = together / "run" / "checkpoint"
     while not list(progress.glob("step-00000000[2-9]*")):
