@@ -3,9 +3,9 @@
     python distributed_training.py CASE OUTPUT.npz STRATEGY [OPTION ...]
 
 OPTIONs are --accumulate, --model_parallel, --bfloat16, --several_steps and --stateful (a language model
-with its memory). STRATEGY is a name of `bert_zoo.training.strategy`; the environment names Keras's backend. Each run has
-a process of its own, because backends fix their devices when they start. The file holds
-`weights/<path>`, `losses` of the epochs, `evaluation`, and `predictions` of every row.
+with its memory). STRATEGY is a name of `bert_zoo.training.strategy`; the environment names Keras's
+backend. Each run has a process of its own, because backends fix their devices when they start. The
+file holds `weights/<path>`, `losses` of the epochs, `evaluation`, and `predictions` of every row.
 """
 
 import sys

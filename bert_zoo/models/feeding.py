@@ -89,7 +89,7 @@ def split_rows(fraction: float, x, y, sample_weight) -> tuple[tuple, tuple]:
     return _rows(parts, slice(None, cut)), _rows(parts, slice(cut, None))
 
 
-def _rows(value: Any, rows: slice) -> Any:
+def _rows(value: Any, rows: slice | np.ndarray) -> Any:
     """Some rows of arrays, of lists of strings, and of tuples and dicts of them."""
     if value is None:
         return None
@@ -97,6 +97,15 @@ def _rows(value: Any, rows: slice) -> Any:
         return tuple(_rows(part, rows) for part in value)
     if isinstance(value, Mapping):
         return {key: _rows(part, rows) for key, part in value.items()}
+    if isinstance(rows, slice):
+        return value[rows]
+    # Neither lists nor tensors take an array of row numbers as an index.
+    if isinstance(value, list):
+        return [value[i] for i in rows]
+    if type(value).__module__.startswith("tensorflow"):
+        import tensorflow as tf
+
+        return tf.gather(value, rows)
     return value[rows]
 
 
@@ -121,21 +130,7 @@ def with_whole_batches(x, batch_size: int | None) -> tuple[Any, int | None]:
         return x, None
     size = batch_size or DEFAULT_BATCH_SIZE
     numbers = np.minimum(np.arange(-(-rows // size) * size), rows - 1)
-    return _taken(x, numbers), rows
-
-
-def _taken(value: Any, numbers: np.ndarray) -> Any:
-    if isinstance(value, tuple):
-        return tuple(_taken(part, numbers) for part in value)
-    if isinstance(value, Mapping):
-        return {key: _taken(part, numbers) for key, part in value.items()}
-    if isinstance(value, list):
-        return [value[i] for i in numbers]
-    if type(value).__module__.startswith("tensorflow"):
-        import tensorflow as tf
-
-        return tf.gather(value, numbers)
-    return value[numbers]
+    return _rows(x, numbers), rows
 
 
 def is_tf_dataset(x) -> bool:
