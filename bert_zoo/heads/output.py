@@ -4,6 +4,7 @@ import keras
 from keras import ops
 
 from bert_zoo.layers.common import dense
+from bert_zoo.layers.dropout import Dropout
 
 
 class OutputHead(keras.layers.Layer):
@@ -36,7 +37,7 @@ class OutputHead(keras.layers.Layer):
             self.transform = dense(
                 transform_size, "transform", stddev=initializer_range, dtype=self.dtype_policy
             )
-        self.dropout = keras.layers.Dropout(dropout, dtype=self.dtype_policy, name="dropout")
+        self.dropout = Dropout(dropout, dtype=self.dtype_policy, name="dropout")
         # A loss over bfloat16 logits loses the small differences that training is about.
         self.dense = dense(units, "dense", stddev=initializer_range, dtype="float32")
 

@@ -7,6 +7,7 @@ bias and GELU into the product on TensorFlow's CPU kernels, and cost nothing els
 from bert_zoo.layers.adaptive_embedding import AdaptiveEmbedding
 from bert_zoo.layers.attention import SelfAttention
 from bert_zoo.layers.block import PostNormBlock
+from bert_zoo.layers.dropout import Dropout
 from bert_zoo.layers.embeddings import Embeddings
 from bert_zoo.layers.feed_forward import FeedForward
 from bert_zoo.layers.pooler import Pooler
@@ -16,6 +17,7 @@ from bert_zoo.layers.stack import Stack
 
 __all__ = [
     "AdaptiveEmbedding",
+    "Dropout",
     "Embeddings",
     "FeedForward",
     "Pooler",

@@ -7,6 +7,7 @@ import keras
 from keras import ops
 
 from bert_zoo.layers.common import dense, fresh
+from bert_zoo.layers.dropout import Dropout
 
 
 def cluster_tables(
@@ -70,7 +71,7 @@ class AdaptiveEmbedding(keras.layers.Layer):
             else None
             for table, projected in enumerate(is_projected)
         ]
-        self.dropout = keras.layers.Dropout(dropout, dtype=self.dtype_policy, name="dropout")
+        self.dropout = Dropout(dropout, dtype=self.dtype_policy, name="dropout")
 
     def build(self, token_ids_shape):
         for table, projection in zip(self.tables, self.projections, strict=True):

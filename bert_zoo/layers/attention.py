@@ -6,6 +6,7 @@ import keras
 from keras import ops
 
 from bert_zoo.layers.common import dense
+from bert_zoo.layers.dropout import Dropout
 
 # Added to the scores of padding. Large enough to vanish in the softmax of float32 and bfloat16,
 # small enough that a row of padding alone stays finite; float16 overflows beyond 65504.
@@ -52,7 +53,7 @@ class SelfAttention(keras.layers.Layer):
         self.output_dense = dense(
             hidden_size, "output", stddev=initializer_range, dtype=self.dtype_policy
         )
-        self.dropout = keras.layers.Dropout(dropout, dtype=self.dtype_policy, name="dropout")
+        self.dropout = Dropout(dropout, dtype=self.dtype_policy, name="dropout")
 
     def build(self, input_shape):
         self.qkv.build(input_shape)

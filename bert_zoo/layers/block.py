@@ -3,6 +3,7 @@
 import keras
 
 from bert_zoo.layers.common import norm
+from bert_zoo.layers.dropout import Dropout
 
 
 class Block(keras.layers.Layer):
@@ -29,7 +30,7 @@ class Block(keras.layers.Layer):
         self.attention_norm = norm("attention_norm", epsilon=epsilon, dtype=self.dtype_policy)
         self.feed_forward = feed_forward
         self.output_norm = norm("output_norm", epsilon=epsilon, dtype=self.dtype_policy)
-        self.dropout = keras.layers.Dropout(dropout, dtype=self.dtype_policy, name="dropout")
+        self.dropout = Dropout(dropout, dtype=self.dtype_policy, name="dropout")
 
     def build(self, input_shape):
         for layer in (self.attention, self.attention_norm, self.feed_forward, self.output_norm):

@@ -4,6 +4,7 @@ import keras
 from keras import ops
 
 from bert_zoo.layers.common import dense, fresh, norm
+from bert_zoo.layers.dropout import Dropout
 
 
 class Embeddings(keras.layers.Layer):
@@ -64,7 +65,7 @@ class Embeddings(keras.layers.Layer):
             self.projection = dense(
                 hidden_size, "projection", stddev=initializer_range, dtype=self.dtype_policy
             )
-        self.dropout = keras.layers.Dropout(dropout, dtype=self.dtype_policy, name="dropout")
+        self.dropout = Dropout(dropout, dtype=self.dtype_policy, name="dropout")
 
     def build(self, token_ids_shape):
         for table in (self.token_embedding, self.position_embedding, self.segment_embedding):

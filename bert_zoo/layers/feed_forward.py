@@ -3,6 +3,7 @@
 import keras
 
 from bert_zoo.layers.common import ACTIVATIONS, dense
+from bert_zoo.layers.dropout import Dropout
 
 
 class FeedForward(keras.layers.Layer):
@@ -34,7 +35,7 @@ class FeedForward(keras.layers.Layer):
         self.output_dense = dense(
             hidden_size, "output", stddev=initializer_range, dtype=self.dtype_policy
         )
-        self.dropout = keras.layers.Dropout(inner_dropout, dtype=self.dtype_policy, name="dropout")
+        self.dropout = Dropout(inner_dropout, dtype=self.dtype_policy, name="dropout")
 
     def build(self, input_shape):
         self.intermediate.build(input_shape)

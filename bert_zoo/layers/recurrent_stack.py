@@ -7,6 +7,7 @@ from keras import ops
 
 from bert_zoo.layers.attention import attention_bias
 from bert_zoo.layers.block import Block
+from bert_zoo.layers.dropout import Dropout
 from bert_zoo.layers.recomputation import recomputed
 from bert_zoo.layers.relative_attention import add_biases, causal_bias, distance_embedding
 
@@ -88,7 +89,7 @@ class RecurrentStack(keras.layers.Layer):
         self.clamp_len = clamp_len
         self.span = span
         self.initializer_range = initializer_range
-        self.dropout = keras.layers.Dropout(dropout, dtype=self.dtype_policy, name="dropout")
+        self.dropout = Dropout(dropout, dtype=self.dtype_policy, name="dropout")
 
     def build(self, input_shape):
         for block in self.blocks:

@@ -7,6 +7,7 @@ from keras import ops
 
 from bert_zoo.layers.attention import masked_score
 from bert_zoo.layers.common import dense, fresh
+from bert_zoo.layers.dropout import Dropout
 
 
 def distance_embedding(num_keys: int, width: int, clamp_len: int, dtype: str):
@@ -109,7 +110,7 @@ class RelativeAttention(keras.layers.Layer):
         self.qkv = dense(3 * self.width, "qkv", **options)
         self.position = dense(self.width, "position", **options)
         self.output_dense = dense(hidden_size, "output", **options)
-        self.dropout = keras.layers.Dropout(dropout, dtype=self.dtype_policy, name="dropout")
+        self.dropout = Dropout(dropout, dtype=self.dtype_policy, name="dropout")
 
     def build(self, input_shape):
         self.qkv.build(input_shape)

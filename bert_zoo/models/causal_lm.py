@@ -9,6 +9,7 @@ from keras import ops
 
 from bert_zoo.config import IGNORED_LABEL
 from bert_zoo.heads import AdaptiveSoftmax
+from bert_zoo.layers.dropout import Dropout
 from bert_zoo.models.inputs import STATE, as_ids, check_range
 from bert_zoo.models.replicas import over_replicas
 from bert_zoo.models.tasks import TaskModel
@@ -34,7 +35,7 @@ class CausalLM(TaskModel):
     outputs_per_token = True
 
     def add_head(self, config):
-        self.output_dropout = keras.layers.Dropout(
+        self.output_dropout = Dropout(
             config.hidden_dropout, dtype=self.dtype_policy, name="output_dropout"
         )
         self.softmax = AdaptiveSoftmax(

@@ -1,0 +1,49 @@
+"""Dropout that draws masks of its own on every replica."""
+
+import keras
+from keras import ops
+
+# How far apart the replicas' seeds lie: further than any training draws.
+STRIDE = 1 << 40
+
+
+class ReplicaSeeds(keras.random.SeedGenerator):
+    """Seeds that differ between TensorFlow's replicas, from a state that does not.
+
+    Keras 3.15 gives all replicas the same seeds (keras#20612), so that row r of every replica's part of
+    a batch loses the same units. On JAX a mask is drawn for the whole batch.
+    """
+
+    def next(self, ordered: bool = True):
+        seed = super().next(ordered)
+        if keras.backend.backend() != "tensorflow":
+            return seed
+        import tensorflow as tf
+
+        replica = tf.distribute.get_replica_context()
+        if replica is None or replica.num_replicas_in_sync == 1:
+            return seed
+        return seed + [0, STRIDE] * ops.cast(replica.replica_id_in_sync_group, seed.dtype)
+
+
+class Dropout(keras.layers.Layer):
+    """Sets a part of its input to zero in training and scales up the rest (Srivastava et al. 2014).
+
+    Args:
+        rate: the part.
+    """
+
+    def __init__(self, rate: float, **kwargs):
+        super().__init__(**kwargs)
+        self.rate = rate
+        if rate:
+            self.seeds = ReplicaSeeds()
+        self.built = True
+
+    def call(self, inputs, training=None):
+        if not (training and self.rate):
+            return inputs
+        return keras.random.dropout(inputs, self.rate, seed=self.seeds)
+
+    def get_config(self):
+        return {**super().get_config(), "rate": self.rate}
