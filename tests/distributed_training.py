@@ -2,7 +2,7 @@
 
     python distributed_training.py CASE OUTPUT.npz STRATEGY [OPTION ...]
 
-OPTIONs are --accumulate, --model_parallel, --bfloat16, --several_steps and --stateful (a language model
+OPTIONs are --accumulate, --model_parallel, --dtype=POLICY, --several_steps and --stateful (a language model
 with its memory). STRATEGY is a name of `bert_zoo.training.strategy`; the environment names Keras's
 backend. Each run has a process of its own, because backends fix their devices when they start. The
 file holds `weights/<path>`, `losses` of the epochs, `evaluation`, and `predictions` of every row.
@@ -49,8 +49,8 @@ def rows_of(case: str, task: str, rng) -> tuple:
 
 
 def compiled(case: str, task: str, options: tuple[str, ...]):
-    dtype = {"dtype": "mixed_bfloat16"} if "--bfloat16" in options else {}
-    model = load_case(case, task, dropout=0.0, **dtype)
+    dtypes = [option.partition("=")[2] for option in options if option.startswith("--dtype=")]
+    model = load_case(case, task, dropout=0.0, dtype=dtypes[0] if dtypes else "float32")
     steps = 2 if "--accumulate" in options else None
     # Clipped hard: a replica that clipped its own gradients would show.
     optimizer = bert_adamw(5e-5, total_steps=40, clip_norm=0.1, gradient_accumulation_steps=steps)

@@ -118,8 +118,9 @@ def test_several_steps_an_execution_are_refused_on_replicas(monkeypatch):
 
 
 @pytest.mark.slow
-def test_replicas_train_as_one_in_mixed_bfloat16(tmp_path):
-    one, two = (train("masked_lm", tmp_path, name, "--bfloat16") for name in ("one", "cpu:2"))
+@pytest.mark.parametrize("dtype", ["mixed_bfloat16", "mixed_float16"])
+def test_replicas_train_as_one_in_half_precision(dtype, tmp_path):
+    one, two = (train("masked_lm", tmp_path, name, f"--dtype={dtype}") for name in ("one", "cpu:2"))
     # No output depends on the biases of keys: their gradients are rounding alone, and Adam makes
     # whole steps of it.
     for name in [name for name in one if name.endswith("qkv/bias")]:
@@ -177,6 +178,52 @@ def test_two_workers_train_as_one(tmp_path):
     assert not (tmp_path / "worker1.npz").exists()
     with np.load(tmp_path / "worker0.npz") as chief:
         assert_same_training(alone, dict(chief))
+
+
+@pytest.mark.slow
+def test_a_memory_is_carried_on_replicas_and_workers_as_on_one_device(tmp_path):
+    case = "transformer_xl/hf_plain"
+    one = train(case, tmp_path, "one", "--stateful")
+    assert np.abs(one["weights/training_memory/memory_0"]).max() > 0.1
+    for name in ("cpu:2", "cpu:4"):
+        assert_same_training(one, train(case, tmp_path, name, "--stateful"))
+    processes = [
+        start([case, tmp_path / "workers.npz", "multi_worker", "--stateful"], **environment)
+        for environment in worker_environments(2)
+    ]
+    for process in processes:
+        finish(process)
+    with np.load(tmp_path / "workers.npz") as chief:
+        assert_same_training(one, dict(chief))
+
+
+def test_batches_of_streams_divide_among_replicas(monkeypatch):
+    monkeypatch.setattr(stateful, "sharing_replicas", lambda: 2)
+    with pytest.raises(ValueError, match="A batch of 3 streams does not divide among 2 replicas"):
+        stateful.StatefulLM(load_recurrent("hf_plain"), 4, 3)
+
+
+DROPOUT = """
+import numpy as np
+import tensorflow as tf
+import bert_zoo
+from bert_zoo.layers import Dropout
+
+strategy = bert_zoo.training.strategy("cpu:2")
+with strategy.scope():
+    layer = Dropout(0.5)
+step = tf.function(lambda: strategy.run(lambda: layer(tf.ones([4, 64]), training=True)))
+masks = [mask.numpy() for _ in range(2) for mask in strategy.experimental_local_results(step())]
+for place, mask in enumerate(masks):
+    assert set(np.unique(mask)) == {0, 2}
+    for other in masks[:place]:
+        assert 0.3 < np.mean(mask == other) < 0.7
+"""
+
+
+def test_every_replica_draws_dropout_masks_of_its_own():
+    done = subprocess.run([sys.executable, "-c", DROPOUT], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr[-3000:]
 
 
 @needs_jax
@@ -396,13 +443,6 @@ def test_xla_is_refused_under_tpu_strategy(monkeypatch):
         model.compile("adam", "mse", jit_compile=True)
     model.compile("adam", "mse")
     assert model.jit_compile is False
-
-
-def test_a_memory_is_refused_on_several_replicas(monkeypatch):
-    language_model = load_recurrent("hf_plain")
-    monkeypatch.setattr(stateful, "num_replicas", lambda: 2)
-    with pytest.raises(ValueError, match=r"StatefulLM's memory is one device's, .* 2 replicas"):
-        stateful.StatefulLM(language_model, 2)
 
 
 def test_one_process_is_its_own_chief():

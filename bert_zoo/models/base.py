@@ -13,6 +13,7 @@ from bert_zoo.models.feeding import (
 from bert_zoo.models.inputs import PLACES, check_is_dict, outside
 from bert_zoo.models.labels import LabelRange, as_arrays, check_labels, labels_checked_in_graph
 from bert_zoo.models.replicas import (
+    LossScaling,
     LossTracker,
     check_several_steps,
     compiles_for_each_shape,
@@ -170,6 +171,8 @@ class ZooModel(keras.Model):
             with self.distribute_strategy.scope():
                 # Past Keras's record of layers and variables, which is closed by now.
                 object.__setattr__(self, "_loss_tracker", LossTracker(name="loss"))
+                if type(self.optimizer) is keras.optimizers.LossScaleOptimizer:
+                    self.optimizer = LossScaling.around(self.optimizer)
         # Behind the scaling of losses, where Keras has wrapped it for float16.
         optimizer = getattr(self.optimizer, "inner_optimizer", self.optimizer)
         if hasattr(optimizer, "use_levels"):

@@ -36,6 +36,24 @@ class LossTracker(keras.metrics.Mean):
         super().update_state(values, sample_weight)
 
 
+@keras.saving.register_keras_serializable("bert_zoo")
+class LossScaling(keras.optimizers.LossScaleOptimizer):
+    """Keras's scaling of losses in float16, which leaves out a batch where any replica overflows.
+
+    Keras 3.15 asks the first replica alone, as if gradients were summed already; another's infinity
+    then ends up in every weight.
+    """
+
+    @classmethod
+    def around(cls, optimizer: keras.optimizers.LossScaleOptimizer) -> "LossScaling":
+        """The same scaling of the same optimizer."""
+        return cls(**optimizer.get_config() | {"inner_optimizer": optimizer.inner_optimizer})
+
+    def check_finite(self, grads):
+        finite = ops.cast(super().check_finite(grads), "float32")
+        return ops.equal(over_replicas(finite, "MEAN"), 1.0)
+
+
 def num_replicas() -> int:
     """The replicas of the strategy in whose scope this is called, or of Keras's distribution on JAX."""
     if keras.backend.backend() != "tensorflow":
@@ -44,6 +62,40 @@ def num_replicas() -> int:
     import tensorflow as tf
 
     return tf.distribute.get_strategy().num_replicas_in_sync
+
+
+def sharing_replicas() -> int:
+    """The replicas among which a step's rows are divided before `call` sees them: TensorFlow's.
+
+    On JAX a step computes whole batches, wherever their rows lie.
+    """
+    return num_replicas() if keras.backend.backend() == "tensorflow" else 1
+
+
+def own_rows(value):
+    """This replica's rows of a value that every replica holds for the whole batch."""
+    replicas = sharing_replicas()
+    if replicas == 1:
+        return value
+    import tensorflow as tf
+
+    replica = tf.distribute.get_replica_context()
+    rows = value.shape[0] // replicas
+    first = rows * replica.replica_id_in_sync_group if replica else 0
+    return value[first : first + rows]
+
+
+def rows_of_all(value):
+    """The rows of all replicas, in the order in which `own_rows` divides them."""
+    replicas = sharing_replicas()
+    if replicas == 1:
+        return value
+    import tensorflow as tf
+
+    replica = tf.distribute.get_replica_context()
+    if replica is None:  # Keras looks at shapes alone.
+        return tf.concat([value] * replicas, axis=0)
+    return replica.all_gather(value, axis=0)
 
 
 def one_replica_spec(spec) -> Any:

@@ -7,12 +7,15 @@ from keras import ops
 
 from bert_zoo.models.base import ZooModel
 from bert_zoo.models.causal_lm import CausalLM
-from bert_zoo.models.replicas import num_replicas
+from bert_zoo.models.replicas import own_rows, rows_of_all, sharing_replicas
 from bert_zoo.training.metrics import PredictionQuality, total_and_count
 
 
 class StreamMemory(keras.layers.Layer):
     """The memory of a batch of streams, as variables that no optimizer touches.
+
+    Each replica holds the memory of the whole batch and reads its own rows of it, so that files of
+    it are the same for any number of replicas.
 
     Args:
         initial: `memory` and `memory_mask` of streams that begin, one row for all of them.
@@ -47,21 +50,21 @@ class StreamMemory(keras.layers.Layer):
             starts_stream: int [batch], 1 where a stream begins and what was before is forgotten.
         """
         goes_on = ops.equal(starts_stream, 0)
-        memory = [
-            # The value, because JAX takes no Keras variable here.
-            ops.where(goes_on[:, None, None], entry.value, ops.zeros_like(entry.value))
-            for entry in self.memory
-        ]
+        # Values, because JAX takes no Keras variables here.
+        memory = [own_rows(entry.value) for entry in self.memory]
+        mask = own_rows(self.mask.value)
         return {
-            "memory": memory,
-            "memory_mask": ops.where(goes_on[:, None], self.mask.value, self.initial_mask),
+            "memory": [
+                ops.where(goes_on[:, None, None], entry, ops.zeros_like(entry)) for entry in memory
+            ],
+            "memory_mask": ops.where(goes_on[:, None], mask, self.initial_mask),
         }
 
     def write(self, outputs: dict[str, Any]) -> None:
         """Keeps what the model gave back."""
         for variable, entry in zip(self.memory, outputs["memory"], strict=True):
-            variable.assign(entry)
-        self.mask.assign(outputs["memory_mask"])
+            variable.assign(rows_of_all(entry))
+        self.mask.assign(rows_of_all(outputs["memory_mask"]))
 
 
 @keras.saving.register_keras_serializable("bert_zoo")
@@ -78,8 +81,11 @@ class StatefulLM(ZooModel):
 
     Args:
         language_model: a `CausalLM` with a recurrent encoder; it holds all that is trained.
-        batch_size: rows of a batch in `fit`.
+        batch_size: rows of a batch in `fit`, on all replicas together.
         evaluation_batch_size: rows of a batch in `evaluate` and `predict`; as in `fit` by default.
+
+    Raises:
+        ValueError: rows that do not divide among the replicas of the strategy (TensorFlow).
     """
 
     task = "causal_lm"
@@ -92,12 +98,12 @@ class StatefulLM(ZooModel):
         evaluation_batch_size: int | None = None,
         **kwargs,
     ):
-        # JAX's arrays lie on many devices as one; TensorFlow's replicas would each have a memory.
-        if keras.backend.backend() == "tensorflow" and num_replicas() > 1:
-            raise ValueError(
-                f"StatefulLM's memory is one device's, and this strategy has {num_replicas()} replicas. "
-                "Train on one, or train the language model itself, whose memory is an input."
-            )
+        for size in {batch_size, evaluation_batch_size or batch_size}:
+            if size % sharing_replicas():
+                raise ValueError(
+                    f"A batch of {size} streams does not divide among {sharing_replicas()} replicas. "
+                    "Give StatefulLM batch sizes that do."
+                )
         if isinstance(language_model, dict):
             language_model = keras.saving.deserialize_keras_object(language_model)
         kwargs.setdefault("dtype", language_model.dtype_policy)
@@ -130,6 +136,9 @@ class StatefulLM(ZooModel):
                 "segment_length) makes them."
             )
         rows = inputs["token_ids"].shape[0]
+        if rows is None:  # across workers, where TensorFlow divides a batch and forgets its size
+            return
+        rows *= sharing_replicas()
         if rows != batch_size:
             raise ValueError(
                 f"The batch has {rows} rows and this memory {batch_size}. Make StatefulLM with the "

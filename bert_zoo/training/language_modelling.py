@@ -15,7 +15,9 @@ import bert_zoo
 from bert_zoo.config import ConfigError
 from bert_zoo.data.language_modelling import segments
 from bert_zoo.models import CausalLM, RecurrentEncoder, StatefulLM
+from bert_zoo.models.replicas import is_chief
 from bert_zoo.recurrent_config import RecurrentConfig
+from bert_zoo.training.distribution import present_strategy
 from bert_zoo.training.finetuning import new_figure, write_json
 from bert_zoo.training.language_model_recipes import LanguageModelRecipe, Reading
 from bert_zoo.training.optimizers import language_model_adam
@@ -82,11 +84,13 @@ class History(keras.callbacks.Callback):
         directory: of the run.
         every: steps an epoch of `fit`.
         step: steps before this `fit`; later figures, of a run that was stopped, are forgotten.
+        writes: whether to write files: of several workers one does.
     """
 
-    def __init__(self, model: CausalLM, directory: Path, every: int, step: int):
+    def __init__(self, model: CausalLM, directory: Path, every: int, step: int, writes: bool):
         super().__init__()
         self.kept = model
+        self.writes = writes
         self.directory = directory
         self.every = every
         self.rows: list[dict[str, float]] = []
@@ -98,6 +102,8 @@ class History(keras.callbacks.Callback):
     def on_epoch_end(self, epoch, logs=None):
         figures = {name: float(value) for name, value in (logs or {}).items()}
         self.rows.append({"step": (epoch + 1) * self.every, **figures})
+        if not self.writes:
+            return
         write_json(self.directory / HISTORY, self.rows)
         draw_history({"": self.rows}, self.directory / "learning_curve.png")
         if figures["val_bits"] == min(row["val_bits"] for row in self.rows):
@@ -113,6 +119,7 @@ def train(
     *,
     every: int,
     stop_at: int | None = None,
+    strategy: Any = None,
 ) -> StatefulLM:
     """Trains a model, or goes on with a training that was stopped, and writes a run directory.
 
@@ -128,32 +135,38 @@ def train(
         every: steps between two measurements on `valid_ids`, with the memory of training, and
             checkpoints.
         stop_at: steps after which to stop, before the recipe's end.
+        strategy: what `bert_zoo.training.strategy` gives, under which the model was made; its replicas
+            share the recipe's batches. Of several workers one, the chief, writes the directory.
 
     Returns:
         The trained model, with its memory.
     """
-    directory.mkdir(parents=True, exist_ok=True)
-    write_json(
-        directory / "config.json",
-        {
-            "recipe": asdict(recipe),
-            "model": model.encoder.config.to_dict(),
-            "parameters": model.count_params(),
-            "versions": {"bert_zoo": bert_zoo.__version__, "keras": keras.__version__},
-        },
-    )
-    stateful = StatefulLM(model, recipe.batch_size)
-    stateful.compile(
-        optimizer=language_model_adam(
-            recipe.learning_rate,
-            total_steps=recipe.total_steps,
-            warmup_steps=recipe.warmup_steps,
-            floor=recipe.floor,
-            clip_norm=recipe.clip_norm,
+    strategy = strategy or present_strategy()
+    writes = is_chief(strategy)
+    if writes:
+        directory.mkdir(parents=True, exist_ok=True)
+        write_json(
+            directory / "config.json",
+            {
+                "recipe": asdict(recipe),
+                "model": model.encoder.config.to_dict(),
+                "parameters": model.count_params(),
+                "versions": {"bert_zoo": bert_zoo.__version__, "keras": keras.__version__},
+            },
         )
-    )
     checkpoints = directory / "checkpoint"
-    step = restore(stateful, checkpoints)
+    with strategy.scope():
+        stateful = StatefulLM(model, recipe.batch_size)
+        stateful.compile(
+            optimizer=language_model_adam(
+                recipe.learning_rate,
+                total_steps=recipe.total_steps,
+                warmup_steps=recipe.warmup_steps,
+                floor=recipe.floor,
+                clip_norm=recipe.clip_norm,
+            )
+        )
+        step = restore(stateful, checkpoints)
     if step:
         print(f"Going on from step {step:,}.")
     size = (recipe.batch_size, recipe.segment_length)
@@ -168,8 +181,9 @@ def train(
         validation_data=segments(valid_ids, *size),
         callbacks=[
             TrainingCheckpoint(checkpoints, every, step),
-            History(model, directory, every, step),
+            History(model, directory, every, step, writes),
         ],
+        verbose="auto" if writes else 0,
     )
     return stateful
 

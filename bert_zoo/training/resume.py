@@ -9,6 +9,7 @@ from typing import Any
 import keras
 from keras import ops
 
+from bert_zoo.models.replicas import is_chief
 from bert_zoo.weights.files import WeightsError
 from bert_zoo.weights.safetensors_io import SafetensorsSource, write_safetensors
 
@@ -21,7 +22,8 @@ class TrainingCheckpoint(keras.callbacks.Callback):
     """Writes all that the next step depends on: weights, optimizer, memory, states of dropout.
 
     Keras 3.15's own files of weights leave the states of random generators out, so that dropout
-    starts anew and losses differ from those of a training that was not stopped.
+    starts anew and losses differ from those of a training that was not stopped. Of several workers
+    one, the chief, writes.
 
     Args:
         directory: where to write; the newest checkpoint alone is kept.
@@ -48,7 +50,8 @@ class TrainingCheckpoint(keras.callbacks.Callback):
 
     def save(self) -> None:
         """Writes a checkpoint of the present step."""
-        write_checkpoint(self.model, self.directory, self.step)
+        if is_chief(getattr(self.model, "distribute_strategy", None)):
+            write_checkpoint(self.model, self.directory, self.step)
 
 
 def write_checkpoint(
