@@ -165,9 +165,10 @@ def call(tool: str, *arguments) -> subprocess.CompletedProcess:
 
 
 @pytest.mark.slow
-def test_evaluate_finds_the_data_again_and_writes_predictions(run):
+@pytest.mark.parametrize("strategy", ["one", "cpu:2"])
+def test_evaluate_finds_the_data_again_and_writes_predictions(run, strategy):
     kind, _, directory, _ = run
-    done = call("evaluate", "--run", directory)
+    done = call("evaluate", "--run", directory, "--strategy", strategy)
     assert done.returncode == 0, done.stderr[-2000:]
     figure, value = next(iter(json.loads((directory / "metrics.json").read_text())["kept"].items()))
     assert f"{figure:<34} {value:.4f}" in done.stdout

@@ -273,7 +273,8 @@ def test_only_the_hardest_places_count():
 
 
 @pytest.mark.slow
-def test_the_command_lines_train_and_evaluate(tmp_path):
+@pytest.mark.parametrize("strategy", ["one", "cpu:2"])
+def test_the_command_lines_train_and_evaluate(strategy, tmp_path):
     root = Path(__file__).parents[1]
     text = tmp_path / "text.txt"
     text.write_text("the cat sat on the mat\n" * 200)
@@ -286,7 +287,7 @@ def test_the_command_lines_train_and_evaluate(tmp_path):
 
     trained = run(
         "train_lm.py", "--train_file", str(text), "--steps", "120", "--stop_at", "4", "--every", "2",
-        "--batch_size", "4", "--segment_length", "8", "--output_dir", "run",
+        "--batch_size", "4", "--segment_length", "8", "--output_dir", "run", "--strategy", strategy,
     )  # fmt: skip
     assert "memory of 256" in trained and "bits a character" in trained
     evaluated = run(

@@ -14,7 +14,9 @@ from pathlib import Path
 
 from absl import app, flags, logging
 from dataclass_flags import define_fields, given
+from strategy_flag import named_strategy
 
+from bert_zoo.models.replicas import is_chief
 from bert_zoo.training import finetuning
 from bert_zoo.training.presets import Recipe
 from bert_zoo.training.tasks import TASKS, DataOptions, make_task
@@ -31,7 +33,9 @@ def main(argv: list[str]) -> None:
         raise app.UsageError(f"Unknown arguments {argv[1:]}; options begin with --.")
     logging.set_verbosity(logging.WARNING)
     directory = Path(_RUN.value)
-    model = finetuning.kept_model(directory)
+    strategy = named_strategy()
+    with strategy.scope():
+        model = finetuning.kept_model(directory)
     config = json.loads((directory / finetuning.CONFIG).read_text(encoding="utf-8"))
     kept = finetuning.kept_figures(directory)
     options = config["data"] | given(DataOptions)
@@ -41,6 +45,8 @@ def main(argv: list[str]) -> None:
     recipe = Recipe(**config["recipe"])
     data = task.data(_SPLIT.value)
     predictions = task.predict(model, data, recipe)
+    if not is_chief(strategy):
+        return
     output = Path(_OUTPUT_DIR.value or directory / "predictions")
     output.mkdir(parents=True, exist_ok=True)
     if task.has_labels(data):

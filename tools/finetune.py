@@ -17,11 +17,11 @@ from typing import Any
 
 from absl import app, flags, logging
 from dataclass_flags import define_fields, given
+from strategy_flag import named_strategy
 
 from bert_zoo.models.loading import open_checkpoint
 from bert_zoo.models.replicas import is_chief, is_on_tpu
 from bert_zoo.training import finetuning
-from bert_zoo.training.distribution import strategy as make_strategy
 from bert_zoo.training.presets import PRESETS, Recipe, default_preset, preset
 from bert_zoo.training.tasks import TASKS, DataOptions, Task, make_task
 
@@ -39,12 +39,6 @@ _FIRST_SEED = flags.DEFINE_integer("first_seed", 0, "The first of these seeds.",
 _KEEP = flags.DEFINE_integer("keep", 1, "How many of the best epochs are kept.", lower_bound=1)
 _PATIENCE = flags.DEFINE_integer(
     "patience", None, "Epochs without a better figure after which to stop.", lower_bound=1
-)
-_STRATEGY = flags.DEFINE_string(
-    "strategy",
-    "one",
-    "Devices to train on: one, cpu:N, mirrored, multi_worker, tpu, tpu:NAME or auto. They share a "
-    "batch, so that batch_size stays that of all together.",
 )
 _MODEL_PARALLEL = flags.DEFINE_integer(
     "model_parallel",
@@ -67,9 +61,8 @@ def main(argv: list[str]) -> None:
     # TensorFlow's remarks on how it writes a SavedModel would bury what this program prints.
     logging.set_verbosity(logging.WARNING)
     data = {"name": _TASK.value, **given(DataOptions)}
+    strategy = named_strategy(_MODEL_PARALLEL.value)
     try:
-        # Before anything runs on the devices that it divides.
-        strategy = make_strategy(_STRATEGY.value, model_parallel=_MODEL_PARALLEL.value)
         task = make_task(**data)
         recipe = recipe_for(task)
     except ValueError as error:

@@ -12,6 +12,7 @@ import math
 from pathlib import Path
 
 from absl import app, flags, logging
+from strategy_flag import named_strategy
 
 _RECIPE = flags.DEFINE_string(
     "recipe", "small", "A name in bert_zoo.training.language_model_recipes.RECIPES."
@@ -37,12 +38,6 @@ _DIV_VAL = flags.DEFINE_integer("div_val", None, "Instead of the recipe's.", low
 _MAX_SYMBOLS = flags.DEFINE_integer("max_symbols", None, "Of a vocabulary that is made here.")
 _EVERY = flags.DEFINE_integer("every", 250, "Steps between measurements.", lower_bound=1)
 _SEED = flags.DEFINE_integer("seed", 0, "Of fresh weights and dropout.")
-_STRATEGY = flags.DEFINE_string(
-    "strategy",
-    "one",
-    "Devices to train on, as bert_zoo.training.strategy names them. The memory is one device's with "
-    "Keras on TensorFlow; several take KERAS_BACKEND=jax.",
-)
 _DTYPE = flags.DEFINE_string("dtype", "float32", "A Keras dtype policy, such as mixed_bfloat16.")
 
 
@@ -53,16 +48,11 @@ def main(argv: list[str]) -> None:
     import keras
 
     from bert_zoo.data.language_modelling import encode_file
+    from bert_zoo.models.replicas import is_chief
     from bert_zoo.text.language_model import LanguageModelPreprocessor
     from bert_zoo.training import language_modelling
-    from bert_zoo.training import strategy as make_strategy
 
-    strategy = make_strategy(_STRATEGY.value)
-    if keras.backend.backend() == "tensorflow" and strategy.num_replicas_in_sync > 1:
-        raise app.UsageError(
-            f"--strategy={_STRATEGY.value} has {strategy.num_replicas_in_sync} replicas, and with Keras on "
-            "TensorFlow the memory is one device's. Set the environment variable KERAS_BACKEND=jax."
-        )
+    strategy = named_strategy()
     recipe = changed_recipe()
     tokenizer = make_tokenizer(recipe)
     streams = [encode_file(path, tokenizer) for path in (_TRAIN.value, _VALID.value) if path]
@@ -71,7 +61,8 @@ def main(argv: list[str]) -> None:
         streams = [streams[0][:cut], streams[0][cut:]]
     keras.utils.set_random_seed(_SEED.value)
     preprocessor = LanguageModelPreprocessor(tokenizer, sequence_length=2048)
-    model = language_modelling.new_model(recipe, preprocessor, _DTYPE.value)
+    with strategy.scope():
+        model = language_modelling.new_model(recipe, preprocessor, _DTYPE.value)
     directory = Path(_OUTPUT_DIR.value or f"runs/lm-{_RECIPE.value}")
     print(
         f"Training {model.count_params():,} parameters for {recipe.total_steps:,} steps on "
@@ -79,8 +70,16 @@ def main(argv: list[str]) -> None:
         f"{len(streams[1]):,} are held out."
     )
     language_modelling.train(
-        recipe, model, *streams, directory, every=_EVERY.value, stop_at=_STOP_AT.value
+        recipe,
+        model,
+        *streams,
+        directory,
+        every=_EVERY.value,
+        stop_at=_STOP_AT.value,
+        strategy=strategy,
     )
+    if not is_chief(strategy):
+        return
     import bert_zoo
 
     best = bert_zoo.load(directory / "model")
