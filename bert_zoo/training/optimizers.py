@@ -179,8 +179,21 @@ class BertAdamW(keras.optimizers.AdamW):
     def apply(self, grads, trainable_variables=None):
         # TensorFlow gives a table's gradient as one slice a token. Keras 3.15 would take the global
         # norm over slices, so that two uses of one token are clipped as if they were two rows.
-        grads = [gradient if gradient is None else _dense(gradient) for gradient in grads]
+        merged = _row_sums if self._clips_rows() else _dense
+        grads = [gradient if gradient is None else merged(gradient) for gradient in grads]
         return super().apply(_summed_over_replicas(grads), trainable_variables)
+
+    def _clips_rows(self) -> bool:
+        """Whether gradients of tables go as rows of those tokens that occurred up to the clipping.
+
+        The norm of a whole table's gradient, nearly all zeros, would go through memory for nothing.
+        """
+        if keras.backend.backend() != "tensorflow" or not self.global_clipnorm:
+            return False
+        import tensorflow as tf
+
+        whole = self.gradient_accumulation_steps or self.loss_scale_factor
+        return not (whole or tf.distribute.has_strategy())
 
     def _all_reduce_sum_gradients(self, grads_and_vars):
         # Keras 3.15 sums gradients over replicas here, after each replica has clipped its own: two
@@ -282,14 +295,43 @@ def _dense(gradient):
     return tf.convert_to_tensor(gradient)
 
 
-def _clipped_by_global_norm(grads: list, limit: float) -> list:
-    """As Keras 3.15 clips, which writes the squares of all gradients to memory to sum them."""
+def _row_sums(gradient):
+    """A table's gradient with one slice for each row, as `tf.IndexedSlices`; another as it is."""
     import tensorflow as tf
 
-    given = [gradient for gradient in grads if gradient is not None]
-    squares = tf.add_n([tf.cast(tf.nn.l2_loss(gradient), "float32") for gradient in given])
-    scale = limit / tf.maximum(tf.sqrt(2.0 * squares), limit)
-    return [g if g is None else g * tf.cast(scale, g.dtype) for g in grads]
+    if not isinstance(gradient, tf.IndexedSlices):
+        return gradient
+    rows, places = tf.unique(tf.reshape(gradient.indices, [-1]))
+    sums = tf.math.unsorted_segment_sum(gradient.values, places, tf.size(rows))
+    return tf.IndexedSlices(sums, rows, gradient.dense_shape)
+
+
+def _clipped_by_global_norm(grads: list, limit: float) -> list:
+    """As Keras 3.15 clips, which writes the squares of all gradients to memory to sum them.
+
+    Args:
+        grads: tensors, what `_row_sums` gives, and None.
+        limit: of the norm of all.
+
+    Returns:
+        Tensors, whole ones, and None.
+    """
+    import tensorflow as tf
+
+    def values(gradient):
+        return gradient.values if isinstance(gradient, tf.IndexedSlices) else gradient
+
+    halves = [tf.nn.l2_loss(values(g)) for g in grads if g is not None]
+    norm = tf.sqrt(2.0 * tf.add_n([tf.cast(half, "float32") for half in halves]))
+    scale = limit / tf.maximum(norm, limit)
+
+    def scaled(gradient):
+        short = values(gradient) * tf.cast(scale, gradient.dtype)
+        if isinstance(gradient, tf.IndexedSlices):
+            short = tf.IndexedSlices(short, gradient.indices, gradient.dense_shape)
+        return tf.convert_to_tensor(short)
+
+    return [gradient if gradient is None else scaled(gradient) for gradient in grads]
 
 
 def _summed_over_replicas(grads: list) -> list:
