@@ -92,8 +92,9 @@ def test_two_and_four_replicas_of_every_family_train_as_one(case, tmp_path):
 
 
 @pytest.mark.slow
-def test_replicas_accumulate_gradients_as_one_does(tmp_path):
-    one, two = (train("masked_lm", tmp_path, name, "--accumulate") for name in ("one", "cpu:2"))
+@pytest.mark.parametrize("case", FAMILIES)
+def test_replicas_accumulate_gradients_as_one_does(case, tmp_path):
+    one, two = (train(case, tmp_path, name, "--accumulate") for name in ("one", "cpu:2"))
     assert_same_training(one, two)
 
 
