@@ -183,6 +183,28 @@ def test_batches_accumulate_where_replicas_update_together():
 
 
 # ---------------------------------------------------------------------------------------------
+# Compiled by XLA
+# ---------------------------------------------------------------------------------------------
+
+
+def test_xla_trains_as_tensorflows_kernels_do():
+    inputs, _ = labelled()
+    found = []
+    for jit_compile in (False, True):
+        model = load_task("classification", dropout=0.0)
+        loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+        optimizer = bert_adamw(1e-3, total_steps=10, clip_norm=0.1)
+        model.compile(optimizer=optimizer, loss=loss, jit_compile=jit_compile)
+        assert model.jit_compile is jit_compile
+        options = {"batch_size": 4, "epochs": 3, "shuffle": False, "verbose": 0}
+        found.append((model.fit(inputs, LABELS, **options).history["loss"], variables_of(model)))
+    (plain, weights), (compiled, compiled_weights) = found
+    np.testing.assert_allclose(compiled, plain, atol=1e-5)
+    for path, value in weights.items():
+        np.testing.assert_allclose(compiled_weights[path], value, atol=2e-5, err_msg=path)
+
+
+# ---------------------------------------------------------------------------------------------
 # Less memory
 # ---------------------------------------------------------------------------------------------
 

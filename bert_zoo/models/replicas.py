@@ -80,9 +80,9 @@ def own_rows(value):
     import tensorflow as tf
 
     replica = tf.distribute.get_replica_context()
-    rows = value.shape[0] // replicas
-    first = rows * replica.replica_id_in_sync_group if replica else 0
-    return value[first : first + rows]
+    parts = tf.reshape(value, [replicas, value.shape[0] // replicas, *value.shape[1:]])
+    # Not a slice: on TPUs the number is a tensor, and shapes must be static.
+    return tf.gather(parts, replica.replica_id_in_sync_group if replica else 0)
 
 
 def rows_of_all(value):

@@ -296,14 +296,24 @@ def _dense(gradient):
 
 
 def _row_sums(gradient):
-    """A table's gradient with one slice for each row, as `tf.IndexedSlices`; another as it is."""
+    """A table's gradient with one slice for each row, as `tf.IndexedSlices`; another as it is.
+
+    There are as many slices as before, because XLA wants to know shapes: those left over are zeros
+    with a negative index, which TensorFlow leaves out.
+    """
     import tensorflow as tf
 
     if not isinstance(gradient, tf.IndexedSlices):
         return gradient
-    rows, places = tf.unique(tf.reshape(gradient.indices, [-1]))
-    sums = tf.math.unsorted_segment_sum(gradient.values, places, tf.size(rows))
-    return tf.IndexedSlices(sums, rows, gradient.dense_shape)
+    order = tf.argsort(gradient.indices)
+    rows = tf.gather(gradient.indices, order)
+    begins = tf.concat([[False], rows[1:] != rows[:-1]], axis=0)
+    places, number = tf.cumsum(tf.cast(begins, tf.int32)), tf.size(rows)
+    return tf.IndexedSlices(
+        tf.math.unsorted_segment_sum(tf.gather(gradient.values, order), places, number),
+        tf.math.unsorted_segment_max(rows, places, number),
+        gradient.dense_shape,
+    )
 
 
 def _clipped_by_global_norm(grads: list, limit: float) -> list:
