@@ -248,6 +248,16 @@ def test_it_runs_inside_functions_and_parallel_maps(xlm_roberta):
     assert rows == wanted * 50
 
 
+def test_it_outlives_tensorflows_cleared_kernels(small_model):
+    tokenizer = SentencePieceTokenizer(small_model, "xlm_roberta")
+    traced = tf.function(lambda texts: tokenizer(texts))
+    texts = tf.constant(XLM_TEXTS)
+    wanted = traced(texts).to_list()
+    tf.random.set_seed(1)  # which clears them
+    assert traced(texts).to_list() == tokenizer(texts).to_list() == wanted
+    assert SentencePieceTokenizer(small_model, "xlm_roberta")(texts).to_list() == wanted
+
+
 def test_it_may_be_made_while_a_function_is_traced(small_model, xlm_roberta):
     made = []
 

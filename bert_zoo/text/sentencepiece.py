@@ -335,7 +335,9 @@ def _load(model: bytes) -> Any:
     # process, would be one (tensorflow_text 2.21).
     name = f"sentencepiece_{hashlib.sha256(model).hexdigest()[:32]}"
     try:
-        return tensorflow_text.SentencepieceTokenizer(model, out_type=tf.int32, name=name)
+        tokenizer = tensorflow_text.SentencepieceTokenizer(model, out_type=tf.int32, name=name)
+        tokenizer._model_resource = _lasting(tokenizer._model_resource)
+        return tokenizer
     except (tf.errors.InternalError, tf.errors.InvalidArgumentError) as error:
         raise ValueError(
             f"These {len(model)} bytes are not a SentencePiece model: {error.message.strip()} Fetch "
@@ -404,3 +406,22 @@ def _parts_of_words(*, keep_accents: bool) -> tf.Tensor:
 
 def _is_number_with_comma(piece: str) -> bool:
     return piece.endswith(",") and piece[-2:-1].isdigit()
+
+
+def _lasting(resource: Any) -> Any:
+    """The model as a resource that is there as long as the process.
+
+    tensorflow_text 2.21 leaves it to the kernel that made it ("TODO(b/318839908)" there), which is gone
+    after `tf.random.set_seed`, as TensorFlow then clears its kernels; then every text fails with
+    "Resource ... does not exist". A resource with a name of its own is kept, and tokenizers of one
+    model, whose bytes the name stands for, share it.
+    """
+    from tensorflow_text.python.ops import sentencepiece_tokenizer
+
+    class Lasting(type(resource)):
+        def _create_resource(self):
+            return sentencepiece_tokenizer.gen_sentencepiece_tokenizer.sentencepiece_op(
+                model=self._model, shared_name=self._name
+            )
+
+    return Lasting(resource._model, resource._name)
