@@ -48,6 +48,8 @@ KEPT_BY_ACTIVATION = {"relu": 1, "gelu": 4, "gelu_tanh": 5}
 # Gradients of the widest tensors of a block that are there at once.
 GRADIENTS_AT_ONCE = 3
 VOCABULARY_TASKS = ("masked_lm", "pretraining")
+# Tasks for which the last layer computes the first token alone (`TaskModel.reads_first_only`).
+FIRST_TOKEN_TASKS = ("classification", "regression", "multiple_choice")
 # Ways of training that are shown: words -> options of `training_memory`. `rematerialize` is
 # gradient checkpointing.
 SETTINGS = {
@@ -89,7 +91,8 @@ class Kept:
     Attributes:
         embeddings: up to the first block's input, which is among them.
         block: of one run of a block, its output among them.
-        boundary: of that output alone.
+        last: of the last run.
+        boundary: of a run's output alone.
         runs: how often a block runs; blocks that share weights share none of this.
         head: of a projection onto the vocabulary.
         moment: of the largest tensors that live for one moment only.
@@ -97,6 +100,7 @@ class Kept:
 
     embeddings: int
     block: int
+    last: int
     boundary: int
     runs: int
     head: int
@@ -104,7 +108,7 @@ class Kept:
 
     def total(self, rematerialize: bool) -> int:
         """All of it; where they are rematerialized, blocks keep their outputs alone."""
-        blocks = self.runs * self.block
+        blocks = (self.runs - 1) * self.block + self.last
         if rematerialize:
             # Two: the one that is computed anew, and the one above, whose gradients are under way.
             blocks = min(blocks, self.runs * self.boundary + 2 * self.block)
@@ -149,7 +153,8 @@ def training_memory(
         batch_size: rows a step.
         length: tokens a row.
         task: "masked_lm" and "pretraining" project onto the vocabulary (masked tokens only: another
-            objective's logits are not counted); other heads need next to nothing.
+            objective's logits are not counted); other heads need next to nothing, and those that
+            read the first token alone spare most of the last layer.
         predictions: positions a row that they project (`mask_positions`); None for all.
         dtype: a key of `POLICIES`.
         rematerialize: whether blocks are computed anew in the backward pass (gradient checkpointing;
@@ -246,16 +251,22 @@ def _(config: EncoderConfig, task: str, step: Step) -> Kept:
     embeddings = _norm(table, number) + MASK * _dropped(table, config.hidden_dropout)
     if table != hidden:
         embeddings += hidden * number
-    # Queries, keys, values, and what the heads hand to the output product.
-    attention = 4 * hidden * number + _probabilities(
+    keys_and_values = 2 * hidden * number
+    # Queries, and what the heads hand to the output product.
+    attention = 2 * hidden * number + _probabilities(
         config.num_heads, step.length, config.attention_dropout, number
     )
     feed_forward = KEPT_BY_ACTIVATION[config.activation] * config.intermediate_size * number
     norms = 2 * _norm(hidden, number)
     dropped = _dropped(2 * hidden, config.hidden_dropout)
     dropped += _dropped(config.num_heads * step.length, config.attention_dropout)
-    per_token = attention + feed_forward + norms + MASK * dropped
+    per_query = attention + feed_forward + norms + MASK * dropped
     kernels = 4 * hidden**2 + 2 * hidden * config.intermediate_size
+
+    def block(queries: int) -> int:
+        kept = step.tokens * keys_and_values + queries * per_query
+        return kept + step.cast_weights(kernels)
+
     widest = max(config.intermediate_size, config.num_heads * step.length)
     moment = step.tokens * GRADIENTS_AT_ONCE * widest * number
     head = 0
@@ -264,7 +275,8 @@ def _(config: EncoderConfig, task: str, step: Step) -> Kept:
         moment = max(moment, logits)
     return Kept(
         embeddings=step.tokens * embeddings,
-        block=step.tokens * per_token + step.cast_weights(kernels),
+        block=block(step.tokens),
+        last=block(step.rows if task in FIRST_TOKEN_TASKS else step.tokens),
         boundary=step.tokens * hidden * number,
         runs=sum(map(len, config.blocks_of_layers)),
         head=head,
@@ -312,13 +324,12 @@ def _(config: RecurrentConfig, task: str, step: Step) -> Kept:
     kernels = 5 * hidden * attended + 2 * hidden * config.intermediate_size
     widest = max(config.intermediate_size, config.num_heads * keys)
     head, logits = _adaptive_softmax(config, step)
+    block = step.tokens * per_token + keys_and_values + distances * attended + memories
+    block += step.cast_weights(kernels)
     return Kept(
         embeddings=step.tokens * embeddings + distances * hidden,
-        block=step.tokens * per_token
-        + keys_and_values
-        + distances * attended
-        + memories
-        + step.cast_weights(kernels),
+        block=block,
+        last=block,
         boundary=step.tokens * hidden * number + memories,
         runs=config.num_layers,
         head=head,

@@ -106,6 +106,11 @@ class Pooling:
     mode: str = "mean"
     normalize: bool = True
 
+    @property
+    def reads_first_only(self) -> bool:
+        """Whether no token but the first is read."""
+        return self.mode == "cls"
+
 
 @dataclass(frozen=True)
 class Checkpoint:

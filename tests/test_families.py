@@ -50,6 +50,21 @@ def test_outputs_equal_the_reference(case):
     assert_equal_to_reference(load_case(case, **options)(inputs_of(io)), io)
 
 
+@pytest.mark.parametrize("case", [case for case in TASK_CASES if task_of(case) == "encoder"])
+def test_the_first_token_alone_is_as_among_all(case):
+    model = load_case(case, output_hidden_states=True, output_attentions=True)
+    inputs = inputs_of(arrays(case))
+    whole, first = model(inputs), model(inputs, first_only=True)
+    assert set(first) == set(whole)
+    assert_same(first["sequence_output"], whole["sequence_output"][:, :1], 1e-6)
+    assert_same(first["hidden_states"][:-1], whole["hidden_states"][:-1])
+    assert_same(first["hidden_states"][-1], first["sequence_output"])
+    assert_same(first["attentions"][:-1], whole["attentions"][:-1], 1e-7)
+    assert_same(first["attentions"][-1], whole["attentions"][-1][:, :, :1], 1e-6)
+    if "pooled_output" in whole:
+        assert_same(first["pooled_output"], whole["pooled_output"], 1e-6)
+
+
 @pytest.mark.parametrize("case", TASK_CASES)
 def test_graph_xla_and_predict_equal_eager(case):
     model, inputs = loaded(case), inputs_of(arrays(case))

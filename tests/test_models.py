@@ -18,6 +18,8 @@ from helpers import (
     task_inputs,
 )
 
+from bert_zoo.memory import FIRST_TOKEN_TASKS
+from bert_zoo.registry import Pooling
 from bert_zoo.training.recipes import RECIPES
 from bert_zoo.weights.bind import named_variables
 
@@ -208,6 +210,48 @@ def test_encoder_alone_returns_no_more_than_asked():
         "pooled_output",
     }
     assert set(loaded("encoder_no_pooler")(task_inputs("encoder"))) == {"sequence_output"}
+
+
+# ---------------------------------------------------------------------------------------------
+# The first token alone
+# ---------------------------------------------------------------------------------------------
+
+
+def rows_of_last_feed_forward(model, inputs, monkeypatch) -> int:
+    """How many tokens the last layer's feed-forward part reads."""
+    rows = []
+    feed_forward = model.encoder.stack.blocks[-1].feed_forward
+    run = feed_forward.call
+
+    def counted(x, **options):
+        rows.append(x.shape[0])
+        return run(x, **options)
+
+    monkeypatch.setattr(feed_forward, "call", counted)
+    model(inputs)
+    return rows[-1]
+
+
+@pytest.mark.parametrize("task", [task for task in TASK_CASES if task != "encoder"])
+def test_the_last_layer_computes_what_the_head_reads(task, monkeypatch):
+    model, inputs = load_task(task), task_inputs(task)
+    whole = model.encoder(model.encoder_inputs(inputs))
+    assert_same(model(inputs), model.head_outputs(whole, inputs), 1e-6)
+    texts = int(np.prod(inputs["token_ids"].shape[:-1]))
+    tokens = texts if model.reads_first_only else inputs["token_ids"].size
+    assert rows_of_last_feed_forward(model, inputs, monkeypatch) == tokens
+    first_only = ("classification", "regression", "multiple_choice")
+    assert model.reads_first_only == (task in first_only)
+    # The memory guide, which imports no Keras, has a list of its own.
+    assert model.reads_first_only == (task in FIRST_TOKEN_TASKS)
+
+
+def test_vectors_of_the_first_token_need_no_other(monkeypatch):
+    model, inputs = load_task("embedding"), task_inputs("embedding")
+    model.encoder.pooling = Pooling("cls", normalize=False)
+    expected = model.encoder(inputs)["sequence_output"][:, 0]
+    assert_same(model(inputs), expected, 1e-6)
+    assert rows_of_last_feed_forward(model, inputs, monkeypatch) == len(expected)
 
 
 # ---------------------------------------------------------------------------------------------

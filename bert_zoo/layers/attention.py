@@ -60,20 +60,24 @@ class SelfAttention(keras.layers.Layer):
         self.output_dense.build(input_shape)
         self.built = True
 
-    def call(self, x, bias, training=None):
+    def call(self, x, bias, first_only=False, training=None):
         """Attends within each row of the batch.
 
         Args:
             x: [batch * length, hidden_size].
             bias: [batch, 1, 1, length], added to the scores; see `attention_bias`.
+            first_only: whether the first token of each row alone attends; to all of them.
 
         Returns:
-            The output, as x, and the probabilities [batch, heads, length, length] before dropout.
+            The output, as x or [batch, hidden_size], and the probabilities [batch, heads, length or 1,
+            length] before dropout.
         """
         length = ops.shape(bias)[-1]
         heads = (-1, length, self.num_heads, self.head_size)
         # Not slices: TensorFlow's gradient of a slice fills the whole product with zeros first.
         query, key, value = (ops.reshape(part, heads) for part in ops.split(self.qkv(x), 3, -1))
+        if first_only:
+            query = query[:, :1]
         query = ops.transpose(query, (0, 2, 1, 3)) * (1 / math.sqrt(self.head_size))
         key = ops.transpose(key, (0, 2, 3, 1))
         value = ops.transpose(value, (0, 2, 1, 3))

@@ -1,6 +1,7 @@
 """Transformer blocks."""
 
 import keras
+from keras import ops
 
 from bert_zoo.layers.common import norm
 from bert_zoo.layers.dropout import Dropout
@@ -44,9 +45,20 @@ class PostNormBlock(Block):
     Source: google-research/bert modeling.py, transformer_model. Arguments: as `Block`.
     """
 
-    def call(self, x, bias, training=None):
-        """x [batch * length, hidden] and bias [batch, 1, 1, length] to (x, probabilities)."""
-        attended, probabilities = self.attention(x, bias, training=training)
+    def call(self, x, bias, first_only=False, training=None):
+        """Runs the block.
+
+        Args:
+            x: [batch * length, hidden].
+            bias: [batch, 1, 1, length].
+            first_only: whether the output of each row's first token is all that is wanted.
+
+        Returns:
+            The output, as x or [batch, hidden], and the attention's probabilities.
+        """
+        attended, probabilities = self.attention(x, bias, first_only=first_only, training=training)
+        if first_only:
+            x = ops.reshape(x, (-1, ops.shape(bias)[-1], x.shape[-1]))[:, 0]
         x = self.attention_norm(x + self.dropout(attended, training=training))
         x = self.output_norm(x + self.dropout(self.feed_forward(x), training=training))
         return x, probabilities

@@ -4,16 +4,16 @@ import keras
 from keras import ops
 
 
-def recomputed(layer: keras.layers.Layer, *args, training: bool):
+def recomputed(layer: keras.layers.Layer, *args, **options: bool):
     """The first output of a layer; what it takes to get there is not held until the gradient.
 
-    Same results and gradients as `layer(*args, training=training)[0]`, with less memory and about a
+    Same results and gradients as `layer(*args, **options)[0]`, with less memory and about a
     third more time (Chen et al. 2016, arXiv:1604.06174). Only the layer's inputs are held.
 
     Args:
         layer: built; returns a tuple.
         *args: tensors, variables, None, or sequences of these.
-        training: passed on.
+        **options: passed on, such as `training`.
     """
     # `keras.remat` of Keras 3.15 runs the layer twice. Dropout would then draw twice, so that
     # gradients would be those of other masks than the loss (TensorFlow), or its state would leave
@@ -36,7 +36,7 @@ def recomputed(layer: keras.layers.Layer, *args, training: bool):
             list(values),
             before,
             *keras.tree.pack_sequence_as(args, given),
-            training=training,
+            **options,
         )
         moved = [ops.cast(after[place] - before[place], "float32") for place in seeds]
         return (outputs[0], *moved)

@@ -46,7 +46,9 @@ class Encoder(ZooModel):
 
     Returns a dict: `sequence_output` [batch, length, hidden]; `pooled_output` [batch, hidden] where
     the encoder has a pooler; on request `hidden_states`, the embedding output first, and
-    `attentions` [batch, heads, length, length], one a layer.
+    `attentions` [batch, heads, length, length], one a layer. Called with `first_only=True`, for what
+    reads the first token alone, the last layer computes no other: `sequence_output` and the last
+    hidden state are [batch, 1, hidden], the last attentions [batch, heads, 1, length].
 
     Args:
         config: sizes and choices.
@@ -143,7 +145,7 @@ class Encoder(ZooModel):
             levels |= {id(v): 1 for v in self.pooler.variables}
         return levels
 
-    def call(self, inputs, training=None):
+    def call(self, inputs, first_only=False, training=None):
         ids = as_id_tensors(inputs, INPUTS)
         self._check_ids(ids)
         token_ids = ids["token_ids"]
@@ -154,7 +156,9 @@ class Encoder(ZooModel):
             token_ids, ids.get("segment_ids"), ids.get("position_ids"), training=training
         )
         bias = attention_bias(mask, keras.backend.standardize_dtype(embedded.dtype))
-        hidden_states, attentions = self.stack(embedded, bias, training=training)
+        hidden_states, attentions = self.stack(
+            embedded, bias, first_only=first_only, training=training
+        )
         outputs = {"sequence_output": hidden_states[-1]}
         if self.pooler is not None:
             outputs["pooled_output"] = self.pooler(hidden_states[-1])
@@ -212,7 +216,7 @@ class Encoder(ZooModel):
         """Ids to pooled vectors [batch, hidden]; as a graph, made once, on TensorFlow."""
 
         def vectors(inputs):
-            outputs = self(inputs, training=False)
+            outputs = self(inputs, first_only=self.pooling.reads_first_only, training=False)
             return pool(outputs["sequence_output"], inputs.get("padding_mask"), self.pooling)
 
         return as_graph(vectors)

@@ -24,7 +24,13 @@ class TaskModel(ZooModel):
 
     Args:
         encoder: an `Encoder`, or its configuration when Keras rebuilds a saved model.
+
+    Attributes:
+        reads_first_only: whether the head reads nothing of the encoder's but the first token, which
+            saves most of the last layer.
     """
+
+    reads_first_only = False
 
     def __init__(self, encoder: Encoder | dict[str, Any], **kwargs):
         kwargs.setdefault("name", self.task)
@@ -69,7 +75,8 @@ class TaskModel(ZooModel):
         raise NotImplementedError
 
     def call(self, inputs, training=None):
-        encoded = self.encoder(self.encoder_inputs(inputs), training=training)
+        options = {"first_only": True} if self.reads_first_only else {}
+        encoded = self.encoder(self.encoder_inputs(inputs), training=training, **options)
         return self.head_outputs(encoded, inputs, training)
 
     @property
@@ -175,6 +182,7 @@ class Classifier(LabelledModel):
     """Logits [batch, classes] over the first token."""
 
     task = "classification"
+    reads_first_only = True
 
     def add_head(self, config):
         self.classifier = self.sentence_head(self.num_classes)
@@ -206,6 +214,7 @@ class Regressor(TaskModel):
     """One number a text, [batch, 1], over the first token."""
 
     task = "regression"
+    reads_first_only = True
 
     def add_head(self, config):
         self.classifier = self.sentence_head(1)
@@ -381,6 +390,7 @@ class MultipleChoice(TaskModel):
     """
 
     task = "multiple_choice"
+    reads_first_only = True
 
     def add_head(self, config):
         self.classifier = self.sentence_head(1)
@@ -615,6 +625,10 @@ class SentenceEmbedder(TaskModel):
     """Sentence vectors [batch, hidden], pooled and normalised as the checkpoint's card says."""
 
     task = "embedding"
+
+    @property
+    def reads_first_only(self) -> bool:
+        return self.encoder.pooling.reads_first_only
 
     def add_head(self, config):
         pass
