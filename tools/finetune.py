@@ -19,6 +19,7 @@ from absl import app, flags, logging
 from dataclass_flags import define_fields, given
 from strategy_flag import named_strategy
 
+from bert_zoo.models.cores import use_cores
 from bert_zoo.models.loading import open_checkpoint
 from bert_zoo.models.replicas import is_chief, is_on_tpu
 from bert_zoo.training import finetuning
@@ -46,6 +47,12 @@ _MODEL_PARALLEL = flags.DEFINE_integer(
     "Devices that share one copy of the model; with KERAS_BACKEND=jax.",
     lower_bound=1,
 )
+_CORES = flags.DEFINE_integer(
+    "cores",
+    None,
+    "Cores of a CPU that share the rows of each batch, instead of each operation; see use_cores().",
+    lower_bound=1,
+)
 _EXPORT = flags.DEFINE_bool("export", True, "Whether to write the kept model as a SavedModel.")
 
 define_fields(Recipe)
@@ -60,6 +67,8 @@ def main(argv: list[str]) -> None:
         return
     # TensorFlow's remarks on how it writes a SavedModel would bury what this program prints.
     logging.set_verbosity(logging.WARNING)
+    if _CORES.value:
+        use_cores(_CORES.value)
     data = {"name": _TASK.value, **given(DataOptions)}
     strategy = named_strategy(_MODEL_PARALLEL.value)
     try:

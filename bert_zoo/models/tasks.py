@@ -12,6 +12,7 @@ from keras import ops
 from bert_zoo.heads import MaskedLMHead, OutputHead, SpanBoundaryHead, pool
 from bert_zoo.models import tagging
 from bert_zoo.models.base import ZooModel
+from bert_zoo.models.cores import in_shares
 from bert_zoo.models.encoder import Encoder
 from bert_zoo.models.graphs import as_graph
 from bert_zoo.models.inputs import PLACES, check_range, check_rank
@@ -76,8 +77,12 @@ class TaskModel(ZooModel):
 
     def call(self, inputs, training=None):
         options = {"first_only": True} if self.reads_first_only else {}
-        encoded = self.encoder(self.encoder_inputs(inputs), training=training, **options)
-        return self.head_outputs(encoded, inputs, training)
+
+        def outputs(inputs):
+            encoded = self.encoder(self.encoder_inputs(inputs), training=training, **options)
+            return self.head_outputs(encoded, inputs, training)
+
+        return in_shares(outputs, inputs)
 
     @property
     def family(self) -> Family:

@@ -1,5 +1,6 @@
 """Optimizers, schedules, recipes, and stopping and resuming."""
 
+from bert_zoo.models.cores import use_cores
 from bert_zoo.training.distribution import strategy
 from bert_zoo.training.freezing import freeze, rematerialize
 from bert_zoo.training.keeping import KeepBest
@@ -38,4 +39,5 @@ __all__ = [
     "rematerialize",
     "restore",
     "strategy",
+    "use_cores",
 ]

@@ -1,4 +1,4 @@
-"""Fine-tunes with bert_zoo, as tools/finetune.py does by default: batches of similar length.
+"""Fine-tunes with bert_zoo, as tools/finetune.py --cores does: batches of similar length.
 
 One of three that `tools/benchmark.py --what finetuning` sets beside each other; see worker.py.
 """
@@ -10,6 +10,7 @@ import worker
 
 import bert_zoo
 from bert_zoo.data.tables import LabelledTexts
+from bert_zoo.models.cores import use_cores
 from bert_zoo.training.finetuning import device_bucket
 from bert_zoo.training.optimizers import WarmupThenLinearDecay, bert_adamw
 from bert_zoo.training.presets import Recipe
@@ -18,8 +19,7 @@ from bert_zoo.training.tasks.texts import TextTask, accuracy
 
 
 def load(settings):
-    tf.config.threading.set_intra_op_parallelism_threads(settings["threads"])
-    tf.config.threading.set_inter_op_parallelism_threads(settings["threads"])
+    use_cores(settings["threads"])
     keras.utils.set_random_seed(settings["seed"])
     model = bert_zoo.load(
         settings["model_dir"],

@@ -1,0 +1,160 @@
+"""Batches whose rows are shared among cores: the same results, from so many passes."""
+
+import subprocess
+import sys
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+from helpers import (
+    TASK_CASES,
+    assert_same,
+    carried,
+    flat,
+    load_recurrent,
+    load_task,
+    loaded_task,
+    recurrent_arrays,
+    segments_of,
+    task_inputs,
+    variables_of,
+)
+
+from bert_zoo.models import cores
+
+TOLERANCE = 1e-5
+TASKS = [task for task in TASK_CASES if task != "encoder"]
+
+
+@pytest.fixture
+def share(monkeypatch):
+    """Sets the number of cores for this test; their threads are left alone."""
+    return lambda number: monkeypatch.setattr(cores, "_cores", number)
+
+
+def rows(inputs, number: int):
+    return {name: tf.constant(value[:number]) for name, value in inputs.items()}
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_shares_of_a_batch_give_what_the_batch_gives(task, share):
+    model, inputs = loaded_task(task), task_inputs(task)
+    total = len(inputs["token_ids"])
+    # Rows that divide among cores, that do not, and fewer than cores.
+    for number, number_of_cores in ((total, 2), (total - 1, 3), (1, 2)):
+        batch = rows(inputs, number)
+        expected = model(batch)
+        share(number_of_cores)
+        assert_same(tf.function(lambda batch: model(batch))(batch), expected, TOLERANCE)
+        share(1)
+
+
+def test_a_graph_for_any_number_of_rows_is_shared_too(share):
+    model, inputs = loaded_task("classification"), task_inputs("classification")
+    spec = {name: tf.TensorSpec([None, None], value.dtype) for name, value in inputs.items()}
+    expected = model(inputs)
+    share(2)
+    graph = tf.function(lambda batch: model(batch)).get_concrete_function(spec)
+    assert_same(graph(rows(inputs, None)), expected, TOLERANCE)
+
+
+@pytest.mark.parametrize("task", ["classification", "masked_lm"])
+def test_each_share_is_a_pass_of_its_own(task, share, monkeypatch):
+    model, inputs = load_task(task), task_inputs(task)
+    seen = []
+    run = model.head_outputs
+    monkeypatch.setattr(
+        model,
+        "head_outputs",
+        lambda *args: seen.append(args[1]["token_ids"].shape[0]) or run(*args),
+    )
+    share(2)
+    batch = rows(inputs, 3)
+    tf.function(lambda: model(batch))()
+    model(batch)  # eager operations would run one after the other anyway
+    assert len(seen) == 3
+    assert seen[-1] == 3
+
+
+def test_a_memory_is_shared_with_the_rows(share, monkeypatch):
+    segments = segments_of(recurrent_arrays("hf_adaptive"), "token_ids")
+    model = load_recurrent("hf_adaptive", "causal_lm")
+    # As many rows as layers, of which a memory has one each.
+    number = model.encoder.config.num_layers
+    segments = [{"token_ids": segment["token_ids"][:number]} for segment in segments]
+    assert len(segments[0]["token_ids"]) == number > 1
+    expected = carried(model, segments)
+    seen = []
+    run = model.head_outputs
+    monkeypatch.setattr(model, "head_outputs", lambda *args: seen.append(args) or run(*args))
+    share(2)
+    shared = carried(tf.function(lambda inputs: model(inputs)), segments)
+    assert len(seen) == 2 * 2  # two shares, in the graph without a memory and in that with one
+    for ours, theirs in zip(shared, expected, strict=True):
+        assert_same(ours, theirs, TOLERANCE)
+
+
+@pytest.mark.parametrize("jit_compile", [False, True])
+def test_training_with_shares_gives_the_same_weights(share, jit_compile):
+    inputs = task_inputs("classification")
+    labels = np.arange(len(inputs["token_ids"]))
+    results = []
+    for number in (1, 2):
+        share(number)
+        model = load_task("classification", dropout=0.0)
+        model.compile(
+            optimizer=keras.optimizers.SGD(0.1),
+            loss=keras.losses.SparseCategoricalCrossentropy(from_logits=True),
+            jit_compile=jit_compile,
+        )
+        history = model.fit(
+            inputs, labels % 2, batch_size=len(labels), epochs=3, shuffle=False, verbose=0
+        )
+        results.append((history.history["loss"], variables_of(model)))
+    (losses, weights), (shared_losses, shared_weights) = results
+    np.testing.assert_allclose(shared_losses, losses, atol=TOLERANCE)
+    assert max(losses) - min(losses) > 1e-4
+    for path, value in weights.items():
+        np.testing.assert_allclose(shared_weights[path], value, atol=TOLERANCE, err_msg=path)
+
+
+def test_dropout_draws_for_every_share(share):
+    model, inputs = load_task("embedding", dropout=0.5), task_inputs("embedding")
+    share(2)
+    same = {name: np.repeat(value[:1], 2, axis=0) for name, value in inputs.items()}
+    outputs = tf.function(lambda: model(rows(same, 2), training=True))()
+    first, second = flat(outputs)[""]
+    assert np.abs(first - second).max() > 1e-3
+
+
+# ---------------------------------------------------------------------------------------------
+# Threads
+# ---------------------------------------------------------------------------------------------
+
+BEFORE_TENSORFLOW = """
+import tensorflow as tf
+from bert_zoo.training import use_cores
+use_cores(3)
+threads = tf.config.threading
+assert threads.get_intra_op_parallelism_threads() == 1
+assert threads.get_inter_op_parallelism_threads() == 3
+tf.constant(1)
+try:
+    use_cores(2)
+except RuntimeError as error:
+    print(error)
+"""
+
+
+def test_threads_are_set_before_tensorflow_begins():
+    run = subprocess.run(
+        [sys.executable, "-c", BEFORE_TENSORFLOW], capture_output=True, text=True, check=True
+    )
+    assert "Call use_cores() first, before a model is loaded." in run.stdout
+
+
+@pytest.mark.parametrize("number", [0, -1, 2.0, True, "2"])
+def test_a_number_of_cores_is_a_positive_integer(number):
+    with pytest.raises(ValueError, match="it must be a positive integer"):
+        cores.use_cores(number)
