@@ -1,5 +1,6 @@
 """Batches whose rows are shared among cores: the same results, from so many passes."""
 
+import json
 import subprocess
 import sys
 
@@ -152,6 +153,29 @@ def test_threads_are_set_before_tensorflow_begins():
         [sys.executable, "-c", BEFORE_TENSORFLOW], capture_output=True, text=True, check=True
     )
     assert "Call use_cores() first, before a model is loaded." in run.stdout
+
+
+PAGES_OF_EACH_ROUND = """
+import json, resource
+from bert_zoo.training import use_cores
+
+use_cores(2)
+pages = [resource.getrusage(resource.RUSAGE_SELF).ru_minflt]
+for _ in range(4):
+    tensors = [b"x" * 200_000 for _ in range(100)]
+    del tensors
+    pages.append(resource.getrusage(resource.RUSAGE_SELF).ru_minflt)
+print(json.dumps([after - before for before, after in zip(pages, pages[1:])]))
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="Other systems' malloc has no such options.")
+def test_memory_of_small_tensors_is_kept_for_the_next_step():
+    run = subprocess.run(
+        [sys.executable, "-c", PAGES_OF_EACH_ROUND], capture_output=True, text=True, check=True
+    )
+    first, *later = json.loads(run.stdout)
+    assert max(later) < 0.1 * first
 
 
 @pytest.mark.parametrize("number", [0, -1, 2.0, True, "2"])
