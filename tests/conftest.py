@@ -3,8 +3,10 @@
 import random
 
 import numpy as np
+import pytest
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup() -> None:
     """Starts every test from the same numbers, so that one that fails fails again.
 

@@ -121,8 +121,9 @@ class BertAdamW(keras.optimizers.AdamW):
     over as many labels in each.
 
     Args:
-        bias_correction: True gives Keras's (and PyTorch's) AdamW; Mosbach et al. 2020
-            (arXiv:2006.04884) find that it steadies fine-tuning on small data sets.
+        bias_correction: True gives Keras's and fairseq's AdamW; Mosbach et al. 2020 (arXiv:2006.04884)
+            find that it steadies fine-tuning on small data sets. PyTorch's differs in one thing: it
+            adds epsilon after the second moment is corrected, not before.
         layer_decay: what the learning rate is multiplied by from one layer to the one below (Clark et
             al. 2020, arXiv:2003.10555), and with it the weight decay. The model that is compiled with
             this optimizer says which variables lie where: see `ZooModel.levels_below_head`.
