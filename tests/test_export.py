@@ -379,11 +379,11 @@ def loss_of(training):
     return tf.reduce_mean(tf.nn.sparse_softmax_cross_entropy_with_logits(labels, logits))
 
 losses = [float(loss_of(False))]
-for _ in range(20):
+for _ in range(40):
     with tf.GradientTape() as tape:
         loss = loss_of(True)
     for variable, gradient in zip(variables, tape.gradient(loss, variables)):
-        # Small steps: with dropout, 0.003 learns as much on average and hardly anything now and then.
+        # Small steps: with dropout, 20 of 0.003 learned hardly anything now and then.
         variable.assign_sub(0.001 * tf.sign(tf.convert_to_tensor(gradient)))
 losses.append(float(loss_of(False)))
 print(json.dumps([served, losses]))
@@ -396,7 +396,7 @@ print(json.dumps([served, losses]))
     served, losses = json.loads(done.stdout.splitlines()[-1])
     expected = model(model.preprocessor(TEXTS))
     assert_same({"logits": np.array(served)}, {"logits": expected}, TOLERANCE)
-    assert losses[-1] < 0.7 * losses[0]
+    assert losses[-1] < 0.5 * losses[0]
 
 
 # ---------------------------------------------------------------------------------------------
