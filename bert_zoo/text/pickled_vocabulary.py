@@ -10,12 +10,12 @@
 import logging
 import mmap
 import os
-import reprlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from bert_zoo.error_text import shown
 from bert_zoo.weights.files import WeightsError, refuse_lfs_pointer
 from bert_zoo.weights.restricted_pickle import Record, Unread, make_dict, read_pickle, records
 from bert_zoo.weights.torch_bin import read_object
@@ -99,9 +99,7 @@ def read_pickled_vocabulary(path: str | os.PathLike) -> PickledVocabulary:
     if type(lowercase) is not bool:
         raise WeightsError(f"{path} does not say whether its words are in lower case.")
     if unknown_id is not None and unknown_id not in range(len(symbols)):
-        raise WeightsError(
-            f"{path} has no symbol of the id {reprlib.repr(unknown_id)}, its unk_idx."
-        )
+        raise WeightsError(f"{path} has no symbol of the id {shown(unknown_id)}, its unk_idx.")
     return PickledVocabulary(
         symbols=symbols,
         lowercase=lowercase,
@@ -158,7 +156,7 @@ def _symbols(table: dict[str | int, Any], path: Path) -> list[str]:
         symbol for symbol in symbols if any("\ud800" <= letter <= "\udfff" for letter in symbol)
     ]
     if broken:
-        raise WeightsError(f"Symbols of {path} are not UTF-8: {reprlib.repr(broken)}.")
+        raise WeightsError(f"Symbols of {path} are not UTF-8: {shown(broken)}.")
     return _undo_latin_1(symbols, path)
 
 

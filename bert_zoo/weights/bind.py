@@ -13,8 +13,9 @@ from typing import Any
 import numpy as np
 
 from bert_zoo.config import Config
+from bert_zoo.error_text import listing
 from bert_zoo.registry import Family
-from bert_zoo.weights.files import WeightsError, listing
+from bert_zoo.weights.files import WeightsError
 from bert_zoo.weights.table import Binding, Copy, Format, expand, rows_under
 from bert_zoo.weights.tensor_source import TensorSource
 

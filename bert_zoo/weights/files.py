@@ -6,11 +6,10 @@ import struct
 import uuid
 import zipfile
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-_LISTED = 20
 _LFS_POINTER = b"version https://git-lfs"
 
 # What zipfile lets through on damaged archives, besides its own error.
@@ -27,13 +26,6 @@ ZIP_ERRORS = (
 
 class WeightsError(ValueError):
     """A weight file is damaged, ambiguous, refused or not what it was said to be."""
-
-
-def listing(names: Iterable[str]) -> str:
-    """Names for a message, in their order, with a count in place of what would be too much."""
-    names = list(names)
-    shown = ", ".join(names[:_LISTED]) or "nothing"
-    return f"{shown} and {len(names) - _LISTED} more" if len(names) > _LISTED else shown
 
 
 @contextmanager

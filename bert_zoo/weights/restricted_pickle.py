@@ -8,11 +8,11 @@ library.
 """
 
 import pickletools
-import reprlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, BinaryIO
 
+from bert_zoo.error_text import shown
 from bert_zoo.weights.files import WeightsError
 
 _MARK = object()
@@ -72,7 +72,7 @@ def make_dict(items: Iterable[tuple[Any, Any]] = ()) -> dict[str | int, Any]:
     for key, value in items:
         # Hashing a deeply shared tuple takes time that doubles with every level of it.
         if type(key) not in (str, int):
-            raise TypeError(f"{reprlib.repr(key)} is the key of a dict")
+            raise TypeError(f"{shown(key)} is the key of a dict")
         table[key] = value
     return table
 

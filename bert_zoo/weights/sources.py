@@ -8,7 +8,8 @@ from pathlib import Path
 
 import numpy as np
 
-from bert_zoo.weights.files import WeightsError, listing
+from bert_zoo.error_text import listing
+from bert_zoo.weights.files import WeightsError
 from bert_zoo.weights.safetensors_io import SafetensorsSource
 from bert_zoo.weights.tensor_source import TensorSource
 from bert_zoo.weights.tf1 import TF1Source

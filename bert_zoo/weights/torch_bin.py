@@ -10,7 +10,6 @@ import logging
 import math
 import mmap
 import os
-import reprlib
 import struct
 import sys
 import zipfile
@@ -21,7 +20,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from bert_zoo.weights.files import ZIP_ERRORS, WeightsError, listing, refuse_lfs_pointer
+from bert_zoo.error_text import listing, shown
+from bert_zoo.weights.files import ZIP_ERRORS, WeightsError, refuse_lfs_pointer
 from bert_zoo.weights.restricted_pickle import (
     Record,
     RecordClass,
@@ -182,7 +182,7 @@ def _storage(identity: tuple) -> _Storage:
     """A persistent id: ("storage", type, key, device, length), in streams also a view of it."""
     tag, kind, key, _device, length, *view = identity
     if tag != "storage" or not isinstance(kind, _StorageType) or type(key) is not str:
-        raise TypeError(f"{reprlib.repr(identity)} is not a reference to a storage")
+        raise TypeError(f"{shown(identity)} is not a reference to a storage")
     if view not in ([], [None]):
         raise ValueError("it has views of storages, which only PyTorch before 0.4 wrote")
     return _Storage(kind, key, _count(length))
@@ -218,7 +218,7 @@ def _rebuild_parameter(data: Any, *_autograd: Any) -> _Tensor:
 
 def _count(value: Any) -> int:
     if type(value) is not int or not 0 <= value <= sys.maxsize:
-        raise ValueError(f"{reprlib.repr(value)} is not a number of elements")
+        raise ValueError(f"{shown(value)} is not a number of elements")
     return value
 
 
@@ -385,7 +385,7 @@ def _open_stream(
         protocol = read_pickle(stream, str(path))
         if protocol != _STREAM_PROTOCOL:
             raise WeightsError(
-                f"{path} has PyTorch's format version {reprlib.repr(protocol)}; only "
+                f"{path} has PyTorch's format version {shown(protocol)}; only "
                 f"{_STREAM_PROTOCOL} is known."
             )
         read_pickle(stream, str(path))  # sizes of C types on the machine that wrote the file
@@ -530,7 +530,7 @@ def _below(name: str, key: Any, path: Path) -> str:
     """The name of what a module has under a key."""
     # PyTorch gives no part of a module such a name, and two could be the same.
     if type(key) is not str or key == "" or "." in key:
-        raise WeightsError(f"{path} has a module with a part called {reprlib.repr(key)}.")
+        raise WeightsError(f"{path} has a module with a part called {shown(key)}.")
     if len(name) + len(key) > _MAX_NAME_LENGTH:
         raise WeightsError(
             f"{path} was refused: names of its modules have more than {_MAX_NAME_LENGTH} letters, "
