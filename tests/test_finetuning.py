@@ -12,6 +12,7 @@ from helpers import variables_of
 import bert_zoo
 from bert_zoo.data.tables import LabelledTexts
 from bert_zoo.training import compile_for_task, finetuning
+from bert_zoo.training.divergence import StopAtDivergence, TrainingDiverged
 from bert_zoo.training.presets import Recipe
 from bert_zoo.training.tasks.texts import TextTask
 
@@ -114,6 +115,71 @@ def test_a_stopped_run_goes_on_as_if_it_had_not_been(run, tmp_path, monkeypatch)
     for path, value in variables_of(one).items():
         np.testing.assert_array_equal(variables_of(other)[path], value, err_msg=path)
     assert (directory / "report.html").exists()
+
+
+@pytest.mark.parametrize("moment", ["before the checkpoint", "before deleting", "amid deleting"])
+def test_a_run_killed_while_it_keeps_models_goes_on(moment, tmp_path, monkeypatch):
+    figures = [{"accuracy": value} for value in (0.1, 0.2, 0.3)]
+
+    def recorded():
+        measure = finetuning.Measure(task("validation", None), RECIPE, tmp_path, keep=2)
+        epochs = measure.go_on()
+        monkeypatch.setattr(measure, "measured", lambda: (None, figures[len(measure.figures)]))
+        measure.set_model(model)
+        return measure, epochs
+
+    def killed(*args, **kwargs):
+        if moment == "amid deleting":
+            (args[0] / "model.safetensors").unlink()
+        raise KeyboardInterrupt
+
+    model = bert_zoo.load(CHECKPOINT, "classification", num_classes=2, init=("classifier",))
+    compile_for_task(model)
+    model.optimizer.build(model.trainable_variables)
+    measure, _ = recorded()
+    for epoch in range(2):
+        measure.on_epoch_end(epoch, {"loss": 0.5})
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        name = "write_checkpoint" if moment == "before the checkpoint" else "shutil.rmtree"
+        patch.setattr(f"bert_zoo.training.finetuning.{name}", killed)
+        measure.on_epoch_end(2, {"loss": 0.5})
+
+    (tmp_path / "model" / ".model.safetensors.0.tmp").write_bytes(b"of a killed process")
+    measure, epochs = recorded()
+    for epoch in range(epochs, 3):
+        measure.on_epoch_end(epoch, {"loss": 0.5})
+    assert sorted(path.name for path in tmp_path.glob("epoch-*")) == ["epoch-02", "epoch-03"]
+    bert_zoo.save(model, tmp_path / "model")
+    assert not list(tmp_path.rglob("*.tmp"))
+
+
+def test_a_training_that_diverges_stops_and_keeps_the_batch(tmp_path):
+    recipe = RECIPE.replace(learning_rate=1e30, warmup_proportion=0.0)
+    with pytest.raises(TrainingDiverged, match=r"The loss is .* of epoch 1, at a learning rate of"):
+        finetuning.finetune(str(CHECKPOINT), task("validation"), recipe, tmp_path / "toy")
+    batch = np.load(tmp_path / "toy" / finetuning.DIVERGED)
+    assert batch["token_ids"].shape[0] == batch["labels"].shape[0] == 8
+    assert not (tmp_path / "toy" / "metrics.json").exists()
+    assert not (tmp_path / "toy" / "model").exists()
+
+
+def test_the_batch_that_is_kept_is_the_one_whose_loss_is_no_number(tmp_path):
+    batches = [({"token_ids": np.full((1, 2), i)}, np.array([i])) for i in range(3)]
+    path = tmp_path / "batch.npz"
+    stop = StopAtDivergence(path, lambda epoch, batch: batches[epoch + batch])
+    model = bert_zoo.load(CHECKPOINT, "classification")
+    stop.set_model(model)
+    stop.on_epoch_begin(1)
+    stop.on_train_batch_end(0, {"loss": 1.0})
+    with pytest.raises(TrainingDiverged, match="The loss is nan after batch 2 of epoch 2"):
+        stop.on_train_batch_end(1, {"loss": float("nan")})
+    assert np.load(path)["token_ids"].tolist() == [[2, 2]]
+
+
+def test_numbers_that_json_does_not_have_are_written_as_null(tmp_path):
+    finetuning.write_json(tmp_path / "x.json", {"a": [1.5, float("nan")], "b": (float("inf"), "é")})
+    text = (tmp_path / "x.json").read_text(encoding="utf-8")
+    assert json.loads(text, parse_constant=pytest.fail) == {"a": [1.5, None], "b": [None, "é"]}
 
 
 def test_summary_gives_mean_and_sample_deviation():

@@ -1,5 +1,7 @@
 """Language models on streams: memory between steps, stopping and resuming, recipes, evaluation."""
 
+import dataclasses
+import errno
 import json
 import math
 import subprocess
@@ -15,7 +17,13 @@ import bert_zoo
 from bert_zoo.data.language_modelling import segments
 from bert_zoo.models import StatefulLM
 from bert_zoo.recurrent_config import RecurrentConfig
-from bert_zoo.training import TrainingCheckpoint, WarmupCosineDecay, language_model_adam, restore
+from bert_zoo.training import (
+    TrainingCheckpoint,
+    WarmupCosineDecay,
+    language_model_adam,
+    restore,
+    resume,
+)
 from bert_zoo.training import language_modelling as lm
 from bert_zoo.training.language_model_recipes import RECIPES, LanguageModelRecipe, Reading
 from bert_zoo.weights.bind import named_variables
@@ -94,7 +102,8 @@ def test_a_training_that_was_stopped_goes_on_with_the_same_losses(tmp_path):
     first.fit(
         data, steps_per_epoch=11, callbacks=[TrainingCheckpoint(tmp_path, every=4)], verbose=0
     )
-    assert [path.name for path in tmp_path.iterdir()] == ["step-000000011.safetensors"]
+    (checkpoint,) = tmp_path.iterdir()
+    assert checkpoint.name.startswith("step-000000011-")
     keras.utils.set_random_seed(99)
     second = stateful()
     step = restore(second, tmp_path)
@@ -104,6 +113,41 @@ def test_a_training_that_was_stopped_goes_on_with_the_same_losses(tmp_path):
         assert np.array_equal(value, variables_of(second.language_model)[path]), path
     for one, other in zip(whole.training_memory.memory, second.training_memory.memory, strict=True):
         assert np.array_equal(*map(keras.ops.convert_to_numpy, (one, other)))
+
+
+def test_a_checkpoint_whose_bytes_have_changed_is_refused(tmp_path):
+    model = stateful()
+    model.fit(
+        segments(IDS, 3, 7),
+        steps_per_epoch=2,
+        callbacks=[TrainingCheckpoint(tmp_path, every=2)],
+        verbose=0,
+    )
+    (checkpoint,) = tmp_path.iterdir()
+    content = bytearray(checkpoint.read_bytes())
+    content[-5] ^= 1
+    checkpoint.write_bytes(content)
+    with pytest.raises(WeightsError, match="has changed since it was written"):
+        restore(stateful(), tmp_path)
+
+
+def test_a_checkpoint_that_cannot_be_written_leaves_the_older_one(tmp_path, monkeypatch):
+    model = stateful()
+    model.fit(segments(IDS, 3, 7), steps_per_epoch=1, verbose=0)
+    resume.write_checkpoint(model, tmp_path, 1)
+    before = list(tmp_path.iterdir())
+
+    def full(tensors, path, metadata):
+        Path(path).write_bytes(b"half")
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("bert_zoo.weights.safetensors_io.save_file", full)
+    with pytest.raises(
+        OSError, match=r"unnamed\.safetensors could not be written, because the disk"
+    ):
+        resume.write_checkpoint(model, tmp_path, 2)
+    assert list(tmp_path.iterdir()) == before
+    assert restore(stateful(), tmp_path) == 1
 
 
 def test_a_checkpoint_of_another_model_is_refused(tmp_path):
@@ -224,6 +268,42 @@ def test_a_run_learns_and_a_stopped_one_writes_the_same_history(tmp_path):
     )
     np.testing.assert_allclose(figures["bits"], history[-1]["val_bits"], rtol=1e-5)
     assert figures["tokens"] == 99
+
+
+def test_every_step_is_trained_and_the_last_one_measured(tmp_path):
+    ids = np.tile(np.array([0, 1, 2, 3, 4, 5, 4, 2], "int32"), 30)
+    recipe = dataclasses.replace(TINY, total_steps=5)
+
+    def run(directory, **options):
+        keras.utils.set_random_seed(0)
+        model = lm.new_model(recipe, characters())
+        stateful = lm.train(recipe, model, ids, ids[:64], directory, every=3, **options)
+        return int(stateful.optimizer.iterations), stateful.get_weights()
+
+    updates, weights = run(tmp_path / "whole")
+    assert updates == 5
+    rows = json.loads((tmp_path / "whole" / "history.json").read_text())
+    assert [row["step"] for row in rows] == [3, 5]
+    # Fewer steps than lie between two measurements are measured, and their model kept.
+    run(tmp_path / "stopped", stop_at=2)
+    assert bert_zoo.load(tmp_path / "stopped" / "model").task == "causal_lm"
+    _, stopped = run(tmp_path / "stopped")
+    for one, other in zip(weights, stopped, strict=True):
+        assert np.array_equal(one, other)
+
+
+@pytest.mark.parametrize(
+    ("step", "last", "every", "wanted"),
+    [
+        (0, 119, 60, [(0, 60, 1), (60, 59, 1)]),
+        (0, 120, 250, [(0, 120, 1)]),
+        (0, 40, 10, [(0, 10, 4)]),
+        (7, 45, 10, [(7, 3, 1), (10, 10, 3), (40, 5, 1)]),
+        (40, 40, 10, []),
+    ],
+)
+def test_measurements_stand_at_multiples_and_at_the_end(step, last, every, wanted):
+    assert list(lm.stretches(step, last, every)) == wanted
 
 
 def test_a_vocabulary_below_the_clusters_is_refused():

@@ -19,7 +19,7 @@ from bert_zoo.models.tasks import LabelledModel, Regressor
 from bert_zoo.registry import Pooling, registry
 from bert_zoo.training.lora import without_lora
 from bert_zoo.weights.bind import ENCODER_PREFIX, Naming, named_variables, to_stored
-from bert_zoo.weights.files import replacing
+from bert_zoo.weights.files import remove_leftovers, replacing
 from bert_zoo.weights.safetensors_io import write_safetensors
 
 log = logging.getLogger("bert_zoo")
@@ -64,6 +64,7 @@ def save(model: ZooModel, directory: str | os.PathLike, format: str = "bert_zoo"
                 "replaced. Save to another directory, or delete this one first."
             )
     directory.mkdir(parents=True, exist_ok=True)
+    remove_leftovers(directory)
     encoder = getattr(model, "encoder", model)
     prefix = "" if model is encoder else ENCODER_PREFIX
     bindings = naming.encoder(encoder.config, prefix) + naming.head(model.task, encoder.config)

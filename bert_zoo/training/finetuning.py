@@ -20,18 +20,22 @@ import bert_zoo
 from bert_zoo.models.base import ZooModel
 from bert_zoo.models.replicas import is_chief
 from bert_zoo.training.distribution import present_strategy
+from bert_zoo.training.divergence import StopAtDivergence
 from bert_zoo.training.keeping import KeepBest, Verdict
 from bert_zoo.training.presets import Recipe, load_options, optimizer_for, prepare
 from bert_zoo.training.recipes import compile_for_task
 from bert_zoo.training.report import RunRecord, write_model_card, write_report
 from bert_zoo.training.resume import notes_of, restore, write_checkpoint
 from bert_zoo.training.tasks import Measurement, Task
+from bert_zoo.weights.files import replacing
 
 log = logging.getLogger("bert_zoo")
 
 CONFIG, METRICS, MODEL, SAVED_MODEL = "config.json", "metrics.json", "model", "saved_model"
 # Of a training that is not over: the state after its last whole epoch, and the figures until then.
 CHECKPOINT, PROGRESS = "checkpoint", "progress"
+# The batch at which a training diverged.
+DIVERGED = "diverged_batch.npz"
 REPORTED_VERSIONS = ("bert_zoo", "keras", "tensorflow", "tensorflow-text")
 
 
@@ -81,7 +85,9 @@ class Measure(keras.callbacks.Callback):
             progress = json.loads(notes[PROGRESS])
             self.losses = progress["losses"]
             for figures in progress["figures"]:
-                self._take(figures)
+                verdict = self._take(figures)
+                if self.writes:
+                    self._delete(verdict)
         return len(self.figures)
 
     def _take(self, figures: dict[str, float]) -> Verdict:
@@ -108,17 +114,24 @@ class Measure(keras.callbacks.Callback):
         print(f"\n{self.task.name} after epoch {epoch + 1}: {shown}")
         if self.kept_epoch == epoch:
             bert_zoo.save(self.model, self.directory / MODEL)
-        if self.ranking.k > 1:
-            if verdict.save:
-                bert_zoo.save(self.model, self.directory / verdict.save)
-            for name in verdict.delete:
-                shutil.rmtree(self.directory / name)
+        if self.ranking.k > 1 and verdict.save:
+            bert_zoo.save(self.model, self.directory / verdict.save)
         if verdict.stop:
             print(f"Stopping: no better figure since epoch {self.ranking.best_epoch}.")
         progress = {"losses": self.losses, "figures": self.figures}
         write_checkpoint(
             self.model, self.directory / CHECKPOINT, epoch + 1, {PROGRESS: json.dumps(progress)}
         )
+        self._delete(verdict)
+
+    def _delete(self, verdict: Verdict) -> None:
+        """Deletes the models that are no longer kept, once a checkpoint knows of it.
+
+        What a kill leaves behind goes when the training goes on.
+        """
+        for name in verdict.delete:
+            if (self.directory / name).is_dir():
+                shutil.rmtree(self.directory / name)
 
     def measured(self) -> tuple[Measurement, dict[str, float]]:
         """The measurement of the split that chooses, and the figures of all splits."""
@@ -201,6 +214,7 @@ def finetune(
 
     Raises:
         ValueError: the directory holds a training that was stopped, with other settings.
+        TrainingDiverged: the loss is infinite or no number; the batch is in `diverged_batch.npz`.
     """
     keras.utils.set_random_seed(seed)
     strategy = strategy or present_strategy()
@@ -240,6 +254,12 @@ def finetune(
     callbacks = [measure]
     if recipe.total_steps is not None:
         callbacks.append(StopAfter(updates))
+
+    def batch_at(epoch: int, batch: int):
+        batches.order.epoch = epoch
+        return next(iter(batches.dataset.skip(batch)))
+
+    callbacks.append(StopAtDivergence(directory / DIVERGED, batch_at))
     if writes:
         callbacks += tensorboard(directory / "tensorboard")
     if not measure.stopped and updates_of(model) < updates:
@@ -375,7 +395,18 @@ def tensorboard(directory: Path) -> list[keras.callbacks.Callback]:
 
 
 def write_json(path: Path, values: Any) -> None:
-    path.write_text(json.dumps(values, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    """Writes JSON, whole or not at all; numbers that JSON does not have (NaN, infinity) as null."""
+
+    def valid(value):
+        if isinstance(value, Mapping):
+            return {key: valid(part) for key, part in value.items()}
+        if isinstance(value, list | tuple):
+            return [valid(part) for part in value]
+        return None if isinstance(value, float) and not math.isfinite(value) else value
+
+    with replacing(path) as temporary:
+        text = json.dumps(valid(values), indent=2, ensure_ascii=False, allow_nan=False)
+        temporary.write_text(text + "\n", encoding="utf-8")
 
 
 def new_figure(otherwise: str, width: float, height: float):

@@ -3,7 +3,7 @@
 import json
 import logging
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,8 @@ from bert_zoo.models import CausalLM, RecurrentEncoder, StatefulLM
 from bert_zoo.models.replicas import is_chief
 from bert_zoo.recurrent_config import RecurrentConfig
 from bert_zoo.training.distribution import present_strategy
-from bert_zoo.training.finetuning import new_figure, write_json
+from bert_zoo.training.divergence import StopAtDivergence
+from bert_zoo.training.finetuning import DIVERGED, new_figure, write_json
 from bert_zoo.training.language_model_recipes import LanguageModelRecipe, Reading
 from bert_zoo.training.optimizers import language_model_adam
 from bert_zoo.training.resume import TrainingCheckpoint, restore
@@ -82,26 +83,28 @@ class History(keras.callbacks.Callback):
     Args:
         model: what is kept.
         directory: of the run.
-        every: steps an epoch of `fit`.
         step: steps before this `fit`; later figures, of a run that was stopped, are forgotten.
         writes: whether to write files: of several workers one does.
     """
 
-    def __init__(self, model: CausalLM, directory: Path, every: int, step: int, writes: bool):
+    def __init__(self, model: CausalLM, directory: Path, step: int, writes: bool):
         super().__init__()
         self.kept = model
         self.writes = writes
         self.directory = directory
-        self.every = every
+        self.step = step
         self.rows: list[dict[str, float]] = []
         path = directory / HISTORY
         if path.is_file():
             rows = json.loads(path.read_text(encoding="utf-8"))
             self.rows = [row for row in rows if row["step"] <= step]
 
+    def on_train_batch_end(self, batch, logs=None):
+        self.step += 1
+
     def on_epoch_end(self, epoch, logs=None):
         figures = {name: float(value) for name, value in (logs or {}).items()}
-        self.rows.append({"step": (epoch + 1) * self.every, **figures})
+        self.rows.append({"step": self.step, **figures})
         if not self.writes:
             return
         write_json(self.directory / HISTORY, self.rows)
@@ -170,22 +173,47 @@ def train(
     if step:
         print(f"Going on from step {step:,}.")
     size = (recipe.batch_size, recipe.segment_length)
-    whole = segments(train_ids, *size)
-    rest = segments(train_ids, *size, first_step=step % int(whole.cardinality()))
+    per_pass = int(segments(train_ids, *size).cardinality())
+
+    def from_step(step: int):
+        rest = segments(train_ids, *size, first_step=step % per_pass)
+        return rest.concatenate(segments(train_ids, *size).repeat())
+
+    history = History(model, directory, step, writes)
+    callbacks = [
+        # Before the checkpoint, which would keep weights that are no numbers.
+        StopAtDivergence(directory / DIVERGED, lambda *_: next(iter(from_step(history.step)))),
+        TrainingCheckpoint(checkpoints, every, step),
+        history,
+    ]
     last = min(recipe.total_steps, stop_at or recipe.total_steps)
-    stateful.fit(
-        rest.concatenate(whole.repeat()),
-        steps_per_epoch=every,
-        initial_epoch=step // every,
-        epochs=last // every,
-        validation_data=segments(valid_ids, *size),
-        callbacks=[
-            TrainingCheckpoint(checkpoints, every, step),
-            History(model, directory, every, step, writes),
-        ],
-        verbose="auto" if writes else 0,
-    )
+    for first, steps, measurements in stretches(step, last, every):
+        done = first // every
+        stateful.fit(
+            from_step(first),
+            steps_per_epoch=steps,
+            initial_epoch=done,
+            epochs=done + measurements,
+            validation_data=segments(valid_ids, *size),
+            callbacks=callbacks,
+            verbose="auto" if writes else 0,
+        )
     return stateful
+
+
+def stretches(step: int, last: int, every: int) -> Iterator[tuple[int, int, int]]:
+    """Cuts a training at the steps that are multiples of `every`, and at its last one.
+
+    Keras's epochs, at whose ends it measures, all have the same number of steps.
+
+    Yields:
+        A step to begin at, steps to train before each measurement, and the number of these.
+    """
+    while step < last:
+        steps = min(every - step % every, last - step)
+        measurements = (last - step) // every if steps == every else 1
+        yield step, steps, measurements
+        step += steps * measurements
 
 
 # ---------------------------------------------------------------------------------------------

@@ -10,12 +10,13 @@ import keras
 from keras import ops
 
 from bert_zoo.models.replicas import is_chief
-from bert_zoo.weights.files import WeightsError
+from bert_zoo.weights.files import WeightsError, remove_leftovers, sha256_of
 from bert_zoo.weights.safetensors_io import SafetensorsSource, write_safetensors
 
-# The step is part of the name, so that one rename makes a checkpoint valid, state and step together.
-NAME = "step-{:09d}.safetensors"
-PATTERN = re.compile(r"step-(\d{9})\.safetensors")
+# Step and SHA-256 are parts of the name, so that one rename makes a checkpoint valid, all together.
+NAME = "step-{:09d}-{}.safetensors"
+# Version 0.1.0 began without the SHA-256.
+PATTERN = re.compile(r"step-(\d{9})(?:-([0-9a-f]{64}))?\.safetensors")
 
 
 class TrainingCheckpoint(keras.callbacks.Callback):
@@ -59,6 +60,8 @@ def write_checkpoint(
 ) -> None:
     """Writes all that the next step depends on, in place of the checkpoint before.
 
+    The older checkpoint goes when the new one is whole.
+
     Args:
         model: compiled, with an optimizer that has been built.
         directory: made if it does not exist.
@@ -66,9 +69,12 @@ def write_checkpoint(
         notes: what `notes_of` returns.
     """
     directory.mkdir(parents=True, exist_ok=True)
-    path = directory / NAME.format(step)
+    remove_leftovers(directory)
     state = {name: ops.convert_to_numpy(v) for name, v in _state(model)}
-    write_safetensors(path, state, {"format": "bert_zoo", **(notes or {})})
+    unnamed = directory / "unnamed.safetensors"
+    write_safetensors(unnamed, state, {"format": "bert_zoo", **(notes or {})})
+    path = directory / NAME.format(step, sha256_of(unnamed))
+    unnamed.rename(path)
     for other in directory.iterdir():
         if PATTERN.fullmatch(other.name) and other != path:
             other.unlink()
@@ -76,19 +82,31 @@ def write_checkpoint(
 
 def notes_of(directory: str | os.PathLike) -> dict[str, str]:
     """The notes of the newest checkpoint; none where there is none."""
-    step, path = _newest(Path(directory))
-    return SafetensorsSource(path).metadata if step else {}
+    _, source = _newest(Path(directory))
+    return {} if source is None else source.metadata
 
 
-def _newest(directory: Path) -> tuple[int, Path]:
-    """Step and file of the newest checkpoint; step 0 where there is none."""
+def _newest(directory: Path) -> tuple[int, SafetensorsSource | None]:
+    """Step and tensors of the newest checkpoint; 0 and None where there is none.
+
+    Raises:
+        WeightsError: its bytes are not those that were written.
+    """
     found = {
-        int(match[1]): path
+        int(match[1]): (path, match[2])
         for path in (directory.iterdir() if directory.is_dir() else ())
         if (match := PATTERN.fullmatch(path.name))
     }
-    step = max(found, default=0)
-    return step, found.get(step, directory)
+    if not found:
+        return 0, None
+    step = max(found)
+    path, sha256 = found[step]
+    if sha256 and sha256_of(path) != sha256:
+        raise WeightsError(
+            f"The checkpoint {path} has changed since it was written: its SHA-256 is no longer the "
+            "one in its name. Bring back a copy of it, or delete it to train from the start."
+        )
+    return step, SafetensorsSource(path)
 
 
 def restore(model: keras.Model, directory: str | os.PathLike) -> int:
@@ -102,12 +120,11 @@ def restore(model: keras.Model, directory: str | os.PathLike) -> int:
         The steps that were trained; 0 where there is no checkpoint, and the model stays as it is.
 
     Raises:
-        WeightsError: the checkpoint is of another model or optimizer.
+        WeightsError: the checkpoint is of another model or optimizer, or its bytes have changed.
     """
-    step, path = _newest(Path(directory))
-    if not step:
+    step, source = _newest(Path(directory))
+    if source is None:
         return 0
-    source = SafetensorsSource(path)
     # Its variables do not exist before the first step.
     model.optimizer.build(model.trainable_variables)
     state = dict(_state(model))

@@ -1,7 +1,9 @@
 """What every reader and the cache need of a file: hashes, atomic replacement, one kind of error."""
 
+import errno
 import hashlib
 import os
+import shutil
 import struct
 import uuid
 import zipfile
@@ -30,14 +32,45 @@ class WeightsError(ValueError):
 
 @contextmanager
 def replacing(path: str | os.PathLike) -> Iterator[Path]:
-    """Yields a temporary path beside `path`; it becomes `path` on success and vanishes on error."""
+    """Yields a temporary path beside `path`; it becomes `path` on success and vanishes on error.
+
+    Raises:
+        OSError: the disk is full; the message says which, and what to do.
+    """
     path = Path(path)
     temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}.tmp")
     try:
-        yield temporary
-        os.replace(temporary, path)
+        with naming_full_disk(path):
+            yield temporary
+            os.replace(temporary, path)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+@contextmanager
+def naming_full_disk(path: Path) -> Iterator[None]:
+    """Says which disk is full where writing `path` fails for that reason."""
+    try:
+        yield
+    except Exception as error:
+        # safetensors 0.8 raises an error of its own, with the system's message.
+        if getattr(error, "errno", None) != errno.ENOSPC and "(os error 28)" not in str(error):
+            raise
+        free = shutil.disk_usage(path.parent).free
+        raise OSError(
+            errno.ENOSPC,
+            f"{path} could not be written, because the disk is full: {free:,} bytes are free in "
+            f"{path.parent}. Make room there, then run the same again",
+        ) from error
+
+
+def remove_leftovers(directory: Path) -> None:
+    """Deletes the temporary files of `replacing` that a killed process left in a directory.
+
+    Only for directories that one process at a time writes to.
+    """
+    for path in directory.glob(".*.tmp"):
+        path.unlink(missing_ok=True)
 
 
 def sha256_of(path: str | os.PathLike) -> str:
