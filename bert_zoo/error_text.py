@@ -14,21 +14,22 @@ def shown(value: Any, limit: int = 200) -> str:
     strings, bytes, numbers and containers.
     """
     bounded = _Repr(limit)
-    return _cut(bounded.repr(value), limit)
+    return shortened(bounded.repr(value), limit)
+
+
+def shortened(text: str, limit: int = 200) -> str:
+    """A text whose middle is left out where it is longer than `limit` characters."""
+    if len(text) <= limit:
+        return text
+    half = (limit - 3) // 2
+    return f"{text[:half]}...{text[len(text) - half :]}"
 
 
 def listing(names: Iterable[Any], limit: int = 200) -> str:
     """Names for a message, in their order, each cut at `limit`, with a count in place of the rest."""
     names = list(names)
-    some = ", ".join(_cut(str(name), limit) for name in names[:_LISTED]) or "nothing"
+    some = ", ".join(shortened(str(name), limit) for name in names[:_LISTED]) or "nothing"
     return f"{some} and {len(names) - _LISTED} more" if len(names) > _LISTED else some
-
-
-def _cut(text: str, limit: int) -> str:
-    if len(text) <= limit:
-        return text
-    half = (limit - 3) // 2
-    return f"{text[:half]}...{text[len(text) - half :]}"
 
 
 class _Repr(reprlib.Repr):

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from test_torch_bin import MODEL, Runs, stream_head, write_archive
+from test_torch_bin import MANY_ENTRIES, MANY_PAIRS, MODEL, Runs, stream_head, write_archive
 
 from bert_zoo.text import pickled_vocabulary
 from bert_zoo.text.pickled_vocabulary import PickledVocabulary, read_pickled_vocabulary
@@ -284,6 +284,14 @@ HOSTILE = {
         + b"h\x00" * 10**5
         + b"eU\x07sym2idx}h\x00J\x9f\x86\x01\x00su",
         "do not agree",
+    ),
+    "a dict that is copied over and over": (
+        MANY_PAIRS + b"ccollections\nOrderedDict\nq\x01" + b"h\x01h\x00\x85R" * 2000,
+        "copies the same values over and over",
+    ),
+    "attributes that are copied over and over": (
+        MANY_ENTRIES + b"cvocabulary\nVocab\nq\x01" + b"h\x01)\x81h\x00b" * 2000,
+        "copies the same values over and over",
     ),
 }
 

@@ -105,6 +105,44 @@ def test_a_file_that_shrinks_after_it_was_opened_is_noticed(tmp_path):
         dict(source)
 
 
+def write_header(path, header: bytes, data: bytes = b""):
+    path.write_bytes(len(header).to_bytes(8, "little") + header + data)
+
+
+def test_many_names_that_stand_twice_are_named_in_few_words(tmp_path):
+    row = b'"%d":{"dtype":"F32","shape":[0],"data_offsets":[0,0]}'
+    header = b"{" + b",".join(row % (i // 2) for i in range(4_000)) + b"}"
+    write_header(tmp_path / "model.safetensors", header)
+    with pytest.raises(WeightsError, match=r"names 0, 1, 10, .* and 1980 more more than once"):
+        open_weights(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("header", "message"),
+    [
+        (
+            b'{"w":{"dtype":"F32","shape":[0,%d],"data_offsets":[0,0]}}' % 2**63,
+            "which no array can",
+        ),
+        (
+            b'{"w":{"dtype":"F32","shape":[%s1],"data_offsets":[0,4]}}' % (b"1," * 40),
+            "no array can",
+        ),
+        (b'{"%s":{"dtype":"F4","shape":[0],"data_offsets":[0,0]}}' % (b"w" * 10**6), "safetensors"),
+    ],
+)
+def test_a_header_that_says_what_cannot_be_is_refused_in_few_words(header, message, tmp_path):
+    write_header(tmp_path / "model.safetensors", header, bytes(4 * (b"[0,4]" in header)))
+    with pytest.raises(WeightsError, match=message) as error:
+        open_weights(tmp_path)
+    assert len(str(error.value)) < 1000
+
+
+def test_metadata_may_be_null(tmp_path):
+    write_header(tmp_path / "model.safetensors", b'{"__metadata__":null}')
+    assert open_weights(tmp_path).metadata == {}
+
+
 def test_a_name_that_stands_twice_in_the_header_is_refused(tmp_path):
     row = b'"w":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}'
     header = b"{" + row + b"," + row + b"}"

@@ -194,6 +194,25 @@ def test_views_that_leave_or_repeat_their_storage_are_refused(view, tmp_path):
         open_weights(tmp_path / "a.bin")
 
 
+@pytest.mark.parametrize("shape", [(1, 2), (2, 1), (0, 2), (2, 0)])
+def test_the_stride_of_a_dimension_that_has_no_second_element_is_of_no_account(shape, tmp_path):
+    huge = tuple(2**62 if size != 2 or 0 in shape else 1 for size in shape)
+    write_archive(tmp_path / "a.bin", tensor_pickle(shape, huge), np.float32([1, 2]).tobytes())
+    source = open_weights(tmp_path / "a.bin")
+    np.testing.assert_array_equal(source["w"], np.float32([1, 2])[: np.prod(shape)].reshape(shape))
+
+
+def test_a_member_that_begins_before_the_file_is_refused(tmp_path):
+    write_archive(tmp_path / "a.bin", tensor_pickle(), bytes(8))
+    content = (tmp_path / "a.bin").read_bytes()
+    # As where bytes were lost: zipfile moves all places forward by what is missing.
+    (tmp_path / "a.bin").write_bytes(content[:4] + content[40:])
+    with pytest.raises(
+        WeightsError, match=r"not a whole zip archive \(.* begins outside of the file"
+    ):
+        open_weights(tmp_path / "a.bin")
+
+
 def test_storages_must_be_there_and_have_the_announced_size(tmp_path):
     pickled = tensor_pickle(shape=(2,), strides=(1,), length=2)
     write_archive(tmp_path / "a.bin", pickled, bytes(7))
@@ -552,6 +571,19 @@ def test_other_globals_are_refused_by_name(tmp_path):
             open_weights(tmp_path / "a.bin")
 
 
+NUMBERS = [b"J" + number.to_bytes(4, "little") for number in range(10_000)]
+# Pushed once and remembered: 50 kB in the file.
+MANY_ITEMS = b"](" + b"".join(NUMBERS) + b"eq\x00"
+MANY_PAIRS = b"](" + b"".join(number + b"N\x86" for number in NUMBERS) + b"eq\x00"
+MANY_ENTRIES = b"}(" + b"".join(number + b"N" for number in NUMBERS) + b"uq\x00"
+OVER_AND_OVER = {
+    "torch.Size, called,": MANY_ITEMS + b"ctorch\nSize\nq\x01" + b"h\x01h\x00\x85R" * 2000,
+    "torch.Size, made,": MANY_ITEMS + b"ctorch\nSize\nq\x01" + b"h\x01h\x00\x85\x81" * 2000,
+    "set": MANY_ITEMS + b"c__builtin__\nset\nq\x01" + b"h\x01h\x00\x85R" * 2000,
+    "OrderedDict": MANY_PAIRS + b"ccollections\nOrderedDict\nq\x01" + b"h\x01h\x00\x85R" * 2000,
+    "BUILD": MANY_ENTRIES + b"cargparse\nNamespace\nq\x01" + b"h\x01)\x81h\x00b" * 2000,
+}
+
 # Name -> the instructions between the pickle's first and its last, and why they are refused.
 HOSTILE = {
     "set an attribute of an allowed function": (REBUILD + b"}U\x01aK\x01sb", "the state of"),
@@ -573,6 +605,10 @@ HOSTILE = {
     "recall what was never kept": (b"h\x07", "KeyError"),
     "leave two values": (b"}}", "ends with 2 values"),
     "leave a mark": (b"}(U\x01a", "ends with 3 values"),
+    **{
+        f"copy a list by {name} over and over": (program, "copies the same values over and over")
+        for name, program in OVER_AND_OVER.items()
+    },
 }
 
 

@@ -6,6 +6,7 @@ ignorable, shapes agree. What does not hold is reported in one error.
 
 import logging
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -125,7 +126,7 @@ def find_naming(family: Family, source: "RenamedSource", config: Config) -> Nami
     if found:
         roots = sorted(naming.root for namings in found.values() for naming in namings)
         raise WeightsError(
-            f"{source.location} holds several encoders, at {roots}; bert_zoo reads files with one."
+            f"{source.location} holds several encoders, at {listing(roots)}; bert_zoo reads files with one."
         )
     raise WeightsError(
         f"{source.location} holds no {family.name} encoder: no tensor's name ends like the token "
@@ -261,10 +262,13 @@ def assign(
 
 
 def _mismatches(variables, bindings, source, stand_ins) -> list[str]:
-    bound = [binding.variable for binding in bindings]
-    problems = [f"variable {path} is bound {bound.count(path)} times" for path in sorted(set(bound))
-                if bound.count(path) > 1]  # fmt: skip
-    unbound = [path for path in variables if path not in set(bound)]
+    bound = Counter(binding.variable for binding in bindings)
+    problems = [
+        f"variable {path} is bound {count} times"
+        for path, count in sorted(bound.items())
+        if count > 1
+    ]
+    unbound = [path for path in variables if path not in bound]
     if unbound:
         problems.append(f"no row of the weight table fills {listing(unbound)}")
     absent = [path for path in bound if path not in variables]
@@ -283,7 +287,9 @@ def _mismatches(variables, bindings, source, stand_ins) -> list[str]:
                 misshapen.append(f"{key} is {tuple(source.shape(key))}, not {wanted}")
     if missing:
         problems.append(f"missing: {listing(missing)}")
-    return problems + misshapen
+    if misshapen:
+        problems.append(f"of another shape: {listing(misshapen)}")
+    return problems
 
 
 def to_stored(variables: Mapping[str, Any], bindings: Iterable[Binding]) -> dict[str, np.ndarray]:

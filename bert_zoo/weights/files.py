@@ -20,6 +20,7 @@ ZIP_ERRORS = (
     zlib.error,
     struct.error,
     EOFError,
+    OverflowError,
     ValueError,
     NotImplementedError,
     RuntimeError,

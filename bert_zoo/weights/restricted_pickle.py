@@ -12,11 +12,15 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, BinaryIO
 
-from bert_zoo.error_text import shown
+from bert_zoo.error_text import shortened, shown
 from bert_zoo.weights.files import WeightsError
 
 _MARK = object()
 
+# What calls may copy beyond as many items as the pickle has bytes. A program copies nothing that it
+# did not write out, so that is never too little; a hostile one copies the same list over and over.
+_FREE_COPIES = 10_000
+_SIZED = (str, bytes, list, tuple, dict, set)
 # Strings whose length stands before them: the instruction -> bytes that the length takes.
 _LENGTH_BYTES = {"BINSTRING": 4, "BINUNICODE": 4, "BINBYTES": 4, "BINUNICODE8": 8, "BINBYTES8": 8}
 # Python 2's `str`, which holds bytes.
@@ -53,14 +57,20 @@ def read_pickle(
         WeightsError: the pickle is damaged, refers to something else or does something else.
     """
     machine = _Machine(location, allowed or {}, persistent, advice)
+    start = stream.tell()
     try:
         for name, argument in _instructions(stream, longest):
             machine.step(name, argument)
+            if machine.copied > stream.tell() - start + _FREE_COPIES:
+                raise WeightsError(
+                    f"{location} was refused: its pickle copies the same values over and over, "
+                    f"which takes far more memory than the file has bytes. {advice}"
+                )
     except WeightsError:
         raise
     except (ValueError, TypeError, IndexError, KeyError, AttributeError, OverflowError) as error:
         raise WeightsError(
-            f"The pickle in {location} cannot be read ({error!r}). Either the file is damaged: "
+            f"The pickle in {location} cannot be read ({shown(error, 500)}). Either the file is damaged: "
             f"download it again. Or it holds what is not read. {advice}"
         ) from error
     return machine.result()
@@ -154,6 +164,7 @@ class _Machine:
         self.advice = advice
         self.stack: list[Any] = []
         self.memo: dict[int, Any] = {}
+        self.copied = 0
 
     def step(self, name: str, argument: Any) -> None:
         if name not in _STEPS:
@@ -190,8 +201,8 @@ class _Machine:
     def find(self, name: str) -> None:
         if name not in self.allowed:
             raise WeightsError(
-                f"{self.location} was refused: its pickle refers to {name}, which is not allowed. "
-                f"{self.advice}"
+                f"{self.location} was refused: its pickle refers to {shortened(name)}, which is not "
+                f"allowed. {self.advice}"
             )
         self.push(self.allowed[name])
 
@@ -217,15 +228,25 @@ class _Machine:
             raise TypeError("items are appended to something that is not a list")
         self.stack[-1].extend(items)
 
-    def call(self) -> None:
+    def count_copies(self, *values: Any) -> None:
+        self.copied += sum(len(value) for value in values if isinstance(value, _SIZED))
+
+    def pop_arguments(self) -> tuple[Any, Any]:
+        """The arguments of a call, and what is called."""
         arguments, function = self.stack.pop(), self.stack.pop()
+        if type(arguments) is tuple:
+            self.count_copies(arguments, *arguments)
+        return arguments, function
+
+    def call(self) -> None:
+        arguments, function = self.pop_arguments()
         # Nothing on the stack can be called but what `allowed` brought there.
         if not callable(function) or type(arguments) is not tuple:
             raise TypeError("something is called that is not a function with its arguments")
         self.push(function(*arguments))
 
     def new_object(self) -> None:
-        arguments, cls = self.stack.pop(), self.stack.pop()
+        arguments, cls = self.pop_arguments()
         if cls is Unread and type(arguments) is tuple:
             self.push(Unread())
         elif isinstance(cls, RecordClass) and arguments == ():
@@ -239,6 +260,7 @@ class _Machine:
         state = self.stack.pop()
         target = self.stack[-1]
         if type(target) is Record and type(state) is dict:
+            self.count_copies(state)
             target.update(make_dict(state.items()))
             return
         if type(target) is Unread:
@@ -254,6 +276,7 @@ class _Machine:
         identity = self.stack.pop()
         if type(identity) is not tuple:
             raise TypeError("a persistent id that is not a tuple")
+        self.count_copies(identity)
         self.push(self.persistent(identity))
 
     def remember(self, index: int) -> None:

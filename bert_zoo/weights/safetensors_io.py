@@ -7,6 +7,7 @@ that length, then the tensors' bytes.
 import json
 import math
 import os
+from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -14,6 +15,7 @@ import numpy as np
 import safetensors
 from safetensors.numpy import save_file
 
+from bert_zoo.error_text import listing, shortened, shown
 from bert_zoo.weights.files import WeightsError, refuse_lfs_pointer, replacing
 from bert_zoo.weights.tensor_source import TensorSource, bfloat16_bits_to_float32
 
@@ -54,7 +56,7 @@ class SafetensorsSource(TensorSource):
         }
         if unknown:
             raise WeightsError(
-                f"{path} holds tensors of types that bert_zoo does not read: {unknown}. Readable "
+                f"{path} holds tensors of types that bert_zoo does not read: {shown(unknown)}. Readable "
                 f"are {', '.join(_DTYPES)}; convert the file to one of these."
             )
         super().__init__(
@@ -104,21 +106,21 @@ def _read_header(path: Path) -> tuple[dict[str, str], dict[str, dict], int]:
             pass
     except safetensors.SafetensorError as error:
         raise WeightsError(
-            f"{path} is not a whole safetensors file ({error}). It is damaged or its download was "
+            f"{path} is not a whole safetensors file ({shortened(str(error))}). It is damaged or its download was "
             "cut short: delete it and download it again."
         ) from error
     with open(path, "rb") as file:
         length = int.from_bytes(file.read(8), "little")
         header = json.loads(file.read(length), object_pairs_hook=lambda rows: _no_twins(rows, path))
-    return header.pop("__metadata__", {}), header, 8 + length
+    return header.pop("__metadata__", None) or {}, header, 8 + length
 
 
 def _no_twins(rows: list[tuple[str, object]], path: Path) -> dict[str, object]:
     table = dict(rows)
     if len(table) != len(rows):
-        names = [name for name, _ in rows]
-        twins = sorted({name for name in names if names.count(name) > 1})
-        raise WeightsError(f"The header of {path} names {', '.join(twins)} more than once.")
+        counts = Counter(name for name, _ in rows)
+        twins = sorted(name for name, count in counts.items() if count > 1)
+        raise WeightsError(f"The header of {path} names {listing(twins)} more than once.")
     return table
 
 

@@ -1,9 +1,18 @@
 """The interface of every weight file: a lazy mapping from a tensor's name to its values."""
 
+import math
+import sys
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping
 
 import numpy as np
+
+from bert_zoo.error_text import shortened, shown
+from bert_zoo.weights.files import WeightsError
+
+# NumPy's, before version 2.
+_MAX_DIMENSIONS = 32
+_LARGEST_ELEMENT = 8  # bytes
 
 
 class TensorSource(Mapping[str, np.ndarray]):
@@ -14,12 +23,23 @@ class TensorSource(Mapping[str, np.ndarray]):
     Attributes:
         format: "hf" (PyTorch names and layout), "tf1" (Google's names and layout) or "bert_zoo".
         location: the file, directory or prefix that was opened, for messages.
+
+    Raises:
+        WeightsError: a shape that no array can have.
     """
 
     def __init__(self, format: str, location: str, shapes: dict[str, tuple[int, ...]]):
         self.format = format
         self.location = location
         self._shapes = shapes
+        for key, shape in shapes.items():
+            # A tensor without elements fits any file, however large its other dimensions are.
+            elements = math.prod(max(size, 1) for size in shape[:_MAX_DIMENSIONS])
+            if len(shape) > _MAX_DIMENSIONS or elements > sys.maxsize // _LARGEST_ELEMENT:
+                raise WeightsError(
+                    f"The tensor {shortened(key)} in {location} has the shape {shown(shape)}, which "
+                    "no array can have. The file is damaged: download it again."
+                )
 
     @abstractmethod
     def _read(self, key: str) -> np.ndarray:

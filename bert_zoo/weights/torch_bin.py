@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from bert_zoo.error_text import listing, shown
+from bert_zoo.error_text import listing, shortened, shown
 from bert_zoo.weights.files import ZIP_ERRORS, WeightsError, refuse_lfs_pointer
 from bert_zoo.weights.restricted_pickle import (
     Record,
@@ -151,7 +151,11 @@ class TorchSource(TensorSource):
         view = np.lib.stride_tricks.as_strided(
             values[tensor.offset :],
             tensor.shape,
-            [stride * dtype.itemsize for stride in tensor.strides],
+            # What a dimension of at most one element has for a stride is of no account.
+            [
+                stride * dtype.itemsize if size > 1 and 0 not in tensor.shape else 0
+                for size, stride in zip(tensor.shape, tensor.strides, strict=True)
+            ],
             writeable=False,
         )
         return _native(view, kind)
@@ -204,7 +208,7 @@ def _rebuild_tensor(
     # A repeated (stride 0) view could ask for any amount of memory with a tiny file.
     if size > storage.length or (size and last >= storage.length):
         raise ValueError(
-            f"a tensor of shape {shape}, strides {strides} and offset {offset} does not fit its "
+            f"a tensor of shape {shown(shape)}, strides {shown(strides)} and offset {offset} does not fit its "
             f"storage of {storage.length} elements"
         )
     return tensor
@@ -331,7 +335,7 @@ def _open_zip(
             "short: delete it and download it again."
         ) from error
     if order not in (b"little", b"big"):
-        raise WeightsError(f"{path} names the unknown byte order {order!r}.")
+        raise WeightsError(f"{path} names the unknown byte order {shown(order)}.")
     root = read_pickle(io.BytesIO(pickled), str(path), allowed, _storage, advice=advice)
     storages = {
         name.removeprefix("data/"): block
@@ -352,15 +356,19 @@ def _members(archive: zipfile.ZipFile, path: Path) -> Mapping[str, zipfile.ZipIn
 def _block(file: io.BufferedReader, info: zipfile.ZipInfo, path: Path) -> _Block:
     # PyTorch never compresses; a compressed member could unpack to any size.
     if info.compress_type != zipfile.ZIP_STORED:
-        raise WeightsError(f"{path} was refused: its member {info.filename} is compressed.")
+        raise WeightsError(
+            f"{path} was refused: its member {shortened(info.filename)} is compressed."
+        )
+    if not 0 <= info.header_offset < os.fstat(file.fileno()).st_size:
+        raise zipfile.BadZipFile(f"{shortened(info.filename)} begins outside of the file")
     file.seek(info.header_offset)
     header = file.read(_ZIP_LOCAL_HEADER_BYTES)
     if len(header) != _ZIP_LOCAL_HEADER_BYTES or not header.startswith(_ZIP_MAGIC):
-        raise zipfile.BadZipFile(f"no header for {info.filename}")
+        raise zipfile.BadZipFile(f"no header for {shortened(info.filename)}")
     name_bytes, extra_bytes = struct.unpack_from("<HH", header, 26)
     offset = info.header_offset + len(header) + name_bytes + extra_bytes
     if offset + info.file_size > os.fstat(file.fileno()).st_size:
-        raise zipfile.BadZipFile(f"{info.filename} reaches beyond the end of the file")
+        raise zipfile.BadZipFile(f"{shortened(info.filename)} reaches beyond the end of the file")
     return _Block(offset, info.file_size, info.CRC)
 
 
