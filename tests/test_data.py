@@ -332,6 +332,21 @@ def test_an_empty_line_is_an_error_and_not_dropped(tmp_path):
         glue.load_glue("sst2", "train", tmp_path)
 
 
+@pytest.mark.parametrize(
+    ("task", "content", "message"),
+    [
+        ("sst2", "sentence\tlabel\n", ", line 2: the file ends after its header"),
+        ("sst2", "sentence\tlabel", ", line 2: the file ends after its header"),
+        ("sst2", "", ", line 1: the header has the columns []"),
+        ("cola", "", ", line 1: no row stands here"),
+    ],
+)
+def test_a_file_without_rows_is_named_with_its_line(tmp_path, task, content, message):
+    path = write(tmp_path, task, "train", content)
+    with pytest.raises(ValueError, match=re.escape(f"{path}{message}")):
+        glue.load_glue(task, "train", tmp_path)
+
+
 def test_only_a_line_feed_ends_a_line(tmp_path):
     texts = ["a\x85b", "c\u2028d", "e\x0bf\x0cg", "h\x1ci\x1dj\x1ek", "l\rm", "\u2029"]
     write(tmp_path, "sst2", "train", "sentence\tlabel\n" + "".join(f"{t}\t1\n" for t in texts))

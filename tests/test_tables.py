@@ -51,6 +51,9 @@ def written(format, texts, line_end="\n"):
     rows = [(text, i % 2) for i, text in enumerate(texts)]
     if format == "jsonl":
         return line_end.join(json.dumps({"label": i, "text": text}) for text, i in rows)
+    if format == "json":
+        rows = [json.dumps({"label": i, "text": text}) for text, i in rows]
+        return f"[{line_end}{f',{line_end}'.join(rows)}{line_end}]"
     if format == "tsv":
         return line_end.join(f"{text}\t{i}" for text, i in [("text", "label"), *rows])
     delimiter = "," if format == "csv" else "\t"
@@ -104,6 +107,77 @@ def test_a_file_without_header(tmp_path):
 def test_texts_without_labels(tmp_path):
     path = write(tmp_path, "a.csv", "text\nA\nB\n")
     assert tables.read_table(path, label=None) == tables.LabelledTexts(["A", "B"], None, ())
+
+
+def test_columns_of_a_file_without_header_are_given_by_number(tmp_path):
+    path = write(tmp_path, "a.csv", "x,A\ny,B\n")
+    for columns in ({"text": 1, "label": 0}, {"text": "-1", "label": "0"}):
+        result = tables.read_table(path, **columns, header=False)
+        assert result == tables.LabelledTexts(["A", "B"], [0, 1], ("x", "y"))
+
+
+@pytest.mark.parametrize("delimiter", [",", ";", "\t", "|"])
+def test_the_delimiter_of_a_csv_file_is_found(tmp_path, delimiter):
+    rows = [["text", "label"], ["a, b; c", "x"], ["d | e, f", "y"], ["g\th", "x"]]
+    lines = [delimiter.join(f'"{field}"' for field in row) for row in rows]
+    wanted = ["a, b; c", "d | e, f", "g\th"]
+    path = write(tmp_path, "a.csv", "\n".join(lines))
+    assert tables.read_table(path).texts == wanted
+    path = write(tmp_path, "b.csv", "\n".join(lines[1:]))
+    assert tables.read_table(path, text=0, label=1, header=False).texts == wanted
+    path = write(tmp_path, "c.txt", "\n".join(lines))
+    assert tables.read_table(path, delimiter=delimiter).texts == wanted
+
+
+@pytest.mark.parametrize("lines", [1, 3])
+def test_json_is_an_array_or_an_object_a_line(tmp_path, lines):
+    rows = [{"text": f"text {i}", "label": i % 2, "more": [{}]} for i in range(lines)]
+    for content in (json.dumps(rows), json.dumps(rows, indent=2), written("jsonl", ["text 0"])):
+        result = tables.read_table(write(tmp_path, "a.json", content))
+        assert result.texts[0] == "text 0" and result.labels[0] == 0
+
+
+# --- Encodings ---
+
+
+@pytest.mark.parametrize(
+    ("encoding", "said"),
+    [
+        ("utf-8", None),
+        ("utf-8-sig", None),
+        ("utf-8-sig", "utf-8"),
+        ("utf-8", "utf-8-sig"),
+        ("utf-16", None),
+        ("utf-16", "utf-16"),
+        ("utf-32", None),
+        ("utf-16-be", "utf-16-be"),
+        ("utf-16-le", "utf-16"),
+        ("latin-1", "latin-1"),
+        ("cp1252", "cp1252"),
+    ],
+)
+def test_each_encoding_gives_texts_exactly(tmp_path, encoding, said):
+    # In UTF-16, the last two hold the byte of a line end.
+    texts = ["é", "plain", "ÿ"] + (["\u0a0a\u010a", "😀" * 20_000] if "utf" in encoding else [])
+    for format in tables.FORMATS:
+        path = write(tmp_path, f"a.{format}", written(format, texts, "\r\n").encode(encoding))
+        assert tables.read_table(path, format=format, encoding=said).texts == texts
+
+
+@pytest.mark.parametrize(
+    ("content", "said", "message"),
+    [
+        ("text,label\né,b\n".encode("latin-1"), None, ", line 2: this is not UTF-8 ("),
+        ("text,label\né,b\n".encode("utf-16"), "utf-8", "mark of UTF-16-LE, and encoding is 'utf-8'"),
+        ("text,label\na,b\n".encode("utf-8-sig"), "latin-1", "byte order mark of UTF-8, and"),
+        ("text,label\na,b\n".encode("utf-16") + b"\x00\xd8c\x00\n\x00", None, ", line 3: this is not UTF-16-LE ("),
+        ("text,label\na,b\n".encode("utf-16") + b"c", None, ", line 3: this is not UTF-16-LE ("),
+        ("text,label\n".encode("utf-16") + ("x" * 600_000).encode("utf-16-le"), None, ", line 2: the line is longer"),
+    ],
+)  # fmt: skip
+def test_a_wrong_encoding_is_named_with_its_line(tmp_path, content, said, message):
+    with pytest.raises(ValueError, match=re.escape(message)):
+        tables.read_table(write(tmp_path, "a.csv", content), encoding=said)
 
 
 # --- Labels ---
@@ -211,7 +285,18 @@ def test_bad_labels_are_named(tmp_path, spelled, options, message):
         ("a.jsonl", '{"text": "\\udc00", "label": 1}', ", line 1: 'text' holds a lone surrogate"),
         ("a.jsonl", '{"text": "a", "label": null}', ", line 1: the label is None, expected a string"),
         ("a.csv", b"text,label\na,b\ncaf\xe9,b\n", ", line 3: this is not UTF-8 ("),
-        ("a.csv", "text,label\na,b\n".encode("utf-16"), ", line 1: this is not UTF-8 ("),
+        ("a.csv", "text,label\na,b\n".encode("utf-16-le"), ", line 1: much of it is zero bytes, as in"),
+        ("a.json", '[{"text": "a", "label": 1},\n{"text": "b"}]', ", line 2: there is no column 'label'"),
+        ("a.json", '[{"text": "a", "label": 1},\n 5]', ", line 2: found 5, expected a JSON object"),
+        ("a.json", '[{"text": "a", "label": 1}\n{"text": "b"}]', ", line 2: found '{\"text\": \"b\"}]'"),
+        ("a.json", '[{"text": "a", "label": 1},\n{"text": b}]', ", line 2: this is not JSON ("),
+        ("a.json", '[{"text": "a", "label": 1}', ", line 1: found '', expected ',' or ']'"),
+        ("a.json", '[{"text": "a", "label": 1}] []', ": found '[]' after the end of the array"),
+        ("a.json", "[]", " has no rows"),
+        ("a.json", '{"text": {"0": "a"}}', ", line 1: there is no column 'label'"),
+        ("a.jsonl", '\n{"text": ' + "[" * 99_999, ", line 2: the value that begins here has lists"),
+        ("a.jsonl", '{"text": "a", "label": ' + "7" * 5_000 + "}", ", line 1: the value that begins here has a number of 5,000"),
+        ("a.csv", "a,b\n1,2\n", ", line 1: there is no column 'text'; the columns are ['a', 'b']. Of a file without header"),
         ("a.txt", "text,label\na,b\n", ": the suffix '.txt' does not say what format"),
     ],
 )  # fmt: skip
@@ -227,8 +312,14 @@ def test_bad_arguments_are_named(tmp_path):
         tables.read_table(path, format="xls")
     with pytest.raises(ValueError, match="'utf-9' is not an encoding"):
         tables.read_table(path, encoding="utf-9")
-    with pytest.raises(ValueError, match="Files in utf-16 cannot be cut into lines"):
-        tables.read_table(path, encoding="utf-16")
+    with pytest.raises(ValueError, match="the delimiter ';' is for CSV files"):
+        tables.read_table(path, format="tsv", delimiter=";")
+    with pytest.raises(ValueError, match="The delimiter is 'comma'; it is one character"):
+        tables.read_table(path, delimiter="comma")
+    with pytest.raises(ValueError, match="numbers, from 0; got 'text'"):
+        tables.read_table(path, header=False, encoding="latin-1")
+    with pytest.raises(ValueError, match="no column 2; columns count from 0, and the row is"):
+        tables.read_table(path, text=2, label=0, header=False, encoding="latin-1")
     with pytest.raises(FileNotFoundError, match=r"There is no file .*none\.csv"):
         tables.read_table(tmp_path / "none.csv")
     json_path = write(tmp_path, "a.jsonl", "{}")
@@ -240,6 +331,49 @@ def test_bad_arguments_are_named(tmp_path):
 def test_an_encodings_bytes_are_not_replaced(tmp_path):
     path = write(tmp_path, "a.csv", "text,label\nПривет,b\n".encode("cp1251"))
     assert tables.read_table(path, encoding="cp1251").texts == ["Привет"]
+
+
+class Name(str):
+    """A name that counts how often names are compared."""
+
+    compared = 0
+    __hash__ = str.__hash__
+
+    def __eq__(self, other):
+        Name.compared += 1
+        return str.__eq__(self, other)
+
+
+@pytest.mark.parametrize("twice", [False, True])
+def test_checks_of_many_columns_compare_each_name_a_few_times(twice):
+    names = [Name(i) for i in range(5_000)] + ([Name(7)] if twice else [])
+    Name.compared = 0
+    if twice:
+        for check in (
+            lambda: tables._named_positions("here", ["0"], names),
+            lambda: tables._unique_members("here", [(name, 1) for name in names]),
+        ):
+            with pytest.raises(ValueError, match=r"here: the columns \['7'\] occur twice"):
+                check()
+    else:
+        assert tables._named_positions("here", ["4999", "0"], names) == [4999, 0]
+    assert Name.compared < 10 * len(names)
+
+
+def test_messages_are_bounded_whatever_a_file_holds(tmp_path):
+    long = "x" * 500_000
+    for name, content in (
+        ("a.csv", f"{long},{long}y\n1,2\n"),
+        ("a.csv", f"text,label\na,{long}\nb,{long.upper()}\n"),
+        ("a.csv", f"text,label\na,b\n{'c,' * 500_000}\n"),
+        ("a.jsonl", json.dumps({"text": [long], "label": {long: long}})),
+        ("a.jsonl", json.dumps({"text": "a", "label": {long: long}})),
+        ("a.jsonl", f'{{"text": "a", "{long}": 1, "{long}": 2, "label": 1}}'),
+        ("a.json", f'[{{"text": "a", "label": 1}}{long}'),
+    ):
+        with pytest.raises(ValueError) as e:
+            tables.read_table(write(tmp_path, name, content))
+        assert len(str(e.value)) < 6_000
 
 
 # --- Long lines ---

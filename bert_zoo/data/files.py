@@ -6,16 +6,24 @@ Nothing here imports TensorFlow, unless `download` is called.
 import codecs
 import difflib
 import json
-from collections.abc import Collection, Iterator, Mapping
+import re
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
+
+from bert_zoo import error_text
 
 # The longest line that is read unless a caller says otherwise. A text of this size has a quarter of
 # a million tokens: what is longer is a missing line end or another kind of file.
 MAX_LINE_BYTES = 1 << 20
 
+JSON_SPACE = re.compile(r"[ \t\n\r]*")
+
 _LONGEST_QUOTE = 80
 _MOST_NAMES = 30
+_MOST_COMPARED = 10_000
 
 
 def require_file(path: Path, advice: str) -> Path:
@@ -27,7 +35,7 @@ def require_file(path: Path, advice: str) -> Path:
 
 def lines(
     path: Path,
-    encoding: str = "utf-8",
+    encoding: str | None = None,
     *,
     max_line_bytes: int = MAX_LINE_BYTES,
     keep_ends: bool = False,
@@ -35,76 +43,148 @@ def lines(
     """Yields line number (from 1) and text of each line.
 
     Texts hold characters that Python counts as line ends (U+0085, U+2028), so lines are cut at "\\n"
-    alone, before decoding. A byte order mark is no part of the first line.
+    alone. A byte order mark is no part of the first line.
 
     Args:
         path: the file.
-        encoding: of the file; one that writes ASCII as ASCII.
-        max_line_bytes: where a longer line is refused; no more than this is held in memory.
+        encoding: of the file; by default what its byte order mark says, UTF-8 where it has none.
+        max_line_bytes: where a longer line is refused; not much more than this is held in memory.
         keep_ends: whether lines keep their line end, "\\n" or "\\r\\n".
 
     Raises:
         ValueError: names file and line of what is too long or not in that encoding.
         FileNotFoundError: there is no such file.
     """
-    codec = _line_codec(encoding)
-    require_file(path, "Check its name and folder.")
+    codec, mark = _codec_of(path, encoding)
+    cut = _byte_lines if "\n".encode(codec) == b"\n" else _decoded_lines
     with path.open("rb") as file:
-        line_number = 0
-        while line := file.readline(max_line_bytes + 1):
-            line_number += 1
-            if len(line) > max_line_bytes:
+        file.seek(len(mark))
+        for line_number, text in enumerate(cut(path, file, codec, max_line_bytes), start=1):
+            if line_number == 1 and encoding is None and text.count("\0") > len(text) // 4:
                 raise ValueError(
-                    f"{path}, line {line_number}: the line is longer than max_line_bytes, "
-                    f"{max_line_bytes:,} bytes. Check that no line end is missing and that this is "
-                    "the right file; raise max_line_bytes for texts that are meant to be longer."
+                    f"{path}, line 1: much of it is zero bytes, as in UTF-16 without a byte order "
+                    f"mark. {_NAME_ENCODING.format('utf-16-le')}"
                 )
-            is_first_utf8 = line_number == 1 and codec == "utf-8"
-            try:
-                text = line.decode("utf-8-sig" if is_first_utf8 else codec)
-            except UnicodeDecodeError as error:
-                raise _not_decodable(path, line_number, encoding, error) from error
             yield line_number, text if keep_ends else text.removesuffix("\n").removesuffix("\r")
 
 
-def _line_codec(encoding: str) -> str:
+_BLOCK_BYTES = 1 << 16
+_NAME_ENCODING = "Name the file's own encoding, for example encoding='{0}' (--encoding {0}), or convert it to UTF-8."
+# The longer marks before those that begin them; what follows a mark has that one byte order.
+_BYTE_ORDER_MARKS = {
+    codecs.BOM_UTF8: "utf-8",
+    codecs.BOM_UTF32_LE: "utf-32-le",
+    codecs.BOM_UTF32_BE: "utf-32-be",
+    codecs.BOM_UTF16_LE: "utf-16-le",
+    codecs.BOM_UTF16_BE: "utf-16-be",
+}
+# Names of encodings that leave the byte order to the mark -> that of files without one.
+_BYTE_ORDER_OPEN = {"utf-8-sig": "utf-8", "utf-16": "utf-16-le", "utf-32": "utf-32-le"}
+
+
+def _codec_of(path: Path, encoding: str | None) -> tuple[str, bytes]:
+    """The codec that reads a file, and the byte order mark before what it reads."""
+    require_file(path, "Check its name and folder.")
+    with path.open("rb") as file:
+        start = file.read(max(map(len, _BYTE_ORDER_MARKS)))
+    mark = next((mark for mark in _BYTE_ORDER_MARKS if start.startswith(mark)), b"")
+    meant = _BYTE_ORDER_MARKS.get(mark, "utf-8")
+    if encoding is None:
+        return meant, mark
     try:
         codec = codecs.lookup(encoding).name
+        "\n".encode(codec)
     except LookupError as error:
         raise ValueError(
-            f"{encoding!r} is not an encoding that Python knows; 'utf-8' and 'latin-1' are two."
+            f"{encoding!r} is not an encoding that Python knows; 'utf-8', 'latin-1' and 'utf-16' are "
+            "three."
         ) from error
-    if "\n".encode(codec) != b"\n":
+    if meant.startswith(codec.removesuffix("-sig")):
+        return meant, mark
+    if mark:
         raise ValueError(
-            f"Files in {encoding} cannot be cut into lines before they are decoded. Convert the "
-            "file to UTF-8."
+            f"{path}, line 1: the file begins with the byte order mark of {meant.upper()}, and "
+            f"encoding is {encoding!r}. Leave encoding out."
         )
-    return codec
+    return _BYTE_ORDER_OPEN.get(codec, codec), b""
+
+
+def _byte_lines(path: Path, file: BinaryIO, codec: str, max_line_bytes: int) -> Iterator[str]:
+    """Lines of an encoding that writes line ends as ASCII does; with their ends."""
+    line_number = 0
+    while line := file.readline(max_line_bytes + 1):
+        line_number += 1
+        if len(line) > max_line_bytes:
+            raise _too_long(path, line_number, max_line_bytes)
+        try:
+            yield line.decode(codec)
+        except UnicodeDecodeError as error:
+            raise _not_decodable(path, line_number, codec, error) from error
+
+
+def _decoded_lines(path: Path, file: BinaryIO, codec: str, max_line_bytes: int) -> Iterator[str]:
+    """Lines of an encoding in which other characters hold the byte of a line end; with their ends."""
+    decoder = codecs.getincrementaldecoder(codec)()
+    unit = len("\n".encode(codec))
+    # The number of the line that `rest` begins, and a block that is not the file's end.
+    line_number, rest, block = 1, "", b"any"
+    while block:
+        block = file.read(_BLOCK_BYTES)
+        try:
+            rest += decoder.decode(block, final=not block)
+        except UnicodeDecodeError as error:
+            good = rest + error.object[: error.start].decode(codec)
+            line_number += good.count("\n")
+            raise _not_decodable(path, line_number, codec, error) from error
+        *whole, rest = rest.split("\n")
+        for text in whole:
+            if len(text) * unit > max_line_bytes:
+                raise _too_long(path, line_number, max_line_bytes)
+            yield f"{text}\n"
+            line_number += 1
+        if len(rest) * unit > max_line_bytes:
+            raise _too_long(path, line_number, max_line_bytes)
+    if rest:
+        yield rest
+
+
+def _too_long(path: Path, line_number: int, max_line_bytes: int) -> ValueError:
+    return ValueError(
+        f"{path}, line {line_number}: the line is longer than max_line_bytes, "
+        f"{max_line_bytes:,} bytes. Check that no line end is missing and that this is "
+        "the right file; raise max_line_bytes for texts that are meant to be longer."
+    )
 
 
 def _not_decodable(
     path: Path, line_number: int, encoding: str, error: UnicodeDecodeError
 ) -> ValueError:
+    other = "latin-1" if encoding == "utf-8" else "utf-8"
     return ValueError(
-        f"{path}, line {line_number}: this is not {encoding.upper()} ({error}). Convert the file "
-        "to UTF-8 or download it again; a reader with the argument `encoding` can also be told the "
-        "file's own, for example 'latin-1'."
+        f"{path}, line {line_number}: this is not {encoding.upper()} ({error.reason} at byte "
+        f"{error.object[error.start : error.start + 1].hex()}). {_NAME_ENCODING.format(other)}"
     )
 
 
+def read_text(path: Path, encoding: str | None = None) -> str:
+    """A whole file as text; arguments and errors are those of `lines`, but for the length of lines."""
+    codec, mark = _codec_of(path, encoding)
+    content = path.read_bytes()[len(mark) :]
+    try:
+        return content.decode(codec)
+    except UnicodeDecodeError as error:
+        line_number = content[: error.start].decode(codec).count("\n") + 1
+        raise _not_decodable(path, line_number, codec, error) from error
+
+
 def read_json(path: Path) -> Any:
-    """Reads a file that is one JSON value, in UTF-8.
+    """Reads a file that is one JSON value.
 
     Raises:
         ValueError: names file and line of what is not UTF-8 or not JSON; or the file is empty.
         FileNotFoundError: there is no such file.
     """
-    content = require_file(path, "Check its name and folder.").read_bytes()
-    try:
-        text = content.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        line_number = content.count(b"\n", 0, error.start) + 1
-        raise _not_decodable(path, line_number, "utf-8", error) from error
+    text = read_text(path)
     if not text.strip():
         raise ValueError(f"{path} is empty. Download it again.")
     return parse_json(text, path)
@@ -112,14 +192,44 @@ def read_json(path: Path) -> Any:
 
 def parse_json(text: str, path: Path, first_line: int = 1, **options) -> Any:
     """Parses JSON that begins on a line of a file; `options` are those of `json.loads`."""
+    value, end = parse_json_at(text, JSON_SPACE.match(text).end(), path, first_line, **options)
+    end = JSON_SPACE.match(text, end).end()
+    if end != len(text):
+        raise _not_json(json.JSONDecodeError("Extra data", text, end), path, first_line)
+    return value
+
+
+def parse_json_at(
+    text: str, start: int, path: Path, first_line: int = 1, **options
+) -> tuple[Any, int]:
+    """Parses the JSON value that begins at a character of a text; gives the value and its end."""
+
+    def problem(what: str) -> ValueError:
+        line_number = first_line + text.count("\n", 0, start)
+        return ValueError(f"{path}, line {line_number}: the value that begins here {what}.")
+
+    def whole_number(digits: str) -> int:
+        try:
+            return int(digits)
+        except ValueError as error:
+            raise problem(
+                f"has a number of {len(digits):,} digits; write it as a string"
+            ) from error
+
     try:
-        return json.loads(text, **options)
+        return json.JSONDecoder(parse_int=whole_number, **options).raw_decode(text, start)
     except json.JSONDecodeError as error:
-        raise ValueError(
-            f"{path}, line {first_line + error.lineno - 1}: this is not JSON ({error.msg} at "
-            f"character {error.colno}, {shown(text[error.pos : error.pos + 40])}). Correct the "
-            "line or download the file again."
-        ) from error
+        raise _not_json(error, path, first_line) from error
+    except RecursionError as error:
+        raise problem("has lists or objects that are nested too deeply") from error
+
+
+def _not_json(error: json.JSONDecodeError, path: Path, first_line: int) -> ValueError:
+    return ValueError(
+        f"{path}, line {first_line + error.lineno - 1}: this is not JSON ({error.msg} at "
+        f"character {error.colno}, {shown(error.doc[error.pos : error.pos + 40])}). Correct the "
+        "line or download the file again."
+    )
 
 
 def string(value: Any, name: str, where: object) -> str:
@@ -175,21 +285,27 @@ def check_split(data_set: str, split: str, known: Collection[str]) -> None:
 
 def shown(value: Any) -> str:
     """A value as messages quote it: not longer than a line."""
-    text = repr(value)
-    return text if len(text) <= _LONGEST_QUOTE else f"{text[:_LONGEST_QUOTE]}..."
+    return error_text.shown(value, _LONGEST_QUOTE)
 
 
-def listed(names: Collection[str]) -> str:
+def listed(names: Collection[Any]) -> str:
     """Names as messages list them: not more than a few lines."""
-    first = list(names)[:_MOST_NAMES]
-    return f"{first}" if len(first) == len(names) else f"{first} and {len(names) - len(first)} more"
+    first = f"[{', '.join(map(shown, islice(names, _MOST_NAMES)))}]"
+    return first if len(names) <= _MOST_NAMES else f"{first} and {len(names) - _MOST_NAMES} more"
 
 
 def nearest(name: str, known: Collection[str]) -> str:
     """A sentence that offers the most similar of the known names; empty where none is similar."""
-    by_lower_case = {other.casefold(): other for other in known}
-    similar = difflib.get_close_matches(name.casefold(), by_lower_case, n=1)
+    by_lower_case = {other.casefold(): other for other in islice(known, _MOST_COMPARED)}
+    # Comparing takes the product of the lengths.
+    short = [other for other in by_lower_case if len(other) <= _LONGEST_QUOTE]
+    similar = difflib.get_close_matches(name.casefold()[:_LONGEST_QUOTE], short, n=1)
     return f" Did you mean {by_lower_case[similar[0]]!r}?" if similar else ""
+
+
+def repeated(names: Iterable[str]) -> list[str]:
+    """Names that occur more than once, sorted."""
+    return sorted(name for name, count in Counter(names).items() if count > 1)
 
 
 def download(name: str, split: str, instead: str) -> list[dict[str, Any]]:

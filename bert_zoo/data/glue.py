@@ -377,7 +377,7 @@ def _read_tsv(task: GlueTask, split: str, data_dir: Path) -> tuple[list[list[str
     missing = [name for name in wanted if name not in header]
     if missing:
         raise ValueError(
-            f"{path}, line 1: the header has the columns {list(header)} and lacks {missing}. Use "
+            f"{path}, line 1: the header has the columns {files.listed(header)} and lacks {missing}. Use "
             f"GLUE's own file {task.directory}/{task.files[split]}."
         )
 
@@ -390,13 +390,20 @@ def _read_tsv(task: GlueTask, split: str, data_dir: Path) -> tuple[list[list[str
         if len(fields) != len(header):
             raise ValueError(
                 f"{path}, line {line_number}: found {len(fields)} tab-separated fields, expected "
-                f"{len(header)} ({', '.join(header)}). Correct this line or download the file "
+                f"{len(header)} ({files.listed(header)}). Correct this line or download the file "
                 "again."
             )
         for column, index in zip(texts, text_indices, strict=True):
             column.append(fields[index])
         if label_index is not None:
             labels.append(_parse_label(task, fields[label_index], f"{path}, line {line_number}"))
+    if not texts[0]:
+        raise ValueError(
+            f"{path}, line 1: no row stands here or below. Download the file again, which was cut short "
+            "or is another one."
+            if header is task.headerless_columns
+            else f"{path}, line 2: the file ends after its header. Download it again."
+        )
     return texts, (None if label_index is None else labels)
 
 
@@ -416,11 +423,13 @@ def _parse_label(task: GlueTask, text: str, where: str) -> int | float:
         except ValueError:
             score = float("nan")
         if not 0 <= score <= 5:
-            raise ValueError(f"{where}: the score is {text!r}, expected a number from 0 to 5.")
+            raise ValueError(
+                f"{where}: the score is {files.shown(text)}, expected a number from 0 to 5."
+            )
         return score
     if text not in task.file_labels:
         raise ValueError(
-            f"{where}: the label is {text!r}, expected one of {list(task.file_labels)}."
+            f"{where}: the label is {files.shown(text)}, expected one of {list(task.file_labels)}."
         )
     return task.file_labels.index(text)
 

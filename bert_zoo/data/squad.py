@@ -159,7 +159,9 @@ class _Place:
 
     def __str__(self) -> str:
         line = f", line {self._line()}" if isinstance(self.source, Path) else ""
-        return f"{self.source}{line}, article {self.title!r}, question {self.question_id!r}"
+        return (
+            f"{self.source}{line}, article {shown(self.title)}, question {shown(self.question_id)}"
+        )
 
     def _line(self) -> int:
         spellings = [
@@ -179,7 +181,7 @@ def _questions(path: Path) -> Iterator[tuple[_Place, str, Mapping[str, Any]]]:
         # Files in SQuAD's format without titles are common; tensorflow_datasets has "" there, too.
         title = member(article, "title", str, in_article) if "title" in article else ""
         for p, paragraph in enumerate(paragraphs, start=1):
-            in_paragraph = f"{in_article} ({title!r}), paragraph {p}"
+            in_paragraph = f"{in_article} ({shown(title)}), paragraph {p}"
             context = member(paragraph, "context", str, in_paragraph)
             for q, question in enumerate(member(paragraph, "qas", list, in_paragraph), start=1):
                 question_id = member(question, "id", str, f"{in_paragraph}, question {q}")

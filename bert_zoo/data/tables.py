@@ -1,8 +1,8 @@
-"""Labelled texts in tables with named columns (CSV, TSV, JSON Lines), and TREC's question files.
+"""Labelled texts in tables (CSV, TSV, JSON, JSON Lines), and TREC's question files.
 
 CSV follows RFC 4180: a field in quotation marks may hold commas, line ends and doubled quotation
 marks. TSV follows IANA's text/tab-separated-values: a quotation mark is text, as in GLUE's files.
-JSON Lines has one object a line.
+JSON is an array of objects, or as JSON Lines one object a line.
 
 Nothing here imports TensorFlow.
 """
@@ -13,6 +13,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
@@ -41,17 +42,18 @@ class LabelledTexts:
 def read_table(
     path: str | Path,
     *,
-    text: str = "text",
-    text_pair: str | None = None,
-    label: str | None = "label",
+    text: str | int = "text",
+    text_pair: str | int | None = None,
+    label: str | int | None = "label",
     label_names: Sequence[str] | None = None,
     regression: bool = False,
     format: str | None = None,
-    header: Sequence[str] | None = None,
-    encoding: str = "utf-8",
+    delimiter: str | None = None,
+    header: Sequence[str] | bool = True,
+    encoding: str | None = None,
     max_line_bytes: int = MAX_LINE_BYTES,
 ) -> LabelledTexts:
-    """Reads texts and labels from the named columns of a table; other columns are left unread.
+    """Reads texts and labels from columns of a table; other columns are left unread.
 
     Labels are names of classes. Without `label_names` the names are collected from the file and
     sorted: as whole numbers where all of them are, otherwise by code point, so that the order of
@@ -65,10 +67,15 @@ def read_table(
         label: the column of labels; None for texts that have none.
         label_names: the classes in the order of their ids.
         regression: whether labels are scores: finite numbers.
-        format: a key of `FORMATS`; by default what the file's suffix says.
-        header: the columns' names, for a CSV or TSV file whose first line is a row like the others.
-        encoding: of the file.
-        max_line_bytes: the longest line, and in CSV the longest row, that is accepted.
+        format: a key of `FORMATS`; by default what the file's suffix says, or "csv" where a
+            delimiter is given.
+        delimiter: the character between the fields of a CSV file; by default the one of
+            `DELIMITERS` with which the file has the columns asked for.
+        header: False for a file whose first line is a row like the others; columns are then numbers,
+            from 0, or from -1 for the last. Or names for its columns.
+        encoding: of the file; by default what its byte order mark says, UTF-8 where it has none.
+        max_line_bytes: the longest line, and in CSV the longest row, that is accepted; in an array
+            of JSON nothing limits its objects.
 
     Raises:
         ValueError: the file has no such column, a row that does not fit its columns or its format,
@@ -85,12 +92,13 @@ def read_table(
         path,
         columns,
         format=format,
+        delimiter=delimiter,
         header=header,
         encoding=encoding,
         max_line_bytes=max_line_bytes,
     ):
         for column, name, value in zip(texts, text_columns, values, strict=False):
-            column.append(files.string(value, name, f"{path}, line {line}"))
+            column.append(files.string(value, str(name), f"{path}, line {line}"))
         if label is not None:
             raw_labels.append((line, values[-1]))
 
@@ -196,7 +204,7 @@ def _check_are_classes(path: Path, first_lines: Mapping[str, int]) -> None:
         for number, (spelled, line) in zip(numbers, first_lines.items(), strict=True):
             if not number.is_integer():
                 raise ValueError(
-                    f"{path}, line {line}: the labels are numbers such as {spelled!r}. Pass "
+                    f"{path}, line {line}: the labels are numbers such as {shown(spelled)}. Pass "
                     "regression=True if they are scores, or label_names if they are classes."
                 )
     seen: dict[str, str] = {}
@@ -204,7 +212,7 @@ def _check_are_classes(path: Path, first_lines: Mapping[str, int]) -> None:
         other = seen.setdefault(" ".join(spelled.casefold().split()), spelled)
         if other != spelled:
             raise ValueError(
-                f"{path}, line {line}: the label {spelled!r} differs from {other!r} (line "
+                f"{path}, line {line}: the label {shown(spelled)} differs from {shown(other)} (line "
                 f"{first_lines[other]}) in case or spaces alone. Correct one of them, or pass both "
                 "in label_names if they are two classes."
             )
@@ -244,20 +252,25 @@ def _number(value: Any) -> float:
 
 def rows(
     path: Path,
-    columns: Sequence[str],
+    columns: Sequence[str | int],
     *,
     format: str | None = None,
-    header: Sequence[str] | None = None,
-    encoding: str = "utf-8",
+    delimiter: str | None = None,
+    header: Sequence[str] | bool = True,
+    encoding: str | None = None,
     max_line_bytes: int = MAX_LINE_BYTES,
 ) -> Iterator[tuple[int, tuple[Any, ...]]]:
     """Yields the line on which each row begins (from 1) and its values in the columns asked for.
 
     Blank lines at the end of the file are left out. Arguments and errors are those of `read_table`.
     """
-    table_format = FORMATS[_format_name(path, format)]
-    lines = files.lines(path, encoding, max_line_bytes=max_line_bytes, keep_ends=True)
-    records = _without_blank_end(path, table_format.records(path, lines, max_line_bytes))
+    table_format = FORMATS[_format_name(path, format, delimiter)]
+    options: dict[str, Any] = {"encoding": encoding, "max_bytes": max_line_bytes}
+    if table_format.is_delimited:
+        options["delimiter"] = delimiter or _found_delimiter(path, columns, header, options)
+    elif delimiter is not None:
+        raise ValueError(f"{path}: the delimiter {delimiter!r} is for CSV files. Leave it out.")
+    records = _without_blank_end(path, table_format.records(path, **options))
     is_empty = True
     for row in table_format.values(path, records, columns, header):
         is_empty = False
@@ -266,8 +279,15 @@ def rows(
         raise ValueError(f"{path} has no rows. Check that this is the right file.")
 
 
-def _format_name(path: Path, format: str | None) -> str:
-    name = SUFFIXES.get(path.suffix.lower()) if format is None else format
+def _format_name(path: Path, format: str | None, delimiter: str | None) -> str:
+    if delimiter is not None and len(delimiter) != 1:
+        raise ValueError(
+            f"The delimiter is {shown(delimiter)}; it is one character, such as ',', ';' or a tab."
+        )
+    by_suffix = SUFFIXES.get(path.suffix.lower())
+    if format is None and delimiter is not None and by_suffix in (None, "tsv"):
+        return "csv"
+    name = by_suffix if format is None else format
     if name not in FORMATS:
         raise ValueError(
             f"{path}: the format {format!r} is not known. Choose one of {list(FORMATS)}."
@@ -276,6 +296,28 @@ def _format_name(path: Path, format: str | None) -> str:
             f"with format=, one of {list(FORMATS)}."
         )
     return name
+
+
+def _found_delimiter(
+    path: Path, columns: Sequence[str | int], header: Sequence[str] | bool, options: Mapping
+) -> str:
+    """The first of `DELIMITERS` with which a file has these columns; the usual one where none fits."""
+
+    rows = 1 if header is True else _FIRST_ROWS
+
+    def fits(delimiter: str) -> bool:
+        records = _csv_records(path, delimiter=delimiter, **options)
+        try:
+            first = [fields or () for _, fields in islice(records, rows)]
+        except ValueError:
+            return False
+        if header is True:
+            return bool(first) and set(columns) <= set(first[0])
+        widths = set(map(len, first))
+        # One field a row is what any delimiter finds that the file does not have.
+        return len(widths) == 1 and widths != {1}
+
+    return next(filter(fits, DELIMITERS), DELIMITERS[0])
 
 
 def _without_blank_end(path: Path, records: Iterator[tuple[int, Any]]) -> Iterator[tuple[int, Any]]:
@@ -296,49 +338,77 @@ def _without_blank_end(path: Path, records: Iterator[tuple[int, Any]]) -> Iterat
 def _values_of_fields(
     path: Path,
     records: Iterator[tuple[int, Sequence[str]]],
-    columns: Sequence[str],
-    header: Sequence[str] | None,
+    columns: Sequence[str | int],
+    header: Sequence[str] | bool,
 ) -> Iterator[tuple[int, tuple[str, ...]]]:
-    if header is None:
-        line, header = next(records, (1, ()))
-        where = f"{path}, line {line}"
-        if not header:
-            raise ValueError(f"{path} is empty. Check that this is the right file.")
+    if header is False:
+        first = next(records, (1, ()))
+        indices = [_position(path, column, first[1]) for column in columns]
+        width, described = len(first[1]), "as on the first line"
+        records = chain([first] if first[1] else [], records)
     else:
-        where = f"{path}, header"
-    repeated = sorted({name for name in header if list(header).count(name) > 1})
-    if repeated:
-        raise ValueError(f"{where}: the columns {repeated} occur twice. Rename or remove them.")
+        line, names = next(records, (1, ())) if header is True else (None, header)
+        if not names:
+            raise ValueError(f"{path} is empty. Check that this is the right file.")
+        where = f"{path}, header" if line is None else f"{path}, line {line}"
+        indices = _named_positions(where, columns, names)
+        width, described = len(names), f"({listed(names)})"
+    for line, fields in records:
+        if len(fields) != width:
+            raise ValueError(
+                f"{path}, line {line}: found {len(fields)} fields, expected {width} {described}. "
+                "Correct the line."
+            )
+        yield line, tuple(fields[index] for index in indices)
+
+
+def _position(path: Path, column: str | int, first: Sequence[str]) -> int:
+    """The index of a column in a file without header."""
+    try:
+        index = int(column)
+    except ValueError as error:
+        raise ValueError(
+            f"{path}: the columns of a file without header are numbers, from 0; got {column!r}. "
+            f"Its first row is {listed(first)}."
+        ) from error
+    if not -len(first) <= index < len(first):
+        raise ValueError(
+            f"{path}, line 1: there is no column {index}; columns count from 0, and the row is "
+            f"{listed(first)}."
+        )
+    return index
+
+
+def _named_positions(where: str, columns: Sequence[str | int], header: Sequence[str]) -> list[int]:
+    """The indices of columns in a header."""
+    if twice := files.repeated(header):
+        raise ValueError(
+            f"{where}: the columns {listed(twice)} occur twice. Rename or remove them."
+        )
     for name in columns:
         if name not in header:
             raise ValueError(
                 f"{where}: there is no column {name!r}; the columns are {listed(header)}."
-                f"{nearest(name, header)}"
+                f"{nearest(str(name), header)} Of a file without header (header=False, --noheader) "
+                "columns are given by number."
             )
-    indices = [header.index(name) for name in columns]
-    for line, fields in records:
-        if len(fields) != len(header):
-            raise ValueError(
-                f"{path}, line {line}: found {len(fields)} fields, expected {len(header)} "
-                f"({listed(header)}). Correct the line."
-            )
-        yield line, tuple(fields[index] for index in indices)
+    return [header.index(name) for name in columns]
 
 
 def _values_of_objects(
     path: Path,
     records: Iterator[tuple[int, Mapping[str, Any]]],
     columns: Sequence[str],
-    header: Sequence[str] | None,
+    header: Sequence[str] | bool,
 ) -> Iterator[tuple[int, tuple[Any, ...]]]:
-    if header is not None:
-        raise ValueError(f"{path}: each line of JSON Lines names its columns; leave out header.")
+    if header is not True:
+        raise ValueError(f"{path}: each object of JSON names its columns; leave out header.")
     for line, record in records:
         for name in columns:
             if name not in record:
                 raise ValueError(
                     f"{path}, line {line}: there is no column {name!r}; the columns are "
-                    f"{listed(record)}.{nearest(name, record)}"
+                    f"{listed(record)}.{nearest(str(name), record)}"
                 )
         yield line, tuple(record[name] for name in columns)
 
@@ -347,7 +417,7 @@ def _values_of_objects(
 
 
 def _csv_records(
-    path: Path, lines: Iterator[tuple[int, str]], max_bytes: int, delimiter: str = ","
+    path: Path, encoding: str | None, max_bytes: int, delimiter: str
 ) -> Iterator[tuple[int, tuple[str, ...] | None]]:
     # The csv module's own limit holds for the whole process and is smaller; it is only ever raised,
     # because the limit on rows below is what bounds the memory.
@@ -356,7 +426,7 @@ def _csv_records(
 
     def content() -> Iterator[str]:
         nonlocal row_start, row_size
-        for line, text in lines:
+        for line, text in _whole_lines(path, encoding, max_bytes):
             row_start = row_start or line
             row_size += len(text)
             if row_size > max_bytes:
@@ -385,35 +455,75 @@ def _csv_records(
 
 
 def _tsv_records(
-    path: Path, lines: Iterator[tuple[int, str]], max_bytes: int
+    path: Path, encoding: str | None, max_bytes: int
 ) -> Iterator[tuple[int, tuple[str, ...] | None]]:
-    for line, text in lines:
+    for line, text in _whole_lines(path, encoding, max_bytes):
         text = text.removesuffix("\n").removesuffix("\r")
         yield line, tuple(text.split("\t")) if text else None
 
 
-def _json_records(
-    path: Path, lines: Iterator[tuple[int, str]], max_bytes: int
+def _json_lines_records(
+    path: Path, encoding: str | None, max_bytes: int
 ) -> Iterator[tuple[int, Mapping[str, Any] | None]]:
-    for line, text in lines:
+    for line, text in _whole_lines(path, encoding, max_bytes):
         if not text.strip():
             yield line, None
             continue
-        where = f"{path}, line {line}"
-        unique = partial(_unique_members, where)
-        record = files.parse_json(text, path, line, object_pairs_hook=unique)
-        if not isinstance(record, Mapping):
-            raise ValueError(f"{where}: found {shown(record)}, expected a JSON object.")
-        yield line, record
+        hook = partial(_unique_members, f"{path}, line {line}")
+        record = files.parse_json(text, path, line, object_pairs_hook=hook)
+        yield line, _object(path, line, record)
+
+
+def _json_records(
+    path: Path, encoding: str | None, max_bytes: int
+) -> Iterator[tuple[int, Mapping[str, Any] | None]]:
+    text = files.read_text(path, encoding)
+    start = _skip_space(text, 0)
+    if not text.startswith("[", start):
+        yield from _json_lines_records(path, encoding, max_bytes)
+        return
+    line, counted = 1, 0
+    end = _skip_space(text, start + 1)
+    while not text.startswith("]", end):
+        line, counted = line + text.count("\n", counted, end), end
+        hook = partial(_unique_members, f"{path}, line {line}")
+        record, end = files.parse_json_at(text, end, path, object_pairs_hook=hook)
+        yield line, _object(path, line, record)
+        end = _skip_space(text, end)
+        if text.startswith(",", end):
+            end = _skip_space(text, end + 1)
+        elif not text.startswith("]", end):
+            line += text.count("\n", counted, end)
+            raise ValueError(
+                f"{path}, line {line}: found {shown(text[end : end + 40])}, expected ',' or ']' after "
+                "an object of the array. Correct the line or download the file again."
+            )
+    if after := text[end + 1 : end + 41].strip():
+        raise ValueError(f"{path}: found {shown(after)} after the end of the array. Remove it.")
+
+
+def _skip_space(text: str, start: int) -> int:
+    return files.JSON_SPACE.match(text, start).end()
+
+
+def _object(path: Path, line: int, record: Any) -> Mapping[str, Any]:
+    if not isinstance(record, Mapping):
+        raise ValueError(f"{path}, line {line}: found {shown(record)}, expected a JSON object.")
+    return record
 
 
 def _unique_members(where: str, pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
     record = dict(pairs)
     if len(record) < len(pairs):
-        names = [name for name, _ in pairs]
-        repeated = sorted({name for name in names if names.count(name) > 1})
-        raise ValueError(f"{where}: the columns {repeated} occur twice. Rename or remove them.")
+        twice = files.repeated(name for name, _ in pairs)
+        raise ValueError(
+            f"{where}: the columns {listed(twice)} occur twice. Rename or remove them."
+        )
     return record
+
+
+def _whole_lines(path: Path, encoding: str | None, max_bytes: int) -> Iterator[tuple[int, str]]:
+    return files.lines(path, encoding, max_line_bytes=max_bytes, keep_ends=True)
 
 
 @dataclass(frozen=True)
@@ -421,20 +531,33 @@ class TableFormat:
     """How a file becomes rows.
 
     Attributes:
-        records: (path, lines with their ends, most bytes a record) -> line and content of each
-            record; None for a blank line.
+        records: (path, encoding, most bytes a record) -> line and content of each record; None for a
+            blank line.
         values: (path, records, columns, header) -> line and values in these columns of each record.
+        is_delimited: whether `records` takes a delimiter too.
     """
 
     records: Callable[..., Iterator[tuple[int, Any]]]
     values: Callable[..., Iterator[tuple[int, tuple[Any, ...]]]]
+    is_delimited: bool = False
 
 
 # "quoted_tsv" is what spreadsheets and pandas write: tabs, with the quoting rules of CSV.
 FORMATS: Mapping[str, TableFormat] = {
-    "csv": TableFormat(_csv_records, _values_of_fields),
+    "csv": TableFormat(_csv_records, _values_of_fields, is_delimited=True),
     "tsv": TableFormat(_tsv_records, _values_of_fields),
     "quoted_tsv": TableFormat(partial(_csv_records, delimiter="\t"), _values_of_fields),
-    "jsonl": TableFormat(_json_records, _values_of_objects),
+    "jsonl": TableFormat(_json_lines_records, _values_of_objects),
+    "json": TableFormat(_json_records, _values_of_objects),
 }
-SUFFIXES: Mapping[str, str] = {".csv": "csv", ".tsv": "tsv", ".jsonl": "jsonl", ".ndjson": "jsonl"}
+SUFFIXES: Mapping[str, str] = {
+    ".csv": "csv",
+    ".tsv": "tsv",
+    ".json": "json",
+    ".jsonl": "jsonl",
+    ".ndjson": "jsonl",
+}
+# Of CSV files, the usual one first: spreadsheets write semicolons where commas are in numbers.
+DELIMITERS = (",", ";", "\t", "|")
+# Rows by which the delimiter of a file without header is found.
+_FIRST_ROWS = 20

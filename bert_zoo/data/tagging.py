@@ -113,7 +113,7 @@ def convert_tags(tags: Sequence[str], scheme: str) -> list[str]:
     for tag in tags:
         if not _is_span_tag(tag):
             raise ValueError(
-                f"{tag!r} is not a tag of a scheme; expected 'O', or B, I, E or S with '-' and a "
+                f"{shown(tag)} is not a tag of a scheme; expected 'O', or B, I, E or S with '-' and a "
                 "type, as in 'B-PER'."
             )
     return span_tags(spans(tags), len(tags), scheme)
@@ -163,7 +163,7 @@ def read_tagging(
     columns: Sequence[str] | None = None,
     scheme: str | None = None,
     label_names: Sequence[str] | None = None,
-    encoding: str = "utf-8",
+    encoding: str | None = None,
     max_line_bytes: int = MAX_LINE_BYTES,
 ) -> TaggedSplit:
     """Reads a file with a word and its tags on each line, and a blank line after each sentence.
@@ -182,7 +182,7 @@ def read_tagging(
         columns: the columns' names, where columns are to be named or their number is to be checked.
         scheme: a key of `SCHEMES` to convert the tags to; None leaves them as they stand.
         label_names: the tags in the order of their ids (after the conversion).
-        encoding: of the file.
+        encoding: of the file; by default what its byte order mark says, UTF-8 where it has none.
         max_line_bytes: the longest line that is accepted.
 
     Raises:
@@ -212,7 +212,7 @@ def read_tagging(
 
 
 def _sentences(
-    path: Path, columns: Sequence[str] | None, encoding: str, max_line_bytes: int
+    path: Path, columns: Sequence[str] | None, encoding: str | None, max_line_bytes: int
 ) -> list[list[tuple[int, list[str]]]]:
     """Line number and fields of each word of each sentence."""
     sentences: list[list[tuple[int, list[str]]]] = [[]]
@@ -281,7 +281,7 @@ def _tagged_split(
         for w, tag in enumerate(sentence):
             if tag not in ids:
                 raise ValueError(
-                    f"{place(s, w)}: the tag is {tag!r}, expected one of {listed(names)}."
+                    f"{place(s, w)}: the tag is {shown(tag)}, expected one of {listed(names)}."
                     f"{nearest(tag, names)}"
                 )
     return TaggedSplit(words, [[ids[tag] for tag in row] for row in tags], names, found)
@@ -294,7 +294,7 @@ def _no_scheme(
         for w, tag in enumerate(sentence):
             if not _is_span_tag(tag):
                 return ValueError(
-                    f"{place(s, w)}: {tag!r} is not a tag of a scheme, so that the tags cannot be "
+                    f"{place(s, w)}: {shown(tag)} is not a tag of a scheme, so that the tags cannot be "
                     f"converted to {scheme}. Choose another tag_column, or leave out scheme."
                 )
     breaks = {name: _first_break(tags, name) for name in SCHEMES}
@@ -302,7 +302,7 @@ def _no_scheme(
     likeliest = max(breaks, key=breaks.get)
     s, w = breaks[likeliest]
     return ValueError(
-        f"{place(s, w)}: the tag {tags[s][w]!r} breaks {likeliest}, which the tags before it follow, "
+        f"{place(s, w)}: the tag {shown(tags[s][w])} breaks {likeliest}, which the tags before it follow, "
         "and no other scheme fits. Correct it, or leave out scheme."
     )
 
