@@ -11,14 +11,13 @@ from helpers import load_task, loaded
 from bert_zoo.data.buckets import Batching
 from bert_zoo.data.tagged_batches import tagged_batches
 from bert_zoo.data.tagging import TaggedSplit
-from bert_zoo.models.tagging import word_probabilities
+from bert_zoo.models.tagging import label_rows, word_probabilities
 from bert_zoo.text import preprocessor_from_dir
 from bert_zoo.text.words import (
     pack_words,
     rows_that_fit,
     token_labels,
     word_batch,
-    word_label_ids,
     word_pieces,
     word_spans,
     word_values,
@@ -203,9 +202,9 @@ def test_tagged_batches_hold_each_sentence_with_its_labels_once(model):
     [
         ([[0, 3], [1], [0] * 4], ValueError, r"Row 0 has 3 words and 2 labels.*'the'"),
         ([[0, 3, 4], [1]], ValueError, "y has 2 rows and x has 3"),
-        ([[0, 3, 5], [1], [0] * 4], ValueError, r"y\[0\]\[2\] is 5.*from 0 to 4"),
+        ([[0, 3, 5], [1], [0] * 4], ValueError, r"y\[0\]\[2\] is 5, outside of \[0, 5\)"),
         ([["O", "PER", "O"], ["O"], ["O"] * 4], ValueError, r"y\[0\]\[1\] is 'PER'.*'B-PER'"),
-        ([[0, 1.0, 0], [1], [0] * 4], ValueError, r"y\[0\]\[1\] is 1.0"),
+        ([[0, 1.5, 0], [1], [0] * 4], ValueError, r"y\[0\]\[1\] is 1.5"),
         ([[0, 3, 4], "O", [0] * 4], TypeError, r"y\[1\] is 'O'"),
         ([0, 1, 2], TypeError, r"y\[0\] is 0; it must be a list of labels"),
     ],
@@ -219,8 +218,8 @@ def test_wrong_labels_of_words_are_named(y, error, message):
 
 def test_labels_in_tensors_are_checked_too():
     words = word_batch(WORDS)
-    assert word_label_ids(tf.ragged.constant(WORD_LABELS), words, LABELS).to_list() == WORD_LABELS
     tagger = model_of("bert")
+    assert label_rows(tagger, words, tf.ragged.constant(WORD_LABELS)).to_list() == WORD_LABELS
     for labels, message in (
         ([[0, 3], [1], [0] * 4], "(?s)other numbers of labels.*Rows"),
         ([[0, 3, 7], [1], [0] * 4], r"must lie in \[0, 5\)"),
@@ -230,11 +229,19 @@ def test_labels_in_tensors_are_checked_too():
             tagger.evaluate(data, verbose=0)
 
 
-def test_names_of_labels_in_tf_data_are_refused():
-    names = tf.ragged.constant([[LABELS[0]] * len(row) for row in WORDS])
-    data = tf.data.Dataset.from_tensor_slices((word_batch(WORDS), names)).batch(3)
-    with pytest.raises(TypeError, match="labels of words are ids"):
-        model_of("bert").evaluate(data, verbose=0)
+def test_names_of_labels_are_taken_in_tf_data_too():
+    tagger = model_of("bert")
+    names, ids = (
+        tf.ragged.constant([[value] * len(row) for row in WORDS]) for value in (LABELS[3], 3)
+    )
+    by_name, by_id = (
+        tf.data.Dataset.from_tensor_slices((word_batch(WORDS), labels)).batch(3)
+        for labels in (names, ids)
+    )
+    assert tagger.evaluate(by_name, verbose=0) == tagger.evaluate(by_id, verbose=0)
+    unknown = by_name.map(lambda words, names: (words, names + "X"))
+    with pytest.raises(tf.errors.InvalidArgumentError, match=r"(?s)names of classes.*B-LOCX"):
+        tagger.evaluate(unknown, verbose=0)
 
 
 def test_pairs_have_no_labels_of_words():

@@ -11,7 +11,7 @@ from bert_zoo.models.feeding import (
     with_whole_batches,
 )
 from bert_zoo.models.inputs import PLACES, check_is_dict, outside
-from bert_zoo.models.labels import LabelRange, as_arrays, check_labels, labels_checked_in_graph
+from bert_zoo.models.labels import LabelRange, label_arrays, labels_in_graph
 from bert_zoo.models.replicas import (
     LossScaling,
     LossTracker,
@@ -96,13 +96,12 @@ class ZooModel(keras.Model):
         return preprocessor(texts)
 
     def as_text_labels(self, texts, y):
-        """Labels from the user, checked, in rows beside those of `as_text_rows`."""
-        check_labels(self, texts, y)
-        return as_arrays(y)
+        """Labels from the user, as numbers, in rows beside those of `as_text_rows`."""
+        return label_arrays(self, texts, y)
 
     def labelled_texts_to_inputs(self, texts, labels, preprocessor):
         """As `texts_to_inputs`, with the labels as the loss reads them; traceable."""
-        labels = labels_checked_in_graph(self, texts, labels)
+        labels = labels_in_graph(self, texts, labels)
         return self.texts_to_inputs(texts, preprocessor), labels
 
     def check_in_graph(self, inputs):
@@ -252,14 +251,16 @@ class ZooModel(keras.Model):
         if validation_data is not None:
             parts = validation_data if isinstance(validation_data, tuple) else (validation_data,)
             validation = keras_arguments(
-                self, *parts, batch_size=validation_batch_size or batch_size
+                self, *parts, batch_size=validation_batch_size or batch_size, labelled=True
             )
             validation_data = validation["x"]
             if "y" in validation:
                 columns = (validation["x"], validation["y"], validation["sample_weight"])
                 validation_data = tuple(c for c in columns if c is not None)
                 kwargs["validation_batch_size"] = validation["batch_size"]
-        data = keras_arguments(self, x, y, sample_weight, batch_size=batch_size, shuffle=shuffle)
+        data = keras_arguments(
+            self, x, y, sample_weight, batch_size=batch_size, shuffle=shuffle, labelled=True
+        )
         # Keras shuffles arrays alone, and warns where it is asked to shuffle a dataset.
         kwargs["shuffle"] = shuffle and "batch_size" in data
         with self._fresh_functions_after_errors():
@@ -269,7 +270,7 @@ class ZooModel(keras.Model):
         self, x=None, y=None, batch_size: int | None = None, *, sample_weight=None, **kwargs
     ):
         """As in Keras, on the same kinds of data as `fit`."""
-        data = keras_arguments(self, x, y, sample_weight, batch_size=batch_size)
+        data = keras_arguments(self, x, y, sample_weight, batch_size=batch_size, labelled=True)
         with self._fresh_functions_after_errors():
             return super().evaluate(**data, **kwargs)
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from bert_zoo.data.autotuning import without_autotuning
 from bert_zoo.models.inputs import STATE, check_range
-from bert_zoo.models.labels import as_arrays, check_labels, labels_checked_in_graph
+from bert_zoo.models.labels import as_arrays, class_names, label_arrays, labels_in_graph
 
 DEFAULT_BATCH_SIZE = 32
 
@@ -26,6 +26,7 @@ def keras_arguments(
     batch_size: int | None = None,
     shuffle: bool = False,
     one_length: bool = False,
+    labelled: bool = False,
 ) -> dict[str, Any]:
     """Keras's data arguments for any supported data.
 
@@ -38,6 +39,8 @@ def keras_arguments(
         batch_size: rows a step; 32 by default.
         shuffle: whether strings are drawn in a new order each epoch.
         one_length: whether all batches must be padded to one length.
+        labelled: whether data have labels, so that of two strings in a dataset's elements the second
+            is the name of a class, where the model has classes.
 
     Raises:
         TypeError, ValueError: say what was passed and what would do.
@@ -48,10 +51,13 @@ def keras_arguments(
         )
     if is_tf_dataset(x):
         _refuse_labels_beside("a tf.data.Dataset", y, sample_weight)
-        return {"x": _map_dataset(model, x, one_length=one_length)}
+        labelled = labelled and bool(class_names(model))
+        if not labelled:
+            _refuse_names_as_texts(model, x)
+        return {"x": _map_dataset(model, x, one_length=one_length, labelled=labelled)}
     if isinstance(x, Mapping):
         x = _checked_arrays(model, x)
-        check_labels(model, x, y)
+        y = label_arrays(model, x, y)
         return {"x": x, "y": y, "sample_weight": sample_weight, "batch_size": batch_size}
     if isinstance(x, Iterator | keras.utils.PyDataset):
         _refuse_labels_beside("a generator", y, sample_weight)
@@ -97,6 +103,8 @@ def _rows(value: Any, rows: slice | np.ndarray) -> Any:
         return tuple(_rows(part, rows) for part in value)
     if isinstance(value, Mapping):
         return {key: _rows(part, rows) for key, part in value.items()}
+    if hasattr(value, "to_numpy"):  # pandas' columns are indexed by more than the numbers of rows
+        value = value.to_numpy()
     if isinstance(rows, slice):
         return value[rows]
     # Neither lists nor tensors take an array of row numbers as an index.
@@ -193,16 +201,16 @@ def _text_dataset(model, x, y, sample_weight, *, batch_size, shuffle, one_length
     return _map_dataset(model, dataset.batch(batch_size), one_length=one_length)
 
 
-def _map_dataset(model, dataset, *, one_length: bool):
+def _map_dataset(model, dataset, *, one_length: bool, labelled: bool = False):
     """Adds tokenization, or checks on ids, to a dataset of batches."""
     import tensorflow as tf
 
-    x_spec, *_ = _unpack(dataset.element_spec)
+    x_spec, *_ = _unpack(dataset.element_spec, labelled)
     if isinstance(x_spec, Mapping):
         transform = model.check_in_graph
 
-        def labelled(x, y):
-            return model.check_in_graph(x), labels_checked_in_graph(model, x, y)
+        def transform_labelled(x, y):
+            return model.check_in_graph(x), labels_in_graph(model, x, y)
     else:
         _check_text_spec(x_spec)
         preprocessor = model.preprocessor
@@ -212,29 +220,29 @@ def _map_dataset(model, dataset, *, one_length: bool):
         def transform(x):
             return model.texts_to_inputs(x, preprocessor)
 
-        def labelled(x, y):
+        def transform_labelled(x, y):
             return model.labelled_texts_to_inputs(x, y, preprocessor)
 
     # AutoGraph would rewrite all of our code that a batch runs through, to no effect.
     @tf.autograph.experimental.do_not_convert
     def prepare(*element):
-        x, *rest = _unpack(element if len(element) > 1 else element[0])
+        x, *rest = _unpack(element if len(element) > 1 else element[0], labelled)
         if not rest:
             return (transform(x),)
-        return (*labelled(x, rest[0]), *rest[1:])
+        return (*transform_labelled(x, rest[0]), *rest[1:])
 
     dataset = dataset.map(prepare, num_parallel_calls=tf.data.AUTOTUNE).prefetch(tf.data.AUTOTUNE)
     return without_autotuning(dataset)
 
 
-def _unpack(element) -> tuple:
+def _unpack(element, labelled: bool = False) -> tuple:
     """Splits a dataset's element into (x, y, sample_weight), as far as it has them.
 
-    A tuple of two strings is a pair of texts without labels: labels are numbers.
+    A tuple of two strings is a pair of texts, unless data are `labelled`.
     """
     if not isinstance(element, tuple):
         return (element,)
-    if len(element) == 2 and all(getattr(part, "dtype", None) == "string" for part in element):
+    if _are_two_strings(element) and not labelled:
         return (element,)
     if not 1 <= len(element) <= 3:
         raise ValueError(
@@ -242,6 +250,30 @@ def _unpack(element) -> tuple:
             f"x = (first, second); got {len(element)} parts."
         )
     return element
+
+
+def _are_two_strings(element) -> bool:
+    return (
+        isinstance(element, tuple)
+        and len(element) == 2
+        and all(getattr(part, "dtype", None) == "string" for part in element)
+    )
+
+
+def _refuse_names_as_texts(model, dataset) -> None:
+    """Raises ValueError where what would be read as second texts are labels."""
+    if not _are_two_strings(dataset.element_spec):
+        return
+    names = {name.encode() for name in class_names(model)}
+    for _, seconds in dataset.take(1):
+        found = {*getattr(seconds, "flat_values", seconds).numpy().ravel().tolist()}
+        if found and found <= names:
+            raise ValueError(
+                "The dataset's elements are two strings, which are read as a pair of texts, but the "
+                f"second ones are names of this model's labels, such as {found.pop().decode()!r}. "
+                "Leave the labels out: dataset.map(lambda text, label: text). If they are second "
+                "texts: dataset.map(lambda first, second: ((first, second),))."
+            )
 
 
 def _check_text_spec(spec) -> None:

@@ -1,33 +1,311 @@
-"""Checks on the labels that models are trained and evaluated with."""
+"""Labels from users, as people have them, to the class numbers that losses read."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
+from numbers import Integral, Real
 from typing import Any
 
 import keras
 import numpy as np
 
 from bert_zoo.config import IGNORED_LABEL
+from bert_zoo.data.files import nearest
+from bert_zoo.error_text import listing, shown
 from bert_zoo.models.inputs import check_range
+
+# ---------------------------------------------------------------------------------------------
+# The names of classes
+# ---------------------------------------------------------------------------------------------
+
+
+def label_names(num_classes: int | None, labels: Sequence[str] | Mapping | None) -> tuple[str, ...]:
+    """The names of the classes, from either or both of their number and names.
+
+    Args:
+        num_classes: how many there are; `len(labels)` by default.
+        labels: the names in the order of their numbers, or a dict from names to numbers or from
+            numbers to names; `LABEL_0`, ... by default.
+
+    Raises:
+        ValueError: neither is given, they disagree, names repeat or have no order.
+    """
+    if num_classes is not None and (
+        not isinstance(num_classes, Integral) or isinstance(num_classes, bool) or num_classes < 1
+    ):
+        raise ValueError(f"num_classes is {num_classes!r}; it must be a positive integer.")
+    if labels is None:
+        if num_classes is None:
+            raise ValueError("Say how many classes there are: num_classes=2, or labels=[...].")
+        return _default_names(num_classes)
+    labels = _names_in_order(labels)
+    if any(not isinstance(label, str) for label in labels) or len(set(labels)) != len(labels):
+        raise ValueError(
+            f"labels must be different strings, one for each class; got {listing(map(repr, labels))}."
+        )
+    if not labels or num_classes not in (None, len(labels)):
+        raise ValueError(
+            f"num_classes is {num_classes} and there are {len(labels)} labels: {listing(labels)}."
+        )
+    return tuple(map(str, labels))
+
+
+def _names_in_order(labels) -> tuple:
+    if isinstance(labels, Mapping):
+        return _names_by_number(labels)
+    if isinstance(labels, Set):
+        raise ValueError(
+            f"labels is a set, which has no order: {shown(labels)}. Pass a list, whose first name is "
+            f"that of class 0, such as labels={shown(sorted(labels, key=str))}."
+        )
+    if isinstance(labels, str | bytes) or not hasattr(labels, "__iter__"):
+        raise ValueError(
+            f"labels is {shown(labels)} ({type(labels).__name__}); it must be a list of names, or a "
+            "dict from names to the numbers of classes."
+        )
+    return tuple(labels)
+
+
+def _names_by_number(labels: Mapping) -> tuple:
+    """The names of {"negative": 0, "positive": 1} or {0: "negative", 1: "positive"}."""
+    by_number = labels
+    if all(isinstance(key, str) for key in labels):
+        by_number = {number: name for name, number in labels.items()}
+    numbers = [key for key in by_number if isinstance(key, Integral) and not isinstance(key, bool)]
+    if len(by_number) != len(labels) or sorted(numbers) != list(range(len(labels))):
+        raise ValueError(
+            "A dict of labels gives each name a number from 0 on, such as {'negative': 0, "
+            f"'positive': 1}}; got {shown(dict(labels))}."
+        )
+    return tuple(by_number[number] for number in range(len(labels)))
+
+
+def _default_names(num_classes: int) -> tuple[str, ...]:
+    return tuple(f"LABEL_{number}" for number in range(num_classes))
+
+
+def class_indices(labels: Any, names: Sequence[str], title: str = "label") -> np.ndarray:
+    """Names of classes to their numbers; numbers stay as they are.
+
+    Args:
+        labels: an array or sequence of names, str or bytes, of any shape; numbers may be among them.
+        names: of the classes, in the order of their numbers.
+        title: what messages call the labels.
+
+    Returns:
+        An array of integers, or of floats where there are some, of the same shape.
+
+    Raises:
+        TypeError, ValueError: a label is neither a name of a class nor a number; says which, and what
+            would do.
+    """
+    array = np.asarray(labels, object)
+    numbers = {name: number for number, name in enumerate(names)}
+
+    def number(position: int, label):
+        if isinstance(label, Real | np.bool_):
+            return label
+        text = label.decode("utf-8", "replace") if isinstance(label, bytes) else label
+        if isinstance(text, str) and text in numbers:
+            return numbers[text]
+        place = [int(i) for i in np.unravel_index(position, array.shape)]
+        if not isinstance(text, str):
+            missing = " Drop rows without a label." if label is None else ""
+            raise TypeError(
+                f"{title}{place} is {shown(label)} ({type(label).__name__}). {_known(names)}{missing}"
+            )
+        found = {label for label in array.ravel() if isinstance(label, str)}
+        raise ValueError(
+            f"{title}{place} is {shown(text)}. {_known(names)}{nearest(text, names)}"
+            f"{_how_to_name(names, found)}"
+        )
+
+    found = [number(position, label) for position, label in enumerate(array.ravel().tolist())]
+    return np.array(found, None if found else np.int64).reshape(array.shape)
+
+
+def _known(names: Sequence[str]) -> str:
+    if not names:
+        return "Labels are numbers here: these classes have no names."
+    return f"The classes of this model are {listing(map(repr, names))}, or their numbers from 0 on."
+
+
+def _how_to_name(names: Sequence[str], found: Set[str] = frozenset()) -> str:
+    """What to do about names of classes that have none yet; empty where they have."""
+    if tuple(names) != _default_names(len(names)):
+        return ""
+    example = shown(sorted(found)) if len(found) == len(names) else "[...]"
+    return f" They have no names yet: give them to load(), as labels={example}, in this order."
+
+
+def class_indices_in_graph(labels, names: Sequence[str], title: str = "label"):
+    """As `class_indices`, of a string tensor, when the TensorFlow graph runs; int64."""
+    import tensorflow as tf
+
+    matches = labels[..., None] == tf.constant(names)
+    known = tf.reduce_any(matches, -1)
+    # Without quotes, before which TensorFlow would print backslashes.
+    message = f"{title}s must be names of classes: {listing(names)}.{_how_to_name(names)}"
+    return _asserted(tf.argmax(matches, -1), known, labels, message)
+
+
+def _asserted(values, valid, labels, message: str):
+    """Values, with a check when the graph runs that shows the labels that are not valid."""
+    import tensorflow as tf
+
+    message = [f"{message} These are not:", tf.boolean_mask(labels, ~valid)]
+    with tf.control_dependencies([tf.debugging.Assert(tf.reduce_all(valid), message)]):
+        return tf.identity(values)
+
+
+# ---------------------------------------------------------------------------------------------
+# The labels of one output
+# ---------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class LabelRange:
-    """What the labels of one output may be: class numbers in [0, limit).
+    """What the labels of one output may be: class numbers in [0, limit), or what stands for them.
 
     Attributes:
         limit: the first number that is too large.
         what: what the limit is, for messages.
         axes: of the labels; beyond the batch, -100 stands where nothing is to be learned.
+        names: of the classes, which stand for their numbers; empty where they have none.
     """
 
     limit: int
     what: str
     axes: tuple[str, ...] = ("batch",)
+    names: tuple[str, ...] = ()
 
     @property
     def per_token(self) -> bool:
         return len(self.axes) > 1
+
+    def is_read_by(self, loss) -> bool:
+        """Whether a loss reads class numbers."""
+        return loss == "sparse_categorical_crossentropy" or isinstance(
+            loss, keras.losses.SparseCategoricalCrossentropy
+        )
+
+    def numbers(self, labels: np.ndarray, title: str) -> np.ndarray:
+        """Class numbers, checked.
+
+        Args:
+            labels: numbers (bools and floats too), names, or one-hot rows [batch, limit].
+            title: what messages call them.
+
+        Raises:
+            TypeError, ValueError: names the first label that is none, and what would do.
+        """
+        labels = self.values(labels, title)
+        if self._are_one_hot(labels.shape):
+            labels = self._from_one_hot(labels, title)
+        self.check_rank(labels.shape, title)
+        self.check(labels, title)
+        return labels if self.per_token else labels.reshape(-1)
+
+    def values(self, labels: np.ndarray, title: str) -> np.ndarray:
+        """Integers of any shape, from numbers or names; not yet checked to lie in the range."""
+        if labels.dtype.kind in "USTO":
+            labels = class_indices(labels, self.names, title)
+        if labels.dtype.kind == "f":
+            labels = self._whole(labels, title)
+        if labels.dtype.kind not in "iub":
+            raise TypeError(self._not_numbers(title, labels.dtype, labels))
+        return labels.astype(np.int64, copy=False)
+
+    def check(self, labels: np.ndarray, title: str) -> None:
+        """Raises ValueError where labels do not lie in the range."""
+        counted = np.where(labels == IGNORED_LABEL, 0, labels) if self.per_token else labels
+        check_range(title, counted, self.limit, self.what)
+
+    def numbers_in_graph(self, labels, title: str):
+        """As `numbers`, of a tensor, checked when the TensorFlow graph runs."""
+        import tensorflow as tf
+
+        if labels.dtype == tf.string and self.names:
+            labels = class_indices_in_graph(labels, self.names, title)
+        elif labels.dtype.is_floating:
+            whole = tf.cast(labels, tf.int64)
+            valid = tf.cast(whole, labels.dtype) == labels
+            labels = _asserted(whole, valid, labels, f"{title}s {self._wanted()}.")
+        elif labels.dtype == tf.bool:
+            labels = tf.cast(labels, tf.int32)
+        elif not labels.dtype.is_integer:
+            raise TypeError(self._not_numbers(title, labels.dtype.name))
+        if labels.shape.rank is not None:
+            if self._are_one_hot(tuple(labels.shape)):
+                rows = tf.reduce_all((labels == 0) | (labels == 1), -1)
+                valid = rows & (tf.reduce_sum(labels, -1) == 1)
+                message = f"{title}s {self._one_hot_wanted()}"
+                return _asserted(tf.argmax(labels, -1), valid, labels, message)
+            self.check_rank(tuple(labels.shape), title)
+        valid = (labels >= 0) & (labels < self.limit)
+        if self.per_token:
+            valid |= labels == IGNORED_LABEL
+        message = f"{title}s must lie in [0, {self.limit}), {self.what}."
+        labels = _asserted(labels, valid, labels, message)
+        return labels if self.per_token else tf.reshape(labels, [-1])
+
+    def _whole(self, labels: np.ndarray, title: str) -> np.ndarray:
+        """Floats that are whole numbers as such."""
+        wrong = ~np.isfinite(labels) | (labels != np.trunc(labels))
+        if wrong.any() and self._are_one_hot(labels.shape):
+            raise ValueError(self._not_one_hot(title, labels, wrong.any(axis=1)))
+        if wrong.any():
+            place = [int(i) for i in np.argwhere(wrong)[0]]
+            value = labels[tuple(place)]
+            advice = " Drop rows without a label." if np.isnan(value) else ""
+            raise ValueError(f"{title}{place} is {value}; labels {self._wanted()}.{advice}")
+        return labels.astype(np.int64)
+
+    def _are_one_hot(self, shape: tuple) -> bool:
+        return not self.per_token and len(shape) == 2 and shape[1] == self.limit > 1
+
+    def _from_one_hot(self, labels: np.ndarray, title: str) -> np.ndarray:
+        valid = ((labels == 0) | (labels == 1)).all(axis=1) & (labels.sum(axis=1) == 1)
+        if not valid.all():
+            raise ValueError(self._not_one_hot(title, labels, ~valid))
+        return labels.argmax(axis=1)
+
+    def _not_one_hot(self, title: str, labels: np.ndarray, wrong: np.ndarray) -> str:
+        row = int(np.argmax(wrong))
+        return f"{title}[{row}] is {shown(labels[row].tolist())}; {self._one_hot_wanted()}"
+
+    def _one_hot_wanted(self) -> str:
+        return (
+            f"rows of {self.limit} numbers must be one-hot: a single 1, and 0 elsewhere. For shares of "
+            "several classes, compile with keras.losses.CategoricalCrossentropy(from_logits=True)."
+        )
+
+    def check_rank(self, shape: tuple, title: str) -> None:
+        """Raises ValueError where labels have another number of dimensions."""
+        axes = f"[{', '.join(self.axes)}]"
+        if self.per_token:
+            fits, wanted = len(shape) == len(self.axes), f"{axes}, one a token"
+        else:
+            fits, wanted = len(shape) == 1 or shape[1:] == (1,), f"{axes}, one a row"
+        if not fits:
+            raise ValueError(f"{title}s must be {wanted}; got shape {shape}.")
+
+    def _wanted(self) -> str:
+        names = f", or the names {listing(map(repr, self.names))}" if self.names else ""
+        return f"must be integers from 0 to {self.limit - 1}, {self.what}{names}"
+
+    def _not_numbers(self, title: str, dtype, labels: np.ndarray | None = None) -> str:
+        example = "" if labels is None else f", such as {shown(labels.ravel()[:1].tolist())}"
+        return f"{title}s {self._wanted()}; got {dtype}{example}."
+
+
+# ---------------------------------------------------------------------------------------------
+# The labels of a model
+# ---------------------------------------------------------------------------------------------
+
+
+def class_names(model) -> tuple[str, ...]:
+    """The names of a model's classes, in the order of their numbers; empty where it has none."""
+    return getattr(model, "labels", ())
 
 
 def as_arrays(column):
@@ -37,81 +315,66 @@ def as_arrays(column):
     return None if column is None else np.asarray(column)
 
 
-def check_labels(model, x, y) -> None:
-    """Checks labels in memory against the model's outputs.
+def label_arrays(model, x, y):
+    """Labels in memory as the losses of a model read them.
 
     On GPUs a class that does not exist gives a loss of NaN, in silence.
 
     Args:
-        model: a compiled `ZooModel`; outputs with another loss than cross-entropy over class
-            numbers are only checked for numbers that are not finite.
+        model: a compiled `ZooModel`; outputs whose loss reads no class numbers take numbers of any
+            kind, which must be finite.
         x: the inputs, whose shapes may bound the labels.
-        y: an array, a dict of arrays by output, or None.
+        y: an array or what makes one, a dict of them by output, or None.
+
+    Returns:
+        NumPy arrays, alone or by output, as `y`.
 
     Raises:
         TypeError, ValueError: names the first wrong label and what would do.
     """
     if y is None:
-        return
+        return None
     ranges = _ranges(model, x, y)
-    for name, column in _columns(y).items():
+
+    def numbers(name: str, column):
         labels = _as_array(name, column)
         label_range = ranges.get(name)
-        if label_range is None:
-            _check_finite(name, labels)
-            continue
-        if labels.dtype.kind not in "iub":
-            raise TypeError(
-                _not_integers(name, label_range, labels.dtype, labels.ravel()[:1].tolist())
-            )
-        _check_rank(name, label_range, labels.shape)
-        if label_range.per_token:
-            labels = np.where(labels == IGNORED_LABEL, 0, labels)
-        check_range(_title(name), labels, label_range.limit, label_range.what)
+        if label_range is not None:
+            return label_range.numbers(labels, _title(name))
+        _check_finite(name, labels)
+        return labels
+
+    return _by_output(numbers, y)
 
 
-def labels_checked_in_graph(model, x, y):
-    """The labels of a tf.data element, checked as `check_labels` does when the pipeline runs."""
+def labels_in_graph(model, x, y):
+    """As `label_arrays`, of a tf.data element, checked when the pipeline runs."""
     import tensorflow as tf
 
     ranges = _ranges(model, x, y)
 
-    def checked(name: str, labels):
+    def numbers(name: str, labels):
         label_range = ranges.get(name)
-        if label_range is None:
-            valid = tf.math.is_finite(labels) if labels.dtype.is_floating else None
-            wanted = "must be finite numbers"
-        else:
-            if not labels.dtype.is_integer:
-                raise TypeError(_not_integers(name, label_range, labels.dtype.name))
-            if labels.shape.rank is not None:
-                _check_rank(name, label_range, tuple(labels.shape))
-            valid = (labels >= 0) & (labels < label_range.limit)
-            if label_range.per_token:
-                valid |= labels == IGNORED_LABEL
-            wanted = f"must lie in [0, {label_range.limit}), {label_range.what}"
-        if valid is None:
+        if label_range is not None:
+            return label_range.numbers_in_graph(labels, _title(name))
+        if not labels.dtype.is_floating:
             return labels
-        message = f"{_title(name)}s {wanted}. These do not:"
-        check = tf.debugging.Assert(
-            tf.reduce_all(valid), [message, tf.boolean_mask(labels, ~valid)]
-        )
-        with tf.control_dependencies([check]):
-            return tf.identity(labels)
+        valid = tf.math.is_finite(labels)
+        return _asserted(labels, valid, labels, f"{_title(name)}s must be finite numbers.")
 
+    return _by_output(numbers, y)
+
+
+def _by_output(function, y):
     if isinstance(y, Mapping):
-        return {name: checked(name, labels) for name, labels in y.items()}
-    return checked("", y)
-
-
-def _columns(y) -> Mapping[str, Any]:
-    return y if isinstance(y, Mapping) else {"": y}
+        return {name: function(name, part) for name, part in y.items()}
+    return function("", y)
 
 
 def _ranges(model, x, y) -> dict[str, LabelRange]:
     """The ranges of the outputs whose loss reads class numbers."""
     ranges = model.label_ranges(x)
-    if ranges and set(_columns(y)) != set(ranges):
+    if ranges and set(y if isinstance(y, Mapping) else {""}) != set(ranges):
         wanted = "one array" if "" in ranges else f"a dict of {sorted(ranges)}"
         got = f"a dict of {sorted(y)}" if isinstance(y, Mapping) else type(y).__name__
         raise ValueError(f"The labels of task {model.task!r} are {wanted}; got {got}.")
@@ -119,14 +382,8 @@ def _ranges(model, x, y) -> dict[str, LabelRange]:
     return {
         name: label_range
         for name, label_range in ranges.items()
-        if _reads_classes(loss.get(name) if isinstance(loss, Mapping) else loss)
+        if label_range.is_read_by(loss.get(name) if isinstance(loss, Mapping) else loss)
     }
-
-
-def _reads_classes(loss) -> bool:
-    return loss == "sparse_categorical_crossentropy" or isinstance(
-        loss, keras.losses.SparseCategoricalCrossentropy
-    )
 
 
 def _as_array(name: str, column) -> np.ndarray:
@@ -152,24 +409,6 @@ def _check_finite(name: str, labels: np.ndarray) -> None:
             f"{_title(name)}{position} is {labels[wrong][0]}; labels must be finite numbers. Drop "
             "these rows or give them a value."
         )
-
-
-def _check_rank(name: str, label_range: LabelRange, shape: tuple) -> None:
-    axes = f"[{', '.join(label_range.axes)}]"
-    if label_range.per_token:
-        fits, wanted = len(shape) == len(label_range.axes), f"{axes}, one a token"
-    else:
-        fits, wanted = len(shape) == 1 or shape[1:] == (1,), f"{axes}, one a row"
-    if not fits:
-        raise ValueError(f"{_title(name)}s must be {wanted}; got shape {shape}.")
-
-
-def _not_integers(name: str, label_range: LabelRange, dtype, example: list | None = None) -> str:
-    shown = f", such as {example}" if example else ""
-    return (
-        f"{_title(name)}s must be integers from 0 to {label_range.limit - 1}, {label_range.what}; "
-        f"got {dtype}{shown}."
-    )
 
 
 def _title(name: str) -> str:

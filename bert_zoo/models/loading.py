@@ -5,7 +5,7 @@ import json
 import logging
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,7 @@ from bert_zoo import models
 from bert_zoo.config import Config, ConfigError
 from bert_zoo.models.base import ZooModel
 from bert_zoo.models.encoder import DeferredPreprocessor
+from bert_zoo.models.labels import label_names
 from bert_zoo.models.tasks import LabelledModel
 from bert_zoo.registry import (
     HF,
@@ -100,7 +101,7 @@ def load(
     *,
     weights: str | None = "pretrained",
     num_classes: int | None = None,
-    labels: Sequence[str] | None = None,
+    labels: Sequence[str] | Mapping[str, int] | Mapping[int, str] | None = None,
     init: Sequence[str] = (),
     dtype: str | None = None,
     max_length: int | None = None,
@@ -121,7 +122,8 @@ def load(
             "embedding". A bert_zoo directory is loaded as what it was saved as.
         weights: "pretrained"; or None for random weights, without any download.
         num_classes, labels: of classification tasks; taken from the checkpoint where it has them,
-            else two classes.
+            else two classes. Labels are names in the order of the classes' numbers, or a dict that
+            says which number each has: {"negative": 0, "positive": 1}, or the other way round.
         init: parts that start fresh although the checkpoint has or lacks them: "classifier",
             "span", "pooler", "masked_lm", "next_sentence", "sentence_order", "span_boundary",
             "softmax".
@@ -158,6 +160,8 @@ def load(
         raise ValueError(
             f"Task {task!r} has no classes: leave num_classes={num_classes!r} and labels={labels!r} out."
         )
+    if labels is not None:
+        labels = label_names(None, labels)
     config = _task_config(opened, task, dropout=dropout, activation=activation, settings=settings)
     fresh = _fresh_parts(opened, task, config, init)
     if "pooler" in fresh:
@@ -621,8 +625,16 @@ def _classes(
             f"{opened.name} has a trained head of {stored} classes and {asked} were asked for. Leave "
             "num_classes and labels out to use it, or start a fresh one with init=('classifier',)."
         )
-    if labels is None and opened.labels is not None and len(opened.labels) == stored:
-        labels = opened.labels
+    if opened.labels is not None and len(opened.labels) == stored:
+        if labels is not None and labels != opened.labels and set(labels) == set(opened.labels):
+            log.warning(
+                "The trained head of %s says that its classes are %s, in this order; they are called "
+                "%s now. Leave labels out to keep its names.",
+                opened.name,
+                opened.labels,
+                labels,
+            )
+        labels = labels or opened.labels
     return {"num_classes": stored, "labels": labels}
 
 

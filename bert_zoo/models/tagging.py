@@ -8,8 +8,10 @@ from typing import NamedTuple
 import numpy as np
 from keras import ops
 
+from bert_zoo.config import IGNORED_LABEL
 from bert_zoo.data.tagging import OUTSIDE, spans
-from bert_zoo.models.labels import labels_checked_in_graph
+from bert_zoo.error_text import shown
+from bert_zoo.models.labels import class_indices_in_graph, labels_in_graph
 
 
 @dataclass(frozen=True)
@@ -222,23 +224,60 @@ def label_rows(model, texts, y):
     Args:
         model: a `TokenClassifier`.
         texts: what its `as_text_rows` returned.
-        y: see `bert_zoo.text.words.word_label_ids`.
+        y: for each sentence its labels, names or ids, -100 where none is to be learned. A sequence of
+            sequences, an array or a ragged tensor.
+
+    Returns:
+        int64 [batch, (words)], with the row splits of the words.
+
+    Raises:
+        TypeError, ValueError: names the first row whose labels are not one a word, or not labels.
     """
-    from bert_zoo.text.words import word_batch, word_label_ids
+    import tensorflow as tf
+
+    from bert_zoo.text.words import word_batch
 
     if isinstance(texts, tuple):
         raise ValueError(
             "Labels of words go with single texts; x is a pair of texts. Pass a list of sentences, "
             "each a list of words, or dicts of ids with a label for each token."
         )
-    return word_label_ids(y, word_batch(texts), model.labels)
+    words = word_batch(texts)
+    if isinstance(y, tf.Tensor | tf.RaggedTensor):
+        y = y.numpy() if isinstance(y, tf.Tensor) else y.to_list()
+    rows = [*y]
+    lengths = words.row_lengths().numpy()
+    if len(rows) != len(lengths):
+        raise ValueError(f"y has {len(rows)} rows and x has {len(lengths)}; they must agree.")
+    label_range = model.label_ranges(texts)[""]
+    found = []
+    for i, (row, length) in enumerate(zip(rows, lengths, strict=True)):
+        if isinstance(row, str | bytes) or not hasattr(row, "__len__"):
+            raise TypeError(
+                f"y[{i}] is {shown(row)}; it must be a list of labels, one for each word."
+            )
+        if len(row) != length:
+            raise ValueError(
+                f"Row {i} has {length} words and {len(row)} labels; give each word one label, "
+                f"{IGNORED_LABEL} where none is to be learned. Its first words: "
+                f"{[word.decode('utf-8', 'replace') for word in words[i, :5].numpy()]}."
+            )
+        ids = label_range.values(np.array([*row], object), f"y[{i}]")
+        label_range.check(ids, f"y[{i}]")
+        found.append(ids)
+    return words.with_values(tf.constant(np.concatenate(found)))
 
 
 def labelled_words_to_inputs(model, texts, labels, preprocessor):
     """A batch of words and their labels to the input dict and labels of tokens; traceable."""
+    import tensorflow as tf
+
     from bert_zoo.text.words import pack_words, token_labels, word_batch
 
     words = word_batch(texts)
     packed = pack_words(words, preprocessor)
+    if labels.dtype == tf.string:
+        names = model.label_ranges(texts)[""].names
+        labels = tf.ragged.map_flat_values(class_indices_in_graph, labels, names)
     labels = token_labels(labels, packed, words)
-    return packed.inputs, labels_checked_in_graph(model, packed.inputs, labels)
+    return packed.inputs, labels_in_graph(model, packed.inputs, labels)

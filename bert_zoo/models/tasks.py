@@ -3,7 +3,6 @@
 import functools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from numbers import Integral
 from typing import Any
 
 import keras
@@ -16,7 +15,7 @@ from bert_zoo.models.cores import in_shares
 from bert_zoo.models.encoder import Encoder
 from bert_zoo.models.graphs import as_graph
 from bert_zoo.models.inputs import PLACES, check_range, check_rank
-from bert_zoo.models.labels import LabelRange
+from bert_zoo.models.labels import LabelRange, label_names
 from bert_zoo.registry import Family, registry
 
 
@@ -130,14 +129,14 @@ class LabelledModel(TaskModel):
     Args:
         encoder: as in `TaskModel`.
         num_classes: how many there are; `len(labels)` by default.
-        labels: their names; `LABEL_0`, ... by default.
+        labels: their names, see `bert_zoo.models.labels.label_names`.
     """
 
     def __init__(
         self,
         encoder,
         num_classes: int | None = None,
-        labels: Sequence[str] | None = None,
+        labels: Sequence[str] | Mapping | None = None,
         **kwargs,
     ):
         self.labels = label_names(num_classes, labels)
@@ -150,36 +149,10 @@ class LabelledModel(TaskModel):
     def label_ranges(self, inputs) -> dict[str, LabelRange]:
         what = "the number of labels"
         axes = ("batch", "length") if self.outputs_per_token else ("batch",)
-        return {"": LabelRange(self.num_classes, what, axes)}
+        return {"": LabelRange(self.num_classes, what, axes, self.labels)}
 
     def get_config(self):
         return {**super().get_config(), "labels": list(self.labels)}
-
-
-def label_names(num_classes: int | None, labels: Sequence[str] | None) -> tuple[str, ...]:
-    """The names of the classes, from either or both of their number and names.
-
-    Raises:
-        ValueError: neither is given, they disagree, or names repeat.
-    """
-    if num_classes is not None and (
-        not isinstance(num_classes, Integral) or isinstance(num_classes, bool) or num_classes < 1
-    ):
-        raise ValueError(f"num_classes is {num_classes!r}; it must be a positive integer.")
-    if isinstance(labels, str):
-        raise ValueError(f"labels is the string {labels!r}; it must be a sequence of names.")
-    if labels is None:
-        if num_classes is None:
-            raise ValueError("Say how many classes there are: num_classes=2, or labels=[...].")
-        return tuple(f"LABEL_{i}" for i in range(num_classes))
-    labels = tuple(labels)
-    if any(not isinstance(label, str) for label in labels) or len(set(labels)) != len(labels):
-        raise ValueError(f"labels must be different strings; got {labels}.")
-    if not labels or num_classes not in (None, len(labels)):
-        raise ValueError(
-            f"num_classes is {num_classes} and there are {len(labels)} labels: {labels}."
-        )
-    return labels
 
 
 @keras.saving.register_keras_serializable("bert_zoo")
@@ -234,7 +207,8 @@ class TokenClassifier(LabelledModel):
 
     Beside texts, `fit`, `evaluate` and `predict` take sentences of words, a list of lists of strings
     or a ragged tensor [batch, (words)]. Labels are those of words then, ids or names, a list for
-    each sentence; with raw texts, of what stands between white space. tf.data has ragged ids.
+    each sentence; with raw texts, of what stands between white space. tf.data has ragged rows of
+    them.
     """
 
     task = "token_classification"
@@ -261,11 +235,6 @@ class TokenClassifier(LabelledModel):
     def texts_to_inputs(self, texts, preprocessor):
         from bert_zoo.text.words import has_rows_of_words, pack_words
 
-        if isinstance(texts, tuple) and any(map(has_rows_of_words, texts)):
-            raise TypeError(
-                "A dataset's labels of words are ids; these are strings. Turn names into their "
-                f"places in model.labels, {self.labels}, before they go into tf.data."
-            )
         if has_rows_of_words(texts):
             return pack_words(texts, preprocessor).inputs
         return super().texts_to_inputs(texts, preprocessor)

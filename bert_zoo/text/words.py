@@ -11,8 +11,7 @@ from __future__ import annotations
 import itertools
 import re
 import weakref
-from collections.abc import Iterator, Sequence
-from numbers import Integral
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -296,55 +295,3 @@ def word_values(values: tf.Tensor, packed: PackedWords) -> tf.RaggedTensor:
         [batch, (words), ...]; a row that was cut lacks its last words.
     """
     return tf.ragged.boolean_mask(values, packed.first_pieces)
-
-
-def word_label_ids(y: Any, words: tf.RaggedTensor, names: Sequence[str]) -> tf.RaggedTensor:
-    """Checks labels of words from users, and turns names into ids.
-
-    Args:
-        y: for each sentence its labels: ids, -100 where none is to be learned, or names. A sequence
-            of sequences, an array or a ragged tensor.
-        words: string [batch, (words)], not in a graph.
-        names: of the labels, in the order of their ids.
-
-    Returns:
-        int32 [batch, (words)], with the row splits of `words`.
-
-    Raises:
-        TypeError, ValueError: names the first row whose labels are not one a word, or not labels.
-    """
-    if isinstance(y, tf.Tensor | tf.RaggedTensor):
-        y = y.numpy() if isinstance(y, tf.Tensor) else y.to_list()
-    rows = [*y]
-    lengths = words.row_lengths().numpy()
-    if len(rows) != len(lengths):
-        raise ValueError(f"y has {len(rows)} rows and x has {len(lengths)}; they must agree.")
-    ids: dict[Any, int] = {IGNORED_LABEL: IGNORED_LABEL}
-    for number, name in enumerate(names):
-        ids |= {number: number, name: number, name.encode(): number}
-    flat = []
-    for i, (row, length) in enumerate(zip(rows, lengths, strict=True)):
-        if isinstance(row, str | bytes) or not hasattr(row, "__len__"):
-            raise TypeError(f"y[{i}] is {row!r}; it must be a list of labels, one for each word.")
-        if len(row) != length:
-            raise ValueError(
-                f"Row {i} has {length} words and {len(row)} labels; give each word one label, "
-                f"{IGNORED_LABEL} where none is to be learned. Its first words: "
-                f"{[word.decode('utf-8', 'replace') for word in words[i, :5].numpy()]}."
-            )
-        for j, label in enumerate(row):
-            # 1.0 and True would be found as 1; both are more likely a mistake.
-            is_label = isinstance(label, Integral | str | bytes) and not isinstance(label, bool)
-            if not is_label or label not in ids:
-                raise ValueError(
-                    f"y[{i}][{j}] is {label!r}; the labels of this model are the integers from 0 to "
-                    f"{len(names) - 1}, {IGNORED_LABEL} for a word that does not count, or the names "
-                    f"{_listed(names)}."
-                )
-            flat.append(ids[label])
-    return words.with_values(tf.constant(flat, tf.int32, shape=[len(flat)]))
-
-
-def _listed(names: Sequence[str]) -> str:
-    more = f" and {len(names) - 30} more" if len(names) > 30 else ""
-    return ", ".join(map(repr, names[:30])) + more
