@@ -44,7 +44,6 @@ def open_weights(directory_or_file: str | os.PathLike) -> TensorSource:
     Raises:
         FileNotFoundError: there is no checkpoint; the message says what was found and looked for.
         WeightsError: several checkpoints, or one that is damaged or refused.
-        ImportError: a TensorFlow checkpoint without TensorFlow.
     """
     path = Path(directory_or_file).expanduser()
     if path.is_dir():

@@ -11,7 +11,7 @@ from bert_zoo.error_text import shortened, shown
 from bert_zoo.weights.files import WeightsError
 
 # NumPy's, before version 2.
-_MAX_DIMENSIONS = 32
+MAX_DIMENSIONS = 32
 _LARGEST_ELEMENT = 8  # bytes
 
 
@@ -34,8 +34,8 @@ class TensorSource(Mapping[str, np.ndarray]):
         self._shapes = shapes
         for key, shape in shapes.items():
             # A tensor without elements fits any file, however large its other dimensions are.
-            elements = math.prod(max(size, 1) for size in shape[:_MAX_DIMENSIONS])
-            if len(shape) > _MAX_DIMENSIONS or elements > sys.maxsize // _LARGEST_ELEMENT:
+            elements = math.prod(max(size, 1) for size in shape[:MAX_DIMENSIONS])
+            if len(shape) > MAX_DIMENSIONS or elements > sys.maxsize // _LARGEST_ELEMENT:
                 raise WeightsError(
                     f"The tensor {shortened(key)} in {location} has the shape {shown(shape)}, which "
                     "no array can have. The file is damaged: download it again."

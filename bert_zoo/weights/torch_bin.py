@@ -31,7 +31,11 @@ from bert_zoo.weights.restricted_pickle import (
     read_pickle,
     records,
 )
-from bert_zoo.weights.tensor_source import TensorSource, bfloat16_bits_to_float32
+from bert_zoo.weights.tensor_source import (
+    MAX_DIMENSIONS,
+    TensorSource,
+    bfloat16_bits_to_float32,
+)
 
 _LOGGER = logging.getLogger(__name__)
 
@@ -41,7 +45,6 @@ _STREAM_PROTOCOL = 1001
 _ZIP_LOCAL_HEADER_BYTES = 30
 # Where training programs keep the state dict: PyTorch Lightning and most scripts, fairseq.
 _STATE_DICT_ENTRIES = ("state_dict", "model")
-_MAX_DIMENSIONS = 32
 # Far beyond any real module's: a small file can describe a tree that never ends, or one that holds
 # the same part over and over.
 _MAX_MODULE_ENTRIES = 100_000
@@ -198,7 +201,7 @@ def _rebuild_tensor(
     """Stands for torch._utils._rebuild_tensor_v2; refuses views that leave their storage."""
     if not isinstance(storage, _Storage) or type(shape) is not tuple or type(strides) is not tuple:
         raise TypeError("a tensor is not made of a storage, a shape and strides")
-    if len(shape) != len(strides) or len(shape) > _MAX_DIMENSIONS:
+    if len(shape) != len(strides) or len(shape) > MAX_DIMENSIONS:
         raise ValueError(f"a tensor has {len(shape)} dimensions and {len(strides)} strides")
     tensor = _Tensor(
         storage, _count(offset), tuple(map(_count, shape)), tuple(map(_count, strides))
