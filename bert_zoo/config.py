@@ -1,13 +1,19 @@
 """The sizes and choices that define an encoder, and how other formats spell them."""
 
 import dataclasses
+import math
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Self
 
+from bert_zoo.error_text import listing, shown
+
 # The label of positions that do not count, as in Hugging Face's data sets.
 IGNORED_LABEL = -100
 ACTIVATIONS = ("gelu", "gelu_tanh", "relu")
+# Blocks that share their weights could be run any number of times, which no file of weights tells.
+MOST_LAYERS = 1_000
 
 
 class ConfigError(ValueError):
@@ -32,16 +38,32 @@ class Config:
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Self:
-        unknown = sorted(set(values) - {f.name for f in dataclasses.fields(cls)})
+        fields = dataclasses.fields(cls)
+        known = [f.name for f in fields]
+        unknown = sorted(set(values) - set(known))
         if unknown:
             raise ConfigError(
-                f"Unknown encoder settings {unknown}; this version of bert_zoo knows "
-                f"{[f.name for f in dataclasses.fields(cls)]}."
+                f"Unknown encoder settings {shown(unknown)}; this version of bert_zoo knows {known}."
             )
+        missing = [
+            f.name for f in fields if f.default is dataclasses.MISSING and f.name not in values
+        ]
+        if missing:
+            raise ConfigError(f"The encoder settings {missing} are missing.")
         return cls(**values)
 
+    def rough_parameters(self) -> int:
+        """About how many parameters the encoder has, told without building it."""
+        raise NotImplementedError
+
     def problems_with(
-        self, *, positive: Sequence[str] = (), natural: Mapping[str, str], rates: Sequence[str]
+        self,
+        *,
+        positive: Sequence[str] = (),
+        natural: Mapping[str, str],
+        rates: Sequence[str],
+        deviations: Sequence[str] = ("initializer_range",),
+        flags: Sequence[str] = (),
     ) -> list[str]:
         """What is wrong with fields that every kind of encoder has.
 
@@ -49,27 +71,43 @@ class Config:
             positive: fields that must be positive integers.
             natural: fields that may be 0 too -> what 0 means.
             rates: fields that are dropout rates.
+            deviations: fields that are standard deviations.
+            flags: fields that are true or false.
         """
         problems = [
-            f"{name} is {getattr(self, name)!r}; it must be a positive integer."
+            f"{name} is {shown(getattr(self, name))}; it must be a positive integer."
             for name in positive
             if not is_integer(getattr(self, name)) or getattr(self, name) < 1
         ]
         problems += [
-            f"{name} is {getattr(self, name)!r}; it must be 0 ({meaning}) or a positive integer."
+            f"{name} is {shown(getattr(self, name))}; it must be 0 ({meaning}) or a positive integer."
             for name, meaning in natural.items()
             if not is_integer(getattr(self, name)) or getattr(self, name) < 0
         ]
-        for name in rates:
-            rate = getattr(self, name)
-            if not isinstance(rate, int | float) or not 0 <= rate < 1:
-                problems.append(f"{name} is {rate!r}; it must be at least 0 and below 1.")
-        if self.activation not in ACTIVATIONS:
-            problems.append(f"activation is {self.activation!r}; choose one of {ACTIVATIONS}.")
-        if not isinstance(self.layer_norm_epsilon, float) or self.layer_norm_epsilon <= 0:
+        problems += [
+            f"{name} is {shown(getattr(self, name))}; it must be at least 0 and below 1."
+            for name in rates
+            if not is_number(getattr(self, name)) or not 0 <= getattr(self, name) < 1
+        ]
+        problems += [
+            f"{name} is {shown(getattr(self, name))}; it must be a positive number."
+            for name in deviations
+            if not is_number(getattr(self, name)) or getattr(self, name) <= 0
+        ]
+        problems += [
+            f"{name} is {shown(getattr(self, name))}; it must be True or False."
+            for name in flags
+            if not isinstance(getattr(self, name), bool)
+        ]
+        if is_integer(self.num_layers) and self.num_layers > MOST_LAYERS:
             problems.append(
-                f"layer_norm_epsilon is {self.layer_norm_epsilon!r}; it must be a positive float."
+                f"num_layers is {shown(self.num_layers)}; it must be at most {MOST_LAYERS:,}."
             )
+        if self.activation not in ACTIVATIONS:
+            problems.append(f"activation is {shown(self.activation)}; choose one of {ACTIVATIONS}.")
+        epsilon = self.layer_norm_epsilon
+        if not isinstance(epsilon, float) or not 0 < epsilon < math.inf:
+            problems.append(f"layer_norm_epsilon is {shown(epsilon)}; it must be a positive float.")
         return problems
 
 
@@ -137,7 +175,10 @@ class EncoderConfig(Config):
                 "num_hidden_groups": "nothing is shared",
             },
             rates=rates,
+            flags=("positions_after_padding", "pooler", "tie_word_embeddings"),
         )
+        if not is_integer(self.pad_id) or self.pad_id < 0:
+            problems.append(f"pad_id is {shown(self.pad_id)}; it must be an id, 0 or more.")
         if not problems and self.hidden_size % self.num_heads:
             problems.append(
                 f"hidden_size {self.hidden_size} is not a multiple of num_heads {self.num_heads}."
@@ -174,6 +215,11 @@ class EncoderConfig(Config):
             tuple(group * self.inner_group_num + j for j in range(self.inner_group_num))
             for group in groups
         )
+
+    def rough_parameters(self) -> int:
+        tables = (self.vocab_size + self.max_positions + self.num_segments) * self.table_width
+        block = 4 * self.hidden_size**2 + 2 * self.hidden_size * self.intermediate_size
+        return tables + self.num_blocks * block
 
     def with_pooler(self, pooler: bool) -> Self:
         return self.replace(pooler=pooler)
@@ -222,6 +268,11 @@ def is_integer(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool)
 
 
+def is_number(value: Any) -> bool:
+    """Whether a value is an integer or a float, and no truth value."""
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
 @dataclass(frozen=True)
 class ConfigRow:
     """How one field of a configuration is spelled in a source format.
@@ -241,11 +292,12 @@ class ConfigRow:
     def decode(self, value: Any) -> Any:
         if self.values is None:
             return value
-        if value not in self.values:
-            raise ConfigError(
-                f"{self.key} is {value!r}; known values are {sorted(map(str, self.values))}."
-            )
-        return self.values[value]
+        for theirs, ours in self.values.items():
+            if theirs == value:
+                return ours
+        raise ConfigError(
+            f"{self.key} is {shown(value)}; known values are {sorted(map(str, self.values))}."
+        )
 
     def encode(self, value: Any) -> Any:
         if self.values is None:
@@ -289,9 +341,11 @@ class ConfigCodec:
         """
         values = self.prepare(values)
         rows = {row.key: row for row in self.rows}
-        problems, fields = [], {}
+        problems, fields, unknown = [], {}, []
         for key, value in values.items():
             if key in rows:
+                if value is None and rows[key].optional:
+                    continue
                 try:
                     fields[rows[key].field] = rows[key].decode(value)
                 except ConfigError as error:
@@ -299,19 +353,30 @@ class ConfigCodec:
             elif key in self.fixed:
                 if value not in self.fixed[key]:
                     problems.append(
-                        f"{key} is {value!r}; only {list(self.fixed[key])} is supported."
+                        f"{key} is {shown(value)}; only {list(self.fixed[key])} is supported."
                     )
             elif self.ignored is not None and key not in self.ignored:
-                problems.append(
-                    f"{key} (= {value!r}) is not known; if it changes nothing in the model, take "
-                    "it out of the file."
-                )
+                unknown.append(f"{key} (= {shown(value, 60)})")
+        if unknown:
+            problems.append(
+                f"{listing(unknown)} is not known; if it changes nothing in the model, take it out of "
+                "the file."
+            )
         missing = [row.key for row in self.rows if not row.optional and row.key not in values]
         if missing:
             problems.append(f"The keys {missing} are missing.")
         if problems:
             raise ConfigError(f"{where} cannot be used: " + " ".join(problems))
-        return self.config_class(**{**self.defaults, **fields})
+        try:
+            return self.config_class(**{**self.defaults, **fields})
+        except ConfigError as error:
+            other_names = [
+                f"{row.field} is {row.key} in the file"
+                for row in self.rows
+                if row.field != row.key and re.search(rf"\b{row.field}\b", str(error))
+            ]
+            said = f" ({'; '.join(other_names)}.)" if other_names else ""
+            raise ConfigError(f"{where}: {error}{said}") from error
 
     def unsaid(self, values: Mapping[str, Any]) -> frozenset[str]:
         """The fields that a configuration file leaves out."""

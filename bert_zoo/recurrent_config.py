@@ -1,10 +1,12 @@
 """The sizes and choices that define an encoder with segment recurrence."""
 
+import itertools
+import operator
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Any
 
 from bert_zoo.config import Config, ConfigError, is_integer
+from bert_zoo.error_text import shown
 
 # What `same_length` may mean, as keys that a query sees beside or with itself.
 SAME_LENGTH_KEYS = ("mem_len", "mem_len+1")
@@ -80,44 +82,48 @@ class RecurrentConfig(Config):
 
     def __post_init__(self):
         for name in ("cutoffs", "tie_projs"):  # lists, where they come from JSON
+            if not isinstance(getattr(self, name), list | tuple):
+                raise ConfigError(
+                    f"This encoder cannot be built: {name} is {shown(getattr(self, name))}; it must be "
+                    "a list."
+                )
             object.__setattr__(self, name, tuple(getattr(self, name)))
         sizes = ("vocab_size", "hidden_size", "num_layers", "num_heads", "intermediate_size")
         problems = self.problems_with(
             positive=(*sizes, "head_size", "div_val"),
             natural={"embedding_size": "as hidden_size", "mem_len": "no memory"},
             rates=("hidden_dropout", "attention_dropout"),
+            deviations=("initializer_range", "projection_initializer_range"),
+            flags=("proj_same_dim", "tie_word_embeddings", "untie_r", "pre_lnorm", "same_length"),
         )
-        if not all(map(is_integer, self.cutoffs)) or list(self.cluster_bounds) != sorted(
-            set(self.cluster_bounds)
+        if not all(map(is_integer, self.cutoffs)) or (
+            is_integer(self.vocab_size)
+            and list(self.cluster_bounds) != sorted(set(self.cluster_bounds))
         ):
             problems.append(
-                f"cutoffs are {self.cutoffs}; they must be rising integers between 0 and the "
-                f"{self.vocab_size} symbols of the vocabulary."
+                f"cutoffs are {shown(self.cutoffs)}; they must be rising integers between 0 and the "
+                f"{shown(self.vocab_size)} symbols of the vocabulary."
             )
-        if self.tie_projs and len(self.tie_projs) != len(self.cutoffs) + 1:
+        if (self.tie_projs and len(self.tie_projs) != len(self.cutoffs) + 1) or not all(
+            isinstance(tied, bool) for tied in self.tie_projs
+        ):
             problems.append(
-                f"tie_projs are {self.tie_projs}; there must be one for each of the "
-                f"{len(self.cutoffs) + 1} clusters, or none."
+                f"tie_projs are {shown(self.tie_projs)}; there must be True or False for each of the "
+                f"{len(self.cutoffs) + 1} clusters, or nothing."
             )
         if not problems and not all(self.table_widths):
             problems.append(
                 f"div_val {self.div_val} leaves the last of {len(self.cluster_sizes)} clusters no "
-                f"width: {self.table_widths}."
+                f"width: {shown(self.table_widths)}."
             )
         if not problems and self.hidden_size % 2:
             problems.append(
                 f"hidden_size is {self.hidden_size}; positions are pairs of a sine and a cosine, "
                 "so it must be even."
             )
-        flags = ("proj_same_dim", "tie_word_embeddings", "untie_r", "pre_lnorm", "same_length")
-        problems += [
-            f"{name} is {getattr(self, name)!r}; it must be True or False."
-            for name in flags
-            if not isinstance(getattr(self, name), bool)
-        ]
         if not is_integer(self.clamp_len):
             problems.append(
-                f"clamp_len is {self.clamp_len!r}; it must be a number of tokens, or -1 for none."
+                f"clamp_len is {shown(self.clamp_len)}; it must be a number of tokens, or -1 for none."
             )
         if not problems and self.attention_span == 0:
             problems.append(
@@ -129,7 +135,7 @@ class RecurrentConfig(Config):
             ("memory_start", MEMORY_STARTS),
         ):
             if getattr(self, name) not in known:
-                problems.append(f"{name} is {getattr(self, name)!r}; it is one of {known}.")
+                problems.append(f"{name} is {shown(getattr(self, name))}; it is one of {known}.")
         if problems:
             raise ConfigError("This encoder cannot be built: " + " ".join(problems))
 
@@ -142,7 +148,13 @@ class RecurrentConfig(Config):
     def cluster_sizes(self) -> tuple[int, ...]:
         """Symbols of each cluster."""
         bounds = self.cluster_bounds
-        return tuple(end - start for start, end in pairwise(bounds))
+        return tuple(end - start for start, end in itertools.pairwise(bounds))
+
+    def rough_parameters(self) -> int:
+        tables = sum(map(operator.mul, self.table_sizes, self.table_widths))
+        attended = self.num_heads * self.head_size
+        block = self.hidden_size * (5 * attended + 2 * self.intermediate_size)
+        return tables + self.num_layers * block
 
     @property
     def table_sizes(self) -> tuple[int, ...]:
@@ -153,7 +165,12 @@ class RecurrentConfig(Config):
     def table_widths(self) -> tuple[int, ...]:
         """Width of each embedding table."""
         first = self.embedding_size or self.hidden_size
-        return tuple(first // self.div_val**table for table in range(len(self.table_sizes)))
+        # Step by step: a large power of div_val would have more digits than memory holds.
+        return tuple(
+            itertools.accumulate(
+                self.table_sizes, lambda width, _: width // self.div_val, initial=first
+            )
+        )[:-1]
 
     @property
     def is_projected(self) -> tuple[bool, ...]:

@@ -5,8 +5,6 @@ Nothing here imports TensorFlow, unless `download` is called.
 
 import codecs
 import difflib
-import json
-import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from itertools import islice
@@ -14,12 +12,12 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from bert_zoo import error_text
+from bert_zoo.json_files import parse_json
 
 # The longest line that is read unless a caller says otherwise. A text of this size has a quarter of
 # a million tokens: what is longer is a missing line end or another kind of file.
 MAX_LINE_BYTES = 1 << 20
 
-JSON_SPACE = re.compile(r"[ \t\n\r]*")
 
 _LONGEST_QUOTE = 80
 _MOST_NAMES = 30
@@ -188,48 +186,6 @@ def read_json(path: Path) -> Any:
     if not text.strip():
         raise ValueError(f"{path} is empty. Download it again.")
     return parse_json(text, path)
-
-
-def parse_json(text: str, path: Path, first_line: int = 1, **options) -> Any:
-    """Parses JSON that begins on a line of a file; `options` are those of `json.loads`."""
-    value, end = parse_json_at(text, JSON_SPACE.match(text).end(), path, first_line, **options)
-    end = JSON_SPACE.match(text, end).end()
-    if end != len(text):
-        raise _not_json(json.JSONDecodeError("Extra data", text, end), path, first_line)
-    return value
-
-
-def parse_json_at(
-    text: str, start: int, path: Path, first_line: int = 1, **options
-) -> tuple[Any, int]:
-    """Parses the JSON value that begins at a character of a text; gives the value and its end."""
-
-    def problem(what: str) -> ValueError:
-        line_number = first_line + text.count("\n", 0, start)
-        return ValueError(f"{path}, line {line_number}: the value that begins here {what}.")
-
-    def whole_number(digits: str) -> int:
-        try:
-            return int(digits)
-        except ValueError as error:
-            raise problem(
-                f"has a number of {len(digits):,} digits; write it as a string"
-            ) from error
-
-    try:
-        return json.JSONDecoder(parse_int=whole_number, **options).raw_decode(text, start)
-    except json.JSONDecodeError as error:
-        raise _not_json(error, path, first_line) from error
-    except RecursionError as error:
-        raise problem("has lists or objects that are nested too deeply") from error
-
-
-def _not_json(error: json.JSONDecodeError, path: Path, first_line: int) -> ValueError:
-    return ValueError(
-        f"{path}, line {first_line + error.lineno - 1}: this is not JSON ({error.msg} at "
-        f"character {error.colno}, {shown(error.doc[error.pos : error.pos + 40])}). Correct the "
-        "line or download the file again."
-    )
 
 
 def string(value: Any, name: str, where: object) -> str:

@@ -19,6 +19,7 @@ from typing import Any
 
 from bert_zoo.data import files
 from bert_zoo.data.files import MAX_LINE_BYTES, listed, nearest, shown
+from bert_zoo.json_files import JSON_SPACE, parse_json, parse_json_at
 
 
 @dataclass(frozen=True)
@@ -470,7 +471,7 @@ def _json_lines_records(
             yield line, None
             continue
         hook = partial(_unique_members, f"{path}, line {line}")
-        record = files.parse_json(text, path, line, object_pairs_hook=hook)
+        record = parse_json(text, path, line, object_pairs_hook=hook)
         yield line, _object(path, line, record)
 
 
@@ -487,7 +488,7 @@ def _json_records(
     while not text.startswith("]", end):
         line, counted = line + text.count("\n", counted, end), end
         hook = partial(_unique_members, f"{path}, line {line}")
-        record, end = files.parse_json_at(text, end, path, object_pairs_hook=hook)
+        record, end = parse_json_at(text, end, path, object_pairs_hook=hook)
         yield line, _object(path, line, record)
         end = _skip_space(text, end)
         if text.startswith(",", end):
@@ -503,7 +504,7 @@ def _json_records(
 
 
 def _skip_space(text: str, start: int) -> int:
-    return files.JSON_SPACE.match(text, start).end()
+    return JSON_SPACE.match(text, start).end()
 
 
 def _object(path: Path, line: int, record: Any) -> Mapping[str, Any]:

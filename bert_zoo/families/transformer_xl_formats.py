@@ -5,7 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from bert_zoo.config import ConfigCodec, ConfigRow
+from bert_zoo.config import ConfigCodec, ConfigError, ConfigRow
+from bert_zoo.error_text import shown
 from bert_zoo.families.transformer_xl_checkpoints import WT103_CUTOFFS
 from bert_zoo.recurrent_config import RecurrentConfig
 from bert_zoo.weights.formats import HF_BOOKKEEPING, HF_GENERATION
@@ -30,7 +31,9 @@ def with_tie_projs(values: Mapping[str, Any]) -> dict[str, Any]:
     values = dict(values)
     shared = values.pop("proj_share_all_but_first", True)
     cutoffs = values.get("cutoffs", WT103_CUTOFFS)
-    return {"tie_projs": [False, *[shared] * len(cutoffs)], **values}
+    # What is no list is refused where the configuration is made.
+    clusters = len(cutoffs) if isinstance(cutoffs, list | tuple) else 0
+    return {"tie_projs": [False, *[shared] * clusters], **values}
 
 
 # TransfoXLConfig's, where a file says nothing: those of wt103.
@@ -79,8 +82,11 @@ def from_module(values: Mapping[str, Any]) -> dict[str, Any]:
     """The settings of a whole `MemTransformerLM`, whose ties only its tensors tell."""
     values = dict(values)
     repeated = values.pop("repeated")
+    cutoffs = values.pop("word_emb.cutoffs", None)
+    if not isinstance(cutoffs, list | tuple):
+        raise ConfigError(f"word_emb.cutoffs is {shown(cutoffs)}; it must be a list.")
     # The program appends the size of the vocabulary.
-    cutoffs = values.pop("word_emb.cutoffs")[:-1]
+    cutoffs = cutoffs[:-1]
     tables = {f"word_emb.emb_projs.{table}" for table in range(len(cutoffs) + 1)}
     ties = [repeated.get(f"crit.out_projs.{c}") in tables for c in range(len(cutoffs) + 1)]
     is_tied = "crit.out_layers.0.weight" in repeated

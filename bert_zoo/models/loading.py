@@ -1,17 +1,19 @@
 """`load`: from a name or a directory to a model with weights."""
 
 import hashlib
-import json
 import logging
+import math
 import os
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
 from bert_zoo import models
 from bert_zoo.config import Config, ConfigError
+from bert_zoo.error_text import listing, shown
+from bert_zoo.json_files import JsonObject, read_object, read_objects
 from bert_zoo.models.base import ZooModel
 from bert_zoo.models.encoder import DeferredPreprocessor
 from bert_zoo.models.labels import label_names
@@ -55,10 +57,15 @@ TRAINED_BY_USERS = frozenset(
 DEFAULT_NUM_CLASSES = 2
 CONFIG_FILE = "bert_zoo.json"
 HF_CONFIG_FILE = "config.json"
-# sentence-transformers' folder and names of poolings.
+# sentence-transformers' list of modules, folder and names of poolings.
+MODULES_FILE = "modules.json"
 POOLING_DIRECTORY = "1_Pooling"
 POOLING_MODES = {"mean_tokens": "mean", "max_tokens": "max", "cls_token": "cls"}
 FORMAT_VERSION = 1
+# Parameters that a configuration may ask for, and times those of the file, before it is compared
+# with each tensor.
+BUILT_WITHOUT_QUESTION = 1_000_000
+MOST_TIMES_STORED = 3
 
 
 @dataclass(frozen=True)
@@ -307,21 +314,11 @@ def _open_directory(directory: Path, name: str, with_weights: bool) -> Opened:
     return _with_tensors(opened, directory) if with_weights else opened
 
 
-def _read_json(path: Path) -> dict[str, Any]:
-    try:
-        values = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise ConfigError(f"{path} is not JSON: {error}.") from error
-    if not isinstance(values, dict):
-        raise ConfigError(f"{path} must hold a JSON object; it holds {type(values).__name__}.")
-    return values
-
-
 def _family(name: str, path: Path) -> Family:
     families = registry().families
     if name not in families:
         raise ConfigError(
-            f"{path} is of the family {name!r}; this version of bert_zoo has {sorted(families)}."
+            f"{path} is of the family {shown(name)}; this version of bert_zoo has {sorted(families)}."
         )
     return families[name]
 
@@ -333,62 +330,96 @@ def _family_of_model_type(model_type: str, path: Path) -> Family:
         families.setdefault(family.codecs["hf"].written["model_type"], family)
     if model_type not in families:
         raise ConfigError(
-            f"{path} is of the model_type {model_type!r}; this version of bert_zoo has "
+            f"{path} is of the model_type {shown(model_type)}; this version of bert_zoo has "
             f"{sorted(families)}."
         )
     return families[model_type]
 
 
 def _read_bert_zoo(path: Path, name: str) -> Opened:
-    values = _read_json(path)
+    values = read_object(path)
     known = {"format_version", "family", "task", "config", "labels", "pooling", "text"}
     if values.get("format_version") != FORMAT_VERSION or set(values) != known:
         raise ConfigError(
-            f"{path} is of format {values.get('format_version')!r} with the keys {sorted(values)}; "
-            f"this version of bert_zoo reads format {FORMAT_VERSION} with {sorted(known)}."
+            f"{path} is of format {shown(values.get('format_version'))} with the keys "
+            f"{listing(sorted(values))}; this version of bert_zoo reads format {FORMAT_VERSION} with "
+            f"{sorted(known)}."
         )
-    if values["task"] not in models.TASKS:
+    task = values.take("task", str)
+    if task not in models.TASKS:
         raise ConfigError(
-            f"{path} is of the task {values['task']!r}; tasks are {', '.join(models.TASKS)}."
+            f"{path} is of the task {shown(task)}; tasks are {', '.join(models.TASKS)}."
         )
-    family = _family(values["family"], path)
+    family = _family(values.take("family", str), path)
+    try:
+        config = family.config_class.from_dict(values.take("config", dict, {}))
+    except ConfigError as error:
+        raise ConfigError(f"{path} cannot be used: {error}") from error
     return Opened(
         name=name,
         family=family,
-        config=family.config_class.from_dict(values["config"]),
-        task=values["task"],
-        labels=tuple(values["labels"]) if values["labels"] else None,
-        text=TextSpec(**values["text"]) if values["text"] else None,
-        pooling=Pooling(**values["pooling"]),
+        config=config,
+        task=task,
+        labels=tuple(values.items_of("labels", str)) or None,
+        text=_text_spec(values.take("text", dict)),
+        pooling=_pooling(values.take("pooling", dict)),
     )
 
 
+def _text_spec(values: JsonObject | None) -> TextSpec | None:
+    if values is None:
+        return None
+    _check_keys(values, TextSpec)
+    lowercase = values.take("lowercase", bool)
+    return TextSpec(lowercase=lowercase, max_length=values.take("max_length", int))
+
+
+def _pooling(values: JsonObject | None) -> Pooling:
+    if values is None:
+        return Pooling()
+    _check_keys(values, Pooling)
+    mode, normalize = values.take("mode", str), values.take("normalize", bool)
+    if mode not in POOLING_MODES.values():
+        raise ConfigError(
+            f"{values.where}: mode is {shown(mode)}; it is one of {list(POOLING_MODES.values())}."
+        )
+    return Pooling(mode, normalize)
+
+
+def _check_keys(values: JsonObject, wanted: type) -> None:
+    known = {field.name for field in fields(wanted)}
+    if set(values) != known:
+        raise ConfigError(
+            f"{values.where} has the keys {listing(sorted(values))}; it must have {sorted(known)}."
+        )
+
+
 def _read_hf(path: Path, name: str) -> Opened:
-    values = _read_json(path)
+    values = read_object(path)
     # Only BERT is older than the key.
-    family = _family_of_model_type(values.get("model_type", "bert"), path)
+    family = _family_of_model_type(values.take("model_type", str, "bert"), path)
     return Opened(
         name=name,
         family=family,
         config=family.codecs["hf"].decode(values, where=str(path)),
-        labels=_hf_labels(values, path),
-        hf_classes=tuple(values.get("architectures") or ()),
+        labels=_hf_labels(values),
+        hf_classes=tuple(values.items_of("architectures", str)),
         pooling=_sentence_transformers_pooling(path.parent),
         unsaid=family.codecs["hf"].unsaid(values),
     )
 
 
-def _hf_labels(values: dict[str, Any], path: Path) -> tuple[str, ...] | None:
-    id2label = values.get("id2label")
+def _hf_labels(values: JsonObject) -> tuple[str, ...] | None:
+    id2label = values.take("id2label", dict)
     if not id2label:
         return None
-    try:
-        by_id = {int(i): label for i, label in id2label.items()}
-        return tuple(by_id[i] for i in range(len(by_id)))
-    except (KeyError, ValueError) as error:
+    by_id = id2label.values_of(str)
+    ids = [str(i) for i in range(len(by_id))]
+    if set(by_id) != set(ids):
         raise ConfigError(
-            f"id2label of {path} must number its labels 0, 1, 2, ...; it is {id2label}."
-        ) from error
+            f"{id2label.where} must number its labels 0, 1, 2, ...; it is {shown(dict(id2label))}."
+        )
+    return tuple(by_id[i] for i in ids)
 
 
 def _sentence_transformers_pooling(directory: Path) -> Pooling:
@@ -398,18 +429,24 @@ def _sentence_transformers_pooling(directory: Path) -> Pooling:
         return Pooling()
     modes = {
         key.removeprefix("pooling_mode_")
-        for key, value in _read_json(path).items()
+        for key, value in read_object(path).items()
         if key.startswith("pooling_mode_") and value is True
     }
     if len(modes) != 1 or not modes <= set(POOLING_MODES):
         raise ConfigError(
-            f"{path} asks for {sorted(modes)}; bert_zoo pools by one of {sorted(POOLING_MODES)}."
+            f"{path} asks for {listing(sorted(modes))}; bert_zoo pools by one of "
+            f"{sorted(POOLING_MODES)}."
         )
-    modules = directory / "modules.json"
-    normalize = modules.is_file() and any(
-        module.get("type", "").endswith("Normalize") for module in json.loads(modules.read_text())
-    )
+    kinds = [module.take("type", str, "") for module in _modules(directory / MODULES_FILE)]
+    normalize = any(kind.endswith("Normalize") for kind in kinds)
     return Pooling(POOLING_MODES[modes.pop()], normalize)
+
+
+def _modules(path: Path) -> list[JsonObject]:
+    """What sentence-transformers puts behind each other."""
+    if not path.is_file():
+        return []
+    return read_objects(path)
 
 
 def _read_foreign(path: Path, name: str) -> Opened:
@@ -431,7 +468,7 @@ def _read_foreign(path: Path, name: str) -> Opened:
 def _foreign_values(path: Path) -> tuple[Format, dict[str, Any]]:
     """The format of an original program's file, and what it says of the model."""
     if path.suffix == ".json":
-        return "tf1", _read_json(path)
+        return "tf1", read_object(path)
     from bert_zoo.weights.torch_bin import TorchSource
 
     source = TorchSource(path)
@@ -484,7 +521,23 @@ def _with_tensors(opened: Opened, directory: Path) -> Opened:
     conventions = opened.family.conventions.get(naming.fmt, {})
     unsaid = {name: value for name, value in conventions.items() if name in opened.unsaid}
     config = opened.config.with_pooler(has_pooler).replace(**unsaid)
+    _check_size(config, source)
     return replace(opened, source=source, naming=naming, config=config)
+
+
+def _check_size(config: Config, source: RenamedSource) -> None:
+    """Refuses a configuration far beyond the stored tensors before anything is built from it.
+
+    Smaller differences are left to `assign`, which lists all of them.
+    """
+    stored = sum(math.prod(source.shape(key)) for key in source)
+    asked = config.rough_parameters()
+    if asked > BUILT_WITHOUT_QUESTION and asked > MOST_TIMES_STORED * stored:
+        raise WeightsError(
+            f"{source.location} does not fit its configuration, which asks for about "
+            f"{shown(asked)} parameters ({shown(config.card(), 300)}); the file has {stored:,} in "
+            f"{len(source):,} tensors. Check that the configuration belongs to these weights."
+        )
 
 
 def _family_by_hallmark(family: Family, source: RenamedSource) -> Family:

@@ -187,7 +187,7 @@ class RenamedSource(Mapping[str, np.ndarray]):
     def shape(self, key: str) -> tuple[int, ...]:
         stored, part = self._keys[key]
         shape = self._source.shape(stored)
-        return shape if part is None else (shape[0] // len(FUSED_PARTS), *shape[1:])
+        return shape if part is None or not shape else (shape[0] // len(FUSED_PARTS), *shape[1:])
 
     def __getitem__(self, key: str) -> np.ndarray:
         stored, part = self._keys[key]

@@ -1,0 +1,173 @@
+"""JSON files that other programs wrote: errors that name file, key and line, and say what was wanted."""
+
+import json
+import math
+import re
+from pathlib import Path
+from typing import Any
+
+from bert_zoo.config import ConfigError
+from bert_zoo.error_text import shown
+
+JSON_SPACE = re.compile(r"[ \t\n\r]*")
+
+_KINDS = {
+    str: "a string",
+    bool: "true or false",
+    int: "a whole number",
+    float: "a number",
+    dict: "an object",
+    list: "a list",
+}
+
+
+def utf8_text(content: bytes, where: object) -> str:
+    """A file's text.
+
+    Args:
+        content: its bytes.
+        where: what the error calls the file.
+
+    Raises:
+        ConfigError: it is not UTF-8; names the line.
+    """
+    try:
+        return content.decode("utf-8")
+    except UnicodeDecodeError as problem:
+        line = content.count(b"\n", 0, problem.start) + 1
+        raise ConfigError(
+            f"{where}, line {line}: this is not UTF-8 ({problem.reason}, byte "
+            f"0x{content[problem.start]:02x}). Convert the file to UTF-8 or fetch it again."
+        ) from problem
+
+
+def parse_json(text: str, path: object, first_line: int = 1, **options) -> Any:
+    """Parses JSON that begins on a line of a file; `options` are those of `json.loads`."""
+    value, end = parse_json_at(text, JSON_SPACE.match(text).end(), path, first_line, **options)
+    end = JSON_SPACE.match(text, end).end()
+    if end != len(text):
+        raise _not_json(json.JSONDecodeError("Extra data", text, end), path, first_line)
+    return value
+
+
+def parse_json_at(
+    text: str, start: int, path: object, first_line: int = 1, **options
+) -> tuple[Any, int]:
+    """Parses the JSON value that begins at a character of a text; gives the value and its end."""
+
+    def problem(what: str) -> ValueError:
+        line_number = first_line + text.count("\n", 0, start)
+        return ValueError(f"{path}, line {line_number}: the value that begins here {what}.")
+
+    def whole_number(digits: str) -> int:
+        try:
+            return int(digits)
+        except ValueError as error:
+            raise problem(
+                f"has a number of {len(digits):,} digits; write it as a string"
+            ) from error
+
+    try:
+        return json.JSONDecoder(parse_int=whole_number, **options).raw_decode(text, start)
+    except json.JSONDecodeError as error:
+        raise _not_json(error, path, first_line) from error
+    except RecursionError as error:
+        raise problem("has lists or objects that are nested too deeply") from error
+
+
+def _not_json(error: json.JSONDecodeError, path: object, first_line: int) -> ValueError:
+    return ValueError(
+        f"{path}, line {first_line + error.lineno - 1}: this is not JSON ({error.msg} at "
+        f"character {error.colno}, {shown(error.doc[error.pos : error.pos + 40])}). Correct the "
+        "line or download the file again."
+    )
+
+
+class JsonObject(dict):
+    """A JSON object whose values are taken with their kind.
+
+    Args:
+        values: of the object.
+        where: file and place in it, for messages.
+    """
+
+    def __init__(self, values: dict[str, Any], where: object):
+        super().__init__(values)
+        self.where = where
+
+    def take(self, key: str, kind: type, default: Any = None) -> Any:
+        """The value of a key.
+
+        Args:
+            key: of the object.
+            kind: what it must be: str, bool, int, float (a finite number), list, or dict, which
+                gives a `JsonObject`.
+            default: what a missing key and null stand for.
+
+        Raises:
+            ConfigError: the value is of another kind.
+        """
+        value = self.get(key)
+        return default if value is None else self._checked(value, key, kind)
+
+    def items_of(self, key: str, kind: type) -> list[Any]:
+        """A key's list, whose items are all of a kind; an empty one where the key is missing or null.
+
+        Raises:
+            ConfigError: it is no list, or an item is of another kind.
+        """
+        items = self.take(key, list, [])
+        return [self._checked(item, f"{key}[{i}]", kind) for i, item in enumerate(items)]
+
+    def values_of(self, kind: type) -> dict[str, Any]:
+        """All keys with their values, which are all of a kind.
+
+        Raises:
+            ConfigError: a value is of another kind.
+        """
+        return {key: self._checked(value, key, kind) for key, value in self.items()}
+
+    def _checked(self, value: Any, name: str, kind: type) -> Any:
+        fits = isinstance(value, int | float if kind is float else kind)
+        # To Python, and not to JSON, true is a whole number.
+        if not fits or (isinstance(value, bool) and kind is not bool):
+            raise ConfigError(f"{self.where}: {name} is {shown(value)}; it must be {_KINDS[kind]}.")
+        if kind is float and not math.isfinite(value):
+            raise ConfigError(f"{self.where}: {name} is {value}; it must be a finite number.")
+        return JsonObject(value, f"{self.where}, {name}") if kind is dict else value
+
+
+def as_object(value: Any, where: object) -> JsonObject:
+    """A parsed value, which must be an object.
+
+    Raises:
+        ConfigError: it is of another kind.
+    """
+    if not isinstance(value, dict):
+        raise ConfigError(f"{where} is {shown(value)}; it must be a JSON object.")
+    return JsonObject(value, where)
+
+
+def read_object(path: Path) -> JsonObject:
+    """Reads a file that is one JSON object.
+
+    Raises:
+        ConfigError: it is not UTF-8, no JSON, or JSON of another kind.
+    """
+    return as_object(_read(path), path)
+
+
+def read_objects(path: Path) -> list[JsonObject]:
+    """Reads a file that is a JSON list of objects; raises as `read_object`."""
+    values = _read(path)
+    if not isinstance(values, list):
+        raise ConfigError(f"{path} is {shown(values)}; it must be a JSON list.")
+    return [as_object(value, f"{path}, [{i}]") for i, value in enumerate(values)]
+
+
+def _read(path: Path) -> Any:
+    text = utf8_text(path.read_bytes(), path)
+    try:
+        return parse_json(text, path)
+    except ValueError as error:
+        raise ConfigError(str(error)) from error
