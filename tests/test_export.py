@@ -10,14 +10,18 @@ from pathlib import Path
 import keras
 import numpy as np
 import pytest
-from helpers import CHOICES, PAIRS, TEXTS, assert_same, load_task, task_inputs
+from helpers import CHOICES, PAIRS, TEXTS, assert_same, load_task, loaded_task, task_inputs
 from test_golden_bert import load_case
 
 import bert_zoo
 from bert_zoo import models
+from bert_zoo.models import chunks
 from bert_zoo.serving import HUB_NAMES
 
 tf = pytest.importorskip("tensorflow")
+
+from bert_zoo.serving.servable import INTERFACES  # noqa: E402
+
 pytestmark = pytest.mark.skipif(
     keras.backend.backend() != "tensorflow", reason="SavedModels need Keras's TensorFlow backend"
 )
@@ -177,6 +181,40 @@ def test_answers_are_served_with_every_kind_of_tokenizer(case, tmp_path):
     answers = model.answer(questions, contexts, float("inf"))
     assert [text.decode() for text in served["answer"].numpy()] == [a.text for a in answers]
     np.testing.assert_allclose(served["score"], [a.score for a in answers], atol=TOLERANCE)
+
+
+@pytest.mark.parametrize("task", ["classification", "multiple_choice", "question_answering"])
+def test_a_large_request_goes_through_the_model_in_chunks(task, monkeypatch):
+    model = loaded_task(task)
+    long_text = " ".join(TEXTS * 3)
+    texts, most = {
+        "classification": ([*TEXTS * 7, long_text, *TEXTS * 5], 200),
+        "multiple_choice": (([*TEXTS * 2, long_text], [["no", "a film"]] * 7), 80),
+        "question_answering": ((["the cat", "it"], ["it was good", long_text * 9]), 200),
+    }[task]
+    sizes = []
+
+    def call(inputs, training):
+        tf.numpy_function(sizes.append, [tf.size(inputs["input_word_ids"])], [])
+        ids = {name: inputs[theirs] for name, theirs in HUB_NAMES.items()}
+        return named(model, model(ids, training=training))
+
+    def served() -> dict:
+        sizes.clear()
+        serve = tf.function(INTERFACES[task].read(model, call, model.preprocessor))
+        return serve(tuple(map(tf.constant, texts if isinstance(texts, tuple) else (texts,))))
+
+    whole = served()
+    assert len(sizes) == 1
+    # A single row may be longer than a chunk.
+    monkeypatch.setattr(chunks, "TOKENS_A_CHUNK", most)
+    in_chunks = served()
+    assert len(sizes) > 2 and max(sizes) <= most
+    if task == "classification":  # the short ones are not padded to the long one
+        assert sum(sizes) < 35 * 24
+    strings = {name for name, value in whole.items() if value.dtype == tf.string}
+    assert all(np.array_equal(in_chunks.pop(name), whole.pop(name)) for name in strings)
+    assert_same(in_chunks, whole, 1e-6)
 
 
 def test_a_context_without_text_has_no_answer(exports):

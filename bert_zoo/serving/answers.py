@@ -83,7 +83,7 @@ def _best_answer(
         is_candidate = (rank < n_best) | (tf.range(tf.size(rank)) == 0)
         scores = tf.concat([tf.boolean_mask(spans.scores, is_candidate), no_answer[None]], 0)
         return {
-            "answer": text.cut(start, end),
+            "answer": text.cut(start[None], end[None])[0],
             "start": start,
             "end": end,
             "score": tf.cast(tf.nn.softmax(scores)[0], tf.float32),
@@ -110,9 +110,8 @@ class _Text:
     """
 
     def __init__(self, text: tf.Tensor):
-        self._text = text
-        codes = tf.strings.unicode_decode(text, "UTF-8")
-        is_ink = ~tf.reduce_any(codes[:, None] == tf.constant(WHITE_SPACE), axis=1)
+        self._codes = tf.strings.unicode_decode(text, "UTF-8")
+        is_ink = ~tf.reduce_any(self._codes[:, None] == tf.constant(WHITE_SPACE), axis=1)
         # The places of all characters that are not white space, and how many are before each place.
         self._ink = tf.where(is_ink)[:, 0]
         self._ink_before = tf.concat([[0], tf.cumsum(tf.cast(is_ink, tf.int32))], 0)
@@ -126,8 +125,10 @@ class _Text:
         return tf.cast(first, tf.int32), tf.cast(last + 1, tf.int32)
 
     def cut(self, starts: tf.Tensor, ends: tf.Tensor) -> tf.Tensor:
-        texts = tf.broadcast_to(self._text, tf.shape(starts))
-        return tf.strings.substr(texts, starts, ends - starts, unit="UTF8_CHAR")
+        """The texts of spans, string [spans]."""
+        # From characters, as many as the spans have: strings are only cut from copies of all of it.
+        places = tf.ragged.range(starts, ends)
+        return tf.strings.unicode_encode(tf.gather(self._codes, places), "UTF-8")
 
 
 def _all_spans(text: _Text, windows: Tensors, max_answer_length: int) -> _Spans:

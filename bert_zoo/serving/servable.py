@@ -9,6 +9,7 @@ import tensorflow as tf
 
 from bert_zoo.heads.pooling import pool
 from bert_zoo.models.base import ZooModel
+from bert_zoo.models.chunks import in_chunks
 from bert_zoo.models.inputs import PLACES, STATE
 from bert_zoo.models.question_answering import MAX_ANSWER_LENGTH, N_BEST
 from bert_zoo.models.tasks import OBJECTIVES
@@ -46,12 +47,21 @@ def _total_log_prob(model: ZooModel, outputs: Tensors) -> Tensors:
     return {"total_log_prob": tf.reduce_sum(outputs["log_probs"], axis=-1)}
 
 
+def _outputs_in_chunks(model: ZooModel, call, ids: Tensors) -> Tensors:
+    """What is served of rows of texts; however many they are, few go through the model at a time."""
+
+    def run(ids: Tensors) -> Tensors:
+        return served_outputs(model, call(under_hub_names(ids), training=False))
+
+    return in_chunks(run, ids, by_length=not model.outputs_per_token)
+
+
 def _outputs_of_texts(model: ZooModel, call, preprocessor) -> Callable[[tuple], Tensors]:
     """Texts in the order of the interface -> what the model gives for them."""
 
     def serve(texts: tuple[tf.Tensor, ...]) -> Tensors:
         ids = model.texts_to_inputs(texts if len(texts) > 1 else texts[0], preprocessor)
-        outputs = served_outputs(model, call(under_hub_names(ids), training=False))
+        outputs = _outputs_in_chunks(model, call, ids)
         # Without them, a client could not tell what the rows stand for.
         return outputs | ids if model.outputs_per_token else outputs
 
@@ -66,8 +76,7 @@ def _answers_of_texts(model: ZooModel, call, preprocessor) -> Callable[[tuple], 
         # What is not UTF-8 is cut as the tokenizer counts it.
         questions, contexts = (tf.strings.unicode_transcode(t, "UTF-8", "UTF-8") for t in texts)
         rows = windows(questions, contexts)
-        ids = model_inputs(rows)
-        rows |= served_outputs(model, call(under_hub_names(ids), training=False))
+        rows |= _outputs_in_chunks(model, call, model_inputs(rows))
         answers = best_answers(contexts, rows, n_best=N_BEST, max_answer_length=MAX_ANSWER_LENGTH)
         return rows | answers
 

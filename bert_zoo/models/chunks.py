@@ -1,0 +1,118 @@
+"""Rows through a model some at a time, so that memory does not grow with their number."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+# Padding included: 16 rows of 512. Attention of a base model, float32, then takes 200 MB a matrix.
+TOKENS_A_CHUNK = 8192
+# Widths of chunks are multiples of it, as those of batches are by default.
+BUCKET = 8
+
+
+def in_chunks(
+    run: Callable[[dict[str, Any]], dict[str, Any]],
+    ids: Mapping[str, Any],
+    *,
+    by_length: bool,
+) -> dict[str, Any]:
+    """`run(ids)`, computed in chunks of rows, one after the other; traceable, on TensorFlow.
+
+    A chunk has at most TOKENS_A_CHUNK tokens, padding included; a single row may have more.
+
+    Args:
+        run: ids to a dict of tensors [rows, ...]; what it gives for a row depends on that row alone.
+        ids: int [rows, width], or [rows, several, width], `padding_mask` among them, with padding
+            behind the tokens.
+        by_length: whether rows of like length go together and lose padding that none of them needs,
+            so that one long row does not make all rows long. For outputs without an axis of tokens.
+
+    Returns:
+        What `run` gives, in the order of the rows.
+    """
+    import tensorflow as tf
+
+    ids = {name: tf.convert_to_tensor(value) for name, value in ids.items()}
+    mask = ids["padding_mask"]
+    shape = tf.shape(mask)
+    number, width, parts = shape[0], shape[-1], tf.reduce_prod(shape[1:-1])
+    order = tf.range(number)
+    if by_length:
+        in_row = tf.range(1, mask.shape.rank)
+        ends = tf.where(mask > 0, tf.range(1, width + 1), 0)
+        lengths = tf.reduce_max(ends, axis=in_row)
+        order = tf.argsort(lengths, direction="DESCENDING", stable=True)
+
+    def chunk(start):
+        """The ids of the rows from one of `order` on, and the number of these rows."""
+        chunk_width = width
+        if by_length:
+            longest = tf.reduce_max(tf.gather(lengths, order[start : start + 1]))
+            longest = -(-tf.maximum(longest, 1) // BUCKET) * BUCKET
+            chunk_width = tf.minimum(longest, width)
+        size = tf.maximum(TOKENS_A_CHUNK // tf.maximum(chunk_width * parts, 1), 1)
+        rows = order[start : start + size]
+        return {
+            name: tf.gather(value, rows)[..., :chunk_width] for name, value in ids.items()
+        }, size
+
+    run_all = _one_by_one if tf.executing_eagerly() else _in_a_loop
+    outputs = run_all(run, chunk, number)
+    if by_length:
+        places = tf.math.invert_permutation(order)
+        outputs = {name: tf.gather(value, places) for name, value in outputs.items()}
+    return outputs
+
+
+def _one_by_one(run, chunk, number) -> dict[str, Any]:
+    import tensorflow as tf
+
+    inputs, start = chunk(0)
+    chunks = [run(inputs)]
+    while start < number:
+        inputs, size = chunk(start)
+        chunks.append(run(inputs))
+        start += size
+    return {name: tf.concat([outputs[name] for outputs in chunks], 0) for name in chunks[0]}
+
+
+def _in_a_loop(run, chunk, number) -> dict[str, Any]:
+    import tensorflow as tf
+
+    inputs, _ = chunk(0)
+    specs = {
+        name: tf.TensorSpec([None, *value.shape[1:-1], None], value.dtype)
+        for name, value in inputs.items()
+    }
+    traced = tf.function(run, autograph=False).get_concrete_function(specs)
+    specs = traced.structured_outputs
+    arrays = {
+        name: tf.TensorArray(
+            spec.dtype,
+            size=0,
+            dynamic_size=True,
+            infer_shape=False,
+            element_shape=[None, *spec.shape[1:]],
+        )
+        for name, spec in specs.items()
+    }
+
+    def body(start, number_of_chunk, arrays):
+        inputs, size = chunk(start)
+        outputs = traced(inputs)
+        arrays = {
+            name: array.write(number_of_chunk, outputs[name]) for name, array in arrays.items()
+        }
+        return start + size, number_of_chunk + 1, arrays
+
+    # A batch without rows goes through once, for outputs without rows. In parallel, iterations would
+    # take the memory of several chunks.
+    _, _, arrays = tf.while_loop(
+        lambda start, number_of_chunk, arrays: (start < number) | (number_of_chunk == 0),
+        body,
+        (0, 0, arrays),
+        parallel_iterations=1,
+    )
+    outputs = {name: array.concat() for name, array in arrays.items()}
+    for name, value in outputs.items():
+        value.set_shape([None, *specs[name].shape[1:]])
+    return outputs
