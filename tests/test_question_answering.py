@@ -541,3 +541,89 @@ def test_it_learns_to_answer_from_long_contexts():
     answers = model.answer(*columns, stride=16)
     expected = [e.answers[0].text if e.answers else "" for e in split.examples]
     assert np.mean([a.text == text for a, text in zip(answers, expected, strict=True)]) > 0.9
+
+
+# ---------------------------------------------------------------------------------------------
+# fit and evaluate
+# ---------------------------------------------------------------------------------------------
+
+
+def answered(split, form) -> tuple[tuple[list[str], list[str]], list]:
+    """Questions, contexts and their answers in one of the forms that people have them in."""
+    x = ([e.question for e in split.examples], [e.context for e in split.examples])
+    return x, [form(e.answers) for e in split.examples]
+
+
+FORMS = {
+    "tuples": lambda answers: (answers[0].text, answers[0].start) if answers else None,
+    "empty texts": lambda answers: (answers[0].text, answers[0].start) if answers else ("", None),
+    "columns": lambda answers: {
+        "text": [a.text for a in answers],
+        "answer_start": np.array([a.start for a in answers], int),
+    },
+    "records": lambda answers: [{"text": a.text, "answer_start": a.start} for a in answers],
+    "one record": lambda answers: (
+        {"text": answers[0].text, "answer_start": answers[0].start} if answers else ""
+    ),
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_answers_become_the_labels_of_all_windows(form, split):
+    x, answers = answered(split, FORMS[form])
+    model = model_of()
+    dataset = model.dataset_of_rows(x, answers, None, batch_size=8, shuffle=False)
+    of_programs = question_batches(split, windows_of(), Batching(8)).dataset
+    assert sorted(rows_of(dataset)) == sorted(rows_of(of_programs))
+
+
+def test_fit_evaluate_and_validation_take_answers(split):
+    x, answers = answered(split, FORMS["tuples"])
+    model = load_task("question_answering", dropout=0.0)
+    compile_for_task(model, bert_adamw(1e-3, total_steps=60))
+    ((inputs, labels),) = model.dataset_of_rows(x, answers, None, batch_size=999, shuffle=False)
+    expected = np.mean(
+        [
+            keras.losses.sparse_categorical_crossentropy(labels[n], logits, from_logits=True)
+            for n, logits in model(inputs).items()
+        ]
+    )
+    before = model.evaluate(x, answers, batch_size=999, verbose=0, return_dict=True)["loss"]
+    assert before == pytest.approx(expected, abs=1e-5)
+    options = {"batch_size": 8, "validation_batch_size": 999, "epochs": 2, "verbose": 0}
+    history = model.fit(x, answers, validation_data=(x, answers), **options).history
+    after = model.evaluate(x, answers, batch_size=999, verbose=0, return_dict=True)["loss"]
+    assert history["val_loss"][-1] == pytest.approx(after, abs=1e-5)
+    assert after < before - 0.1
+    logits = model.predict(x, verbose=0)
+    assert logits["start_logits"].shape[0] == len(answers)
+
+
+def test_weights_of_questions_are_those_of_their_windows(split):
+    x, answers = answered(split, FORMS["tuples"])
+    weights = np.arange(60.0)
+    options = {"batch_size": 999, "shuffle": False}
+    ((_, labels, found),) = model_of().dataset_of_rows(x, answers, weights, **options)
+    expected = weights[windows_of()(*x)["example"].numpy()]
+    assert len(expected) > 60 and found.keys() == labels.keys()
+    assert all(np.array_equal(of_output, expected) for of_output in found.values())
+
+
+@pytest.mark.parametrize(
+    ("answers", "message"),
+    [
+        ([("tree", 3), None], r"answers\[0\].*at character 3 .*expected the answer 'tree'.*at 4"),
+        ([None, ("bird", 0)], r"answers\[1\].*does not hold it; correct the answer"),
+        ([None, {"text": ["a", "b"], "answer_start": [0]}], r"answers\[1\].*2 texts.*1 starts"),
+        ([None, {"text": "a"}], r"answers\[1\]: 'answer_start' is missing"),
+        ([None, "a tree"], r"answers\[1\] is 'a tree'. An answer is \(text, start\)"),
+        ([None], "2 questions and 1 answers"),
+        ({"text": ["a", "b"], "answer_start": [0, 1]}, "a list with one for each question"),
+    ],
+)
+def test_wrong_answers_are_named_before_training(answers, message):
+    model = model_of()
+    x, steps = (["it", "she"], ["the tree", "a big tree"]), int(model.optimizer.iterations)
+    with pytest.raises((TypeError, ValueError), match=message):
+        model.fit(x, answers, verbose=0)
+    assert model.optimizer.iterations == steps

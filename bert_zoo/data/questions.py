@@ -4,7 +4,8 @@ Source of the labels: google-research/bert, run_squad.py.
 """
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import tensorflow as tf
 
@@ -92,10 +93,35 @@ def question_batches(
             stand in its context where it says; names the question.
     """
     examples = split.examples
-    answers = [_trained_answer(example) for example in examples]
-    questions = [example.question for example in examples]
-    table = window_table(windows, questions, [example.context for example in examples], answers)
-    _report_lost_answers(table, split, answers)
+    table, batch = labelled_windows(
+        windows,
+        [example.question for example in examples],
+        [example.context for example in examples],
+        [_trained_answer(example) for example in examples],
+        [example.id for example in examples],
+    )
+    return Batches.of(RowOrder(table.padded_lengths, batching), batch)
+
+
+def labelled_windows(
+    windows: QuestionWindows,
+    questions: Sequence[str],
+    contexts: Sequence[str],
+    answers: Sequence[tuple[int, int]],
+    ids: Sequence[Any],
+) -> tuple[TokenTable, Callable[[tf.Tensor], tuple[dict, dict]]]:
+    """Windows with the positions of answers, with a word on the log where none shows an answer.
+
+    Args:
+        windows, questions, contexts, answers: as for `window_table`.
+        ids: [N], by which the log calls the questions.
+
+    Returns:
+        The table; and a traceable function of row numbers, int64 [batch], to (inputs, labels) as
+        `question_batches` gives them.
+    """
+    table = window_table(windows, questions, contexts, answers)
+    _report_lost_answers(table, ids, answers)
     labels = {
         "start_logits": tf.constant(table.rows["start_positions"]),
         "end_logits": tf.constant(table.rows["end_positions"]),
@@ -105,7 +131,7 @@ def question_batches(
         chosen = {name: tf.gather(positions, numbers) for name, positions in labels.items()}
         return window_inputs(table, numbers), chosen
 
-    return Batches.of(RowOrder(table.padded_lengths, batching), batch)
+    return table, batch
 
 
 def _trained_answer(example: SquadExample) -> tuple[int, int]:
@@ -129,12 +155,12 @@ def _trained_answer(example: SquadExample) -> tuple[int, int]:
 
 
 def _report_lost_answers(
-    table: TokenTable, split: SquadSplit, answers: Sequence[tuple[int, int]]
+    table: TokenTable, ids: Sequence[Any], answers: Sequence[tuple[int, int]]
 ) -> None:
     shown_whole = set(table.rows["example"][table.rows["start_positions"] > 0].tolist())
     lost = [
-        example.id
-        for number, (example, answer) in enumerate(zip(split.examples, answers, strict=True))
+        id
+        for number, (id, answer) in enumerate(zip(ids, answers, strict=True))
         if answer != NO_ANSWER and number not in shown_whole
     ]
     if lost:
@@ -144,6 +170,6 @@ def _report_lost_answers(
             "border of two (a smaller stride makes windows overlap more), or have no token. Their "
             "questions: %s.",
             len(lost),
-            len(split),
+            len(ids),
             listed(lost),
         )

@@ -7,8 +7,9 @@ Nothing here imports TensorFlow, unless a split is read through `tensorflow_data
 """
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sized
 from dataclasses import dataclass
+from numbers import Integral
 from pathlib import Path
 from typing import Any
 
@@ -211,7 +212,53 @@ def _example(
     return SquadExample(place.question_id, place.title, text, context, answers, is_impossible)
 
 
-def _answer(place: _Place, context: str, record: Any) -> Answer:
+def answers_of(value: Any, context: str, place: object) -> tuple[Answer, ...]:
+    """A question's answers, in any form that people have them in, checked against the context.
+
+    Args:
+        value: (text, start); SQuAD's {"text": ..., "answer_start": ...}, of one answer or with lists
+            of several; a list of these; None, "" or something else that is empty for no answer.
+            Starts count characters (code points).
+        context: the passage.
+        place: what errors call the value.
+
+    Raises:
+        TypeError, ValueError: another form, or an answer that does not stand there in the context.
+    """
+    return tuple(_answer(place, context, record) for record in _records(value, place))
+
+
+def _records(value: Any, place: object) -> list[dict[str, Any]]:
+    """Answers in the form of SQuAD's files, without those that stand for no answer."""
+    if value is None or (isinstance(value, Sized) and not len(value)):
+        return []
+    if isinstance(value, Mapping):
+        texts, starts = (member(value, name, object, place) for name in ("text", "answer_start"))
+        if isinstance(texts, str):
+            return _records((texts, starts), place)
+        if len(texts) != len(starts):
+            raise ValueError(
+                f"{place}: there are {len(texts)} texts of answers and {len(starts)} starts. Give "
+                "each its own."
+            )
+        return [
+            record for pair in zip(texts, starts, strict=True) for record in _records(pair, place)
+        ]
+    if isinstance(value, Iterable) and not isinstance(value, str | bytes):
+        parts = list(value)
+        if len(parts) == 2 and parts[0] == "":
+            return []
+        if len(parts) == 2 and isinstance(parts[0], str) and isinstance(parts[1], Integral):
+            return [{"text": parts[0], "answer_start": int(parts[1])}]
+        if not any(isinstance(part, str | Integral) for part in parts):
+            return [record for part in parts for record in _records(part, place)]
+    raise TypeError(
+        f"{place} is {shown(value)}. An answer is (text, start), where the text starts in the context "
+        'in characters; SQuAD\'s {"text": ..., "answer_start": ...}; or None, where there is none.'
+    )
+
+
+def _answer(place: object, context: str, record: Any) -> Answer:
     text = member(record, "text", str, place)
     start = member(record, "answer_start", int, place)
     if not text:

@@ -104,6 +104,19 @@ class ZooModel(keras.Model):
         labels = labels_in_graph(self, texts, labels)
         return self.texts_to_inputs(texts, preprocessor), labels
 
+    def dataset_of_rows(self, x, y, sample_weight, *, batch_size: int, shuffle: bool):
+        """Texts with labels as a tf.data of batches of (inputs, labels), where rows are not texts.
+
+        Args:
+            x, y, sample_weight: in memory, as passed to `fit` or `evaluate`.
+            batch_size: rows a batch.
+            shuffle: whether rows come in a new order in every epoch.
+
+        Returns:
+            None where a text with its label is a row.
+        """
+        return None
+
     def check_in_graph(self, inputs):
         """The inputs, checked when the TensorFlow graph that this is called in runs.
 

@@ -62,17 +62,11 @@ def keras_arguments(
     if isinstance(x, Iterator | keras.utils.PyDataset):
         _refuse_labels_beside("a generator", y, sample_weight)
         return {"x": x}
-    return {
-        "x": _text_dataset(
-            model,
-            x,
-            y,
-            sample_weight,
-            batch_size=batch_size or DEFAULT_BATCH_SIZE,
-            shuffle=shuffle,
-            one_length=one_length,
-        )
-    }
+    options = {"batch_size": batch_size or DEFAULT_BATCH_SIZE, "shuffle": shuffle}
+    dataset = model.dataset_of_rows(x, y, sample_weight, **options)
+    if dataset is None:
+        dataset = _text_dataset(model, x, y, sample_weight, one_length=one_length, **options)
+    return {"x": dataset}
 
 
 def split_rows(fraction: float, x, y, sample_weight) -> tuple[tuple, tuple]:

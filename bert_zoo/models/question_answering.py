@@ -1,7 +1,7 @@
 """Answers from texts: windows over the context, the model on each, the best spans of all."""
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -194,6 +194,68 @@ def answer_questions(
             raise ValueError(f"Question {id!r}: {error}") from error
         selections.append(selection)
     return selections
+
+
+def answered_batches(model, x, answers, sample_weight, *, batch_size: int, shuffle: bool):
+    """Questions with answers as a tf.data of (inputs, labels) to train and evaluate on.
+
+    Args:
+        model: a `QuestionAnswerer`.
+        x: (questions, contexts).
+        answers: for each question, as `bert_zoo.data.squad.answers_of` takes them.
+        sample_weight: for each question, or None.
+        batch_size: windows a batch.
+        shuffle: whether windows come in a new order in every epoch.
+
+    Raises:
+        TypeError, ValueError: other data, or an answer that does not stand in its context.
+    """
+    import tensorflow as tf
+
+    from bert_zoo.data.autotuning import without_autotuning
+    from bert_zoo.data.questions import NO_ANSWER, labelled_windows
+    from bert_zoo.data.squad import answers_of
+    from bert_zoo.text.windows import question_windows
+
+    if not isinstance(x, tuple) or len(x) != 2:
+        raise TypeError(
+            f"Answers belong to x = (questions, contexts), a tuple of two batches of texts; got "
+            f"{type(x).__name__}."
+        )
+    if isinstance(answers, Mapping | str):
+        raise TypeError(
+            f"Answers are a list with one for each question, such as (text, start); got {answers!r:.80}."
+        )
+    questions, contexts = _strings(x[0], "questions"), _strings(x[1], "contexts")
+    answers = list(answers)
+    for name, column in (("contexts", contexts), ("answers", answers), ("weights", sample_weight)):
+        if column is not None and len(column) != len(questions):
+            raise ValueError(
+                f"There are {len(questions)} questions and {len(column)} {name}; there must be as "
+                "many of each."
+            )
+    spans = []
+    for row, (answer, context) in enumerate(zip(answers, contexts, strict=True)):
+        found = answers_of(answer, context, f"answers[{row}]")
+        spans.append((found[0].start, found[0].end) if found else NO_ANSWER)
+    windows = question_windows(model.preprocessor)
+    table, batch = labelled_windows(windows, questions, contexts, spans, range(len(spans)))
+
+    def weighted(numbers):
+        if sample_weight is None:
+            return batch(numbers)
+        of_questions = tf.constant(np.asarray(sample_weight, np.float32))
+        weights = tf.gather(of_questions, tf.gather(table.rows["example"], numbers))
+        inputs, labels = batch(numbers)
+        return inputs, labels, dict.fromkeys(labels, weights)
+
+    numbers = tf.data.Dataset.range(len(table.lengths))
+    if shuffle:
+        numbers = numbers.shuffle(len(table.lengths))
+    batches = numbers.batch(batch_size).map(
+        tf.autograph.experimental.do_not_convert(weighted), num_parallel_calls=tf.data.AUTOTUNE
+    )
+    return without_autotuning(batches.prefetch(tf.data.AUTOTUNE))
 
 
 def _check_questions(questions: Sequence[str], contexts: Sequence[str], ids: Sequence) -> None:

@@ -269,6 +269,14 @@ class TokenClassifier(LabelledModel):
 class QuestionAnswerer(TaskModel):
     """Where an answer starts and ends: a dict of logits [batch, length].
 
+    `fit` and `evaluate` take x = (questions, contexts) and y = answers, one for each question: a
+    tuple (text, start), where it starts in the context in characters; SQuAD's {"text": ...,
+    "answer_start": ...}, of one or with lists of several, of which the first is trained; None where
+    the context has no answer. Contexts are read whole, in the windows that `answer` reads by
+    default, and rows of a batch are windows: those that do not show all of the answer are trained
+    to point at the first token. With a dict of positions as y, a pair is one row, cut where it is
+    too long, as in `predict`.
+
     Source: google-research/bert run_squad.py, create_model.
     """
 
@@ -294,6 +302,14 @@ class QuestionAnswerer(TaskModel):
         return dict.fromkeys(
             ("start_logits", "end_logits"), LabelRange(length, "the length of the input")
         )
+
+    def dataset_of_rows(self, x, y, sample_weight, **options):
+        is_of_positions = isinstance(y, Mapping) and set(y) == set(self.label_ranges(x))
+        if y is None or is_of_positions:
+            return None
+        from bert_zoo.models.question_answering import answered_batches
+
+        return answered_batches(self, x, y, sample_weight, **options)
 
     @functools.cached_property
     def span_logits(self) -> Callable[[dict[str, Any]], dict[str, Any]]:
