@@ -11,6 +11,7 @@ from helpers import variables_of
 
 import bert_zoo
 from bert_zoo.data.tables import LabelledTexts
+from bert_zoo.models.verbs import softmax
 from bert_zoo.training import compile_for_task, finetuning
 from bert_zoo.training.divergence import StopAtDivergence, TrainingDiverged
 from bert_zoo.training.presets import Recipe
@@ -51,8 +52,12 @@ def test_run_directory_holds_configuration_figures_curve_and_models(run):
     assert list((run / "tensorboard").rglob("events.out.tfevents.*"))
     model = bert_zoo.load(run / "model")
     assert model.labels == ("bad", "good")
-    measured = accuracy(LABELS, model.predict(TEXTS, verbose=0).argmax(axis=-1))
-    assert measured == metrics["best"]
+    logits = model.predict(TEXTS, verbose=0)
+    assert accuracy(LABELS, logits.argmax(axis=-1))["accuracy"] == metrics["best"]["accuracy"]
+    losses = -np.log(softmax(logits)[range(len(LABELS)), LABELS])
+    assert metrics["best"]["loss"] == pytest.approx(losses.mean(), abs=1e-5)
+    # Half of the rows are of either class, the first of which is the first row's.
+    assert metrics["baseline"] == {"answer": "always 'good'", "figures": {"accuracy": 0.5}}
 
 
 def test_saved_model_of_a_run_answers_as_its_model(run):

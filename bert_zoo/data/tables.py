@@ -11,7 +11,7 @@ import csv
 import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain, islice
 from pathlib import Path
@@ -30,11 +30,13 @@ class LabelledTexts:
         texts: strings [N], or a pair of lists [N], [N].
         labels: class ids or scores [N]; None where none were asked for.
         label_names: the classes in the order of their ids; empty for scores.
+        lines: where each row begins in the file, [N]; empty where nothing is known of it.
     """
 
     texts: list[str] | tuple[list[str], list[str]]
     labels: list[int] | list[float] | None
     label_names: tuple[str, ...]
+    lines: Sequence[int] = field(default=(), compare=False, repr=False)
 
     def __len__(self) -> int:
         return len(self.texts[0] if isinstance(self.texts, tuple) else self.texts)
@@ -88,7 +90,7 @@ def read_table(
     text_columns = (text,) if text_pair is None else (text, text_pair)
     columns = text_columns if label is None else (*text_columns, label)
     texts: list[list[str]] = [[] for _ in text_columns]
-    raw_labels = []
+    raw_labels, lines = [], []
     for line, values in rows(
         path,
         columns,
@@ -98,6 +100,7 @@ def read_table(
         encoding=encoding,
         max_line_bytes=max_line_bytes,
     ):
+        lines.append(line)
         for column, name, value in zip(texts, text_columns, values, strict=False):
             column.append(files.string(value, str(name), f"{path}, line {line}"))
         if label is not None:
@@ -110,7 +113,8 @@ def read_table(
     elif label is not None:
         spelled = [(line, _label_name(value, f"{path}, line {line}")) for line, value in raw_labels]
         labels, names = class_ids(path, spelled, label_names)
-    return LabelledTexts(texts[0] if text_pair is None else (texts[0], texts[1]), labels, names)
+    whole = texts[0] if text_pair is None else (texts[0], texts[1])
+    return LabelledTexts(whole, labels, names, lines)
 
 
 def read_trec(

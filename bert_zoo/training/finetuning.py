@@ -227,6 +227,7 @@ def finetune(
         "seed": seed,
         "recipe": asdict(recipe),
     }
+    weights = task.class_weights(recipe)
     epochs_before = measure.go_on()
     if epochs_before:
         check_goes_on(directory, config)
@@ -268,6 +269,7 @@ def finetune(
             epochs=recipe.epochs,
             initial_epoch=epochs_before,
             callbacks=callbacks,
+            class_weight=weights,
             verbose="auto" if writes else 0,
         )
     seconds = time.perf_counter() - start
@@ -280,6 +282,9 @@ def finetune(
         "steps": updates_of(model),
         "seconds": round(seconds, 1),
     }
+    baseline = task.baseline(task.data(task.measured[0]))
+    if baseline:
+        results["baseline"] = asdict(baseline)
     if not writes:
         return results
     write_json(directory / METRICS, results)
@@ -365,6 +370,8 @@ def run_record(
         trainable_parameters=sum(math.prod(v.shape) for v in model.trainable_variables),
         checkpoint=checkpoint,
         reads_pairs=task.reads_pairs,
+        baseline=results.get("baseline", {}).get("figures", {}),
+        baseline_answer=results.get("baseline", {}).get("answer", ""),
     )
 
 
@@ -426,9 +433,13 @@ def draw_learning_curve(results: dict[str, Any], title: str, path: Path) -> None
         return
     epochs = range(1, len(results["loss"]) + 1)
     loss_axes, figure_axes = figure.subplots(1, 2)
-    loss_axes.plot(epochs, results["loss"], "o-", color="tab:gray")
-    loss_axes.set(title="training loss", xlabel="epoch", xticks=epochs, ylim=(0, None))
-    for name in results["best"]:
+    loss_axes.plot(epochs, results["loss"], "o-", color="tab:gray", label="training")
+    if "loss" in results["best"]:
+        measured = [figures["loss"] for figures in results["epochs"]]
+        loss_axes.plot(epochs, measured, "o-", color="tab:blue", label="measured")
+        loss_axes.legend()
+    loss_axes.set(title="loss", xlabel="epoch", xticks=epochs, ylim=(0, None))
+    for name in [name for name in results["best"] if name != "loss"]:
         figure_axes.plot(epochs, [f[name] for f in results["epochs"]], "o-", label=name)
     figure_axes.set(title="measured", xlabel="epoch", xticks=epochs)
     figure_axes.legend()

@@ -58,6 +58,8 @@ class Recipe:
         stride: of question answering: tokens from the start of one window to the next.
         max_question_length: of question answering: tokens that a question is cut to.
         dropout: in place of all of the checkpoint's rates.
+        class_weight: of classes in the loss: "balanced", or by name as "no=1,yes=5" or as a mapping;
+            see `class_weights`. Measured losses have no weights.
         group_by_length: whether a batch holds texts of similar length, which saves padding.
         bucket: multiple that lengths of batches are padded to; None for what suits the device, see
             `device_bucket`.
@@ -92,6 +94,7 @@ class Recipe:
     stride: int = 128
     max_question_length: int = 64
     dropout: float | None = None
+    class_weight: str | Mapping[str, float] | None = None
     group_by_length: bool = True
     bucket: int | None = None
     tokens_per_batch: int | None = None

@@ -3,7 +3,12 @@
 Nothing here imports TensorFlow or Keras.
 """
 
-from bert_zoo.training.report.analysis import confusion_matrix, hardest_examples, per_label_table
+from bert_zoo.training.report.analysis import (
+    confusion_matrix,
+    cross_entropies,
+    hardest_examples,
+    per_label_table,
+)
 from bert_zoo.training.report.model_card import write_model_card
 from bert_zoo.training.report.page import write_report
 from bert_zoo.training.report.record import HardExample, RunRecord
@@ -12,6 +17,7 @@ __all__ = [
     "HardExample",
     "RunRecord",
     "confusion_matrix",
+    "cross_entropies",
     "hardest_examples",
     "per_label_table",
     "write_model_card",

@@ -163,11 +163,22 @@ def _named_answers(
             f"{(len(labels), len(names))}."
         )
     ids = _class_ids(labels, "labels", len(names))
+    losses = cross_entropies(ids, logits)
+    return [names[i] for i in ids], [names[i] for i in logits.argmax(axis=1)], losses
+
+
+def cross_entropies(labels: Sequence[int], logits: np.ndarray) -> np.ndarray:
+    """The cross-entropy of each example in nats, [N].
+
+    Args:
+        labels: class ids [N].
+        logits: [N, classes].
+    """
+    logits = np.asarray(logits, dtype=np.float64)
     highest = logits.max(axis=1)
     # Less the highest, so that no exponential overflows.
     log_sums = highest + np.log(np.exp(logits - highest[:, None]).sum(axis=1))
-    losses = log_sums - logits[np.arange(len(ids)), ids]
-    return [names[i] for i in ids], [names[i] for i in logits.argmax(axis=1)], losses
+    return log_sums - logits[np.arange(len(logits)), np.asarray(labels)]
 
 
 def _scored_answers(

@@ -31,32 +31,39 @@ class Axis:
         return self.start + (value - self.low) / (self.high - self.low) * (self.end - self.start)
 
 
-def line_chart(values: Sequence[float], name: str, marked: int) -> str:
+def line_chart(
+    values: Sequence[float], name: str, marked: int, beside: Sequence[float] = ()
+) -> str:
     """One figure by epoch.
 
     Args:
         values: of each epoch, at least two; values that are not finite are gaps in the line.
         name: of the figure, for people who hear the page.
         marked: the epoch that is kept, from 1.
+        beside: another figure of each epoch on the same scale, as a dashed line.
 
     Returns:
         An `<svg>` element; its classes are styled by the page. Empty where nothing is finite.
     """
-    finite = [value for value in values if math.isfinite(value)]
+    finite = [value for value in (*values, *beside) if math.isfinite(value)]
     if not finite:
         return ""
     ticks = round_ticks(min(finite), max(finite))
     across = Axis(1, len(values), LEFT + 8, WIDTH - RIGHT)
     up = Axis(min(*finite, *ticks), max(*finite, *ticks), HEIGHT - BOTTOM, TOP)
-    points = [
-        (epoch, value, across.place(epoch), up.place(value))
-        for epoch, value in enumerate(values, start=1)
-        if math.isfinite(value)
-    ]
+    points, points_beside = (
+        [
+            (epoch, value, across.place(epoch), up.place(value))
+            for epoch, value in enumerate(line, start=1)
+            if math.isfinite(value)
+        ]
+        for line in (values, beside)
+    )
     parts = [
         *(_value_tick(tick, up, ticks) for tick in ticks),
         *(_epoch_tick(epoch, across) for epoch in epoch_ticks(len(values))),
         _marker(across.place(marked)),
+        *([f'<path class="line beside" d="{_path(points_beside)}"/>'] if points_beside else []),
         f'<path class="line" d="{_path(points)}"/>',
         *(
             _dot(*point, kept=point[0] == marked)

@@ -192,8 +192,11 @@ def _summary(record: RunRecord) -> str:
 def _scores(record: RunRecord) -> str:
     scores = _grid(
         ["figure", f"{record.measured_on}, {record.num_measured:,} examples"],
-        [[words(name), figure(value)] for name, value in record.kept.items()],
+        [[record.named(name), figure(value)] for name, value in record.kept.items()],
     )
+    if record.baseline:
+        beaten = ", ".join(f"{words(n)} {figure(v)}" for n, v in record.baseline.items())
+        scores += f"\n\nWithout reading, {_text(record.baseline_answer)}: {_text(beaten)}."
     parts = [
         "## Scores",
         f"Of the weights in this directory, which are those after epoch {record.kept_epoch} of "
@@ -285,7 +288,7 @@ def _training(record: RunRecord) -> str:
         _text(record.data),
         _grid(["setting", "value"], facts.items()),
         "After each epoch:",
-        _grid(["epoch", "training loss", *map(words, names)], epochs),
+        _grid(["epoch", "training loss", *map(record.named, names)], epochs),
     ]
     if record.versions:
         listed = ", ".join(f"{name} {version}" for name, version in record.versions.items())

@@ -17,7 +17,7 @@ import numpy as np
 from bert_zoo.training.report import licence
 from bert_zoo.training.report.analysis import most_confused
 from bert_zoo.training.report.curves import line_chart
-from bert_zoo.training.report.record import HardExample, RunRecord
+from bert_zoo.training.report.record import LOSS, HardExample, RunRecord
 from bert_zoo.training.report.style import shade, stylesheet
 from bert_zoo.training.report.wording import duration, figure, setting, with_paper_links, words
 
@@ -113,12 +113,18 @@ def _warnings(record: RunRecord) -> str:
 def _tiles(record: RunRecord) -> str:
     (first, value), *others = record.kept.items()
     tiles = [
-        _tile(figure(value), words(first), "tile first"),
-        *(_tile(figure(value), words(name)) for name, value in others[: MOST_TILES - 1]),
+        _tile(figure(value), record.named(first) + _beside_baseline(record, first), "tile first"),
+        *(_tile(figure(value), record.named(name)) for name, value in others[: MOST_TILES - 1]),
         _tile(duration(record.seconds), f"{record.steps:,} steps"),
         _tile(f"{record.num_train:,}", "training examples"),
     ]
     return f'<div class="tiles">{"".join(tiles)}</div>'
+
+
+def _beside_baseline(record: RunRecord, name: str) -> str:
+    if name not in record.baseline:
+        return ""
+    return f" ({record.baseline_answer}: {figure(record.baseline[name])})"
 
 
 def _tile(value: str, name: str, classes: str = "tile") -> str:
@@ -136,13 +142,17 @@ def _charts(record: RunRecord) -> str:
     """Curves of the loss and of the first figures; none of a single epoch."""
     if len(record.epochs) == 1:
         return ""
-    curves = {"training loss": record.losses}
-    for name in list(record.kept)[:MOST_CURVES]:
-        curves[words(name)] = [figures[name] for figures in record.epochs]
+    curves = {"training loss": (record.losses, ())}
+    if record.measured_losses:
+        curves = {
+            f"{record.named(LOSS)} (dashed: training)": (record.measured_losses, record.losses)
+        }
+    for name in [name for name in record.kept if name != LOSS][:MOST_CURVES]:
+        curves[words(name)] = ([figures[name] for figures in record.epochs], ())
     charts = [
         f"<div><h3>{escape(name)}<b>{figure(values[record.kept_epoch - 1])}</b></h3>{chart}</div>"
-        for name, values in curves.items()
-        if (chart := line_chart(values, name, record.kept_epoch))
+        for name, (values, beside) in curves.items()
+        if (chart := line_chart(values, name, record.kept_epoch, beside))
     ]
     return (
         f'<div class="charts">{"".join(charts)}</div>'
@@ -162,7 +172,14 @@ def _epoch_table(record: RunRecord) -> str:
         cells = "".join(_number(figure(value)) for value in [loss, *(figures[n] for n in names)])
         row = '<tr class="kept">' if kept else "<tr>"
         rows.append(f"{row}<th>{number}</th>{cells}</tr>")
-    heads = ["training loss", *map(words, names)]
+    if record.baseline:
+        cells = "".join(
+            _number(figure(record.baseline[name]) if name in record.baseline else "")
+            for name in ["", *names]
+        )
+        answer = escape(record.baseline_answer)
+        rows.append(f'<tr class="baseline"><th>{answer}</th>{cells}</tr>')
+    heads = ["training loss", *map(record.named, names)]
     return _scrolling(
         "<table><thead><tr><th>epoch</th>"
         + "".join(f'<th class="number">{escape(head)}</th>' for head in heads)

@@ -1,7 +1,7 @@
 """What is known of a fine-tuning run when it ends."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -9,6 +9,8 @@ import numpy as np
 from bert_zoo.registry import Card
 from bert_zoo.training.report.wording import words
 
+# The figure that is the loss on the measured split.
+LOSS = "loss"
 KINDS = (
     "classification",
     "regression",
@@ -62,6 +64,8 @@ class RunRecord:
         parameters, trainable_parameters: numbers of weights.
         checkpoint: what `bert_zoo.describe` says of the model; None where it is no registered name.
         reads_pairs: whether an example is two texts.
+        baseline: figures of answering without reading, by the names that they have in `epochs`.
+        baseline_answer: how that is answered, such as "always 'no'".
 
     Raises:
         ValueError: the parts do not fit together; the message names the one that does not.
@@ -90,6 +94,8 @@ class RunRecord:
     trainable_parameters: int
     checkpoint: Card | None
     reads_pairs: bool = False
+    baseline: Mapping[str, float] = field(default_factory=dict)
+    baseline_answer: str = ""
 
     def __post_init__(self):
         if self.kind not in KINDS:
@@ -125,6 +131,15 @@ class RunRecord:
     def kept(self) -> Mapping[str, float]:
         """The figures of the model that is kept, the deciding one first."""
         return {name: self.epochs[self.kept_epoch - 1][name] for name in self.epochs[0]}
+
+    @property
+    def measured_losses(self) -> list[float]:
+        """The loss on the measured split after each epoch; none where it was not measured."""
+        return [figures[LOSS] for figures in self.epochs if LOSS in figures]
+
+    def named(self, name: str) -> str:
+        """A figure's name as people read it; the loss, by the split that it is of."""
+        return f"{self.measured_on} loss" if name == LOSS else words(name)
 
     @property
     def caution(self) -> str:

@@ -79,6 +79,7 @@ svg{display:block;width:100%;height:auto;max-width:460px}
 svg .grid{stroke:rgb(var(--edge));stroke-width:1}
 svg .tick{fill:rgb(var(--soft));font-size:11.5px;font-variant-numeric:tabular-nums}
 svg .line{fill:none;stroke:rgb(var(--accent));stroke-width:2;stroke-linejoin:round}
+svg .line.beside{stroke:rgb(var(--soft));stroke-dasharray:6 4}
 svg .dot{fill:rgb(var(--accent))}
 svg .dot.kept{fill:rgb(var(--card));stroke:rgb(var(--accent));stroke-width:2.5}
 svg .marker{stroke:rgb(var(--soft));stroke-width:1;stroke-dasharray:3 3}
@@ -89,6 +90,7 @@ thead th{color:rgb(var(--soft));font-weight:600;vertical-align:bottom}
 tbody th{font-weight:500}
 tbody tr:last-child>*{border-bottom:0}
 td.number,th.number{text-align:right;white-space:nowrap}
+tr.baseline>*{color:rgb(var(--soft))}
 tr.kept>*{font-weight:700;background:rgb(var(--accent)/.1)}
 .badge{font-size:.78rem;font-weight:600;color:rgb(var(--accent));white-space:nowrap;margin-left:6px}
 .facts{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(100%,300px),1fr));gap:20px 32px}

@@ -19,9 +19,16 @@ class DataOptions:
     Attributes:
         data_dir: folder with the files of a benchmark as it distributes them.
         train_file, dev_file, test_file: files of the user's own.
-        held_out: how many of the training file's last sentences, rows or articles are measured
-            instead of a dev_file.
-        text, text_pair, label: columns of a table.
+        held_out: rows (sentences, articles) of the training file that are measured instead of a
+            dev_file, or below 1 their share; drawn at random, of each class its share.
+        folds, fold: of cross-validation, instead of held_out: in how many parts the training file is
+            cut, and the number of the one that is measured, from 0.
+        split_seed: of this choice of rows; the same for all seeds of the training.
+        text, text_pair, label: columns of a table, by name; by number from 0 without header.
+        header: whether a table's first line names its columns.
+        delimiter: between the fields of a CSV file, "tab" for a tab; found in the file by default.
+        format: of a table: csv, tsv, quoted_tsv, json or jsonl; by default what the suffix says.
+        encoding: of the files; by default what their byte order mark says, UTF-8 without one.
         regression: whether a table's labels are scores.
         word_column, tag_column: columns of a tagging file, by number from 0 or from the end, -1.
     """
@@ -30,16 +37,25 @@ class DataOptions:
     train_file: str | None = None
     dev_file: str | None = None
     test_file: str | None = None
-    held_out: int = 0
+    held_out: float = 0
+    folds: int = 0
+    fold: int = 0
+    split_seed: int = 0
     text: str = "text"
     text_pair: str | None = None
     label: str = "label"
+    header: bool = True
+    delimiter: str | None = None
+    format: str | None = None
+    encoding: str | None = None
     regression: bool = False
     word_column: int = 0
     tag_column: int = -1
 
 
-FILES = ("train_file", "dev_file", "test_file", "held_out")
+FILES = ("train_file", "dev_file", "test_file", "held_out", "folds", "fold", "split_seed")
+COLUMNS = ("text", "text_pair", "label", "regression")
+LAYOUT = ("header", "delimiter", "format", "encoding")
 
 
 @dataclass(frozen=True)
@@ -68,15 +84,13 @@ TASKS: Mapping[str, NamedTask] = {
     "trec_fine": NamedTask(
         lambda o: texts.trec_task(o.data_dir, fine=True), ("data_dir",), ("data_dir",)
     ),
-    "table": NamedTask(
-        texts.table_task, (*FILES, "text", "text_pair", "label", "regression"), ("train_file",)
-    ),
+    "table": NamedTask(texts.table_task, (*FILES, *COLUMNS, *LAYOUT), ("train_file",)),
     "conll2000": NamedTask(
         lambda o: tagging.conll_task("conll2000", o.data_dir), ("data_dir",), ("data_dir",)
     ),
     "conll2003": NamedTask(lambda o: tagging.conll_task("conll2003", o.data_dir), ("data_dir",)),
     "tagging": NamedTask(
-        tagging.tagging_task, (*FILES, "word_column", "tag_column"), ("train_file",)
+        tagging.tagging_task, (*FILES, "word_column", "tag_column", "encoding"), ("train_file",)
     ),
     "squad_v1": NamedTask(lambda o: questions.squad_task("1.1", o.data_dir), ("data_dir",)),
     "squad_v2": NamedTask(lambda o: questions.squad_task("2.0", o.data_dir), ("data_dir",)),

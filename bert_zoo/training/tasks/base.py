@@ -1,7 +1,8 @@
 """What a fine-tuning run trains on and is measured by, whatever the task."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -16,6 +17,20 @@ from bert_zoo.training.report import HardExample
 
 NUM_HARDEST = 20
 NUM_SHOWN = 6
+SHOWN_LENGTH = 100
+
+
+@dataclass(frozen=True)
+class Baseline:
+    """What answering without reading would score, which a model must beat.
+
+    Attributes:
+        answer: a clause that says how, such as "always 'no'".
+        figures: name -> value, of those that a `Measurement` has.
+    """
+
+    answer: str
+    figures: dict[str, float]
 
 
 @dataclass(frozen=True)
@@ -81,6 +96,27 @@ class Task(ABC):
         """Whether the exported model's default signature takes two texts."""
         return False
 
+    def remarks(self) -> Sequence[str]:
+        """Sentences on what in the data looks as if it were not meant, to be said before training."""
+        return ()
+
+    def baseline(self, data: Any) -> Baseline | None:
+        """What the training data's commonest answer scores on a split; None where there is no such."""
+        return None
+
+    def class_weights(self, recipe: Recipe) -> dict[int, float] | None:
+        """The weight of each class in the training loss, as a recipe asks; None for equal ones.
+
+        Raises:
+            ValueError: the recipe asks for weights, and the task has no classes of rows.
+        """
+        if recipe.class_weight is not None:
+            raise ValueError(
+                f"class_weight is {recipe.class_weight!r}, and {self.name} is of the kind {self.kind!r}; "
+                "weights are for classification. Leave it out."
+            )
+        return None
+
     def load_options(self) -> dict[str, Any]:
         """Keyword arguments of `load` for a model of this task."""
         return {"task": self.kind, "init": self.heads}
@@ -130,6 +166,17 @@ class Task(ABC):
     @abstractmethod
     def show(self, model: ZooModel, data: Any, figures: Mapping[str, float]) -> str:
         """A few predictions beside the truth, as lines to print; `figures` as above."""
+
+
+def commonest(labels: Iterable[int]) -> int:
+    """The label that occurs most often, the first of those that do."""
+    return Counter(labels).most_common(1)[0][0]
+
+
+def one_line(text: str) -> str:
+    """A text as it is printed beside others: on one line, the rest of a long one left out."""
+    line = " ".join(text.split())
+    return line if len(line) <= SHOWN_LENGTH else f"{line[: SHOWN_LENGTH - 1]}…"
 
 
 def spread_rows(number: int) -> list[int]:

@@ -2,10 +2,20 @@
 
 import json
 
+import numpy as np
+
 from bert_zoo.data.choices import ChoiceSplit, load_race, load_swag
 from bert_zoo.data.text_batches import choice_batches
-from bert_zoo.training.report import hardest_examples
-from bert_zoo.training.tasks.base import NUM_HARDEST, Measurement, Task, spread_rows
+from bert_zoo.training.report import cross_entropies, hardest_examples
+from bert_zoo.training.tasks.base import (
+    NUM_HARDEST,
+    Baseline,
+    Measurement,
+    Task,
+    commonest,
+    one_line,
+    spread_rows,
+)
 from bert_zoo.training.tasks.texts import accuracy
 
 LETTERS = "ABCDEFGHIJ"
@@ -35,7 +45,16 @@ class ChoiceTask(Task):
         ]
         letters = tuple(LETTERS[: predictions.shape[1]])
         hardest = hardest_examples(shown, data.labels, predictions, letters, NUM_HARDEST)
-        return Measurement(accuracy(data.labels, answers), hardest=hardest)
+        figures = accuracy(data.labels, answers)
+        figures["loss"] = float(cross_entropies(data.labels, predictions).mean())
+        return Measurement(figures, hardest=hardest)
+
+    def baseline(self, data):
+        answer = commonest(self.train.labels)
+        return Baseline(
+            f"always choice {LETTERS[answer]}",
+            accuracy(data.labels, np.full(len(data.labels), answer)),
+        )
 
     def write_predictions(self, directory, split, data, predictions, figures):
         path = directory / f"{self.name}-{split}.json"
@@ -58,8 +77,12 @@ class ChoiceTask(Task):
         for i, prompt, choices, answer in zip(
             rows, chosen.prompts, chosen.choices, logits.argmax(axis=-1), strict=True
         ):
-            wrong = "" if answer == data.labels[i] else f"   (wrong: {choices[data.labels[i]]})"
-            lines.append(f"  {prompt}\n    {choices[answer]}{wrong}")
+            wrong = (
+                ""
+                if answer == data.labels[i]
+                else f"   (wrong: {one_line(choices[data.labels[i]])})"
+            )
+            lines.append(f"  {one_line(prompt)}\n    {one_line(choices[answer])}{wrong}")
         return "\n".join(lines)
 
 

@@ -1,24 +1,26 @@
 """Splits of a task from files of the user's own."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable, Sequence
 from functools import cache
 from typing import Any
+
+import numpy as np
 
 
 def held_out_reader(
     options,
     read: Callable[[str, Any], Any],
-    part: Callable[[Any, slice], Any],
-    count: Callable[[Any], int] = len,
+    take: Callable[[Any, Sequence[int]], Any],
+    groups: Callable[[Any], Sequence[Hashable]],
 ) -> tuple[Callable[[str], Any], tuple[str, ...]]:
     """How splits are read, and which are measured.
 
     Args:
-        options: `DataOptions`. What is measured is its `dev_file`; without one, the last `held_out`
-            rows of the training file; without these, its `test_file`.
+        options: `DataOptions`. What is measured is its `dev_file`; without one, `held_out` rows or one
+            of `folds` parts of the training file; without these, its `test_file`.
         read: (path, the training split or None for itself) -> a split.
-        part: (a split, rows) -> these rows of it.
-        count: a split -> how many rows it has.
+        take: (a split, row numbers) -> these rows of it.
+        groups: a split -> what each of its rows is, such as its class; see `spread_order`.
 
     Returns:
         split name -> its data, and the names of the measured splits.
@@ -26,29 +28,35 @@ def held_out_reader(
     Raises:
         ValueError: there is nothing to measure on, or no rows are left to train on.
     """
-    if options.dev_file and options.held_out:
-        raise ValueError("Both dev_file and held_out say what is measured; give one of them.")
-    if not (options.dev_file or options.held_out or options.test_file):
+    said = [name for name in ("dev_file", "held_out", "folds") if getattr(options, name)]
+    if len(said) > 1:
+        raise ValueError(f"{' and '.join(said)} all say what is measured; give one of them.")
+    if not said and not options.test_file:
         raise ValueError(
             "There is nothing to measure on. Name a dev_file or a test_file, or hold back some of "
             "the training file's rows with held_out."
         )
+    is_divided = bool(options.held_out or options.folds)
 
     @cache
     def train_file() -> Any:
-        whole = read(options.train_file, None)
-        if options.held_out >= count(whole):
-            raise ValueError(
-                f"{options.train_file} has {count(whole)} rows, of which held_out takes "
-                f"{options.held_out}: nothing is left to train on."
-            )
-        return whole
+        return read(options.train_file, None)
+
+    @cache
+    def parts() -> dict[str, list[int]]:
+        order = spread_order(groups(train_file()), options.split_seed)
+        start, end = _measured_stretch(options, len(order))
+        measured = set(order[start:end].tolist())
+        return {
+            "validation": sorted(measured),
+            "train": [row for row in range(len(order)) if row not in measured],
+        }
 
     def split_data(split: str) -> Any:
+        if is_divided and split in ("train", "validation"):
+            return take(train_file(), parts()[split])
         if split == "train":
-            return part(train_file(), slice(0, count(train_file()) - options.held_out))
-        if split == "validation" and options.held_out:
-            return part(train_file(), slice(-options.held_out, None))
+            return train_file()
         path = {"validation": options.dev_file, "test": options.test_file}.get(split)
         if path is None:
             raise ValueError(
@@ -56,5 +64,48 @@ def held_out_reader(
             )
         return read(path, train_file())
 
-    measured = "validation" if options.dev_file or options.held_out else "test"
-    return split_data, (measured,)
+    return split_data, ("validation" if said else "test",)
+
+
+def spread_order(groups: Sequence[Hashable], seed: int) -> np.ndarray:
+    """A random order in which every stretch has, of each group, about the share that the whole has.
+
+    Args:
+        groups: [N], what each row is; all the same for rows that are only shuffled.
+        seed: of the order.
+
+    Returns:
+        Row numbers, int [N]. A group of few rows has them evenly apart, so that a first stretch that is
+        too short for one of them has none.
+    """
+    rng = np.random.default_rng(seed)
+    numbers = {group: i for i, group in enumerate(dict.fromkeys(groups))}
+    codes = np.asarray([numbers[group] for group in groups])
+    shuffled = rng.permutation(len(codes))
+    by_group = shuffled[np.argsort(codes[shuffled], kind="stable")]
+    sizes = np.bincount(codes, minlength=1)
+    ranks = np.arange(len(codes)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+    places = (ranks + 0.5) / np.repeat(sizes, sizes)
+    return by_group[np.lexsort((rng.random(len(codes)), places))]
+
+
+def _measured_stretch(options, count: int) -> tuple[int, int]:
+    """The stretch of a spread order that is measured."""
+    name, folds, held_out = options.train_file, options.folds, options.held_out
+    if folds:
+        if not 2 <= folds <= count or not 0 <= options.fold < folds:
+            raise ValueError(
+                f"folds is {folds} and fold is {options.fold}; {name} with its {count} rows can be cut "
+                "into 2 parts or more, of which fold counts from 0."
+            )
+        return options.fold * count // folds, (options.fold + 1) * count // folds
+    if held_out < 0 or (held_out >= 1 and held_out % 1):
+        raise ValueError(
+            f"held_out is {held_out}; it is a number of rows, or below 1 the share of all rows."
+        )
+    number = int(held_out) if held_out >= 1 else max(1, round(held_out * count))
+    if number >= count:
+        raise ValueError(
+            f"{name} has {count} rows, of which held_out takes {number}: nothing is left to train on."
+        )
+    return 0, number

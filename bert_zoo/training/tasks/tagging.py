@@ -1,5 +1,6 @@
 """Words with tags: chunks, entities, parts of speech."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,14 @@ from bert_zoo.data.tagging import TaggedSplit, load_conll, read_tagging
 from bert_zoo.metrics import span_report
 from bert_zoo.models.tagging import word_probabilities
 from bert_zoo.training.report import HardExample, confusion_matrix, per_label_table
-from bert_zoo.training.tasks.base import NUM_HARDEST, Measurement, Task, spread_rows
+from bert_zoo.training.tasks.base import (
+    NUM_HARDEST,
+    Baseline,
+    Measurement,
+    Task,
+    commonest,
+    spread_rows,
+)
 from bert_zoo.training.tasks.files import held_out_reader
 
 TINY = 1e-12
@@ -42,10 +50,11 @@ class TaggingTask(Task):
         names = self.label_names
         answers = [rows.argmax(axis=-1) for rows in predictions]
         hardest = self._hardest(data, predictions)
+        loss = float(np.concatenate(list(map(_losses, predictions, data.labels))).mean())
         if data.scheme is None:
             labels, flat = np.concatenate(data.labels), np.concatenate(answers)
             confusion = confusion_matrix(labels, flat, len(names))
-            figures = {"accuracy": float(np.mean(labels == flat))}
+            figures = {"accuracy": float(np.mean(labels == flat)), "loss": loss}
             return Measurement(figures, confusion, per_label_table(confusion, names), hardest)
         report = span_report(_names(data.labels, names), _names(answers, names))
         figures = {
@@ -53,6 +62,7 @@ class TaggingTask(Task):
             "precision": report.micro.precision,
             "recall": report.micro.recall,
             "accuracy": report.accuracy,
+            "loss": loss,
         }
         table = [
             {
@@ -68,10 +78,7 @@ class TaggingTask(Task):
 
     def _hardest(self, data: TaggedSplit, predictions: list[np.ndarray]) -> list[HardExample]:
         """The sentences whose tags are the least likely, by the mean over their words."""
-        losses = [
-            float(-np.log(np.maximum(rows[np.arange(len(labels)), labels], TINY)).mean())
-            for rows, labels in zip(predictions, data.labels, strict=True)
-        ]
+        losses = [float(row.mean()) for row in map(_losses, predictions, data.labels)]
         worst = np.argsort(losses)[::-1][:NUM_HARDEST]
         return [
             HardExample(
@@ -82,6 +89,13 @@ class TaggingTask(Task):
             )
             for i in worst
         ]
+
+    def baseline(self, data):
+        answer = commonest(label for row in self.train.labels for label in row)
+        always = np.eye(len(self.label_names))[answer]
+        figures = self.measure(data, [np.tile(always, (len(row), 1)) for row in data.words]).figures
+        del figures["loss"]
+        return Baseline(f"always {self.label_names[answer]!r}", figures)
 
     def write_predictions(self, directory, split, data, predictions, figures):
         """A word, its tag where there is one, and the predicted one on each line, as conlleval reads."""
@@ -99,6 +113,11 @@ class TaggingTask(Task):
     def show(self, model, data, figures):
         chosen = [data.words[i] for i in spread_rows(len(data.words))]
         return f"Some predictions:\n{model.tag(chosen)}"
+
+
+def _losses(probabilities: np.ndarray, labels: Sequence[int]) -> np.ndarray:
+    """The cross-entropy of each word's tag in nats, [words]."""
+    return -np.log(np.maximum(probabilities[np.arange(len(labels)), labels], TINY))
 
 
 def _named(labels: Any, names: tuple[str, ...]) -> list[str]:
@@ -125,16 +144,17 @@ def tagging_task(options) -> TaggingTask:
     Args:
         options: `DataOptions`: files, `held_out` sentences, and columns.
     """
-    columns = {"word_column": options.word_column, "tag_column": options.tag_column}
+    columns = {name: getattr(options, name) for name in ("word_column", "tag_column", "encoding")}
 
     def read(path: str, train: TaggedSplit | None) -> TaggedSplit:
         names = {} if train is None else {"label_names": train.label_names, "scheme": train.scheme}
         return read_tagging(path, **columns, **names)
 
-    def part(split: TaggedSplit, rows: slice) -> TaggedSplit:
-        return TaggedSplit(split.words[rows], split.labels[rows], split.label_names, split.scheme)
+    def take(split: TaggedSplit, rows: Sequence[int]) -> TaggedSplit:
+        words, labels = ([column[row] for row in rows] for column in (split.words, split.labels))
+        return TaggedSplit(words, labels, split.label_names, split.scheme)
 
-    reader, measured = held_out_reader(options, read, part)
+    reader, measured = held_out_reader(options, read, take, lambda split: [None] * len(split))
     return TaggingTask(
         Path(options.train_file).stem,
         reader,

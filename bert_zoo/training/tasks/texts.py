@@ -1,18 +1,35 @@
 """Labelled texts and pairs of texts: GLUE, TREC, tables, the messages that ship with bert_zoo."""
 
 import csv
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from bert_zoo.data import glue, messages
+from bert_zoo.data.files import listed, shown
+from bert_zoo.data.remarks import remarks
 from bert_zoo.data.tables import LabelledTexts, read_table, read_trec
 from bert_zoo.data.text_batches import Texts, text_batches
 from bert_zoo.models.verbs import softmax
-from bert_zoo.training.report import confusion_matrix, hardest_examples, per_label_table
-from bert_zoo.training.tasks.base import NUM_HARDEST, Measurement, Task, spread_rows
+from bert_zoo.training.class_weights import class_weights
+from bert_zoo.training.report import (
+    confusion_matrix,
+    cross_entropies,
+    hardest_examples,
+    per_label_table,
+)
+from bert_zoo.training.tasks.base import (
+    NUM_HARDEST,
+    Baseline,
+    Measurement,
+    Task,
+    commonest,
+    one_line,
+    spread_rows,
+)
 from bert_zoo.training.tasks.files import held_out_reader
 
 Metric = Callable[[Sequence[float], np.ndarray], dict[str, float]]
@@ -28,6 +45,7 @@ class TextTask(Task):
         label_names: of the classes, empty for scores; those of the training data by default.
         write_official: (split, class ids or scores [N], directory) -> the file for the official
             scorer; None where there is none.
+        remarks: on the data, see `Task.remarks`.
     """
 
     def __init__(
@@ -38,12 +56,14 @@ class TextTask(Task):
         metric: Metric,
         label_names: Sequence[str] | None = None,
         write_official: Callable[[str, np.ndarray, Path], Path] | None = None,
+        remarks: Callable[[], Iterable[str]] = tuple,
         **kwargs,
     ):
         super().__init__(name, read, **kwargs)
         self.metric = metric
         self._label_names = label_names
         self.write_official = write_official
+        self._remarks = remarks
 
     @property
     def label_names(self) -> tuple[str, ...]:
@@ -78,6 +98,23 @@ class TextTask(Task):
         outputs[order] = found
         return outputs if self.label_names else outputs[:, 0]
 
+    def remarks(self):
+        return tuple(self._remarks())
+
+    def class_weights(self, recipe):
+        if recipe.class_weight is None or not self.label_names:
+            return super().class_weights(recipe)
+        return class_weights(recipe.class_weight, self.train.labels, self.label_names)
+
+    def baseline(self, data):
+        if self.label_names:
+            answer = commonest(self.train.labels)
+            said = f"always {self.label_names[answer]!r}"
+        else:
+            answer = float(np.mean(self.train.labels))
+            said = f"always {answer:.4g}, the mean"
+        return Baseline(said, self.metric(data.labels, np.full(len(data.labels), answer)))
+
     def measure(self, data, predictions):
         answers = self._answers(predictions)
         hardest = hardest_examples(
@@ -85,7 +122,9 @@ class TextTask(Task):
         )
         figures = self.metric(data.labels, answers)
         if not self.label_names:
+            figures["loss"] = float(np.mean((np.asarray(data.labels) - answers) ** 2))
             return Measurement(figures, hardest=hardest)
+        figures["loss"] = float(cross_entropies(data.labels, predictions).mean())
         confusion = confusion_matrix(data.labels, answers, len(self.label_names))
         table = per_label_table(confusion, self.label_names)
         return Measurement(figures, confusion, table, hardest)
@@ -115,15 +154,16 @@ class TextTask(Task):
         if not self.label_names:
             scores = self._outputs(model, chosen, len(rows))
             lines = [
-                f"  {score:6.3f}  (true: {data.labels[i]:.3f})  {text}"
+                f"  {score:6.3f}  (true: {data.labels[i]:.3f})  {one_line(text)}"
                 for i, score, text in zip(rows, scores, as_rows(chosen), strict=True)
             ]
             return "\n".join(["Some predictions (score, truth, text):", *lines])
         lines = ["Some predictions (label, probability, text):"]
-        answers = model.classify(chosen)
-        for i, answer, line in zip(rows, answers, str(answers).split("\n"), strict=True):
+        width = max(map(len, self.label_names))
+        for i, answer, text in zip(rows, model.classify(chosen), as_rows(chosen), strict=True):
             truth = self.label_names[data.labels[i]]
-            lines.append(f"  {line}" + ("" if answer.label == truth else f"   (wrong: {truth})"))
+            line = f"  {answer.label:<{width}}  {answer.score:.3f}  {one_line(text)}"
+            lines.append(line + ("" if answer.label == truth else f"   (wrong: {truth})"))
         return "\n".join(lines)
 
 
@@ -145,6 +185,16 @@ def accuracy(labels: Sequence[float], answers: np.ndarray) -> dict[str, float]:
     return {"accuracy": float(np.mean(np.asarray(labels) == answers))}
 
 
+def class_figures(labels: Sequence[float], answers: np.ndarray) -> dict[str, float]:
+    """Accuracy, and the mean F1 of the classes that occur or are predicted, as scikit-learn's."""
+    labels = np.asarray(labels)
+    scores = [
+        2 * np.sum((labels == i) & (answers == i)) / (np.sum(labels == i) + np.sum(answers == i))
+        for i in np.union1d(labels, answers)
+    ]
+    return {**accuracy(labels, answers), "macro_f1": float(np.mean(scores))}
+
+
 def squared_error(labels: Sequence[float], answers: np.ndarray) -> dict[str, float]:
     """Negative, so that more is better, as for every figure that chooses."""
     return {"negative mean squared error": -float(np.mean((np.asarray(labels) - answers) ** 2))}
@@ -156,7 +206,7 @@ def messages_task() -> TextTask:
         "messages",
         lambda split: LabelledTexts(*messages.load(split), messages.LABELS),
         measured=("test",),
-        metric=accuracy,
+        metric=class_figures,
         label_names=messages.LABELS,
         source="the messages that ship with bert_zoo",
     )
@@ -194,35 +244,73 @@ def trec_task(data_dir: str, *, fine: bool = False) -> TextTask:
         "trec_fine" if fine else "trec",
         read,
         measured=("test",),
-        metric=accuracy,
+        metric=class_figures,
         source="TREC's questions (Li and Roth 2002)",
     )
     return task
 
 
 def table_task(options) -> TextTask:
-    """Labelled texts of the user's own, in CSV, TSV or JSON Lines.
+    """Labelled texts of the user's own, in a table.
 
     Args:
-        options: `DataOptions`: files, `held_out` rows, columns, and whether labels are scores.
+        options: `DataOptions`: files, `held_out` rows, columns, how the file is written, and whether
+            labels are scores.
+
+    Raises:
+        ValueError: all rows of the training file have the same label, beside what `read_table` refuses.
     """
-    columns = {
-        name: getattr(options, name) for name in ("text", "text_pair", "label", "regression")
+    reading = {
+        name: getattr(options, name)
+        for name in (
+            *("text", "text_pair", "label", "regression"),
+            *("header", "format", "encoding"),
+        )
     }
+    reading["delimiter"] = "\t" if options.delimiter == "tab" else options.delimiter
+
+    @cache
+    def whole(path: str) -> LabelledTexts:
+        names = None if path == options.train_file or options.regression else task.label_names
+        return read_table(path, **reading, label_names=names)
 
     def read(path: str, train: LabelledTexts | None) -> LabelledTexts:
-        names = None if train is None or options.regression else train.label_names
-        return read_table(path, **columns, label_names=names)
+        data = whole(path)
+        if train is None and len(data.label_names) == 1:
+            raise ValueError(
+                f"{path}: all {len(data):,} rows have the label {shown(data.label_names[0])}, and a "
+                f"classifier needs two. Is {options.label!r} the column of the labels?"
+            )
+        return data
 
-    def part(split: LabelledTexts, rows: slice) -> LabelledTexts:
-        texts = take(split.texts, range(len(split))[rows])
-        return LabelledTexts(texts, split.labels[rows], split.label_names)
+    def rows_of(split: LabelledTexts, rows: Sequence[int]) -> LabelledTexts:
+        labels, lines = ([column[row] for row in rows] for column in (split.labels, split.lines))
+        return LabelledTexts(take(split.texts, rows), labels, split.label_names, lines)
 
-    reader, measured = held_out_reader(options, read, part)
-    return TextTask(
+    def groups(split: LabelledTexts) -> list[int | None]:
+        return [None] * len(split) if options.regression else split.labels
+
+    def all_remarks() -> Iterator[str]:
+        for path in filter(None, (options.train_file, options.dev_file)):
+            yield from remarks(Path(path), whole(path))
+        yield from unmeasured(task)
+
+    reader, measured = held_out_reader(options, read, rows_of, groups)
+    task = TextTask(
         Path(options.train_file).stem,
         reader,
         measured=measured,
-        metric=squared_error if options.regression else accuracy,
+        metric=squared_error if options.regression else class_figures,
         source=f"the file {Path(options.train_file).name}",
+        remarks=all_remarks,
     )
+    return task
+
+
+def unmeasured(task: TextTask) -> Iterator[str]:
+    """A remark on classes of which nothing is measured."""
+    split = task.measured[0]
+    missing = set(range(len(task.label_names))) - set(task.data(split).labels)
+    if missing and task.label_names:
+        names = listed([task.label_names[i] for i in sorted(missing)])
+        yield f"No {split} row has the label {names}: how these are told apart is not measured."

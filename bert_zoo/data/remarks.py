@@ -1,0 +1,83 @@
+"""What someone should hear about their labelled texts before a model is trained on them.
+
+None of it is an error: a file may be meant so. Nothing here imports TensorFlow.
+"""
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from bert_zoo.data.files import listed, shown
+from bert_zoo.data.tables import LabelledTexts
+
+# What programs write where a value is missing, in lower case.
+MISSING = {"na", "n/a", "<na>", "#n/a", "nan", "null", "none", "nil", "-", "?"}
+# Classes whose names are numbers, above which they are hardly classes.
+MOST_NUMBERED = 20
+
+
+def remarks(path: Path, data: LabelledTexts) -> Iterator[str]:
+    """Sentences on a table's texts and labels that look as if they were not meant.
+
+    Args:
+        path: the file that they were read from.
+        data: the whole of it.
+    """
+    columns = data.texts if isinstance(data.texts, tuple) else (data.texts,)
+    for texts in columns:
+        yield from _texts(path, texts, data)
+    if data.label_names:
+        yield from _classes(path, data)
+
+
+def _texts(path: Path, texts: list[str], data: LabelledTexts) -> Iterator[str]:
+    empty = [row for row, text in enumerate(texts) if not text.strip()]
+    if empty:
+        yield f"{_of(len(empty), data)} texts of {path.name} are empty, {_first(empty, data)}."
+    missing = [row for row, text in enumerate(texts) if text.strip().casefold() in MISSING]
+    if missing:
+        yield (
+            f"{_of(len(missing), data)} texts of {path.name} say that one is missing, such as "
+            f"{shown(texts[missing[0]])}, {_first(missing, data)}. They are read as texts."
+        )
+
+
+def _classes(path: Path, data: LabelledTexts) -> Iterator[str]:
+    counts = Counter(data.labels)
+    for i, name in enumerate(data.label_names):
+        if name.strip().casefold() in MISSING and counts[i]:
+            yield (
+                f"{_of(counts[i], data)} labels of {path.name} are {shown(name)}, "
+                f"{_first([data.labels.index(i)], data)}. This is taken for the name of a class: remove "
+                "these rows if it says that there is no label."
+            )
+    number = len(data.label_names)
+    if number > MOST_NUMBERED and all(map(_is_number, data.label_names)):
+        yield (
+            f"The labels of {path.name} are {number:,} different numbers, each taken for a class of its "
+            "own. If they are scores, train with --regression (regression=True)."
+        )
+    rare = [name for i, name in enumerate(data.label_names) if counts[i] == 1]
+    if rare:
+        yield (
+            f"{len(rare):,} of the {number:,} classes of {path.name} have one row each: {listed(rare)}. "
+            "Such a class cannot be both learned and measured."
+        )
+
+
+def _is_number(name: str) -> bool:
+    try:
+        return math.isfinite(float(name))
+    except ValueError:
+        return False
+
+
+def _of(count: int, data: LabelledTexts) -> str:
+    return f"{count:,} of {len(data):,}"
+
+
+def _first(rows: Iterable[int], data: LabelledTexts) -> str:
+    row = next(iter(rows))
+    place = f"line {data.lines[row]:,}" if data.lines else f"row {row:,}"
+    return f"the first on {place}"
