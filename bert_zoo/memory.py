@@ -49,7 +49,12 @@ KEPT_BY_ACTIVATION = {"relu": 1, "gelu": 4, "gelu_tanh": 5}
 GRADIENTS_AT_ONCE = 3
 VOCABULARY_TASKS = ("masked_lm", "pretraining")
 # Tasks for which the last layer computes the first token alone (`TaskModel.reads_first_only`).
-FIRST_TOKEN_TASKS = ("classification", "regression", "multiple_choice")
+FIRST_TOKEN_TASKS = (
+    "classification",
+    "multi_label_classification",
+    "regression",
+    "multiple_choice",
+)
 # Ways of training that are shown: words -> options of `training_memory`. `rematerialize` is
 # gradient checkpointing.
 SETTINGS = {

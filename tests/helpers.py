@@ -32,6 +32,7 @@ RECURRENT_CASES = json.loads((directory_of("transformer_xl/recurrent_cases.json"
 TASK_CASES = {
     "encoder": "encoder",
     "classification": "classification",
+    "multi_label_classification": "multi_label_classification",
     "regression": "regression",
     "multiple_choice": "multiple_choice",
     "token_classification": "token_classification",

@@ -240,8 +240,8 @@ def test_the_last_layer_computes_what_the_head_reads(task, monkeypatch):
     texts = int(np.prod(inputs["token_ids"].shape[:-1]))
     tokens = texts if model.reads_first_only else inputs["token_ids"].size
     assert rows_of_last_feed_forward(model, inputs, monkeypatch) == tokens
-    first_only = ("classification", "regression", "multiple_choice")
-    assert model.reads_first_only == (task in first_only)
+    first_only = "classification multi_label_classification regression multiple_choice"
+    assert model.reads_first_only == (task in first_only.split())
     # The memory guide, which imports no Keras, has a list of its own.
     assert model.reads_first_only == (task in FIRST_TOKEN_TASKS)
 
@@ -335,7 +335,7 @@ def test_frozen_encoder_leaves_the_head_trainable():
 # ---------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("task", ["classification", "masked_lm"])
+@pytest.mark.parametrize("task", ["classification", "multi_label_classification", "masked_lm"])
 def test_loss_and_gradients_equal_the_reference(task):
     io = arrays(task)
     model = load_task(task, dropout=0.0)

@@ -338,6 +338,8 @@ def task_labels(task: str, rng):
         return {"mlm_logits": tokens, "nsp_logits": rng.integers(0, 2, shape[0])}
     if task == "question_answering":
         return {name: rng.integers(0, 16, shape[0]) for name in ("start_logits", "end_logits")}
+    if task == "multi_label_classification":
+        return rng.integers(0, 2, (shape[0], 4))
     if task == "regression":
         return rng.standard_normal((shape[0], 1)).astype("float32")
     return rng.integers(0, 3, shape[0])
@@ -345,6 +347,7 @@ def task_labels(task: str, rng):
 
 TRAINED = [
     "classification",
+    "multi_label_classification",
     "regression",
     "token_classification",
     "question_answering",

@@ -16,6 +16,7 @@ from golden_case import (
     Tokens,
     choice_inputs,
     class_labels,
+    label_sets,
     labelled,
     longest_inputs,
     masked_token_labels,
@@ -334,6 +335,22 @@ CASES = (
             "hidden_dropout_prob": 0.2,
             "attention_probs_dropout_prob": 0.05,
         },
+    ),
+    _case(
+        "multi_label_classification",
+        "Any of four named labels for each text; loss and gradients.",
+        task="multi_label_classification",
+        model_class=transformers.BertForSequenceClassification,
+        config=_TWO_LAYERS
+        | labelled("toxic", "obscene", "threat", "insult")
+        | {"problem_type": "multi_label_classification"},
+        make_labels=label_sets,
+        gradients=(
+            *(name for name in _ENCODER_GRADIENTS if "layer.2" not in name),
+            "bert.pooler.dense.weight",
+            "classifier.weight",
+            "classifier.bias",
+        ),
     ),
     _case(
         "regression",

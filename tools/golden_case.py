@@ -27,6 +27,7 @@ OUTPUTS = {
         "sop_logits": "sop_logits",
     },
     "classification": {"logits": "logits"},
+    "multi_label_classification": {"logits": "logits"},
     "regression": {"logits": "logits"},
     "token_classification": {"logits": "logits"},
     "question_answering": {"start_logits": "start_logits", "end_logits": "end_logits"},
@@ -156,6 +157,11 @@ def choice_inputs(family, config, rng):
 
 def class_labels(inputs, family, config, rng):
     return rng.integers(0, config.num_labels, len(inputs["token_ids"]))
+
+
+def label_sets(inputs, family, config, rng):
+    """1 for each label of a row, and 0 for the others."""
+    return rng.integers(0, 2, (len(inputs["token_ids"]), config.num_labels))
 
 
 def masked_token_labels(inputs, family, config, rng):
@@ -320,7 +326,10 @@ def reference_gradients(
     case: Case, model: transformers.PreTrainedModel, inputs: dict, labels: np.ndarray
 ) -> dict[str, np.ndarray]:
     """`loss`, and `gradient/<name>` for each named parameter, without dropout."""
-    loss = model(**torch_inputs(inputs), labels=torch.from_numpy(labels)).loss
+    targets = torch.from_numpy(labels)
+    if model.config.problem_type == "multi_label_classification":
+        targets = targets.double()  # transformers takes no integers there
+    loss = model(**torch_inputs(inputs), labels=targets).loss
     loss.backward()
     parameters = dict(model.named_parameters())
     return {"loss": loss.detach().numpy().astype(np.float32)} | {

@@ -189,6 +189,10 @@ def masked_lm_copies(scope: str) -> dict[Format, Callable[[EncoderConfig], tuple
 CLASSIFIER = Row(OUTPUT, "classifier/dense", "classifier", tf1="")
 
 
+# Tasks whose heads differ in what their logits mean alone.
+SENTENCE_TASKS = ("classification", "multi_label_classification", "regression")
+
+
 def task_heads(prefix: str) -> dict[str, Head]:
     """The heads of fine-tuning, whose names are the same in most families.
 
@@ -198,8 +202,7 @@ def task_heads(prefix: str) -> dict[str, Head]:
     sentence = Head((CLASSIFIER,), f"{prefix}ForSequenceClassification", pooler=True)
     span = Row(OUTPUT, "span/dense", "qa_outputs", tf1="cls/squad/")
     return {
-        "classification": sentence,
-        "regression": sentence,
+        **dict.fromkeys(SENTENCE_TASKS, sentence),
         "multiple_choice": Head((CLASSIFIER,), f"{prefix}ForMultipleChoice", pooler=True),
         "token_classification": Head((CLASSIFIER,), f"{prefix}ForTokenClassification"),
         "question_answering": Head((span,), f"{prefix}ForQuestionAnswering"),

@@ -89,8 +89,7 @@ def heads(prefix: str) -> dict[str, Head]:
     return {
         **bert.task_heads(prefix),
         "masked_lm": masked_lm,
-        "classification": sentence,
-        "regression": sentence,
+        **dict.fromkeys(bert.SENTENCE_TASKS, sentence),
     }
 
 

@@ -7,6 +7,7 @@ from bert_zoo.models.stateful import StatefulLM
 from bert_zoo.models.tasks import (
     Classifier,
     MaskedLM,
+    MultiLabelClassifier,
     MultipleChoice,
     Pretraining,
     QuestionAnswerer,
@@ -20,6 +21,7 @@ TASKS = {
     for model in (
         Encoder,
         Classifier,
+        MultiLabelClassifier,
         Regressor,
         TokenClassifier,
         QuestionAnswerer,
@@ -37,6 +39,7 @@ __all__ = [
     "Classifier",
     "Encoder",
     "MaskedLM",
+    "MultiLabelClassifier",
     "MultipleChoice",
     "Pretraining",
     "QuestionAnswerer",

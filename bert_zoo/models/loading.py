@@ -17,7 +17,8 @@ from bert_zoo.json_files import JsonObject, read_object, read_objects
 from bert_zoo.models.base import ZooModel
 from bert_zoo.models.encoder import DeferredPreprocessor
 from bert_zoo.models.labels import label_names
-from bert_zoo.models.tasks import LabelledModel
+from bert_zoo.models.tasks import LabelledModel, MultiLabelClassifier
+from bert_zoo.models.thresholds import Thresholds, label_thresholds
 from bert_zoo.registry import (
     HF,
     Checkpoint,
@@ -47,12 +48,19 @@ log = logging.getLogger("bert_zoo")
 TRAINED_BY_USERS = frozenset(
     {
         "classification",
+        "multi_label_classification",
         "regression",
         "token_classification",
         "question_answering",
         "multiple_choice",
     }
 )
+# What Hugging Face's config.json says of a classifier -> our task.
+PROBLEM_TYPES = {
+    "single_label_classification": "classification",
+    "multi_label_classification": "multi_label_classification",
+    "regression": "regression",
+}
 # As in transformers, whose config.json leaves two labels unsaid.
 DEFAULT_NUM_CLASSES = 2
 CONFIG_FILE = "bert_zoo.json"
@@ -79,7 +87,9 @@ class Opened:
         source: its tensors; None for `weights=None`.
         naming: the names that the source uses; None without a source.
         task: what it was saved as, in our own format.
+        trained_task: what its head was trained for, where it says that.
         labels: names of its classes, where it says them.
+        thresholds: of these, where it says them.
         hf_classes: the Hugging Face classes that it says it is.
         text: how it reads text.
         pooling: how it pools.
@@ -94,7 +104,9 @@ class Opened:
     source: RenamedSource | None = None
     naming: Naming | None = None
     task: str | None = None
+    trained_task: str | None = None
     labels: tuple[str, ...] | None = None
+    thresholds: tuple[float, ...] | None = None
     hf_classes: tuple[str, ...] = ()
     text: TextSpec | None = None
     pooling: Pooling = Pooling()  # noqa: RUF009 (frozen)
@@ -109,6 +121,8 @@ def load(
     weights: str | None = "pretrained",
     num_classes: int | None = None,
     labels: Sequence[str] | Mapping[str, int] | Mapping[int, str] | None = None,
+    problem_type: str | None = None,
+    thresholds: Thresholds | None = None,
     init: Sequence[str] = (),
     dtype: str | None = None,
     max_length: int | None = None,
@@ -124,13 +138,19 @@ def load(
     Args:
         name: a name of `list_models()`, "hf://org/repo@revision", or the path of a directory: of
             bert_zoo, of Hugging Face, with a TF1 checkpoint or fairseq's model.pt.
-        task: "encoder" (the default), "classification", "regression", "token_classification",
-            "question_answering", "multiple_choice", "masked_lm", "pretraining", "causal_lm" or
-            "embedding". A bert_zoo directory is loaded as what it was saved as.
+        task: "encoder" (the default), "classification", "multi_label_classification", "regression",
+            "token_classification", "question_answering", "multiple_choice", "masked_lm",
+            "pretraining", "causal_lm" or "embedding". A bert_zoo directory is loaded as what it was
+            saved as.
         weights: "pretrained"; or None for random weights, without any download.
         num_classes, labels: of classification tasks; taken from the checkpoint where it has them,
             else two classes. Labels are names in the order of the classes' numbers, or a dict that
             says which number each has: {"negative": 0, "positive": 1}, or the other way round.
+        problem_type: Hugging Face's word beside task="classification":
+            "single_label_classification", "multi_label_classification" or "regression". Where it is
+            left out, a checkpoint that says "multi_label_classification" is loaded as such.
+        thresholds: of multi-label classification, the probability above which a label counts: a
+            number, one for each label, or a dict by label; the checkpoint's by default, else 0.5.
         init: parts that start fresh although the checkpoint has or lacks them: "classifier",
             "span", "pooler", "masked_lm", "next_sentence", "sentence_order", "span_boundary",
             "softmax".
@@ -159,7 +179,7 @@ def load(
     if weights not in ("pretrained", None):
         raise ValueError(f"weights is {weights!r}; it is 'pretrained' or None.")
     opened = open_checkpoint(name, with_weights=weights is not None)
-    task = task or opened.task or "encoder"
+    task = _task_of(opened, task, problem_type, init)
     model_class = models.TASKS[task]
     if task != "encoder" and (output_hidden_states or output_attentions):
         raise ValueError("Hidden states and attentions are outputs of the bare encoder.")
@@ -169,6 +189,11 @@ def load(
         )
     if labels is not None:
         labels = label_names(None, labels)
+    if model_class is not MultiLabelClassifier and thresholds is not None:
+        raise ValueError(
+            f"Task {task!r} has no thresholds: leave thresholds={thresholds!r} out, or load "
+            'task="multi_label_classification".'
+        )
     config = _task_config(opened, task, dropout=dropout, activation=activation, settings=settings)
     fresh = _fresh_parts(opened, task, config, init)
     if "pooler" in fresh:
@@ -191,6 +216,8 @@ def load(
             else {}
         )
         model = model_class(encoder, **classes)
+        if model_class is MultiLabelClassifier:
+            _set_thresholds(model, opened, thresholds, fresh)
     if opened.source is not None:
         _assign(model, opened, task, config, fresh)
     if fresh and opened.source is not None:
@@ -204,6 +231,57 @@ def load(
 
     compile_for_task(model)
     return model
+
+
+def _task_of(
+    opened: Opened, task: str | None, problem_type: str | None, init: Sequence[str]
+) -> str:
+    """The task to load; says so where the checkpoint's head was trained for another one."""
+    if problem_type is not None:
+        if problem_type not in PROBLEM_TYPES:
+            raise ValueError(
+                f"problem_type is {problem_type!r}; it is one of {', '.join(PROBLEM_TYPES)}."
+            )
+        named = PROBLEM_TYPES[problem_type]
+        if task not in (None, "classification", named):
+            raise ValueError(
+                f"problem_type={problem_type!r} goes with task='classification'; got task={task!r}."
+            )
+        task = named
+    elif (
+        task == "classification"
+        and opened.trained_task == "multi_label_classification"
+        and "classifier" not in init
+    ):
+        log.warning(
+            "%s says that it is a multi-label model and is loaded as one; "
+            'problem_type="single_label_classification" loads it as a single-label model.',
+            opened.name,
+        )
+        return opened.trained_task
+    if {task, opened.trained_task} == {"classification", "multi_label_classification"} and (
+        "classifier" not in init
+    ):
+        log.warning(
+            "%s was trained for %s and is loaded for %s: train it before you use it.",
+            opened.name,
+            opened.trained_task,
+            task,
+        )
+    return task or opened.task or "encoder"
+
+
+def _set_thresholds(
+    model: MultiLabelClassifier,
+    opened: Opened,
+    thresholds: Thresholds | None,
+    fresh: frozenset[str],
+) -> None:
+    """The user's thresholds, or the checkpoint's where its classes are the model's."""
+    if thresholds is None and "classifier" not in fresh:
+        thresholds = opened.thresholds
+    if thresholds is not None:
+        model.thresholds = thresholds
 
 
 def open_checkpoint(name: str | os.PathLike, *, with_weights: bool = True) -> Opened:
@@ -339,7 +417,8 @@ def _family_of_model_type(model_type: str, path: Path) -> Family:
 def _read_bert_zoo(path: Path, name: str) -> Opened:
     values = read_object(path)
     known = {"format_version", "family", "task", "config", "labels", "pooling", "text"}
-    if values.get("format_version") != FORMAT_VERSION or set(values) != known:
+    optional = {"thresholds"}
+    if values.get("format_version") != FORMAT_VERSION or set(values) - optional != known:
         raise ConfigError(
             f"{path} is of format {shown(values.get('format_version'))} with the keys "
             f"{listing(sorted(values))}; this version of bert_zoo reads format {FORMAT_VERSION} with "
@@ -355,12 +434,15 @@ def _read_bert_zoo(path: Path, name: str) -> Opened:
         config = family.config_class.from_dict(values.take("config", dict, {}))
     except ConfigError as error:
         raise ConfigError(f"{path} cannot be used: {error}") from error
+    labels = tuple(values.items_of("labels", str)) or None
     return Opened(
         name=name,
         family=family,
         config=config,
         task=task,
-        labels=tuple(values.items_of("labels", str)) or None,
+        trained_task=task,
+        labels=labels,
+        thresholds=_stored_thresholds(values, labels),
         text=_text_spec(values.take("text", dict)),
         pooling=_pooling(values.take("pooling", dict)),
     )
@@ -398,15 +480,31 @@ def _read_hf(path: Path, name: str) -> Opened:
     values = read_object(path)
     # Only BERT is older than the key.
     family = _family_of_model_type(values.take("model_type", str, "bert"), path)
+    labels = _hf_labels(values)
+    thresholds = _stored_thresholds(values, labels)
+    # Ours, of multi-label models; transformers leaves it unread.
+    values.pop("thresholds", None)
     return Opened(
         name=name,
         family=family,
         config=family.codecs["hf"].decode(values, where=str(path)),
-        labels=_hf_labels(values),
+        trained_task=PROBLEM_TYPES.get(values.take("problem_type", str)),
+        labels=labels,
+        thresholds=thresholds,
         hf_classes=tuple(values.items_of("architectures", str)),
         pooling=_sentence_transformers_pooling(path.parent),
         unsaid=family.codecs["hf"].unsaid(values),
     )
+
+
+def _stored_thresholds(
+    values: JsonObject, labels: tuple[str, ...] | None
+) -> tuple[float, ...] | None:
+    stored = values.items_of("thresholds", float)
+    try:
+        return label_thresholds(stored, labels or ()) if stored else None
+    except ValueError as error:
+        raise ConfigError(f"{values.where} cannot be used: {error}") from error
 
 
 def _hf_labels(values: JsonObject) -> tuple[str, ...] | None:

@@ -13,9 +13,11 @@ from bert_zoo.models.loading import (
     HF_CONFIG_FILE,
     POOLING_DIRECTORY,
     POOLING_MODES,
+    PROBLEM_TYPES,
 )
 from bert_zoo.models.stateful import StatefulLM
-from bert_zoo.models.tasks import LabelledModel, Regressor
+from bert_zoo.models.tasks import LabelledModel
+from bert_zoo.models.thresholds import DEFAULT_THRESHOLD
 from bert_zoo.registry import Pooling, registry
 from bert_zoo.training.lora import without_lora
 from bert_zoo.weights.bind import ENCODER_PREFIX, Naming, named_variables, to_stored
@@ -99,10 +101,19 @@ def _bert_zoo_files(
         "labels": list(model.labels) if isinstance(model, LabelledModel) else None,
         "pooling": {"mode": encoder.pooling.mode, "normalize": encoder.pooling.normalize},
         "text": _text(preprocessor),
+        **_thresholds(model),
     }
     family = registry().families[encoder.family]
     naming = Naming(family, "bert_zoo", ENCODER_PREFIX)
     return CONFIG_FILE, config, naming, {"format": "bert_zoo"}
+
+
+def _thresholds(model: ZooModel) -> dict[str, list[float]]:
+    """The thresholds of a multi-label model, where they are not the default."""
+    thresholds = getattr(model, "thresholds", ())
+    if set(thresholds) <= {DEFAULT_THRESHOLD}:
+        return {}
+    return {"thresholds": list(thresholds)}
 
 
 def _text(preprocessor) -> dict[str, Any] | None:
@@ -136,6 +147,7 @@ def _hf_files(model: ZooModel, preprocessor) -> tuple[str, dict[str, Any], Namin
         "architectures": [family.hf_encoder_class if is_bare else head.hf_class],
         **family.codecs["hf"].encode(encoder.config),
         **_hf_labels(model),
+        **_thresholds(model),
     }
     # A bare Hugging Face encoder has no prefix; inside a task model it has the family's.
     naming = Naming(family, "hf", "" if is_bare else family.roots["hf"])
@@ -166,17 +178,12 @@ def _write_pooling(pooling: Pooling, hidden_size: int, directory: Path) -> None:
 
 
 def _hf_labels(model: ZooModel) -> dict[str, Any]:
-    if isinstance(model, Regressor):
-        return {
-            "id2label": {"0": "LABEL_0"},
-            "label2id": {"LABEL_0": 0},
-            "problem_type": "regression",
-        }
-    if not isinstance(model, LabelledModel):
+    problem_type = next((name for name, task in PROBLEM_TYPES.items() if task == model.task), None)
+    if problem_type is None and not isinstance(model, LabelledModel):
         return {}
-    kind = {"problem_type": "single_label_classification"} if model.task == "classification" else {}
+    labels = getattr(model, "labels", ("LABEL_0",))  # as transformers names the one of regression
     return {
-        "id2label": {str(i): label for i, label in enumerate(model.labels)},
-        "label2id": {label: i for i, label in enumerate(model.labels)},
-        **kind,
+        "id2label": {str(i): label for i, label in enumerate(labels)},
+        "label2id": {label: i for i, label in enumerate(labels)},
+        **({} if problem_type is None else {"problem_type": problem_type}),
     }

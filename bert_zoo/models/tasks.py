@@ -16,6 +16,7 @@ from bert_zoo.models.encoder import Encoder
 from bert_zoo.models.graphs import as_graph
 from bert_zoo.models.inputs import PLACES, check_range, check_rank
 from bert_zoo.models.labels import LabelRange, label_names
+from bert_zoo.models.thresholds import DEFAULT_THRESHOLD, Thresholds, label_thresholds
 from bert_zoo.registry import Family, registry
 
 
@@ -172,19 +173,82 @@ class Classifier(LabelledModel):
     def head_outputs(self, encoded, inputs, training=None):
         return self.classifier(self.summary_of(encoded), training=training)
 
-    def classify(self, texts, batch_size: int = 32):
+    def classify(self, texts, batch_size: int = 32, top_k: int | None = None):
         """The likeliest label of each text, with its probability.
 
         Args:
             texts: strings, or a pair of string batches.
             batch_size: texts a step.
+            top_k: how many of the likeliest labels are given; one by default.
 
         Returns:
-            A list of `Classification(text, label, score, scores)` that prints as a table.
+            A list of `Classification(text, label, score, scores, top)` that prints as a table.
         """
-        from bert_zoo.models.verbs import classify
+        from bert_zoo.models.verbs import classify, likeliest
 
-        return classify(self, texts, batch_size)
+        return classify(self, texts, batch_size, top_k, likeliest)
+
+
+@keras.saving.register_keras_serializable("bert_zoo")
+class MultiLabelClassifier(Classifier):
+    """Logits [batch, classes] over the first token, of which any number of classes may apply.
+
+    A class's probability is the sigmoid of its logit. Labels are rows of 0 and 1, [batch, classes],
+    or for each text a list or set of names; in tf.data, ragged strings [batch, (names)].
+
+    Args:
+        encoder, num_classes, labels: as in `LabelledModel`.
+        thresholds: what a label's probability must be above for the label to count: a number, one for
+            each label, or a dict by name. It can be set on the model too.
+    """
+
+    task = "multi_label_classification"
+
+    def __init__(
+        self,
+        encoder,
+        num_classes: int | None = None,
+        labels: Sequence[str] | None = None,
+        thresholds: Thresholds = DEFAULT_THRESHOLD,
+        **kwargs,
+    ):
+        super().__init__(encoder, num_classes, labels, **kwargs)
+        self.thresholds = thresholds
+
+    @property
+    def thresholds(self) -> tuple[float, ...]:
+        """One probability a label."""
+        return self._thresholds
+
+    @thresholds.setter
+    def thresholds(self, value: Thresholds) -> None:
+        from bert_zoo.training.metrics import LabelF1
+
+        self._thresholds = label_thresholds(value, self.labels)
+        # What the model is compiled with decides by them too, from the next trace on.
+        compiled = getattr(self._compile_metrics, "_user_metrics", None)
+        for metric in keras.tree.flatten(compiled):
+            if isinstance(metric, LabelF1):
+                metric.thresholds = self._thresholds
+        self.train_function = self.test_function = None
+
+    def classify(self, texts, batch_size: int = 32, top_k: int | None = None):
+        """Every label of each text whose probability is above its threshold.
+
+        Args:
+            texts: strings, or a pair of string batches.
+            batch_size: texts a step.
+            top_k: the most labels a text; all by default.
+
+        Returns:
+            A list of `MultiLabelClassification(text, labels, scores)` that prints as a table.
+        """
+        from bert_zoo.models.verbs import above_thresholds, classify
+
+        return classify(self, texts, batch_size, top_k, above_thresholds)
+
+    def get_config(self):
+        return {**super().get_config(), "thresholds": list(self.thresholds)}
 
 
 @keras.saving.register_keras_serializable("bert_zoo")

@@ -1,11 +1,12 @@
 """Answers in one line, from raw text to something that prints well."""
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
+from bert_zoo.config import is_integer
 from bert_zoo.models.base import ZooModel
 from bert_zoo.models.loading import load
 
@@ -21,45 +22,119 @@ class Classification:
         label: its name.
         score: its probability.
         scores: every label's probability.
+        top: the likeliest labels, as many as were asked for, with their probabilities, likeliest first.
     """
 
     text: str | tuple[str, str]
     label: str
     score: float
     scores: dict[str, float]
+    top: dict[str, float]
+
+    def cells(self) -> tuple[str, ...]:
+        """Its row of a table."""
+        if len(self.top) == 1:
+            return (self.label, f"{self.score:.3f}", _one_line(self.text))
+        return (_listed(self.top), _one_line(self.text))
 
     def __str__(self) -> str:
-        text = self.text if isinstance(self.text, str) else " | ".join(self.text)
-        if len(text) > TEXT_WIDTH:
-            text = text[: TEXT_WIDTH - 1] + "…"
-        return f"{self.label}  {self.score:.3f}  {text}"
+        return "  ".join(self.cells())
+
+
+@dataclass(frozen=True)
+class MultiLabelClassification:
+    """The labels of a text whose probability is above their threshold.
+
+    Attributes:
+        text: the text, or the pair of texts.
+        labels: names with their probabilities, likeliest first; empty where no label applies.
+        scores: every label's probability.
+    """
+
+    text: str | tuple[str, str]
+    labels: dict[str, float]
+    scores: dict[str, float]
+
+    def cells(self) -> tuple[str, ...]:
+        """Its row of a table."""
+        return (_listed(self.labels) or "(no label)", _one_line(self.text))
+
+    def __str__(self) -> str:
+        return "  ".join(self.cells())
 
 
 class Classifications(list):
-    """A list of `Classification` that prints as a table."""
+    """A list of `Classification` or `MultiLabelClassification` that prints as a table."""
 
     def __str__(self) -> str:
-        width = max((len(row.label) for row in self), default=0)
-        return "\n".join(f"{row.label:<{width}}{str(row)[len(row.label) :]}" for row in self)
+        rows = [row.cells() for row in self]
+        widths = [max(map(len, column)) for column in zip(*rows, strict=True)][:-1]
+        return "\n".join(
+            "  ".join([*(f"{c:<{w}}" for c, w in zip(cells, widths, strict=True)), text])
+            for *cells, text in rows
+        )
 
     __repr__ = __str__
 
 
-def classify(model, texts, batch_size: int) -> Classifications:
-    """See `Classifier.classify`."""
+def _listed(labels: Mapping[str, float]) -> str:
+    return ", ".join(f"{label} {score:.3f}" for label, score in labels.items())
+
+
+def _one_line(text: str | tuple[str, str]) -> str:
+    """The beginning of a text, or of a pair."""
+    line = " ".join((text if isinstance(text, str) else " | ".join(text)).split())
+    return line if len(line) <= TEXT_WIDTH else line[: TEXT_WIDTH - 1] + "…"
+
+
+def likeliest(
+    model, text: str | tuple[str, str], logits: np.ndarray, top_k: int | None
+) -> Classification:
+    """What a `Classifier`'s logits [classes] say of a text."""
+    scores = dict(zip(model.labels, map(float, softmax(logits)), strict=True))
+    top = _highest(scores, top_k or 1)
+    label, score = next(iter(top.items()))
+    return Classification(text, label, score, scores, top)
+
+
+def above_thresholds(
+    model, text: str | tuple[str, str], logits: np.ndarray, top_k: int | None
+) -> MultiLabelClassification:
+    """What a `MultiLabelClassifier`'s logits [classes] say of a text."""
+    scores = dict(zip(model.labels, map(float, sigmoid(logits)), strict=True))
+    thresholds = dict(zip(model.labels, model.thresholds, strict=True))
+    above = {label: score for label, score in scores.items() if score > thresholds[label]}
+    return MultiLabelClassification(text, _highest(above, top_k), scores)
+
+
+def _highest(scores: Mapping[str, float], number: int | None) -> dict[str, float]:
+    return dict(sorted(scores.items(), key=lambda item: -item[1])[:number])
+
+
+def classify(
+    model,
+    texts,
+    batch_size: int,
+    top_k: int | None,
+    answer: Callable[..., Classification | MultiLabelClassification],
+) -> Classifications:
+    """See `Classifier.classify`; `answer` is `likeliest` or `above_thresholds`."""
+    if top_k is not None and (not is_integer(top_k) or top_k < 1):
+        raise ValueError(f"top_k is {top_k!r}; it is how many labels are wanted, at least 1.")
     if isinstance(texts, str):
         texts = [texts]
     logits = model.predict(texts, batch_size=batch_size, verbose=0)
     rows = list(zip(*texts, strict=True)) if isinstance(texts, tuple) else texts
     return Classifications(
-        Classification(
-            text if isinstance(texts, tuple) else str(text),
-            model.labels[int(row.argmax())],
-            float(row.max()),
-            dict(zip(model.labels, map(float, row), strict=True)),
-        )
-        for text, row in zip(rows, softmax(logits), strict=True)
+        answer(model, text if isinstance(texts, tuple) else str(text), row, top_k)
+        for text, row in zip(rows, logits, strict=True)
     )
+
+
+def sigmoid(logits: np.ndarray) -> np.ndarray:
+    """Probabilities, each by itself."""
+    # By tanh, which does not overflow.
+    return 0.5 * (1 + np.tanh(0.5 * logits))
 
 
 def softmax(logits: np.ndarray) -> np.ndarray:

@@ -33,6 +33,13 @@ def _class_answers(model: ZooModel, outputs: Tensors) -> Tensors:
     }
 
 
+def _label_answers(model: ZooModel, outputs: Tensors) -> Tensors:
+    probabilities = tf.nn.sigmoid(outputs["logits"])
+    # A signature has no ragged outputs: names stand where their probabilities do.
+    names = tf.where(probabilities > tf.constant(model.thresholds), tf.constant(model.labels), "")
+    return {"probabilities": probabilities, "labels": names}
+
+
 def _value(model: ZooModel, outputs: Tensors) -> Tensors:
     return {"value": outputs["logits"][:, 0]}
 
@@ -106,6 +113,7 @@ PAIR = (("text", 1), ("text_pair", 1))
 INTERFACES = {
     "encoder": Interface(("sequence_output", "pooled_output")),
     "classification": Interface(answers=_class_answers),
+    "multi_label_classification": Interface(answers=_label_answers),
     "regression": Interface(answers=_value),
     "token_classification": Interface(answers=_class_answers),
     "question_answering": Interface(

@@ -37,5 +37,10 @@ class Crossentropy(BatchMean, keras.losses.SparseCategoricalCrossentropy):
 
 
 @keras.saving.register_keras_serializable("bert_zoo")
+class BinaryCrossentropy(BatchMean, keras.losses.BinaryCrossentropy):
+    """`keras.losses.BinaryCrossentropy` over the rows and labels of the whole batch."""
+
+
+@keras.saving.register_keras_serializable("bert_zoo")
 class SquaredError(BatchMean, keras.losses.MeanSquaredError):
     """`keras.losses.MeanSquaredError` over the rows of the whole batch."""

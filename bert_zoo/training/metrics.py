@@ -1,6 +1,7 @@
 """Metrics that Keras does not have."""
 
 import math
+from collections.abc import Sequence
 
 import keras
 from keras import ops
@@ -12,6 +13,69 @@ def total_and_count(log_probs, labels):
     """The sum of the labels' log-probabilities, and how many labels there are beside -100."""
     counted = ops.cast(ops.not_equal(labels, IGNORED_LABEL), "float32")
     return ops.sum(log_probs), ops.sum(counted)
+
+
+@keras.saving.register_keras_serializable("bert_zoo")
+class LabelF1(keras.metrics.Metric):
+    """F1 of the sets of labels that logits stand for.
+
+    `keras.metrics.F1Score` takes probabilities, and one threshold for all labels.
+
+    Args:
+        thresholds: one a label: a label is predicted where the sigmoid of its logit is above it.
+        average: "micro" counts the labels of all rows together; "macro" is the mean of the labels'
+            own scores, 0 for a label that is neither there nor predicted, as in scikit-learn.
+        name: "micro_f1" or "macro_f1" by default.
+    """
+
+    def __init__(
+        self,
+        thresholds: Sequence[float],
+        average: str = "micro",
+        name: str | None = None,
+        **kwargs,
+    ):
+        if average not in ("micro", "macro"):
+            raise ValueError(f"average is {average!r}; it is 'micro' or 'macro'.")
+        super().__init__(name=name or f"{average}_f1", **kwargs)
+        self.thresholds = tuple(thresholds)
+        self.average = average
+        shape = (len(self.thresholds),)
+        self.found = self.add_variable(shape, "zeros", name="found")
+        self.predicted = self.add_variable(shape, "zeros", name="predicted")
+        self.present = self.add_variable(shape, "zeros", name="present")
+
+    def update_state(self, y_true, y_pred, sample_weight=None):
+        """Adds rows.
+
+        Args:
+            y_true: 0 or 1, [batch, labels].
+            y_pred: logits [batch, labels].
+            sample_weight: of the rows, [batch] or [batch, 1].
+        """
+        present = ops.cast(y_true, self.dtype)
+        probabilities = ops.sigmoid(ops.cast(y_pred, self.dtype))
+        thresholds = ops.convert_to_tensor(self.thresholds, self.dtype)
+        predicted = ops.cast(probabilities > thresholds, self.dtype)
+        weights = 1.0
+        if sample_weight is not None:
+            weights = ops.reshape(ops.cast(sample_weight, self.dtype), (-1, 1))
+        for total, rows in (
+            (self.found, present * predicted),
+            (self.predicted, predicted),
+            (self.present, present),
+        ):
+            total.assign_add(ops.sum(weights * rows, axis=0))
+
+    def result(self):
+        found, others = 2 * self.found, self.predicted + self.present
+        if self.average == "micro":
+            return ops.divide_no_nan(ops.sum(found), ops.sum(others))
+        return ops.mean(ops.divide_no_nan(found, others))
+
+    def get_config(self):
+        own = {"thresholds": list(self.thresholds), "average": self.average}
+        return {**super().get_config(), **own}
 
 
 @keras.saving.register_keras_serializable("bert_zoo")

@@ -273,7 +273,7 @@ class Preset:
             yield self.recipe.replace(**dict(zip(self.grid, values, strict=True)))
 
 
-SENTENCES = ("classification", "regression")
+SENTENCES = ("classification", "multi_label_classification", "regression")
 WORDS = ("token_classification",)
 ANSWERS = ("question_answering",)
 CHOICES = ("multiple_choice",)

@@ -7,7 +7,8 @@ import keras
 
 from bert_zoo.config import IGNORED_LABEL
 from bert_zoo.models.base import ZooModel
-from bert_zoo.training.losses import Crossentropy, SquaredError
+from bert_zoo.training.losses import BinaryCrossentropy, Crossentropy, SquaredError
+from bert_zoo.training.metrics import LabelF1
 from bert_zoo.training.optimizers import BertAdamW, bert_adamw, language_model_adam
 
 
@@ -29,8 +30,12 @@ def _pretraining_losses(model: ZooModel) -> dict[str, keras.losses.Loss]:
 
 
 # Task -> (loss, metrics) of a model.
-RECIPES: dict[str, Callable[[ZooModel], tuple[Any, list[str] | None]]] = {
+RECIPES: dict[str, Callable[[ZooModel], tuple[Any, list[Any] | None]]] = {
     "classification": lambda model: (_class_loss(), ["accuracy"]),
+    "multi_label_classification": lambda model: (
+        BinaryCrossentropy(from_logits=True),
+        [LabelF1(model.thresholds, average) for average in ("micro", "macro")],
+    ),
     "multiple_choice": lambda model: (_class_loss(), ["accuracy"]),
     "regression": lambda model: (SquaredError(), None),
     "token_classification": lambda model: (_token_loss(), None),

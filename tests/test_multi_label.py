@@ -1,0 +1,242 @@
+"""Texts with any number of labels: loading, thresholds, answers, metrics, in every format."""
+
+import json
+import logging
+import shutil
+from pathlib import Path
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+from helpers import GOLDEN, TEXTS, assert_same, assert_same_variables, load_task, task_inputs
+
+import bert_zoo
+from bert_zoo.config import ConfigError
+from bert_zoo.models import Classifier, MultiLabelClassifier
+from bert_zoo.registry import registry
+from bert_zoo.training.metrics import LabelF1
+
+TASK = "multi_label_classification"
+LABELS = ("toxic", "obscene", "threat", "insult")
+THRESHOLDS = (0.4, 0.5, 0.9, 0.05)
+
+
+def sigmoid(logits) -> np.ndarray:
+    return 1 / (1 + np.exp(-np.asarray(logits, "float64")))
+
+
+def directory_saying(problem_type: str | None, directory: Path) -> Path:
+    """The golden directory with another `problem_type`."""
+    shutil.copytree(GOLDEN / TASK, directory)
+    config = json.loads((directory / "config.json").read_text()) | {"problem_type": problem_type}
+    (directory / "config.json").write_text(json.dumps(config))
+    return directory
+
+
+# ---------------------------------------------------------------------------------------------
+# Loading
+# ---------------------------------------------------------------------------------------------
+
+
+def test_a_hugging_face_directory_that_says_multi_label_is_never_read_as_single_label(caplog):
+    with caplog.at_level(logging.WARNING, "bert_zoo"):
+        model = bert_zoo.load(GOLDEN / TASK, "classification")
+    assert type(model) is MultiLabelClassifier and model.labels == LABELS
+    (line,) = caplog.messages
+    assert "multi-label" in line and "single_label_classification" in line
+    assert_same_variables(model, load_task(TASK))
+
+
+def test_it_starts_a_single_label_head_where_asked(caplog):
+    with caplog.at_level(logging.WARNING, "bert_zoo"):
+        fresh = bert_zoo.load(GOLDEN / TASK, "classification", num_classes=2, init=["classifier"])
+        asked = bert_zoo.load(
+            GOLDEN / TASK, "classification", problem_type="single_label_classification"
+        )
+    assert type(fresh) is type(asked) is Classifier
+    assert any("trained for multi_label_classification" in line for line in caplog.messages)
+
+
+def test_problem_type_is_another_spelling_of_the_task(tmp_path, caplog):
+    for number, (said, task) in enumerate([(None, "classification"), (None, None), (TASK, TASK)]):
+        directory = directory_saying(said, tmp_path / str(number))
+        model = bert_zoo.load(directory, task, problem_type=TASK)
+        assert type(model) is MultiLabelClassifier
+    assert not caplog.messages
+    single = directory_saying("single_label_classification", tmp_path / "single")
+    assert type(bert_zoo.load(single, TASK)) is MultiLabelClassifier
+    assert any("trained for classification" in line for line in caplog.messages)
+    with pytest.raises(ValueError, match=r"'multi'.*multi_label_classification"):
+        bert_zoo.load(single, "classification", problem_type="multi")
+    with pytest.raises(ValueError, match="goes with task='classification'; got task='masked_lm'"):
+        bert_zoo.load(single, "masked_lm", problem_type=TASK)
+
+
+def test_every_family_with_a_classifier_has_one_of_several_labels():
+    for name, family in registry().families.items():
+        assert family.heads.get(TASK) == family.heads.get("classification"), name
+
+
+# ---------------------------------------------------------------------------------------------
+# Thresholds
+# ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("fmt", ["bert_zoo", "hf", "keras"])
+def test_thresholds_are_kept_with_the_model(fmt, tmp_path):
+    model = load_task(TASK, thresholds=THRESHOLDS)
+    if fmt == "keras":
+        model.save(tmp_path / "model.keras")
+        again = keras.saving.load_model(tmp_path / "model.keras")
+    else:
+        bert_zoo.save(model, tmp_path, format=fmt)
+        again = bert_zoo.load(tmp_path, TASK)
+    assert again.thresholds == model.thresholds == THRESHOLDS
+    assert_same(again(task_inputs(TASK)), model(task_inputs(TASK)))
+
+
+@pytest.mark.parametrize(("fmt", "file"), [("bert_zoo", "bert_zoo.json"), ("hf", "config.json")])
+def test_directories_without_thresholds_have_the_default(fmt, file, tmp_path):
+    bert_zoo.save(load_task(TASK), tmp_path, format=fmt)
+    config = json.loads((tmp_path / file).read_text())
+    assert "thresholds" not in config
+    assert bert_zoo.load(tmp_path, TASK).thresholds == (0.5,) * 4
+    assert bert_zoo.load(tmp_path, TASK, thresholds={"threat": 0.2}).thresholds[2] == 0.2
+    (tmp_path / file).write_text(json.dumps(config | {"thresholds": [0.5, 2]}))
+    with pytest.raises(ConfigError, match=rf"{file}.*\[0.5, 2\].*from 0 to 1"):
+        bert_zoo.load(tmp_path, TASK)
+
+
+def test_a_fresh_head_does_not_take_the_thresholds_of_the_old_one(tmp_path):
+    bert_zoo.save(load_task(TASK, thresholds=THRESHOLDS), tmp_path)
+    assert (
+        bert_zoo.load(tmp_path, labels=LABELS[::-1], init=["classifier"]).thresholds == (0.5,) * 4
+    )
+
+
+@pytest.mark.parametrize(
+    ("thresholds", "words"),
+    [
+        (1.5, "1.5.*from 0 to 1"),
+        ("half", "'half'.*from 0 to 1"),
+        ([0.5, 0.5], "2 thresholds and 4 labels.*'insult'"),
+        ({"rude": 0.5}, "'rude'.*'insult'"),
+        ([0.5, 0.5, float("nan"), 0.5], "nan.*from 0 to 1"),
+    ],
+)
+def test_thresholds_that_fit_no_labels_are_refused(thresholds, words):
+    with pytest.raises(ValueError, match=words):
+        load_task(TASK, thresholds=thresholds)
+
+
+def test_other_tasks_have_no_thresholds():
+    with pytest.raises(ValueError, match=r"'classification' has no thresholds.*multi_label"):
+        load_task("classification", thresholds=0.3)
+
+
+# ---------------------------------------------------------------------------------------------
+# Answers
+# ---------------------------------------------------------------------------------------------
+
+
+def test_classify_gives_every_label_above_its_threshold():
+    model = load_task(TASK, thresholds=THRESHOLDS)
+    probabilities = sigmoid(model.predict(TEXTS, verbose=0))
+    answers = model.classify(TEXTS)
+    for answer, row in zip(answers, probabilities, strict=True):
+        above = {label for label, p, t in zip(LABELS, row, THRESHOLDS, strict=True) if p > t}
+        assert set(answer.labels) == above
+        assert list(answer.labels.values()) == sorted(answer.labels.values(), reverse=True)
+        np.testing.assert_allclose(list(answer.scores.values()), row, atol=1e-6)
+    assert any(len(answer.labels) > 1 for answer in answers)
+    assert all(len(answer.labels) <= 1 for answer in model.classify(TEXTS, top_k=1))
+
+
+def test_answers_print_as_a_table_with_empty_ones_said():
+    model = load_task(TASK, thresholds=0)
+    first, *_ = str(model.classify([*TEXTS, "two\nlines"])).split("\n")
+    for label, score in model.classify(TEXTS)[0].labels.items():
+        assert f"{label} {score:.3f}" in first
+    lines = str(model.classify([*TEXTS, "two\nlines"])).split("\n")
+    assert len(lines) == 4 and lines[3].endswith("  two lines")
+    assert len({line.index(text) for line, text in zip(lines, TEXTS, strict=False)}) == 1
+    model.thresholds = 1.0
+    assert str(model.classify(TEXTS[1])) == f"(no label)  {TEXTS[1]}"
+
+
+def test_classify_gives_the_top_k_labels_of_a_single_label_model():
+    model = load_task("classification")
+    (answer,) = model.classify(TEXTS[0], top_k=2)
+    ranked = sorted(answer.scores.items(), key=lambda item: -item[1])
+    assert list(answer.top.items()) == ranked[:2]
+    assert (answer.label, answer.score) == ranked[0]
+    assert str(answer) == "{} {:.3f}, {} {:.3f}  {}".format(*ranked[0], *ranked[1], TEXTS[0])
+    assert len(model.classify(TEXTS[0], top_k=9)[0].top) == 3
+    (plain,) = model.classify(TEXTS[0])
+    assert str(plain) == f"{plain.label}  {plain.score:.3f}  {TEXTS[0]}"
+    with pytest.raises(ValueError, match="top_k is 0"):
+        model.classify(TEXTS[0], top_k=0)
+
+
+def test_a_saved_model_names_the_labels_above_their_thresholds(tmp_path):
+    model = load_task(TASK, thresholds=THRESHOLDS)
+    bert_zoo.export(model, tmp_path)
+    served = tf.saved_model.load(str(tmp_path)).signatures["serving_default"](
+        text=tf.constant(TEXTS)
+    )
+    names = served["labels"].numpy().astype(str)
+    for row, shown, answer in zip(
+        served["probabilities"].numpy(), names, model.classify(TEXTS), strict=True
+    ):
+        np.testing.assert_allclose(row, list(answer.scores.values()), atol=1e-5)
+        assert {name for name in shown if name} == set(answer.labels)
+        assert all(name in ("", label) for name, label in zip(shown, LABELS, strict=True))
+
+
+# ---------------------------------------------------------------------------------------------
+# Metrics
+# ---------------------------------------------------------------------------------------------
+
+
+def f1_by_hand(present, predicted, weights) -> dict[str, float]:
+    """Micro and macro F1 from counts, row by row."""
+    weights = weights[:, None]
+    found = (weights * (present & predicted)).sum(axis=0)
+    others = (weights * present).sum(axis=0) + (weights * predicted).sum(axis=0)
+    by_label = [2 * f / o if o else 0.0 for f, o in zip(found, others, strict=True)]
+    return {"micro_f1": 2 * found.sum() / others.sum(), "macro_f1": np.mean(by_label)}
+
+
+def test_f1_counts_over_batches_and_weights():
+    rng = np.random.default_rng(0)
+    logits, present = rng.normal(size=(50, 4)), rng.random((50, 4)) < 0.3
+    weights = rng.random(50)
+    present[:, 2] = False  # a label that neither occurs
+    logits[:, 2] = -9  # nor is predicted
+    predicted = sigmoid(logits) > np.array(THRESHOLDS)
+    for name, expected in f1_by_hand(present, predicted, weights).items():
+        metric = LabelF1(THRESHOLDS, name.removesuffix("_f1"))
+        metric = LabelF1.from_config(metric.get_config())
+        for rows in np.array_split(np.arange(50), 7):
+            metric.update_state(
+                present[rows].astype(int), tf.constant(logits[rows], tf.float32), weights[rows]
+            )
+        assert metric.name == name
+        np.testing.assert_allclose(metric.result(), expected, rtol=1e-5)
+    with pytest.raises(ValueError, match=r"'mean'.*'macro'"):
+        LabelF1(THRESHOLDS, "mean")
+
+
+def test_evaluate_gives_f1_by_the_models_thresholds_also_after_reload(tmp_path):
+    trained, inputs = load_task(TASK), task_inputs(TASK)
+    present = np.random.default_rng(0).integers(0, 2, (4, 4))
+    trained.save(tmp_path / "model.keras")
+    probabilities = sigmoid(trained.predict(inputs, verbose=0))
+    for model in (trained, keras.saving.load_model(tmp_path / "model.keras")):
+        for thresholds in (model.thresholds, THRESHOLDS):
+            model.thresholds = thresholds
+            got = model.evaluate(inputs, present, batch_size=3, verbose=0, return_dict=True)
+            predicted = probabilities > np.array(thresholds)
+            expected = f1_by_hand(present.astype(bool), predicted, np.ones(4))
+            assert {name: got[name] for name in expected} == pytest.approx(expected, abs=1e-6)
