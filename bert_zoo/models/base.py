@@ -4,6 +4,7 @@ import contextlib
 
 import keras
 
+from bert_zoo.forks import refuse_fork
 from bert_zoo.models.feeding import (
     is_tf_dataset,
     keras_arguments,
@@ -43,6 +44,10 @@ class ZooModel(keras.Model):
     places_read: tuple[str, ...] = ()
     truncation: str | None = None
 
+    def __init__(self, *args, **kwargs):
+        refuse_fork()
+        super().__init__(*args, **kwargs)
+
     def __setattr__(self, name, value):
         # Keras 3.15 reads an attribute before it sets it, which would look for a vocabulary here.
         if name == "preprocessor":
@@ -77,6 +82,7 @@ class ZooModel(keras.Model):
         return encoder_of(self).levels_below_head()
 
     def __call__(self, inputs, *args, **kwargs):
+        refuse_fork()
         # Before Keras, whose word on text is that strings are no tensors.
         check_is_dict(inputs)
         return super().__call__(divided_rows(inputs), *args, **kwargs)

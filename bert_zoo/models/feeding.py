@@ -11,6 +11,7 @@ import keras
 import numpy as np
 
 from bert_zoo.data.autotuning import without_autotuning
+from bert_zoo.forks import refuse_fork
 from bert_zoo.models.inputs import STATE, check_range
 from bert_zoo.models.labels import as_arrays, class_names, label_arrays, labels_in_graph
 
@@ -45,6 +46,7 @@ def keras_arguments(
     Raises:
         TypeError, ValueError: say what was passed and what would do.
     """
+    refuse_fork()
     if x is None:
         raise TypeError(
             "There is no data: x is None. Pass texts, a dict of ids or a tf.data.Dataset."

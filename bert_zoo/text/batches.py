@@ -7,6 +7,8 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from bert_zoo.forks import refuse_fork
+
 _EXPECTED = (
     "Texts are a string (a batch of one), a list or NumPy array of strings, or a string tensor "
     "[batch]"
@@ -25,6 +27,7 @@ def text_batch(texts: Any, name: str = "texts") -> tf.Tensor:
         TypeError: something that is not a text; names the first such item and its position.
         ValueError: a wrong number of dimensions, or a str that UTF-8 cannot encode.
     """
+    refuse_fork()
     if isinstance(texts, tf.Tensor | tf.Variable):
         return _checked_tensor(tf.convert_to_tensor(texts), name)
     if isinstance(texts, tf.RaggedTensor | tf.SparseTensor):

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import tensorflow as tf
 
+from bert_zoo.forks import refuse_fork
 from bert_zoo.text.batches import text_batch
 from bert_zoo.text.vocabulary import Vocabulary
 
@@ -79,6 +80,7 @@ class Tokenizer(tf.Module):
     _untracked: SimpleNamespace | None = None
 
     def __init__(self, name: str, vocabulary: Vocabulary, special_tokens: Mapping[str, Any]):
+        refuse_fork()
         super().__init__(name=name)
         # A plain object, so that tf.Module does not track what is inside it.
         self._vocabulary = vocabulary
