@@ -9,12 +9,21 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-from helpers import GOLDEN, TEXTS, assert_same, assert_same_variables, load_task, task_inputs
+from helpers import (
+    GOLDEN,
+    TEXTS,
+    assert_same,
+    assert_same_variables,
+    load_task,
+    loaded_task,
+    task_inputs,
+)
 
 import bert_zoo
 from bert_zoo.config import ConfigError
 from bert_zoo.models import Classifier, MultiLabelClassifier
 from bert_zoo.registry import registry
+from bert_zoo.training import bert_adamw, compile_for_task
 from bert_zoo.training.metrics import LabelF1
 
 TASK = "multi_label_classification"
@@ -133,6 +142,70 @@ def test_thresholds_that_fit_no_labels_are_refused(thresholds, words):
 def test_other_tasks_have_no_thresholds():
     with pytest.raises(ValueError, match=r"'classification' has no thresholds.*multi_label"):
         load_task("classification", thresholds=0.3)
+
+
+# ---------------------------------------------------------------------------------------------
+# Labels
+# ---------------------------------------------------------------------------------------------
+
+ROWS = np.array([[1, 0, 0, 1], [0, 0, 0, 0], [0, 1, 0, 0]])
+NAMES = [["toxic", "insult"], [], ["obscene"]]
+
+
+def test_labels_are_lists_or_sets_of_names_or_rows_of_zeros_and_ones():
+    model = load_task(TASK)
+    ids = {name: np.asarray(value) for name, value in model.preprocessor(TEXTS).items()}
+    expected = model.evaluate(ids, ROWS, verbose=0)
+    ragged = tf.ragged.constant(NAMES)
+    for labels in (ROWS == 1, ROWS.astype("float32"), NAMES, list(map(set, NAMES)), ragged):
+        assert model.evaluate(TEXTS, labels, verbose=0) == pytest.approx(expected, abs=1e-6)
+        assert model.evaluate(ids, labels, verbose=0) == pytest.approx(expected, abs=1e-6)
+    for x in (TEXTS, ids):
+        for labels in (ROWS, ROWS == 1, ragged, ragged.to_tensor("")):
+            data = tf.data.Dataset.from_tensor_slices((x, labels)).batch(2)
+            assert model.evaluate(data, verbose=0) == pytest.approx(expected, abs=1e-6)
+
+
+def test_fit_learns_from_names():
+    model = load_task(TASK, dropout=0.0)
+    compile_for_task(model, bert_adamw(3e-3))
+    model.fit(TEXTS, list(map(set, NAMES)), epochs=15, verbose=0, validation_data=(TEXTS, NAMES))
+    assert [set(answer.labels) for answer in model.classify(TEXTS)] == list(map(set, NAMES))
+
+
+@pytest.mark.parametrize(
+    ("labels", "words"),
+    [
+        ([["toxic"], ["rude"], []], r"label\[1\]\[0\] is 'rude'.*'obscene'"),
+        (["toxic", "insult", "toxic"], r"label\[0\] is 'toxic'\. .*list or set of names"),
+        ([["toxic"], None, []], r"label\[1\] is None, among rows of names"),
+        ([0, 1, 2], r"shape \(3,\)\. .*0 or 1 for each of the 4 labels"),
+        ([[0, 3], [1], [2]], r"different lengths\. .*list or set of names"),
+        (ROWS[:, :3], r"shape \(3, 3\)\."),
+        (ROWS * 2, r"label\[0, 0\] is 2\."),
+        (ROWS * np.nan, r"label\[0, 0\] is nan\."),
+        ([{0}, {4}, set()], r"label\[1\]\[0\] is 4"),
+    ],
+    ids=lambda value: "" if isinstance(value, str) else str(value),
+)
+def test_wrong_labels_are_named(labels, words):
+    with pytest.raises((TypeError, ValueError), match=words):
+        loaded_task(TASK).evaluate(TEXTS, labels, verbose=0)
+
+
+def test_wrong_labels_are_named_in_datasets():
+    def evaluate(labels):
+        data = tf.data.Dataset.from_tensor_slices((TEXTS, labels)).batch(3)
+        loaded_task(TASK).evaluate(data, verbose=0)
+
+    with pytest.raises(tf.errors.InvalidArgumentError, match="rude"):
+        evaluate([["rude"], [""], [""]])
+    with pytest.raises(tf.errors.InvalidArgumentError, match="must be 0 or 1"):
+        evaluate(ROWS * 2)
+    with pytest.raises(TypeError, match=r"string of shape .*list or set of names"):
+        evaluate(["toxic", "", "insult"])
+    with pytest.raises(ValueError, match=r"shape \(None, 3\)"):
+        evaluate(ROWS[:, :3])
 
 
 # ---------------------------------------------------------------------------------------------

@@ -188,17 +188,18 @@ class LabelRange:
             loss, keras.losses.SparseCategoricalCrossentropy
         )
 
-    def numbers(self, labels: np.ndarray, title: str) -> np.ndarray:
+    def numbers(self, labels: Any, title: str) -> np.ndarray:
         """Class numbers, checked.
 
         Args:
-            labels: numbers (bools and floats too), names, or one-hot rows [batch, limit].
+            labels: an array, or what makes one, of numbers (bools and floats too), names, or one-hot
+                rows [batch, limit].
             title: what messages call them.
 
         Raises:
             TypeError, ValueError: names the first label that is none, and what would do.
         """
-        labels = self.values(labels, title)
+        labels = self.values(_as_array(labels, title), title)
         if self._are_one_hot(labels.shape):
             labels = self._from_one_hot(labels, title)
         self.check_rank(labels.shape, title)
@@ -298,6 +299,99 @@ class LabelRange:
         return f"{title}s {self._wanted()}; got {dtype}{example}."
 
 
+@dataclass(frozen=True)
+class LabelSets:
+    """What the labels of an output may be where any number of classes may apply to a row.
+
+    Attributes:
+        names: of the classes.
+    """
+
+    names: tuple[str, ...]
+
+    def is_read_by(self, loss) -> bool:
+        """Whether a loss reads rows of 0 and 1, which any but class numbers' does."""
+        return True
+
+    def numbers(self, labels: Any, title: str) -> np.ndarray:
+        """Rows of 0 and 1, float32 [batch, classes], checked.
+
+        Args:
+            labels: such rows, or a collection of names for each row.
+            title: what messages call them.
+
+        Raises:
+            TypeError, ValueError: names the first label that is none, and what would do.
+        """
+        if hasattr(labels, "to_list"):  # TensorFlow's ragged tensors and pandas' columns
+            labels = labels.to_list()
+        if isinstance(labels, list | tuple | np.ndarray) and any(map(_are_names, labels)):
+            return self._from_names(labels, title)
+        try:
+            rows = np.asarray(labels)
+        except ValueError as error:
+            raise ValueError(
+                f"{title}s have rows of different lengths. {self._wanted()}"
+            ) from error
+        if rows.dtype.kind not in "biuf":
+            raise TypeError(f"{title}[0] is {shown(labels[0])}. {self._wanted()}")
+        self._check_shape(rows.shape, title)
+        wrong = ~((rows >= 0) & (rows <= 1))
+        if wrong.any():
+            place = [int(i) for i in np.argwhere(wrong)[0]]
+            raise ValueError(f"{title}{place} is {rows[tuple(place)]}. {self._wanted()}")
+        return rows.astype(np.float32)
+
+    def _from_names(self, labels: Sequence, title: str) -> np.ndarray:
+        rows = np.zeros((len(labels), len(self.names)), np.float32)
+        for i, row in enumerate(labels):
+            where = f"{title}[{i}]"
+            if not _are_names(row):
+                raise TypeError(f"{where} is {shown(row)}, among rows of names. {self._wanted()}")
+            numbers = class_indices(list(row), self.names, where)
+            check_range(where, numbers, len(self.names), "the number of labels")
+            rows[i, numbers] = 1
+        return rows
+
+    def numbers_in_graph(self, labels, title: str):
+        """As `numbers`, of a tensor, checked when the TensorFlow graph runs; names may be ragged."""
+        import tensorflow as tf
+
+        if labels.dtype == tf.string and labels.shape.rank == 2:
+            if not isinstance(labels, tf.RaggedTensor):
+                labels = tf.RaggedTensor.from_tensor(labels, padding="")
+            numbers = class_indices_in_graph(labels.flat_values, self.names, title)
+            present = labels.with_flat_values(tf.one_hot(numbers, len(self.names), True, False))
+            return tf.cast(tf.reduce_any(present, axis=1), tf.float32)
+        if labels.dtype == tf.string or isinstance(labels, tf.RaggedTensor):
+            raise TypeError(
+                f"{title}s are {labels.dtype.name} of shape {tuple(labels.shape)}. {self._wanted()} "
+                "In tf.data, names are string tensors [batch, names], ragged or filled up with ''."
+            )
+        if labels.shape.rank is not None:
+            self._check_shape(tuple(labels.shape), title)
+        rows = tf.cast(labels, tf.float32)
+        return _asserted(rows, (rows >= 0) & (rows <= 1), rows, f"{title}s must be 0 or 1.")
+
+    def _check_shape(self, shape: tuple, title: str) -> None:
+        if len(shape) != 2 or shape[1] not in (None, len(self.names)):
+            raise ValueError(f"{title}s have the shape {shape}. {self._wanted()}")
+
+    def _wanted(self) -> str:
+        return (
+            "For each text, give a list or set of names, which may be empty, or 0 or 1 for each of the "
+            f"{len(self.names)} labels {listing(map(repr, self.names))}."
+        )
+
+
+def _are_names(row: Any) -> bool:
+    """Whether the labels of a row are said by name; no labels at all are."""
+    if isinstance(row, Set):
+        return True
+    is_list = isinstance(row, list | tuple) or (isinstance(row, np.ndarray) and row.ndim == 1)
+    return is_list and (len(row) == 0 or isinstance(row[0], str | bytes))
+
+
 # ---------------------------------------------------------------------------------------------
 # The labels of a model
 # ---------------------------------------------------------------------------------------------
@@ -337,10 +431,10 @@ def label_arrays(model, x, y):
     ranges = _ranges(model, x, y)
 
     def numbers(name: str, column):
-        labels = _as_array(name, column)
         label_range = ranges.get(name)
         if label_range is not None:
-            return label_range.numbers(labels, _title(name))
+            return label_range.numbers(column, _title(name))
+        labels = _as_array(column, _title(name))
         _check_finite(name, labels)
         return labels
 
@@ -371,8 +465,8 @@ def _by_output(function, y):
     return function("", y)
 
 
-def _ranges(model, x, y) -> dict[str, LabelRange]:
-    """The ranges of the outputs whose loss reads class numbers."""
+def _ranges(model, x, y) -> dict[str, LabelRange | LabelSets]:
+    """What the labels may be of the outputs whose loss reads such labels."""
     ranges = model.label_ranges(x)
     if ranges and set(y if isinstance(y, Mapping) else {""}) != set(ranges):
         wanted = "one array" if "" in ranges else f"a dict of {sorted(ranges)}"
@@ -386,12 +480,12 @@ def _ranges(model, x, y) -> dict[str, LabelRange]:
     }
 
 
-def _as_array(name: str, column) -> np.ndarray:
+def _as_array(column, title: str) -> np.ndarray:
     try:
         return np.asarray(column)
     except ValueError as error:
         raise ValueError(
-            f"{_title(name)}s must be an array; these rows have different lengths ({error}). Pad "
+            f"{title}s must be an array; these rows have different lengths ({error}). Pad "
             f"labels of tokens with {IGNORED_LABEL}, which does not count."
         ) from error
 

@@ -15,7 +15,7 @@ from bert_zoo.models.cores import in_shares
 from bert_zoo.models.encoder import Encoder
 from bert_zoo.models.graphs import as_graph
 from bert_zoo.models.inputs import PLACES, check_range, check_rank
-from bert_zoo.models.labels import LabelRange, label_names
+from bert_zoo.models.labels import LabelRange, LabelSets, label_names
 from bert_zoo.models.thresholds import DEFAULT_THRESHOLD, Thresholds, label_thresholds
 from bert_zoo.registry import Family, registry
 
@@ -194,7 +194,8 @@ class MultiLabelClassifier(Classifier):
     """Logits [batch, classes] over the first token, of which any number of classes may apply.
 
     A class's probability is the sigmoid of its logit. Labels are rows of 0 and 1, [batch, classes],
-    or for each text a list or set of names; in tf.data, ragged strings [batch, (names)].
+    or for each text a list or set of names; in tf.data, strings [batch, names], ragged or filled up
+    with "".
 
     Args:
         encoder, num_classes, labels: as in `LabelledModel`.
@@ -246,6 +247,9 @@ class MultiLabelClassifier(Classifier):
         from bert_zoo.models.verbs import above_thresholds, classify
 
         return classify(self, texts, batch_size, top_k, above_thresholds)
+
+    def label_ranges(self, inputs) -> dict[str, LabelSets]:
+        return {"": LabelSets(self.labels)}
 
     def get_config(self):
         return {**super().get_config(), "thresholds": list(self.thresholds)}

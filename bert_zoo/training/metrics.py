@@ -53,7 +53,7 @@ class LabelF1(keras.metrics.Metric):
             y_pred: logits [batch, labels].
             sample_weight: of the rows, [batch] or [batch, 1].
         """
-        present = ops.cast(y_true, self.dtype)
+        present = ops.cast(ops.cast(y_true, self.dtype) > 0.5, self.dtype)
         probabilities = ops.sigmoid(ops.cast(y_pred, self.dtype))
         thresholds = ops.convert_to_tensor(self.thresholds, self.dtype)
         predicted = ops.cast(probabilities > thresholds, self.dtype)
