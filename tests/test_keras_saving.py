@@ -19,6 +19,7 @@ from helpers import (
 
 import bert_zoo
 from bert_zoo.training import bert_adamw, compile_for_task
+from bert_zoo.weights.bind import named_variables
 
 # Run in a fresh process, where nothing of ours is registered with Keras but by the import.
 RELOAD = """
@@ -114,3 +115,33 @@ def test_functional_model_around_an_encoder_comes_back(tmp_path):
 def test_configuration_is_plain_json():
     config = load_task("classification").get_config()
     assert json.loads(json.dumps(config)) == json.loads(json.dumps(config, default=None))
+
+
+def test_what_is_frozen_stays_frozen(tmp_path):
+    model = load_task("classification")
+    model.encoder.trainable = False
+    model.encoder.pooler.trainable = True
+    trained = [path for path, v in named_variables(model).items() if v.trainable]
+    assert {path.split("/")[0] for path in trained} == {"encoder", "classifier"}
+    model.save(tmp_path / "model.keras")
+    for again in (
+        keras.saving.load_model(tmp_path / "model.keras"),
+        keras.models.clone_model(model),
+        type(model).from_config(model.get_config()),
+    ):
+        assert not again.encoder.trainable and again.encoder.pooler.trainable
+        assert not again.encoder.stack.trainable
+        assert [path for path, v in named_variables(again).items() if v.trainable] == trained
+        again.encoder.trainable = True
+        assert all(variable.trainable for variable in named_variables(again).values())
+    model.trainable = False
+    assert not keras.models.clone_model(model).trainable_variables
+
+
+def test_files_of_earlier_versions_stay_frozen():
+    encoder = load_task("encoder")
+    config = encoder.get_config() | {"frozen": {"embeddings": True, "layers": 1}}
+    del config["trained_layers"]
+    again = type(encoder).from_config(config)
+    assert not again.embeddings.trainable and not again.stack.blocks[0].trainable
+    assert again.stack.blocks[1].trainable

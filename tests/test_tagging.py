@@ -154,6 +154,7 @@ def test_lists_texts_names_and_tf_data_train_alike(model):
     names = [[LABELS[i] for i in row] for row in ([0, 3, 4], [1], [2, 0])]
     words, ids = [*WORDS[:2], WORDS[2][1:3]], [[0, 3, 4], [1], [2, 0]]
     wanted = model.evaluate(words, ids, verbose=0)
+    loss, accuracy = wanted
     ragged = tf.ragged.constant(words), tf.ragged.constant(ids)
     dataset = tf.data.Dataset.from_tensor_slices(ragged).batch(2)
     for same in (
@@ -165,7 +166,9 @@ def test_lists_texts_names_and_tf_data_train_alike(model):
     packed = pack_words(words, model.preprocessor)
     probabilities = tf.nn.softmax(model(packed.inputs))[packed.first_pieces].numpy()
     chosen = probabilities[np.arange(6), np.concatenate(ids)]
-    np.testing.assert_allclose(wanted, -np.log(chosen).mean(), rtol=1e-5)
+    np.testing.assert_allclose(loss, -np.log(chosen).mean(), rtol=1e-5)
+    right = probabilities.argmax(-1) == np.concatenate(ids)
+    np.testing.assert_allclose(accuracy, right.mean(), rtol=1e-5)
 
 
 @pytest.mark.slow

@@ -22,7 +22,13 @@ import bert_zoo
 from bert_zoo.heads.pooling import pool
 from bert_zoo.models.feeding import keras_arguments
 from bert_zoo.registry import Pooling
-from bert_zoo.training import BertAdamW, WarmupLinearDecay, bert_adamw, compile_for_task
+from bert_zoo.training import (
+    BertAdamW,
+    TokenAccuracy,
+    WarmupLinearDecay,
+    bert_adamw,
+    compile_for_task,
+)
 from bert_zoo.training.optimizers import UNDECAYED
 
 # Of ten float32 steps against float64, and of kernels that round 1 - 0.999 to float32.
@@ -372,7 +378,7 @@ def test_ignored_labels_teach_nothing():
     model = load_task("token_classification", dropout=0.0)
     inputs = task_inputs("token_classification")
     labels = task_labels("token_classification", np.random.default_rng(0))
-    loss = model.evaluate(inputs, labels, verbose=0)
+    loss, _ = model.evaluate(inputs, labels, verbose=0)
     kept = labels != -100
     logits = model.predict(inputs, verbose=0)[kept]
     losses = tf.nn.sparse_softmax_cross_entropy_with_logits(labels[kept], logits)
@@ -473,3 +479,72 @@ def test_recipe_leaves_an_encoder_uncompiled():
     compile_for_task(encoder)
     assert not encoder.compiled
     assert bert_zoo.training.compile_for_task is compile_for_task
+
+
+# ---------------------------------------------------------------------------------------------
+# What compile is given
+# ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("metrics", [None, ["accuracy"]])
+def test_a_perfect_tagger_is_right_everywhere_whatever_is_padding(metrics):
+    model = load_task("token_classification", dropout=0.0)
+    if metrics:
+        model.compile("adam", model.loss, metrics=metrics)
+    inputs = task_inputs("token_classification")
+    perfect = model.predict(inputs, verbose=0).argmax(-1)
+    labels = np.where(inputs["padding_mask"] == 1, perfect, -100)
+    assert (labels == -100).any()
+    assert model.evaluate(inputs, labels, verbose=0)[1] == 1.0
+    labelled_padding = np.where(labels == -100, (perfect + 1) % 5, labels)
+    assert model.evaluate(inputs, labelled_padding, verbose=0)[1] == 1.0
+    labels[0, 1] = (labels[0, 1] + 1) % 5
+    wanted = 1 - 1 / (labels != -100).sum()
+    np.testing.assert_allclose(model.evaluate(inputs, labels, verbose=0)[1], wanted, rtol=1e-6)
+
+
+def test_token_accuracy_is_a_mean_over_labels_and_takes_weights():
+    metric = TokenAccuracy()
+    scores = np.eye(3, dtype="float32")
+    metric.update_state([[0, 1, -100]], scores[[[0, 2, 2]]])
+    metric.update_state([[1], [2]], scores[[[1], [2]]], sample_weight=[0.5, 1.0])
+    np.testing.assert_allclose(metric.result(), (1 + 0.5 + 1) / (2 + 1.5))
+
+
+@pytest.mark.parametrize(
+    ("loss", "wanted"),
+    [
+        ("sparse_categorical_crossentropy", "SparseCategoricalCrossentropy(from_logits=True)"),
+        ("categorical_crossentropy", "CategoricalCrossentropy(from_logits=True)"),
+        (keras.losses.binary_crossentropy, "BinaryCrossentropy(from_logits=True)"),
+        (keras.losses.CategoricalFocalCrossentropy(), "CategoricalFocalCrossentropy(from_logits"),
+        (keras.losses.SparseCategoricalCrossentropy(), "SparseCategoricalCrossentropy(from_logits"),
+        (keras.losses.SparseCategoricalCrossentropy(from_logits=True), None),
+        ("mse", None),
+    ],
+)
+def test_losses_that_take_logits_as_probabilities_are_said(loss, wanted, classifier, caplog):
+    load_task("classification")
+    assert not caplog.text, "a model's own loss is right"
+    trained_with = classifier.loss
+    classifier.compile("adam", loss)
+    classifier.compile("adam", trained_with, metrics=["accuracy"])
+    assert f"keras.losses.{wanted}" in caplog.text if wanted else not caplog.text
+
+
+@pytest.mark.parametrize(
+    ("optimizer", "bound"),
+    [
+        (lambda: keras.optimizers.Adam(global_clipnorm=1.0), "global_clipnorm=1.0"),
+        (lambda: keras.optimizers.SGD(clipvalue=0.5), "SGD with clipvalue=0.5"),
+        (keras.optimizers.Adam, None),
+        (bert_adamw, None),
+    ],
+)
+def test_clipping_on_each_replica_is_said(optimizer, bound, classifier, caplog, monkeypatch):
+    strategy = classifier.distribute_strategy
+    classifier.compile(optimizer(), classifier.loss, metrics=["accuracy"])
+    assert not caplog.text, "on one device all optimizers clip alike"
+    monkeypatch.setattr(type(strategy), "num_replicas_in_sync", 2)
+    classifier.compile(optimizer(), classifier.loss, metrics=["accuracy"])
+    assert bound in caplog.text and "bert_adamw" in caplog.text if bound else not caplog.text

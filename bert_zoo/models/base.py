@@ -5,6 +5,11 @@ import contextlib
 import keras
 
 from bert_zoo.forks import refuse_fork
+from bert_zoo.models.compiling import (
+    reads_class_numbers,
+    warn_of_probabilities,
+    with_token_accuracy,
+)
 from bert_zoo.models.feeding import (
     is_tf_dataset,
     keras_arguments,
@@ -22,9 +27,11 @@ from bert_zoo.models.replicas import (
     is_multi_worker,
     is_on_tpu,
     one_replica_spec,
+    warn_of_clipping,
     whole_everywhere,
     with_one_row,
 )
+from bert_zoo.weights.bind import set_trained_layers, trained_layers
 
 
 class ZooModel(keras.Model):
@@ -162,6 +169,11 @@ class ZooModel(keras.Model):
 
     def compile(
         self,
+        optimizer="rmsprop",
+        loss=None,
+        loss_weights=None,
+        metrics=None,
+        weighted_metrics=None,
         *args,
         jit_compile: bool | str | None = None,
         steps_per_execution: int = 1,
@@ -171,7 +183,14 @@ class ZooModel(keras.Model):
 
         Keras's "auto" turns XLA on there; it would compile anew for every length of a batch, fuses
         less on CPUs than oneDNN, and breaks TPUStrategy (keras#19448).
+
+        Outputs are logits: losses take `from_logits=True`. Where they are of tokens, the metric
+        "accuracy" leaves out labels of -100, as `bert_zoo.training.TokenAccuracy`; Keras's own
+        metric objects count them as wrong.
         """
+        warn_of_probabilities(loss, self.task)
+        if self.outputs_per_token and any(map(reads_class_numbers, keras.tree.flatten(loss))):
+            metrics, weighted_metrics = map(with_token_accuracy, (metrics, weighted_metrics))
         on_tensorflow = keras.backend.backend() == "tensorflow"
         if jit_compile is None:
             jit_compile = False if on_tensorflow else "auto"
@@ -183,7 +202,15 @@ class ZooModel(keras.Model):
         if steps_per_execution > 1 and on_tensorflow:
             check_several_steps(self.distribute_strategy)
         super().compile(
-            *args, jit_compile=jit_compile, steps_per_execution=steps_per_execution, **kwargs
+            optimizer,
+            loss,
+            loss_weights,
+            metrics,
+            weighted_metrics,
+            *args,
+            jit_compile=jit_compile,
+            steps_per_execution=steps_per_execution,
+            **kwargs,
         )
         if on_tensorflow:
             with self.distribute_strategy.scope():
@@ -193,8 +220,24 @@ class ZooModel(keras.Model):
                     self.optimizer = LossScaling.around(self.optimizer)
         # Behind the scaling of losses, where Keras has wrapped it for float16.
         optimizer = getattr(self.optimizer, "inner_optimizer", self.optimizer)
+        if on_tensorflow:
+            warn_of_clipping(optimizer, self.distribute_strategy)
         if hasattr(optimizer, "use_levels"):
             optimizer.use_levels(self.levels_below_head)
+
+    def get_config(self):
+        return {**super().get_config(), "trained_layers": trained_layers(self)}
+
+    @classmethod
+    def from_config(cls, config, custom_objects=None):
+        # Keras 3.15 gives a model of one's own its `trainable` as an argument, which then reads False
+        # and freezes nothing, and forgets what is set on the layers inside.
+        config = dict(config)
+        trained = config.pop("trained_layers", {})
+        config.pop("trainable", None)
+        model = super().from_config(config, custom_objects)
+        set_trained_layers(model, trained)
+        return model
 
     def compile_from_config(self, config):
         # Keras 3.15 leaves loaded models uncompiled whose class has a `compile` of its own.

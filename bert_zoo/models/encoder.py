@@ -56,7 +56,6 @@ class Encoder(ZooModel):
         output_hidden_states, output_attentions: whether the dict carries them.
         pooling: how `embed` makes sentence vectors.
         preprocessor: a `bert_zoo.text.Preprocessor`, or a `DeferredPreprocessor`.
-        frozen: what is not trained, as arguments of `freeze`; None for nothing.
     """
 
     task = "encoder"
@@ -71,7 +70,6 @@ class Encoder(ZooModel):
         output_attentions: bool = False,
         pooling: Pooling | dict[str, Any] = Pooling(),  # noqa: B008 (frozen)
         preprocessor=None,
-        frozen: dict[str, Any] | None = None,
         name: str = "encoder",
         **kwargs,
     ):
@@ -88,8 +86,6 @@ class Encoder(ZooModel):
         self.stack = parts["stack"]
         self.pooler = parts["pooler"]
         self.build((None, None))
-        self.frozen = {"embeddings": False, "layers": 0}
-        self.freeze(**(frozen or {}))
 
     def build(self, input_shape):
         self.embeddings.build((None, None))
@@ -122,10 +118,6 @@ class Encoder(ZooModel):
             self.embeddings.trainable = False
         for number in below:
             self.stack.blocks[number].trainable = False
-        self.frozen = {
-            "embeddings": embeddings or self.frozen["embeddings"],
-            "layers": max(layers, self.frozen["layers"]),
-        }
 
     def levels_below_head(self) -> dict[int, int]:
         """Variables by id, and how many layers below the head each lies, for `layer_decay`.
@@ -274,6 +266,15 @@ class Encoder(ZooModel):
             **json.loads(options.read_text(encoding="utf-8")),
         )
 
+    @classmethod
+    def from_config(cls, config, custom_objects=None):
+        # What `.keras` files of bert_zoo 0.1.0 say in place of `trained_layers`.
+        config = dict(config)
+        frozen = config.pop("frozen", {})
+        encoder = super().from_config(config, custom_objects)
+        encoder.freeze(**frozen)
+        return encoder
+
     def get_config(self):
         return {
             **super().get_config(),
@@ -282,5 +283,4 @@ class Encoder(ZooModel):
             "output_hidden_states": self.output_hidden_states,
             "output_attentions": self.output_attentions,
             "pooling": {"mode": self.pooling.mode, "normalize": self.pooling.normalize},
-            "frozen": dict(self.frozen),
         }

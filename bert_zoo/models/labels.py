@@ -5,12 +5,12 @@ from dataclasses import dataclass
 from numbers import Integral, Real
 from typing import Any
 
-import keras
 import numpy as np
 
 from bert_zoo.config import IGNORED_LABEL
 from bert_zoo.data.files import nearest
 from bert_zoo.error_text import listing, shown
+from bert_zoo.models.compiling import reads_class_numbers
 from bert_zoo.models.inputs import check_range
 
 # ---------------------------------------------------------------------------------------------
@@ -184,9 +184,7 @@ class LabelRange:
 
     def is_read_by(self, loss) -> bool:
         """Whether a loss reads class numbers."""
-        return loss == "sparse_categorical_crossentropy" or isinstance(
-            loss, keras.losses.SparseCategoricalCrossentropy
-        )
+        return reads_class_numbers(loss)
 
     def numbers(self, labels: Any, title: str) -> np.ndarray:
         """Class numbers, checked.

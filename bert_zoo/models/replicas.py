@@ -3,11 +3,14 @@
 All that works around Keras 3.15 under tf.distribute is here, but for the optimizer's part.
 """
 
+import logging
 from collections.abc import Callable
 from typing import Any
 
 import keras
 from keras import ops
+
+log = logging.getLogger("bert_zoo")
 
 
 def over_replicas(count, how: str):
@@ -155,6 +158,31 @@ def check_several_steps(strategy) -> None:
         raise ValueError(
             f"steps_per_execution above 1 fails on {strategy.num_replicas_in_sync} replicas, which are "
             "no TPU's (keras#19246). Leave it out, or train on Keras's JAX backend."
+        )
+
+
+def warn_of_clipping(optimizer, strategy) -> None:
+    """Says on the log where replicas clip gradients on their own, which is another training.
+
+    Optimizers of Keras 3.15 clip in `apply`, on each replica, and sum what is left in
+    `_backend_update_step`.
+    """
+    bounds = {
+        name: getattr(optimizer, name, None)
+        for name in ("global_clipnorm", "clipnorm", "clipvalue")
+    }
+    bounds = {name: bound for name, bound in bounds.items() if bound}
+    replicas = strategy.num_replicas_in_sync
+    if replicas > 1 and bounds and not getattr(optimizer, "clips_sum_of_replicas", False):
+        (name, bound), *_ = bounds.items()
+        log.warning(
+            "%s with %s=%s clips the gradients of each of the %d replicas before they are summed: "
+            "weights become others than on one device. bert_zoo.training.bert_adamw(learning_rate, "
+            "clip_norm=...) clips the sum.",
+            type(optimizer).__name__,
+            name,
+            bound,
+            replicas,
         )
 
 

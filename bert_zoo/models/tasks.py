@@ -8,6 +8,7 @@ from typing import Any
 import keras
 from keras import ops
 
+from bert_zoo.config import IGNORED_LABEL
 from bert_zoo.heads import MaskedLMHead, OutputHead, SpanBoundaryHead, pool
 from bert_zoo.models import tagging
 from bert_zoo.models.base import ZooModel
@@ -276,7 +277,7 @@ class TokenClassifier(LabelledModel):
     Beside texts, `fit`, `evaluate` and `predict` take sentences of words, a list of lists of strings
     or a ragged tensor [batch, (words)]. Labels are those of words then, ids or names, a list for
     each sentence; with raw texts, of what stands between white space. tf.data has ragged rows of
-    them.
+    them. Beside ids there is a label for each token, -100 where none is to be learned.
     """
 
     task = "token_classification"
@@ -309,6 +310,12 @@ class TokenClassifier(LabelledModel):
 
     def labelled_texts_to_inputs(self, texts, labels, preprocessor):
         return tagging.labelled_words_to_inputs(self, texts, labels, preprocessor)
+
+    def compute_metrics(self, x, y, y_pred, sample_weight=None):
+        """As in Keras; what labels padding has, metrics do not see."""
+        if "padding_mask" in x:
+            y = ops.where(ops.equal(x["padding_mask"], 0), IGNORED_LABEL, y)
+        return super().compute_metrics(x, y, y_pred, sample_weight)
 
     @functools.cached_property
     def token_probabilities(self):

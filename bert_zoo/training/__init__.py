@@ -5,6 +5,7 @@ from bert_zoo.training.distribution import strategy
 from bert_zoo.training.freezing import freeze, rematerialize
 from bert_zoo.training.keeping import KeepBest
 from bert_zoo.training.lora import add_lora
+from bert_zoo.training.metrics import TokenAccuracy
 from bert_zoo.training.optimizers import (
     BertAdamW,
     WarmupCosineDecay,
@@ -22,6 +23,7 @@ __all__ = [
     "BertAdamW",
     "KeepBest",
     "Recipe",
+    "TokenAccuracy",
     "TrainingCheckpoint",
     "WarmupCosineDecay",
     "WarmupLinearDecay",

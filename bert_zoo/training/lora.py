@@ -6,9 +6,10 @@ from collections.abc import Callable, Iterator
 import keras
 from keras import ops
 
+from bert_zoo.error_text import listing
 from bert_zoo.models.base import ZooModel, encoder_of
 from bert_zoo.training.freezing import forget_functions
-from bert_zoo.weights.bind import named_variables
+from bert_zoo.weights.bind import named_variables, trained_layers
 
 # What gets the thin matrices -> the part of a block.
 TARGETS: dict[str, Callable[[keras.layers.Layer], keras.layers.Layer]] = {
@@ -48,9 +49,10 @@ def add_lora(
     encoder = encoder_of(model)
     if any(True for _ in lora_layers(encoder)):
         raise ValueError("This model has LoRA already. Load it anew to choose another rank.")
-    if any(encoder.frozen.values()):
+    untrained = [path for path, is_trained in trained_layers(encoder).items() if not is_trained]
+    if untrained:
         raise ValueError(
-            f"This model is frozen in part ({encoder.frozen}), and LoRA freezes the encoder by "
+            f"This model is frozen in part ({listing(untrained)}), and LoRA freezes the encoder by "
             "itself. Use one of both."
         )
     for part in (encoder.embeddings, encoder.stack):

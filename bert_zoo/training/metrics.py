@@ -79,6 +79,35 @@ class LabelF1(keras.metrics.Metric):
 
 
 @keras.saving.register_keras_serializable("bert_zoo")
+class TokenAccuracy(keras.metrics.SparseCategoricalAccuracy):
+    """The share of labels whose class is the likeliest one, without the labels that are -100.
+
+    A mean over the labels of all batches, whatever their lengths.
+    """
+
+    def __init__(self, name: str = "accuracy", dtype=None):
+        super().__init__(name=name, dtype=dtype)
+
+    def update_state(self, y_true, y_pred, sample_weight=None):
+        """Adds a batch.
+
+        Args:
+            y_true: integers [batch, ...].
+            y_pred: scores or logits [batch, ..., classes].
+            sample_weight: [batch, ...], of rows or of labels.
+        """
+        labels = ops.convert_to_tensor(y_true)
+        weight = ops.cast(ops.not_equal(labels, IGNORED_LABEL), "float32")
+        if sample_weight is not None:
+            given = ops.cast(sample_weight, "float32")
+            missing = len(weight.shape) - len(given.shape)
+            weight = weight * ops.reshape(given, (*ops.shape(given), *[1] * missing))
+        scores = ops.reshape(y_pred, (-1, y_pred.shape[-1]))
+        # Flat: Keras's means of rows would weigh batches of other lengths differently.
+        return super().update_state(ops.reshape(labels, (-1,)), scores, ops.reshape(weight, (-1,)))
+
+
+@keras.saving.register_keras_serializable("bert_zoo")
 class PredictionQuality(keras.metrics.Metric):
     """How well a language model predicts, as a mean over tokens and not over batches.
 

@@ -131,6 +131,8 @@ class BertAdamW(keras.optimizers.AdamW):
         **kwargs: as `keras.optimizers.AdamW`.
     """
 
+    clips_sum_of_replicas = True
+
     def __init__(
         self,
         learning_rate=5e-5,

@@ -38,7 +38,7 @@ RECIPES: dict[str, Callable[[ZooModel], tuple[Any, list[Any] | None]]] = {
     ),
     "multiple_choice": lambda model: (_class_loss(), ["accuracy"]),
     "regression": lambda model: (SquaredError(), None),
-    "token_classification": lambda model: (_token_loss(), None),
+    "token_classification": lambda model: (_token_loss(), ["accuracy"]),
     # The mean of both, as run_squad.py.
     "question_answering": lambda model: (
         {"start_logits": _class_loss(), "end_logits": _class_loss()},

@@ -44,6 +44,24 @@ def _walk(layer, prefix: str) -> Iterator[tuple[str, Any]]:
         yield from _walk(child, f"{prefix}{child.name}/")
 
 
+def trained_layers(layer, is_parent_trained: bool = True, path: str = "") -> dict[str, bool]:
+    """Whether layers are trained, by path, of those that differ from the layer above."""
+    own, *children = layer._flatten_layers(include_self=True, recursive=False)
+    found = {} if own.trainable == is_parent_trained else {path: own.trainable}
+    for child in children:
+        found |= trained_layers(child, own.trainable, f"{path}{child.name}/")
+    return found
+
+
+def set_trained_layers(layer, trained: Mapping[str, bool], path: str = "") -> None:
+    """Sets what `trained_layers` found."""
+    own, *children = layer._flatten_layers(include_self=True, recursive=False)
+    if path in trained:
+        own.trainable = trained[path]
+    for child in children:
+        set_trained_layers(child, trained, f"{path}{child.name}/")
+
+
 @dataclass(frozen=True)
 class Naming:
     """The names that one source uses for a family's tensors.

@@ -1,0 +1,72 @@
+"""What `compile` is given, where Keras takes it in another way than users mean."""
+
+import logging
+from typing import Any
+
+import keras
+
+log = logging.getLogger("bert_zoo")
+
+ACCURACY = ("accuracy", "acc", "sparse_categorical_accuracy")
+# Keras's losses that read probabilities unless they are told that outputs are logits.
+LOSSES_OF_PROBABILITIES = {
+    "binary_crossentropy": "BinaryCrossentropy",
+    "bce": "BinaryCrossentropy",
+    "binary_focal_crossentropy": "BinaryFocalCrossentropy",
+    "categorical_crossentropy": "CategoricalCrossentropy",
+    "categorical_focal_crossentropy": "CategoricalFocalCrossentropy",
+    "sparse_categorical_crossentropy": "SparseCategoricalCrossentropy",
+    "crossentropy": "SparseCategoricalCrossentropy",
+    "ce": "SparseCategoricalCrossentropy",
+}
+
+
+def reads_class_numbers(loss) -> bool:
+    """Whether a loss, as `compile` takes it, is cross-entropy over class numbers."""
+    return isinstance(loss, keras.losses.SparseCategoricalCrossentropy) or (
+        _loss_class(loss) == "SparseCategoricalCrossentropy"
+    )
+
+
+def _loss_class(loss) -> str | None:
+    """The class in keras.losses of a loss that is given by its name or as a function of Keras."""
+    name = loss if isinstance(loss, str) else getattr(loss, "__name__", "")
+    if name in LOSSES_OF_PROBABILITIES.values():
+        return name
+    return LOSSES_OF_PROBABILITIES.get(name.lower())
+
+
+def warn_of_probabilities(loss: Any, task: str) -> None:
+    """Says on the log where a loss would take logits as probabilities, from which little is learned.
+
+    Args:
+        loss: as `compile` takes it, alone or by output.
+        task: of the model.
+    """
+    for one in keras.tree.flatten(loss):
+        wanted = _loss_class(one)
+        if getattr(one, "from_logits", None) is False:
+            wanted = type(one).__name__
+        if wanted is not None:
+            log.warning(
+                "The outputs of task %r are logits, and this loss (%s) takes them as probabilities: "
+                "the model would hardly learn. Compile with loss=keras.losses.%s(from_logits=True).",
+                task,
+                one if isinstance(one, str) else getattr(one, "name", wanted),
+                wanted,
+            )
+
+
+def with_token_accuracy(metrics: Any) -> Any:
+    """Metrics in which "accuracy" leaves out what has no label, as the loss does.
+
+    Args:
+        metrics: as `compile` takes them, alone or by output.
+    """
+    from bert_zoo.training.metrics import TokenAccuracy
+
+    def counted(metric):
+        is_accuracy = isinstance(metric, str) and metric in ACCURACY
+        return TokenAccuracy(name=metric) if is_accuracy else metric
+
+    return keras.tree.map_structure(counted, metrics)
