@@ -24,6 +24,11 @@ def write_table(path: Path) -> None:
     path.write_text("text,label\n" + "".join(f"{text},{label}\n" for text, label in rows))
 
 
+def write_label_sets(path: Path) -> None:
+    rows = [("good dog", "fine;animal"), ("bad cat", "animal"), ("good tree", "fine"), ("it", "")]
+    path.write_text("text,label\n" + "".join(f"{text},{names}\n" for text, names in rows * 3))
+
+
 def write_scores(path: Path) -> None:
     rows = [
         {"text": f"good {'dog ' * i}", "text_pair": "a tree", "label": i / 4} for i in range(12)
@@ -60,6 +65,12 @@ def write_choices(path: Path) -> None:
 # Kind -> (what writes its file, its name, arguments of make_task, what predict.py is asked).
 KINDS = {
     "classification": (write_table, "rows.csv", {"name": "table", "held_out": 4}, ["good dog"]),
+    "multi_label_classification": (
+        write_label_sets,
+        "rows.csv",
+        {"name": "table", "held_out": 4, "label_delimiter": ";"},
+        ["good dog"],
+    ),
     "regression": (
         write_scores,
         "rows.jsonl",
@@ -119,7 +130,7 @@ def served(kind: str, directory: Path, data) -> np.ndarray:
     """The answers of the run's SavedModel, in plain TensorFlow."""
     signature = tf.saved_model.load(str(directory / "saved_model")).signatures["serving_default"]
     texts = getattr(data, "texts", None)
-    if kind == "classification":
+    if kind in ("classification", "multi_label_classification"):
         return signature(text=tf.constant(texts))["logits"].numpy()
     if kind == "regression":
         first, second = map(tf.constant, texts)
@@ -141,6 +152,8 @@ def served(kind: str, directory: Path, data) -> np.ndarray:
 def plain(kind: str, predictions) -> np.ndarray:
     if kind == "question_answering":
         return np.asarray([selection.no_answer_score for selection in predictions])
+    if kind == "multi_label_classification":
+        return predictions[0]
     return np.concatenate(predictions) if kind == "token_classification" else predictions
 
 
@@ -150,9 +163,18 @@ def test_kept_model_predicts_the_same_when_loaded_and_when_served(run):
     predictions = task.predict(finetuning.kept_model(directory), data, RECIPE)
     # The exported windows are of the usual stride; these contexts fit into one.
     np.testing.assert_allclose(served(kind, directory, data), plain(kind, predictions), atol=1e-5)
-    figures = task.measure(data, predictions).figures
+    measured = task.measure(data, predictions)
+    figures = measured.figures
     kept = json.loads((directory / "metrics.json").read_text())["kept"]
     assert figures == pytest.approx(kept, abs=1e-5)
+    if kind == "multi_label_classification":
+        labels = [{task.label_names[i] for i in row} for row in data.labels]
+        model = finetuning.kept_model(directory)
+        assert model.evaluate(data.texts, labels, verbose=0, return_dict=True) == pytest.approx(
+            figures, abs=1e-5
+        )
+        supports = {row["label"]: row["support"] for row in measured.table}
+        assert supports == {name: sum(name in row for row in labels) for name in task.label_names}
 
 
 def call(tool: str, *arguments) -> subprocess.CompletedProcess:

@@ -453,3 +453,49 @@ def test_real_trec_has_its_known_counts():
     assert (len(test), test.labels.count(1)) == (500, 138)
     fine = tables.read_trec(SHARED / "trec_train.txt", fine=True)
     assert len(fine.label_names) == 50
+
+
+# --- Several labels a row ---
+
+SETS = {
+    "names.csv": "text,label\na,rude; threat\nb,\nc,threat;threat\n",
+    "names.jsonl": '{"text":"a","label":["threat","rude"]}\n{"text":"b","label":null}\n'
+    '{"text":"c","label":"threat"}\n',
+    "columns.csv": "text,rude,threat\na,1,1.0\nb,0,false\nc,0,1\n",
+    "columns.jsonl": '{"text":"a","rude":1,"threat":true}\n{"text":"b","rude":0,"threat":false}\n'
+    '{"text":"c","rude":0.0,"threat":1}\n',
+}
+
+
+@pytest.mark.parametrize("name", SETS)
+def test_rows_have_any_number_of_labels(name, tmp_path):
+    path = write(tmp_path, name, SETS[name])
+    options = {"label_delimiter": ";"}
+    if name.startswith("columns"):
+        options = {"label_columns": ("rude", "threat")}
+    read = tables.read_table(path, **options)
+    assert read.label_names == ("rude", "threat")
+    assert read.labels == read.classes == [(0, 1), (), (1,)]
+    assert tables.read_table(path, **options, label_names=read.label_names).labels == read.labels
+
+
+@pytest.mark.parametrize(
+    ("content", "options", "message"),
+    [
+        (
+            "text,label\na,x;z\n",
+            {"label_names": ("x", "y")},
+            "line 2.*'z', expected one of .*'x', 'y'",
+        ),
+        ("text,label\na,\n", {}, "no row has a label"),
+        ("text,label\na,x\nb,X;y\n", {}, "line 3.*'X' differs from 'x'"),
+        ("text,x,y\na,1,2\n", {"label_columns": ("x", "y")}, "line 2.*'y' is '2', expected 1"),
+        ("text,x\na,1\n", {"label_columns": ("x", "y")}, "no column 'y'"),
+    ],
+)
+def test_wrong_sets_of_labels_name_file_and_line(content, options, message, tmp_path):
+    path = write(tmp_path, "rows.csv", content)
+    with pytest.raises(ValueError, match=f"rows\\.csv.*{message}"):
+        tables.read_table(
+            path, **({} if "label_columns" in options else {"label_delimiter": ";"}), **options
+        )

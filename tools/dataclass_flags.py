@@ -32,10 +32,11 @@ def _plain_type(hint: Any) -> type:
 
 def given(options: type) -> dict[str, Any]:
     """Field name -> value of those fields of a dataclass whose flags are set."""
-    values = {field.name: _value(field) for field in fields(options)}
+    hints = get_type_hints(options)
+    values = {field.name: _value(field, hints[field.name]) for field in fields(options)}
     return {name: value for name, value in values.items() if value is not None}
 
 
-def _value(field: Field) -> Any:
+def _value(field: Field, hint: Any) -> Any:
     value = flags.FLAGS[field.name].value
-    return tuple(map(float, value)) if isinstance(value, list) else value
+    return tuple(map(get_args(hint)[0], value)) if isinstance(value, list) else value

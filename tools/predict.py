@@ -66,6 +66,7 @@ def _with_second(texts: list[str]):
 
 ANSWERS = {
     "classification": lambda model, texts, figures: model.classify(_with_second(texts)),
+    "multi_label_classification": lambda model, texts, figures: model.classify(_with_second(texts)),
     "regression": scores,
     "token_classification": lambda model, texts, figures: model.tag(texts),
     "question_answering": answers,

@@ -6,6 +6,7 @@ None of it is an error: a file may be meant so. Nothing here imports TensorFlow.
 import math
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from itertools import chain
 from pathlib import Path
 
 from bert_zoo.data.files import listed, shown
@@ -44,12 +45,13 @@ def _texts(path: Path, texts: list[str], data: LabelledTexts) -> Iterator[str]:
 
 
 def _classes(path: Path, data: LabelledTexts) -> Iterator[str]:
-    counts = Counter(data.labels)
+    classes = data.classes
+    counts = Counter(chain.from_iterable(classes))
     for i, name in enumerate(data.label_names):
         if name.strip().casefold() in MISSING and counts[i]:
             yield (
                 f"{_of(counts[i], data)} labels of {path.name} are {shown(name)}, "
-                f"{_first([data.labels.index(i)], data)}. This is taken for the name of a class: remove "
+                f"{_first((row for row, ids in enumerate(classes) if i in ids), data)}. This is taken for the name of a class: remove "
                 "these rows if it says that there is no label."
             )
     number = len(data.label_names)
@@ -57,6 +59,11 @@ def _classes(path: Path, data: LabelledTexts) -> Iterator[str]:
         yield (
             f"The labels of {path.name} are {number:,} different numbers, each taken for a class of its "
             "own. If they are scores, train with --regression (regression=True)."
+        )
+    if isinstance(data.labels[0], tuple) and max(map(len, classes)) < 2:
+        yield (
+            f"No row of {path.name} has more than one label, such as {shown(data.label_names[0])}. Check "
+            "label_delimiter or label_columns; texts with one label each are better read without them."
         )
     rare = [name for i, name in enumerate(data.label_names) if counts[i] == 1]
     if rare:

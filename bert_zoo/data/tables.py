@@ -28,15 +28,21 @@ class LabelledTexts:
 
     Attributes:
         texts: strings [N], or a pair of lists [N], [N].
-        labels: class ids or scores [N]; None where none were asked for.
+        labels: class ids or scores [N], or tuples of class ids where a row may have any number of
+            classes; None where none were asked for.
         label_names: the classes in the order of their ids; empty for scores.
         lines: where each row begins in the file, [N]; empty where nothing is known of it.
     """
 
     texts: list[str] | tuple[list[str], list[str]]
-    labels: list[int] | list[float] | None
+    labels: list[int] | list[float] | list[tuple[int, ...]] | None
     label_names: tuple[str, ...]
     lines: Sequence[int] = field(default=(), compare=False, repr=False)
+
+    @property
+    def classes(self) -> list[tuple[int, ...]]:
+        """The class ids of each row, of which most tables have one."""
+        return [ids if isinstance(ids, tuple) else (ids,) for ids in self.labels]
 
     def __len__(self) -> int:
         return len(self.texts[0] if isinstance(self.texts, tuple) else self.texts)
@@ -48,6 +54,8 @@ def read_table(
     text: str | int = "text",
     text_pair: str | int | None = None,
     label: str | int | None = "label",
+    label_delimiter: str | None = None,
+    label_columns: Sequence[str | int] = (),
     label_names: Sequence[str] | None = None,
     regression: bool = False,
     format: str | None = None,
@@ -68,6 +76,10 @@ def read_table(
         text: the column of the texts.
         text_pair: the column of second texts, for a task on pairs.
         label: the column of labels; None for texts that have none.
+        label_delimiter: what stands between the names of a row's labels, of which there may be any
+            number, none too; in JSON they may also be lists.
+        label_columns: instead of `label`, columns that have 1 where the label of that name applies and 0
+            where it does not.
         label_names: the classes in the order of their ids.
         regression: whether labels are scores: finite numbers.
         format: a key of `FORMATS`; by default what the file's suffix says, or "csv" where a
@@ -88,7 +100,8 @@ def read_table(
     """
     path = Path(path)
     text_columns = (text,) if text_pair is None else (text, text_pair)
-    columns = text_columns if label is None else (*text_columns, label)
+    label_column = () if label is None else (label,)
+    columns = (*text_columns, *(label_columns or label_column))
     texts: list[list[str]] = [[] for _ in text_columns]
     raw_labels, lines = [], []
     for line, values in rows(
@@ -103,15 +116,25 @@ def read_table(
         lines.append(line)
         for column, name, value in zip(texts, text_columns, values, strict=False):
             column.append(files.string(value, str(name), f"{path}, line {line}"))
-        if label is not None:
-            raw_labels.append((line, values[-1]))
+        raw_labels.append((line, values[len(text_columns) :]))
 
-    labels: list[int] | list[float] | None = None
+    labels: list[int] | list[float] | list[tuple[int, ...]] | None = None
     names: tuple[str, ...] = ()
-    if label is not None and regression:
-        labels = [_score(value, f"{path}, line {line}") for line, value in raw_labels]
-    elif label is not None:
-        spelled = [(line, _label_name(value, f"{path}, line {line}")) for line, value in raw_labels]
+    if label_columns:
+        names = tuple(map(str, label_columns))
+        labels = [_marked(values, f"{path}, line {line}", names) for line, values in raw_labels]
+    elif label_column and label_delimiter:
+        listed_names = [
+            (line, _label_list(value, label_delimiter, f"{path}, line {line}"))
+            for line, (value,) in raw_labels
+        ]
+        labels, names = _label_sets(path, listed_names, label_names)
+    elif label_column and regression:
+        labels = [_score(value, f"{path}, line {line}") for line, (value,) in raw_labels]
+    elif label_column:
+        spelled = [
+            (line, _label_name(value, f"{path}, line {line}")) for line, (value,) in raw_labels
+        ]
         labels, names = class_ids(path, spelled, label_names)
     whole = texts[0] if text_pair is None else (texts[0], texts[1])
     return LabelledTexts(whole, labels, names, lines)
@@ -160,6 +183,9 @@ def read_trec(
 
 # --- Labels ---
 
+# Spellings of whether a label applies, in lower case.
+_MARKS = {"0": False, "0.0": False, "false": False, "1": True, "1.0": True, "true": True}
+
 
 def class_ids(
     path: Path, labels: Sequence[tuple[int, str]], label_names: Sequence[str] | None
@@ -188,6 +214,39 @@ def class_ids(
                 f"{listed(ids)}.{nearest(spelled, ids)}"
             )
     return [ids[spelled] for _, spelled in labels], names
+
+
+def _label_sets(
+    path: Path, listed_names: Sequence[tuple[int, list[str]]], label_names: Sequence[str] | None
+) -> tuple[list[tuple[int, ...]], tuple[str, ...]]:
+    """As `class_ids`, of rows with any number of labels."""
+    flat = [(line, name) for line, names in listed_names for name in names]
+    if not flat and label_names is None:
+        raise ValueError(f"{path}: no row has a label. Is this the column of the labels?")
+    ids, names = class_ids(path, flat, label_names)
+    of_rows = iter(ids)
+    return [tuple(sorted(set(islice(of_rows, len(row))))) for _, row in listed_names], names
+
+
+def _label_list(value: Any, delimiter: str, where: str) -> list[str]:
+    """The names in a cell, of which there may be none."""
+    if isinstance(value, str):
+        value = [name.strip() for name in value.split(delimiter) if name.strip()]
+    if value is None:
+        return []
+    return [_label_name(name, where) for name in (value if isinstance(value, list) else [value])]
+
+
+def _marked(values: Sequence[Any], where: str, names: Sequence[str]) -> tuple[int, ...]:
+    """The numbers of the columns that hold a 1."""
+    marks = [_MARKS.get(str(value).strip().lower()) for value in values]
+    if None in marks:
+        column = marks.index(None)
+        raise ValueError(
+            f"{where}: the label {shown(names[column])} is {shown(values[column])}, expected 1 where it "
+            "applies and 0 where it does not."
+        )
+    return tuple(i for i, mark in enumerate(marks) if mark)
 
 
 def _collected_names(path: Path, labels: Sequence[tuple[int, str]]) -> tuple[str, ...]:

@@ -4,9 +4,13 @@ Nothing here imports TensorFlow or Keras.
 """
 
 from bert_zoo.training.report.analysis import (
+    binary_cross_entropies,
     confusion_matrix,
     cross_entropies,
     hardest_examples,
+    hardest_label_sets,
+    label_set_table,
+    named_set,
     per_label_table,
 )
 from bert_zoo.training.report.model_card import write_model_card
@@ -16,9 +20,13 @@ from bert_zoo.training.report.record import HardExample, RunRecord
 __all__ = [
     "HardExample",
     "RunRecord",
+    "binary_cross_entropies",
     "confusion_matrix",
     "cross_entropies",
     "hardest_examples",
+    "hardest_label_sets",
+    "label_set_table",
+    "named_set",
     "per_label_table",
     "write_model_card",
     "write_report",

@@ -84,7 +84,26 @@ def per_label_table(confusion: np.ndarray, labels: Sequence[str]) -> list[dict[s
     """
     check_confusion(confusion, labels)
     counts = np.asarray(confusion)
-    right, support, predicted = counts.diagonal(), counts.sum(axis=1), counts.sum(axis=0)
+    return _scores(labels, counts.diagonal(), counts.sum(axis=1), counts.sum(axis=0))
+
+
+def label_set_table(
+    present: np.ndarray, predicted: np.ndarray, labels: Sequence[str]
+) -> list[dict[str, Any]]:
+    """As `per_label_table`, where an example may have any number of labels.
+
+    Args:
+        present, predicted: whether an example has a label and is given it, bool [N, labels].
+        labels: their names.
+    """
+    right = (present & predicted).sum(axis=0)
+    return _scores(labels, right, present.sum(axis=0), predicted.sum(axis=0))
+
+
+def _scores(
+    labels: Sequence[str], right: np.ndarray, support: np.ndarray, predicted: np.ndarray
+) -> list[dict[str, Any]]:
+    """Rows of a table by label, from the numbers of examples rightly predicted, true, predicted."""
     return [
         {
             "label": label,
@@ -151,6 +170,52 @@ def hardest_examples(
         truths, answers, losses = _scored_answers(labels, outputs)
     order = np.argsort(-np.nan_to_num(losses, nan=np.inf), kind="stable")[:k]
     return [HardExample(texts[i], truths[i], answers[i], float(losses[i])) for i in order]
+
+
+def hardest_label_sets(
+    texts: Sequence[str],
+    present: np.ndarray,
+    predicted: np.ndarray,
+    losses: np.ndarray,
+    label_names: Sequence[str],
+    k: int = 20,
+) -> list[HardExample]:
+    """As `hardest_examples`, where an example may have any number of labels.
+
+    Args:
+        texts: what the model read, [N].
+        present, predicted: whether an example has a label and is given it, bool [N, labels].
+        losses: of the examples, [N].
+        label_names: of the labels.
+        k: how many examples; all where there are fewer.
+    """
+    order = np.argsort(-np.nan_to_num(losses, nan=np.inf), kind="stable")[:k]
+    return [
+        HardExample(
+            texts[i],
+            named_set(present[i], label_names),
+            named_set(predicted[i], label_names),
+            float(losses[i]),
+        )
+        for i in order
+    ]
+
+
+def named_set(present: Sequence[bool], label_names: Sequence[str]) -> str:
+    """An example's labels for people."""
+    names = [name for name, is_present in zip(label_names, present, strict=True) if is_present]
+    return ", ".join(names) or "(no label)"
+
+
+def binary_cross_entropies(present: np.ndarray, logits: np.ndarray) -> np.ndarray:
+    """The mean binary cross-entropy of each example's labels in nats, [N].
+
+    Args:
+        present: whether an example has a label, [N, labels].
+        logits: [N, labels].
+    """
+    logits = np.asarray(logits, dtype=np.float64)
+    return (np.logaddexp(0, logits) - present * logits).mean(axis=1)
 
 
 def _named_answers(

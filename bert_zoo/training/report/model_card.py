@@ -34,6 +34,11 @@ USES = {
     "classification": Use(
         "text-classification", "gives a text one of its labels", "model.classify({texts})"
     ),
+    "multi_label_classification": Use(
+        "text-classification",
+        "gives a text each of its labels that applies, or none",
+        "model.classify({texts})",
+    ),
     "regression": Use("text-classification", "gives a text a score", "model.predict({texts})"),
     "token_classification": Use(
         "token-classification", "gives each word of a text a tag", "model.tag({texts})"

@@ -13,6 +13,7 @@ from bert_zoo.training.report.wording import words
 LOSS = "loss"
 KINDS = (
     "classification",
+    "multi_label_classification",
     "regression",
     "token_classification",
     "question_answering",

@@ -25,6 +25,10 @@ class DataOptions:
             cut, and the number of the one that is measured, from 0.
         split_seed: of this choice of rows; the same for all seeds of the training.
         text, text_pair, label: columns of a table, by name; by number from 0 without header.
+        label_delimiter: what stands between the names in that column, of which a text may have any
+            number: multi-label classification.
+        label_columns: instead of that column, those of a table that has 1 where a label applies to a
+            text and 0 where it does not; the labels are called as the columns.
         header: whether a table's first line names its columns.
         delimiter: between the fields of a CSV file, "tab" for a tab; found in the file by default.
         format: of a table: csv, tsv, quoted_tsv, json or jsonl; by default what the suffix says.
@@ -44,6 +48,8 @@ class DataOptions:
     text: str = "text"
     text_pair: str | None = None
     label: str = "label"
+    label_delimiter: str | None = None
+    label_columns: tuple[str, ...] = ()
     header: bool = True
     delimiter: str | None = None
     format: str | None = None
@@ -54,7 +60,8 @@ class DataOptions:
 
 
 FILES = ("train_file", "dev_file", "test_file", "held_out", "folds", "fold", "split_seed")
-COLUMNS = ("text", "text_pair", "label", "regression")
+LABELS = ("label", "label_delimiter", "label_columns", "regression")
+COLUMNS = ("text", "text_pair", *LABELS)
 LAYOUT = ("header", "delimiter", "format", "encoding")
 
 

@@ -1,8 +1,10 @@
 """Labelled texts and pairs of texts: GLUE, TREC, tables, the messages that ship with bert_zoo."""
 
 import csv
+import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -13,12 +15,16 @@ from bert_zoo.data.files import listed, shown
 from bert_zoo.data.remarks import remarks
 from bert_zoo.data.tables import LabelledTexts, read_table, read_trec
 from bert_zoo.data.text_batches import Texts, text_batches
-from bert_zoo.models.verbs import softmax
+from bert_zoo.models.verbs import sigmoid, softmax
 from bert_zoo.training.class_weights import class_weights
 from bert_zoo.training.report import (
+    binary_cross_entropies,
     confusion_matrix,
     cross_entropies,
     hardest_examples,
+    hardest_label_sets,
+    label_set_table,
+    named_set,
     per_label_table,
 )
 from bert_zoo.training.tasks.base import (
@@ -137,16 +143,20 @@ class TextTask(Task):
         path = directory / f"{self.name}-{split}.tsv"
         with path.open("w", encoding="utf-8", newline="") as file:
             writer = csv.writer(file, delimiter="\t", lineterminator="\n")
-            if self.label_names:
-                writer.writerow(["index", "prediction", *self.label_names])
-                for i, (answer, row) in enumerate(zip(answers, softmax(predictions), strict=True)):
-                    shares = (f"{share:.6f}" for share in row)
-                    writer.writerow([i, self.label_names[answer], *shares])
-            else:
-                writer.writerow(["index", "prediction"])
-                writer.writerows([i, f"{answer:.6f}"] for i, answer in enumerate(answers))
+            writer.writerows(self.answer_rows(predictions))
         official = [self.write_official(split, answers, directory)] if self.write_official else []
         return [path, *official]
+
+    def answer_rows(self, predictions: np.ndarray) -> Iterator[list[Any]]:
+        """The rows of the file of predictions, its header first."""
+        answers = self._answers(predictions)
+        if not self.label_names:
+            yield ["index", "prediction"]
+            yield from ([i, f"{answer:.6f}"] for i, answer in enumerate(answers))
+            return
+        yield ["index", "prediction", *self.label_names]
+        for i, (answer, row) in enumerate(zip(answers, softmax(predictions), strict=True)):
+            yield [i, self.label_names[answer], *(f"{share:.6f}" for share in row)]
 
     def show(self, model, data, figures):
         rows = spread_rows(len(data.labels))
@@ -165,6 +175,78 @@ class TextTask(Task):
             line = f"  {answer.label:<{width}}  {answer.score:.3f}  {one_line(text)}"
             lines.append(line + ("" if answer.label == truth else f"   (wrong: {truth})"))
         return "\n".join(lines)
+
+
+class MultiLabelTask(TextTask):
+    """Any number of classes of texts or of pairs of texts; labels are tuples of class ids.
+
+    `metric` and `write_official` take whether a text has each class, bool [N, classes].
+    """
+
+    kind = "multi_label_classification"
+
+    def batches(self, model, recipe, seed):
+        train = self.train
+        labels = self._present(train).astype(np.float32)
+        return text_batches(train.texts, labels, model.preprocessor, recipe.batching(seed))
+
+    def predict(self, model, data, recipe):
+        """Logits [N, classes], and the model's thresholds [classes]."""
+        return super().predict(model, data, recipe), model.thresholds
+
+    def class_weights(self, recipe):
+        return Task.class_weights(self, recipe)
+
+    def baseline(self, data):
+        answer = commonest(self.train.labels)
+        answers = np.tile(_has_class([answer], len(self.label_names)), (len(data), 1))
+        said = f"always {named_set(answers[0], self.label_names)}"
+        return Baseline(said, self.metric(self._present(data), answers))
+
+    def measure(self, data, predictions):
+        logits, _ = predictions
+        present, answers = self._present(data), self._answers(predictions)
+        losses = binary_cross_entropies(present, logits)
+        figures = {**self.metric(present, answers), "loss": float(losses.mean())}
+        table = label_set_table(present, answers, self.label_names)
+        hardest = hardest_label_sets(
+            as_rows(data.texts), present, answers, losses, self.label_names, NUM_HARDEST
+        )
+        return Measurement(figures, table=table, hardest=hardest)
+
+    def _present(self, data: LabelledTexts) -> np.ndarray:
+        return _has_class(data.labels, len(self.label_names))
+
+    def _answers(self, predictions):
+        logits, thresholds = predictions
+        return sigmoid(logits) > np.asarray(thresholds)
+
+    def answer_rows(self, predictions):
+        logits, _ = predictions
+        yield ["index", "prediction", *self.label_names]
+        for i, (answer, row) in enumerate(
+            zip(self._answers(predictions), sigmoid(logits), strict=True)
+        ):
+            names = [name for name, given in zip(self.label_names, answer, strict=True) if given]
+            yield [i, json.dumps(names, ensure_ascii=False), *(f"{share:.6f}" for share in row)]
+
+    def show(self, model, data, figures):
+        rows = spread_rows(len(data))
+        lines = ["Some predictions (labels with probabilities, text):"]
+        present = self._present(data)
+        for i, answer in zip(rows, model.classify(take(data.texts, rows)), strict=True):
+            truth = {name for name, has in zip(self.label_names, present[i], strict=True) if has}
+            wrong = f"   (true: {named_set(present[i], self.label_names)})"
+            lines.append(f"  {answer}" + ("" if truth == set(answer.labels) else wrong))
+        return "\n".join(lines)
+
+
+def _has_class(labels: Sequence[tuple[int, ...]], number: int) -> np.ndarray:
+    """Whether rows have each class, bool [N, classes]."""
+    present = np.zeros((len(labels), number), bool)
+    for row, ids in enumerate(labels):
+        present[row, list(ids)] = True
+    return present
 
 
 def as_rows(texts: Texts) -> list[str]:
@@ -193,6 +275,16 @@ def class_figures(labels: Sequence[float], answers: np.ndarray) -> dict[str, flo
         for i in np.union1d(labels, answers)
     ]
     return {**accuracy(labels, answers), "macro_f1": float(np.mean(scores))}
+
+
+def label_set_figures(present: np.ndarray, answers: np.ndarray) -> dict[str, float]:
+    """Micro and macro F1 of sets of labels, as `LabelF1` and scikit-learn; bool [N, classes]."""
+    found = 2 * (present & answers).sum(axis=0)
+    others = present.sum(axis=0) + answers.sum(axis=0)
+    return {
+        "micro_f1": float(found.sum() / max(1, others.sum())),
+        "macro_f1": float(np.mean(found / np.maximum(1, others))),
+    }
 
 
 def squared_error(labels: Sequence[float], answers: np.ndarray) -> dict[str, float]:
@@ -263,10 +355,14 @@ def table_task(options) -> TextTask:
     reading = {
         name: getattr(options, name)
         for name in (
-            *("text", "text_pair", "label", "regression"),
+            *("text", "text_pair", "label", "label_delimiter", "label_columns", "regression"),
             *("header", "format", "encoding"),
         )
     }
+    kinds = [name for name in ("label_delimiter", "label_columns", "regression") if reading[name]]
+    if len(kinds) > 1:
+        raise ValueError(f"{' and '.join(kinds)} all say what labels are; give one of them.")
+    is_multi_label = bool(options.label_delimiter or options.label_columns)
     reading["delimiter"] = "\t" if options.delimiter == "tab" else options.delimiter
 
     @cache
@@ -276,7 +372,7 @@ def table_task(options) -> TextTask:
 
     def read(path: str, train: LabelledTexts | None) -> LabelledTexts:
         data = whole(path)
-        if train is None and len(data.label_names) == 1:
+        if train is None and len(data.label_names) == 1 and not is_multi_label:
             raise ValueError(
                 f"{path}: all {len(data):,} rows have the label {shown(data.label_names[0])}, and a "
                 f"classifier needs two. Is {options.label!r} the column of the labels?"
@@ -296,11 +392,14 @@ def table_task(options) -> TextTask:
         yield from unmeasured(task)
 
     reader, measured = held_out_reader(options, read, rows_of, groups)
-    task = TextTask(
+    make, metric = TextTask, squared_error if options.regression else class_figures
+    if is_multi_label:
+        make, metric = MultiLabelTask, label_set_figures
+    task = make(
         Path(options.train_file).stem,
         reader,
         measured=measured,
-        metric=squared_error if options.regression else class_figures,
+        metric=metric,
         source=f"the file {Path(options.train_file).name}",
         remarks=all_remarks,
     )
@@ -310,7 +409,9 @@ def table_task(options) -> TextTask:
 def unmeasured(task: TextTask) -> Iterator[str]:
     """A remark on classes of which nothing is measured."""
     split = task.measured[0]
-    missing = set(range(len(task.label_names))) - set(task.data(split).labels)
-    if missing and task.label_names:
+    if not task.label_names:
+        return
+    missing = set(range(len(task.label_names))) - set(chain(*task.data(split).classes))
+    if missing:
         names = listed([task.label_names[i] for i in sorted(missing)])
         yield f"No {split} row has the label {names}: how these are told apart is not measured."
