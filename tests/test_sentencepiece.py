@@ -368,6 +368,35 @@ def test_a_truncated_model_is_refused(tmp_path, small_model):
         SentencePieceTokenizer.from_file(path, "xlm_roberta")
 
 
+RULES = b"\0X\0\0" + b"\0\x84\0\0"
+
+
+# With most of these, tensorflow_text 2.21 ends the process.
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (lambda model: model + b"\n\x08\n\x01\0\x15\0\0\0\0", r"no piece can be b'\\x00'"),
+        (lambda model: model + b"\n\x08\n\x01a\x15\0\0\xc0\x7f", "with the score nan"),
+        (lambda model: model + b"\n\x08\n\x01\xff\x15\0\0\0\0", "not all of its pieces are UTF-8"),
+        # The rules: the table's size, then its units, the first of which says where to go on.
+        (
+            lambda model: model.replace(RULES, RULES[:4] + b"\0\xfc\xff\x7f"),
+            "point outside of their",
+        ),
+        (lambda model: model.replace(RULES[:4], b"\x01X\0\0"), "have no table, or a part of one"),
+        (
+            lambda model: model.replace(RULES[:4], b"\0\xff\xff\0"),
+            "have no table, or a part of one",
+        ),
+    ],
+)
+def test_a_model_that_would_end_the_process_is_refused(damage, message, small_model):
+    damaged = damage(small_model)
+    assert damaged != small_model
+    with pytest.raises(ValueError, match=message):
+        SentencePieceTokenizer(damaged, "xlm_roberta")
+
+
 def test_a_missing_file_is_named(tmp_path):
     with pytest.raises(FileNotFoundError, match=r"no file .*absent\.model.*spiece\.model"):
         SentencePieceTokenizer.from_file(tmp_path / "absent.model", "albert")

@@ -13,10 +13,12 @@ from typing import Any, NamedTuple
 import numpy as np
 import tensorflow as tf
 
+from bert_zoo.error_text import shortened
 from bert_zoo.text import unicode14_tables
 from bert_zoo.text.albert_text import TextCleaner
 from bert_zoo.text.normalizer import parse_ranges
 from bert_zoo.text.offsets import characters_of_bytes, token_columns, utf8_lengths
+from bert_zoo.text.sentencepiece_model import check_sentencepiece_model
 from bert_zoo.text.special_tokens import tokenize_around_special_tokens
 from bert_zoo.text.tokenizer import (
     HF_SPECIAL_TOKENS,
@@ -335,12 +337,14 @@ def _load(model: bytes) -> Any:
     # process, would be one (tensorflow_text 2.21).
     name = f"sentencepiece_{hashlib.sha256(model).hexdigest()[:32]}"
     try:
+        check_sentencepiece_model(model)
         tokenizer = tensorflow_text.SentencepieceTokenizer(model, out_type=tf.int32, name=name)
         tokenizer._model_resource = _lasting(tokenizer._model_resource)
         return tokenizer
-    except (tf.errors.InternalError, tf.errors.InvalidArgumentError) as error:
+    except (ValueError, tf.errors.InternalError, tf.errors.InvalidArgumentError) as error:
+        reason = shortened(str(getattr(error, "message", error)).strip())
         raise ValueError(
-            f"These {len(model)} bytes are not a SentencePiece model: {error.message.strip()} Fetch "
+            f"These {len(model)} bytes are not a SentencePiece model: {reason} Fetch "
             "the file again; a few hundred bytes are often a Git LFS pointer or an error page, and "
             "a vocab.txt belongs to a WordPiece tokenizer."
         ) from error

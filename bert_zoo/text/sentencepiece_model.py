@@ -1,0 +1,107 @@
+"""Checks a SentencePiece model before the library sees it, which ends the process on damaged ones.
+
+tensorflow_text 2.21 follows the table of normalisation wherever its numbers point, and does not
+survive pieces that it cannot put into its own table.
+
+Format: sentencepiece_model.proto; the table is an array of darts-clone (darts.h), as Normalizer's
+PrecompileCharsMap writes it.
+"""
+
+import functools
+import math
+
+import numpy as np
+from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+from google.protobuf.message import DecodeError
+
+from bert_zoo.error_text import shown
+
+# What is looked at of each message: the numbers, types and names of its fields. Strings are taken
+# as bytes and enumerations as numbers, which are written alike.
+_MESSAGES = {
+    "Piece": ((1, "bytes", "text"), (2, "float", "score"), (3, "int32", "type")),
+    "Normalizer": ((2, "bytes", "rules"),),
+    "Model": ((1, "Piece", "pieces"), (3, "Normalizer", "before"), (5, "Normalizer", "after")),
+}
+# SentencePiece.Type of the proto: NORMAL, UNKNOWN, CONTROL, USER_DEFINED, UNUSED and BYTE.
+_NORMAL, _TYPES = 1, range(1, 7)
+
+# Units of the table: a label in the low byte, the highest bit set in those with a value.
+_LABEL, _VALUE = np.uint32(0x800000FF), np.uint32(0x7FFFFFFF)
+_HAS_LEAF = np.uint32(1 << 8)
+_UNIT_BYTES, _BLOCK_UNITS = 4, 256
+
+
+def check_sentencepiece_model(data: bytes) -> None:
+    """Raises ValueError where a model's pieces or its rules of normalisation cannot be right."""
+    try:
+        model = _model_class().FromString(data)
+    except DecodeError:
+        raise ValueError("they are no protocol buffer.") from None
+    for piece in model.pieces:
+        text, score, kind = piece.text, piece.score, piece.type or _NORMAL
+        if not text or b"\0" in text or not math.isfinite(score) or kind not in _TYPES:
+            raise ValueError(
+                f"no piece can be {shown(text)} with the score {score} and the type {kind}."
+            )
+    try:
+        b" ".join(piece.text for piece in model.pieces).decode("utf-8")
+    except UnicodeError:
+        raise ValueError("not all of its pieces are UTF-8.") from None
+    for normalizer in (model.before, model.after):
+        if normalizer.rules:
+            _check_rules(normalizer.rules)
+
+
+@functools.cache
+def _model_class() -> type:
+    field = descriptor_pb2.FieldDescriptorProto
+    file = descriptor_pb2.FileDescriptorProto(name="sentencepiece_model", package="bert_zoo")
+    for message_name, rows in _MESSAGES.items():
+        described = file.message_type.add(name=message_name)
+        for number, kind, name in rows:
+            label = field.LABEL_REPEATED if name == "pieces" else field.LABEL_OPTIONAL
+            row = described.field.add(name=name, number=number, label=label)
+            if kind in _MESSAGES:
+                row.type, row.type_name = field.TYPE_MESSAGE, f".bert_zoo.{kind}"
+            else:
+                row.type = field.Type.Value(f"TYPE_{kind.upper()}")
+    pool = descriptor_pool.DescriptorPool()
+    pool.AddSerializedFile(file.SerializeToString())
+    return message_factory.GetMessageClass(pool.FindMessageTypeByName("bert_zoo.Model"))
+
+
+def _check_rules(rules: bytes) -> None:
+    """A table of byte strings, whose values are where their replacements lie behind the table."""
+    size = int.from_bytes(rules[:4], "little")
+    replacements = rules[4 + size :]
+    if not size or size % (_UNIT_BYTES * _BLOCK_UNITS) or len(rules) < 4 + size:
+        raise ValueError("its rules of normalisation have no table, or a part of one.")
+    values = _values_in(np.frombuffer(rules, "<u4", size // _UNIT_BYTES, 4))
+    try:
+        replacements.decode("utf-8")
+    except UnicodeError:
+        raise ValueError("what its rules of normalisation write is not UTF-8.") from None
+    ends = np.frombuffer(b"\0" + replacements, np.uint8) == 0
+    if not ends[-1] or values.max(initial=0) >= len(replacements) or not ends[values].all():
+        raise ValueError("its rules of normalisation point outside of what they write.")
+
+
+def _values_in(units: np.ndarray) -> np.ndarray:
+    """The values of all strings in uint32 [units], found as the library would walk through it."""
+    values = []
+    was_there = np.zeros(len(units), bool)
+    places = np.zeros(1, np.uint32)
+    while places.size:
+        was_there[places] = True
+        found = units[places]
+        children = places ^ (found >> 10 << ((found & 0x200) >> 6))
+        # All children of a unit lie in one block.
+        if children.max() >= len(units):
+            raise ValueError("its rules of normalisation point outside of their table.")
+        values.append(units[children[(found & _HAS_LEAF) > 0]] & _VALUE)
+        labels = np.arange(256, dtype=np.uint32)
+        places = (children[:, None] ^ labels).ravel()
+        is_child = (units[places] & _LABEL) == np.tile(labels, len(children))
+        places = np.unique(places[is_child & ~was_there[places]])
+    return np.concatenate(values)
