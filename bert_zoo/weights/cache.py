@@ -2,7 +2,10 @@
 
 Archives and web directories lie under `BERT_ZOO_CACHE` (default `~/.cache/bert_zoo`), each in a
 folder of its own: `files/` once they are whole, with `receipt.json` beside it, and before that the
-partial downloads. Hub files lie in huggingface_hub's own cache.
+partial downloads. Hub files lie in huggingface_hub's own cache, their receipts in ours.
+
+A receipt holds the hashes of the first download. Later ones must have them too, on another machine
+as well if the receipt is copied there.
 """
 
 import hashlib
@@ -12,18 +15,24 @@ import logging
 import os
 import re
 import shutil
-import urllib.error
 import urllib.parse
-import urllib.request
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple
 
 from filelock import FileLock, Timeout
 
+from bert_zoo.error_text import listing, shortened, shown
 from bert_zoo.weights.download import DownloadError, download, require_https
-from bert_zoo.weights.files import WeightsError, replacing, sha256_of, verify_sha256
+from bert_zoo.weights.files import (
+    WeightsError,
+    is_disk_full,
+    replacing,
+    sha256_of,
+    verify_sha256,
+)
+from bert_zoo.weights.sources import check_weight_files
 from bert_zoo.weights.unpack import unpack
 
 _LOGGER = logging.getLogger(__name__)
@@ -46,6 +55,7 @@ _TORCH_FILES = (
     "pytorch_model.bin.index.json",
     "pytorch_model-*-of-*.bin",
 )
+_COMMIT = re.compile("[0-9a-f]{40}")
 
 
 def cache_directory() -> Path:
@@ -100,7 +110,8 @@ def fetch_hub(
     """Brings a model of the Hugging Face hub to its local cache.
 
     The weights are taken as safetensors; only a repository without them gives its PyTorch files.
-    Other formats are never downloaded. What is cached is used when the hub cannot be reached.
+    Other formats are never downloaded. A commit that is whole in the cache is not asked for again,
+    and whatever keeps the hub from answering, a whole copy in the cache is used.
 
     Args:
         repo: name of the repository, such as "google-bert/bert-base-uncased".
@@ -116,29 +127,92 @@ def fetch_hub(
         DownloadError: no network, no such repository or revision, no access, no weights.
         WeightsError: a weight file's content does not match its hash.
     """
-    directory = _snapshot(repo, revision, [*patterns, *_SAFETENSORS_FILES])
-    if not _matching(directory, _SAFETENSORS_FILES):
-        directory = _snapshot(repo, revision, [*patterns, *_TORCH_FILES])
+    patterns = list(patterns)
+    cached = _cached_snapshot(repo, revision, patterns) if _COMMIT.fullmatch(revision) else None
+    directory = cached or _downloaded_snapshot(repo, revision, patterns)
     weights = _matching(directory, _SAFETENSORS_FILES) or _matching(directory, _TORCH_FILES)
-    if not weights:
-        raise DownloadError(
-            f"hf://{repo}@{revision} gave no weights: neither model.safetensors nor "
-            f"pytorch_model.bin is in {directory}. Either the repository keeps its weights in "
-            "another format, or only a part of it was cached and the hub cannot be reached now."
-        )
     for file in weights:
         if expected := sha256 or _hub_sha256(file):
             verify_sha256_once(file, expected)
+    _compare_with_receipt(repo, revision, directory, weights)
     return directory
 
 
-def _snapshot(repo: str, revision: str, patterns: list[str]) -> Path:
-    import huggingface_hub
+def _downloaded_snapshot(repo: str, revision: str, patterns: list[str]) -> Path:
+    try:
+        directory = _snapshot(repo, revision, patterns)
+    # Whatever is between here and the hub may answer anything, which the library passes on.
+    except Exception as error:
+        reason = _hub_failure(repo, error)
+        cached = _cached_snapshot(repo, revision, patterns)
+        if cached is None:
+            raise DownloadError(
+                f"Cannot download hf://{repo}@{revision}: {reason}. The local cache has no whole "
+                f"copy of it. (huggingface_hub: {shortened(str(error), 1000)})"
+            ) from error
+        _LOGGER.warning(
+            "hf://%s@%s could not be asked for (%s); using the copy in the cache, commit %s.",
+            *(repo, revision, shortened(str(error) or repr(error)), cached.name),
+        )
+        return cached
+    if missing := _missing(directory):
+        raise DownloadError(
+            f"hf://{repo}@{revision} gave no whole model: {missing}. Either the repository keeps its "
+            "weights in another format, or only a part of it was cached and the hub cannot be "
+            "reached now."
+        )
+    return directory
+
+
+def _cached_snapshot(repo: str, revision: str, patterns: list[str]) -> Path | None:
+    """The snapshot in the cache, if it is whole."""
+    try:
+        directory = _snapshot(repo, revision, patterns, local_files_only=True)
+    except (OSError, ValueError):
+        return None
+    return None if _missing(directory) else directory
+
+
+def _missing(directory: Path) -> str:
+    """What a model needs and the snapshot lacks, in words."""
+    if not (directory / "config.json").is_file():
+        return f"{directory} has no config.json"
+    try:
+        check_weight_files(directory)
+    except (FileNotFoundError, WeightsError) as error:
+        return str(error).rstrip(".")
+    return ""
+
+
+def _snapshot(repo: str, revision: str, patterns: list[str], **options: Any) -> Path:
+    from huggingface_hub import snapshot_download
+
+    for weights in (_SAFETENSORS_FILES, _TORCH_FILES):
+        wanted = [*patterns, *weights]
+        directory = Path(
+            snapshot_download(repo, revision=revision, allow_patterns=wanted, **options)
+        )
+        if _matching(directory, weights):
+            break
+    return directory
+
+
+def _hub_failure(repo: str, error: Exception) -> str:
+    """What an error of huggingface_hub means, and what to do."""
     from huggingface_hub import errors
 
     endpoint = os.environ.get("HF_ENDPOINT", "https://huggingface.co")
     offline = ", for HF_HUB_OFFLINE is set" if os.environ.get("HF_HUB_OFFLINE") else ""
     log_in = "log in with `hf auth login` or set HF_TOKEN"
+    elsewhere = (
+        "Connect to the network, set HF_ENDPOINT to a mirror's address, or download the repository "
+        "elsewhere and give bert_zoo.load the path of the directory"
+    )
+    if is_disk_full(error):
+        return (
+            f"there is no room for it where huggingface_hub keeps its files, {_hub_cache()}. Make "
+            "room there, or set HF_HOME to a directory on a larger disk"
+        )
     # The first kind that fits counts: a gated repository is a not-found one too, and nearly all of
     # them are OSErrors. HTTPError is that of the library's HTTP client.
     reasons = {
@@ -148,19 +222,19 @@ def _snapshot(repo: str, revision: str, patterns: list[str]) -> Path:
         f"Check the name; for a private one {log_in}",
         errors.RevisionNotFoundError: "it has no such branch, tag or commit. Check what follows @",
         errors.HFValidationError: "that is not a repository's name. Names look like owner/model",
-        (OSError, errors.HTTPError): f"it is not in the local cache and {endpoint} cannot be "
-        f"reached{offline}. Connect to the network, set HF_ENDPOINT to a mirror's address, or "
-        "download the repository elsewhere and give bert_zoo.load the path of the directory",
+        json.JSONDecodeError: f"{endpoint} gave an answer that is not the hub's, as networks do "
+        f"that ask for a log-in. {elsewhere}",
+        (OSError, errors.HTTPError): f"{endpoint} cannot be reached or broke off{offline}. "
+        f"{elsewhere}",
+        Exception: f"{endpoint} or huggingface_hub failed ({type(error).__name__}). {elsewhere}",
     }
-    try:
-        return Path(
-            huggingface_hub.snapshot_download(repo, revision=revision, allow_patterns=patterns)
-        )
-    except (OSError, errors.HTTPError, errors.HFValidationError) as error:
-        reason = next(text for kind, text in reasons.items() if isinstance(error, kind))
-        raise DownloadError(
-            f"Cannot download hf://{repo}@{revision}: {reason}. (huggingface_hub: {error})"
-        ) from error
+    return next(text for kind, text in reasons.items() if isinstance(error, kind))
+
+
+def _hub_cache() -> str:
+    from huggingface_hub import constants
+
+    return constants.HF_HUB_CACHE
 
 
 def _matching(directory: Path, patterns: Iterable[str]) -> list[Path]:
@@ -180,6 +254,49 @@ def _hub_sha256(file: Path) -> str | None:
     return blob.name if is_hash else None
 
 
+class _HubReceipt(NamedTuple):
+    """Which commit a branch or tag was when it was last brought, and its weights' hashes."""
+
+    name: str
+    commit: str
+    sha256: dict[str, str]  # by name of the weight file
+
+    @classmethod
+    def read(cls, path: Path) -> "_HubReceipt | None":
+        return _read_receipt(cls, path)
+
+    def is_valid(self) -> bool:
+        return all(isinstance(text, str) for text in (self.name, self.commit)) and _is_table(
+            self.sha256, str
+        )
+
+
+def _compare_with_receipt(repo: str, revision: str, directory: Path, weights: list[Path]) -> None:
+    """Says when a branch has moved, and refuses weights that changed although it did not."""
+    name, commit = f"hf://{repo}@{revision}", directory.name
+    path = cache_directory() / "hub" / _folder_name(name) / "receipt.json"
+    earlier = _HubReceipt.read(path)
+    if earlier and earlier.commit == commit:
+        for file in weights:
+            if expected := earlier.sha256.get(file.name):
+                verify_sha256_once(file, expected)
+        return
+    hashes = {file.name: _hub_sha256(file) or sha256_of(file) for file in weights}
+    if earlier:
+        _LOGGER.warning(
+            "%s has moved from commit %s to %s; hf://%s@%s is what it was.",
+            *(name, earlier.commit, commit, repo, earlier.commit),
+        )
+    elif not _COMMIT.fullmatch(revision):
+        _LOGGER.warning(
+            "%s is commit %s now, with weights of SHA-256 %s; hf://%s@%s will always be this one.",
+            *(name, commit, listing(hashes.values()), repo, commit),
+        )
+    # Where the cache cannot be written, the commit is said again the next time.
+    with suppress(OSError):
+        _write_receipt(_HubReceipt(name, commit, hashes), path)
+
+
 # --- archives on the web -------------------------------------------------------------------------
 
 
@@ -192,10 +309,15 @@ class _Receipt(NamedTuple):
 
     @classmethod
     def read(cls, path: Path) -> "_Receipt | None":
-        return cls(**json.loads(path.read_text())) if path.is_file() else None
+        return _read_receipt(cls, path)
 
-    def write(self, path: Path) -> None:
-        _write_json(path, self._asdict())
+    def is_valid(self) -> bool:
+        return (
+            isinstance(self.url, str)
+            and isinstance(self.sha256, str)
+            and bool(self.files)
+            and _is_table(self.files, int)
+        )
 
     def describes(self, directory: Path) -> bool:
         return all(
@@ -204,7 +326,12 @@ class _Receipt(NamedTuple):
         )
 
 
-def fetch_archive(url: str, sha256: str | None = None) -> Path:
+def fetch_archive(
+    url: str,
+    sha256: str | None = None,
+    files: Mapping[str, str | None] | None = None,
+    check: Callable[[Path], Any] = lambda directory: None,
+) -> Path:
     """Downloads a zip or tar archive once and unpacks it in the cache.
 
     A download that was cut is taken up where it ended, where the server allows that. Several
@@ -214,28 +341,36 @@ def fetch_archive(url: str, sha256: str | None = None) -> Path:
         url: an https address.
         sha256: hash of the archive. Where it is not known, the hash of the first download is kept
             and any later download must have it too.
+        files: names of files that must be in it once, with their hashes where those are known.
+        check: called with that directory before it counts as whole; raises FileNotFoundError or
+            WeightsError where it is not.
 
     Returns:
         The directory with the archive's files; where they all lie in one folder, that folder.
 
     Raises:
         DownloadError: the server or the network fails, or the archive's size is wrong.
-        WeightsError: the archive has another hash, is damaged, or holds unsafe members.
+        WeightsError: the archive has another hash, is damaged, holds unsafe members or other files
+            than it should.
+        DiskFullError: there is no room for the archive or for what is in it.
     """
     require_https(url)
+    files = files or {}
     home = cache_directory() / "archives" / _folder_name(url)
     home.mkdir(parents=True, exist_ok=True)
     if not _is_complete(home):
         with _locked(home / "lock", url):
             if not _is_complete(home):
-                _download_and_unpack(url, sha256, home)
+                _download_and_unpack(url, sha256, files, check, home)
     receipt = _Receipt.read(home / "receipt.json")
     if sha256 is not None and receipt.sha256 != sha256.lower():
         raise WeightsError(
             f"The archive {url} was downloaded with SHA-256 {receipt.sha256}, but {sha256.lower()} "
             f"is expected. Delete {home} to download it again."
         )
-    return _only_folder(home / "files")
+    directory = _only_folder(home / "files")
+    _check_files(directory, files)
+    return directory
 
 
 def _is_complete(home: Path) -> bool:
@@ -243,27 +378,46 @@ def _is_complete(home: Path) -> bool:
     return receipt is not None and receipt.describes(home / "files")
 
 
-def _download_and_unpack(url: str, sha256: str | None, home: Path) -> None:
+def _download_and_unpack(
+    url: str,
+    sha256: str | None,
+    files: Mapping[str, str | None],
+    check: Callable[[Path], Any],
+    home: Path,
+) -> None:
     archive = home / "archive"
     earlier = _Receipt.read(home / "receipt.json")
+    _warn_of_damaged(earlier, home / "receipt.json")
     if not archive.is_file():
-        download(url, archive)
+        # An archive that was cut is noticed when it is unpacked.
+        download(url, archive, verifiable=True)
     try:
         found = sha256_of(archive)
-        expected = sha256.lower() if sha256 else earlier.sha256 if earlier else found
-        if found != expected:
-            raise WeightsError(
-                f"The archive {url} has SHA-256 {found}, but {expected} was expected"
-                f"{'' if sha256 else ', as it had when it was first downloaded'}. What was "
-                f"downloaded has been deleted. If the new one is to be trusted, delete {home} too; "
-                "try again."
-            )
-        files = unpack(archive, home / "files", url)
+        _check_hash(f"The archive {url}", found, sha256, earlier and earlier.sha256, home)
+        sizes = unpack(archive, home / "files", url)
+        directory = _only_folder(home / "files")
+        _check_files(directory, files)
+        _check_model(check, directory, url)
     except WeightsError:
         archive.unlink()  # a damaged archive must not stand in the way of the next attempt
+        shutil.rmtree(home / "files", ignore_errors=True)
         raise
-    _Receipt(url, found, files).write(home / "receipt.json")
+    if not (sha256 or earlier or any(files.values())):
+        _say_first_time(url, found, home)
+    _write_receipt(_Receipt(url, found, sizes), home / "receipt.json")
     archive.unlink()
+
+
+def _check_files(directory: Path, files: Mapping[str, str | None]) -> None:
+    for name, expected in files.items():
+        found = list(directory.rglob(name))
+        if len(found) != 1:
+            raise WeightsError(
+                f"{directory} should hold one {name}; it holds {len(found)} among "
+                f"{listing(sorted(path.name for path in directory.iterdir()))}."
+            )
+        if expected:
+            verify_sha256_once(found[0], expected)
 
 
 def _only_folder(directory: Path) -> Path:
@@ -282,11 +436,16 @@ class _DirectoryReceipt(NamedTuple):
     sizes: dict[str, int]
 
     @classmethod
-    def read(cls, path: Path, url: str) -> "_DirectoryReceipt":
-        return cls(**json.loads(path.read_text())) if path.is_file() else cls(url, {}, {})
+    def read(cls, path: Path) -> "_DirectoryReceipt | None":
+        return _read_receipt(cls, path)
 
-    def write(self, path: Path) -> None:
-        _write_json(path, self._asdict())
+    def is_valid(self) -> bool:
+        return (
+            isinstance(self.url, str)
+            and _is_table(self.sha256, str)
+            and _is_table(self.sizes, int)
+            and self.sha256.keys() == self.sizes.keys()
+        )
 
     def missing(self, names: Iterable[str], directory: Path) -> list[str]:
         return [
@@ -297,7 +456,12 @@ class _DirectoryReceipt(NamedTuple):
         ]
 
 
-def fetch_files(base_url: str, names: Sequence[str], sha256: Mapping[str, str]) -> Path:
+def fetch_files(
+    base_url: str,
+    names: Sequence[str],
+    sha256: Mapping[str, str],
+    check: Callable[[Path], Any] = lambda directory: None,
+) -> Path:
     """Downloads files of one web directory once, into one directory of the cache.
 
     As `fetch_archive`: a download that was cut is taken up where it ended, and of several processes
@@ -309,11 +473,14 @@ def fetch_files(base_url: str, names: Sequence[str], sha256: Mapping[str, str]) 
             directory that is returned.
         sha256: hashes of those files where they are known, by name. Where one is not, the hash of
             the first download is kept and any later download must have it too.
+        check: called with the directory before it counts as whole; raises FileNotFoundError or
+            WeightsError where it is not.
 
     Raises:
         ValueError: `sha256` has a name that `names` lacks, or a name leads out of the directory.
         DownloadError: the server or the network fails, or a file's size is wrong.
-        WeightsError: a file has another hash.
+        WeightsError: a file has another hash, is of another kind or not what the check wants.
+        DiskFullError: there is no room for a file.
     """
     require_https(base_url)
     if unknown := sorted(set(sha256) - set(names)):
@@ -323,12 +490,21 @@ def fetch_files(base_url: str, names: Sequence[str], sha256: Mapping[str, str]) 
             raise ValueError(f"{name!r} is not the path of a file below {base_url}.")
     home = cache_directory() / "directories" / _folder_name(base_url)
     home.mkdir(parents=True, exist_ok=True)
-    receipt = _DirectoryReceipt.read(home / "receipt.json", base_url)
+    none = _DirectoryReceipt(base_url, {}, {})
+    receipt = _DirectoryReceipt.read(home / "receipt.json") or none
     if receipt.missing(names, home / "files"):
         with _locked(home / "lock", base_url):
-            receipt = _DirectoryReceipt.read(home / "receipt.json", base_url)
+            found = _DirectoryReceipt.read(home / "receipt.json")
+            _warn_of_damaged(found, home / "receipt.json")
+            receipt = found or none
             for name in receipt.missing(names, home / "files"):
                 _download_file(receipt, name, sha256.get(name), home)
+            try:
+                _check_model(check, home / "files", base_url)
+            except WeightsError:
+                (home / "receipt.json").unlink()
+                shutil.rmtree(home / "files")
+                raise
     for name, expected in sha256.items():
         if receipt.sha256[name] != expected.lower():
             raise WeightsError(
@@ -345,32 +521,113 @@ def _download_file(receipt: _DirectoryReceipt, name: str, sha256: str | None, ho
     folder = home / "incoming" / _folder_name(url)
     folder.mkdir(parents=True, exist_ok=True)
     arrived = folder / "file"
+    earlier = receipt.sha256.get(name)
     if not arrived.is_file():
-        download(url, arrived)
-    found = sha256_of(arrived)
-    earlier = receipt.sha256.get(name, found)
-    if found != (sha256.lower() if sha256 else earlier):
+        download(url, arrived, verifiable=bool(sha256 or earlier))
+    try:
+        found = sha256_of(arrived)
+        _check_hash(f"The file {url}", found, sha256, earlier, home)
+        _check_kind(arrived, url, name)
+    except WeightsError:
         arrived.unlink()
-        raise WeightsError(
-            f"The file {url} has SHA-256 {found}, but {sha256.lower() if sha256 else earlier} was "
-            f"expected{'' if sha256 else ', as it had when it was first downloaded'}. What was "
-            f"downloaded has been deleted. If the new one is to be trusted, delete {home} too; try "
-            "again."
-        )
+        raise
+    if not (sha256 or earlier):
+        _say_first_time(url, found, home)
     receipt.sha256[name], receipt.sizes[name] = found, arrived.stat().st_size
     place = home / "files" / name
     place.parent.mkdir(parents=True, exist_ok=True)
     os.replace(arrived, place)
-    receipt.write(home / "receipt.json")
+    _write_receipt(receipt, home / "receipt.json")
     shutil.rmtree(folder)
+
+
+class _Kind(NamedTuple):
+    """The bytes between which every file of a kind lies."""
+
+    words: str
+    start: bytes
+    end: bytes
+
+
+# By the end of the name.
+_KINDS = {
+    ".index": _Kind("the index of a TensorFlow checkpoint", b"", bytes.fromhex("57fb808b247547db")),
+    ".pkl": _Kind("a pickle", b"\x80", b"."),
+}
+
+
+def _check_kind(path: Path, url: str, name: str) -> None:
+    """Raises WeightsError for a file that does not begin and end as its name says."""
+    kind = next((kind for ending, kind in _KINDS.items() if name.endswith(ending)), None)
+    if kind is None:
+        return
+    with open(path, "rb") as file:
+        start = file.read(64)
+        file.seek(-min(path.stat().st_size, len(kind.end)), os.SEEK_END)
+        end = file.read()
+    if not (start.startswith(kind.start) and end == kind.end):
+        raise WeightsError(
+            f"The file {url} is not {kind.words}: it begins with {shown(start, 60)}. What was "
+            "downloaded has been deleted; open the address in a browser to see what the server "
+            "sends, and try again."
+        )
 
 
 # --- both ----------------------------------------------------------------------------------------
 
 
-def _write_json(path: Path, value: Any) -> None:
+def _check_hash(what: str, found: str, sha256: str | None, earlier: str | None, home: Path) -> None:
+    """Raises WeightsError unless a download has the known hash, or else that of the first one."""
+    expected = sha256.lower() if sha256 else earlier or found
+    if found != expected:
+        raise WeightsError(
+            f"{what} has SHA-256 {found}, but {expected} was expected"
+            f"{'' if sha256 else ', as it had when it was first downloaded'}. What was "
+            f"downloaded has been deleted. If the new one is to be trusted, delete {home} too; "
+            "try again."
+        )
+
+
+def _check_model(check: Callable[[Path], Any], directory: Path, url: str) -> None:
+    try:
+        check(directory)
+    except (FileNotFoundError, WeightsError) as error:
+        raise WeightsError(
+            f"{url} does not hold a whole model: {error} What was downloaded has been deleted; "
+            "check the address and try again."
+        ) from error
+
+
+def _say_first_time(url: str, found: str, home: Path) -> None:
+    _LOGGER.warning(
+        "%s was downloaded for the first time and no one vouches for its SHA-256, %s: from now on "
+        "it must have this one. Copy %s into another machine's cache to ask for the same there.",
+        *(url, found, home / "receipt.json"),
+    )
+
+
+def _read_receipt(kind: type, path: Path) -> Any:
+    """The receipt, or None where there is none or it is damaged."""
+    try:
+        receipt = kind(**json.loads(path.read_text(encoding="utf-8")))
+    except (OSError, ValueError, TypeError, RecursionError):
+        return None
+    return receipt if receipt.is_valid() else None
+
+
+def _is_table(value: Any, kind: type) -> bool:
+    return isinstance(value, dict) and all(type(item) is kind for item in value.values())
+
+
+def _warn_of_damaged(receipt: Any, path: Path) -> None:
+    if receipt is None and path.exists():
+        _LOGGER.warning("%s is damaged; what it described is downloaded again.", path)
+
+
+def _write_receipt(receipt: Any, path: Path) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
     with replacing(path) as temporary:
-        temporary.write_text(json.dumps(value, indent=2))
+        temporary.write_text(json.dumps(receipt._asdict(), indent=2), encoding="utf-8")
 
 
 def _folder_name(url: str) -> str:

@@ -1,7 +1,12 @@
 """Downloads one file over https; a transfer that was cut is continued, not begun again."""
 
+import base64
+import email.message
+import hashlib
 import http
 import http.client
+import io
+import json
 import logging
 import os
 import re
@@ -10,15 +15,25 @@ import urllib.error
 import urllib.parse
 import urllib.request
 from pathlib import Path, PurePosixPath
+from typing import NamedTuple
 
 from tqdm import tqdm
+
+from bert_zoo.error_text import shown
+from bert_zoo.weights.files import disk_full
 
 _LOGGER = logging.getLogger(__name__)
 _CHUNK_BYTES = 1 << 20
 _TIMEOUT_SECONDS = 30
-# Waits between attempts that bring nothing; one attempt more than there are waits.
+# A connection that brings less than this in a window is as good as dead.
+_LEAST_BYTES, _WINDOW_SECONDS = 1 << 16, 60
+# The end of what is there is fetched once more, for the file may have changed under its ETag.
+_OVERLAP_BYTES = 1 << 16
+# Waits between attempts that bring less than `_LEAST_BYTES`; one attempt more than there are waits.
 _RETRY_SECONDS = (1, 2, 4)
 _RETRIED_STATUS = (408, 425, 429, 500, 502, 503, 504)
+_WEB_PAGE = re.compile(rb"(\xef\xbb\xbf)?\s*<(!doctype html|html|head|body|script)", re.IGNORECASE)
+_ELSEWHERE = "download and unpack it elsewhere and give bert_zoo.load the path of the directory"
 
 
 class DownloadError(OSError):
@@ -37,71 +52,127 @@ def require_https(url: str) -> None:
         raise DownloadError(f"Refusing to download {url}: only https addresses are allowed.")
 
 
-class _HttpsRedirects(urllib.request.HTTPRedirectHandler):
-    """Follows redirections as urllib does, but never away from https."""
-
-    def redirect_request(self, req, fp, code, msg, headers, newurl):
-        require_https(newurl)
-        return super().redirect_request(req, fp, code, msg, headers, newurl)
-
-
-def download(url: str, target: Path) -> None:
+def download(url: str, target: Path, *, verifiable: bool) -> None:
     """Downloads to `target`, with new attempts as long as they bring the end nearer.
 
     What has arrived lies in `part` beside it, for this call or a later one to continue.
-    Raises DownloadError where the server refuses or the attempts are used up.
+
+    Args:
+        url: an https address.
+        target: the file to make.
+        verifiable: whether the caller can tell the whole file from a cut one: by its hash, or
+            because the file says itself where it ends, as archives do. Only then is a file taken
+            whose length the server does not say.
+
+    Raises:
+        DownloadError: the server refuses, sends something else, or the attempts are used up.
+        DiskFullError: there is no room for the file.
     """
     part = target.with_name("part")
-    waits, furthest = iter(_RETRY_SECONDS), 0
+    waits, furthest = iter(_RETRY_SECONDS), _size(part)
     while True:
         try:
-            _transfer(url, part)
+            _transfer(url, part, verifiable)
             os.replace(part, target)
+            _discard(part)
             return
         except _Interrupted as error:
-            reached = part.stat().st_size if part.is_file() else 0
-            if reached > furthest:
-                waits, furthest = iter(_RETRY_SECONDS), reached
+            if _size(part) >= furthest + _LEAST_BYTES:
+                waits, furthest = iter(_RETRY_SECONDS), _size(part)
             wait = next(waits, None)
             if wait is None:
                 raise DownloadError(
                     f"Cannot download {url}: {error}. Check the network (and the proxy settings "
                     "HTTPS_PROXY and NO_PROXY) and call again: what has arrived is kept. Or "
-                    "download and unpack it elsewhere and give bert_zoo.load the path of the "
-                    "directory."
+                    f"{_ELSEWHERE}."
                 ) from error
             _LOGGER.warning("%s: %s; trying again in %s s.", url, error, wait)
             time.sleep(wait)
 
 
-def _transfer(url: str, part: Path) -> None:
-    """One attempt: appends to `part` where the server agrees, else begins again."""
-    validator = part.with_name("part.validator")
-    have = part.stat().st_size if part.is_file() and validator.is_file() else 0
+def _size(path: Path) -> int:
+    return path.stat().st_size if path.is_file() else 0
+
+
+# --- one attempt ---------------------------------------------------------------------------------
+
+
+class _Extent(NamedTuple):
+    """What a response brings of a file: from which byte on, and the file's size if it is known."""
+
+    start: int
+    total: int | None
+
+
+class _Begun(NamedTuple):
+    """What must still hold of the file on the server for `part` to be continued."""
+
+    validator: str  # its ETag or, where that is weak, the time of its last change
+    total: int | None
+
+    @classmethod
+    def read(cls, path: Path) -> "_Begun | None":
+        try:
+            begun = cls(**json.loads(path.read_text(encoding="utf-8")))
+        except (OSError, ValueError, TypeError):
+            return None  # the transfer begins again
+        return begun if isinstance(begun.validator, str) else None
+
+    @classmethod
+    def of(cls, headers: email.message.Message, total: int | None) -> "_Begun | None":
+        # A weak tag stays the same for bytes that differ (RFC 9110, section 8.8.1).
+        strong = [tag for tag in headers.get_all("ETag", []) if tag.startswith('"')]
+        validator = next(iter(strong), headers.get("Last-Modified"))
+        return cls(validator, total) if validator else None
+
+    def may_be(self, other: "_Begun | None") -> bool:
+        """Whether nothing speaks against `other` being the same file; headers may be left out."""
+        return other is None or (
+            other.validator == self.validator and self.total in (None, other.total)
+        )
+
+    def write(self, path: Path) -> None:
+        path.write_text(json.dumps(self._asdict()), encoding="utf-8")
+
+
+def _transfer(url: str, part: Path, verifiable: bool) -> None:
+    """Brings `part` to the file's end where the server agrees to continue it, else anew."""
+    state = part.with_name("part.json")
+    begun = _Begun.read(state)
+    start = max(0, _size(part) - _OVERLAP_BYTES) if begun else 0
     headers = {"User-Agent": "bert_zoo", "Accept-Encoding": "identity"}
-    if have:
+    if start:
         # If-Range: the server sends the whole file where it is no longer the one that was begun.
-        headers |= {"Range": f"bytes={have}-", "If-Range": validator.read_text()}
+        headers |= {"Range": f"bytes={start}-", "If-Range": begun.validator}
     try:
         request = urllib.request.Request(url, headers=headers)
-        opener = urllib.request.build_opener(_HttpsRedirects)
+        opener = urllib.request.build_opener(_HttpsRedirects, _SteadyConnections)
         with opener.open(request, timeout=_TIMEOUT_SECONDS) as response:
-            start, total = _extent(response)
-            if start and (start != have or response.headers.get("ETag") != validator.read_text()):
-                part.unlink()
+            _refuse_encoding(url, response.headers)
+            extent = _extent(response)
+            found = _Begun.of(response.headers, extent.total)
+            if extent.start and (extent.start != start or not begun.may_be(found)):
+                _discard(part)
                 raise _Interrupted("the server sent a part of the file that was not asked for")
-            if start == 0:
-                part.unlink(missing_ok=True)
-                _keep_validator(response, validator)
-            _append(response, part, start, total, PurePosixPath(url).name)
+            if extent.total is None and not (verifiable or response.chunked):
+                raise DownloadError(
+                    f"Cannot download {url}: the server does not say how long the file is, so that "
+                    f"a part of it could not be told from the whole. Try again later, or {_ELSEWHERE}."
+                )
+            if not extent.start:
+                _discard(part)
+                if found:
+                    found.write(state)
+            with disk_full(url, part, extent.total):
+                _append(response, part, extent, PurePosixPath(url).name)
+            _check_whole(url, part, extent.total, response.headers)
     except urllib.error.HTTPError as error:
         if error.code == http.HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE:
-            part.unlink(missing_ok=True)
+            _discard(part)
         elif error.code not in _RETRIED_STATUS:
             raise DownloadError(
                 f"Cannot download {url}: the server answered {error.code} {error.reason}. Check "
-                "the address; if it has moved, download and unpack it elsewhere and give "
-                "bert_zoo.load the path of the directory."
+                f"the address; if it has moved, {_ELSEWHERE}."
             ) from error
         raise _Interrupted(f"the server answered {error.code} {error.reason}") from error
     except (
@@ -113,39 +184,147 @@ def _transfer(url: str, part: Path) -> None:
         raise _Interrupted(getattr(error, "reason", None) or repr(error)) from error
 
 
-def _extent(response: http.client.HTTPResponse) -> tuple[int, int | None]:
-    """The first byte that the response brings, and the size of the whole file if it is known."""
+def _discard(part: Path) -> None:
+    part.unlink(missing_ok=True)
+    part.with_name("part.json").unlink(missing_ok=True)
+
+
+def _refuse_encoding(url: str, headers: email.message.Message) -> None:
+    encoding = headers.get("Content-Encoding", "identity").strip().lower()
+    # Servers say of a .gz file, too, that it is encoded so.
+    if encoding != "identity" and not url.endswith((".gz", ".tgz")):
+        raise DownloadError(
+            f"Cannot download {url}: the server sent it with Content-Encoding {shown(encoding)}, "
+            f"although it was asked for the file as it is. Try again later, or {_ELSEWHERE}."
+        )
+
+
+def _extent(response: http.client.HTTPResponse) -> _Extent:
     if response.status == http.HTTPStatus.PARTIAL_CONTENT:
         extent = response.headers.get("Content-Range", "")
-        match = re.fullmatch(r"bytes (\d+)-\d+/(\d+|\*)", extent)
+        match = re.fullmatch(r"bytes (\d{1,18})-\d{1,18}/(\d{1,18}|\*)", extent)
         if not match:
-            raise _Interrupted(f"the server sent a part of the file with Content-Range {extent!r}")
-        return int(match[1]), None if match[2] == "*" else int(match[2])
+            raise _Interrupted(
+                f"the server sent a part of the file with Content-Range {shown(extent)}"
+            )
+        return _Extent(int(match[1]), None if match[2] == "*" else int(match[2]))
     length = response.headers.get("Content-Length")
-    return 0, int(length) if length else None
+    if length is not None and not re.fullmatch(r"\d{1,18}", length):
+        raise _Interrupted(f"the server sent the Content-Length {shown(length)}")
+    # Beside chunks it has no meaning (RFC 9112, section 6.3).
+    return _Extent(0, int(length) if length and not response.chunked else None)
 
 
-def _keep_validator(response: http.client.HTTPResponse, path: Path) -> None:
-    """Keeps what tells whether the file on the server is still the same, else nothing."""
-    etag = response.headers.get("ETag", "")
-    # A weak tag stays the same for bytes that differ (RFC 9110, section 8.8.1).
-    if etag.startswith('"'):
-        path.write_text(etag)
-    else:
-        path.unlink(missing_ok=True)
+def _append(response: http.client.HTTPResponse, part: Path, extent: _Extent, name: str) -> None:
+    """Writes what arrives behind what is there, which must repeat where the two overlap."""
+    there = _size(part)
+    bar = tqdm(
+        desc=name, initial=there, total=extent.total, unit="B", unit_scale=True, disable=None
+    )
+    with bar, open(part, "r+b" if there else "w+b") as file:
+        file.seek(extent.start)
+        while chunk := response.read1(_CHUNK_BYTES):
+            known = file.read(min(len(chunk), max(0, there - file.tell())))
+            if not chunk.startswith(known):
+                _discard(part)
+                raise _Interrupted("the file on the server is no longer the one that was begun")
+            file.write(chunk[len(known) :])
+            bar.update(len(chunk) - len(known))
 
 
-def _append(
-    response: http.client.HTTPResponse, part: Path, start: int, total: int | None, name: str
-) -> None:
-    bar = tqdm(desc=name, initial=start, total=total, unit="B", unit_scale=True, disable=None)
-    with bar, open(part, "ab") as file:
-        while chunk := response.read(_CHUNK_BYTES):
-            file.write(chunk)
-            bar.update(len(chunk))
-    size = part.stat().st_size
+def _check_whole(url: str, part: Path, total: int | None, headers: email.message.Message) -> None:
+    """Raises unless `part` is the file: by its length, its beginning and its hash if that is sent."""
+    size = _size(part)
     if total is not None and size < total:
         raise _Interrupted(f"the connection ended after {size:,} of {total:,} bytes")
     if total is not None and size > total:
-        part.unlink()
+        _discard(part)
         raise _Interrupted(f"{size:,} bytes arrived where the server had announced {total:,}")
+    with open(part, "rb") as file:
+        start = file.read(200)
+        if _WEB_PAGE.match(start):
+            _discard(part)
+            raise DownloadError(
+                f"Cannot download {url}: what arrived is a web page, {shown(start, 80)}. The network "
+                "may ask for a log-in: open the address in a browser. If the file has moved, "
+                f"{_ELSEWHERE}."
+            )
+        announced = _announced_md5(headers)
+        file.seek(0)
+        if announced and hashlib.file_digest(file, _md5).digest() != announced:
+            _discard(part)
+            raise _Interrupted("what arrived has another MD5 than the server says the file has")
+
+
+def _md5():
+    return hashlib.md5(usedforsecurity=False)
+
+
+def _announced_md5(headers: email.message.Message) -> bytes | None:
+    """The hash that Google's storage sends with a file: `x-goog-hash: crc32c=...,md5=...`."""
+    for value in headers.get_all("x-goog-hash", []):
+        if match := re.search(r"\bmd5=([A-Za-z0-9+/]{22}==)", value):
+            return base64.b64decode(match[1])
+    return None
+
+
+# --- connections ---------------------------------------------------------------------------------
+
+
+class _HttpsRedirects(urllib.request.HTTPRedirectHandler):
+    """Follows redirections as urllib does, but never away from https."""
+
+    def redirect_request(self, req, fp, code, msg, headers, newurl):
+        require_https(newurl)
+        return super().redirect_request(req, fp, code, msg, headers, newurl)
+
+
+class _SteadyBytes(io.RawIOBase):
+    """The bytes of a connection; TimeoutError where fewer than `_LEAST_BYTES` come in a window.
+
+    A time limit on each read alone lets a server that sends a byte now and then hold the caller.
+    """
+
+    def __init__(self, raw: io.RawIOBase):
+        super().__init__()
+        self._raw = raw
+        self._since, self._came = time.monotonic(), 0
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer) -> int:
+        count = self._raw.readinto(buffer)
+        self._came += count
+        waited = time.monotonic() - self._since
+        if waited >= _WINDOW_SECONDS:
+            if count and self._came < _LEAST_BYTES:
+                raise TimeoutError(f"only {self._came:,} bytes came in {waited:.0f} s")
+            self._since, self._came = time.monotonic(), 0
+        return count
+
+    def close(self) -> None:
+        self._raw.close()
+        super().close()
+
+
+class _SteadyResponse(http.client.HTTPResponse):
+    def __init__(self, *args, **options):
+        super().__init__(*args, **options)
+        self.fp = io.BufferedReader(_SteadyBytes(self.fp.detach()))
+
+
+class _Http(http.client.HTTPConnection):
+    response_class = _SteadyResponse
+
+
+class _Https(http.client.HTTPSConnection):
+    response_class = _SteadyResponse
+
+
+class _SteadyConnections(urllib.request.HTTPSHandler, urllib.request.HTTPHandler):
+    def http_open(self, req):
+        return self.do_open(_Http, req)
+
+    def https_open(self, req):
+        return self.do_open(_Https, req)

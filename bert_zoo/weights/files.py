@@ -1,4 +1,4 @@
-"""What every reader and the cache need of a file: hashes, atomic replacement, one kind of error."""
+"""What every reader and the cache need of a file: hashes, atomic replacement, two kinds of error."""
 
 import errno
 import hashlib
@@ -29,6 +29,32 @@ ZIP_ERRORS = (
 
 class WeightsError(ValueError):
     """A weight file is damaged, ambiguous, refused or not what it was said to be."""
+
+
+class DiskFullError(OSError):
+    """There is no room for a file in the cache; the message says how much is missing and where."""
+
+
+def is_disk_full(error: BaseException) -> bool:
+    return isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
+
+
+@contextmanager
+def disk_full(what: str, path: Path, size: int | None) -> Iterator[None]:
+    """Raises DiskFullError where the block finds no room for `what`, of `size` bytes, at `path`."""
+    try:
+        yield
+    except OSError as error:
+        if not is_disk_full(error):
+            raise
+        there = path.stat().st_size if path.is_file() else 0
+        free = shutil.disk_usage(path.parent).free
+        missing = f"{size - there:,} of its {size:,} bytes are missing" if size else "it is cut"
+        raise DiskFullError(
+            f"There is no room for {what}: {missing} in {path}, and {free:,} are free on that disk. "
+            "Make room there, or move the cache to a larger disk and set BERT_ZOO_CACHE to its new "
+            "place; then call again."
+        ) from error
 
 
 @contextmanager

@@ -65,19 +65,23 @@ def open_weights(directory_or_file: str | os.PathLike) -> TensorSource:
     )
 
 
+def check_weight_files(directory: Path) -> None:
+    """Raises as `open_weights` does where a directory lacks weights, or one of their shards.
+
+    Nothing is read but an index of shards.
+    """
+    path = _only_checkpoint(directory)
+    if path.name.endswith(".index.json"):
+        _shard_files(path, _weight_map(path))
+
+
 class ShardedSource(TensorSource):
     """Several files with an index `{"weight_map": {name: file}}`, as one; all are checked at "
     "once."""
 
     def __init__(self, index: Path, open_shard: Callable[[Path], TensorSource]):
         weight_map = _weight_map(index)
-        files = sorted(set(weight_map.values()))
-        missing = [file for file in files if not (index.parent / file).is_file()]
-        if missing:
-            raise FileNotFoundError(
-                f"{index} names files that are not beside it: {listing(missing)}. Download or copy "
-                "all of its files."
-            )
+        files = _shard_files(index, weight_map)
         shards = {file: open_shard(index.parent / file) for file in files}
         _check_shards(index, weight_map, shards)
         self._shard_of = {key: shards[file] for key, file in weight_map.items()}
@@ -140,6 +144,17 @@ def _weight_map(index: Path) -> dict[str, str]:
                 "directory are allowed."
             )
     return weight_map
+
+
+def _shard_files(index: Path, weight_map: dict[str, str]) -> list[str]:
+    files = sorted(set(weight_map.values()))
+    missing = [file for file in files if not (index.parent / file).is_file()]
+    if missing:
+        raise FileNotFoundError(
+            f"{index} names files that are not beside it: {listing(missing)}. Download or copy "
+            "all of its files."
+        )
+    return files
 
 
 def _check_shards(index: Path, weight_map: dict[str, str], shards: dict[str, TensorSource]) -> None:
