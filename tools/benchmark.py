@@ -4,9 +4,10 @@
     python tools/benchmark.py --reference_python reference-env/bin/python     # and Hugging Face
     python tools/benchmark.py --what finetuning --task cola --glue_dir ../shared/data/glue \
         --rows 1000 --rounds 3 --reference_python reference-env/bin/python --output cola.json
+    python tools/benchmark.py --what single_calls --reference_python reference-env/bin/python
 
-`reference_python` is the interpreter of an environment with torch and transformers (and accelerate,
-for fine-tuning), which bert_zoo itself never imports. Rounds alternate between the implementations,
+`reference_python` is the interpreter of an environment with torch and transformers (and accelerate
+for fine-tuning, sentence-transformers for single calls), which bert_zoo itself never imports. Rounds alternate between the implementations,
 so that a change of the machine's speed meets all of them. Medians are printed, with ratios of
 medians and the spread of both over the rounds, and written as JSON. Libraries start threads beside
 those that are counted: leave the program as many cores as `threads` (`taskset -c 0,1 python ...`).
@@ -22,12 +23,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 import benchmark_finetuning
+import benchmark_single_calls
 from absl import app, flags
 
 _WHAT = flags.DEFINE_multi_enum(
     "what",
     ["encoder", "tokenizer"],
-    ["encoder", "tokenizer", "recurrence", "finetuning"],
+    ["encoder", "tokenizer", "recurrence", "finetuning", "single_calls"],
     "What to time; may be given several times.",
 )
 _REFERENCE_PYTHON = flags.DEFINE_string(
@@ -391,6 +393,38 @@ def race_finetunings(scratch: Path) -> dict[str, dict]:
     return results
 
 
+def race_single_calls(scratch: Path) -> dict[str, dict[str, dict]]:
+    """Each verb beside the model alone; see benchmark_single_calls.py."""
+    results = {}
+    for race_of in benchmark_single_calls.races(scratch):
+
+        def seconds_a_call(work, calls=race_of.calls) -> Callable[[], float]:
+            run = timed(lambda: [work() for _ in range(calls)])
+            return lambda: run() / calls
+
+        works = {"bert_zoo": race_of.ours, "the model alone": race_of.alone} | race_of.others
+        contestants = {name: seconds_a_call(work) for name, work in works.items()}
+        reference = None
+        if race_of.encoded and _REFERENCE_PYTHON.value:
+            reference = Reference(
+                "sentence-transformers",
+                benchmark_single_calls.ENCODE,
+                threads=_THREADS.value,
+                model_dir=str(minilm_directory()),
+                texts=race_of.encoded,
+                calls=race_of.calls,
+                batch_size=benchmark_single_calls.BATCH_SIZE,
+            )
+            contestants["sentence-transformers"] = lambda run=reference, calls=race_of.calls: (
+                run() / calls
+            )
+        results[race_of.title] = race(race_of.title, contestants)
+        if reference:
+            reference.close()
+    print(f"\n{benchmark_single_calls.table(results)}")
+    return results
+
+
 def main(argv: list[str]) -> None:
     if len(argv) > 1:
         raise app.UsageError(f"Unknown arguments {argv[1:]}; options begin with --.")
@@ -413,6 +447,9 @@ def main(argv: list[str]) -> None:
     if "finetuning" in _WHAT.value:
         with tempfile.TemporaryDirectory() as scratch:
             results[f"finetuning {_TASK.value}"] = race_finetunings(Path(scratch))
+    if "single_calls" in _WHAT.value:
+        with tempfile.TemporaryDirectory() as scratch:
+            results |= race_single_calls(Path(scratch))
     if _OUTPUT.value:
         Path(_OUTPUT.value).write_text(json.dumps(results, indent=2) + "\n", encoding="utf-8")
 
