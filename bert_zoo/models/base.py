@@ -1,6 +1,7 @@
 """What every model of the zoo shares: text in `fit`, `evaluate` and `predict`; text when saved."""
 
 import contextlib
+import functools
 
 import keras
 
@@ -10,12 +11,15 @@ from bert_zoo.models.compiling import (
     warn_of_probabilities,
     with_token_accuracy,
 )
+from bert_zoo.models.direct import predict_texts, runs_alone
 from bert_zoo.models.feeding import (
+    is_text,
     is_tf_dataset,
     keras_arguments,
     split_rows,
     with_whole_batches,
 )
+from bert_zoo.models.graphs import Graphs
 from bert_zoo.models.inputs import PLACES, check_is_dict, outside
 from bert_zoo.models.labels import LabelRange, label_arrays, labels_in_graph
 from bert_zoo.models.replicas import (
@@ -44,12 +48,14 @@ class ZooModel(keras.Model):
         places_read: keys of `PLACES` that it takes.
         truncation: which text of a pair is cut when both are too long together; None leaves it to the
             preprocessor.
+        traced_settings: attributes that `call` and verbs read beside layers and weights.
     """
 
     task: str
     outputs_per_token = False
     places_read: tuple[str, ...] = ()
     truncation: str | None = None
+    traced_settings: tuple[str, ...] = ()
 
     def __init__(self, *args, **kwargs):
         refuse_fork()
@@ -66,6 +72,11 @@ class ZooModel(keras.Model):
     def preprocessor(self):
         """Turns text into the input dict; a `bert_zoo.text.Preprocessor`."""
         raise NotImplementedError
+
+    @functools.cached_property
+    def graphs(self) -> Graphs:
+        """What verbs have traced; see `bert_zoo.models.graphs`."""
+        return Graphs()
 
     def id_limits(self) -> dict[str, tuple[int, str]]:
         """Input name -> (ids lie in [0, this), what the limit is)."""
@@ -336,14 +347,22 @@ class ZooModel(keras.Model):
         with self._fresh_functions_after_errors():
             return super().evaluate(**data, **kwargs)
 
-    def predict(self, x, batch_size: int | None = None, **kwargs):
-        """As in Keras, on the same kinds of data as `fit`."""
+    def predict(self, x, batch_size: int | None = None, verbose="auto", **kwargs):
+        """As in Keras, on the same kinds of data as `fit`.
+
+        Texts in memory go through without a tf.data pipeline, which takes longer to set up than short
+        texts do, unless there are callbacks, a number of steps, XLA or replicas.
+        """
+        if is_text(x) and not kwargs and runs_alone(self):
+            return predict_texts(self, x, batch_size, verbose)
         rows = None
         if compiles_for_each_shape(getattr(self, "distribute_strategy", None)):
             x, rows = with_whole_batches(x, batch_size)
         data = keras_arguments(self, x, batch_size=batch_size, one_length=self.outputs_per_token)
         self._trace_prediction_for(data["x"])
-        outputs = super().predict(x=data["x"], batch_size=data.get("batch_size"), **kwargs)
+        outputs = super().predict(
+            x=data["x"], batch_size=data.get("batch_size"), verbose=verbose, **kwargs
+        )
         return keras.tree.map_structure(lambda output: output[:rows], outputs)
 
 

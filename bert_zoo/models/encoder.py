@@ -3,20 +3,19 @@
 import functools
 import json
 import logging
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import keras
-import numpy as np
 from keras import ops
 
 from bert_zoo.config import Config
 from bert_zoo.heads import pool
 from bert_zoo.layers.attention import attention_bias
 from bert_zoo.models.base import ZooModel
-from bert_zoo.models.feeding import keras_arguments
-from bert_zoo.models.graphs import as_graph
+from bert_zoo.models.direct import outputs_of_texts
 from bert_zoo.models.inputs import as_id_tensors, check_range, check_rank
 from bert_zoo.registry import Pooling, registry
 
@@ -26,15 +25,30 @@ PREPROCESSOR_FILE = "preprocessor.json"
 INPUTS = {"token_ids": True, "segment_ids": False, "padding_mask": False, "position_ids": False}
 
 
+def _sentence_vectors(model, inputs, *, pooling: Pooling):
+    """Ids to pooled vectors [batch, hidden]."""
+    outputs = model(inputs, first_only=pooling.reads_first_only, training=False)
+    return pool(outputs["sequence_output"], inputs.get("padding_mask"), pooling)
+
+
 class DeferredPreprocessor:
-    """Makes a preprocessor on first use, so that models on ids need no TensorFlow.
+    """Makes a preprocessor on first use, once for all threads, so that models on ids need no TensorFlow.
 
     Args:
         make: a function without arguments.
     """
 
     def __init__(self, make: Callable[[], Any]):
-        self.make = make
+        self._make = make
+        self._lock = threading.Lock()
+
+    @functools.cached_property
+    def _made(self):
+        return self._make()
+
+    def make(self):
+        with self._lock:
+            return self._made
 
 
 @keras.saving.register_keras_serializable("bert_zoo")
@@ -60,6 +74,7 @@ class Encoder(ZooModel):
 
     task = "encoder"
     outputs_per_token = True
+    traced_settings = ("config", "output_hidden_states", "output_attentions", "pooling")
 
     def __init__(
         self,
@@ -193,25 +208,13 @@ class Encoder(ZooModel):
         """Sentence vectors of raw texts.
 
         Args:
-            texts: strings.
+            texts: strings; one alone is a list of one.
             batch_size: texts a step.
 
         Returns:
-            NumPy float32 [len(texts), hidden], pooled and normalised as `self.pooling` says.
+            NumPy float32 [number of texts, hidden], pooled and normalised as `self.pooling` says.
         """
-        batches = keras_arguments(self, texts, batch_size=batch_size)["x"]
-        vectors = [ops.convert_to_numpy(self._sentence_vectors(batch)) for (batch,) in batches]
-        return np.concatenate(vectors)
-
-    @functools.cached_property
-    def _sentence_vectors(self) -> Callable[[dict[str, Any]], Any]:
-        """Ids to pooled vectors [batch, hidden]; as a graph, made once, on TensorFlow."""
-
-        def vectors(inputs):
-            outputs = self(inputs, first_only=self.pooling.reads_first_only, training=False)
-            return pool(outputs["sequence_output"], inputs.get("padding_mask"), self.pooling)
-
-        return as_graph(vectors)
+        return outputs_of_texts(self, _sentence_vectors, texts, batch_size, pooling=self.pooling)
 
     @property
     def has_preprocessor(self) -> bool:

@@ -83,7 +83,7 @@ def split_rows(fraction: float, x, y, sample_weight) -> tuple[tuple, tuple]:
         raise ValueError(
             "validation_split needs data with a length; pass validation_data with a dataset."
         )
-    rows = _num_rows(x)
+    rows = num_rows(x)
     cut = int(rows * (1 - fraction))
     if cut == 0:
         raise ValueError(f"validation_split {fraction} of {rows} rows leaves none to train on.")
@@ -113,7 +113,7 @@ def _rows(value: Any, rows: slice | np.ndarray) -> Any:
     return value[rows]
 
 
-def _num_rows(x) -> int:
+def num_rows(x) -> int:
     if isinstance(x, Mapping):
         x = next(iter(x.values()))
     rows = x[0] if isinstance(x, tuple) else x
@@ -129,7 +129,7 @@ def with_whole_batches(x, batch_size: int | None) -> tuple[Any, int | None]:
     """
     if x is None or is_tf_dataset(x) or isinstance(x, Iterator | keras.utils.PyDataset):
         return x, None
-    rows = _num_rows(x)
+    rows = num_rows(x)
     if not rows or (isinstance(x, Mapping) and set(STATE) & set(x)):
         return x, None
     size = batch_size or DEFAULT_BATCH_SIZE
@@ -139,6 +139,12 @@ def with_whole_batches(x, batch_size: int | None) -> tuple[Any, int | None]:
 
 def is_tf_dataset(x) -> bool:
     return hasattr(x, "element_spec") and hasattr(x, "prefetch")
+
+
+def is_text(x) -> bool:
+    """Whether data are strings in memory, or meant as such: neither ids nor what yields batches."""
+    yields = x is None or is_tf_dataset(x) or isinstance(x, Iterator | keras.utils.PyDataset)
+    return not yields and not isinstance(x, Mapping)
 
 
 def _refuse_labels_beside(what: str, *others) -> None:
@@ -174,18 +180,29 @@ def _as_array(name: str, value):
         ) from error
 
 
+def text_rows(model, x):
+    """Strings in memory as `as_text_rows` gives them, with one row at least."""
+    texts = model.as_text_rows(x)
+    if num_rows(texts) == 0:
+        raise ValueError("There are no texts: x is empty.")
+    if isinstance(texts, tuple) and num_rows(texts[0]) != num_rows(texts[1]):
+        raise ValueError(
+            f"A pair is (firsts, seconds), where row i of one belongs to row i of the other; there are "
+            f"{num_rows(texts[0])} firsts and {num_rows(texts[1])} seconds."
+        )
+    return texts
+
+
 def _text_dataset(model, x, y, sample_weight, *, batch_size, shuffle, one_length):
     """Strings in memory to a dataset of padded batches."""
     import tensorflow as tf
 
-    texts = model.as_text_rows(x)
-    rows = _num_rows(texts)
-    if rows == 0:
-        raise ValueError("There are no texts: x is empty.")
+    texts = text_rows(model, x)
+    rows = num_rows(texts)
     for name, column in (("y", y), ("sample_weight", sample_weight)):
-        if column is not None and _num_rows(column) != rows:
+        if column is not None and num_rows(column) != rows:
             raise ValueError(
-                f"{name} has {_num_rows(column)} rows and x has {rows}; they must agree."
+                f"{name} has {num_rows(column)} rows and x has {rows}; they must agree."
             )
     if y is None and sample_weight is not None:
         raise ValueError("sample_weight needs y.")

@@ -1,8 +1,124 @@
-"""Functions as graphs, where the backend has them."""
+"""What verbs do with a model as TensorFlow graphs, traced once for batches and texts of every size.
 
-from collections.abc import Callable
+A verb is one call of a plain function, in two flavours:
+
+    in_graph(model, read, texts, preprocessor=model.preprocessor)    # text and ids: TensorFlow's part
+    on_model(model, vectors, inputs, pooling=encoder.pooling)        # the model's: Keras's backend
+
+`read(model, texts, *, preprocessor)` is written as if it ran eagerly, at the top of a module: the
+function itself is what its graph is kept under, so that a lambda would be traced at every call.
+"""
+
+import threading
+from collections.abc import Callable, Hashable
+from operator import is_
+from typing import Any
 
 import keras
+
+# Graphs of a model, of which the oldest makes room: options may be new objects at every call.
+MAX_GRAPHS = 64
+
+
+def on_model(model, function: Callable, *tensors: Any, **options: Hashable) -> Any:
+    """`function(model, *tensors, **options)`, on TensorFlow as a graph; see `in_graph`."""
+    if keras.backend.backend() != "tensorflow":
+        return function(model, *tensors, **options)
+    return in_graph(model, function, *tensors, **options)
+
+
+def in_graph(model, function: Callable, *tensors: Any, **options: Hashable) -> Any:
+    """`function(model, *tensors, **options)` as a graph that is traced once and kept on the model.
+
+    It is traced anew where the model was changed in the meantime: layers, heads and LoRA, types, and
+    the `traced_settings` of its parts. Weights are read when it runs. Threads may call it at once.
+    Under `tf.config.run_functions_eagerly` and `compile(run_eagerly=True)` the function simply runs.
+
+    Args:
+        model: a `ZooModel`.
+        function: traceable; of a module, not made anew for each call.
+        tensors: tensors or arrays, ragged or not, in any structure of tuples, lists and dicts. Their
+            sizes are open in the graph, but for the last one of floating-point numbers, which is a
+            width of the model.
+        options: what the graph depends on beside the model. One graph is kept for each set of them.
+
+    Returns:
+        What the function does.
+    """
+    import tensorflow as tf
+
+    if tf.config.functions_run_eagerly() or model.run_eagerly:
+        return function(model, *tensors, **options)
+    tensors = keras.tree.map_structure(_as_tensor, tensors)
+    return model.graphs.of(model, function, tensors, options)(*tensors)
+
+
+class Graphs:
+    """The graphs of one model. A plain object, so that they do not become part of saved models."""
+
+    def __init__(self):
+        self._graphs: dict[Hashable, Callable] = {}
+        self._parts: list[Any] = []
+        self._lock = threading.RLock()
+
+    def of(self, model, function: Callable, tensors: Any, options: dict) -> Callable:
+        """A graph for tensors like these, from those that there are or made now."""
+        specs = keras.tree.map_structure(_open_spec, tensors)
+        key = (function, tuple(options.items()), tuple(keras.tree.flatten_with_path(specs)))
+        parts = _parts_of(model)
+        with self._lock:
+            if not _are_same(parts, self._parts):
+                self._graphs, self._parts = {}, parts
+            graph = self._graphs.get(key)
+            if graph is None:
+                if len(self._graphs) >= MAX_GRAPHS:
+                    del self._graphs[next(iter(self._graphs))]
+                graph = self._graphs[key] = _traced(model, function, specs, options)
+        return graph
+
+
+def _traced(model, function: Callable, specs: tuple, options: dict) -> Callable:
+    import tensorflow as tf
+
+    @tf.autograph.experimental.do_not_convert
+    def run(*tensors):
+        return function(model, *tensors, **options)
+
+    # A concrete function has one trace, and so never a word about retracing.
+    return tf.function(run, autograph=False).get_concrete_function(*specs)
+
+
+def _as_tensor(value):
+    import tensorflow as tf
+
+    return value if isinstance(value, tf.RaggedTensor) else tf.convert_to_tensor(value)
+
+
+def _open_spec(tensor):
+    """What a graph has to know of a tensor."""
+    import tensorflow as tf
+
+    if isinstance(tensor, tf.RaggedTensor):
+        shape = [None] * tensor.shape.rank
+        return tf.RaggedTensorSpec(shape, tensor.dtype, tensor.ragged_rank, tensor.row_splits.dtype)
+    shape = [None] * tensor.shape.rank
+    if shape and tensor.dtype.is_floating:
+        shape[-1] = tensor.shape[-1]
+    return tf.TensorSpec(shape, tensor.dtype)
+
+
+def _parts_of(model) -> list[Any]:
+    """The objects that a trace holds on to, or was made after."""
+    parts = list(model.weights)
+    # Keras has no public way to list all layers below a layer.
+    for layer in model._flatten_layers():
+        parts += layer, layer.dtype_policy
+        parts += (getattr(layer, name) for name in getattr(layer, "traced_settings", ()))
+    return parts
+
+
+def _are_same(parts: list[Any], others: list[Any]) -> bool:
+    return len(parts) == len(others) and all(map(is_, parts, others))
 
 
 def as_graph(function: Callable, *, static: bool = False) -> Callable:

@@ -32,10 +32,11 @@ class RecurrentEncoder(Encoder):
     [batch, heads, length, memory length + length], one a layer.
 
     Shapes in and out are the same for a memory of `mem_len`, so one compiled step serves a text of
-    any length. Arguments: as `Encoder`.
+    any length. Called with `first_only=True`, it gives the first token alone, as `Encoder` does; it
+    saves no time here, where memory holds every token. Arguments: as `Encoder`.
     """
 
-    def call(self, inputs, training=None):
+    def call(self, inputs, first_only=False, training=None):
         ids = as_id_tensors(inputs, INPUTS)
         self._check_ids(ids)
         token_ids, padding_mask = ids["token_ids"], ids.get("padding_mask")
@@ -65,6 +66,9 @@ class RecurrentEncoder(Encoder):
         hidden_states, new_memory, attentions = self.stack(
             embedded, list(memory), keys_mask, training=training
         )
+        if first_only:
+            hidden_states = [*hidden_states[:-1], hidden_states[-1][:, :1]]
+            attentions = [*attentions[:-1], attentions[-1][:, :, :1]]
         outputs = {"sequence_output": hidden_states[-1], "memory": new_memory}
         if keys_mask is not None:
             outputs["memory_mask"] = updated_memory(memory_mask, padding_mask, self.config.mem_len)

@@ -10,6 +10,7 @@ import tensorflow as tf
 
 from bert_zoo.text import byte_bpe_tables
 from bert_zoo.text.normalizer import parse_ranges
+from bert_zoo.text.traced import traced_once
 
 _VISIBLE = (*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100))
 _HIDDEN = tuple(byte for byte in range(256) if byte not in _VISIBLE)
@@ -163,11 +164,8 @@ class Merger(tf.Module):
         self._lacks_bytes = not ids.keys() >= ALPHABET.keys()
         id_of_char[ord(_TERMINATOR)] = self._end
         self._id_of_char = tf.constant(id_of_char)
-        self._merge = tf.function(
-            self._merge_in_rounds,
-            input_signature=[tf.TensorSpec([None], tf.string, name="pieces")],
-            autograph=False,
-        )
+        pieces = tf.TensorSpec([None], tf.string, name="pieces")
+        self._merge = traced_once(self._merge_in_rounds, pieces)
         # A token that merging does not arrive at is no answer; so merging itself is asked.
         spelled = np.array([token for token in tokens if ALPHABET.keys() >= set(token)], object)
         merged = self._merge(tf.constant(spelled))

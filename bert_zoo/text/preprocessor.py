@@ -11,6 +11,7 @@ from typing import Any, Self
 import numpy as np
 import tensorflow as tf
 
+from bert_zoo.config import IGNORED_LABEL
 from bert_zoo.text.batches import text_batch
 from bert_zoo.text.packing import Packer
 from bert_zoo.text.tokenizer import Tokenizer
@@ -67,6 +68,18 @@ class TextPreprocessor(tf.Module):
         if unknown := sorted(changes.keys() - options.keys()):
             raise TypeError(f"Unknown options {unknown}; a preprocessor has {sorted(options)}.")
         return type(self)(self.tokenizer, **{**options, **changes})
+
+    def widened(self, inputs: Mapping[str, tf.Tensor], length: tf.Tensor) -> dict[str, tf.Tensor]:
+        """Pads a model's inputs [batch, tokens] to `length` tokens, if they have fewer; traceable."""
+        padding = {"token_ids": getattr(self.tokenizer, "pad_id", 0), "labels": IGNORED_LABEL}
+
+        def widen(name: str, value: tf.Tensor) -> tf.Tensor:
+            more = tf.maximum(length - tf.shape(value)[1], 0)
+            wide = tf.pad(value, [[0, 0], [0, more]], constant_values=padding.get(name, 0))
+            wide.set_shape([value.shape[0], None])
+            return wide
+
+        return {name: widen(name, value) for name, value in inputs.items()}
 
     def tokenize(self, texts: Any) -> tf.RaggedTensor:
         """Tokenizes texts to int32 [batch, (tokens)], under the name of TF-Hub's preprocessors."""

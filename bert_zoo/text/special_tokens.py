@@ -8,6 +8,7 @@ import tensorflow as tf
 
 from bert_zoo.text.offsets import sums_before, token_columns
 from bert_zoo.text.tokenizer import TokenizeFunction
+from bert_zoo.text.traced import traced_once
 
 # UTF-8 never has this byte, so it can mark special tokens in texts that were made UTF-8.
 _MARK = b"\xff"
@@ -36,9 +37,7 @@ def tokenize_around_special_tokens(
     """
 
     # Traced once for both branches.
-    tokenize = tf.function(
-        tokenize, input_signature=[tf.TensorSpec([None], tf.string)], autograph=False
-    )
+    tokenize = traced_once(tokenize, tf.TensorSpec([None], tf.string))
 
     def tokenize_segments() -> tf.RaggedTensor:
         valid = tf.strings.unicode_transcode(texts, "UTF-8", "UTF-8", errors="replace")

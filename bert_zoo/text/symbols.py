@@ -17,6 +17,7 @@ from bert_zoo.text.albert_text import TextCleaner
 from bert_zoo.text.byte_bpe_graph import lookup_table
 from bert_zoo.text.normalizer import parse_ranges
 from bert_zoo.text.tokenizer import SPECIAL_TOKENS, Tokenizer
+from bert_zoo.text.traced import traced_once
 from bert_zoo.text.vocabulary import Vocabulary
 
 UNITS = ("word", "character", "byte")
@@ -111,11 +112,8 @@ class SymbolTokenizer(Tokenizer):
         with tf.init_scope(), tf.device("CPU:0"):
             self._engine = _ENGINES[unit](self._vocabulary, options)
         # One traced function: fast outside tf.data too, and part of a SavedModel.
-        self._tokenize = tf.function(
-            self._engine.tokenize,
-            input_signature=[tf.TensorSpec([None], tf.string, name="texts")],
-            autograph=False,
-        )
+        texts = tf.TensorSpec([None], tf.string, name="texts")
+        self._tokenize = traced_once(self._engine.tokenize, texts)
 
     @property
     def unit(self) -> str:

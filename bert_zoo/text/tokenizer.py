@@ -11,6 +11,7 @@ import tensorflow as tf
 
 from bert_zoo.forks import refuse_fork
 from bert_zoo.text.batches import text_batch
+from bert_zoo.text.traced import traced_once
 from bert_zoo.text.vocabulary import Vocabulary
 
 
@@ -149,14 +150,13 @@ class Tokenizer(tf.Module):
             tokenize_with_offsets: to int32 [batch, (tokens), 3]: ids, starts and ends.
         """
 
-        def traced(function: TokenizeFunction) -> TokenizeFunction:
-            signature = [tf.TensorSpec([None], tf.string, name="texts")]
-            return tf.function(function, input_signature=signature, autograph=False)
-
+        texts = tf.TensorSpec([None], tf.string, name="texts")
         # As an attribute, it is part of every SavedModel that has the tokenizer. The other one, in a
         # plain object, is part of those where something calls it.
-        self._tokenize = traced(tokenize)
-        self._untracked = SimpleNamespace(tokenize_with_offsets=traced(tokenize_with_offsets))
+        self._tokenize = traced_once(tokenize, texts)
+        self._untracked = SimpleNamespace(
+            tokenize_with_offsets=traced_once(tokenize_with_offsets, texts)
+        )
 
     def detokenize(self, token_ids: Any) -> tf.Tensor:
         """Joins tokens to text; padding, class and separator tokens are left out.

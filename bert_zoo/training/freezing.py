@@ -44,6 +44,5 @@ def rematerialize(model: ZooModel) -> None:
 
 
 def forget_functions(model: ZooModel) -> None:
-    """Has Keras and the encoder make their compiled functions anew: those of old know old layers."""
+    """Has Keras make its compiled functions anew: those of old know old layers."""
     model.train_function = model.test_function = model.predict_function = None
-    encoder_of(model).__dict__.pop("_sentence_vectors", None)

@@ -1,0 +1,174 @@
+"""Texts in memory to a model's outputs, batch by batch, without a tf.data pipeline.
+
+A pipeline is built and traced at each call, which takes ten times as long as a short text does. Here
+text becomes ids and outputs in one graph, which is traced once; see `bert_zoo.models.graphs`.
+"""
+
+from collections.abc import Callable, Hashable
+from typing import Any
+
+import keras
+import numpy as np
+from keras import ops
+
+from bert_zoo.models.feeding import DEFAULT_BATCH_SIZE, num_rows, text_rows
+from bert_zoo.models.graphs import in_graph
+
+
+def outputs_of_texts(
+    model,
+    function: Callable[..., Any],
+    texts: Any,
+    batch_size: int | None = None,
+    *,
+    per_token: bool = False,
+    progress: Callable[[int, int], None] | None = None,
+    **options: Hashable,
+) -> Any:
+    """What a function of the model gives for texts.
+
+    Texts of like length go through together, so that little of a batch is padding, and outputs are
+    put back in the order of the texts. With `per_token` batches are as the texts come, and padded to
+    the longest of all.
+
+    Args:
+        model: a `ZooModel`.
+        function: (model, its input dict, **options) -> tensors [batch, ...] in any structure; as
+            `in_graph` takes it.
+        texts: what the model reads: strings, a tuple of two batches of strings, ...
+        batch_size: texts a step; 32 by default.
+        per_token: whether outputs carry the length of the input, [batch, length, ...].
+        progress: called after each step with the number of steps done, and of all.
+        **options: for the function.
+
+    Returns:
+        NumPy arrays [texts, ...] in the structure of the function's outputs.
+
+    Raises:
+        TypeError, ValueError: something that is no text, or no texts at all.
+    """
+    rows = text_rows(model, texts)
+    numbers = _batches(rows, batch_size or DEFAULT_BATCH_SIZE, in_order=per_token)
+    batches = [_chosen(rows, of_batch) for of_batch in numbers] if len(numbers) > 1 else [rows]
+    reading = {"preprocessor": model.preprocessor, "per_token": per_token}
+    length = np.int32(0)
+    if per_token and len(batches) > 1:
+        length = np.int32(max(int(in_graph(model, _length, b, length, **reading)) for b in batches))
+    outputs = []
+    for batch in batches:
+        outputs.append(_outputs(model, function, batch, length, reading, options))
+        # Those of the step before: a GPU may still be at work on this one.
+        outputs[-2:-1] = map(_as_arrays, outputs[-2:-1])
+        if progress:
+            progress(len(outputs), len(batches))
+    outputs[-1] = _as_arrays(outputs[-1])
+    if len(outputs) == 1:
+        return outputs[0]
+    order = np.argsort(np.concatenate(numbers))
+    return keras.tree.map_structure(lambda *parts: np.concatenate(parts)[order], *outputs)
+
+
+def _batches(rows, batch_size: int, in_order: bool) -> list[np.ndarray]:
+    """The numbers of each batch's rows."""
+    order = np.arange(num_rows(rows))
+    if not in_order and len(order) > batch_size:
+        columns = rows if isinstance(rows, tuple) else (rows,)
+        order = np.argsort(sum(map(_sizes, columns)), kind="stable")
+    return np.split(order, range(batch_size, len(order), batch_size))
+
+
+def _sizes(texts) -> np.ndarray:
+    """Bytes of each row of strings [batch] or, the longest choice, [batch, choices]."""
+    import tensorflow as tf
+
+    return tf.strings.length(texts).numpy().reshape(len(texts), -1).max(axis=1)
+
+
+def _chosen(rows, numbers: np.ndarray):
+    import tensorflow as tf
+
+    return keras.tree.map_structure(lambda column: tf.gather(column, numbers), rows)
+
+
+def _outputs(model, function, texts, length, reading: dict, options: dict):
+    """A batch's outputs: on TensorFlow in one graph, elsewhere in a graph of the text alone."""
+    if keras.backend.backend() == "tensorflow":
+        reading = tuple(reading.items())
+        return in_graph(model, _read_and_run, texts, length, f=function, reading=reading, **options)
+    return function(model, in_graph(model, _read, texts, length, **reading), **options)
+
+
+def _read_and_run(model, texts, length, *, f, reading, **options):
+    return f(model, _read(model, texts, length, **dict(reading)), **options)
+
+
+def _read(model, texts, length, *, preprocessor, per_token: bool):
+    """A batch's inputs, with `per_token` of `length` tokens at least."""
+    if per_token:
+        inputs = model.texts_to_inputs(texts, preprocessor)
+        return preprocessor.widened(inputs, length)
+    return model.texts_to_inputs(texts, _for_this_device(preprocessor))
+
+
+def _length(model, texts, length, **reading):
+    import tensorflow as tf
+
+    return tf.shape(_read(model, texts, length, **reading)["token_ids"])[-1]
+
+
+def _for_this_device(preprocessor):
+    """The preprocessor; on a CPU, one that pads no further than to the longest text.
+
+    A CPU takes as long for each token of any length: minilm_l6 7.4 ms for a text of 10 tokens and
+    10.3 ms where they are padded to 16. GPUs want multiples of 8, and JAX compiles for each length.
+    """
+    import tensorflow as tf
+
+    if keras.backend.backend() != "tensorflow" or tf.config.list_physical_devices("GPU"):
+        return preprocessor
+    return preprocessor.with_options(bucket=1)
+
+
+def _as_arrays(outputs):
+    return keras.tree.map_structure(ops.convert_to_numpy, outputs)
+
+
+# ---------------------------------------------------------------------------------------------
+# predict
+# ---------------------------------------------------------------------------------------------
+
+
+def runs_alone(model) -> bool:
+    """Whether a step of `predict` is the model's call and no more: on one device, without XLA."""
+    if keras.backend.backend() != "tensorflow":
+        return keras.distribution.distribution() is None
+    return model._distribute_strategy is None and not (model.compiled and model.jit_compile)
+
+
+def predict_texts(model, texts, batch_size: int | None, verbose: int | str) -> Any:
+    """`model.predict` of texts, with Keras's progress bar where `verbose` asks for it."""
+    progress = None
+    if verbose:
+        bar = keras.utils.Progbar(
+            None, verbose=1 if verbose == "auto" else verbose, unit_name="step"
+        )
+
+        def progress(done: int, steps: int) -> None:
+            bar.target = steps
+            bar.update(done, finalize=done == steps)
+
+    return outputs_of_texts(
+        model,
+        _predicted,
+        texts,
+        batch_size,
+        per_token=model.outputs_per_token,
+        progress=progress,
+    )
+
+
+def _predicted(model, inputs):
+    if keras.backend.backend() == "tensorflow":
+        return model.predict_step((inputs,))
+    # Compiles, which a call does not.
+    return model.predict_on_batch({name: np.asarray(value) for name, value in inputs.items()})

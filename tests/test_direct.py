@@ -1,0 +1,186 @@
+"""Verbs on texts in memory: the same results as through a pipeline, from graphs that are traced once."""
+
+import copy
+import pickle
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+from helpers import CHOICES, PAIRS, TASK_CASES, TEXTS, assert_same, load_task, loaded_task
+
+from bert_zoo.models import graphs
+from bert_zoo.registry import Pooling
+from bert_zoo.training import add_lora
+
+TOLERANCE = 1e-5  # of logits; vectors have length 1
+LONG = " ".join(TEXTS * 20)
+MANY = [f"{TEXTS[i % 3]} {'cat ' * (i % 7)}" for i in range(33)]
+
+
+def repeated(texts, number: int):
+    if isinstance(texts, tuple):
+        return tuple(repeated(part, number) for part in texts)
+    return (texts * number)[:number]
+
+
+@pytest.mark.parametrize("task", TASK_CASES)
+def test_predict_gives_what_the_model_gives_for_all_texts_at_once(task):
+    model = loaded_task(task)
+    kinds = {"multiple_choice": [CHOICES], "question_answering": [PAIRS]}.get(task, [MANY, PAIRS])
+    for texts in kinds:
+        for number in (1, 5):
+            x = repeated(texts, number)
+            inputs = model.texts_to_inputs(model.as_text_rows(x), model.preprocessor)
+            assert_same(model.predict(x, 4, verbose=0), model(inputs, training=False), TOLERANCE)
+
+
+def test_predict_gives_what_the_pipeline_gives():
+    for task in ("classification", "token_classification"):
+        model = loaded_task(task)
+        piped = model.predict(MANY, verbose=0, callbacks=[keras.callbacks.Callback()])
+        assert_same(model.predict(MANY, verbose=0), piped, TOLERANCE)
+
+
+def test_embed_gives_each_text_its_own_vector_whatever_the_batch():
+    encoder = loaded_task("encoder")
+    texts = [*MANY, LONG, ""]
+    alone = np.concatenate([encoder.embed([text]) for text in texts])
+    np.testing.assert_allclose(encoder.embed(texts, batch_size=4), alone, atol=TOLERANCE)
+    np.testing.assert_allclose(
+        loaded_task("embedding").predict(texts, verbose=0), alone, atol=TOLERANCE
+    )
+
+
+def test_one_trace_serves_all_lengths_and_batches_without_a_word_about_it(monkeypatch, caplog):
+    traced = []
+    trace = graphs._traced
+
+    def counted(*arguments):
+        traced.append(arguments[1])
+        return trace(*arguments)
+
+    monkeypatch.setattr(graphs, "_traced", counted)
+    model = load_task("classification")
+    with caplog.at_level("WARNING", logger="tensorflow"):
+        for number in (1, 2, 3, 33, 5, 40):
+            model.classify([text[:number] for text in repeated(MANY, number)])
+            model.encoder.embed(repeated(MANY, number))
+        model.classify(PAIRS)
+    # Texts, pairs, and the encoder's texts.
+    assert len(traced) == 3
+    assert not caplog.records
+
+
+def test_threads_share_one_graph():
+    encoder, threads = load_task("encoder"), 4
+    start = threading.Barrier(threads)
+
+    def embed(number):
+        start.wait()
+        return [encoder.embed([text]) for text in MANY[number : number + 3]]
+
+    with ThreadPoolExecutor(threads) as pool:
+        found = list(pool.map(embed, range(threads)))
+    for number, vectors in enumerate(found):
+        for text, vector in zip(MANY[number:], vectors, strict=False):
+            np.testing.assert_allclose(vector, encoder.embed([text]), atol=TOLERANCE)
+    assert len(encoder.graphs._graphs) == 1
+
+
+# What is changed about a classifier after its first call.
+CHANGES = {
+    "weights": lambda model: [w.assign(w * 1.5) for w in model.encoder.weights],
+    "lora": lambda model: _with_lora(model),
+    "head": lambda model: setattr(model, "classifier", _other_head(model)),
+    "dtype": lambda model: _to_bfloat16(model),
+    "preprocessor": lambda model: setattr(
+        model, "preprocessor", model.preprocessor.with_options(sequence_length=6)
+    ),
+}
+
+
+def _with_lora(model):
+    add_lora(model, rank=2)
+    for weight in model.encoder.weights:
+        if "lora" in weight.name:
+            weight.assign(np.full(weight.shape, 0.3))
+
+
+def _other_head(model):
+    head = model.sentence_head(model.num_classes)
+    head.build((None, model.encoder.config.hidden_size))
+    return head
+
+
+def _to_bfloat16(model):
+    for layer in model._flatten_layers():
+        layer.dtype_policy = keras.dtype_policies.get("mixed_bfloat16")
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_changed_model_is_read_anew(change):
+    model = load_task("classification")
+    before = model.predict(MANY[:4], verbose=0)
+    model._tracker.unlock()  # Keras's own LoRA does so to change a layer that is built
+    CHANGES[change](model)
+    after = model.predict(MANY[:4], verbose=0)
+    assert np.abs(np.asarray(before - after, "float32")).max() > 1e-4
+    assert_same(after, model(model.preprocessor(MANY[:4]), training=False), 0.05)
+
+
+def test_changed_pooling_changes_vectors():
+    encoder = load_task("encoder")
+    mean = encoder.embed(TEXTS)
+    encoder.pooling = Pooling("max")
+    largest = encoder.embed(TEXTS)
+    assert (largest >= mean).all() and (largest > mean).any()
+
+
+@pytest.mark.parametrize("copied", [copy.deepcopy, lambda m: pickle.loads(pickle.dumps(m))])
+def test_models_that_were_called_are_copied(copied):
+    model = load_task("classification")
+    before = model.predict(TEXTS, verbose=0)
+    assert_same(copied(model).predict(TEXTS, verbose=0), before)
+
+
+def test_functions_run_eagerly_where_that_is_asked_for():
+    model = load_task("classification")
+    tf.config.run_functions_eagerly(True)
+    try:
+        eager = model.predict(TEXTS, verbose=0)
+    finally:
+        tf.config.run_functions_eagerly(False)
+    assert not model.graphs._graphs
+    assert_same(model.predict(TEXTS, verbose=0), eager, TOLERANCE)
+
+
+def test_graphs_with_other_options_make_room_for_each_other():
+    model = load_task("classification")
+    shared = tf.constant([1.0])
+    for number in range(graphs.MAX_GRAPHS + 3):
+        assert graphs.in_graph(model, _scaled, shared, by=number) == [number]
+    assert len(model.graphs._graphs) == graphs.MAX_GRAPHS
+
+
+def _scaled(model, values, *, by):
+    return values * by
+
+
+def test_predict_shows_its_steps(capsys):
+    model = loaded_task("classification")
+    model.predict(MANY, batch_size=8)
+    assert "5/5" in capsys.readouterr().out
+    model.predict(MANY, batch_size=8, verbose=0)
+    assert not capsys.readouterr().out
+
+
+def test_many_models_in_turn_give_no_warning(caplog):
+    with caplog.at_level("WARNING", logger="tensorflow"):
+        for number in range(6):
+            model = load_task("encoder")
+            model.preprocessor(TEXTS)
+            graphs.in_graph(model, _scaled, tf.zeros([number + 1]), by=1)
+    assert not caplog.records
