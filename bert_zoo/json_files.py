@@ -110,6 +110,14 @@ class JsonObject(dict):
         value = self.get(key)
         return default if value is None else self._checked(value, key, kind)
 
+    def section(self, key: str) -> "JsonObject":
+        """A key's object; an empty one where the key is missing or null.
+
+        Raises:
+            ConfigError: the value is of another kind.
+        """
+        return self.take(key, dict, JsonObject({}, f"{self.where}, {key}"))
+
     def items_of(self, key: str, kind: type) -> list[Any]:
         """A key's list, whose items are all of a kind; an empty one where the key is missing or null.
 
@@ -148,25 +156,30 @@ def as_object(value: Any, where: object) -> JsonObject:
     return JsonObject(value, where)
 
 
-def read_object(path: Path) -> JsonObject:
-    """Reads a file that is one JSON object.
+def parse_object(content: bytes, path: object) -> JsonObject:
+    """Parses the bytes of a file that is one JSON object.
 
     Raises:
         ConfigError: it is not UTF-8, no JSON, or JSON of another kind.
     """
-    return as_object(_read(path), path)
+    return as_object(_parse(content, path), path)
+
+
+def read_object(path: Path) -> JsonObject:
+    """Reads a file that is one JSON object; raises as `parse_object`."""
+    return parse_object(path.read_bytes(), path)
 
 
 def read_objects(path: Path) -> list[JsonObject]:
-    """Reads a file that is a JSON list of objects; raises as `read_object`."""
-    values = _read(path)
+    """Reads a file that is a JSON list of objects; raises as `parse_object`."""
+    values = _parse(path.read_bytes(), path)
     if not isinstance(values, list):
         raise ConfigError(f"{path} is {shown(values)}; it must be a JSON list.")
     return [as_object(value, f"{path}, [{i}]") for i, value in enumerate(values)]
 
 
-def _read(path: Path) -> Any:
-    text = utf8_text(path.read_bytes(), path)
+def _parse(content: bytes, path: object) -> Any:
+    text = utf8_text(content, path)
     try:
         return parse_json(text, path)
     except ValueError as error:

@@ -293,7 +293,9 @@ class Registry:
 
     def _unknown(self, name: str) -> str:
         spelled = name.strip().lower().replace("-", "_").replace("/", "_")
-        nearest = difflib.get_close_matches(spelled, self._entries, n=3, cutoff=0)
+        begin_so = sorted((n for n in self._entries if n.startswith(spelled)), key=_natural_key)
+        similar = difflib.get_close_matches(spelled, self._entries, n=3, cutoff=0)
+        nearest = list(dict.fromkeys([*begin_so, *similar]))[:3]
         return (
             f"There is no model called {name!r}. The nearest names are "
             f"{', '.join(map(repr, nearest))}; bert_zoo.list_models() lists all of them. A local "

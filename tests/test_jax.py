@@ -98,12 +98,12 @@ model, x = load_task("classification"), task_inputs("classification")
 expected = model.predict(x, verbose=0)
 with tempfile.TemporaryDirectory() as directory:
     directory = pathlib.Path(directory)
-    model._preprocessor = model.encoder._preprocessor = None  # a tokenizer is TensorFlow's
     for fmt in ("bert_zoo", "hf"):
         bert_zoo.save(model, directory / fmt, format=fmt)
         again = bert_zoo.load(directory / fmt, "classification")
         assert_same(again.predict(x, verbose=0), expected)
         assert again.labels == ("negative", "neutral", "positive")
+        assert (directory / fmt / "vocab.txt").is_file()  # although a tokenizer is TensorFlow's
     model.save(directory / "model.keras")
     assert_same(keras.saving.load_model(directory / "model.keras").predict(x, verbose=0), expected)
 """)

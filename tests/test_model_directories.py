@@ -4,13 +4,16 @@ import json
 import shutil
 import sys
 
+import keras
 import pytest
-from helpers import GOLDEN, loaded_task
+from helpers import GOLDEN, TEXTS, assert_same, load_case, loaded_task
 
 import bert_zoo
 from bert_zoo.config import ConfigError, EncoderConfig
 from bert_zoo.json_files import JsonObject, parse_json, read_object
+from bert_zoo.models import loading
 from bert_zoo.recurrent_config import RecurrentConfig
+from bert_zoo.text import directories
 from bert_zoo.weights.files import WeightsError
 
 HUGE = 10**9
@@ -195,3 +198,206 @@ def test_many_narrow_clusters_are_counted_at_once():
             div_val=10**18,
             **sizes,
         )
+
+
+# ---------------------------------------------------------------------------------------------
+# Vocabularies
+# ---------------------------------------------------------------------------------------------
+
+# One of each kind of tokenizer.
+VOCABULARIES = {
+    "wordpiece": GOLDEN / "encoder",
+    "byte_bpe": GOLDEN.parent / "roberta" / "classification",
+    "sentencepiece": GOLDEN.parent / "albert" / "classification",
+}
+
+
+def vocabulary_of(directory) -> list[str]:
+    return [path.name for path in directory.iterdir() if path.suffix in (".txt", ".json", ".model")]
+
+
+@pytest.mark.parametrize(
+    ("kind", "fmt"), [("wordpiece", "hf"), ("byte_bpe", "bert_zoo"), ("sentencepiece", "hf")]
+)
+def test_a_vocabulary_outlasts_its_directory(kind, fmt, tmp_path):
+    expected = bert_zoo.load(VOCABULARIES[kind]).preprocessor(TEXTS)
+    directory = shutil.copytree(VOCABULARIES[kind], tmp_path / "unpacked")
+    model = bert_zoo.load(directory)
+    shutil.rmtree(directory)
+    bert_zoo.save(model, tmp_path / "saved", format=fmt)
+    assert_same(model.preprocessor(TEXTS), expected)
+    assert_same(bert_zoo.load(tmp_path / "saved").preprocessor(TEXTS), expected)
+
+
+@pytest.mark.parametrize("kind", ["wordpiece", "sentencepiece"])
+def test_a_vocabulary_is_saved_where_its_tokenizer_cannot_be_made(kind, tmp_path, monkeypatch):
+    """As without TensorFlow, on JAX."""
+    expected = bert_zoo.load(VOCABULARIES[kind], max_length=12).preprocessor(TEXTS)
+    model = bert_zoo.load(VOCABULARIES[kind], max_length=12)
+    with monkeypatch.context() as patch:
+        patch.setattr(directories.TokenizerParts, "make", missing_tensorflow)
+        for fmt in ("bert_zoo", "hf"):
+            bert_zoo.save(model, tmp_path / fmt, format=fmt)
+        model.save(tmp_path / "model.keras")
+    for again in (
+        bert_zoo.load(tmp_path / "bert_zoo"),
+        bert_zoo.load(tmp_path / "hf"),
+        keras.models.load_model(tmp_path / "model.keras"),
+    ):
+        assert_same(again.preprocessor(TEXTS), expected)
+
+
+def missing_tensorflow(*args, **kwargs):
+    raise ImportError("No module named 'tensorflow'")
+
+
+def test_save_never_drops_a_vocabulary(tmp_path, monkeypatch, caplog):
+    directory = shutil.copytree(GOLDEN / "encoder", tmp_path / "model")
+    lines = (directory / "vocab.txt").read_text().splitlines()
+    (directory / "vocab.txt").write_text("\n".join([*lines[:-1], lines[0]]))
+    model = bert_zoo.load(directory)
+    message = message_of(ConfigError, lambda: bert_zoo.save(model, tmp_path / "saved"))
+    assert lines[0] in message and str(directory) in message
+    assert not (tmp_path / "saved").exists()
+    for name in ("vocab.txt", "tokenizer.json"):
+        (directory / name).unlink(missing_ok=True)
+    bert_zoo.save(bert_zoo.load(directory), tmp_path / "saved")
+    assert "without a vocabulary" in caplog.text and "vocab.txt" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("kind", "file", "content", "parts"),
+    [
+        ("wordpiece", "vocab.txt", b"[PAD]\n\xff\n", ("line 2", "UTF-8")),
+        ("wordpiece", "tokenizer_config.json", b'{"do_lower_case": "no"}', ("true or false",)),
+        ("wordpiece", "tokenizer_config.json", b'{"unk_token": 5}', ("unk_token is 5", "a string")),
+        ("wordpiece", "tokenizer_config.json", b'{"unk_token": {}}', ("unk_token", "'content'")),
+        ("wordpiece", "tokenizer_config.json", b'{"model_max_length": []}', ("a number",)),
+        ("wordpiece", "tokenizer_config.json", b'{"added_tokens_decoder": []}', ("an object",)),
+        ("wordpiece", "tokenizer_config.json", b'{"added_tokens_decoder": {"x": {}}}', ("'x'",)),
+        ("wordpiece", "tokenizer.json", b'{"model": []}', ("model is []", "an object")),
+        ("wordpiece", "tokenizer.json", b'{"added_tokens": {"a": 1}}', ("tokenizer.json",)),
+        ("wordpiece", "special_tokens_map.json", b"[" * 10**5, ("too deeply",)),
+        ("wordpiece", "added_tokens.json", b'{"[NEW]": "x"}', ("[NEW] is 'x'", "a whole number")),
+        ("wordpiece", "added_tokens.json", b'{"[NEW]": -1}', ("has id -1",)),
+        ("byte_bpe", "merges.txt", b"#version\na b\n\xe9 x\n", ("line 3", "UTF-8")),
+        ("byte_bpe", "vocab.json", b'{"a": "0"}', ("a is '0'", "a whole number")),
+        ("byte_bpe", "tokenizer_config.json", b'{"mask_token": []}', ("mask_token is []",)),
+        ("sentencepiece", "tokenizer_config.json", b'{"keep_accents": 3}', ("keep_accents is 3",)),
+    ],
+)
+def test_vocabularies_of_another_kind(kind, file, content, parts, tmp_path):
+    directory = shutil.copytree(VOCABULARIES[kind], tmp_path / "model")
+    (directory / file).write_bytes(content)
+    message = message_of(ConfigError, lambda: bert_zoo.load(directory))
+    assert all(part in message for part in (str(directory), *parts))
+
+
+def test_a_vocabulary_is_compared_with_the_token_table(tmp_path, caplog, monkeypatch):
+    directory = shutil.copytree(GOLDEN / "encoder", tmp_path / "model")
+    lines = (directory / "vocab.txt").read_text().splitlines(keepends=True)
+    (directory / "vocab.txt").write_text("".join([*lines, "further\n"]))
+    message = message_of(ConfigError, lambda: bert_zoo.load(directory))
+    assert "121 tokens" in message and "120 rows" in message
+    (directory / "vocab.txt").write_text("".join(lines[:40]))
+    bert_zoo.load(directory)
+    assert not caplog.records  # so few rows may be padding
+    monkeypatch.setattr(loading, "UNUSED_ROWS", 64)
+    bert_zoo.load(directory)
+    assert "has 40 tokens" in caplog.text and "120 rows" in caplog.text
+
+
+@pytest.mark.parametrize("task", ["encoder", "embedding", "classification"])
+def test_hugging_face_directory_says_where_texts_are_cut(task, tmp_path):
+    bert_zoo.save(bert_zoo.load(GOLDEN / "encoder", task, max_length=12), tmp_path, format="hf")
+    again = bert_zoo.load(tmp_path, task)
+    assert again.preprocessor.sequence_length == 12
+    config = json.loads((tmp_path / "tokenizer_config.json").read_text())
+    assert config["model_max_length"] == 12 and config["do_lower_case"] is True
+    files = {"modules.json", "sentence_bert_config.json"}
+    assert {path.name for path in tmp_path.iterdir()} >= files or task == "classification"
+    if task != "classification":
+        length = json.loads((tmp_path / "sentence_bert_config.json").read_text())["max_seq_length"]
+        kinds = [row["type"] for row in json.loads((tmp_path / "modules.json").read_text())]
+        assert length == 12 and kinds[0].endswith("Transformer") and kinds[-1].endswith("Normalize")
+
+
+def test_sentence_transformers_length_goes_before_the_tokenizers(tmp_path):
+    directory = shutil.copytree(GOLDEN / "encoder", tmp_path / "model")
+    for length, expected in ((16, 16), (10**30, 40)):
+        (directory / "tokenizer_config.json").write_text(json.dumps({"model_max_length": length}))
+        assert bert_zoo.load(directory).preprocessor.sequence_length == expected
+    (directory / "sentence_bert_config.json").write_text('{"max_seq_length": 8}')
+    assert bert_zoo.load(directory).preprocessor.sequence_length == 8
+    assert bert_zoo.load(directory, max_length=20).preprocessor.sequence_length == 20
+
+
+@pytest.mark.parametrize("named", ["cls", ["cls"]])
+def test_pooling_named_as_newer_files_do(named, tmp_path):
+    directory = shutil.copytree(GOLDEN / "encoder", tmp_path / "model")
+    (directory / "1_Pooling").mkdir()
+    config = {"embedding_dimension": 32, "pooling_mode": named, "include_prompt": True}
+    (directory / "1_Pooling" / "config.json").write_text(json.dumps(config))
+    assert bert_zoo.load(directory).pooling.mode == "cls"
+
+
+# ---------------------------------------------------------------------------------------------
+# What load is given
+# ---------------------------------------------------------------------------------------------
+
+
+def test_a_head_that_is_left_out_is_named_with_its_task(caplog):
+    bert_zoo.load(GOLDEN / "question_answering", "encoder")
+    bert_zoo.load(GOLDEN / "encoder")
+    assert not caplog.records
+    bert_zoo.load(GOLDEN / "question_answering")
+    (record,) = caplog.records
+    assert "pass task='question_answering'" in record.getMessage()
+
+
+def test_num_labels_is_num_classes():
+    options = {"task": "classification", "num_labels": 4}
+    assert load_case("encoder", **options).num_classes == 4
+    assert load_case("encoder", **options, num_classes=4).num_classes == 4
+    message = message_of(ValueError, lambda: load_case("encoder", **options, num_classes=3))
+    assert "num_classes is 3 and num_labels 4" in message
+
+
+@pytest.mark.parametrize(
+    ("name", "first"),
+    [("bert", "bert_base"), ("roberta", "roberta_base"), ("albert-xlarge", "albert_xlarge")],
+)
+def test_names_that_begin_so_are_suggested_first(name, first):
+    message = message_of(ValueError, lambda: bert_zoo.load(name))
+    assert f"nearest names are '{first}'" in message and "scibert" not in message
+
+
+def test_files_and_saved_models_say_what_reads_them(tmp_path):
+    (tmp_path / "model.keras").touch()
+    message = message_of(ValueError, lambda: bert_zoo.load(tmp_path / "model.keras"))
+    assert "keras.models.load_model" in message
+    (tmp_path / "model.safetensors").touch()
+    message = message_of(ValueError, lambda: bert_zoo.load(tmp_path / "model.safetensors"))
+    assert f"load({str(tmp_path)!r})" in message
+    (tmp_path / "saved_model.pb").touch()
+    message = message_of(FileNotFoundError, lambda: bert_zoo.load(tmp_path))
+    assert "tf.saved_model.load" in message and "SavedModelLayer" in message
+
+
+def test_a_run_is_loaded_as_its_model(saved, tmp_path, caplog):
+    def run(name, figure):
+        shutil.copytree(saved, tmp_path / name / "model")
+        (tmp_path / name / "config.json").write_text('{"model": "minilm_l6", "recipe": {}}')
+        if figure is not None:
+            metrics = {"kept": {"accuracy": figure, "f1": 0.1}}
+            (tmp_path / name / "metrics.json").write_text(json.dumps(metrics))
+
+    run("run", 0.5)
+    assert bert_zoo.load(tmp_path / "run").task == "classification"
+    assert not caplog.records
+    for seed, figure in enumerate((0.7, 0.9, None, 0.8)):
+        run(f"runs/seed_{seed}", figure)
+    shutil.rmtree(tmp_path / "runs" / "seed_0" / "model")
+    bert_zoo.load(tmp_path / "runs")
+    (record,) = caplog.records
+    assert "seed_1: 0.9000" in record.getMessage() and "seed_1 is loaded" in record.getMessage()

@@ -179,13 +179,14 @@ def serve(options: str) -> None:
     os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
     import tensorflow as tf
 
-    from bert_zoo.text import byte_bpe
+    from bert_zoo.text.byte_bpe import ByteBpeTokenizer
+    from bert_zoo.text.byte_bpe_files import read_byte_bpe
+    from bert_zoo.text.files import VocabularyFiles
 
     tf.config.threading.set_intra_op_parallelism_threads(2)
     tf.config.threading.set_inter_op_parallelism_threads(2)
-    tokenizer = byte_bpe.ByteBpeTokenizer(
-        *byte_bpe.read_byte_bpe(VOCABULARY), **json.loads(options)
-    )
+    vocabulary, merges = read_byte_bpe(VocabularyFiles(VOCABULARY))
+    tokenizer = ByteBpeTokenizer(vocabulary, merges, **json.loads(options))
     for line in sys.stdin:
         request = json.loads(line)
         if "seconds_for" in request:

@@ -1,10 +1,7 @@
 """The encoder that users hold, alone or inside a task model."""
 
-import functools
 import json
 import logging
-import threading
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +10,13 @@ from keras import ops
 
 from bert_zoo.config import Config
 from bert_zoo.heads import pool
+from bert_zoo.json_files import read_object
 from bert_zoo.layers.attention import attention_bias
 from bert_zoo.models.base import ZooModel
 from bert_zoo.models.direct import outputs_of_texts
 from bert_zoo.models.inputs import as_id_tensors, check_range, check_rank
 from bert_zoo.registry import Pooling, registry
+from bert_zoo.text.directories import DeferredPreprocessor
 
 log = logging.getLogger("bert_zoo")
 
@@ -29,26 +28,6 @@ def _sentence_vectors(model, inputs, *, pooling: Pooling):
     """Ids to pooled vectors [batch, hidden]."""
     outputs = model(inputs, first_only=pooling.reads_first_only, training=False)
     return pool(outputs["sequence_output"], inputs.get("padding_mask"), pooling)
-
-
-class DeferredPreprocessor:
-    """Makes a preprocessor on first use, once for all threads, so that models on ids need no TensorFlow.
-
-    Args:
-        make: a function without arguments.
-    """
-
-    def __init__(self, make: Callable[[], Any]):
-        self._make = make
-        self._lock = threading.Lock()
-
-    @functools.cached_property
-    def _made(self):
-        return self._make()
-
-    def make(self):
-        with self._lock:
-            return self._made
 
 
 @keras.saving.register_keras_serializable("bert_zoo")
@@ -69,7 +48,8 @@ class Encoder(ZooModel):
         family: whose bricks it is built from.
         output_hidden_states, output_attentions: whether the dict carries them.
         pooling: how `embed` makes sentence vectors.
-        preprocessor: a `bert_zoo.text.Preprocessor`, or a `DeferredPreprocessor`.
+        preprocessor: a `bert_zoo.text.Preprocessor`, or one that is deferred.
+        why_no_vocabulary: what to say of a missing preprocessor.
     """
 
     task = "encoder"
@@ -85,11 +65,13 @@ class Encoder(ZooModel):
         output_attentions: bool = False,
         pooling: Pooling | dict[str, Any] = Pooling(),  # noqa: B008 (frozen)
         preprocessor=None,
+        why_no_vocabulary: str | None = None,
         name: str = "encoder",
         **kwargs,
     ):
         super().__init__(name=name, **kwargs)
         self._preprocessor = preprocessor
+        self.why_no_vocabulary = why_no_vocabulary
         page = registry().families[family]
         self.config = page.config_class.from_dict(config) if isinstance(config, dict) else config
         self.family = family
@@ -225,6 +207,8 @@ class Encoder(ZooModel):
         if isinstance(self._preprocessor, DeferredPreprocessor):
             self._preprocessor = self._preprocessor.make()
         if self._preprocessor is None:
+            if self.why_no_vocabulary is not None:
+                raise FileNotFoundError(self.why_no_vocabulary)
             raise ValueError(
                 "This model has no vocabulary, because it was loaded without files (weights=None). "
                 "Load it with weights, set model.preprocessor = "
@@ -237,14 +221,18 @@ class Encoder(ZooModel):
         self._preprocessor = value
 
     def preprocessor_to_save(self):
-        """The preprocessor; None, with a word on the log, where there is no vocabulary to read."""
-        if not self.has_preprocessor:
+        """What writes the vocabulary: the preprocessor, or a deferred one where TensorFlow is missing.
+
+        None, with a word on the log where files lacked, for a model without vocabulary.
+        """
+        if self._preprocessor is None:
+            if self.why_no_vocabulary is not None:
+                log.warning("The model is saved without a vocabulary: %s", self.why_no_vocabulary)
             return None
         try:
             return self.preprocessor
-        except (ImportError, FileNotFoundError) as error:
-            log.warning("The vocabulary is not saved with the model: %s", error)
-            return None
+        except ImportError:
+            return self._preprocessor
 
     # Keras calls these two while it writes and reads a .keras file, with a directory for assets.
 
@@ -252,22 +240,17 @@ class Encoder(ZooModel):
         preprocessor = self.preprocessor_to_save()
         if preprocessor is None:
             return
-        preprocessor.tokenizer.save(directory)
+        preprocessor.save_vocabulary(directory)
         options = json.dumps(preprocessor.get_config(), indent=2)
         (Path(directory) / PREPROCESSOR_FILE).write_text(options + "\n", encoding="utf-8")
 
     def load_assets(self, directory: str) -> None:
         options = Path(directory) / PREPROCESSOR_FILE
-        if not options.is_file():
-            return
-        from bert_zoo.text import preprocessor_from_dir
-
-        # The directory is gone when Keras returns, so nothing can be deferred here.
-        self._preprocessor = preprocessor_from_dir(
-            directory,
-            registry().families[self.family].tokenizer,
-            **json.loads(options.read_text(encoding="utf-8")),
-        )
+        if options.is_file():
+            # The directory is gone when Keras returns.
+            self._preprocessor = DeferredPreprocessor(
+                directory, registry().families[self.family].tokenizer, **read_object(options)
+            )
 
     @classmethod
     def from_config(cls, config, custom_objects=None):

@@ -15,7 +15,6 @@ from bert_zoo.config import Config, ConfigError
 from bert_zoo.error_text import listing, shown
 from bert_zoo.json_files import JsonObject, read_object, read_objects
 from bert_zoo.models.base import ZooModel
-from bert_zoo.models.encoder import DeferredPreprocessor
 from bert_zoo.models.labels import label_names
 from bert_zoo.models.tasks import LabelledModel, MultiLabelClassifier
 from bert_zoo.models.thresholds import Thresholds, label_thresholds
@@ -30,6 +29,7 @@ from bert_zoo.registry import (
     TextSpec,
     registry,
 )
+from bert_zoo.text.directories import DeferredPreprocessor
 from bert_zoo.weights.bind import (
     ENCODER_PREFIX,
     Naming,
@@ -69,11 +69,20 @@ HF_CONFIG_FILE = "config.json"
 MODULES_FILE = "modules.json"
 POOLING_DIRECTORY = "1_Pooling"
 POOLING_MODES = {"mean_tokens": "mean", "max_tokens": "max", "cls_token": "cls"}
+SENTENCE_CONFIG_FILE = "sentence_bert_config.json"
+# Hugging Face's file and key of the length that texts are cut to.
+TOKENIZER_LENGTH = ("tokenizer_config.json", "model_max_length")
+# What `bert_zoo.training.finetune` leaves in a run's directory.
+RUN_MODEL, RUN_METRICS = "model", "metrics.json"
+KERAS_SUFFIXES = (".keras", ".h5")
 FORMAT_VERSION = 1
 # Parameters that a configuration may ask for, and times those of the file, before it is compared
 # with each tensor.
 BUILT_WITHOUT_QUESTION = 1_000_000
 MOST_TIMES_STORED = 3
+# Rows of a token table, by number and as a part of it, that may have no token: padding.
+UNUSED_ROWS = 128
+UNUSED_SHARE = 0.02
 
 
 @dataclass(frozen=True)
@@ -120,6 +129,7 @@ def load(
     *,
     weights: str | None = "pretrained",
     num_classes: int | None = None,
+    num_labels: int | None = None,
     labels: Sequence[str] | Mapping[str, int] | Mapping[int, str] | None = None,
     problem_type: str | None = None,
     thresholds: Thresholds | None = None,
@@ -137,7 +147,8 @@ def load(
 
     Args:
         name: a name of `list_models()`, "hf://org/repo@revision", or the path of a directory: of
-            bert_zoo, of Hugging Face, with a TF1 checkpoint or fairseq's model.pt.
+            bert_zoo, of Hugging Face, with a TF1 checkpoint or fairseq's model.pt, or a run of
+            `tools/finetune.py` (of several seeds, the best).
         task: "encoder" (the default), "classification", "multi_label_classification", "regression",
             "token_classification", "question_answering", "multiple_choice", "masked_lm",
             "pretraining", "causal_lm" or "embedding". A bert_zoo directory is loaded as what it was
@@ -146,6 +157,7 @@ def load(
         num_classes, labels: of classification tasks; taken from the checkpoint where it has them,
             else two classes. Labels are names in the order of the classes' numbers, or a dict that
             says which number each has: {"negative": 0, "positive": 1}, or the other way round.
+        num_labels: Hugging Face's word for num_classes.
         problem_type: Hugging Face's word beside task="classification":
             "single_label_classification", "multi_label_classification" or "regression". Where it is
             left out, a checkpoint that says "multi_label_classification" is loaded as such.
@@ -178,7 +190,16 @@ def load(
         raise ValueError(f"There is no task {task!r}; the tasks are {', '.join(models.TASKS)}.")
     if weights not in ("pretrained", None):
         raise ValueError(f"weights is {weights!r}; it is 'pretrained' or None.")
+    if num_labels is not None:
+        if num_classes not in (None, num_labels):
+            raise ValueError(
+                f"num_classes is {num_classes!r} and num_labels {num_labels!r}; both mean the number of "
+                "classes. Leave one out."
+            )
+        num_classes = num_labels
     opened = open_checkpoint(name, with_weights=weights is not None)
+    if task is None and problem_type is None and opened.task is None:
+        _say_what_is_left_out(opened)
     task = _task_of(opened, task, problem_type, init)
     model_class = models.TASKS[task]
     if task != "encoder" and (output_hidden_states or output_attentions):
@@ -198,12 +219,13 @@ def load(
     fresh = _fresh_parts(opened, task, config, init)
     if "pooler" in fresh:
         config = config.with_pooler(True)
-    preprocessor = _preprocessor(opened, model_class, config, max_length, padding)
+    preprocessor, why_none = _preprocessor(opened, model_class, config, max_length, padding)
     encoder = getattr(models, opened.family.encoder_class)(
         config,
         opened.family.name,
         pooling=opened.pooling,
         preprocessor=preprocessor,
+        why_no_vocabulary=why_none,
         dtype=dtype,
         output_hidden_states=output_hidden_states,
         output_attentions=output_attentions,
@@ -271,6 +293,30 @@ def _task_of(
     return task or opened.task or "encoder"
 
 
+def _say_what_is_left_out(opened: Opened) -> None:
+    """One line on the log where a checkpoint is loaded as an encoder and has a head for users."""
+    if opened.source is None:
+        return
+    found = [
+        task
+        for task in opened.family.heads
+        if task in TRAINED_BY_USERS
+        and all(
+            key in opened.source for b in opened.naming.head(task, opened.config) for key in b.keys
+        )
+        and _says_it_is(opened, task)
+    ]
+    if opened.trained_task in found:
+        found = [opened.trained_task]
+    if found:
+        log.warning(
+            "%s is loaded as an encoder, without the head that it has. To load it too, pass task=%s; "
+            "task='encoder' says that the encoder is meant.",
+            opened.name,
+            " or ".join(map(repr, found)),
+        )
+
+
 def _set_thresholds(
     model: MultiLabelClassifier,
     opened: Opened,
@@ -291,18 +337,68 @@ def open_checkpoint(name: str | os.PathLike, *, with_weights: bool = True) -> Op
         return _open_directory(_fetch(HF(repo, revision or "main")), name, with_weights)
     if isinstance(name, os.PathLike) or (isinstance(name, str) and _is_path(name)):
         directory = Path(name).expanduser()
+        if directory.is_file():
+            raise ValueError(_what_reads(directory))
         if not directory.is_dir():
             raise FileNotFoundError(
                 f"There is no directory {directory}. load() takes the directory of a model, a name "
                 "of bert_zoo.list_models(), or 'hf://org/repo'."
             )
+        directory = _model_of_run(directory)
         return _open_directory(directory, str(name), with_weights)
     family, checkpoint = registry().resolve(name)
     return _open_registered(family, checkpoint, with_weights)
 
 
 def _is_path(name: str) -> bool:
-    return os.sep in name or name.startswith(("~", ".")) or os.path.isdir(name)
+    return (
+        os.sep in name
+        or name.startswith(("~", "."))
+        or name.endswith(KERAS_SUFFIXES)
+        or os.path.isdir(name)
+    )
+
+
+def _what_reads(file: Path) -> str:
+    """What to do with a file, as load() takes directories."""
+    if file.name.endswith(KERAS_SUFFIXES):
+        return (
+            f"{file} is a file of Keras: keras.models.load_model({str(file)!r}) reads it, after "
+            "`import bert_zoo`."
+        )
+    return (
+        f"{file} is a file. load() takes the directory of a model, with configuration and vocabulary "
+        f"beside the weights: load({str(file.parent)!r})."
+    )
+
+
+def _model_of_run(directory: Path) -> Path:
+    """The model of a run of the programs, of several seeds the best; else the directory itself."""
+    if (directory / RUN_MODEL / CONFIG_FILE).is_file():
+        return directory / RUN_MODEL
+    seeds = sorted(directory.glob(f"seed_*/{RUN_MODEL}/{CONFIG_FILE}"))
+    if not seeds:
+        return directory
+    figures = {config.parent.parent: _kept_figure(config.parent.parent) for config in seeds}
+    # Of those that are not over, nothing is known.
+    best = max(figures, key=lambda run: (figures[run] is not None, figures[run] or 0.0))
+    log.warning(
+        "%s holds runs of several seeds, %s; %s is loaded.",
+        directory,
+        ", ".join(f"{run.name}: {'-' if f is None else f'{f:.4f}'}" for run, f in figures.items()),
+        best.name,
+    )
+    return best / RUN_MODEL
+
+
+def _kept_figure(run: Path) -> float | None:
+    """The figure by which a run chose its model; None where it is not over."""
+    path = run / RUN_METRICS
+    if not path.is_file():
+        return None
+    kept = read_object(path).section("kept")
+    first = next(iter(kept), None)
+    return None if first is None else kept.take(first, float)
 
 
 def _open_registered(family: Family, checkpoint: Checkpoint, with_weights: bool) -> Opened:
@@ -310,6 +406,7 @@ def _open_registered(family: Family, checkpoint: Checkpoint, with_weights: bool)
         name=checkpoint.full_name,
         family=family,
         config=family.config(checkpoint),
+        trained_task=next(iter(checkpoint.provides & TRAINED_BY_USERS), None),
         labels=tuple(checkpoint.labels) or None,
         text=checkpoint.text,
         pooling=checkpoint.pooling,
@@ -393,6 +490,13 @@ def _open_directory(directory: Path, name: str, with_weights: bool) -> Opened:
             opened = read(path, name)
             break
     else:
+        if (directory / "saved_model.pb").is_file():
+            raise FileNotFoundError(
+                f"{directory} is a SavedModel, whose graph load() cannot take apart. "
+                "tf.saved_model.load(directory) runs it, bert_zoo.layers.SavedModelLayer(directory) "
+                "puts it into a Keras model, and load() takes the directory that the model was saved "
+                "to with bert_zoo.save."
+            )
         raise FileNotFoundError(
             f"{directory} holds no model: none of {', '.join(readers)} is there (bert_zoo's, Hugging "
             "Face's, the originals'). It holds "
@@ -441,7 +545,7 @@ def _read_bert_zoo(path: Path, name: str) -> Opened:
         )
     family = _family(values.take("family", str), path)
     try:
-        config = family.config_class.from_dict(values.take("config", dict, {}))
+        config = family.config_class.from_dict(values.section("config"))
     except ConfigError as error:
         raise ConfigError(f"{path} cannot be used: {error}") from error
     labels = tuple(values.items_of("labels", str)) or None
@@ -502,6 +606,7 @@ def _read_hf(path: Path, name: str) -> Opened:
         labels=labels,
         thresholds=thresholds,
         hf_classes=tuple(values.items_of("architectures", str)),
+        text=_hf_text(path.parent),
         pooling=_sentence_transformers_pooling(path.parent),
         unsaid=family.codecs["hf"].unsaid(values),
     )
@@ -530,14 +635,32 @@ def _hf_labels(values: JsonObject) -> tuple[str, ...] | None:
     return tuple(by_id[i] for i in ids)
 
 
+def _hf_text(directory: Path) -> TextSpec | None:
+    """Where texts are cut: as sentence-transformers says, or else the tokenizer."""
+    for name, key in ((SENTENCE_CONFIG_FILE, "max_seq_length"), TOKENIZER_LENGTH):
+        if (directory / name).is_file():
+            length = read_object(directory / name).take(key, float)
+            if length is not None:
+                # A tokenizer without a limit has one of 1e30.
+                return TextSpec(lowercase=None, max_length=int(length))
+    return None
+
+
 def _sentence_transformers_pooling(directory: Path) -> Pooling:
     """The pooling that a sentence-transformers directory names; ours by default."""
     path = directory / POOLING_DIRECTORY / "config.json"
     if not path.is_file():
         return Pooling()
+    values = read_object(path)
+    # Since version 5.3 by their names: one, or a list of those whose vectors are joined.
+    named = values.get("pooling_mode", [])
     modes = {
+        f"{mode}_tokens" if mode != "cls" else "cls_token"
+        for mode in ([named] if isinstance(named, str) else values.items_of("pooling_mode", str))
+    }
+    modes |= {
         key.removeprefix("pooling_mode_")
-        for key, value in read_object(path).items()
+        for key, value in values.items()
         if key.startswith("pooling_mode_") and value is True
     }
     if len(modes) != 1 or not modes <= set(POOLING_MODES):
@@ -816,8 +939,14 @@ def _assign(
     )
 
 
-def _preprocessor(opened: Opened, model_class: type[ZooModel], config: Config, max_length, padding):
-    """Makes the preprocessor on first use, so that ids alone need no TensorFlow."""
+def _preprocessor(
+    opened: Opened,
+    model_class: type[ZooModel],
+    config: Config,
+    max_length: int | None,
+    padding: str,
+) -> tuple[DeferredPreprocessor | None, str | None]:
+    """What reads texts; or None, and why there is no vocabulary where there should be one."""
     text = opened.text or TextSpec(lowercase=None, max_length=config.longest_input)
     length = min(text.max_length, config.longest_input) if max_length is None else max_length
     if not isinstance(length, int) or not 3 <= length <= config.longest_input:
@@ -827,20 +956,41 @@ def _preprocessor(opened: Opened, model_class: type[ZooModel], config: Config, m
     if padding not in ("longest", "fixed"):
         raise ValueError(f"padding is {padding!r}; it is 'longest' or 'fixed'.")
     if opened.vocabulary is None:
-        return None
-
-    def make():
-        from bert_zoo.text import preprocessor_from_dir
-
-        known = {} if text.lowercase is None else {"lowercase": text.lowercase}
-        cut = model_class.truncation
-        return preprocessor_from_dir(
+        return None, None
+    cut = model_class.truncation
+    try:
+        preprocessor = DeferredPreprocessor(
             opened.vocabulary,
             opened.family.tokenizer,
             sequence_length=length,
-            tokenizer_options=known,
             padding=padding,
+            tokenizer_options={} if text.lowercase is None else {"lowercase": text.lowercase},
             **({} if cut is None else {"truncation": cut}),
         )
+    except FileNotFoundError as error:
+        return None, str(error)
+    _check_vocabulary(preprocessor.vocab_size, config.vocab_size, opened)
+    return preprocessor, None
 
-    return DeferredPreprocessor(make)
+
+def _check_vocabulary(tokens: int | None, rows: int, opened: Opened) -> None:
+    """Compares a vocabulary with the rows of the token table.
+
+    Tables are often padded to a multiple of 64 or so, never a vocabulary.
+    """
+    if tokens is None:
+        return
+    if tokens > rows:
+        raise ConfigError(
+            f"The vocabulary in {opened.vocabulary} has {tokens:,} tokens, and the token table of "
+            f"{opened.name} {rows:,} rows. Check that the vocabulary belongs to these weights."
+        )
+    if rows - tokens > max(UNUSED_ROWS, UNUSED_SHARE * rows):
+        log.warning(
+            "The vocabulary in %s has %s tokens, and the token table of %s %s rows: part of the "
+            "vocabulary may be missing. Texts are read with what is there.",
+            opened.vocabulary,
+            f"{tokens:,}",
+            opened.name,
+            f"{rows:,}",
+        )

@@ -6,19 +6,23 @@ import os
 from pathlib import Path
 from typing import Any
 
+from bert_zoo.json_files import read_object
 from bert_zoo.models.base import ZooModel
 from bert_zoo.models.loading import (
     CONFIG_FILE,
     FORMAT_VERSION,
     HF_CONFIG_FILE,
+    MODULES_FILE,
     POOLING_DIRECTORY,
     POOLING_MODES,
     PROBLEM_TYPES,
+    SENTENCE_CONFIG_FILE,
+    TOKENIZER_LENGTH,
 )
 from bert_zoo.models.stateful import StatefulLM
 from bert_zoo.models.tasks import LabelledModel
 from bert_zoo.models.thresholds import DEFAULT_THRESHOLD
-from bert_zoo.registry import Pooling, registry
+from bert_zoo.registry import registry
 from bert_zoo.training.lora import without_lora
 from bert_zoo.weights.bind import ENCODER_PREFIX, Naming, named_variables, to_stored
 from bert_zoo.weights.files import remove_leftovers, replacing
@@ -81,12 +85,14 @@ def save(model: ZooModel, directory: str | os.PathLike, format: str = "bert_zoo"
         buffers = naming.family.hf_buffers(encoder.config)
         tensors |= {naming.root + name: value for name, value in buffers.items()}
     write_safetensors(directory / "model.safetensors", tensors, metadata)
-    with replacing(directory / config_name) as path:
-        path.write_text(json.dumps(config, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
-    if format == "hf" and model.task == "embedding":
-        _write_pooling(encoder.pooling, encoder.config.hidden_size, directory)
+    _write_json(directory / config_name, config)
+    headless = naming.family.headless
+    if format == "hf" and model.task in headless and "embedding" in headless:
+        _write_pooling(encoder, directory)
     if preprocessor is not None:
-        preprocessor.tokenizer.save(directory)
+        preprocessor.save_vocabulary(directory)
+        if format == "hf":
+            _write_text_settings(preprocessor, directory)
 
 
 def _bert_zoo_files(
@@ -121,8 +127,8 @@ def _text(preprocessor) -> dict[str, Any] | None:
     if preprocessor is None:
         return None
     return {
-        "lowercase": preprocessor.tokenizer.get_config().get("lowercase"),
-        "max_length": preprocessor.sequence_length,
+        "lowercase": preprocessor.lowercase,
+        "max_length": preprocessor.get_config()["sequence_length"],
     }
 
 
@@ -154,27 +160,44 @@ def _hf_files(model: ZooModel, preprocessor) -> tuple[str, dict[str, Any], Namin
     return HF_CONFIG_FILE, config, naming, {"format": "pt"}
 
 
-def _write_pooling(pooling: Pooling, hidden_size: int, directory: Path) -> None:
+def _write_text_settings(preprocessor, directory: Path) -> None:
+    """Has transformers cut texts where the model does, and read them as it does."""
+    file, length = TOKENIZER_LENGTH
+    path = directory / file
+    values = read_object(path) if path.is_file() else {}
+    values[length] = preprocessor.get_config()["sequence_length"]
+    if preprocessor.lowercase is not None:
+        values.setdefault("do_lower_case", preprocessor.lowercase)
+    _write_json(path, values)
+
+
+def _write_pooling(encoder, directory: Path) -> None:
     """The files by which sentence-transformers puts a pooling behind an encoder."""
     modules = [("Transformer", ""), ("Pooling", POOLING_DIRECTORY)]
-    modules += [("Normalize", "2_Normalize")] * pooling.normalize
+    modules += [("Normalize", "2_Normalize")] * encoder.pooling.normalize
     rows = [
         {"idx": i, "name": str(i), "path": path, "type": f"sentence_transformers.models.{kind}"}
         for i, (kind, path) in enumerate(modules)
     ]
     modes = {
-        f"pooling_mode_{theirs}": pooling.mode == ours for theirs, ours in POOLING_MODES.items()
+        f"pooling_mode_{theirs}": encoder.pooling.mode == ours
+        for theirs, ours in POOLING_MODES.items()
     }
     (directory / POOLING_DIRECTORY).mkdir(exist_ok=True)
-    for path, values in (
-        (
-            directory / POOLING_DIRECTORY / "config.json",
-            {"word_embedding_dimension": hidden_size, **modes},
-        ),
-        (directory / "modules.json", rows),
-    ):
-        with replacing(path) as temporary:
-            temporary.write_text(json.dumps(values, indent=2) + "\n", encoding="utf-8")
+    pooling = {"word_embedding_dimension": encoder.config.hidden_size, **modes}
+    _write_json(directory / POOLING_DIRECTORY / HF_CONFIG_FILE, pooling)
+    _write_json(directory / MODULES_FILE, rows)
+    if encoder.has_preprocessor:
+        length = encoder.preprocessor_to_save().get_config()["sequence_length"]
+        settings = {"max_seq_length": length, "do_lower_case": False}
+        _write_json(directory / SENTENCE_CONFIG_FILE, settings)
+
+
+def _write_json(path: Path, values: Any) -> None:
+    with replacing(path) as temporary:
+        temporary.write_text(
+            json.dumps(values, indent=2, ensure_ascii=False) + "\n", encoding="utf-8"
+        )
 
 
 def _hf_labels(model: ZooModel) -> dict[str, Any]:

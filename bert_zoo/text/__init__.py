@@ -1,22 +1,30 @@
-"""Tokenizers and packers that run in the TensorFlow graph."""
+"""Tokenizers and packers that run in the TensorFlow graph.
 
-from bert_zoo.text.byte_bpe import ByteBpeTokenizer
-from bert_zoo.text.directories import preprocessor_from_dir, tokenizer_from_dir
-from bert_zoo.text.language_model import LanguageModelPreprocessor
-from bert_zoo.text.packing import Packer
-from bert_zoo.text.preprocessor import Preprocessor
-from bert_zoo.text.sentencepiece import SentencePieceTokenizer
-from bert_zoo.text.symbols import SymbolTokenizer
-from bert_zoo.text.wordpiece import WordPieceTokenizer
+Vocabularies are read without TensorFlow, so the names below are loaded on first use.
+"""
 
-__all__ = [
-    "ByteBpeTokenizer",
-    "LanguageModelPreprocessor",
-    "Packer",
-    "Preprocessor",
-    "SentencePieceTokenizer",
-    "SymbolTokenizer",
-    "WordPieceTokenizer",
-    "preprocessor_from_dir",
-    "tokenizer_from_dir",
-]
+import importlib
+
+_MODULES = {
+    "ByteBpeTokenizer": "byte_bpe",
+    "LanguageModelPreprocessor": "language_model",
+    "Packer": "packing",
+    "Preprocessor": "preprocessor",
+    "SentencePieceTokenizer": "sentencepiece",
+    "SymbolTokenizer": "symbols",
+    "WordPieceTokenizer": "wordpiece",
+    "preprocessor_from_dir": "directories",
+    "tokenizer_from_dir": "directories",
+}
+
+__all__ = [*_MODULES]
+
+
+def __getattr__(name: str):
+    if name in _MODULES:
+        return getattr(importlib.import_module(f"bert_zoo.text.{_MODULES[name]}"), name)
+    raise AttributeError(f"module 'bert_zoo.text' has no attribute {name!r}.")
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

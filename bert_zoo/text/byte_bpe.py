@@ -25,12 +25,11 @@ import tensorflow as tf
 
 from bert_zoo.text import byte_bpe_tables
 from bert_zoo.text.byte_bpe_graph import ALPHABET, Merger, Splitter, lookup_table
-from bert_zoo.text.files import read_json
 from bert_zoo.text.normalizer import parse_ranges
 from bert_zoo.text.offsets import characters_of_bytes, sums_before, token_columns, utf8_lengths
 from bert_zoo.text.special_tokens import tokenize_around_special_tokens
-from bert_zoo.text.tokenizer import HF_SPECIAL_TOKENS, Tokenizer, without_overlaps
-from bert_zoo.text.vocabulary import Vocabulary
+from bert_zoo.text.tokenizer import Tokenizer, without_overlaps
+from bert_zoo.text.vocabulary import HF_SPECIAL_TOKENS, Vocabulary
 
 logger = logging.getLogger(__name__)
 
@@ -345,68 +344,3 @@ class _Merges:
 def _listed(items: list[str]) -> str:
     more = f" and {len(items) - 5} more" if len(items) > 5 else ""
     return "; ".join(items[:5]) + more
-
-
-def read_byte_bpe(directory: str | Path) -> tuple[list[str], list[tuple[str, ...]]]:
-    """Reads vocab.json and merges.txt, or tokenizer.json where they are not both there.
-
-    Returns:
-        The tokens in the order of their ids, and the merges, for ByteBpeTokenizer.
-
-    Raises:
-        FileNotFoundError: neither is there.
-        ValueError: a damaged file, or a tokenizer.json that is not of a byte-level BPE.
-    """
-    directory = Path(directory)
-    vocab_json, merges_txt = directory / "vocab.json", directory / "merges.txt"
-    if vocab_json.is_file() and merges_txt.is_file():
-        lines = merges_txt.read_text(encoding="utf-8").split("\n")
-        lines = [line.removesuffix("\r") for line in lines if not line.startswith("#version")]
-        merges = [line.split(" ") for line in lines if line]
-        return _ordered(read_json(vocab_json), vocab_json), list(map(tuple, merges))
-    path = directory / "tokenizer.json"
-    if not path.is_file():
-        raise FileNotFoundError(
-            f"{directory} has neither vocab.json with merges.txt nor tokenizer.json; it holds "
-            f"{sorted(entry.name for entry in directory.iterdir())[:20]}."
-        )
-    model = _byte_level_model(read_json(path), path)
-    # Files of before 2024 write a merge as one string.
-    merges = [merge.split(" ") if isinstance(merge, str) else merge for merge in model["merges"]]
-    return _ordered(model["vocab"], path), list(map(tuple, merges))
-
-
-def _ordered(ids: dict[str, int], path: Path) -> list[str]:
-    """Returns the tokens in the order of their ids, which are 0 to size - 1, each once."""
-    owners = {index: token for token, index in ids.items()}
-    for token, index in ids.items():
-        if owners[index] != token:
-            raise ValueError(f"{path} gives {token!r} and {owners[index]!r} the same id {index}.")
-    if absent := [index for index in range(len(ids)) if index not in owners]:
-        raise ValueError(
-            f"{path} has {len(ids)} tokens, whose ids would be 0 to {len(ids) - 1}, but none with "
-            f"id {absent[0]}. Fetch the file again."
-        )
-    return [owners[index] for index in range(len(ids))]
-
-
-def _byte_level_model(serialized: dict[str, Any], path: Path) -> dict[str, Any]:
-    """Returns the model in a tokenizer.json; raises for what this tokenizer does not do."""
-    model, pre_tokenizer = serialized.get("model") or {}, serialized.get("pre_tokenizer") or {}
-    wanted = [
-        ("model.type", model.get("type", "BPE"), "BPE"),
-        ("model.dropout", model.get("dropout"), None),
-        ("model.continuing_subword_prefix", model.get("continuing_subword_prefix") or "", ""),
-        ("model.end_of_word_suffix", model.get("end_of_word_suffix") or "", ""),
-        ("model.ignore_merges", model.get("ignore_merges", False), False),
-        ("normalizer", serialized.get("normalizer"), None),
-        ("pre_tokenizer.type", pre_tokenizer.get("type"), "ByteLevel"),
-        ("pre_tokenizer.use_regex", pre_tokenizer.get("use_regex", True), True),
-    ]
-    for name, value, supported in wanted:
-        if value != supported:
-            raise ValueError(
-                f"{path} has {name}={value!r}; byte-level BPE here has {supported!r} only, and would "
-                "give other ids. Check that the directory belongs to a model with RoBERTa's tokenizer."
-            )
-    return model

@@ -1,22 +1,57 @@
-"""Tokenizers from vocabulary directories, as Hugging Face and this package write them."""
+"""Vocabulary directories, as Hugging Face, fairseq and this package write them.
+
+What a tokenizer is made of is read without TensorFlow, at once and whole: the directory may be gone
+when the first text comes.
+"""
 
 from __future__ import annotations
 
+import functools
 import logging
+import threading
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from bert_zoo.text.byte_bpe import ByteBpeTokenizer, read_byte_bpe
-from bert_zoo.text.files import read_json
-from bert_zoo.text.language_model import LanguageModelPreprocessor
-from bert_zoo.text.preprocessor import Preprocessor, TextPreprocessor
-from bert_zoo.text.sentencepiece import SentencePieceTokenizer
-from bert_zoo.text.symbols import SymbolTokenizer, assumed_options, symbols_of_lines
-from bert_zoo.text.tokenizer import HF_SPECIAL_TOKENS, Tokenizer
-from bert_zoo.text.wordpiece import SUFFIX, WordPieceTokenizer
+import bert_zoo.text
+from bert_zoo.config import ConfigError
+from bert_zoo.error_text import shown
+from bert_zoo.json_files import JsonObject
+from bert_zoo.text.byte_bpe_files import (
+    merges_of_lines,
+    read_byte_bpe,
+    refuse_others,
+    tokens_by_id,
+)
+from bert_zoo.text.files import VocabularyFiles
+from bert_zoo.text.symbol_lines import assumed_options, symbols_of_lines
+from bert_zoo.text.vocabulary import HF_SPECIAL_TOKENS, SUFFIX
+
+if TYPE_CHECKING:
+    from bert_zoo.text.preprocessor import TextPreprocessor
+    from bert_zoo.text.tokenizer import Tokenizer
 
 logger = logging.getLogger(__name__)
+
+
+class TokenizerParts(NamedTuple):
+    """What a tokenizer is made of.
+
+    Attributes:
+        kind: name of its class in `bert_zoo.text`.
+        arguments: of the class.
+        source: file or directory that errors name.
+    """
+
+    kind: str
+    arguments: dict[str, Any]
+    source: Path
+
+    def make(self) -> Tokenizer:
+        try:
+            return getattr(bert_zoo.text, self.kind)(**self.arguments)
+        except ValueError as error:
+            raise ConfigError(f"{self.source}: {error}") from error
 
 
 def tokenizer_from_dir(path: str | Path, family: str = "bert", **overrides: Any) -> Tokenizer:
@@ -36,13 +71,7 @@ def tokenizer_from_dir(path: str | Path, family: str = "bert", **overrides: Any)
         FileNotFoundError: no such directory, or no vocabulary in it.
         ValueError: an unknown family, or a setting that this tokenizer does not have.
     """
-    build = _text_format(family).build
-    path = Path(path)
-    if not path.is_dir():
-        raise FileNotFoundError(
-            f"{path} is not a directory. Pass the directory that holds the vocabulary, not a file."
-        )
-    return build(path, overrides)
+    return _text_format(family).read(VocabularyFiles(path), overrides).make()
 
 
 def preprocessor_from_dir(
@@ -62,10 +91,92 @@ def preprocessor_from_dir(
         **options: further keyword arguments of the family's preprocessor: Preprocessor, or
             LanguageModelPreprocessor for Transformer-XL.
     """
-    tokenizer = tokenizer_from_dir(path, family, **(tokenizer_options or {}))
-    text_format = _text_format(family)
-    options = {**text_format.packing, **options}
-    return text_format.preprocessor(tokenizer, sequence_length=sequence_length, **options)
+    return DeferredPreprocessor(
+        path,
+        family,
+        sequence_length=sequence_length,
+        tokenizer_options=tokenizer_options,
+        **options,
+    ).make()
+
+
+class DeferredPreprocessor:
+    """A preprocessor whose files have been read, and whose graph is made when it is asked for.
+
+    So models on ids need no TensorFlow, and a vocabulary is kept where its directory is not.
+
+    Args:
+        path, family, tokenizer_options: as for `preprocessor_from_dir`.
+        **options: keyword arguments of the family's preprocessor, ready for JSON.
+
+    Attributes:
+        vocab_size: how many tokens there are; None where only the made tokenizer tells.
+    """
+
+    def __init__(
+        self,
+        path: str | Path,
+        family: str,
+        *,
+        tokenizer_options: Mapping[str, Any] | None = None,
+        **options: Any,
+    ):
+        text_format = _text_format(family)
+        files = VocabularyFiles(path)
+        self._parts = text_format.read(files, dict(tokenizer_options or {}))
+        self._contents = files.contents
+        self._preprocessor = text_format.preprocessor
+        self._packing = text_format.packing
+        self._lock = threading.Lock()
+        self._options = {**options, "tokenizer_options": dict(tokenizer_options or {})}
+
+    @property
+    def vocab_size(self) -> int | None:
+        vocabulary = self._parts.arguments.get("vocabulary")
+        return None if vocabulary is None else len(vocabulary)
+
+    def make(self) -> TextPreprocessor:
+        """The preprocessor, made once for all threads.
+
+        Raises:
+            ImportError: TensorFlow or tensorflow_text is missing.
+            ConfigError: the vocabulary does not fit its tokenizer.
+        """
+        with self._lock:
+            return self._made
+
+    @functools.cached_property
+    def _made(self) -> TextPreprocessor:
+        tokenizer = self._parts.make()
+        options = {name: v for name, v in self._options.items() if name != "tokenizer_options"}
+        kind = getattr(bert_zoo.text, self._preprocessor)
+        return kind(tokenizer, **{**self._packing, **options})
+
+    def get_config(self) -> dict[str, Any]:
+        """What `preprocessor_from_dir` needs besides path and family, ready for JSON."""
+        return dict(self._options)
+
+    @property
+    def lowercase(self) -> bool | None:
+        """Whether texts are lower-cased; None where that is not said."""
+        return self._parts.arguments.get("lowercase")
+
+    def save_vocabulary(self, directory: str | Path) -> None:
+        """Writes the files as they were read, for a process that cannot make the tokenizer.
+
+        Raises:
+            ImportError: they were too large to be kept.
+        """
+        if not self._contents:
+            raise ImportError(
+                f"The vocabulary that was read from {self._parts.source} can only be written with "
+                "TensorFlow, which is not installed here. Install it, or set model.preprocessor = None "
+                "to save the model without a vocabulary."
+            )
+        directory = Path(directory)
+        directory.mkdir(parents=True, exist_ok=True)
+        for name, content in self._contents.items():
+            (directory / name).write_bytes(content)
 
 
 # ---------------------------------------------------------------------------------------------
@@ -78,63 +189,60 @@ _OPTION_NAMES = {
     "strip_accents": "strip_accents",
     "tokenize_chinese_chars": "split_cjk",
     "max_input_chars_per_word": "max_word_length",
-    **{theirs: ours for ours, theirs in HF_SPECIAL_TOKENS.items()},
+}
+_OPTION_KINDS = {
+    **dict.fromkeys(_OPTION_NAMES, bool),
+    "max_input_chars_per_word": int,
 }
 
 
-def _bert_tokenizer(directory: Path, overrides: dict[str, Any]) -> WordPieceTokenizer:
-    serialized = read_json(directory / "tokenizer.json")
-    config = read_json(directory / "tokenizer_config.json")
-    special_tokens = read_json(directory / "special_tokens_map.json")
-    vocabulary = _read_vocabulary(directory, serialized)
+def _bert_tokenizer(files: VocabularyFiles, overrides: dict[str, Any]) -> TokenizerParts:
+    serialized = files.json("tokenizer.json")
+    config = files.json("tokenizer_config.json")
+    special_tokens = files.json("special_tokens_map.json")
+    vocabulary = _read_vocabulary(files, serialized)
 
     # Hugging Face, too, lets tokenizer_config.json overrule what tokenizer.json was built with.
-    options = _serialized_options(serialized, directory / "tokenizer.json")
+    options = _serialized_options(serialized)
     for source in (special_tokens, config):
         for name, option in _OPTION_NAMES.items():
-            if source.get(name) is not None:
-                options[option] = _content(source[name], name, directory)
+            if (value := source.take(name, _OPTION_KINDS[name])) is not None:
+                options[option] = value
+        options |= _special_tokens(source)
     if config.get("never_split"):
         logger.info(
             "never_split=%s in %s is not followed: Hugging Face's fast tokenizer ignores it too.",
-            config["never_split"],
-            directory / "tokenizer_config.json",
+            shown(config["never_split"]),
+            config.where,
         )
     if not {"lowercase"} & (options.keys() | overrides.keys()):
-        options["lowercase"] = _assumed_lowercase(vocabulary, directory)
-    added = _added_tokens(directory, serialized, config)
-    vocabulary = _with_added_tokens(vocabulary, added, directory)
+        options["lowercase"] = _assumed_lowercase(vocabulary, files.directory)
+    added = _added_tokens(files, serialized, config)
+    vocabulary = _with_added_tokens(vocabulary, added, files.directory)
     options["added_tokens"] = list(added.values())
-    return WordPieceTokenizer(vocabulary, **{**options, **overrides})
+    arguments = {"vocabulary": vocabulary, **options, **overrides}
+    return TokenizerParts("WordPieceTokenizer", arguments, files.directory)
 
 
-def _read_vocabulary(directory: Path, serialized: dict[str, Any]) -> list[str]:
+def _read_vocabulary(files: VocabularyFiles, serialized: JsonObject) -> list[str]:
     """Returns the tokens of vocab.txt, or else of tokenizer.json, which newer directories have."""
-    path = directory / "vocab.txt"
-    if path.is_file():
-        return _vocabulary_lines(path)
-    ids = serialized.get("model", {}).get("vocab")
-    if not isinstance(ids, dict):
+    if files.has("vocab.txt"):
+        return files.lines("vocab.txt")
+    model = serialized.section("model")
+    if not isinstance(model.get("vocab"), dict):
         raise FileNotFoundError(
-            f"{directory} has neither vocab.txt nor a tokenizer.json with a WordPiece vocabulary; it "
-            f"holds {sorted(entry.name for entry in directory.iterdir())[:20]}."
+            f"{files.directory} has neither vocab.txt nor a tokenizer.json with a WordPiece "
+            f"vocabulary; it holds {files.names()}."
         )
-    if sorted(ids.values()) != list(range(len(ids))):
-        raise ValueError(f"The ids in {directory / 'tokenizer.json'} are not 0 to {len(ids) - 1}.")
-    return sorted(ids, key=ids.__getitem__)
+    return tokens_by_id(model.section("vocab"))
 
 
-def _vocabulary_lines(path: Path) -> list[str]:
-    lines = path.read_text(encoding="utf-8").split("\n")
-    return [line.removesuffix("\r") for line in lines[: -1 if not lines[-1] else None]]
-
-
-def _serialized_options(serialized: dict[str, Any], path: Path) -> dict[str, Any]:
+def _serialized_options(serialized: JsonObject) -> dict[str, Any]:
     """Returns the options in a tokenizer.json; raises for what this tokenizer cannot do."""
     if not serialized:
         return {}
-    model, normalizer = serialized.get("model", {}), serialized.get("normalizer") or {}
-    pre_tokenizer = serialized.get("pre_tokenizer") or {}
+    model, normalizer = serialized.section("model"), serialized.section("normalizer")
+    pre_tokenizer = serialized.section("pre_tokenizer")
     # Files of before 2021 do not name the model's type.
     wanted = [
         ("model.type", model.get("type", "WordPiece"), "WordPiece"),
@@ -143,33 +251,60 @@ def _serialized_options(serialized: dict[str, Any], path: Path) -> dict[str, Any
         ("normalizer.clean_text", normalizer.get("clean_text"), True),
         ("pre_tokenizer.type", pre_tokenizer.get("type"), "BertPreTokenizer"),
     ]
-    for name, value, supported in wanted:
-        if value != supported:
-            raise ValueError(
-                f"{path} has {name}={value!r}; BERT's tokenizer here has {supported!r} only, and "
-                "would give other ids. Check that the directory belongs to a BERT model."
-            )
+    refuse_others(wanted, serialized.where, "BERT's tokenizer here", "a BERT model")
+    switches = {
+        option: normalizer.take(name, bool)
+        for name, option in (("lowercase", "lowercase"), ("handle_chinese_chars", "split_cjk"))
+    }
+    for option, value in switches.items():
+        if value is None:
+            raise ConfigError(f"{normalizer.where} does not say {option}. Fetch the file again.")
     return {
-        "lowercase": normalizer["lowercase"],
-        "strip_accents": normalizer.get("strip_accents"),
-        "split_cjk": normalizer["handle_chinese_chars"],
-        "max_word_length": model.get("max_input_chars_per_word", 100),
-        "unknown_token": model.get("unk_token", "[UNK]"),
+        **switches,
+        "strip_accents": normalizer.take("strip_accents", bool),
+        "max_word_length": model.take("max_input_chars_per_word", int, 100),
+        "unknown_token": model.take("unk_token", str, "[UNK]"),
     }
 
 
-def _content(value: Any, name: str, directory: Path) -> Any:
-    """Returns a setting, for a token that is written as an object its text."""
-    if not isinstance(value, dict):
-        return value
+def _special_tokens(source: JsonObject, lstrip: str | None = None) -> dict[str, str]:
+    """Returns option -> token of the special tokens that a file names.
+
+    Args:
+        source: special_tokens_map.json or tokenizer_config.json.
+        lstrip: the token that may take the white space before it.
+    """
+    return {
+        option: _content(source, name, lstrip)
+        for option, name in HF_SPECIAL_TOKENS.items()
+        if source.get(name) is not None
+    }
+
+
+def _content(source: JsonObject, name: str, lstrip: str | None = None) -> str:
+    """Returns a token's text, which stands alone or in an object with its switches."""
+    if not isinstance(source[name], dict):
+        return source.take(name, str)
+    return _plain(source.section(name), lstrip)
+
+
+def _plain(entry: JsonObject, lstrip: str | None = None) -> str:
+    """Returns a token's text; raises ConfigError where it is found otherwise than as it is written."""
+    content = entry.take("content", str)
+    if content is None:
+        raise ConfigError(f"{entry.where} names no token: it has no 'content'.")
     # "normalized" is left out: Hugging Face never normalises a special token, whatever it says.
-    switches = [switch for switch in ("lstrip", "rstrip", "single_word") if value.get(switch)]
+    switches = [
+        switch
+        for switch in ("lstrip", "rstrip", "single_word")
+        if entry.take(switch, bool) and (switch, content) != ("lstrip", lstrip)
+    ]
     if switches:
-        raise ValueError(
-            f"{name} {value['content']!r} in {directory} has {' and '.join(switches)} set. This "
-            "tokenizer finds such tokens only as they are written, so its ids would differ."
+        raise ConfigError(
+            f"{entry.where}: {content!r} has {' and '.join(switches)} set. This tokenizer finds such "
+            "tokens only as they are written, so its ids would differ."
         )
-    return value["content"]
+    return content
 
 
 def _assumed_lowercase(vocabulary: list[str], directory: Path) -> bool:
@@ -187,23 +322,32 @@ def _assumed_lowercase(vocabulary: list[str], directory: Path) -> bool:
 
 
 def _added_tokens(
-    directory: Path, serialized: dict[str, Any], config: dict[str, Any]
+    files: VocabularyFiles, serialized: JsonObject, config: JsonObject, lstrip: str | None = None
 ) -> dict[int, str]:
     """Returns id -> text of the tokens that are looked for in raw texts."""
-    added: dict[int, str] = {
-        index: token for token, index in read_json(directory / "added_tokens.json").items()
+    added = {
+        index: token for token, index in files.json("added_tokens.json").values_of(int).items()
     }
-    entries = [(entry["id"], entry) for entry in serialized.get("added_tokens", [])]
-    entries += [(int(i), entry) for i, entry in config.get("added_tokens_decoder", {}).items()]
-    for index, entry in entries:
-        if entry.get("normalized") and not entry.get("special"):
-            raise ValueError(
-                f"The added token {entry['content']!r} in {directory} has normalized=true: Hugging "
-                "Face looks for it in the normalised text, which this tokenizer does not do, so ids "
-                "would differ. Add it with normalized=False or special=True."
-            )
-        added[index] = _content(entry, "The added token", directory)
+    for entry in serialized.items_of("added_tokens", dict):
+        added[entry.take("id", int)] = _added_token(entry, lstrip)
+    decoder = config.section("added_tokens_decoder")
+    for index, entry in decoder.values_of(dict).items():
+        if not index.isdecimal() or len(index) > 18:
+            raise ConfigError(f"{decoder.where}: {shown(index)} is no id.")
+        added[int(index)] = _added_token(entry, lstrip)
+    if None in added:
+        raise ConfigError(f"{serialized.where}: the added token {shown(added[None])} has no id.")
     return dict(sorted(added.items()))
+
+
+def _added_token(entry: JsonObject, lstrip: str | None) -> str:
+    if entry.take("normalized", bool) and not entry.take("special", bool):
+        raise ConfigError(
+            f"{entry.where}: the added token {shown(entry.get('content'))} has normalized=true: "
+            "Hugging Face looks for it in the normalised text, which this tokenizer does not do, so "
+            "ids would differ. Add it with normalized=False or special=True."
+        )
+    return _plain(entry, lstrip)
 
 
 def _with_added_tokens(vocabulary: list[str], added: dict[int, str], directory: Path) -> list[str]:
@@ -212,20 +356,22 @@ def _with_added_tokens(vocabulary: list[str], added: dict[int, str], directory: 
     for index, token in added.items():
         if index == len(vocabulary):
             vocabulary.append(token)
-        elif index > len(vocabulary) or vocabulary[index] != token:
-            raise ValueError(
-                f"The added token {token!r} in {directory} has id {index}, but the vocabulary has "
-                f"{vocabulary[index]!r} there."
-                if index < len(vocabulary)
-                else f"The added token {token!r} in {directory} has id {index}, which leaves a gap "
-                f"after the vocabulary's {len(vocabulary)} tokens."
+        elif not 0 <= index < len(vocabulary):
+            raise ConfigError(
+                f"The added token {shown(token)} in {directory} has id {shown(index)}, which leaves a "
+                f"gap after the vocabulary's {len(vocabulary)} tokens."
+            )
+        elif vocabulary[index] != token:
+            raise ConfigError(
+                f"The added token {shown(token)} in {directory} has id {index}, but the vocabulary has "
+                f"{shown(vocabulary[index])} there."
             )
     return vocabulary
 
 
-def _spanbert_tokenizer(directory: Path, overrides: dict[str, Any]) -> WordPieceTokenizer:
+def _spanbert_tokenizer(files: VocabularyFiles, overrides: dict[str, Any]) -> TokenizerParts:
     # Its files do not say that the vocabulary is BERT's cased one.
-    return _bert_tokenizer(directory, {"lowercase": False, **overrides})
+    return _bert_tokenizer(files, {"lowercase": False, **overrides})
 
 
 # ---------------------------------------------------------------------------------------------
@@ -236,63 +382,64 @@ def _spanbert_tokenizer(directory: Path, overrides: dict[str, Any]) -> WordPiece
 GPT2_FILES = "https://dl.fbaipublicfiles.com/fairseq/gpt2_bpe/"
 
 
-def _roberta_tokenizer(directory: Path, overrides: dict[str, Any]) -> ByteBpeTokenizer:
-    serialized = read_json(directory / "tokenizer.json")
-    config = read_json(directory / "tokenizer_config.json")
-    special_tokens = read_json(directory / "special_tokens_map.json")
-    if (directory / "dict.txt").is_file() and not (directory / "vocab.json").is_file():
-        vocabulary, merges = _read_fairseq_bpe(directory)
+def _roberta_tokenizer(files: VocabularyFiles, overrides: dict[str, Any]) -> TokenizerParts:
+    serialized = files.json("tokenizer.json")
+    config = files.json("tokenizer_config.json")
+    special_tokens = files.json("special_tokens_map.json")
+    if files.has("dict.txt") and not files.has("vocab.json"):
+        vocabulary, merges = _read_fairseq_bpe(files)
         # fairseq's fill_mask strips what stands before the mask.
         options: dict[str, Any] = {"lstrip_mask": True}
     else:
-        vocabulary, merges = read_byte_bpe(directory)
+        vocabulary, merges = read_byte_bpe(files)
         options = {"lstrip_mask": False}
-    prefix = (serialized.get("pre_tokenizer") or {}).get("add_prefix_space", False)
-    options["add_prefix_space"] = config.get("add_prefix_space", prefix)
+    prefix = serialized.section("pre_tokenizer").take("add_prefix_space", bool, False)
+    options["add_prefix_space"] = config.take("add_prefix_space", bool, prefix)
 
+    objects = [
+        source.section("mask_token")
+        for source in (special_tokens, config)
+        if isinstance(source.get("mask_token"), dict)
+    ]
     mask = "<mask>"
     for source in (special_tokens, config):
-        mask = _text_of(source.get("mask_token", mask))
+        named = source.get("mask_token")
+        mask = named.get("content") if isinstance(named, dict) else named or mask
     entries = [
-        *(special_tokens.get("mask_token"), config.get("mask_token")),
-        *serialized.get("added_tokens", []),
-        *config.get("added_tokens_decoder", {}).values(),
+        *objects,
+        *serialized.items_of("added_tokens", dict),
+        *config.section("added_tokens_decoder").values_of(dict).values(),
     ]
     for entry in entries:
-        if isinstance(entry, dict) and entry["content"] == mask and "lstrip" in entry:
-            options["lstrip_mask"] = entry.pop("lstrip")
+        if entry.get("content") == mask and "lstrip" in entry:
+            options["lstrip_mask"] = entry.take("lstrip", bool, False)
     for source in (special_tokens, config):
-        for option, name in HF_SPECIAL_TOKENS.items():
-            if source.get(name) is not None:
-                options[option] = _content(source[name], name, directory)
-    added = _added_tokens(directory, serialized, config)
-    vocabulary = _with_added_tokens(vocabulary, added, directory)
+        options |= _special_tokens(source, lstrip=mask)
+    added = _added_tokens(files, serialized, config, lstrip=mask)
+    vocabulary = _with_added_tokens(vocabulary, added, files.directory)
     options["added_tokens"] = list(added.values())
-    return ByteBpeTokenizer(vocabulary, merges, **{"source": directory, **options, **overrides})
+    arguments = {"vocabulary": vocabulary, "merges": merges, "source": files.directory}
+    return TokenizerParts(
+        "ByteBpeTokenizer", {**arguments, **options, **overrides}, files.directory
+    )
 
 
-def _text_of(token: str | dict[str, Any]) -> str:
-    return token if isinstance(token, str) else token["content"]
-
-
-def _read_fairseq_bpe(directory: Path) -> tuple[list[str], list[tuple[str, ...]]]:
+def _read_fairseq_bpe(files: VocabularyFiles) -> tuple[list[str], list[tuple[str, ...]]]:
     """Returns fairseq's vocabulary in GPT-2's letters, and GPT-2's merges.
 
     dict.txt lists GPT-2's ids in the order of fairseq's, between the special tokens.
     """
-    missing = [name for name in ("encoder.json", "vocab.bpe") if not (directory / name).is_file()]
+    missing = [name for name in ("encoder.json", "vocab.bpe") if not files.has(name)]
     if missing:
         raise FileNotFoundError(
-            f"{directory} has fairseq's dict.txt, which refers to GPT-2's vocabulary, without "
+            f"{files.directory} has fairseq's dict.txt, which refers to GPT-2's vocabulary, without "
             f"{' and '.join(missing)}. Get them from {GPT2_FILES} and put them there."
         )
-    tokens = {str(i): token for token, i in read_json(directory / "encoder.json").items()}
-    lines = (directory / "dict.txt").read_text(encoding="utf-8").splitlines()
-    symbols = [line.rsplit(" ", 1)[0] for line in lines]
-    merges = (directory / "vocab.bpe").read_text(encoding="utf-8").split("\n")
+    tokens = {str(i): token for token, i in files.json("encoder.json").values_of(int).items()}
+    symbols = [line.rsplit(" ", 1)[0] for line in files.lines("dict.txt")]
     return (
         ["<s>", "<pad>", "</s>", "<unk>", *(tokens.get(s, s) for s in symbols), "<mask>"],
-        [tuple(line.split(" ")) for line in merges if line and not line.startswith("#version")],
+        merges_of_lines(files.lines("vocab.bpe")),
     )
 
 
@@ -309,33 +456,34 @@ _SENTENCEPIECE_OPTIONS = {
 }
 
 
-def _albert_tokenizer(
-    directory: Path, overrides: dict[str, Any]
-) -> SentencePieceTokenizer | WordPieceTokenizer:
+def _albert_tokenizer(files: VocabularyFiles, overrides: dict[str, Any]) -> TokenizerParts:
     # The Chinese checkpoints have BERT's vocabulary.
-    if (directory / "vocab.txt").is_file():
-        return _bert_tokenizer(directory, overrides)
-    return _sentencepiece_tokenizer(directory, "albert", overrides)
+    if files.has("vocab.txt"):
+        return _bert_tokenizer(files, overrides)
+    return _sentencepiece_tokenizer(files, "albert", overrides)
 
 
-def _xlm_roberta_tokenizer(directory: Path, overrides: dict[str, Any]) -> SentencePieceTokenizer:
-    return _sentencepiece_tokenizer(directory, "xlm_roberta", overrides)
+def _xlm_roberta_tokenizer(files: VocabularyFiles, overrides: dict[str, Any]) -> TokenizerParts:
+    return _sentencepiece_tokenizer(files, "xlm_roberta", overrides)
 
 
 def _sentencepiece_tokenizer(
-    directory: Path, family: str, overrides: dict[str, Any]
-) -> SentencePieceTokenizer:
-    config = read_json(directory / "tokenizer_config.json")
+    files: VocabularyFiles, family: str, overrides: dict[str, Any]
+) -> TokenizerParts:
+    config = files.json("tokenizer_config.json")
     options = {
-        option: config[name] for name, option in _SENTENCEPIECE_OPTIONS.items() if name in config
+        option: config.take(name, bool)
+        for name, option in _SENTENCEPIECE_OPTIONS.items()
+        if name in config
     }
-    models = sorted(directory.glob("*.model"))
+    models = sorted(path.name for path in files.directory.glob("*.model"))
     if len(models) != 1:
         raise FileNotFoundError(
-            f"{directory} should hold one SentencePiece model, *.model; it holds "
-            f"{sorted(entry.name for entry in directory.iterdir())[:20]}."
+            f"{files.directory} should hold one SentencePiece model, *.model; it holds "
+            f"{files.names()}."
         )
-    return SentencePieceTokenizer.from_file(models[0], family, **{**options, **overrides})
+    arguments = {"model": files.content(models[0]), "family": family, **options, **overrides}
+    return TokenizerParts("SentencePieceTokenizer", arguments, files.path(models[0]))
 
 
 # ---------------------------------------------------------------------------------------------
@@ -346,31 +494,37 @@ def _sentencepiece_tokenizer(
 _PICKLED_VOCABULARIES = ("vocab.pkl", "vocab.bin", "cache.pkl", "data/cache.pkl", "cache.pt")
 
 
-def _transformer_xl_tokenizer(directory: Path, overrides: dict[str, Any]) -> SymbolTokenizer:
-    path = directory / "vocab.txt"
-    if path.is_file():
-        lines = _vocabulary_lines(path)
-        config = read_json(directory / "tokenizer_config.json")
-        options = {name: config[name] for name in _SYMBOL_OPTIONS if name in config}
+def _transformer_xl_tokenizer(files: VocabularyFiles, overrides: dict[str, Any]) -> TokenizerParts:
+    if files.has("vocab.txt"):
+        lines, path = files.lines("vocab.txt"), files.path("vocab.txt")
+        config = files.json("tokenizer_config.json")
+        options = {
+            name: config.take(name, k) for name, k in _SYMBOL_OPTIONS.items() if name in config
+        }
         options = _symbol_options(lines, path, options | overrides)
-        return SymbolTokenizer(symbols_of_lines(lines, options["unit"]), **options)
-    pickled = [directory / name for name in _PICKLED_VOCABULARIES]
-    if path := next((path for path in pickled if path.is_file()), None):
+        symbols = symbols_of_lines(lines, options["unit"])
+        return TokenizerParts("SymbolTokenizer", {"vocabulary": symbols, **options}, path)
+    if name := next((name for name in _PICKLED_VOCABULARIES if files.has(name)), None):
         from bert_zoo.text.pickled_vocabulary import read_pickled_vocabulary
 
+        path = files.path(name)
         found = read_pickled_vocabulary(path)
         options = {"unknown_token": found.unknown_token, "eos_token": found.eos_token}
         options = _symbol_options(found.symbols, path, options | overrides)
         # The numbers of bytes are the same in lower case.
         lowercase = found.lowercase and options["unit"] != "byte"
-        return SymbolTokenizer(found.symbols, **{"lowercase": lowercase, **options})
+        arguments = {"vocabulary": found.symbols, "lowercase": lowercase, **options}
+        return TokenizerParts("SymbolTokenizer", arguments, path)
     raise FileNotFoundError(
-        f"{directory} has none of vocab.txt, {', '.join(_PICKLED_VOCABULARIES)}; it holds "
-        f"{sorted(entry.name for entry in directory.iterdir())[:20]}."
+        f"{files.directory} has none of vocab.txt, {', '.join(_PICKLED_VOCABULARIES)}; it holds "
+        f"{files.names()}."
     )
 
 
-_SYMBOL_OPTIONS = ("unit", "lowercase", "unknown_token", "eos_token", "space_token", "eos_at")
+_SYMBOL_OPTIONS = {
+    **dict.fromkeys(("unit", "unknown_token", "eos_token", "space_token", "eos_at"), str),
+    "lowercase": bool,
+}
 
 
 def _symbol_options(lines: list[str], path: Path, given: dict[str, Any]) -> dict[str, Any]:
@@ -395,14 +549,14 @@ class TextFormat(NamedTuple):
     """How the models of a family read text.
 
     Attributes:
-        build: (directory, options that go before its files) -> tokenizer.
+        read: (files, options that go before them) -> what the tokenizer is made of.
         packing: options of the preprocessor that differ from its defaults.
-        preprocessor: what turns the tokens into a model's inputs.
+        preprocessor: name of the class in `bert_zoo.text` that turns the tokens into a model's inputs.
     """
 
-    build: Callable[[Path, dict[str, Any]], Tokenizer]
+    read: Callable[[VocabularyFiles, dict[str, Any]], TokenizerParts]
     packing: Mapping[str, Any] = {}
-    preprocessor: type[TextPreprocessor] = Preprocessor
+    preprocessor: str = "Preprocessor"
 
 
 # <s> A </s>, or <s> A </s></s> B </s>; no segments.
@@ -413,7 +567,9 @@ TEXT_FORMATS = {
     "roberta": TextFormat(_roberta_tokenizer, ROBERTA_PACKING),
     "xlm_roberta": TextFormat(_xlm_roberta_tokenizer, ROBERTA_PACKING),
     "albert": TextFormat(_albert_tokenizer),
-    "transformer_xl": TextFormat(_transformer_xl_tokenizer, preprocessor=LanguageModelPreprocessor),
+    "transformer_xl": TextFormat(
+        _transformer_xl_tokenizer, preprocessor="LanguageModelPreprocessor"
+    ),
 }
 
 

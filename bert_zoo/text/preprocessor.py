@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Self
 
@@ -53,6 +54,15 @@ class TextPreprocessor(tf.Module):
     def get_config(self) -> dict[str, Any]:
         """Returns the constructor's keyword arguments, ready for JSON; the tokenizer has its own."""
         return {**vars(self._options), "report_truncation": self._report is not None}
+
+    @property
+    def lowercase(self) -> bool | None:
+        """Whether texts are lower-cased; None where the tokenizer has no such option."""
+        return self.tokenizer.get_config().get("lowercase")
+
+    def save_vocabulary(self, directory: str | Path) -> None:
+        """Writes the files that `preprocessor_from_dir` makes the tokenizer from."""
+        self.tokenizer.save(directory)
 
     def with_options(self, **changes: Any) -> Self:
         """Returns a preprocessor with the same tokenizer and some options changed.

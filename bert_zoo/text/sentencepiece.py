@@ -21,12 +21,11 @@ from bert_zoo.text.offsets import characters_of_bytes, token_columns, utf8_lengt
 from bert_zoo.text.sentencepiece_model import check_sentencepiece_model
 from bert_zoo.text.special_tokens import tokenize_around_special_tokens
 from bert_zoo.text.tokenizer import (
-    HF_SPECIAL_TOKENS,
     TokenizeFunction,
     Tokenizer,
     import_tensorflow_text,
 )
-from bert_zoo.text.vocabulary import Vocabulary
+from bert_zoo.text.vocabulary import HF_SPECIAL_TOKENS, Vocabulary
 
 SPACE = "▁"  # stands for a space inside pieces
 

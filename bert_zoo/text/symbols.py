@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import SimpleNamespace
@@ -16,6 +15,7 @@ from bert_zoo.text import unicode14_tables
 from bert_zoo.text.albert_text import TextCleaner
 from bert_zoo.text.byte_bpe_graph import lookup_table
 from bert_zoo.text.normalizer import parse_ranges
+from bert_zoo.text.symbol_lines import character_as_line, is_byte
 from bert_zoo.text.tokenizer import SPECIAL_TOKENS, Tokenizer
 from bert_zoo.text.traced import traced_once
 from bert_zoo.text.vocabulary import Vocabulary
@@ -155,7 +155,7 @@ class SymbolTokenizer(Tokenizer):
         """
         directory = Path(directory)
         directory.mkdir(parents=True, exist_ok=True)
-        as_line = _character_as_line if self.unit == "character" else str
+        as_line = character_as_line if self.unit == "character" else str
         lines = "".join(f"{as_line(symbol)}\n" for symbol in self.vocabulary)
         (directory / "vocab.txt").write_text(lines, encoding="utf-8", newline="\n")
         config = {"tokenizer_class": type(self).__name__, **self.get_config()}
@@ -164,33 +164,8 @@ class SymbolTokenizer(Tokenizer):
         )
 
 
-def symbols_of_lines(lines: Sequence[str], unit: str) -> list[str]:
-    """Returns the symbols that the lines of a vocab.txt stand for, as `save` writes them."""
-    return [_line_as_character(line) for line in lines] if unit == "character" else list(lines)
-
-
-def assumed_options(lines: Sequence[str]) -> dict[str, Any]:
-    """Returns options of SymbolTokenizer that fit the symbols, for files that do not say.
-
-    Numbers up to 255 are bytes, single characters are characters, and anything else is words.
-    """
-    held = set(lines)
-    unknown = next((token for token in ("<unk>", "<UNK>") if token in held), None)
-    eos = next((token for token in ("<eos>", "<S>") if token in held), None)
-    symbols = held - {unknown, eos}
-    options: dict[str, Any] = {"unknown_token": unknown, "eos_token": eos}
-    if all(map(_is_byte, symbols)):
-        return {"unit": "byte", **options}
-    if all(len(_line_as_character(line)) == 1 for line in symbols):
-        has_spaces = " " in map(_line_as_character, symbols)
-        space = "_" if "_" in symbols and not has_spaces else None
-        return {"unit": "character", "space_token": space, **options}
-    # WikiText's convention; lm1b's "<S>" stands at both ends of a sentence, which a prompt is not.
-    return {"unit": "word", "eos_at": "newlines" if eos == "<eos>" else "never", **options}
-
-
 # ---------------------------------------------------------------------------------------------
-# Checking, and lines of vocab.txt
+# Checking
 # ---------------------------------------------------------------------------------------------
 
 
@@ -237,31 +212,11 @@ def _is_character(symbol: str) -> bool:
     return len(symbol) == 1
 
 
-def _is_byte(symbol: str) -> bool:
-    return re.fullmatch("0|[1-9][0-9]{0,2}", symbol) is not None and int(symbol) < 256
-
-
 _SYMBOLS: dict[str, tuple[Callable[[str], bool], str]] = {
     "word": (_is_word, "characters without ASCII white space"),
     "character": (_is_character, "one character, or a special token"),
-    "byte": (_is_byte, "a number from 0 to 255, or a special token"),
+    "byte": (is_byte, "a number from 0 to 255, or a special token"),
 }
-
-
-def _character_as_line(symbol: str) -> str:
-    if len(symbol) == 1 and (symbol.isspace() or not symbol.isprintable()):
-        return f"U+{ord(symbol):04X}"
-    if _line_as_character(symbol) != symbol:
-        raise ValueError(
-            f"The special token {symbol!r} is how vocab.txt writes {_line_as_character(symbol)!r}. "
-            "Rename it."
-        )
-    return symbol
-
-
-def _line_as_character(line: str) -> str:
-    match = re.fullmatch("U[+]([0-9A-F]{4,6})", line)
-    return chr(int(match[1], 16)) if match else line
 
 
 # ---------------------------------------------------------------------------------------------
@@ -344,7 +299,7 @@ class _Characters(tf.Module):
 class _Bytes(tf.Module):
     def __init__(self, vocabulary: Vocabulary, options: SimpleNamespace):
         super().__init__(name="bytes")
-        values = {int(s): i for i, s in enumerate(vocabulary.tokens) if _is_byte(s)}
+        values = {int(s): i for i, s in enumerate(vocabulary.tokens) if is_byte(s)}
         ids = np.full(256, _unknown_id(vocabulary, options), np.int32)
         ids[list(values)] = list(values.values())
         self._ids = tf.constant(ids)

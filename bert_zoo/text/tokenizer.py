@@ -38,16 +38,6 @@ SPECIAL_TOKENS = {
     "mask_token": SpecialToken("mask_id", "mask token"),
     "eos_token": SpecialToken("eos_id", "end token"),
 }
-# BERT's roles in Hugging Face's files.
-HF_SPECIAL_TOKENS = {
-    "unknown_token": "unk_token",
-    "padding_token": "pad_token",
-    "cls_token": "cls_token",
-    "sep_token": "sep_token",
-    "mask_token": "mask_token",
-}
-
-
 # From string [batch] to int32 [batch, (tokens), ...].
 TokenizeFunction = Callable[[tf.Tensor], tf.RaggedTensor]
 

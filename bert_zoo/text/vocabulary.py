@@ -4,6 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+# BERT's roles in Hugging Face's files.
+HF_SPECIAL_TOKENS = {
+    "unknown_token": "unk_token",
+    "padding_token": "pad_token",
+    "cls_token": "cls_token",
+    "sep_token": "sep_token",
+    "mask_token": "mask_token",
+}
+# What WordPiece's continuation pieces begin with.
+SUFFIX = "##"
+
 
 class Vocabulary:
     """Tokens and their ids, checked.
@@ -40,6 +51,13 @@ class Vocabulary:
                     "Every token needs one id; remove or rename one of the two."
                 )
             self._ids[token] = index
+        try:
+            "".join(self.tokens).encode("utf-8")
+        except UnicodeEncodeError as error:
+            raise ValueError(
+                f"A token of the vocabulary holds a lone surrogate, {error.object[error.start]!a}, "
+                "which has no UTF-8 form. Fetch the vocabulary again."
+            ) from error
 
     def __len__(self) -> int:
         return len(self.tokens)

@@ -16,15 +16,12 @@ import tensorflow as tf
 from bert_zoo.text.normalizer import Rules, build_rules, split_words, split_words_with_origins
 from bert_zoo.text.offsets import characters_of_bytes, sums_before, token_columns, utf8_lengths
 from bert_zoo.text.tokenizer import (
-    HF_SPECIAL_TOKENS,
     TokenizeFunction,
     Tokenizer,
     import_tensorflow_text,
     without_overlaps,
 )
-from bert_zoo.text.vocabulary import Vocabulary
-
-SUFFIX = "##"
+from bert_zoo.text.vocabulary import HF_SPECIAL_TOKENS, SUFFIX, Vocabulary
 
 # Special tokens travel through normalisation as private-use code points, which BERT's clean-up
 # removes from every text, so that no text can bring one of its own.
