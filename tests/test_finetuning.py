@@ -11,7 +11,7 @@ from helpers import variables_of
 
 import bert_zoo
 from bert_zoo.data.tables import LabelledTexts
-from bert_zoo.models.verbs import softmax
+from bert_zoo.models.verbs import Classification, Classifications, softmax
 from bert_zoo.training import compile_for_task, finetuning
 from bert_zoo.training.divergence import StopAtDivergence, TrainingDiverged
 from bert_zoo.training.presets import Recipe
@@ -185,6 +185,59 @@ def test_numbers_that_json_does_not_have_are_written_as_null(tmp_path):
     finetuning.write_json(tmp_path / "x.json", {"a": [1.5, float("nan")], "b": (float("inf"), "é")})
     text = (tmp_path / "x.json").read_text(encoding="utf-8")
     assert json.loads(text, parse_constant=pytest.fail) == {"a": [1.5, None], "b": [None, "é"]}
+
+
+def test_a_finished_run_is_not_replaced(run, monkeypatch):
+    began = (run / "metrics.json").read_bytes()
+    monkeypatch.setattr(bert_zoo, "load", None)
+    results = finetuning.finetune(str(CHECKPOINT), task("validation"), RECIPE, run)
+    assert results == json.loads(began)
+
+    other = task("validation")
+    other.data = lambda split: LabelledTexts(TEXTS[::-1], LABELS, ("bad", "good"))
+    for changed, message in (
+        (
+            {"recipe": RECIPE.replace(epochs=3)},
+            r"finished run.*epochs was 2 and is 3\. Name another",
+        ),
+        ({"task": other}, r"finished run, with other settings: the examples are others"),
+        ({"seed": 1}, r"seed was 0 and is 1"),
+    ):
+        options = {"task": task("validation"), "recipe": RECIPE, "seed": 0, **changed}
+        with pytest.raises(ValueError, match=message):
+            finetuning.finetune(str(CHECKPOINT), directory=run, **options)
+    assert (run / "metrics.json").read_bytes() == began
+
+
+def test_previews_stand_on_one_line_each():
+    texts = ["two\nlines", "three\r\nlines\n\x85here", "x " * 999, "", "fine", "last\n"]
+    data = LabelledTexts(texts, [0, 1, 0, 1, 0, 1], ("bad", "good"))
+    shown = TextTask("toy", lambda split: data, metric=accuracy)
+
+    class Model:
+        def classify(self, texts):
+            scores = {"bad": 0.2, "good": 0.8}
+            return Classifications(Classification(text, "good", 0.8, scores) for text in texts)
+
+    _title, *lines = shown.show(Model(), data, {}).split("\n")
+    assert lines[:2] == [
+        "  good  0.800  two lines   (wrong: bad)",
+        "  good  0.800  three lines here",
+    ]
+    assert len(lines) == len(texts) and max(map(len, lines)) < 140
+
+
+@pytest.mark.slow
+def test_class_weights_change_what_is_learned(tmp_path):
+    """The rows of a class without weight, here as small as can be, teach nothing."""
+    recipe = RECIPE.replace(epochs=1, class_weight={"bad": 1e-9, "good": 1.0})
+    results = finetuning.finetune(
+        str(CHECKPOINT), task("validation"), recipe, tmp_path / "toy", export=False
+    )
+    predicted = bert_zoo.load(tmp_path / "toy" / "model").predict(TEXTS, verbose=0).argmax(axis=-1)
+    assert set(predicted) == {1} and results["loss"][0] < 0.5
+    with pytest.raises(ValueError, match=r"names the class 'god'; .* Did you mean 'good'\?"):
+        task("validation").class_weights(RECIPE.replace(class_weight="god=2"))
 
 
 def test_summary_gives_mean_and_sample_deviation():

@@ -216,6 +216,21 @@ def test_one_epoch_is_a_table_and_no_curve(tmp_path):
     assert "0.8922" in page.text and "chosen" not in page.text
 
 
+def test_loss_of_the_measured_split_and_baseline_stand_beside_the_figures(tmp_path):
+    epochs = [{**figures, "loss": 0.3 + 0.01 * i} for i, figures in enumerate(RECORD.epochs)]
+    baseline = {"accuracy": 0.5092}
+    record = replace(RECORD, epochs=epochs, baseline=baseline, baseline_answer="always 'positive'")
+    page = page_of(record, tmp_path)
+    assert "accuracy (always 'positive': 0.5092)" in page.text
+    assert "always 'positive' 0.5092" in page.text
+    assert "validation loss (dashed: training)" in page.text
+    assert len(page.tags("svg")) == 2 and "0.3100" in page.text
+    assert [path["class"] for path in page.tags("path")].count("line beside") == 1
+    card = card_of(record, tmp_path)
+    assert "| validation loss | 0.3100 |" in card
+    assert "Without reading, always 'positive': accuracy 0.5092." in card
+
+
 def test_long_texts_are_folded_and_complete(tmp_path):
     text = "A long text. " * 100
     record = replace(RECORD, hardest=[replace(RECORD.hardest[0], text=text)])

@@ -1,5 +1,7 @@
-"""Command-line flags from the fields of dataclasses."""
+"""Command-line flags from the fields of dataclasses, described by their docstrings."""
 
+import inspect
+import re
 import types
 from dataclasses import Field, fields
 from typing import Any, get_args, get_origin, get_type_hints
@@ -13,14 +15,27 @@ DEFINE = {
     str: flags.DEFINE_string,
     tuple: flags.DEFINE_list,
 }
+# "    name, other: text", and on lines that are indented deeper what goes on.
+ATTRIBUTE = re.compile(r"^    (\w[\w, ]*): (.*(?:\n {8}.*)*)", re.MULTILINE)
 
 
-def define_fields(options: type) -> None:
-    """Defines a flag for each field of a dataclass; one that is not set is None."""
-    hints = get_type_hints(options)
+def define_fields(options: type) -> list[str]:
+    """Defines a flag for each field of a dataclass; one that is not set is None. Gives their names."""
+    hints, texts = get_type_hints(options), descriptions(options)
     for field in fields(options):
         define = DEFINE[_plain_type(hints[field.name])]
-        define(field.name, None, f"A setting of {options.__name__}, whose docstring describes it.")
+        define(field.name, None, texts[field.name])
+    return [field.name for field in fields(options)]
+
+
+def descriptions(options: type) -> dict[str, str]:
+    """Field -> what the docstring's section "Attributes" says of it, as a sentence."""
+    found = {}
+    for match in ATTRIBUTE.finditer(inspect.getdoc(options)):
+        text = " ".join(match[2].split()).replace("`", "")
+        for name in match[1].split(", "):
+            found[name] = text[0].upper() + text[1:]
+    return found
 
 
 def _plain_type(hint: Any) -> type:

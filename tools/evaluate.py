@@ -12,7 +12,8 @@ The data are those of the run; flags name others, such as --test_file. Predictio
 import json
 from pathlib import Path
 
-from absl import app, flags, logging
+import program
+from absl import flags, logging
 from dataclass_flags import define_fields, given
 from strategy_flag import named_strategy
 
@@ -25,12 +26,11 @@ _RUN = flags.DEFINE_string("run", None, "The run directory.", required=True)
 _TASK = flags.DEFINE_enum("task", None, list(TASKS), "Other data than the run's.")
 _SPLIT = flags.DEFINE_string("split", "validation", "The split.")
 _OUTPUT_DIR = flags.DEFINE_string("output_dir", None, "Where predictions are written.")
-define_fields(DataOptions)
+_DATA = define_fields(DataOptions)
 
 
 def main(argv: list[str]) -> None:
-    if len(argv) > 1:
-        raise app.UsageError(f"Unknown arguments {argv[1:]}; options begin with --.")
+    program.no_arguments(argv)
     logging.set_verbosity(logging.WARNING)
     directory = Path(_RUN.value)
     strategy = named_strategy()
@@ -70,4 +70,4 @@ def _cell(value) -> str:
 
 
 if __name__ == "__main__":
-    app.run(main)
+    program.run(main, {"Main flags": ("run", "split", "output_dir", "task"), "Other data": _DATA})

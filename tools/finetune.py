@@ -8,14 +8,16 @@ python tools/finetune.py --model bert_base --task questions --train_file squad.j
 python tools/finetune.py --list_recipes
 
 The recipe is --recipe, or the one that was published for such a model and task; each of its settings
-has a flag, which goes before it.
+has a flag, which goes before it. Started again with the same options, a run that was stopped goes on.
 """
 
 from dataclasses import fields
+from itertools import product
 from pathlib import Path
 from typing import Any
 
-from absl import app, flags, logging
+import program
+from absl import flags, logging
 from dataclass_flags import define_fields, given
 from strategy_flag import named_strategy
 
@@ -55,13 +57,25 @@ _CORES = flags.DEFINE_integer(
 )
 _EXPORT = flags.DEFINE_bool("export", True, "Whether to write the kept model as a SavedModel.")
 
-define_fields(Recipe)
-define_fields(DataOptions)
+_MAIN = (
+    *("model", "task", "train_file", "dev_file", "test_file", "held_out", "text", "label"),
+    *("data_dir", "epochs", "batch_size", "learning_rate", "max_length", "class_weight"),
+    *("output_dir", "seeds", "recipe", "list_recipes"),
+)
+_SETTINGS, _DATA = define_fields(Recipe), define_fields(DataOptions)
+_HELP = {
+    "Main flags": _MAIN,
+    "Data": [name for name in _DATA if name not in _MAIN],
+    "Settings of the recipe, in place of its own": [n for n in _SETTINGS if n not in _MAIN],
+}
+_ON_INTERRUPT = (
+    "Stopped. Run the same command to go on: training goes on after the last whole epoch, with what it "
+    "would have been."
+)
 
 
 def main(argv: list[str]) -> None:
-    if len(argv) > 1:
-        raise app.UsageError(f"Unknown arguments {argv[1:]}; options begin with --.")
+    program.no_arguments(argv)
     if _LIST.value:
         list_recipes()
         return
@@ -69,20 +83,25 @@ def main(argv: list[str]) -> None:
     logging.set_verbosity(logging.WARNING)
     if _CORES.value:
         use_cores(_CORES.value)
-    data = {"name": _TASK.value, **given(DataOptions)}
     strategy = named_strategy(_MODEL_PARALLEL.value)
-    try:
-        task = make_task(**data)
-        recipe = recipe_for(task)
-    except ValueError as error:
-        raise app.UsageError(str(error)) from error
+    data = {"name": _TASK.value, **given(DataOptions)}
+    folds = range(data.get("folds", 0)) if "fold" not in data else [data["fold"]]
+    datasets = [data | {"fold": fold} for fold in folds] or [data]
+    task = make_task(**datasets[0])
+    recipe = recipe_for(task)
     if is_on_tpu(strategy) and not recipe.fixed_shapes:
         print("TPUs compile anew for every shape: fixed_shapes=True.")
         recipe = recipe.replace(fixed_shapes=True)
     output = Path(_OUTPUT_DIR.value or f"runs/{Path(_MODEL.value).name}-{task.name}")
+    for remark in task.remarks():
+        print(f"Note: {remark}")
+    seeds = range(_FIRST_SEED.value, _FIRST_SEED.value + _SEEDS.value)
     runs = []
-    for seed in range(_FIRST_SEED.value, _FIRST_SEED.value + _SEEDS.value):
-        directory = output / f"seed_{seed}" if _SEEDS.value > 1 else output
+    for seed, data in product(seeds, datasets):
+        task = make_task(**data)
+        directory = output / f"seed_{seed}" if len(seeds) > 1 else output
+        if len(datasets) > 1:
+            directory = directory / f"fold_{data['fold']}"
         number = f"{len(task.train):,} examples"
         print(f"Fine-tuning {_MODEL.value} on {task.name}: {number}, seed {seed}.")
         runs.append(
@@ -138,15 +157,20 @@ def print_summary(task: Task, runs: list[dict[str, Any]], output: Path) -> None:
     summary = finetuning.summarize(runs)
     if len(runs) > 1:
         finetuning.write_json(output / finetuning.METRICS, summary)
-    print(f"\n{task.name}, {task.measured[0]} split, {len(runs)} seed(s):")
+    print(f"\n{task.name}, {task.measured[0]} split, {len(runs)} run{'s'[: len(runs) > 1]}:")
     for figure, values in summary.items():
         # What a test set calls the best epoch is no result.
         if isinstance(values, dict) and figure.startswith(("last", task.keeps)):
             spread = f" ± {values['sd']:.4f}" if len(runs) > 1 else ""
             which, metric = figure.split(" ", maxsplit=1)
-            print(f"  {f'{metric}, {which} epoch':<34} {values['mean']:.4f}{spread}")
+            line = f"  {f'{metric}, {which} epoch':<34} {values['mean']:.4f}{spread}"
+            beaten = [run["baseline"]["figures"].get(metric) for run in runs if "baseline" in run]
+            if beaten and beaten[0] is not None:
+                answer = runs[0]["baseline"]["answer"]
+                line += f"   ({answer}: {sum(beaten) / len(beaten):.4f})"
+            print(line)
     print(f"  {'seconds of training':<34} {', '.join(map(str, summary['seconds']))}")
 
 
 if __name__ == "__main__":
-    app.run(main)
+    program.run(main, _HELP, _ON_INTERRUPT)

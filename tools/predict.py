@@ -10,7 +10,8 @@ python tools/predict.py --run runs/minilm_l6-squad --context passage.txt "Who wr
 import sys
 from pathlib import Path
 
-from absl import app, flags, logging
+import program
+from absl import flags, logging
 
 _RUN = flags.DEFINE_string("run", None, "The run directory.", required=True)
 _SECOND = flags.DEFINE_string("second", None, "The second text of every pair, for tasks on pairs.")
@@ -20,21 +21,16 @@ _CONTEXT = flags.DEFINE_string("context", None, "File with the text that holds t
 def main(argv: list[str]) -> None:
     texts = argv[1:] or [line.rstrip("\n") for line in sys.stdin]
     if not texts:
-        raise app.UsageError("Give texts as arguments, or one a line on standard input.")
+        raise ValueError("Give texts as arguments, or one a line on standard input.")
     # TensorFlow's remarks on how it writes a SavedModel would bury what this program prints.
     logging.set_verbosity(logging.WARNING)
     from bert_zoo.training import finetuning
 
     directory = Path(_RUN.value)
-    try:
-        model = finetuning.kept_model(directory)
-    except FileNotFoundError as error:
-        raise app.UsageError(str(error)) from error
+    model = finetuning.kept_model(directory)
     figures = finetuning.kept_figures(directory)
     if model.task not in ANSWERS:
-        raise app.UsageError(
-            f"The run is of task {model.task!r}; this program has no words for it."
-        )
+        raise ValueError(f"The run is of task {model.task!r}; this program has no words for it.")
     print(ANSWERS[model.task](model, texts, figures))
 
 
@@ -45,7 +41,7 @@ def scores(model, texts: list[str], figures: dict[str, float]) -> str:
 
 def answers(model, texts: list[str], figures: dict[str, float]):
     if _CONTEXT.value is None:
-        raise app.UsageError("Name the file that holds the answers with --context.")
+        raise ValueError("Name the file that holds the answers with --context.")
     from bert_zoo.training.tasks.questions import THRESHOLD
 
     context = Path(_CONTEXT.value).read_text(encoding="utf-8")
@@ -55,7 +51,7 @@ def answers(model, texts: list[str], figures: dict[str, float]):
 def choice(model, texts: list[str], figures: dict[str, float]) -> str:
     prompt, *choices = texts
     if len(choices) < 2:
-        raise app.UsageError("Give the prompt and two choices or more.")
+        raise ValueError("Give the prompt and two choices or more.")
     logits = model.predict(([prompt], [choices]), verbose=0)[0]
     return choices[logits.argmax()]
 
@@ -74,4 +70,4 @@ ANSWERS = {
 }
 
 if __name__ == "__main__":
-    app.run(main)
+    program.run(main)

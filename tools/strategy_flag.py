@@ -1,6 +1,6 @@
 """The flag --strategy of the programs that run on several devices."""
 
-from absl import app, flags
+from absl import flags
 
 _STRATEGY = flags.DEFINE_string(
     "strategy",
@@ -14,7 +14,4 @@ def named_strategy(model_parallel: int = 1):
     """What --strategy names. To be asked before anything runs on the devices that it divides."""
     from bert_zoo.training import strategy
 
-    try:
-        return strategy(_STRATEGY.value, model_parallel=model_parallel)
-    except ValueError as error:
-        raise app.UsageError(str(error)) from error
+    return strategy(_STRATEGY.value, model_parallel=model_parallel)

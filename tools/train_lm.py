@@ -11,7 +11,8 @@ import dataclasses
 import math
 from pathlib import Path
 
-from absl import app, flags, logging
+import program
+from absl import flags, logging
 from strategy_flag import named_strategy
 
 _RECIPE = flags.DEFINE_string(
@@ -42,8 +43,7 @@ _DTYPE = flags.DEFINE_string("dtype", "float32", "A Keras dtype policy, such as 
 
 
 def main(argv: list[str]) -> None:
-    if len(argv) > 1:
-        raise app.UsageError(f"Unknown arguments {argv[1:]}; options begin with --.")
+    program.no_arguments(argv)
     logging.set_verbosity(logging.WARNING)
     import keras
 
@@ -102,7 +102,7 @@ def changed_recipe():
     from bert_zoo.training.language_model_recipes import RECIPES
 
     if _RECIPE.value not in RECIPES:
-        raise app.UsageError(f"There is no recipe {_RECIPE.value!r}; there are {list(RECIPES)}.")
+        raise ValueError(f"There is no recipe {_RECIPE.value!r}; there are {list(RECIPES)}.")
     recipe = RECIPES[_RECIPE.value]
     changes = {
         "total_steps": _STEPS.value,
@@ -150,4 +150,7 @@ def make_tokenizer(recipe):
 
 
 if __name__ == "__main__":
-    app.run(main)
+    program.run(
+        main,
+        on_interrupt="Stopped. Run the same command to go on from the last checkpoint.",
+    )

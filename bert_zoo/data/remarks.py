@@ -35,12 +35,12 @@ def remarks(path: Path, data: LabelledTexts) -> Iterator[str]:
 def _texts(path: Path, texts: list[str], data: LabelledTexts) -> Iterator[str]:
     empty = [row for row, text in enumerate(texts) if not text.strip()]
     if empty:
-        yield f"{_of(len(empty), data)} texts of {path.name} are empty, {_first(empty, data)}."
+        yield f"{_share(len(empty), data, 'text', path)} empty, {_first(empty, data)}."
     missing = [row for row, text in enumerate(texts) if text.strip().casefold() in MISSING]
     if missing:
         yield (
-            f"{_of(len(missing), data)} texts of {path.name} say that one is missing, such as "
-            f"{shown(texts[missing[0]])}, {_first(missing, data)}. They are read as texts."
+            f"{_share(len(missing), data, 'text', path)} what says that one is missing, such as "
+            f"{shown(texts[missing[0]])}, {_first(missing, data)}. This is read as a text."
         )
 
 
@@ -50,9 +50,9 @@ def _classes(path: Path, data: LabelledTexts) -> Iterator[str]:
     for i, name in enumerate(data.label_names):
         if name.strip().casefold() in MISSING and counts[i]:
             yield (
-                f"{_of(counts[i], data)} labels of {path.name} are {shown(name)}, "
-                f"{_first((row for row, ids in enumerate(classes) if i in ids), data)}. This is taken for the name of a class: remove "
-                "these rows if it says that there is no label."
+                f"{_share(counts[i], data, 'label', path)} {shown(name)}, "
+                f"{_first((row for row, ids in enumerate(classes) if i in ids), data)}. This is taken "
+                "for the name of a class: remove these rows if it says that there is no label."
             )
     number = len(data.label_names)
     if number > MOST_NUMBERED and all(map(_is_number, data.label_names)):
@@ -68,7 +68,7 @@ def _classes(path: Path, data: LabelledTexts) -> Iterator[str]:
     rare = [name for i, name in enumerate(data.label_names) if counts[i] == 1]
     if rare:
         yield (
-            f"{len(rare):,} of the {number:,} classes of {path.name} have one row each: {listed(rare)}. "
+            f"Of the {number:,} classes of {path.name}, {len(rare):,} have one row alone: {listed(rare)}. "
             "Such a class cannot be both learned and measured."
         )
 
@@ -80,8 +80,9 @@ def _is_number(name: str) -> bool:
         return False
 
 
-def _of(count: int, data: LabelledTexts) -> str:
-    return f"{count:,} of {len(data):,}"
+def _share(count: int, data: LabelledTexts, what: str, path: Path) -> str:
+    verb = "is" if count == 1 else "are"
+    return f"Of the {len(data):,} {what}s of {path.name}, {count:,} {verb}"
 
 
 def _first(rows: Iterable[int], data: LabelledTexts) -> str:

@@ -189,7 +189,8 @@ def finetune(
     """Fine-tunes a checkpoint and writes a run directory.
 
     A training that was stopped goes on after its last whole epoch, with the losses that it would have
-    had, when the same settings are given for its directory again.
+    had, when the same settings are given for its directory again; of a finished one, the figures are
+    given.
 
     The directory holds `config.json`, `metrics.json`, the model that was kept (`model`, a bert_zoo
     directory with a card), a report (`report.html`), the learning curve (`tensorboard`, and
@@ -213,7 +214,7 @@ def finetune(
         the training loss, updates and seconds (of this call).
 
     Raises:
-        ValueError: the directory holds a training that was stopped, with other settings.
+        ValueError: the directory holds a run, finished or stopped, of other settings or data.
         TrainingDiverged: the loss is infinite or no number; the batch is in `diverged_batch.npz`.
     """
     keras.utils.set_random_seed(seed)
@@ -224,13 +225,23 @@ def finetune(
         "model": name,
         "task": task.name,
         "data": dict(data or {}),
+        "examples": task.fingerprint(),
         "seed": seed,
         "recipe": asdict(recipe),
     }
+    if (directory / METRICS).is_file() and not (directory / CHECKPOINT).is_dir():
+        check_same_run(
+            directory, config, "a finished run", "Name another directory, or delete this."
+        )
+        print(f"The run in {directory} is finished; nothing is trained again.")
+        return json.loads((directory / METRICS).read_text(encoding="utf-8"))
     weights = task.class_weights(recipe)
     epochs_before = measure.go_on()
     if epochs_before:
-        check_goes_on(directory, config)
+        advice = (
+            f"Go on with the same ones, name another directory, or delete {directory / CHECKPOINT}."
+        )
+        check_same_run(directory, config, "a training that was stopped", advice)
     elif writes:
         directory.mkdir(parents=True, exist_ok=True)
         about = {"replicas": strategy.num_replicas_in_sync, "versions": versions()}
@@ -311,25 +322,31 @@ def finetune(
     return results
 
 
-def check_goes_on(directory: Path, config: Mapping[str, Any]) -> None:
-    """Refuses to go on with a training that began with other settings."""
+def check_same_run(directory: Path, config: Mapping[str, Any], what: str, advice: str) -> None:
+    """Refuses a directory in which `what` began with other settings or data."""
     began = settings_of(json.loads((directory / CONFIG).read_text(encoding="utf-8")))
     # As they are when they come back from a file.
     now = settings_of(json.loads(json.dumps(dict(config))))
-    other = {key: (began.get(key), new) for key, new in now.items() if began.get(key) != new}
-    if other:
-        changes = "; ".join(
-            f"{key} was {old!r} and is {new!r}" for key, (old, new) in other.items()
-        )
+    changes = [
+        f"{key} was {began.get(key)!r} and is {new!r}"
+        for key, new in now.items()
+        if began.get(key) != new and key != "examples"
+    ]
+    if began.get("examples") != now["examples"]:
+        changes.append("the examples are others, or they are cut into other splits")
+    if changes:
         raise ValueError(
-            f"{directory} holds a training that was stopped, with other settings: {changes}. Go on "
-            f"with the same ones, name another directory, or delete {directory / CHECKPOINT}."
+            f"{directory} holds {what}, with other settings: {'; '.join(changes)}. {advice}"
         )
 
 
 def settings_of(config: Mapping[str, Any]) -> dict[str, Any]:
-    """A run's configuration with its recipe's settings beside the rest."""
-    return {key: value for key, value in config.items() if key != "recipe"} | config["recipe"]
+    """A run's configuration with its recipe's settings beside the rest.
+
+    Without where its data are: which examples these are says `examples`.
+    """
+    rest = {key: value for key, value in config.items() if key not in ("recipe", "data")}
+    return rest | config["recipe"]
 
 
 def run_record(

@@ -38,19 +38,21 @@ class Recipe:
     """All that a fine-tuning depends on beside model, data and seed; by default BERT's.
 
     Attributes:
-        epochs: passes over the data; where `total_steps` is given, the most there may be.
-        total_steps: updates of the whole training; None leaves it to epochs.
+        epochs: passes over the data; where total_steps is given, the most there may be.
+        total_steps: updates of the whole training; without it, epochs say when it ends.
         batch_size: rows of one update.
         gradient_accumulation_steps: batches that an update's rows are computed in, one after the
             other, to save memory.
-        learning_rate: the peak.
+        learning_rate: the highest, at the end of warmup.
         schedule: "linear" is BERT's, which falls from step 0; "linear_after_warmup" falls from the end
             of warmup; "constant" does not fall.
-        warmup_proportion: part of all updates that warms up.
-        warmup_steps: updates that warm up, in place of a proportion.
-        weight_decay: decoupled.
+        warmup_proportion: part of all updates in which the learning rate rises.
+        warmup_steps: updates in which it rises, in place of a proportion.
+        weight_decay: decoupled, as in AdamW.
         decay_all: whether biases and norms decay too.
-        betas, epsilon, bias_correction: of Adam; see `BertAdamW`.
+        betas: the two decay rates of Adam's moments.
+        epsilon: of Adam, added to the root of the second moment.
+        bias_correction: whether Adam corrects its moments for their start at zero, which BERT's does not.
         clip_norm: bound on the norm of the gradients; None for none.
         clip_each: whether the bound is on each variable's gradient alone.
         layer_decay: factor of the learning rate from a layer to the one below; see `BertAdamW`.
@@ -58,20 +60,24 @@ class Recipe:
         stride: of question answering: tokens from the start of one window to the next.
         max_question_length: of question answering: tokens that a question is cut to.
         dropout: in place of all of the checkpoint's rates.
-        class_weight: of classes in the loss: "balanced", or by name as "no=1,yes=5" or as a mapping;
-            see `class_weights`. Measured losses have no weights.
+        class_weight: what each class counts in the training loss: "balanced", or by name as in
+            "no=1,yes=5" or a mapping; see `class_weights`. Measured losses have no weights.
         group_by_length: whether a batch holds texts of similar length, which saves padding.
-        bucket: multiple that lengths of batches are padded to; None for what suits the device, see
+        bucket: multiple that lengths of batches are padded to; by default what suits the device, see
             `device_bucket`.
         tokens_per_batch: padded tokens that are in memory at a time, at most: fewer rows where they
-            are long; `batch_size` stays the most rows.
-        fixed_shapes: whether all batches have one shape, `max_length` tokens and no fewer rows, as
+            are long; batch_size stays the most rows.
+        fixed_shapes: whether all batches have one shape, max_length tokens and no fewer rows, as
             TPUs and XLA want them.
         steps_per_execution: batches that the backend trains on before it answers, which TPUs gain by.
-        dtype: a Keras dtype policy.
-        rematerialize: whether to train in less memory and more time; see `rematerialize`.
-        freeze_embeddings, freeze_layers: see `freeze`.
-        lora_rank, lora_alpha, lora_targets: see `add_lora`; a rank of None is no LoRA.
+        dtype: a Keras dtype policy, such as mixed_bfloat16.
+        rematerialize: whether to train in less memory and more time: the insides of layers are computed
+            again; see `rematerialize`.
+        freeze_embeddings: whether the embeddings stay as they are.
+        freeze_layers: layers, from the lowest, that stay as they are; see `freeze`.
+        lora_rank: rank of low-rank updates (LoRA), which alone are trained then; see `add_lora`.
+        lora_alpha: LoRA's scale; by default the rank.
+        lora_targets: which weights LoRA updates: "attention" or "all".
     """
 
     epochs: int = 3

@@ -18,23 +18,30 @@ class DataOptions:
 
     Attributes:
         data_dir: folder with the files of a benchmark as it distributes them.
-        train_file, dev_file, test_file: files of the user's own.
+        train_file: a file of your own to train on.
+        dev_file: one to measure on after each epoch, by which the best weights are chosen.
+        test_file: one to measure on at the end, with tools/evaluate.py --split test; after each epoch
+            too where there is no other, which never chooses weights.
         held_out: rows (sentences, articles) of the training file that are measured instead of a
             dev_file, or below 1 their share; drawn at random, of each class its share.
-        folds, fold: of cross-validation, instead of held_out: in how many parts the training file is
-            cut, and the number of the one that is measured, from 0.
-        split_seed: of this choice of rows; the same for all seeds of the training.
-        text, text_pair, label: columns of a table, by name; by number from 0 without header.
+        folds: parts that the training file is cut into for cross-validation, each of which is measured
+            by a run that trains on the others.
+        fold: the number, from 0, of the one part that is measured.
+        split_seed: of the choice of rows for held_out and folds; the same for all seeds of the training.
+        text: the table's column of texts, by name; by number from 0 in a file without header.
+        text_pair: the table's column of second texts, for a task on pairs.
+        label: the table's column of labels.
         label_delimiter: what stands between the names in that column, of which a text may have any
             number: multi-label classification.
         label_columns: instead of that column, those of a table that has 1 where a label applies to a
             text and 0 where it does not; the labels are called as the columns.
-        header: whether a table's first line names its columns.
+        header: whether a table's first line names its columns, as it does by default.
         delimiter: between the fields of a CSV file, "tab" for a tab; found in the file by default.
         format: of a table: csv, tsv, quoted_tsv, json or jsonl; by default what the suffix says.
         encoding: of the files; by default what their byte order mark says, UTF-8 without one.
-        regression: whether a table's labels are scores.
-        word_column, tag_column: columns of a tagging file, by number from 0 or from the end, -1.
+        regression: whether a table's labels are scores, not classes.
+        word_column: a tagging file's column of words, by number from 0.
+        tag_column: its column of tags; -1, the last one, by default.
     """
 
     data_dir: str | None = None

@@ -1,9 +1,10 @@
 """What a fine-tuning run trains on and is measured by, whatever the task."""
 
+import hashlib
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -85,6 +86,17 @@ class Task(ABC):
     @property
     def train(self) -> Any:
         return self.data("train")
+
+    def fingerprint(self) -> str:
+        """A hash of the examples that are trained on and measured."""
+        digest = hashlib.sha256()
+        for split in ("train", *self.measured):
+            data = self.data(split)
+            for values in (getattr(data, field.name) for field in fields(data) if field.compare):
+                rows = values if isinstance(values, list | tuple) else [values]
+                for row in rows:
+                    digest.update(repr(row).encode("utf-8", "surrogatepass"))
+        return digest.hexdigest()
 
     @property
     def keeps(self) -> str:

@@ -414,4 +414,4 @@ def unmeasured(task: TextTask) -> Iterator[str]:
     missing = set(range(len(task.label_names))) - set(chain(*task.data(split).classes))
     if missing:
         names = listed([task.label_names[i] for i in sorted(missing)])
-        yield f"No {split} row has the label {names}: how these are told apart is not measured."
+        yield f"No {split} row has one of the labels {names}, of which nothing is measured then."

@@ -1,0 +1,152 @@
+"""What the programs print: help, errors and Ctrl-C, as their users see it."""
+
+import errno
+import importlib
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import fields
+from pathlib import Path
+
+import pytest
+
+from bert_zoo.data.files import read_json
+from bert_zoo.training.presets import Recipe
+from bert_zoo.training.tasks import DataOptions, make_task
+
+ROOT = Path(__file__).parents[1]
+TOOLS = ROOT / "tools"
+CHECKPOINT = ROOT / "tests" / "golden" / "bert" / "classification"
+
+
+@pytest.fixture
+def program(monkeypatch):
+    """The module of the programs, without its hook on the errors of this process."""
+    monkeypatch.setattr(sys, "excepthook", sys.excepthook)
+    monkeypatch.syspath_prepend(TOOLS)
+    return importlib.import_module("program")
+
+
+def start(tool: str, *arguments, **options) -> subprocess.Popen:
+    return subprocess.Popen(
+        [sys.executable, TOOLS / f"{tool}.py", *map(str, arguments)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        **options,
+    )
+
+
+# --- Help ---
+
+
+def test_help_shows_the_flags_of_a_program_and_no_others():
+    done = start("predict", "--help")
+    out, err = done.communicate()
+    assert done.returncode == 0 and err == ""
+    assert out.startswith("Answers from a run directory") and "--run=TEXT" in out
+    assert "The second text of every pair" in out and "verbosity" not in out
+
+
+def test_every_setting_that_is_a_flag_has_a_description(monkeypatch):
+    monkeypatch.syspath_prepend(TOOLS)
+    descriptions = importlib.import_module("dataclass_flags").descriptions
+    for options in (Recipe, DataOptions):
+        found = descriptions(options)
+        assert set(found) == {field.name for field in fields(options)}
+        assert all(len(text) > 10 and text[0].isupper() for text in found.values())
+        assert len(set(found.values())) == len(found)
+
+
+# --- Errors ---
+
+
+def message(program, run) -> str | None:
+    try:
+        run()
+    except BaseException as error:
+        return program.message_of(error, error.__traceback__)
+    raise AssertionError("There is no error.")
+
+
+def test_errors_that_say_what_to_do_are_printed_alone(program, tmp_path):
+    (tmp_path / "a.json").write_text("{")
+    assert "line 1: this is not JSON" in message(program, lambda: read_json(tmp_path / "a.json"))
+    assert "There is no file" in message(program, lambda: read_json(tmp_path / "b.json"))
+    assert "There is no task" in message(program, lambda: make_task("sst3"))
+    said = message(program, lambda: (tmp_path / "no" / "such").write_text(""))
+    assert said == f"No such file or directory: {tmp_path / 'no' / 'such'}"
+
+
+def test_a_full_disk_is_said_plainly(program, tmp_path):
+    def full():
+        raise OSError(errno.ENOSPC, "No space left on device", str(tmp_path / "model"))
+
+    assert message(program, full) == (
+        f"The disk is full while {tmp_path / 'model'} was written. Free some space, then run the same "
+        "command again."
+    )
+
+
+def test_faults_keep_their_traceback(program):
+    for fault in (
+        lambda: list(zip([1], [], strict=True)),
+        lambda: make_task("table", train_file="a", held_out=None),
+        lambda: {}["a"],
+    ):
+        assert message(program, fault) is None
+
+
+def test_ctrl_c_ends_a_program_in_one_line():
+    # It waits for texts on standard input.
+    running = start("predict", "--run", "nowhere", stdin=subprocess.PIPE)
+    time.sleep(1)
+    running.send_signal(signal.SIGINT)
+    out, err = running.communicate()
+    assert (running.returncode, out, err.strip()) == (130, "", "Stopped.")
+
+
+@pytest.mark.slow
+def test_a_fine_tuning_ended_by_ctrl_c_goes_on_by_the_same_command(tmp_path):
+    table = tmp_path / "a.csv"
+    table.write_text("text,label\n" + "good dog,yes\nbad cat,no\n" * 40)
+    command = ("finetune", "--model", CHECKPOINT, "--task", "table", "--train_file", table)
+    options = ("--held_out", 20, "--epochs", 60, "--output_dir", tmp_path / "run", "--noexport")
+    running = start(*command, *options)
+    while not list((tmp_path / "run" / "checkpoint").glob("*.safetensors")):
+        time.sleep(0.2)
+        assert running.poll() is None, running.communicate()[1]
+    running.send_signal(signal.SIGINT)
+    _, err = running.communicate()
+    assert running.returncode == 130 and "Traceback" not in err
+    assert err.strip().split("\n")[-1].startswith("Stopped. Run the same command to go on")
+    again = start(*command, *options)
+    out, err = again.communicate()
+    assert again.returncode == 0, err
+    assert "Going on after epoch" in out
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("tool", ["finetune", "evaluate", "train_lm"])
+def test_wrong_data_end_a_program_with_one_line(tmp_path, tool):
+    table = tmp_path / "a.csv"
+    table.write_text("text,label\ngood,\n")
+    arguments = {
+        "finetune": (
+            "--task",
+            "table",
+            "--train_file",
+            table,
+            "--held_out",
+            1,
+            "--model",
+            CHECKPOINT,
+        ),
+        "evaluate": ("--run", tmp_path),
+        "train_lm": ("--train_file", tmp_path / "none.txt"),
+    }[tool]
+    done = start(tool, *arguments)
+    _, err = done.communicate()
+    assert done.returncode == 1 and "Traceback" not in err and "--" not in err.split("\n")[-2]
+    assert err.strip().split("\n")[-1].startswith(f"{tool}.py: ")

@@ -1,0 +1,175 @@
+"""Tables as tasks: which rows are measured, what is said of them, and how classes are weighted."""
+
+import json
+
+import numpy as np
+import pytest
+
+from bert_zoo.data.remarks import remarks
+from bert_zoo.data.tables import read_table
+from bert_zoo.training.class_weights import class_weights
+from bert_zoo.training.tasks import make_task
+from bert_zoo.training.tasks.files import spread_order
+from bert_zoo.training.tasks.texts import class_figures
+
+
+def table(path, labels, texts=None):
+    texts = texts or [f"text {i}" for i in range(len(labels))]
+    rows = [{"text": text, "label": label} for text, label in zip(texts, labels, strict=True)]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return str(path)
+
+
+# --- Which rows are measured ---
+
+
+@pytest.mark.parametrize("held_out", [50, 0.25])
+def test_rows_held_out_of_a_sorted_file_have_each_class_in_its_share(tmp_path, held_out):
+    file = table(tmp_path / "a.jsonl", ["a"] * 100 + ["b"] * 80 + ["c"] * 20)
+    task = make_task("table", train_file=file, held_out=held_out)
+    train, measured = task.train, task.data("validation")
+    assert [measured.labels.count(i) for i in range(3)] == [25, 20, 5]
+    assert [train.labels.count(i) for i in range(3)] == [75, 60, 15]
+    assert sorted(train.texts + measured.texts) == sorted(read_table(file).texts)
+    again = make_task("table", train_file=file, held_out=held_out)
+    assert again.data("validation") == measured and again.fingerprint() == task.fingerprint()
+    other = make_task("table", train_file=file, held_out=held_out, split_seed=1)
+    assert other.data("validation") != measured and other.fingerprint() != task.fingerprint()
+
+
+def test_folds_measure_every_row_once_with_each_class_in_its_share(tmp_path):
+    file = table(tmp_path / "a.jsonl", ["a"] * 40 + ["b"] * 20 + ["c"] * 3)
+    measured = []
+    for fold in range(5):
+        task = make_task("table", train_file=file, folds=5, fold=fold)
+        part = task.data("validation")
+        assert len(task.train) + len(part) == 63
+        assert abs(part.labels.count(0) - 8) <= 1 and abs(part.labels.count(1) - 4) <= 1
+        measured += part.texts
+    assert sorted(measured) == sorted(read_table(file).texts)
+
+
+def test_a_spread_order_is_a_random_permutation():
+    groups = [None] * 1000
+    order = spread_order(groups, seed=3)
+    assert sorted(order) == list(range(1000))
+    assert abs(np.corrcoef(order, np.arange(1000))[0, 1]) < 0.1
+    assert (spread_order(groups, seed=3) == order).all()
+    assert not (spread_order(groups, seed=4) == order).all()
+
+
+def test_sentences_and_articles_are_drawn_at_random(tmp_path):
+    path = tmp_path / "a.txt"
+    path.write_text("".join(f"w{i} O\n\n" for i in range(40)))
+    task = make_task("tagging", train_file=str(path), held_out=10)
+    words = [sentence[0] for sentence in task.data("validation").words]
+    assert len(words) == 10 and words != [f"w{i}" for i in range(30, 40)]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"held_out": 5, "folds": 2}, "held_out and folds all say what is measured"),
+        ({"held_out": 5, "dev_file": "x"}, "dev_file and held_out all say"),
+        ({"held_out": 2.5}, r"held_out is 2\.5; it is a number of rows, or below 1"),
+        ({"held_out": 8}, "has 8 rows, of which held_out takes 8: nothing is left"),
+        ({"folds": 9}, "folds is 9 and fold is 0; .* 8 rows"),
+        ({"folds": 2, "fold": 2}, "folds is 2 and fold is 2"),
+    ],
+)
+def test_splits_that_cannot_be_are_refused(tmp_path, options, message):
+    file = table(tmp_path / "a.jsonl", ["a", "b"] * 4)
+    with pytest.raises(ValueError, match=message):
+        len(make_task("table", train_file=file, **options).train)
+
+
+# --- How the file is written ---
+
+
+def test_the_layout_of_a_table_is_an_option(tmp_path):
+    path = tmp_path / "a.txt"
+    path.write_bytes("é\tyes\nb\tno\nc\tno\n".encode("latin-1"))
+    task = make_task(
+        "table",
+        train_file=str(path),
+        test_file=str(path),
+        text="0",
+        label="1",
+        header=False,
+        delimiter="tab",
+        encoding="latin-1",
+    )
+    assert task.train.texts == ["é", "b", "c"] and task.label_names == ("no", "yes")
+
+
+# --- What is said ---
+
+
+@pytest.mark.parametrize(
+    ("labels", "texts", "parts"),
+    [
+        (["a", "b"], ["", " \n"], ["Of the 2 texts of a.jsonl, 2 are empty, the first on line 1."]),
+        (["a", "b"], ["x", "N/A"], ["1 is what says that one is missing, such as 'N/A', the first on line 2"]),
+        (["a", "a", "null", "null"], None, ["Of the 4 labels of a.jsonl, 2 are 'null', the first on line 3"]),
+        ([*range(25)] * 2, None, ["25 different numbers", "--regression"]),
+        (["a", "a", "b"], None, ["Of the 2 classes of a.jsonl, 1 have one row alone: ['b']"]),
+        ([1, 2, 3, 4, 5] * 2, None, []),
+        (["a", "b"] * 2, None, []),
+    ],
+)  # fmt: skip
+def test_what_looks_as_if_it_was_not_meant_is_said(tmp_path, labels, texts, parts):
+    path = tmp_path / "a.jsonl"
+    said = list(remarks(path, read_table(table(path, labels, texts))))
+    rare = [sentence for sentence in said if "one row alone" in sentence]
+    if len(set(labels)) == len(labels):
+        said = [sentence for sentence in said if sentence not in rare]
+    assert len(said) == bool(parts)
+    for part in parts:
+        assert part in said[0]
+
+
+def test_remarks_name_classes_of_which_nothing_is_measured(tmp_path):
+    train = table(tmp_path / "a.jsonl", ["a", "b", "c"] * 2)
+    dev = table(tmp_path / "b.jsonl", ["a", "b"])
+    said = make_task("table", train_file=train, dev_file=dev).remarks()
+    assert "No validation row has one of the labels ['c']" in said[-1]
+
+
+def test_one_class_is_refused(tmp_path):
+    file = table(tmp_path / "a.jsonl", ["yes"] * 6)
+    with pytest.raises(
+        ValueError, match=r"all 6 rows have the label 'yes', .* Is 'label' the column"
+    ):
+        len(make_task("table", train_file=file, held_out=2).train)
+
+
+# --- Figures and weights ---
+
+
+def test_macro_f1_is_the_mean_over_classes_that_occur():
+    figures = class_figures([0, 0, 0, 1, 3], np.array([0, 0, 1, 1, 0]))
+    assert figures == pytest.approx({"accuracy": 0.6, "macro_f1": (4 / 6 + 2 / 3 + 0) / 3})
+
+
+@pytest.mark.parametrize(
+    ("regression", "labels", "answer", "figure", "value"),
+    [
+        (False, ["a", "b", "b", "b"], "always 'b'", "accuracy", 0.75),
+        (True, [1.0, 2.0, 3.0, 2.0], "always 2, the mean", "negative mean squared error", -0.5),
+    ],
+)
+def test_the_baseline_answers_without_reading(tmp_path, regression, labels, answer, figure, value):
+    file = table(tmp_path / "a.jsonl", labels)
+    task = make_task("table", train_file=file, test_file=file, regression=regression)
+    baseline = task.baseline(task.data("test"))
+    assert baseline.answer == answer and baseline.figures[figure] == pytest.approx(value)
+
+
+def test_class_weights():
+    labels, names = [0, 0, 0, 1], ("no", "yes", "never")
+    assert class_weights("balanced", labels, names) == {0: 4 / 6, 1: 2.0, 2: 1.0}
+    assert class_weights("yes=5", labels, names) == {0: 1.0, 1: 5.0, 2: 1.0}
+    assert class_weights({"no": 0.5, "yes": 2}, labels, names) == {0: 0.5, 1: 2.0, 2: 1.0}
+    for wrong in ("yes", "yes=-1", {"yes": None}, "yes=nan"):
+        with pytest.raises(ValueError, match="'balanced', or positive numbers by class"):
+            class_weights(wrong, labels, names)
