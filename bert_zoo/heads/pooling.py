@@ -38,7 +38,10 @@ def pool(sequence_output, padding_mask, pooling: Pooling):
         if padding_mask is not None:
             mask = ops.cast(padding_mask, "float32")[:, :, None]
         x = MODES[pooling.mode](x, mask)
-    if not pooling.normalize:
-        return x
+    return normalized(x) if pooling.normalize else x
+
+
+def normalized(x):
+    """Vectors scaled to length 1."""
     norm = ops.sqrt(ops.sum(ops.square(x), axis=-1, keepdims=True))
     return x / ops.maximum(norm, 1e-12)

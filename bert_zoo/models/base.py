@@ -11,6 +11,7 @@ from bert_zoo.models.compiling import (
     warn_of_probabilities,
     with_token_accuracy,
 )
+from bert_zoo.models.cut_texts import cut_texts_said, ended_after_an_epoch
 from bert_zoo.models.direct import predict_texts, runs_alone
 from bert_zoo.models.feeding import (
     is_text,
@@ -45,6 +46,8 @@ class ZooModel(keras.Model):
         task: the name that `load` knows it by.
         outputs_per_token: whether outputs carry the length of the input, so that `predict` has to
             pad all batches alike.
+        reads_windows: whether it reads long texts in windows.
+        pools_windows: whether outputs of the windows of a long text can be pooled to those of the text.
         places_read: keys of `PLACES` that it takes.
         truncation: which text of a pair is cut when both are too long together; None leaves it to the
             preprocessor.
@@ -52,7 +55,9 @@ class ZooModel(keras.Model):
     """
 
     task: str
+    reads_windows = False
     outputs_per_token = False
+    pools_windows = False
     places_read: tuple[str, ...] = ()
     truncation: str | None = None
     traced_settings: tuple[str, ...] = ()
@@ -77,6 +82,11 @@ class ZooModel(keras.Model):
     def graphs(self) -> Graphs:
         """What verbs have traced; see `bert_zoo.models.graphs`."""
         return Graphs()
+
+    @property
+    def text_reader(self):
+        """What `texts_to_inputs` is given in `fit`, `evaluate` and `predict`: the preprocessor."""
+        return self.preprocessor
 
     def id_limits(self) -> dict[str, tuple[int, str]]:
         """Input name -> (ids lie in [0, this), what the limit is)."""
@@ -336,7 +346,13 @@ class ZooModel(keras.Model):
         )
         # Keras shuffles arrays alone, and warns where it is asked to shuffle a dataset.
         kwargs["shuffle"] = shuffle and "batch_size" in data
-        with self._fresh_functions_after_errors():
+        pooled = not self.outputs_per_token
+        with (
+            cut_texts_said(self, x, pooled=pooled) as end_counting,
+            self._fresh_functions_after_errors(),
+        ):
+            if end_counting:
+                kwargs["callbacks"] = ended_after_an_epoch(kwargs.get("callbacks"), end_counting)
             return super().fit(**data, epochs=epochs, validation_data=validation_data, **kwargs)
 
     def evaluate(
@@ -344,7 +360,8 @@ class ZooModel(keras.Model):
     ):
         """As in Keras, on the same kinds of data as `fit`."""
         data = keras_arguments(self, x, y, sample_weight, batch_size=batch_size, labelled=True)
-        with self._fresh_functions_after_errors():
+        pooled = not self.outputs_per_token
+        with cut_texts_said(self, x, pooled=pooled), self._fresh_functions_after_errors():
             return super().evaluate(**data, **kwargs)
 
     def predict(self, x, batch_size: int | None = None, verbose="auto", **kwargs):
@@ -353,16 +370,18 @@ class ZooModel(keras.Model):
         Texts in memory go through without a tf.data pipeline, which takes longer to set up than short
         texts do, unless there are callbacks, a number of steps, XLA or replicas.
         """
-        if is_text(x) and not kwargs and runs_alone(self):
-            return predict_texts(self, x, batch_size, verbose)
+        with cut_texts_said(self, x, pooled=not self.outputs_per_token):
+            if is_text(x) and not kwargs and runs_alone(self):
+                return predict_texts(self, x, batch_size, verbose)
+            return self._predict(x, batch_size, verbose=verbose, **kwargs)
+
+    def _predict(self, x, batch_size: int | None, **kwargs):
         rows = None
         if compiles_for_each_shape(getattr(self, "distribute_strategy", None)):
             x, rows = with_whole_batches(x, batch_size)
         data = keras_arguments(self, x, batch_size=batch_size, one_length=self.outputs_per_token)
         self._trace_prediction_for(data["x"])
-        outputs = super().predict(
-            x=data["x"], batch_size=data.get("batch_size"), verbose=verbose, **kwargs
-        )
+        outputs = super().predict(x=data["x"], batch_size=data.get("batch_size"), **kwargs)
         return keras.tree.map_structure(lambda output: output[:rows], outputs)
 
 

@@ -22,6 +22,7 @@ def outputs_of_texts(
     batch_size: int | None = None,
     *,
     per_token: bool = False,
+    reader: Any = None,
     progress: Callable[[int, int], None] | None = None,
     **options: Hashable,
 ) -> Any:
@@ -38,6 +39,7 @@ def outputs_of_texts(
         texts: what the model reads: strings, a tuple of two batches of strings, ...
         batch_size: texts a step; 32 by default.
         per_token: whether outputs carry the length of the input, [batch, length, ...].
+        reader: what makes inputs of texts; the model's `text_reader` by default.
         progress: called after each step with the number of steps done, and of all.
         **options: for the function.
 
@@ -50,7 +52,7 @@ def outputs_of_texts(
     rows = text_rows(model, texts)
     numbers = _batches(rows, batch_size or DEFAULT_BATCH_SIZE, in_order=per_token)
     batches = [_chosen(rows, of_batch) for of_batch in numbers] if len(numbers) > 1 else [rows]
-    reading = {"preprocessor": model.preprocessor, "per_token": per_token}
+    reading = {"preprocessor": reader or model.text_reader, "per_token": per_token}
     length = np.int32(0)
     if per_token and len(batches) > 1:
         length = np.int32(max(int(in_graph(model, _length, b, length, **reading)) for b in batches))
@@ -110,10 +112,12 @@ def _read(model, texts, length, *, preprocessor, per_token: bool):
     return model.texts_to_inputs(texts, _for_this_device(preprocessor))
 
 
-def _length(model, texts, length, **reading):
+def _length(model, texts, length, *, preprocessor, per_token: bool):
     import tensorflow as tf
 
-    return tf.shape(_read(model, texts, length, **reading)["token_ids"])[-1]
+    silent = preprocessor.with_options(report_truncation=False)  # texts are read once more
+    inputs = _read(model, texts, length, preprocessor=silent, per_token=per_token)
+    return tf.shape(inputs["token_ids"])[-1]
 
 
 def _for_this_device(preprocessor):

@@ -2,6 +2,7 @@
 
 import json
 import logging
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,12 +10,14 @@ import keras
 from keras import ops
 
 from bert_zoo.config import Config
-from bert_zoo.heads import pool
+from bert_zoo.heads.pooling import normalized, pool
 from bert_zoo.json_files import read_object
 from bert_zoo.layers.attention import attention_bias
 from bert_zoo.models.base import ZooModel
+from bert_zoo.models.cut_texts import cut_texts_said
 from bert_zoo.models.direct import outputs_of_texts
 from bert_zoo.models.inputs import as_id_tensors, check_range, check_rank
+from bert_zoo.models.long_texts import LongTexts, are_rows, over_windows
 from bert_zoo.registry import Pooling, registry
 from bert_zoo.text.directories import DeferredPreprocessor
 
@@ -24,9 +27,11 @@ PREPROCESSOR_FILE = "preprocessor.json"
 INPUTS = {"token_ids": True, "segment_ids": False, "padding_mask": False, "position_ids": False}
 
 
-def _sentence_vectors(model, inputs, *, pooling: Pooling):
+def _sentence_vectors(model, inputs, *, pooling: Pooling, training: bool | None = False):
     """Ids to pooled vectors [batch, hidden]."""
-    outputs = model(inputs, first_only=pooling.reads_first_only, training=False)
+    if not are_rows(inputs):
+        return over_windows(model, inputs, training)
+    outputs = model(inputs, first_only=pooling.reads_first_only, training=training)
     return pool(outputs["sequence_output"], inputs.get("padding_mask"), pooling)
 
 
@@ -48,13 +53,22 @@ class Encoder(ZooModel):
         family: whose bricks it is built from.
         output_hidden_states, output_attentions: whether the dict carries them.
         pooling: how `embed` makes sentence vectors.
+        long_texts: what `embed`, and task models whose outputs can be pooled, do with texts that are
+            longer than the model reads at once.
         preprocessor: a `bert_zoo.text.Preprocessor`, or one that is deferred.
         why_no_vocabulary: what to say of a missing preprocessor.
     """
 
     task = "encoder"
     outputs_per_token = True
-    traced_settings = ("config", "output_hidden_states", "output_attentions", "pooling")
+    pools_windows = True
+    traced_settings = (
+        "config",
+        "output_hidden_states",
+        "output_attentions",
+        "pooling",
+        "long_texts",
+    )
 
     def __init__(
         self,
@@ -64,6 +78,7 @@ class Encoder(ZooModel):
         output_hidden_states: bool = False,
         output_attentions: bool = False,
         pooling: Pooling | dict[str, Any] = Pooling(),  # noqa: B008 (frozen)
+        long_texts: LongTexts | dict[str, Any] = LongTexts(),  # noqa: B008 (frozen)
         preprocessor=None,
         why_no_vocabulary: str | None = None,
         name: str = "encoder",
@@ -72,12 +87,16 @@ class Encoder(ZooModel):
         super().__init__(name=name, **kwargs)
         self._preprocessor = preprocessor
         self.why_no_vocabulary = why_no_vocabulary
+        self._window_reader = (None, None)
         page = registry().families[family]
         self.config = page.config_class.from_dict(config) if isinstance(config, dict) else config
         self.family = family
         self.output_hidden_states = output_hidden_states
         self.output_attentions = output_attentions
         self.pooling = Pooling(**pooling) if isinstance(pooling, dict) else pooling
+        self.long_texts = LongTexts(**long_texts) if isinstance(long_texts, dict) else long_texts
+        # XLA must know how many windows there are; Keras uses it where no one said anything.
+        self.supports_jit = not self.long_texts.in_windows
         parts = page.parts(self.config, self.dtype_policy)
         self.embeddings = parts["embeddings"]
         self.stack = parts["stack"]
@@ -196,7 +215,20 @@ class Encoder(ZooModel):
         Returns:
             NumPy float32 [number of texts, hidden], pooled and normalised as `self.pooling` says.
         """
-        return outputs_of_texts(self, _sentence_vectors, texts, batch_size, pooling=self.pooling)
+        with cut_texts_said(self, texts, pooled=True):
+            reader = self.window_reader if self.long_texts.in_windows else None
+            return outputs_of_texts(
+                self, _sentence_vectors, texts, batch_size, reader=reader, pooling=self.pooling
+            )
+
+    def window_outputs(self, inputs, training=None):
+        """Vectors of windows before they are pooled and normalised; see `TaskModel`."""
+        pooling = replace(self.pooling, normalize=False)
+        return _sentence_vectors(self, inputs, pooling=pooling, training=training)
+
+    def from_pooled(self, vectors):
+        """The sentence vectors of texts, from the pooled ones of their windows."""
+        return normalized(vectors) if self.pooling.normalize else vectors
 
     @property
     def has_preprocessor(self) -> bool:
@@ -219,6 +251,18 @@ class Encoder(ZooModel):
     @preprocessor.setter
     def preprocessor(self, value) -> None:
         self._preprocessor = value
+
+    @property
+    def window_reader(self):
+        """The preprocessor for long texts, a `bert_zoo.text.windows.DocumentWindows`."""
+        from bert_zoo.text.windows import document_windows
+
+        # The same one as long as the preprocessor is, since graphs are kept by it.
+        made_from, reader = self._window_reader
+        if made_from is not self.preprocessor:
+            reader = document_windows(self.preprocessor, self.long_texts.stride)
+            self._window_reader = (self.preprocessor, reader)
+        return reader
 
     def preprocessor_to_save(self):
         """What writes the vocabulary: the preprocessor, or a deferred one where TensorFlow is missing.
@@ -269,4 +313,5 @@ class Encoder(ZooModel):
             "output_hidden_states": self.output_hidden_states,
             "output_attentions": self.output_attentions,
             "pooling": {"mode": self.pooling.mode, "normalize": self.pooling.normalize},
+            "long_texts": self.long_texts.get_config(),
         }

@@ -226,7 +226,7 @@ def _map_dataset(model, dataset, *, one_length: bool, labelled: bool = False):
             return model.check_in_graph(x), labels_in_graph(model, x, y)
     else:
         _check_text_spec(x_spec)
-        preprocessor = model.preprocessor
+        preprocessor = model.text_reader
         if one_length:
             preprocessor = _one_length(model, preprocessor, dataset)
 
@@ -306,9 +306,10 @@ def _one_length(model, preprocessor, dataset):
 
     if preprocessor.get_config()["padding"] == "fixed":
         return preprocessor
+    silent = preprocessor.with_options(report_truncation=False)  # texts are read again below
     lengths = dataset.map(
         lambda *e: tf.shape(
-            model.texts_to_inputs(_unpack(e if len(e) > 1 else e[0])[0], preprocessor)["token_ids"]
+            model.texts_to_inputs(_unpack(e if len(e) > 1 else e[0])[0], silent)["token_ids"]
         )[-1],
         num_parallel_calls=tf.data.AUTOTUNE,
     )

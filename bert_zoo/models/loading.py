@@ -16,6 +16,7 @@ from bert_zoo.error_text import listing, shown
 from bert_zoo.json_files import JsonObject, read_object, read_objects
 from bert_zoo.models.base import ZooModel
 from bert_zoo.models.labels import label_names
+from bert_zoo.models.long_texts import LongTexts
 from bert_zoo.models.tasks import LabelledModel, MultiLabelClassifier
 from bert_zoo.models.thresholds import Thresholds, label_thresholds
 from bert_zoo.registry import (
@@ -102,6 +103,7 @@ class Opened:
         hf_classes: the Hugging Face classes that it says it is.
         text: how it reads text.
         pooling: how it pools.
+        long_texts: what it does with long texts.
         vocabulary: the directory with the tokenizer's files.
         unsaid: fields of the configuration that its file leaves out.
         lowercase: what the registry knows of the vocabulary; None leaves it to the files.
@@ -119,6 +121,7 @@ class Opened:
     hf_classes: tuple[str, ...] = ()
     text: TextSpec | None = None
     pooling: Pooling = Pooling()  # noqa: RUF009 (frozen)
+    long_texts: LongTexts = LongTexts()  # noqa: RUF009 (frozen)
     vocabulary: Path | None = None
     unsaid: frozenset[str] = frozenset()
 
@@ -137,6 +140,8 @@ def load(
     dtype: str | None = None,
     max_length: int | None = None,
     padding: str = "longest",
+    long_texts: str | None = None,
+    stride: int | None = None,
     dropout: float | None = None,
     activation: str | None = None,
     output_hidden_states: bool = False,
@@ -168,9 +173,16 @@ def load(
             "softmax".
         dtype: a Keras dtype policy, such as "mixed_bfloat16", or "mixed_float16" on GPUs that do not
             have bfloat16.
-        max_length: tokens that a text is cut to; the card's by default.
+        max_length: tokens that a text is cut to, or that a window of it has; the card's by default.
         padding: "longest" pads a batch to its longest row, rounded up to a bucket; "fixed" pads to
             max_length, for TPUs and XLA.
+        long_texts: what is done with texts of more than max_length tokens, of encoders' `embed` and
+            tasks over whole texts: "cut" (the default), with one word on the log; "mean" or "max"
+            reads them in windows, and takes the mean or maximum of their logits or vectors, in
+            training too. Pairs of texts are always cut. A bert_zoo directory keeps what it was
+            saved with.
+        stride: tokens from the beginning of a window to that of the next one; three quarters of a
+            window by default.
         dropout: rate that replaces all of the checkpoint's.
         activation: replaces the checkpoint's; "gelu_tanh" gives Google's original arithmetic,
             where the card follows Hugging Face's port (erf).
@@ -224,6 +236,7 @@ def load(
         config,
         opened.family.name,
         pooling=opened.pooling,
+        long_texts=_long_texts(opened, model_class, long_texts, stride),
         preprocessor=preprocessor,
         why_no_vocabulary=why_none,
         dtype=dtype,
@@ -531,7 +544,7 @@ def _family_of_model_type(model_type: str, path: Path) -> Family:
 def _read_bert_zoo(path: Path, name: str) -> Opened:
     values = read_object(path)
     known = {"format_version", "family", "task", "config", "labels", "pooling", "text"}
-    optional = {"thresholds"}
+    optional = {"thresholds", "long_texts"}
     if values.get("format_version") != FORMAT_VERSION or set(values) - optional != known:
         raise ConfigError(
             f"{path} is of format {shown(values.get('format_version'))} with the keys "
@@ -559,6 +572,7 @@ def _read_bert_zoo(path: Path, name: str) -> Opened:
         thresholds=_stored_thresholds(values, labels),
         text=_text_spec(values.take("text", dict)),
         pooling=_pooling(values.take("pooling", dict)),
+        long_texts=_saved_long_texts(values.take("long_texts", dict)),
     )
 
 
@@ -580,6 +594,16 @@ def _pooling(values: JsonObject | None) -> Pooling:
             f"{values.where}: mode is {shown(mode)}; it is one of {list(POOLING_MODES.values())}."
         )
     return Pooling(mode, normalize)
+
+
+def _saved_long_texts(values: JsonObject | None) -> LongTexts:
+    if values is None:
+        return LongTexts()
+    _check_keys(values, LongTexts)
+    try:
+        return LongTexts(values.take("mode", str), values.take("stride", int))
+    except ValueError as error:
+        raise ConfigError(f"{values.where}: {error}") from error
 
 
 def _check_keys(values: JsonObject, wanted: type) -> None:
@@ -937,6 +961,27 @@ def _assign(
         copies=naming.copies(config),
         is_ignorable=lambda key: family.is_ignorable(key, naming.fmt),
     )
+
+
+def _long_texts(
+    opened: Opened, model_class: type[ZooModel], mode: str | None, stride: int | None
+) -> LongTexts:
+    """What the user asks for, else what was saved."""
+    encoder_class = getattr(models, opened.family.encoder_class)
+    pools = model_class.pools_windows and encoder_class.pools_windows
+    saved = opened.long_texts if pools else LongTexts()
+    if mode is None and stride is None:
+        return saved
+    mode = mode or saved.mode
+    asked = LongTexts(mode, saved.stride if stride is None and mode == saved.mode else stride)
+    if asked.in_windows and not pools:
+        tasks = ", ".join(name for name, task in models.TASKS.items() if task.pools_windows)
+        raise ValueError(
+            f"long_texts is {mode!r}, and outputs of windows are pooled for the tasks {tasks} alone, of "
+            f"models without a memory; this is {model_class.task!r} of the family "
+            f"{opened.family.name}. Leave long_texts and stride out."
+        )
+    return asked
 
 
 def _preprocessor(

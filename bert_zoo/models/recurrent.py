@@ -36,6 +36,8 @@ class RecurrentEncoder(Encoder):
     saves no time here, where memory holds every token. Arguments: as `Encoder`.
     """
 
+    pools_windows = False  # its memory carries a text on
+
     def call(self, inputs, first_only=False, training=None):
         ids = as_id_tensors(inputs, INPUTS)
         self._check_ids(ids)

@@ -109,6 +109,9 @@ def _bert_zoo_files(
         "text": _text(preprocessor),
         **_thresholds(model),
     }
+    # Only where it says something, so that earlier versions read the other directories.
+    if encoder.long_texts.in_windows:
+        config["long_texts"] = encoder.long_texts.get_config()
     family = registry().families[encoder.family]
     naming = Naming(family, "bert_zoo", ENCODER_PREFIX)
     return CONFIG_FILE, config, naming, {"format": "bert_zoo"}
@@ -137,6 +140,13 @@ def _hf_files(model: ZooModel, preprocessor) -> tuple[str, dict[str, Any], Namin
     family = registry().families[encoder.family]
     head = family.heads.get(model.task)
     is_bare = head is None
+    if encoder.long_texts.in_windows:
+        log.warning(
+            "Hugging Face's format does not say what is done with long texts, which this model reads "
+            "in windows: transformers cuts them. Load the directory with long_texts=%r, stride=%r.",
+            encoder.long_texts.mode,
+            encoder.long_texts.stride,
+        )
     unknown = {
         name: getattr(encoder.config, name)
         for name, only in family.hf_only.items()

@@ -17,6 +17,7 @@ from bert_zoo.models.encoder import Encoder
 from bert_zoo.models.graphs import as_graph
 from bert_zoo.models.inputs import PLACES, check_range, check_rank
 from bert_zoo.models.labels import LabelRange, LabelSets, label_names
+from bert_zoo.models.long_texts import are_rows, over_windows
 from bert_zoo.models.thresholds import DEFAULT_THRESHOLD, Thresholds, label_thresholds
 from bert_zoo.registry import Family, registry
 
@@ -76,14 +77,36 @@ class TaskModel(ZooModel):
         """
         raise NotImplementedError
 
-    def call(self, inputs, training=None):
-        options = {"first_only": True} if self.reads_first_only else {}
+    @property
+    def reads_windows(self) -> bool:
+        """Whether long texts are read in windows whose outputs are pooled."""
+        return self.pools_windows and self.encoder.long_texts.in_windows
 
+    @property
+    def text_reader(self):
+        return self.encoder.window_reader if self.reads_windows else self.preprocessor
+
+    def call(self, inputs, training=None):
         def outputs(inputs):
-            encoded = self.encoder(self.encoder_inputs(inputs), training=training, **options)
-            return self.head_outputs(encoded, inputs, training)
+            if not self.reads_windows or are_rows(inputs):
+                return self.outputs_of_rows(inputs, training)
+            return over_windows(self, inputs, training)
 
         return in_shares(outputs, inputs)
+
+    def outputs_of_rows(self, inputs, training=None):
+        """As `call`, of inputs that are rows of their own and no windows."""
+        options = {"first_only": True} if self.reads_first_only else {}
+        encoded = self.encoder(self.encoder_inputs(inputs), training=training, **options)
+        return self.head_outputs(encoded, inputs, training)
+
+    def window_outputs(self, inputs, training=None):
+        """What is pooled of the windows of long texts: ids [rows, length] to [rows, size]."""
+        return self.outputs_of_rows(inputs, training)
+
+    def from_pooled(self, outputs):
+        """What the model gives for texts, from the pooled outputs of their windows."""
+        return outputs
 
     @property
     def family(self) -> Family:
@@ -163,6 +186,7 @@ class Classifier(LabelledModel):
 
     task = "classification"
     reads_first_only = True
+    pools_windows = True
 
     def add_head(self, config):
         self.classifier = self.sentence_head(self.num_classes)
@@ -262,6 +286,7 @@ class Regressor(TaskModel):
 
     task = "regression"
     reads_first_only = True
+    pools_windows = True
 
     def add_head(self, config):
         self.classifier = self.sentence_head(1)
@@ -690,6 +715,7 @@ class SentenceEmbedder(TaskModel):
     """Sentence vectors [batch, hidden], pooled and normalised as the checkpoint's card says."""
 
     task = "embedding"
+    pools_windows = True
 
     @property
     def reads_first_only(self) -> bool:
@@ -704,6 +730,12 @@ class SentenceEmbedder(TaskModel):
     def head_outputs(self, encoded, inputs, training=None):
         mask = inputs.get("padding_mask")
         return pool(encoded["sequence_output"], mask, self.encoder.pooling)
+
+    def window_outputs(self, inputs, training=None):
+        return self.encoder.window_outputs(inputs, training)
+
+    def from_pooled(self, outputs):
+        return self.encoder.from_pooled(outputs)
 
     def embed(self, texts, batch_size: int = 32):
         """As `Encoder.embed`."""

@@ -11,11 +11,12 @@ from bert_zoo.heads.pooling import pool
 from bert_zoo.models.base import ZooModel
 from bert_zoo.models.chunks import in_chunks
 from bert_zoo.models.inputs import PLACES, STATE
+from bert_zoo.models.long_texts import outputs_in_chunks, pooled_rows
 from bert_zoo.models.question_answering import MAX_ANSWER_LENGTH, N_BEST
 from bert_zoo.models.tasks import OBJECTIVES
 from bert_zoo.serving import HUB_NAMES
 from bert_zoo.serving.answers import best_answers
-from bert_zoo.text.windows import model_inputs, question_windows
+from bert_zoo.text.windows import document_windows, model_inputs, question_windows
 
 Tensors = dict[str, tf.Tensor]
 
@@ -63,10 +64,22 @@ def _outputs_in_chunks(model: ZooModel, call, ids: Tensors) -> Tensors:
     return in_chunks(run, ids, by_length=not model.outputs_per_token)
 
 
+def _outputs_of_windows(model: ZooModel, texts: tf.Tensor, preprocessor) -> Tensors:
+    """What is served of texts that are read in windows."""
+    long_texts = model.encoder.long_texts
+    rows, text = document_windows(preprocessor, long_texts.stride).rows(texts)
+    outputs = outputs_in_chunks(model.window_outputs, model.check_in_graph(rows))
+    pooled = pooled_rows(outputs, text, tf.size(texts, tf.int64), long_texts.mode)
+    (name,) = INTERFACES[model.task].outputs
+    return served_outputs(model, {name: model.from_pooled(pooled)})
+
+
 def _outputs_of_texts(model: ZooModel, call, preprocessor) -> Callable[[tuple], Tensors]:
     """Texts in the order of the interface -> what the model gives for them."""
 
     def serve(texts: tuple[tf.Tensor, ...]) -> Tensors:
+        if model.reads_windows and len(texts) == 1:
+            return _outputs_of_windows(model, texts[0], preprocessor)
         ids = model.texts_to_inputs(texts if len(texts) > 1 else texts[0], preprocessor)
         outputs = _outputs_in_chunks(model, call, ids)
         # Without them, a client could not tell what the rows stand for.

@@ -115,8 +115,8 @@ class LanguageModelPreprocessor(TextPreprocessor):
     def _rows(self, lengths: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
         """Returns positions [1, length], lengths [batch] after truncation, and the mask."""
         kept = tf.minimum(lengths, self.sequence_length)
-        if self._report is not None:
-            self._report.watch(lengths, kept, self.sequence_length)
+        if self.report is not None:
+            self.report.watch(lengths, kept, self.sequence_length)
         position = tf.range(padded_width(kept, **vars(self._options)))[None, :]
         return position, kept, tf.cast(position < kept[:, None], tf.int32)
 

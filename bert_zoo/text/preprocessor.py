@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Self
@@ -19,6 +21,11 @@ from bert_zoo.text.tokenizer import Tokenizer
 
 logger = logging.getLogger(__name__)
 
+# For: how many were cut, of how many, the limit, the longest one's tokens, and how to keep them.
+TEXTS_OF_CALL_CUT = (
+    "%d of the %d texts are longer than the %d tokens that the model reads, special tokens among "
+    "them, and were cut; the longest has %d tokens without special ones. %s This is said once."
+)
 # For: how many were cut, of how many, the limit, the longest one's tokens.
 TEXTS_CUT = (
     "%d of the %d texts of a batch are longer than sequence_length=%d allows and were cut; the "
@@ -38,6 +45,7 @@ class TextPreprocessor(tf.Module):
 
     Attributes:
         cut_message: see `TruncationReport`.
+        report: the `TruncationReport`, which is that of `with_options` too; None without one.
     """
 
     cut_message = TEXTS_CUT
@@ -49,11 +57,11 @@ class TextPreprocessor(tf.Module):
         self.tokenizer = tokenizer
         # A plain object, so that tf.Module does not wrap and track the values.
         self._options = SimpleNamespace(**options)
-        self._report = TruncationReport(self.cut_message) if report_truncation else None
+        self.report = TruncationReport(self.cut_message) if report_truncation else None
 
     def get_config(self) -> dict[str, Any]:
         """Returns the constructor's keyword arguments, ready for JSON; the tokenizer has its own."""
-        return {**vars(self._options), "report_truncation": self._report is not None}
+        return {**vars(self._options), "report_truncation": self.report is not None}
 
     @property
     def lowercase(self) -> bool | None:
@@ -77,7 +85,10 @@ class TextPreprocessor(tf.Module):
         options = self.get_config()
         if unknown := sorted(changes.keys() - options.keys()):
             raise TypeError(f"Unknown options {unknown}; a preprocessor has {sorted(options)}.")
-        return type(self)(self.tokenizer, **{**options, **changes})
+        made = type(self)(self.tokenizer, **{**options, **changes})
+        if made.report is not None and self.report is not None:
+            made.report = self.report  # or it would be said again
+        return made
 
     def widened(self, inputs: Mapping[str, tf.Tensor], length: tf.Tensor) -> dict[str, tf.Tensor]:
         """Pads a model's inputs [batch, tokens] to `length` tokens, if they have fewer; traceable."""
@@ -167,10 +178,10 @@ class Preprocessor(TextPreprocessor):
         Returns:
             As calling the preprocessor with their texts.
         """
-        if self._report is not None:
+        if self.report is not None:
             lengths = [segment.row_lengths() for segment in segments]
             kept = self.packer.kept_lengths(lengths)
-            self._report.watch(tf.add_n(lengths), tf.add_n(kept), self.sequence_length)
+            self.report.watch(tf.add_n(lengths), tf.add_n(kept), self.sequence_length)
         return self.packer(segments)
 
     def bert_pack_inputs(
@@ -238,17 +249,39 @@ def text_pair(
         return [tf.identity(first), second]
 
 
+@dataclass
+class _Call:
+    """What is cut of the texts of one call.
+
+    Attributes:
+        texts: of the call; None where they are not known beforehand.
+        advice: how to keep them.
+        cut: how many were cut.
+        longest: tokens of the longest of these.
+        limit: tokens that they were cut to.
+    """
+
+    texts: int | None
+    advice: str
+    cut: int = 0
+    longest: int = 0
+    limit: int = 0
+
+
 class TruncationReport:
     """Says once, from inside a graph too, that texts were cut.
 
+    It speaks of the first batch of which something is cut; within `of_call` at its end, of all texts.
+
     Args:
-        message: what is said, with places for four numbers as TEXTS_CUT has them.
+        message: what is said of a batch, with places for four numbers as TEXTS_CUT has them.
     """
 
     def __init__(self, message: str):
         self._message = message
         self._lock = threading.Lock()
         self._done = False
+        self._call: _Call | None = None
 
     def watch(self, lengths: tf.Tensor, kept: tf.Tensor, limit: int) -> None:
         """Adds the check to the graph: int64 [batch] tokens before and after truncation."""
@@ -257,16 +290,60 @@ class TruncationReport:
 
         def report() -> tf.Tensor:
             arguments = [lengths, kept, limit]
-            return tf.numpy_function(self._say, arguments, tf.bool)
+            return tf.numpy_function(self._count, arguments, tf.bool)
 
         tf.cond(tf.reduce_any(kept < lengths), report, lambda: tf.constant(False))
 
-    def _say(self, lengths: np.ndarray, kept: np.ndarray, limit: np.int64) -> np.bool_:
-        """Returns whether this is the call that spoke."""
+    @contextmanager
+    def of_call(self, texts: int | None, advice: str) -> Iterator[Callable[[], None]]:
+        """Within it, what is cut is counted until it ends; a call within a call is part of it.
+
+        Args:
+            texts: how many the call has; None where that is not known, so that it speaks of the first
+                batch.
+            advice: a sentence on how to keep them whole.
+
+        Yields:
+            A function that ends the counting before.
+        """
         with self._lock:
-            if self._done:
-                return np.False_
-            self._done = True
-        cut = np.count_nonzero(kept < lengths)
-        logger.warning(self._message, cut, lengths.size, limit, lengths.max())
+            is_inner = self._call is not None
+            if not is_inner:
+                self._call = _Call(texts, advice)
+            elif self._call.texts is not None:
+                self._call.texts += texts or 0
+        try:
+            yield (lambda: None) if is_inner else self._end_counting
+        finally:
+            if not is_inner:
+                self._end_counting()
+                self._call = None
+
+    def _end_counting(self) -> None:
+        call = self._call
+        if call.cut:
+            self._warn(
+                TEXTS_OF_CALL_CUT, call.cut, call.texts, call.limit, call.longest, call.advice
+            )
+        call.texts, call.cut = None, 0
+
+    def _count(self, lengths: np.ndarray, kept: np.ndarray, limit: np.int64) -> np.bool_:
+        """Counts a batch, or speaks of it; numpy_function asks for a result."""
+        cut, longest = np.count_nonzero(kept < lengths), int(lengths.max())
+        with self._lock:
+            call = self._call
+            if call is not None and call.texts is not None:
+                call.cut, call.limit = call.cut + cut, limit
+                call.longest = max(call.longest, longest)
+                return np.True_
+        if call is None:
+            self._warn(self._message, cut, lengths.size, limit, longest)
+        else:
+            self._warn(TEXTS_OF_CALL_CUT, cut, lengths.size, limit, longest, call.advice)
         return np.True_
+
+    def _warn(self, *message: Any) -> None:
+        with self._lock:
+            is_done, self._done = self._done, True
+        if not is_done:
+            logger.warning(*message)

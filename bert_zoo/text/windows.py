@@ -1,6 +1,6 @@
-"""Long contexts of questions as rows that a model can read, in the graph, and answers in them.
+"""Long texts as rows that a model can read, in the graph: documents; contexts of questions, with answers in them.
 
-Source: google-research/bert, run_squad.py (convert_examples_to_features).
+Source of questions: google-research/bert, run_squad.py (convert_examples_to_features).
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from bert_zoo.text.batches import text_batch
 from bert_zoo.text.packing import Packer, Places, Slices
 from bert_zoo.text.preprocessor import Preprocessor, TextPreprocessor, text_pair
 from bert_zoo.text.tokenizer import Tokenizer
@@ -116,7 +117,9 @@ class QuestionWindows(TextPreprocessor):
             _with_long_splits, self.tokenizer.tokenize_with_offsets(contexts)
         )
         kept = self._kept_question_lengths(question.row_lengths())
-        example, first_token, length = self._windows(kept, context.row_lengths())
+        room = self._room - kept
+        step = tf.minimum(room, self._options.stride)
+        example, first_token, length = _windows(context.row_lengths(), room, step)
         packed, (_, places) = self.packer.lay_out(
             [
                 Slices(question.values, *_of_rows(example, question.row_starts(), kept)),
@@ -137,22 +140,94 @@ class QuestionWindows(TextPreprocessor):
     def _kept_question_lengths(self, lengths: tf.Tensor) -> tf.Tensor:
         limit = min(self._options.max_question_length, self._room // 2)
         kept = tf.minimum(lengths, limit)
-        if self._report is not None:
-            self._report.watch(lengths, kept, limit)
+        if self.report is not None:
+            self.report.watch(lengths, kept, limit)
         return kept
 
-    def _windows(
-        self, question_lengths: tf.Tensor, context_lengths: tf.Tensor
-    ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-        """For each window its question's number, the context's tokens before it, and its own."""
-        room = self._room - question_lengths
-        step = tf.minimum(room, self._options.stride)
-        counts = 1 - (-tf.maximum(context_lengths - room, 0) // step)
-        example = tf.repeat(tf.range(tf.size(counts, tf.int64)), counts)
-        number = tf.ragged.range(counts).values
-        room, step, context_length = _of_rows(example, room, step, context_lengths)
-        first_token = number * step
-        return example, first_token, tf.minimum(room, context_length - first_token)
+
+class DocumentWindows(Preprocessor):
+    """Packs each text as windows that together show all of it: `Preprocessor` for long texts.
+
+    The next window begins `stride` tokens behind the beginning of the one before (behind the whole
+    window, where that is shorter), and the last one ends with the text. Pairs of texts are cut.
+
+    Args:
+        tokenizer, **options: as for Preprocessor.
+        stride: tokens between the beginnings of windows; None stands for three quarters of a window.
+    """
+
+    def __init__(self, tokenizer: Tokenizer, *, stride: int | None = None, **options: Any):
+        super().__init__(tokenizer, **options)
+        self._stride = stride
+
+    def get_config(self) -> dict[str, Any]:
+        return {**super().get_config(), "stride": self._stride}
+
+    @tf.autograph.experimental.do_not_convert
+    def __call__(self, texts: Any) -> dict[str, tf.Tensor]:
+        """Turns a batch of texts into windows, and of pairs, which are cut, into one window each.
+
+        Returns:
+            dict of int32 [batch, windows, length]: a model's inputs. Texts with fewer windows than
+            others have padding alone in the last ones.
+        """
+        if isinstance(texts, tuple):
+            return {name: ids[:, None] for name, ids in super().__call__(texts).items()}
+        texts = text_batch(texts)
+        rows, example = self.rows(texts)
+        padding = {"token_ids": self.packer.pad_id}
+        number = tf.size(texts, tf.int64)
+        windows = {
+            name: tf.RaggedTensor.from_value_rowids(ids, example, number).to_tensor(
+                padding.get(name, 0)
+            )
+            for name, ids in rows.items()
+        }
+        width = self.sequence_length if self.packer.padding == "fixed" else None
+        for value in windows.values():
+            value.set_shape([texts.shape[0], None, width])
+        return windows
+
+    def rows(self, texts: tf.Tensor) -> tuple[dict[str, tf.Tensor], tf.Tensor]:
+        """The windows of texts as rows, one behind the other.
+
+        Returns:
+            dict of int32 [rows, length], a model's inputs; and int64 [rows], the number of each
+            row's text.
+        """
+        tokens = _with_long_splits(self.tokenizer(texts))
+        room = self.sequence_length - self.packer.specials(1)
+        stride = self._stride or max(room * 3 // 4, 1)
+        lengths = tokens.row_lengths()
+        rooms = tf.fill(tf.shape(lengths), tf.constant(room, tf.int64))
+        example, first_token, length = _windows(lengths, rooms, tf.minimum(rooms, stride))
+        starts = tf.gather(tokens.row_starts(), example) + first_token
+        rows, _ = self.packer.lay_out([Slices(tokens.values, starts, length)])
+        return rows, example
+
+
+def document_windows(preprocessor: Preprocessor, stride: int | None) -> DocumentWindows:
+    """Windows that read text as a model's preprocessor does, and report cut pairs as it does."""
+    windows = DocumentWindows(preprocessor.tokenizer, stride=stride, **preprocessor.get_config())
+    windows.report = preprocessor.report
+    return windows
+
+
+def _windows(
+    lengths: tf.Tensor, room: tf.Tensor, step: tf.Tensor
+) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+    """For each window its text's number, the text's tokens before it, and its own.
+
+    Args:
+        lengths: int64 [texts], tokens.
+        room, step: int64 [texts], a window's tokens at most, and those between beginnings.
+    """
+    counts = 1 - (-tf.maximum(lengths - room, 0) // step)
+    text = tf.repeat(tf.range(tf.size(counts, tf.int64)), counts)
+    number = tf.ragged.range(counts).values
+    room, step, length = _of_rows(text, room, step, lengths)
+    first_token = number * step
+    return text, first_token, tf.minimum(room, length - first_token)
 
 
 def question_windows(preprocessor: Preprocessor, **options: Any) -> QuestionWindows:

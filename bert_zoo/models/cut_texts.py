@@ -1,0 +1,85 @@
+"""A word, once for a model, on how many texts were cut and how to keep them whole."""
+
+import contextlib
+from collections.abc import Callable, Iterator, Mapping, Sized
+
+import keras
+
+from bert_zoo.models.feeding import is_tf_dataset
+from bert_zoo.models.long_texts import can_pool_windows
+
+
+@contextlib.contextmanager
+def cut_texts_said(model, x, *, pooled: bool) -> Iterator[Callable[[], None] | None]:
+    """At its end, says how many of the texts of a call were cut; of a tf.data, of a batch.
+
+    Args:
+        model: a `ZooModel`.
+        x: what `fit`, `evaluate` or `predict` was called with.
+        pooled: whether the call gives one output a text, for which windows of it can be pooled.
+
+    Yields:
+        A function that ends the counting before; None where nothing is counted.
+    """
+    has_vocabulary = getattr(getattr(model, "encoder", model), "has_preprocessor", False)
+    report = getattr(model.preprocessor, "report", None) if _is_text(x) and has_vocabulary else None
+    if report is None:
+        yield None
+        return
+    with report.of_call(_number(x), _advice(model, x, pooled)) as end_counting:
+        yield end_counting
+
+
+def ended_after_an_epoch(callbacks, end_counting: Callable[[], None]):
+    """Callbacks of `fit`, as it takes them, with one that ends the counting after the first epoch."""
+    one = _AtFirstEpochsEnd(end_counting)
+    if isinstance(callbacks, keras.callbacks.CallbackList):
+        callbacks.append(one)
+        return callbacks
+    return [one] if callbacks is None else [callbacks, one]
+
+
+class _AtFirstEpochsEnd(keras.callbacks.Callback):
+    """Calls a function when all data to train on were read once.
+
+    Args:
+        function: without arguments; may be called again.
+    """
+
+    def __init__(self, function: Callable[[], None]):
+        super().__init__()
+        self._function = function
+
+    def on_test_begin(self, logs=None):
+        self._function()
+
+    def on_epoch_end(self, epoch, logs=None):
+        self._function()
+
+
+def _is_text(x) -> bool:
+    if is_tf_dataset(x):
+        x = x.element_spec
+        while isinstance(x, tuple) and x:
+            x = x[0]
+    return not isinstance(x, Mapping | Iterator | keras.utils.PyDataset | None)
+
+
+def _number(x) -> int | None:
+    """How many texts there are in memory; None where that is not known."""
+    texts = x[0] if isinstance(x, tuple) and x else x
+    if isinstance(texts, str | bytes):
+        return 1
+    return len(texts) if isinstance(texts, Sized) and not is_tf_dataset(texts) else None
+
+
+def _advice(model, x, pooled: bool) -> str:
+    are_pairs = isinstance(x, tuple)
+    ways = []
+    if pooled and not are_pairs and can_pool_windows(model):
+        ways.append("long_texts='mean' or 'max', which reads them whole, in windows")
+    if model.preprocessor.sequence_length < model.longest_input:
+        ways.append(f"max_length, up to {model.longest_input}")
+    if ways:
+        return f"To keep them, call load() with {'; or with '.join(ways)}."
+    return f"{'Pairs are always cut, and the' if are_pairs else 'The'} model reads no more at once."

@@ -1,0 +1,277 @@
+"""Texts that are longer than a model reads at once: cut with a word, or read in windows."""
+
+import logging
+
+import keras
+import numpy as np
+import pytest
+from helpers import TEXTS, load_case, load_recurrent, load_task, loaded_task
+
+import bert_zoo
+from bert_zoo.models import chunks
+from bert_zoo.models.long_texts import LongTexts, pooled_windows
+
+tf = pytest.importorskip("tensorflow")
+
+from bert_zoo.serving.servable import INTERFACES, make_servable  # noqa: E402
+from bert_zoo.text.windows import document_windows  # noqa: E402
+
+LENGTH = 40  # of the golden models
+ROOM = LENGTH - 2
+STRIDE = 17
+LONG = " ".join(TEXTS * 9)
+MIXED = [TEXTS[0], LONG, TEXTS[1], " ".join(TEXTS * 3)]
+POOL = {"mean": np.mean, "max": np.max}
+
+
+def windows_by_hand(preprocessor, text: str, stride: int) -> list[dict[str, np.ndarray]]:
+    """The inputs of each window of a text, rows of one."""
+    tokenizer = preprocessor.tokenizer
+    tokens, rows, start = tokenizer([text])[0].numpy().tolist(), [], 0
+    while not rows or start + ROOM - stride < len(tokens):
+        ids = [tokenizer.cls_id, *tokens[start : start + ROOM], tokenizer.sep_id]
+        rows.append({"token_ids": np.array([ids], np.int32)})
+        start += stride
+    return rows
+
+
+def load_windows(task: str, mode: str, **options):
+    case = "encoder" if task in ("encoder", "embedding") else "classification"
+    if task in ("regression", "multi_label_classification"):
+        options["init"] = ("classifier",)
+    return load_case(case, task, long_texts=mode, stride=STRIDE, **options)
+
+
+# ---------------------------------------------------------------------------------------------
+# Windows
+# ---------------------------------------------------------------------------------------------
+
+
+def test_windows_show_all_of_a_text():
+    preprocessor = loaded_task("classification").preprocessor
+    windows = document_windows(preprocessor, STRIDE)([*MIXED, ""])
+    assert windows["token_ids"].shape[0] == len(MIXED) + 1
+    for number, text in enumerate([*MIXED, ""]):
+        expected = windows_by_hand(preprocessor, text, STRIDE)
+        ids = windows["token_ids"][number].numpy()
+        mask = windows["padding_mask"][number].numpy()
+        assert mask.any(axis=1).sum() == len(expected)
+        for row, (window, inside) in enumerate(zip(ids, mask, strict=True)):
+            of_text = expected[row]["token_ids"][0].tolist() if row < len(expected) else []
+            assert window[inside == 1].tolist() == of_text
+            assert (window[inside == 0] == preprocessor.tokenizer.pad_id).all()
+
+
+def test_windows_are_three_quarters_of_their_room_apart_by_default():
+    preprocessor = loaded_task("classification").preprocessor
+    rows, text = document_windows(preprocessor, None).rows(tf.constant(MIXED))
+    expected = [len(windows_by_hand(preprocessor, text, ROOM * 3 // 4)) for text in MIXED]
+    assert np.bincount(text).tolist() == expected
+    assert set(rows) == set(preprocessor(MIXED))
+
+
+@pytest.mark.parametrize("mode", ["mean", "max"])
+def test_gathered_windows_and_all_windows_are_pooled_alike(mode):
+    rng = np.random.default_rng(0)
+    mask = np.ones((3, 4, 5), np.int32)
+    mask[0, 1:] = mask[2, 3:] = 0
+    mask[1, 2, 3:] = 0
+    inputs = {"token_ids": rng.integers(0, 9, (3, 4, 5)).astype("int32"), "padding_mask": mask}
+    rows_run = []
+
+    def run(rows):
+        rows_run.append(len(rows["token_ids"]))
+        ids, inside = (keras.ops.cast(rows[name], "float32") for name in inputs)
+        return keras.ops.stack([keras.ops.sum(ids * inside, 1), -keras.ops.sum(ids, 1)], 1)
+
+    of_all = pooled_windows(run, inputs, mode, gather=False)
+    gathered = pooled_windows(run, inputs, mode, gather=True)
+    in_chunks = pooled_windows(run, inputs, mode, gather=True, chunked=True)
+    np.testing.assert_allclose(gathered, of_all, atol=1e-6)
+    np.testing.assert_allclose(in_chunks, of_all, atol=1e-6)
+    assert rows_run == [12, 8, 8]
+
+
+# ---------------------------------------------------------------------------------------------
+# Models
+# ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("task", "mode"),
+    [
+        ("classification", "mean"),
+        ("multi_label_classification", "max"),
+        ("regression", "max"),
+        ("embedding", "mean"),
+    ],
+)
+def test_outputs_are_those_of_the_windows_pooled(task, mode, monkeypatch):
+    monkeypatch.setattr(chunks, "TOKENS_A_CHUNK", 3 * LENGTH)
+    model = load_windows(task, mode)
+    model.encoder.pooling = model.encoder.pooling.__class__("mean", normalize=False)
+    expected = np.stack(
+        [
+            POOL[mode]([model(row)[0] for row in windows_by_hand(model.preprocessor, t, STRIDE)], 0)
+            for t in MIXED
+        ]
+    )
+    if task == "embedding":
+        model.encoder.pooling = model.encoder.pooling.__class__("mean", normalize=True)
+        expected /= np.linalg.norm(expected, axis=1, keepdims=True)
+    np.testing.assert_allclose(model.predict(MIXED, verbose=0), expected, atol=1e-5)
+    cut = loaded_task("embedding").predict(MIXED, verbose=0)
+    if task == "embedding":  # where one window shows all of it, it is what it was
+        np.testing.assert_allclose(expected[[0, 2]], cut[[0, 2]], atol=1e-5)
+        assert np.abs(expected[1] - cut[1]).max() > 1e-3
+
+
+def test_embed_and_similarity_read_all_of_a_text():
+    encoder = load_windows("encoder", "max")
+    expected = load_windows("embedding", "max").predict(MIXED, verbose=0)
+    np.testing.assert_allclose(encoder.embed(MIXED, batch_size=3), expected, atol=1e-6)
+    scores = bert_zoo.similarity(MIXED[1], MIXED[3], model=encoder)
+    assert scores == pytest.approx(expected[1] @ expected[3], abs=1e-5)
+    # Outputs by token have no windows to pool.
+    tokens = encoder.predict(MIXED, verbose=0)["sequence_output"]
+    assert tokens.shape[:2] == (len(MIXED), LENGTH)
+
+
+def test_training_learns_from_the_windows():
+    model = load_windows("classification", "mean", dropout=0.0)
+    labels = np.array([0, 1, 2, 1])
+    rows = [windows_by_hand(model.preprocessor, text, STRIDE) for text in MIXED]
+    with tf.GradientTape() as tape:
+        logits = tf.stack([tf.reduce_mean([model(row)[0] for row in texts], 0) for texts in rows])
+        loss = model.compute_loss(None, tf.constant(labels), logits)
+    variables = model.trainable_variables
+    gradients = tape.gradient(loss, [variable.value for variable in variables])
+    before = [np.array(variable) for variable in variables]
+    model.compile(keras.optimizers.SGD(1.0), model.loss)
+    assert model.evaluate(MIXED, labels, verbose=0)[0] == pytest.approx(float(loss), abs=1e-5)
+    model.fit(MIXED, labels, verbose=0)
+    for variable, start, gradient in zip(variables, before, gradients, strict=True):
+        change = np.array(variable) - start
+        np.testing.assert_allclose(change, -tf.convert_to_tensor(gradient), atol=2e-5)
+
+
+def test_pairs_are_cut_as_before():
+    model = load_windows("classification", "max")
+    expected = load_task("classification")(model.preprocessor((MIXED, MIXED)))
+    np.testing.assert_allclose(model.predict((MIXED, MIXED), verbose=0), expected, atol=1e-5)
+
+
+# ---------------------------------------------------------------------------------------------
+# Saved, exported, asked for
+# ---------------------------------------------------------------------------------------------
+
+
+def test_saved_models_read_long_texts_as_before(tmp_path, caplog):
+    model = load_windows("classification", "max")
+    expected = model.predict(MIXED, verbose=0)
+    bert_zoo.save(model, tmp_path / "ours")
+    model.save(tmp_path / "model.keras")
+    ours, kerass = (
+        bert_zoo.load(tmp_path / "ours"),
+        keras.models.load_model(tmp_path / "model.keras"),
+    )
+    for other in (ours, kerass):
+        assert other.encoder.long_texts == LongTexts("max", STRIDE)
+        np.testing.assert_allclose(other.predict(MIXED, verbose=0), expected, atol=1e-6)
+    assert bert_zoo.load(tmp_path / "ours", long_texts="cut").encoder.long_texts == LongTexts()
+    assert bert_zoo.load(tmp_path / "ours", stride=9).encoder.long_texts == LongTexts("max", 9)
+    assert (
+        bert_zoo.load(tmp_path / "ours", "masked_lm", init=("masked_lm",)).encoder.long_texts
+        == LongTexts()
+    )
+    with caplog.at_level(logging.WARNING):
+        bert_zoo.save(model, tmp_path / "hf", format="hf")
+    assert "Load the directory with long_texts='max', stride=17" in caplog.text
+
+
+def test_directories_of_models_that_cut_are_those_of_earlier_versions(tmp_path):
+    bert_zoo.save(loaded_task("classification"), tmp_path)
+    assert "long_texts" not in (tmp_path / "bert_zoo.json").read_text()
+
+
+@pytest.mark.parametrize("task", ["classification", "embedding"])
+def test_the_saved_model_reads_all_of_a_text(task, monkeypatch):
+    monkeypatch.setattr(chunks, "TOKENS_A_CHUNK", 3 * LENGTH)
+    model = load_windows(task, "mean")
+    _, signatures = make_servable(model, pairs=False, text=True)
+    served = signatures["serving_default"](text=tf.constant(MIXED))
+    expected = model.predict(MIXED, verbose=0)
+    np.testing.assert_allclose(served[INTERFACES[task].outputs[0]], expected, atol=1e-6)
+    assert not len(signatures["serving_default"](text=tf.zeros([0], tf.string)).popitem()[1])
+    if task == "classification":
+        pair = signatures["pairs"](text=tf.constant(MIXED), text_pair=tf.constant(MIXED))
+        np.testing.assert_allclose(
+            pair["logits"], model.predict((MIXED, MIXED), verbose=0), atol=1e-5
+        )
+
+
+@pytest.mark.parametrize(
+    ("task", "options", "message"),
+    [
+        ("classification", {"long_texts": "first"}, "long_texts is 'first'; it is 'cut'"),
+        ("classification", {"long_texts": "mean", "stride": 0}, "stride is 0; it is a number"),
+        ("classification", {"stride": 9}, "stride is 9, and long texts are cut: pass"),
+        ("token_classification", {"long_texts": "mean"}, "for the tasks encoder, classification"),
+    ],
+)
+def test_what_cannot_be_is_said_by_load(task, options, message):
+    with pytest.raises(ValueError, match=message):
+        load_task(task, **options)
+    with pytest.raises(ValueError, match="without a memory"):
+        load_recurrent("hf_adaptive", "encoder", long_texts="mean")
+
+
+# ---------------------------------------------------------------------------------------------
+# The word on texts that are cut
+# ---------------------------------------------------------------------------------------------
+
+LABELS = np.zeros(len(MIXED), int)
+CALLS = {
+    "classify": lambda model: model.classify(MIXED, batch_size=2),
+    "evaluate": lambda model: model.evaluate(MIXED, LABELS, batch_size=2, verbose=0),
+    "fit": lambda model: model.fit(
+        MIXED, LABELS, batch_size=2, epochs=2, validation_data=(MIXED[:2], LABELS[:2]), verbose=0
+    ),
+}
+
+
+@pytest.mark.parametrize("call", CALLS)
+def test_cut_texts_are_said_once_with_the_numbers_of_the_call(call, caplog):
+    model = load_task("classification")
+    with caplog.at_level(logging.WARNING):
+        CALLS[call](model)
+        model.predict(MIXED, verbose=0)
+    said = [record.message for record in caplog.records if "cut" in record.message]
+    assert len(said) == 1
+    assert said[0].startswith("2 of the 4 texts are longer than the 40 tokens")
+    assert "load() with long_texts='mean' or 'max', which reads them whole" in said[0]
+
+
+def test_of_a_stream_the_first_cut_batch_is_said(caplog):
+    model = load_task("classification")
+    dataset = tf.data.Dataset.from_tensor_slices(MIXED * 2).batch(3)
+    with caplog.at_level(logging.WARNING):
+        model.predict(dataset, verbose=0)
+    (said,) = (record.message for record in caplog.records if "cut" in record.message)
+    assert said.startswith(("1 of the 3 texts", "2 of the 3 texts", "1 of the 2 texts"))
+    assert "long_texts='mean'" in said
+
+
+def test_the_advice_is_what_helps(caplog):
+    with caplog.at_level(logging.WARNING):
+        load_windows("classification", "mean").predict(MIXED, verbose=0)
+        assert not [record for record in caplog.records if "cut" in record.message]
+        load_windows("classification", "mean").predict((MIXED, MIXED), verbose=0)
+        load_task("classification", max_length=20).predict((MIXED, MIXED), verbose=0)
+        load_task("masked_lm").predict(MIXED, batch_size=1, verbose=0)
+        load_task("encoder").embed(MIXED)
+    pairs, shorter, tokens, vectors = (r.message for r in caplog.records if "cut" in r.message)
+    assert "Pairs are always cut" in pairs and "long_texts" not in pairs
+    assert "load() with max_length, up to 40." in shorter
+    assert tokens.startswith("2 of the 4 texts") and "long_texts" not in tokens
+    assert vectors.startswith("2 of the 4 texts") and "long_texts='mean'" in vectors
