@@ -1,5 +1,6 @@
 """The registry: names, cards, and parameter counts of the models that they stand for."""
 
+import re
 import subprocess
 import sys
 import warnings
@@ -10,12 +11,11 @@ import pytest
 from helpers import unallocated
 
 import bert_zoo
-from bert_zoo.registry import Registry, registry
+from bert_zoo.registry import HF, Archive, Files, Package, Registry, registry
 
+ENTRIES = [(f, c) for f in registry().families.values() for c in f.checkpoints]
 CHECKPOINTS = [
-    pytest.param(family, checkpoint, id=checkpoint.full_name)
-    for family in registry().families.values()
-    for checkpoint in family.checkpoints
+    pytest.param(family, checkpoint, id=checkpoint.full_name) for family, checkpoint in ENTRIES
 ]
 
 
@@ -31,6 +31,28 @@ def test_card_is_complete(family, checkpoint):
     assert "encoder" in checkpoint.provides
     assert checkpoint.provides <= {*family.headless, *family.heads}
     assert ("classification" in checkpoint.provides) == bool(checkpoint.labels)
+
+
+@pytest.mark.parametrize(("family", "checkpoint"), CHECKPOINTS)
+def test_what_is_pinned_is_a_commit_and_whole_hashes(family, checkpoint):
+    for source in checkpoint.sources:
+        if isinstance(source, HF):
+            assert source.revision == "main" or re.fullmatch("[0-9a-f]{40}", source.revision)
+        known = source.sha256 if isinstance(source, Files | Package) else {"": source.sha256}
+        for digest in {**known, **getattr(source, "files", {})}.values():
+            assert digest is None or re.fullmatch("[0-9a-f]{64}", digest)
+
+
+def test_no_two_checkpoints_have_the_same_weights():
+    """What is pinned was not copied to the wrong line."""
+    sources = [source for _, checkpoint in ENTRIES for source in checkpoint.sources]
+    hubs = [source for source in sources if isinstance(source, HF)]
+    commits = [source.revision for source in hubs if source.revision != "main"]
+    hashes = [source.sha256 for source in hubs if source.sha256]
+    archives = [source.files for source in sources if isinstance(source, Archive) and source.files]
+    data = [files["bert_model.ckpt.data-00000-of-00001"] for files in archives]
+    for pins in (commits, hashes, [digest for digest in data if digest]):
+        assert pins and len(set(pins)) == len(pins)
 
 
 RELEASED = (

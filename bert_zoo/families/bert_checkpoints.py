@@ -348,7 +348,9 @@ DERIVED = [
     Checkpoint(
         "biobert",
         tag="v1.2",
-        sources=[HF("dmis-lab/biobert-base-cased-v1.2")],
+        sources=[
+            HF("dmis-lab/biobert-base-cased-v1.2", "67c9c25b46986521ca33df05d8540da1210b3256")
+        ],
         provides=frozenset({"encoder", "masked_lm"}),
         **BIOBERT,
     ),

@@ -144,15 +144,19 @@ def _downloaded_snapshot(repo: str, revision: str, patterns: list[str]) -> Path:
     # Whatever is between here and the hub may answer anything, which the library passes on.
     except Exception as error:
         reason = _hub_failure(repo, error)
-        cached = _cached_snapshot(repo, revision, patterns)
-        if cached is None:
+        # A branch may point to a commit already of which too little has arrived.
+        earlier = _HubReceipt.read(_hub_receipt(repo, revision))
+        cached = _cached_snapshot(repo, revision, patterns) or (
+            earlier and _cached_snapshot(repo, earlier.commit, patterns)
+        )
+        if not cached:
             raise DownloadError(
                 f"Cannot download hf://{repo}@{revision}: {reason}. The local cache has no whole "
                 f"copy of it. (huggingface_hub: {shortened(str(error), 1000)})"
             ) from error
         _LOGGER.warning(
             "hf://%s@%s could not be asked for (%s); using the copy in the cache, commit %s.",
-            *(repo, revision, shortened(str(error) or repr(error)), cached.name),
+            *(repo, revision, shortened(f"{type(error).__name__}: {error}"), cached.name),
         )
         return cached
     if missing := _missing(directory):
@@ -226,7 +230,8 @@ def _hub_failure(repo: str, error: Exception) -> str:
         f"that ask for a log-in. {elsewhere}",
         (OSError, errors.HTTPError): f"{endpoint} cannot be reached or broke off{offline}. "
         f"{elsewhere}",
-        Exception: f"{endpoint} or huggingface_hub failed ({type(error).__name__}). {elsewhere}",
+        Exception: f"{endpoint} gave an answer that huggingface_hub does not understand "
+        f"({type(error).__name__}). {elsewhere}",
     }
     return next(text for kind, text in reasons.items() if isinstance(error, kind))
 
@@ -271,10 +276,14 @@ class _HubReceipt(NamedTuple):
         )
 
 
+def _hub_receipt(repo: str, revision: str) -> Path:
+    return cache_directory() / "hub" / _folder_name(f"hf://{repo}@{revision}") / "receipt.json"
+
+
 def _compare_with_receipt(repo: str, revision: str, directory: Path, weights: list[Path]) -> None:
     """Says when a branch has moved, and refuses weights that changed although it did not."""
     name, commit = f"hf://{repo}@{revision}", directory.name
-    path = cache_directory() / "hub" / _folder_name(name) / "receipt.json"
+    path = _hub_receipt(repo, revision)
     earlier = _HubReceipt.read(path)
     if earlier and earlier.commit == commit:
         for file in weights:

@@ -20,7 +20,7 @@ from typing import NamedTuple
 from tqdm import tqdm
 
 from bert_zoo.error_text import shown
-from bert_zoo.weights.files import disk_full
+from bert_zoo.weights.files import naming_full_cache
 
 _LOGGER = logging.getLogger(__name__)
 _CHUNK_BYTES = 1 << 20
@@ -163,7 +163,7 @@ def _transfer(url: str, part: Path, verifiable: bool) -> None:
                 _discard(part)
                 if found:
                     found.write(state)
-            with disk_full(url, part, extent.total):
+            with naming_full_cache(url, part, extent.total):
                 _append(response, part, extent, PurePosixPath(url).name)
             _check_whole(url, part, extent.total, response.headers)
     except urllib.error.HTTPError as error:

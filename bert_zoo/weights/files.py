@@ -27,6 +27,9 @@ ZIP_ERRORS = (
 )
 
 
+_DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
+
+
 class WeightsError(ValueError):
     """A weight file is damaged, ambiguous, refused or not what it was said to be."""
 
@@ -35,12 +38,13 @@ class DiskFullError(OSError):
     """There is no room for a file in the cache; the message says how much is missing and where."""
 
 
-def is_disk_full(error: BaseException) -> bool:
-    return isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
+def is_disk_full(error: Exception) -> bool:
+    # Libraries in Rust raise errors of their own, with the system's message.
+    return getattr(error, "errno", None) in _DISK_FULL or "(os error 28)" in str(error)
 
 
 @contextmanager
-def disk_full(what: str, path: Path, size: int | None) -> Iterator[None]:
+def naming_full_cache(what: str, path: Path, size: int | None) -> Iterator[None]:
     """Raises DiskFullError where the block finds no room for `what`, of `size` bytes, at `path`."""
     try:
         yield
@@ -80,8 +84,7 @@ def naming_full_disk(path: Path) -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        # safetensors 0.8 raises an error of its own, with the system's message.
-        if getattr(error, "errno", None) != errno.ENOSPC and "(os error 28)" not in str(error):
+        if not is_disk_full(error):
             raise
         free = shutil.disk_usage(path.parent).free
         raise OSError(

@@ -16,7 +16,7 @@ from pathlib import Path, PurePosixPath
 from typing import BinaryIO
 
 from bert_zoo.error_text import shortened, shown
-from bert_zoo.weights.files import ZIP_ERRORS, DiskFullError, WeightsError, disk_full
+from bert_zoo.weights.files import ZIP_ERRORS, DiskFullError, WeightsError, naming_full_cache
 
 _CHUNK_BYTES = 1 << 20
 # The largest released archive is below 4 GB.
@@ -88,7 +88,7 @@ def _extract(archive: Path, directory: Path, url: str) -> dict[str, int]:
                 f"it unpacks to more than {_MAX_MEMBERS:,} files or {_MAX_UNPACKED_BYTES:,} bytes"
             )
         destination = directory / path
-        with disk_full(f"{path} of {url}", destination, size):
+        with naming_full_cache(f"{path} of {url}", destination, size):
             destination.parent.mkdir(parents=True, exist_ok=True)
             with open(destination, "xb") as file:
                 shutil.copyfileobj(stream, file, _CHUNK_BYTES)
