@@ -217,7 +217,9 @@ def test_previews_stand_on_one_line_each():
     class Model:
         def classify(self, texts):
             scores = {"bad": 0.2, "good": 0.8}
-            return Classifications(Classification(text, "good", 0.8, scores) for text in texts)
+            return Classifications(
+                Classification(text, "good", 0.8, scores, {"good": 0.8}) for text in texts
+            )
 
     _title, *lines = shown.show(Model(), data, {}).split("\n")
     assert lines[:2] == [

@@ -223,7 +223,7 @@ def test_loss_of_the_measured_split_and_baseline_stand_beside_the_figures(tmp_pa
     page = page_of(record, tmp_path)
     assert "accuracy (always 'positive': 0.5092)" in page.text
     assert "always 'positive' 0.5092" in page.text
-    assert "validation loss (dashed: training)" in page.text
+    assert "The dashed line is the training loss." in page.text
     assert len(page.tags("svg")) == 2 and "0.3100" in page.text
     assert [path["class"] for path in page.tags("path")].count("line beside") == 1
     card = card_of(record, tmp_path)

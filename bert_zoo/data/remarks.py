@@ -43,6 +43,24 @@ def _texts(path: Path, texts: list[str], data: LabelledTexts) -> Iterator[str]:
             f"{shown(texts[missing[0]])}, {_first(missing, data)}. This is read as a text."
         )
 
+    mangled = [row for row, text in enumerate(texts) if not text.isascii() and _is_mangled(text)]
+    if mangled:
+        yield (
+            f"{_share(len(mangled), data, 'text', path)} what UTF-8 is when it is read as another "
+            f"encoding, such as {shown(texts[mangled[0]])}, {_first(mangled, data)}. Check encoding."
+        )
+
+
+def _is_mangled(text: str) -> bool:
+    """Whether a text would be UTF-8 if it were written in one of the encodings of one byte a character."""
+    for encoding in ("latin-1", "cp1252"):
+        try:
+            text.encode(encoding).decode("utf-8")
+        except UnicodeError:
+            continue
+        return True
+    return False
+
 
 def _classes(path: Path, data: LabelledTexts) -> Iterator[str]:
     classes = data.classes

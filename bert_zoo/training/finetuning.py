@@ -490,11 +490,11 @@ def kept_model(directory: Path) -> ZooModel:
     """The model of a run directory.
 
     Raises:
-        FileNotFoundError: it holds none; where it holds runs of several seeds, names them.
+        FileNotFoundError: it holds none; where it holds runs of several seeds or folds, names them.
     """
     path = directory / MODEL
     if not path.is_dir():
-        seeds = sorted(found.parent.name for found in directory.glob(f"seed_*/{MODEL}"))
-        hint = f" It has {', '.join(seeds)}: name one of them." if seeds else ""
+        runs = sorted(str(d.parent.relative_to(directory)) for d in directory.glob(f"**/{MODEL}"))
+        hint = f" It has {', '.join(runs)}: name one of them." if runs else ""
         raise FileNotFoundError(f"{directory} holds no model.{hint}")
     return bert_zoo.load(path)

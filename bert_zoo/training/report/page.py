@@ -138,15 +138,16 @@ def _training(record: RunRecord) -> str:
     return _section("By epoch", _charts(record) + _epoch_table(record))
 
 
+_DASHED = " The dashed line is the training loss."
+
+
 def _charts(record: RunRecord) -> str:
     """Curves of the loss and of the first figures; none of a single epoch."""
     if len(record.epochs) == 1:
         return ""
     curves = {"training loss": (record.losses, ())}
     if record.measured_losses:
-        curves = {
-            f"{record.named(LOSS)} (dashed: training)": (record.measured_losses, record.losses)
-        }
+        curves = {record.named(LOSS): (record.measured_losses, record.losses)}
     for name in [name for name in record.kept if name != LOSS][:MOST_CURVES]:
         curves[words(name)] = ([figures[name] for figures in record.epochs], ())
     charts = [
@@ -157,7 +158,7 @@ def _charts(record: RunRecord) -> str:
     return (
         f'<div class="charts">{"".join(charts)}</div>'
         f'<p class="soft small">The ring and the number beside a name are epoch {record.kept_epoch}, '
-        "which is kept.</p>"
+        f"which is kept.{_DASHED if record.measured_losses else ''}</p>"
     )
 
 

@@ -12,7 +12,7 @@ from bert_zoo.metrics.squad import N_BEST_FILE, NULL_ODDS_FILE, PREDICTIONS_FILE
 from bert_zoo.models.question_answering import answer_questions
 from bert_zoo.text.windows import question_windows
 from bert_zoo.training.report import HardExample
-from bert_zoo.training.tasks.base import NUM_HARDEST, Measurement, Task, spread_rows
+from bert_zoo.training.tasks.base import NUM_HARDEST, Baseline, Measurement, Task, spread_rows
 from bert_zoo.training.tasks.files import held_out_reader
 
 # The figure with which a run says how sure of no answer a model must be.
@@ -75,6 +75,16 @@ class QuestionTask(Task):
             **{name: at_threshold[name] for name in at_threshold if "total" not in name},
         }
         return Measurement(figures, hardest=self._hardest(data, predictions, threshold))
+
+    def baseline(self, data):
+        """Answering nothing, where that is allowed."""
+        if not self.allows_no_answer:
+            return None
+        references = {e.id: [answer.text for answer in e.answers] for e in data.examples}
+        figures = squad_v2(references, dict.fromkeys(references, ""))
+        best = {f"best_{name}": figures[name] for name in ("f1", "exact")}
+        shown = {name: value for name, value in figures.items() if "total" not in name}
+        return Baseline("answering nothing", best | shown)
 
     def _hardest(
         self, data: SquadSplit, predictions: list[AnswerSelection], threshold: float | None
