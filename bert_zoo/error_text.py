@@ -18,7 +18,8 @@ def shown(value: Any, limit: int = 200) -> str:
 
 
 def shortened(text: str, limit: int = 200) -> str:
-    """A text whose middle is left out where it is longer than `limit` characters."""
+    """A text without its middle where it is longer than `limit` characters, and as UTF-8 has it."""
+    text = text.encode("utf-8", "backslashreplace").decode("utf-8")
     if len(text) <= limit:
         return text
     half = (limit - 3) // 2

@@ -1,6 +1,5 @@
 """`open_weights`: from a directory, file or checkpoint prefix to its tensors."""
 
-import json
 import os
 from collections import Counter
 from collections.abc import Callable
@@ -8,7 +7,9 @@ from pathlib import Path
 
 import numpy as np
 
-from bert_zoo.error_text import listing
+from bert_zoo.config import ConfigError
+from bert_zoo.error_text import listing, shown
+from bert_zoo.json_files import read_object
 from bert_zoo.weights.files import WeightsError
 from bert_zoo.weights.safetensors_io import SafetensorsSource
 from bert_zoo.weights.tensor_source import TensorSource
@@ -130,25 +131,25 @@ def _only_checkpoint(directory: Path) -> Path:
 
 def _weight_map(index: Path) -> dict[str, str]:
     try:
-        weight_map = json.loads(index.read_bytes())["weight_map"]
-    except (ValueError, KeyError, TypeError) as error:
-        raise WeightsError(
-            f"{index} is not a shard index, JSON with an object `weight_map` ({error!r})."
-        ) from error
-    if not isinstance(weight_map, dict) or not weight_map:
-        raise WeightsError(f"`weight_map` of {index} must be an object that is not empty.")
+        weight_map = read_object(index).section("weight_map").values_of(str)
+    except ConfigError as error:
+        raise WeightsError(f"{index} is not a shard index: {error}") from error
+    if not weight_map:
+        raise WeightsError(f"{index} is not a shard index: its `weight_map` is empty.")
     for file in weight_map.values():
-        if not isinstance(file, str) or file in ("", ".", "..") or set(file) & set("/\\\0:"):
+        if file in ("", ".", "..") or set(file) & set("/\\\0:"):
             raise WeightsError(
-                f"`weight_map` of {index} names the file {file!r}; only names of files in the same "
-                "directory are allowed."
+                f"`weight_map` of {index} names the file {shown(file)}; only names of files in the "
+                "same directory are allowed."
             )
     return weight_map
 
 
 def _shard_files(index: Path, weight_map: dict[str, str]) -> list[str]:
     files = sorted(set(weight_map.values()))
-    missing = [file for file in files if not (index.parent / file).is_file()]
+    # The operating system is asked for no name that the index may have made up.
+    present = {file.name for file in index.parent.iterdir() if file.is_file()}
+    missing = [file for file in files if file not in present]
     if missing:
         raise FileNotFoundError(
             f"{index} names files that are not beside it: {listing(missing)}. Download or copy "
