@@ -13,7 +13,7 @@ from keras_hub import samplers
 
 import bert_zoo
 from bert_zoo.models import CausalLM, RecurrentEncoder
-from bert_zoo.models.generation import PIECE
+from bert_zoo.models.generation import PIECE, read_prompts
 from bert_zoo.recurrent_config import RecurrentConfig
 from bert_zoo.text.language_model import LanguageModelPreprocessor
 from bert_zoo.text.symbols import SymbolTokenizer
@@ -140,11 +140,11 @@ def test_each_row_of_a_batch_has_the_state_and_the_tokens_that_it_has_alone(memo
         "padding_mask": padded([np.ones_like(row) for row in rows], padding),
     }
     together = model.generate(prompt, max_new_tokens=6)[:, longest:]
-    state = model.stepper.read(rows)
+    state = read_prompts(model, rows)
     for number, row in enumerate(rows):
         alone = model.generate({"token_ids": row[None]}, max_new_tokens=6)
         assert np.array_equal(together[number], alone[0, len(row) :])
-        own = model.stepper.read([row])
+        own = read_prompts(model, [row])
         assert np.array_equal(state["memory_mask"][number], own["memory_mask"][0])
         real = ops.convert_to_numpy(own["memory_mask"][0]) > 0
         for layer, wanted in zip(state["memory"], own["memory"], strict=True):
@@ -157,7 +157,7 @@ def test_a_prompt_read_in_pieces_leaves_the_memory_of_one_segment(case, monkeypa
     model, row = golden(case), ids(50, 23)
     wanted = model({"token_ids": row[None]}, training=False)
     monkeypatch.setattr("bert_zoo.models.generation.PIECE", 5)
-    state = model.stepper.read([row])
+    state = read_prompts(model, [row])
     for found, layer in zip(state["memory"], wanted["memory"], strict=True):
         np.testing.assert_allclose(found, layer, atol=1e-5)
 
@@ -337,7 +337,8 @@ def test_steps_are_traced_once_for_a_batch():
         prompt = {"token_ids": ids(11, 2, length)}
         model.generate(prompt, max_new_tokens=length, sampler="top_k")
         list(model.generate(prompt, max_new_tokens=2, stream=True))
-    assert model.stepper.step.experimental_get_tracing_count() == 1
+    # Prompts read, tokens filled in, a step, and its choice.
+    assert len(model.graphs._graphs) == 4
 
 
 @pytest.mark.parametrize(
@@ -350,6 +351,10 @@ def test_steps_are_traced_once_for_a_batch():
         ("a", {"sampler": samplers.GreedySampler(), "seed": 1}, ValueError, "seed=1 goes with"),
         ("a", {"sampler": samplers.BeamSampler(return_all_beams=True)}, ValueError, "one text"),
         ("a", {"sampler": "beam", "stream": True}, ValueError, "BeamSampler.*nothing to stream"),
+        ("a", {"temperature": 0.5}, ValueError, "'greedy' does not.*top_p"),
+        ("a", {"temperature": -1, "sampler": "top_p"}, ValueError, "temperature is -1"),
+        ("a", {"temperature": True, "sampler": "top_p"}, ValueError, "temperature is True"),
+        ("a", {"temperature": 2, "sampler": samplers.TopKSampler()}, ValueError, "TopKSampler it"),
         ("a", {"stop": "b"}, TypeError, "stop is 'b'"),
         ("a", {"stop": ["zebra"]}, ValueError, "zebra"),
         ("a", {"stop": [99]}, ValueError, "99"),
@@ -367,6 +372,40 @@ def test_steps_are_traced_once_for_a_batch():
 def test_what_does_not_fit_is_refused_at_the_call(prompt, options, error, message):
     with pytest.raises(error, match=message):
         random_model(words()).generate(prompt, **options)
+
+
+def test_temperature_is_that_of_the_sampler_and_0_is_greedy():
+    model, prompt = random_model(), {"token_ids": ids(11, 2, 4, seed=3)}
+
+    def generated(sampler, **options):
+        return model.generate(prompt, max_new_tokens=12, sampler=sampler, **options)
+
+    for temperature in (0.3, 5):
+        own = samplers.RandomSampler(temperature=temperature, seed=1)
+        ours = generated("random", temperature=temperature, seed=1)
+        assert np.array_equal(ours, generated(own))
+        pieces = model.generate(
+            prompt,
+            max_new_tokens=12,
+            sampler="random",
+            temperature=temperature,
+            seed=1,
+            stream=True,
+        )
+        assert np.array_equal(np.concatenate(list(pieces), axis=1), ours)
+    assert not np.array_equal(ours, generated("random", seed=1))
+    assert np.array_equal(generated("top_p", temperature=0), generated("greedy"))
+
+
+def test_calls_that_share_a_sampler_draw_from_their_own_seeds():
+    model, prompt = random_model(), {"token_ids": ids(11, 2, 4, seed=3)}
+    first, again, other, *unseeded = (
+        model.generate(prompt, max_new_tokens=12, sampler="random", seed=seed)
+        for seed in (1, 1, 2, None, None)
+    )
+    assert np.array_equal(first, again)
+    assert not np.array_equal(first, other)
+    assert not np.array_equal(*unseeded)
 
 
 def test_a_model_without_memory_says_how_to_load_one_with():

@@ -1,6 +1,6 @@
 """Texts that were tokenized once: rows of ids in memory, to be batched and padded."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -84,27 +84,47 @@ def token_table(
     number = len(columns[0]) if not isinstance(columns[0], tf.RaggedTensor) else columns[0].nrows()
 
     @tf.autograph.experimental.do_not_convert
-    def without_padding(numbers, *columns):
-        rows = prepare(numbers, *columns)
-        is_token = rows.pop("padding_mask") == 1
-        by_token = {name: value for name, value in rows.items() if value.shape.rank == 2}
-        by_row = {name: value for name, value in rows.items() if value.shape.rank == 1}
-        flat = {name: tf.boolean_mask(value, is_token) for name, value in by_token.items()}
-        return flat, by_row, tf.math.count_nonzero(is_token, axis=1)
+    def prepared(numbers, *columns):
+        return without_padding(prepare(numbers, *columns))
 
     with tf.device("CPU:0"):
         columns = (tf.range(int(number)), *columns)
         if number <= CHUNK:
             # A pipeline takes longer to set up than these do to tokenize.
-            chunks = [tf.nest.map_structure(np.asarray, without_padding(*columns))]
+            chunks = [tf.nest.map_structure(np.asarray, prepared(*columns))]
         else:
             chunks = tf.data.Dataset.from_tensor_slices(columns).batch(CHUNK)
-            chunks = chunks.map(without_padding, num_parallel_calls=tf.data.AUTOTUNE)
+            chunks = chunks.map(prepared, num_parallel_calls=tf.data.AUTOTUNE)
             chunks = without_autotuning(chunks).as_numpy_iterator()
+        return table_of_chunks(packer, chunks, padding)
+
+
+def without_padding(rows: dict[str, tf.Tensor]) -> tuple[dict, dict, tf.Tensor]:
+    """Rows as they are kept; traceable.
+
+    Args:
+        rows: tensors [rows, width], `padding_mask` among them, and [rows].
+
+    Returns:
+        The tokens [tokens] of those with a width, those without one, and each row's tokens.
+    """
+    rows = dict(rows)
+    is_token = rows.pop("padding_mask") == 1
+    by_token = {name: value for name, value in rows.items() if value.shape.rank == 2}
+    by_row = {name: value for name, value in rows.items() if value.shape.rank == 1}
+    flat = {name: tf.boolean_mask(value, is_token) for name, value in by_token.items()}
+    return flat, by_row, tf.math.count_nonzero(is_token, axis=1)
+
+
+def table_of_chunks(
+    packer: Packer, chunks: Iterable[tuple], padding: Mapping[str, int] | None = None
+) -> TokenTable:
+    """The rows of chunks, each as `without_padding` gives it, in NumPy arrays."""
+    with tf.device("CPU:0"):
         flat, by_row, lengths = zip(*chunks, strict=True)
         lengths = np.concatenate(lengths)
         tokens = {
-            name: tf.RaggedTensor.from_row_lengths(values, lengths)
+            name: tf.RaggedTensor.from_row_lengths(values, lengths, validate=False)
             for name, values in _concatenated(flat).items()
         }
     return TokenTable(packer, tokens, _concatenated(by_row), padding or {})

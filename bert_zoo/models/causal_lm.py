@@ -1,6 +1,5 @@
 """Models that predict each token from those before it."""
 
-import functools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -107,6 +106,7 @@ class CausalLM(TaskModel):
         *,
         max_new_tokens: int = 100,
         sampler: Any = "greedy",
+        temperature: float | None = None,
         seed: int | None = None,
         stop: str | Sequence[int | str] | None = "eos",
         stream: bool = False,
@@ -123,7 +123,10 @@ class CausalLM(TaskModel):
             max_new_tokens: the most tokens that are added to each prompt.
             sampler: "greedy", "top_k" (the 5 likeliest), "top_p" (the likeliest whose sum passes
                 0.1), "random" or "beam" (5 beams); or an object of keras_hub.samplers for other
-                numbers and temperatures, for example `keras_hub.samplers.TopKSampler(k=40)`.
+                numbers, for example `keras_hub.samplers.TopKSampler(k=40)`.
+            temperature: of the sampler that is named, if it draws: "top_k", "top_p" and "random".
+                Log-probabilities are divided by it: below 1, likely tokens come more often, above 1
+                less. At 0 the likeliest is taken, as by "greedy". 1 by default; an object has its own.
             seed: of the sampler that is named; an object has its own, and goes on where it stands.
             stop: what ends a text: "eos", the vocabulary's end token if it has one; a list of tokens
                 or ids; or None for nothing.
@@ -148,6 +151,7 @@ class CausalLM(TaskModel):
             prompt,
             max_new_tokens=max_new_tokens,
             sampler=sampler,
+            temperature=temperature,
             seed=seed,
             stop=stop,
             stream=stream,
@@ -178,22 +182,6 @@ class CausalLM(TaskModel):
         from bert_zoo.models.scoring import score
 
         return score(self, texts, batch_size, segment_length)
-
-    # Plain objects, so that what they trace does not become part of saved models.
-
-    @functools.cached_property
-    def stepper(self):
-        """What `generate` runs."""
-        from bert_zoo.models.generation import Stepper
-
-        return Stepper(self)
-
-    @functools.cached_property
-    def scorer(self):
-        """What `score` runs."""
-        from bert_zoo.models.scoring import Scorer
-
-        return Scorer(self)
 
     def compute_loss(self, x=None, y=None, y_pred=None, sample_weight=None, training=True):
         """Mean negative log-probability of the labels, which are inputs (see `call`), in nats."""

@@ -109,7 +109,7 @@ def _read(model, texts, length, *, preprocessor, per_token: bool):
     if per_token:
         inputs = model.texts_to_inputs(texts, preprocessor)
         return preprocessor.widened(inputs, length)
-    return model.texts_to_inputs(texts, _for_this_device(preprocessor))
+    return model.texts_to_inputs(texts, for_this_device(preprocessor))
 
 
 def _length(model, texts, length, *, preprocessor, per_token: bool):
@@ -120,7 +120,7 @@ def _length(model, texts, length, *, preprocessor, per_token: bool):
     return tf.shape(inputs["token_ids"])[-1]
 
 
-def _for_this_device(preprocessor):
+def for_this_device(preprocessor):
     """The preprocessor; on a CPU, one that pads no further than to the longest text.
 
     A CPU takes as long for each token of any length: minilm_l6 7.4 ms for a text of 10 tokens and

@@ -7,6 +7,10 @@ from typing import NamedTuple
 import numpy as np
 from keras import ops
 
+from bert_zoo.models.direct import for_this_device
+from bert_zoo.models.feeding import text_rows
+from bert_zoo.models.graphs import in_graph, on_model
+
 # Characters of the text that a table shows on each side of a candidate.
 CONTEXT = 30
 
@@ -56,7 +60,7 @@ class FilledMasks(list):
 def fill_mask(model, text: str, targets: str | Sequence[str] | None, top_k: int) -> FilledMasks:
     """See `MaskedLM.fill_mask`."""
     preprocessor = model.preprocessor
-    spelling = Spelling(preprocessor.tokenizer)
+    spelling = Spelling(model)
     gaps = _gaps(text, spelling.mask)
     wanted = [_target_ids(spelling, gap, targets) for gap in gaps]
     if targets is None and not 1 <= top_k <= preprocessor.tokenizer.vocab_size:
@@ -67,17 +71,22 @@ def fill_mask(model, text: str, targets: str | Sequence[str] | None, top_k: int)
     probabilities = _mask_probabilities(model, spelling.read(text), len(gaps))
     filled = FilledMasks()
     for gap, row, ids in zip(gaps, probabilities, wanted, strict=True):
-        # A model's table can be larger than its vocabulary.
-        ids = np.arange(preprocessor.tokenizer.vocab_size) if ids is None else np.array(ids)
+        if ids is None:
+            # A model's table can be larger than its vocabulary.
+            ids = _likeliest(row[: preprocessor.tokenizer.vocab_size], top_k)
+        ids = np.array(ids)
         ranked = ids[np.argsort(-row[ids], kind="stable")]
         filled.append(spelling.candidates(gap, ranked[: None if targets else top_k], row))
     return filled
 
 
+def _likeliest(scores: np.ndarray, number: int) -> np.ndarray:
+    """The ids of the highest scores, in their own order; more than `number` where some are equal."""
+    return np.flatnonzero(scores >= np.partition(scores, -number)[-number])
+
+
 def _mask_probabilities(model, token_ids: np.ndarray, masks: int) -> np.ndarray:
     """float32 [masks, vocabulary] of a text's tokens, in which there are so many masks."""
-    import tensorflow as tf
-
     preprocessor = model.preprocessor
     most = preprocessor.sequence_length - 2
     if len(token_ids) > most:
@@ -85,13 +94,32 @@ def _mask_probabilities(model, token_ids: np.ndarray, masks: int) -> np.ndarray:
             f"The text has {len(token_ids)} tokens and this model reads {most} beside its special "
             "ones. Shorten the text around the mask."
         )
-    inputs = preprocessor.pack([tf.RaggedTensor.from_tensor(token_ids[None])])
-    at = np.flatnonzero(inputs["token_ids"][0].numpy() == preprocessor.tokenizer.mask_id)
-    if len(at) != masks:
-        raise ValueError(f"The text has {masks} masks and its tokens {len(at)}.")
-    outputs = model({**inputs, "mask_positions": at[None].astype("int32")}, training=False)
+    found = on_model(model, _at_masks, token_ids, preprocessor=preprocessor)
+    if len(found) != masks:
+        raise ValueError(f"The text has {masks} masks and its tokens {len(found)}.")
+    return ops.convert_to_numpy(found)
+
+
+def _at_masks(model, token_ids, *, preprocessor):
+    """From the ids of a text, int32 [tokens], to probabilities [masks, vocabulary]."""
+    import tensorflow as tf
+
+    tokens = tf.RaggedTensor.from_tensor(token_ids[None])
+    inputs = for_this_device(preprocessor).pack([tokens])
+    at = tf.where(inputs["token_ids"][0] == preprocessor.tokenizer.mask_id)
+    positions = tf.transpose(tf.cast(at, tf.int32))
+    outputs = model({**inputs, "mask_positions": positions}, training=False)
     logits = outputs["mlm_logits"] if isinstance(outputs, dict) else outputs
-    return ops.convert_to_numpy(ops.softmax(logits[0]))
+    return ops.softmax(logits[0])
+
+
+def _ids(model, texts, *, preprocessor):
+    tokens = preprocessor.tokenizer(texts)
+    return tokens.values, tokens.row_splits
+
+
+def _spelled(model, ids, *, preprocessor):
+    return preprocessor.tokenizer.detokenize(ids[:, None])
 
 
 class Gap(NamedTuple):
@@ -115,17 +143,18 @@ def _gaps(text: str, mask: str) -> list[Gap]:
 
 
 class Spelling:
-    """How a tokenizer's vocabulary writes tokens, and how they join to a text.
+    """How the vocabulary of a model's tokenizer writes tokens, and how they join to a text.
 
     WordPiece marks tokens that go on with a word; the others mark those that begin one.
     """
 
-    def __init__(self, tokenizer):
+    def __init__(self, model):
         from bert_zoo.text import ByteBpeTokenizer, SentencePieceTokenizer
         from bert_zoo.text.sentencepiece import SPACE
         from bert_zoo.text.wordpiece import SUFFIX
 
-        self.tokenizer = tokenizer
+        tokenizer = model.preprocessor.tokenizer
+        self.model, self.tokenizer = model, tokenizer
         self.mask = tokenizer.id_to_token(tokenizer.mask_id)
         self._goes_on = SUFFIX
         self._begins = ""
@@ -135,18 +164,25 @@ class Spelling:
         # Whether a blank before the mask is part of what the mask stands for.
         self._takes_blank = bool(self._begins) and tokenizer.get_config().get("lstrip_mask", True)
 
+    def _ids(self, texts: Sequence[str]) -> list[np.ndarray]:
+        """The ids of each text, int32 [tokens]."""
+        texts = text_rows(self.model, texts)
+        values, splits = in_graph(self.model, _ids, texts, preprocessor=self.model.preprocessor)
+        return np.split(values.numpy(), splits.numpy()[1:-1])
+
     def read(self, text: str) -> np.ndarray:
         """The ids of a text with masks, int32 [tokens]."""
-        ids = self.tokenizer([text])[0].numpy()
+        (ids,) = self._ids([text])
         if self.tokenizer.mask_id in ids:
             return ids
         # ALBERT's original reads "[MASK]" in a text as text.
-        parts = self.tokenizer(text.split(self.mask)).to_list()
-        joined = parts[0] + [i for part in parts[1:] for i in (self.tokenizer.mask_id, *part)]
+        first, *others = self._ids(text.split(self.mask))
+        joined = [*first, *(i for part in others for i in (self.tokenizer.mask_id, *part))]
         return np.array(joined, np.int32)
 
     def candidates(self, gap: Gap, ids: np.ndarray, row: np.ndarray) -> list[Candidate]:
-        readable = self.tokenizer.detokenize(ids[:, None]).numpy()
+        preprocessor = self.model.preprocessor
+        readable = in_graph(self.model, _spelled, ids, preprocessor=preprocessor).numpy()
         found = []
         for token_id, shown in zip(map(int, ids), readable, strict=True):
             token = self.tokenizer.id_to_token(token_id)
@@ -171,7 +207,7 @@ class Spelling:
         if target.startswith(self._begins or self._goes_on) and target in vocabulary:
             return self.tokenizer.token_to_id(target)
         blank = " " if self._takes_blank and gap.before[-1:].isspace() else ""
-        pieces = self.tokenizer([blank + target])[0].numpy().tolist()
+        pieces = self._ids([blank + target])[0].tolist()
         if len(pieces) == 1 and pieces != [self.tokenizer.unk_id]:
             return pieces[0]
         # The inside of a word has no mark where beginnings have one.

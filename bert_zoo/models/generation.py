@@ -1,15 +1,20 @@
 """Text that goes on from a prompt: the model reads and steps, keras_hub's samplers choose."""
 
 import codecs
+import contextlib
 import functools
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+import math
+import threading
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from numbers import Real
 from typing import Any
 
+import keras
 import numpy as np
 from keras import ops
 
 from bert_zoo.config import is_integer
-from bert_zoo.models.graphs import as_graph
+from bert_zoo.models.graphs import in_graph, on_model
 from bert_zoo.models.inputs import check_range, check_rank
 
 # Tokens of a prompt that are read at once.
@@ -25,6 +30,8 @@ SAMPLERS = {
 SEEDED = ("top_k", "top_p", "random")
 # They ask for hidden states, or for a second model.
 UNSUPPORTED = ("ContrastiveSampler", "SpeculativeSampler")
+# Held by the call that draws from a sampler which calls share.
+_DRAWING = threading.Lock()
 # The id of a place that no token was chosen for.
 OPEN = -1
 
@@ -38,64 +45,50 @@ class GeneratedTexts(list):
     __repr__ = __str__
 
 
-class Stepper:
-    """Reads prompts and steps through a text with a memory, in graphs that are made once.
+def read_prompts(model, rows: Sequence[np.ndarray]) -> dict[str, Any]:
+    """The state after token ids of any length each, in pieces of `PIECE` tokens.
 
     The state of a text is what `initial_memory` returns: the inputs `memory` and `memory_mask`.
 
-    Args:
-        model: a `CausalLM`.
+    Rows of different lengths are padded on the right, where no query sees, and each row's memory
+    ends with its own last token: every row has the state that it has alone. (Padding on the left
+    would push zeros that a text starts from, which count as a past, out of their places.)
     """
-
-    def __init__(self, model):
-        self.model = model
-        self.step = as_graph(self._step, static=True)  # loops in graphs need to know shapes
-        self._read_piece = as_graph(self._read_piece_of)
-
-    def read(self, rows: Sequence[np.ndarray]) -> dict[str, Any]:
-        """The state after token ids of any length each, in pieces of `PIECE` tokens.
-
-        Rows of different lengths are padded on the right, where no query sees, and each row's memory
-        ends with its own last token: every row has the state that it has alone. (Padding on the left
-        would push zeros that a text starts from, which count as a past, out of their places.)
-        """
-        state = self.model.initial_memory(len(rows))
-        lengths = np.array([len(row) for row in rows])
-        for start in range(0, lengths.max(), PIECE):
-            kept = np.clip(lengths - start, 0, PIECE)
-            piece = np.zeros((len(rows), kept.max()), "int32")
-            for to, row, number in zip(piece, rows, kept, strict=True):
-                to[:number] = row[start : start + number]
-            state = self._read_piece(
-                ops.convert_to_tensor(piece), ops.convert_to_tensor(kept, "int32"), state
-            )
-        return state
-
-    def _read_piece_of(self, token_ids, lengths, state):
-        """The state after the first `lengths` [batch] of token_ids [batch, length]."""
-        # Not the model's call: its memory ends with the padding, and it runs the softmax.
-        encoder, mask = self.model.encoder, state["memory_mask"]
-        keys_mask = ops.concatenate([mask, ops.ones_like(token_ids)], axis=1)
-        embedded = encoder.embeddings(token_ids, training=False)
-        hidden_states, _, _ = encoder.stack(embedded, state["memory"], keys_mask, training=False)
-        kept = lengths[:, None] + ops.arange(encoder.config.mem_len)[None, :]
-
-        def updated(old, new):
-            joined = ops.concatenate([ops.cast(old, new.dtype), new], axis=1)
-            return ops.take_along_axis(joined, kept[:, :, None], axis=1)
-
-        memory = [
-            updated(old, new) for old, new in zip(state["memory"], hidden_states, strict=False)
-        ]
-        return {"memory": memory, "memory_mask": ops.take_along_axis(keys_mask, kept, axis=1)}
-
-    def _step(self, token_ids, state):
-        """From tokens [batch] to float32 log-probabilities [batch, vocabulary] of the next ones."""
-        outputs = self.model({"token_ids": token_ids[:, None], **state}, training=False)
-        return outputs["log_probs"][:, 0], {name: outputs[name] for name in state}
+    state = model.initial_memory(len(rows))
+    lengths = np.array([len(row) for row in rows])
+    for start in range(0, lengths.max(), PIECE):
+        kept = np.clip(lengths - start, 0, PIECE).astype("int32")
+        piece = np.zeros((len(rows), kept.max()), "int32")
+        for to, row, number in zip(piece, rows, kept, strict=True):
+            to[:number] = row[start : start + number]
+        state = on_model(model, _read_piece, piece, kept, state)
+    return state
 
 
-def generate(model, prompt, *, max_new_tokens, sampler, seed, stop, stream):
+def _read_piece(model, token_ids, lengths, state):
+    """The state after the first `lengths` [batch] of token_ids [batch, length]."""
+    # Not the model's call: its memory ends with the padding, and it runs the softmax.
+    encoder, mask = model.encoder, state["memory_mask"]
+    keys_mask = ops.concatenate([mask, ops.ones_like(token_ids)], axis=1)
+    embedded = encoder.embeddings(token_ids, training=False)
+    hidden_states, _, _ = encoder.stack(embedded, state["memory"], keys_mask, training=False)
+    kept = lengths[:, None] + ops.arange(encoder.config.mem_len)[None, :]
+
+    def updated(old, new):
+        joined = ops.concatenate([ops.cast(old, new.dtype), new], axis=1)
+        return ops.take_along_axis(joined, kept[:, :, None], axis=1)
+
+    memory = [updated(old, new) for old, new in zip(state["memory"], hidden_states, strict=False)]
+    return {"memory": memory, "memory_mask": ops.take_along_axis(keys_mask, kept, axis=1)}
+
+
+def _step(model, token_ids, state):
+    """From tokens [batch] to float32 log-probabilities [batch, vocabulary] of the next ones."""
+    outputs = model({"token_ids": token_ids[:, None], **state}, training=False)
+    return outputs["log_probs"][:, 0], {name: outputs[name] for name in state}
+
+
+def generate(model, prompt, *, max_new_tokens, sampler, temperature, seed, stop, stream):
     """See `CausalLM.generate`."""
     if not is_integer(max_new_tokens) or max_new_tokens < 1:
         raise ValueError(f"max_new_tokens is {max_new_tokens!r}; it must be a positive integer.")
@@ -104,11 +97,15 @@ def generate(model, prompt, *, max_new_tokens, sampler, seed, stop, stream):
             "This model's mem_len is 0, so every token would be chosen by the one before it alone. "
             "Load it with a memory, for example load(..., mem_len=512)."
         )
-    sampler = _as_sampler(sampler, seed)
+    is_named = isinstance(sampler, str)
+    # A stream's draws go on between those of other calls.
+    sampler = _as_sampler(sampler, temperature, seed, own=stream)
     stop_ids = _stop_ids(model, stop)
     prompts = (IdPrompts if isinstance(prompt, Mapping) else TextPrompts)(model, prompt, stop_ids)
     if not stream:
-        return prompts.whole(_chosen(model, prompts.rows, sampler, stop_ids, max_new_tokens))
+        with _drawing_from(seed, sampler) if is_named else contextlib.nullcontext():
+            chosen = _chosen(model, prompts.rows, sampler, stop_ids, max_new_tokens)
+        return prompts.whole(chosen)
     if "__call__" in vars(type(sampler)):
         raise ValueError(
             f"{type(sampler).__name__} chooses whole texts, so there is nothing to stream before "
@@ -186,13 +183,14 @@ class TextPrompts:
         from bert_zoo.text.batches import text_batch
 
         self.is_single = isinstance(prompt, str)
-        self.tokenizer = model.preprocessor.tokenizer
+        self.model, self.tokenizer = model, model.preprocessor.tokenizer
         self.stop_ids = stop_ids
         texts = text_batch(prompt, "prompt")
         if not texts.shape[0]:
             raise ValueError("There is no prompt: the list is empty. Pass [''] for an empty one.")
-        tokens = zip(texts.numpy(), self.tokenizer(texts), strict=True)
-        self.shown = [self._without_closing_eos(text, row.numpy()) for text, row in tokens]
+        ids, splits = in_graph(model, _read_texts, texts, preprocessor=model.preprocessor)
+        tokens = zip(texts.numpy(), np.split(ids.numpy(), splits.numpy()[1:-1]), strict=True)
+        self.shown = [self._without_closing_eos(text, row) for text, row in tokens]
         self.rows = [row if row.size else self._start() for row in self.shown]
 
     def whole(self, chosen: np.ndarray) -> str | GeneratedTexts:
@@ -245,19 +243,21 @@ class TextPrompts:
 
     def _spelled(self, rows: Iterable[np.ndarray]) -> list[bytes]:
         rows = list(rows)
-        ids = np.concatenate(rows).astype("int32")
-        return list(self._joined(ids, np.array([len(row) for row in rows])).numpy())
+        ids, lengths = np.concatenate(rows).astype("int32"), np.array([len(row) for row in rows])
+        texts = in_graph(self.model, _joined, ids, lengths, preprocessor=self.model.preprocessor)
+        return list(texts.numpy())
 
-    @functools.cached_property
-    def _joined(self) -> Callable:
-        """Token ids int32 [tokens] and lengths int64 [batch] to texts; a graph, for streams' sake."""
-        import tensorflow as tf
 
-        def joined(ids, lengths):
-            return self.tokenizer.detokenize(tf.RaggedTensor.from_row_lengths(ids, lengths))
+def _read_texts(model, texts, *, preprocessor):
+    tokens = preprocessor.tokenizer(texts)
+    return tokens.values, tokens.row_splits
 
-        signature = [tf.TensorSpec([None], dtype) for dtype in (tf.int32, tf.int64)]
-        return tf.function(joined, input_signature=signature, autograph=False)
+
+def _joined(model, ids, lengths, *, preprocessor):
+    """Texts from their token ids int32 [tokens] and their lengths [batch]."""
+    import tensorflow as tf
+
+    return preprocessor.tokenizer.detokenize(tf.RaggedTensor.from_row_lengths(ids, lengths))
 
 
 def _id_array(name: str, value: Any) -> np.ndarray:
@@ -300,8 +300,13 @@ def _stop_ids(model, stop: str | Sequence[int | str] | None) -> tuple[int, ...]:
     return ids
 
 
-def _as_sampler(sampler, seed: int | None):
-    """One of keras_hub's samplers, from its name or as it is."""
+def _as_sampler(sampler, temperature: float | None, seed: int | None, own: bool):
+    """One of keras_hub's samplers, from its name or as it is.
+
+    Args:
+        sampler, temperature, seed: as for `CausalLM.generate`.
+        own: whether it must not be one that calls share, which saves tracing it anew.
+    """
     try:
         from keras_hub import samplers
     except ImportError as error:
@@ -315,8 +320,10 @@ def _as_sampler(sampler, seed: int | None):
                 f"There is no sampler {sampler!r}; choose one of {list(SAMPLERS)}, or pass a sampler "
                 "of keras_hub."
             )
-        options = {"seed": seed} if sampler in SEEDED else {}
-        return getattr(samplers, SAMPLERS[sampler])(**options)
+        name, temperature = _at_temperature(sampler, temperature)
+        if own and name in SEEDED:
+            return _new_sampler(name, temperature, seed)
+        return _shared_sampler(name, temperature)
     if not isinstance(sampler, samplers.Sampler) or type(sampler).__name__ in UNSUPPORTED:
         raise TypeError(
             f"sampler is {sampler!r}; it is one of {list(SAMPLERS)}, or a sampler of keras_hub other "
@@ -326,12 +333,60 @@ def _as_sampler(sampler, seed: int | None):
         raise ValueError(
             f"seed={seed} goes with a sampler's name; give it to the {type(sampler).__name__} itself."
         )
+    if temperature is not None:
+        raise ValueError(
+            f"temperature={temperature!r} goes with a sampler's name; give it to the "
+            f"{type(sampler).__name__} itself."
+        )
     if getattr(sampler, "return_all_beams", False):
         raise ValueError(
             "Every prompt gets one text, so a sampler with return_all_beams=True does not fit. Leave "
             "it out."
         )
     return sampler
+
+
+def _at_temperature(name: str, temperature: float | None) -> tuple[str, float]:
+    """The sampler and the temperature that it takes; at 0 the likeliest token is left alone."""
+    if temperature is None:
+        return name, 1.0
+    is_number = isinstance(temperature, Real) and not isinstance(temperature, bool)
+    if not is_number or not 0 <= temperature < math.inf:
+        raise ValueError(
+            f"temperature is {temperature!r}; it must be a number, 0 for the likeliest tokens, below 1 "
+            "for more of them, or above 1 for rarer ones."
+        )
+    if name in SEEDED:
+        return ("greedy", 1.0) if temperature == 0 else (name, float(temperature))
+    if name == "greedy" and temperature == 0:
+        return name, 1.0
+    raise ValueError(
+        f"temperature={temperature!r} is for samplers that draw, and {name!r} does not. Choose one of "
+        f"{list(SEEDED)}, for example sampler='top_p', or leave temperature out."
+    )
+
+
+def _new_sampler(name: str, temperature: float, seed: int | None):
+    from keras_hub import samplers
+
+    options = {"temperature": temperature, "seed": seed} if name in SEEDED else {}
+    return getattr(samplers, SAMPLERS[name])(**options)
+
+
+@functools.lru_cache(maxsize=32)
+def _shared_sampler(name: str, temperature: float):
+    return _new_sampler(name, temperature, None)
+
+
+@contextlib.contextmanager
+def _drawing_from(seed: int | None, sampler) -> Iterator[None]:
+    """Has a shared sampler start from a seed, and draw for one call at a time."""
+    if not sampler.variables:
+        yield
+        return
+    with _DRAWING:
+        sampler.seed_generator.state.assign(keras.random.SeedGenerator(seed).state)
+        yield
 
 
 # ---------------------------------------------------------------------------------------------
@@ -341,57 +396,58 @@ def _as_sampler(sampler, seed: int | None):
 
 def _chosen(model, rows, sampler, stop_ids, number: int) -> np.ndarray:
     """Tokens int32 [batch, at most number]; a row that has ended repeats its stop token."""
-    stepper = model.stepper
-
-    def next_log_probs(prompt, state, index):
-        tokens = ops.take(prompt, index - 1, axis=1)
-        log_probs, state = stepper.step(tokens, state)
-        ended = ops.any(_is_in(prompt[:, 1:], stop_ids), axis=1)
-        return _held_where(ended, log_probs, tokens), None, state
-
-    @as_graph
-    def filled(canvas, is_given, state):
-        return sampler(
-            next=next_log_probs,
-            prompt=canvas,
-            cache=state,
-            index=1,
-            mask=is_given,
-            stop_token_ids=stop_ids or None,
-            model=model,
-        )
-
     # The sampler fills the places behind the prompt's last token.
     canvas = np.full((len(rows), 1 + number), OPEN, "int32")
     canvas[:, 0] = [row[-1] for row in rows]
     is_given = np.zeros(canvas.shape, bool)
     is_given[:, 0] = True
-    state = stepper.read([row[:-1] for row in rows])
-    tokens = filled(ops.convert_to_tensor(canvas), ops.convert_to_tensor(is_given), state)
+    state = read_prompts(model, [row[:-1] for row in rows])
+    tokens = on_model(model, _filled, canvas, is_given, state, sampler=sampler, stop_ids=stop_ids)
     chosen = ops.convert_to_numpy(tokens)[:, 1:]
     return chosen[:, (chosen != OPEN).all(axis=0)]
 
 
+def _filled(model, canvas, is_given, state, *, sampler, stop_ids):
+    """The canvas [batch, places] with tokens of the sampler's choice where none is given."""
+
+    def next_log_probs(prompt, state, index):
+        tokens = ops.take(prompt, index - 1, axis=1)
+        log_probs, state = _step(model, tokens, state)
+        ended = ops.any(_is_in(prompt[:, 1:], stop_ids), axis=1)
+        return _held_where(ended, log_probs, tokens), None, state
+
+    return sampler(
+        next=next_log_probs,
+        prompt=ops.convert_to_tensor(canvas),
+        cache=state,
+        index=1,
+        mask=ops.convert_to_tensor(is_given),
+        stop_token_ids=stop_ids or None,
+        model=model,
+    )
+
+
 def _columns(model, rows, sampler, stop_ids, number: int) -> Iterator[np.ndarray]:
     """The columns of what `_chosen` returns, each as soon as it is there."""
-    stepper = model.stepper
-
-    @as_graph
-    def chosen(log_probs, tokens, ended):
-        held = _held_where(ended, log_probs, tokens)
-        tokens = sampler.get_next_token(sampler.compute_probabilities(held))
-        tokens = ops.cast(tokens, "int32")
-        return tokens, ops.logical_or(ended, _is_in(tokens, stop_ids))
-
-    state = stepper.read([row[:-1] for row in rows])
-    tokens = ops.convert_to_tensor(np.array([row[-1] for row in rows]), "int32")
-    ended = ops.zeros(len(rows), "bool")
+    state = read_prompts(model, [row[:-1] for row in rows])
+    tokens = np.array([row[-1] for row in rows], "int32")
+    ended = np.zeros(len(rows), bool)
     for _ in range(number):
-        log_probs, state = stepper.step(tokens, state)
-        tokens, ended = chosen(log_probs, tokens, ended)
+        log_probs, state = on_model(model, _step, tokens, state)
+        tokens, ended = on_model(
+            model, _next_tokens, log_probs, tokens, ended, sampler=sampler, stop_ids=stop_ids
+        )
         yield ops.convert_to_numpy(tokens)
         if ops.convert_to_numpy(ended).all():
             return
+
+
+def _next_tokens(model, log_probs, tokens, ended, *, sampler, stop_ids):
+    """The tokens [batch] after these, by their log-probabilities, and which rows have ended."""
+    held = _held_where(ended, log_probs, tokens)
+    tokens = sampler.get_next_token(sampler.compute_probabilities(held))
+    tokens = ops.cast(tokens, "int32")
+    return tokens, ops.logical_or(ended, _is_in(tokens, stop_ids))
 
 
 def _is_in(tokens, ids: Sequence[int]):

@@ -119,12 +119,3 @@ def _parts_of(model) -> list[Any]:
 
 def _are_same(parts: list[Any], others: list[Any]) -> bool:
     return len(parts) == len(others) and all(map(is_, parts, others))
-
-
-def as_graph(function: Callable, *, static: bool = False) -> Callable:
-    """The function, on TensorFlow as a graph: one for each shape if `static`, else one for many."""
-    if keras.backend.backend() != "tensorflow":
-        return function
-    import tensorflow as tf
-
-    return tf.function(function, reduce_retracing=not static, autograph=False)

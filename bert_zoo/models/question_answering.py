@@ -2,13 +2,17 @@
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
+import keras
 import numpy as np
 from keras import ops
 from tqdm import tqdm
 
 from bert_zoo.metrics.squad import AnswerSelection, Candidate, Window, select_answers
+from bert_zoo.models.direct import for_this_device
+from bert_zoo.models.graphs import in_graph, on_model
 
 # As google-research/bert, run_squad.py.
 N_BEST = 20
@@ -171,13 +175,12 @@ def answer_questions(
     if not questions:
         return []
 
-    from bert_zoo.data.questions import window_table
-    from bert_zoo.text.windows import question_windows
-
-    table = window_table(
-        question_windows(model.preprocessor, **window_options), questions, contexts
-    )
-    windows = list(_windows(table, *_logits(model, table, batch_size, verbose)))
+    reading = {
+        "preprocessor": model.preprocessor,
+        "window_options": tuple(sorted(window_options.items())),
+    }
+    table = _window_table(model, questions, contexts, reading)
+    windows = list(_windows(table, *_logits(model, table, reading, batch_size, verbose)))
     counts = np.bincount(table.rows["example"], minlength=len(questions))
     of_questions = np.split(np.arange(len(windows)), np.cumsum(counts)[:-1])
     selections = []
@@ -272,12 +275,56 @@ def _check_questions(questions: Sequence[str], contexts: Sequence[str], ids: Seq
             )
 
 
+def _window_table(model, questions: Sequence[str], contexts: Sequence[str], reading: dict):
+    """`bert_zoo.data.questions.window_table`, from graphs that are traced once, on all cores."""
+    from bert_zoo.data.token_table import CHUNK, table_of_chunks
+
+    packer = _windows_of(**reading).packer
+
+    def chunk(start: int):
+        end = min(start + CHUNK, len(questions))
+        texts = (np.array(column[start:end], object) for column in (questions, contexts))
+        rows = in_graph(
+            model, _window_rows, np.arange(start, end, dtype="int32"), *texts, **reading
+        )
+        return keras.tree.map_structure(np.asarray, rows)
+
+    starts = range(0, len(questions), CHUNK)
+    if len(starts) == 1:
+        return table_of_chunks(packer, [chunk(0)])
+    with ThreadPoolExecutor() as pool:
+        return table_of_chunks(packer, pool.map(chunk, starts))
+
+
+def _windows_of(*, preprocessor, window_options: tuple):
+    from bert_zoo.text.windows import question_windows
+
+    return question_windows(for_this_device(preprocessor), **dict(window_options))
+
+
+def _window_rows(model, numbers, questions, contexts, **reading):
+    import tensorflow as tf
+
+    from bert_zoo.data.token_table import without_padding
+
+    rows = _windows_of(**reading)(questions, contexts)
+    rows["example"] = tf.gather(numbers, rows["example"])
+    return without_padding(rows)
+
+
+def _span_logits(model, tokens, numbers, **reading):
+    """The model's outputs for some rows of a table with such tokens."""
+    from bert_zoo.data.questions import window_inputs
+    from bert_zoo.data.token_table import TokenTable
+
+    table = TokenTable(_windows_of(**reading).packer, tokens, {})
+    return model(window_inputs(table, numbers), training=False)
+
+
 def _logits(
-    model, table, batch_size: int, verbose: int
+    model, table, reading: dict, batch_size: int, verbose: int
 ) -> tuple[list[np.ndarray], list[np.ndarray]]:
     """Start and end logits of each row of the table, without padding."""
-    from bert_zoo.data.questions import window_inputs
-
     lengths = table.lengths
     starts, ends = [[None] * len(lengths) for _ in range(2)]
     # The longest come first: if memory does not do, it shows at once.
@@ -285,7 +332,7 @@ def _logits(
     with tqdm(total=len(order), desc="answering", unit=" windows", disable=not verbose) as bar:
         for first in range(0, len(order), batch_size):
             numbers = order[first : first + batch_size]
-            outputs = model.span_logits(window_inputs(table, numbers))
+            outputs = on_model(model, _span_logits, table.tokens, numbers, **reading)
             for all_logits, name in ((starts, "start_logits"), (ends, "end_logits")):
                 logits = ops.convert_to_numpy(ops.cast(outputs[name], "float32"))
                 for number, row in zip(numbers, logits, strict=True):

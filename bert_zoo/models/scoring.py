@@ -8,7 +8,7 @@ import numpy as np
 from keras import ops
 
 from bert_zoo.config import IGNORED_LABEL, is_integer
-from bert_zoo.models.graphs import as_graph
+from bert_zoo.models.graphs import on_model
 from bert_zoo.models.verbs import TEXT_WIDTH
 from bert_zoo.recurrent_config import UNLIMITED
 
@@ -64,37 +64,23 @@ def _table(rows: Sequence[Sequence[str]]) -> str:
     )
 
 
-class Scorer:
-    """Scores segments with a memory, in a graph that is made once.
+def label_log_probs(model, token_ids: np.ndarray, labels: np.ndarray, length: int) -> np.ndarray:
+    """Log-probabilities of the labels, float32 [batch, tokens], in segments of `length` tokens.
 
-    Args:
-        model: a `CausalLM`.
+    Rows may be padded on the right: no token sees what comes after it.
     """
+    state = model.initial_memory(len(token_ids))
+    segments = []
+    for start in range(0, token_ids.shape[1], length):
+        ids, wanted = (array[:, start : start + length] for array in (token_ids, labels))
+        found, state = on_model(model, _scored_segment, ids, wanted, state)
+        segments.append(ops.convert_to_numpy(found))
+    return np.concatenate(segments, axis=1)
 
-    def __init__(self, model):
-        self.model = model
-        self._segment = as_graph(self._scored_segment)
 
-    def log_probs(self, token_ids: np.ndarray, labels: np.ndarray, length: int) -> np.ndarray:
-        """Log-probabilities of the labels, float32 [batch, tokens], in segments of `length` tokens.
-
-        Rows may be padded on the right: no token sees what comes after it.
-        """
-        state = self.model.initial_memory(len(token_ids))
-        segments = []
-        for start in range(0, token_ids.shape[1], length):
-            ids, wanted = (
-                ops.convert_to_tensor(array[:, start : start + length])
-                for array in (token_ids, labels)
-            )
-            log_probs, state = self._segment(ids, wanted, state)
-            segments.append(ops.convert_to_numpy(log_probs))
-        return np.concatenate(segments, axis=1)
-
-    def _scored_segment(self, token_ids, labels, state):
-        inputs = {"token_ids": token_ids, "labels": labels, **state}
-        outputs = self.model(inputs, training=False)
-        return outputs["log_probs"], {name: outputs[name] for name in state}
+def _scored_segment(model, token_ids, labels, state):
+    outputs = model({"token_ids": token_ids, "labels": labels, **state}, training=False)
+    return outputs["log_probs"], {name: outputs[name] for name in state}
 
 
 def score(model, texts, batch_size: int, segment_length: int) -> TextScores:
@@ -126,7 +112,7 @@ def score(model, texts, batch_size: int, segment_length: int) -> TextScores:
                     "token to score: without an end token in the vocabulary the first one is only "
                     "read. Leave it out, or make it longer."
                 )
-        found = model.scorer.log_probs(token_ids, labels, segment_length)
+        found = label_log_probs(model, token_ids, labels, segment_length)
         for number, is_scored, ids, values in zip(numbers, are_scored, labels, found, strict=True):
             text = texts[number].decode("utf-8", "replace")
             scores[number] = _text_score(reader.tokenizer, text, ids[is_scored], values[is_scored])

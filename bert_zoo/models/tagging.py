@@ -11,6 +11,8 @@ from keras import ops
 from bert_zoo.config import IGNORED_LABEL
 from bert_zoo.data.tagging import OUTSIDE, spans
 from bert_zoo.error_text import shown
+from bert_zoo.models.direct import for_this_device
+from bert_zoo.models.graphs import in_graph, on_model
 from bert_zoo.models.labels import class_indices_in_graph, labels_in_graph
 
 
@@ -135,25 +137,46 @@ def word_probabilities(model, words, batch_size: int = 32) -> list[np.ndarray]:
     Returns:
         For each sentence float32 [words, labels].
     """
-    import tensorflow as tf
+    from bert_zoo.text.words import row_splits_that_fit, word_batch
 
-    from bert_zoo.text.words import pack_pieces, rows_that_fit, word_batch, word_pieces
-
-    preprocessor = model.preprocessor
-    sentences = word_batch(words)
-    pieces = word_pieces(sentences, preprocessor.tokenizer)
-    rows = rows_that_fit(pieces, preprocessor.sequence_length)
+    sentences, preprocessor = word_batch(words), model.preprocessor
+    pieces, lengths = in_graph(model, _pieces, sentences, preprocessor=preprocessor)
+    lengths, sentence_splits = lengths.numpy(), sentences.row_splits.numpy()
+    splits = row_splits_that_fit(lengths, sentence_splits, preprocessor.sequence_length)
     # Rows of like length together need little padding.
-    order = np.argsort(rows.merge_dims(1, 2).row_lengths().numpy(), kind="stable")
-    splits = rows.row_splits.numpy()
+    order = np.argsort(np.diff(np.append(0, lengths.cumsum())[splits]), kind="stable")
     found = np.zeros((splits[-1], len(model.labels)), np.float32)
     for start in range(0, len(order), batch_size):
         chosen = order[start : start + batch_size]
-        packed = pack_pieces(tf.gather(rows, chosen), preprocessor)
-        probabilities = ops.convert_to_numpy(model.token_probabilities(packed.inputs))
+        values = on_model(
+            model, _row_probabilities, pieces, splits, chosen, preprocessor=preprocessor
+        )
         at = np.concatenate([np.arange(splits[row], splits[row + 1]) for row in chosen])
-        found[at] = probabilities[packed.first_pieces.numpy()]
-    return np.split(found, sentences.row_splits.numpy()[1:-1])
+        found[at] = ops.convert_to_numpy(values)
+    return np.split(found, sentence_splits[1:-1])
+
+
+def _pieces(model, words, *, preprocessor):
+    """The pieces of sentences' words, int32 [words, (pieces)], and how many each word has."""
+    from bert_zoo.text.words import word_pieces
+
+    pieces = word_pieces(words, preprocessor.tokenizer).values
+    return pieces, pieces.row_lengths()
+
+
+def _row_probabilities(model, pieces, splits, chosen, *, preprocessor):
+    """Probabilities of the words of some rows, [words, labels].
+
+    Row i has the words from `splits[i]` to `splits[i + 1]`, whose pieces are [words, (pieces)].
+    """
+    import tensorflow as tf
+
+    from bert_zoo.text.words import pack_pieces
+
+    rows = tf.RaggedTensor.from_row_splits(pieces, splits, validate=False)
+    packed = pack_pieces(tf.gather(rows, chosen), for_this_device(preprocessor))
+    probabilities = ops.softmax(model(packed.inputs, training=False))
+    return tf.boolean_mask(probabilities, packed.first_pieces)
 
 
 def marks_spans(labels: Sequence[str]) -> bool:

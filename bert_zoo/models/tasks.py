@@ -1,7 +1,6 @@
 """Models for tasks: an encoder with a head."""
 
-import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -14,7 +13,6 @@ from bert_zoo.models import tagging
 from bert_zoo.models.base import ZooModel
 from bert_zoo.models.cores import in_shares
 from bert_zoo.models.encoder import Encoder
-from bert_zoo.models.graphs import as_graph
 from bert_zoo.models.inputs import PLACES, check_range, check_rank
 from bert_zoo.models.labels import LabelRange, LabelSets, label_names
 from bert_zoo.models.long_texts import are_rows, over_windows
@@ -342,11 +340,6 @@ class TokenClassifier(LabelledModel):
             y = ops.where(ops.equal(x["padding_mask"], 0), IGNORED_LABEL, y)
         return super().compute_metrics(x, y, y_pred, sample_weight)
 
-    @functools.cached_property
-    def token_probabilities(self):
-        """Ids to probabilities [batch, length, classes]; as a graph, made once, on TensorFlow."""
-        return as_graph(lambda inputs: ops.softmax(self(inputs, training=False)))
-
     def tag(self, texts, aggregate: bool = True, batch_size: int = 32):
         """The likeliest label of each word, and the spans that labels such as "B-LOC" mark.
 
@@ -410,11 +403,6 @@ class QuestionAnswerer(TaskModel):
         from bert_zoo.models.question_answering import answered_batches
 
         return answered_batches(self, x, y, sample_weight, **options)
-
-    @functools.cached_property
-    def span_logits(self) -> Callable[[dict[str, Any]], dict[str, Any]]:
-        """Ids to logits, without dropout; as a graph, made once, on TensorFlow."""
-        return as_graph(lambda inputs: self(inputs, training=False))
 
     def answer(
         self,

@@ -219,25 +219,25 @@ def pack_pieces(pieces: tf.RaggedTensor, preprocessor: Preprocessor) -> PackedWo
     return PackedWords(inputs, word_ids)
 
 
-def rows_that_fit(pieces: tf.RaggedTensor, sequence_length: int) -> tf.RaggedTensor:
+def row_splits_that_fit(
+    lengths: np.ndarray, sentences: np.ndarray, sequence_length: int
+) -> np.ndarray:
     """Splits sentences that are too long for one row into several, between words.
 
     Args:
-        pieces: int32 [batch, (words), (pieces)], not in a graph.
+        lengths: int [words], the pieces of each word of all sentences.
+        sentences: int [batch + 1], the number of each sentence's first word, and of all words.
         sequence_length: the most tokens of a row, with the two special ones.
 
     Returns:
-        The same words in the same order, [rows, (words), (pieces)]. A single word that is too long
-        is a row by itself.
+        int64 [rows + 1], the number of each row's first word, and of all words. A single word that is
+        too long is a row by itself.
     """
-    starts = _row_starts(
-        pieces.values.row_lengths().numpy(), pieces.row_splits.numpy(), sequence_length - 2
-    )
-    splits = np.array([*starts, pieces.values.nrows().numpy()], np.int64)
-    return tf.RaggedTensor.from_row_splits(pieces.values, splits)
+    starts = _row_starts(lengths.tolist(), sentences.tolist(), sequence_length - 2)
+    return np.array([*starts, len(lengths)], np.int64)
 
 
-def _row_starts(lengths: np.ndarray, sentences: np.ndarray, budget: int) -> Iterator[int]:
+def _row_starts(lengths: list[int], sentences: list[int], budget: int) -> Iterator[int]:
     """The first words of rows of up to `budget` tokens; `sentences` are row splits."""
     for begin, end in itertools.pairwise(sentences):
         yield begin
