@@ -650,6 +650,14 @@ def test_a_tar_whose_header_is_damaged_does_not_end_there(tmp_path):
     assert unpacked(content, tmp_path / "a") is None
 
 
+def test_a_tar_header_of_any_size_is_not_read_into_memory(tmp_path):
+    header = tarfile.TarInfo("long")
+    header.type, header.size = tarfile.GNUTYPE_LONGNAME, 1 << 30
+    with pytest.raises(WeightsError, match=r"a header of 1,073,[\d,]+ bytes"):
+        (tmp_path / "archive").write_bytes(header.tobuf() + bytes(2048))
+        unpack.unpack(tmp_path / "archive", tmp_path / "files", "URL")
+
+
 @pytest.mark.parametrize("make", [tar_of, zip_of, lambda files: gzip.decompress(tar_of(files))])
 def test_what_follows_the_end_of_an_archive_is_refused(make, tmp_path):
     assert unpacked(make(SMALL_MEMBERS) + b"and more", tmp_path / "a") is None

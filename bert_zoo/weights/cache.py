@@ -145,7 +145,7 @@ def _downloaded_snapshot(repo: str, revision: str, patterns: list[str]) -> Path:
     except Exception as error:
         reason = _hub_failure(repo, error)
         # A branch may point to a commit already of which too little has arrived.
-        earlier = _HubReceipt.read(_hub_receipt(repo, revision))
+        earlier = _read_receipt(_HubReceipt, _hub_receipt(repo, revision))
         cached = _cached_snapshot(repo, revision, patterns) or (
             earlier and _cached_snapshot(repo, earlier.commit, patterns)
         )
@@ -203,7 +203,7 @@ def _snapshot(repo: str, revision: str, patterns: list[str], **options: Any) -> 
 
 def _hub_failure(repo: str, error: Exception) -> str:
     """What an error of huggingface_hub means, and what to do."""
-    from huggingface_hub import errors
+    from huggingface_hub import constants, errors
 
     endpoint = os.environ.get("HF_ENDPOINT", "https://huggingface.co")
     offline = ", for HF_HUB_OFFLINE is set" if os.environ.get("HF_HUB_OFFLINE") else ""
@@ -214,7 +214,7 @@ def _hub_failure(repo: str, error: Exception) -> str:
     )
     if is_disk_full(error):
         return (
-            f"there is no room for it where huggingface_hub keeps its files, {_hub_cache()}. Make "
+            f"there is no room for it where huggingface_hub keeps its files, {constants.HF_HUB_CACHE}. Make "
             "room there, or set HF_HOME to a directory on a larger disk"
         )
     # The first kind that fits counts: a gated repository is a not-found one too, and nearly all of
@@ -234,12 +234,6 @@ def _hub_failure(repo: str, error: Exception) -> str:
         f"({type(error).__name__}). {elsewhere}",
     }
     return next(text for kind, text in reasons.items() if isinstance(error, kind))
-
-
-def _hub_cache() -> str:
-    from huggingface_hub import constants
-
-    return constants.HF_HUB_CACHE
 
 
 def _matching(directory: Path, patterns: Iterable[str]) -> list[Path]:
@@ -266,10 +260,6 @@ class _HubReceipt(NamedTuple):
     commit: str
     sha256: dict[str, str]  # by name of the weight file
 
-    @classmethod
-    def read(cls, path: Path) -> "_HubReceipt | None":
-        return _read_receipt(cls, path)
-
     def is_valid(self) -> bool:
         return all(isinstance(text, str) for text in (self.name, self.commit)) and _is_table(
             self.sha256, str
@@ -284,7 +274,7 @@ def _compare_with_receipt(repo: str, revision: str, directory: Path, weights: li
     """Says when a branch has moved, and refuses weights that changed although it did not."""
     name, commit = f"hf://{repo}@{revision}", directory.name
     path = _hub_receipt(repo, revision)
-    earlier = _HubReceipt.read(path)
+    earlier = _read_receipt(_HubReceipt, path)
     if earlier and earlier.commit == commit:
         for file in weights:
             if expected := earlier.sha256.get(file.name):
@@ -315,10 +305,6 @@ class _Receipt(NamedTuple):
     url: str
     sha256: str
     files: dict[str, int]  # size in bytes by path below files/
-
-    @classmethod
-    def read(cls, path: Path) -> "_Receipt | None":
-        return _read_receipt(cls, path)
 
     def is_valid(self) -> bool:
         return (
@@ -352,7 +338,7 @@ def fetch_archive(
             and any later download must have it too.
         files: names of files that must be in it once, with their hashes where those are known.
         check: called with that directory before it counts as whole; raises FileNotFoundError or
-            WeightsError where it is not.
+            ValueError where it is not.
 
     Returns:
         The directory with the archive's files; where they all lie in one folder, that folder.
@@ -371,7 +357,7 @@ def fetch_archive(
         with _locked(home / "lock", url):
             if not _is_complete(home):
                 _download_and_unpack(url, sha256, files, check, home)
-    receipt = _Receipt.read(home / "receipt.json")
+    receipt = _read_receipt(_Receipt, home / "receipt.json")
     if sha256 is not None and receipt.sha256 != sha256.lower():
         raise WeightsError(
             f"The archive {url} was downloaded with SHA-256 {receipt.sha256}, but {sha256.lower()} "
@@ -383,7 +369,7 @@ def fetch_archive(
 
 
 def _is_complete(home: Path) -> bool:
-    receipt = _Receipt.read(home / "receipt.json")
+    receipt = _read_receipt(_Receipt, home / "receipt.json")
     return receipt is not None and receipt.describes(home / "files")
 
 
@@ -395,7 +381,7 @@ def _download_and_unpack(
     home: Path,
 ) -> None:
     archive = home / "archive"
-    earlier = _Receipt.read(home / "receipt.json")
+    earlier = _read_receipt(_Receipt, home / "receipt.json")
     _warn_of_damaged(earlier, home / "receipt.json")
     if not archive.is_file():
         # An archive that was cut is noticed when it is unpacked.
@@ -444,10 +430,6 @@ class _DirectoryReceipt(NamedTuple):
     sha256: dict[str, str]
     sizes: dict[str, int]
 
-    @classmethod
-    def read(cls, path: Path) -> "_DirectoryReceipt | None":
-        return _read_receipt(cls, path)
-
     def is_valid(self) -> bool:
         return (
             isinstance(self.url, str)
@@ -483,7 +465,7 @@ def fetch_files(
         sha256: hashes of those files where they are known, by name. Where one is not, the hash of
             the first download is kept and any later download must have it too.
         check: called with the directory before it counts as whole; raises FileNotFoundError or
-            WeightsError where it is not.
+            ValueError where it is not.
 
     Raises:
         ValueError: `sha256` has a name that `names` lacks, or a name leads out of the directory.
@@ -500,10 +482,10 @@ def fetch_files(
     home = cache_directory() / "directories" / _folder_name(base_url)
     home.mkdir(parents=True, exist_ok=True)
     none = _DirectoryReceipt(base_url, {}, {})
-    receipt = _DirectoryReceipt.read(home / "receipt.json") or none
+    receipt = _read_receipt(_DirectoryReceipt, home / "receipt.json") or none
     if receipt.missing(names, home / "files"):
         with _locked(home / "lock", base_url):
-            found = _DirectoryReceipt.read(home / "receipt.json")
+            found = _read_receipt(_DirectoryReceipt, home / "receipt.json")
             _warn_of_damaged(found, home / "receipt.json")
             receipt = found or none
             for name in receipt.missing(names, home / "files"):
@@ -600,7 +582,7 @@ def _check_hash(what: str, found: str, sha256: str | None, earlier: str | None, 
 def _check_model(check: Callable[[Path], Any], directory: Path, url: str) -> None:
     try:
         check(directory)
-    except (FileNotFoundError, WeightsError) as error:
+    except (FileNotFoundError, ValueError) as error:
         raise WeightsError(
             f"{url} does not hold a whole model: {error} What was downloaded has been deleted; "
             "check the address and try again."

@@ -22,8 +22,8 @@ _CHUNK_BYTES = 1 << 20
 # The largest released archive is below 4 GB.
 _MAX_UNPACKED_BYTES = 32 << 30
 _MAX_MEMBERS = 10_000
-# GNU tar fills its last record, of 10 KiB unless told otherwise, with zeros.
-_MAX_TAR_PADDING = 16 << 20
+# Of a tar: long names and the like, and the zeros with which its last record is filled.
+_MAX_TAR_HEADER = _MAX_TAR_PADDING = 16 << 20
 _COMPRESSIONS = {b"\x1f\x8b": gzip.open, b"BZh": bz2.open, b"\xfd7zXZ\0": lzma.open}
 # A zip ends in a record of 22 bytes and a comment; a number that it cannot hold stands elsewhere.
 _ZIP_END, _LONGEST_ZIP_END, _IN_ZIP64 = b"PK\5\6", 22 + 0xFFFF, 0xFFFF
@@ -104,11 +104,7 @@ def _extract(archive: Path, directory: Path, url: str) -> dict[str, int]:
 
 def _members(archive: Path) -> Iterator[tuple[str, int, BinaryIO]]:
     """Name, size and content of every file in the archive, in its order."""
-    if zipfile.is_zipfile(archive):
-        return _zip_members(archive)
-    if tarfile.is_tarfile(archive):
-        return _tar_members(archive)
-    raise _Unsafe("it is neither a zip nor a tar archive")
+    return _zip_members(archive) if zipfile.is_zipfile(archive) else _tar_members(archive)
 
 
 def _zip_members(archive: Path) -> Iterator[tuple[str, int, BinaryIO]]:
@@ -140,6 +136,19 @@ def _check_zip_end(archive: Path, members: int) -> None:
         raise _Damaged("something follows its end")
 
 
+class _BoundedReads:
+    """A stream for tarfile, which reads a header at once, whatever size it says it has."""
+
+    def __init__(self, stream: BinaryIO):
+        self._stream = stream
+        self.seek, self.tell = stream.seek, stream.tell
+
+    def read(self, size: int) -> bytes:
+        if size > _MAX_TAR_HEADER:
+            raise _Damaged(f"it has a header of {size:,} bytes")
+        return self._stream.read(size)
+
+
 class _StrictTarInfo(tarfile.TarInfo):
     """A header whose damage is an error; tarfile takes it for the end of the archive."""
 
@@ -150,7 +159,9 @@ class _StrictTarInfo(tarfile.TarInfo):
         except tarfile.EOFHeaderError:  # the block of zeros that ends an archive
             raise
         except tarfile.HeaderError as error:
-            raise tarfile.ReadError(f"the header at byte {archive.offset:,}: {error}") from error
+            if not archive.offset:
+                raise _Unsafe("it is neither a zip nor a tar archive") from error
+            raise _Damaged(f"the header at byte {archive.offset:,}: {error}") from error
 
 
 def _tar_members(archive: Path) -> Iterator[tuple[str, int, BinaryIO]]:
@@ -160,7 +171,8 @@ def _tar_members(archive: Path) -> Iterator[tuple[str, int, BinaryIO]]:
         (open_ for magic, open_ in _COMPRESSIONS.items() if start.startswith(magic)), open
     )
     with opener(archive, "rb") as stream:
-        with tarfile.open(fileobj=stream, mode="r:", tarinfo=_StrictTarInfo) as file:
+        reads = _BoundedReads(stream)
+        with tarfile.open(fileobj=reads, mode="r:", tarinfo=_StrictTarInfo) as file:
             for info in file:
                 if not info.isreg() and not info.isdir():
                     raise _Unsafe(f"its member {shown(info.name)} is a link or special")
