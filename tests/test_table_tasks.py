@@ -66,6 +66,15 @@ def test_sentences_and_articles_are_drawn_at_random(tmp_path):
     assert len(words) == 10 and words != [f"w{i}" for i in range(30, 40)]
 
 
+def test_tags_that_break_the_scheme_of_spans_are_said(tmp_path):
+    path = tmp_path / "a.txt"
+    for tag, said in (("I-LOC", 0), ("I-PER", 1)):
+        path.write_text("Ada B-PER\n\n" * 3 + f"to O\nNew B-LOC\nYork {tag}\n\n")
+        remarks = make_task("tagging", train_file=str(path), test_file=str(path)).remarks()
+        assert len(remarks) == said
+    assert "look like IOB2, and sentence 4 breaks it: 'York' has the tag 'I-PER'" in remarks[0]
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [

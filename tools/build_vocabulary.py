@@ -11,7 +11,8 @@ symbol a line by falling frequency, and tokenizer_config.json. docs/text.md desc
 from collections import Counter
 from itertools import pairwise
 
-from absl import app, flags
+import program
+from absl import flags
 
 _OUTPUT = flags.DEFINE_string("output", None, "The directory to write.", required=True)
 _UNIT = flags.DEFINE_enum("unit", "word", ["word", "character", "byte"], "What a symbol is.")
@@ -42,7 +43,7 @@ _MIN_COUNT = flags.DEFINE_integer(
 def main(argv: list[str]) -> None:
     paths = argv[1:]
     if not paths:
-        raise app.UsageError("Name the text files to count, for example train.txt.")
+        raise ValueError("Name the text files to count, for example train.txt.")
     from bert_zoo.data.language_modelling import count_symbols, select_symbols, suggested_cutoffs
     from bert_zoo.text import SymbolTokenizer
 
@@ -98,4 +99,4 @@ def _report(counts: Counter[str], vocabulary: list[str], cutoffs: list[int]) -> 
 
 
 if __name__ == "__main__":
-    app.run(main)
+    program.run(main)

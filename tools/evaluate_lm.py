@@ -11,7 +11,8 @@ import dataclasses
 import json
 from pathlib import Path
 
-from absl import app, flags, logging
+import program
+from absl import flags, logging
 
 _MODEL = flags.DEFINE_string(
     "model", None, "A name of bert_zoo.list_models(), or a directory.", required=True
@@ -36,8 +37,7 @@ _OUTPUT = flags.DEFINE_string("output_dir", None, "Where figures are written, as
 
 
 def main(argv: list[str]) -> None:
-    if len(argv) > 1:
-        raise app.UsageError(f"Unknown arguments {argv[1:]}; options begin with --.")
+    program.no_arguments(argv)
     logging.set_verbosity(logging.WARNING)
     import bert_zoo
     from bert_zoo.data.language_modelling import encode_file
@@ -128,4 +128,4 @@ def measure_context(model, ids, directory: Path | None) -> dict:
 
 
 if __name__ == "__main__":
-    app.run(main)
+    program.run(main)

@@ -6,7 +6,8 @@
 docs/export.md says what it can be asked.
 """
 
-from absl import app, flags
+import program
+from absl import flags
 
 _MODEL = flags.DEFINE_string(
     "model", None, "A name of bert_zoo.list_models(), or a directory.", required=True
@@ -22,8 +23,7 @@ _MAX_LENGTH = flags.DEFINE_integer(
 
 
 def main(argv: list[str]) -> None:
-    if len(argv) > 1:
-        raise app.UsageError(f"There are no positional arguments; got {argv[1:]}.")
+    program.no_arguments(argv)
     import bert_zoo
 
     model = bert_zoo.load(_MODEL.value, _TASK.value, max_length=_MAX_LENGTH.value)
@@ -32,4 +32,4 @@ def main(argv: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    app.run(main)
+    program.run(main)

@@ -15,7 +15,7 @@ from types import TracebackType
 
 from absl import app, flags
 
-ROOT = Path(__file__).resolve().parents[1]
+TOOLS = Path(__file__).resolve().parent
 HELP = {"--help", "-help", "-h", "-?"}
 FLAG_WIDTH = 30
 VALUES = {"int": "N", "float": "X", "comma separated list of strings": "X,..."}
@@ -82,7 +82,7 @@ def _is_raised_here(trace: TracebackType | None) -> bool:
     while trace.tb_next:
         trace = trace.tb_next
     code = trace.tb_frame.f_code
-    is_ours = Path(code.co_filename).resolve().is_relative_to(ROOT)
+    is_ours = Path(code.co_filename).resolve().is_relative_to(TOOLS.parent)
     return is_ours and code.co_code[trace.tb_lasti] == dis.opmap["RAISE_VARARGS"]
 
 
@@ -94,13 +94,10 @@ sys.excepthook = say
 
 def help_text(about: str, groups: Mapping[str, Sequence[str]]) -> str:
     """A program's description and its flags, those of the groups first."""
-    # Libraries define flags too.
-    own = {
-        flag.name: flag
-        for module, found in flags.FLAGS.flags_by_module_dict().items()
-        if module == sys.argv[0] or (Path(__file__).parent / f"{module}.py").is_file()
-        for flag in found
-    }
+    by_module = flags.FLAGS.flags_by_module_dict()
+    # The program's own first; libraries define flags too.
+    modules = [sys.argv[0], *(m for m in by_module if (TOOLS / f"{m}.py").is_file())]
+    own = {flag.name: flag for module in modules for flag in by_module.get(module, ())}
     grouped = {name for names in groups.values() for name in names}
     rest = [name for name in own if name not in grouped]
     sections = [*groups.items(), ("Other flags" if groups else "Flags", rest)]

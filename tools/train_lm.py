@@ -16,7 +16,7 @@ from absl import flags, logging
 from strategy_flag import named_strategy
 
 _RECIPE = flags.DEFINE_string(
-    "recipe", "small", "A name in bert_zoo.training.language_model_recipes.RECIPES."
+    "recipe", "small", "A name in bert_zoo.training.language_model_recipes.RECIPES, with settings."
 )
 _TRAIN = flags.DEFINE_string("train_file", None, "Text to train on.", required=True)
 _VALID = flags.DEFINE_string("valid_file", None, "Text to measure on.")
@@ -27,18 +27,46 @@ _VOCABULARY = flags.DEFINE_string(
     "vocabulary", None, "A directory of tools/build_vocabulary.py; else train_file's symbols."
 )
 _OUTPUT_DIR = flags.DEFINE_string("output_dir", None, "Run directory; runs/lm-<recipe> if not set.")
-_STEPS = flags.DEFINE_integer("steps", None, "Instead of the recipe's.", lower_bound=1)
+_STEPS = flags.DEFINE_integer(
+    "steps", None, "Updates of the whole training, instead of the recipe's.", lower_bound=1
+)
 _STOP_AT = flags.DEFINE_integer("stop_at", None, "Stop after this step, to go on later.")
-_BATCH_SIZE = flags.DEFINE_integer("batch_size", None, "Instead of the recipe's.", lower_bound=1)
-_SEGMENT = flags.DEFINE_integer("segment_length", None, "Instead of the recipe's.", lower_bound=1)
-_MEM_LEN = flags.DEFINE_integer("mem_len", None, "Instead of the recipe's.", lower_bound=0)
-_RATE = flags.DEFINE_float("learning_rate", None, "The peak, instead of the recipe's.")
-_UNIT = flags.DEFINE_enum("unit", None, ["word", "character", "byte"], "Instead of the recipe's.")
-_CUTOFFS = flags.DEFINE_list("cutoffs", None, "Of the adaptive softmax, instead of the recipe's.")
-_DIV_VAL = flags.DEFINE_integer("div_val", None, "Instead of the recipe's.", lower_bound=1)
-_MAX_SYMBOLS = flags.DEFINE_integer("max_symbols", None, "Of a vocabulary that is made here.")
+_BATCH_SIZE = flags.DEFINE_integer(
+    "batch_size",
+    None,
+    "Streams that are read side by side, instead of the recipe's.",
+    lower_bound=1,
+)
+_SEGMENT = flags.DEFINE_integer(
+    "segment_length",
+    None,
+    "Tokens of a stream that a step reads, instead of the recipe's.",
+    lower_bound=1,
+)
+_MEM_LEN = flags.DEFINE_integer(
+    "mem_len",
+    None,
+    "Tokens before a segment that are remembered, instead of the recipe's.",
+    lower_bound=0,
+)
+_RATE = flags.DEFINE_float("learning_rate", None, "The highest, instead of the recipe's.")
+_UNIT = flags.DEFINE_enum(
+    "unit", None, ["word", "character", "byte"], "What a token is, instead of the recipe's."
+)
+_CUTOFFS = flags.DEFINE_list(
+    "cutoffs", None, "Where the adaptive softmax's clusters begin, instead of the recipe's."
+)
+_DIV_VAL = flags.DEFINE_integer(
+    "div_val",
+    None,
+    "By what each cluster's vectors are smaller, instead of the recipe's.",
+    lower_bound=1,
+)
+_MAX_SYMBOLS = flags.DEFINE_integer(
+    "max_symbols", None, "The most symbols of a vocabulary that is made here."
+)
 _EVERY = flags.DEFINE_integer("every", 250, "Steps between measurements.", lower_bound=1)
-_SEED = flags.DEFINE_integer("seed", 0, "Of fresh weights and dropout.")
+_SEED = flags.DEFINE_integer("seed", 0, "Of random initial weights and dropout.")
 _DTYPE = flags.DEFINE_string("dtype", "float32", "A Keras dtype policy, such as mixed_bfloat16.")
 
 

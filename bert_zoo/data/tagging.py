@@ -136,6 +136,20 @@ def _first_break(sentences: Collection[Sequence[str]], scheme: str) -> tuple[int
     return None
 
 
+def first_break(sentences: Collection[Sequence[str]]) -> tuple[str, int, int] | None:
+    """Where tags of spans break the scheme that they follow the longest: the scheme, sentence and word.
+
+    None where they follow one, or are no tags of spans.
+    """
+    if not all(_is_span_tag(tag) for tag in {tag for tags in sentences for tag in tags}):
+        return None
+    breaks = {name: _first_break(sentences, name) for name in SCHEMES}
+    if None in breaks.values():
+        return None
+    likeliest = max(breaks, key=breaks.get)
+    return likeliest, *breaks[likeliest]
+
+
 def scheme_names(types: Iterable[str], scheme: str) -> tuple[str, ...]:
     """The tags of a scheme for these types of spans: "O", then type by type."""
     check_scheme(scheme)
@@ -297,10 +311,7 @@ def _no_scheme(
                     f"{place(s, w)}: {shown(tag)} is not a tag of a scheme, so that the tags cannot be "
                     f"converted to {scheme}. Choose another tag_column, or leave out scheme."
                 )
-    breaks = {name: _first_break(tags, name) for name in SCHEMES}
-    # The scheme that fits longest is the likeliest to be meant.
-    likeliest = max(breaks, key=breaks.get)
-    s, w = breaks[likeliest]
+    likeliest, s, w = first_break(tags)
     return ValueError(
         f"{place(s, w)}: the tag {shown(tags[s][w])} breaks {likeliest}, which the tags before it follow, "
         "and no other scheme fits. Correct it, or leave out scheme."

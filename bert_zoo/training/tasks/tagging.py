@@ -6,8 +6,9 @@ from typing import Any
 
 import numpy as np
 
+from bert_zoo.data.files import shown
 from bert_zoo.data.tagged_batches import tagged_batches
-from bert_zoo.data.tagging import TaggedSplit, load_conll, read_tagging
+from bert_zoo.data.tagging import TaggedSplit, first_break, load_conll, read_tagging
 from bert_zoo.metrics import span_report
 from bert_zoo.models.tagging import word_probabilities
 from bert_zoo.training.report import HardExample, confusion_matrix, per_label_table
@@ -35,6 +36,18 @@ class TaggingTask(Task):
     @property
     def label_names(self) -> tuple[str, ...]:
         return self.train.label_names
+
+    def remarks(self):
+        train = self.train
+        tags = _names(train.labels, train.label_names)
+        if train.scheme is not None or (broken := first_break(tags)) is None:
+            return ()
+        scheme, s, w = broken
+        return (
+            f"The tags look like {scheme}, and sentence {s + 1:,} breaks it: {shown(train.words[s][w])} has "
+            f"the tag {shown(tags[s][w])}. They are scored word by word, without F1 of spans, unless this "
+            "is corrected.",
+        )
 
     def load_options(self):
         return {**super().load_options(), "labels": self.label_names}
