@@ -205,6 +205,10 @@ class Family:
             slots), by format.
         tokenizer: the tokenizer family in `bert_zoo.text`.
         checkpoints: the released models.
+        told_by_tensors: fields of the configuration that are the rows of a stored tensor, whatever a
+            file says -> the task and the variable.
+        unread: patterns of source keys that are weights of something that the family's models do not
+            have -> what that is, for the log.
     """
 
     name: str
@@ -230,6 +234,8 @@ class Family:
     conventions: Mapping[Format, Mapping[str, Any]] = field(default_factory=dict)
     hf_only: Mapping[str, Any] = field(default_factory=dict)
     hf_buffers: Callable[[Any], Mapping[str, Any]] = lambda config: {}
+    told_by_tensors: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+    unread: Mapping[str, str] = field(default_factory=dict)
 
     def config(self, checkpoint: Checkpoint) -> Config:
         return self.config_class(**{**self.defaults, **checkpoint.config})

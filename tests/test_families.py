@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from helpers import assert_same, assert_same_variables, flat, loaded, stored_gradients, tensors_of
+from safetensors.numpy import save_file
 from test_golden_bert import (
     FAMILY_CASES,
     TOLERANCE,
@@ -24,6 +25,7 @@ import bert_zoo
 from bert_zoo.training.recipes import RECIPES
 from bert_zoo.weights.bind import named_variables
 from bert_zoo.weights.files import WeightsError
+from bert_zoo.weights.sources import open_weights
 
 
 def task_of(case: str) -> str:
@@ -193,6 +195,47 @@ def test_spans_and_masked_tokens_are_trained_together():
     after = model.evaluate(inputs, labels, verbose=0, return_dict=True)
     for name in ("mlm_logits_loss", "sbo_logits_loss"):
         assert after[name] < 0.7 * before[name]
+
+
+def test_a_trainer_s_options_are_read_from_the_tensors(tmp_path, caplog):
+    """20 targets of a span, and a next-sentence head with its pooler."""
+    case = "spanbert/pretraining"
+    directory = shutil.copytree(directory_of(case), tmp_path / "twenty")
+    (directory / "model.pt").unlink()
+    tensors, hidden = (
+        dict(open_weights(directory_of(case))),
+        loaded(case).encoder.config.hidden_size,
+    )
+    (table,) = (
+        key for key in tensors if key.endswith("pair_target_predictions.position_embeddings.weight")
+    )
+    fifteen = tensors[table]
+    tensors[table] = np.concatenate([fifteen, fifteen[:5]])
+    (root,) = (
+        key.removesuffix("embeddings.word_embeddings.weight")
+        for key in tensors
+        if key.endswith("embeddings.word_embeddings.weight")
+    )
+    start = root.removesuffix("bert.")
+    shapes = {
+        f"{root}pooler.dense.weight": (hidden, hidden),
+        f"{root}pooler.dense.bias": (hidden,),
+        f"{start}cls.seq_relationship.weight": (2, hidden),
+        f"{start}cls.seq_relationship.bias": (2,),
+    }
+    tensors |= {key: np.ones(shape, "float32") for key, shape in shapes.items()}
+    save_file(tensors, directory / "model.safetensors")
+    model, inputs = bert_zoo.load(directory, "pretraining"), inputs_of(arrays(case))
+    assert "next-sentence head" in caplog.text and "cls.seq_relationship.bias" in caplog.text
+    spans = model(inputs)["sbo_logits"]
+    assert spans.shape[2] == 20
+    np.testing.assert_allclose(spans[:, :, :15], loaded(case)(inputs)["sbo_logits"], atol=TOLERANCE)
+    for fmt in ("bert_zoo", "hf"):
+        bert_zoo.save(model, tmp_path / fmt, format=fmt)
+        again = bert_zoo.load(tmp_path / fmt, "pretraining")
+        assert_same(again(inputs)["sbo_logits"], spans)
+    copy = type(model).from_config(model.get_config())
+    assert copy(inputs)["sbo_logits"].shape == spans.shape
 
 
 def test_a_head_that_spanbert_lacks_is_named_with_the_archive_that_has_it(tmp_path):

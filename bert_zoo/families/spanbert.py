@@ -1,8 +1,9 @@
 """SpanBERT (Joshi et al. 2020, arXiv:1907.10529): a cased BERT trained on spans, without pooler."""
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
-from bert_zoo.config import ConfigCodec, ConfigRow
+from bert_zoo.config import ConfigCodec, ConfigError, ConfigRow, EncoderConfig, is_integer
+from bert_zoo.error_text import shown
 from bert_zoo.families import bert
 from bert_zoo.registry import HF, Archive, Checkpoint, TextSpec
 from bert_zoo.weights.table import BIAS, DENSE, EMBED, NORM, Copy, Head, Row
@@ -28,6 +29,26 @@ SCORES = {
         "TACRED (F1)": 70.8,
     },
 }
+
+
+@dataclass(frozen=True, kw_only=True)
+class SpanBertConfig(EncoderConfig):
+    """What fixes a SpanBERT.
+
+    Attributes:
+        span_targets: tokens of a span that its boundaries predict (`--max-pair-targets` of the
+            original trainer, whose default the paper's models have).
+    """
+
+    span_targets: int = 15
+
+    def __post_init__(self):
+        if not is_integer(self.span_targets) or self.span_targets < 1:
+            raise ConfigError(
+                f"span_targets is {shown(self.span_targets)}; it must be a positive integer."
+            )
+        super().__post_init__()
+
 
 # The original kept the names of pytorch_pretrained_bert, below fairseq's `decoder.`.
 SPANS = "cls.pair_target_predictions"
@@ -76,13 +97,17 @@ ARGUMENTS_CODEC = ConfigCodec(
     fixed={"task": ("span_bert",)},
     ignored=None,
     defaults={"pooler": False},
+    config_class=SpanBertConfig,
 )
 
 FAMILY = replace(
     bert.FAMILY,
     name="spanbert",
     defaults={"vocab_size": 28996, "pooler": False},
-    codecs={"hf": bert.HF_CODEC, "fairseq": ARGUMENTS_CODEC},
+    codecs={
+        "hf": replace(bert.HF_CODEC, config_class=SpanBertConfig),
+        "fairseq": ARGUMENTS_CODEC,
+    },
     heads={
         **bert.task_heads("Bert"),
         "masked_lm": bert.HEADS["masked_lm"],
@@ -110,4 +135,8 @@ FAMILY = replace(
     objectives=("span_boundary",),
     hallmark=r"cls\.pair_target_predictions\.",
     config_files={"model.pt": "fairseq"},
+    config_class=SpanBertConfig,
+    told_by_tensors={"span_targets": ("pretraining", "span_boundary/target_position/embeddings")},
+    # Only trainings without --no-nsp, which the paper does without, have it.
+    unread={r"(^|\.)cls\.seq_relationship\.(weight|bias)$": "next-sentence head"},
 )

@@ -32,7 +32,7 @@ class SpanBoundaryHead(keras.layers.Layer):
         activation: str,
         epsilon: float,
         initializer_range: float,
-        max_targets: int = 15,
+        max_targets: int,
         position_size: int = 200,
         **kwargs,
     ):

@@ -4,6 +4,8 @@ Inside a stack, tensors are [batch * length, features]: products in two dimensio
 bias and GELU into the product on TensorFlow's CPU kernels, and cost nothing elsewhere.
 """
 
+import importlib
+
 from bert_zoo.layers.adaptive_embedding import AdaptiveEmbedding
 from bert_zoo.layers.attention import SelfAttention
 from bert_zoo.layers.block import PostNormBlock
@@ -22,6 +24,7 @@ __all__ = [
     "FeedForward",
     "Pooler",
     "PostNormBlock",
+    "Preprocessor",
     "RecurrentBlock",
     "RecurrentStack",
     "RelativeAttention",
@@ -31,10 +34,14 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str):
-    # Needs TensorFlow, which the other bricks do not.
-    if name == "SavedModelLayer":
-        from bert_zoo.serving.saved_model_layer import SavedModelLayer
+# Need what the layers do not: TensorFlow, and checkpoints.
+_LAZY = {
+    "Preprocessor": "bert_zoo.models.text_layer",
+    "SavedModelLayer": "bert_zoo.serving.saved_model_layer",
+}
 
-        return SavedModelLayer
+
+def __getattr__(name: str):
+    if name in _LAZY:
+        return getattr(importlib.import_module(_LAZY[name]), name)
     raise AttributeError(f"module 'bert_zoo.layers' has no attribute {name!r}.")

@@ -15,6 +15,7 @@ from bert_zoo.models.tasks import (
     SentenceEmbedder,
     TokenClassifier,
 )
+from bert_zoo.models.text_layer import Preprocessor
 
 TASKS = {
     model.task: model
@@ -41,6 +42,7 @@ __all__ = [
     "MaskedLM",
     "MultiLabelClassifier",
     "MultipleChoice",
+    "Preprocessor",
     "Pretraining",
     "QuestionAnswerer",
     "RecurrentEncoder",

@@ -38,12 +38,16 @@ from bert_zoo.models.replicas import (
 )
 from bert_zoo.weights.bind import set_trained_layers, trained_layers
 
+# What Keras's own export takes, of what the model reads.
+EXPORTED_IDS = ("token_ids", "segment_ids", "padding_mask")
+
 
 class ZooModel(keras.Model):
     """A Keras model that also takes raw text wherever data goes in.
 
     Attributes:
         task: the name that `load` knows it by.
+        ids_rank: axes of the ids that it is called with.
         outputs_per_token: whether outputs carry the length of the input, so that `predict` has to
             pad all batches alike.
         reads_windows: whether it reads long texts in windows.
@@ -55,6 +59,7 @@ class ZooModel(keras.Model):
     """
 
     task: str
+    ids_rank = 2
     reads_windows = False
     outputs_per_token = False
     pools_windows = False
@@ -298,6 +303,47 @@ class ZooModel(keras.Model):
         if self._distribute_strategy is None and self.steps_per_execution == 1:
             self.make_predict_function()
             self.predict_function.get_concrete_function([data.element_spec])
+
+    def export(self, filepath, format: str = "tf_saved_model", *, input_signature=None, **kwargs):
+        """As in Keras, on ids of any batch and length: `token_ids`, `segment_ids`, `padding_mask`.
+
+        `bert_zoo.export` writes SavedModels that take text.
+
+        Raises:
+            ValueError: a model with a memory, whose outputs Keras cannot export.
+        """
+        if hasattr(self, "initial_memory"):
+            raise ValueError(
+                "Keras exports no model that returns a memory, a list of tensors. Use "
+                "bert_zoo.export(model, directory), whose signatures take and give it."
+            )
+        if input_signature is None:
+            specs = {
+                name: keras.InputSpec(dtype="int32", shape=shape, name=name)
+                for name, shape in self._shapes_of_ids().items()
+            }
+            input_signature = [specs]
+        super().export(filepath, format=format, input_signature=input_signature, **kwargs)
+
+    @property
+    def _default_save_signature(self):
+        # Keras's own, which tf.saved_model.save traces, calls every model with one tensor.
+        import tensorflow as tf
+
+        specs = {
+            name: tf.TensorSpec(shape, tf.int32, name=name)
+            for name, shape in self._shapes_of_ids().items()
+        }
+
+        @tf.function(input_signature=(specs,), autograph=False)
+        def serving_default(inputs):
+            return self(inputs, training=False)
+
+        return serving_default
+
+    def _shapes_of_ids(self) -> dict[str, tuple]:
+        names = [name for name in EXPORTED_IDS if name in self.id_limits()]
+        return dict.fromkeys(names, (None,) * self.ids_rank)
 
     @contextlib.contextmanager
     def _fresh_functions_after_errors(self):

@@ -271,7 +271,9 @@ class Encoder(ZooModel):
         """
         if self._preprocessor is None:
             if self.why_no_vocabulary is not None:
-                log.warning("The model is saved without a vocabulary: %s", self.why_no_vocabulary)
+                log.warning(
+                    "The vocabulary is not saved with the model: %s", self.why_no_vocabulary
+                )
             return None
         try:
             return self.preprocessor

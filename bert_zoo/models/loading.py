@@ -231,7 +231,9 @@ def load(
     fresh = _fresh_parts(opened, task, config, init)
     if "pooler" in fresh:
         config = config.with_pooler(True)
-    preprocessor, why_none = _preprocessor(opened, model_class, config, max_length, padding)
+    preprocessor, why_none = preprocessor_of(
+        opened, config, max_length, padding, model_class.truncation
+    )
     encoder = getattr(models, opened.family.encoder_class)(
         config,
         opened.family.name,
@@ -766,7 +768,11 @@ def _with_tensors(opened: Opened, directory: Path) -> Opened:
     from bert_zoo.weights.sources import open_weights
 
     source = RenamedSource(open_weights(directory))
-    opened = replace(opened, family=_family_by_hallmark(opened.family, source))
+    family = _family_by_hallmark(opened.family, source)
+    config = opened.config
+    if family is not opened.family:
+        config = family.config_class.from_dict(config.to_dict())
+    opened = replace(opened, family=family, config=config)
     naming = find_naming(opened.family, source, opened.config)
     keys_without_pooler, keys_with_pooler = (
         {key for binding in naming.encoder(opened.config.with_pooler(p)) for key in binding.keys}
@@ -775,9 +781,20 @@ def _with_tensors(opened: Opened, directory: Path) -> Opened:
     has_pooler = any(key in source for key in keys_with_pooler - keys_without_pooler)
     conventions = opened.family.conventions.get(naming.fmt, {})
     unsaid = {name: value for name, value in conventions.items() if name in opened.unsaid}
-    config = opened.config.with_pooler(has_pooler).replace(**unsaid)
+    told = _told_by_tensors(naming, opened.config, source)
+    config = opened.config.with_pooler(has_pooler).replace(**unsaid, **told)
     _check_size(config, source)
     return replace(opened, source=source, naming=naming, config=config)
+
+
+def _told_by_tensors(naming: Naming, config: Config, source: RenamedSource) -> dict[str, int]:
+    """Fields of the configuration that only the shapes of stored tensors tell."""
+    told = {}
+    for field, (task, variable) in naming.family.told_by_tensors.items():
+        for binding in naming.head(task, config):
+            if binding.variable == variable and binding.keys[0] in source:
+                told[field] = (*source.shape(binding.keys[0]), 0)[0]
+    return told
 
 
 def _check_size(config: Config, source: RenamedSource) -> None:
@@ -952,6 +969,20 @@ def _assign(
     family, naming = opened.family, opened.naming
     bindings = naming.encoder(config, "" if task == "encoder" else ENCODER_PREFIX)
     bindings += naming.head(task, config)
+    unread = {
+        what: [key for key in opened.source if re.search(pattern, key)]
+        for pattern, what in family.unread.items()
+    }
+    for what, keys in unread.items():
+        if keys:
+            log.warning(
+                "%s has a %s (%s), which models of the family %s do not: it is not loaded.",
+                opened.name,
+                what,
+                listing(keys),
+                family.name,
+            )
+    passed_over = {key for keys in unread.values() for key in keys}
     fresh_variables = {b.variable for b in bindings if _part(b) in fresh}
     assign(
         {p: v for p, v in named_variables(model).items() if p not in fresh_variables},
@@ -959,7 +990,7 @@ def _assign(
         opened.source,
         known=naming.known(opened.config),
         copies=naming.copies(config),
-        is_ignorable=lambda key: family.is_ignorable(key, naming.fmt),
+        is_ignorable=lambda key: key in passed_over or family.is_ignorable(key, naming.fmt),
     )
 
 
@@ -984,12 +1015,12 @@ def _long_texts(
     return asked
 
 
-def _preprocessor(
+def preprocessor_of(
     opened: Opened,
-    model_class: type[ZooModel],
     config: Config,
     max_length: int | None,
     padding: str,
+    truncation: str | None = None,
 ) -> tuple[DeferredPreprocessor | None, str | None]:
     """What reads texts; or None, and why there is no vocabulary where there should be one."""
     text = opened.text or TextSpec(lowercase=None, max_length=config.longest_input)
@@ -1002,7 +1033,6 @@ def _preprocessor(
         raise ValueError(f"padding is {padding!r}; it is 'longest' or 'fixed'.")
     if opened.vocabulary is None:
         return None, None
-    cut = model_class.truncation
     try:
         preprocessor = DeferredPreprocessor(
             opened.vocabulary,
@@ -1010,7 +1040,7 @@ def _preprocessor(
             sequence_length=length,
             padding=padding,
             tokenizer_options={} if text.lowercase is None else {"lowercase": text.lowercase},
-            **({} if cut is None else {"truncation": cut}),
+            **({} if truncation is None else {"truncation": truncation}),
         )
     except FileNotFoundError as error:
         return None, str(error)

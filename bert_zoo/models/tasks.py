@@ -468,6 +468,7 @@ class MultipleChoice(TaskModel):
     """
 
     task = "multiple_choice"
+    ids_rank = 3
     reads_first_only = True
 
     def add_head(self, config):
@@ -632,6 +633,7 @@ class SpanObjective:
         head = SpanBoundaryHead(
             config.vocab_size,
             config.hidden_size,
+            max_targets=config.span_targets,
             activation=config.activation,
             epsilon=config.layer_norm_epsilon,
             initializer_range=config.initializer_range,

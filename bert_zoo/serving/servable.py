@@ -196,8 +196,7 @@ def _packs_pairs(model: ZooModel) -> bool:
 
 
 def ids_spec(model: ZooModel, name: str) -> tf.TensorSpec:
-    rank = 3 if model.task == "multiple_choice" else 2
-    return tf.TensorSpec([None] * rank, tf.int32, name=name)
+    return tf.TensorSpec([None] * model.ids_rank, tf.int32, name=name)
 
 
 def _place_spec(name: str) -> tf.TensorSpec:

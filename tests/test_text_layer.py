@@ -1,0 +1,161 @@
+"""Texts go into any Keras model, which is trained, saved and exported with its vocabulary."""
+
+import shutil
+import subprocess
+import sys
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+from helpers import (
+    GOLDEN,
+    TASK_CASES,
+    TEXTS,
+    assert_same,
+    load_recurrent,
+    loaded,
+    loaded_task,
+    task_inputs,
+)
+
+import bert_zoo
+from bert_zoo.layers import Preprocessor
+
+LABELS = np.array([0, 1, 0])
+# What models of two sentences read: the second texts.
+SECOND = ["it was good", "not very", "they saw it"]
+FAMILIES = {
+    "wordpiece": GOLDEN / "encoder",
+    "byte_bpe": GOLDEN.parent / "roberta" / "classification",
+    "sentencepiece": GOLDEN.parent / "albert" / "classification",
+}
+
+
+def classifier_of(directory, pairs: bool = False) -> keras.Model:
+    """As a user writes it."""
+    texts = keras.Input(shape=(), dtype="string", name="text")
+    if pairs:
+        texts = (texts, keras.Input(shape=(), dtype="string", name="text_pair"))
+    ids = Preprocessor(directory, max_length=16)(texts)
+    vectors = bert_zoo.load(directory, "embedding")(ids)
+    model = keras.Model(texts, keras.layers.Dense(2)(vectors))
+    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    model.compile(keras.optimizers.Adam(1e-2), loss)
+    return model
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    """A model that learned from strings, whose encoder's directory is gone."""
+    source = shutil.copytree(GOLDEN / "encoder", tmp_path_factory.mktemp("source") / "model")
+    model = classifier_of(source)
+    shutil.rmtree(source)
+    before = model.evaluate(tf.constant(TEXTS), LABELS, verbose=0)
+    model.fit(np.array(TEXTS, dtype=object), LABELS, verbose=0, epochs=2)
+    batches = tf.data.Dataset.from_tensor_slices((TEXTS, LABELS)).batch(2)
+    model.fit(batches, verbose=0, epochs=8)
+    assert model.evaluate(tf.constant(TEXTS), LABELS, verbose=0) < 0.7 * before
+    return model
+
+
+def test_the_layer_gives_the_preprocessors_ids():
+    encoder = loaded("encoder")
+    layer = Preprocessor(GOLDEN / "encoder", max_length=12)
+    expected = encoder.preprocessor.with_options(sequence_length=12)
+    for texts in (TEXTS, np.array(TEXTS), tf.constant(TEXTS), tf.constant(TEXTS)[:, None]):
+        assert_same(layer(texts), expected(TEXTS))
+    assert_same(layer((np.array(TEXTS), np.array(SECOND))), expected((TEXTS, SECOND)))
+    assert_same(Preprocessor(encoder, max_length=12)(TEXTS), expected(TEXTS))
+    fixed = Preprocessor(encoder, padding="fixed")
+    assert fixed(["a cat"])["token_ids"].shape == (1, encoder.longest_input)
+    symbolic = fixed(keras.Input(shape=(), dtype="string"))
+    assert {name: value.shape for name, value in symbolic.items()} == dict.fromkeys(
+        ("token_ids", "segment_ids", "padding_mask"), (None, encoder.longest_input)
+    )
+
+
+def test_a_model_of_strings_comes_back_in_a_fresh_process(trained, tmp_path):
+    trained.save(tmp_path / "model.keras")
+    trained.export(str(tmp_path / "exported"), verbose=False)
+    tf.saved_model.save(trained, str(tmp_path / "saved"))
+    program = f"""
+import numpy as np, tensorflow as tf
+texts = tf.constant({TEXTS!r})
+import tensorflow_text
+exported = tf.saved_model.load({str(tmp_path / "exported")!r})
+saved = tf.saved_model.load({str(tmp_path / "saved")!r})
+(by_signature,) = saved.signatures["serving_default"](texts).values()
+import bert_zoo, keras
+reloaded = keras.models.load_model({str(tmp_path / "model.keras")!r})
+outputs = [exported.serve(texts), by_signature, reloaded.predict(texts, verbose=0)]
+np.save({str(tmp_path / "outputs.npy")!r}, np.stack(outputs))
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr[-2000:]
+    expected = trained.predict(tf.constant(TEXTS), verbose=0)
+    for outputs in np.load(tmp_path / "outputs.npy"):
+        np.testing.assert_allclose(outputs, expected, atol=1e-6)
+
+
+def test_pairs_of_texts_are_trained_on_and_come_back(tmp_path):
+    model = classifier_of(GOLDEN / "encoder", pairs=True)
+    batches = tf.data.Dataset.from_tensor_slices(((TEXTS, SECOND), LABELS)).batch(3)
+    before = model.evaluate(batches, verbose=0)
+    model.fit(batches, verbose=0, epochs=10)
+    assert model.evaluate(batches, verbose=0) < 0.7 * before
+    model.save(tmp_path / "model.keras")
+    pair = (tf.constant(TEXTS), tf.constant(SECOND))
+    assert_same(keras.models.load_model(tmp_path / "model.keras")(pair), model(pair))
+
+
+@pytest.mark.parametrize("kind", ["byte_bpe", "sentencepiece"])
+def test_vocabularies_of_other_families_are_exported(kind, tmp_path):
+    layer = Preprocessor(FAMILIES[kind], max_length=12)
+    texts = keras.Input(shape=(), dtype="string")
+    model = keras.Model(texts, layer(texts))
+    model.export(str(tmp_path), verbose=False)
+    exported = tf.saved_model.load(str(tmp_path))
+    assert_same(exported.serve(tf.constant(TEXTS)), layer(TEXTS))
+
+
+def test_what_the_layer_cannot_do_is_said(tmp_path):
+    with pytest.raises(ValueError, match=r"max_length is 41.*from 3 to 40"):
+        Preprocessor(GOLDEN / "encoder", max_length=41)
+    with pytest.raises(ValueError, match=r"max_length is 41.*from 3 to 40"):
+        Preprocessor(loaded("encoder"), max_length=41)
+    directory = shutil.copytree(GOLDEN / "encoder", tmp_path / "model")
+    for name in ("vocab.txt", "tokenizer.json"):
+        (directory / name).unlink(missing_ok=True)
+    with pytest.raises(FileNotFoundError, match=r"vocab\.txt"):
+        Preprocessor(directory)
+    layer = Preprocessor(GOLDEN / "encoder")
+    copy = Preprocessor.from_config(layer.get_config())
+    with pytest.raises(ValueError, match=r"no vocabulary.*Make a new layer"):
+        copy(TEXTS)
+
+
+@pytest.mark.parametrize(
+    "task",
+    [
+        task
+        if task in ("encoder", "multiple_choice")
+        else pytest.param(task, marks=pytest.mark.slow)
+        for task in TASK_CASES
+    ],
+)
+def test_kerass_own_export_gives_equal_outputs(task, tmp_path):
+    model = loaded_task(task)
+    model.export(str(tmp_path), verbose=False)
+    given = task_inputs(task)
+    ids = {name: np.zeros_like(given["token_ids"]) for name in ("token_ids", "segment_ids")}
+    ids |= {"padding_mask": np.ones_like(given["token_ids"])}
+    ids |= {name: value for name, value in given.items() if name in ids}
+    exported = tf.saved_model.load(str(tmp_path))
+    outputs = exported.serve({name: tf.constant(value) for name, value in ids.items()})
+    assert_same(outputs, model(ids), atol=2e-5)
+
+
+def test_a_model_with_a_memory_is_exported_by_bert_zoo_alone(tmp_path):
+    with pytest.raises(ValueError, match=r"bert_zoo\.export"):
+        load_recurrent("hf_adaptive").export(str(tmp_path))
