@@ -49,12 +49,79 @@ def message_of(error: type[Exception] | tuple, run, *parts: str) -> None:
         (["a\ud800"], ValueError, ["[0]", "surrogate"]),
         (np.array([["a", "b"]]), ValueError, ["(1, 2)", "tuple of two batches"]),
         (("a", "b", "c"), ValueError, ["(first, second)", "3 parts"]),
-        ((["a", "b"], ["c"]), ValueError, ["2", "1"]),
+        ((["a", "b"], ["c"]), ValueError, ["2 firsts and 1 seconds"]),
     ],
     ids=["none", "number", "nan", "nested", "int", "surrogate", "2d", "triple", "uneven pair"],
 )
 def test_what_is_not_text(verb, texts, error, parts, classifier):
     message_of(error, lambda: getattr(classifier, verb)(texts), *parts)
+
+
+class Table:
+    """What pandas' tables have."""
+
+    columns = ("text", "other")
+
+
+@pytest.mark.parametrize(
+    ("texts", "parts"),
+    [
+        ({"text": TEXTS}, ["is a dict"]),
+        ({*TEXTS}, ["is a set", "in order"]),
+        (
+            Table(),
+            ["Table with the columns 'text', 'other'", "table['text']", "(table['text'], tab"],
+        ),
+        (batches(TEXTS), ["tf.data.Dataset", "predict"]),
+    ],
+    ids=["dict", "set", "table", "dataset"],
+)
+def test_what_verbs_do_not_read(texts, parts, classifier):
+    embed, tag = loaded_task("encoder").embed, loaded_task("token_classification").tag
+    verbs = [
+        classifier.classify,
+        tag,
+        lambda x: bert_zoo.similarity(x, "a", loaded_task("encoder")),
+    ]
+    for verb in (*verbs, embed):
+        message_of(TypeError, lambda verb=verb: verb(texts), *parts)
+
+
+def test_dicts_of_texts_say_how_to_pass_them(classifier):
+    dataset = batches({"text": TEXTS, "label": LABELS})
+    for run in (classifier.predict, classifier.fit, classifier.evaluate):
+        message_of(
+            TypeError, lambda run=run: run({"text": TEXTS}), "'text' holds strings", "x['text']"
+        )
+        message_of(TypeError, lambda run=run: run(dataset), "'text'", "(row['text'], row['label'])")
+    message_of(TypeError, lambda: classifier.fit(Table(), LABELS), "table['text']")
+
+
+@pytest.mark.parametrize("size", [0, -1, 2.5, True])
+def test_batches_have_rows(size, classifier):
+    encoder, tagger = loaded_task("encoder"), loaded_task("token_classification")
+    for run in (
+        lambda: classifier.fit(TEXTS, LABELS, batch_size=size),
+        lambda: classifier.fit(task_inputs("classification"), [0, 1, 2, 0], batch_size=size),
+        lambda: classifier.evaluate(TEXTS, LABELS, batch_size=size),
+        lambda: classifier.predict(TEXTS, batch_size=size),
+        lambda: classifier.classify(TEXTS, batch_size=size),
+        lambda: encoder.embed(TEXTS, batch_size=size),
+        lambda: tagger.tag(TEXTS, batch_size=size),
+        lambda: loaded_task("question_answering").answer("who", "the cat", batch_size=size),
+    ):
+        message_of(ValueError, run, f"batch_size is {size!r}", "positive integer")
+    message_of(
+        ValueError,
+        lambda: classifier.fit(TEXTS, LABELS, validation_batch_size=size),
+        f"validation_batch_size is {size!r}",
+    )
+
+
+def test_training_without_labels_is_refused(classifier):
+    for run in (classifier.fit, classifier.evaluate):
+        for x in (TEXTS, task_inputs("classification"), batches(TEXTS), iter([(TEXTS,)])):
+            message_of(ValueError, lambda run=run, x=x: run(x), "There are no labels", "as y")
 
 
 @pytest.mark.parametrize("texts", [[], np.array([], str), ([], [])], ids=["list", "array", "pair"])

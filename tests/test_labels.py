@@ -1,12 +1,19 @@
 """Labels as people have them train and measure as class numbers do."""
 
+import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-from helpers import TEXTS, load_task
+from helpers import TEXTS, load_task, loaded_task
 
 import bert_zoo
-from bert_zoo.models.labels import LabelRange, label_arrays, label_names, labels_in_graph
+from bert_zoo.models.labels import (
+    ClassWeights,
+    LabelRange,
+    label_arrays,
+    label_names,
+    labels_in_graph,
+)
 
 NAMES = ["negative", "neutral", "positive"]
 NUMBERS = [2, 0, 1]
@@ -164,3 +171,145 @@ def test_another_order_of_a_trained_heads_names_is_said(tmp_path, caplog):
     assert "order" not in caplog.text
     assert bert_zoo.load(tmp_path, labels=NAMES[::-1]).labels == tuple(NAMES[::-1])
     assert "in this order" in caplog.text
+
+
+# ---------------------------------------------------------------------------------------------
+# Weights of classes
+# ---------------------------------------------------------------------------------------------
+
+
+def test_class_weights_by_name_and_number_weigh_rows(classifier):
+    weights = {"positive": 2.0, "neutral": np.float32(0.5)}
+    names, of_rows = [NAMES[i] for i in NUMBERS], np.array([2.0, 1.0, 0.5])
+    ids = {name: value.numpy() for name, value in classifier.preprocessor(TEXTS).items()}
+    start = classifier.get_weights()
+    found = []
+    for data in (
+        {"x": TEXTS, "y": NUMBERS, "sample_weight": of_rows},
+        {"x": TEXTS, "y": names, "class_weight": weights},
+        {"x": TEXTS, "y": NUMBERS, "class_weight": {2: 2, 1: 0.5}},
+        {"x": ids, "y": names, "class_weight": weights},
+        {"x": batches(TEXTS, names).unbatch().batch(3), "class_weight": weights},
+    ):
+        classifier.set_weights(start)
+        found.append(classifier.fit(**data, shuffle=False, verbose=0).history["loss"])
+    np.testing.assert_allclose(found, [found[0]] * len(found), rtol=1e-5)
+
+
+def test_class_weights_weigh_tokens():
+    weights = ClassWeights.read({"O": 0.5, 2: 3.0}, ("O", "B", "I"))
+    wanted = [[0.5, 3.0, 0.5], [1.0, 0.5, 0.5]]
+    labels = np.array([[0, 2, -100], [1, 0, 0]])
+    assert weights.of(labels).tolist() == wanted
+    assert weights.in_graph(tf.constant(labels)).numpy().tolist() == wanted
+
+
+@pytest.mark.parametrize(
+    ("class_weight", "message"),
+    [
+        ({"positiv": 1.0}, r"class_weight\[0\] is 'positiv'.*mean 'positive'"),
+        ({3: 1.0}, r"class_weight\[0\] is 3, outside of \[0, 3\)"),
+        ({"positive": -1}, r"class_weight\['positive'\] is -1"),
+        ({"positive": "2"}, r"class_weight\['positive'\] is '2'"),
+        ([1.0, 2.0, 3.0], "a dict of weights by class"),
+    ],
+)
+def test_class_weights_that_are_none_are_refused(class_weight, message, classifier):
+    with pytest.raises((TypeError, ValueError), match=message):
+        classifier.fit(TEXTS, NUMBERS, class_weight=class_weight)
+
+
+def test_weights_of_rows_and_of_classes_are_not_mixed(classifier):
+    with pytest.raises(ValueError, match="both given"):
+        classifier.fit(TEXTS, NUMBERS, sample_weight=np.ones(3), class_weight={0: 2.0}, verbose=0)
+
+
+# ---------------------------------------------------------------------------------------------
+# Batches that Python code makes
+# ---------------------------------------------------------------------------------------------
+
+
+class Pieces(keras.utils.PyDataset):
+    """Batches of other lengths and numbers of rows."""
+
+    parts = ((TEXTS[:2], [NAMES[2], NAMES[0]]), (np.array(TEXTS[2:]), np.array([1])))
+    passes = 0
+
+    def __len__(self):
+        return len(self.parts)
+
+    def __getitem__(self, index):
+        return self.parts[index]
+
+    def on_epoch_end(self):
+        self.passes += 1
+
+
+def test_generators_and_pydatasets_of_texts_measure_as_lists(classifier):
+    wanted = classifier.evaluate(TEXTS, NUMBERS, batch_size=2, verbose=0)
+    pieces = Pieces()
+    for data in (pieces, (part for part in pieces.parts), map(pieces.__getitem__, range(2))):
+        np.testing.assert_allclose(classifier.evaluate(data, verbose=0), wanted, rtol=1e-5)
+    assert pieces.passes == 1
+    wanted = classifier.predict((TEXTS, TEXTS), verbose=0)
+    pairs = ((part, part) for part in (TEXTS[:2], TEXTS[2:]))
+    np.testing.assert_allclose(classifier.predict(pairs, verbose=0), wanted, atol=1e-5)
+
+
+def test_pydatasets_of_texts_train_for_epochs():
+    model, pieces = load_task("classification", labels=NAMES), Pieces()
+    history = model.fit(pieces, epochs=2, validation_data=Pieces(), verbose=0).history
+    assert pieces.passes == 2
+    assert len(history["val_loss"]) == 2 and np.isfinite(history["loss"]).all()
+
+
+def test_generators_of_sentences_are_tagged():
+    tagger, words = (
+        loaded_task("token_classification"),
+        [["the", "cat"], ["a"], ["bird", "sat", "on"]],
+    )
+    wanted = tagger.predict(words, verbose=0)
+    given = tagger.predict(([row] for row in words), verbose=0)
+    np.testing.assert_allclose(given, wanted, atol=1e-5)
+
+
+def test_wrong_batches_of_generators_are_named(classifier):
+    with pytest.raises(ValueError, match=r"label\[0\] is 'no'"):
+        classifier.fit(iter([(TEXTS, ["no", "positive", "neutral"])]), verbose=0)
+    with pytest.raises(tf.errors.OpError, match=r"label\[0\] is 'no'"):
+        classifier.fit(iter([(TEXTS, NUMBERS), (TEXTS, ["no"] * 3)]), verbose=0)
+    with pytest.raises(ValueError, match="no batches"):
+        classifier.fit(iter([]), verbose=0)
+
+
+# ---------------------------------------------------------------------------------------------
+# Texts of every kind in answers
+# ---------------------------------------------------------------------------------------------
+
+
+def test_printed_results_show_texts_whatever_they_came_as(classifier):
+    encoded = [text.encode() for text in TEXTS]
+    kinds = (
+        encoded,
+        np.array(TEXTS),
+        np.array(encoded),
+        tf.constant(TEXTS),
+        iter(TEXTS),
+        Column(TEXTS),
+    )
+    wanted = classifier.classify(TEXTS)
+    for texts in kinds:
+        assert str(classifier.classify(texts)) == str(wanted)
+    assert [row.text for row in classifier.classify((encoded, np.array(TEXTS)))] == [
+        (text, text) for text in TEXTS
+    ]
+    tagger = loaded_task("token_classification")
+    wanted = tagger.tag(TEXTS[:1])
+    for texts in (encoded[0], encoded[:1], tf.constant(TEXTS[:1]), iter(TEXTS[:1])):
+        assert tagger.tag(texts) == wanted
+    assert tagger.tag(tf.constant([["the", "cat"]])) == tagger.tag([["the", "cat"]])
+    encoder = loaded_task("encoder")
+    assert bert_zoo.similarity(encoded[0], TEXTS[1], encoder) == pytest.approx(
+        bert_zoo.similarity(TEXTS[0], TEXTS[1], encoder)
+    )
+    np.testing.assert_allclose(encoder.embed(iter(TEXTS)), encoder.embed(TEXTS), atol=1e-5)

@@ -21,8 +21,8 @@ from bert_zoo.models.feeding import (
     with_whole_batches,
 )
 from bert_zoo.models.graphs import Graphs
-from bert_zoo.models.inputs import PLACES, check_is_dict, outside
-from bert_zoo.models.labels import LabelRange, label_arrays, labels_in_graph
+from bert_zoo.models.inputs import PLACES, check_batch_size, check_is_dict, outside
+from bert_zoo.models.labels import LabelRange, label_arrays, labels_in_graph, read_class_weight
 from bert_zoo.models.replicas import (
     LossScaling,
     LossTracker,
@@ -370,9 +370,16 @@ class ZooModel(keras.Model):
         validation_batch_size: int | None = None,
         shuffle: bool = True,
         sample_weight=None,
+        class_weight=None,
         **kwargs,
     ):
-        """As in Keras; `x` may also be strings, a pair of string batches, or a tf.data of them."""
+        """As in Keras; `x` may also be strings, a pair of string batches, or a tf.data of them.
+
+        Labels of classes may be their names, and `class_weight` is by name or number.
+        """
+        if validation_batch_size is not None:
+            check_batch_size(validation_batch_size, "validation_batch_size")
+        class_weights, class_weight = read_class_weight(self, class_weight)
         if validation_split:
             (x, y, sample_weight), validation_data = split_rows(
                 validation_split, x, y, sample_weight
@@ -388,10 +395,18 @@ class ZooModel(keras.Model):
                 validation_data = tuple(c for c in columns if c is not None)
                 kwargs["validation_batch_size"] = validation["batch_size"]
         data = keras_arguments(
-            self, x, y, sample_weight, batch_size=batch_size, shuffle=shuffle, labelled=True
+            self,
+            x,
+            y,
+            sample_weight,
+            batch_size=batch_size,
+            shuffle=shuffle,
+            labelled=True,
+            class_weights=class_weights,
         )
-        # Keras shuffles arrays alone, and warns where it is asked to shuffle a dataset.
-        kwargs["shuffle"] = shuffle and "batch_size" in data
+        # Keras shuffles arrays and PyDatasets, and warns where it is asked to shuffle others.
+        is_finite = getattr(data["x"], "num_batches", None) is not None
+        kwargs["shuffle"] = shuffle and ("batch_size" in data or is_finite)
         pooled = not self.outputs_per_token
         with (
             cut_texts_said(self, x, pooled=pooled) as end_counting,
@@ -399,7 +414,13 @@ class ZooModel(keras.Model):
         ):
             if end_counting:
                 kwargs["callbacks"] = ended_after_an_epoch(kwargs.get("callbacks"), end_counting)
-            return super().fit(**data, epochs=epochs, validation_data=validation_data, **kwargs)
+            return super().fit(
+                **data,
+                epochs=epochs,
+                validation_data=validation_data,
+                class_weight=class_weight,
+                **kwargs,
+            )
 
     def evaluate(
         self, x=None, y=None, batch_size: int | None = None, *, sample_weight=None, **kwargs

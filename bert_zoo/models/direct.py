@@ -13,6 +13,7 @@ from keras import ops
 
 from bert_zoo.models.feeding import DEFAULT_BATCH_SIZE, num_rows, text_rows
 from bert_zoo.models.graphs import in_graph
+from bert_zoo.models.inputs import check_batch_size
 
 
 def outputs_of_texts(
@@ -49,6 +50,8 @@ def outputs_of_texts(
     Raises:
         TypeError, ValueError: something that is no text, or no texts at all.
     """
+    if batch_size is not None:
+        check_batch_size(batch_size)
     rows = text_rows(model, texts)
     numbers = _batches(rows, batch_size or DEFAULT_BATCH_SIZE, in_order=per_token)
     batches = [_chosen(rows, of_batch) for of_batch in numbers] if len(numbers) > 1 else [rows]

@@ -11,9 +11,17 @@ import keras
 import numpy as np
 
 from bert_zoo.data.autotuning import without_autotuning
+from bert_zoo.error_text import listing
 from bert_zoo.forks import refuse_fork
-from bert_zoo.models.inputs import STATE, check_range
-from bert_zoo.models.labels import as_arrays, class_names, label_arrays, labels_in_graph
+from bert_zoo.models.generated import Batches
+from bert_zoo.models.inputs import STATE, check_batch_size, check_range
+from bert_zoo.models.labels import (
+    ClassWeights,
+    as_arrays,
+    class_names,
+    label_arrays,
+    labels_in_graph,
+)
 
 DEFAULT_BATCH_SIZE = 32
 
@@ -28,20 +36,22 @@ def keras_arguments(
     shuffle: bool = False,
     one_length: bool = False,
     labelled: bool = False,
+    class_weights: ClassWeights | None = None,
 ) -> dict[str, Any]:
     """Keras's data arguments for any supported data.
 
     Args:
         model: a `ZooModel`.
         x: strings; a tuple of two batches of strings; a dict of id arrays; a tf.data.Dataset of
-            batches of either, alone or with labels (and weights); or anything else that Keras
-            iterates over, which is passed on as it is.
+            batches of either, alone or with labels (and weights); or a generator or PyDataset of such
+            batches, which Keras takes as it is where they are of ids.
         y, sample_weight: for strings and arrays.
         batch_size: rows a step; 32 by default.
         shuffle: whether strings are drawn in a new order each epoch.
         one_length: whether all batches must be padded to one length.
         labelled: whether data have labels, so that of two strings in a dataset's elements the second
             is the name of a class, where the model has classes.
+        class_weights: what labels weigh, beside labels without weights.
 
     Raises:
         TypeError, ValueError: say what was passed and what would do.
@@ -51,24 +61,56 @@ def keras_arguments(
         raise TypeError(
             "There is no data: x is None. Pass texts, a dict of ids or a tf.data.Dataset."
         )
-    if is_tf_dataset(x):
-        _refuse_labels_beside("a tf.data.Dataset", y, sample_weight)
-        labelled = labelled and bool(class_names(model))
-        if not labelled:
-            _refuse_names_as_texts(model, x)
-        return {"x": _map_dataset(model, x, one_length=one_length, labelled=labelled)}
-    if isinstance(x, Mapping):
-        x = _checked_arrays(model, x)
-        y = label_arrays(model, x, y)
-        return {"x": x, "y": y, "sample_weight": sample_weight, "batch_size": batch_size}
+    if batch_size is not None:
+        check_batch_size(batch_size)
+    with_names = labelled and bool(class_names(model))
+    needs_labels = labelled and getattr(model, "loss", None) is not None
+    options = {"one_length": one_length, "with_names": with_names, "class_weights": class_weights}
     if isinstance(x, Iterator | keras.utils.PyDataset):
         _refuse_labels_beside("a generator", y, sample_weight)
-        return {"x": x}
-    options = {"batch_size": batch_size or DEFAULT_BATCH_SIZE, "shuffle": shuffle}
-    dataset = model.dataset_of_rows(x, y, sample_weight, **options)
+        batches = Batches(x)
+        if not _are_texts(batches.first, with_names):
+            return {"x": batches.for_keras()}
+
+        def columns(batch):
+            return _text_columns(model, *_unpack(batch, with_names), needs_labels=needs_labels)
+
+        x = batches.dataset(columns, shuffle=shuffle)
+        if one_length:  # which looks at all batches before they are read
+            x = x.cache()
+    if is_tf_dataset(x):
+        _refuse_labels_beside("a tf.data.Dataset", y, sample_weight)
+        first, *others = _unpack(x.element_spec, with_names)
+        if isinstance(first, Mapping):
+            _refuse_dict_of_texts(first)
+        if needs_labels and not others:
+            raise _no_labels(model)
+        if not with_names:
+            _refuse_names_as_texts(model, x)
+        return {"x": _map_dataset(model, x, **options)}
+    if isinstance(x, Mapping):
+        x = _checked_arrays(model, x)
+        if needs_labels and y is None:
+            raise _no_labels(model)
+        y = label_arrays(model, x, y)
+        _check_rows(x, y, sample_weight)
+        sample_weight = as_arrays(sample_weight)
+        if class_weights is not None:
+            sample_weight = class_weights.of(y, sample_weight)
+        return {"x": x, "y": y, "sample_weight": sample_weight, "batch_size": batch_size}
+    batching = {"batch_size": batch_size or DEFAULT_BATCH_SIZE, "shuffle": shuffle}
+    dataset = model.dataset_of_rows(x, y, sample_weight, **batching)
     if dataset is None:
-        dataset = _text_dataset(model, x, y, sample_weight, one_length=one_length, **options)
+        columns = _text_columns(model, x, y, sample_weight, needs_labels=needs_labels)
+        dataset = _map_dataset(model, _in_batches(columns, **batching), **options)
     return {"x": dataset}
+
+
+def _no_labels(model) -> ValueError:
+    return ValueError(
+        f"There are no labels: y is None, and task {model.task!r} is trained and measured on labels. "
+        "Pass them as y, or in a tf.data.Dataset of (x, y)."
+    )
 
 
 def split_rows(fraction: float, x, y, sample_weight) -> tuple[tuple, tuple]:
@@ -156,6 +198,7 @@ def _refuse_labels_beside(what: str, *others) -> None:
 
 def _checked_arrays(model, x: Mapping) -> dict[str, Any]:
     """Id arrays, with lists converted, after the checks that need their values."""
+    _refuse_dict_of_texts(x)
     arrays = {name: _as_array(name, value) for name, value in x.items()}
     for name, array in arrays.items():
         if name not in STATE and 0 in array.shape:
@@ -193,12 +236,18 @@ def text_rows(model, x):
     return texts
 
 
-def _text_dataset(model, x, y, sample_weight, *, batch_size, shuffle, one_length):
-    """Strings in memory to a dataset of padded batches."""
-    import tensorflow as tf
-
+def _text_columns(model, x, y=None, sample_weight=None, *, needs_labels: bool) -> tuple:
+    """Strings from the user, with their labels and weights as far as there are any, checked."""
     texts = text_rows(model, x)
-    rows = num_rows(texts)
+    if needs_labels and y is None:
+        raise _no_labels(model)
+    _check_rows(texts, y, sample_weight)
+    labels = None if y is None else model.as_text_labels(texts, y)
+    return (texts, *(c for c in (labels, as_arrays(sample_weight)) if c is not None))
+
+
+def _check_rows(x, y, sample_weight) -> None:
+    rows = num_rows(x)
     for name, column in (("y", y), ("sample_weight", sample_weight)):
         if column is not None and num_rows(column) != rows:
             raise ValueError(
@@ -206,19 +255,30 @@ def _text_dataset(model, x, y, sample_weight, *, batch_size, shuffle, one_length
             )
     if y is None and sample_weight is not None:
         raise ValueError("sample_weight needs y.")
-    labels = None if y is None else model.as_text_labels(texts, y)
-    columns = (texts, *(c for c in (labels, as_arrays(sample_weight)) if c is not None))
+
+
+def _in_batches(columns: tuple, *, batch_size: int, shuffle: bool):
+    """Columns in memory as a dataset of batches."""
+    import tensorflow as tf
+
     dataset = tf.data.Dataset.from_tensor_slices(columns)
     if shuffle:
-        dataset = dataset.shuffle(rows)
-    return _map_dataset(model, dataset.batch(batch_size), one_length=one_length)
+        dataset = dataset.shuffle(num_rows(columns[0]))
+    return dataset.batch(batch_size)
 
 
-def _map_dataset(model, dataset, *, one_length: bool, labelled: bool = False):
+def _map_dataset(
+    model,
+    dataset,
+    *,
+    one_length: bool,
+    with_names: bool = False,
+    class_weights: ClassWeights | None = None,
+):
     """Adds tokenization, or checks on ids, to a dataset of batches."""
     import tensorflow as tf
 
-    x_spec, *_ = _unpack(dataset.element_spec, labelled)
+    x_spec, *_ = _unpack(dataset.element_spec, with_names)
     if isinstance(x_spec, Mapping):
         transform = model.check_in_graph
 
@@ -239,23 +299,26 @@ def _map_dataset(model, dataset, *, one_length: bool, labelled: bool = False):
     # AutoGraph would rewrite all of our code that a batch runs through, to no effect.
     @tf.autograph.experimental.do_not_convert
     def prepare(*element):
-        x, *rest = _unpack(element if len(element) > 1 else element[0], labelled)
+        x, *rest = _unpack(element if len(element) > 1 else element[0], with_names)
         if not rest:
             return (transform(x),)
-        return (*transform_labelled(x, rest[0]), *rest[1:])
+        x, y = transform_labelled(x, rest[0])
+        if class_weights is not None:
+            return x, y, class_weights.in_graph(y, *rest[1:])
+        return (x, y, *rest[1:])
 
     dataset = dataset.map(prepare, num_parallel_calls=tf.data.AUTOTUNE).prefetch(tf.data.AUTOTUNE)
     return without_autotuning(dataset)
 
 
-def _unpack(element, labelled: bool = False) -> tuple:
+def _unpack(element, with_names: bool = False) -> tuple:
     """Splits a dataset's element into (x, y, sample_weight), as far as it has them.
 
-    A tuple of two strings is a pair of texts, unless data are `labelled`.
+    A tuple of two strings is a pair of texts, unless data are labelled `with_names` of classes.
     """
     if not isinstance(element, tuple):
         return (element,)
-    if _are_two_strings(element) and not labelled:
+    if _are_two_strings(element) and not with_names:
         return (element,)
     if not 1 <= len(element) <= 3:
         raise ValueError(
@@ -266,11 +329,36 @@ def _unpack(element, labelled: bool = False) -> tuple:
 
 
 def _are_two_strings(element) -> bool:
-    return (
-        isinstance(element, tuple)
-        and len(element) == 2
-        and all(getattr(part, "dtype", None) == "string" for part in element)
-    )
+    return isinstance(element, tuple) and len(element) == 2 and all(map(_holds_strings, element))
+
+
+def _holds_strings(value) -> bool:
+    """Whether a value, or a dataset's spec, is a text or several."""
+    dtype = getattr(value, "dtype", None)
+    if getattr(dtype, "name", None) == "string" or getattr(dtype, "kind", None) in ("U", "S", "T"):
+        return True
+    if isinstance(value, str | bytes):
+        return True
+    is_column = isinstance(value, list | tuple) or getattr(dtype, "kind", None) == "O"
+    return is_column and isinstance(next(iter(value), None), str | bytes)
+
+
+def _are_texts(batch, with_names: bool) -> bool:
+    """Whether what a generator yields is for us to read, as no ids are."""
+    x, *_ = _unpack(batch, with_names)
+    if isinstance(x, Mapping):
+        _refuse_dict_of_texts(x)
+    return not isinstance(x, Mapping)
+
+
+def _refuse_dict_of_texts(x: Mapping) -> None:
+    texts = [name for name, value in x.items() if _holds_strings(value)]
+    if texts:
+        raise TypeError(
+            f"x is a dict whose {listing(map(repr, texts))} holds strings; dicts hold arrays of ids, "
+            "such as token_ids. Pass the strings alone: in memory x['text'], or (x['a'], x['b']) for "
+            "pairs; in tf.data dataset.map(lambda row: (row['text'], row['label']))."
+        )
 
 
 def _refuse_names_as_texts(model, dataset) -> None:

@@ -7,12 +7,18 @@ import keras
 import numpy as np
 from keras import ops
 
-from bert_zoo.config import IGNORED_LABEL
+from bert_zoo.config import IGNORED_LABEL, is_integer
 
 # Inputs that heads read, and encoders do not: positions in the text, [batch, number, ...].
 PLACES: dict[str, tuple[int, ...]] = {"mask_positions": (), "span_boundaries": (2,)}
 # Inputs that an earlier call returned: lists of float tensors, one a layer.
 STATE = ("memory",)
+
+
+def check_batch_size(value: Any, name: str = "batch_size") -> None:
+    """Raises ValueError where a number of rows is not a positive integer."""
+    if not is_integer(value) or value < 1:
+        raise ValueError(f"{name} is {value!r}; it must be a positive integer.")
 
 
 def check_is_dict(inputs: Any) -> None:

@@ -390,9 +390,84 @@ def _are_names(row: Any) -> bool:
     return is_list and (len(row) == 0 or isinstance(row[0], str | bytes))
 
 
+@dataclass(frozen=True)
+class ClassWeights:
+    """What the rows (or tokens) of each class weigh in the loss.
+
+    Keras 3.15 has it for one label a row alone: of tokens' labels it would take the largest.
+
+    Attributes:
+        table: float32 [classes].
+    """
+
+    table: np.ndarray
+
+    @classmethod
+    def read(cls, class_weight: Mapping, names: Sequence[str]) -> "ClassWeights":
+        """From weights by name or by number; classes that are left out weigh 1."""
+        if not isinstance(class_weight, Mapping):
+            raise TypeError(
+                f"class_weight is {shown(class_weight)}; it is a dict of weights by class, such as "
+                f"{{{names[0]!r}: 2.0}} or {{0: 2.0}}."
+            )
+        numbers = class_indices([*class_weight], names, "class_weight")
+        check_range("class_weight", numbers, len(names), "the number of labels")
+        table = np.ones(len(names), np.float32)
+        for number, (name, weight) in zip(numbers, class_weight.items(), strict=True):
+            if not isinstance(weight, Real) or not 0 <= weight < np.inf:
+                raise ValueError(
+                    f"class_weight[{name!r}] is {shown(weight)}; a weight is a number, 0 or more."
+                )
+            table[int(number)] = weight
+        return cls(table)
+
+    def of(self, labels: np.ndarray, sample_weight=None) -> np.ndarray:
+        """Weights of the shape of the labels, which are class numbers or -100."""
+        self._check_alone(sample_weight)
+        return self.table[np.maximum(labels, 0)]
+
+    def in_graph(self, labels, sample_weight=None):
+        """As `of`, of tensors of TensorFlow."""
+        import tensorflow as tf
+
+        self._check_alone(sample_weight)
+        return tf.gather(self.table, tf.maximum(labels, 0))
+
+    def _check_alone(self, sample_weight) -> None:
+        if sample_weight is not None:
+            raise ValueError(
+                "class_weight and sample_weight are both given. Multiply them and pass sample_weight."
+            )
+
+
 # ---------------------------------------------------------------------------------------------
 # The labels of a model
 # ---------------------------------------------------------------------------------------------
+
+
+def read_class_weight(model, class_weight):
+    """`fit`'s class_weight for a model, as what we apply or as what Keras does.
+
+    Returns:
+        `ClassWeights` and None; or None and the argument for Keras, where labels have no names or
+        the loss reads no class numbers.
+
+    Raises:
+        TypeError, ValueError: names the first key that is no class, or weight that is none.
+    """
+    names = class_names(model)
+    if class_weight is None or not names:
+        return None, class_weight
+    label_range = model.label_ranges(())[""]
+    if isinstance(label_range, LabelSets):
+        raise ValueError(
+            "class_weight is for models with one class a row; several may apply here. Weigh rows with "
+            "sample_weight."
+        )
+    weights = ClassWeights.read(class_weight, names)
+    if label_range.is_read_by(model.loss):
+        return weights, None
+    return None, dict(enumerate(weights.table.tolist()))
 
 
 def class_names(model) -> tuple[str, ...]:

@@ -13,6 +13,7 @@ from tqdm import tqdm
 from bert_zoo.metrics.squad import AnswerSelection, Candidate, Window, select_answers
 from bert_zoo.models.direct import for_this_device
 from bert_zoo.models.graphs import in_graph, on_model
+from bert_zoo.models.inputs import check_batch_size
 
 # As google-research/bert, run_squad.py.
 N_BEST = 20
@@ -99,7 +100,9 @@ def answer(
 
 def _broadcast(question, context) -> tuple[list[str], list[str]]:
     """Questions and contexts as lists of the same length; one context serves all questions."""
-    questions, contexts = _strings(question, "question"), _strings(context, "context")
+    from bert_zoo.text.batches import strings
+
+    questions, contexts = strings(question, "question"), strings(context, "context")
     if isinstance(context, str):
         contexts *= len(questions)
     if isinstance(question, str):
@@ -110,12 +113,6 @@ def _broadcast(question, context) -> tuple[list[str], list[str]]:
             "one as of the other, or a single string that goes with all of them."
         )
     return questions, contexts
-
-
-def _strings(texts, name: str) -> list[str]:
-    from bert_zoo.text.batches import text_batch
-
-    return [text.decode("utf-8", "replace") for text in text_batch(texts, name).numpy()]
 
 
 def _span_answer(
@@ -169,7 +166,10 @@ def answer_questions(
         TypeError, ValueError: something that is no text, different numbers of questions and
             contexts, a context without text, or an option outside its range.
     """
-    questions, contexts = _strings(questions, "questions"), _strings(contexts, "contexts")
+    from bert_zoo.text.batches import strings
+
+    check_batch_size(batch_size)
+    questions, contexts = strings(questions, "questions"), strings(contexts, "contexts")
     ids = range(len(questions)) if ids is None else ids
     _check_questions(questions, contexts, ids)
     if not questions:
@@ -218,6 +218,7 @@ def answered_batches(model, x, answers, sample_weight, *, batch_size: int, shuff
     from bert_zoo.data.autotuning import without_autotuning
     from bert_zoo.data.questions import NO_ANSWER, labelled_windows
     from bert_zoo.data.squad import answers_of
+    from bert_zoo.text.batches import strings
     from bert_zoo.text.windows import question_windows
 
     if not isinstance(x, tuple) or len(x) != 2:
@@ -229,7 +230,7 @@ def answered_batches(model, x, answers, sample_weight, *, batch_size: int, shuff
         raise TypeError(
             f"Answers are a list with one for each question, such as (text, start); got {answers!r:.80}."
         )
-    questions, contexts = _strings(x[0], "questions"), _strings(x[1], "contexts")
+    questions, contexts = strings(x[0], "questions"), strings(x[1], "contexts")
     answers = list(answers)
     for name, column in (("contexts", contexts), ("answers", answers), ("weights", sample_weight)):
         if column is not None and len(column) != len(questions):

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 from keras import ops
 
-from bert_zoo.config import IGNORED_LABEL, is_integer
+from bert_zoo.config import IGNORED_LABEL
 from bert_zoo.models.graphs import on_model
+from bert_zoo.models.inputs import check_batch_size
 from bert_zoo.models.verbs import TEXT_WIDTH
 from bert_zoo.recurrent_config import UNLIMITED
 
@@ -88,8 +89,7 @@ def score(model, texts, batch_size: int, segment_length: int) -> TextScores:
     from bert_zoo.text.batches import text_batch
 
     for name, value in (("batch_size", batch_size), ("segment_length", segment_length)):
-        if not is_integer(value) or value < 1:
-            raise ValueError(f"{name} is {value!r}; it must be a positive integer.")
+        check_batch_size(value, name)
     texts = text_batch(texts).numpy()
     if not len(texts):
         raise ValueError("There are no texts: the list is empty.")

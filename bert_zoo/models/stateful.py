@@ -7,6 +7,7 @@ from keras import ops
 
 from bert_zoo.models.base import ZooModel
 from bert_zoo.models.causal_lm import CausalLM
+from bert_zoo.models.inputs import check_batch_size
 from bert_zoo.models.replicas import own_rows, rows_of_all, sharing_replicas
 from bert_zoo.training.metrics import PredictionQuality, total_and_count
 
@@ -98,7 +99,10 @@ class StatefulLM(ZooModel):
         evaluation_batch_size: int | None = None,
         **kwargs,
     ):
-        for size in {batch_size, evaluation_batch_size or batch_size}:
+        if evaluation_batch_size is None:
+            evaluation_batch_size = batch_size
+        for size in (batch_size, evaluation_batch_size):
+            check_batch_size(size)
             if size % sharing_replicas():
                 raise ValueError(
                     f"A batch of {size} streams does not divide among {sharing_replicas()} replicas. "
@@ -112,7 +116,7 @@ class StatefulLM(ZooModel):
         initial = language_model.initial_memory(1)
         self.training_memory = StreamMemory(initial, batch_size, name="training_memory")
         self.evaluation_memory = StreamMemory(
-            initial, evaluation_batch_size or batch_size, name="evaluation_memory"
+            initial, evaluation_batch_size, name="evaluation_memory"
         )
         self.quality = PredictionQuality()
         self.built = True

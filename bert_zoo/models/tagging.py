@@ -1,6 +1,6 @@
 """Tags for words: from raw texts, or lists of words, to labels and the spans that they mark."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 from typing import NamedTuple
@@ -13,6 +13,7 @@ from bert_zoo.data.tagging import OUTSIDE, spans
 from bert_zoo.error_text import shown
 from bert_zoo.models.direct import for_this_device
 from bert_zoo.models.graphs import in_graph, on_model
+from bert_zoo.models.inputs import check_batch_size
 from bert_zoo.models.labels import class_indices_in_graph, labels_in_graph
 
 
@@ -112,7 +113,15 @@ class Taggings(list):
 
 def tag(model, texts, aggregate: bool, batch_size: int) -> Taggings:
     """See `TokenClassifier.tag`."""
-    sentences = [_sentence(text) for text in ([texts] if isinstance(texts, str) else texts)]
+    from bert_zoo.text.batches import strings
+    from bert_zoo.text.words import has_rows_of_words, word_batch
+
+    check_batch_size(batch_size)
+    if isinstance(texts, Iterator):
+        texts = [*texts]
+    if has_rows_of_words(texts) and hasattr(texts, "numpy"):
+        texts = word_batch(texts).to_list()
+    sentences = [*map(_sentence, texts if has_rows_of_words(texts) else strings(texts))]
     if not sentences:
         raise ValueError("There are no texts: texts is empty.")
     aggregate = aggregate and marks_spans(model.labels)
@@ -195,17 +204,16 @@ def _sentence(text) -> _Sentence:
     """A raw text, or a list of words, as words with their characters in a text."""
     from bert_zoo.text.words import word_spans
 
-    if isinstance(text, bytes):
-        text = text.decode("utf-8", "replace")
     if isinstance(text, str):
         places = word_spans(text)
         return _Sentence(text, tuple(text[start:end] for start, end in places), places)
-    if not isinstance(text, Sequence | np.ndarray) or not all(isinstance(w, str) for w in text):
+    is_list = isinstance(text, Sequence | np.ndarray)
+    if not is_list or not all(isinstance(word, str | bytes) for word in text):
         raise TypeError(
             f"A text to tag is a string or a list of words, strings; got {text!r} "
             f"({type(text).__name__})."
         )
-    words = tuple(map(str, text))
+    words = tuple(w.decode("utf-8", "replace") if isinstance(w, bytes) else str(w) for w in text)
     ends = np.cumsum([len(word) + 1 for word in words], dtype=int) - 1
     places = [(int(end) - len(word), int(end)) for word, end in zip(words, ends, strict=True)]
     return _Sentence(" ".join(words), words, places)

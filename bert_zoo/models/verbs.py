@@ -121,13 +121,13 @@ def classify(
     """See `Classifier.classify`; `answer` is `likeliest` or `above_thresholds`."""
     if top_k is not None and (not is_integer(top_k) or top_k < 1):
         raise ValueError(f"top_k is {top_k!r}; it is how many labels are wanted, at least 1.")
-    if isinstance(texts, str):
-        texts = [texts]
+    from bert_zoo.text.batches import strings
+
+    texts = tuple(map(strings, texts)) if isinstance(texts, tuple) else strings(texts)
     logits = model.predict(texts, batch_size=batch_size, verbose=0)
-    rows = list(zip(*texts, strict=True)) if isinstance(texts, tuple) else texts
+    rows = zip(*texts, strict=True) if isinstance(texts, tuple) else texts
     return Classifications(
-        answer(model, text if isinstance(texts, tuple) else str(text), row, top_k)
-        for text, row in zip(rows, logits, strict=True)
+        answer(model, text, row, top_k) for text, row in zip(rows, logits, strict=True)
     )
 
 
@@ -158,8 +158,10 @@ def similarity(
         A number from -1 to 1 for two texts; for sequences, float32 [len(a), len(b)].
     """
     encoder = _sentence_encoder(model) if isinstance(model, str) else model
-    single = isinstance(a, str) and isinstance(b, str)
-    first, second = ([x] if isinstance(x, str) else list(x) for x in (a, b))
+    from bert_zoo.text.batches import strings
+
+    single = isinstance(a, str | bytes) and isinstance(b, str | bytes)
+    first, second = strings(a, "a"), strings(b, "b")
     vectors = encoder.embed([*first, *second])
     vectors = vectors / np.maximum(np.linalg.norm(vectors, axis=-1, keepdims=True), 1e-12)
     scores = vectors[: len(first)] @ vectors[len(first) :].T

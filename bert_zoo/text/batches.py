@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Set
 from typing import Any
 
 import numpy as np
@@ -37,6 +38,15 @@ def text_batch(texts: Any, name: str = "texts") -> tf.Tensor:
         )
     if isinstance(texts, str | bytes):
         texts = [texts]
+    if hasattr(texts, "columns"):
+        raise TypeError(_table_advice(texts, name))
+    if hasattr(texts, "element_spec"):
+        raise TypeError(f"{name} is a tf.data.Dataset, which `predict` takes. {_EXPECTED}.")
+    if isinstance(texts, Mapping | Set):
+        raise TypeError(
+            f"{name} is a {type(texts).__name__} of {len(texts)}. {_EXPECTED}: pass "
+            + ("the values that are texts." if isinstance(texts, Mapping) else "a list, in order.")
+        )
     if isinstance(texts, np.ndarray) and texts.ndim != 1:
         raise ValueError(
             f"{name} has shape {texts.shape}. {_EXPECTED}; a batch of pairs is passed as a tuple "
@@ -60,6 +70,11 @@ def text_batch(texts: Any, name: str = "texts") -> tf.Tensor:
         ) from None
 
 
+def strings(texts: Any, name: str = "texts") -> list[str]:
+    """What `text_batch` takes, as Python's strings; bytes that are not UTF-8 give U+FFFD."""
+    return [text.decode("utf-8", "replace") for text in text_batch(texts, name).numpy()]
+
+
 def _checked_tensor(texts: tf.Tensor, name: str) -> tf.Tensor:
     if texts.dtype != tf.string:
         raise TypeError(f"{name} is a tensor of {texts.dtype.name}. {_EXPECTED}.")
@@ -76,6 +91,19 @@ def _checked_tensor(texts: tf.Tensor, name: str) -> tf.Tensor:
             "tf.squeeze, and pass pairs as a tuple of two batches, (firsts, seconds)."
         )
     return texts
+
+
+def _table_advice(table: Any, name: str) -> str:
+    """What to do with pandas' tables, over which a loop gives the names of the columns."""
+    columns = [repr(column) for column in table.columns]
+    some = ", ".join(columns[:5]) + (", ..." if len(columns) > 5 else "")
+    column = columns[0] if columns else "'text'"
+    pair = ", ".join(f"table[{column}]" for column in columns[:2])
+    pairs = f", or a pair of them as a tuple, ({pair})" if len(columns) > 1 else ""
+    return (
+        f"{name} is a {type(table).__name__} with the columns {some}. {_EXPECTED}: pass a column, "
+        f"table[{column}]{pairs}."
+    )
 
 
 def _bad_item(item: Any, position: int, name: str) -> str:
