@@ -330,5 +330,5 @@ def test_labels_of_no_scheme_give_words_alone():
     assert empty.words == () and str(empty) == ""
     with pytest.raises(ValueError, match="no texts"):
         tagger.tag([])
-    with pytest.raises(TypeError, match="list of words, strings; got 3"):
+    with pytest.raises(TypeError, match=r"texts\[0\] is 3 \(int\), not a string"):
         tagger.tag([3])
