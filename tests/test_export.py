@@ -183,7 +183,14 @@ def test_answers_are_served_with_every_kind_of_tokenizer(case, tmp_path):
     np.testing.assert_allclose(served["score"], [a.score for a in answers], atol=TOLERANCE)
 
 
-@pytest.mark.parametrize("task", ["classification", "multiple_choice", "question_answering"])
+@pytest.mark.parametrize(
+    "task",
+    [
+        "classification",
+        pytest.param("multiple_choice", marks=pytest.mark.slow),
+        "question_answering",
+    ],
+)
 def test_a_large_request_goes_through_the_model_in_chunks(task, monkeypatch):
     model = loaded_task(task)
     long_text = " ".join(TEXTS * 3)

@@ -1,5 +1,6 @@
 """Texts that are longer than a model reads at once: cut with a word, or read in windows."""
 
+import functools
 import logging
 
 import keras
@@ -9,11 +10,12 @@ from helpers import TEXTS, load_case, load_recurrent, load_task, loaded_task
 
 import bert_zoo
 from bert_zoo.models import chunks
+from bert_zoo.models.cut_texts import advice
 from bert_zoo.models.long_texts import LongTexts, pooled_windows
 
 tf = pytest.importorskip("tensorflow")
 
-from bert_zoo.serving.servable import INTERFACES, make_servable  # noqa: E402
+from bert_zoo.serving.servable import INTERFACES  # noqa: E402
 from bert_zoo.text.windows import document_windows  # noqa: E402
 
 LENGTH = 40  # of the golden models
@@ -101,9 +103,9 @@ def test_gathered_windows_and_all_windows_are_pooled_alike(mode):
     ("task", "mode"),
     [
         ("classification", "mean"),
-        ("multi_label_classification", "max"),
-        ("regression", "max"),
-        ("embedding", "mean"),
+        pytest.param("multi_label_classification", "max", marks=pytest.mark.slow),
+        pytest.param("regression", "mean", marks=pytest.mark.slow),
+        pytest.param("embedding", "max", marks=pytest.mark.slow),
     ],
 )
 def test_outputs_are_those_of_the_windows_pooled(task, mode, monkeypatch):
@@ -128,13 +130,20 @@ def test_outputs_are_those_of_the_windows_pooled(task, mode, monkeypatch):
 
 def test_embed_and_similarity_read_all_of_a_text():
     encoder = load_windows("encoder", "max")
-    expected = load_windows("embedding", "max").predict(MIXED, verbose=0)
+    reader = encoder.preprocessor
+    expected = np.stack(
+        [
+            np.max(
+                [encoder.window_outputs(row)[0] for row in windows_by_hand(reader, text, STRIDE)], 0
+            )
+            for text in MIXED
+        ]
+    )
+    expected /= np.linalg.norm(expected, axis=1, keepdims=True)
     np.testing.assert_allclose(encoder.embed(MIXED, batch_size=3), expected, atol=1e-6)
     scores = bert_zoo.similarity(MIXED[1], MIXED[3], model=encoder)
     assert scores == pytest.approx(expected[1] @ expected[3], abs=1e-5)
-    # Outputs by token have no windows to pool.
-    tokens = encoder.predict(MIXED, verbose=0)["sequence_output"]
-    assert tokens.shape[:2] == (len(MIXED), LENGTH)
+    assert encoder.text_reader is reader  # outputs by token have no windows to pool
 
 
 def test_training_learns_from_the_windows():
@@ -148,8 +157,8 @@ def test_training_learns_from_the_windows():
     gradients = tape.gradient(loss, [variable.value for variable in variables])
     before = [np.array(variable) for variable in variables]
     model.compile(keras.optimizers.SGD(1.0), model.loss)
-    assert model.evaluate(MIXED, labels, verbose=0)[0] == pytest.approx(float(loss), abs=1e-5)
-    model.fit(MIXED, labels, verbose=0)
+    history = model.fit(MIXED, labels, verbose=0).history
+    assert history["loss"] == pytest.approx([float(loss)], abs=1e-5)
     for variable, start, gradient in zip(variables, before, gradients, strict=True):
         change = np.array(variable) - start
         np.testing.assert_allclose(change, -tf.convert_to_tensor(gradient), atol=2e-5)
@@ -157,8 +166,8 @@ def test_training_learns_from_the_windows():
 
 def test_pairs_are_cut_as_before():
     model = load_windows("classification", "max")
-    expected = load_task("classification")(model.preprocessor((MIXED, MIXED)))
-    np.testing.assert_allclose(model.predict((MIXED, MIXED), verbose=0), expected, atol=1e-5)
+    expected = loaded_task("classification")(model.preprocessor((MIXED, MIXED)))
+    np.testing.assert_allclose(model(model.text_reader((MIXED, MIXED))), expected, atol=1e-5)
 
 
 # ---------------------------------------------------------------------------------------------
@@ -168,22 +177,20 @@ def test_pairs_are_cut_as_before():
 
 def test_saved_models_read_long_texts_as_before(tmp_path, caplog):
     model = load_windows("classification", "max")
-    expected = model.predict(MIXED, verbose=0)
+    expected = model(model.text_reader(MIXED))
     bert_zoo.save(model, tmp_path / "ours")
     model.save(tmp_path / "model.keras")
     ours, kerass = (
         bert_zoo.load(tmp_path / "ours"),
         keras.models.load_model(tmp_path / "model.keras"),
     )
+    assert ours.encoder.long_texts == kerass.encoder.long_texts == LongTexts("max", STRIDE)
     for other in (ours, kerass):
-        assert other.encoder.long_texts == LongTexts("max", STRIDE)
-        np.testing.assert_allclose(other.predict(MIXED, verbose=0), expected, atol=1e-6)
-    assert bert_zoo.load(tmp_path / "ours", long_texts="cut").encoder.long_texts == LongTexts()
-    assert bert_zoo.load(tmp_path / "ours", stride=9).encoder.long_texts == LongTexts("max", 9)
-    assert (
-        bert_zoo.load(tmp_path / "ours", "masked_lm", init=("masked_lm",)).encoder.long_texts
-        == LongTexts()
-    )
+        np.testing.assert_allclose(other(other.text_reader(MIXED)), expected, atol=1e-6)
+    with_choice = functools.partial(bert_zoo.load, tmp_path / "ours", weights=None)
+    assert with_choice(long_texts="cut").encoder.long_texts == LongTexts()
+    assert with_choice(stride=9).encoder.long_texts == LongTexts("max", 9)
+    assert with_choice("token_classification").encoder.long_texts == LongTexts()
     with caplog.at_level(logging.WARNING):
         bert_zoo.save(model, tmp_path / "hf", format="hf")
     assert "Load the directory with long_texts='max', stride=17" in caplog.text
@@ -194,20 +201,30 @@ def test_directories_of_models_that_cut_are_those_of_earlier_versions(tmp_path):
     assert "long_texts" not in (tmp_path / "bert_zoo.json").read_text()
 
 
-@pytest.mark.parametrize("task", ["classification", "embedding"])
-def test_the_saved_model_reads_all_of_a_text(task, monkeypatch):
+@pytest.mark.parametrize(
+    "task", ["embedding", pytest.param("classification", marks=pytest.mark.slow)]
+)
+def test_what_is_served_reads_all_of_a_text_in_chunks(task, monkeypatch):
     monkeypatch.setattr(chunks, "TOKENS_A_CHUNK", 3 * LENGTH)
     model = load_windows(task, "mean")
-    _, signatures = make_servable(model, pairs=False, text=True)
-    served = signatures["serving_default"](text=tf.constant(MIXED))
-    expected = model.predict(MIXED, verbose=0)
-    np.testing.assert_allclose(served[INTERFACES[task].outputs[0]], expected, atol=1e-6)
-    assert not len(signatures["serving_default"](text=tf.zeros([0], tf.string)).popitem()[1])
-    if task == "classification":
-        pair = signatures["pairs"](text=tf.constant(MIXED), text_pair=tf.constant(MIXED))
-        np.testing.assert_allclose(
-            pair["logits"], model.predict((MIXED, MIXED), verbose=0), atol=1e-5
-        )
+    read = INTERFACES[task].read(model, None, model.preprocessor)
+    serve = tf.function(read, input_signature=[(tf.TensorSpec([None], tf.string),)])
+    (name,) = INTERFACES[task].outputs
+    served = serve((tf.constant(MIXED),))[name]
+    np.testing.assert_allclose(served, model(model.text_reader(MIXED)), atol=1e-6)
+    assert not len(serve((tf.zeros([0], tf.string),))[name])
+
+
+@pytest.mark.slow
+def test_an_exported_model_reads_all_of_a_text_and_cuts_pairs(tmp_path):
+    model = load_windows("classification", "mean")
+    bert_zoo.export(model, tmp_path)
+    serve = tf.saved_model.load(str(tmp_path)).signatures
+    texts, pairs = tf.constant(MIXED), model.predict((MIXED, MIXED), verbose=0)
+    served = serve["serving_default"](text=texts)["logits"]
+    np.testing.assert_allclose(served, model.predict(MIXED, verbose=0), atol=1e-6)
+    served = serve["pairs"](text=texts, text_pair=texts)["logits"]
+    np.testing.assert_allclose(served, pairs, atol=1e-5)
 
 
 @pytest.mark.parametrize(
@@ -240,12 +257,14 @@ CALLS = {
 }
 
 
-@pytest.mark.parametrize("call", CALLS)
+@pytest.mark.parametrize(
+    "call", ["classify", "fit", pytest.param("evaluate", marks=pytest.mark.slow)]
+)
 def test_cut_texts_are_said_once_with_the_numbers_of_the_call(call, caplog):
     model = load_task("classification")
     with caplog.at_level(logging.WARNING):
         CALLS[call](model)
-        model.predict(MIXED, verbose=0)
+        model.preprocessor(MIXED)
     said = [record.message for record in caplog.records if "cut" in record.message]
     assert len(said) == 1
     assert said[0].startswith("2 of the 4 texts are longer than the 40 tokens")
@@ -262,16 +281,28 @@ def test_of_a_stream_the_first_cut_batch_is_said(caplog):
     assert "long_texts='mean'" in said
 
 
-def test_the_advice_is_what_helps(caplog):
+def test_texts_of_outputs_by_token_are_counted_once(caplog):
     with caplog.at_level(logging.WARNING):
-        load_windows("classification", "mean").predict(MIXED, verbose=0)
-        assert not [record for record in caplog.records if "cut" in record.message]
-        load_windows("classification", "mean").predict((MIXED, MIXED), verbose=0)
-        load_task("classification", max_length=20).predict((MIXED, MIXED), verbose=0)
         load_task("masked_lm").predict(MIXED, batch_size=1, verbose=0)
-        load_task("encoder").embed(MIXED)
-    pairs, shorter, tokens, vectors = (r.message for r in caplog.records if "cut" in r.message)
-    assert "Pairs are always cut" in pairs and "long_texts" not in pairs
-    assert "load() with max_length, up to 40." in shorter
-    assert tokens.startswith("2 of the 4 texts") and "long_texts" not in tokens
-    assert vectors.startswith("2 of the 4 texts") and "long_texts='mean'" in vectors
+    (said,) = (record.message for record in caplog.records if "cut" in record.message)
+    assert said.startswith("2 of the 4 texts") and "long_texts" not in said
+
+
+def test_the_advice_is_what_helps():
+    model = loaded_task("classification")
+    assert "load() with long_texts='mean' or 'max'" in advice(model, MIXED, pooled=True)
+    assert "Pairs are always cut" in advice(model, (MIXED, MIXED), pooled=True)
+    assert "long_texts" not in advice(model.encoder, MIXED, pooled=False)
+    shorter = load_task("classification", max_length=20)
+    assert advice(shorter, (MIXED, MIXED), pooled=True) == (
+        "To keep them, call load() with max_length, up to 40."
+    )
+
+
+def test_windows_need_no_word(caplog):
+    model = load_windows("classification", "mean")
+    with caplog.at_level(logging.WARNING):
+        model.text_reader(MIXED)
+        assert not caplog.records
+        model.text_reader((MIXED, MIXED))
+    assert "were cut" in caplog.text

@@ -26,7 +26,7 @@ def cut_texts_said(model, x, *, pooled: bool) -> Iterator[Callable[[], None] | N
     if report is None:
         yield None
         return
-    with report.of_call(_number(x), _advice(model, x, pooled)) as end_counting:
+    with report.of_call(_number(x), advice(model, x, pooled)) as end_counting:
         yield end_counting
 
 
@@ -73,7 +73,8 @@ def _number(x) -> int | None:
     return len(texts) if isinstance(texts, Sized) and not is_tf_dataset(texts) else None
 
 
-def _advice(model, x, pooled: bool) -> str:
+def advice(model, x, pooled: bool) -> str:
+    """How to keep texts whole; arguments as of `cut_texts_said`."""
     are_pairs = isinstance(x, tuple)
     ways = []
     if pooled and not are_pairs and can_pool_windows(model):

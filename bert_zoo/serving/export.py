@@ -39,6 +39,10 @@ def export(
     and the memory and gives the new one; `step_scores`, of a language model, takes `labels` too;
     `initial_memory` takes `batch_size` and gives what comes before a text.
 
+    Signatures that take text run any number of texts, or windows of long ones, in chunks of 8,192
+    tokens, so that a request takes a bounded part of the memory for activations. Texts are cut to the
+    model's `max_length`, unless it was loaded with `long_texts`; contexts of questions are read whole.
+
     The reloaded object follows TF-Hub's reusable SavedModel interface; `bert_zoo.layers.
     SavedModelLayer` puts it back into a Keras model. docs/export.md lists the outputs of each task.
     LoRA is written as part of the kernels that it belongs to.

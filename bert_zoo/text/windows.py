@@ -1,4 +1,4 @@
-"""Long texts as rows that a model can read, in the graph: documents; contexts of questions, with answers in them.
+"""Long texts as rows that a model can read, in the graph: contexts of questions, and documents.
 
 Source of questions: google-research/bert, run_squad.py (convert_examples_to_features).
 """
