@@ -67,9 +67,10 @@ def train(
         return dict(file)
 
 
-# One checkpoint of each family; labels by token and by text, and two outputs.
+# One checkpoint of each family; labels by token, by text and several a text, and two outputs.
 FAMILIES = [
     "masked_lm",
+    "multi_label_classification",
     "roberta/classification",
     "albert/token_classification",
     "spanbert/squad",

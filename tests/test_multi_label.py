@@ -193,6 +193,15 @@ def test_wrong_labels_are_named(labels, words):
         loaded_task(TASK).evaluate(TEXTS, labels, verbose=0)
 
 
+def test_what_keras_would_compute_from_one_class_a_row_is_said(caplog):
+    model = load_task(TASK)
+    with pytest.raises(ValueError, match=r"class_weight.*sample_weight"):
+        model.fit(TEXTS, NAMES, class_weight={0: 2.0}, verbose=0)
+    assert not caplog.messages
+    model.compile("adam", keras.losses.BinaryCrossentropy(from_logits=True), metrics=["accuracy"])
+    assert any("accuracy" in line and "F1" in line for line in caplog.messages)
+
+
 def test_wrong_labels_are_named_in_datasets():
     def evaluate(labels):
         data = tf.data.Dataset.from_tensor_slices((TEXTS, labels)).batch(3)

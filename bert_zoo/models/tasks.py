@@ -1,5 +1,6 @@
 """Models for tasks: an encoder with a head."""
 
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -11,6 +12,7 @@ from bert_zoo.config import IGNORED_LABEL
 from bert_zoo.heads import MaskedLMHead, OutputHead, SpanBoundaryHead, pool
 from bert_zoo.models import tagging
 from bert_zoo.models.base import ZooModel
+from bert_zoo.models.compiling import ACCURACY
 from bert_zoo.models.cores import in_shares
 from bert_zoo.models.encoder import Encoder
 from bert_zoo.models.inputs import PLACES, check_range, check_rank
@@ -18,6 +20,8 @@ from bert_zoo.models.labels import LabelRange, LabelSets, label_names
 from bert_zoo.models.long_texts import are_rows, over_windows
 from bert_zoo.models.thresholds import DEFAULT_THRESHOLD, Thresholds, label_thresholds
 from bert_zoo.registry import Family, registry
+
+log = logging.getLogger("bert_zoo")
 
 
 class TaskModel(ZooModel):
@@ -250,8 +254,7 @@ class MultiLabelClassifier(Classifier):
 
         self._thresholds = label_thresholds(value, self.labels)
         # What the model is compiled with decides by them too, from the next trace on.
-        compiled = getattr(self._compile_metrics, "_user_metrics", None)
-        for metric in keras.tree.flatten(compiled):
+        for metric in self._metrics_given():
             if isinstance(metric, LabelF1):
                 metric.thresholds = self._thresholds
         self.train_function = self.test_function = None
@@ -270,6 +273,27 @@ class MultiLabelClassifier(Classifier):
         from bert_zoo.models.verbs import above_thresholds, classify
 
         return classify(self, texts, batch_size, top_k, above_thresholds)
+
+    def _metrics_given(self) -> list[Any]:
+        """What `compile` was given, not yet made into objects where these are names."""
+        return keras.tree.flatten(getattr(self._compile_metrics, "_user_metrics", None))
+
+    def compile(self, *args, **kwargs):
+        super().compile(*args, **kwargs)
+        if any(isinstance(metric, str) and metric in ACCURACY for metric in self._metrics_given()):
+            log.warning(
+                "Keras's accuracy compares the one likeliest label of each text, of which a multi-label "
+                "model may find any number. Leave it out for micro and macro F1, which "
+                "bert_zoo.training.compile_for_task(model, optimizer) compiles with."
+            )
+
+    def fit(self, *args, class_weight=None, **kwargs):
+        if class_weight is not None:
+            raise ValueError(
+                "class_weight weighs a row by its one class, and rows of a multi-label model have any "
+                "number. Pass sample_weight, one number a row, or compile with a loss that weighs labels."
+            )
+        return super().fit(*args, **kwargs)
 
     def label_ranges(self, inputs) -> dict[str, LabelSets]:
         return {"": LabelSets(self.labels)}
