@@ -23,7 +23,7 @@ import bert_zoo
 from bert_zoo.config import ConfigError
 from bert_zoo.models import Classifier, MultiLabelClassifier
 from bert_zoo.registry import registry
-from bert_zoo.training import bert_adamw, compile_for_task
+from bert_zoo.training import bert_adamw, compile_for_task, start_from_frequencies
 from bert_zoo.training.metrics import LabelF1
 
 TASK = "multi_label_classification"
@@ -171,6 +171,16 @@ def test_fit_learns_from_names():
     compile_for_task(model, bert_adamw(3e-3))
     model.fit(TEXTS, list(map(set, NAMES)), epochs=15, verbose=0, validation_data=(TEXTS, NAMES))
     assert [set(answer.labels) for answer in model.classify(TEXTS)] == list(map(set, NAMES))
+
+
+def test_a_fresh_head_may_begin_with_the_frequencies_of_the_labels():
+    model = load_task(TASK, labels=LABELS, init=["classifier"])
+    labels = [{"toxic"}] * 6 + [{"toxic", "threat"}] * 2 + [set()] * 2
+    start_from_frequencies(model, labels)
+    model.classifier.dense.kernel.assign(np.zeros((32, 4)))
+    probabilities = sigmoid(model.predict(TEXTS[:1], verbose=0)[0])
+    # One text more has each label and one does not.
+    np.testing.assert_allclose(probabilities, [9 / 12, 1 / 12, 3 / 12, 1 / 12], atol=1e-6)
 
 
 @pytest.mark.parametrize(

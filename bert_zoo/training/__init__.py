@@ -4,6 +4,7 @@ from bert_zoo.models.cores import use_cores
 from bert_zoo.training.distribution import strategy
 from bert_zoo.training.freezing import freeze, rematerialize
 from bert_zoo.training.keeping import KeepBest
+from bert_zoo.training.label_frequencies import start_from_frequencies
 from bert_zoo.training.lora import add_lora
 from bert_zoo.training.metrics import TokenAccuracy
 from bert_zoo.training.optimizers import (
@@ -40,6 +41,7 @@ __all__ = [
     "presets_for",
     "rematerialize",
     "restore",
+    "start_from_frequencies",
     "strategy",
     "use_cores",
 ]

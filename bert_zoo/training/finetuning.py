@@ -249,6 +249,7 @@ def finetune(
     with strategy.scope():
         model = bert_zoo.load(name, **task.load_options(), **load_options(recipe))
         prepare(model, recipe)
+        task.prepare(model)
     bucket = recipe.bucket or device_bucket()
     model.preprocessor = model.preprocessor.with_options(bucket=bucket)
     start = time.perf_counter()

@@ -133,6 +133,10 @@ class Task(ABC):
         """Keyword arguments of `load` for a model of this task."""
         return {"task": self.kind, "init": self.heads}
 
+    def prepare(self, model: ZooModel) -> None:
+        """Changes what a freshly loaded model begins with, before it is trained."""
+        return
+
     @abstractmethod
     def batches(self, model: ZooModel, recipe: Recipe, seed: int) -> Batches:
         """Training data, in a new order every epoch.

@@ -17,6 +17,7 @@ from bert_zoo.data.tables import LabelledTexts, read_table, read_trec
 from bert_zoo.data.text_batches import Texts, text_batches
 from bert_zoo.models.verbs import sigmoid, softmax
 from bert_zoo.training.class_weights import class_weights
+from bert_zoo.training.label_frequencies import start_from_frequencies
 from bert_zoo.training.report import (
     binary_cross_entropies,
     confusion_matrix,
@@ -184,6 +185,9 @@ class MultiLabelTask(TextTask):
     """
 
     kind = "multi_label_classification"
+
+    def prepare(self, model):
+        start_from_frequencies(model, self._present(self.train))
 
     def batches(self, model, recipe, seed):
         train = self.train
