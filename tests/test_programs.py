@@ -79,14 +79,21 @@ def test_errors_that_say_what_to_do_are_printed_alone(program, tmp_path):
     assert said == f"No such file or directory: {tmp_path / 'no' / 'such'}"
 
 
-def test_a_full_disk_is_said_plainly(program, tmp_path):
-    def full():
-        raise OSError(errno.ENOSPC, "No space left on device", str(tmp_path / "model"))
+def test_a_full_disk_is_said_plainly(program):
+    class ResourceExhaustedError(Exception):
+        """As TensorFlow's."""
 
-    assert message(program, full) == (
-        f"The disk is full while {tmp_path / 'model'} was written. Free some space, then run the same "
-        "command again."
-    )
+    for error in (
+        OSError(errno.ENOSPC, "No space left on device", "runs/model"),
+        ResourceExhaustedError("runs/model; No space left on device"),
+    ):
+
+        def full(error=error):
+            raise error
+
+        said = message(program, full)
+        assert said.startswith("The disk is full (") and "runs/model" in said
+        assert said.endswith("Free some space, then run the same command again.")
 
 
 def test_faults_keep_their_traceback(program):

@@ -11,6 +11,7 @@ The data are those of the run; flags name others, such as --test_file. Predictio
 
 import json
 from pathlib import Path
+from typing import Any
 
 import program
 from absl import flags, logging
@@ -54,6 +55,8 @@ def main(argv: list[str]) -> None:
         print(f"{task.name}, {_SPLIT.value} split, {len(data):,} examples:")
         for name, value in measurement.figures.items():
             print(f"  {name:<34} {value:.4f}")
+        if measurement.table:
+            print("\n  " + "  ".join(_head(item) for item in measurement.table[0].items()))
         for row in measurement.table:
             print("  " + "  ".join(_cell(value) for value in row.values()))
         finetuning.write_json(
@@ -65,7 +68,13 @@ def main(argv: list[str]) -> None:
         print(f"Wrote {path}")
 
 
-def _cell(value) -> str:
+def _head(item: tuple[str, Any]) -> str:
+    """A column's name, as wide as its values."""
+    name, value = item
+    return f"{name:<10}" if isinstance(value, float) else f"{name:<24}"
+
+
+def _cell(value: Any) -> str:
     return f"{value:<10.4f}" if isinstance(value, float) else f"{value!s:<24}"
 
 

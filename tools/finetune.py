@@ -103,7 +103,8 @@ def main(argv: list[str]) -> None:
         if len(datasets) > 1:
             directory = directory / f"fold_{data['fold']}"
         number = f"{len(task.train):,} examples"
-        print(f"Fine-tuning {_MODEL.value} on {task.name}: {number}, seed {seed}.")
+        fold = f", fold {data['fold']} of {data['folds']}" if "fold" in data else ""
+        print(f"Fine-tuning {_MODEL.value} on {task.name}: {number}, seed {seed}{fold}.")
         runs.append(
             finetuning.finetune(
                 _MODEL.value,

@@ -5,6 +5,7 @@ To be imported before what takes long to import, so that Ctrl-C is answered from
 
 import dis
 import errno
+import os
 import shutil
 import sys
 import textwrap
@@ -20,6 +21,7 @@ HELP = {"--help", "-help", "-h", "-?"}
 FLAG_WIDTH = 30
 VALUES = {"int": "N", "float": "X", "comma separated list of strings": "X,..."}
 INTERRUPTED = 130
+LONGEST = 300
 
 _on_interrupt = "Stopped."
 
@@ -67,9 +69,10 @@ def say(kind: type[BaseException], error: BaseException, trace: TracebackType | 
 
 def message_of(error: BaseException, trace: TracebackType | None) -> str | None:
     """What to tell the user of an error; None where it is a fault of the program."""
-    if isinstance(error, OSError) and error.errno == errno.ENOSPC:
-        where = f" while {error.filename} was written" if error.filename else ""
-        return f"The disk is full{where}. Free some space, then run the same command again."
+    # TensorFlow has an error of its own for it.
+    if getattr(error, "errno", None) == errno.ENOSPC or os.strerror(errno.ENOSPC) in str(error):
+        what = str(error).split("\n")[0][:LONGEST]
+        return f"The disk is full ({what}). Free some space, then run the same command again."
     if isinstance(error, OSError) and error.errno and error.filename:
         return f"{error.strerror}: {error.filename}"
     return str(error) if _is_raised_here(trace) else None

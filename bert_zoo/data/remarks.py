@@ -73,7 +73,8 @@ def _classes(path: Path, data: LabelledTexts) -> Iterator[str]:
                 "for the name of a class: remove these rows if it says that there is no label."
             )
     number = len(data.label_names)
-    if number > MOST_NUMBERED and all(map(_is_number, data.label_names)):
+    is_numbered = number > MOST_NUMBERED and all(map(_is_number, data.label_names))
+    if is_numbered:
         yield (
             f"The labels of {path.name} are {number:,} different numbers, each taken for a class of its "
             "own. If they are scores, train with --regression (regression=True)."
@@ -84,7 +85,7 @@ def _classes(path: Path, data: LabelledTexts) -> Iterator[str]:
             "label_delimiter or label_columns; texts with one label each are better read without them."
         )
     rare = [name for i, name in enumerate(data.label_names) if counts[i] == 1]
-    if rare:
+    if rare and not is_numbered:
         yield (
             f"Of the {number:,} classes of {path.name}, {len(rare):,} have one row alone: {listed(rare)}. "
             "Such a class cannot be both learned and measured."

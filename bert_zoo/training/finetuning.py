@@ -231,7 +231,10 @@ def finetune(
     }
     if (directory / METRICS).is_file() and not (directory / CHECKPOINT).is_dir():
         check_same_run(
-            directory, config, "a finished run", "Name another directory, or delete this."
+            directory,
+            config,
+            "a finished run",
+            "Name another directory (--output_dir), or delete it.",
         )
         print(f"The run in {directory} is finished; nothing is trained again.")
         return json.loads((directory / METRICS).read_text(encoding="utf-8"))
