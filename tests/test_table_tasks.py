@@ -82,6 +82,7 @@ def test_tags_that_break_the_scheme_of_spans_are_said(tmp_path):
         ({"held_out": 5, "dev_file": "x"}, "dev_file and held_out all say"),
         ({"held_out": 2.5}, r"held_out is 2\.5; it is a number of rows, or below 1"),
         ({"held_out": 8}, "has 8 rows, of which held_out takes 8: nothing is left"),
+        ({"fold": 1, "held_out": 2}, "fold is 1, and folds does not say of how many"),
         ({"folds": 9}, "folds is 9 and fold is 0; .* 8 rows"),
         ({"folds": 2, "fold": 2}, "folds is 2 and fold is 2"),
     ],

@@ -69,8 +69,7 @@ _HELP = {
     "Settings of the recipe, in place of its own": [n for n in _SETTINGS if n not in _MAIN],
 }
 _ON_INTERRUPT = (
-    "Stopped. Run the same command to go on: training goes on after the last whole epoch, with what it "
-    "would have been."
+    "Stopped. Run the same command to go on after the last whole epoch, as if nothing had been."
 )
 
 
@@ -84,9 +83,7 @@ def main(argv: list[str]) -> None:
     if _CORES.value:
         use_cores(_CORES.value)
     strategy = named_strategy(_MODEL_PARALLEL.value)
-    data = {"name": _TASK.value, **given(DataOptions)}
-    folds = range(data.get("folds", 0)) if "fold" not in data else [data["fold"]]
-    datasets = [data | {"fold": fold} for fold in folds] or [data]
+    datasets = folds_of({"name": _TASK.value, **given(DataOptions)})
     task = make_task(**datasets[0])
     recipe = recipe_for(task)
     if is_on_tpu(strategy) and not recipe.fixed_shapes:
@@ -100,10 +97,10 @@ def main(argv: list[str]) -> None:
     for seed, data in product(seeds, datasets):
         task = make_task(**data)
         directory = output / f"seed_{seed}" if len(seeds) > 1 else output
-        if len(datasets) > 1:
+        number, fold = f"{len(task.train):,} examples", ""
+        if data.get("folds"):
             directory = directory / f"fold_{data['fold']}"
-        number = f"{len(task.train):,} examples"
-        fold = f", fold {data['fold']} of {data['folds']}" if "fold" in data else ""
+            fold = f", fold {data['fold']} of {data['folds']}"
         print(f"Fine-tuning {_MODEL.value} on {task.name}: {number}, seed {seed}{fold}.")
         runs.append(
             finetuning.finetune(
@@ -126,6 +123,13 @@ def main(argv: list[str]) -> None:
     print("\n" + task.show(model, task.data(task.measured[0]), runs[-1]["kept"]))
     print(f"\nThe run is in {output}, with a report: {directory / 'report.html'}")
     print(f"Ask it: python tools/predict.py --run {directory} {task.question}")
+
+
+def folds_of(data: dict[str, Any]) -> list[dict[str, Any]]:
+    """The options of each run's data: of every fold, where there are folds and none is named."""
+    if not data.get("folds") or "fold" in data:
+        return [data]
+    return [data | {"fold": fold} for fold in range(max(1, data["folds"]))]
 
 
 def recipe_for(task: Task) -> Recipe:

@@ -31,6 +31,8 @@ def held_out_reader(
     said = [name for name in ("dev_file", "held_out", "folds") if getattr(options, name)]
     if len(said) > 1:
         raise ValueError(f"{' and '.join(said)} all say what is measured; give one of them.")
+    if options.fold and not options.folds:
+        raise ValueError(f"fold is {options.fold}, and folds does not say of how many. Give both.")
     if not said and not options.test_file:
         raise ValueError(
             "There is nothing to measure on. Name a dev_file or a test_file, or hold back some of "
