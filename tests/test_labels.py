@@ -94,14 +94,13 @@ def test_labels_of_every_kind_measure_alike(classifier):
         np.testing.assert_allclose(given, wanted, rtol=1e-5)
 
 
-def test_names_train_and_validate():
-    model = load_task("classification", labels=NAMES)
+def test_names_train_and_validate(classifier):
     names = [NAMES[i] for i in NUMBERS]
     for data in (
         {"x": Column(TEXTS), "y": Column(names), "validation_split": 0.34},
         {"x": batches(TEXTS, names, [1.0, 2.0, 0.5]), "validation_data": (TEXTS, names)},
     ):
-        history = model.fit(**data, verbose=0).history
+        history = classifier.fit(**data, verbose=0).history
         assert all(np.isfinite(values).all() for values in history.values())
 
 
@@ -187,9 +186,7 @@ def test_class_weights_by_name_and_number_weigh_rows(classifier):
     for data in (
         {"x": TEXTS, "y": NUMBERS, "sample_weight": of_rows},
         {"x": TEXTS, "y": names, "class_weight": weights},
-        {"x": TEXTS, "y": NUMBERS, "class_weight": {2: 2, 1: 0.5}},
-        {"x": ids, "y": names, "class_weight": weights},
-        {"x": batches(TEXTS, names).unbatch().batch(3), "class_weight": weights},
+        {"x": ids, "y": NUMBERS, "class_weight": {2: 2, 1: 0.5}},
     ):
         classifier.set_weights(start)
         found.append(classifier.fit(**data, shuffle=False, verbose=0).history["loss"])
@@ -256,9 +253,9 @@ def test_generators_and_pydatasets_of_texts_measure_as_lists(classifier):
     np.testing.assert_allclose(classifier.predict(pairs, verbose=0), wanted, atol=1e-5)
 
 
-def test_pydatasets_of_texts_train_for_epochs():
-    model, pieces = load_task("classification", labels=NAMES), Pieces()
-    history = model.fit(pieces, epochs=2, validation_data=Pieces(), verbose=0).history
+def test_pydatasets_of_texts_train_for_epochs(classifier):
+    pieces = Pieces()
+    history = classifier.fit(pieces, epochs=2, validation_data=Pieces(), verbose=0).history
     assert pieces.passes == 2
     assert len(history["val_loss"]) == 2 and np.isfinite(history["loss"]).all()
 

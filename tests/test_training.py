@@ -455,9 +455,9 @@ def test_prediction_is_traced_once_for_all_lengths(monkeypatch):
     monkeypatch.setattr(
         type(model), "predict_step", lambda self, data: traces.append(1) or step(self, data)
     )
-    logits = model.predict(texts, batch_size=2, verbose=0)
+    logits = model.predict(text_dataset(texts), verbose=0)
     assert len(traces) == 1
-    np.testing.assert_allclose(logits, expected, atol=1e-6)
+    np.testing.assert_allclose(logits, expected, atol=1e-5)
 
 
 @pytest.mark.parametrize("kind", ["list", "tf.data"])
@@ -524,8 +524,6 @@ def test_token_accuracy_is_a_mean_over_labels_and_takes_weights():
     ],
 )
 def test_losses_that_take_logits_as_probabilities_are_said(loss, wanted, classifier, caplog):
-    load_task("classification")
-    assert not caplog.text, "a model's own loss is right"
     trained_with = classifier.loss
     classifier.compile("adam", loss)
     classifier.compile("adam", trained_with, metrics=["accuracy"])

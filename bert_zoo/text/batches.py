@@ -44,7 +44,7 @@ def text_batch(texts: Any, name: str = "texts") -> tf.Tensor:
         raise TypeError(f"{name} is a tf.data.Dataset, which `predict` takes. {_EXPECTED}.")
     if isinstance(texts, Mapping | Set):
         raise TypeError(
-            f"{name} is a {type(texts).__name__} of {len(texts)}. {_EXPECTED}: pass "
+            f"{name} is a {type(texts).__name__}. {_EXPECTED}: pass "
             + ("the values that are texts." if isinstance(texts, Mapping) else "a list, in order.")
         )
     if isinstance(texts, np.ndarray) and texts.ndim != 1:
