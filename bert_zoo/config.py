@@ -11,7 +11,7 @@ from bert_zoo.error_text import listing, shown
 
 # The label of positions that do not count, as in Hugging Face's data sets.
 IGNORED_LABEL = -100
-ACTIVATIONS = ("gelu", "gelu_tanh", "relu")
+ACTIVATIONS = ("gelu", "gelu_tanh", "relu", "silu")
 # Blocks that share their weights could be run any number of times, which no file of weights tells.
 MOST_LAYERS = 1_000
 
@@ -131,7 +131,7 @@ class EncoderConfig(Config):
         positions_after_padding: whether the first token stands in row `pad_id + 1` of the position
             table and padding in row `pad_id`, wherever it is (RoBERTa).
         activation: "gelu" (erf), "gelu_tanh" (the approximation that Google's BERT files call
-            "gelu") or "relu".
+            "gelu"), "relu" or "silu" (x times its sigmoid, also called "swish").
         layer_norm_epsilon: added to the variance.
         hidden_dropout: rate after the embeddings and after both sublayers of a block.
         attention_dropout: rate on attention probabilities.

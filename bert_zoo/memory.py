@@ -43,8 +43,8 @@ USABLE = 0.9
 MOST_ROWS = 1 << 20
 
 # Tensors of the feed-forward layer's width that an activation and the product behind it keep: the
-# result always; erf's GELU also x / 2, x / sqrt(2) and erfc; tanh's also x, x / 2, tanh and 1 + tanh.
-KEPT_BY_ACTIVATION = {"relu": 1, "gelu": 4, "gelu_tanh": 5}
+# result always; erf's GELU also x / 2, x / sqrt(2) and erfc; tanh's also x, x / 2, tanh and 1 + tanh; SiLU also x.
+KEPT_BY_ACTIVATION = {"relu": 1, "silu": 2, "gelu": 4, "gelu_tanh": 5}
 # Gradients of the widest tensors of a block that are there at once.
 GRADIENTS_AT_ONCE = 3
 VOCABULARY_TASKS = ("masked_lm", "pretraining")

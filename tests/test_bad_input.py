@@ -497,7 +497,7 @@ def test_validation_split_of_a_dataset(classifier):
         ({"padding": "max"}, ValueError, ["padding is 'max'", "'longest' or 'fixed'"]),
         ({"dropout": 1.0}, ConfigError, ["hidden_dropout is 1.0", "below 1"]),
         ({"dropout": "0.1"}, ConfigError, ["hidden_dropout is '0.1'"]),
-        ({"activation": "swish"}, ConfigError, ["activation is 'swish'", "gelu_tanh"]),
+        ({"activation": "mish"}, ConfigError, ["activation is 'mish'", "gelu_tanh"]),
         ({"task": "classification", "num_classes": 0}, ValueError, ["num_classes is 0"]),
         ({"task": "classification", "num_classes": 2.5}, ValueError, ["num_classes is 2.5"]),
         ({"task": "classification", "num_classes": "2"}, ValueError, ["num_classes is '2'"]),
@@ -567,7 +567,7 @@ def rewritten(tmp_path, name: str = "config.json", **changes):
     ("changes", "parts"),
     [
         ({"hidden_sise": 3}, ["hidden_sise (= 3) is not known", "config.json"]),
-        ({"hidden_act": "swish"}, ["hidden_act is 'swish'", "gelu_new"]),
+        ({"hidden_act": "mish"}, ["hidden_act is 'mish'", "gelu_new"]),
         ({"position_embedding_type": "relative_key"}, ["'relative_key'", "['absolute']"]),
         ({"is_decoder": True}, ["is_decoder is True"]),
         ({"hidden_size": 33}, ["hidden_size 33", "num_heads 4"]),
@@ -585,8 +585,8 @@ def test_wrong_configurations(changes, parts, tmp_path):
 
 
 def test_all_that_is_wrong_with_a_configuration_is_said_at_once(tmp_path):
-    directory = rewritten(tmp_path, hidden_act="swish", extra=1, is_decoder=True)
-    message_of(ConfigError, lambda: bert_zoo.load(directory), "swish", "extra", "is_decoder")
+    directory = rewritten(tmp_path, hidden_act="mish", extra=1, is_decoder=True)
+    message_of(ConfigError, lambda: bert_zoo.load(directory), "mish", "extra", "is_decoder")
 
 
 def test_missing_configuration_keys(tmp_path):

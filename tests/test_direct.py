@@ -1,7 +1,10 @@
 """Verbs on texts in memory: the same results as through a pipeline, from graphs that are traced once."""
 
 import copy
+import json
 import pickle
+import shutil
+import string
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
@@ -9,10 +12,14 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-from helpers import CHOICES, PAIRS, TASK_CASES, TEXTS, assert_same, load_task, loaded_task
+from helpers import CHOICES, GOLDEN, PAIRS, TASK_CASES, TEXTS, assert_same, load_task, loaded_task
 
+import bert_zoo
+from bert_zoo.layers.common import ACTIVATIONS
 from bert_zoo.models import graphs
-from bert_zoo.registry import Pooling
+from bert_zoo.models.tasks import SentenceEmbedder
+from bert_zoo.registry import Pooling, registry
+from bert_zoo.text import LanguageModelPreprocessor, SymbolTokenizer
 from bert_zoo.training import add_lora
 
 TOLERANCE = 1e-5  # of logits; vectors have length 1
@@ -184,3 +191,65 @@ def test_many_models_in_turn_give_no_warning(caplog):
             model.preprocessor(TEXTS)
             graphs.in_graph(model, _scaled, tf.zeros([number + 1]), by=1)
     assert not caplog.records
+
+
+@pytest.mark.parametrize("family", registry().families)
+def test_every_family_gives_sentence_vectors(family):
+    names = ("encoder", "hf_encoder")
+    directory = next(d for n in names if (d := GOLDEN.parent / family / n).is_dir())
+    encoder = bert_zoo.load(directory, task="encoder")
+    letters = SymbolTokenizer(["<eos>", "<unk>", *string.ascii_lowercase, " "], unit="character")
+    encoder.preprocessor = LanguageModelPreprocessor(
+        letters, sequence_length=16, report_truncation=False
+    )
+    inputs = encoder.preprocessor(TEXTS)
+    tokens = keras.ops.convert_to_numpy(encoder(inputs)["sequence_output"])
+    mask = inputs["padding_mask"].numpy()[:, :, None]
+    wanted = {"cls": tokens[:, 0], "mean": (tokens * mask).sum(axis=1) / mask.sum(axis=1)}
+    for mode, vectors in wanted.items():
+        encoder.pooling = Pooling(mode, normalize=False)
+        np.testing.assert_allclose(encoder.embed(TEXTS), vectors, atol=TOLERANCE)
+        if "embedding" in registry().families[family].headless:
+            embedder = SentenceEmbedder(encoder)
+            for found in (embedder.predict(TEXTS, verbose=0), embedder(inputs)):
+                np.testing.assert_allclose(found, vectors, atol=TOLERANCE)
+    scores = bert_zoo.similarity(TEXTS[0], TEXTS, encoder)
+    assert scores.shape == (1, 3)
+    assert scores[0, 0] == pytest.approx(1, abs=1e-5)
+
+
+def test_texts_are_taken_in_every_form():
+    encoder = loaded_task("encoder")
+    wanted = encoder.embed(TEXTS)
+    as_bytes = [text.encode() for text in TEXTS]
+    for texts in (np.array(TEXTS), np.array(as_bytes), as_bytes, tf.constant(TEXTS), iter(TEXTS)):
+        assert_same(encoder.embed(texts), wanted)
+    for text in (TEXTS[0], as_bytes[0], np.array(TEXTS)[0]):
+        assert_same(encoder.embed(text), encoder.embed(TEXTS[:1]))
+        score = bert_zoo.similarity(text, as_bytes[1], encoder)
+        assert isinstance(score, float)
+        row = bert_zoo.similarity(text, np.array(TEXTS), encoder)
+        assert row.shape == (1, 3)
+        assert row[0, 1] == pytest.approx(score, abs=1e-5)
+    assert bert_zoo.similarity(tf.constant(TEXTS), TEXTS[:2], encoder).shape == (3, 2)
+    for wrong in ({"text": TEXTS}, [TEXTS], 3):
+        with pytest.raises(TypeError, match="texts"):
+            encoder.embed(wrong)
+    with pytest.raises(TypeError, match=r"^b is 3"):
+        bert_zoo.similarity("a", 3, encoder)
+
+
+@pytest.mark.parametrize("name", ["silu", "swish"])
+def test_silu_is_x_times_its_sigmoid_and_read_from_hugging_faces_files(name, tmp_path):
+    x = np.linspace(-30, 30, 601, dtype="float32")
+    np.testing.assert_allclose(ACTIVATIONS["silu"](x), x / (1 + np.exp(-x)), atol=1e-6)
+    shutil.copytree(GOLDEN / "encoder", tmp_path / "model")
+    file = tmp_path / "model" / "config.json"
+    file.write_text(json.dumps(json.loads(file.read_text()) | {"hidden_act": name}))
+    encoder = bert_zoo.load(tmp_path / "model")
+    assert encoder.config.activation == "silu"
+    assert np.abs(encoder.embed(TEXTS) - loaded_task("encoder").embed(TEXTS)).max() > 1e-3
+    bert_zoo.save(encoder, tmp_path / "saved", format="hf")
+    saved = tmp_path / "saved" / "config.json"
+    assert json.loads(saved.read_text())["hidden_act"] == "silu"
+    assert_same(bert_zoo.load(tmp_path / "saved").embed(TEXTS), encoder.embed(TEXTS))

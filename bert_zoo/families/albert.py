@@ -36,7 +36,13 @@ HF_CODEC = ConfigCodec(
         ConfigRow(
             "activation",
             "hidden_act",
-            {"gelu_new": "gelu_tanh", "gelu": "gelu", "relu": "relu"},
+            {
+                "gelu_new": "gelu_tanh",
+                "gelu": "gelu",
+                "relu": "relu",
+                "silu": "silu",
+                "swish": "silu",
+            },
             optional=True,
         ),
         ConfigRow("layer_norm_epsilon", "layer_norm_eps", optional=True),

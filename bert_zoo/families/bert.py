@@ -97,6 +97,8 @@ HF_CODEC = ConfigCodec(
                 "gelu_new": "gelu_tanh",
                 "gelu_pytorch_tanh": "gelu_tanh",
                 "relu": "relu",
+                "silu": "silu",
+                "swish": "silu",
             },
             optional=True,
         ),

@@ -10,6 +10,7 @@ ACTIVATIONS: dict[str, Callable] = {
     "gelu": functools.partial(ops.gelu, approximate=False),
     "gelu_tanh": functools.partial(ops.gelu, approximate=True),
     "relu": ops.relu,
+    "silu": ops.silu,
 }
 
 

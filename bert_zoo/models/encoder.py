@@ -16,6 +16,7 @@ from bert_zoo.layers.attention import attention_bias
 from bert_zoo.models.base import ZooModel
 from bert_zoo.models.cut_texts import cut_texts_said
 from bert_zoo.models.direct import outputs_of_texts
+from bert_zoo.models.feeding import text_rows
 from bert_zoo.models.inputs import as_id_tensors, check_range, check_rank
 from bert_zoo.models.long_texts import LongTexts, are_rows, over_windows
 from bert_zoo.registry import Pooling, registry
@@ -209,12 +210,14 @@ class Encoder(ZooModel):
         """Sentence vectors of raw texts.
 
         Args:
-            texts: strings; one alone is a list of one.
+            texts: strings or bytes, in a list, a NumPy array or a string tensor; one alone is a list
+                of one.
             batch_size: texts a step.
 
         Returns:
             NumPy float32 [number of texts, hidden], pooled and normalised as `self.pooling` says.
         """
+        texts = text_rows(self, texts)
         with cut_texts_said(self, texts, pooled=True):
             reader = self.window_reader if self.long_texts.in_windows else None
             return outputs_of_texts(

@@ -1,8 +1,9 @@
 """Answers in one line, from raw text to something that prints well."""
 
 import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -144,28 +145,33 @@ def softmax(logits: np.ndarray) -> np.ndarray:
 
 
 def similarity(
-    a: str | Sequence[str],
-    b: str | Sequence[str],
+    a: Any,
+    b: Any,
     model: str | ZooModel = "minilm_l6",
 ) -> float | np.ndarray:
     """Cosine similarity of the meaning of texts.
 
     Args:
-        a, b: a text each, or a sequence of texts each.
+        a, b: a text each, or several: strings or bytes, in a list, a NumPy array or a string tensor.
         model: the name of a checkpoint for sentence vectors, or a loaded encoder.
 
     Returns:
-        A number from -1 to 1 for two texts; for sequences, float32 [len(a), len(b)].
-    """
-    encoder = _sentence_encoder(model) if isinstance(model, str) else model
-    from bert_zoo.text.batches import strings
+        A number from -1 to 1 for two texts; where either is several, float32 [texts of a, of b].
 
-    single = isinstance(a, str | bytes) and isinstance(b, str | bytes)
-    first, second = strings(a, "a"), strings(b, "b")
-    vectors = encoder.embed([*first, *second])
+    Raises:
+        TypeError, ValueError: something that is no text, or no texts at all.
+    """
+    import tensorflow as tf
+
+    from bert_zoo.text.batches import text_batch
+
+    encoder = _sentence_encoder(model) if isinstance(model, str) else model
+    first, second = text_batch(a, "a"), text_batch(b, "b")
+    vectors = encoder.embed(tf.concat([first, second], axis=0))
     vectors = vectors / np.maximum(np.linalg.norm(vectors, axis=-1, keepdims=True), 1e-12)
     scores = vectors[: len(first)] @ vectors[len(first) :].T
-    return float(scores[0, 0]) if single else scores
+    is_single = isinstance(a, str | bytes) and isinstance(b, str | bytes)
+    return float(scores[0, 0]) if is_single else scores
 
 
 @functools.lru_cache(maxsize=1)
