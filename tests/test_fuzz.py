@@ -11,6 +11,7 @@ TensorFlow's tables written anew around what was damaged, so that no checksum te
 """
 
 import contextlib
+import copy
 import io
 import json
 import logging
@@ -283,7 +284,7 @@ def damaged_json(random: np.random.Generator, content: bytes) -> bytes:
         if not places:
             break
         container, key = places[random.integers(len(places))]
-        odd = ODD_VALUES[random.integers(len(ODD_VALUES))]
+        odd = copy.deepcopy(ODD_VALUES[random.integers(len(ODD_VALUES))])
         if random.random() < 0.15:
             del container[key]
         elif isinstance(container, dict) and random.random() < 0.1:

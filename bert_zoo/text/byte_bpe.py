@@ -23,6 +23,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from bert_zoo.error_text import shown
 from bert_zoo.text import byte_bpe_tables
 from bert_zoo.text.byte_bpe_graph import ALPHABET, Merger, Splitter, lookup_table
 from bert_zoo.text.normalizer import parse_ranges
@@ -317,19 +318,21 @@ class _Merges:
         problems, last_made, first_used = [], {}, {}
         for number, pair in enumerate(self.pairs):
             if len(pair) != 2 or not all(isinstance(part, str) and part for part in pair):
-                problems.append(f"merge {number} is {pair!r}, not two tokens")
+                problems.append(f"merge {number} is {shown(pair)}, not two tokens")
                 continue
             absent = [token for token in (*pair, "".join(pair)) if token not in vocabulary]
             if absent:
-                problems.append(f"merge {number}, {pair!r}, needs {absent}, not in the vocabulary")
+                problems.append(
+                    f"merge {number}, {shown(pair)}, needs {shown(absent)}, not in the vocabulary"
+                )
             last_made["".join(pair)] = number
             for token in pair:
                 first_used.setdefault(token, number)
         if len(set(self.pairs)) < len(self.pairs):
             repeated = [pair for pair, count in Counter(self.pairs).items() if count > 1]
-            problems += [f"the merge {pair!r} comes more than once" for pair in repeated]
+            problems += [f"the merge {shown(pair)} comes more than once" for pair in repeated]
         problems += [
-            f"merge {first_used[token]} uses {token!r}, which the later merge {number} makes"
+            f"merge {first_used[token]} uses {shown(token)}, which the later merge {number} makes"
             for token, number in last_made.items()
             if first_used.get(token, number) < number
         ]

@@ -301,7 +301,7 @@ def _plain(entry: JsonObject, lstrip: str | None = None) -> str:
     ]
     if switches:
         raise ConfigError(
-            f"{entry.where}: {content!r} has {' and '.join(switches)} set. This tokenizer finds such "
+            f"{entry.where}: {shown(content)} has {' and '.join(switches)} set. This tokenizer finds such "
             "tokens only as they are written, so its ids would differ."
         )
     return content

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from bert_zoo.error_text import shown
 from bert_zoo.text import unicode14_tables
 from bert_zoo.text.albert_text import TextCleaner
 from bert_zoo.text.byte_bpe_graph import lookup_table
@@ -172,23 +173,23 @@ class SymbolTokenizer(Tokenizer):
 def _check_options(options: SimpleNamespace, vocabulary: Vocabulary) -> None:
     for name, values in (("unit", UNITS), ("eos_at", tuple(EOS_AT))):
         if getattr(options, name) not in values:
-            raise ValueError(f"{name} is {getattr(options, name)!r}; choose one of {values}.")
+            raise ValueError(f"{name} is {shown(getattr(options, name))}; choose one of {values}.")
     for name in ("unknown_token", "eos_token", "space_token"):
         token = getattr(options, name)
         if token is not None and token not in vocabulary:
             raise ValueError(
-                f"The vocabulary of {len(vocabulary)} symbols lacks {name}={token!r}; it begins with "
-                f"{list(vocabulary.tokens[:5])}. Name the one that it has, or pass {name}=None."
+                f"The vocabulary of {len(vocabulary)} symbols lacks {name}={shown(token)}; it begins with "
+                f"{shown(list(vocabulary.tokens[:5]))}. Name the one that it has, or pass {name}=None."
             )
     if options.eos_at != "never" and (options.unit != "word" or options.eos_token is None):
         raise ValueError(
-            f"eos_at is {options.eos_at!r} with unit={options.unit!r} and "
-            f"eos_token={options.eos_token!r}. Only words with an eos_token have it at line ends; "
+            f"eos_at is {shown(options.eos_at)} with unit={shown(options.unit)} and "
+            f"eos_token={shown(options.eos_token)}. Only words with an eos_token have it at line ends; "
             "pass eos_at='never'."
         )
     if options.space_token is not None and options.unit != "character":
         raise ValueError(
-            f"space_token is {options.space_token!r} with unit={options.unit!r}; only characters have "
+            f"space_token is {shown(options.space_token)} with unit={shown(options.unit)}; only characters have "
             "one. Pass space_token=None."
         )
     if options.lowercase and options.unit == "byte":
@@ -198,7 +199,7 @@ def _check_options(options: SimpleNamespace, vocabulary: Vocabulary) -> None:
     for index, symbol in enumerate(vocabulary.tokens):
         if not fits(symbol) and (options.unit == "word" or symbol not in special):
             raise ValueError(
-                f"vocabulary[{index}] is {symbol!r}. With unit={options.unit!r} a symbol is {wanted}; "
+                f"vocabulary[{index}] is {shown(symbol)}. With unit={shown(options.unit)} a symbol is {wanted}; "
                 f"no text could hold this one. Choose another unit of {UNITS}, or mend the vocabulary."
             )
 

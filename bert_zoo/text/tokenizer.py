@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bisect
 import importlib
 from collections.abc import Callable, Mapping, Sequence
 from types import SimpleNamespace
@@ -9,6 +10,7 @@ from typing import Any, NamedTuple
 
 import tensorflow as tf
 
+from bert_zoo.error_text import shown
 from bert_zoo.forks import refuse_fork
 from bert_zoo.text.batches import text_batch
 from bert_zoo.text.traced import traced_once
@@ -206,14 +208,18 @@ def without_overlaps(special_tokens: Sequence[str]) -> list[str]:
         ValueError: two of them can overlap in a text.
     """
     distinct = list(dict.fromkeys(special_tokens))
+    ordered = sorted(distinct)
     for left in distinct:
-        for right in distinct:
-            shared = range(1, min(len(left), len(right)))
-            if left != right and any(left.endswith(right[:length]) for length in shared):
-                raise ValueError(
-                    f"The special tokens {left!r} and {right!r} can overlap in a text, so which of "
-                    "them a text holds is ambiguous. Rename one of them."
-                )
+        for start in range(1, len(left)):
+            end = left[start:]
+            # Longer tokens that begin like this follow it in their order; one may be `left` itself.
+            place = bisect.bisect_right(ordered, end)
+            for right in ordered[place : place + 2]:
+                if right != left and right.startswith(end):
+                    raise ValueError(
+                        f"The special tokens {shown(left)} and {shown(right)} can overlap in a text, "
+                        "so which of them a text holds is ambiguous. Rename one of them."
+                    )
     return distinct
 
 

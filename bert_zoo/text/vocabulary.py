@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from bert_zoo.error_text import shown
+
 # BERT's roles in Hugging Face's files.
 HF_SPECIAL_TOKENS = {
     "unknown_token": "unk_token",
@@ -38,7 +40,7 @@ class Vocabulary:
         for index, token in enumerate(self.tokens):
             if not isinstance(token, str):
                 raise TypeError(
-                    f"vocabulary[{index}] is {token!r} ({type(token).__name__}); tokens are strings."
+                    f"vocabulary[{index}] is {shown(token)} ({type(token).__name__}); tokens are strings."
                 )
             if not token:
                 raise ValueError(
@@ -47,7 +49,7 @@ class Vocabulary:
                 )
             if token in self._ids:
                 raise ValueError(
-                    f"The vocabulary holds {token!r} twice, as ids {self._ids[token]} and {index}. "
+                    f"The vocabulary holds {shown(token)} twice, as ids {self._ids[token]} and {index}. "
                     "Every token needs one id; remove or rename one of the two."
                 )
             self._ids[token] = index
@@ -73,8 +75,8 @@ class Vocabulary:
         """
         if token not in self._ids:
             raise ValueError(
-                f"The vocabulary of {len(self)} tokens lacks the {role} {token!r}; it begins with "
-                f"{list(self.tokens[:5])}. Check that it is the right vocabulary, or name the token "
+                f"The vocabulary of {len(self)} tokens lacks the {role} {shown(token)}; it begins with "
+                f"{shown(list(self.tokens[:5]))}. Check that it is the right vocabulary, or name the token "
                 "that it uses instead."
             )
         return self._ids[token]

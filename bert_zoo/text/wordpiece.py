@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from bert_zoo.error_text import shortened
 from bert_zoo.text.normalizer import Rules, build_rules, split_words, split_words_with_origins
 from bert_zoo.text.offsets import characters_of_bytes, sums_before, token_columns, utf8_lengths
 from bert_zoo.text.tokenizer import (
@@ -333,8 +334,8 @@ def _fast_wordpiece(
         )
     except RuntimeError as error:
         raise ValueError(
-            f"tensorflow_text cannot compile this vocabulary of {len(tokens)} tokens: {error} "
-            "Its tokens are words, or continuation pieces that begin with '##'."
+            f"tensorflow_text cannot compile this vocabulary of {len(tokens)} tokens: "
+            f"{shortened(str(error))} Its tokens are words, or continuation pieces that begin with '##'."
         ) from error
     # The constructor turns a bytes buffer into a list of Python integers, seconds for a large
     # vocabulary; a tensor it takes as it is.

@@ -242,9 +242,11 @@ def _byte_order(header: bytes | None, shards: int) -> str:
         raise ValueError("its .index has no header")
     values = dict(fields(header))
     if values.get(1, 0) != shards:
-        raise ValueError(f"it has {shards} data files where its .index says {values.get(1, 0)!r}")
+        raise ValueError(
+            f"it has {shards} data files where its .index says {shown(values.get(1, 0))}"
+        )
     if values.get(2, 0) not in (0, 1):
-        raise ValueError(f"its byte order is number {values[2]!r}")
+        raise ValueError(f"its byte order is number {shown(values[2])}")
     return "<>"[values.get(2, 0)]
 
 

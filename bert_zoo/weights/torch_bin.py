@@ -494,7 +494,7 @@ def _is_named_tensor(key: Any, value: Any) -> bool:
 
 
 def _describe_entries(table: dict[str | int, Any]) -> str:
-    return listing(f"{key!r}: {_describe(value)}" for key, value in table.items())
+    return listing(f"{shown(key)}: {_describe(value)}" for key, value in table.items())
 
 
 def _describe(value: Any) -> str:
@@ -558,7 +558,9 @@ def _module_tensors(modules: Mapping[str, Record], path: Path) -> dict[str, _Ten
         left_out = module.get("_non_persistent_buffers_set", set())
         parameters, buffers = module.get("_parameters"), module.get("_buffers")
         if type(parameters) is not dict or type(buffers) is not dict or type(left_out) is not set:
-            raise WeightsError(f"{path} has a module without parameters and buffers: {name!r}.")
+            raise WeightsError(
+                f"{path} has a module without parameters and buffers: {shown(name)}."
+            )
         kept = {key: buffer for key, buffer in buffers.items() if key not in left_out}
         for key, tensor in (*parameters.items(), *kept.items()):
             full_name = _below(name, key, path)
@@ -591,7 +593,9 @@ def _is_setting(value: Any) -> bool:
 
 def _check_storage(key: str, storage: _Storage, blocks: Mapping[str, _Block], path: Path) -> None:
     if storage.key not in blocks:
-        raise WeightsError(f"{path} has no storage {storage.key!r}, which its tensor {key} needs.")
+        raise WeightsError(
+            f"{path} has no storage {shown(storage.key)}, which its tensor {key} needs."
+        )
     expected = storage.length * storage.type.dtype.itemsize
     if blocks[storage.key].length != expected:
         raise WeightsError(
