@@ -137,6 +137,19 @@ def test_classifications_carry_probabilities_and_label_names(exports):
     np.testing.assert_allclose(served["probabilities"], scores, atol=TOLERANCE)
 
 
+def test_sets_of_labels_carry_names_beside_their_probabilities(exports):
+    model, _, reloaded = exports("multi_label_classification")
+    served = reloaded.signatures["serving_default"](text=tf.constant(TEXTS))
+    answers = model.classify(TEXTS)
+    scores = [list(answer.scores.values()) for answer in answers]
+    np.testing.assert_allclose(served["probabilities"], scores, atol=TOLERANCE)
+    names = np.char.decode(served["labels"].numpy().astype(bytes))
+    assert [set(row) - {""} for row in names] == [set(answer.labels) for answer in answers]
+    assert all(
+        name in ("", label) for row in names for name, label in zip(row, model.labels, strict=True)
+    )
+
+
 def test_tags_carry_label_names(exports):
     model, _, reloaded = exports("token_classification")
     served = reloaded.signatures["serving_default"](text=tf.constant(TEXTS))
