@@ -85,6 +85,7 @@ def test_values_of_another_kind(key, value, wanted, tmp_path):
         ("text", [], ("text", "an object")),
         ("text", {"lowercase": True}, ("text", "max_length")),
         ("text", {"lowercase": "no", "max_length": 40}, ("lowercase is 'no'", "true or false")),
+        ("text", {"lowercase": True, "max_length": None}, ("max_length is null",)),
         ("pooling", {"mode": "mean", "normalize": 1}, ("normalize is 1", "true or false")),
         ("pooling", {"mode": "sum", "normalize": True}, ("'sum'", "cls")),
         ("format_version", [1] * 10_000, ("format", "reads format 1")),

@@ -582,8 +582,10 @@ def _text_spec(values: JsonObject | None) -> TextSpec | None:
     if values is None:
         return None
     _check_keys(values, TextSpec)
-    lowercase = values.take("lowercase", bool)
-    return TextSpec(lowercase=lowercase, max_length=values.take("max_length", int))
+    max_length = values.take("max_length", int)
+    if max_length is None:
+        raise ConfigError(f"{values.where}: max_length is null; it must be a whole number.")
+    return TextSpec(lowercase=values.take("lowercase", bool), max_length=max_length)
 
 
 def _pooling(values: JsonObject | None) -> Pooling:
