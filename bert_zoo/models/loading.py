@@ -667,7 +667,14 @@ def _hf_text(directory: Path) -> TextSpec | None:
     """Where texts are cut: as sentence-transformers says, or else the tokenizer."""
     for name, key in ((SENTENCE_CONFIG_FILE, "max_seq_length"), TOKENIZER_LENGTH):
         if (directory / name).is_file():
-            length = read_object(directory / name).take(key, float)
+            values = read_object(directory / name)
+            if name == SENTENCE_CONFIG_FILE and values.take("do_lower_case", bool, False):
+                log.warning(
+                    "%s asks for lower case before the tokenizer. bert_zoo leaves that to the "
+                    "tokenizer: pass texts in lower case where it keeps their case.",
+                    directory / name,
+                )
+            length = values.take(key, float)
             if length is not None:
                 # A tokenizer without a limit has one of 1e30.
                 return TextSpec(lowercase=None, max_length=int(length))
@@ -697,6 +704,13 @@ def _sentence_transformers_pooling(directory: Path) -> Pooling:
             f"{sorted(POOLING_MODES)}."
         )
     kinds = [module.take("type", str, "") for module in _modules(directory / MODULES_FILE)]
+    unknown = [kind for kind in kinds if not kind.endswith(("Transformer", "Pooling", "Normalize"))]
+    if unknown:
+        log.warning(
+            "%s names %s, which bert_zoo does not have: vectors of this model are those before it.",
+            directory / MODULES_FILE,
+            listing(unknown),
+        )
     normalize = any(kind.endswith("Normalize") for kind in kinds)
     return Pooling(POOLING_MODES[modes.pop()], normalize)
 
