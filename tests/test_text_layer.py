@@ -54,7 +54,7 @@ def trained(tmp_path_factory):
     before = model.evaluate(tf.constant(TEXTS), LABELS, verbose=0)
     model.fit(np.array(TEXTS, dtype=object), LABELS, verbose=0, epochs=2)
     batches = tf.data.Dataset.from_tensor_slices((TEXTS, LABELS)).batch(2)
-    model.fit(batches, verbose=0, epochs=8)
+    model.fit(batches, verbose=0, epochs=20)
     assert model.evaluate(tf.constant(TEXTS), LABELS, verbose=0) < 0.7 * before
     return model
 
@@ -102,7 +102,7 @@ def test_pairs_of_texts_are_trained_on_and_come_back(tmp_path):
     model = classifier_of(GOLDEN / "encoder", pairs=True)
     batches = tf.data.Dataset.from_tensor_slices(((TEXTS, SECOND), LABELS)).batch(3)
     before = model.evaluate(batches, verbose=0)
-    model.fit(batches, verbose=0, epochs=10)
+    model.fit(batches, verbose=0, epochs=20)
     assert model.evaluate(batches, verbose=0) < 0.7 * before
     model.save(tmp_path / "model.keras")
     pair = (tf.constant(TEXTS), tf.constant(SECOND))

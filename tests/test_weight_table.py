@@ -44,7 +44,8 @@ TRAINABLE = {
 
 def tiny(family, checkpoint):
     """A registered configuration made small."""
-    config, sizes = family.config(checkpoint), TINY_SIZES[family.config_class]
+    config = family.config(checkpoint)
+    sizes = next(sizes for kind, sizes in TINY_SIZES.items() if isinstance(config, kind))
     if getattr(config, "cutoffs", ()):
         sizes = {**sizes, "cutoffs": TINY_CUTOFFS, "div_val": min(config.div_val, 2)}
     return config.replace(**sizes)

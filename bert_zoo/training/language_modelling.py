@@ -65,9 +65,9 @@ def under_settings(model: CausalLM, **settings: Any) -> CausalLM:
         **settings: fields of `RecurrentConfig` that no weight depends on, such as `mem_len`.
     """
     config = model.encoder.get_config()
-    config["config"] = model.encoder.config.replace(**settings)
+    config["config"] = model.encoder.config.replace(**settings).to_dict()
     config["dtype"] = model.dtype_policy
-    other = CausalLM(RecurrentEncoder(**config))
+    other = CausalLM(RecurrentEncoder.from_config(config))
     other.set_weights(model.get_weights())
     return other
 
