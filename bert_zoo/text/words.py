@@ -105,7 +105,9 @@ def _ragged_words(rows: list[Any], name: str) -> tf.RaggedTensor:
         for position, row in enumerate(rows):
             text_batch(row, f"{name}[{position}]")  # names the row
         raise
-    return tf.RaggedTensor.from_row_lengths(flat, np.array([*map(len, rows)], np.int64))
+    return tf.RaggedTensor.from_row_lengths(
+        flat, np.array([*map(len, rows)], np.int64), validate=False
+    )
 
 
 def word_spans(text: str) -> list[tuple[int, int]]:
