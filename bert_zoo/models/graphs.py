@@ -109,10 +109,13 @@ def _open_spec(tensor):
 
 def _parts_of(model) -> list[Any]:
     """The objects that a trace holds on to, or was made after."""
-    parts = list(model.weights)
-    # Keras has no public way to list all layers below a layer.
+    parts = []
+    # Keras 3.15 has no public way to list all layers below a layer, nor a layer's own variables; its
+    # `weights` collects those of all layers below, anew for each layer.
     for layer in model._flatten_layers():
         parts += layer, layer.dtype_policy
+        parts += layer._trainable_variables
+        parts += layer._non_trainable_variables
         parts += (getattr(layer, name) for name in getattr(layer, "traced_settings", ()))
     return parts
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import NamedTuple
 
+import keras
 import numpy as np
 from keras import ops
 
@@ -149,6 +150,12 @@ def word_probabilities(model, words, batch_size: int = 32) -> list[np.ndarray]:
     from bert_zoo.text.words import row_splits_that_fit, word_batch
 
     sentences, preprocessor = word_batch(words), model.preprocessor
+    if keras.backend.backend() == "tensorflow" and sentences.nrows() <= batch_size:
+        do_fit, found = in_graph(
+            model, _sentence_probabilities, sentences, preprocessor=preprocessor
+        )
+        if do_fit:
+            return np.split(ops.convert_to_numpy(found), sentences.row_splits.numpy()[1:-1])
     pieces, lengths = in_graph(model, _pieces, sentences, preprocessor=preprocessor)
     lengths, sentence_splits = lengths.numpy(), sentences.row_splits.numpy()
     splits = row_splits_that_fit(lengths, sentence_splits, preprocessor.sequence_length)
@@ -173,6 +180,26 @@ def _pieces(model, words, *, preprocessor):
     return pieces, pieces.row_lengths()
 
 
+def _sentence_probabilities(model, words, *, preprocessor):
+    """Whether each sentence fits into a row; if so, the probabilities of all words, [words, labels].
+
+    One call of TensorFlow, where rows cut from sentences take two and their pieces as arrays.
+    """
+    import tensorflow as tf
+
+    from bert_zoo.text.words import word_pieces
+
+    pieces = word_pieces(words, preprocessor.tokenizer)
+    lengths = pieces.merge_dims(1, 2).row_lengths()
+    do_fit = tf.reduce_all(lengths <= preprocessor.sequence_length - 2)
+    probabilities = tf.cond(
+        do_fit,
+        lambda: _probabilities(model, pieces, preprocessor),
+        lambda: tf.zeros([0, len(model.labels)], tf.float32),
+    )
+    return do_fit, probabilities
+
+
 def _row_probabilities(model, pieces, splits, chosen, *, preprocessor):
     """Probabilities of the words of some rows, [words, labels].
 
@@ -180,12 +207,19 @@ def _row_probabilities(model, pieces, splits, chosen, *, preprocessor):
     """
     import tensorflow as tf
 
+    rows = tf.RaggedTensor.from_row_splits(pieces, splits, validate=False)
+    return _probabilities(model, tf.gather(rows, chosen), preprocessor)
+
+
+def _probabilities(model, pieces, preprocessor):
+    """Probabilities of the words [batch, (words), (pieces)] of rows, float32 [words, labels]."""
+    import tensorflow as tf
+
     from bert_zoo.text.words import pack_pieces
 
-    rows = tf.RaggedTensor.from_row_splits(pieces, splits, validate=False)
-    packed = pack_pieces(tf.gather(rows, chosen), for_this_device(preprocessor))
-    probabilities = ops.softmax(model(packed.inputs, training=False))
-    return tf.boolean_mask(probabilities, packed.first_pieces)
+    packed = pack_pieces(pieces, for_this_device(preprocessor))
+    logits = ops.cast(model(packed.inputs, training=False), "float32")
+    return tf.boolean_mask(ops.softmax(logits), packed.first_pieces)
 
 
 def marks_spans(labels: Sequence[str]) -> bool:
