@@ -1,6 +1,6 @@
 # make quickstart   fine-tunes a real encoder on the messages that ship with the package
 # make test         installs the package in a virtual environment and runs its tests
-# make lint         checks format and style
+# make lint         checks format, style and that no import runs up the package's floors
 # make test-jax     runs the tests of Keras's JAX backend where TensorFlow is not installed
 
 PYTHON ?= python3
@@ -25,11 +25,12 @@ test: $(VENV)/installed-test
 		--numprocesses auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder --durations 15
 
 test-jax: $(VENV_JAX)/installed
-	KERAS_BACKEND=jax $(VENV_JAX)/bin/python -m pytest tests/test_jax.py tests/test_golden_bert.py
+	KERAS_BACKEND=jax $(VENV_JAX)/bin/python -m pytest tests/test_jax.py tests/test_conformance.py
 
 lint: $(VENV)/installed-dev
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
+	$(BIN)/lint-imports
 
 $(VENV)/installed-%: pyproject.toml
 	$(PYTHON) -c 'import sys; assert sys.version_info >= (3, 11), sys.version'

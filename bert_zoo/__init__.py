@@ -5,26 +5,23 @@ free of TensorFlow and Keras.
 """
 
 import importlib
-from importlib.metadata import PackageNotFoundError, version
 
 from bert_zoo.keras_registration import register_with_keras
-from bert_zoo.registry import describe, list_models
-
-try:
-    __version__ = version("bert_zoo")
-except PackageNotFoundError:  # a source tree that was never installed
-    __version__ = "0.0.0"
+from bert_zoo.moved import answer_to_former_names
 
 _LAZY_VERBS = {
-    "load": "bert_zoo.models.loading",
-    "save": "bert_zoo.models.saving",
+    "list_models": "bert_zoo.registry",
+    "describe": "bert_zoo.cards",
+    "load": "bert_zoo.loading.load",
+    "save": "bert_zoo.loading.save",
     "export": "bert_zoo.serving.export",
-    "similarity": "bert_zoo.models.verbs",
+    "similarity": "bert_zoo.loading.similarity",
 }
 _LAZY_PACKAGES = {
+    "apps",
     "layers",
-    "heads",
     "models",
+    "tasks",
     "text",
     "data",
     "metrics",
@@ -40,7 +37,18 @@ def __getattr__(name: str):
         return getattr(importlib.import_module(_LAZY_VERBS[name]), name)
     if name in _LAZY_PACKAGES:
         return importlib.import_module(f"bert_zoo.{name}")
+    if name == "__version__":
+        return _version()
     raise AttributeError(f"module 'bert_zoo' has no attribute {name!r}.")
+
+
+def _version() -> str:
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        return version("bert_zoo")
+    except PackageNotFoundError:  # a source tree that was never installed
+        return "0.0.0"
 
 
 def __dir__() -> list[str]:
@@ -48,3 +56,4 @@ def __dir__() -> list[str]:
 
 
 register_with_keras()
+answer_to_former_names()

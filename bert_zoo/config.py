@@ -2,18 +2,20 @@
 
 import dataclasses
 import math
-import re
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
-from bert_zoo.error_text import listing, shown
+from bert_zoo.error_text import shown
 
 # The label of positions that do not count, as in Hugging Face's data sets.
 IGNORED_LABEL = -100
+POOLING_MODES = ("mean", "max", "cls")
 ACTIVATIONS = ("gelu", "gelu_tanh", "relu", "silu")
 # Blocks that share their weights could be run any number of times, which no file of weights tells.
 MOST_LAYERS = 1_000
+# The longest input where no positions can run out; TensorFlow counts them in int32.
+UNLIMITED = 2**31 - 1
 
 
 class ConfigError(ValueError):
@@ -74,30 +76,20 @@ class Config:
             deviations: fields that are standard deviations.
             flags: fields that are true or false.
         """
+        checks = [
+            (positive, "a positive integer", lambda value: is_integer(value) and value > 0),
+            (rates, "at least 0 and below 1", lambda value: is_number(value) and 0 <= value < 1),
+            (deviations, "a positive number", lambda value: is_number(value) and value > 0),
+            (flags, "True or False", lambda value: isinstance(value, bool)),
+        ]
+        for name, meaning in natural.items():
+            wanted = f"0 ({meaning}) or a positive integer"
+            checks.append(((name,), wanted, lambda value: is_integer(value) and value >= 0))
         problems = [
-            f"{name} is {shown(getattr(self, name))}; it must be a positive integer."
-            for name in positive
-            if not is_integer(getattr(self, name)) or getattr(self, name) < 1
-        ]
-        problems += [
-            f"{name} is {shown(getattr(self, name))}; it must be 0 ({meaning}) or a positive integer."
-            for name, meaning in natural.items()
-            if not is_integer(getattr(self, name)) or getattr(self, name) < 0
-        ]
-        problems += [
-            f"{name} is {shown(getattr(self, name))}; it must be at least 0 and below 1."
-            for name in rates
-            if not is_number(getattr(self, name)) or not 0 <= getattr(self, name) < 1
-        ]
-        problems += [
-            f"{name} is {shown(getattr(self, name))}; it must be a positive number."
-            for name in deviations
-            if not is_number(getattr(self, name)) or getattr(self, name) <= 0
-        ]
-        problems += [
-            f"{name} is {shown(getattr(self, name))}; it must be True or False."
-            for name in flags
-            if not isinstance(getattr(self, name), bool)
+            f"{name} is {shown(getattr(self, name))}; it must be {wanted}."
+            for names, wanted, holds in checks
+            for name in names
+            if not holds(getattr(self, name))
         ]
         if is_integer(self.num_layers) and self.num_layers > MOST_LAYERS:
             problems.append(
@@ -112,6 +104,43 @@ class Config:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Shapes:
+    """What an encoder computes, as far as the memory of a training step depends on it.
+
+    Attributes:
+        tables: (rows, width) of each embedding table.
+        embedded: widths of a token's vectors that the embeddings' products read and the blocks are
+            given.
+        normed: width that the embeddings normalise; 0 where they do not.
+        embeddings_dropped: width of the dropout on embeddings.
+        runs: how often a block is run.
+        hidden, intermediate: widths of a block and of its feed-forward layer.
+        attended: width of all heads' queries together.
+        heads: of a block.
+        queries: how often queries are kept; twice where content and position add biases of their own.
+        memory: tokens of earlier segments that are attended to.
+        distances: keys that stand for distances, and that all rows share; 0 without such.
+        drops_within_feed_forward: whether there is dropout behind the activation.
+        clusters: bounds of the clusters of an adaptive softmax; empty without one.
+    """
+
+    tables: tuple[tuple[int, int], ...]
+    embedded: tuple[int, ...]
+    normed: int
+    embeddings_dropped: int
+    runs: int
+    hidden: int
+    intermediate: int
+    attended: int
+    heads: int
+    queries: int = 1
+    memory: int = 0
+    distances: int = 0
+    drops_within_feed_forward: bool = False
+    clusters: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
 class EncoderConfig(Config):
     """Everything that fixes an encoder's parameters and arithmetic.
 
@@ -122,7 +151,7 @@ class EncoderConfig(Config):
         num_heads: attention heads a block.
         intermediate_size: width of the feed-forward layer.
         max_positions: rows of the position table.
-        num_segments: rows of the segment ("token type") table.
+        num_segments: rows of the segment ("token type") table; 0 means that there is none.
         embedding_size: width of the tables where it differs from `hidden_size` (factorized
             embeddings, ALBERT section 3.1); 0 means `hidden_size`.
         num_hidden_groups: groups of blocks that layers share their weights in (ALBERT section 3.1);
@@ -136,7 +165,8 @@ class EncoderConfig(Config):
         hidden_dropout: rate after the embeddings and after both sublayers of a block.
         attention_dropout: rate on attention probabilities.
         classifier_dropout: rate before a fine-tuning head; None means `hidden_dropout`.
-        initializer_range: standard deviation of fresh weights (truncated normal).
+        span_dropout: rate before a head of question answering, which most originals leave out.
+        initializer_range: standard deviation of randomly initialised weights (truncated normal).
         pooler: whether the encoder ends with a tanh layer over the first token.
         tie_word_embeddings: whether a masked-language-model head projects onto the token table.
         pad_id: the id of padding.
@@ -158,6 +188,7 @@ class EncoderConfig(Config):
     hidden_dropout: float = 0.1
     attention_dropout: float = 0.1
     classifier_dropout: float | None = None
+    span_dropout: float = 0.0
     initializer_range: float = 0.02
     pooler: bool = True
     tie_word_embeddings: bool = True
@@ -165,14 +196,15 @@ class EncoderConfig(Config):
 
     def __post_init__(self):
         sizes = ("vocab_size", "hidden_size", "num_layers", "num_heads", "intermediate_size")
-        rates = ["hidden_dropout", "attention_dropout"]
+        rates = ["hidden_dropout", "attention_dropout", "span_dropout"]
         if self.classifier_dropout is not None:
             rates.append("classifier_dropout")
         problems = self.problems_with(
-            positive=(*sizes, "max_positions", "num_segments", "inner_group_num"),
+            positive=(*sizes, "max_positions", "inner_group_num"),
             natural={
                 "embedding_size": "as hidden_size",
                 "num_hidden_groups": "nothing is shared",
+                "num_segments": "no segments",
             },
             rates=rates,
             flags=("positions_after_padding", "pooler", "tie_word_embeddings"),
@@ -214,6 +246,20 @@ class EncoderConfig(Config):
         return tuple(
             tuple(group * self.inner_group_num + j for j in range(self.inner_group_num))
             for group in groups
+        )
+
+    def shapes(self, length: int) -> Shapes:
+        """What it computes for rows of `length` tokens."""
+        return Shapes(
+            tables=((self.vocab_size, self.table_width),),
+            embedded=() if self.table_width == self.hidden_size else (self.hidden_size,),
+            normed=self.table_width,
+            embeddings_dropped=self.table_width,
+            runs=sum(map(len, self.blocks_of_layers)),
+            hidden=self.hidden_size,
+            intermediate=self.intermediate_size,
+            attended=self.hidden_size,
+            heads=self.num_heads,
         )
 
     def rough_parameters(self) -> int:
@@ -274,117 +320,39 @@ def is_number(value: Any) -> bool:
 
 
 @dataclass(frozen=True)
-class ConfigRow:
-    """How one field of a configuration is spelled in a source format.
+class TextSpec:
+    """How a checkpoint reads text.
 
     Attributes:
-        field: the field of our configuration.
-        key: the key in the source's JSON file.
-        values: translation of the source's values to ours, where they differ.
-        optional: whether a file may leave the key out (our default then applies).
+        lowercase: whether texts are lower-cased; None leaves it to the tokenizer's files.
+        max_length: tokens a text is cut to, special tokens included, unless `load` says otherwise.
     """
 
-    field: str
-    key: str
-    values: Mapping[Any, Any] | None = None
-    optional: bool = False
+    lowercase: bool | None = True
+    max_length: int = 512
 
-    def decode(self, value: Any) -> Any:
-        if self.values is None:
-            return value
-        for theirs, ours in self.values.items():
-            if theirs == value:
-                return ours
-        raise ConfigError(
-            f"{self.key} is {shown(value)}; known values are {sorted(map(str, self.values))}."
-        )
-
-    def encode(self, value: Any) -> Any:
-        if self.values is None:
-            return value
-        return next(theirs for theirs, ours in self.values.items() if ours == value)
+    def __post_init__(self):
+        if not is_integer(self.max_length):
+            raise ValueError(f"max_length is {shown(self.max_length)}; it must be a whole number.")
 
 
 @dataclass(frozen=True)
-class ConfigCodec:
-    """One format's configuration file: rows that carry information, and keys that do not.
+class Pooling:
+    """How token outputs become one sentence vector.
 
     Attributes:
-        rows: the fields that the file gives.
-        fixed: keys whose only supported values are the listed ones (another value would ask for
-            an architecture that this family does not have).
-        ignored: keys that change nothing in the encoder; None where all others do not.
-        written: constant keys that a written file carries besides the rows.
-        defaults: fields of the configuration that the format fixes, or means where a file says nothing.
-        config_class: of the configuration that is read.
-        prepare: from a file's content to one without keys that only other versions of the program
-            wrote.
+        mode: "mean" or "max" over real tokens, or "cls" for the first token.
+        normalize: whether vectors are scaled to length 1.
     """
 
-    rows: Sequence[ConfigRow]
-    fixed: Mapping[str, tuple] = field(default_factory=dict)
-    ignored: frozenset[str] | None = frozenset()
-    written: Mapping[str, Any] = field(default_factory=dict)
-    defaults: Mapping[str, Any] = field(default_factory=dict)
-    config_class: type[Config] = EncoderConfig
-    prepare: Callable[[Mapping[str, Any]], Mapping[str, Any]] = dict
+    mode: str = "mean"
+    normalize: bool = True
 
-    def decode(self, values: Mapping[str, Any], *, where: str) -> Config:
-        """Reads a configuration file's content.
+    def __post_init__(self):
+        if self.mode not in POOLING_MODES:
+            raise ValueError(f"mode is {shown(self.mode)}; it is one of {list(POOLING_MODES)}.")
 
-        Args:
-            values: the parsed JSON object.
-            where: the file's name, for messages.
-
-        Raises:
-            ConfigError: a key is unknown, missing, or asks for something this family has not.
-        """
-        values = self.prepare(values)
-        rows = {row.key: row for row in self.rows}
-        problems, fields, unknown = [], {}, []
-        for key, value in values.items():
-            if key in rows:
-                if value is None and rows[key].optional:
-                    continue
-                try:
-                    fields[rows[key].field] = rows[key].decode(value)
-                except ConfigError as error:
-                    problems.append(str(error))
-            elif key in self.fixed:
-                if value not in self.fixed[key]:
-                    problems.append(
-                        f"{key} is {shown(value)}; only {list(self.fixed[key])} is supported."
-                    )
-            elif self.ignored is not None and key not in self.ignored:
-                unknown.append(f"{key} (= {shown(value, 60)})")
-        if unknown:
-            problems.append(
-                f"{listing(unknown)} is not known; if it changes nothing in the model, take it out of "
-                "the file."
-            )
-        missing = [row.key for row in self.rows if not row.optional and row.key not in values]
-        if missing:
-            problems.append(f"The keys {missing} are missing.")
-        if problems:
-            raise ConfigError(f"{where} cannot be used: " + " ".join(problems))
-        try:
-            return self.config_class(**{**self.defaults, **fields})
-        except ConfigError as error:
-            other_names = [
-                f"{row.field} is {row.key} in the file"
-                for row in self.rows
-                if row.field != row.key and re.search(rf"\b{row.field}\b", str(error))
-            ]
-            said = f" ({'; '.join(other_names)}.)" if other_names else ""
-            raise ConfigError(f"{where}: {error}{said}") from error
-
-    def unsaid(self, values: Mapping[str, Any]) -> frozenset[str]:
-        """The fields that a configuration file leaves out."""
-        values = self.prepare(values)
-        said = {row.field for row in self.rows if row.key in values}
-        return frozenset(field.name for field in dataclasses.fields(self.config_class)) - said
-
-    def encode(self, config: Config) -> dict[str, Any]:
-        """The file's content for `config`; fields that the format lacks are left out."""
-        values = {row.key: row.encode(getattr(config, row.field)) for row in self.rows}
-        return {**self.written, **values}
+    @property
+    def reads_first_only(self) -> bool:
+        """Whether no token but the first is read."""
+        return self.mode == "cls"

@@ -1,10 +1,14 @@
-"""Values of unknown size and kind in the messages of errors."""
+"""Values and names of unknown number and size in the messages of errors."""
 
+import difflib
 import reprlib
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
+from itertools import islice
 from typing import Any
 
 _LISTED = 20
+_LONGEST_NAME = 80
+_MOST_COMPARED = 10_000
 
 
 def shown(value: Any, limit: int = 200) -> str:
@@ -31,6 +35,21 @@ def listing(names: Iterable[Any], limit: int = 200) -> str:
     names = list(names)
     some = ", ".join(shortened(str(name), limit) for name in names[:_LISTED]) or "nothing"
     return f"{some} and {len(names) - _LISTED} more" if len(names) > _LISTED else some
+
+
+def quoted(names: Collection[Any]) -> str:
+    """Names as a list of Python, each cut at 80 characters, with a count in place of the rest."""
+    some = ", ".join(shown(name, _LONGEST_NAME) for name in islice(names, _LISTED))
+    return f"[{some}] and {len(names) - _LISTED} more" if len(names) > _LISTED else f"[{some}]"
+
+
+def nearest(name: str, known: Collection[str]) -> str:
+    """A sentence that offers the most similar of the known names; empty where none is similar."""
+    by_lower_case = {other.casefold(): other for other in islice(known, _MOST_COMPARED)}
+    # Comparing takes the product of the lengths.
+    short = [other for other in by_lower_case if len(other) <= _LONGEST_NAME]
+    similar = difflib.get_close_matches(name.casefold()[:_LONGEST_NAME], short, n=1)
+    return f" Did you mean {by_lower_case[similar[0]]!r}?" if similar else ""
 
 
 class _Repr(reprlib.Repr):

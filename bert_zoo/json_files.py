@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from bert_zoo.config import ConfigError
-from bert_zoo.error_text import shown
+from bert_zoo.error_text import quoted, shown
 
 JSON_SPACE = re.compile(r"[ \t\n\r]*")
 
@@ -108,7 +108,7 @@ class JsonObject(dict):
             ConfigError: the value is of another kind.
         """
         value = self.get(key)
-        return default if value is None else self._checked(value, key, kind)
+        return default if value is None else _checked(value, key, kind, self.where)
 
     def section(self, key: str) -> "JsonObject":
         """A key's object; an empty one where the key is missing or null.
@@ -125,7 +125,7 @@ class JsonObject(dict):
             ConfigError: it is no list, or an item is of another kind.
         """
         items = self.take(key, list, [])
-        return [self._checked(item, f"{key}[{i}]", kind) for i, item in enumerate(items)]
+        return [_checked(item, f"{key}[{i}]", kind, self.where) for i, item in enumerate(items)]
 
     def values_of(self, kind: type) -> dict[str, Any]:
         """All keys with their values, which are all of a kind.
@@ -133,16 +133,36 @@ class JsonObject(dict):
         Raises:
             ConfigError: a value is of another kind.
         """
-        return {key: self._checked(value, key, kind) for key, value in self.items()}
+        return {key: _checked(value, key, kind, self.where) for key, value in self.items()}
 
-    def _checked(self, value: Any, name: str, kind: type) -> Any:
-        fits = isinstance(value, int | float if kind is float else kind)
-        # To Python, and not to JSON, true is a whole number.
-        if not fits or (isinstance(value, bool) and kind is not bool):
-            raise ConfigError(f"{self.where}: {name} is {shown(value)}; it must be {_KINDS[kind]}.")
-        if kind is float and not math.isfinite(value):
-            raise ConfigError(f"{self.where}: {name} is {value}; it must be a finite number.")
-        return JsonObject(value, f"{self.where}, {name}") if kind is dict else value
+
+def _checked(value: Any, name: str, kind: type, where: object) -> Any:
+    fits = isinstance(value, int | float if kind is float else kind)
+    # To Python, and not to JSON, true is a whole number.
+    if not fits or (isinstance(value, bool) and kind is not bool):
+        raise ConfigError(f"{where}: {name} is {shown(value)}; it must be {_KINDS[kind]}.")
+    if kind is float and not math.isfinite(value):
+        raise ConfigError(f"{where}: {name} is {value}; it must be a finite number.")
+    return JsonObject(value, f"{where}, {name}") if kind is dict else value
+
+
+def member(record: Any, key: str, kind: type, where: object) -> Any:
+    """The value of a key that a parsed object must have, of a kind as `JsonObject.take` knows them.
+
+    `where` is turned into text for messages alone.
+
+    Raises:
+        ConfigError: it is no object, lacks the key, or has a value of another kind.
+    """
+    if not isinstance(record, dict):
+        raise _no_object(record, where)
+    if key not in record:
+        raise ConfigError(f"{where}: {key!r} is missing; the keys are {quoted(record)}.")
+    return _checked(record[key], key, kind, where)
+
+
+def _no_object(value: Any, where: object) -> ConfigError:
+    return ConfigError(f"{where} is {shown(value)}; it must be a JSON object.")
 
 
 def as_object(value: Any, where: object) -> JsonObject:
@@ -152,7 +172,7 @@ def as_object(value: Any, where: object) -> JsonObject:
         ConfigError: it is of another kind.
     """
     if not isinstance(value, dict):
-        raise ConfigError(f"{where} is {shown(value)}; it must be a JSON object.")
+        raise _no_object(value, where)
     return JsonObject(value, where)
 
 

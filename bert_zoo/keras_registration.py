@@ -8,7 +8,9 @@ import importlib
 import importlib.util
 import sys
 
-REGISTERED = ("bert_zoo.models", "bert_zoo.training")
+from bert_zoo.private import is_being_imported
+
+REGISTERED = ("bert_zoo.tasks", "bert_zoo.training", "bert_zoo.loading.text_layer")
 
 
 def register_with_keras() -> None:
@@ -38,7 +40,7 @@ class _KerasFinder:
             def exec_module(module):
                 execute(module)
                 # Where one of our modules is what imports Keras, it cannot be imported again yet.
-                if not any(_is_being_imported(ours) for ours in _our_modules()):
+                if not any(is_being_imported(ours) for ours in _our_modules()):
                     _import_registered()
 
             spec.loader.exec_module = exec_module
@@ -47,7 +49,3 @@ class _KerasFinder:
 
 def _our_modules() -> list:
     return [module for name, module in sys.modules.items() if name.startswith("bert_zoo.")]
-
-
-def _is_being_imported(module) -> bool:
-    return getattr(module.__spec__, "_initializing", False)

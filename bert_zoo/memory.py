@@ -15,13 +15,12 @@ computes cheap tensors anew and needs less.
 
 import bisect
 from dataclasses import dataclass, fields
-from functools import singledispatch
 from itertools import pairwise
 from math import log
 from typing import Any
 
-from bert_zoo.config import Config, EncoderConfig, is_integer
-from bert_zoo.recurrent_config import RecurrentConfig
+from bert_zoo.config import Config, Shapes, is_integer
+from bert_zoo.weights.table import Head
 
 GIB = 2**30
 FLOAT32 = 4  # bytes
@@ -47,14 +46,6 @@ MOST_ROWS = 1 << 20
 KEPT_BY_ACTIVATION = {"relu": 1, "silu": 2, "gelu": 4, "gelu_tanh": 5}
 # Gradients of the widest tensors of a block that are there at once.
 GRADIENTS_AT_ONCE = 3
-VOCABULARY_TASKS = ("masked_lm", "pretraining")
-# Tasks for which the last layer computes the first token alone (`TaskModel.reads_first_only`).
-FIRST_TOKEN_TASKS = (
-    "classification",
-    "multi_label_classification",
-    "regression",
-    "multiple_choice",
-)
 # Ways of training that are shown: words -> options of `training_memory`. `rematerialize` is
 # gradient checkpointing.
 SETTINGS = {
@@ -145,7 +136,7 @@ def training_memory(
     *,
     batch_size: int,
     length: int,
-    task: str = "classification",
+    head: Head | None,
     predictions: int | None = None,
     dtype: str = "float32",
     rematerialize: bool = False,
@@ -157,9 +148,9 @@ def training_memory(
         parameters: trained weights of the encoder, of a language model with its softmax.
         batch_size: rows a step.
         length: tokens a row.
-        task: "masked_lm" and "pretraining" project onto the vocabulary (masked tokens only: another
-            objective's logits are not counted); other heads need next to nothing, and those that
-            read the first token alone spare most of the last layer.
+        head: what the task's head is; one that predicts tokens projects onto the vocabulary (masked
+            tokens only: another objective's logits are not counted); others need next to nothing, and
+            those that read the first token alone spare most of the last layer. None for no head.
         predictions: positions a row that they project (`mask_positions`); None for all.
         dtype: a key of `POLICIES`.
         rematerialize: whether blocks are computed anew in the backward pass (gradient checkpointing;
@@ -170,8 +161,8 @@ def training_memory(
     """
     predictions = length if predictions is None else predictions
     _check_shapes(config, batch_size, length, predictions, dtype)
-    kept = kept_for_backward(config, task, Step(batch_size, length, predictions, POLICIES[dtype]))
-    weights = FLOAT32 * (parameters + head_parameters(config, task))
+    kept = kept_for_backward(config, head, Step(batch_size, length, predictions, POLICIES[dtype]))
+    weights = FLOAT32 * (parameters + head_parameters(config, head))
     return TrainingMemory(
         weights=weights,
         gradients=weights,
@@ -234,62 +225,54 @@ def _norm(width: int, number: int) -> int:
     return width * (number + 2 * FLOAT32)
 
 
-def _dropped(width: int, rate: float) -> int:
-    """Numbers a token that dropout has a mask for."""
-    return width if rate else 0
-
-
-def _probabilities(heads: int, keys: int, rate: float, number: int) -> int:
-    """Bytes a query token: the softmax, and where there is dropout its result."""
-    return heads * keys * (2 * number if rate else number)
-
-
-@singledispatch
-def kept_for_backward(config: Config, task: str, step: Step) -> Kept:
+def kept_for_backward(config: Config, head: Head | None, step: Step) -> Kept:
     """What the forward pass leaves for the backward pass."""
-    raise NotImplementedError(f"Nobody has counted what {type(config).__name__}'s layers keep.")
+    shapes, number = config.shapes(step.length), step.number
+    rate, attention_rate = config.hidden_dropout, config.attention_dropout
+    hidden, attended, keys = shapes.hidden, shapes.attended, shapes.memory + step.length
+    scores, distances = shapes.heads * keys, shapes.distances * number
 
+    embedded = shapes.normed and _norm(shapes.normed, number)
+    embedded += sum(shapes.embedded) * number + MASK * bool(rate) * shapes.embeddings_dropped
 
-@kept_for_backward.register
-def _(config: EncoderConfig, task: str, step: Step) -> Kept:
-    hidden, table, number = config.hidden_size, config.table_width, step.number
-    embeddings = _norm(table, number) + MASK * _dropped(table, config.hidden_dropout)
-    if table != hidden:
-        embeddings += hidden * number
-    keys_and_values = 2 * hidden * number
-    # Queries, and what the heads hand to the output product.
-    attention = 2 * hidden * number + _probabilities(
-        config.num_heads, step.length, config.attention_dropout, number
-    )
-    feed_forward = KEPT_BY_ACTIVATION[config.activation] * config.intermediate_size * number
-    norms = 2 * _norm(hidden, number)
-    dropped = _dropped(2 * hidden, config.hidden_dropout)
-    dropped += _dropped(config.num_heads * step.length, config.attention_dropout)
-    per_query = attention + feed_forward + norms + MASK * dropped
-    kernels = 4 * hidden**2 + 2 * hidden * config.intermediate_size
+    # A token's queries, and what the heads hand to the output product.
+    per_query = (shapes.queries + 1) * attended * number
+    # The softmax, and where there is dropout its result and mask.
+    per_query += scores * (2 * number + MASK if attention_rate else number)
+    per_query += KEPT_BY_ACTIVATION[config.activation] * shapes.intermediate * number
+    per_query += 2 * _norm(hidden, number) + MASK * bool(rate) * 2 * hidden
+    if shapes.drops_within_feed_forward and rate:
+        per_query += shapes.intermediate * (number + MASK)
+    # A layer's memory, the old and the new.
+    memories = 2 * step.rows * shapes.memory * hidden * number
+    # Keys and values, of the memory too. All rows share the keys of distances.
+    shared = 2 * step.rows * keys * attended * number + distances * attended + memories
+    kernels = (4 + bool(distances)) * hidden * attended + 2 * hidden * shapes.intermediate
+    shared += step.cast_weights(kernels)
 
-    def block(queries: int) -> int:
-        kept = step.tokens * keys_and_values + queries * per_query
-        return kept + step.cast_weights(kernels)
-
-    widest = max(config.intermediate_size, config.num_heads * step.length)
-    moment = step.tokens * GRADIENTS_AT_ONCE * widest * number
-    head = 0
-    if task in VOCABULARY_TASKS:
-        head, logits = _vocabulary_head(config, step)
-        moment = max(moment, logits)
+    queries_of_last = step.rows if head is not None and head.reads_first_only else step.tokens
+    kept_by_head, logits = _head(config, shapes, head, step)
+    widest = max(shapes.intermediate, scores)
     return Kept(
-        embeddings=step.tokens * embeddings,
-        block=block(step.tokens),
-        last=block(step.rows if task in FIRST_TOKEN_TASKS else step.tokens),
-        boundary=step.tokens * hidden * number,
-        runs=sum(map(len, config.blocks_of_layers)),
-        head=head,
-        moment=moment,
+        embeddings=step.tokens * embedded + distances * hidden,
+        block=shared + step.tokens * per_query,
+        last=shared + queries_of_last * per_query,
+        boundary=step.tokens * hidden * number + memories,
+        runs=shapes.runs,
+        head=kept_by_head,
+        moment=max(step.tokens * GRADIENTS_AT_ONCE * widest * number, logits),
     )
 
 
-def _vocabulary_head(config: EncoderConfig, step: Step) -> tuple[int, int]:
+def _head(config: Config, shapes: Shapes, head: Head | None, step: Step) -> tuple[int, int]:
+    """What a projection onto the vocabulary keeps, and its logits, in bytes; zeros without one."""
+    if shapes.clusters:
+        return _adaptive_softmax(config, shapes, step)
+    predicts_tokens = head is not None and head.predicts_tokens
+    return _vocabulary_head(config, step) if predicts_tokens else (0, 0)
+
+
+def _vocabulary_head(config: Config, step: Step) -> tuple[int, int]:
     """What a masked-language-model head keeps, and its logits, in bytes."""
     hidden, table, number = config.hidden_size, config.table_width, step.number
     gathered = hidden * number if step.predictions < step.length else 0
@@ -302,79 +285,31 @@ def _vocabulary_head(config: EncoderConfig, step: Step) -> tuple[int, int]:
     return kept + step.cast_weights(hidden * table), rows * logits
 
 
-@kept_for_backward.register
-def _(config: RecurrentConfig, task: str, step: Step) -> Kept:
-    hidden, number = config.hidden_size, step.number
-    attended = config.num_heads * config.head_size
-    keys = config.mem_len + step.length
-    rate = config.hidden_dropout
-    projected = sum(_projected_widths(config))
-    embeddings = (projected + hidden) * number + MASK * _dropped(hidden, rate)
-    # Queries with u and with v, what goes to the output product; keys and values also of the memory.
-    attention = 3 * attended * number + _probabilities(
-        config.num_heads, keys, config.attention_dropout, number
-    )
-    keys_and_values = 2 * step.rows * keys * attended * number
-    # All rows share the keys of distances, of which there is one more than of positions.
-    distances = (keys + 1) * number
-    # Dropout behind the activation keeps its result beside that of the activation.
-    feed_forward = config.intermediate_size * number * KEPT_BY_ACTIVATION[config.activation]
-    feed_forward += _dropped(config.intermediate_size, rate) * number
-    norms = 2 * _norm(hidden, number)
-    dropped = _dropped(2 * hidden + config.intermediate_size, rate)
-    dropped += _dropped(config.num_heads * keys, config.attention_dropout)
-    per_token = attention + feed_forward + norms + MASK * dropped
-    # A layer's memory, the old and the new.
-    memories = 2 * step.rows * config.mem_len * hidden * number
-    kernels = 5 * hidden * attended + 2 * hidden * config.intermediate_size
-    widest = max(config.intermediate_size, config.num_heads * keys)
-    head, logits = _adaptive_softmax(config, step)
-    block = step.tokens * per_token + keys_and_values + distances * attended + memories
-    block += step.cast_weights(kernels)
-    return Kept(
-        embeddings=step.tokens * embeddings + distances * hidden,
-        block=block,
-        last=block,
-        boundary=step.tokens * hidden * number + memories,
-        runs=config.num_layers,
-        head=head,
-        moment=max(step.tokens * GRADIENTS_AT_ONCE * widest * number, logits),
-    )
+def _adaptive_softmax(config: Config, shapes: Shapes, step: Step) -> tuple[int, int]:
+    """The same for the softmax of a recurrent language model.
 
-
-def _adaptive_softmax(config: RecurrentConfig, step: Step) -> tuple[int, int]:
-    """What the softmax of a recurrent language model keeps, and its logits, in bytes.
-
-    Only labels of a rare cluster are scored against its symbols. How many there are is the text's
-    matter; by Zipf's law, the part of a text that are symbols of ranks a to b of n is about
+    Only labels of a rare cluster are scored against its tokens. How many there are depends on the
+    text; by Zipf's law, the part of a text that are tokens of ranks a to b of n is about
     log(b / a) / log(n), with the first rank counted as one.
     """
-    bounds, number = config.cluster_bounds, step.number
-    symbols = float(bounds[1] + len(bounds) - 2)
+    bounds, number = shapes.clusters, step.number
+    scored = float(bounds[1] + len(bounds) - 2)
     for start, end in pairwise(bounds[1:]):
-        symbols += (end - start) * log(end / start) / log(bounds[-1])
-    logits = int(step.tokens * symbols * FLOAT32)
-    tables = sum(
-        rows * width for rows, width in zip(config.table_sizes, config.table_widths, strict=True)
-    )
-    # The head's input, and what a projection makes of it.
-    inputs = (config.hidden_size + sum(_projected_widths(config)[:1])) * number
-    inputs += MASK * _dropped(config.hidden_size, config.hidden_dropout)
+        scored += (end - start) * log(end / start) / log(bounds[-1])
+    logits = int(step.tokens * scored * FLOAT32)
+    tables = sum(rows * width for rows, width in shapes.tables)
+    # The head's input, and what a projection makes of it; the last width embedded is `hidden`.
+    inputs = (shapes.hidden + sum(shapes.embedded[:-1][:1])) * number
+    inputs += MASK * bool(config.hidden_dropout) * shapes.hidden
     return logits + tables * number + step.tokens * inputs, logits
-
-
-def _projected_widths(config: RecurrentConfig) -> list[int]:
-    """Widths of the tables that a projection leads from and to."""
-    widths = zip(config.table_widths, config.is_projected, strict=True)
-    return [width for width, projected in widths if projected]
 
 
 # --- Weights ---
 
 
-def head_parameters(config: Config, task: str) -> int:
-    """Weights that a head for the task adds to the encoder, where they are many."""
-    if task not in VOCABULARY_TASKS:
+def head_parameters(config: Config, head: Head | None) -> int:
+    """Weights that a head adds to the encoder, where they are many."""
+    if head is None or not head.predicts_tokens:
         return 0
     table = config.table_width
     transform = table * (config.hidden_size + 3)
@@ -382,18 +317,6 @@ def head_parameters(config: Config, task: str) -> int:
     return transform + decoder + config.vocab_size
 
 
-@singledispatch
 def largest_gradient(config: Config) -> int:
     """Bytes of the largest table's gradient, which is there twice while it is clipped."""
-    raise NotImplementedError(f"Nobody has counted the tables of {type(config).__name__}.")
-
-
-@largest_gradient.register
-def _(config: EncoderConfig) -> int:
-    return FLOAT32 * config.vocab_size * config.table_width
-
-
-@largest_gradient.register
-def _(config: RecurrentConfig) -> int:
-    tables = zip(config.table_sizes, config.table_widths, strict=True)
-    return FLOAT32 * max(rows * width for rows, width in tables)
+    return FLOAT32 * max(rows * width for rows, width in config.shapes(1).tables)

@@ -10,15 +10,32 @@ import re
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from bert_zoo import memory
-from bert_zoo.config import Config, ConfigCodec, EncoderConfig
-from bert_zoo.weights.table import Format, Head, Row, RowsOf
+from bert_zoo.config import Config, EncoderConfig, Pooling, TextSpec
+from bert_zoo.presets import LanguageModelPreset, Preset
+from bert_zoo.text.format import TextFormat
+from bert_zoo.weights.formats import BertZoo, Format
+from bert_zoo.weights.table import Head, Row, RowsOf, SecondEncoder
+
+if TYPE_CHECKING:
+    from bert_zoo.weights.bind import Plan
+    from bert_zoo.weights.tensor_source import TensorSource
+
+
+@dataclass(frozen=True, kw_only=True)
+class AnySource:
+    """What all sources have in common.
+
+    Attributes:
+        lacks: tasks whose weights the checkpoint provides elsewhere and not here.
+    """
+
+    lacks: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)
-class HF:
+class HF(AnySource):
     """A Hugging Face hub repository.
 
     Attributes:
@@ -37,7 +54,7 @@ class HF:
 
 
 @dataclass(frozen=True)
-class Archive:
+class Archive(AnySource):
     """A .zip or .tar.gz with a checkpoint in any format that is read, and its configuration.
 
     Attributes:
@@ -55,7 +72,7 @@ class Archive:
 
 
 @dataclass(frozen=True)
-class Files:
+class Files(AnySource):
     """Single files of a directory on the web.
 
     Attributes:
@@ -73,7 +90,7 @@ class Files:
 
 
 @dataclass(frozen=True)
-class Package:
+class Package(AnySource):
     """Files that an installed Python distribution carries; never imported, only read.
 
     Attributes:
@@ -96,37 +113,6 @@ Source = HF | Archive | Files | Package
 
 
 @dataclass(frozen=True)
-class TextSpec:
-    """How a checkpoint reads text.
-
-    Attributes:
-        lowercase: whether texts are lower-cased; None leaves it to the tokenizer's files.
-        max_length: tokens a text is cut to, special tokens included, unless `load` says otherwise.
-    """
-
-    lowercase: bool | None = True
-    max_length: int = 512
-
-
-@dataclass(frozen=True)
-class Pooling:
-    """How token outputs become one sentence vector.
-
-    Attributes:
-        mode: "mean" or "max" over real tokens, or "cls" for the first token.
-        normalize: whether vectors are scaled to length 1.
-    """
-
-    mode: str = "mean"
-    normalize: bool = True
-
-    @property
-    def reads_first_only(self) -> bool:
-        """Whether no token but the first is read."""
-        return self.mode == "cls"
-
-
-@dataclass(frozen=True)
 class Checkpoint:
     """A released model, as data.
 
@@ -141,6 +127,7 @@ class Checkpoint:
         paper: title and where to read it.
         tag: version; the first checkpoint of a name is its default.
         labels: label names of a classification head that the files hold.
+        encoder: which one it is, of a file with several; the family's first by default.
         text: how it reads text.
         pooling: how `embed` makes sentence vectors.
         aliases: further names.
@@ -158,8 +145,9 @@ class Checkpoint:
     paper: str
     tag: str = ""
     labels: Sequence[str] = ()
-    text: TextSpec = TextSpec()
-    pooling: Pooling = Pooling()
+    encoder: str = ""
+    text: TextSpec = TextSpec()  # noqa: RUF009 (frozen)
+    pooling: Pooling = Pooling()  # noqa: RUF009 (frozen)
     aliases: Sequence[str] = ()
     formerly: Sequence[str] = ()
     scores: Mapping[str, float | str] = field(default_factory=dict)
@@ -172,76 +160,94 @@ class Checkpoint:
 
 @dataclass(frozen=True)
 class Family:
-    """An architecture: how its bricks are put together and how other formats spell it.
+    """An architecture: how its layers are put together, and how checkpoints of it are stored.
 
     Attributes:
         name: that of its page.
-        parts: makes the encoder's layers from a configuration (imports Keras when called).
+        backbone: (configuration, dtype policy) -> a `bert_zoo.layers.Backbone`; imports Keras when
+            called.
         defaults: configuration that checkpoints start from.
-        codecs: configuration files, by format.
+        formats: how its checkpoints are stored, by format; bert_zoo's own is added.
         encoder_rows: weight table of the encoder; the first row is the token table, by which the
             root of a source's names is found.
-        heads: weight tables and Hugging Face classes, by task.
-        hf_encoder_class: the Hugging Face class of a bare encoder.
-        objectives: what `pretraining` trains beside masked tokens: keys of
-            `bert_zoo.models.tasks.OBJECTIVES`.
-        hallmark: pattern of stored keys that this family alone has among those of its Hugging Face
-            model type; empty where it has a type of its own.
-        format_hallmarks: pattern of stored keys without which a source is not of a format.
-        config_files: name of a configuration file other than Hugging Face's -> its format.
+        heads: weight tables by task.
+        text: how its models read text.
+        checkpoints: the released models.
+        objectives: what `pretraining` trains: keys of `bert_zoo.tasks.objectives.OBJECTIVES`.
         config_class: of its encoders' configurations.
-        encoder_class: name of its encoders' class in `bert_zoo.models`.
-        headless: tasks that add no weights.
-        counted: the task whose model a checkpoint's `params` counts.
+        tasks_without_head: tasks that add no weights to the encoder.
+        params_task: the task whose model a checkpoint's `params` counts.
         settings: fields of the configuration that `load` may change besides dropout and activation:
             no weight depends on them.
-        conventions: what a configuration file that was written for another program leaves unsaid,
-            by the format of the tensors beside it.
-        hf_only: fields of which Hugging Face's class knows one value alone -> that value.
-        hf_buffers: makes the tensors below the encoder's root that Hugging Face's files hold besides
-            weights.
-        roots: what stands before the encoder's names in a model with a head, by format.
-        ignorable: patterns of source keys that are not weights of the model (buffers, optimizer
-            slots), by format.
-        tokenizer: the tokenizer family in `bert_zoo.text`.
-        checkpoints: the released models.
-        told_by_tensors: fields of the configuration that are the rows of a stored tensor, whatever a
-            file says -> the task and the variable.
-        unread: patterns of source keys that are weights of something that the family's models do not
-            have -> what that is, for the log.
+        presets: published settings of fine-tuning.
+        language_model_presets: models that are trained from nothing, with their settings.
     """
 
     name: str
-    parts: Callable[[Any, Any], Mapping[str, Any]]
+    backbone: Callable[[Any, Any], Any]
     defaults: Mapping[str, Any]
-    codecs: Mapping[Format, ConfigCodec]
+    formats: Mapping[str, Format]
     encoder_rows: Sequence[Row | RowsOf]
     heads: Mapping[str, Head]
-    hf_encoder_class: str
-    roots: Mapping[Format, str]
-    ignorable: Mapping[Format, Sequence[str]]
-    tokenizer: str
+    text: TextFormat
     checkpoints: Sequence[Checkpoint]
     objectives: Sequence[str] = ()
-    hallmark: str = ""
-    format_hallmarks: Mapping[Format, str] = field(default_factory=dict)
-    config_files: Mapping[str, Format] = field(default_factory=dict)
     config_class: type[Config] = EncoderConfig
-    encoder_class: str = "Encoder"
-    headless: Sequence[str] = ("encoder", "embedding")
-    counted: str = "encoder"
+    tasks_without_head: Sequence[str] = ("encoder", "embedding")
+    params_task: str = "encoder"
     settings: Sequence[str] = ()
-    conventions: Mapping[Format, Mapping[str, Any]] = field(default_factory=dict)
-    hf_only: Mapping[str, Any] = field(default_factory=dict)
-    hf_buffers: Callable[[Any], Mapping[str, Any]] = lambda config: {}
-    told_by_tensors: Mapping[str, tuple[str, str]] = field(default_factory=dict)
-    unread: Mapping[str, str] = field(default_factory=dict)
+    presets: Sequence[Preset] = ()
+    language_model_presets: Sequence[LanguageModelPreset] = ()
+
+    def __post_init__(self):
+        encoders = {second.name: second.ours for second in self.second_encoders}
+        ours = BertZoo(family=self.name, config_class=self.config_class, encoders=encoders)
+        object.__setattr__(self, "formats", {**self.formats, ours.name: ours})
+
+    @property
+    def tasks(self) -> tuple[str, ...]:
+        """The tasks that its encoders can be used for."""
+        return (*self.tasks_without_head, *self.heads)
+
+    @property
+    def second_encoders(self) -> list[SecondEncoder]:
+        """Those that some tasks have beside the first."""
+        rows = (row for head in self.heads.values() for row in head.rows)
+        return [row for row in rows if isinstance(row, SecondEncoder)]
 
     def config(self, checkpoint: Checkpoint) -> Config:
         return self.config_class(**{**self.defaults, **checkpoint.config})
 
-    def is_ignorable(self, key: str, fmt: Format) -> bool:
-        return any(re.search(pattern, key) for pattern in self.ignorable[fmt])
+    def plan(
+        self, fmt: str | Format, config: Config, root: str | None = None, head_root: str = ""
+    ) -> "Plan":
+        """The weight table, written out for a configuration and a format's names below a root."""
+        # Not on top, nor below: NumPy, which these import, takes longer than everything here.
+        from bert_zoo.weights.bind import write_out
+
+        fmt = self.formats[fmt] if isinstance(fmt, str) else fmt
+        root = fmt.root if root is None else root
+        return write_out(self.encoder_rows, self.heads, fmt, config, root=root, head_root=head_root)
+
+    def plan_of(self, source: "TensorSource", config: Config, encoder: str = "") -> "Plan":
+        """The weight table for the names that a source has.
+
+        Args:
+            source: tensors of a checkpoint.
+            config: of the encoder.
+            encoder: which one, of a file with several.
+
+        Raises:
+            WeightsError: it holds no such encoder, or several.
+        """
+        from bert_zoo.weights.bind import find_root
+
+        first = self.encoder_rows[0]
+        token_table = first if isinstance(first, Row) else next(iter(first(config)))
+        found = find_root(
+            self.formats.values(), token_table, source, family=self.name, encoder=encoder
+        )
+        return self.plan(found[0], config, *found[1:])
 
 
 class Registry:
@@ -351,123 +357,3 @@ def list_models(pattern: str = "*", provides: str | None = None) -> list[str]:
         ValueError: no checkpoint provides that task.
     """
     return registry().names(pattern, provides)
-
-
-class Card(dict):
-    """What is known of a checkpoint; a dict that prints as a readable page."""
-
-    def __str__(self) -> str:
-        width = max(map(len, self))
-        return "\n".join(
-            line
-            for key, value in self.items()
-            if value not in ("", [], {}, None)
-            for line in _card_lines(key, value, width)
-        )
-
-    __repr__ = __str__
-
-
-def _card_lines(key: str, value: Any, width: int) -> list[str]:
-    if isinstance(value, dict):
-        rows = [f"{name}: {item}" for name, item in value.items()]
-    elif isinstance(value, list):
-        rows = [str(item) for item in value]
-    elif isinstance(value, int) and not isinstance(value, bool):
-        rows = [f"{value:,}"]
-    else:
-        rows = [str(value)]
-    return [f"{key if n == 0 else '':<{width}}  {row}" for n, row in enumerate(rows)]
-
-
-def describe(
-    name: str,
-    *,
-    batch_size: int | None = None,
-    max_length: int | None = None,
-    task: str | None = None,
-    predictions: int | None = None,
-) -> Card:
-    """The card of a checkpoint: family, sizes, parameters, licence, paper, sources, scores.
-
-    With any of the following arguments, also the memory that training takes, estimated; see
-    docs/memory.md.
-
-    Args:
-        name: as `load` takes it.
-        batch_size: rows a step; 32 where another argument asks for the memory.
-        max_length: tokens a row; the most that the checkpoint reads unless `load` says otherwise.
-        task: the head; "classification", or the language model's own where there is no such head.
-        predictions: tokens a row that "masked_lm" and "pretraining" predict; all where it is not
-            given.
-
-    Raises:
-        ValueError: no such name; the message gives the nearest ones. Or a number is not positive, the
-            row is too long, or the family does not have the task.
-    """
-    family, checkpoint = registry().resolve(name)
-    config = family.config(checkpoint)
-    training = {}
-    if (batch_size, max_length, task, predictions) != (None,) * 4:
-        training = _training(family, checkpoint, batch_size, max_length, task, predictions)
-    return Card(
-        name=checkpoint.full_name,
-        aliases=list(checkpoint.aliases),
-        family=family.name,
-        sizes=config.card(),
-        compute={
-            f"forward pass of {length} tokens": f"{config.forward_flops(length) / 1e9:.1f} GFLOP"
-            for length in config.priced_lengths
-        },
-        **training,
-        activation=config.activation,
-        lowercase=checkpoint.text.lowercase,
-        max_length=checkpoint.text.max_length,
-        parameters=checkpoint.params,
-        licence=checkpoint.licence,
-        paper=checkpoint.paper,
-        sources=[str(source) for source in checkpoint.sources],
-        provides=sorted(checkpoint.provides),
-        labels=list(checkpoint.labels),
-        scores=dict(checkpoint.scores),
-        note=checkpoint.note,
-    )
-
-
-def _training(
-    family: Family,
-    checkpoint: Checkpoint,
-    batch_size: int | None,
-    max_length: int | None,
-    task: str | None,
-    predictions: int | None,
-) -> dict[str, Any]:
-    """The entries of a card that say what memory training takes; arguments as `describe`."""
-    config = family.config(checkpoint)
-    rows = 32 if batch_size is None else batch_size
-    length = max_length
-    if length is None:
-        length = min(checkpoint.text.max_length, config.longest_input)
-    if task is None:
-        task = "classification" if "classification" in family.heads else family.counted
-    tasks = sorted({*family.heads, *family.headless})
-    if task not in tasks:
-        raise ValueError(
-            f"The family {family.name} has no task {task!r}; it has {', '.join(tasks)}."
-        )
-    shape = {"length": length, "task": task, "predictions": predictions}
-    estimates = {
-        words: memory.training_memory(
-            config, checkpoint.params, batch_size=rows, **shape, **options
-        )
-        for words, options in memory.SETTINGS.items()
-    }
-    fits = {
-        words: memory.largest_batches(config, checkpoint.params, **shape, **options)
-        for words, options in memory.SETTINGS.items()
-    }
-    return {
-        "training_step": f"{rows} rows of {length} tokens, {task}",
-        "training_memory": estimates,
-        "largest_batch": fits,
-    }

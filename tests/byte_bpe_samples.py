@@ -1,4 +1,4 @@
-"""Texts and a vocabulary that byte-level BPE is compared on; shared with tools/byte_bpe_references.py.
+"""Texts and a vocabulary that byte-level BPE is compared on; shared with tools/references/byte_bpe_references.py.
 
 Computed from fixed seeds, as text_samples.py is, so that only the reference's answers are checked in.
 """

@@ -1,4 +1,8 @@
-"""What several test modules share: tiny checkpoints by task, and tensors in and out of files."""
+"""What several test modules share: tiny checkpoints by task, and tensors in and out of files.
+
+Every directory below tests/golden that its family's list of cases names is a checkpoint with what
+the reference computes from it; tests/golden/README.md tells the arrays.
+"""
 
 import functools
 import json
@@ -8,41 +12,71 @@ import keras
 import numpy as np
 import pytest
 from safetensors.numpy import load_file
-from test_golden_bert import (
-    CASES,
-    GOLDEN,
-    TOLERANCE,
-    arrays,
-    as_dict,
-    directory_of,
-    inputs_of,
-    load_case,
-)
 
+import bert_zoo
 from bert_zoo import models
 from bert_zoo.config import Config
-from bert_zoo.models.tasks import LabelledModel
+from bert_zoo.models.task_model import LabelledModel
 from bert_zoo.registry import registry
-from bert_zoo.weights.bind import ENCODER_PREFIX, Naming, named_variables, to_stored
+from bert_zoo.weights.bind import named_variables, to_stored
 from bert_zoo.weights.cache import package_directory
 
-# Checkpoints with a memory, whose inputs and outputs are three segments.
-RECURRENT_CASES = json.loads((directory_of("transformer_xl/recurrent_cases.json")).read_text())[
-    "cases"
-]
-# The golden checkpoint of each task; any encoder serves for sentence vectors.
-TASK_CASES = {
-    "encoder": "encoder",
-    "classification": "classification",
-    "multi_label_classification": "multi_label_classification",
-    "regression": "regression",
-    "multiple_choice": "multiple_choice",
-    "token_classification": "token_classification",
-    "question_answering": "question_answering",
-    "masked_lm": "masked_lm",
-    "pretraining": "pretraining",
-    "embedding": "encoder",
+ALL_GOLDEN = Path(__file__).parent / "golden"
+GOLDEN = ALL_GOLDEN / "bert"
+TOLERANCE = 1e-5
+# "<family>/<case>" -> what its list says: "task", and perhaps "twin", "reference" and "init", the parts
+# that its file lacks.
+CASES = {
+    f"{file.parent.name}/{case}": about
+    for file in sorted(ALL_GOLDEN.glob("*/*cases.json"))
+    for case, about in json.loads(file.read_text())["cases"].items()
 }
+# Integers that are not read but compared with.
+TARGETS = ("labels", "span_targets")
+
+
+def family_of(case: str) -> str:
+    return case.partition("/")[0]
+
+
+def task_of(case: str) -> str:
+    return CASES[case]["task"]
+
+
+def one_a_task() -> list[str]:
+    """A case for each family and task, if there is one the case that has the task's name."""
+    found = {}
+
+    def rank(case: str) -> tuple[bool, bool]:
+        return "init" in CASES[case], not case.endswith(f"/{task_of(case)}")
+
+    for case in sorted(CASES, key=rank):
+        found.setdefault((family_of(case), task_of(case)), case)
+    return sorted(found.values())
+
+
+def covering(cases: list[str], *keys) -> list[str]:
+    """Few of the cases, with every value of each key, a function of a case, among them."""
+    chosen = []
+    for key in keys:
+        other_key = task_of if key is family_of else family_of
+        for case in cases:
+            if key(case) not in map(key, chosen):
+                taken = [*map(other_key, chosen)]
+                same = [other for other in cases if key(other) == key(case)]
+                # Of what it has beside, the rarest so far.
+                chosen.append(min(same, key=lambda other: taken.count(other_key(other))))
+    return chosen
+
+
+ONE_A_TASK = one_a_task()
+# What takes long is shown once a task and once a family.
+COVER = covering(ONE_A_TASK, task_of, family_of)
+
+# The BERT checkpoint of each task; any encoder serves for sentence vectors.
+TASK_CASES = {
+    task_of(case): case.partition("/")[2] for case in ONE_A_TASK if family_of(case) == "bert"
+} | {"embedding": "encoder"}
 WEIGHTS = registry().resolve("minilm_l6")[1].sources[0]
 needs_minilm = pytest.mark.skipif(
     package_directory(WEIGHTS.module, WEIGHTS.directory) is None,
@@ -51,6 +85,33 @@ needs_minilm = pytest.mark.skipif(
 TEXTS = ["the cat sat on the tree", "a bird", "we ran to the big red house, and she saw the city"]
 PAIRS = (TEXTS, ["it was good", "not very", "they saw it"])
 CHOICES = (TEXTS, [["it was good", "no"], ["not very", "a big city"], ["they saw it", "a film"]])
+
+
+def texts_for(task: str):
+    """Texts of the kind that a task reads."""
+    if task == "multiple_choice":
+        return CHOICES
+    return PAIRS if task in ("question_answering", "pretraining") else TEXTS
+
+
+# ---------------------------------------------------------------------------------------------
+# Golden checkpoints; a name without a family is one of BERT's
+# ---------------------------------------------------------------------------------------------
+
+
+def full_name(case: str) -> str:
+    return case if "/" in case else f"bert/{case}"
+
+
+def directory_of(case: str) -> Path:
+    return ALL_GOLDEN / full_name(case)
+
+
+def load_case(case: str, task: str | None = None, **options):
+    about = CASES[full_name(case)]
+    if task in (None, about["task"]):
+        options = {"init": about.get("init", ()), **options}
+    return bert_zoo.load(directory_of(case), task or about["task"], **options)
 
 
 def load_task(task: str, **options):
@@ -67,15 +128,74 @@ def loaded_task(task: str):
     return loaded(TASK_CASES[task], task)
 
 
+def arrays(case: str) -> dict[str, np.ndarray]:
+    with np.load(directory_of(case) / "io.npz") as file:
+        return dict(file)
+
+
+def inputs_of(io: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    inputs = {name: v for name, v in io.items() if v.dtype == "int32" and name not in TARGETS}
+    if "mask_positions" in inputs and len(io["mask_positions"][0]) != len(io["mlm_logits"][0]):
+        # The logits are those of every token.
+        del inputs["mask_positions"]
+    return inputs
+
+
 def task_inputs(task: str) -> dict[str, np.ndarray]:
     return inputs_of(arrays(TASK_CASES[task]))
 
 
-def texts_for(task: str):
-    """Texts of the kind that a task reads."""
-    if task == "multiple_choice":
-        return CHOICES
-    return PAIRS if task in ("question_answering", "pretraining") else TEXTS
+def steps_of(case: str, labels: bool = True) -> list[dict[str, np.ndarray]]:
+    """Inputs given one after the other: segments where the model carries a state, else one.
+
+    Args:
+        labels: whether those are among them that are inputs, as a language model's.
+    """
+    io = arrays(case)
+    inputs = inputs_of(io)
+    if labels and "log_probs" in io:
+        inputs["labels"] = io["labels"]
+    if not carries_state(io):
+        return [inputs]
+    return segments_of(inputs, *inputs)
+
+
+def carries_state(io: dict[str, np.ndarray]) -> bool:
+    return "memory_0" in io
+
+
+def state_of(outputs) -> dict:
+    """What the next segment takes from the outputs of the one before."""
+    names = ("memory", "memory_mask") if isinstance(outputs, dict) else ()
+    return {name: outputs[name] for name in names if name in outputs}
+
+
+def carried(run, steps, state=None) -> list:
+    """The outputs of inputs, each with the state that those before left."""
+    outputs, state = [], state or {}
+    for step in steps:
+        outputs.append(run({**step, **state}))
+        state = state_of(outputs[-1])
+    return outputs
+
+
+def load_recurrent(case: str, task: str | None = None, **options):
+    return load_case(f"transformer_xl/{case}", task, **options)
+
+
+def recurrent_arrays(case: str) -> dict[str, np.ndarray]:
+    """Inputs and outputs of three segments of a language model."""
+    return arrays(f"transformer_xl/{case}")
+
+
+def segments_of(io: dict[str, np.ndarray], *names: str) -> list[dict[str, np.ndarray]]:
+    """The inputs of a golden case's segments, one after the other."""
+    return [{name: io[name][i] for name in names} for i in range(len(io["token_ids"]))]
+
+
+# ---------------------------------------------------------------------------------------------
+# Comparisons
+# ---------------------------------------------------------------------------------------------
 
 
 def flat(outputs) -> dict[str, np.ndarray]:
@@ -94,20 +214,32 @@ def assert_same(ours, theirs, atol: float = 0) -> None:
         np.testing.assert_allclose(value, theirs[name], atol=atol, rtol=0, err_msg=name)
 
 
-def unallocated(config: Config, task: str = "encoder", family: str = "bert"):
-    """The real model of a task with shapes but no memory behind its variables, however large."""
-    try:
-        with keras.StatelessScope(initialize_variables=False):
-            encoder_class = registry().families[family].encoder_class
-            encoder = getattr(models, encoder_class)(config, family)
-            if task == "encoder":
-                return encoder
-            model_class = models.TASKS[task]
-            classes = {"num_classes": 3} if issubclass(model_class, LabelledModel) else {}
-            return model_class(encoder, **classes)
-    finally:
-        # Keras would allocate what it has put off at the end of any later scope.
-        keras.backend.clear_session()
+def assert_equal_to_reference(outputs: list, io: dict[str, np.ndarray]) -> None:
+    """Every output of every step is what the reference gives."""
+    for number, of_step in enumerate(outputs):
+        of_step = of_step if isinstance(of_step, dict) else {"logits": of_step}
+        for name, value in of_step.items():
+            if name == "memory_mask":
+                continue
+            value = np.array([*map(keras.ops.convert_to_numpy, value)])
+            if name == "memory":
+                expected = io[f"memory_{number}"]
+                value = newest(value, expected.shape[2], of_step.get("memory_mask"))
+            else:
+                over_vocabulary = name == "log_probs" and value.ndim == 3
+                expected = io["vocab_log_probs" if over_vocabulary else name]
+                expected = expected[number] if carries_state(io) else expected
+            np.testing.assert_allclose(
+                value, expected, atol=TOLERANCE, rtol=0, err_msg=f"{name} of step {number}"
+            )
+
+
+def newest(memory: np.ndarray, rows: int, mask=None) -> np.ndarray:
+    """So much of a memory as the reference's holds; the rest must be masked."""
+    if mask is not None:
+        held = np.arange(memory.shape[2]) >= memory.shape[2] - rows
+        assert (keras.ops.convert_to_numpy(mask) == held).all()
+    return memory[:, :, memory.shape[2] - rows :]
 
 
 def variables_of(model) -> dict[str, np.ndarray]:
@@ -115,73 +247,6 @@ def variables_of(model) -> dict[str, np.ndarray]:
         path: keras.ops.convert_to_numpy(variable)
         for path, variable in named_variables(model).items()
     }
-
-
-def stored_gradients(model, loss, tape, fmt: str = "hf") -> dict[str, np.ndarray]:
-    """Gradients of a task model's loss under the names and in the layout of a format."""
-    import tensorflow as tf
-
-    variables = named_variables(model)
-    found = tape.gradient(loss, [v.value for v in variables.values()])
-    gradients = {
-        path: np.zeros(v.shape, "float32") if g is None else tf.convert_to_tensor(g).numpy()
-        for (path, v), g in zip(variables.items(), found, strict=True)
-    }
-    family, config = registry().families[model.encoder.family], model.encoder.config
-    naming = Naming(family, fmt, family.roots[fmt])
-    bindings = naming.encoder(config, ENCODER_PREFIX) + naming.head(model.task, config)
-    return to_stored(gradients, bindings)
-
-
-def recurrent_arrays(case: str) -> dict[str, np.ndarray]:
-    """Inputs and outputs of three segments; `case` is one of `RECURRENT_CASES`."""
-    return arrays(f"transformer_xl/{case}")
-
-
-def load_recurrent(case: str, task: str | None = None, **options):
-    return load_case(f"transformer_xl/{case}", task or RECURRENT_CASES[case]["task"], **options)
-
-
-def segments_of(io: dict[str, np.ndarray], *names: str) -> list[dict[str, np.ndarray]]:
-    """The inputs of a golden case's segments, one after the other."""
-    return [{name: io[name][i] for name in names} for i in range(len(io["token_ids"]))]
-
-
-def state_of(outputs) -> dict:
-    """What the next segment takes from the outputs of the one before."""
-    return {name: outputs[name] for name in ("memory", "memory_mask") if name in outputs}
-
-
-def carried(run, segments, state=None) -> list[dict]:
-    """The outputs of segments, each with the memory of those before."""
-    outputs, state = [], state or {}
-    for segment in segments:
-        outputs.append(run({**segment, **state}))
-        state = state_of(outputs[-1])
-    return outputs
-
-
-def assert_segments_equal_the_reference(outputs, io, atol: float = TOLERANCE) -> None:
-    """Every output of every segment that the reference gives; memory as far as it gives it."""
-    for number, of_segment in enumerate(outputs):
-        for name, value in of_segment.items():
-            value = as_dict({name: value})[name]
-            if name == "memory_mask":
-                continue
-            if name == "memory":
-                expected = io[f"memory_{number}"]
-                rows = expected.shape[2]
-                mask = of_segment.get("memory_mask", np.ones(value.shape[1:3]))
-                held = keras.ops.convert_to_numpy(mask)
-                assert not held[:, : held.shape[1] - rows].any()
-                assert held[:, held.shape[1] - rows :].all()
-                value = value[:, :, value.shape[2] - rows :]
-            elif name == "log_probs" and value.ndim == 3:
-                expected = io["vocab_log_probs"][number]
-            else:
-                expected = io[name][number]
-            message = f"{name} of segment {number}"
-            np.testing.assert_allclose(value, expected, atol=atol, rtol=0, err_msg=message)
 
 
 def assert_same_variables(ours, theirs) -> None:
@@ -195,33 +260,35 @@ def tensors_of(directory: Path) -> dict[str, np.ndarray]:
     return load_file(directory / "model.safetensors")
 
 
-__all__ = [
-    "CASES",
-    "CHOICES",
-    "GOLDEN",
-    "PAIRS",
-    "RECURRENT_CASES",
-    "TASK_CASES",
-    "TEXTS",
-    "arrays",
-    "assert_same",
-    "assert_same_variables",
-    "assert_segments_equal_the_reference",
-    "carried",
-    "flat",
-    "inputs_of",
-    "load_case",
-    "load_recurrent",
-    "load_task",
-    "loaded",
-    "loaded_task",
-    "recurrent_arrays",
-    "segments_of",
-    "state_of",
-    "stored_gradients",
-    "task_inputs",
-    "tensors_of",
-    "texts_for",
-    "unallocated",
-    "variables_of",
-]
+def stored_gradients(model, loss, tape, fmt: str = "hf") -> dict[str, np.ndarray]:
+    """Gradients of a task model's loss under the names and in the layout of a format."""
+    import tensorflow as tf
+
+    variables = named_variables(model)
+    found = tape.gradient(loss, [v.value for v in variables.values()])
+    gradients = {
+        path: np.zeros(v.shape, "float32") if g is None else tf.convert_to_tensor(g).numpy()
+        for (path, v), g in zip(variables.items(), found, strict=True)
+    }
+    family, config = registry().families[model.encoder.family], model.encoder.config
+    return to_stored(gradients, family.plan(fmt, config).bindings(model.task, config.pooler))
+
+
+# ---------------------------------------------------------------------------------------------
+# Models of real sizes
+# ---------------------------------------------------------------------------------------------
+
+
+def unallocated(config: Config, task: str = "encoder", family: str = "bert"):
+    """The real model of a task with shapes but no memory behind its variables, however large."""
+    try:
+        with keras.StatelessScope(initialize_variables=False):
+            encoder = models.Encoder(config, family)
+            if task == "encoder":
+                return encoder
+            model_class = models.TASKS[task]
+            classes = {"num_classes": 3} if issubclass(model_class, LabelledModel) else {}
+            return model_class(encoder, **classes)
+    finally:
+        # Keras would allocate what it has put off at the end of any later scope.
+        keras.backend.clear_session()

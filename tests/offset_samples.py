@@ -1,4 +1,4 @@
-"""Tokenizers and texts that offsets are compared on; shared with tools/offset_references.py.
+"""Tokenizers and texts that offsets are compared on; shared with tools/references/offset_references.py.
 
 Computed from fixed seeds, as text_samples.py is, so that only the reference's answers are checked in.
 """

@@ -13,7 +13,7 @@ import tensorflow as tf
 import text_samples
 
 from bert_zoo.text.byte_bpe import ByteBpeTokenizer
-from bert_zoo.text.byte_bpe_files import read_byte_bpe
+from bert_zoo.text.byte_bpe_files import read_vocabulary_and_merges
 from bert_zoo.text.byte_bpe_graph import ALPHABET
 from bert_zoo.text.files import VocabularyFiles
 
@@ -52,7 +52,7 @@ def own():
 
 @pytest.fixture(scope="module")
 def real():
-    files = read_byte_bpe(VocabularyFiles(SHARED_DATA / "vocab" / "roberta"))
+    files = read_vocabulary_and_merges(VocabularyFiles(SHARED_DATA / "vocab" / "roberta"))
     return {
         name: ByteBpeTokenizer(*files, **options)
         for name, options in samples.CONFIGURATIONS.items()
@@ -305,7 +305,7 @@ def test_a_saved_tokenizer_is_read_back_equal(tmp_path):
         with_bytes(MERGES, "<e>", "<p>"), MERGES, added_tokens=["<e>"], **options
     )
     saved.save(tmp_path / "new")
-    assert read_byte_bpe(VocabularyFiles(tmp_path / "new")) == (
+    assert read_vocabulary_and_merges(VocabularyFiles(tmp_path / "new")) == (
         [*saved.vocabulary],
         [*saved.merges],
     )
@@ -331,7 +331,7 @@ def serialized(merges, **model):
 def test_tokenizer_json_alone_is_enough(tmp_path, as_strings):
     merges = [" ".join(pair) if as_strings else list(pair) for pair in MERGES]
     (tmp_path / "tokenizer.json").write_text(json.dumps(serialized(merges)))
-    assert read_byte_bpe(VocabularyFiles(tmp_path)) == (with_bytes(MERGES), MERGES)
+    assert read_vocabulary_and_merges(VocabularyFiles(tmp_path)) == (with_bytes(MERGES), MERGES)
 
 
 # ---------------------------------------------------------------------------------------------
@@ -349,12 +349,12 @@ def test_a_tokenizer_json_of_another_kind_is_refused(tmp_path):
     ]:
         path.write_text(json.dumps(changed))
         with pytest.raises(ValueError, match=message):
-            read_byte_bpe(VocabularyFiles(tmp_path))
+            read_vocabulary_and_merges(VocabularyFiles(tmp_path))
 
 
 def test_damaged_and_missing_files_are_refused_by_name(tmp_path):
     with pytest.raises(FileNotFoundError, match=r"neither vocab\.json"):
-        read_byte_bpe(VocabularyFiles(tmp_path))
+        read_vocabulary_and_merges(VocabularyFiles(tmp_path))
     (tmp_path / "merges.txt").write_text("a b\n")
     for content, message in [
         ("{", r"vocab\.json, line 1: this is not JSON"),
@@ -364,7 +364,7 @@ def test_damaged_and_missing_files_are_refused_by_name(tmp_path):
     ]:
         (tmp_path / "vocab.json").write_text(content)
         with pytest.raises(ValueError, match=message):
-            read_byte_bpe(VocabularyFiles(tmp_path))
+            read_vocabulary_and_merges(VocabularyFiles(tmp_path))
 
 
 @pytest.mark.parametrize(

@@ -117,7 +117,7 @@ def test_race_becomes_prompts_and_choices_as_alberts_program_makes_them(tmp_path
         ({"answers": ["D", 0]}, ", question 1: 'answers' is 0, expected a string"),
         ({"options": [["a", "b", "c", "d"], ["a", "b"]]}, ", question 1: the options are"),
         ({"options": [["a", "b", "c", None]] * 2}, ", question 0: 'options' is None"),
-        ({"article": None}, ": 'article' is None, expected a string"),
+        ({"article": None}, ": article is None; it must be a string"),
     ],
 )
 def test_a_bad_passage_is_named_with_file_and_question(tmp_path, members, message):

@@ -256,7 +256,7 @@ HEADERS = [case for case in CASES if LAYOUTS[case[0]][case[1]][0]]
 
 
 def write(data_dir: Path, task: str, split: str, content: str | bytes) -> Path:
-    row = glue.TASKS[task]
+    row = glue.DATA_SETS[task]
     path = data_dir / row.directory / row.files[split]
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(content.encode("utf-8") if isinstance(content, str) else content)
@@ -269,8 +269,8 @@ def tsv(header: tuple[str, ...] | None, rows: list[tuple[str, ...]], line_end: s
 
 
 def test_the_layouts_cover_every_task():
-    assert set(LAYOUTS) == set(glue.TASKS)
-    assert [task.directory for task in glue.TASKS.values()] == [
+    assert set(LAYOUTS) == set(glue.DATA_SETS)
+    assert [task.directory for task in glue.DATA_SETS.values()] == [
         "CoLA", "SST-2", "MRPC", "STS-B", "QQP", "MNLI", "QNLI", "RTE", "WNLI", "diagnostic",
     ]  # fmt: skip
 
@@ -284,7 +284,7 @@ def test_a_file_as_glue_distributes_it_is_read_exactly(tmp_path, task, split, li
     assert (result.task, result.split) == (task, split)
     assert result.texts == texts
     assert result.labels == labels
-    assert result.label_names == glue.TASKS[task].label_names
+    assert result.label_names == glue.DATA_SETS[task].label_names
     assert len(result) == len(rows)
 
 
@@ -318,32 +318,29 @@ def test_a_malformed_row_is_named_by_file_line_and_fields(tmp_path, task, split,
     broken = rows[0][:-1] if change == "too few" else (*rows[0], "more")
     path = write(tmp_path, task, split, tsv(header, [rows[0], broken, rows[0]]))
     line_number = 2 if header is None else 3
-    expected = (
-        f"{path}, line {line_number}: found {len(broken)} tab-separated fields, "
-        f"expected {len(rows[0])} "
-    )
+    expected = f"{path}, line {line_number}: found {len(broken)} fields, expected {len(rows[0])} "
     with pytest.raises(ValueError, match=re.escape(expected)):
         glue.load_glue(task, split, tmp_path)
 
 
 def test_an_empty_line_is_an_error_and_not_dropped(tmp_path):
     write(tmp_path, "sst2", "train", "sentence\tlabel\ngood\t1\n\nbad\t0\n")
-    with pytest.raises(ValueError, match=r"line 3: found 1 tab-separated fields, expected 2"):
+    with pytest.raises(ValueError, match="line 3: the line is blank, and rows follow it"):
         glue.load_glue("sst2", "train", tmp_path)
 
 
 @pytest.mark.parametrize(
-    ("task", "content", "message"),
+    ("task", "content"),
     [
-        ("sst2", "sentence\tlabel\n", ", line 2: the file ends after its header"),
-        ("sst2", "sentence\tlabel", ", line 2: the file ends after its header"),
-        ("sst2", "", ", line 1: the header has the columns []"),
-        ("cola", "", ", line 1: no row stands here"),
+        ("sst2", "sentence\tlabel\n"),
+        ("sst2", "sentence\tlabel"),
+        ("sst2", ""),
+        ("cola", ""),
     ],
 )
-def test_a_file_without_rows_is_named_with_its_line(tmp_path, task, content, message):
+def test_a_file_without_rows_is_named(tmp_path, task, content):
     path = write(tmp_path, task, "train", content)
-    with pytest.raises(ValueError, match=re.escape(f"{path}{message}")):
+    with pytest.raises(ValueError, match=re.escape(f"{path} has no rows")):
         glue.load_glue(task, "train", tmp_path)
 
 
@@ -369,34 +366,32 @@ def test_bytes_that_are_not_utf8_are_named_by_file_and_line(tmp_path):
     ("task", "row", "message"),
     [
         ("sst2", "fine\t2", "the label is '2', expected one of ['0', '1']"),
-        ("sst2", "fine\t", "the label is '', expected one of ['0', '1']"),
-        ("stsb", "a\tb\t5.1", "the score is '5.1', expected a number from 0 to 5"),
-        ("stsb", "a\tb\tnan", "the score is 'nan', expected a number from 0 to 5"),
-        ("stsb", "a\tb\thigh", "the score is 'high', expected a number from 0 to 5"),
+        ("sst2", "fine\t", "the label is empty"),
+        ("stsb", "a\tb\t5.1", "the score is 5.1, expected a number from 0 to 5"),
+        ("stsb", "a\tb\tnan", "the score is 'nan', expected a finite number"),
+        ("stsb", "a\tb\thigh", "the score is 'high', expected a finite number"),
         ("mnli", "a\tb\t-", "the label is '-', expected one of ['entailment', 'neutral', "),
     ],
 )
 def test_a_label_that_the_task_does_not_have_is_an_error(tmp_path, task, row, message):
-    task_row = glue.TASKS[task]
+    task_row = glue.DATA_SETS[task]
     header = (*task_row.text_columns, task_row.label_column)
     write(tmp_path, task, "train", tsv(header, []) + row + "\n")
     with pytest.raises(ValueError, match=re.escape(f"line 2: {message}")):
         glue.load_glue(task, "train", tmp_path)
 
 
-@pytest.mark.parametrize(
-    ("content", "columns"),
-    [("sentence1\tlabel\nx\t1\n", "['sentence']"), ("", "['sentence', 'label']")],
-)
-def test_a_header_without_the_columns_is_an_error(tmp_path, content, columns):
-    write(tmp_path, "sst2", "train", content)
-    with pytest.raises(ValueError, match=re.escape(f"lacks {columns}")):
+def test_a_header_without_the_columns_is_an_error(tmp_path):
+    path = write(tmp_path, "sst2", "train", "sentence1\tlabel\nx\t1\n")
+    with pytest.raises(
+        ValueError, match=re.escape(f"{path}, line 1: there is no column 'sentence'")
+    ):
         glue.load_glue("sst2", "train", tmp_path)
 
 
 def test_a_training_file_needs_its_label_column(tmp_path):
     write(tmp_path, "rte", "train", "index\tsentence1\tsentence2\n0\ta\tb\n")
-    with pytest.raises(ValueError, match=r"lacks \['label'\]"):
+    with pytest.raises(ValueError, match="there is no column 'label'"):
         glue.load_glue("rte", "train", tmp_path)
 
 
@@ -424,7 +419,7 @@ def test_unknown_names_list_the_known_ones(task, split, message):
     [("cola", 8551, 1043), ("sst2", 67349, 872), ("rte", 2490, 277)],
 )
 def test_real_files_have_glues_number_of_rows(task, train_rows, validation_rows):
-    if not (SHARED_GLUE / glue.TASKS[task].directory).is_dir():
+    if not (SHARED_GLUE / glue.DATA_SETS[task].directory).is_dir():
         pytest.skip("GLUE's files are not at ../shared/data/glue.")
     train = glue.load_glue(task, "train", SHARED_GLUE)
     validation = glue.load_glue(task, "validation", SHARED_GLUE)
@@ -503,9 +498,9 @@ def test_a_missing_tfds_says_so_and_names_data_dir(monkeypatch):
 def test_the_table_agrees_with_tensorflow_datasets():
     tfds_glue = pytest.importorskip("tensorflow_datasets.text.glue")
     configs = {config.name: config for config in tfds_glue.Glue.BUILDER_CONFIGS}
-    for task in glue.TASKS.values():
+    for task in glue.DATA_SETS.values():
         config = configs[task.name]
-        assert tuple(config.text_features) == task.text_features
+        assert tuple(config.text_features) == (task.text_features or task.text_columns)
         assert tuple(config.label_classes or ()) == task.label_names
 
 
@@ -539,7 +534,7 @@ SPEARMAN = 0.9326733179802502
     ],
 )
 def test_metrics_equal_scikit_learns_and_scipys(task, expected):
-    is_regression = glue.TASKS[task].is_regression
+    is_regression = glue.DATA_SETS[task].is_regression
     labels = SCORES if is_regression else CLASSES
     predictions = PREDICTED_SCORES if is_regression else PREDICTED_CLASSES
     result = glue.metrics(task, labels, predictions)

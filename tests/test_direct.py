@@ -17,8 +17,8 @@ from helpers import CHOICES, GOLDEN, PAIRS, TASK_CASES, TEXTS, assert_same, load
 import bert_zoo
 from bert_zoo.layers.common import ACTIVATIONS
 from bert_zoo.models import graphs
-from bert_zoo.models.tasks import SentenceEmbedder
 from bert_zoo.registry import Pooling, registry
+from bert_zoo.tasks import SentenceEmbedder
 from bert_zoo.text import LanguageModelPreprocessor, SymbolTokenizer
 from bert_zoo.training import add_lora
 
@@ -209,7 +209,7 @@ def test_every_family_gives_sentence_vectors(family):
     for mode, vectors in wanted.items():
         encoder.pooling = Pooling(mode, normalize=False)
         np.testing.assert_allclose(encoder.embed(TEXTS), vectors, atol=TOLERANCE)
-        if "embedding" in registry().families[family].headless:
+        if "embedding" in registry().families[family].tasks:
             embedder = SentenceEmbedder(encoder)
             for found in (embedder.predict(TEXTS, verbose=0), embedder(inputs)):
                 np.testing.assert_allclose(found, vectors, atol=TOLERANCE)

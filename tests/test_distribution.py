@@ -13,12 +13,21 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-from helpers import load_recurrent, load_task
+from distributed_training import LABELLED
+from helpers import (
+    ONE_A_TASK,
+    covering,
+    family_of,
+    full_name,
+    load_recurrent,
+    load_task,
+    task_of,
+)
 
 import bert_zoo
-from bert_zoo.models import stateful
-from bert_zoo.models.feeding import with_whole_batches
+from bert_zoo.models.data_adapters import with_whole_batches
 from bert_zoo.models.replicas import is_chief
+from bert_zoo.tasks.causal_lm import streams
 from bert_zoo.training import distribution, strategy
 
 TESTS = Path(__file__).parent
@@ -68,13 +77,18 @@ def train(
 
 
 # One checkpoint of each family; labels by token, by text and several a text, and two outputs.
-FAMILIES = [
+CHOSEN = [
     "masked_lm",
     "multi_label_classification",
     "roberta/classification",
     "albert/token_classification",
     "spanbert/squad",
     "transformer_xl/hf_plain",
+]
+FAMILIES = CHOSEN + [
+    case
+    for case in covering([case for case in ONE_A_TASK if task_of(case) in LABELLED], family_of)
+    if family_of(case) not in {family_of(full_name(chosen)) for chosen in CHOSEN}
 ]
 
 
@@ -200,9 +214,9 @@ def test_a_memory_is_carried_on_replicas_and_workers_as_on_one_device(tmp_path):
 
 
 def test_batches_of_streams_divide_among_replicas(monkeypatch):
-    monkeypatch.setattr(stateful, "sharing_replicas", lambda: 2)
+    monkeypatch.setattr(streams, "sharing_replicas", lambda: 2)
     with pytest.raises(ValueError, match="A batch of 3 streams does not divide among 2 replicas"):
-        stateful.StatefulLM(load_recurrent("hf_plain"), 4, 3)
+        streams.StatefulLM(load_recurrent("hf_plain"), 4, 3)
 
 
 DROPOUT = """
@@ -401,10 +415,10 @@ def test_where_shapes_are_compiled_the_last_batch_is_filled_and_cut_again(monkey
     for data in (texts, tf.constant(texts), np.array(texts), ids):
         found = model.predict(data, batch_size=4, verbose=0)
         np.testing.assert_allclose(found, expected, atol=1e-6)
-    rows = with_whole_batches(texts, 4)
+    rows = with_whole_batches(model, texts, 4)
     assert rows == ([*texts, "five", "five", "five"], 5)
-    assert with_whole_batches(ids, 4)[0]["token_ids"].shape[0] == 8
-    pair, number = with_whole_batches((texts, texts[::-1]), 4)
+    assert with_whole_batches(model, ids, 4)[0]["token_ids"].shape[0] == 8
+    pair, number = with_whole_batches(model, (texts, texts[::-1]), 4)
     assert pair == ([*texts, *["five"] * 3], [*texts[::-1], *["one"] * 3]) and number == 5
 
 

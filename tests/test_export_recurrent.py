@@ -11,7 +11,7 @@ import pytest
 from helpers import GOLDEN, assert_same
 
 import bert_zoo
-from bert_zoo.models import CausalLM, RecurrentEncoder, StatefulLM
+from bert_zoo.models import CausalLM, Encoder, StatefulLM
 from bert_zoo.models.labels import IGNORED_LABEL
 from bert_zoo.serving import HUB_NAMES
 
@@ -372,7 +372,7 @@ def test_what_cannot_be_exported_is_named(tmp_path):
     with pytest.raises(TypeError, match="language_model"):
         bert_zoo.export(StatefulLM(model, batch_size=2), tmp_path)
     with pytest.raises(ValueError, match="text=False"):
-        bert_zoo.export(CausalLM(RecurrentEncoder(config, "transformer_xl")), tmp_path)
+        bert_zoo.export(CausalLM(Encoder(config, "transformer_xl")), tmp_path)
 
 
 # ---------------------------------------------------------------------------------------------

@@ -1,138 +1,31 @@
-"""What must hold for every family beside BERT, whose own tests go further: tests/golden/<family>."""
+"""What single families have of their own; test_conformance.py shows what they share."""
 
 import json
 import logging
 import re
 import shutil
 
-import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-from helpers import assert_same, assert_same_variables, flat, loaded, stored_gradients, tensors_of
-from safetensors.numpy import save_file
-from test_golden_bert import (
-    FAMILY_CASES,
+from helpers import (
     TOLERANCE,
     arrays,
-    assert_equal_to_reference,
+    assert_same,
+    assert_same_variables,
     directory_of,
     inputs_of,
     load_case,
+    loaded,
+    task_of,
+    tensors_of,
 )
+from safetensors.numpy import save_file
 
 import bert_zoo
-from bert_zoo.training.recipes import RECIPES
 from bert_zoo.weights.bind import named_variables
 from bert_zoo.weights.files import WeightsError
 from bert_zoo.weights.sources import open_weights
-
-
-def task_of(case: str) -> str:
-    return FAMILY_CASES[case]["task"]
-
-
-# One case for each family and task.
-TASK_CASES = list(
-    {(case.partition("/")[0], task_of(case)): case for case in reversed(FAMILY_CASES)}.values()
-)[::-1]
-
-
-# ---------------------------------------------------------------------------------------------
-# Outputs
-# ---------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("case", FAMILY_CASES)
-def test_outputs_equal_the_reference(case):
-    io = arrays(case)
-    options = {}
-    if "hidden_states" in io:
-        options = {"output_hidden_states": True, "output_attentions": True}
-    assert_equal_to_reference(load_case(case, **options)(inputs_of(io)), io)
-
-
-@pytest.mark.parametrize("case", [case for case in TASK_CASES if task_of(case) == "encoder"])
-def test_the_first_token_alone_is_as_among_all(case):
-    model = load_case(case, output_hidden_states=True, output_attentions=True)
-    inputs = inputs_of(arrays(case))
-    whole, first = model(inputs), model(inputs, first_only=True)
-    assert set(first) == set(whole)
-    assert_same(first["sequence_output"], whole["sequence_output"][:, :1], 1e-6)
-    assert_same(first["hidden_states"][:-1], whole["hidden_states"][:-1])
-    assert_same(first["hidden_states"][-1], first["sequence_output"])
-    assert_same(first["attentions"][:-1], whole["attentions"][:-1], 1e-7)
-    assert_same(first["attentions"][-1], whole["attentions"][-1][:, :, :1], 1e-6)
-    if "pooled_output" in whole:
-        assert_same(first["pooled_output"], whole["pooled_output"], 1e-6)
-
-
-@pytest.mark.parametrize("case", TASK_CASES)
-def test_graph_xla_and_predict_equal_eager(case):
-    model, inputs = loaded(case), inputs_of(arrays(case))
-    eager = model(inputs)
-    tensors = {name: tf.constant(value) for name, value in inputs.items()}
-    assert_same(tf.function(model)(tensors), eager, TOLERANCE)
-    if task_of(case) in ("masked_lm", "pretraining", "classification"):  # XLA takes its time
-        assert_same(tf.function(model, jit_compile=True)(tensors), eager, TOLERANCE)
-    assert_same(model.predict(inputs, batch_size=2, verbose=0), eager, TOLERANCE)
-
-
-@pytest.mark.parametrize("case", TASK_CASES)
-def test_mixed_bfloat16_is_close(case):
-    inputs = inputs_of(arrays(case))
-    outputs = flat(load_case(case, dtype="mixed_bfloat16")(inputs))
-    exact = flat(loaded(case)(inputs))
-    for name, value in outputs.items():
-        difference = np.abs(value.astype("float32") - exact[name]).max()
-        assert 0 < difference < 0.3, name
-
-
-EXPORTED = ["roberta/classification", "xlm_roberta/masked_lm", "albert/encoder", "albert/masked_lm"]
-TEXTS = (["the cat sat", "a bird"], ["it was good", "not very big"])
-
-
-@pytest.mark.parametrize("case", EXPORTED)
-def test_saved_model_serves_text_and_ids_as_the_model_does(case, tmp_path):
-    model, inputs = loaded(case), inputs_of(arrays(case))
-    bert_zoo.export(model, tmp_path / "model")
-    signatures = tf.saved_model.load(tmp_path / "model").signatures
-    zeros = np.zeros_like(inputs["token_ids"])
-    served = signatures["tokens"](
-        **{
-            name: tf.constant(inputs.get(name, zeros))
-            for name in ("token_ids", "segment_ids", "padding_mask")
-        }
-    )
-    for name, value in flat(model(inputs)).items():
-        np.testing.assert_allclose(served[name or "logits"], value, atol=TOLERANCE)
-    first, second = (tf.constant(texts) for texts in TEXTS)
-    for signature, given, texts in (
-        ("serving_default", {"text": first}, TEXTS[0]),
-        ("pairs", {"text": first, "text_pair": second}, TEXTS),
-    ):
-        served = signatures[signature](**given)
-        for name, value in flat(model(model.preprocessor(texts))).items():
-            np.testing.assert_allclose(served[name or "logits"], value, atol=TOLERANCE)
-
-
-@pytest.mark.parametrize("family", ["roberta", "xlm_roberta", "albert"])
-def test_text_is_trained_on_and_comes_back_with_the_keras_file(family, tmp_path):
-    model = load_case(f"{family}/classification")
-    model.fit(TEXTS, np.array([0, 2]), epochs=2, verbose=0)
-    answers = model.predict(TEXTS, verbose=0)
-    assert [answer.label in model.labels for answer in model.classify(TEXTS[0])] == [True, True]
-    model.save(tmp_path / "model.keras")
-    again = keras.saving.load_model(tmp_path / "model.keras")
-    assert_same(again.predict(TEXTS, verbose=0), answers)
-
-
-def test_saved_model_predicts_spans(tmp_path):
-    io = arrays("spanbert/pretraining")
-    bert_zoo.export(loaded("spanbert/pretraining"), tmp_path / "model", text=False)
-    signature = tf.saved_model.load(tmp_path / "model").signatures["span_boundaries"]
-    served = signature(**{name: tf.constant(v) for name, v in inputs_of(io).items()})
-    np.testing.assert_allclose(served["sbo_logits"], io["sbo_logits"], atol=TOLERANCE)
 
 
 def test_roberta_packs_pairs_with_two_separators_and_no_segments():
@@ -280,77 +173,6 @@ def test_shared_layers_have_their_variables_once(tmp_path):
     assert sum(sizes) == model.count_params()
 
 
-# ---------------------------------------------------------------------------------------------
-# Gradients
-# ---------------------------------------------------------------------------------------------
-
-WITH_GRADIENTS = [
-    case for case in FAMILY_CASES if any(name.startswith("gradient/") for name in arrays(case))
-]
-
-
-@pytest.mark.parametrize("case", WITH_GRADIENTS)
-def test_loss_and_gradients_equal_the_reference(case):
-    io, task = arrays(case), task_of(case)
-    model = load_case(case, dropout=0.0)
-    loss_function, _ = RECIPES[task](model)
-    with tf.GradientTape() as tape:
-        loss = loss_function(io["labels"], model(inputs_of(io), training=True))
-    np.testing.assert_allclose(loss, io["loss"], atol=TOLERANCE)
-    stored = stored_gradients(model, loss, tape)
-    names = [name for name in io if name.startswith("gradient/")]
-    assert len(names) > 5
-    for name in names:
-        np.testing.assert_allclose(
-            stored[name.removeprefix("gradient/")], io[name], atol=TOLERANCE, err_msg=name
-        )
-
-
-# ---------------------------------------------------------------------------------------------
-# Formats
-# ---------------------------------------------------------------------------------------------
-
-SAFETENSORS = [
-    case
-    for case in FAMILY_CASES
-    if (directory_of(case) / "model.safetensors").is_file() and "legacy" not in case
-]
-
-
-@pytest.mark.parametrize("case", SAFETENSORS)
-def test_hf_directory_comes_back_bit_for_bit(case, tmp_path):
-    original = tensors_of(directory_of(case))
-    bert_zoo.save(loaded(case), tmp_path, format="hf")
-    saved = tensors_of(tmp_path)
-    bias, decoder = (
-        next((key for key in original if key.endswith(end)), None)
-        for end in ("lm_head.bias", "lm_head.decoder.bias")
-    )
-    if decoder is not None:
-        # Never read where the decoder's counts; saved as its repetition.
-        original[bias] = original[decoder]
-    assert saved.keys() == original.keys()
-    for key, tensor in original.items():
-        assert np.array_equal(saved[key], tensor), key
-    config = json.loads((tmp_path / "config.json").read_text())
-    before = json.loads((directory_of(case) / "config.json").read_text())
-    assert config["architectures"] == before["architectures"]
-    assert config["model_type"] == before["model_type"]
-
-
-@pytest.mark.parametrize("case", TASK_CASES)
-def test_saved_directory_and_keras_file_give_the_same_model(case, tmp_path):
-    model, inputs = loaded(case), inputs_of(arrays(case))
-    bert_zoo.save(model, tmp_path / "saved")
-    again = bert_zoo.load(tmp_path / "saved")
-    assert type(again) is type(model)
-    assert_same_variables(again, model)
-    assert_same(again(inputs), model(inputs))
-    assert getattr(again, "labels", None) == getattr(model, "labels", None)
-    model.save(tmp_path / "model.keras")
-    assert_same(keras.saving.load_model(tmp_path / "model.keras")(inputs), model(inputs))
-
-
 # google-research/albert modeling.py: Hugging Face's name of a module -> Google's.
 GOOGLE_ALBERT = (
     (r"^albert\.", "bert/"),
@@ -432,10 +254,3 @@ def test_googles_albert_is_the_same_model(name, prefix, file, tmp_path):
         bert_zoo.load(directory, task_of(case))(inputs_of(arrays(case))),
         loaded(case)(inputs_of(arrays(case))),
     )
-
-
-@pytest.mark.parametrize("case", [case for case in FAMILY_CASES if "twin" in FAMILY_CASES[case]])
-def test_twins_of_other_formats_are_the_same_model(case):
-    twin = FAMILY_CASES[case]["twin"]
-    family = case.partition("/")[0]
-    assert_same_variables(loaded(case), loaded(f"{family}/{twin}", task_of(case)))

@@ -3,13 +3,18 @@
 import numpy as np
 import pytest
 import tensorflow as tf
-from helpers import loaded
+from helpers import ONE_A_TASK, family_of, loaded, task_of
 
-CASES = {"bert": "[MASK]", "roberta": "<mask>", "albert": "[MASK]", "xlm_roberta": "<mask>"}
+FAMILIES = [family_of(case) for case in ONE_A_TASK if task_of(case) == "masked_lm"]
 
 
 def model_of(family: str, task: str = "masked_lm"):
-    return loaded("masked_lm" if family == "bert" else f"{family}/masked_lm", task)
+    return loaded(f"{family}/masked_lm", task)
+
+
+def mask_of(model) -> str:
+    tokenizer = model.preprocessor.tokenizer
+    return tokenizer.vocabulary[tokenizer.mask_id]
 
 
 def softmax_at_masks(model, parts: list[str]) -> np.ndarray:
@@ -22,9 +27,10 @@ def softmax_at_masks(model, parts: list[str]) -> np.ndarray:
     return tf.nn.softmax(logits[: ids.size]).numpy()[ids[0] == tokenizer.mask_id]
 
 
-@pytest.mark.parametrize("family", CASES)
+@pytest.mark.parametrize("family", FAMILIES)
 def test_candidates_are_the_likeliest_tokens_of_a_direct_softmax(family):
-    model, mask = model_of(family), CASES[family]
+    model = model_of(family)
+    mask = mask_of(model)
     filled = model.fill_mask(f"the cat{mask} in the{mask}", top_k=7)
     wanted = softmax_at_masks(model, ["the cat", " in the", ""])
     assert len(filled) == len(wanted) == 2
@@ -58,7 +64,8 @@ def test_each_candidate_stands_in_its_text_and_other_masks_stay():
 def test_tokens_read_without_marks_and_join_as_they_are_meant(
     family, before, spelling, token, text
 ):
-    ((candidate,),) = model_of(family).fill_mask(before + CASES[family], targets=spelling)
+    model = model_of(family)
+    ((candidate,),) = model.fill_mask(before + mask_of(model), targets=spelling)
     assert (candidate.token, candidate.text) == (token, text)
 
 

@@ -10,12 +10,13 @@ import pytest
 from helpers import variables_of
 
 import bert_zoo
+from bert_zoo.apps import finetuning
+from bert_zoo.apps.benchmarks.texts import TextBenchmark
 from bert_zoo.data.tables import LabelledTexts
-from bert_zoo.models.verbs import Classification, Classifications, softmax
-from bert_zoo.training import compile_for_task, finetuning
+from bert_zoo.tasks.classification import Classification, Classifications, softmax
+from bert_zoo.training import compile_for_task
 from bert_zoo.training.divergence import StopAtDivergence, TrainingDiverged
 from bert_zoo.training.presets import Recipe
-from bert_zoo.training.tasks.texts import TextTask
 
 ROOT = Path(__file__).parents[1]
 CHECKPOINT = ROOT / "tests" / "golden" / "bert" / "classification"
@@ -27,9 +28,9 @@ def accuracy(labels, predictions) -> dict[str, float]:
     return {"accuracy": float(np.mean(np.asarray(labels) == predictions))}
 
 
-def task(measured_on: str, metric=accuracy) -> TextTask:
+def task(measured_on: str, metric=accuracy) -> TextBenchmark:
     data = LabelledTexts(TEXTS, LABELS, ("bad", "good"))
-    return TextTask("toy", lambda split: data, measured=(measured_on,), metric=metric)
+    return TextBenchmark("toy", lambda split: data, measured=(measured_on,), metric=metric)
 
 
 RECIPE = Recipe(epochs=2, batch_size=8, max_length=16, learning_rate=1e-3)
@@ -129,7 +130,7 @@ def test_a_run_killed_while_it_keeps_models_goes_on(moment, tmp_path, monkeypatc
     def recorded():
         measure = finetuning.Measure(task("validation", None), RECIPE, tmp_path, keep=2)
         epochs = measure.go_on()
-        monkeypatch.setattr(measure, "measured", lambda: (None, figures[len(measure.figures)]))
+        monkeypatch.setattr(measure, "measured", lambda: (None, figures[len(measure.metrics)]))
         measure.set_model(model)
         return measure, epochs
 
@@ -146,7 +147,7 @@ def test_a_run_killed_while_it_keeps_models_goes_on(moment, tmp_path, monkeypatc
         measure.on_epoch_end(epoch, {"loss": 0.5})
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
         name = "write_checkpoint" if moment == "before the checkpoint" else "shutil.rmtree"
-        patch.setattr(f"bert_zoo.training.finetuning.{name}", killed)
+        patch.setattr(f"bert_zoo.apps.finetuning.{name}", killed)
         measure.on_epoch_end(2, {"loss": 0.5})
 
     (tmp_path / "model" / ".model.safetensors.0.tmp").write_bytes(b"of a killed process")
@@ -212,7 +213,7 @@ def test_a_finished_run_is_not_replaced(run, monkeypatch):
 def test_previews_stand_on_one_line_each():
     texts = ["two\nlines", "three\r\nlines\n\x85here", "x " * 999, "", "fine", "last\n"]
     data = LabelledTexts(texts, [0, 1, 0, 1, 0, 1], ("bad", "good"))
-    shown = TextTask("toy", lambda split: data, metric=accuracy)
+    shown = TextBenchmark("toy", lambda split: data, metric=accuracy)
 
     class Model:
         def classify(self, texts):

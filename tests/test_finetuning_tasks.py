@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from bert_zoo.training import finetuning
+from bert_zoo.apps import finetuning
+from bert_zoo.apps.benchmarks import make_task
 from bert_zoo.training.presets import Recipe
-from bert_zoo.training.tasks import make_task
 
 ROOT = Path(__file__).parents[1]
 CHECKPOINT = str(ROOT / "tests" / "golden" / "bert" / "classification")
@@ -164,7 +164,7 @@ def test_kept_model_predicts_the_same_when_loaded_and_when_served(run):
     # The exported windows are of the usual stride; these contexts fit into one.
     np.testing.assert_allclose(served(kind, directory, data), plain(kind, predictions), atol=1e-5)
     measured = task.measure(data, predictions)
-    figures = measured.figures
+    figures = measured.metrics
     kept = json.loads((directory / "metrics.json").read_text())["kept"]
     assert figures == pytest.approx(kept, abs=1e-5)
     if kind == "multi_label_classification":

@@ -33,16 +33,16 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from test_golden_bert import GOLDEN, directory_of
+from helpers import GOLDEN, directory_of
 from test_pickled_vocabulary import attributes
 from test_wordpiece import SERIALIZED
 
 import bert_zoo
 from bert_zoo.config import ConfigError
-from bert_zoo.models.loading import open_checkpoint
+from bert_zoo.families.transformer_xl_vocabulary import read_pickled_vocabulary
+from bert_zoo.loading.directories import open_checkpoint
 from bert_zoo.registry import registry
-from bert_zoo.text.directories import TEXT_FORMATS, tokenizer_from_dir
-from bert_zoo.text.pickled_vocabulary import read_pickled_vocabulary
+from bert_zoo.text import tokenizer_from_dir
 from bert_zoo.weights import sources, tf1
 from bert_zoo.weights.crc32c import crc32c
 from bert_zoo.weights.files import WeightsError
@@ -484,4 +484,6 @@ def test_every_family_and_kind_of_file_is_damaged():
     assert {f".{suffix}" for suffix in others.union(*(c[1:] for c in checkpoints))} == set(
         sources._READERS
     )
-    assert all(any(f"tokenizer-{family}" in name for name in SUBJECTS) for family in TEXT_FORMATS)
+    assert all(
+        any(f"tokenizer-{family}" in name for name in SUBJECTS) for family in registry().families
+    )

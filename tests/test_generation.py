@@ -12,9 +12,9 @@ from keras import ops
 from keras_hub import samplers
 
 import bert_zoo
-from bert_zoo.models import CausalLM, RecurrentEncoder
-from bert_zoo.models.generation import PIECE, read_prompts
-from bert_zoo.recurrent_config import RecurrentConfig
+from bert_zoo.families.transformer_xl_config import RecurrentConfig
+from bert_zoo.models import CausalLM, Encoder
+from bert_zoo.tasks.causal_lm.generation import PIECE, read_prompts
 from bert_zoo.text.language_model import LanguageModelPreprocessor
 from bert_zoo.text.symbols import SymbolTokenizer
 
@@ -46,7 +46,7 @@ def random_model(tokenizer=None, **changes) -> CausalLM:
     }
     reader = LanguageModelPreprocessor(tokenizer, sequence_length=64) if tokenizer else None
     config = RecurrentConfig(**config)
-    return CausalLM(RecurrentEncoder(config, "transformer_xl", preprocessor=reader))
+    return CausalLM(Encoder(config, "transformer_xl", preprocessor=reader))
 
 
 @functools.cache
@@ -156,7 +156,7 @@ def test_each_row_of_a_batch_has_the_state_and_the_tokens_that_it_has_alone(memo
 def test_a_prompt_read_in_pieces_leaves_the_memory_of_one_segment(case, monkeypatch):
     model, row = golden(case), ids(50, 23)
     wanted = model({"token_ids": row[None]}, training=False)
-    monkeypatch.setattr("bert_zoo.models.generation.PIECE", 5)
+    monkeypatch.setattr("bert_zoo.tasks.causal_lm.generation.PIECE", 5)
     state = read_prompts(model, [row])
     for found, layer in zip(state["memory"], wanted["memory"], strict=True):
         np.testing.assert_allclose(found, layer, atol=1e-5)

@@ -7,12 +7,12 @@ import pytest
 
 from bert_zoo.data import glue
 
-TEST_SPLITS = [(task.name, split) for task in glue.TASKS.values() for split in task.submissions]
+TEST_SPLITS = [(task.name, split) for task in glue.DATA_SETS.values() for split in task.submissions]
 
 
 def predictions_for(task: str, split: str) -> np.ndarray:
     """As many as GLUE has rows: every class in turn, or scores."""
-    row = glue.TASKS[task]
+    row = glue.DATA_SETS[task]
     ids = np.arange(row.submissions[split].rows)
     return ids / ids[-1] * 5 if row.is_regression else ids % len(row.label_names)
 
@@ -24,7 +24,7 @@ def written(path) -> list[list[str]]:
 
 
 def test_the_files_are_the_eleven_that_the_server_wants():
-    names = {s.file for task in glue.TASKS.values() for s in task.submissions.values()}
+    names = {s.file for task in glue.DATA_SETS.values() for s in task.submissions.values()}
     assert names == {
         "CoLA.tsv", "SST-2.tsv", "MRPC.tsv", "STS-B.tsv", "MNLI-m.tsv", "MNLI-mm.tsv", "QNLI.tsv",
         "QQP.tsv", "RTE.tsv", "WNLI.tsv", "AX.tsv",
@@ -33,15 +33,15 @@ def test_the_files_are_the_eleven_that_the_server_wants():
 
 @pytest.mark.parametrize(("task", "split"), TEST_SPLITS)
 def test_every_test_split_of_the_files_has_a_submission(task, split):
-    row = glue.TASKS[task]
+    row = glue.DATA_SETS[task]
     assert set(row.submissions) == {name for name in row.files if name.startswith("test")}
     assert split in row.submissions
 
 
 def test_measured_splits_have_labels_and_are_two_for_mnli():
-    assert glue.TASKS["mnli"].measured_splits == ("validation_matched", "validation_mismatched")
-    assert glue.TASKS["rte"].measured_splits == ("validation",)
-    assert glue.TASKS["ax"].measured_splits == ()
+    assert glue.DATA_SETS["mnli"].measured_splits == ("validation_matched", "validation_mismatched")
+    assert glue.DATA_SETS["rte"].measured_splits == ("validation",)
+    assert glue.DATA_SETS["ax"].measured_splits == ()
 
 
 @pytest.mark.parametrize(

@@ -188,46 +188,6 @@ def test_a_missing_file_and_an_unknown_unit_are_named(tmp_path):
 
 
 # ---------------------------------------------------------------------------------------------
-# Lines in a random order
-# ---------------------------------------------------------------------------------------------
-
-
-def test_lines_are_encoded_one_by_one(tmp_path, small_blocks):
-    content = "the cat\n\nsat down\r\non it"
-    path = write(tmp_path / "news", content)
-    tokenizer = text.SymbolTokenizer(
-        ["<S>", "<UNK>", *content.split()],
-        eos_token="<S>",
-        unknown_token="<UNK>",
-        eos_at="line_starts_and_ends",
-    )
-    lines = lm.encode_lines(path, tokenizer)
-    rows = np.split(lines.token_ids, lines.row_splits[1:-1])
-    assert [row.tolist() for row in rows] == [[0, 2, 3, 0], [0, 0], [0, 4, 5, 0], [0, 6, 7, 0]]
-    np.testing.assert_array_equal(lines.token_ids, lm.encode_file(path, tokenizer))
-
-
-def test_shuffled_lines_are_whole_lines_in_an_order_of_seed_and_epoch():
-    random = Random(2)
-    rows = [[line] * random.randrange(5) for line in range(200)]
-    lines = lm.EncodedLines(
-        np.array([i for row in rows for i in row], np.int32), np.cumsum([0, *map(len, rows)])
-    )
-    streams = {
-        (seed, epoch): lm.shuffled_lines(lines, seed=seed, epoch=epoch)
-        for seed, epoch in ((0, 0), (0, 1), (1, 0))
-    }
-    for stream in streams.values():
-        assert stream.dtype == np.int32
-        # A line's tokens are all equal, so whole lines are runs.
-        runs = np.flatnonzero(np.diff(stream)) + 1
-        assert sorted(map(list, np.split(stream, runs))) == sorted(row for row in rows if row)
-    assert len({stream.tobytes() for stream in streams.values()}) == 3
-    again = lm.shuffled_lines(lines, seed=0, epoch=1)
-    np.testing.assert_array_equal(again, streams[0, 1])
-
-
-# ---------------------------------------------------------------------------------------------
 # Segments
 # ---------------------------------------------------------------------------------------------
 
@@ -369,7 +329,7 @@ def test_the_tool_writes_a_vocabulary_that_reads_its_texts(tmp_path):
     assert tokenizer.vocabulary == ("<eos>", "<unk>", "a", "b")
     stream = lm.encode_file(path, tokenizer)
     assert stream.tolist() == [3, 2, 2, 0, 1, 2, 3, 1, 0]
-    assert "4 symbols" in output and "covers 85.7143%" in output and "'a' 3, 'b' 2" in output
+    assert "4 tokens" in output and "covers 85.7143%" in output and "'a' 3, 'b' 2" in output
     assert "WikiText-103's vocabulary: []." in output
 
 

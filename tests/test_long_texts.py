@@ -15,7 +15,7 @@ from bert_zoo.models.long_texts import LongTexts, pooled_windows
 
 tf = pytest.importorskip("tensorflow")
 
-from bert_zoo.serving.servable import INTERFACES  # noqa: E402
+from bert_zoo.serving.servable import outputs_of_texts  # noqa: E402
 from bert_zoo.text.windows import document_windows  # noqa: E402
 
 LENGTH = 40  # of the golden models
@@ -207,9 +207,9 @@ def test_directories_of_models_that_cut_are_those_of_earlier_versions(tmp_path):
 def test_what_is_served_reads_all_of_a_text_in_chunks(task, monkeypatch):
     monkeypatch.setattr(chunks, "TOKENS_A_CHUNK", 3 * LENGTH)
     model = load_windows(task, "mean")
-    read = INTERFACES[task].read(model, None, model.preprocessor)
+    read = functools.partial(outputs_of_texts, model, None, model.preprocessor)
     serve = tf.function(read, input_signature=[(tf.TensorSpec([None], tf.string),)])
-    (name,) = INTERFACES[task].outputs
+    (name,) = model.interface.outputs
     served = serve((tf.constant(MIXED),))[name]
     np.testing.assert_allclose(served, model(model.text_reader(MIXED)), atol=1e-6)
     assert not len(serve((tf.zeros([0], tf.string),))[name])

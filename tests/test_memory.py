@@ -85,7 +85,7 @@ def test_an_encoder_keeps_what_gradients_read(name, changes, dtype, task):
 
     graph = traced_gradient(model, {"token_ids": ids, "padding_mask": ids}, loss)
     step = memory.Step(ROWS, LENGTH, LENGTH, memory.POLICIES[dtype])
-    kept = memory.kept_for_backward(config, task, step).total(rematerialize=False)
+    kept = memory.kept_for_backward(config, family.heads[task], step).total(rematerialize=False)
     assert kept == pytest.approx(bytes_read_by_gradients(graph), rel=0.03)
 
 
@@ -102,13 +102,13 @@ def test_a_recurrent_language_model_keeps_what_gradients_read():
     from bert_zoo import models
 
     config = recurrent_config()
-    model = models.CausalLM(models.RecurrentEncoder(config, "transformer_xl"))
+    model = models.CausalLM(models.Encoder(config, "transformer_xl"))
     ids = tf.TensorSpec((ROWS, LENGTH), tf.int32)
     graph = traced_gradient(
         model, {"token_ids": ids, "labels": ids}, lambda outputs, inputs: -outputs["log_probs"]
     )
     step = memory.Step(ROWS, LENGTH, LENGTH, memory.FLOAT32)
-    kept = memory.kept_for_backward(config, "causal_lm", step).total(rematerialize=False)
+    kept = memory.kept_for_backward(config, None, step).total(rematerialize=False)
     assert kept == pytest.approx(bytes_read_by_gradients(graph), rel=0.03)
 
 
@@ -119,16 +119,16 @@ def test_weights_are_those_of_the_built_model():
     config = family.config(checkpoint)
     built = unallocated(config.with_pooler(False), "masked_lm", family.name).count_params()
     pooler = config.hidden_size**2 + config.hidden_size
-    head = memory.head_parameters(config, "masked_lm")
+    head = memory.head_parameters(config, family.heads["masked_lm"])
     assert checkpoint.params - pooler + head == built
 
 
 # --- The estimate ---
 
 
-def estimate(name="bert_base_uncased", **changes) -> memory.TrainingMemory:
+def estimate(name="bert_base_uncased", task="classification", **changes) -> memory.TrainingMemory:
     family, checkpoint = registry().resolve(name)
-    shape = {"batch_size": 32, "length": 128} | changes
+    shape = {"batch_size": 32, "length": 128, "head": family.heads.get(task)} | changes
     return memory.training_memory(family.config(checkpoint), checkpoint.params, **shape)
 
 
@@ -159,7 +159,7 @@ def test_attention_grows_with_the_square_of_the_length():
 def test_rematerialization_keeps_outputs_of_blocks_and_two_blocks():
     family, checkpoint = registry().resolve("bert_base_uncased")
     step = memory.Step(32, 128, 128, memory.FLOAT32)
-    kept = memory.kept_for_backward(family.config(checkpoint), "classification", step)
+    kept = memory.kept_for_backward(family.config(checkpoint), family.heads["classification"], step)
     assert estimate().activations == kept.embeddings + 11 * kept.block + kept.last
     outputs = 12 * 32 * 128 * 768 * 4
     small = kept.embeddings + outputs + 2 * kept.block
@@ -182,7 +182,12 @@ def test_heads_over_the_first_token_spare_most_of_a_layer():
 
 def test_the_largest_batch_is_the_last_that_fits():
     family, checkpoint = registry().resolve("bert_base_uncased")
-    fits = memory.largest_batches(family.config(checkpoint), checkpoint.params, length=128)
+    fits = memory.largest_batches(
+        family.config(checkpoint),
+        checkpoint.params,
+        length=128,
+        head=family.heads["classification"],
+    )
     for device, rows in fits.items():
         limit = memory.USABLE * memory.DEVICES[device]
         assert estimate(batch_size=rows).total <= limit < estimate(batch_size=rows + 1).total

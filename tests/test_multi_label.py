@@ -23,9 +23,9 @@ import bert_zoo
 from bert_zoo.config import ConfigError
 from bert_zoo.models import Classifier, MultiLabelClassifier
 from bert_zoo.models.labels import label_arrays, labels_in_graph
+from bert_zoo.models.metrics import LabelF1
 from bert_zoo.registry import registry
 from bert_zoo.training import bert_adamw, compile_for_task, start_from_frequencies
-from bert_zoo.training.metrics import LabelF1
 
 TASK = "multi_label_classification"
 LABELS = ("toxic", "obscene", "threat", "insult")

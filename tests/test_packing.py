@@ -9,6 +9,7 @@ import pytest
 import tensorflow as tf
 
 from bert_zoo import text
+from bert_zoo.text.layout import BERT, PLAIN, ROBERTA, Layout
 
 REFERENCES = Path(__file__).parent / "golden" / "text" / "references.json.gz"
 VOCABULARY = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a", "b", "c", "é"]
@@ -118,7 +119,7 @@ def test_a_segment_that_must_not_be_cut_but_is_too_long_is_an_error(truncation):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"sequence_length": 2}, "3 at least; it is 2"),
+        ({"sequence_length": 2}, "is 2; it must be 3 at least"),
         ({"sequence_length": 12.5}, "12.5; it must be a whole number"),
         ({"padding": "max"}, "padding is 'max'.*longest"),
         ({"bucket": 0}, "bucket is 0"),
@@ -136,6 +137,78 @@ def test_what_is_not_one_or_two_ragged_batches_is_refused():
         packer()([ids, ids, ids])
     with pytest.raises(ValueError, match=r"Segment 1 is .*\[batch, \(tokens\)\]"):
         packer()([ids, tf.constant([[5]])])
+
+
+# ---------------------------------------------------------------------------------------------
+# Layouts
+# ---------------------------------------------------------------------------------------------
+
+# XLNet's, whose padding has a segment of its own in the original code, and T5's.
+XLNET = Layout("A sep cls:2", "A sep B:1 sep:1 cls:2", padding_side="left", padding_segment=4)
+T5 = Layout("A eos", "A eos B eos", segments=False)
+IDS = {"cls_id": CLS, "sep_id": SEP, "pad_id": 0, "eos_id": 4}
+
+
+@pytest.mark.parametrize(
+    ("layout", "rows", "segment_ids"),
+    [
+        (BERT, [[2, 5, 6, 3, 7, 3], [2, 5, 3, 3, 0, 0]], [[0, 0, 0, 0, 1, 1], [0, 0, 0, 1, 0, 0]]),
+        (ROBERTA, [[2, 5, 6, 3, 3, 7, 3], [2, 5, 3, 3, 3, 0, 0]], None),
+        (XLNET, [[5, 6, 3, 7, 3, 2], [0, 0, 5, 3, 3, 2]], [[0, 0, 0, 1, 1, 2], [4, 4, 0, 0, 1, 2]]),
+        (T5, [[5, 6, 4, 7, 4], [5, 4, 4, 0, 0]], None),
+    ],
+)
+def test_rows_are_composed_as_the_layout_says(layout, rows, segment_ids):
+    """Rows of transformers' fast tokenizers; the segments of XLNet's padding are the original's."""
+    pack = text.Packer(layout=layout, sequence_length=12, bucket=1, **IDS)
+    segments = [tf.ragged.constant([[5, 6], [5]]), tf.ragged.constant([[7], []], tf.int32)]
+    packed = plain(pack(segments))
+    assert packed["token_ids"] == rows
+    assert packed.get("segment_ids") == segment_ids
+    assert packed["padding_mask"] == [[int(token != 0) for token in row] for row in rows]
+    again = text.Packer(**pack.get_config(), **IDS)
+    assert plain(again(segments)) == packed
+
+
+def test_rows_of_one_text_are_composed_too():
+    ids = tf.ragged.constant([[5, 6], []], tf.int32)
+    packed = plain(text.Packer(layout=XLNET, sequence_length=4, padding="fixed", **IDS)(ids))
+    assert packed["token_ids"] == [[5, 6, 3, 2], [0, 0, 3, 2]]
+    assert packed["segment_ids"] == [[0, 0, 0, 2], [4, 4, 0, 2]]
+    packed = plain(text.Packer(layout=PLAIN, sequence_length=4, bucket=1, pad_id=0)(ids))
+    assert packed == {"token_ids": [[5, 6], [0, 0]], "padding_mask": [[1, 1], [0, 0]]}
+
+
+@pytest.mark.parametrize("layout", [BERT, XLNET])
+def test_rows_that_were_kept_without_padding_are_padded_again(layout):
+    pack = text.Packer(layout=layout, sequence_length=9, bucket=4, **IDS)
+    packed = pack(tf.ragged.constant([[5, 6, 7, 5, 6, 7, 5], [5]], tf.int32))
+    is_token = packed["padding_mask"] == 1
+    kept = {n: tf.ragged.boolean_mask(v, is_token) for n, v in packed.items()}
+    del kept["padding_mask"]
+    assert plain(pack.pad(kept)) == plain(packed)
+    short = pack(tf.ragged.constant([[5]], tf.int32))
+    wide = plain(pack.widened(short, 9, {}))
+    assert {n: row[1:] for n, row in plain(packed).items()} == wide
+
+
+def test_layouts_that_are_not_right_are_refused():
+    with pytest.raises(ValueError, match=r"'cls B sep' is no template of a row of 1.*A once"):
+        Layout("cls B sep")
+    with pytest.raises(ValueError, match="padding_side is 'top'"):
+        Layout(padding_side="top")
+    with pytest.raises(TypeError, match="needs eos_id too"):
+        text.Packer(layout=T5, sequence_length=9, pad_id=0)
+    ids = tf.ragged.constant([[5]], tf.int32)
+    with pytest.raises(ValueError, match="2 segments; this model's rows have one"):
+        text.Packer(layout=PLAIN, sequence_length=9, pad_id=0)([ids, ids])
+
+
+def test_separators_and_segments_of_earlier_versions_still_work():
+    segments = [tf.ragged.constant([[5]]), tf.ragged.constant([[6]])]
+    with pytest.warns(DeprecationWarning, match="layout"):
+        pack = packer(separators=2, segments=False, bucket=1)
+    assert plain(pack(segments)) == plain(packer(layout=ROBERTA, bucket=1)(segments))
 
 
 # ---------------------------------------------------------------------------------------------

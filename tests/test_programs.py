@@ -1,7 +1,6 @@
 """What the programs print: help, errors and Ctrl-C, as their users see it."""
 
 import errno
-import importlib
 import signal
 import subprocess
 import sys
@@ -11,21 +10,16 @@ from pathlib import Path
 
 import pytest
 
+import bert_zoo.__main__
+from bert_zoo.__main__ import VERBS, overview
+from bert_zoo.apps.benchmarks import DataOptions, make_task
+from bert_zoo.apps.program import Program, command, descriptions, message_of
 from bert_zoo.data.files import read_json
 from bert_zoo.training.presets import Recipe
-from bert_zoo.training.tasks import DataOptions, make_task
 
 ROOT = Path(__file__).parents[1]
 TOOLS = ROOT / "tools"
 CHECKPOINT = ROOT / "tests" / "golden" / "bert" / "classification"
-
-
-@pytest.fixture
-def program(monkeypatch):
-    """The module of the programs, without its hook on the errors of this process."""
-    monkeypatch.setattr(sys, "excepthook", sys.excepthook)
-    monkeypatch.syspath_prepend(TOOLS)
-    return importlib.import_module("program")
 
 
 def start(tool: str, *arguments, **options) -> subprocess.Popen:
@@ -41,6 +35,69 @@ def start(tool: str, *arguments, **options) -> subprocess.Popen:
 # --- Help ---
 
 
+def test_programs_are_listed_without_tensorflow():
+    code = (
+        "import sys; from bert_zoo.__main__ import main; main(); "
+        "sys.exit('tensorflow' in sys.modules or 'keras' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    listed = [line.split(maxsplit=1) for line in done.stdout.splitlines() if line.startswith("  ")]
+    assert tuple(verb for verb, _ in listed) == VERBS
+    assert all(text.endswith(".") and len(text) < 100 for _, text in listed)
+    assert done.stdout == overview() + "\n"
+
+
+def test_every_program_is_a_file_of_tools_too():
+    for verb in VERBS:
+        assert f'main("{verb}")' in (TOOLS / f"{verb}.py").read_text()
+
+
+def test_an_unknown_program_gets_the_nearest():
+    done = subprocess.run(
+        [sys.executable, "-m", "bert_zoo", "finetun"], capture_output=True, text=True
+    )
+    assert done.returncode == 1
+    assert done.stderr.startswith(
+        "bert_zoo: There is no program 'finetun'. The nearest is finetune"
+    )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--rum", "a"], "Unknown command line flag 'rum'. Did you mean: run."),
+        ([], "Give --run."),
+        (["--run"], "Missing value for flag --run."),
+    ],
+)
+def test_wrong_flags_end_a_program_with_one_line(arguments, message):
+    done = start("predict", *arguments)
+    out, err = done.communicate()
+    assert (done.returncode, out) == (1, "")
+    assert err == f"predict.py: {message} --help lists the flags.\n"
+
+
+def test_former_names_of_flags_are_answered_and_not_listed():
+    program, given = Program("About."), []
+    program.integer("total_steps", None, "How many.")
+    program.renamed("steps", "total_steps")
+    program.run(lambda arguments: given.append(program.flags.total_steps), ["--steps=3"])
+    assert given == [3]
+    assert "--total_steps" in program.help() and "--steps" not in program.help()
+
+
+def test_programs_name_each_other_as_they_were_started(monkeypatch):
+    for started, named in (
+        ("tools/finetune.py", "python tools/predict.py"),
+        ("/usr/bin/bert_zoo", "bert_zoo predict"),
+        (bert_zoo.__main__.__file__, "python -m bert_zoo predict"),
+        ("train.py", "bert_zoo predict"),
+    ):
+        monkeypatch.setattr(sys, "argv", [started])
+        assert command("predict") == named
+
+
 def test_help_shows_the_flags_of_a_program_and_no_others():
     done = start("predict", "--help")
     out, err = done.communicate()
@@ -49,9 +106,7 @@ def test_help_shows_the_flags_of_a_program_and_no_others():
     assert "The second text of every pair" in out and "verbosity" not in out
 
 
-def test_every_setting_that_is_a_flag_has_a_description(monkeypatch):
-    monkeypatch.syspath_prepend(TOOLS)
-    descriptions = importlib.import_module("dataclass_flags").descriptions
+def test_every_setting_that_is_a_flag_has_a_description():
     for options in (Recipe, DataOptions):
         found = descriptions(options)
         assert set(found) == {field.name for field in fields(options)}
@@ -62,24 +117,24 @@ def test_every_setting_that_is_a_flag_has_a_description(monkeypatch):
 # --- Errors ---
 
 
-def message(program, run) -> str | None:
+def message(run) -> str | None:
     try:
         run()
-    except BaseException as error:
-        return program.message_of(error, error.__traceback__)
+    except Exception as error:
+        return message_of(error)
     raise AssertionError("There is no error.")
 
 
-def test_errors_that_say_what_to_do_are_printed_alone(program, tmp_path):
+def test_errors_that_say_what_to_do_are_printed_alone(tmp_path):
     (tmp_path / "a.json").write_text("{")
-    assert "line 1: this is not JSON" in message(program, lambda: read_json(tmp_path / "a.json"))
-    assert "There is no file" in message(program, lambda: read_json(tmp_path / "b.json"))
-    assert "There is no task" in message(program, lambda: make_task("sst3"))
-    said = message(program, lambda: (tmp_path / "no" / "such").write_text(""))
+    assert "line 1: this is not JSON" in message(lambda: read_json(tmp_path / "a.json"))
+    assert "There is no file" in message(lambda: read_json(tmp_path / "b.json"))
+    assert "There is no task" in message(lambda: make_task("sst3"))
+    said = message(lambda: (tmp_path / "no" / "such").write_text(""))
     assert said == f"No such file or directory: {tmp_path / 'no' / 'such'}"
 
 
-def test_a_full_disk_is_said_plainly(program):
+def test_a_full_disk_is_said_plainly():
     class ResourceExhaustedError(Exception):
         """As TensorFlow's."""
 
@@ -91,24 +146,24 @@ def test_a_full_disk_is_said_plainly(program):
         def full(error=error):
             raise error
 
-        said = message(program, full)
+        said = message(full)
         assert said.startswith("The disk is full (") and "runs/model" in said
         assert said.endswith("Free some space, then run the same command again.")
 
 
-def test_faults_keep_their_traceback(program):
+def test_faults_keep_their_traceback():
     for fault in (
         lambda: list(zip([1], [], strict=True)),
         lambda: make_task("table", train_file=3, held_out=2),
         lambda: {}["a"],
     ):
-        assert message(program, fault) is None
+        assert message(fault) is None
 
 
 def test_ctrl_c_ends_a_program_in_one_line():
     # It waits for texts on standard input.
     running = start("predict", "--run", "nowhere", stdin=subprocess.PIPE)
-    time.sleep(1)
+    time.sleep(3)
     running.send_signal(signal.SIGINT)
     out, err = running.communicate()
     assert (running.returncode, out, err.strip()) == (130, "", "Stopped.")

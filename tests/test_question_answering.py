@@ -6,7 +6,7 @@ from pathlib import Path
 import keras
 import numpy as np
 import pytest
-from helpers import load_task, loaded
+from helpers import ONE_A_TASK, load_task, loaded, task_of
 
 from bert_zoo.data.squad import Answer, SquadExample, SquadSplit, read_squad
 from bert_zoo.metrics.squad import Window, select_answers
@@ -16,9 +16,10 @@ tf = pytest.importorskip("tensorflow")
 
 from bert_zoo.data.buckets import Batching  # noqa: E402
 from bert_zoo.data.questions import question_batches, window_inputs, window_table  # noqa: E402
-from bert_zoo.models.question_answering import answer_questions  # noqa: E402
-from bert_zoo.serving.answers import best_answers  # noqa: E402
+from bert_zoo.tasks.question_answering.answering import answer_questions  # noqa: E402
+from bert_zoo.tasks.question_answering.in_graph import best_answers  # noqa: E402
 from bert_zoo.text import preprocessor_from_dir  # noqa: E402
+from bert_zoo.text.layout import Layout  # noqa: E402
 from bert_zoo.text.windows import (  # noqa: E402
     QuestionWindows,
     answer_positions,
@@ -27,7 +28,7 @@ from bert_zoo.text.windows import (  # noqa: E402
 )
 
 CASE = "question_answering"
-FAMILY_CASES = [CASE, "roberta/question_answering", "albert/question_answering", "spanbert/squad"]
+FAMILY_CASES = [case for case in ONE_A_TASK if task_of(case) == "question_answering"]
 WORDS = "the cat sat on a tree and she saw it was good big red house in the city we ran to".split()
 QUESTION, CONTEXT = "the cat sat", "a big red  house was in the city, and é she ran"
 LENGTH = 40  # of the golden models
@@ -72,10 +73,11 @@ def originals_windows(tokens: int, room: int, stride: int) -> list[tuple[int, in
     return found
 
 
-@pytest.mark.parametrize("separators", [1, 2])
+@pytest.mark.parametrize("pair", ["cls A sep B", "cls A sep sep B sep", "A sep B:1 sep:1 cls:2"])
 @pytest.mark.parametrize("stride", [1, 7, 128])
-def test_windows_are_the_originals(stride, separators):
-    windows = windows_of(stride=stride, separators=separators)
+def test_windows_are_the_originals(stride, pair):
+    side = "right" if pair.startswith("cls") else "left"
+    windows = windows_of(stride=stride, layout=Layout(pair=pair, padding_side=side))
     questions, contexts = long_texts(12)
     question_ids = windows.tokenizer(questions).to_list()
     context_ids = windows.tokenizer(contexts).to_list()
@@ -83,10 +85,11 @@ def test_windows_are_the_originals(stride, separators):
     cls, sep = windows.tokenizer.cls_id, windows.tokenizer.sep_id
     row = 0
     for number, (question, context) in enumerate(zip(question_ids, context_ids, strict=True)):
-        room = LENGTH - 2 - separators - len(question)
+        room = LENGTH - windows.packer.layout.specials(2) - len(question)
         for first, length in originals_windows(len(context), room, stride):
             second = context[first : first + length]
-            expected = [cls, *question, *[sep] * separators, *second, sep]
+            parts = {"cls": [cls], "sep": [sep], "A": question, "B": second}
+            expected = [i for name in pair.split() for i in parts[name.split(":")[0]]]
             assert rows["token_ids"][row][rows["padding_mask"][row] == 1].tolist() == expected
             assert rows["token_ids"][row][rows["context_mask"][row] == 1].tolist() == second
             assert (rows["example"][row], rows["first_token"][row]) == (number, first)

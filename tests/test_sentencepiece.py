@@ -8,8 +8,9 @@ import pytest
 import tensorflow as tf
 import text_samples
 
+from bert_zoo.text import sentencepiece_scheme
 from bert_zoo.text.albert_text import TextCleaner, build_table
-from bert_zoo.text.sentencepiece import SCHEMES, SentencePieceTokenizer
+from bert_zoo.text.sentencepiece import SentencePieceTokenizer
 
 ROOT = Path(__file__).resolve().parent.parent
 SHARED_DATA = ROOT.parent / "shared" / "data"
@@ -319,7 +320,7 @@ def test_detokenize_joins_pieces_and_leaves_the_frame_out(xlm_roberta):
         xlm_roberta.detokenize([1, 2])
 
 
-@pytest.mark.parametrize("family", SCHEMES)
+@pytest.mark.parametrize("family", ["albert", "xlm_roberta"])
 def test_a_saved_tokenizer_is_written_under_the_names_of_its_family(family, tmp_path, small_model):
     if family == "albert" and not ALBERT_MODEL.is_file():
         pytest.skip("needs the vocabularies in ../shared/data")
@@ -327,13 +328,13 @@ def test_a_saved_tokenizer_is_written_under_the_names_of_its_family(family, tmp_
     tokenizer = SentencePieceTokenizer(model, family, rewrite_quotes=True)
     tokenizer.save(tmp_path / "new")
     config = json.loads((tmp_path / "new" / "tokenizer_config.json").read_text())
-    assert config["tokenizer_class"] == SCHEMES[family].tokenizer_class
+    assert config["tokenizer_class"] == sentencepiece_scheme(family).tokenizer_class
     assert config["do_lower_case"] is (family == "albert")
     assert config["mask_token"] == tokenizer.id_to_token(tokenizer.mask_id)
     options = tokenizer.get_config()
     assert json.loads(json.dumps(options)) == options
     read = SentencePieceTokenizer.from_file(
-        tmp_path / "new" / SCHEMES[family].model_file, **options
+        tmp_path / "new" / sentencepiece_scheme(family).model_file, **options
     )
     assert read.get_config() == options and read.vocabulary == tokenizer.vocabulary
 

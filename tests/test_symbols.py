@@ -3,11 +3,9 @@
 import io
 import json
 import logging
-import sys
 from collections import namedtuple
 from pathlib import Path
 from random import Random
-from types import ModuleType
 
 import numpy as np
 import pytest
@@ -373,9 +371,10 @@ def test_the_originals_pickled_vocabularies_are_read(
     name, symbols, tokens, expected, tmp_path, monkeypatch
 ):
     found = namedtuple("Found", "symbols lowercase eos_token unknown_token")
-    reader = ModuleType("bert_zoo.text.pickled_vocabulary")
-    reader.read_pickled_vocabulary = lambda path: found(symbols, path.name == name, *tokens)
-    monkeypatch.setitem(sys.modules, reader.__name__, reader)
+    monkeypatch.setattr(
+        "bert_zoo.families.transformer_xl_vocabulary.read_pickled_vocabulary",
+        lambda path: found(symbols, path.name == name, *tokens),
+    )
     (tmp_path / name).touch()
     tokenizer = text.tokenizer_from_dir(tmp_path, "transformer_xl")
     assert expected.items() <= tokenizer.get_config().items()
@@ -456,7 +455,7 @@ def test_scoring_does_not_repeat_an_end_token_that_begins_the_line():
 def test_padding_is_the_padding_token_where_there_is_one():
     prepare = preprocessor(bucket=1)
     prepare.tokenizer.pad_id = 3
-    assert prepare(["a", "a b"])["token_ids"].numpy().tolist() == [[1, 3], [1, 2]]
+    assert prepare.with_options()(["a", "a b"])["token_ids"].numpy().tolist() == [[1, 3], [1, 2]]
 
 
 def test_truncation_is_said_once_and_keeps_the_beginning(caplog):

@@ -5,12 +5,12 @@ import json
 import numpy as np
 import pytest
 
+from bert_zoo.apps.benchmarks import make_task
+from bert_zoo.apps.benchmarks.files import spread_order
+from bert_zoo.apps.benchmarks.texts import class_metrics
 from bert_zoo.data.remarks import remarks
 from bert_zoo.data.tables import read_table
 from bert_zoo.training.class_weights import class_weights
-from bert_zoo.training.tasks import make_task
-from bert_zoo.training.tasks.files import spread_order
-from bert_zoo.training.tasks.texts import class_figures
 
 
 def table(path, labels, texts=None):
@@ -158,7 +158,7 @@ def test_one_class_is_refused(tmp_path):
 
 
 def test_macro_f1_is_the_mean_over_classes_that_occur():
-    figures = class_figures([0, 0, 0, 1, 3], np.array([0, 0, 1, 1, 0]))
+    figures = class_metrics([0, 0, 0, 1, 3], np.array([0, 0, 1, 1, 0]))
     assert figures == pytest.approx({"accuracy": 0.6, "macro_f1": (4 / 6 + 2 / 3 + 0) / 3})
 
 

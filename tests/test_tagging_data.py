@@ -227,7 +227,7 @@ def test_unknown_names_and_missing_files_are_named(tmp_path):
         tagging.load_conll("conll2000", "validation")
     with pytest.raises(FileNotFoundError, match=r"eng\.testb or .*test\.txt\. data_dir must be"):
         tagging.load_conll("conll2003", "test", tmp_path)
-    with pytest.raises(RuntimeError, match=r"does not have conll2000\. Download the files"):
+    with pytest.raises(RuntimeError, match=r"does not have conll2000\. Pass the folder"):
         tagging.load_conll("conll2000", "train")
 
 
@@ -248,7 +248,7 @@ def test_the_tags_are_those_of_tensorflow_datasets():
     lib = pytest.importorskip(
         "tensorflow_datasets.core.dataset_builders.conll.conll_dataset_builder_utils"
     )
-    types_of = {name: task.types for name, task in tagging.TASKS.items()}
+    types_of = {name: task.types for name, task in tagging.DATA_SETS.items()}
     assert tagging.scheme_names(types_of["conll2003"], "IOB2") == lib.NER_TAGS
     assert tagging.scheme_names(types_of["conll2000"], "IOB2") == lib.CHUNK_TAGS
 

@@ -1,7 +1,6 @@
 """Transformer-XL: a text in segments, each with the memory of those before it."""
 
 import dataclasses
-import json
 import logging
 import math
 import shutil
@@ -12,42 +11,44 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from helpers import (
-    RECURRENT_CASES,
+    CASES,
+    TOLERANCE,
     assert_same,
     assert_same_variables,
-    assert_segments_equal_the_reference,
     carried,
+    directory_of,
     flat,
     load_recurrent,
     loaded,
     recurrent_arrays,
     segments_of,
     state_of,
-    stored_gradients,
     tensors_of,
     variables_of,
 )
-from test_golden_bert import TOLERANCE, directory_of
 
 import bert_zoo
 from bert_zoo.config import ConfigError
-from bert_zoo.heads import adaptive_softmax
+from bert_zoo.families.transformer_xl_config import RecurrentConfig
+from bert_zoo.layers.heads import adaptive_softmax
 from bert_zoo.layers.relative_attention import distance_embedding
-from bert_zoo.models import CausalLM, RecurrentEncoder
-from bert_zoo.recurrent_config import RecurrentConfig
+from bert_zoo.models import CausalLM, Encoder
 from bert_zoo.registry import Files, registry
 from bert_zoo.training import compile_for_task
 from bert_zoo.training.optimizers import language_model_adam
 from bert_zoo.weights.bind import named_variables
 from bert_zoo.weights.tf1 import TF1Source
 
-LANGUAGE_MODELS = [name for name, about in RECURRENT_CASES.items() if about["task"] == "causal_lm"]
-FORMATS = {"hf": "hf", "tf": "tf1", "torch": "torch"}
+PROGRAMS = {
+    case.partition("/")[2]: about["reference"]
+    for case, about in CASES.items()
+    if case.startswith("transformer_xl/")
+}
 
 
 def golden(case: str, task: str | None = None):
     """A golden model that several tests read and none changes."""
-    return loaded(f"transformer_xl/{case}", task or RECURRENT_CASES[case]["task"])
+    return loaded(f"transformer_xl/{case}", task)
 
 
 def labelled(case: str) -> list[dict[str, np.ndarray]]:
@@ -59,84 +60,7 @@ def labelled(case: str) -> list[dict[str, np.ndarray]]:
 # ---------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("case", RECURRENT_CASES)
-def test_hidden_states_attentions_and_memory_equal_the_reference(case):
-    io = recurrent_arrays(case)
-    has_attentions = "attentions" in io
-    model = load_recurrent(
-        case, "encoder", output_hidden_states=True, output_attentions=has_attentions
-    )
-    outputs = carried(model, segments_of(io, "token_ids"))
-    assert {"sequence_output", "hidden_states", "memory"} <= set(outputs[0])
-    assert ("attentions" in outputs[0]) == has_attentions
-    assert_segments_equal_the_reference(outputs, io)
-
-
-@pytest.mark.parametrize("case", LANGUAGE_MODELS)
-def test_log_probabilities_of_labels_equal_the_reference(case):
-    io, segments = recurrent_arrays(case), labelled(case)
-    assert_segments_equal_the_reference(carried(golden(case), segments), io)
-
-
-@pytest.mark.parametrize(
-    "case", [case for case in LANGUAGE_MODELS if "vocab_log_probs" in recurrent_arrays(case)]
-)
-def test_distributions_equal_the_reference(case):
-    io = recurrent_arrays(case)
-    outputs = carried(golden(case), segments_of(io, "token_ids"))
-    assert outputs[0]["log_probs"].shape == (*io["token_ids"].shape[1:], 50)
-    assert_segments_equal_the_reference(outputs, io)
-
-
-WITH_XLA = ("hf_adaptive", "torch_same_length")
-
-
-@pytest.mark.parametrize("case", ["hf_adaptive", "hf_plain", "tf1_lm1b", "torch_same_length"])
-def test_graph_xla_and_predict_equal_the_reference(case):
-    io, model, segments = recurrent_arrays(case), golden(case), labelled(case)
-    start = model.initial_memory(3)
-    for jit_compile in (False, True) if case in WITH_XLA else (False,):
-        run = tf.function(model, jit_compile=jit_compile)
-        assert_segments_equal_the_reference(carried(run, segments, start), io)
-    outputs = carried(lambda x: model.predict(x, batch_size=2, verbose=0), segments)
-    assert_segments_equal_the_reference(outputs, io)
-
-
-def test_mixed_bfloat16_is_close():
-    io, segments = recurrent_arrays("hf_adaptive"), labelled("hf_adaptive")
-    model = load_recurrent("hf_adaptive", dtype="mixed_bfloat16")
-    outputs = carried(model, segments)
-    assert outputs[0]["memory"][0].dtype == "bfloat16"
-    assert outputs[0]["log_probs"].dtype == "float32"
-    assert {variable.dtype for variable in named_variables(model).values()} == {"float32"}
-    for number, of_segment in enumerate(outputs):
-        difference = np.abs(of_segment["log_probs"] - io["log_probs"][number]).max()
-        # 8 bits of mantissa, on log-probabilities of up to 6 after two blocks.
-        assert 0 < difference < 0.1
-
-
-@pytest.mark.parametrize(
-    "case", [case for case in LANGUAGE_MODELS if "loss" in recurrent_arrays(case)]
-)
-def test_loss_and_gradients_equal_the_reference(case):
-    """Of the last segment, given the memory of the others."""
-    io, (*before, last) = recurrent_arrays(case), labelled(case)
-    model = load_recurrent(case, dropout=0.0)
-    state = state_of(carried(model, before)[-1])
-    with tf.GradientTape() as tape:
-        outputs = model({**last, **state}, training=True)
-        loss = model.compute_loss(x=last, y_pred=outputs)
-    np.testing.assert_allclose(loss, io["loss"], atol=TOLERANCE)
-    stored = stored_gradients(model, loss, tape, FORMATS[RECURRENT_CASES[case]["reference"]])
-    names = [name for name in io if name.startswith("gradient:")]
-    assert len(names) == 8
-    for name in names:
-        np.testing.assert_allclose(
-            stored[name.removeprefix("gradient:")], io[name], atol=TOLERANCE, err_msg=name
-        )
-
-
-@pytest.mark.parametrize("case", [case for case in RECURRENT_CASES if case.startswith("tf1")])
+@pytest.mark.parametrize("case", [case for case in PROGRAMS if PROGRAMS[case] == "tf"])
 def test_parameters_are_those_of_the_tensorflow_programs_checkpoint(case):
     source = TF1Source(str(directory_of(f"transformer_xl/{case}") / "model.ckpt-1"))
     weights = [key for key in source if key.startswith("transformer/") and "/Adam" not in key]
@@ -174,7 +98,7 @@ SIZES = {
 def fresh(**changes) -> CausalLM:
     """A model whose weights, the same for the same shapes, are all large enough to matter."""
     config = RecurrentConfig(**{**SIZES, **changes})
-    model = CausalLM(RecurrentEncoder(config, "transformer_xl", output_attentions=True))
+    model = CausalLM(Encoder(config, "transformer_xl", output_attentions=True))
     rng = np.random.default_rng(0)
     for variable in named_variables(model).values():
         variable.assign(rng.normal(0, 0.5, variable.shape))
@@ -332,7 +256,7 @@ def test_one_trace_serves_every_segment(start):
 
 def test_memory_is_the_last_inputs_of_each_layer():
     model, segments = fresh(mem_len=4), cut(text(), 3, 9)
-    encoder = RecurrentEncoder(model.encoder.config, "transformer_xl", output_hidden_states=True)
+    encoder = Encoder(model.encoder.config, "transformer_xl", output_hidden_states=True)
     encoder.set_weights(model.encoder.get_weights())
     outputs = carried(encoder, [{"token_ids": s["token_ids"]} for s in segments])
     for layer in range(2):
@@ -582,47 +506,6 @@ def test_memory_goes_into_fit_and_evaluate_too():
 # ---------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("case", ["hf_encoder", "hf_plain", "tf1_lm1b", "torch_same_length"])
-def test_saved_directory_and_keras_file_give_the_same_model(case, tmp_path):
-    model, segments = golden(case), segments_of(recurrent_arrays(case), "token_ids")
-    expected = carried(model, segments)
-    bert_zoo.save(model, tmp_path / "saved")
-    model.save(tmp_path / "model.keras")
-    for again in (
-        bert_zoo.load(tmp_path / "saved"),
-        keras.saving.load_model(tmp_path / "model.keras"),
-    ):
-        assert type(again) is type(model)
-        assert getattr(again, "encoder", again).config == getattr(model, "encoder", model).config
-        assert_same_variables(again, model)
-        for ours, theirs in zip(carried(again, segments), expected, strict=True):
-            assert_same(ours, theirs)
-
-
-@pytest.mark.parametrize(
-    "case",
-    [
-        case
-        for case in RECURRENT_CASES
-        if case.startswith("hf_")
-        and (directory_of(f"transformer_xl/{case}") / "model.safetensors").is_file()
-    ],
-)
-def test_hf_directory_comes_back_bit_for_bit(case, tmp_path):
-    original = directory_of(f"transformer_xl/{case}")
-    bert_zoo.save(golden(case), tmp_path, format="hf")
-    expected, saved = tensors_of(original), tensors_of(tmp_path)
-    assert saved.keys() == expected.keys()
-    for key, tensor in expected.items():
-        assert np.array_equal(saved[key], tensor), key
-    ours, theirs = (json.loads((path / "config.json").read_text()) for path in (tmp_path, original))
-    assert ours["architectures"] == theirs["architectures"]
-    # All that describes the model; the rest is transformers' bookkeeping.
-    said = {key for key in theirs if key in ours}
-    assert len(said) >= 18
-    assert {key: ours[key] for key in said} == {key: theirs[key] for key in said}
-
-
 @pytest.mark.parametrize("case", ["tf1_wt103", "tf1_div1", "torch_same_length"])
 def test_other_programs_models_in_hugging_faces_format_are_the_same(case, tmp_path, caplog):
     model, segments = golden(case), labelled(case)
@@ -637,14 +520,6 @@ def test_other_programs_models_in_hugging_faces_format_are_the_same(case, tmp_pa
     assert_same(carried(again, segments), carried(model, segments))
 
 
-@pytest.mark.parametrize(
-    ("case", "twin"),
-    [(case, about["twin"]) for case, about in RECURRENT_CASES.items() if "twin" in about],
-)
-def test_twins_of_other_formats_are_the_same_model(case, twin):
-    assert_same_variables(golden(case), golden(twin))
-
-
 CONVENTIONS = {
     "hf": ("mem_len", "zeros", 1e-5),
     "tf": ("mem_len+1", "zeros", 1e-12),
@@ -652,12 +527,12 @@ CONVENTIONS = {
 }
 
 
-@pytest.mark.parametrize("case", RECURRENT_CASES)
+@pytest.mark.parametrize("case", PROGRAMS)
 def test_each_program_has_its_conventions(case):
     model = golden(case)
     config = getattr(model, "encoder", model).config
     found = (config.same_length_keys, config.memory_start, config.layer_norm_epsilon)
-    assert found == CONVENTIONS[RECURRENT_CASES[case]["reference"]]
+    assert found == CONVENTIONS[PROGRAMS[case]]
 
 
 def test_a_bare_encoder_has_no_softmax_to_give(tmp_path):
@@ -881,7 +756,7 @@ def test_variables_have_no_copies():
 
 def test_a_released_directory_is_read_as_its_card_says(tmp_path, monkeypatch):
     """The CMU's directories tell no sizes: they come from the registry, as does how to evaluate."""
-    from bert_zoo.models import loading
+    from bert_zoo.loading import directories
     from bert_zoo.weights import cache
 
     case = "tf1_enwik8"
@@ -894,7 +769,7 @@ def test_a_released_directory_is_read_as_its_card_says(tmp_path, monkeypatch):
     assert source.url.endswith("tf_enwiki8")  # as it is spelled there
     sizes = load_recurrent(case).encoder.config.to_dict()
     small = dataclasses.replace(card, config=sizes)
-    opened = loading._open_registered(family, small, with_weights=True)
+    opened = directories._open_registered(family, small, True, None)
     assert opened.config.to_dict() == sizes
-    assert opened.naming.fmt == "tf1"
+    assert opened.plan.format.name == "tf1"
     assert opened.config.same_length_keys == "mem_len+1"

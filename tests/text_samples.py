@@ -1,4 +1,4 @@
-"""Texts and a vocabulary that tokenizers are compared on; shared with tools/tokenizer_references.py.
+"""Texts and a vocabulary that tokenizers are compared on; shared with tools/references/tokenizer_references.py.
 
 Everything is computed from fixed seeds, so that only the reference's answers are checked in. Only
 `Random.random` is used: its sequence is guaranteed not to change between Python versions.

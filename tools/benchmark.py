@@ -304,13 +304,13 @@ def race_recurrence() -> dict[str, dict[str, dict]]:
     import numpy as np
     import tensorflow as tf
 
-    from bert_zoo.models import CausalLM, RecurrentEncoder
-    from bert_zoo.recurrent_config import RecurrentConfig
-    from bert_zoo.training.language_model_recipes import RECIPES
-    from bert_zoo.training.language_modelling import under_settings
+    from bert_zoo.apps.language_modelling import under_settings
+    from bert_zoo.families.transformer_xl_config import RecurrentConfig
+    from bert_zoo.models import CausalLM, Encoder
+    from bert_zoo.training.presets import LANGUAGE_MODEL_PRESETS
 
-    config = RecurrentConfig(vocab_size=204, **RECIPES[_RECIPE.value].config)
-    model = CausalLM(RecurrentEncoder(config, "transformer_xl"))
+    config = RecurrentConfig(vocab_size=204, **LANGUAGE_MODEL_PRESETS[_RECIPE.value].config)
+    model = CausalLM(Encoder(config, "transformer_xl"))
     segment = _SEGMENT.value
     results = {}
     for attention in map(int, _ATTENTION.value):

@@ -25,7 +25,7 @@ import numpy as np
 
 from bert_zoo.data import glue
 
-PROGRAMS = Path(__file__).parent / "peers"
+PROGRAMS = Path(__file__).parent / "references" / "peers"
 RECIPE = {
     "batch_size": 32,
     "learning_rate": 5e-5,
@@ -36,7 +36,7 @@ RECIPE = {
 }
 WARMUP_PROPORTION = 0.1
 # Classes to tell apart, and texts to learn it from.
-TASKS = tuple(n for n, t in glue.TASKS.items() if t.label_names and "train" in t.files)
+TASKS = tuple(n for n, t in glue.DATA_SETS.items() if t.label_names and "train" in t.files)
 NUM_COMPARED = 8
 THREADS_OF = (
     "OMP_NUM_THREADS",
@@ -173,7 +173,7 @@ def prepare(
         Title -> fine-tuning, ours first.
     """
     train = glue.load_glue(task, "train", glue_dir)
-    dev = glue.load_glue(task, glue.TASKS[task].measured_splits[0], glue_dir)
+    dev = glue.load_glue(task, glue.DATA_SETS[task].measured_splits[0], glue_dir)
     num_rows = min(num_rows or len(train), len(train))
     steps = math.ceil(num_rows / RECIPE["batch_size"]) * epochs
     settings = RECIPE | {

@@ -139,17 +139,17 @@ def alone(model, x, more: dict[str, np.ndarray] | None = None) -> Callable[[], N
 
 def language_model():
     """The paper's 12-layer character model with a short memory, random weights and letters to read."""
-    from bert_zoo.models import CausalLM, RecurrentEncoder
-    from bert_zoo.recurrent_config import RecurrentConfig
+    from bert_zoo.families.transformer_xl_config import RecurrentConfig
+    from bert_zoo.models import CausalLM, Encoder
     from bert_zoo.text import LanguageModelPreprocessor, SymbolTokenizer
-    from bert_zoo.training.language_model_recipes import RECIPES
+    from bert_zoo.training.presets import LANGUAGE_MODEL_PRESETS
 
     symbols = ["<eos>", "<unk>", *string.ascii_lowercase, " "]
-    sizes = RECIPES["enwik8_base"].config | {"mem_len": 128}
+    sizes = LANGUAGE_MODEL_PRESETS["enwik8_base"].config | {"mem_len": 128}
     config = RecurrentConfig(vocab_size=len(symbols), **sizes)
     tokenizer = SymbolTokenizer(symbols, unit="character")
     preprocessor = LanguageModelPreprocessor(tokenizer, sequence_length=128)
-    return CausalLM(RecurrentEncoder(config, "transformer_xl", preprocessor=preprocessor))
+    return CausalLM(Encoder(config, "transformer_xl", preprocessor=preprocessor))
 
 
 def steps_alone(model, prompt: str) -> Callable[[], None]:

@@ -47,7 +47,7 @@ def main(argv: list[str]) -> None:
     for network, gigabits in NETWORKS.items():
         row = [f"{n}: {_percent(efficiency(n, seconds, reduced, gigabits))}" for n in (2, 8, 64)]
         print(f"  {network:<26} {', '.join(row)}")
-    draw(seconds, reduced, Path(_OUTPUT.value))
+    draw_scaling(seconds, reduced, Path(_OUTPUT.value))
     print(f"Wrote {_OUTPUT.value}")
 
 
@@ -90,34 +90,31 @@ def _percent(band: tuple[float, float]) -> str:
     return "-".join(f"{part:.0%}" for part in band)
 
 
-def draw(seconds: float, reduced: float, path: Path) -> None:
-    from bert_zoo.training.finetuning import new_figure
+def draw_scaling(seconds: float, reduced: float, path: Path) -> None:
+    """Draws the speed of devices together by their number, as a PNG."""
+    from bert_zoo.apps.finetuning import draw
 
-    figure = new_figure("No figure is drawn", 7, 4)
-    if figure is None:
-        return
-    axes = figure.subplots()
-    for network, gigabits in NETWORKS.items():
-        bands = [efficiency(n, seconds, reduced, gigabits) for n in DEVICES]
-        least, most = (
-            [n * band[i] for n, band in zip(DEVICES, bands, strict=True)] for i in (0, 1)
+    def plot(axes):
+        for network, gigabits in NETWORKS.items():
+            bands = [efficiency(n, seconds, reduced, gigabits) for n in DEVICES]
+            least, most = (
+                [n * band[i] for n, band in zip(DEVICES, bands, strict=True)] for i in (0, 1)
+            )
+            (line,) = axes.plot(DEVICES, least, label=network)
+            axes.fill_between(DEVICES, least, most, color=line.get_color(), alpha=0.25)
+        axes.plot(DEVICES, DEVICES, ":", color="gray", label="ideal")
+        axes.set(
+            xlabel="devices",
+            ylabel="times one device's speed",
+            title=f"{_MODEL.value}, {_BATCH.value} rows of {_LENGTH.value} tokens a device: "
+            f"{seconds:.3g} s a step, {reduced / 1e6:.0f} MB",
         )
-        (line,) = axes.plot(DEVICES, least, label=network)
-        axes.fill_between(DEVICES, least, most, color=line.get_color(), alpha=0.25)
-    axes.plot(DEVICES, DEVICES, ":", color="gray", label="ideal")
-    axes.set(
-        xlabel="devices",
-        ylabel="times one device's speed",
-        title=f"{_MODEL.value}, {_BATCH.value} rows of {_LENGTH.value} tokens a device: "
-        f"{seconds:.3g} s a step, {reduced / 1e6:.0f} MB",
-    )
-    axes.set_xscale("log", base=2)
-    axes.set_yscale("log", base=2)
-    for axis in (axes.xaxis, axes.yaxis):
-        axis.set_major_formatter("{x:g}")
-    axes.grid(alpha=0.3)
-    axes.legend()
-    figure.savefig(path, dpi=130)
+        axes.set_xscale("log", base=2)
+        axes.set_yscale("log", base=2)
+        for axis in (axes.xaxis, axes.yaxis):
+            axis.set_major_formatter("{x:g}")
+
+    draw(path, (7, 4), plot)
 
 
 if __name__ == "__main__":

@@ -147,13 +147,14 @@ def memory_of(topology: str) -> float:
 def fresh_model():
     """The compiled model, with the variables of optimizer and metrics."""
     import bert_zoo
+    from bert_zoo.private import build_for
     from bert_zoo.training import rematerialize
 
     model = bert_zoo.load(_MODEL.value, _TASK.value, weights=None, dtype=_DTYPE.value)
     if _REMATERIALIZE.value:
         rematerialize(model)
     model.optimizer.build(model.trainable_variables)
-    model._symbolic_build(data_batch=batch(model, _BATCH.value, keras_tensor))
+    build_for(model, batch(model, _BATCH.value, keras_tensor))
     return model
 
 

@@ -6,14 +6,16 @@ Zellers et al., "SWAG: A Large-Scale Adversarial Dataset for Grounded Commonsens
 Nothing here imports TensorFlow, unless RACE is read through `tensorflow_datasets`.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from bert_zoo.data import files
-from bert_zoo.data.files import member, shown
+from bert_zoo.data.files import decoded, text_member
 from bert_zoo.data.tables import rows
+from bert_zoo.error_text import shown
+from bert_zoo.json_files import member
 
 
 @dataclass(frozen=True)
@@ -37,10 +39,19 @@ class ChoiceSplit:
         return len(self.prompts)
 
 
+def _choice_number(spelled: str, names: str, where: str) -> int:
+    """The position of a label in the names of the choices, one letter each."""
+    if len(spelled) != 1 or spelled not in names:
+        raise ValueError(
+            f"{where}: the right choice is {shown(spelled)}, expected one of {list(names)}."
+        )
+    return names.index(spelled)
+
+
 # --- SWAG ---
 
 SWAG_FILES: Mapping[str, str] = {"train": "train.csv", "validation": "val.csv", "test": "test.csv"}
-_ENDINGS = ("ending0", "ending1", "ending2", "ending3")
+_SWAG_COLUMNS = ("sent1", "sent2", "ending0", "ending1", "ending2", "ending3")
 
 
 def load_swag(split: str, data_dir: str | Path) -> ChoiceSplit:
@@ -67,25 +78,16 @@ def load_swag(split: str, data_dir: str | Path) -> ChoiceSplit:
         Path(data_dir) / SWAG_FILES[split],
         "data_dir must be the folder `data` of the repository rowanz/swagaf.",
     )
-    is_test = split == "test"
-    columns = ("sent1", "sent2", *_ENDINGS) if is_test else ("sent1", "sent2", *_ENDINGS, "label")
+    has_labels = split != "test"
     prompts, choices, labels = [], [], []
+    columns = (*_SWAG_COLUMNS, "label") if has_labels else _SWAG_COLUMNS
     for line, (first, beginning, *endings) in rows(path, columns):
-        if not is_test:
+        if has_labels:
             labels.append(_choice_number(endings.pop(), "0123", f"{path}, line {line}"))
         prompts.append(first)
         choices.append([f"{beginning} {ending}" if beginning else ending for ending in endings])
-    ids = [str(i) for i in range(len(prompts))]
-    return ChoiceSplit(ids, prompts, choices, None if is_test else labels)
-
-
-def _choice_number(spelled: str, names: str, where: str) -> int:
-    """The position of a label in the names of the choices, one letter each."""
-    if len(spelled) != 1 or spelled not in names:
-        raise ValueError(
-            f"{where}: the right choice is {shown(spelled)}, expected one of {list(names)}."
-        )
-    return names.index(spelled)
+    ids = list(map(str, range(len(prompts))))
+    return ChoiceSplit(ids, prompts, choices, labels if has_labels else None)
 
 
 # --- RACE ---
@@ -157,13 +159,17 @@ def load_race(split: str, level: str = "all", data_dir: str | Path | None = None
     files.check_split("RACE", split, RACE_SPLITS)
     if level not in (*RACE_LEVELS, "all"):
         raise ValueError(f"RACE has no level {level!r}; choose one of {[*RACE_LEVELS, 'all']}.")
-    levels = RACE_LEVELS if level == "all" else (level,)
     folder = RACE_SPLITS[split]
-    if data_dir is None:
-        read = (passage for name in levels for passage in _downloaded_passages(name, folder))
-    else:
-        read = (passage for name in levels for passage in _passages(Path(data_dir) / folder / name))
-    return _race_split(read)
+    race = RaceSplit([], [], [], [], [])
+    for name in RACE_LEVELS if level == "all" else (level,):
+        passages = (
+            _downloaded_passages(name, folder)
+            if data_dir is None
+            else _passages(Path(data_dir) / folder / name)
+        )
+        for where, passage in passages:
+            _add_passage(race, where, passage)
+    return race
 
 
 def _passages(folder: Path) -> Iterator[tuple[object, Any]]:
@@ -180,54 +186,43 @@ def _passages(folder: Path) -> Iterator[tuple[object, Any]]:
 
 def _downloaded_passages(level: str, split: str) -> Iterator[tuple[object, Any]]:
     name = f"race/{level}"
-    examples = files.download(
-        name,
-        split,
-        instead="Download RACE by other means and pass its folder as data_dir (--data_dir on the "
-        "command line).",
+    examples = files.download(name, split, "RACE's folder")
+
+    def number(example: Mapping[str, Any]) -> int:
+        # "high19088.txt" -> 19088
+        return int(example["example_id"].decode()[len(level) : -len(".txt")])
+
+    for example in sorted(examples, key=number):
+        id, article = decoded([example["example_id"], example["article"]])
+        yield (
+            f"{name} of tensorflow_datasets, {id}",
+            {
+                "id": id,
+                "article": article,
+                "questions": decoded(example["questions"]),
+                # A ragged tensor, for which NumPy has nothing.
+                "options": [decoded(options) for options in example["options"].to_list()],
+                "answers": decoded(example["answers"]),
+            },
+        )
+
+
+def _add_passage(race: RaceSplit, where: object, passage: Any) -> None:
+    passage_id, article = (text_member(passage, name, where) for name in ("id", "article"))
+    questions, options, answers = (
+        member(passage, name, list, where) for name in ("questions", "options", "answers")
     )
-    # "high19088.txt" -> 19088
-    examples.sort(
-        key=lambda example: int(example["example_id"].decode()[len(level) : -len(".txt")])
-    )
-    for example in examples:
-        passage = {
-            "id": example["example_id"].decode("utf-8"),
-            "article": example["article"].decode("utf-8"),
-            "questions": _decoded(example["questions"]),
-            # A ragged tensor, for which NumPy has nothing.
-            "options": [_decoded(options) for options in example["options"].to_list()],
-            "answers": _decoded(example["answers"]),
-        }
-        yield f"{name} of tensorflow_datasets, {passage['id']}", passage
-
-
-def _decoded(texts: Iterable[bytes]) -> list[str]:
-    return [text.decode("utf-8") for text in texts]
-
-
-def _race_split(passages: Iterable[tuple[object, Any]]) -> RaceSplit:
-    split = RaceSplit([], [], [], [], [])
-    for where, record in passages:
-        passage_id = member(record, "id", str, where)
-        passage = member(record, "article", str, where)
-        questions = member(record, "questions", list, where)
-        options = member(record, "options", list, where)
-        answers = member(record, "answers", list, where)
-        if not len(questions) == len(options) == len(answers):
-            raise ValueError(
-                f"{where}: there are {len(questions)} questions, {len(options)} lists of options "
-                f"and {len(answers)} answers; expected as many of each."
-            )
-        for i, (question, four, answer) in enumerate(zip(questions, options, answers, strict=True)):
-            place = f"{where}, question {i}"
-            if not isinstance(four, list) or len(four) != len(_LETTERS):
-                raise ValueError(f"{place}: the options are {shown(four)}, expected four strings.")
-            split.ids.append(f"{passage_id}/{i}")
-            split.passages.append(passage)
-            split.questions.append(files.string(question, "questions", place))
-            split.options.append([files.string(option, "options", place) for option in four])
-            split.labels.append(
-                _choice_number(files.string(answer, "answers", place), _LETTERS, place)
-            )
-    return split
+    if not len(questions) == len(options) == len(answers):
+        raise ValueError(
+            f"{where}: there are {len(questions)} questions, {len(options)} lists of options "
+            f"and {len(answers)} answers; expected as many of each."
+        )
+    for i, (question, four, answer) in enumerate(zip(questions, options, answers, strict=True)):
+        place = f"{where}, question {i}"
+        if not isinstance(four, list) or len(four) != len(_LETTERS):
+            raise ValueError(f"{place}: the options are {shown(four)}, expected four strings.")
+        race.ids.append(f"{passage_id}/{i}")
+        race.passages.append(article)
+        race.questions.append(files.string(question, "questions", place))
+        race.options.append([files.string(option, "options", place) for option in four])
+        race.labels.append(_choice_number(files.string(answer, "answers", place), _LETTERS, place))

@@ -4,24 +4,30 @@ Nothing here imports TensorFlow, unless `download` is called.
 """
 
 import codecs
-import difflib
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping
-from itertools import islice
+from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from bert_zoo import error_text
-from bert_zoo.json_files import parse_json
+from bert_zoo.error_text import shown
+from bert_zoo.json_files import member, parse_json
 
 # The longest line that is read unless a caller says otherwise. A text of this size has a quarter of
 # a million tokens: what is longer is a missing line end or another kind of file.
 MAX_LINE_BYTES = 1 << 20
 
-
-_LONGEST_QUOTE = 80
-_MOST_NAMES = 30
-_MOST_COMPARED = 10_000
+_BLOCK_BYTES = 1 << 16
+_NAME_ENCODING = "Name the file's own encoding, for example encoding='{0}' (--encoding {0}), or convert it to UTF-8."
+# The longer marks before those that begin them; what follows a mark has that one byte order.
+_BYTE_ORDER_MARKS = {
+    codecs.BOM_UTF8: "utf-8",
+    codecs.BOM_UTF32_LE: "utf-32-le",
+    codecs.BOM_UTF32_BE: "utf-32-be",
+    codecs.BOM_UTF16_LE: "utf-16-le",
+    codecs.BOM_UTF16_BE: "utf-16-be",
+}
+# Names of encodings that leave the byte order to the mark -> that of files without one.
+_BYTE_ORDER_OPEN = {"utf-8-sig": "utf-8", "utf-16": "utf-16-le", "utf-32": "utf-32-le"}
 
 
 def require_file(path: Path, advice: str) -> Path:
@@ -66,49 +72,34 @@ def lines(
             yield line_number, text if keep_ends else text.removesuffix("\n").removesuffix("\r")
 
 
-_BLOCK_BYTES = 1 << 16
-_NAME_ENCODING = "Name the file's own encoding, for example encoding='{0}' (--encoding {0}), or convert it to UTF-8."
-# The longer marks before those that begin them; what follows a mark has that one byte order.
-_BYTE_ORDER_MARKS = {
-    codecs.BOM_UTF8: "utf-8",
-    codecs.BOM_UTF32_LE: "utf-32-le",
-    codecs.BOM_UTF32_BE: "utf-32-be",
-    codecs.BOM_UTF16_LE: "utf-16-le",
-    codecs.BOM_UTF16_BE: "utf-16-be",
-}
-# Names of encodings that leave the byte order to the mark -> that of files without one.
-_BYTE_ORDER_OPEN = {"utf-8-sig": "utf-8", "utf-16": "utf-16-le", "utf-32": "utf-32-le"}
-
-
 def _codec_of(path: Path, encoding: str | None) -> tuple[str, bytes]:
     """The codec that reads a file, and the byte order mark before what it reads."""
     require_file(path, "Check its name and folder.")
     with path.open("rb") as file:
         start = file.read(max(map(len, _BYTE_ORDER_MARKS)))
     mark = next((mark for mark in _BYTE_ORDER_MARKS if start.startswith(mark)), b"")
-    meant = _BYTE_ORDER_MARKS.get(mark, "utf-8")
+    marked = _BYTE_ORDER_MARKS.get(mark, "utf-8")
     if encoding is None:
-        return meant, mark
+        return marked, mark
     try:
         codec = codecs.lookup(encoding).name
         "\n".encode(codec)
     except LookupError as error:
         raise ValueError(
-            f"{encoding!r} is not an encoding that Python knows; 'utf-8', 'latin-1' and 'utf-16' are "
-            "three."
+            f"{encoding!r} is not an encoding that Python knows, such as 'utf-8', 'latin-1' or 'utf-16'."
         ) from error
-    if meant.startswith(codec.removesuffix("-sig")):
-        return meant, mark
+    if marked.startswith(codec.removesuffix("-sig")):
+        return marked, mark
     if mark:
         raise ValueError(
-            f"{path}, line 1: the file begins with the byte order mark of {meant.upper()}, and "
+            f"{path}, line 1: the file begins with the byte order mark of {marked.upper()}, and "
             f"encoding is {encoding!r}. Leave encoding out."
         )
     return _BYTE_ORDER_OPEN.get(codec, codec), b""
 
 
 def _byte_lines(path: Path, file: BinaryIO, codec: str, max_line_bytes: int) -> Iterator[str]:
-    """Lines of an encoding that writes line ends as ASCII does; with their ends."""
+    """Lines, with their ends, of an encoding that writes line ends as ASCII does."""
     line_number = 0
     while line := file.readline(max_line_bytes + 1):
         line_number += 1
@@ -121,7 +112,7 @@ def _byte_lines(path: Path, file: BinaryIO, codec: str, max_line_bytes: int) -> 
 
 
 def _decoded_lines(path: Path, file: BinaryIO, codec: str, max_line_bytes: int) -> Iterator[str]:
-    """Lines of an encoding in which other characters hold the byte of a line end; with their ends."""
+    """Lines, with their ends, of an encoding in which other characters hold the byte of a line end."""
     decoder = codecs.getincrementaldecoder(codec)()
     unit = len("\n".encode(codec))
     # The number of the line that `rest` begins, and a block that is not the file's end.
@@ -132,8 +123,7 @@ def _decoded_lines(path: Path, file: BinaryIO, codec: str, max_line_bytes: int) 
             rest += decoder.decode(block, final=not block)
         except UnicodeDecodeError as error:
             good = rest + error.object[: error.start].decode(codec)
-            line_number += good.count("\n")
-            raise _not_decodable(path, line_number, codec, error) from error
+            raise _not_decodable(path, line_number + good.count("\n"), codec, error) from error
         *whole, rest = rest.split("\n")
         for text in whole:
             if len(text) * unit > max_line_bytes:
@@ -148,18 +138,18 @@ def _decoded_lines(path: Path, file: BinaryIO, codec: str, max_line_bytes: int) 
 
 def _too_long(path: Path, line_number: int, max_line_bytes: int) -> ValueError:
     return ValueError(
-        f"{path}, line {line_number}: the line is longer than max_line_bytes, "
-        f"{max_line_bytes:,} bytes. Check that no line end is missing and that this is "
-        "the right file; raise max_line_bytes for texts that are meant to be longer."
+        f"{path}, line {line_number}: the line is longer than max_line_bytes, {max_line_bytes:,} bytes. "
+        "Check that no line end is missing and that this is the right file; raise max_line_bytes for "
+        "texts that are meant to be longer."
     )
 
 
 def _not_decodable(
-    path: Path, line_number: int, encoding: str, error: UnicodeDecodeError
+    path: Path, line_number: int, codec: str, error: UnicodeDecodeError
 ) -> ValueError:
-    other = "latin-1" if encoding == "utf-8" else "utf-8"
+    other = "latin-1" if codec == "utf-8" else "utf-8"
     return ValueError(
-        f"{path}, line {line_number}: this is not {encoding.upper()} ({error.reason} at byte "
+        f"{path}, line {line_number}: this is not {codec.upper()} ({error.reason} at byte "
         f"{error.object[error.start : error.start + 1].hex()}). {_NAME_ENCODING.format(other)}"
     )
 
@@ -176,12 +166,7 @@ def read_text(path: Path, encoding: str | None = None) -> str:
 
 
 def read_json(path: Path) -> Any:
-    """Reads a file that is one JSON value.
-
-    Raises:
-        ValueError: names file and line of what is not UTF-8 or not JSON; or the file is empty.
-        FileNotFoundError: there is no such file.
-    """
+    """Reads a file that is one JSON value, with errors as of `lines` or for what is not JSON."""
     text = read_text(path)
     if not text.strip():
         raise ValueError(f"{path} is empty. Download it again.")
@@ -203,34 +188,9 @@ def string(value: Any, name: str, where: object) -> str:
     return value
 
 
-_KINDS = {int: "a whole number", bool: "true or false", list: "a list"}
-
-
-def member(record: Any, name: str, kind: type, where: object) -> Any:
-    """A member of a JSON object, checked to be there and of its kind.
-
-    Args:
-        record: what should be the object.
-        name: of the member.
-        kind: str or a key of `_KINDS`.
-        where: the place, for messages; turned into text only for these.
-
-    Raises:
-        ValueError: it is not; says what stands there.
-    """
-    if not isinstance(record, Mapping):
-        raise ValueError(
-            f"{where}: found {shown(record)}, expected a JSON object with the member {name!r}."
-        )
-    if name not in record:
-        raise ValueError(f"{where}: {name!r} is missing; the members are {listed(record)}.")
-    value = record[name]
-    if kind is str:
-        return string(value, name, where)
-    # To Python, and not to JSON, true is a whole number.
-    if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
-        raise ValueError(f"{where}: {name!r} is {shown(value)}, expected {_KINDS[kind]}.")
-    return value
+def text_member(record: Any, name: str, where: object) -> str:
+    """A member of a JSON object, checked to be a string that UTF-8 can write."""
+    return string(member(record, name, str, where), name, where)
 
 
 def check_split(data_set: str, split: str, known: Collection[str]) -> None:
@@ -239,42 +199,25 @@ def check_split(data_set: str, split: str, known: Collection[str]) -> None:
         raise ValueError(f"{data_set} has no split {split!r}; choose one of {list(known)}.")
 
 
-def shown(value: Any) -> str:
-    """A value as messages quote it: not longer than a line."""
-    return error_text.shown(value, _LONGEST_QUOTE)
-
-
-def listed(names: Collection[Any]) -> str:
-    """Names as messages list them: not more than a few lines."""
-    first = f"[{', '.join(map(shown, islice(names, _MOST_NAMES)))}]"
-    return first if len(names) <= _MOST_NAMES else f"{first} and {len(names) - _MOST_NAMES} more"
-
-
-def nearest(name: str, known: Collection[str]) -> str:
-    """A sentence that offers the most similar of the known names; empty where none is similar."""
-    by_lower_case = {other.casefold(): other for other in islice(known, _MOST_COMPARED)}
-    # Comparing takes the product of the lengths.
-    short = [other for other in by_lower_case if len(other) <= _LONGEST_QUOTE]
-    similar = difflib.get_close_matches(name.casefold()[:_LONGEST_QUOTE], short, n=1)
-    return f" Did you mean {by_lower_case[similar[0]]!r}?" if similar else ""
-
-
 def repeated(names: Iterable[str]) -> list[str]:
     """Names that occur more than once, sorted."""
     return sorted(name for name, count in Counter(names).items() if count > 1)
 
 
-def download(name: str, split: str, instead: str) -> list[dict[str, Any]]:
+def download(name: str, split: str, files: str) -> list[dict[str, Any]]:
     """Reads a split with `tensorflow_datasets`, in its order: by a hash, not as in the original.
 
     Args:
         name: of the data set and its configuration there, such as "glue/rte".
         split: the split's name there.
-        instead: a sentence that says how to do without the download.
+        files: what to pass as data_dir instead, for messages.
 
     Raises:
         RuntimeError: the download failed, or tensorflow_datasets cannot be imported.
     """
+    instead = (
+        f"Download {files} by other means and pass it as data_dir (--data_dir on the command line)."
+    )
     try:
         import tensorflow_datasets as tfds
     except ImportError as error:
@@ -290,3 +233,8 @@ def download(name: str, split: str, instead: str) -> list[dict[str, Any]]:
             f"tensorflow_datasets could not provide {name}, split {split} "
             f"({type(error).__name__}: {error}). {instead}"
         ) from error
+
+
+def decoded(texts: Iterable[bytes]) -> list[str]:
+    """Texts of tensorflow_datasets as strings."""
+    return [text.decode("utf-8") for text in texts]

@@ -1,6 +1,4 @@
-"""The nine GLUE tasks and the diagnostic set: a table of tasks, a reader of their files, their metrics.
-
-Submission files for GLUE's server are written as well.
+"""The nine GLUE tasks and the diagnostic set: what their files hold, their metrics and submissions.
 
 GLUE: Wang et al., "GLUE: A Multi-Task Benchmark and Analysis Platform for Natural Language
 Understanding", ICLR 2019. Split names and label order are those of TensorFlow Datasets and of
@@ -9,16 +7,16 @@ Hugging Face's `glue` data set.
 Nothing here imports TensorFlow, unless a task is read through `tensorflow_datasets`.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from bert_zoo.data import files
-
-_ONE_VALIDATION_FILE = {"train": "train.tsv", "validation": "dev.tsv", "test": "test.tsv"}
+from bert_zoo.data.tables import read_table
+from bert_zoo.error_text import shown
 
 
 @dataclass(frozen=True)
@@ -34,18 +32,21 @@ class Submission:
     rows: int
 
 
-@dataclass(frozen=True)
-class GlueTask:
-    """A GLUE task: what its files and labels look like, and how it is scored.
+_FILES = {"train": "train.tsv", "validation": "dev.tsv", "test": "test.tsv"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class GlueDataSet:
+    """The data of a GLUE task: what its files and labels look like, and how it is scored.
 
     Attributes:
         name: the task's name in `load_glue`, and in TensorFlow Datasets as `glue/<name>`.
         directory: the folder of its files in GLUE's distribution.
         text_columns: the one or two text columns of the TSV files.
-        text_features: the names of the same texts in TensorFlow Datasets.
-        label_column: the label's column; a test file may lack it, and the diagnostic set has none.
+        text_features: the names of the same texts in TensorFlow Datasets; by default as the columns.
+        label_column: the label's column; test files lack it, and the diagnostic set has none.
         label_names: the classes in the order of their ids; empty for a score (regression).
-        file_labels: the spelling of each class in the TSV files, in the same order.
+        file_labels: the spelling of each class in the TSV files; by default as the names.
         metrics: keys of `METRICS`; the first is the one to select a model by.
         files: split name -> file name.
         submissions: test split -> what the server wants of it.
@@ -54,13 +55,13 @@ class GlueTask:
 
     name: str
     directory: str
-    text_columns: tuple[str, ...]
-    text_features: tuple[str, ...]
-    label_column: str
-    label_names: tuple[str, ...]
-    file_labels: tuple[str, ...]
-    metrics: tuple[str, ...]
-    files: Mapping[str, str]
+    text_columns: tuple[str, ...] = ("sentence1", "sentence2")
+    text_features: tuple[str, ...] = ()
+    label_column: str = "label"
+    label_names: tuple[str, ...] = ()
+    file_labels: tuple[str, ...] = ()
+    metrics: tuple[str, ...] = ("accuracy",)
+    files: Mapping[str, str] = field(default_factory=lambda: _FILES)
     submissions: Mapping[str, Submission]
     headerless_columns: tuple[str, ...] = ()
 
@@ -97,85 +98,66 @@ class GlueSplit:
         return len(self.texts[0] if isinstance(self.texts, tuple) else self.texts)
 
 
-_SENTENCES = ("sentence1", "sentence2")
-_QUESTIONS = ("question1", "question2")
-_QUESTION_AND_SENTENCE = ("question", "sentence")
+_BINARY = ("0", "1")
 _ENTAILMENT = ("entailment", "not_entailment")
 _MNLI_LABELS = ("entailment", "neutral", "contradiction")
 
-TASKS: Mapping[str, GlueTask] = {
-    task.name: task
-    for task in (
-        GlueTask(
+
+DATA_SETS: Mapping[str, GlueDataSet] = {
+    data_set.name: data_set
+    for data_set in (
+        GlueDataSet(
             name="cola",
             directory="CoLA",
             text_columns=("sentence",),
-            text_features=("sentence",),
-            label_column="label",
             label_names=("unacceptable", "acceptable"),
-            file_labels=("0", "1"),
+            file_labels=_BINARY,
             metrics=("matthews_correlation",),
-            files=_ONE_VALIDATION_FILE,
             submissions={"test": Submission("CoLA.tsv", 1063)},
             headerless_columns=("source", "label", "mark", "sentence"),
         ),
-        GlueTask(
+        GlueDataSet(
             name="sst2",
             directory="SST-2",
             text_columns=("sentence",),
-            text_features=("sentence",),
-            label_column="label",
             label_names=("negative", "positive"),
-            file_labels=("0", "1"),
-            metrics=("accuracy",),
-            files=_ONE_VALIDATION_FILE,
+            file_labels=_BINARY,
             submissions={"test": Submission("SST-2.tsv", 1821)},
         ),
-        GlueTask(
+        GlueDataSet(
             name="mrpc",
             directory="MRPC",
             text_columns=("#1 String", "#2 String"),
-            text_features=_SENTENCES,
+            text_features=("sentence1", "sentence2"),
             label_column="Quality",
             label_names=("not_equivalent", "equivalent"),
-            file_labels=("0", "1"),
+            file_labels=_BINARY,
             metrics=("f1", "accuracy"),
-            files=_ONE_VALIDATION_FILE,
             submissions={"test": Submission("MRPC.tsv", 1725)},
         ),
-        GlueTask(
+        GlueDataSet(
             name="stsb",
             directory="STS-B",
-            text_columns=_SENTENCES,
-            text_features=_SENTENCES,
             label_column="score",
-            label_names=(),
-            file_labels=(),
             metrics=("pearson", "spearman"),
-            files=_ONE_VALIDATION_FILE,
             submissions={"test": Submission("STS-B.tsv", 1379)},
         ),
-        GlueTask(
+        GlueDataSet(
             name="qqp",
             directory="QQP",
-            text_columns=_QUESTIONS,
-            text_features=_QUESTIONS,
+            text_columns=("question1", "question2"),
             label_column="is_duplicate",
             label_names=("not_duplicate", "duplicate"),
-            file_labels=("0", "1"),
+            file_labels=_BINARY,
             metrics=("f1", "accuracy"),
-            files=_ONE_VALIDATION_FILE,
             submissions={"test": Submission("QQP.tsv", 390_965)},
         ),
-        GlueTask(
+        GlueDataSet(
             name="mnli",
             directory="MNLI",
-            text_columns=_SENTENCES,
             text_features=("premise", "hypothesis"),
             label_column="gold_label",
             label_names=_MNLI_LABELS,
-            file_labels=_MNLI_LABELS,
-            metrics=("accuracy",),
             files={
                 "train": "train.tsv",
                 "validation_matched": "dev_matched.tsv",
@@ -188,51 +170,32 @@ TASKS: Mapping[str, GlueTask] = {
                 "test_mismatched": Submission("MNLI-mm.tsv", 9847),
             },
         ),
-        GlueTask(
+        GlueDataSet(
             name="qnli",
             directory="QNLI",
-            text_columns=_QUESTION_AND_SENTENCE,
-            text_features=_QUESTION_AND_SENTENCE,
-            label_column="label",
+            text_columns=("question", "sentence"),
             label_names=_ENTAILMENT,
-            file_labels=_ENTAILMENT,
-            metrics=("accuracy",),
-            files=_ONE_VALIDATION_FILE,
             submissions={"test": Submission("QNLI.tsv", 5463)},
         ),
-        GlueTask(
+        GlueDataSet(
             name="rte",
             directory="RTE",
-            text_columns=_SENTENCES,
-            text_features=_SENTENCES,
-            label_column="label",
             label_names=_ENTAILMENT,
-            file_labels=_ENTAILMENT,
-            metrics=("accuracy",),
-            files=_ONE_VALIDATION_FILE,
             submissions={"test": Submission("RTE.tsv", 3000)},
         ),
-        GlueTask(
+        GlueDataSet(
             name="wnli",
             directory="WNLI",
-            text_columns=_SENTENCES,
-            text_features=_SENTENCES,
-            label_column="label",
             label_names=("not_entailment", "entailment"),
-            file_labels=("0", "1"),
-            metrics=("accuracy",),
-            files=_ONE_VALIDATION_FILE,
+            file_labels=_BINARY,
             submissions={"test": Submission("WNLI.tsv", 146)},
         ),
         # The diagnostic set, for models that are trained on MNLI; GLUE keeps its labels.
-        GlueTask(
+        GlueDataSet(
             name="ax",
             directory="diagnostic",
-            text_columns=_SENTENCES,
             text_features=("premise", "hypothesis"),
-            label_column="",
             label_names=_MNLI_LABELS,
-            file_labels=_MNLI_LABELS,
             metrics=(),
             files={"test": "diagnostic.tsv"},
             submissions={"test": Submission("AX.tsv", 1104)},
@@ -245,7 +208,7 @@ def load_glue(task: str, split: str, data_dir: str | Path | None = None) -> Glue
     """Reads one split of a GLUE task, texts exactly as they stand in GLUE's files.
 
     Args:
-        task: a key of `TASKS`.
+        task: a key of `DATA_SETS`.
         split: "train", "validation" or "test"; for MNLI "train", "validation_matched",
             "validation_mismatched", "test_matched" or "test_mismatched"; for the diagnostic set "test".
         data_dir: the folder that holds GLUE's folders (CoLA, SST-2, ...) with their TSV files.
@@ -260,21 +223,19 @@ def load_glue(task: str, split: str, data_dir: str | Path | None = None) -> Glue
         FileNotFoundError: `data_dir` has no such file.
         RuntimeError: the download failed.
     """
-    task_row = _find_task(task)
-    files.check_split(task, split, task_row.files)
-    if data_dir is None:
-        columns, labels = _read_tfds(task_row, split)
-    else:
-        columns, labels = _read_tsv(task_row, split, Path(data_dir))
-    texts = columns[0] if len(columns) == 1 else (columns[0], columns[1])
-    return GlueSplit(task, split, texts, labels, task_row.label_names)
+    row = _find_data_set(task)
+    files.check_split(task, split, row.files)
+    texts, labels = (
+        _downloaded(row, split) if data_dir is None else _read(row, split, Path(data_dir))
+    )
+    return GlueSplit(task, split, texts, labels, row.label_names)
 
 
 def metrics(task: str, labels: Sequence[float], predictions: Sequence[float]) -> dict[str, float]:
     """Scores predictions with the metrics of a GLUE task.
 
     Args:
-        task: a key of `TASKS`.
+        task: a key of `DATA_SETS`.
         labels: class ids [N], or scores [N] for STS-B.
         predictions: class ids [N] (the argmax of the logits), or scores [N] for STS-B.
 
@@ -286,20 +247,20 @@ def metrics(task: str, labels: Sequence[float], predictions: Sequence[float]) ->
         ValueError: the task is unknown or has no public labels, the lengths differ or are 0, or a
             value cannot be a label of the task.
     """
-    task_row = _find_task(task)
-    if not task_row.metrics:
+    row = _find_data_set(task)
+    if not row.metrics:
         raise ValueError(
             f"GLUE keeps the labels of {task}, so there is nothing to score here; glue.write_submission "
             "writes the predictions for its server."
         )
-    y_true = _as_labels(task_row, labels, "labels")
-    y_pred = _as_labels(task_row, predictions, "predictions")
+    y_true = _checked(row, labels, "labels")
+    y_pred = _checked(row, predictions, "predictions")
     if len(y_true) != len(y_pred):
         raise ValueError(
             f"There are {len(y_true)} labels and {len(y_pred)} predictions for {task}; "
             "pass one prediction for each label."
         )
-    return {name: METRICS[name](y_true, y_pred) for name in task_row.metrics}
+    return {name: METRICS[name](y_true, y_pred) for name in row.metrics}
 
 
 def write_submission(
@@ -312,7 +273,7 @@ def write_submission(
     _write_glue_preds.
 
     Args:
-        task: a key of `TASKS`; "ax" is the diagnostic set.
+        task: a key of `DATA_SETS`; "ax" is the diagnostic set.
         split: a test split of the task.
         predictions: in the order of GLUE's file, class ids [N] (for "ax" those of an MNLI model), or
             scores [N] for STS-B, which are cut to the scale from 0 to 5 and to three decimals.
@@ -325,164 +286,106 @@ def write_submission(
         ValueError: the task is unknown, the split is not a test split, the number of predictions is
             not that of the split, or a value cannot be a label of the task.
     """
-    task_row = _find_task(task)
-    if split not in task_row.submissions:
+    row = _find_data_set(task)
+    if split not in row.submissions:
         raise ValueError(
             f"GLUE's server takes no predictions for the split {split!r} of {task}; choose one of "
-            f"{list(task_row.submissions)}."
+            f"{list(row.submissions)}."
         )
-    submission = task_row.submissions[split]
-    values = _as_labels(task_row, predictions, "predictions")
+    submission = row.submissions[split]
+    values = _checked(row, predictions, "predictions")
     if len(values) != submission.rows:
         raise ValueError(
             f"There are {len(values)} predictions for {task}, split {split}, and GLUE has "
             f"{submission.rows} rows there; pass one prediction for each row, in GLUE's order."
         )
-    if task_row.is_regression:
+    if row.is_regression:
         spelled = [f"{score:.3f}" for score in np.clip(values, 0, 5)]
     else:
-        spelled = [task_row.file_labels[value] for value in values]
+        names = row.file_labels or row.label_names
+        spelled = [names[value] for value in values]
     path = Path(directory) / submission.file
     path.parent.mkdir(parents=True, exist_ok=True)
-    rows = "".join(f"{index}\t{label}\n" for index, label in enumerate(spelled))
-    path.write_text(f"index\tprediction\n{rows}", encoding="utf-8", newline="\n")
+    lines = "".join(f"{index}\t{label}\n" for index, label in enumerate(spelled))
+    path.write_text(f"index\tprediction\n{lines}", encoding="utf-8", newline="\n")
     return path
 
 
-def _find_task(name: str) -> GlueTask:
-    if name not in TASKS:
-        raise ValueError(f"{name!r} is not a GLUE task; choose one of {list(TASKS)}.")
-    return TASKS[name]
+def _find_data_set(task: str) -> GlueDataSet:
+    if task not in DATA_SETS:
+        raise ValueError(f"{task!r} is not a GLUE task; choose one of {list(DATA_SETS)}.")
+    return DATA_SETS[task]
 
 
-# --- Files as GLUE distributes them ---
-
-
-def _read_tsv(task: GlueTask, split: str, data_dir: Path) -> tuple[list[list[str]], list | None]:
-    """Returns the text columns and the labels (None if the file has none)."""
+def _read(row: GlueDataSet, split: str, data_dir: Path) -> tuple[Any, list | None]:
+    """Texts and labels of a file as GLUE distributes it; labels are None in test splits."""
+    file = row.files[split]
     path = files.require_file(
-        data_dir / task.directory / task.files[split],
-        f"data_dir must be the folder that holds GLUE's folder {task.directory} with "
-        f"{task.files[split]} in it, as GLUE distributes them; without data_dir the task is "
-        "downloaded.",
+        data_dir / row.directory / file,
+        f"data_dir must be the folder that holds GLUE's folder {row.directory} with {file} in it, as "
+        "GLUE distributes them; without data_dir the task is downloaded.",
     )
-    rows = _rows(path)
     is_test = split.startswith("test")
-    if task.headerless_columns and not is_test:
-        header = task.headerless_columns
-    else:
-        header = next(rows, (1, ()))[1]
-
-    wanted = task.text_columns if is_test else (*task.text_columns, task.label_column)
-    missing = [name for name in wanted if name not in header]
-    if missing:
-        raise ValueError(
-            f"{path}, line 1: the header has the columns {files.listed(header)} and lacks {missing}. Use "
-            f"GLUE's own file {task.directory}/{task.files[split]}."
-        )
-
-    text_indices = [header.index(name) for name in task.text_columns]
-    label_index = header.index(task.label_column) if task.label_column in header else None
-    texts: list[list[str]] = [[] for _ in text_indices]
-    labels = []
-    for line_number, fields in rows:
-        # The first download of QQP that GLUE offered has such rows; QQP-clean.zip has not.
-        if len(fields) != len(header):
-            raise ValueError(
-                f"{path}, line {line_number}: found {len(fields)} tab-separated fields, expected "
-                f"{len(header)} ({files.listed(header)}). Correct this line or download the file "
-                "again."
-            )
-        for column, index in zip(texts, text_indices, strict=True):
-            column.append(fields[index])
-        if label_index is not None:
-            labels.append(_parse_label(task, fields[label_index], f"{path}, line {line_number}"))
-    if not texts[0]:
-        raise ValueError(
-            f"{path}, line 1: no row stands here or below. Download the file again, which was cut short "
-            "or is another one."
-            if header is task.headerless_columns
-            else f"{path}, line 2: the file ends after its header. Download it again."
-        )
-    return texts, (None if label_index is None else labels)
+    table = read_table(
+        path,
+        # GLUE's quotation marks are text.
+        format="tsv",
+        **dict(zip(("text", "text_pair"), row.text_columns, strict=False)),
+        label=None if is_test else row.label_column,
+        label_names=row.file_labels or row.label_names,
+        regression=row.is_regression,
+        header=True if is_test else row.headerless_columns or True,
+    )
+    if row.is_regression and not is_test:
+        for line, score in zip(table.lines, table.labels, strict=True):
+            if not 0 <= score <= 5:
+                raise ValueError(
+                    f"{path}, line {line}: the score is {shown(score)}, expected a number from 0 to 5."
+                )
+    return table.texts, table.labels
 
 
-def _rows(path: Path) -> Iterator[tuple[int, tuple[str, ...]]]:
-    """Yields line number (from 1) and fields of each line.
-
-    GLUE's quotation marks are text, so the csv module has no part in this.
-    """
-    for line_number, line in files.lines(path):
-        yield line_number, tuple(line.split("\t"))
-
-
-def _parse_label(task: GlueTask, text: str, where: str) -> int | float:
-    if task.is_regression:
-        try:
-            score = float(text)
-        except ValueError:
-            score = float("nan")
-        if not 0 <= score <= 5:
-            raise ValueError(
-                f"{where}: the score is {files.shown(text)}, expected a number from 0 to 5."
-            )
-        return score
-    if text not in task.file_labels:
-        raise ValueError(
-            f"{where}: the label is {files.shown(text)}, expected one of {list(task.file_labels)}."
-        )
-    return task.file_labels.index(text)
-
-
-# --- TensorFlow Datasets ---
-
-
-def _read_tfds(task: GlueTask, split: str) -> tuple[list[list[str]], list | None]:
-    """Returns the text columns and the labels (None if all of them are hidden)."""
-    examples = sorted(_download(task, split), key=lambda example: int(example["idx"]))
+def _downloaded(row: GlueDataSet, split: str) -> tuple[Any, list | None]:
+    """Texts and labels by tensorflow_datasets; labels are None where all of them are hidden."""
+    folder = f"the folder that holds GLUE's folder {row.directory}"
+    examples = files.download(f"glue/{row.name}", split, folder)
+    examples.sort(key=lambda example: int(example["idx"]))
     texts = [
-        [example[feature].decode("utf-8") for example in examples] for feature in task.text_features
+        files.decoded(example[feature] for example in examples)
+        for feature in row.text_features or row.text_columns
     ]
-    to_number = float if task.is_regression else int
+    to_number = float if row.is_regression else int
     labels = [to_number(example["label"]) for example in examples]
     # GLUE keeps the labels of its test splits; tensorflow_datasets writes -1 in their place.
-    return texts, (None if split.startswith("test") and set(labels) == {-1} else labels)
-
-
-def _download(task: GlueTask, split: str) -> list[dict[str, Any]]:
-    return files.download(
-        f"glue/{task.name}",
-        split,
-        instead=f"Download GLUE's {task.directory} folder by other means and pass the folder that "
-        "holds it as data_dir (--data_dir on the command line).",
-    )
+    is_hidden = split.startswith("test") and set(labels) == {-1}
+    return texts[0] if len(texts) == 1 else tuple(texts), None if is_hidden else labels
 
 
 # --- Metrics ---
 
 
-def _as_labels(task: GlueTask, values: Sequence[float], what: str) -> np.ndarray:
+def _checked(row: GlueDataSet, values: Sequence[float], what: str) -> np.ndarray:
+    """Labels or predictions as an array [N], checked to be labels of the task."""
     array = np.asarray(values)
     if array.ndim != 1 or not array.size:
         raise ValueError(
-            f"The {what} for {task.name} have the shape {array.shape}, expected [N] with N of at "
+            f"The {what} for {row.name} have the shape {array.shape}, expected [N] with N of at "
             "least 1. Take the argmax of class logits, and squeeze scores."
         )
-    if task.is_regression:
+    if row.is_regression:
         array = array.astype(np.float64)
         if not np.isfinite(array).all():
-            raise ValueError(f"The {what} for {task.name} hold values that are not finite.")
+            raise ValueError(f"The {what} for {row.name} hold values that are not finite.")
         return array
-    num_classes = len(task.label_names)
     if not np.issubdtype(array.dtype, np.integer):
         raise ValueError(
-            f"The {what} for {task.name} are of type {array.dtype}, expected integer class ids. "
+            f"The {what} for {row.name} are of type {array.dtype}, expected integer class ids. "
             "Take the argmax of class logits."
         )
-    if array.min() < 0 or array.max() >= num_classes:
+    if array.min() < 0 or array.max() >= len(row.label_names):
         raise ValueError(
-            f"The {what} for {task.name} range from {array.min()} to {array.max()}, expected class "
-            f"ids from 0 to {num_classes - 1}."
+            f"The {what} for {row.name} range from {array.min()} to {array.max()}, expected class ids "
+            f"from 0 to {len(row.label_names) - 1}."
         )
     return array.astype(np.int64)
 

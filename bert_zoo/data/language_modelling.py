@@ -6,11 +6,9 @@ utils/vocabulary.py.
 
 from __future__ import annotations
 
-import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 import tensorflow as tf
@@ -21,11 +19,8 @@ from bert_zoo.text.symbols import NEWLINE, UNITS, SymbolTokenizer
 
 # Bytes read at a time: enough that what each call costs does not count.
 _BLOCK_BYTES = 1 << 20
-_LINES_PER_CALL = 4096
 
-# ---------------------------------------------------------------------------------------------
-# Vocabularies
-# ---------------------------------------------------------------------------------------------
+# --- Vocabularies ---
 
 
 def count_symbols(
@@ -62,10 +57,13 @@ def count_symbols(
     if unit == "byte":
         del counts[NEWLINE]
         return Counter({str(value): count for value, count in counts.items()})
-    if space_token is not None:
-        # A space in the place of its symbol's first appearance, or of its own.
-        return _merged((space_token if s == " " else s, n) for s, n in counts.items())
-    return counts
+    if space_token is None:
+        return counts
+    # A space counts where its symbol first appears, or where it does itself.
+    merged: Counter[str] = Counter()
+    for symbol, count in counts.items():
+        merged[space_token if symbol == " " else symbol] += count
+    return merged
 
 
 def build_vocabulary(
@@ -107,7 +105,7 @@ def select_symbols(
             that the texts lack come on top.
         min_count: symbols that are rarer are left out.
         special: the symbols that come first.
-        unknown_token: has the place that its count gives it, as in WikiText, whose "<unk>" is a word
+        unknown_token: stands where its count puts it, as in WikiText, whose "<unk>" is a word
             like any other. Where that leaves it out, it follows the special symbols. None for a
             vocabulary that has every symbol there is.
 
@@ -131,28 +129,7 @@ def suggested_cutoffs(vocab_size: int) -> list[int]:
     return [int(float(f"{share * vocab_size:.1e}")) for share in (0.075, 0.15, 0.75)]
 
 
-def _merged(items: Iterable[tuple[str, int]]) -> Counter[str]:
-    counts: Counter[str] = Counter()
-    for symbol, count in items:
-        counts[symbol] += count
-    return counts
-
-
-# ---------------------------------------------------------------------------------------------
-# Files as ids
-# ---------------------------------------------------------------------------------------------
-
-
-class EncodedLines(NamedTuple):
-    """The ids of the lines of a file.
-
-    Attributes:
-        token_ids: int32 [tokens], of all lines, one after the other.
-        row_splits: int64 [lines + 1]; line i is token_ids[row_splits[i] : row_splits[i + 1]].
-    """
-
-    token_ids: np.ndarray
-    row_splits: np.ndarray
+# --- Files as ids ---
 
 
 def encode_file(path: str | Path, tokenizer: SymbolTokenizer) -> np.ndarray:
@@ -181,51 +158,8 @@ def encode_file(path: str | Path, tokenizer: SymbolTokenizer) -> np.ndarray:
         whole_lines=tokenizer.eos_at != "never",
         strip=tokenizer.get_config()["space_token"] is not None,
     )
-    return np.concatenate([_encode(tokenizer, [piece], path).flat_values for piece in pieces])
-
-
-def encode_lines(path: str | Path, tokenizer: SymbolTokenizer) -> EncodedLines:
-    """Reads a text file as the ids of each line, for `shuffled_lines`.
-
-    Args:
-        path: as for `encode_file`; lines end as in Python's text files.
-        tokenizer: reads it; for lm1b one with eos_token="<S>" and eos_at="line_starts_and_ends".
-
-    Raises:
-        FileNotFoundError, ValueError: as for `encode_file`.
-    """
-    values, lengths = [], []
-    for piece in _pieces(path, tokenizer.unit, whole_lines=True):
-        lines = piece.splitlines(keepends=True)
-        for start in range(0, len(lines), _LINES_PER_CALL):
-            ids = _encode(tokenizer, lines[start : start + _LINES_PER_CALL], path)
-            values.append(ids.flat_values)
-            lengths.append(ids.row_lengths())
-    return EncodedLines(
-        np.concatenate(values), np.concatenate([[0], np.cumsum(np.concatenate(lengths))])
-    )
-
-
-def shuffled_lines(lines: EncodedLines, *, seed: int, epoch: int) -> np.ndarray:
-    """Joins lines in a random order to one stream, as lm1b's sentences are anew in each epoch.
-
-    Args:
-        lines: of `encode_lines`.
-        seed, epoch: whole numbers from 0 that decide the order; the same two, the same order.
-
-    Returns:
-        int32 [tokens].
-    """
-    order = np.random.default_rng((seed, epoch)).permutation(len(lines.row_splits) - 1)
-    lengths = np.diff(lines.row_splits)[order]
-    # How far each line moves, repeated for its tokens, leads every place to its token.
-    moved = lines.row_splits[order] - (np.cumsum(lengths) - lengths)
-    return lines.token_ids[np.arange(len(lines.token_ids)) + np.repeat(moved, lengths)]
-
-
-def _encode(tokenizer: SymbolTokenizer, texts: list[bytes], path: str | Path) -> tf.RaggedTensor:
     try:
-        return tokenizer(texts)
+        return np.concatenate([tokenizer([piece]).flat_values for piece in pieces])
     except tf.errors.InvalidArgumentError as error:
         problem = error.message.partition("assertion failed: ")[2].partition("\n")[0]
         raise ValueError(f"{path} does not fit the tokenizer: {problem or error}") from error
@@ -253,7 +187,7 @@ def _pieces(
 
 
 def _cut_blocks(path: Path, cut: Callable[[bytes], int], last: bytes) -> Iterator[bytes]:
-    size = os.path.getsize(path)
+    size = path.stat().st_size
     if not size:
         raise ValueError(f"{path} is empty. Pass a file with text.")
     # Shown in a terminal only.
@@ -263,8 +197,7 @@ def _cut_blocks(path: Path, cut: Callable[[bytes], int], last: bytes) -> Iterato
         while block := file.read(_BLOCK_BYTES):
             bar.update(len(block))
             rest += block
-            end = cut(rest)
-            if end:
+            if end := cut(rest):
                 yield rest[:end]
                 rest = rest[end:]
         if rest:
@@ -281,11 +214,7 @@ def _after_blank(block: bytes) -> int:
 
 # How much of a block may be read by itself, by unit. Characters, too, are cut at blanks: how a Greek
 # sigma is lower-cased depends on its word.
-_CUTS: dict[str, Callable[[bytes], int]] = {
-    "word": _after_blank,
-    "character": _after_blank,
-    "byte": len,
-}
+_CUTS = {"word": _after_blank, "character": _after_blank, "byte": len}
 
 
 def _checked_utf8(pieces: Iterator[bytes], path: Path) -> Iterator[bytes]:
@@ -319,9 +248,7 @@ def _stripped(pieces: Iterator[bytes], path: Path) -> Iterator[bytes]:
         raise ValueError(f"{path} holds nothing but white space. Pass a file with text.")
 
 
-# ---------------------------------------------------------------------------------------------
-# A stream as segments
-# ---------------------------------------------------------------------------------------------
+# --- A stream as segments ---
 
 
 def segments(
@@ -336,7 +263,7 @@ def segments(
 
     Row r of every batch goes on where row r of the batch before ended, so that a model can carry
     its memory. Each token but the stream's first is a label exactly once: the last label of a row
-    is the first input of the next. Rows differ by one token at most; those places and the rest of
+    is the first input of the next. Rows differ by one token at most; those positions and the rest of
     the last segment are padded with token id 0 and label -100.
 
     The original (LMOrderedIterator) differs: its rows do not share that token, so that one label a
@@ -369,12 +296,15 @@ def segments(
     for name, value in (("batch_size", batch_size), ("segment_length", segment_length)):
         if value < 1:
             raise ValueError(f"{name} is {value}; it must be 1 or more.")
-    starts, lengths = _rows(len(token_ids) - 1, batch_size)
+    # Where each row begins and how many labels it has; the first rows have one more.
+    shortest, longer = divmod(max(len(token_ids) - 1, 0), batch_size)
     if drop_remainder:
-        starts, lengths = np.arange(batch_size) * lengths[-1], np.full(batch_size, lengths[-1])
-        num_steps = int(lengths[0]) // segment_length
+        lengths = np.full(batch_size, shortest)
+        num_steps = shortest // segment_length
     else:
+        lengths = shortest + (np.arange(batch_size) < longer)
         num_steps = -(-int(lengths[0]) // segment_length)
+    starts = np.cumsum(lengths) - lengths
     if num_steps < 1:
         raise ValueError(
             f"{len(token_ids)} tokens give no batch of {batch_size} rows with {segment_length} tokens "
@@ -394,9 +324,9 @@ def segments(
         starts, lengths = tf.constant(starts, tf.int64), tf.constant(lengths, tf.int64)
 
     def batch(step: tf.Tensor) -> dict[str, tf.Tensor]:
-        place = step * segment_length + tf.range(segment_length, dtype=tf.int64)[None, :]
-        inside = place < lengths[:, None]
-        source = tf.where(inside, starts[:, None] + place, 0)
+        position = step * segment_length + tf.range(segment_length, dtype=tf.int64)[None, :]
+        inside = position < lengths[:, None]
+        source = tf.where(inside, starts[:, None] + position, 0)
         return {
             "token_ids": tf.where(inside, tf.gather(stream, source), 0),
             "labels": tf.where(inside, tf.gather(stream, source + 1), IGNORED_LABEL),
@@ -405,10 +335,3 @@ def segments(
 
     steps = tf.data.Dataset.range(first_step, num_steps)
     return steps.map(batch).prefetch(tf.data.AUTOTUNE)
-
-
-def _rows(num_labels: int, batch_size: int) -> tuple[np.ndarray, np.ndarray]:
-    """Returns where each row begins and how many tokens it has; the first ones have one more."""
-    shortest, longer = divmod(max(num_labels, 0), batch_size)
-    lengths = shortest + (np.arange(batch_size) < longer)
-    return np.cumsum(lengths) - lengths, lengths

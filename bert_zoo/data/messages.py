@@ -5,6 +5,8 @@ What each intent means, and the licence, stand in `messages/README.md` beside th
 
 from importlib import resources
 
+from bert_zoo.data.files import check_split
+
 LABELS = (
     "account_access",
     "cancel_order",
@@ -16,8 +18,6 @@ LABELS = (
     "track_delivery",
 )
 SPLITS = ("train", "test")
-
-_LABEL_IDS = {label: index for index, label in enumerate(LABELS)}
 
 
 def load(split: str) -> tuple[list[str], list[int]]:
@@ -32,10 +32,9 @@ def load(split: str) -> tuple[list[str], list[int]]:
     Raises:
         ValueError: the split does not exist.
     """
-    if split not in SPLITS:
-        raise ValueError(f"The messages have no split {split!r}; choose one of {list(SPLITS)}.")
+    check_split("The shop's inbox", split, SPLITS)
     file = resources.files("bert_zoo.data").joinpath("messages", f"{split}.tsv")
     # Bytes, because reading as text would turn other line ends into "\n" without a word.
     _header, *rows = file.read_bytes().decode("utf-8").removesuffix("\n").split("\n")
     labels, texts = zip(*(row.split("\t") for row in rows), strict=True)
-    return list(texts), [_LABEL_IDS[label] for label in labels]
+    return list(texts), list(map(LABELS.index, labels))

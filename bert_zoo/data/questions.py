@@ -10,9 +10,9 @@ from typing import Any
 import tensorflow as tf
 
 from bert_zoo.data.buckets import Batches, Batching, RowOrder
-from bert_zoo.data.files import listed, shown
 from bert_zoo.data.squad import SquadExample, SquadSplit
 from bert_zoo.data.token_table import TokenTable, token_table
+from bert_zoo.error_text import quoted, shown
 from bert_zoo.text.windows import (
     TOKEN_COLUMNS,
     QuestionWindows,
@@ -110,7 +110,7 @@ def labelled_windows(
     answers: Sequence[tuple[int, int]],
     ids: Sequence[Any],
 ) -> tuple[TokenTable, Callable[[tf.Tensor], tuple[dict, dict]]]:
-    """Windows with the positions of answers, with a word on the log where none shows an answer.
+    """Windows with the positions of answers, with a warning where none shows an answer.
 
     Args:
         windows, questions, contexts, answers: as for `window_table`.
@@ -169,7 +169,5 @@ def _report_lost_answers(
             "trained as no answer: they are longer than a window has room for, stand across the "
             "border of two (a smaller stride makes windows overlap more), or have no token. Their "
             "questions: %s.",
-            len(lost),
-            len(ids),
-            listed(lost),
+            *(len(lost), len(ids), quoted(lost)),
         )

@@ -9,8 +9,8 @@ from collections.abc import Iterable, Iterator
 from itertools import chain
 from pathlib import Path
 
-from bert_zoo.data.files import listed, shown
 from bert_zoo.data.tables import LabelledTexts
+from bert_zoo.error_text import quoted, shown
 
 # What programs write where a value is missing, in lower case.
 MISSING = {"na", "n/a", "<na>", "#n/a", "nan", "null", "none", "nil", "-", "?"}
@@ -25,26 +25,21 @@ def remarks(path: Path, data: LabelledTexts) -> Iterator[str]:
         path: the file that they were read from.
         data: the whole of it.
     """
-    columns = data.texts if isinstance(data.texts, tuple) else (data.texts,)
-    for texts in columns:
+    for texts in data.texts if isinstance(data.texts, tuple) else (data.texts,):
         yield from _texts(path, texts, data)
     if data.label_names:
         yield from _classes(path, data)
 
 
 def _texts(path: Path, texts: list[str], data: LabelledTexts) -> Iterator[str]:
-    empty = [row for row, text in enumerate(texts) if not text.strip()]
-    if empty:
+    if empty := [row for row, text in enumerate(texts) if not text.strip()]:
         yield f"{_share(len(empty), data, 'text', path)} empty, {_first(empty, data)}."
-    missing = [row for row, text in enumerate(texts) if text.strip().casefold() in MISSING]
-    if missing:
+    if missing := [row for row, text in enumerate(texts) if text.strip().casefold() in MISSING]:
         yield (
             f"{_share(len(missing), data, 'text', path)} what says that one is missing, such as "
             f"{shown(texts[missing[0]])}, {_first(missing, data)}. This is read as a text."
         )
-
-    mangled = [row for row, text in enumerate(texts) if not text.isascii() and _is_mangled(text)]
-    if mangled:
+    if mangled := [row for row, text in enumerate(texts) if _is_mangled(text)]:
         yield (
             f"{_share(len(mangled), data, 'text', path)} what UTF-8 is when it is read as another "
             f"encoding, such as {shown(texts[mangled[0]])}, {_first(mangled, data)}. Check encoding."
@@ -53,6 +48,8 @@ def _texts(path: Path, texts: list[str], data: LabelledTexts) -> Iterator[str]:
 
 def _is_mangled(text: str) -> bool:
     """Whether a text would be UTF-8 if it were written in one of the encodings of one byte a character."""
+    if text.isascii():
+        return False
     for encoding in ("latin-1", "cp1252"):
         try:
             text.encode(encoding).decode("utf-8")
@@ -87,7 +84,7 @@ def _classes(path: Path, data: LabelledTexts) -> Iterator[str]:
     rare = [name for i, name in enumerate(data.label_names) if counts[i] == 1]
     if rare and not is_numbered:
         yield (
-            f"Of the {number:,} classes of {path.name}, {len(rare):,} have one row alone: {listed(rare)}. "
+            f"Of the {number:,} classes of {path.name}, {len(rare):,} have one row alone: {quoted(rare)}. "
             "Such a class cannot be both learned and measured."
         )
 

@@ -14,7 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from bert_zoo.data import files
-from bert_zoo.data.files import member, shown
+from bert_zoo.data.files import text_member
+from bert_zoo.error_text import quoted, shown
+from bert_zoo.json_files import member
 
 # Version -> split -> the official file.
 FILES: Mapping[str, Mapping[str, str]] = {
@@ -47,7 +49,7 @@ class SquadExample:
 
     Attributes:
         id: of the question; predictions are filed under it.
-        title: the article's.
+        title: the article's; "" where the file has none.
         question: the question.
         context: the passage.
         answers: as different people gave them, equal ones as often as given; empty for a question
@@ -98,12 +100,16 @@ def load_squad(version: str, split: str, data_dir: str | Path | None = None) -> 
     if version not in FILES:
         raise ValueError(f"SQuAD has no version {version!r}; choose one of {list(FILES)}.")
     files.check_split(f"SQuAD {version}", split, FILES[version])
-    name = FILES[version][split]
+    file = FILES[version][split]
     if data_dir is None:
-        return _download(version, split)
+        name = f"squad/v{version}"
+        examples = files.download(name, split, f"the folder that holds {file}")
+        return _split(
+            _downloaded(f"{name} of tensorflow_datasets", example) for example in examples
+        )
     path = files.require_file(
-        Path(data_dir) / name,
-        f"data_dir must be the folder that holds {name}; read a file of another name with "
+        Path(data_dir) / file,
+        f"data_dir must be the folder that holds {file}; read a file of another name with "
         "read_squad(path); without data_dir the split is downloaded.",
     )
     return read_squad(path)
@@ -132,24 +138,6 @@ def read_squad(path: str | Path, *, with_answers: bool = True) -> SquadSplit:
     return split
 
 
-def _split(
-    questions: Iterator[tuple["_Place", str, Mapping[str, Any]]], with_answers: bool = True
-) -> SquadSplit:
-    examples: dict[str, SquadExample] = {}
-    version = "1.1"
-    for place, context, question in questions:
-        example = _example(place, context, question, with_answers)
-        if example.id in examples:
-            raise ValueError(
-                f"{place}: this id has occurred before. Predictions are filed under ids; give each "
-                "question its own."
-            )
-        examples[example.id] = example
-        if "is_impossible" in question:
-            version = "2.0"
-    return SquadSplit(version, tuple(examples.values()))
-
-
 @dataclass(frozen=True)
 class _Place:
     """Where a question stands; the line is looked up when a message needs it."""
@@ -174,30 +162,64 @@ class _Place:
         return content.count(b"\n", 0, max(found, 0)) + 1
 
 
-def _questions(path: Path) -> Iterator[tuple[_Place, str, Mapping[str, Any]]]:
-    """Yields place, context and question of each question in a file."""
+# Its place, the context, and a question as the official files have it.
+_Question = tuple[_Place, str, Mapping[str, Any]]
+
+
+def _questions(path: Path) -> Iterator[_Question]:
+    """The questions of a file."""
     for a, article in enumerate(member(files.read_json(path), "data", list, path), start=1):
         in_article = f"{path}, article {a}"
         paragraphs = member(article, "paragraphs", list, in_article)
         # Files in SQuAD's format without titles are common; tensorflow_datasets has "" there, too.
-        title = member(article, "title", str, in_article) if "title" in article else ""
+        title = text_member(article, "title", in_article) if "title" in article else ""
         for p, paragraph in enumerate(paragraphs, start=1):
-            in_paragraph = f"{in_article} ({shown(title)}), paragraph {p}"
-            context = member(paragraph, "context", str, in_paragraph)
-            for q, question in enumerate(member(paragraph, "qas", list, in_paragraph), start=1):
-                question_id = member(question, "id", str, f"{in_paragraph}, question {q}")
-                yield _Place(path, title, question_id), context, question
+            where = f"{in_article} ({shown(title)}), paragraph {p}"
+            context = text_member(paragraph, "context", where)
+            for q, question in enumerate(member(paragraph, "qas", list, where), start=1):
+                id = text_member(question, "id", f"{where}, question {q}")
+                yield _Place(path, title, id), context, question
+
+
+def _downloaded(source: str, example: Mapping[str, Any]) -> _Question:
+    """A question of tensorflow_datasets, as in the official files."""
+    texts, starts = example["answers"]["text"], example["answers"]["answer_start"]
+    question = {
+        "question": example["question"].decode("utf-8"),
+        "answers": [
+            {"text": text, "answer_start": int(start)}
+            for text, start in zip(files.decoded(texts), starts, strict=True)
+        ],
+    }
+    if "is_impossible" in example:
+        question["is_impossible"] = bool(example["is_impossible"])
+    title, id, context = files.decoded(example[name] for name in ("title", "id", "context"))
+    return _Place(source, title, id), context, question
+
+
+def _split(questions: Iterable[_Question], with_answers: bool = True) -> SquadSplit:
+    examples: dict[str, SquadExample] = {}
+    version = "1.1"
+    for place, context, question in questions:
+        example = _example(place, context, question, with_answers)
+        if example.id in examples:
+            raise ValueError(
+                f"{place}: this id has occurred before. Predictions are filed under ids; give each "
+                "question its own."
+            )
+        examples[example.id] = example
+        if "is_impossible" in question:
+            version = "2.0"
+    return SquadSplit(version, tuple(examples.values()))
 
 
 def _example(
     place: _Place, context: str, question: Mapping[str, Any], with_answers: bool
 ) -> SquadExample:
-    text = member(question, "question", str, place)
+    about = place.question_id, place.title, text_member(question, "question", place), context
     if not with_answers:
-        return SquadExample(place.question_id, place.title, text, context, None, None)
-    answers = tuple(
-        _answer(place, context, answer) for answer in member(question, "answers", list, place)
-    )
+        return SquadExample(*about, None, None)
+    answers = tuple(_answer(place, context, a) for a in member(question, "answers", list, place))
     is_impossible = "is_impossible" in question and member(question, "is_impossible", bool, place)
     if is_impossible and answers:
         raise ValueError(
@@ -209,7 +231,29 @@ def _example(
             f"{place}: there is no answer. Set is_impossible to true if the context has none; read "
             "questions that are yet to be answered with read_squad(path, with_answers=False)."
         )
-    return SquadExample(place.question_id, place.title, text, context, answers, is_impossible)
+    return SquadExample(*about, answers, is_impossible)
+
+
+def _answer(place: object, context: str, record: Any) -> Answer:
+    text = text_member(record, "text", place)
+    start = member(record, "answer_start", int, place)
+    if not text:
+        raise ValueError(f"{place}: the text of an answer is empty. Remove this answer.")
+    if start >= 0 and context.startswith(text, start):
+        return Answer(text, start)
+    there = context[start : start + len(text)] if start >= 0 else ""
+    starts = [i for i in range(len(context)) if context.startswith(text, i)]
+    advice = (
+        f"The context holds it at {min(starts, key=lambda i: abs(i - start))}; correct answer_start, "
+        "which counts characters (code points) and not bytes."
+        if starts
+        else f"The context, {len(context)} characters long, does not hold it; correct the answer or "
+        "the context."
+    )
+    raise ValueError(
+        f"{place}: at character {start} of the context stands {shown(there)}, expected the answer "
+        f"{shown(text)}. {advice}"
+    )
 
 
 def answers_of(value: Any, context: str, place: object) -> tuple[Answer, ...]:
@@ -233,7 +277,9 @@ def _records(value: Any, place: object) -> list[dict[str, Any]]:
     if value is None or (isinstance(value, Sized) and not len(value)):
         return []
     if isinstance(value, Mapping):
-        texts, starts = (member(value, name, object, place) for name in ("text", "answer_start"))
+        if missing := [name for name in ("text", "answer_start") if name not in value]:
+            raise ValueError(f"{place}: {missing[0]!r} is missing; the keys are {quoted(value)}.")
+        texts, starts = value["text"], value["answer_start"]
         if isinstance(texts, str):
             return _records((texts, starts), place)
         if len(texts) != len(starts):
@@ -256,61 +302,3 @@ def _records(value: Any, place: object) -> list[dict[str, Any]]:
         f"{place} is {shown(value)}. An answer is (text, start), where the text starts in the context "
         'in characters; SQuAD\'s {"text": ..., "answer_start": ...}; or None, where there is none.'
     )
-
-
-def _answer(place: object, context: str, record: Any) -> Answer:
-    text = member(record, "text", str, place)
-    start = member(record, "answer_start", int, place)
-    if not text:
-        raise ValueError(f"{place}: the text of an answer is empty. Remove this answer.")
-    if start < 0 or not context.startswith(text, start):
-        there = context[start : start + len(text)] if start >= 0 else ""
-        raise ValueError(
-            f"{place}: at character {start} of the context stands {shown(there)}, expected the "
-            f"answer {shown(text)}. {_where_it_is(context, text, start)}"
-        )
-    return Answer(text, start)
-
-
-def _where_it_is(context: str, text: str, start: int) -> str:
-    starts = [i for i in range(len(context)) if context.startswith(text, i)]
-    if not starts:
-        return (
-            f"The context, {len(context)} characters long, does not hold it; correct the answer or "
-            "the context."
-        )
-    closest = min(starts, key=lambda i: abs(i - start))
-    return (
-        f"The context holds it at {closest}; correct answer_start, which counts characters (code "
-        "points) and not bytes."
-    )
-
-
-# --- TensorFlow Datasets ---
-
-
-def _download(version: str, split: str) -> SquadSplit:
-    name = f"squad/v{version}"
-    examples = files.download(
-        name,
-        split,
-        instead=f"Download {FILES[version][split]} by other means and pass the folder that holds it "
-        "as data_dir (--data_dir on the command line).",
-    )
-    return _split(_official(f"{name} of tensorflow_datasets", example) for example in examples)
-
-
-def _official(source: str, example: Mapping[str, Any]) -> tuple[_Place, str, dict[str, Any]]:
-    """Place, context and question in the official form of an example of tensorflow_datasets."""
-    answers = example["answers"]
-    question = {
-        "question": example["question"].decode("utf-8"),
-        "answers": [
-            {"text": text.decode("utf-8"), "answer_start": int(start)}
-            for text, start in zip(answers["text"], answers["answer_start"], strict=True)
-        ],
-    }
-    if "is_impossible" in example:
-        question["is_impossible"] = bool(example["is_impossible"])
-    place = _Place(source, example["title"].decode("utf-8"), example["id"].decode("utf-8"))
-    return place, example["context"].decode("utf-8"), question

@@ -14,11 +14,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain, islice
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
 from bert_zoo.data import files
-from bert_zoo.data.files import MAX_LINE_BYTES, listed, nearest, shown
+from bert_zoo.data.files import MAX_LINE_BYTES
+from bert_zoo.error_text import nearest, quoted, shown
 from bert_zoo.json_files import JSON_SPACE, parse_json, parse_json_at
 
 
@@ -67,14 +69,13 @@ def read_table(
     """Reads texts and labels from columns of a table; other columns are left unread.
 
     Labels are names of classes. Without `label_names` the names are collected from the file and
-    sorted: as whole numbers where all of them are, otherwise by code point, so that the order of
-    rows does not matter. Read the training file so, and other files of the task with its
-    `label_names`. With them given, a file that holds no name may hold ids (0, 1, ...) instead.
+    sorted, as whole numbers where all of them are, otherwise by code point. Read the training file
+    so, and other files of the task with its `label_names`; with them, a file that holds no name may
+    hold ids (0, 1, ...) instead.
 
     Args:
         path: the file.
-        text: the column of the texts.
-        text_pair: the column of second texts, for a task on pairs.
+        text, text_pair: the columns of the texts, and of second texts for a task on pairs.
         label: the column of labels; None for texts that have none.
         label_delimiter: what stands between the names of a row's labels, of which there may be any
             number, none too; in JSON they may also be lists.
@@ -93,51 +94,61 @@ def read_table(
             of JSON nothing limits its objects.
 
     Raises:
-        ValueError: the file has no such column, a row that does not fit its columns or its format,
-            a label that is unknown or empty, a line that is too long or not in that encoding, or no
-            row. Names file and line.
+        ValueError: a column that is not there, a row, label or line that does not fit, or no row.
+            Names file and line.
         FileNotFoundError: there is no such file.
     """
     path = Path(path)
     text_columns = (text,) if text_pair is None else (text, text_pair)
-    label_column = () if label is None else (label,)
-    columns = (*text_columns, *(label_columns or label_column))
-    texts: list[list[str]] = [[] for _ in text_columns]
-    raw_labels, lines = [], []
-    for line, values in rows(
-        path,
-        columns,
-        format=format,
-        delimiter=delimiter,
-        header=header,
-        encoding=encoding,
-        max_line_bytes=max_line_bytes,
-    ):
-        lines.append(line)
-        for column, name, value in zip(texts, text_columns, values, strict=False):
-            column.append(files.string(value, str(name), f"{path}, line {line}"))
-        raw_labels.append((line, values[len(text_columns) :]))
+    label_column_names = label_columns or (() if label is None else (label,))
+    lines, values = zip(
+        *rows(
+            path,
+            (*text_columns, *label_column_names),
+            format=format,
+            delimiter=delimiter,
+            header=header,
+            encoding=encoding,
+            max_line_bytes=max_line_bytes,
+        ),
+        strict=True,
+    )
+    columns = [list(column) for column in zip(*values, strict=True)]
+    texts, cells = columns[: len(text_columns)], columns[len(text_columns) :]
+
+    def place(row: int) -> str:
+        return f"{path}, line {lines[row]}"
+
+    for name, column in zip(text_columns, texts, strict=True):
+        try:
+            "".join(column).encode("utf-8")
+        except (TypeError, UnicodeEncodeError):
+            for row, value in enumerate(column):
+                files.string(value, str(name), place(row))
+
+    def read(of_cell: Callable, *args) -> list:
+        return [of_cell(cell, *args, place, row) for row, cell in enumerate(cells[0])]
 
     labels: list[int] | list[float] | list[tuple[int, ...]] | None = None
     names: tuple[str, ...] = ()
     if label_columns:
         names = tuple(map(str, label_columns))
-        labels = [_marked(values, f"{path}, line {line}", names) for line, values in raw_labels]
-    elif label_column and label_delimiter:
-        listed_names = [
-            (line, _label_list(value, label_delimiter, f"{path}, line {line}"))
-            for line, (value,) in raw_labels
-        ]
-        labels, names = _label_sets(path, listed_names, label_names)
-    elif label_column and regression:
-        labels = [_score(value, f"{path}, line {line}") for line, (value,) in raw_labels]
-    elif label_column:
-        spelled = [
-            (line, _label_name(value, f"{path}, line {line}")) for line, (value,) in raw_labels
-        ]
-        labels, names = class_ids(path, spelled, label_names)
-    whole = texts[0] if text_pair is None else (texts[0], texts[1])
-    return LabelledTexts(whole, labels, names, lines)
+        marks = zip(*cells, strict=True)
+        labels = [_marked(marked, names, place, row) for row, marked in enumerate(marks)]
+    elif label is not None and label_delimiter:
+        sets = read(_label_list, label_delimiter)
+        row_of = [row for row, some in enumerate(sets) for _ in some]
+        if not row_of and label_names is None:
+            raise ValueError(f"{path}: no row has a label. Is this the column of the labels?")
+        flat = list(chain.from_iterable(sets))
+        ids, names = class_ids(flat, label_names, lambda i: place(row_of[i]))
+        of_rows = iter(ids)
+        labels = [tuple(sorted(set(islice(of_rows, len(some))))) for some in sets]
+    elif label is not None and regression:
+        labels = read(_score)
+    elif label is not None:
+        labels, names = class_ids(_label_names(cells[0], place), label_names, place)
+    return LabelledTexts(tuple(texts) if text_pair is not None else texts[0], labels, names, lines)
 
 
 def read_trec(
@@ -155,8 +166,7 @@ def read_trec(
     Args:
         path: the file.
         fine: whether the classes are the fine ones, as "HUM:ind", and not the six coarse ones. The
-            test file lacks some of the fine ones: read it with the `label_names` of the training
-            file.
+            test file lacks some: read it with the `label_names` of the training file.
         label_names: the classes in the order of their ids; by default collected and sorted.
         encoding: of the file; the official ones are latin-1.
 
@@ -175,131 +185,76 @@ def read_trec(
                 "'HUM:ind Who wrote this ?'."
             )
         texts.append(question)
-        labels.append((line, fine_name if fine else coarse_name))
+        labels.append(fine_name if fine else coarse_name)
     if not texts:
         raise ValueError(f"{path} is empty. Download it again.")
-    return LabelledTexts(texts, *class_ids(path, labels, label_names))
+    ids, names = class_ids(labels, label_names, lambda row: f"{path}, line {row + 1}")
+    return LabelledTexts(texts, ids, names)
 
 
 # --- Labels ---
 
+
 # Spellings of whether a label applies, in lower case.
 _MARKS = {"0": False, "0.0": False, "false": False, "1": True, "1.0": True, "true": True}
 
-
-def class_ids(
-    path: Path, labels: Sequence[tuple[int, str]], label_names: Sequence[str] | None
-) -> tuple[list[int], tuple[str, ...]]:
-    """Turns labels as they are spelled into ids.
-
-    Args:
-        path: their file, for messages.
-        labels: line and spelling of each.
-        label_names: the classes in the order of their ids; None to collect them (`read_table`).
-
-    Returns:
-        The ids, and the names in their order.
-    """
-    names = _collected_names(path, labels) if label_names is None else tuple(label_names)
-    if len(set(names)) != len(names):
-        raise ValueError(f"label_names must differ from each other; got {listed(names)}.")
-    ids = {name: i for i, name in enumerate(names)}
-    if not any(spelled in ids for _, spelled in labels):
-        by_number = {str(i): i for i in range(len(names))}
-        ids = by_number if any(spelled in by_number for _, spelled in labels) else ids
-    for line, spelled in labels:
-        if spelled not in ids:
-            raise ValueError(
-                f"{path}, line {line}: the label is {shown(spelled)}, expected one of "
-                f"{listed(ids)}.{nearest(spelled, ids)}"
-            )
-    return [ids[spelled] for _, spelled in labels], names
+# The number of a row -> where it stands, for messages alone.
+_Place = Callable[[int], str]
 
 
-def _label_sets(
-    path: Path, listed_names: Sequence[tuple[int, list[str]]], label_names: Sequence[str] | None
-) -> tuple[list[tuple[int, ...]], tuple[str, ...]]:
-    """As `class_ids`, of rows with any number of labels."""
-    flat = [(line, name) for line, names in listed_names for name in names]
-    if not flat and label_names is None:
-        raise ValueError(f"{path}: no row has a label. Is this the column of the labels?")
-    ids, names = class_ids(path, flat, label_names)
-    of_rows = iter(ids)
-    return [tuple(sorted(set(islice(of_rows, len(row))))) for _, row in listed_names], names
-
-
-def _label_list(value: Any, delimiter: str, where: str) -> list[str]:
-    """The names in a cell, of which there may be none."""
-    if isinstance(value, str):
-        value = [name.strip() for name in value.split(delimiter) if name.strip()]
-    if value is None:
-        return []
-    return [_label_name(name, where) for name in (value if isinstance(value, list) else [value])]
-
-
-def _marked(values: Sequence[Any], where: str, names: Sequence[str]) -> tuple[int, ...]:
+def _marked(
+    values: Sequence[Any], names: Sequence[str], place: _Place, row: int
+) -> tuple[int, ...]:
     """The numbers of the columns that hold a 1."""
     marks = [_MARKS.get(str(value).strip().lower()) for value in values]
     if None in marks:
         column = marks.index(None)
         raise ValueError(
-            f"{where}: the label {shown(names[column])} is {shown(values[column])}, expected 1 where it "
-            "applies and 0 where it does not."
+            f"{place(row)}: the label {shown(names[column])} is {shown(values[column])}, expected 1 where "
+            "it applies and 0 where it does not."
         )
     return tuple(i for i, mark in enumerate(marks) if mark)
 
 
-def _collected_names(path: Path, labels: Sequence[tuple[int, str]]) -> tuple[str, ...]:
-    first_lines: dict[str, int] = {}
-    for line, spelled in labels:
-        first_lines.setdefault(spelled, line)
-    _check_are_classes(path, first_lines)
-    return tuple(sorted(first_lines, key=int if all(map(_is_whole, first_lines)) else None))
+def _label_list(value: Any, delimiter: str, place: _Place, row: int) -> list[str]:
+    """The names in a cell, of which there may be none."""
+    if isinstance(value, str):
+        value = [name.strip() for name in value.split(delimiter) if name.strip()]
+    if value is None:
+        return []
+    return [
+        _label_name(name, place, row) for name in (value if isinstance(value, list) else [value])
+    ]
 
 
-def _is_whole(spelled: str) -> bool:
-    return re.fullmatch("0|-?[1-9][0-9]{0,17}", spelled) is not None
+def _label_names(column: Sequence[Any], place: _Place) -> Sequence[str]:
+    try:
+        if all(map(str.strip, column)):
+            return column
+    except TypeError:  # JSON's numbers
+        pass
+    return [_label_name(value, place, row) for row, value in enumerate(column)]
 
 
-def _check_are_classes(path: Path, first_lines: Mapping[str, int]) -> None:
-    """Refuses labels that were hardly meant as names of classes: scores, and two spellings of one."""
-    numbers = [_number(spelled) for spelled in first_lines]
-    if all(map(math.isfinite, numbers)):
-        for number, (spelled, line) in zip(numbers, first_lines.items(), strict=True):
-            if not number.is_integer():
-                raise ValueError(
-                    f"{path}, line {line}: the labels are numbers such as {shown(spelled)}. Pass "
-                    "regression=True if they are scores, or label_names if they are classes."
-                )
-    seen: dict[str, str] = {}
-    for spelled, line in first_lines.items():
-        other = seen.setdefault(" ".join(spelled.casefold().split()), spelled)
-        if other != spelled:
-            raise ValueError(
-                f"{path}, line {line}: the label {shown(spelled)} differs from {shown(other)} (line "
-                f"{first_lines[other]}) in case or spaces alone. Correct one of them, or pass both "
-                "in label_names if they are two classes."
-            )
-
-
-def _label_name(value: Any, where: str) -> str:
+def _label_name(value: Any, place: _Place, row: int) -> str:
+    if isinstance(value, str):
+        if value.strip():
+            return value
+        raise ValueError(
+            f"{place(row)}: the label is empty. Correct the line, or pass label=None to read texts "
+            "alone."
+        )
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, int | float):
         return str(value)
-    if not isinstance(value, str):
-        raise ValueError(f"{where}: the label is {shown(value)}, expected a string or a number.")
-    if not value.strip():
-        raise ValueError(
-            f"{where}: the label is empty. Correct the line, or pass label=None to read texts alone."
-        )
-    return value
+    raise ValueError(f"{place(row)}: the label is {shown(value)}, expected a string or a number.")
 
 
-def _score(value: Any, where: str) -> float:
+def _score(value: Any, place: _Place, row: int) -> float:
     score = math.nan if isinstance(value, bool) else _number(value)
     if not math.isfinite(score):
-        raise ValueError(f"{where}: the score is {shown(value)}, expected a finite number.")
+        raise ValueError(f"{place(row)}: the score is {shown(value)}, expected a finite number.")
     return score
 
 
@@ -309,6 +264,76 @@ def _number(value: Any) -> float:
         return float(value)
     except (TypeError, ValueError, OverflowError):
         return math.nan
+
+
+def class_ids(
+    spelled: Sequence[str], label_names: Sequence[str] | None, place: _Place
+) -> tuple[list[int], tuple[str, ...]]:
+    """Labels as they are spelled to ids.
+
+    Args:
+        spelled: the labels [N].
+        label_names: the classes in the order of their ids; None to collect them (see `read_table`).
+        place: the number of a label -> where it stands, for messages.
+
+    Returns:
+        The ids [N], and the names in their order.
+    """
+    names = _collected_names(spelled, place) if label_names is None else tuple(label_names)
+    ids = positions(names)
+    numbers = {str(i): i for i in range(len(names))}
+    used = set(spelled)
+    if used.isdisjoint(ids) and not used.isdisjoint(numbers):
+        ids = numbers
+    return ids_of(spelled, ids, place), names
+
+
+def positions(names: Sequence[str]) -> dict[str, int]:
+    """The names of classes with their ids; raises ValueError where names occur twice."""
+    ids = {name: i for i, name in enumerate(names)}
+    if len(ids) != len(names):
+        raise ValueError(f"label_names must differ from each other; got {quoted(names)}.")
+    return ids
+
+
+def ids_of(
+    spelled: Sequence[str], ids: Mapping[str, int], place: _Place, what: str = "label"
+) -> list[int]:
+    """The ids of labels, or tags (`what`); raises ValueError that names the first unknown one."""
+    try:
+        return [ids[name] for name in spelled]
+    except KeyError as error:
+        name = error.args[0]
+        raise ValueError(
+            f"{place(spelled.index(name))}: the {what} is {shown(name)}, expected one of "
+            f"{quoted(ids)}.{nearest(name, ids)}"
+        ) from error
+
+
+def _collected_names(spelled: Sequence[str], place: _Place) -> tuple[str, ...]:
+    """The names that occur, checked to be meant as such: no scores, nor two spellings of one."""
+    first: dict[str, int] = {}
+    for row, name in enumerate(spelled):
+        first.setdefault(name, row)
+    numbers = {name: _number(name) for name in first}
+    if all(map(math.isfinite, numbers.values())):
+        for name, number in numbers.items():
+            if not number.is_integer():
+                raise ValueError(
+                    f"{place(first[name])}: the labels are numbers such as {shown(name)}. Pass "
+                    "regression=True if they are scores, or label_names if they are classes."
+                )
+    seen: dict[str, str] = {}
+    for name, row in first.items():
+        other = seen.setdefault(" ".join(name.casefold().split()), name)
+        if other != name:
+            raise ValueError(
+                f"{place(row)}: the label {shown(name)} differs from {shown(other)} "
+                f"({place(first[other])}) in case or spaces alone. Correct one of them, or pass both in "
+                "label_names if they are two classes."
+            )
+    are_whole = all(re.fullmatch("0|-?[1-9][0-9]{0,17}", name) for name in first)
+    return tuple(sorted(first, key=int if are_whole else None))
 
 
 # --- Rows ---
@@ -328,18 +353,43 @@ def rows(
 
     Blank lines at the end of the file are left out. Arguments and errors are those of `read_table`.
     """
-    table_format = FORMATS[_format_name(path, format, delimiter)]
+    name = _format_name(path, format, delimiter)
+    records, reader_of = FORMATS[name]
     options: dict[str, Any] = {"encoding": encoding, "max_bytes": max_line_bytes}
-    if table_format.is_delimited:
+    if name == "csv":
         options["delimiter"] = delimiter or _found_delimiter(path, columns, header, options)
     elif delimiter is not None:
         raise ValueError(f"{path}: the delimiter {delimiter!r} is for CSV files. Leave it out.")
-    records = _without_blank_end(path, table_format.records(path, **options))
-    is_empty = True
-    for row in table_format.values(path, records, columns, header):
-        is_empty = False
-        yield row
-    if is_empty:
+    pick = width = blank_line = row_line = None
+    for line, record in records(path, **options):
+        if record is None:
+            blank_line = blank_line or line
+            continue
+        if blank_line:
+            raise ValueError(
+                f"{path}, line {blank_line}: the line is blank, and rows follow it. Remove it, or "
+                "complete its row."
+            )
+        if pick is None:
+            pick, width, described = reader_of(path, columns, header, line, record)
+            if header is True and width is not None:
+                continue
+        if width is not None and len(record) != width:
+            raise ValueError(
+                f"{path}, line {line}: found {len(record)} fields, expected {width} {described}. "
+                "Correct the line."
+            )
+        try:
+            values = pick(record)
+        except KeyError as error:
+            (name,) = error.args
+            raise ValueError(
+                f"{path}, line {line}: there is no column {name!r}; the columns are {quoted(record)}."
+                f"{nearest(str(name), record)}"
+            ) from error
+        row_line = line
+        yield line, values
+    if row_line is None:
         raise ValueError(f"{path} has no rows. Check that this is the right file.")
 
 
@@ -367,12 +417,10 @@ def _found_delimiter(
 ) -> str:
     """The first of `DELIMITERS` with which a file has these columns; the usual one where none fits."""
 
-    rows = 1 if header is True else _FIRST_ROWS
-
     def fits(delimiter: str) -> bool:
         records = _csv_records(path, delimiter=delimiter, **options)
         try:
-            first = [fields or () for _, fields in islice(records, rows)]
+            first = [fields or () for _, fields in islice(records, _FIRST_ROWS)]
         except ValueError:
             return False
         if header is True:
@@ -384,46 +432,22 @@ def _found_delimiter(
     return next(filter(fits, DELIMITERS), DELIMITERS[0])
 
 
-def _without_blank_end(path: Path, records: Iterator[tuple[int, Any]]) -> Iterator[tuple[int, Any]]:
-    """Leaves out blank lines (None) at the end, and refuses them elsewhere."""
-    blank_line = None
-    for line, record in records:
-        if record is None:
-            blank_line = blank_line or line
-        elif blank_line:
-            raise ValueError(
-                f"{path}, line {blank_line}: the line is blank, and rows follow it. Remove it, or "
-                "complete its row."
-            )
-        else:
-            yield line, record
-
-
-def _values_of_fields(
+def _fields_reader(
     path: Path,
-    records: Iterator[tuple[int, Sequence[str]]],
     columns: Sequence[str | int],
     header: Sequence[str] | bool,
-) -> Iterator[tuple[int, tuple[str, ...]]]:
+    line: int,
+    first: Sequence[str],
+) -> tuple[Callable[[Sequence[str]], tuple[str, ...]], int, str]:
+    """By the header or the first row: from a row's fields to its values, and how many fields it has."""
     if header is False:
-        first = next(records, (1, ()))
-        indices = [_position(path, column, first[1]) for column in columns]
-        width, described = len(first[1]), "as on the first line"
-        records = chain([first] if first[1] else [], records)
+        indices = [_position(path, column, first) for column in columns]
+        width, described = len(first), "as on the first line"
     else:
-        line, names = next(records, (1, ())) if header is True else (None, header)
-        if not names:
-            raise ValueError(f"{path} is empty. Check that this is the right file.")
-        where = f"{path}, header" if line is None else f"{path}, line {line}"
-        indices = _named_positions(where, columns, names)
-        width, described = len(names), f"({listed(names)})"
-    for line, fields in records:
-        if len(fields) != width:
-            raise ValueError(
-                f"{path}, line {line}: found {len(fields)} fields, expected {width} {described}. "
-                "Correct the line."
-            )
-        yield line, tuple(fields[index] for index in indices)
+        names, place = (first, f"line {line}") if header is True else (header, "header")
+        indices = _named_positions(f"{path}, {place}", columns, names)
+        width, described = len(names), f"({quoted(names)})"
+    return _picker(indices), width, described
 
 
 def _position(path: Path, column: str | int, first: Sequence[str]) -> int:
@@ -433,56 +457,57 @@ def _position(path: Path, column: str | int, first: Sequence[str]) -> int:
     except ValueError as error:
         raise ValueError(
             f"{path}: the columns of a file without header are numbers, from 0; got {column!r}. "
-            f"Its first row is {listed(first)}."
+            f"Its first row is {quoted(first)}."
         ) from error
     if not -len(first) <= index < len(first):
         raise ValueError(
             f"{path}, line 1: there is no column {index}; columns count from 0, and the row is "
-            f"{listed(first)}."
+            f"{quoted(first)}."
         )
     return index
 
 
 def _named_positions(where: str, columns: Sequence[str | int], header: Sequence[str]) -> list[int]:
     """The indices of columns in a header."""
-    if twice := files.repeated(header):
-        raise ValueError(
-            f"{where}: the columns {listed(twice)} occur twice. Rename or remove them."
-        )
+    _check_different(where, header)
     for name in columns:
         if name not in header:
             raise ValueError(
-                f"{where}: there is no column {name!r}; the columns are {listed(header)}."
+                f"{where}: there is no column {name!r}; the columns are {quoted(header)}."
                 f"{nearest(str(name), header)} Of a file without header (header=False, --noheader) "
                 "columns are given by number."
             )
     return [header.index(name) for name in columns]
 
 
-def _values_of_objects(
-    path: Path,
-    records: Iterator[tuple[int, Mapping[str, Any]]],
-    columns: Sequence[str],
-    header: Sequence[str] | bool,
-) -> Iterator[tuple[int, tuple[Any, ...]]]:
+def _objects_reader(
+    path: Path, columns: Sequence[str], header: Sequence[str] | bool, *_first
+) -> tuple[Callable[[Mapping[str, Any]], tuple[Any, ...]], None, None]:
+    """As `_fields_reader`, of objects, which name their columns themselves."""
     if header is not True:
         raise ValueError(f"{path}: each object of JSON names its columns; leave out header.")
-    for line, record in records:
-        for name in columns:
-            if name not in record:
-                raise ValueError(
-                    f"{path}, line {line}: there is no column {name!r}; the columns are "
-                    f"{listed(record)}.{nearest(str(name), record)}"
-                )
-        yield line, tuple(record[name] for name in columns)
+    return _picker(columns), None, None
 
 
-# --- Formats ---
+def _picker(keys: Sequence[Any]) -> Callable[[Any], tuple[Any, ...]]:
+    """From a list or a mapping to the values of these indices or keys."""
+    # Of one key, itemgetter gives no tuple.
+    return itemgetter(*keys) if len(keys) > 1 else lambda values: (values[keys[0]],)
+
+
+def _check_different(where: str, columns: Sequence[str]) -> None:
+    if len(set(columns)) < len(columns):
+        raise ValueError(
+            f"{where}: the columns {quoted(files.repeated(columns))} occur twice. Rename or remove them."
+        )
+
+
+# --- Formats: line and content of each record, which is None for a blank line ---
 
 
 def _csv_records(
     path: Path, encoding: str | None, max_bytes: int, delimiter: str
-) -> Iterator[tuple[int, tuple[str, ...] | None]]:
+) -> Iterator[tuple[int, list[str] | None]]:
     # The csv module's own limit holds for the whole process and is smaller; it is only ever raised,
     # because the limit on rows below is what bounds the memory.
     csv.field_size_limit(max(csv.field_size_limit(), max_bytes))
@@ -490,7 +515,7 @@ def _csv_records(
 
     def content() -> Iterator[str]:
         nonlocal row_start, row_size
-        for line, text in _whole_lines(path, encoding, max_bytes):
+        for line, text in files.lines(path, encoding, max_line_bytes=max_bytes, keep_ends=True):
             row_start = row_start or line
             row_size += len(text)
             if row_size > max_bytes:
@@ -515,104 +540,81 @@ def _csv_records(
                 "Correct its quotation marks or line ends: a field in quotation marks doubles those "
                 "that it holds."
             ) from error
-        yield row_start, tuple(fields) or None
+        yield row_start, fields or None
 
 
 def _tsv_records(
     path: Path, encoding: str | None, max_bytes: int
-) -> Iterator[tuple[int, tuple[str, ...] | None]]:
-    for line, text in _whole_lines(path, encoding, max_bytes):
-        text = text.removesuffix("\n").removesuffix("\r")
-        yield line, tuple(text.split("\t")) if text else None
+) -> Iterator[tuple[int, list[str] | None]]:
+    for line, text in files.lines(path, encoding, max_line_bytes=max_bytes):
+        yield line, text.split("\t") if text else None
 
 
 def _json_lines_records(
     path: Path, encoding: str | None, max_bytes: int
 ) -> Iterator[tuple[int, Mapping[str, Any] | None]]:
-    for line, text in _whole_lines(path, encoding, max_bytes):
-        if not text.strip():
+    for line, text in files.lines(path, encoding, max_line_bytes=max_bytes, keep_ends=True):
+        where = f"{path}, line {line}"
+        if text.strip():
+            record = parse_json(text, path, line, object_pairs_hook=partial(_unique_members, where))
+            yield line, _object(where, record)
+        else:
             yield line, None
-            continue
-        hook = partial(_unique_members, f"{path}, line {line}")
-        record = parse_json(text, path, line, object_pairs_hook=hook)
-        yield line, _object(path, line, record)
 
 
 def _json_records(
     path: Path, encoding: str | None, max_bytes: int
 ) -> Iterator[tuple[int, Mapping[str, Any] | None]]:
     text = files.read_text(path, encoding)
-    start = _skip_space(text, 0)
+
+    def after_space(start: int) -> int:
+        return JSON_SPACE.match(text, start).end()
+
+    start = after_space(0)
     if not text.startswith("[", start):
         yield from _json_lines_records(path, encoding, max_bytes)
         return
-    line, counted = 1, 0
-    end = _skip_space(text, start + 1)
+    line, counted, end = 1, 0, after_space(start + 1)
     while not text.startswith("]", end):
         line, counted = line + text.count("\n", counted, end), end
-        hook = partial(_unique_members, f"{path}, line {line}")
+        where = f"{path}, line {line}"
+        hook = partial(_unique_members, where)
         record, end = parse_json_at(text, end, path, object_pairs_hook=hook)
-        yield line, _object(path, line, record)
-        end = _skip_space(text, end)
+        yield line, _object(where, record)
+        end = after_space(end)
         if text.startswith(",", end):
-            end = _skip_space(text, end + 1)
+            end = after_space(end + 1)
         elif not text.startswith("]", end):
-            line += text.count("\n", counted, end)
             raise ValueError(
-                f"{path}, line {line}: found {shown(text[end : end + 40])}, expected ',' or ']' after "
-                "an object of the array. Correct the line or download the file again."
+                f"{path}, line {line + text.count(chr(10), counted, end)}: found "
+                f"{shown(text[end : end + 40])}, expected ',' or ']' after an object of the array. "
+                "Correct the line or download the file again."
             )
     if after := text[end + 1 : end + 41].strip():
         raise ValueError(f"{path}: found {shown(after)} after the end of the array. Remove it.")
 
 
-def _skip_space(text: str, start: int) -> int:
-    return JSON_SPACE.match(text, start).end()
-
-
-def _object(path: Path, line: int, record: Any) -> Mapping[str, Any]:
+def _object(where: str, record: Any) -> Mapping[str, Any]:
     if not isinstance(record, Mapping):
-        raise ValueError(f"{path}, line {line}: found {shown(record)}, expected a JSON object.")
+        raise ValueError(f"{where}: found {shown(record)}, expected a JSON object.")
     return record
 
 
 def _unique_members(where: str, pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
     record = dict(pairs)
     if len(record) < len(pairs):
-        twice = files.repeated(name for name, _ in pairs)
-        raise ValueError(
-            f"{where}: the columns {listed(twice)} occur twice. Rename or remove them."
-        )
+        _check_different(where, [name for name, _ in pairs])
     return record
 
 
-def _whole_lines(path: Path, encoding: str | None, max_bytes: int) -> Iterator[tuple[int, str]]:
-    return files.lines(path, encoding, max_line_bytes=max_bytes, keep_ends=True)
-
-
-@dataclass(frozen=True)
-class TableFormat:
-    """How a file becomes rows.
-
-    Attributes:
-        records: (path, encoding, most bytes a record) -> line and content of each record; None for a
-            blank line.
-        values: (path, records, columns, header) -> line and values in these columns of each record.
-        is_delimited: whether `records` takes a delimiter too.
-    """
-
-    records: Callable[..., Iterator[tuple[int, Any]]]
-    values: Callable[..., Iterator[tuple[int, tuple[Any, ...]]]]
-    is_delimited: bool = False
-
-
-# "quoted_tsv" is what spreadsheets and pandas write: tabs, with the quoting rules of CSV.
-FORMATS: Mapping[str, TableFormat] = {
-    "csv": TableFormat(_csv_records, _values_of_fields, is_delimited=True),
-    "tsv": TableFormat(_tsv_records, _values_of_fields),
-    "quoted_tsv": TableFormat(partial(_csv_records, delimiter="\t"), _values_of_fields),
-    "jsonl": TableFormat(_json_lines_records, _values_of_objects),
-    "json": TableFormat(_json_records, _values_of_objects),
+# Name -> what gives the records of a file, and what makes the reader of their values. "quoted_tsv" is
+# what spreadsheets and pandas write: tabs, with the quoting rules of CSV.
+FORMATS: Mapping[str, tuple[Callable, Callable]] = {
+    "csv": (_csv_records, _fields_reader),
+    "tsv": (_tsv_records, _fields_reader),
+    "quoted_tsv": (partial(_csv_records, delimiter="\t"), _fields_reader),
+    "jsonl": (_json_lines_records, _objects_reader),
+    "json": (_json_records, _objects_reader),
 }
 SUFFIXES: Mapping[str, str] = {
     ".csv": "csv",
@@ -623,5 +625,5 @@ SUFFIXES: Mapping[str, str] = {
 }
 # Of CSV files, the usual one first: spreadsheets write semicolons where commas are in numbers.
 DELIMITERS = (",", ";", "\t", "|")
-# Rows by which the delimiter of a file without header is found.
+# Rows by which the delimiter of a file is found.
 _FIRST_ROWS = 20

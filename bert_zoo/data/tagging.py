@@ -11,12 +11,16 @@ Nothing here imports TensorFlow, unless a split is read through `tensorflow_data
 """
 
 import re
+from bisect import bisect_right
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import accumulate, chain, islice
 from pathlib import Path
 
 from bert_zoo.data import files
-from bert_zoo.data.files import MAX_LINE_BYTES, listed, nearest, shown
+from bert_zoo.data.files import MAX_LINE_BYTES, decoded
+from bert_zoo.data.tables import ids_of, positions
+from bert_zoo.error_text import quoted, shown
 
 OUTSIDE = "O"
 
@@ -101,15 +105,7 @@ def _prefixes(scheme: str, length: int, touches: bool) -> str:
 
 
 def convert_tags(tags: Sequence[str], scheme: str) -> list[str]:
-    """A sentence's tags in another scheme.
-
-    Args:
-        tags: of one sentence, in any scheme.
-        scheme: a key of `SCHEMES`.
-
-    Raises:
-        ValueError: the scheme is unknown, or a tag is not one of a scheme.
-    """
+    """A sentence's tags in another of `SCHEMES`; raises ValueError for tags of none."""
     for tag in tags:
         if not _is_span_tag(tag):
             raise ValueError(
@@ -121,7 +117,7 @@ def convert_tags(tags: Sequence[str], scheme: str) -> list[str]:
 
 def recognise_scheme(sentences: Collection[Sequence[str]]) -> str | None:
     """The first of `SCHEMES` that all tags of all sentences follow; None where none is."""
-    if not all(_is_span_tag(tag) for tag in {tag for tags in sentences for tag in tags}):
+    if not all(map(_is_span_tag, set(chain.from_iterable(sentences)))):
         return None
     return next((name for name in SCHEMES if _first_break(sentences, name) is None), None)
 
@@ -141,7 +137,7 @@ def first_break(sentences: Collection[Sequence[str]]) -> tuple[str, int, int] | 
 
     None where they follow one, or are no tags of spans.
     """
-    if not all(_is_span_tag(tag) for tag in {tag for tags in sentences for tag in tags}):
+    if not all(map(_is_span_tag, set(chain.from_iterable(sentences)))):
         return None
     breaks = {name: _first_break(sentences, name) for name in SCHEMES}
     if None in breaks.values():
@@ -200,9 +196,8 @@ def read_tagging(
         max_line_bytes: the longest line that is accepted.
 
     Raises:
-        ValueError: a line has more or fewer columns than the first one, or than `columns`; a tag is
-            unknown; tags that follow no scheme are to be converted; there is no such column; a line
-            is too long or not in that encoding; there is no word. Names file and line.
+        ValueError: a line has another number of columns, a tag is unknown or follows no scheme that
+            could be converted, there is no such column, or no word. Names file and line.
         FileNotFoundError: there is no such file.
     """
     path = Path(path)
@@ -211,18 +206,17 @@ def read_tagging(
     rows = _sentences(path, columns, encoding, max_line_bytes)
     if not rows:
         raise ValueError(f"{path} has no words. Check that this is the right file.")
-    width = len(rows[0][0][1])
-    word_index = _column_index(path, word_column, columns, width)
-    words = [[fields[word_index] for _, fields in sentence] for sentence in rows]
-    if tag_column is None:
-        return TaggedSplit(words, None, (), None)
-    tag_index = _column_index(path, tag_column, columns, width)
-    tags = [[fields[tag_index] for _, fields in sentence] for sentence in rows]
+
+    def column(name: int | str) -> list[list[str]]:
+        index = _column_index(path, name, columns, len(rows[0][0][1]))
+        return [[fields[index] for _, fields in sentence] for sentence in rows]
 
     def place(sentence: int, word: int) -> str:
         return f"{path}, line {rows[sentence][word][0]}"
 
-    return _tagged_split(words, tags, scheme, label_names, place)
+    if tag_column is None:
+        return TaggedSplit(column(word_column), None, (), None)
+    return _tagged_split(column(word_column), column(tag_column), scheme, label_names, place)
 
 
 def _sentences(
@@ -241,7 +235,7 @@ def _sentences(
         width = width or len(fields)
         if len(fields) != width:
             expected = (
-                f"{width} ({listed(columns)})" if columns else f"{width} as on the first line"
+                f"{width} ({quoted(columns)})" if columns else f"{width} as on the first line"
             )
             raise ValueError(
                 f"{path}, line {line_number}: found {len(fields)} columns in {shown(line)}, expected "
@@ -259,7 +253,7 @@ def _sentences(
 def _column_index(path: Path, column: int | str, columns: Sequence[str] | None, width: int) -> int:
     if isinstance(column, str):
         if columns is None or column not in columns:
-            names = "they have no names; pass columns=[...]" if columns is None else listed(columns)
+            names = "they have no names; pass columns=[...]" if columns is None else quoted(columns)
             raise ValueError(f"{path}: there is no column {column!r}; the columns: {names}.")
         return list(columns).index(column)
     if not -width <= column < width:
@@ -274,35 +268,27 @@ def _tagged_split(
     label_names: Sequence[str] | None,
     place: Callable[[int, int], str],
 ) -> TaggedSplit:
-    """Gives tags their ids, in the scheme that is asked for.
-
-    Args:
-        words, tags: strings [N][words].
-        scheme, label_names: as `read_tagging`.
-        place: (sentence, word) -> where it stands, for messages.
-    """
+    """Gives tags [N][words] their ids, in the scheme asked for; `place` says where a word stands."""
     found = recognise_scheme(tags)
     if scheme is not None and found is None:
         raise _no_scheme(tags, scheme, place)
     if scheme is not None and scheme != found:
         tags = [convert_tags(sentence, scheme) for sentence in tags]
         found = scheme
-    names = _collected_names(tags, found) if label_names is None else tuple(label_names)
-    if len(set(names)) != len(names):
-        raise ValueError(f"label_names must differ from each other; got {listed(names)}.")
-    ids = {name: i for i, name in enumerate(names)}
-    for s, sentence in enumerate(tags):
-        for w, tag in enumerate(sentence):
-            if tag not in ids:
-                raise ValueError(
-                    f"{place(s, w)}: the tag is {shown(tag)}, expected one of {listed(names)}."
-                    f"{nearest(tag, names)}"
-                )
-    return TaggedSplit(words, [[ids[tag] for tag in row] for row in tags], names, found)
+    flat = list(chain.from_iterable(tags))
+    names = _collected_names(flat, found) if label_names is None else tuple(label_names)
+
+    def place_of(tag: int) -> str:
+        ends = list(accumulate(map(len, tags)))
+        sentence = bisect_right(ends, tag)
+        return place(sentence, tag - ends[sentence] + len(tags[sentence]))
+
+    ids = iter(ids_of(flat, positions(names), place_of, "tag"))
+    return TaggedSplit(words, [list(islice(ids, len(row))) for row in tags], names, found)
 
 
 def _no_scheme(
-    tags: Collection[Sequence[str]], scheme: str, place: Callable[[int, int], str]
+    tags: Sequence[Sequence[str]], scheme: str, place: Callable[[int, int], str]
 ) -> ValueError:
     for s, sentence in enumerate(tags):
         for w, tag in enumerate(sentence):
@@ -318,24 +304,20 @@ def _no_scheme(
     )
 
 
-def _collected_names(tags: Iterable[Sequence[str]], scheme: str | None) -> tuple[str, ...]:
-    names = {tag for sentence in tags for tag in sentence}
-    if scheme is None:
-        return tuple(sorted(names))
-
+def _collected_names(tags: Iterable[str], scheme: str | None) -> tuple[str, ...]:
     def by_type(tag: str) -> tuple[bool, str, int]:
         prefix, _, span_type = tag.partition("-")
         return tag != OUTSIDE, span_type, "OBIES".index(prefix)
 
-    return tuple(sorted(names, key=by_type))
+    return tuple(sorted(set(tags), key=None if scheme is None else by_type))
 
 
 # --- The shared tasks ---
 
 
 @dataclass(frozen=True)
-class TaggingTask:
-    """A shared task: what its files look like.
+class TaggedDataSet:
+    """The data of a shared task: what its files look like.
 
     Attributes:
         files: split -> names that its file goes by, the official one first.
@@ -350,15 +332,15 @@ class TaggingTask:
     tfds: tuple[str, Mapping[str, str], str] | None = None
 
 
-TASKS: Mapping[str, TaggingTask] = {
+DATA_SETS: Mapping[str, TaggedDataSet] = {
     # Tjong Kim Sang and Buchholz 2000: chunks.
-    "conll2000": TaggingTask(
+    "conll2000": TaggedDataSet(
         files={"train": ("train.txt",), "test": ("test.txt",)},
         columns=("word", "pos", "chunk"),
         types=tuple("ADJP ADVP CONJP INTJ LST NP PP PRT SBAR UCP VP".split()),
     ),
     # Tjong Kim Sang and De Meulder 2003: named entities in English.
-    "conll2003": TaggingTask(
+    "conll2003": TaggedDataSet(
         files={
             "train": ("eng.train", "train.txt"),
             "validation": ("eng.testa", "valid.txt"),
@@ -380,7 +362,7 @@ def load_conll(
     converted to `scheme`. `label_names` are those of the task in a fixed order.
 
     Args:
-        task: a key of `TASKS`.
+        task: a key of `DATA_SETS`.
         split: one of the task's: "train", "test", and for CoNLL-2003 "validation".
         data_dir: the folder of its files, eng.train or train.txt for instance. Without it the split
             is downloaded with `tensorflow_datasets` (CoNLL-2003 alone), which shuffles the
@@ -392,13 +374,13 @@ def load_conll(
         FileNotFoundError: `data_dir` has no such file.
         RuntimeError: the download failed.
     """
-    if task not in TASKS:
-        raise ValueError(f"{task!r} is not a tagging task; choose one of {list(TASKS)}.")
-    row = TASKS[task]
+    if task not in DATA_SETS:
+        raise ValueError(f"{task!r} is not a tagging task; choose one of {list(DATA_SETS)}.")
+    row = DATA_SETS[task]
     files.check_split(task, split, row.files)
     names = scheme_names(row.types, scheme)
     if data_dir is None:
-        return _download(task, split, scheme, names)
+        return _downloaded(task, split, scheme, names)
     candidates = [Path(data_dir) / name for name in row.files[split]]
     path = next((path for path in candidates if path.is_file()), None)
     if path is None:
@@ -406,31 +388,24 @@ def load_conll(
             f"There is no file {' or '.join(map(str, candidates))}. data_dir must be the folder that "
             f"holds the files of {task}; read files of other names with read_tagging(path)."
         )
+    columns = row.columns
     return read_tagging(
-        path,
-        tag_column=row.columns[-1],
-        columns=row.columns,
-        scheme=scheme,
-        label_names=names,
+        path, tag_column=columns[-1], columns=columns, scheme=scheme, label_names=names
     )
 
 
-def _download(task: str, split: str, scheme: str, names: tuple[str, ...]) -> TaggedSplit:
-    row = TASKS[task]
-    instead = (
-        f"Download the files of {task} by other means and pass their folder as data_dir (--data_dir "
-        "on the command line)."
-    )
+def _downloaded(task: str, split: str, scheme: str, names: tuple[str, ...]) -> TaggedSplit:
+    row = DATA_SETS[task]
     if row.tfds is None:
-        raise RuntimeError(f"tensorflow_datasets does not have {task}. {instead}")
+        raise RuntimeError(
+            f"tensorflow_datasets does not have {task}. Pass the folder of its files as data_dir "
+            "(--data_dir on the command line)."
+        )
     name, splits, feature = row.tfds
+    examples = files.download(name, splits[split], f"the folder of {task}'s files")
     # Where a file ends in a blank line, tensorflow_datasets 4.9.10 adds a sentence without words.
-    examples = [
-        example
-        for example in files.download(name, splits[split], instead)
-        if len(example["tokens"])
-    ]
-    words = [[word.decode("utf-8") for word in example["tokens"]] for example in examples]
+    examples = [example for example in examples if len(example["tokens"])]
+    words = [decoded(example["tokens"]) for example in examples]
     tfds_names = scheme_names(row.types, "IOB2")
     tags = [[tfds_names[tag] for tag in example[feature]] for example in examples]
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from bert_zoo.data.autotuning import without_autotuning
+from bert_zoo.data.buckets import without_autotuning
 from bert_zoo.text.packing import Packer
 
 # Rows that are tokenized at once: work enough for a thread, little to pad.
@@ -52,14 +52,7 @@ class TokenTable:
             dict of int32 [batch, width], `padding_mask` among them.
         """
         columns = {name: tf.gather(self.tokens[name], numbers) for name in names}
-        lengths = columns["token_ids"].row_lengths()
-        width = self.packer.width(lengths)
-        padding = {"token_ids": self.packer.pad_id, **self.padding}
-        padded = {
-            name: column.to_tensor(padding.get(name, 0), shape=tf.stack([-1, width]))
-            for name, column in columns.items()
-        }
-        padded["padding_mask"] = tf.sequence_mask(lengths, width, tf.int32)
+        padded = self.packer.pad(columns, self.padding)
         static_width = self.packer.sequence_length if self.packer.padding == "fixed" else None
         for value in padded.values():
             value.set_shape([numbers.shape[0], static_width])

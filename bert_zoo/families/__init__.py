@@ -1,6 +1,13 @@
 """The families of this package, listed by hand; a test holds the list against the files."""
 
-from bert_zoo.families import albert, bert, roberta, spanbert, transformer_xl, xlm_roberta
+from bert_zoo.families import (
+    albert,
+    bert,
+    roberta,
+    spanbert,
+    transformer_xl,
+    xlm_roberta,
+)
 
 FAMILIES = (
     bert.FAMILY,

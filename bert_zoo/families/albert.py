@@ -1,17 +1,26 @@
 """ALBERT (Lan et al. 2019, arXiv:1909.11942): factorized embeddings, layers that share weights."""
 
-from bert_zoo.config import ConfigCodec, ConfigRow
+from collections.abc import Iterator
+from typing import Any
+
+from bert_zoo.config import EncoderConfig
 from bert_zoo.families import bert
 from bert_zoo.families.albert_checkpoints import CHECKPOINTS
+from bert_zoo.families.albert_presets import PRESETS
 from bert_zoo.registry import Family
-from bert_zoo.weights.formats import HF_BOOKKEEPING, HF_GENERATION, TF1_TRAINING_STATE
-from bert_zoo.weights.table import DENSE, EMBED, NORM, OUTPUT, Head, Row
+from bert_zoo.text.files import VocabularyFiles
+from bert_zoo.text.format import TextFormat, TokenizerParts
+from bert_zoo.text.sentencepiece_files import Scheme, read_sentencepiece
+from bert_zoo.text.wordpiece_files import read_wordpiece
+from bert_zoo.weights.formats import TF1, HuggingFace
+from bert_zoo.weights.formats.codec import ConfigCodec, ConfigRow
+from bert_zoo.weights.table import DENSE, NORM, OUTPUT, Head, Row
 
 ROWS = [
     *bert.ROWS,
-    ConfigRow("embedding_size", "embedding_size", optional=True),
-    ConfigRow("num_hidden_groups", "num_hidden_groups", optional=True),
-    ConfigRow("inner_group_num", "inner_group_num", optional=True),
+    ConfigRow("embedding_size", optional=True),
+    ConfigRow("num_hidden_groups", optional=True),
+    ConfigRow("inner_group_num", optional=True),
     ConfigRow("classifier_dropout", "classifier_dropout_prob", optional=True),
 ]
 # Of structures that Google tried and never released.
@@ -31,27 +40,9 @@ DEFAULTS = {
     "classifier_dropout": 0.1,
 }
 HF_CODEC = ConfigCodec(
-    rows=[
-        *ROWS,
-        ConfigRow(
-            "activation",
-            "hidden_act",
-            {
-                "gelu_new": "gelu_tanh",
-                "gelu": "gelu",
-                "relu": "relu",
-                "silu": "silu",
-                "swish": "silu",
-            },
-            optional=True,
-        ),
-        ConfigRow("layer_norm_epsilon", "layer_norm_eps", optional=True),
-        ConfigRow("tie_word_embeddings", "tie_word_embeddings", optional=True),
-        ConfigRow("pad_id", "pad_token_id", optional=True),
-    ],
-    fixed={"model_type": ("albert",), "position_embedding_type": ("absolute",), **UNRELEASED},
-    ignored=HF_BOOKKEEPING | HF_GENERATION,
-    written={"model_type": "albert", "position_embedding_type": "absolute"},
+    rows=[*ROWS, *bert.HF_ROWS],
+    fixed={**bert.HF_CODEC.fixed, **UNRELEASED},
+    written=bert.HF_CODEC.written,
     defaults=DEFAULTS | {"activation": "gelu_tanh"},
 )
 TF1_CODEC = ConfigCodec(
@@ -60,82 +51,107 @@ TF1_CODEC = ConfigCodec(
     defaults=DEFAULTS,
 )
 
-HF_BLOCK = "encoder.albert_layer_groups.{group}.albert_layers.{inner}."
-TF1_BLOCK = "encoder/transformer/group_{group}/inner_group_{inner}/"
-
-
-def block(kind, ours: str, hf: str | tuple[str, ...], tf1: str | tuple[str, ...]) -> Row:
-    """A row of the blocks that layers share, with names below the block."""
-    hf_names, tf1_names = ((names,) if isinstance(names, str) else names for names in (hf, tf1))
-    return Row(
-        kind,
-        "stack/layer_{i}/" + ours,
-        tuple(HF_BLOCK + name for name in hf_names),
-        tf1=tuple(TF1_BLOCK + name for name in tf1_names),
-    )
-
-
 QKV = ("query", "key", "value")
+# Kind, our path, and the names in both formats, all below a block.
+BLOCK = (
+    (
+        DENSE,
+        "attention/qkv",
+        [f"attention.{part}" for part in QKV],
+        [f"attention_1/self/{part}" for part in QKV],
+    ),
+    (DENSE, "attention/output", ["attention.dense"], ["attention_1/output/dense"]),
+    (NORM, "attention_norm", ["attention.LayerNorm"], ["LayerNorm"]),
+    (DENSE, "feed_forward/intermediate", ["ffn"], ["ffn_1/intermediate/dense"]),
+    (DENSE, "feed_forward/output", ["ffn_output"], ["ffn_1/intermediate/output/dense"]),
+    (NORM, "output_norm", ["full_layer_layer_norm"], ["LayerNorm_1"]),
+)
+
+
+def block_rows(config: EncoderConfig) -> Iterator[Row]:
+    """Rows of the blocks that layers share, which other formats number by group and in it."""
+    for number in range(config.num_blocks):
+        group, inner = divmod(number, config.inner_group_num)
+        hf_block = f"encoder.albert_layer_groups.{group}.albert_layers.{inner}."
+        tf1_block = f"encoder/transformer/group_{group}/inner_group_{inner}/"
+        for kind, ours, hf, tf1 in BLOCK:
+            yield Row(
+                kind,
+                f"stack/layer_{number}/{ours}",
+                hf=tuple(hf_block + name for name in hf),
+                tf1=tuple(tf1_block + name for name in tf1),
+            )
+
+
 ENCODER_ROWS = (
-    Row(EMBED, "embeddings/token_embedding", "embeddings.word_embeddings"),
-    Row(EMBED, "embeddings/position_embedding", "embeddings.position_embeddings"),
-    Row(EMBED, "embeddings/segment_embedding", "embeddings.token_type_embeddings"),
-    Row(NORM, "embeddings/norm", "embeddings.LayerNorm"),
+    *(row for row in bert.ENCODER_ROWS if row.ours.startswith("embeddings/")),
     Row(
         DENSE,
         "embeddings/projection",
-        "encoder.embedding_hidden_mapping_in",
+        hf="encoder.embedding_hidden_mapping_in",
         when=lambda config: config.table_width != config.hidden_size,
     ),
-    block(
-        DENSE,
-        "attention/qkv",
-        tuple(f"attention.{part}" for part in QKV),
-        tuple(f"attention_1/self/{part}" for part in QKV),
-    ),
-    block(DENSE, "attention/output", "attention.dense", "attention_1/output/dense"),
-    block(NORM, "attention_norm", "attention.LayerNorm", "LayerNorm"),
-    block(DENSE, "feed_forward/intermediate", "ffn", "ffn_1/intermediate/dense"),
-    block(DENSE, "feed_forward/output", "ffn_output", "ffn_1/intermediate/output/dense"),
-    block(NORM, "output_norm", "full_layer_layer_norm", "LayerNorm_1"),
-    Row(DENSE, "pooler/dense", "pooler", tf1="pooler/dense", when=lambda config: config.pooler),
+    block_rows,
+    Row(DENSE, "pooler/dense", hf="pooler", tf1="pooler/dense", when=lambda config: config.pooler),
 )
 MASKED_LM_ROWS = bert.masked_lm_rows("predictions", dense="dense", norm="LayerNorm")
 MASKED_LM_COPIES = bert.masked_lm_copies("predictions")
+SENTENCE_ORDER = Row(
+    OUTPUT, "sentence_order/dense", hf="sop_classifier.classifier", tf1="cls/seq_relationship/"
+)
+
+SCHEME = Scheme(
+    name="albert",
+    model_file="spiece.model",
+    tokenizer_class="AlbertTokenizer",
+    special_tokens={
+        "unknown_token": "<unk>",
+        "padding_token": "<pad>",
+        "cls_token": "[CLS]",
+        "sep_token": "[SEP]",
+        "mask_token": "[MASK]",
+    },
+    options={
+        "lowercase": True,
+        "remove_space": True,
+        "keep_accents": False,
+        "rewrite_quotes": False,
+        "special_tokens_in_text": False,
+    },
+    splits_number_commas=True,
+)
+
+
+def read_vocabulary(files: VocabularyFiles, options: dict[str, Any]) -> TokenizerParts:
+    """A SentencePiece model, or BERT's vocabulary, which the Chinese checkpoints have."""
+    if files.has("vocab.txt"):
+        return read_wordpiece(files, {n: v for n, v in options.items() if n != "scheme"})
+    return read_sentencepiece(files, options)
+
 
 FAMILY = Family(
     name="albert",
-    parts=bert.parts,
+    backbone=bert.backbone,
     defaults={"vocab_size": 30000, **DEFAULTS},
-    codecs={"hf": HF_CODEC, "tf1": TF1_CODEC},
+    formats={
+        "hf": HuggingFace(
+            model_type="albert",
+            codec=HF_CODEC,
+            root="albert.",
+            classes={**bert.hf_classes("Albert"), "pretraining": "AlbertForPreTraining"},
+        ),
+        "tf1": TF1(codec=TF1_CODEC, config_file="albert_config.json", root="bert/"),
+    },
     encoder_rows=ENCODER_ROWS,
     heads={
-        "masked_lm": Head(MASKED_LM_ROWS, "AlbertForMaskedLM", copies=MASKED_LM_COPIES),
+        "masked_lm": Head(MASKED_LM_ROWS, copies=MASKED_LM_COPIES),
         "pretraining": Head(
-            (
-                *MASKED_LM_ROWS,
-                Row(
-                    OUTPUT,
-                    "sentence_order/dense",
-                    "sop_classifier.classifier",
-                    tf1="cls/seq_relationship/",
-                ),
-            ),
-            "AlbertForPreTraining",
-            pooler=True,
-            copies=MASKED_LM_COPIES,
+            (*MASKED_LM_ROWS, SENTENCE_ORDER), pooler=True, copies=MASKED_LM_COPIES
         ),
-        **bert.task_heads("Albert"),
+        **bert.TASK_HEADS,
     },
-    hf_encoder_class="AlbertModel",
-    roots={"hf": "albert.", "tf1": "bert/", "bert_zoo": "encoder/"},
-    ignorable={
-        "hf": (r"(^|\.)embeddings\.(position_ids|token_type_ids)$",),
-        "tf1": TF1_TRAINING_STATE,
-        "bert_zoo": (),
-    },
-    tokenizer="albert",
+    text=TextFormat(read_vocabulary, {"scheme": SCHEME}),
     checkpoints=CHECKPOINTS,
-    objectives=("sentence_order",),
-    config_files={"albert_config.json": "tf1"},
+    objectives=("masked_lm", "sentence_order"),
+    presets=PRESETS,
 )

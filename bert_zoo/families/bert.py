@@ -2,34 +2,54 @@
 
 from collections.abc import Callable
 
-from bert_zoo.config import ConfigCodec, ConfigRow, EncoderConfig
+from bert_zoo.config import EncoderConfig
 from bert_zoo.families.bert_checkpoints import CHECKPOINTS
+from bert_zoo.families.bert_presets import PRESETS
 from bert_zoo.registry import Family
-from bert_zoo.weights.formats import HF_BOOKKEEPING, HF_GENERATION, TF1_TRAINING_STATE
-from bert_zoo.weights.table import BIAS, DENSE, EMBED, NORM, OUTPUT, Copy, Format, Head, Row
+from bert_zoo.text.format import TextFormat
+from bert_zoo.text.wordpiece_files import read_wordpiece
+from bert_zoo.weights.formats import TF1, HuggingFace
+from bert_zoo.weights.formats.codec import ConfigCodec, ConfigRow
+from bert_zoo.weights.formats.hf import ACTIVATIONS
+from bert_zoo.weights.table import BIAS, DENSE, EMBED, NORM, OUTPUT, Copy, Head, Row
 
 
-def parts(config: EncoderConfig, dtype) -> dict:
-    """The encoder's layers: embeddings, a stack of post-norm blocks, a pooler."""
-    from bert_zoo.layers import Embeddings, FeedForward, Pooler, PostNormBlock, SelfAttention, Stack
+def backbone(config: EncoderConfig, dtype, relative_bias=None):
+    """Embeddings, a stack of post-norm blocks, and a pooler where there is one.
 
-    fresh = {"initializer_range": config.initializer_range, "dtype": dtype}
+    Args:
+        config: sizes and choices.
+        dtype: a Keras dtype policy.
+        relative_bias: a layer that the stack takes; see `bert_zoo.layers.Stack`.
+    """
+    from bert_zoo.layers import (
+        Embeddings,
+        FeedForward,
+        Pooler,
+        PostNormBlock,
+        SelfAttention,
+        Stack,
+        TransformerBackbone,
+    )
+
+    options = {"initializer_range": config.initializer_range, "dtype": dtype}
+    hidden_size = config.hidden_size
 
     def block(i: int) -> PostNormBlock:
         return PostNormBlock(
             SelfAttention(
                 config.num_heads,
-                config.hidden_size,
+                hidden_size,
                 dropout=config.attention_dropout,
                 name="attention",
-                **fresh,
+                **options,
             ),
             FeedForward(
                 config.intermediate_size,
-                config.hidden_size,
+                hidden_size,
                 activation=config.activation,
                 name="feed_forward",
-                **fresh,
+                **options,
             ),
             epsilon=config.layer_norm_epsilon,
             dropout=config.hidden_dropout,
@@ -37,10 +57,11 @@ def parts(config: EncoderConfig, dtype) -> dict:
             name=f"layer_{i}",
         )
 
-    return {
-        "embeddings": Embeddings(
+    return TransformerBackbone(
+        config,
+        embeddings=Embeddings(
             config.vocab_size,
-            config.hidden_size,
+            hidden_size,
             embedding_size=config.table_width,
             max_positions=config.max_positions,
             num_segments=config.num_segments,
@@ -49,74 +70,51 @@ def parts(config: EncoderConfig, dtype) -> dict:
             epsilon=config.layer_norm_epsilon,
             dropout=config.hidden_dropout,
             name="embeddings",
-            **fresh,
+            **options,
         ),
-        "stack": Stack(
+        stack=Stack(
             [block(i) for i in range(config.num_blocks)],
-            config.hidden_size,
+            hidden_size,
             blocks_of_layers=config.blocks_of_layers,
+            relative_bias=relative_bias,
             dtype=dtype,
             name="stack",
         ),
-        "pooler": Pooler(config.hidden_size, name="pooler", **fresh) if config.pooler else None,
-    }
+        pooler=Pooler(hidden_size, name="pooler", **options) if config.pooler else None,
+        dtype=dtype,
+    )
 
 
 ROWS = [
-    ConfigRow("vocab_size", "vocab_size"),
-    ConfigRow("hidden_size", "hidden_size"),
+    ConfigRow("vocab_size"),
+    ConfigRow("hidden_size"),
     ConfigRow("num_layers", "num_hidden_layers"),
     ConfigRow("num_heads", "num_attention_heads"),
-    ConfigRow("intermediate_size", "intermediate_size"),
+    ConfigRow("intermediate_size"),
     ConfigRow("max_positions", "max_position_embeddings", optional=True),
     ConfigRow("num_segments", "type_vocab_size", optional=True),
     ConfigRow("hidden_dropout", "hidden_dropout_prob", optional=True),
     ConfigRow("attention_dropout", "attention_probs_dropout_prob", optional=True),
-    ConfigRow("initializer_range", "initializer_range", optional=True),
+    ConfigRow("initializer_range", optional=True),
+]
+HF_ROWS = [
+    ConfigRow("activation", "hidden_act", ACTIVATIONS, optional=True),
+    ConfigRow("layer_norm_epsilon", "layer_norm_eps", optional=True),
+    ConfigRow("tie_word_embeddings", optional=True),
+    ConfigRow("pad_id", "pad_token_id", optional=True),
 ]
 # Keys of configurations converted from Google's multilingual and Chinese files, never read.
 POOLER_KEYS = frozenset(
-    {
-        "directionality",
-        "pooler_fc_size",
-        "pooler_num_attention_heads",
-        "pooler_num_fc_layers",
-        "pooler_size_per_head",
-        "pooler_type",
-    }
+    """
+    directionality pooler_fc_size pooler_num_attention_heads pooler_num_fc_layers
+    pooler_size_per_head pooler_type
+    """.split()
 )
 HF_CODEC = ConfigCodec(
-    rows=[
-        *ROWS,
-        # "gelu" means erf here and tanh in Google's files: the same word, other numbers.
-        ConfigRow(
-            "activation",
-            "hidden_act",
-            {
-                "gelu": "gelu",
-                "gelu_new": "gelu_tanh",
-                "gelu_pytorch_tanh": "gelu_tanh",
-                "relu": "relu",
-                "silu": "silu",
-                "swish": "silu",
-            },
-            optional=True,
-        ),
-        ConfigRow("layer_norm_epsilon", "layer_norm_eps", optional=True),
-        ConfigRow("classifier_dropout", "classifier_dropout", optional=True),
-        ConfigRow("tie_word_embeddings", "tie_word_embeddings", optional=True),
-        ConfigRow("pad_id", "pad_token_id", optional=True),
-    ],
-    fixed={
-        "model_type": ("bert",),
-        "position_embedding_type": ("absolute",),
-        "is_decoder": (False,),
-        "is_encoder_decoder": (False,),
-        "add_cross_attention": (False,),
-        "pruned_heads": ({},),
-    },
-    ignored=HF_BOOKKEEPING | HF_GENERATION | POOLER_KEYS,
-    written={"model_type": "bert", "position_embedding_type": "absolute"},
+    rows=[*ROWS, *HF_ROWS, ConfigRow("classifier_dropout", optional=True)],
+    ignored=POOLER_KEYS,
+    fixed={"position_embedding_type": ("absolute",)},
+    written={"position_embedding_type": "absolute"},
 )
 TF1_CODEC = ConfigCodec(
     rows=[
@@ -128,21 +126,21 @@ TF1_CODEC = ConfigCodec(
 
 LAYER = "encoder.layer.{i}."
 ENCODER_ROWS = (
-    Row(EMBED, "embeddings/token_embedding", "embeddings.word_embeddings"),
-    Row(EMBED, "embeddings/position_embedding", "embeddings.position_embeddings"),
-    Row(EMBED, "embeddings/segment_embedding", "embeddings.token_type_embeddings"),
-    Row(NORM, "embeddings/norm", "embeddings.LayerNorm"),
+    Row(EMBED, "embeddings/token_embedding", hf="embeddings.word_embeddings"),
+    Row(EMBED, "embeddings/position_embedding", hf="embeddings.position_embeddings"),
+    Row(EMBED, "embeddings/segment_embedding", hf="embeddings.token_type_embeddings"),
+    Row(NORM, "embeddings/norm", hf="embeddings.LayerNorm"),
     Row(
         DENSE,
         "stack/layer_{i}/attention/qkv",
-        tuple(f"{LAYER}attention.self.{part}" for part in ("query", "key", "value")),
+        hf=tuple(f"{LAYER}attention.self.{part}" for part in ("query", "key", "value")),
     ),
-    Row(DENSE, "stack/layer_{i}/attention/output", LAYER + "attention.output.dense"),
-    Row(NORM, "stack/layer_{i}/attention_norm", LAYER + "attention.output.LayerNorm"),
-    Row(DENSE, "stack/layer_{i}/feed_forward/intermediate", LAYER + "intermediate.dense"),
-    Row(DENSE, "stack/layer_{i}/feed_forward/output", LAYER + "output.dense"),
-    Row(NORM, "stack/layer_{i}/output_norm", LAYER + "output.LayerNorm"),
-    Row(DENSE, "pooler/dense", "pooler.dense", when=lambda config: config.pooler),
+    Row(DENSE, "stack/layer_{i}/attention/output", hf=LAYER + "attention.output.dense"),
+    Row(NORM, "stack/layer_{i}/attention_norm", hf=LAYER + "attention.output.LayerNorm"),
+    Row(DENSE, "stack/layer_{i}/feed_forward/intermediate", hf=LAYER + "intermediate.dense"),
+    Row(DENSE, "stack/layer_{i}/feed_forward/output", hf=LAYER + "output.dense"),
+    Row(NORM, "stack/layer_{i}/output_norm", hf=LAYER + "output.LayerNorm"),
+    Row(DENSE, "pooler/dense", hf="pooler.dense", when=lambda config: config.pooler),
 )
 
 
@@ -159,21 +157,21 @@ def masked_lm_rows(scope: str, *, dense: str, norm: str) -> tuple[Row, ...]:
     """
     tf1 = "cls/predictions/"
     return (
-        Row(DENSE, "masked_lm/transform", f"{scope}.{dense}", tf1=f"{tf1}transform/dense"),
-        Row(NORM, "masked_lm/norm", f"{scope}.{norm}", tf1=f"{tf1}transform/LayerNorm"),
+        Row(DENSE, "masked_lm/transform", hf=f"{scope}.{dense}", tf1=f"{tf1}transform/dense"),
+        Row(NORM, "masked_lm/norm", hf=f"{scope}.{norm}", tf1=f"{tf1}transform/LayerNorm"),
         Row(
             BIAS,
             "masked_lm",
-            f"{scope}.bias",
+            hf=f"{scope}.bias",
             tf1=f"{tf1}output_bias",
             when=lambda config: config.tie_word_embeddings,
         ),
-        Row(EMBED, "masked_lm/decoder", f"{scope}.decoder", tf1=f"{tf1}decoder", when=untied),
-        Row(BIAS, "masked_lm", f"{scope}.decoder.bias", tf1=f"{tf1}decoder/bias", when=untied),
+        Row(EMBED, "masked_lm/decoder", hf=f"{scope}.decoder", tf1=f"{tf1}decoder", when=untied),
+        Row(BIAS, "masked_lm", hf=f"{scope}.decoder.bias", tf1=f"{tf1}decoder/bias", when=untied),
     )
 
 
-def masked_lm_copies(scope: str) -> dict[Format, Callable[[EncoderConfig], tuple[Copy, ...]]]:
+def masked_lm_copies(scope: str) -> dict[str, Callable[[EncoderConfig], tuple[Copy, ...]]]:
     """transformers ties both the table and the bias, or neither: untied, it reads the decoder's."""
     bias, decoder = f"{scope}.bias", f"{scope}.decoder"
 
@@ -188,26 +186,27 @@ def masked_lm_copies(scope: str) -> dict[Format, Callable[[EncoderConfig], tuple
     return {"hf": copies}
 
 
-CLASSIFIER = Row(OUTPUT, "classifier/dense", "classifier", tf1="")
-
-
+CLASSIFIER = Row(OUTPUT, "classifier/dense", hf="classifier", tf1="")
+SPAN = Row(OUTPUT, "span/dense", hf="qa_outputs", tf1="cls/squad/")
 # Tasks whose heads differ in what their logits mean alone.
 SENTENCE_TASKS = ("classification", "multi_label_classification", "regression")
+# The heads of fine-tuning, whose names are the same in most families.
+TASK_HEADS = {
+    **dict.fromkeys((*SENTENCE_TASKS, "multiple_choice"), Head((CLASSIFIER,), pooler=True)),
+    "token_classification": Head((CLASSIFIER,)),
+    "question_answering": Head((SPAN,)),
+}
 
 
-def task_heads(prefix: str) -> dict[str, Head]:
-    """The heads of fine-tuning, whose names are the same in most families.
-
-    Args:
-        prefix: what the names of the family's Hugging Face classes begin with.
-    """
-    sentence = Head((CLASSIFIER,), f"{prefix}ForSequenceClassification", pooler=True)
-    span = Row(OUTPUT, "span/dense", "qa_outputs", tf1="cls/squad/")
+def hf_classes(prefix: str) -> dict[str, str]:
+    """The Hugging Face classes of a family whose names begin with `prefix`, by task."""
     return {
-        **dict.fromkeys(SENTENCE_TASKS, sentence),
-        "multiple_choice": Head((CLASSIFIER,), f"{prefix}ForMultipleChoice", pooler=True),
-        "token_classification": Head((CLASSIFIER,), f"{prefix}ForTokenClassification"),
-        "question_answering": Head((span,), f"{prefix}ForQuestionAnswering"),
+        "encoder": f"{prefix}Model",
+        "masked_lm": f"{prefix}ForMaskedLM",
+        **dict.fromkeys(SENTENCE_TASKS, f"{prefix}ForSequenceClassification"),
+        "multiple_choice": f"{prefix}ForMultipleChoice",
+        "token_classification": f"{prefix}ForTokenClassification",
+        "question_answering": f"{prefix}ForQuestionAnswering",
     }
 
 
@@ -215,36 +214,31 @@ MASKED_LM_ROWS = masked_lm_rows(
     "cls.predictions", dense="transform.dense", norm="transform.LayerNorm"
 )
 MASKED_LM_COPIES = masked_lm_copies("cls.predictions")
+NEXT_SENTENCE = Row(
+    OUTPUT, "next_sentence/dense", hf="cls.seq_relationship", tf1="cls/seq_relationship/"
+)
 HEADS = {
-    "masked_lm": Head(MASKED_LM_ROWS, "BertForMaskedLM", copies=MASKED_LM_COPIES),
-    "pretraining": Head(
-        (
-            *MASKED_LM_ROWS,
-            Row(OUTPUT, "next_sentence/dense", "cls.seq_relationship", tf1="cls/seq_relationship/"),
-        ),
-        "BertForPreTraining",
-        pooler=True,
-        copies=MASKED_LM_COPIES,
-    ),
-    **task_heads("Bert"),
+    "masked_lm": Head(MASKED_LM_ROWS, copies=MASKED_LM_COPIES),
+    "pretraining": Head((*MASKED_LM_ROWS, NEXT_SENTENCE), pooler=True, copies=MASKED_LM_COPIES),
+    **TASK_HEADS,
 }
+HF = HuggingFace(
+    model_type="bert",
+    codec=HF_CODEC,
+    root="bert.",
+    classes={**hf_classes("Bert"), "pretraining": "BertForPreTraining"},
+    may_be_untyped=True,
+)
 
 FAMILY = Family(
     name="bert",
-    parts=parts,
+    backbone=backbone,
     defaults={"vocab_size": 30522},
-    codecs={"hf": HF_CODEC, "tf1": TF1_CODEC},
+    formats={"hf": HF, "tf1": TF1(codec=TF1_CODEC, config_file="bert_config.json", root="bert/")},
     encoder_rows=ENCODER_ROWS,
     heads=HEADS,
-    hf_encoder_class="BertModel",
-    roots={"hf": "bert.", "tf1": "bert/", "bert_zoo": "encoder/"},
-    ignorable={
-        "hf": (r"(^|\.)embeddings\.(position_ids|token_type_ids)$",),
-        "tf1": TF1_TRAINING_STATE,
-        "bert_zoo": (),
-    },
-    tokenizer="bert",
+    text=TextFormat(read_wordpiece),
     checkpoints=CHECKPOINTS,
-    objectives=("next_sentence",),
-    config_files={"bert_config.json": "tf1"},
+    objectives=("masked_lm", "next_sentence"),
+    presets=PRESETS,
 )

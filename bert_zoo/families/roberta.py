@@ -2,20 +2,20 @@
 
 from dataclasses import replace
 
-from bert_zoo.config import ConfigCodec, ConfigRow, EncoderConfig
+from bert_zoo.config import EncoderConfig
 from bert_zoo.families import bert
 from bert_zoo.families.roberta_checkpoints import CHECKPOINTS
+from bert_zoo.families.roberta_presets import PRESETS
 from bert_zoo.registry import Family
+from bert_zoo.text.byte_bpe_files import read_byte_bpe
+from bert_zoo.text.format import TextFormat
+from bert_zoo.text.layout import ROBERTA
+from bert_zoo.weights.formats import Fairseq, HuggingFace
+from bert_zoo.weights.formats.codec import ConfigCodec, ConfigRow
 from bert_zoo.weights.table import DENSE, OUTPUT, Copy, Head, Row
 
 # What every file means without saying it: fairseq utils.py, make_positions.
 DEFAULTS = {"pad_id": 1, "positions_after_padding": True}
-HF_CODEC = replace(
-    bert.HF_CODEC,
-    fixed={**bert.HF_CODEC.fixed, "model_type": ("roberta",)},
-    written={**bert.HF_CODEC.written, "model_type": "roberta"},
-    defaults=DEFAULTS,
-)
 FAIRSEQ_CODEC = ConfigCodec(
     rows=[
         ConfigRow("vocab_size", "embed_tokens_rows"),
@@ -25,7 +25,7 @@ FAIRSEQ_CODEC = ConfigCodec(
         ConfigRow("intermediate_size", "encoder_ffn_embed_dim"),
         ConfigRow("num_heads", "encoder_attention_heads"),
         ConfigRow("hidden_dropout", "dropout"),
-        ConfigRow("attention_dropout", "attention_dropout"),
+        ConfigRow("attention_dropout"),
         ConfigRow("classifier_dropout", "pooler_dropout", optional=True),
         ConfigRow("activation", "activation_fn", {"gelu": "gelu", "relu": "relu"}, optional=True),
     ],
@@ -58,7 +58,10 @@ FAIRSEQ_NAMES = {
 
 
 def with_fairseq_names(rows: tuple[Row, ...]) -> tuple[Row, ...]:
-    return tuple(replace(row, fairseq=FAIRSEQ_NAMES.get(row.ours)) for row in rows)
+    return tuple(
+        row.named(fairseq=FAIRSEQ_NAMES[row.ours]) if row.ours in FAIRSEQ_NAMES else row
+        for row in rows
+    )
 
 
 def fairseq_copies(config: EncoderConfig) -> tuple[Copy, ...]:
@@ -67,35 +70,19 @@ def fairseq_copies(config: EncoderConfig) -> tuple[Copy, ...]:
 
 # Its own layer over the first token takes the place of BERT's pooler.
 CLASSIFIER_ROWS = (
-    Row(DENSE, "classifier/transform", "classifier.dense", fairseq="classification_heads.dense"),
+    Row(DENSE, "classifier/transform", hf="classifier.dense", fairseq="classification_heads.dense"),
     Row(
         OUTPUT,
         "classifier/dense",
-        "classifier.out_proj",
+        hf="classifier.out_proj",
         fairseq="classification_heads.out_proj",
     ),
 )
 
 
-def heads(prefix: str) -> dict[str, Head]:
-    """The heads; `prefix` begins the names of the Hugging Face classes."""
-    sentence = Head(CLASSIFIER_ROWS, f"{prefix}ForSequenceClassification")
-    masked_lm = Head(
-        with_fairseq_names(bert.masked_lm_rows("lm_head", dense="dense", norm="layer_norm")),
-        f"{prefix}ForMaskedLM",
-        copies={**bert.masked_lm_copies("lm_head"), "fairseq": fairseq_copies},
-        activation="gelu",
-    )
-    return {
-        **bert.task_heads(prefix),
-        "masked_lm": masked_lm,
-        **dict.fromkeys(bert.SENTENCE_TASKS, sentence),
-    }
-
-
 FAMILY = Family(
     name="roberta",
-    parts=bert.parts,
+    backbone=bert.backbone,
     defaults={
         "vocab_size": 50265,
         "max_positions": 514,
@@ -103,17 +90,26 @@ FAMILY = Family(
         "layer_norm_epsilon": 1e-5,
         **DEFAULTS,
     },
-    codecs={"hf": HF_CODEC, "fairseq": FAIRSEQ_CODEC},
-    encoder_rows=with_fairseq_names(bert.ENCODER_ROWS),
-    heads=heads("Roberta"),
-    hf_encoder_class="RobertaModel",
-    roots={"hf": "roberta.", "fairseq": "encoder.sentence_encoder.", "bert_zoo": "encoder/"},
-    ignorable={
-        "hf": bert.FAMILY.ignorable["hf"],
-        "fairseq": (r"\.version$", r"\._float_tensor$"),
-        "bert_zoo": (),
+    formats={
+        "hf": HuggingFace(
+            model_type="roberta",
+            codec=replace(bert.HF_CODEC, defaults=DEFAULTS),
+            root="roberta.",
+            classes=bert.hf_classes("Roberta"),
+        ),
+        "fairseq": Fairseq(codec=FAIRSEQ_CODEC, root="encoder.sentence_encoder."),
     },
-    tokenizer="roberta",
+    encoder_rows=with_fairseq_names(bert.ENCODER_ROWS),
+    heads={
+        **bert.TASK_HEADS,
+        "masked_lm": Head(
+            with_fairseq_names(bert.masked_lm_rows("lm_head", dense="dense", norm="layer_norm")),
+            copies={**bert.masked_lm_copies("lm_head"), "fairseq": fairseq_copies},
+            activation="gelu",
+        ),
+        **dict.fromkeys(bert.SENTENCE_TASKS, Head(CLASSIFIER_ROWS)),
+    },
+    text=TextFormat(read_byte_bpe, layout=ROBERTA),
     checkpoints=CHECKPOINTS,
-    config_files={"model.pt": "fairseq"},
+    presets=PRESETS,
 )

@@ -2,10 +2,15 @@
 
 from dataclasses import dataclass, replace
 
-from bert_zoo.config import ConfigCodec, ConfigError, ConfigRow, EncoderConfig, is_integer
+from bert_zoo.config import ConfigError, EncoderConfig, is_integer
 from bert_zoo.error_text import shown
 from bert_zoo.families import bert
+from bert_zoo.families.spanbert_presets import PRESETS
 from bert_zoo.registry import HF, Archive, Checkpoint, TextSpec
+from bert_zoo.text.format import TextFormat
+from bert_zoo.text.wordpiece_files import read_wordpiece
+from bert_zoo.weights.formats import Fairseq
+from bert_zoo.weights.formats.codec import ConfigCodec, ConfigRow
 from bert_zoo.weights.table import BIAS, DENSE, EMBED, NORM, Copy, Head, Row
 
 FAIRSEQ = "https://dl.fbaipublicfiles.com/fairseq/models/spanbert_"
@@ -53,12 +58,12 @@ class SpanBertConfig(EncoderConfig):
 # The original kept the names of pytorch_pretrained_bert, below fairseq's `decoder.`.
 SPANS = "cls.pair_target_predictions"
 SPAN_BOUNDARY_ROWS = (
-    Row(EMBED, "span_boundary/target_position", f"{SPANS}.position_embeddings"),
-    Row(DENSE, "span_boundary/first", f"{SPANS}.mlp_layer_norm.linear1"),
-    Row(NORM, "span_boundary/first_norm", f"{SPANS}.mlp_layer_norm.layer_norm1"),
-    Row(DENSE, "span_boundary/second", f"{SPANS}.mlp_layer_norm.linear2"),
-    Row(NORM, "span_boundary/second_norm", f"{SPANS}.mlp_layer_norm.layer_norm2"),
-    Row(BIAS, "span_boundary", f"{SPANS}.bias"),
+    Row(EMBED, "span_boundary/target_position", hf=f"{SPANS}.position_embeddings"),
+    Row(DENSE, "span_boundary/first", hf=f"{SPANS}.mlp_layer_norm.linear1"),
+    Row(NORM, "span_boundary/first_norm", hf=f"{SPANS}.mlp_layer_norm.layer_norm1"),
+    Row(DENSE, "span_boundary/second", hf=f"{SPANS}.mlp_layer_norm.linear2"),
+    Row(NORM, "span_boundary/second_norm", hf=f"{SPANS}.mlp_layer_norm.layer_norm2"),
+    Row(BIAS, "span_boundary", hf=f"{SPANS}.bias"),
 )
 
 
@@ -104,18 +109,25 @@ FAMILY = replace(
     bert.FAMILY,
     name="spanbert",
     defaults={"vocab_size": 28996, "pooler": False},
-    codecs={
-        "hf": replace(bert.HF_CODEC, config_class=SpanBertConfig),
-        "fairseq": ARGUMENTS_CODEC,
+    formats={
+        "hf": replace(
+            bert.HF,
+            codec=replace(bert.HF_CODEC, config_class=SpanBertConfig),
+            classes={**bert.hf_classes("Bert"), "pretraining": "BertForMaskedLM"},
+            signature=r"cls\.pair_target_predictions\.",
+            sizes={
+                "span_targets": r"(^|\.)cls\.pair_target_predictions\.position_embeddings\.weight$"
+            },
+            # Only trainings without --no-nsp, which the paper does without, have it.
+            unread={r"(^|\.)cls\.seq_relationship\.(weight|bias)$": "next-sentence head"},
+        ),
+        "fairseq": Fairseq(codec=ARGUMENTS_CODEC, root=None),
     },
     heads={
-        **bert.task_heads("Bert"),
+        **bert.TASK_HEADS,
         "masked_lm": bert.HEADS["masked_lm"],
-        "pretraining": Head(
-            (*bert.MASKED_LM_ROWS, *SPAN_BOUNDARY_ROWS), "BertForMaskedLM", copies={"hf": copies}
-        ),
+        "pretraining": Head((*bert.MASKED_LM_ROWS, *SPAN_BOUNDARY_ROWS), copies={"hf": copies}),
     },
-    roots={"hf": "bert.", "bert_zoo": "encoder/"},
     checkpoints=[
         released("base", "hf_base", HF("SpanBERT/spanbert-base-cased"), scores=SCORES["base"]),
         released("large", "hf", HF("SpanBERT/spanbert-large-cased"), scores=SCORES["large"]),
@@ -131,12 +143,9 @@ FAMILY = replace(
         on_squad("large", "1.1", "squad1"),
         on_squad("large", "2.0", "squad2"),
     ],
-    tokenizer="spanbert",
-    objectives=("span_boundary",),
-    hallmark=r"cls\.pair_target_predictions\.",
-    config_files={"model.pt": "fairseq"},
+    # Its files do not say that the vocabulary is BERT's cased one.
+    text=TextFormat(read_wordpiece, options={"lowercase": False}),
+    objectives=("masked_lm", "span_boundary"),
     config_class=SpanBertConfig,
-    told_by_tensors={"span_targets": ("pretraining", "span_boundary/target_position/embeddings")},
-    # Only trainings without --no-nsp, which the paper does without, have it.
-    unread={r"(^|\.)cls\.seq_relationship\.(weight|bias)$": "next-sentence head"},
+    presets=PRESETS,
 )

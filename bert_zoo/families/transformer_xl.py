@@ -2,23 +2,27 @@
 
 from bert_zoo.families import transformer_xl_formats as formats
 from bert_zoo.families.transformer_xl_checkpoints import CHECKPOINTS
-from bert_zoo.recurrent_config import RecurrentConfig
+from bert_zoo.families.transformer_xl_config import RecurrentConfig
+from bert_zoo.families.transformer_xl_presets import PRESETS
+from bert_zoo.families.transformer_xl_vocabulary import read_vocabulary
 from bert_zoo.registry import Family
-from bert_zoo.weights.formats import TF1_TRAINING_STATE
+from bert_zoo.text.format import TextFormat
+from bert_zoo.text.layout import PLAIN
 from bert_zoo.weights.table import Head
 
 
-def parts(config: RecurrentConfig, dtype) -> dict:
-    """The encoder's layers: adaptive embeddings and a stack of blocks with a memory."""
+def backbone(config: RecurrentConfig, dtype):
+    """Adaptive embeddings and a stack of blocks with a memory."""
     from bert_zoo.layers import (
         AdaptiveEmbedding,
         FeedForward,
+        RecurrentBackbone,
         RecurrentBlock,
         RecurrentStack,
         RelativeAttention,
     )
 
-    fresh = {"initializer_range": config.initializer_range, "dtype": dtype}
+    options = {"initializer_range": config.initializer_range, "dtype": dtype}
     heads = {"num_heads": config.num_heads, "head_size": config.head_size}
 
     def block(i: int) -> RecurrentBlock:
@@ -29,7 +33,7 @@ def parts(config: RecurrentConfig, dtype) -> dict:
                 has_biases=config.untie_r,
                 name="attention",
                 **heads,
-                **fresh,
+                **options,
             ),
             FeedForward(
                 config.intermediate_size,
@@ -37,7 +41,7 @@ def parts(config: RecurrentConfig, dtype) -> dict:
                 activation=config.activation,
                 inner_dropout=config.hidden_dropout,
                 name="feed_forward",
-                **fresh,
+                **options,
             ),
             epsilon=config.layer_norm_epsilon,
             dropout=config.hidden_dropout,
@@ -46,8 +50,9 @@ def parts(config: RecurrentConfig, dtype) -> dict:
             name=f"layer_{i}",
         )
 
-    return {
-        "embeddings": AdaptiveEmbedding(
+    return RecurrentBackbone(
+        config,
+        embeddings=AdaptiveEmbedding(
             config.table_sizes,
             config.table_widths,
             config.is_projected,
@@ -55,59 +60,40 @@ def parts(config: RecurrentConfig, dtype) -> dict:
             dropout=config.hidden_dropout,
             projection_initializer_range=config.projection_initializer_range,
             name="embeddings",
-            **fresh,
+            **options,
         ),
-        "stack": RecurrentStack(
+        stack=RecurrentStack(
             [block(i) for i in range(config.num_layers)],
             config.hidden_size,
             has_biases=not config.untie_r,
-            mem_len=config.mem_len,
             clamp_len=config.clamp_len,
             span=config.attention_span,
             dropout=config.hidden_dropout,
             name="stack",
             **heads,
-            **fresh,
+            **options,
         ),
-        "pooler": None,
-    }
+        dtype=dtype,
+    )
 
 
 FAMILY = Family(
     name="transformer_xl",
-    parts=parts,
+    backbone=backbone,
     defaults={},
-    codecs={"hf": formats.HF_CODEC, "torch": formats.TORCH_CODEC},
+    formats=formats.FORMATS,
     encoder_rows=formats.ENCODER_ROWS,
     heads={
         "causal_lm": Head(
             (formats.softmax_rows,),
-            "TransfoXLLMHeadModel",
             copies={"hf": formats.hf_copies, "torch": formats.softmax_copies},
         )
     },
-    hf_encoder_class="TransfoXLModel",
-    roots={"hf": "transformer.", "torch": "", "tf1": "transformer/", "bert_zoo": "encoder/"},
-    # A bare Hugging Face encoder has no softmax and no prefix; the original always has a softmax.
-    format_hallmarks={"torch": r"(^|\.)crit\."},
-    ignorable={
-        "hf": (r"(^|\.)pos_emb\.inv_freq$",),
-        "torch": (r"(^|\.)pos_emb\.inv_freq$",),
-        "tf1": TF1_TRAINING_STATE,
-        "bert_zoo": (),
-    },
-    tokenizer="transformer_xl",
+    text=TextFormat(read_vocabulary, layout=PLAIN, preprocessor="LanguageModelPreprocessor"),
     checkpoints=CHECKPOINTS,
-    config_files={"model.pt": "torch"},
     config_class=RecurrentConfig,
-    encoder_class="RecurrentEncoder",
-    headless=("encoder",),
-    counted="causal_lm",
+    tasks_without_head=("encoder",),
+    params_task="causal_lm",
     settings=("mem_len", "clamp_len", "same_length", "same_length_keys", "memory_start"),
-    conventions={
-        "tf1": {"same_length_keys": "mem_len+1", "layer_norm_epsilon": 1e-12},
-        "torch": {"memory_start": "empty"},
-    },
-    hf_only={"proj_same_dim": True, "same_length_keys": "mem_len", "memory_start": "zeros"},
-    hf_buffers=formats.hf_buffers,
+    language_model_presets=PRESETS,
 )

@@ -3,13 +3,10 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-import numpy as np
-
-from bert_zoo.config import ConfigCodec, ConfigError, ConfigRow
-from bert_zoo.error_text import shown
 from bert_zoo.families.transformer_xl_checkpoints import WT103_CUTOFFS
-from bert_zoo.recurrent_config import RecurrentConfig
-from bert_zoo.weights.formats import HF_BOOKKEEPING, HF_GENERATION
+from bert_zoo.families.transformer_xl_config import RecurrentConfig
+from bert_zoo.weights.formats import TF1, HuggingFace, Torch
+from bert_zoo.weights.formats.codec import ConfigCodec, ConfigRow
 from bert_zoo.weights.table import DENSE, EMBED, KERNEL, NORM, Copy, Row, Stored, raw
 
 # ---------------------------------------------------------------------------------------------
@@ -49,16 +46,16 @@ HF_DEFAULTS = {
 }
 HF_CODEC = ConfigCodec(
     rows=[
-        ConfigRow("vocab_size", "vocab_size"),
+        ConfigRow("vocab_size"),
         *SIZES,
         ConfigRow("intermediate_size", "d_inner"),
-        ConfigRow("layer_norm_epsilon", "layer_norm_epsilon", optional=True),
+        ConfigRow("layer_norm_epsilon", optional=True),
         ConfigRow("hidden_dropout", "dropout", optional=True),
         ConfigRow("attention_dropout", "dropatt", optional=True),
         ConfigRow("initializer_range", "init_std", optional=True),
         ConfigRow("projection_initializer_range", "proj_init_std", optional=True),
         *(
-            ConfigRow(name, name, optional=True)
+            ConfigRow(name, optional=True)
             for name in (
                 *("cutoffs", "div_val", "tie_projs", "tie_word_embeddings", "untie_r"),
                 *("pre_lnorm", "mem_len", "clamp_len", "same_length"),
@@ -67,67 +64,19 @@ HF_CODEC = ConfigCodec(
             )
         ),
     ],
-    fixed={"model_type": ("transfo-xl",), "attn_type": (0,), "sample_softmax": (-1, 0)},
-    ignored=HF_BOOKKEEPING
-    | HF_GENERATION
-    | {"adaptive", "ext_len", "init", "init_range", "pad_token_id", "tgt_len"},
-    written={"model_type": "transfo-xl"},
+    fixed={"attn_type": (0,), "sample_softmax": (-1, 0)},
+    ignored=frozenset({"adaptive", "ext_len", "init", "init_range", "pad_token_id", "tgt_len"}),
     defaults=HF_DEFAULTS,
     config_class=RecurrentConfig,
     prepare=with_tie_projs,
 )
 
 
-def from_module(values: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings of a whole `MemTransformerLM`, whose ties only its tensors tell."""
-    values = dict(values)
-    repeated = values.pop("repeated")
-    cutoffs = values.pop("word_emb.cutoffs", None)
-    if not isinstance(cutoffs, list | tuple):
-        raise ConfigError(f"word_emb.cutoffs is {shown(cutoffs)}; it must be a list.")
-    # The program appends the size of the vocabulary.
-    cutoffs = cutoffs[:-1]
-    tables = {f"word_emb.emb_projs.{table}" for table in range(len(cutoffs) + 1)}
-    ties = [repeated.get(f"crit.out_projs.{c}") in tables for c in range(len(cutoffs) + 1)]
-    is_tied = "crit.out_layers.0.weight" in repeated
-    return {**values, "cutoffs": cutoffs, "tie_projs": ties, "tie_word_embeddings": is_tied}
-
-
-TORCH_CODEC = ConfigCodec(
-    rows=[
-        ConfigRow("vocab_size", "n_token"),
-        *SIZES,
-        ConfigRow("intermediate_size", "layers.0.pos_ff.d_inner"),
-        ConfigRow("div_val", "word_emb.div_val"),
-        ConfigRow("pre_lnorm", "layers.0.dec_attn.pre_lnorm"),
-        ConfigRow("layer_norm_epsilon", "layers.0.pos_ff.layer_norm.eps"),
-        ConfigRow("hidden_dropout", "drop.p"),
-        ConfigRow("attention_dropout", "layers.0.dec_attn.dropatt.p"),
-        *(
-            ConfigRow(name, name)
-            for name in (
-                *("cutoffs", "tie_projs", "tie_word_embeddings"),
-                *("mem_len", "clamp_len", "same_length"),
-            )
-        ),
-    ],
-    fixed={
-        "module": ("mem_transformer.MemTransformerLM",),
-        "attn_type": (0,),
-        "sample_softmax": (-1, 0),
-    },
-    # Every part of a module repeats the settings of the whole, and no others.
-    ignored=None,
-    defaults={"untie_r": False, "same_length_keys": "mem_len", "memory_start": "empty"},
-    config_class=RecurrentConfig,
-    prepare=from_module,
-)
-
 # ---------------------------------------------------------------------------------------------
 # Weights
 # ---------------------------------------------------------------------------------------------
 
-PROJECTION = {"kernel": {"hf": Stored("", transposed=True), "tf1": Stored("")}}
+PROJECTION = {"kernel": {"pytorch": Stored("", transposed=True), "tensorflow": Stored("")}}
 TF1_SOFTMAX = "transformer/adaptive_softmax/"
 
 
@@ -142,14 +91,14 @@ def embedding_rows(config: RecurrentConfig) -> Iterator[Row]:
         yield Row(
             EMBED,
             f"embeddings/table_{table}",
-            f"word_emb.emb_layers.{table}",
+            hf=f"word_emb.emb_layers.{table}",
             tf1=f"{scope}lookup_table",
         )
         if projected:
             yield Row(
                 PROJECTION,
                 f"embeddings/projection_{table}",
-                f"word_emb.emb_projs.{table}",
+                hf=f"word_emb.emb_projs.{table}",
                 tf1=f"{scope}proj_W",
             )
 
@@ -160,13 +109,13 @@ def bias_rows(config: RecurrentConfig) -> Iterator[Row]:
         if config.untie_r:
             layer = f"layers.{{i}}.dec_attn.{name}"
             ours = "stack/layer_{i}/attention"
-            yield Row(raw(variable), ours, layer, tf1=name, stacked=("tf1",))
+            yield Row(raw(variable), ours, hf=layer, tf1=name, stacked=("tf1",))
         else:
-            yield Row(raw(variable), "stack", name, tf1=name)
+            yield Row(raw(variable), "stack", hf=name, tf1=name)
 
 
 def block_row(kind, ours: str, hf: str, tf1: str) -> Row:
-    return Row(kind, f"stack/layer_{{i}}/{ours}", f"layers.{{i}}.{hf}", tf1=f"layer_{{i}}/{tf1}")
+    return Row(kind, f"stack/layer_{{i}}/{ours}", hf=f"layers.{{i}}.{hf}", tf1=f"layer_{{i}}/{tf1}")
 
 
 ENCODER_ROWS = (
@@ -189,7 +138,7 @@ def softmax_rows(config: RecurrentConfig) -> Iterator[Row]:
             yield Row(
                 raw(ours, torch=Stored("", reversed=True)),
                 "softmax",
-                f"crit.{ours}",
+                hf=f"crit.{ours}",
                 tf1=f"{TF1_SOFTMAX}cutoff_0/{theirs}",
             )
     clusters = range(len(config.cluster_sizes))
@@ -199,18 +148,18 @@ def softmax_rows(config: RecurrentConfig) -> Iterator[Row]:
         yield Row(
             raw(f"bias_{table}"),
             "softmax",
-            f"crit.out_layers.{table}.bias",
+            hf=f"crit.out_layers.{table}.bias",
             tf1=biases if config.cutoffs else f"{TF1_SOFTMAX}bias",
             sizes=config.cluster_sizes,
         )
         if not config.tie_word_embeddings:
-            yield Row(EMBED, f"softmax/table_{table}", f"crit.out_layers.{table}")
+            yield Row(EMBED, f"softmax/table_{table}", hf=f"crit.out_layers.{table}")
     for cluster in clusters:
         if config.has_own_projection(cluster):
             yield Row(
-                raw(f"projection_{cluster}", hf=Stored("", transposed=True)),
+                raw(f"projection_{cluster}", pytorch=Stored("", transposed=True)),
                 "softmax",
-                f"crit.out_projs.{cluster}",
+                hf=f"crit.out_projs.{cluster}",
                 tf1=f"{TF1_SOFTMAX}cutoff_{cluster}/proj",
             )
 
@@ -244,7 +193,27 @@ def hf_copies(config: RecurrentConfig) -> tuple[Copy, ...]:
     return (*softmax_copies(config), *copies)
 
 
-def hf_buffers(config: RecurrentConfig) -> dict[str, np.ndarray]:
+def hf_buffers(config: RecurrentConfig) -> dict[str, Any]:
     """The frequencies of the sinusoids, which Hugging Face's class misses where they are not there."""
+    import numpy as np
+
     evens = np.arange(0, config.hidden_size, 2, dtype=np.float32)
     return {"pos_emb.inv_freq": 1 / (np.float32(10000) ** (evens / config.hidden_size))}
+
+
+FORMATS = {
+    "hf": HuggingFace(
+        model_type="transfo-xl",
+        codec=HF_CODEC,
+        root="transformer.",
+        classes={"encoder": "TransfoXLModel", "causal_lm": "TransfoXLLMHeadModel"},
+        supports={"proj_same_dim": True, "same_length_keys": "mem_len", "memory_start": "zeros"},
+        buffers=hf_buffers,
+    ),
+    # A bare Hugging Face encoder has no softmax and no prefix; the original always has a softmax.
+    "torch": Torch(required_key=r"(^|\.)crit\.", conventions={"memory_start": "empty"}),
+    "tf1": TF1(
+        root="transformer/",
+        conventions={"same_length_keys": "mem_len+1", "layer_norm_epsilon": 1e-12},
+    ),
+}

@@ -2,28 +2,48 @@
 
 from dataclasses import replace
 
-from bert_zoo.families import roberta
+from bert_zoo.families import bert, roberta
 from bert_zoo.families.roberta_checkpoints import BASE, LARGE, fairseq
+from bert_zoo.text.format import TextFormat
+from bert_zoo.text.layout import ROBERTA
+from bert_zoo.text.sentencepiece_files import Scheme, read_sentencepiece
 
 PAPER = "Unsupervised Cross-lingual Representation Learning at Scale, arXiv:1911.02116"
-HF_CODEC = replace(
-    roberta.HF_CODEC,
-    fixed={**roberta.HF_CODEC.fixed, "model_type": ("xlm-roberta",)},
-    written={**roberta.HF_CODEC.written, "model_type": "xlm-roberta"},
-)
 FAIRSEQ_CODEC = replace(
     roberta.FAIRSEQ_CODEC,
     fixed={**roberta.FAIRSEQ_CODEC.fixed, "task": ("multilingual_masked_lm",)},
+)
+# fairseq's dictionary puts four tokens before the pieces, three of which the model has too.
+SCHEME = Scheme(
+    name="xlm_roberta",
+    model_file="sentencepiece.bpe.model",
+    tokenizer_class="XLMRobertaTokenizer",
+    replaced_pieces=("<unk>", "<s>", "</s>"),
+    first_tokens=("<s>", "<pad>", "</s>", "<unk>"),
+    last_tokens=("<mask>",),
+    special_tokens={
+        "unknown_token": "<unk>",
+        "padding_token": "<pad>",
+        "cls_token": "<s>",
+        "sep_token": "</s>",
+        "mask_token": "<mask>",
+    },
+    next_line_is_space=True,
 )
 
 FAMILY = replace(
     roberta.FAMILY,
     name="xlm_roberta",
     defaults=roberta.FAMILY.defaults | {"vocab_size": 250002},
-    codecs={"hf": HF_CODEC, "fairseq": FAIRSEQ_CODEC},
-    heads=roberta.heads("XLMRoberta"),
-    hf_encoder_class="XLMRobertaModel",
-    tokenizer="xlm_roberta",
+    formats={
+        "hf": replace(
+            roberta.FAMILY.formats["hf"],
+            model_type="xlm-roberta",
+            classes=bert.hf_classes("XLMRoberta"),
+        ),
+        "fairseq": replace(roberta.FAMILY.formats["fairseq"], codec=FAIRSEQ_CODEC),
+    },
+    text=TextFormat(read_sentencepiece, {"scheme": SCHEME}, ROBERTA),
     checkpoints=[
         fairseq(
             "xlm_roberta_base",

@@ -1,4 +1,4 @@
-"""Bricks that the families are built from.
+"""Layers that the families are built from.
 
 Inside a stack, tensors are [batch * length, features]: products in two dimensions let oneDNN fuse
 bias and GELU into the product on TensorFlow's CPU kernels, and cost nothing elsewhere.
@@ -8,6 +8,7 @@ import importlib
 
 from bert_zoo.layers.adaptive_embedding import AdaptiveEmbedding
 from bert_zoo.layers.attention import SelfAttention
+from bert_zoo.layers.backbones import Backbone, RecurrentBackbone, TransformerBackbone
 from bert_zoo.layers.block import PostNormBlock
 from bert_zoo.layers.dropout import Dropout
 from bert_zoo.layers.embeddings import Embeddings
@@ -15,28 +16,33 @@ from bert_zoo.layers.feed_forward import FeedForward
 from bert_zoo.layers.pooler import Pooler
 from bert_zoo.layers.recurrent_stack import RecurrentBlock, RecurrentStack
 from bert_zoo.layers.relative_attention import RelativeAttention
+from bert_zoo.layers.relative_bias import RelativeBias
 from bert_zoo.layers.stack import Stack
 
 __all__ = [
     "AdaptiveEmbedding",
+    "Backbone",
     "Dropout",
     "Embeddings",
     "FeedForward",
     "Pooler",
     "PostNormBlock",
     "Preprocessor",
+    "RecurrentBackbone",
     "RecurrentBlock",
     "RecurrentStack",
     "RelativeAttention",
+    "RelativeBias",
     "SavedModelLayer",
     "SelfAttention",
     "Stack",
+    "TransformerBackbone",
 ]
 
 
 # Need what the layers do not: TensorFlow, and checkpoints.
 _LAZY = {
-    "Preprocessor": "bert_zoo.models.text_layer",
+    "Preprocessor": "bert_zoo.loading.text_layer",
     "SavedModelLayer": "bert_zoo.serving.saved_model_layer",
 }
 

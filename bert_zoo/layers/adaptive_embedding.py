@@ -1,4 +1,4 @@
-"""Embeddings whose width falls with the frequency of the symbols."""
+"""Embeddings whose width falls with the frequency of the tokens."""
 
 import math
 from collections.abc import Sequence
@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import keras
 from keras import ops
 
-from bert_zoo.layers.common import dense, fresh
+from bert_zoo.layers.common import dense, table
 from bert_zoo.layers.dropout import Dropout
 
 
@@ -15,31 +15,25 @@ def cluster_tables(
 ) -> list[keras.layers.Embedding]:
     """Tables `table_0`, `table_1`, ... of these numbers of rows and columns."""
     return [
-        keras.layers.Embedding(
-            rows,
-            width,
-            embeddings_initializer=fresh(initializer_range),
-            dtype=dtype,
-            name=f"table_{table}",
-        )
-        for table, (rows, width) in enumerate(zip(sizes, widths, strict=True))
+        table(rows, width, f"table_{number}", stddev=initializer_range, dtype=dtype)
+        for number, (rows, width) in enumerate(zip(sizes, widths, strict=True))
     ]
 
 
 class AdaptiveEmbedding(keras.layers.Layer):
-    """One table a cluster of symbols, each with a projection to the model's width.
+    """One table a cluster of tokens, each with a projection to the model's width.
 
     Source: Baevski and Auli 2018 (arXiv:1809.10853), section 3; kimiyoung/transformer-xl
     tf/model.py, mask_adaptive_embedding_lookup.
 
     Args:
-        table_sizes: rows of each table; symbols are numbered through the tables.
+        table_sizes: rows of each table; tokens are numbered through the tables.
         table_widths: width of each table.
         is_projected: for each table, whether it has a projection.
         hidden_size: width of the output, which is scaled by its square root.
         dropout: rate on the output.
-        initializer_range: standard deviation of fresh tables.
-        projection_initializer_range: that of fresh projections.
+        initializer_range: standard deviation of randomly initialised tables.
+        projection_initializer_range: that of projections.
     """
 
     def __init__(
@@ -62,34 +56,34 @@ class AdaptiveEmbedding(keras.layers.Layer):
         self.projections = [
             dense(
                 hidden_size,
-                f"projection_{table}",
+                f"projection_{number}",
                 stddev=projection_initializer_range,
                 dtype=self.dtype_policy,
                 use_bias=False,
             )
             if projected
             else None
-            for table, projected in enumerate(is_projected)
+            for number, projected in enumerate(is_projected)
         ]
         self.dropout = Dropout(dropout, dtype=self.dtype_policy, name="dropout")
 
     def build(self, token_ids_shape):
-        for table, projection in zip(self.tables, self.projections, strict=True):
-            table.build()
+        for each, projection in zip(self.tables, self.projections, strict=True):
+            each.build()
             if projection is not None:
-                projection.build((None, table.output_dim))
+                projection.build((None, each.output_dim))
         self.built = True
 
     def call(self, token_ids, training=None):
         """int [batch, length] to [batch, length, hidden_size].
 
-        Every table is read for every symbol, by a clipped row number, and the others' results are
+        Every table is read for every token, by a clipped row number, and the others' results are
         dropped: shapes stay static, and all tables but the first are narrow.
         """
         start, embedded = 0, None
-        for table, projection in zip(self.tables, self.projections, strict=True):
-            rows = table.input_dim
-            found = table(ops.clip(token_ids - start, 0, rows - 1))
+        for each, projection in zip(self.tables, self.projections, strict=True):
+            rows = each.input_dim
+            found = each(ops.clip(token_ids - start, 0, rows - 1))
             if projection is not None:
                 found = projection(found)
             if embedded is None:

@@ -33,7 +33,7 @@ class SelfAttention(keras.layers.Layer):
         num_heads: heads.
         hidden_size: width of input and output.
         dropout: rate on the attention probabilities.
-        initializer_range: standard deviation of fresh weights.
+        initializer_range: standard deviation of randomly initialised weights.
     """
 
     def __init__(
@@ -65,7 +65,8 @@ class SelfAttention(keras.layers.Layer):
 
         Args:
             x: [batch * length, hidden_size].
-            bias: [batch, 1, 1, length], added to the scores; see `attention_bias`.
+            bias: [batch, 1, 1, length] or [batch, heads, length, length], added to the scores; see
+                `attention_bias`.
             first_only: whether the first token of each row alone attends; to all of them.
 
         Returns:
@@ -78,6 +79,8 @@ class SelfAttention(keras.layers.Layer):
         query, key, value = (ops.reshape(part, heads) for part in ops.split(self.qkv(x), 3, -1))
         if first_only:
             query = query[:, :1]
+            if bias.shape[1] != 1:
+                bias = bias[:, :, :1]
         query = ops.transpose(query, (0, 2, 1, 3)) * (1 / math.sqrt(self.head_size))
         key = ops.transpose(key, (0, 2, 3, 1))
         value = ops.transpose(value, (0, 2, 1, 3))

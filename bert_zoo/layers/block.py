@@ -50,7 +50,7 @@ class PostNormBlock(Block):
 
         Args:
             x: [batch * length, hidden].
-            bias: [batch, 1, 1, length].
+            bias: as `SelfAttention.call`.
             first_only: whether the output of each row's first token is all that is wanted.
 
         Returns:

@@ -1,4 +1,4 @@
-"""What every brick shares: fresh weights, activations, dense layers."""
+"""What layers share: how weights begin, activations, dense layers, tables, norms."""
 
 import functools
 from collections.abc import Callable
@@ -11,10 +11,11 @@ ACTIVATIONS: dict[str, Callable] = {
     "gelu_tanh": functools.partial(ops.gelu, approximate=True),
     "relu": ops.relu,
     "silu": ops.silu,
+    "tanh": ops.tanh,
 }
 
 
-def fresh(stddev: float) -> keras.initializers.Initializer:
+def initializer(stddev: float) -> keras.initializers.Initializer:
     """BERT's initializer. A new instance each time: Keras's draw the same values when reused."""
     return keras.initializers.TruncatedNormal(stddev=stddev)
 
@@ -22,10 +23,23 @@ def fresh(stddev: float) -> keras.initializers.Initializer:
 def dense(units: int, name: str, *, stddev: float, dtype, use_bias: bool = True):
     """A dense layer with BERT's initializer and no activation."""
     return keras.layers.Dense(
-        units, use_bias=use_bias, kernel_initializer=fresh(stddev), dtype=dtype, name=name
+        units, use_bias=use_bias, kernel_initializer=initializer(stddev), dtype=dtype, name=name
+    )
+
+
+def table(rows: int, width: int, name: str, *, stddev: float, dtype):
+    """An embedding table with BERT's initializer."""
+    return keras.layers.Embedding(
+        rows, width, embeddings_initializer=initializer(stddev), dtype=dtype, name=name
     )
 
 
 def norm(name: str, *, epsilon: float, dtype):
     """Layer normalisation over features."""
     return keras.layers.LayerNormalization(epsilon=epsilon, dtype=dtype, name=name)
+
+
+def vocabulary_logits(x, token_table, bias):
+    """float32 logits [rows, vocabulary] of x [rows, width], by a table [vocabulary, width]."""
+    logits = ops.matmul(x, ops.transpose(ops.cast(token_table, x.dtype)))
+    return ops.cast(logits, "float32") + ops.cast(bias, "float32")

@@ -3,18 +3,20 @@
 import keras
 from keras import ops
 
-from bert_zoo.layers.common import dense, fresh, norm
+from bert_zoo.layers.common import dense, norm, table
 from bert_zoo.layers.dropout import Dropout
 
 
 class Embeddings(keras.layers.Layer):
     """Sum of token, position and segment tables, normalised (BERT section 3, figure 2).
 
+    Without segments the sum is of two tables.
+
     With `embedding_size` below `hidden_size` the tables are narrow and a dense layer widens their
     normalised sum (ALBERT section 3.1).
 
     Args:
-        vocab_size, max_positions, num_segments: rows of the three tables.
+        vocab_size, max_positions, num_segments: rows of the three tables; no segments is 0.
         position_offset: row of the first token in the position table; where it is not 0, only tokens
             other than `pad_id` are counted, and padding has the row before (fairseq utils.py,
             make_positions).
@@ -23,7 +25,7 @@ class Embeddings(keras.layers.Layer):
         embedding_size: width of the tables.
         epsilon: of the layer norm.
         dropout: rate on the output.
-        initializer_range: standard deviation of fresh weights.
+        initializer_range: standard deviation of randomly initialised weights.
     """
 
     def __init__(
@@ -47,31 +49,34 @@ class Embeddings(keras.layers.Layer):
         self.pad_id = pad_id
         self.longest_input = max_positions - position_offset
 
-        def table(rows: int, name: str) -> keras.layers.Embedding:
-            return keras.layers.Embedding(
-                rows,
-                embedding_size,
-                embeddings_initializer=fresh(initializer_range),
-                dtype=self.dtype_policy,
-                name=name,
+        options = {"stddev": initializer_range, "dtype": self.dtype_policy}
+        self.token_embedding = table(vocab_size, embedding_size, "token_embedding", **options)
+        self.position_embedding = table(
+            max_positions, embedding_size, "position_embedding", **options
+        )
+        self.segment_embedding = None
+        if num_segments:
+            self.segment_embedding = table(
+                num_segments, embedding_size, "segment_embedding", **options
             )
-
-        self.token_embedding = table(vocab_size, "token_embedding")
-        self.position_embedding = table(max_positions, "position_embedding")
-        self.segment_embedding = table(num_segments, "segment_embedding")
         self.norm = norm("norm", epsilon=epsilon, dtype=self.dtype_policy)
         self.projection = None
         if embedding_size != hidden_size:
-            self.projection = dense(
-                hidden_size, "projection", stddev=initializer_range, dtype=self.dtype_policy
-            )
+            self.projection = dense(hidden_size, "projection", **options)
         self.dropout = Dropout(dropout, dtype=self.dtype_policy, name="dropout")
 
+    def share_tables(self, other: "Embeddings") -> None:
+        """Takes another one's tables and norm in place of its own, which are not built yet."""
+        for name in ("token_embedding", "position_embedding", "segment_embedding", "norm"):
+            setattr(self, name, getattr(other, name))
+
     def build(self, token_ids_shape):
-        for table in (self.token_embedding, self.position_embedding, self.segment_embedding):
-            table.build()
+        for each in (self.token_embedding, self.position_embedding, self.segment_embedding):
+            if each is not None and not each.built:
+                each.build()
         table_shape = (None, None, self.token_embedding.output_dim)
-        self.norm.build(table_shape)
+        if not self.norm.built:
+            self.norm.build(table_shape)
         if self.projection is not None:
             self.projection.build(table_shape)
         self.built = True
@@ -103,11 +108,12 @@ class Embeddings(keras.layers.Layer):
             positions = ops.cast(self.position_embedding.embeddings[:length], cast)[None]
         else:
             positions = self.position_embedding(position_ids)
-        if segment_ids is None:
-            segments = ops.cast(self.segment_embedding.embeddings[0], cast)
-        else:
-            segments = self.segment_embedding(segment_ids)
-        x = self.norm(self.token_embedding(token_ids) + segments + positions)
+        x = self.token_embedding(token_ids)
+        if segment_ids is not None:
+            x = x + self.segment_embedding(segment_ids)
+        elif self.segment_embedding is not None:
+            x = x + ops.cast(self.segment_embedding.embeddings[0], cast)
+        x = self.norm(x + positions)
         # ALBERT's dropout comes before the projection, as in its modeling.py.
         x = self.dropout(x, training=training)
         return x if self.projection is None else self.projection(x)

@@ -1,4 +1,4 @@
-"""Training a layer without keeping what it computes: gradients compute it a second time."""
+"""Training a layer without storing what it computes: gradients compute it a second time."""
 
 import keras
 from keras import ops
@@ -21,7 +21,7 @@ def recomputed(layer: keras.layers.Layer, *args, **options: bool):
     # were before, and how far they have moved comes out, as floats, which both backends can bear.
     trainable, constant = layer.trainable_variables, layer.non_trainable_variables
     weights = {id(weight) for weight in layer.weights}
-    seeds = [place for place, v in enumerate(constant) if id(v) not in weights]
+    seeds = [index for index, v in enumerate(constant) if id(v) not in weights]
     # `value` alone is, on TensorFlow, a thing that changes with the variable.
     before = [ops.stop_gradient(variable.value) for variable in constant]
     leaves = [
@@ -38,11 +38,11 @@ def recomputed(layer: keras.layers.Layer, *args, **options: bool):
             *keras.tree.pack_sequence_as(args, given),
             **options,
         )
-        moved = [ops.cast(after[place] - before[place], "float32") for place in seeds]
+        moved = [ops.cast(after[index] - before[index], "float32") for index in seeds]
         return (outputs[0], *moved)
 
     values = [variable.value for variable in trainable]
     output, *moved = keras.remat(run)(*values, *(leaf for leaf in leaves if leaf is not None))
-    for place, steps in zip(seeds, moved, strict=True):
-        constant[place].assign(before[place] + ops.cast(steps, before[place].dtype))
+    for index, steps in zip(seeds, moved, strict=True):
+        constant[index].assign(before[index] + ops.cast(steps, before[index].dtype))
     return output

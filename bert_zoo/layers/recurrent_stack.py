@@ -8,8 +8,8 @@ from keras import ops
 from bert_zoo.layers.attention import attention_bias
 from bert_zoo.layers.block import Block
 from bert_zoo.layers.dropout import Dropout
-from bert_zoo.layers.recomputation import recomputed
 from bert_zoo.layers.relative_attention import add_biases, causal_bias, distance_embedding
+from bert_zoo.layers.stack import Stack
 
 
 class RecurrentBlock(Block):
@@ -44,7 +44,7 @@ class RecurrentBlock(Block):
         return self.output_norm(x + self.dropout(fed, training=training)), probabilities
 
 
-class RecurrentStack(keras.layers.Layer):
+class RecurrentStack(Stack):
     """Runs blocks one after the other, each with the memory of its own input.
 
     Args:
@@ -52,14 +52,10 @@ class RecurrentStack(keras.layers.Layer):
         hidden_size: width of x.
         num_heads, head_size: of the biases u and v.
         has_biases: whether u and v are the stack's, shared by all blocks.
-        mem_len: positions that are remembered.
         clamp_len: see `distance_embedding`.
         span: see `causal_bias`.
         dropout: rate on the embedding of distances.
-        initializer_range: standard deviation of fresh biases.
-
-    Attributes:
-        blocks_of_layers, rematerialize: as `Stack`.
+        initializer_range: standard deviation of randomly initialised biases.
     """
 
     def __init__(
@@ -70,35 +66,27 @@ class RecurrentStack(keras.layers.Layer):
         num_heads: int,
         head_size: int,
         has_biases: bool,
-        mem_len: int,
         clamp_len: int,
         span: int | None,
         dropout: float,
         initializer_range: float,
         **kwargs,
     ):
-        super().__init__(**kwargs)
-        self.blocks = list(blocks)
-        self.blocks_of_layers = tuple((i,) for i in range(len(self.blocks)))
-        self.rematerialize = False
-        self.hidden_size = hidden_size
+        super().__init__(blocks, hidden_size, **kwargs)
         self.num_heads = num_heads
         self.head_size = head_size
         self.has_biases = has_biases
-        self.mem_len = mem_len
         self.clamp_len = clamp_len
         self.span = span
         self.initializer_range = initializer_range
         self.dropout = Dropout(dropout, dtype=self.dtype_policy, name="dropout")
 
     def build(self, input_shape):
-        for block in self.blocks:
-            block.build((None, self.hidden_size))
         if self.has_biases:
             self.content_bias, self.position_bias = add_biases(
                 self, self.num_heads, self.head_size, self.initializer_range
             )
-        self.built = True
+        super().build(input_shape)
 
     def call(self, x, memory, keys_mask=None, training=None):
         """Runs the stack over a segment.
@@ -109,9 +97,8 @@ class RecurrentStack(keras.layers.Layer):
             keys_mask: [batch, memory length + length], 1 where there is a key; None where all are.
 
         Returns:
-            Hidden states [batch, length, hidden_size], the input first, one more than blocks; the new
-            memory, for each block [batch, mem_len, hidden_size]; and attention probabilities
-            [batch, heads, length, memory length + length], one for each block.
+            Hidden states [batch, length, hidden_size], the input first, one more than blocks; and
+            attention probabilities [batch, heads, length, memory length + length], one for each block.
         """
         length = ops.shape(x)[1]
         num_keys = ops.shape(memory[0])[1] + length
@@ -130,21 +117,10 @@ class RecurrentStack(keras.layers.Layer):
         flat = ops.reshape(x, (-1, self.hidden_size))
         for block, remembered in zip(self.blocks, memory, strict=True):
             inputs = (flat, ops.cast(remembered, dtype), distances, bias, shared)
-            if self.rematerialize and training:
-                flat = recomputed(block, *inputs, training=training)
-            else:
-                flat, probabilities = block(*inputs, training=training)
-                attentions.append(probabilities)
+            flat, *probabilities = self.run(block, *inputs, training=training)
+            attentions += probabilities
             hidden_states.append(ops.reshape(flat, (-1, length, self.hidden_size)))
-        new_memory = [
-            updated_memory(old, new, self.mem_len)
-            for old, new in zip(memory, hidden_states, strict=False)
-        ]
-        return hidden_states, new_memory, attentions
-
-    def compute_output_shape(self, input_shape):
-        # What summary() shows: the last hidden state.
-        return input_shape
+        return hidden_states, attentions
 
 
 def updated_memory(old, new, mem_len: int):

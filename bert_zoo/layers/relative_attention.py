@@ -6,7 +6,7 @@ import keras
 from keras import ops
 
 from bert_zoo.layers.attention import masked_score
-from bert_zoo.layers.common import dense, fresh
+from bert_zoo.layers.common import dense, initializer
 from bert_zoo.layers.dropout import Dropout
 
 
@@ -85,7 +85,7 @@ class RelativeAttention(keras.layers.Layer):
         hidden_size: width of input and output.
         dropout: rate on the attention probabilities.
         has_biases: whether u and v are this layer's own; they are given to `call` otherwise.
-        initializer_range: standard deviation of fresh weights.
+        initializer_range: standard deviation of randomly initialised weights.
     """
 
     def __init__(
@@ -177,6 +177,6 @@ class RelativeAttention(keras.layers.Layer):
 def add_biases(layer: keras.layers.Layer, num_heads: int, head_size: int, stddev: float) -> tuple:
     """Gives a layer the biases u and v, [heads, head_size] each."""
     return tuple(
-        layer.add_weight(shape=(num_heads, head_size), initializer=fresh(stddev), name=name)
+        layer.add_weight(shape=(num_heads, head_size), initializer=initializer(stddev), name=name)
         for name in ("content_bias", "position_bias")
     )

@@ -14,7 +14,9 @@ class Stack(keras.layers.Layer):
     Args:
         blocks: layers (x, bias) -> (x, probabilities).
         hidden_size: width of x.
-        blocks_of_layers: for each layer, the numbers of the blocks that it runs through.
+        blocks_of_layers: for each layer, the numbers of the blocks that it runs through; one for each
+            block by default.
+        relative_bias: a layer x -> [1, heads, length, length], added to the scores of every block.
 
     Attributes:
         rematerialize: whether training keeps the inputs of blocks alone; there are then no attention
@@ -26,18 +28,24 @@ class Stack(keras.layers.Layer):
         blocks: Sequence[keras.layers.Layer],
         hidden_size: int,
         *,
-        blocks_of_layers: Sequence[Sequence[int]],
+        blocks_of_layers: Sequence[Sequence[int]] | None = None,
+        relative_bias: keras.layers.Layer | None = None,
         **kwargs,
     ):
         super().__init__(**kwargs)
         self.blocks = list(blocks)
         self.hidden_size = hidden_size
+        if blocks_of_layers is None:
+            blocks_of_layers = ((number,) for number in range(len(self.blocks)))
         self.blocks_of_layers = tuple(blocks_of_layers)
+        self.relative_bias = relative_bias
         self.rematerialize = False
 
     def build(self, input_shape):
         for block in self.blocks:
             block.build((None, self.hidden_size))
+        if self.relative_bias is not None:
+            self.relative_bias.build(None)
         self.built = True
 
     def call(self, x, bias, first_only=False, training=None):
@@ -56,23 +64,28 @@ class Stack(keras.layers.Layer):
             `first_only`, the last ones are [batch, 1, hidden_size] and [batch, heads, 1, length].
         """
         length = ops.shape(x)[1]
+        if self.relative_bias is not None:
+            bias = bias + self.relative_bias(x)
         hidden_states, attentions = [x], []
         x = ops.reshape(x, (-1, self.hidden_size))
         last = len(self.blocks_of_layers) - 1
         for layer, numbers in enumerate(self.blocks_of_layers):
             for run, number in enumerate(numbers):
-                block = self.blocks[number]
                 ends = layer == last and run == len(numbers) - 1
-                options = {"first_only": first_only and ends, "training": training}
-                if self.rematerialize and training:
-                    x = recomputed(block, x, bias, **options)
-                else:
-                    x, probabilities = block(x, bias, **options)
-                    attentions.append(probabilities)
+                x, *probabilities = self.run(
+                    self.blocks[number], x, bias, first_only=first_only and ends, training=training
+                )
+                attentions += probabilities
             tokens = 1 if first_only and layer == last else length
             hidden_states.append(ops.reshape(x, (-1, tokens, self.hidden_size)))
         return hidden_states, attentions
 
-    def compute_output_shape(self, input_shape):
+    def run(self, block: keras.layers.Layer, *inputs, training, **options) -> tuple:
+        """A block's output and its attention probabilities, or its output alone."""
+        if self.rematerialize and training:
+            return (recomputed(block, *inputs, training=training, **options),)
+        return block(*inputs, training=training, **options)
+
+    def compute_output_shape(self, input_shape, *shapes, **more_shapes):
         # What summary() shows: the last hidden state.
         return input_shape

@@ -1,4 +1,4 @@
-"""Metrics with the figures of the official scripts: SQuAD (`squad`), chunks and entities (`spans`)."""
+"""Metrics with the scores of the official scripts: SQuAD (`squad`), chunks and entities (`spans`)."""
 
 from bert_zoo.metrics.spans import SpanReport, span_report
 from bert_zoo.metrics.squad import (

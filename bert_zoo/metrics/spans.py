@@ -5,7 +5,7 @@ way of CoNLL's program conlleval and of seqeval without `mode="strict"`, so that
 impossible sequences count too: an I that nothing began begins a span.
 
 Sources: Tjong Kim Sang and Buchholz, "Introduction to the CoNLL-2000 Shared Task: Chunking", with
-conlleval (version of 2004-01-26); seqeval 1.2.2. The figures are both programs' for IOB tags (IOB1,
+conlleval (version of 2004-01-26); seqeval 1.2.2. The scores are both programs' for IOB tags (IOB1,
 IOB2) and seqeval's for IOBES, where conlleval does not know S and joins E to the B after it.
 
 Nothing here imports TensorFlow or Keras. seqeval is not a dependency: its last release, of 2020, is
@@ -69,7 +69,7 @@ class SpanReport:
 
     Attributes:
         types: type -> its scores, in alphabetical order; all types of references and predictions.
-        micro: the scores of all spans together: the figures of the CoNLL tasks.
+        micro: the scores of all spans together: those of the CoNLL tasks.
         accuracy: share of the words whose tags are equal.
     """
 
@@ -124,12 +124,9 @@ def span_report(
     for number, (reference, prediction) in enumerate(zip(references, predictions, strict=True)):
         _check_sentence(number, reference, prediction)
         expected, found = _typed_spans(reference), _typed_spans(prediction)
-        for counts, counted in (
-            (correct, expected & found),
-            (predicted, found),
-            (support, expected),
-        ):
-            counts.update(type_ for type_, _, _ in counted)
+        support.update(type_ for type_, _, _ in expected)
+        predicted.update(type_ for type_, _, _ in found)
+        correct.update(type_ for type_, _, _ in expected & found)
         equal_tags += sum(a == b for a, b in zip(reference, prediction, strict=True))
         words += len(reference)
     if not words:

@@ -11,7 +11,7 @@ import logging
 import re
 import string
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import accumulate
 from pathlib import Path
@@ -69,31 +69,27 @@ def squad_v1(
         references: question id -> its answers, at least one.
         predictions: question id -> text. A question without one counts 0, with a warning.
 
-    Returns:
-        `exact_match` and `f1`.
-
     Raises:
         ValueError: there are no questions, a question has no answer, or a prediction is no text.
     """
     _check_questions(references, predictions)
-    unanswerable = [id for id, answers in references.items() if not answers]
-    if unanswerable:
+    if unanswerable := [id for id, answers in references.items() if not answers]:
         raise ValueError(
             "Every question of SQuAD 1.1 has an answer, and these have none: "
             f"{_some(unanswerable)}. Score SQuAD 2.0 with squad_v2."
         )
-    missing = [id for id in references if id not in predictions]
-    if missing:
+    if missing := [id for id in references if id not in predictions]:
         log.warning("Questions without a prediction count 0: %s.", _some(missing))
-    answered = [
-        (predictions[id], answers) for id, answers in references.items() if id in predictions
-    ]
-    exact = sum(max(exact_match(text, answer) for answer in answers) for text, answers in answered)
-    f1 = sum(max(token_f1(text, answer) for answer in answers) for text, answers in answered)
-    return {
-        "exact_match": 100.0 * exact / len(references),
-        "f1": 100.0 * f1 / len(references),
-    }
+
+    def mean(score: Callable[[str, str], float]) -> float:
+        total = sum(
+            max(score(predictions[id], answer) for answer in answers)
+            for id, answers in references.items()
+            if id in predictions
+        )
+        return 100.0 * total / len(references)
+
+    return {"exact_match": mean(exact_match), "f1": mean(token_f1)}
 
 
 def squad_v2(
@@ -102,7 +98,7 @@ def squad_v2(
     no_answer_scores: Mapping[str, float] | None = None,
     no_answer_threshold: float = 1.0,
 ) -> dict[str, float]:
-    """The figures of evaluate-v2.0.py, by its names and in its order, in per cent.
+    """The scores of evaluate-v2.0.py, by its names and in its order, in per cent.
 
     To choose a threshold, pass the best span of every question (`AnswerSelection.best.text`) and
     not predictions in which a threshold has put "" already: a search cannot take those back.
@@ -112,9 +108,8 @@ def squad_v2(
         predictions: question id -> text, "" for no answer.
         no_answer_scores: question id -> probability or log-odds that it has no answer; with it the
             best thresholds are searched.
-        no_answer_threshold: a question with a higher score than this counts as predicted to have no
-            answer. The default is the official script's, which means "never" for probabilities;
-            it is of use for log-odds only when chosen.
+        no_answer_threshold: a question with a higher score counts as predicted to have no answer. The
+            default is the script's: "never" for probabilities; for log-odds choose another.
 
     Returns:
         `exact`, `f1`, `total`; the same with `HasAns_` and `NoAns_` before the name, over questions
@@ -134,10 +129,10 @@ def squad_v2(
         _check_numbers(no_answer_scores)
 
     has_answer = {id: bool(answers) for id, answers in references.items()}
-    scores = {id: _exact_and_f1_v2(predictions[id], answers) for id, answers in references.items()}
+    pairs = {id: _exact_and_f1_v2(predictions[id], answers) for id, answers in references.items()}
     by_metric = {
-        metric: {id: pair[place] for id, pair in scores.items()}
-        for place, metric in enumerate(("exact", "f1"))
+        metric: {id: pair[column] for id, pair in pairs.items()}
+        for column, metric in enumerate(("exact", "f1"))
     }
     # The script takes 0 where it is given none.
     none_scores = dict.fromkeys(references, 0.0) if no_answer_scores is None else no_answer_scores
@@ -151,18 +146,17 @@ def squad_v2(
     for prefix, ids in groups.items():
         if not ids:
             continue
-        for metric, values in by_metric.items():
+        for metric, scores in by_metric.items():
             total = sum(
-                values[id] if none_scores[id] <= no_answer_threshold else not has_answer[id]
+                scores[id] if none_scores[id] <= no_answer_threshold else not has_answer[id]
                 for id in ids
             )
             result[prefix + metric] = 100.0 * total / len(ids)
         result[prefix + "total"] = len(ids)
     if no_answer_scores is not None:
-        for metric, values in by_metric.items():
-            best, threshold = _best_threshold(values, predictions, has_answer, no_answer_scores)
-            result[f"best_{metric}"] = best
-            result[f"best_{metric}_thresh"] = threshold
+        for metric, scores in by_metric.items():
+            best, threshold = _best_threshold(scores, predictions, has_answer, no_answer_scores)
+            result |= {f"best_{metric}": best, f"best_{metric}_thresh": threshold}
     return result
 
 
@@ -182,9 +176,8 @@ def _best_threshold(
     has_answer: Mapping[str, bool],
     no_answer_scores: Mapping[str, float],
 ) -> tuple[float, float]:
-    """Returns the best mean score in per cent and the threshold that gives it.
-
-    The threshold is 0, as in the script, where it is best to answer no question at all.
+    """The best mean score in per cent and the threshold that gives it: 0, as in the script, where it is
+    best to answer no question at all.
 
     From a threshold below all scores, where every question is said to have no answer, questions
     are given their predictions one by one.
@@ -221,16 +214,14 @@ def _check_questions(
                 f"The prediction for question {id!r} is {text!r}, expected a string; "
                 'no answer is "".'
             )
-    unknown = [id for id in predictions if id not in references]
-    if unknown:
+    if unknown := [id for id in predictions if id not in references]:
         log.warning(
             "Predictions for questions that are not asked do not count: %s.", _some(unknown)
         )
 
 
 def _check_complete(references: Iterable[str], values: Mapping[str, Any], what: str) -> None:
-    missing = [id for id in references if id not in values]
-    if missing:
+    if missing := [id for id in references if id not in values]:
         raise ValueError(
             f"SQuAD 2.0 needs a {what} for every question, and these have none: {_some(missing)}."
         )
@@ -245,10 +236,9 @@ def _check_numbers(scores: Mapping[str, float]) -> None:
             )
 
 
-def _some(ids: Collection[str]) -> str:
-    shown = ", ".join(map(repr, list(ids)[:_MOST_IDS]))
-    more = len(ids) - _MOST_IDS
-    return f"{shown} and {more} more" if more > 0 else shown
+def _some(ids: Sequence[str]) -> str:
+    some = ", ".join(map(repr, ids[:_MOST_IDS]))
+    return f"{some} and {len(ids) - _MOST_IDS} more" if len(ids) > _MOST_IDS else some
 
 
 # --- Answers from logits ---
@@ -262,8 +252,8 @@ class Window:
         start_logits: [length]; position 0, the token before the question, stands for no answer.
         end_logits: [length].
         context_mask: [length], 1 for tokens of the context, which stand next to each other.
-        offsets: [length, 2], where in the context a token's characters begin and end (the place
-            after the last one), counted in characters; read for tokens of the context alone.
+        offsets: [length, 2], the first character of the context of each token, and the one after its
+            last; read for tokens of the context alone.
         first_token: the number of the context's tokens before this window: with a stride, the
             number of the window times the stride.
     """
@@ -281,8 +271,8 @@ class Candidate:
 
     Attributes:
         text: the answer; "" for no answer.
-        start: place of its first character in the context; None for no answer.
-        end: the place after its last character; None for no answer.
+        start: position of its first character in the context; None for no answer.
+        end: the position after its last character; None for no answer.
         start_logit: of its first token, or of position 0.
         end_logit: of its last token, or of position 0.
         probability: the softmax of the score over the candidates of the question.
@@ -338,10 +328,8 @@ def select_answers(
     the sum of the logits at position 0, the least over the windows; equal texts count once.
 
     It differs from that program in two points. The text is cut from the context by the tokens'
-    offsets, less white space at its ends; the original joins word pieces and looks for the place of
-    the result in the words of the context, which can give a word with the marks that stick to it.
-    And all spans are weighed, where the original combines the `n_best` best starts and ends of each
-    window and may be left without a span when those lie in the question.
+    offsets, less white space at its ends, and not found again from word pieces. And all spans are
+    weighed, not only those of each window's `n_best` best starts and ends.
 
     Args:
         context: the text that the offsets count in.
@@ -388,37 +376,35 @@ def _checked(window: Window, context: str, number: int) -> Window:
     mask = np.asarray(window.context_mask).astype(bool)
     offsets = np.asarray(window.offsets)
     length = max(start_logits.size, 1)
-    shapes = {
-        "start_logits": (start_logits.shape, (length,)),
-        "end_logits": (end_logits.shape, (length,)),
-        "context_mask": (mask.shape, (length,)),
-        "offsets": (offsets.shape, (length, 2)),
-    }
-    for name, (shape, expected) in shapes.items():
-        if shape != expected:
+    for name, array, shape in (
+        ("start_logits", start_logits, (length,)),
+        ("end_logits", end_logits, (length,)),
+        ("context_mask", mask, (length,)),
+        ("offsets", offsets, (length, 2)),
+    ):
+        if array.shape != shape:
             raise ValueError(
-                f"{name} of window {number} have the shape {shape}, expected {expected}."
+                f"{name} of window {number} have the shape {array.shape}, expected {shape}."
             )
     if window.first_token < 0:
         raise ValueError(
             f"first_token of window {number} is {window.first_token}; it must not be negative."
         )
-    places = np.flatnonzero(mask)
-    if mask[0] or (np.diff(places) != 1).any():
+    positions = np.flatnonzero(mask)
+    if mask[0] or (np.diff(positions) != 1).any():
         raise ValueError(
-            f"context_mask of window {number} marks the positions {places.tolist()}. They must "
+            f"context_mask of window {number} marks the positions {positions.tolist()}. They must "
             "stand next to each other, and position 0 stands for no answer."
         )
-    read = np.append(0, places)
+    read = np.append(0, positions)
     if not np.isfinite(start_logits[read] + end_logits[read]).all():
         raise ValueError(f"Window {number} has logits that are not finite.")
-    begins, ends = offsets[places, 0], offsets[places, 1]
-    wrong = np.flatnonzero((begins < 0) | (begins > ends) | (ends > len(context)))
+    begins, ends = offsets[positions].T
+    wrong = positions[(begins < 0) | (begins > ends) | (ends > len(context))]
     if wrong.size:
-        place = places[wrong[0]]
         raise ValueError(
-            f"The offsets at position {place} of window {number} are {offsets[place].tolist()}; the "
-            f"context has {len(context)} characters. Offsets count characters, not bytes."
+            f"The offsets at position {wrong[0]} of window {number} are {offsets[wrong[0]].tolist()}; "
+            f"the context has {len(context)} characters. Offsets count characters, not bytes."
         )
     return Window(start_logits, end_logits, mask, offsets, window.first_token)
 
@@ -489,11 +475,11 @@ def _spans(
     window: Window, can_start: np.ndarray, max_answer_length: int
 ) -> tuple[np.ndarray, np.ndarray]:
     """First and last positions of all spans that an answer may be, [spans] each."""
-    places = np.flatnonzero(window.context_mask)
+    positions = np.flatnonzero(window.context_mask)
     starts = np.flatnonzero(can_start)[:, None]
-    ends = starts + np.arange(min(max_answer_length, len(places)))
+    ends = starts + np.arange(min(max_answer_length, len(positions)))
     starts, ends = np.broadcast_arrays(starts, ends)
-    inside = ends <= places.max(initial=0)
+    inside = ends <= positions.max(initial=0)
     return starts[inside], ends[inside]
 
 
@@ -542,17 +528,11 @@ def write_predictions(
     directory = Path(directory)
     directory.mkdir(parents=True, exist_ok=True)
     texts = {id: selection.answer(no_answer_threshold) for id, selection in selections.items()}
+    n_best = {id: list(map(asdict, s.candidates)) for id, s in selections.items()}
+    scores = {id: s.no_answer_score for id, s in selections.items()}
+    odds = {id: score for id, score in scores.items() if score is not None}
     _write_json(directory / PREDICTIONS_FILE, texts)
-    n_best = {
-        id: [asdict(candidate) for candidate in selection.candidates]
-        for id, selection in selections.items()
-    }
     _write_json(directory / N_BEST_FILE, n_best)
-    odds = {
-        id: selection.no_answer_score
-        for id, selection in selections.items()
-        if selection.no_answer_score is not None
-    }
     if odds:
         _write_json(directory / NULL_ODDS_FILE, odds)
 
@@ -560,9 +540,7 @@ def write_predictions(
 def read_predictions(path: str | Path) -> dict[str, str]:
     """Reads a file in the form of predictions.json: question id -> text.
 
-    Raises:
-        ValueError: names file and question of what is not in this form.
-        FileNotFoundError: there is no such file.
+    Raises ValueError that names file and question of what is not in this form.
     """
     return _read_by_question(Path(path), str, "a string")
 
@@ -570,9 +548,7 @@ def read_predictions(path: str | Path) -> dict[str, str]:
 def read_null_odds(path: str | Path) -> dict[str, float]:
     """Reads a file in the form of null_odds.json: question id -> score of no answer.
 
-    Raises:
-        ValueError: names file and question of what is not in this form.
-        FileNotFoundError: there is no such file.
+    Raises ValueError that names file and question of what is not in this form.
     """
     return _read_by_question(Path(path), (int, float), "a number")
 

@@ -1,53 +1,43 @@
 """The Keras models that users hold."""
 
-from bert_zoo.models.causal_lm import CausalLM
+import importlib
+import warnings
+
 from bert_zoo.models.encoder import Encoder
-from bert_zoo.models.recurrent import RecurrentEncoder
-from bert_zoo.models.stateful import StatefulLM
-from bert_zoo.models.tasks import (
-    Classifier,
-    MaskedLM,
-    MultiLabelClassifier,
-    MultipleChoice,
-    Pretraining,
-    QuestionAnswerer,
-    Regressor,
-    SentenceEmbedder,
-    TokenClassifier,
-)
-from bert_zoo.models.text_layer import Preprocessor
 
-TASKS = {
-    model.task: model
-    for model in (
-        Encoder,
-        Classifier,
-        MultiLabelClassifier,
-        Regressor,
-        TokenClassifier,
-        QuestionAnswerer,
-        MultipleChoice,
-        MaskedLM,
-        Pretraining,
-        CausalLM,
-        SentenceEmbedder,
-    )
-}
-
-__all__ = [
+# Models of tasks, which stand on what is here, are names of this package too.
+OF_TASKS = (
     "TASKS",
     "CausalLM",
     "Classifier",
-    "Encoder",
     "MaskedLM",
     "MultiLabelClassifier",
     "MultipleChoice",
-    "Preprocessor",
     "Pretraining",
     "QuestionAnswerer",
-    "RecurrentEncoder",
     "Regressor",
     "SentenceEmbedder",
     "StatefulLM",
     "TokenClassifier",
-]
+)
+
+__all__ = ["Encoder", "Preprocessor", *OF_TASKS]
+
+
+def __getattr__(name: str):
+    if name in OF_TASKS:
+        return getattr(importlib.import_module("bert_zoo.tasks"), name)
+    if name == "Preprocessor":
+        return getattr(importlib.import_module("bert_zoo.loading.text_layer"), name)
+    if name == "RecurrentEncoder":
+        warnings.warn(
+            "RecurrentEncoder is now called Encoder, which is one for every family.",
+            DeprecationWarning,
+            stacklevel=2,
+        )
+        return Encoder
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -2,26 +2,31 @@
 
 import contextlib
 import functools
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Any
 
 import keras
 
+from bert_zoo import private
 from bert_zoo.forks import refuse_fork
 from bert_zoo.models.compiling import (
     reads_class_numbers,
     warn_of_probabilities,
     with_token_accuracy,
 )
-from bert_zoo.models.cut_texts import cut_texts_said, ended_after_an_epoch
-from bert_zoo.models.direct import predict_texts, runs_alone
-from bert_zoo.models.feeding import (
+from bert_zoo.models.cut_texts import ended_after_an_epoch, warning_of_cut_texts
+from bert_zoo.models.data_adapters import (
     is_text,
     is_tf_dataset,
     keras_arguments,
     split_rows,
     with_whole_batches,
 )
+from bert_zoo.models.direct import predict_texts, runs_alone
 from bert_zoo.models.graphs import Graphs
-from bert_zoo.models.inputs import PLACES, check_batch_size, check_is_dict, outside
+from bert_zoo.models.inputs import check_batch_size, check_is_dict, outside
+from bert_zoo.models.interface import Interface
 from bert_zoo.models.labels import LabelRange, label_arrays, labels_in_graph, read_class_weight
 from bert_zoo.models.replicas import (
     LossScaling,
@@ -29,9 +34,7 @@ from bert_zoo.models.replicas import (
     check_several_steps,
     compiles_for_each_shape,
     divided_rows,
-    is_multi_worker,
     is_on_tpu,
-    one_replica_spec,
     warn_of_clipping,
     whole_everywhere,
     with_one_row,
@@ -52,10 +55,16 @@ class ZooModel(keras.Model):
             pad all batches alike.
         reads_windows: whether it reads long texts in windows.
         pools_windows: whether outputs of the windows of a long text can be pooled to those of the text.
-        places_read: keys of `PLACES` that it takes.
+        positions_read: inputs int [batch, number, ...] that the head reads, positions in the text -> the
+            axes behind the first two.
+        state: names of inputs that the call before returned; see `bert_zoo.layers.Backbone`.
         truncation: which text of a pair is cut when both are too long together; None leaves it to the
             preprocessor.
         traced_settings: attributes that `call` and verbs read beside layers and weights.
+        default_optimizer: the function of `bert_zoo.training.optimizers` that makes the task's
+            optimizer; None where there is nothing to train.
+        default_loss_weights: by output; None for 1 each.
+        interface: what its SavedModel takes and gives.
     """
 
     task: str
@@ -63,9 +72,13 @@ class ZooModel(keras.Model):
     reads_windows = False
     outputs_per_token = False
     pools_windows = False
-    places_read: tuple[str, ...] = ()
+    positions_read: Mapping[str, tuple[int, ...]] = MappingProxyType({})
+    state: tuple[str, ...] = ()
     truncation: str | None = None
     traced_settings: tuple[str, ...] = ()
+    default_optimizer: str | None = None
+    default_loss_weights: Mapping[str, float] | None = None
+    interface = Interface()
 
     def __init__(self, *args, **kwargs):
         refuse_fork()
@@ -110,9 +123,36 @@ class ZooModel(keras.Model):
         """
         return {}
 
+    def default_loss(self) -> Any:
+        """The task's loss, or losses by output; None for a model that computes its own."""
+        return None
+
+    def default_metrics(self) -> list[Any] | None:
+        """What `fit` and `evaluate` report beside the loss."""
+        return None
+
+    def served_answers(self, outputs: dict[str, Any]) -> dict[str, Any]:
+        """What a SavedModel computes for its clients from the outputs of `interface`; on TensorFlow."""
+        return {}
+
+    def served_of_texts(
+        self, texts: tuple, run: Callable[[dict[str, Any]], dict[str, Any]], preprocessor
+    ) -> dict[str, Any]:
+        """What a SavedModel gives for texts; traceable, on TensorFlow.
+
+        Args:
+            texts: the tensors of `interface.texts`, or of a pair.
+            run: from ids to what is served of them.
+            preprocessor: what reads texts.
+        """
+        ids = self.texts_to_inputs(texts if len(texts) > 1 else texts[0], preprocessor)
+        outputs = run(ids)
+        # Without them, a client could not tell what the rows stand for.
+        return outputs | ids if self.outputs_per_token else outputs
+
     def levels_below_head(self) -> dict[int, int]:
-        """The encoder's variables by id, and how many layers below the head each lies; see `Encoder`."""
-        return encoder_of(self).levels_below_head()
+        """The encoder's variables by id, and how many layers below the head each lies; see `Groups`."""
+        return encoder_of(self).backbone.groups().levels_below_head()
 
     def __call__(self, inputs, *args, **kwargs):
         refuse_fork()
@@ -180,7 +220,7 @@ class ZooModel(keras.Model):
                 [f"A row has more tokens than the {longest} positions of this model:", length],
             )
         ]
-        limits |= dict.fromkeys(PLACES, (length, "the length of the input"))
+        limits |= dict.fromkeys(self.positions_read, (length, "the length of the input"))
         for name, (limit, what) in limits.items():
             if name in inputs:
                 wrong = outside(name, inputs[name], tf.cast(limit, inputs[name].dtype))
@@ -240,8 +280,7 @@ class ZooModel(keras.Model):
         )
         if on_tensorflow:
             with self.distribute_strategy.scope():
-                # Past Keras's record of layers and variables, which is closed by now.
-                object.__setattr__(self, "_loss_tracker", LossTracker(name="loss"))
+                private.set_loss_tracker(self, LossTracker(name="loss"))
                 if type(self.optimizer) is keras.optimizers.LossScaleOptimizer:
                     self.optimizer = LossScaling.around(self.optimizer)
         # Behind the scaling of losses, where Keras has wrapped it for float16.
@@ -275,16 +314,16 @@ class ZooModel(keras.Model):
         # TensorFlow traces a function that made variables twice. Under a tf.distribute strategy it
         # makes them before, but with the mean of the replicas' first batches, of which it makes
         # floats of ids, and across workers nothing that it can use (keras#20585).
-        spec = iterator and one_replica_spec(iterator._distributed_dataset.element_spec)
+        spec = iterator and private.spec_for_one_replica(iterator)
         if spec is None:
             super()._maybe_symbolic_build(iterator=iterator, data_batch=data_batch)
             return
         with self.distribute_strategy.scope():
-            self._symbolic_build(data_batch=spec)
+            private.build_for(self, spec)
 
     def _make_function(self, step_function, **kwargs):
         on_tensorflow = keras.backend.backend() == "tensorflow"
-        if on_tensorflow and is_multi_worker(self._distribute_strategy):
+        if on_tensorflow and private.is_multi_worker(private.strategy_of(self)):
             step_function = with_one_row(step_function)
         return super()._make_function(step_function, **kwargs)
 
@@ -300,7 +339,7 @@ class ZooModel(keras.Model):
         """
         if keras.backend.backend() != "tensorflow" or self.run_eagerly or not is_tf_dataset(data):
             return
-        if self._distribute_strategy is None and self.steps_per_execution == 1:
+        if private.strategy_of(self) is None and self.steps_per_execution == 1:
             self.make_predict_function()
             self.predict_function.get_concrete_function([data.element_spec])
 
@@ -312,7 +351,7 @@ class ZooModel(keras.Model):
         Raises:
             ValueError: a model with a memory, whose outputs Keras cannot export.
         """
-        if hasattr(self, "initial_memory"):
+        if self.state:
             raise ValueError(
                 "Keras exports no model that returns a memory, a list of tensors. Use "
                 "bert_zoo.export(model, directory), whose signatures take and give it."
@@ -409,7 +448,7 @@ class ZooModel(keras.Model):
         kwargs["shuffle"] = shuffle and ("batch_size" in data or is_finite)
         pooled = not self.outputs_per_token
         with (
-            cut_texts_said(self, x, pooled=pooled) as end_counting,
+            warning_of_cut_texts(self, x, pooled=pooled) as end_counting,
             self._fresh_functions_after_errors(),
         ):
             if end_counting:
@@ -428,7 +467,7 @@ class ZooModel(keras.Model):
         """As in Keras, on the same kinds of data as `fit`."""
         data = keras_arguments(self, x, y, sample_weight, batch_size=batch_size, labelled=True)
         pooled = not self.outputs_per_token
-        with cut_texts_said(self, x, pooled=pooled), self._fresh_functions_after_errors():
+        with warning_of_cut_texts(self, x, pooled=pooled), self._fresh_functions_after_errors():
             return super().evaluate(**data, **kwargs)
 
     def predict(self, x, batch_size: int | None = None, verbose="auto", **kwargs):
@@ -437,7 +476,7 @@ class ZooModel(keras.Model):
         Texts in memory go through without a tf.data pipeline, which takes longer to set up than short
         texts do, unless there are callbacks, a number of steps, XLA or replicas.
         """
-        with cut_texts_said(self, x, pooled=not self.outputs_per_token):
+        with warning_of_cut_texts(self, x, pooled=not self.outputs_per_token):
             if is_text(x) and not kwargs and runs_alone(self):
                 return predict_texts(self, x, batch_size, verbose)
             return self._predict(x, batch_size, verbose=verbose, **kwargs)
@@ -445,7 +484,7 @@ class ZooModel(keras.Model):
     def _predict(self, x, batch_size: int | None, **kwargs):
         rows = None
         if compiles_for_each_shape(getattr(self, "distribute_strategy", None)):
-            x, rows = with_whole_batches(x, batch_size)
+            x, rows = with_whole_batches(self, x, batch_size)
         data = keras_arguments(self, x, batch_size=batch_size, one_length=self.outputs_per_token)
         self._trace_prediction_for(data["x"])
         outputs = super().predict(x=data["x"], batch_size=data.get("batch_size"), **kwargs)

@@ -58,8 +58,8 @@ def in_chunks(
     run_all = _one_by_one if tf.executing_eagerly() else _in_a_loop
     outputs = run_all(run, chunk, number)
     if by_length:
-        places = tf.math.invert_permutation(order)
-        outputs = {name: tf.gather(value, places) for name, value in outputs.items()}
+        back = tf.math.invert_permutation(order)
+        outputs = {name: tf.gather(value, back) for name, value in outputs.items()}
     return outputs
 
 

@@ -5,6 +5,8 @@ from typing import Any
 
 import keras
 
+from bert_zoo.models.metrics import TokenAccuracy
+
 log = logging.getLogger("bert_zoo")
 
 ACCURACY = ("accuracy", "acc", "sparse_categorical_accuracy")
@@ -37,7 +39,7 @@ def _loss_class(loss) -> str | None:
 
 
 def warn_of_probabilities(loss: Any, task: str) -> None:
-    """Says on the log where a loss would take logits as probabilities, from which little is learned.
+    """Warns where a loss would read logits as probabilities, from which little is learned.
 
     Args:
         loss: as `compile` takes it, alone or by output.
@@ -63,10 +65,9 @@ def with_token_accuracy(metrics: Any) -> Any:
     Args:
         metrics: as `compile` takes them, alone or by output.
     """
-    from bert_zoo.training.metrics import TokenAccuracy
 
-    def counted(metric):
+    def replaced(metric):
         is_accuracy = isinstance(metric, str) and metric in ACCURACY
         return TokenAccuracy(name=metric) if is_accuracy else metric
 
-    return keras.tree.map_structure(counted, metrics)
+    return keras.tree.map_structure(replaced, metrics)

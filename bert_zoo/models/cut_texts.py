@@ -1,16 +1,16 @@
-"""A word, once for a model, on how many texts were cut and how to keep them whole."""
+"""A warning, once for a model, of how many texts were cut and how to keep them whole."""
 
 import contextlib
-from collections.abc import Callable, Iterator, Mapping, Sized
+from collections.abc import Callable, Iterator, Sized
 
 import keras
 
-from bert_zoo.models.feeding import is_tf_dataset
+from bert_zoo.models.data_adapters import is_text, is_tf_dataset
 from bert_zoo.models.long_texts import can_pool_windows
 
 
 @contextlib.contextmanager
-def cut_texts_said(model, x, *, pooled: bool) -> Iterator[Callable[[], None] | None]:
+def warning_of_cut_texts(model, x, *, pooled: bool) -> Iterator[Callable[[], None] | None]:
     """At its end, says how many of the texts of a call were cut; of a tf.data, of a batch.
 
     Args:
@@ -22,7 +22,9 @@ def cut_texts_said(model, x, *, pooled: bool) -> Iterator[Callable[[], None] | N
         A function that ends the counting before; None where nothing is counted.
     """
     has_vocabulary = getattr(getattr(model, "encoder", model), "has_preprocessor", False)
-    report = getattr(model.preprocessor, "report", None) if _is_text(x) and has_vocabulary else None
+    report = (
+        getattr(model.preprocessor, "report", None) if _holds_texts(x) and has_vocabulary else None
+    )
     if report is None:
         yield None
         return
@@ -57,12 +59,12 @@ class _AtFirstEpochsEnd(keras.callbacks.Callback):
         self._function()
 
 
-def _is_text(x) -> bool:
+def _holds_texts(x) -> bool:
     if is_tf_dataset(x):
         x = x.element_spec
         while isinstance(x, tuple) and x:
             x = x[0]
-    return not isinstance(x, Mapping | Iterator | keras.utils.PyDataset | None)
+    return is_text(x)
 
 
 def _number(x) -> int | None:
@@ -74,7 +76,7 @@ def _number(x) -> int | None:
 
 
 def advice(model, x, pooled: bool) -> str:
-    """How to keep texts whole; arguments as of `cut_texts_said`."""
+    """How to keep texts whole; arguments as of `warning_of_cut_texts`."""
     are_pairs = isinstance(x, tuple)
     ways = []
     if pooled and not are_pairs and can_pool_windows(model):

@@ -11,9 +11,10 @@ import keras
 import numpy as np
 from keras import ops
 
-from bert_zoo.models.feeding import DEFAULT_BATCH_SIZE, num_rows, text_rows
+from bert_zoo.models.data_adapters import DEFAULT_BATCH_SIZE, num_rows, text_rows
 from bert_zoo.models.graphs import in_graph
 from bert_zoo.models.inputs import check_batch_size
+from bert_zoo.private import strategy_of
 
 
 def outputs_of_texts(
@@ -149,7 +150,7 @@ def runs_alone(model) -> bool:
     """Whether a step of `predict` is the model's call and no more: on one device, without XLA."""
     if keras.backend.backend() != "tensorflow":
         return keras.distribution.distribution() is None
-    return model._distribute_strategy is None and not (model.compiled and model.jit_compile)
+    return strategy_of(model) is None and not (model.compiled and model.jit_compile)
 
 
 def predict_texts(model, texts, batch_size: int | None, verbose: int | str) -> Any:

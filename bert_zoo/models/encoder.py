@@ -7,25 +7,23 @@ from pathlib import Path
 from typing import Any
 
 import keras
-from keras import ops
 
 from bert_zoo.config import Config
-from bert_zoo.heads.pooling import normalized, pool
 from bert_zoo.json_files import read_object
-from bert_zoo.layers.attention import attention_bias
+from bert_zoo.layers.heads.pooling import normalized, pool
 from bert_zoo.models.base import ZooModel
-from bert_zoo.models.cut_texts import cut_texts_said
+from bert_zoo.models.cut_texts import warning_of_cut_texts
+from bert_zoo.models.data_adapters import text_rows
 from bert_zoo.models.direct import outputs_of_texts
-from bert_zoo.models.feeding import text_rows
-from bert_zoo.models.inputs import as_id_tensors, check_range, check_rank
+from bert_zoo.models.inputs import as_ids, check_range, check_rank
+from bert_zoo.models.interface import Interface
 from bert_zoo.models.long_texts import LongTexts, are_rows, over_windows
 from bert_zoo.registry import Pooling, registry
-from bert_zoo.text.directories import DeferredPreprocessor
+from bert_zoo.text.format import DeferredPreprocessor
 
 log = logging.getLogger("bert_zoo")
 
 PREPROCESSOR_FILE = "preprocessor.json"
-INPUTS = {"token_ids": True, "segment_ids": False, "padding_mask": False, "position_ids": False}
 
 
 def _sentence_vectors(model, inputs, *, pooling: Pooling, training: bool | None = False):
@@ -38,31 +36,37 @@ def _sentence_vectors(model, inputs, *, pooling: Pooling, training: bool | None 
 
 @keras.saving.register_keras_serializable("bert_zoo")
 class Encoder(ZooModel):
-    """A transformer encoder: ids in, contextual vectors out.
+    """Ids in, contextual vectors out: what a family's backbone computes, with text around it.
 
-    Called with a dict of int32 tensors [batch, length]: `token_ids`, and optionally `segment_ids`
-    (default 0), `padding_mask` (1 = real token; default all real) and `position_ids`.
+    Called with a dict of what `backbone.inputs` lists: int32 tensors [batch, length] `token_ids`, and
+    optionally `padding_mask` (1 = real token; default all real), of most families `segment_ids`
+    (default 0) and `position_ids`; and of what `backbone.state` names, as the call before returned it.
 
     Returns a dict: `sequence_output` [batch, length, hidden]; `pooled_output` [batch, hidden] where
     the encoder has a pooler; on request `hidden_states`, the embedding output first, and
-    `attentions` [batch, heads, length, length], one a layer. Called with `first_only=True`, for what
-    reads the first token alone, the last layer computes no other: `sequence_output` and the last
-    hidden state are [batch, 1, hidden], the last attentions [batch, heads, 1, length].
+    `attentions` [batch, heads, length, keys], one a layer; and the new state. Called with
+    `first_only=True`, for what reads the first token alone, the last layer computes no other:
+    `sequence_output` and the last hidden state are [batch, 1, hidden], the last attentions [batch,
+    heads, 1, keys].
 
     Args:
         config: sizes and choices.
-        family: whose bricks it is built from.
+        family: whose page makes the backbone; the first of `bert_zoo.families` by default.
         output_hidden_states, output_attentions: whether the dict carries them.
         pooling: how `embed` makes sentence vectors.
         long_texts: what `embed`, and task models whose outputs can be pooled, do with texts that are
             longer than the model reads at once.
         preprocessor: a `bert_zoo.text.Preprocessor`, or one that is deferred.
         why_no_vocabulary: what to say of a missing preprocessor.
+
+    Attributes:
+        backbone: the layer that computes; its layers are attributes of the encoder too.
     """
 
     task = "encoder"
     outputs_per_token = True
     pools_windows = True
+    interface = Interface(("sequence_output", "pooled_output"))
     traced_settings = (
         "config",
         "output_hidden_states",
@@ -74,7 +78,7 @@ class Encoder(ZooModel):
     def __init__(
         self,
         config: Config | dict[str, Any],
-        family: str = "bert",
+        family: str | None = None,
         *,
         output_hidden_states: bool = False,
         output_attentions: bool = False,
@@ -89,122 +93,113 @@ class Encoder(ZooModel):
         self._preprocessor = preprocessor
         self.why_no_vocabulary = why_no_vocabulary
         self._window_reader = (None, None)
-        page = registry().families[family]
+        families = registry().families
+        page = families[next(iter(families)) if family is None else family]
         self.config = page.config_class.from_dict(config) if isinstance(config, dict) else config
-        self.family = family
+        self.family = page.name
         self.output_hidden_states = output_hidden_states
         self.output_attentions = output_attentions
         self.pooling = Pooling(**pooling) if isinstance(pooling, dict) else pooling
+        self.backbone = page.backbone(self.config, self.dtype_policy)
+        # Keras finds the layers here, and not below the backbone: the names of variables, `.keras`
+        # files and summaries do not tell what puts the layers together.
+        for layer in self.backbone.groups().layers:
+            setattr(self, layer.name, layer)
         self.long_texts = LongTexts(**long_texts) if isinstance(long_texts, dict) else long_texts
-        # XLA must know how many windows there are; Keras uses it where no one said anything.
-        self.supports_jit = not self.long_texts.in_windows
-        parts = page.parts(self.config, self.dtype_policy)
-        self.embeddings = parts["embeddings"]
-        self.stack = parts["stack"]
-        self.pooler = parts["pooler"]
         self.build((None, None))
 
+    def __setattr__(self, name, value):
+        if name == "backbone":
+            object.__setattr__(self, name, value)
+        else:
+            super().__setattr__(name, value)
+
+    def __dir__(self):
+        # Keras 3.15 writes and reads files by it.
+        return [name for name in super().__dir__() if name != "backbone"]
+
     def build(self, input_shape):
-        self.embeddings.build((None, None))
-        self.stack.build((None, None, self.config.hidden_size))
-        if self.pooler is not None:
-            self.pooler.build((None, None, self.config.hidden_size))
+        self.backbone.build(input_shape)
         self.built = True
 
-    def freeze(self, *, embeddings: bool = False, layers: int = 0) -> None:
-        """Keeps weights as they are in training; `bert_zoo.training.freeze` is what users call.
+    @property
+    def state(self) -> tuple[str, ...]:
+        return self.backbone.state
+
+    @property
+    def long_texts(self) -> LongTexts:
+        """What is done with texts that are longer than the model reads at once."""
+        return self._long_texts
+
+    @long_texts.setter
+    def long_texts(self, value: LongTexts) -> None:
+        self._long_texts = value
+        # XLA must know how many windows there are; Keras uses it where no one said anything.
+        self.supports_jit = not value.in_windows
+
+    def initial_memory(self, batch_size: int) -> dict[str, Any]:
+        """The state before a text: what a backbone with a memory takes with the first segment.
 
         Args:
-            embeddings: whether those of the embeddings.
-            layers: how many layers, from the lowest.
-
-        Raises:
-            ValueError: there are not so many layers, or higher layers share weights with these.
+            batch_size: rows; may be a tensor.
         """
-        of_layers = self.stack.blocks_of_layers
-        if isinstance(layers, bool) or not 0 <= layers <= len(of_layers):
-            raise ValueError(f"layers is {layers!r}; this encoder has {len(of_layers)} to freeze.")
-        below = {number for numbers in of_layers[:layers] for number in numbers}
-        shared = below & {number for numbers in of_layers[layers:] for number in numbers}
-        if shared:
-            raise ValueError(
-                f"The lowest {layers} layers cannot be frozen alone: layers above share weights with "
-                f"them. Freeze all {len(of_layers)} layers, or none."
-            )
-        if embeddings:
-            self.embeddings.trainable = False
-        for number in below:
-            self.stack.blocks[number].trainable = False
+        return self.backbone.initial_state(batch_size)
 
-    def levels_below_head(self) -> dict[int, int]:
-        """Variables by id, and how many layers below the head each lies, for `layer_decay`.
-
-        Source: google-research/electra model/optimization.py, _get_layer_lrs. The head has level 0,
-        the layers from the highest 2, 3, ..., and the embeddings the next. A pooler, which ELECTRA
-        does not have, takes the free level 1. Layers that share their weights are one layer, so
-        that ALBERT's block has level 2 and its embeddings 3.
-        """
-        num_blocks = len(self.stack.blocks)
-        levels = {id(v): num_blocks + 2 for v in self.embeddings.variables}
-        # A recurrent stack's own biases are read by the lowest layer first.
-        levels |= {id(v): num_blocks + 1 for v in self.stack.variables}
-        for number, block in enumerate(self.stack.blocks):
-            levels |= {id(v): num_blocks + 1 - number for v in block.variables}
-        if self.pooler is not None:
-            levels |= {id(v): 1 for v in self.pooler.variables}
-        return levels
+    def freeze(self, *, embeddings: bool = False, layers: int = 0) -> None:
+        """As `bert_zoo.layers.backbones.Groups.freeze`."""
+        self.backbone.groups().freeze(embeddings=embeddings, layers=layers)
 
     def call(self, inputs, first_only=False, training=None):
-        ids = as_id_tensors(inputs, INPUTS)
-        self._check_ids(ids)
-        token_ids = ids["token_ids"]
-        mask = ids.get("padding_mask")
-        if mask is None:
-            mask = ops.ones_like(token_ids)
-        embedded = self.embeddings(
-            token_ids, ids.get("segment_ids"), ids.get("position_ids"), training=training
+        outputs = dict(
+            self.backbone(self._checked(inputs), first_only=first_only, training=training)
         )
-        bias = attention_bias(mask, keras.backend.standardize_dtype(embedded.dtype))
-        hidden_states, attentions = self.stack(
-            embedded, bias, first_only=first_only, training=training
-        )
-        outputs = {"sequence_output": hidden_states[-1]}
-        if self.pooler is not None:
-            outputs["pooled_output"] = self.pooler(hidden_states[-1])
-        if self.output_hidden_states:
-            outputs["hidden_states"] = hidden_states
-        if self.output_attentions:
-            outputs["attentions"] = attentions
+        if not self.output_hidden_states:
+            del outputs["hidden_states"]
+        if not self.output_attentions:
+            del outputs["attentions"]
         return outputs
 
-    def _check_ids(self, ids: dict[str, Any]) -> None:
-        token_ids = ids["token_ids"]
-        check_rank(token_ids, 2, "[batch, length]")
-        for name, value in ids.items():
-            if len(value.shape) != 2 or any(
-                None not in (a, b) and a != b and a != 1
-                for a, b in zip(value.shape, token_ids.shape, strict=False)
-            ):
+    def _checked(self, inputs) -> dict[str, Any]:
+        """The inputs with ids as int32 tensors.
+
+        Raises:
+            TypeError, ValueError: names, types, shapes or ids that the backbone does not take.
+        """
+        table = self.backbone.inputs
+        known = [*(name for name in table if name not in self.state), *self.state]
+        unknown = sorted(set(inputs) - set(known))
+        missing = sorted(name for name in table if table[name].required and name not in inputs)
+        if unknown or missing:
+            raise ValueError(
+                f"The model takes {known}; unknown here: {unknown}, missing: {missing}."
+            )
+        inputs = {
+            name: as_ids(name, value) if name in table else value
+            for name, value in inputs.items()
+            if value is not None
+        }
+        check_rank(inputs["token_ids"], 2, "[batch, length]")
+        wanted = inputs["token_ids"].shape
+        for name in (name for name in table if name in inputs):
+            found = inputs[name].shape
+            is_fitting = len(found) == 2 and all(
+                None in (a, b) or a in (b, 1) for a, b in zip(found, wanted, strict=True)
+            )
+            if name not in self.state and not is_fitting:
                 raise ValueError(
-                    f"{name} has shape {tuple(value.shape)} and token_ids {tuple(token_ids.shape)}; "
-                    "they must be the same."
+                    f"{name} has shape {tuple(found)} and token_ids {tuple(wanted)}; they must be the "
+                    "same."
                 )
-        for name, (limit, what) in self.id_limits().items():
-            if name in ids:
-                check_range(name, ids[name], limit, what)
+            check_range(name, inputs[name], table[name].limit, table[name].meaning)
+        return inputs
 
     @property
     def longest_input(self) -> int:
-        return self.config.longest_input
+        return self.backbone.longest_input
 
     def id_limits(self) -> dict[str, tuple[int, str]]:
         """Input name -> (ids lie in [0, this), what the limit is)."""
-        return {
-            "token_ids": (self.config.vocab_size, "the size of the vocabulary"),
-            "segment_ids": (self.config.num_segments, "the number of segments"),
-            "position_ids": (self.config.max_positions, "the rows of the position table"),
-            "padding_mask": (2, "1 is a real token and 0 padding"),
-        }
+        return {name: (ids.limit, ids.meaning) for name, ids in self.backbone.inputs.items()}
 
     def embed(self, texts, batch_size: int = 32):
         """Sentence vectors of raw texts.
@@ -218,7 +213,7 @@ class Encoder(ZooModel):
             NumPy float32 [number of texts, hidden], pooled and normalised as `self.pooling` says.
         """
         texts = text_rows(self, texts)
-        with cut_texts_said(self, texts, pooled=True):
+        with warning_of_cut_texts(self, texts, pooled=True):
             reader = self.window_reader if self.long_texts.in_windows else None
             return outputs_of_texts(
                 self, _sentence_vectors, texts, batch_size, reader=reader, pooling=self.pooling
@@ -270,7 +265,7 @@ class Encoder(ZooModel):
     def preprocessor_to_save(self):
         """What writes the vocabulary: the preprocessor, or a deferred one where TensorFlow is missing.
 
-        None, with a word on the log where files lacked, for a model without vocabulary.
+        None, with a warning where files lacked, for a model without vocabulary.
         """
         if self._preprocessor is None:
             if self.why_no_vocabulary is not None:
@@ -298,7 +293,7 @@ class Encoder(ZooModel):
         if options.is_file():
             # The directory is gone when Keras returns.
             self._preprocessor = DeferredPreprocessor(
-                directory, registry().families[self.family].tokenizer, **read_object(options)
+                directory, registry().families[self.family].text, **read_object(options)
             )
 
     @classmethod
@@ -320,3 +315,7 @@ class Encoder(ZooModel):
             "pooling": {"mode": self.pooling.mode, "normalize": self.pooling.normalize},
             "long_texts": self.long_texts.get_config(),
         }
+
+
+# What `.keras` files of bert_zoo 0.1 call the encoder of a recurrent family.
+keras.saving.get_custom_objects()["bert_zoo>RecurrentEncoder"] = Encoder

@@ -16,6 +16,8 @@ from typing import Any
 
 import keras
 
+from bert_zoo import private
+
 # Graphs of a model, of which the oldest makes room: options may be new objects at every call.
 MAX_GRAPHS = 64
 
@@ -84,7 +86,7 @@ def _traced(model, function: Callable, specs: tuple, options: dict) -> Callable:
     def run(*tensors):
         return function(model, *tensors, **options)
 
-    # A concrete function has one trace, and so never a word about retracing.
+    # A concrete function has one trace, and so no warning about retracing.
     return tf.function(run, autograph=False).get_concrete_function(*specs)
 
 
@@ -110,12 +112,8 @@ def _open_spec(tensor):
 def _parts_of(model) -> list[Any]:
     """The objects that a trace holds on to, or was made after."""
     parts = []
-    # Keras 3.15 has no public way to list all layers below a layer, nor a layer's own variables; its
-    # `weights` collects those of all layers below, anew for each layer.
-    for layer in model._flatten_layers():
-        parts += layer, layer.dtype_policy
-        parts += layer._trainable_variables
-        parts += layer._non_trainable_variables
+    for layer in private.all_layers(model):
+        parts += layer, layer.dtype_policy, *private.own_variables(layer)
         parts += (getattr(layer, name) for name in getattr(layer, "traced_settings", ()))
     return parts
 

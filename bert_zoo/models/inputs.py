@@ -9,11 +9,6 @@ from keras import ops
 
 from bert_zoo.config import IGNORED_LABEL, is_integer
 
-# Inputs that heads read, and encoders do not: positions in the text, [batch, number, ...].
-PLACES: dict[str, tuple[int, ...]] = {"mask_positions": (), "span_boundaries": (2,)}
-# Inputs that an earlier call returned: lists of float tensors, one a layer.
-STATE = ("memory",)
-
 
 def check_batch_size(value: Any, name: str = "batch_size") -> None:
     """Raises ValueError where a number of rows is not a positive integer."""
@@ -40,30 +35,6 @@ def check_rank(token_ids: Any, rank: int, wanted: str) -> None:
         )
     if shape[-1] == 0:
         raise ValueError(f"token_ids is empty: its shape is {shape}.")
-
-
-def as_id_tensors(inputs: Any, known: Mapping[str, bool]) -> dict[str, Any]:
-    """Converts an input dict to int32 tensors, without what is no ids (`STATE`).
-
-    Args:
-        inputs: the dict that the user passed.
-        known: name -> whether it must be there.
-
-    Raises:
-        TypeError: not integers.
-        ValueError: unknown or missing names.
-    """
-    unknown = sorted(set(inputs) - set(known))
-    missing = sorted(name for name, needed in known.items() if needed and name not in inputs)
-    if unknown or missing:
-        raise ValueError(
-            f"The model takes {list(known)}; unknown here: {unknown}, missing: {missing}."
-        )
-    return {
-        name: as_ids(name, value)
-        for name, value in inputs.items()
-        if value is not None and name not in STATE
-    }
 
 
 def as_ids(name: str, value: Any):

@@ -8,14 +8,11 @@ from typing import Any
 import numpy as np
 
 from bert_zoo.config import IGNORED_LABEL
-from bert_zoo.data.files import nearest
-from bert_zoo.error_text import listing, shown
+from bert_zoo.error_text import listing, nearest, quoted, shown
 from bert_zoo.models.compiling import reads_class_numbers
 from bert_zoo.models.inputs import check_range
 
-# ---------------------------------------------------------------------------------------------
-# The names of classes
-# ---------------------------------------------------------------------------------------------
+# --- The names of classes ---
 
 
 def label_names(num_classes: int | None, labels: Sequence[str] | Mapping | None) -> tuple[str, ...]:
@@ -29,9 +26,7 @@ def label_names(num_classes: int | None, labels: Sequence[str] | Mapping | None)
     Raises:
         ValueError: neither is given, they disagree, names repeat or have no order.
     """
-    if num_classes is not None and (
-        not isinstance(num_classes, Integral) or isinstance(num_classes, bool) or num_classes < 1
-    ):
+    if num_classes is not None and (not _is_integer(num_classes) or num_classes < 1):
         raise ValueError(f"num_classes is {num_classes!r}; it must be a positive integer.")
     if labels is None:
         if num_classes is None:
@@ -40,7 +35,7 @@ def label_names(num_classes: int | None, labels: Sequence[str] | Mapping | None)
     labels = _names_in_order(labels)
     if any(not isinstance(label, str) for label in labels) or len(set(labels)) != len(labels):
         raise ValueError(
-            f"labels must be different strings, one for each class; got {listing(map(repr, labels))}."
+            f"labels must be different strings, one for each class; got {quoted(labels)}."
         )
     if not labels or num_classes not in (None, len(labels)):
         raise ValueError(
@@ -49,9 +44,11 @@ def label_names(num_classes: int | None, labels: Sequence[str] | Mapping | None)
     return tuple(map(str, labels))
 
 
+def _is_integer(value: Any) -> bool:
+    return isinstance(value, Integral) and not isinstance(value, bool)
+
+
 def _names_in_order(labels) -> tuple:
-    if isinstance(labels, Mapping):
-        return _names_by_number(labels)
     if isinstance(labels, Set):
         raise ValueError(
             f"labels is a set, which has no order: {shown(labels)}. Pass a list, whose first name is "
@@ -62,15 +59,13 @@ def _names_in_order(labels) -> tuple:
             f"labels is {shown(labels)} ({type(labels).__name__}); it must be a list of names, or a "
             "dict from names to the numbers of classes."
         )
-    return tuple(labels)
-
-
-def _names_by_number(labels: Mapping) -> tuple:
-    """The names of {"negative": 0, "positive": 1} or {0: "negative", 1: "positive"}."""
+    if not isinstance(labels, Mapping):
+        return tuple(labels)
+    # {"negative": 0, "positive": 1} or {0: "negative", 1: "positive"}
     by_number = labels
     if all(isinstance(key, str) for key in labels):
         by_number = {number: name for name, number in labels.items()}
-    numbers = [key for key in by_number if isinstance(key, Integral) and not isinstance(key, bool)]
+    numbers = [key for key in by_number if _is_integer(key)]
     if len(by_number) != len(labels) or sorted(numbers) != list(range(len(labels))):
         raise ValueError(
             "A dict of labels gives each name a number from 0 on, such as {'negative': 0, "
@@ -101,32 +96,34 @@ def class_indices(labels: Any, names: Sequence[str], title: str = "label") -> np
     array = np.asarray(labels, object)
     numbers = {name: number for number, name in enumerate(names)}
 
-    def number(position: int, label):
+    def number(i: int, label):
         if isinstance(label, Real | np.bool_):
             return label
         text = label.decode("utf-8", "replace") if isinstance(label, bytes) else label
         if isinstance(text, str) and text in numbers:
             return numbers[text]
-        place = [int(i) for i in np.unravel_index(position, array.shape)]
+        where = f"{title}{[int(k) for k in np.unravel_index(i, array.shape)]} is {shown(text)}"
         if not isinstance(text, str):
             missing = " Drop rows without a label." if label is None else ""
-            raise TypeError(
-                f"{title}{place} is {shown(label)} ({type(label).__name__}). {_known(names)}{missing}"
-            )
+            raise TypeError(f"{where} ({type(label).__name__}). {_known(names)}{missing}")
         found = {label for label in array.ravel() if isinstance(label, str)}
         raise ValueError(
-            f"{title}{place} is {shown(text)}. {_known(names)}{nearest(text, names)}"
-            f"{_how_to_name(names, found)}"
+            f"{where}. {_known(names)}{nearest(text, names)}{_how_to_name(names, found)}"
         )
 
-    found = [number(position, label) for position, label in enumerate(array.ravel().tolist())]
+    found = [number(i, label) for i, label in enumerate(array.ravel().tolist())]
     return np.array(found, None if found else np.int64).reshape(array.shape)
+
+
+def _first(wrong: np.ndarray) -> tuple[int, ...]:
+    """Where the first True stands."""
+    return tuple(map(int, np.argwhere(wrong)[0]))
 
 
 def _known(names: Sequence[str]) -> str:
     if not names:
         return "Labels are numbers here: these classes have no names."
-    return f"The classes of this model are {listing(map(repr, names))}, or their numbers from 0 on."
+    return f"The classes of this model are {quoted(names)}, or their numbers from 0 on."
 
 
 def _how_to_name(names: Sequence[str], found: Set[str] = frozenset()) -> str:
@@ -157,9 +154,7 @@ def _asserted(values, valid, labels, message: str):
         return tf.identity(values)
 
 
-# ---------------------------------------------------------------------------------------------
-# The labels of one output
-# ---------------------------------------------------------------------------------------------
+# --- The labels of one output ---
 
 
 @dataclass(frozen=True)
@@ -198,26 +193,37 @@ class LabelRange:
             TypeError, ValueError: names the first label that is none, and what would do.
         """
         labels = self.values(_as_array(labels, title), title)
-        if self._are_one_hot(labels.shape):
-            labels = self._from_one_hot(labels, title)
-        self.check_rank(labels.shape, title)
+        self._check_rank(labels.shape, title)
         self.check(labels, title)
         return labels if self.per_token else labels.reshape(-1)
-
-    def values(self, labels: np.ndarray, title: str) -> np.ndarray:
-        """Integers of any shape, from numbers or names; not yet checked to lie in the range."""
-        if labels.dtype.kind in "USTO":
-            labels = class_indices(labels, self.names, title)
-        if labels.dtype.kind == "f":
-            labels = self._whole(labels, title)
-        if labels.dtype.kind not in "iub":
-            raise TypeError(self._not_numbers(title, labels.dtype, labels))
-        return labels.astype(np.int64, copy=False)
 
     def check(self, labels: np.ndarray, title: str) -> None:
         """Raises ValueError where labels do not lie in the range."""
         counted = np.where(labels == IGNORED_LABEL, 0, labels) if self.per_token else labels
         check_range(title, counted, self.limit, self.what)
+
+    def values(self, labels: np.ndarray, title: str) -> np.ndarray:
+        """Integers from numbers, names or one-hot rows; not yet checked to lie in the range."""
+        if labels.dtype.kind in "USTO":
+            labels = class_indices(labels, self.names, title)
+        if labels.dtype.kind not in "iubf":
+            raise TypeError(self._not_numbers(title, labels.dtype, labels))
+        if self._are_one_hot(labels.shape):
+            valid = ((labels == 0) | (labels == 1)).all(axis=1) & (labels.sum(axis=1) == 1)
+            if not valid.all():
+                row = int(np.argmin(valid))
+                where = f"{title}[{row}] is {shown(labels[row].tolist())}"
+                raise ValueError(f"{where}; {self._one_hot_wanted()}")
+            return labels.argmax(axis=1)
+        if labels.dtype.kind == "f":
+            wrong = ~np.isfinite(labels) | (labels != np.trunc(labels))
+            if wrong.any():
+                value = labels[_first(wrong)]
+                advice = " Drop rows without a label." if np.isnan(value) else ""
+                raise ValueError(
+                    f"{title}{[*_first(wrong)]} is {value}; labels {self._wanted()}.{advice}"
+                )
+        return labels.astype(np.int64, copy=False)
 
     def numbers_in_graph(self, labels, title: str):
         """As `numbers`, of a tensor, checked when the TensorFlow graph runs."""
@@ -239,7 +245,7 @@ class LabelRange:
                 valid = rows & (tf.reduce_sum(labels, -1) == 1)
                 message = f"{title}s {self._one_hot_wanted()}"
                 return _asserted(tf.argmax(labels, -1), valid, labels, message)
-            self.check_rank(tuple(labels.shape), title)
+            self._check_rank(tuple(labels.shape), title)
         valid = (labels >= 0) & (labels < self.limit)
         if self.per_token:
             valid |= labels == IGNORED_LABEL
@@ -247,30 +253,8 @@ class LabelRange:
         labels = _asserted(labels, valid, labels, message)
         return labels if self.per_token else tf.reshape(labels, [-1])
 
-    def _whole(self, labels: np.ndarray, title: str) -> np.ndarray:
-        """Floats that are whole numbers as such."""
-        wrong = ~np.isfinite(labels) | (labels != np.trunc(labels))
-        if wrong.any() and self._are_one_hot(labels.shape):
-            raise ValueError(self._not_one_hot(title, labels, wrong.any(axis=1)))
-        if wrong.any():
-            place = [int(i) for i in np.argwhere(wrong)[0]]
-            value = labels[tuple(place)]
-            advice = " Drop rows without a label." if np.isnan(value) else ""
-            raise ValueError(f"{title}{place} is {value}; labels {self._wanted()}.{advice}")
-        return labels.astype(np.int64)
-
     def _are_one_hot(self, shape: tuple) -> bool:
         return not self.per_token and len(shape) == 2 and shape[1] == self.limit > 1
-
-    def _from_one_hot(self, labels: np.ndarray, title: str) -> np.ndarray:
-        valid = ((labels == 0) | (labels == 1)).all(axis=1) & (labels.sum(axis=1) == 1)
-        if not valid.all():
-            raise ValueError(self._not_one_hot(title, labels, ~valid))
-        return labels.argmax(axis=1)
-
-    def _not_one_hot(self, title: str, labels: np.ndarray, wrong: np.ndarray) -> str:
-        row = int(np.argmax(wrong))
-        return f"{title}[{row}] is {shown(labels[row].tolist())}; {self._one_hot_wanted()}"
 
     def _one_hot_wanted(self) -> str:
         return (
@@ -278,18 +262,18 @@ class LabelRange:
             "several classes, compile with keras.losses.CategoricalCrossentropy(from_logits=True)."
         )
 
-    def check_rank(self, shape: tuple, title: str) -> None:
-        """Raises ValueError where labels have another number of dimensions."""
-        axes = f"[{', '.join(self.axes)}]"
+    def _check_rank(self, shape: tuple, title: str) -> None:
         if self.per_token:
-            fits, wanted = len(shape) == len(self.axes), f"{axes}, one a token"
+            fits, each = len(shape) == len(self.axes), "token"
         else:
-            fits, wanted = len(shape) == 1 or shape[1:] == (1,), f"{axes}, one a row"
+            fits, each = len(shape) == 1 or shape[1:] == (1,), "row"
         if not fits:
-            raise ValueError(f"{title}s must be {wanted}; got shape {shape}.")
+            raise ValueError(
+                f"{title}s must be [{', '.join(self.axes)}], one a {each}; got shape {shape}."
+            )
 
     def _wanted(self) -> str:
-        names = f", or the names {listing(map(repr, self.names))}" if self.names else ""
+        names = f", or the names {quoted(self.names)}" if self.names else ""
         return f"must be integers from 0 to {self.limit - 1}, {self.what}{names}"
 
     def _not_numbers(self, title: str, dtype, labels: np.ndarray | None = None) -> str:
@@ -336,8 +320,9 @@ class LabelSets:
         self._check_shape(rows.shape, title)
         wrong = ~((rows >= 0) & (rows <= 1))
         if wrong.any():
-            place = [int(i) for i in np.argwhere(wrong)[0]]
-            raise ValueError(f"{title}{place} is {rows[tuple(place)]}. {self._wanted()}")
+            raise ValueError(
+                f"{title}{[*_first(wrong)]} is {rows[_first(wrong)]}. {self._wanted()}"
+            )
         return rows.astype(np.float32)
 
     def _from_names(self, labels: Sequence, title: str) -> np.ndarray:
@@ -378,7 +363,7 @@ class LabelSets:
     def _wanted(self) -> str:
         return (
             "For each text, give a list or set of names, which may be empty, or 0 or 1 for each of the "
-            f"{len(self.names)} labels {listing(map(repr, self.names))}."
+            f"{len(self.names)} labels {quoted(self.names)}."
         )
 
 
@@ -440,9 +425,7 @@ class ClassWeights:
             )
 
 
-# ---------------------------------------------------------------------------------------------
-# The labels of a model
-# ---------------------------------------------------------------------------------------------
+# --- The labels of a model ---
 
 
 def read_class_weight(model, class_weight):
@@ -571,9 +554,8 @@ def _check_finite(name: str, labels: np.ndarray) -> None:
         )
     wrong = ~np.isfinite(labels)
     if wrong.any():
-        position = [int(i) for i in np.argwhere(wrong)[0]]
         raise ValueError(
-            f"{_title(name)}{position} is {labels[wrong][0]}; labels must be finite numbers. Drop "
+            f"{_title(name)}{[*_first(wrong)]} is {labels[wrong][0]}; labels must be finite numbers. Drop "
             "these rows or give them a value."
         )
 

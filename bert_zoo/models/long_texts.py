@@ -140,9 +140,9 @@ def _of_gathered_windows(run, inputs: dict[str, Any], mode: str):
     # Rows, where the graph serves them too, are texts of one window.
     inputs = {name: tf.reshape(ids, [shape[0], -1, shape[-1]]) for name, ids in inputs.items()}
     mask = inputs["padding_mask"]
-    places = tf.where(tf.reduce_any(mask > 0, axis=2))
-    rows = {name: tf.gather_nd(value, places) for name, value in inputs.items()}
-    return pooled_rows(run(rows), places[:, 0], tf.shape(mask, tf.int64)[0], mode)
+    indices = tf.where(tf.reduce_any(mask > 0, axis=2))
+    rows = {name: tf.gather_nd(value, indices) for name, value in inputs.items()}
+    return pooled_rows(run(rows), indices[:, 0], tf.shape(mask, tf.int64)[0], mode)
 
 
 def outputs_in_chunks(run: Callable[[dict[str, Any]], Any], rows: Mapping[str, Any]) -> Any:
@@ -170,4 +170,5 @@ def pooled_rows(values, texts, number, mode: str) -> Any:
 
 def can_pool_windows(model) -> bool:
     """Whether a model's outputs for the windows of a text can be pooled."""
-    return model.pools_windows and getattr(model, "encoder", model).pools_windows
+    # A state carries a text on from one segment to the next.
+    return model.pools_windows and not getattr(model, "encoder", model).state

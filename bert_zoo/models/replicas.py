@@ -10,6 +10,8 @@ from typing import Any
 import keras
 from keras import ops
 
+from bert_zoo.private import is_multi_worker
+
 log = logging.getLogger("bert_zoo")
 
 
@@ -101,28 +103,6 @@ def rows_of_all(value):
     return replica.all_gather(value, axis=0)
 
 
-def one_replica_spec(spec) -> Any:
-    """What one replica gets, from the `element_spec` of a (distributed) tf.data dataset.
-
-    Returns:
-        The same structure of `tf.TensorSpec`, or None where it holds anything else.
-    """
-    import tensorflow as tf
-
-    def first(part):
-        # tf.distribute names the class of this spec, but does not export it.
-        return part._value_specs[0] if hasattr(part, "_value_specs") else part
-
-    spec = tf.nest.map_structure(first, spec)
-    known = all(isinstance(part, tf.TensorSpec) for part in tf.nest.flatten(spec))
-    return spec if known else None
-
-
-def is_multi_worker(strategy) -> bool:
-    """Whether replicas are spread over several processes."""
-    return strategy is not None and strategy.extended._in_multi_worker_mode()
-
-
 def is_chief(strategy) -> bool:
     """Whether this process is the one that writes files for all."""
     if keras.backend.backend() == "jax":
@@ -162,7 +142,7 @@ def check_several_steps(strategy) -> None:
 
 
 def warn_of_clipping(optimizer, strategy) -> None:
-    """Says on the log where replicas clip gradients on their own, which is another training.
+    """Warns where replicas clip gradients on their own, which trains differently.
 
     Optimizers of Keras 3.15 clip in `apply`, on each replica, and sum what is left in
     `_backend_update_step`.

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from bert_zoo.error_text import listing, shown
+from bert_zoo.error_text import quoted, shown
 
 DEFAULT_THRESHOLD = 0.5
 
@@ -28,8 +28,7 @@ def label_thresholds(thresholds: Thresholds, labels: Sequence[str]) -> tuple[flo
         unknown = [name for name in thresholds if name not in labels]
         if unknown:
             raise ValueError(
-                f"thresholds names {listing(map(shown, unknown))}; the labels are "
-                f"{listing(map(repr, labels))}."
+                f"thresholds names {quoted(unknown)}; the labels are {quoted(labels)}."
             )
         values = [thresholds.get(label, DEFAULT_THRESHOLD) for label in labels]
     elif _is_number(thresholds):
@@ -44,7 +43,7 @@ def label_thresholds(thresholds: Thresholds, labels: Sequence[str]) -> tuple[flo
     if len(values) != len(labels):
         raise ValueError(
             f"There are {len(values)} thresholds and {len(labels)} labels; give one number for all, or "
-            f"one for each of {listing(map(repr, labels))}."
+            f"one for each of {quoted(labels)}."
         )
     return tuple(map(float, values))
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import keras
 
 from bert_zoo.models.base import ZooModel
-from bert_zoo.models.stateful import StatefulLM
+from bert_zoo.tasks.causal_lm.streams import StatefulLM
 from bert_zoo.training.lora import without_lora
 
 # What tf.saved_model.save writes. `assets.extra`, for one, is the user's.
@@ -87,10 +87,8 @@ def export(
 
     import tensorflow as tf
 
-    from bert_zoo.serving import recurrent, servable
+    from bert_zoo.serving.servable import make_servable
 
-    carries_memory = hasattr(model, "initial_memory")
-    make_servable = recurrent.make_servable if carries_memory else servable.make_servable
     saved, signatures = make_servable(without_lora(model), pairs=pairs, text=text)
     with _replacing_directory(target) as temporary:
         tf.saved_model.save(saved, str(temporary), signatures=signatures)

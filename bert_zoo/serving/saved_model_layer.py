@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 import keras
-from keras.src.saving.serialization_lib import in_safe_mode
 
+from bert_zoo.private import is_loading_safely
 from bert_zoo.serving import HUB_NAMES
 
 
@@ -87,7 +87,7 @@ class SavedModelLayer(keras.layers.Layer):
     @classmethod
     def from_config(cls, config: dict[str, Any]):
         # As Keras's TFSMLayer: a file must not bring in someone's graph unasked.
-        if in_safe_mode():
+        if is_loading_safely():
             raise ValueError(
                 f"This file asks for the SavedModel {config['directory']!r}, whose graph may do "
                 "anything that TensorFlow can, writing files included. If you trust it, pass "

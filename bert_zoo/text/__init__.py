@@ -6,23 +6,25 @@ Vocabularies are read without TensorFlow, so the names below are loaded on first
 import importlib
 
 _MODULES = {
-    "ByteBpeTokenizer": "byte_bpe",
-    "LanguageModelPreprocessor": "language_model",
-    "Packer": "packing",
-    "Preprocessor": "preprocessor",
-    "SentencePieceTokenizer": "sentencepiece",
-    "SymbolTokenizer": "symbols",
-    "WordPieceTokenizer": "wordpiece",
-    "preprocessor_from_dir": "directories",
-    "tokenizer_from_dir": "directories",
+    "ByteBpeTokenizer": "bert_zoo.text.byte_bpe",
+    "LanguageModelPreprocessor": "bert_zoo.text.language_model",
+    "Packer": "bert_zoo.text.packing",
+    "Preprocessor": "bert_zoo.text.preprocessor",
+    "SentencePieceTokenizer": "bert_zoo.text.sentencepiece",
+    "SymbolTokenizer": "bert_zoo.text.symbols",
+    "WordPieceTokenizer": "bert_zoo.text.wordpiece",
+    # These know the families.
+    "preprocessor_from_dir": "bert_zoo.vocabularies",
+    "tokenizer_from_dir": "bert_zoo.vocabularies",
 }
 
 __all__ = [*_MODULES]
+_MODULES["sentencepiece_scheme"] = "bert_zoo.vocabularies"
 
 
 def __getattr__(name: str):
     if name in _MODULES:
-        return getattr(importlib.import_module(f"bert_zoo.text.{_MODULES[name]}"), name)
+        return getattr(importlib.import_module(_MODULES[name]), name)
     raise AttributeError(f"module 'bert_zoo.text' has no attribute {name!r}.")
 
 

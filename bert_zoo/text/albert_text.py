@@ -16,9 +16,8 @@ from collections.abc import Callable
 import numpy as np
 import tensorflow as tf
 
-from bert_zoo.text import unicode14_tables
-from bert_zoo.text.normalizer import parse_ranges
 from bert_zoo.text.offsets import sums_before
+from bert_zoo.text.unicode_tables import code_points, re2_class
 
 _PAGE_BITS = 8
 _UNCHANGED = -1
@@ -76,7 +75,7 @@ class TextCleaner:
     def _prepare_unicode(self, texts: tf.Tensor) -> tf.Tensor:
         texts = tf.strings.unicode_transcode(texts, "UTF-8", "UTF-8", errors="replace")
         if self._remove_space:
-            white_space = _character_class(unicode14_tables.WHITESPACE)
+            white_space = re2_class("python/whitespace")
             texts = tf.strings.regex_replace(texts, f"[{white_space}]+", " ")
             texts = tf.strings.strip(texts)
         if self._changes_characters:
@@ -154,7 +153,7 @@ def build_table(
     """
     rows = np.zeros(0x110000, np.int32)
     replacements = {(_UNCHANGED,): 0}
-    for code in parse_ranges(unicode14_tables.CHANGED):
+    for code in code_points("python/changed"):
         text = chr(code)
         if not keep_accents:
             decomposed = unicodedata.normalize("NFKD", text)
@@ -179,8 +178,8 @@ def _lower_sigma(texts: tf.Tensor) -> tf.Tensor:
     A sigma is final after a cased letter and not before one, whatever characters of the class
     "case-ignorable" stand between; a character that is both counts as the latter.
     """
-    cased = _character_class(unicode14_tables.CASED)
-    ignorable = _character_class(unicode14_tables.CASE_IGNORABLE)
+    cased = re2_class("python/cased")
+    ignorable = re2_class("python/case_ignorable")
     texts = tf.strings.regex_replace(
         texts,
         f"([{cased}][{ignorable}]*){_SIGMA}([{ignorable}]*(?:[^{cased}{ignorable}]|$))",
@@ -207,7 +206,7 @@ def _is_extra_space(characters: tf.RaggedTensor) -> tf.Tensor:
     All at the ends of a row does, and inside it all but the last character of each run.
     """
     codes, row = characters.values, characters.value_rowids()
-    is_space = tf.reduce_any(codes[:, None] == parse_ranges(unicode14_tables.WHITESPACE), axis=1)
+    is_space = tf.reduce_any(codes[:, None] == code_points("python/whitespace"), axis=1)
     words_before = sums_before(tf.cast(~is_space, tf.int32), characters.row_splits)
     is_followed = (_shifted(row, 1) == row) & ~_shifted(is_space, 1)
     return is_space & ((words_before == 0) | ~is_followed)
@@ -226,10 +225,3 @@ def _map_where(
     """Applies a function to the texts that the mask selects."""
     selected = tf.where(mask)
     return tf.tensor_scatter_nd_update(texts, selected, function(tf.gather_nd(texts, selected)))
-
-
-@functools.cache
-def _character_class(ranges: str) -> str:
-    """Writes ranges of code points as the inside of an RE2 character class."""
-    pairs = (item.partition("-") for item in ranges.split())
-    return "".join(rf"\x{{{first}}}-\x{{{last or first}}}" for first, _, last in pairs)

@@ -12,6 +12,7 @@ vocabularies are.
 
 from __future__ import annotations
 
+import functools
 import json
 import logging
 import re
@@ -24,20 +25,16 @@ from typing import Any
 import tensorflow as tf
 
 from bert_zoo.error_text import shown
-from bert_zoo.text import byte_bpe_tables
 from bert_zoo.text.byte_bpe_graph import ALPHABET, Merger, Splitter, lookup_table
-from bert_zoo.text.normalizer import parse_ranges
 from bert_zoo.text.offsets import characters_of_bytes, sums_before, token_columns, utf8_lengths
 from bert_zoo.text.special_tokens import tokenize_around_special_tokens
-from bert_zoo.text.tokenizer import Tokenizer, without_overlaps
+from bert_zoo.text.tokenizer import Tokenizer, added_token, without_overlaps
+from bert_zoo.text.unicode_tables import code_points, re2_class
 from bert_zoo.text.vocabulary import HF_SPECIAL_TOKENS, Vocabulary
 
 logger = logging.getLogger(__name__)
 
-_WHITESPACE = "".join(
-    f"\\x{{{first}}}-\\x{{{last or first}}}"
-    for first, _, last in (item.partition("-") for item in byte_bpe_tables.WHITESPACE.split())
-)
+_WHITESPACE = "byte_bpe/whitespace"
 
 
 class ByteBpeTokenizer(Tokenizer):
@@ -119,10 +116,7 @@ class ByteBpeTokenizer(Tokenizer):
         """Returns the constructor's options, without vocabulary and merges, ready for JSON."""
         return {**vars(self._options), "added_tokens": list(self._options.added_tokens)}
 
-    def save(self, directory: str | Path) -> None:
-        """Writes vocab.json, merges.txt and tokenizer_config.json, as transformers reads them."""
-        directory = Path(directory)
-        directory.mkdir(parents=True, exist_ok=True)
+    def _files(self) -> dict[str, Any]:
         options = self._options
         special = {theirs: getattr(options, ours) for ours, theirs in HF_SPECIAL_TOKENS.items()}
         config = {
@@ -130,26 +124,21 @@ class ByteBpeTokenizer(Tokenizer):
             "add_prefix_space": options.add_prefix_space,
             **special,
             "added_tokens_decoder": {
-                str(self.token_to_id(token)): {
-                    "content": token,
-                    "lstrip": options.lstrip_mask and token == options.mask_token,
-                    "normalized": False,
-                    "rstrip": False,
-                    "single_word": False,
-                    "special": token in special.values(),
-                }
+                str(self.token_to_id(token)): added_token(
+                    token,
+                    lstrip=options.lstrip_mask and token == options.mask_token,
+                    special=token in special.values(),
+                )
                 for token in dict.fromkeys([*special.values(), *options.added_tokens])
             },
         }
         ids = {token: index for index, token in enumerate(self.vocabulary)}
         merges = "".join(f"{left} {right}\n" for left, right in self.merges)
-        files = {
+        return {
             "vocab.json": json.dumps(ids, ensure_ascii=False) + "\n",
             "merges.txt": "#version: 0.2\n" + merges,
-            "tokenizer_config.json": json.dumps(config, indent=2, ensure_ascii=False) + "\n",
+            "tokenizer_config.json": config,
         }
-        for name, content in files.items():
-            (directory / name).write_text(content, encoding="utf-8", newline="\n")
 
 
 class _Engine(tf.Module):
@@ -160,7 +149,7 @@ class _Engine(tf.Module):
         special = _special_tokens(options)
         self._special_pattern = _special_pattern(special, options)
         self._mask_without_space = (
-            f"^[{_WHITESPACE}]+{re.escape(options.mask_token)}$",
+            f"^[{re2_class(_WHITESPACE)}]+{re.escape(options.mask_token)}$",
             options.mask_token.replace("\\", r"\\"),
         )
         self._mask_id = vocabulary.id_of(options.mask_token)
@@ -266,10 +255,14 @@ class _Engine(tf.Module):
         return token_columns(ids, starts, tf.maximum(ends - trailing, starts))
 
 
+@functools.cache
+def _blanks() -> frozenset[str]:
+    return frozenset(["Ġ", *map(chr, code_points(_WHITESPACE))])
+
+
 def _count_blanks(token: str) -> tuple[int, int]:
     """Returns with how many blanks a token begins and ends, in GPT-2's alphabet or a special one."""
-    blanks = {"Ġ", *map(chr, parse_ranges(byte_bpe_tables.WHITESPACE))}
-    is_blank = [char in blanks for char in token]
+    is_blank = [char in _blanks() for char in token]
     return [*is_blank, False].index(False), [*is_blank[::-1], False].index(False)
 
 
@@ -289,7 +282,7 @@ def _special_pattern(special_tokens: Sequence[str], options: SimpleNamespace) ->
                 "lstrip_mask=False."
             )
     return "|".join(
-        (f"[{_WHITESPACE}]*" if token == mask else "") + re.escape(token)
+        (f"[{re2_class(_WHITESPACE)}]*" if token == mask else "") + re.escape(token)
         for token in sorted(special_tokens, key=len, reverse=True)
     )
 

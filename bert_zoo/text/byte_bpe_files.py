@@ -2,13 +2,57 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from bert_zoo.config import ConfigError
 from bert_zoo.error_text import shown
 from bert_zoo.json_files import JsonObject
-from bert_zoo.text.files import VocabularyFiles
+from bert_zoo.text.files import (
+    VocabularyFiles,
+    fairseq_words,
+    read_named_tokens,
+    refuse_others,
+    tokens_by_id,
+)
+from bert_zoo.text.format import TokenizerParts
+
+# Where fairseq keeps the files of GPT-2's vocabulary, which its archives do not hold.
+GPT2_FILES = "https://dl.fbaipublicfiles.com/fairseq/gpt2_bpe/"
 
 
-def read_byte_bpe(files: VocabularyFiles) -> tuple[list[str], list[tuple[str, ...]]]:
+def read_byte_bpe(files: VocabularyFiles, overrides: dict[str, Any]) -> TokenizerParts:
+    """Reads Hugging Face's files or fairseq's, and the settings beside them.
+
+    Args:
+        files: of the directory.
+        overrides: keyword arguments of ByteBpeTokenizer that overrule the files.
+
+    Raises:
+        FileNotFoundError: there is no vocabulary, or a part of one.
+        ConfigError: a damaged file, or a setting that ByteBpeTokenizer does not follow.
+    """
+    is_fairseqs = files.has("dict.txt") and not files.has("vocab.json")
+    vocabulary, merges = (_read_fairseq if is_fairseqs else read_vocabulary_and_merges)(files)
+    prefix = files.json("tokenizer.json").section("pre_tokenizer")
+    prefix = prefix.take("add_prefix_space", bool, False)
+    named = read_named_tokens(files, "<mask>")
+    arguments = {
+        "vocabulary": named.added_to(vocabulary, files.directory),
+        "merges": merges,
+        "source": files.directory,
+        "add_prefix_space": files.json("tokenizer_config.json").take(
+            "add_prefix_space", bool, prefix
+        ),
+        # fairseq's fill_mask strips what stands before the mask.
+        "lstrip_mask": is_fairseqs if named.lstrip_mask is None else named.lstrip_mask,
+        **named.special,
+        "added_tokens": list(named.added.values()),
+        **overrides,
+    }
+    return TokenizerParts("ByteBpeTokenizer", arguments, files.directory)
+
+
+def read_vocabulary_and_merges(files: VocabularyFiles) -> tuple[list[str], list[tuple[str, ...]]]:
     """Reads vocab.json and merges.txt, or tokenizer.json where they are not both there.
 
     Returns:
@@ -46,22 +90,20 @@ def merges_of_lines(lines: list[str]) -> list[tuple[str, ...]]:
     return [tuple(line.split(" ")) for line in lines if line and not line.startswith("#version")]
 
 
-def tokens_by_id(vocabulary: JsonObject) -> list[str]:
-    """The tokens in the order of their ids, which are 0 to size - 1, each once."""
-    ids = vocabulary.values_of(int)
-    owners = {index: token for token, index in ids.items()}
-    for token, index in ids.items():
-        if owners[index] != token:
-            raise ConfigError(
-                f"{vocabulary.where} gives {shown(token)} and {shown(owners[index])} the same id "
-                f"{index}."
-            )
-    if absent := [index for index in range(len(ids)) if index not in owners]:
-        raise ConfigError(
-            f"{vocabulary.where} has {len(ids)} tokens, whose ids would be 0 to {len(ids) - 1}, but "
-            f"none with id {absent[0]}. Fetch the file again."
+def _read_fairseq(files: VocabularyFiles) -> tuple[list[str], list[tuple[str, ...]]]:
+    """Returns fairseq's vocabulary in GPT-2's letters, and GPT-2's merges.
+
+    dict.txt lists GPT-2's ids in the order of fairseq's, between the special tokens.
+    """
+    missing = [name for name in ("encoder.json", "vocab.bpe") if not files.has(name)]
+    if missing:
+        raise FileNotFoundError(
+            f"{files.directory} has fairseq's dict.txt, which refers to GPT-2's vocabulary, without "
+            f"{' and '.join(missing)}. Get them from {GPT2_FILES} and put them there."
         )
-    return [owners[index] for index in range(len(ids))]
+    tokens = {str(i): token for token, i in files.json("encoder.json").values_of(int).items()}
+    vocabulary = [tokens.get(word, word) for word in fairseq_words(files)]
+    return vocabulary, merges_of_lines(files.lines("vocab.bpe"))
 
 
 def _byte_level_model(serialized: JsonObject) -> JsonObject:
@@ -82,22 +124,3 @@ def _byte_level_model(serialized: JsonObject) -> JsonObject:
         wanted, serialized.where, "byte-level BPE here", "a model with RoBERTa's tokenizer"
     )
     return model
-
-
-def refuse_others(
-    wanted: list[tuple[str, object, object]], path: object, who: str, whose: str
-) -> None:
-    """Raises ConfigError where a setting of a tokenizer.json is not the one that is followed.
-
-    Args:
-        wanted: name, value and the only supported value of each setting.
-        path: of the file.
-        who: the tokenizer, for the message.
-        whose: what the directory should belong to.
-    """
-    for name, value, supported in wanted:
-        if value != supported:
-            raise ConfigError(
-                f"{path} has {name}={shown(value)}; {who} has {supported!r} only, and would give other "
-                f"ids. Check that the directory belongs to {whose}."
-            )

@@ -8,9 +8,8 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from bert_zoo.text import byte_bpe_tables
-from bert_zoo.text.normalizer import parse_ranges
-from bert_zoo.text.traced import traced_once
+from bert_zoo.text.tokenizer import traced_once
+from bert_zoo.text.unicode_tables import code_points
 
 _VISIBLE = (*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100))
 _HIDDEN = tuple(byte for byte in range(256) if byte not in _VISIBLE)
@@ -43,9 +42,9 @@ class Splitter(tf.Module):
     def __init__(self):
         super().__init__(name="splitter")
         kinds = np.full(0x110000, _OTHER, np.int32)
-        kinds[parse_ranges(byte_bpe_tables.LETTERS)] = _LETTER
-        kinds[parse_ranges(byte_bpe_tables.NUMBERS)] = _NUMBER
-        kinds[parse_ranges(byte_bpe_tables.WHITESPACE)] = _SPACE
+        kinds[code_points("byte_bpe/letters")] = _LETTER
+        kinds[code_points("byte_bpe/numbers")] = _NUMBER
+        kinds[code_points("byte_bpe/whitespace")] = _SPACE
         kinds[ord(" ")] = _BLANK
         self._kinds = tf.constant(kinds)
         chars = sorted(ALPHABET, key=ALPHABET.__getitem__)

@@ -8,7 +8,8 @@ import tensorflow as tf
 
 from bert_zoo.config import IGNORED_LABEL
 from bert_zoo.text.batches import text_batch
-from bert_zoo.text.packing import check_padding, padded_width
+from bert_zoo.text.layout import PLAIN
+from bert_zoo.text.packing import Positions, Slices
 from bert_zoo.text.preprocessor import TextPreprocessor
 from bert_zoo.text.symbols import SymbolTokenizer
 
@@ -19,11 +20,11 @@ class LanguageModelPreprocessor(TextPreprocessor):
     Args:
         tokenizer: what texts are read with.
         sequence_length: the most tokens a row may have; the others are cut off its end.
-        padding, bucket: as for Packer. Rows are padded on the right, with id 0 where the vocabulary
-            has no padding token; the mask tells.
         report_truncation: say once on the log (logger "bert_zoo.text.preprocessor") that texts were
             cut. It runs Python inside the graph, so switch it off for a graph that leaves this
             process: a SavedModel, or a remote tf.data service.
+        **packing: further keyword arguments of Packer: padding, bucket. Padding has the id 0 where
+            the vocabulary has no token for it; the mask tells.
 
     Raises:
         ValueError: an option outside its range.
@@ -34,26 +35,11 @@ class LanguageModelPreprocessor(TextPreprocessor):
         tokenizer: SymbolTokenizer,
         *,
         sequence_length: int,
-        padding: str = "longest",
-        bucket: int = 8,
         report_truncation: bool = True,
+        **packing: Any,
     ):
-        check_padding(padding, bucket)
-        if sequence_length != int(sequence_length) or sequence_length < 1:
-            raise ValueError(
-                f"sequence_length is {sequence_length}; it must be a whole number, 1 or more."
-            )
-        options = {
-            "sequence_length": int(sequence_length),
-            "padding": padding,
-            "bucket": int(bucket),
-        }
-        super().__init__("language_model_preprocessor", tokenizer, options, report_truncation)
-
-    @property
-    def sequence_length(self) -> int:
-        """The most tokens a row may have."""
-        return self._options.sequence_length
+        packing = {"layout": PLAIN, **packing, "sequence_length": sequence_length}
+        super().__init__("language_model_preprocessor", tokenizer, packing, report_truncation)
 
     # AutoGraph has nothing to convert here, and would trace every helper anew in each tf.data map.
     @tf.autograph.experimental.do_not_convert
@@ -70,10 +56,9 @@ class LanguageModelPreprocessor(TextPreprocessor):
             TypeError, ValueError: something that is not a batch of texts; a pair is a TypeError.
         """
         texts = _single_texts(texts)
-        tokens = self.tokenizer(texts)
-        position, lengths, mask = self._rows(tokens.row_lengths())
-        token_ids = self._gather(tokens, position, lengths, otherwise=self._padding_id)
-        return _with_batch_size({"token_ids": token_ids, "padding_mask": mask}, texts)
+        (tokens,) = self.packer.checked(self.tokenizer(texts))
+        inputs, _ = self._rows(tokens, tokens.row_lengths())
+        return _with_batch_size(inputs, texts)
 
     @tf.autograph.experimental.do_not_convert
     def scored(self, texts: Any) -> dict[str, tf.Tensor]:
@@ -98,42 +83,26 @@ class LanguageModelPreprocessor(TextPreprocessor):
         if self._adds_eos:
             eos = tf.fill([tokens.nrows(), 1], self.tokenizer.eos_id)
             tokens = tf.concat([eos, tokens], axis=1)
-        position, lengths, mask = self._rows(tf.maximum(tokens.row_lengths() - 1, 0))
-        token_ids = self._gather(tokens, position, lengths, otherwise=self._padding_id)
-        labels = self._gather(tokens, position, lengths, otherwise=IGNORED_LABEL, ahead=1)
-        rows = {"token_ids": token_ids, "labels": labels, "padding_mask": mask}
-        return _with_batch_size(rows, texts)
-
-    @property
-    def _padding_id(self) -> int:
-        return getattr(self.tokenizer, "pad_id", 0)
+        (tokens,) = self.packer.checked(tokens)
+        inputs, positions = self._rows(tokens, tf.maximum(tokens.row_lengths() - 1, 0))
+        # The token at each index + 1.
+        following = tf.concat([tokens.values[1:], [IGNORED_LABEL]], 0)
+        labels = positions.gather(following, otherwise=IGNORED_LABEL)
+        return _with_batch_size({**inputs, "labels": labels}, texts)
 
     @property
     def _adds_eos(self) -> bool:
         return hasattr(self.tokenizer, "eos_id") and self.tokenizer.eos_at != "line_starts_and_ends"
 
-    def _rows(self, lengths: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-        """Returns positions [1, length], lengths [batch] after truncation, and the mask."""
-        kept = tf.minimum(lengths, self.sequence_length)
+    def _rows(
+        self, tokens: tf.RaggedTensor, lengths: tf.Tensor
+    ) -> tuple[dict[str, tf.Tensor], Positions]:
+        """Rows of the first `lengths` tokens, cut where they are too long, and where these stand."""
+        (kept,) = self.packer.kept_lengths([lengths])
         if self.report is not None:
             self.report.watch(lengths, kept, self.sequence_length)
-        position = tf.range(padded_width(kept, **vars(self._options)))[None, :]
-        return position, kept, tf.cast(position < kept[:, None], tf.int32)
-
-    def _gather(
-        self,
-        tokens: tf.RaggedTensor,
-        position: tf.Tensor,
-        lengths: tf.Tensor,
-        *,
-        otherwise: int,
-        ahead: int = 0,
-    ) -> tf.Tensor:
-        """Returns each row's first tokens, or those `ahead` of them, int32 [batch, length]."""
-        pool = tf.concat([tokens.values, [otherwise]], axis=0)
-        source = tokens.row_starts()[:, None] + position + ahead
-        last = tf.size(pool, out_type=tf.int64) - 1
-        return tf.gather(pool, tf.where(position < lengths[:, None], source, last))
+        inputs, (positions,) = self.packer.lay_out([Slices.of_beginnings(tokens, kept)])
+        return inputs, positions
 
 
 def _single_texts(texts: Any) -> tf.Tensor:

@@ -1,7 +1,7 @@
 """BERT's text normalisation and word splitting, in the graph and exact.
 
 Every code point has one *rule*; the rules of a configuration are a small paged table that
-`build_rules` makes from unicode_tables.py, and `split_words` applies to a whole batch at once.
+`build_rules` makes from unicode_tables.json, and `split_words` applies to a whole batch at once.
 A rule yields *units*, int32 numbers that carry a code point and what must be known of it:
 
     bits 0-20   the code point (after lower-casing and accent stripping)
@@ -22,7 +22,7 @@ from typing import NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from bert_zoo.text import unicode_tables
+from bert_zoo.text.unicode_tables import code_points, combining_classes, mapping
 
 _NUM_CODE_POINTS = 0x110000
 _PAGE_BITS = 8
@@ -54,7 +54,7 @@ class Rules(NamedTuple):
 def build_rules(
     *, lowercase: bool, strip_accents: bool, split_cjk: bool, isolated: Sequence[int] = ()
 ) -> Rules:
-    """Compiles unicode_tables for one tokenizer configuration.
+    """Compiles the Unicode tables for one tokenizer configuration.
 
     Args:
         lowercase: lower-case every code point by itself.
@@ -64,11 +64,11 @@ def build_rules(
     """
     rules = np.zeros(_NUM_CODE_POINTS, np.int32)
     expansions: list[list[int]] = []
-    lowered = _parse_mapping(unicode_tables.LOWERCASE) if lowercase else {}
+    lowered = mapping("bert/lowercase") if lowercase else {}
     stripped = _accent_stripped() if strip_accents else {}
-    classes = _combining_classes() if strip_accents else {}
-    punctuation = set(parse_ranges(unicode_tables.PUNCTUATION))
-    cjk = set(parse_ranges(unicode_tables.CJK)) if split_cjk else set()
+    classes = combining_classes() if strip_accents else {}
+    punctuation = set(code_points("bert/punctuation"))
+    cjk = set(code_points("bert/cjk")) if split_cjk else set()
 
     def units_of(code: int) -> list[int]:
         parts = [low for part in stripped.get(code, (code,)) for low in lowered.get(part, (part,))]
@@ -88,10 +88,10 @@ def build_rules(
             expansions.append(units)
             rules[code] = -len(expansions)
     if strip_accents:
-        for code in parse_ranges(unicode_tables.NONSPACING):
+        for code in code_points("bert/nonspacing"):
             rules[code] = _DROP_MARK | classes.get(code, 0) << _CLASS_SHIFT
-    rules[parse_ranges(unicode_tables.WHITESPACE)] = _SPACE
-    rules[parse_ranges(unicode_tables.DROPPED)] = _DROP
+    rules[code_points("bert/whitespace")] = _SPACE
+    rules[code_points("bert/dropped")] = _DROP
     rules[list(isolated)] = _KEEP_ISOLATED
 
     distinct: dict[bytes, int] = {}
@@ -102,48 +102,14 @@ def build_rules(
     return Rules(np.int32(pages), np.frombuffer(b"".join(distinct), np.int32), np.int32(padded))
 
 
-def parse_ranges(text: str) -> list[int]:
-    codes: list[int] = []
-    for item in text.split():
-        first, _, last = item.partition("-")
-        codes.extend(range(int(first, 16), int(last or first, 16) + 1))
-    return codes
-
-
-def _parse_mapping(text: str) -> dict[int, tuple[int, ...]]:
-    """Reads `first-last+delta`, `first-last/2+delta` and `code:replacement.replacement`."""
-    mapping: dict[int, tuple[int, ...]] = {}
-    for item in text.split():
-        if ":" in item:
-            code, _, replacement = item.partition(":")
-            mapping[int(code, 16)] = tuple(int(part, 16) for part in replacement.split("."))
-            continue
-        first, rest = item.split("-", 1)
-        sign = "+" if "+" in rest else "-"
-        last, _, delta = rest.partition(sign)
-        last, _, step = last.partition("/")
-        for code in range(int(first, 16), int(last, 16) + 1, int(step or 1)):
-            mapping[code] = (code + int(sign + delta, 16),)
-    return mapping
-
-
 def _accent_stripped() -> dict[int, tuple[int, ...]]:
     """Canonical decompositions without non-spacing marks, Hangul by the standard's arithmetic."""
-    mapping = _parse_mapping(unicode_tables.ACCENT_STRIPPED)
+    stripped = mapping("bert/accent_stripped")
     for index in range(11172):
         lead, vowel, tail = index // 588, index % 588 // 28, index % 28
         jamo = (0x1100 + lead, 0x1161 + vowel, 0x11A7 + tail)
-        mapping[0xAC00 + index] = jamo if tail else jamo[:2]
-    return mapping
-
-
-def _combining_classes() -> dict[int, int]:
-    items = (item.split(":") for item in unicode_tables.COMBINING_CLASS.split())
-    return {
-        code: int(value)
-        for value, ranges in items
-        for code in parse_ranges(ranges.replace(",", " "))
-    }
+        stripped[0xAC00 + index] = jamo if tail else jamo[:2]
+    return stripped
 
 
 # ---------------------------------------------------------------------------------------------

@@ -1,11 +1,14 @@
-"""Packs token ids into inputs: [CLS] A [SEP], or [CLS] A [SEP] B [SEP]; RoBERTa's between is [SEP] [SEP]."""
+"""Packs token ids into a model's inputs, as a `Layout` says."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import tensorflow as tf
+
+from bert_zoo.text.layout import BERT, Layout, as_layout
 
 PADDINGS = ("longest", "fixed")
 
@@ -23,8 +26,13 @@ class Slices(NamedTuple):
     starts: tf.Tensor
     lengths: tf.Tensor
 
+    @classmethod
+    def of_beginnings(cls, segment: tf.RaggedTensor, lengths: tf.Tensor) -> Slices:
+        """The first `lengths` tokens of each row."""
+        return cls(segment.values, segment.row_starts(), lengths)
 
-class Places(NamedTuple):
+
+class Positions(NamedTuple):
     """Where a segment stands in packed rows.
 
     Attributes:
@@ -35,50 +43,84 @@ class Places(NamedTuple):
     inside: tf.Tensor
     source: tf.Tensor
 
+    def gather(self, values: tf.Tensor, otherwise: int = 0) -> tf.Tensor:
+        """What is known of the segment's tokens, in the rows; `otherwise` where none stands."""
+        behind = tf.size(values, out_type=tf.int64)
+        pool = tf.concat([values, [tf.cast(otherwise, values.dtype)]], 0)
+        return tf.gather(pool, tf.where(self.inside, self.source, behind))
+
 
 class Packer(tf.Module):
     """Adds the special tokens, truncates, pads.
 
     Args:
-        cls_id, sep_id, pad_id: ids of the special tokens.
         sequence_length: the most tokens a row may have, special ones included; a number, or an int
             scalar tensor, which is known when the graph runs.
+        layout: where special tokens and padding stand; a `Layout` or its configuration.
         padding: "longest" pads to the batch's longest row rounded up to a multiple of `bucket`, never
             above `sequence_length`; "fixed" always to `sequence_length`, a static shape, which XLA
             and TPUs need.
         bucket: see `padding`.
-        separators: how many [SEP] stand between the segments of a pair.
-        segments: whether the model has `segment_ids`.
         truncation: for pairs that are too long. "longest_first" shortens the longer segment, and
             both to half when both are longer than that (an odd token goes to the longer one, the
             second if they are equal), as Hugging Face's fast tokenizers do. "only_first" and
             "only_second" shorten that one segment, and fail on a row where that is not enough.
+        separators, segments: deprecated; see `as_layout`.
+        **ids: of padding and of the special tokens that the layout names: `pad_id`, `cls_id`, ...
 
     Raises:
         ValueError: an option outside its range.
+        TypeError: an id is missing.
     """
 
     def __init__(
         self,
         *,
-        cls_id: int,
-        sep_id: int,
-        pad_id: int,
         sequence_length: int | tf.Tensor,
+        layout: Layout | Mapping[str, Any] = BERT,
         padding: str = "longest",
         bucket: int = 8,
-        separators: int = 1,
-        segments: bool = True,
         truncation: str = "longest_first",
+        separators: int | None = None,
+        segments: bool | None = None,
+        **ids: int,
     ):
         super().__init__(name="packer")
-        check_padding(padding, bucket)
+        if padding not in PADDINGS:
+            raise ValueError(f"padding is {padding!r}; choose one of {PADDINGS}.")
+        if bucket < 1:
+            raise ValueError(f"bucket is {bucket}; it must be 1 (no rounding up) or more.")
         if truncation not in TRUNCATIONS:
             raise ValueError(f"truncation is {truncation!r}; choose one of {tuple(TRUNCATIONS)}.")
-        self.cls_id, self.sep_id, self.pad_id = int(cls_id), int(sep_id), int(pad_id)
         self.padding, self.bucket, self.truncation = padding, int(bucket), truncation
-        self.separators, self.segments = separators, segments
-        self.sequence_length = _checked_length(sequence_length, self.specials(2))
+        self.layout = as_layout(layout, separators, segments)
+        if unknown := sorted(name for name in ids if not name.endswith("_id")):
+            raise TypeError(f"A packer has no options {unknown}.")
+        names = {role: f"{role}_id" for role in ("pad", *self.layout.roles)}
+        if missing := sorted(set(names.values()) - ids.keys()):
+            raise TypeError(f"A packer of this layout needs {', '.join(missing)} too.")
+        # A plain object, so that tf.Module does not track what is inside it.
+        self._ids = SimpleNamespace(**{role: int(ids[name]) for role, name in names.items()})
+        self.sequence_length = _checked_length(sequence_length, self.layout.most_specials)
+
+    @property
+    def pad_id(self) -> int:
+        return self._ids.pad
+
+    @property
+    def padding_values(self) -> dict[str, int]:
+        """What padding is in each of a model's inputs where it is not 0."""
+        return {"token_ids": self.pad_id, "segment_ids": self.layout.padding_segment}
+
+    def get_config(self) -> dict[str, Any]:
+        """Returns the constructor's keyword arguments but for the ids, ready for JSON."""
+        return {
+            "sequence_length": self.sequence_length,
+            "layout": self.layout.get_config(),
+            "padding": self.padding,
+            "bucket": self.bucket,
+            "truncation": self.truncation,
+        }
 
     def __call__(self, segments: Any) -> dict[str, tf.Tensor]:
         """Packs one or two segments.
@@ -87,124 +129,159 @@ class Packer(tf.Module):
             segments: int32 [batch, (tokens)], or a sequence of one or two such ragged tensors.
 
         Returns:
-            dict of int32 [batch, length]: `token_ids`; `segment_ids`, 1 in the second segment and
-            its [SEP], where the model has them; `padding_mask`, 1 where a token is.
+            dict of int32 [batch, length]: `token_ids`; `segment_ids` where the model has them;
+            `padding_mask`, 1 where a token is.
 
         Raises:
             ValueError: not one or two segments, or not ragged tensors of rank 2.
             tf.errors.InvalidArgumentError: a row that "only_first" or "only_second" cannot shorten
                 enough.
         """
-        segments = _checked_segments(segments)
+        segments = self.checked(segments)
         kept = self.kept_lengths([segment.row_lengths() for segment in segments])
-        packed, _ = self.lay_out(
-            [
-                Slices(segment.values, segment.row_starts(), length)
-                for segment, length in zip(segments, kept, strict=True)
-            ]
-        )
+        slices = map(Slices.of_beginnings, segments, kept)
+        packed, _ = self.lay_out([*slices])
         return packed
 
     def kept_lengths(self, lengths: Sequence[tf.Tensor]) -> list[tf.Tensor]:
         """Returns how many tokens of each segment remain, from int64 [batch] lengths."""
-        budget = self.sequence_length - self.specials(len(lengths))
+        budget = self.sequence_length - self.layout.specials(len(lengths))
         if len(lengths) == 1:
             return [tf.minimum(lengths[0], budget)]
         return TRUNCATIONS[self.truncation](*lengths, budget)
 
-    def specials(self, segments: int) -> int:
-        """How many special tokens a row of so many segments has."""
-        return 2 if segments == 1 else 2 + self.separators
-
     def width(self, row_lengths: tf.Tensor) -> tf.Tensor:
         """Returns the common length that rows of int64 [rows] tokens are padded to."""
-        return padded_width(row_lengths, self.sequence_length, self.padding, self.bucket)
+        if self.padding == "fixed":
+            return tf.convert_to_tensor(self.sequence_length, tf.int64)
+        # The 1 keeps a batch without rows, whose maximum is the smallest integer, at one bucket.
+        longest = tf.maximum(tf.reduce_max(row_lengths), 1)
+        return tf.minimum(-(-longest // self.bucket) * self.bucket, self.sequence_length)
 
-    def lay_out(self, segments: Sequence[Slices]) -> tuple[dict[str, tf.Tensor], list[Places]]:
-        """Frames and pads one or two segments that fit, as `__call__` does once it has cut them.
+    def lay_out(self, segments: Sequence[Slices]) -> tuple[dict[str, tf.Tensor], list[Positions]]:
+        """Composes and pads one or two segments that fit, as `__call__` does once it has cut them.
 
         Returns:
             What `__call__` returns, and where each segment stands in it.
         """
-        row_lengths = tf.add_n([s.lengths for s in segments]) + self.specials(len(segments))
-        position = tf.range(self.width(row_lengths))[None, :]
+        parts = self.layout.parts(len(segments))
+        row_lengths = tf.add_n([s.lengths for s in segments]) + (len(parts) - len(segments))
+        position, is_token = self._positions(row_lengths)
 
-        # Every place of the result is an index into one pool: all segments' tokens, then these.
-        pool = tf.concat(
-            [*(s.values for s in segments), [self.cls_id, self.sep_id, self.pad_id]], axis=0
-        )
-        cls_at, sep_at, pad_at = (tf.size(pool, out_type=tf.int64) - back for back in (3, 2, 1))
-        index = tf.where(position == 0, cls_at, pad_at)
-        segment_ids = tf.zeros_like(index, tf.int32)
-        pool_start, first = tf.constant(0, tf.int64), tf.ones_like(row_lengths)
-        places = []
-        for number, (values, starts, lengths) in enumerate(segments):
-            begin, end = first[:, None], (first + lengths)[:, None]
-            inside = (position >= begin) & (position < end)
-            source = starts[:, None] + position - begin
-            places.append(Places(inside, source))
-            separators = 1 if number == len(segments) - 1 else self.separators
-            behind = (position >= end) & (position < end + separators)
-            index = tf.where(inside, pool_start + source, tf.where(behind, sep_at, index))
-            segment_ids = tf.where(inside | behind, number, segment_ids)
-            pool_start += tf.size(values, out_type=tf.int64)
-            first += lengths + separators
+        # Every token of the result is an index into one pool: all segments' tokens, then these.
+        ids = vars(self._ids)
+        pool = tf.concat([*(s.values for s in segments), [*ids.values()]], axis=0)
+        size = tf.size(pool, out_type=tf.int64)
+        special_at = {role: size - len(ids) + number for number, role in enumerate(ids)}
+        index = tf.fill(tf.shape(is_token), special_at["pad"])
+        segment_ids = tf.fill(tf.shape(is_token), self.layout.padding_segment)
+        begin, pool_start = tf.zeros_like(row_lengths)[:, None], tf.constant(0, tf.int64)
+        texts, positions = iter(segments), []
+        for part in parts:
+            if part.is_text:
+                values, starts, lengths = next(texts)
+                end = begin + lengths[:, None]
+                inside = (position >= begin) & (position < end)
+                source = starts[:, None] + position - begin
+                positions.append(Positions(inside, source))
+                index = tf.where(inside, pool_start + source, index)
+                pool_start += tf.size(values, out_type=tf.int64)
+            else:
+                end, inside = begin + 1, position == begin
+                index = tf.where(inside, special_at[part.name], index)
+            if part.segment != self.layout.padding_segment:
+                segment_ids = tf.where(inside, part.segment, segment_ids)
+            begin = end
         packed = {
             "token_ids": tf.gather(pool, index),
-            **({"segment_ids": segment_ids} if self.segments else {}),
-            "padding_mask": tf.cast(position < row_lengths[:, None], tf.int32),
+            **({"segment_ids": segment_ids} if self.layout.segments else {}),
+            "padding_mask": tf.cast(is_token, tf.int32),
         }
-        return packed, places
+        return packed, positions
+
+    def pad(
+        self, rows: Mapping[str, tf.RaggedTensor], others: Mapping[str, int] | None = None
+    ) -> dict[str, tf.Tensor]:
+        """Pads rows that were packed before and kept without padding.
+
+        Args:
+            rows: name -> integers [batch, (tokens)], `token_ids` among them, all of the same lengths.
+            others: what padding is in inputs of which `padding_values` does not say it, or not 0.
+
+        Returns:
+            dict of [batch, length], `padding_mask` among them.
+        """
+        tokens = rows["token_ids"]
+        position, is_token = self._positions(tokens.row_lengths())
+        places = Positions(is_token, tokens.row_starts()[:, None] + position)
+        values = {**self.padding_values, **(others or {})}
+        padded = {n: places.gather(v.values, values.get(n, 0)) for n, v in rows.items()}
+        return {**padded, "padding_mask": tf.cast(is_token, tf.int32)}
+
+    def widened(
+        self, inputs: Mapping[str, tf.Tensor], length: tf.Tensor, others: Mapping[str, int]
+    ) -> dict[str, tf.Tensor]:
+        """Pads inputs [batch, tokens] to `length` tokens, if they have fewer; `others` as in `pad`."""
+        values = {**self.padding_values, **others}
+
+        def widen(name: str, value: tf.Tensor) -> tf.Tensor:
+            more = tf.maximum(length - tf.shape(value)[1], 0)
+            sides = [more, 0] if self.layout.padding_side == "left" else [0, more]
+            wide = tf.pad(value, [[0, 0], sides], constant_values=values.get(name, 0))
+            wide.set_shape([value.shape[0], None])
+            return wide
+
+        return {name: widen(name, value) for name, value in inputs.items()}
+
+    def _positions(self, row_lengths: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        """Positions of tokens in rows of int64 [rows] tokens, and which of them are tokens.
+
+        Returns:
+            int64 [1 or rows, width], the first token's is 0; bool [rows, width].
+        """
+        width = self.width(row_lengths)
+        position = tf.range(width)[None, :]
+        if self.layout.padding_side == "right":
+            return position, position < row_lengths[:, None]
+        position -= (width - row_lengths)[:, None]
+        return position, position >= 0
+
+    def checked(self, segments: Any) -> list[tf.RaggedTensor]:
+        """The segments as int32 with int64 row splits; raises as calling the packer does."""
+        segments = [segments] if isinstance(segments, tf.RaggedTensor) else list(segments)
+        self.layout.parts(len(segments))
+        for number, segment in enumerate(segments):
+            if not isinstance(segment, tf.RaggedTensor) or segment.shape.rank != 2:
+                raise ValueError(
+                    f"Segment {number} is {segment!r}; a segment is a ragged tensor "
+                    "[batch, (tokens)], as the tokenizer returns it. tf.RaggedTensor.from_tensor or "
+                    "tf.ragged.constant make one."
+                )
+        return [tf.cast(segment, tf.int32).with_row_splits_dtype(tf.int64) for segment in segments]
 
 
-def check_padding(padding: str, bucket: int) -> None:
-    """Raises ValueError for a `padding` that there is not, or a `bucket` below 1."""
-    if padding not in PADDINGS:
-        raise ValueError(f"padding is {padding!r}; choose one of {PADDINGS}.")
-    if bucket < 1:
-        raise ValueError(f"bucket is {bucket}; it must be 1 (no rounding up) or more.")
+def token_ids_of(tokenizer: Any, layout: Layout) -> dict[str, int]:
+    """The ids of padding and of a layout's special tokens, as `Packer` takes them.
+
+    Padding is 0 where the vocabulary has no token for it; the mask tells.
+    """
+    ids = {f"{role}_id": getattr(tokenizer, f"{role}_id") for role in layout.roles}
+    return {"pad_id": getattr(tokenizer, "pad_id", 0), **ids}
 
 
-def padded_width(
-    row_lengths: tf.Tensor, sequence_length: int | tf.Tensor, padding: str, bucket: int
-) -> tf.Tensor:
-    """Returns the common length of rows of int64 [batch] tokens; options as for Packer."""
-    if padding == "fixed":
-        return tf.convert_to_tensor(sequence_length, tf.int64)
-    # The 1 keeps a batch without rows, whose maximum is the smallest integer, at one bucket.
-    longest = tf.maximum(tf.reduce_max(row_lengths), 1)
-    return tf.minimum(-(-longest // bucket) * bucket, sequence_length)
-
-
-def _checked_length(sequence_length: int | tf.Tensor, least: int) -> int | tf.Tensor:
-    problem = f"A pair has {least} special tokens, so sequence_length must be {least} at least"
+def _checked_length(sequence_length: int | tf.Tensor, specials: int) -> int | tf.Tensor:
+    least = max(specials, 1)
+    wanted = f"it must be {least} at least: a row has up to {specials} special tokens"
     if tf.is_tensor(sequence_length):
         length = tf.cast(sequence_length, tf.int64)
-        with tf.control_dependencies(
-            [tf.debugging.Assert(length >= least, [f"{problem}:", length])]
-        ):
+        message = f"sequence_length is too short; {wanted}. It is:"
+        with tf.control_dependencies([tf.debugging.Assert(length >= least, [message, length])]):
             return tf.identity(length)
     if sequence_length != int(sequence_length):
         raise ValueError(f"sequence_length is {sequence_length}; it must be a whole number.")
     if sequence_length < least:
-        raise ValueError(f"{problem}; it is {sequence_length}. BERT's maximum is 512.")
+        raise ValueError(f"sequence_length is {sequence_length}; {wanted}.")
     return int(sequence_length)
-
-
-def _checked_segments(segments: Any) -> list[tf.RaggedTensor]:
-    if isinstance(segments, tf.RaggedTensor):
-        segments = [segments]
-    segments = list(segments)
-    if len(segments) not in (1, 2):
-        raise ValueError(f"Got {len(segments)} segments; BERT packs one or two.")
-    for number, segment in enumerate(segments):
-        if not isinstance(segment, tf.RaggedTensor) or segment.shape.rank != 2:
-            raise ValueError(
-                f"Segment {number} is {segment!r}; a segment is a ragged tensor [batch, (tokens)], as "
-                "the tokenizer returns it. tf.RaggedTensor.from_tensor or tf.ragged.constant make "
-                "one."
-            )
-    return [tf.cast(segment, tf.int32).with_row_splits_dtype(tf.int64) for segment in segments]
 
 
 # ---------------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""From texts to a model's inputs: a tokenizer, a packer, and a word when something is cut off."""
+"""From texts to a model's inputs: a tokenizer, a packer, and a report when something is cut off."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ import tensorflow as tf
 
 from bert_zoo.config import IGNORED_LABEL
 from bert_zoo.text.batches import text_batch
-from bert_zoo.text.packing import Packer
+from bert_zoo.text.layout import BERT, Layout, as_layout
+from bert_zoo.text.packing import Packer, Positions, Slices, token_ids_of
 from bert_zoo.text.tokenizer import Tokenizer
 
 logger = logging.getLogger(__name__)
@@ -35,15 +36,17 @@ TEXTS_CUT = (
 
 
 class TextPreprocessor(tf.Module):
-    """What preprocessors share: a tokenizer, options, and the word about truncation.
+    """What preprocessors share: a tokenizer, a packer, and the report on truncation.
 
     Args:
         name: of the module.
         tokenizer: see the subclasses.
-        options: the constructor's other keyword arguments, but for `report_truncation`.
+        packing: keyword arguments of Packer but for the ids.
         report_truncation: see the subclasses.
+        **options: the constructor's other keyword arguments.
 
     Attributes:
+        packer: composes the rows.
         cut_message: see `TruncationReport`.
         report: the `TruncationReport`, which is that of `with_options` too; None without one.
     """
@@ -51,17 +54,36 @@ class TextPreprocessor(tf.Module):
     cut_message = TEXTS_CUT
 
     def __init__(
-        self, name: str, tokenizer: Tokenizer, options: Mapping[str, Any], report_truncation: bool
+        self,
+        name: str,
+        tokenizer: Tokenizer,
+        packing: Mapping[str, Any],
+        report_truncation: bool,
+        **options: Any,
     ):
         super().__init__(name=name)
         self.tokenizer = tokenizer
+        layout = as_layout(
+            packing.get("layout", BERT), packing.get("separators"), packing.get("segments")
+        )
+        rest = {n: v for n, v in packing.items() if n not in ("layout", "separators", "segments")}
+        self.packer = Packer(layout=layout, **token_ids_of(tokenizer, layout), **rest)
         # A plain object, so that tf.Module does not wrap and track the values.
         self._options = SimpleNamespace(**options)
         self.report = TruncationReport(self.cut_message) if report_truncation else None
 
     def get_config(self) -> dict[str, Any]:
         """Returns the constructor's keyword arguments, ready for JSON; the tokenizer has its own."""
-        return {**vars(self._options), "report_truncation": self.report is not None}
+        return {
+            **self.packer.get_config(),
+            **vars(self._options),
+            "report_truncation": self.report is not None,
+        }
+
+    @property
+    def sequence_length(self) -> int:
+        """The most tokens a row may have, special ones included."""
+        return self.packer.sequence_length
 
     @property
     def lowercase(self) -> bool | None:
@@ -92,15 +114,7 @@ class TextPreprocessor(tf.Module):
 
     def widened(self, inputs: Mapping[str, tf.Tensor], length: tf.Tensor) -> dict[str, tf.Tensor]:
         """Pads a model's inputs [batch, tokens] to `length` tokens, if they have fewer; traceable."""
-        padding = {"token_ids": getattr(self.tokenizer, "pad_id", 0), "labels": IGNORED_LABEL}
-
-        def widen(name: str, value: tf.Tensor) -> tf.Tensor:
-            more = tf.maximum(length - tf.shape(value)[1], 0)
-            wide = tf.pad(value, [[0, 0], [0, more]], constant_values=padding.get(name, 0))
-            wide.set_shape([value.shape[0], None])
-            return wide
-
-        return {name: widen(name, value) for name, value in inputs.items()}
+        return self.packer.widened(inputs, length, {"labels": IGNORED_LABEL})
 
     def tokenize(self, texts: Any) -> tf.RaggedTensor:
         """Tokenizes texts to int32 [batch, (tokens)], under the name of TF-Hub's preprocessors."""
@@ -111,12 +125,13 @@ class Preprocessor(TextPreprocessor):
     """Tokenizes and packs texts or pairs of texts, in the graph.
 
     Args:
-        tokenizer: anything called with texts that returns int32 [batch, (tokens)] and has `cls_id`,
-            `sep_id` and `pad_id`.
-        sequence_length, padding, bucket, separators, segments, truncation: as for Packer.
+        tokenizer: anything called with texts that returns int32 [batch, (tokens)] and has the ids of
+            the layout's special tokens, as `cls_id`, and `pad_id`.
+        sequence_length, layout: as for Packer.
         report_truncation: say once on the log (logger "bert_zoo.text.preprocessor") that texts were
             cut. It runs Python inside the graph, so switch it off for a graph that leaves this
             process: a SavedModel, or a remote tf.data service.
+        **packing: further keyword arguments of Packer: padding, bucket, truncation.
     """
 
     def __init__(
@@ -124,28 +139,12 @@ class Preprocessor(TextPreprocessor):
         tokenizer: Tokenizer,
         *,
         sequence_length: int,
-        padding: str = "longest",
-        bucket: int = 8,
-        separators: int = 1,
-        segments: bool = True,
-        truncation: str = "longest_first",
+        layout: Layout | Mapping[str, Any] = BERT,
         report_truncation: bool = True,
+        **packing: Any,
     ):
-        options = {
-            "sequence_length": sequence_length,
-            "padding": padding,
-            "bucket": bucket,
-            "separators": separators,
-            "segments": segments,
-            "truncation": truncation,
-        }
-        super().__init__("preprocessor", tokenizer, options, report_truncation)
-        self.packer = self._make_packer()
-
-    @property
-    def sequence_length(self) -> int:
-        """The most tokens a row may have, special ones included."""
-        return self.packer.sequence_length
+        packing |= {"sequence_length": sequence_length, "layout": layout}
+        super().__init__("preprocessor", tokenizer, packing, report_truncation)
 
     # AutoGraph has nothing to convert here, and would trace every helper anew in each tf.data map.
     @tf.autograph.experimental.do_not_convert
@@ -170,7 +169,7 @@ class Preprocessor(TextPreprocessor):
         return inputs
 
     def pack(self, segments: Sequence[tf.RaggedTensor]) -> dict[str, tf.Tensor]:
-        """Packs tokenized segments to a model's inputs, with the word about truncation.
+        """Packs tokenized segments to a model's inputs, and reports truncation.
 
         Args:
             segments: one or two ragged tensors int32 [batch, (tokens)].
@@ -178,11 +177,18 @@ class Preprocessor(TextPreprocessor):
         Returns:
             As calling the preprocessor with their texts.
         """
+        return self.pack_with_positions(segments)[0]
+
+    def pack_with_positions(
+        self, segments: Sequence[tf.RaggedTensor]
+    ) -> tuple[dict[str, tf.Tensor], list[Positions]]:
+        """Does what `pack` does, and says where each segment's tokens stand."""
+        segments = self.packer.checked(segments)
+        lengths = [segment.row_lengths() for segment in segments]
+        kept = self.packer.kept_lengths(lengths)
         if self.report is not None:
-            lengths = [segment.row_lengths() for segment in segments]
-            kept = self.packer.kept_lengths(lengths)
             self.report.watch(tf.add_n(lengths), tf.add_n(kept), self.sequence_length)
-        return self.packer(segments)
+        return self.packer.lay_out([*map(Slices.of_beginnings, segments, kept)])
 
     def bert_pack_inputs(
         self, segments: Sequence[tf.RaggedTensor], seq_length: int | tf.Tensor | None = None
@@ -199,16 +205,13 @@ class Preprocessor(TextPreprocessor):
             which are 0 for a model without segments.
         """
         length = self.sequence_length if seq_length is None else seq_length
-        packed = self._make_packer(sequence_length=length, padding="fixed")(segments)
+        packing = {**self.packer.get_config(), "sequence_length": length, "padding": "fixed"}
+        packed = Packer(**packing, **token_ids_of(self.tokenizer, self.packer.layout))(segments)
         return {
             "input_word_ids": packed["token_ids"],
             "input_mask": packed["padding_mask"],
             "input_type_ids": packed.get("segment_ids", tf.zeros_like(packed["token_ids"])),
         }
-
-    def _make_packer(self, **changes: Any) -> Packer:
-        ids = {name: getattr(self.tokenizer, name) for name in ("cls_id", "sep_id", "pad_id")}
-        return Packer(**ids, **{**vars(self._options), **changes})
 
 
 def _text_batches(texts: Any) -> list[tf.Tensor]:

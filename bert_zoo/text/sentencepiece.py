@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import itertools
-import json
 import re
 from pathlib import Path
 from types import SimpleNamespace
@@ -13,11 +12,12 @@ from typing import Any, NamedTuple
 import numpy as np
 import tensorflow as tf
 
+import bert_zoo.text
 from bert_zoo.error_text import shortened
-from bert_zoo.text import unicode14_tables
+from bert_zoo.private import lasting_sentencepiece
 from bert_zoo.text.albert_text import TextCleaner
-from bert_zoo.text.normalizer import parse_ranges
 from bert_zoo.text.offsets import characters_of_bytes, token_columns, utf8_lengths
+from bert_zoo.text.sentencepiece_files import Scheme
 from bert_zoo.text.sentencepiece_model import check_sentencepiece_model
 from bert_zoo.text.special_tokens import tokenize_around_special_tokens
 from bert_zoo.text.tokenizer import (
@@ -25,6 +25,7 @@ from bert_zoo.text.tokenizer import (
     Tokenizer,
     import_tensorflow_text,
 )
+from bert_zoo.text.unicode_tables import code_points, parse_ranges
 from bert_zoo.text.vocabulary import HF_SPECIAL_TOKENS, Vocabulary
 
 SPACE = "▁"  # stands for a space inside pieces
@@ -33,75 +34,6 @@ SPACE = "▁"  # stands for a space inside pieces
 _BLANKS = "1-20 7f 8f 9f a0 1680 2000-200f 2028-2029 202f 205f 2581 3000 feff fffd"
 # Longer than any piece.
 _TO_THE_END = 1 << 20
-
-
-class Scheme(NamedTuple):
-    """What a family's original code adds to a SentencePiece model.
-
-    The token ids are those of `first_tokens`, then the model's pieces without the
-    `replaced_pieces` that it begins with, then `last_tokens`.
-    """
-
-    model_file: str
-    tokenizer_class: str  # Hugging Face's
-    replaced_pieces: tuple[str, ...]
-    first_tokens: tuple[str, ...]
-    last_tokens: tuple[str, ...]
-    special_tokens: dict[str, str]  # by keys of SPECIAL_TOKENS
-    splits_number_commas: bool
-    next_line_is_space: bool  # U+0085, at which Hugging Face splits; the library knows it not
-    options: dict[str, bool]  # the tokenizer's options where none are given
-
-
-SCHEMES = {
-    "albert": Scheme(
-        model_file="spiece.model",
-        tokenizer_class="AlbertTokenizer",
-        replaced_pieces=(),
-        first_tokens=(),
-        last_tokens=(),
-        special_tokens={
-            "unknown_token": "<unk>",
-            "padding_token": "<pad>",
-            "cls_token": "[CLS]",
-            "sep_token": "[SEP]",
-            "mask_token": "[MASK]",
-        },
-        splits_number_commas=True,
-        next_line_is_space=False,
-        options={
-            "lowercase": True,
-            "remove_space": True,
-            "keep_accents": False,
-            "rewrite_quotes": False,
-            "special_tokens_in_text": False,
-        },
-    ),
-    # fairseq's dictionary puts four tokens before the pieces, three of which the model has too.
-    "xlm_roberta": Scheme(
-        model_file="sentencepiece.bpe.model",
-        tokenizer_class="XLMRobertaTokenizer",
-        replaced_pieces=("<unk>", "<s>", "</s>"),
-        first_tokens=("<s>", "<pad>", "</s>", "<unk>"),
-        last_tokens=("<mask>",),
-        special_tokens={
-            "unknown_token": "<unk>",
-            "padding_token": "<pad>",
-            "cls_token": "<s>",
-            "sep_token": "</s>",
-            "mask_token": "<mask>",
-        },
-        splits_number_commas=False,
-        next_line_is_space=True,
-        options={
-            "lowercase": False,
-            "remove_space": False,
-            "keep_accents": True,
-            "rewrite_quotes": False,
-            "special_tokens_in_text": True,
-        },
-    ),
-}
 
 
 class SentencePieceTokenizer(Tokenizer):
@@ -118,7 +50,8 @@ class SentencePieceTokenizer(Tokenizer):
 
     Args:
         model: the bytes of a SentencePiece model file; `from_file` reads them.
-        family: "albert" or "xlm_roberta"; see SCHEMES, which also has the options' defaults.
+        scheme: what the family adds to the model, which also has the options' defaults; or the
+            family's name.
         lowercase, remove_space, keep_accents, rewrite_quotes: see TextCleaner.
         special_tokens_in_text: special tokens in a text become their own ids, and what stands
             between them is encoded by itself, as Hugging Face does. Without it they are ordinary
@@ -136,7 +69,7 @@ class SentencePieceTokenizer(Tokenizer):
     def __init__(
         self,
         model: bytes,
-        family: str,
+        scheme: Scheme | str,
         *,
         lowercase: bool | None = None,
         remove_space: bool | None = None,
@@ -144,9 +77,8 @@ class SentencePieceTokenizer(Tokenizer):
         rewrite_quotes: bool | None = None,
         special_tokens_in_text: bool | None = None,
     ):
-        if family not in SCHEMES:
-            raise ValueError(f"No SentencePiece family {family!r}; there are {sorted(SCHEMES)}.")
-        scheme = SCHEMES[family]
+        if isinstance(scheme, str):
+            scheme = bert_zoo.text.sentencepiece_scheme(scheme)
         given = {
             "lowercase": lowercase,
             "remove_space": remove_space,
@@ -164,9 +96,7 @@ class SentencePieceTokenizer(Tokenizer):
             vocabulary = Vocabulary(_tokens(pieces, scheme))
             super().__init__("sentencepiece_tokenizer", vocabulary, scheme.special_tokens)
             # A plain object, so that tf.Module does not track what is inside it.
-            self._settings = SimpleNamespace(
-                model=model, family=family, scheme=scheme, options=options
-            )
+            self._settings = SimpleNamespace(model=model, scheme=scheme, options=options)
             special_tokens = {
                 token: vocabulary.id_of(token) for token in scheme.special_tokens.values()
             }
@@ -193,13 +123,13 @@ class SentencePieceTokenizer(Tokenizer):
 
     @classmethod
     def from_file(
-        cls, path: str | Path, family: str, **options: bool | None
+        cls, path: str | Path, scheme: Scheme | str, **options: bool | None
     ) -> SentencePieceTokenizer:
         """Makes a tokenizer from a model file; errors name the file.
 
         Args:
             path: spiece.model, sentencepiece.bpe.model or another SentencePiece model.
-            family, **options: as for the constructor.
+            scheme, **options: as for the constructor.
 
         Raises:
             FileNotFoundError: no such file.
@@ -212,7 +142,7 @@ class SentencePieceTokenizer(Tokenizer):
                 "checkpoint (spiece.model for ALBERT, sentencepiece.bpe.model for XLM-RoBERTa)."
             )
         try:
-            return cls(path.read_bytes(), family, **options)
+            return cls(path.read_bytes(), scheme, **options)
         except ValueError as error:
             raise ValueError(f"{path}: {error}") from error
 
@@ -222,12 +152,9 @@ class SentencePieceTokenizer(Tokenizer):
 
     def get_config(self) -> dict[str, Any]:
         """Returns the constructor's arguments but for the model, ready for JSON."""
-        return {"family": self._settings.family, **self._settings.options}
+        return {"scheme": self._settings.scheme.name, **self._settings.options}
 
-    def save(self, directory: str | Path) -> None:
-        """Writes the model file and tokenizer_config.json under Hugging Face's names."""
-        directory = Path(directory)
-        directory.mkdir(parents=True, exist_ok=True)
+    def _files(self) -> dict[str, Any]:
         scheme, options = self._settings.scheme, dict(self._settings.options)
         config = {
             "tokenizer_class": scheme.tokenizer_class,
@@ -235,10 +162,7 @@ class SentencePieceTokenizer(Tokenizer):
             **options,
             **{HF_SPECIAL_TOKENS[option]: t for option, t in scheme.special_tokens.items()},
         }
-        (directory / scheme.model_file).write_bytes(self._settings.model)
-        (directory / "tokenizer_config.json").write_text(
-            json.dumps(config, indent=2, ensure_ascii=False) + "\n", encoding="utf-8"
-        )
+        return {scheme.model_file: self._settings.model, "tokenizer_config.json": config}
 
 
 class _Graph(NamedTuple):
@@ -338,7 +262,7 @@ def _load(model: bytes) -> Any:
     try:
         check_sentencepiece_model(model)
         tokenizer = tensorflow_text.SentencepieceTokenizer(model, out_type=tf.int32, name=name)
-        tokenizer._model_resource = _lasting(tokenizer._model_resource)
+        tokenizer._model_resource = lasting_sentencepiece(tokenizer._model_resource)
         return tokenizer
     except (ValueError, tf.errors.InternalError, tf.errors.InvalidArgumentError) as error:
         reason = shortened(str(getattr(error, "message", error)).strip())
@@ -403,28 +327,9 @@ def _parts_of_words(*, keep_accents: bool) -> tf.Tensor:
     is_part = np.ones(0x110000, bool)
     is_part[parse_ranges(_BLANKS)] = False
     if not keep_accents:
-        is_part[parse_ranges(unicode14_tables.STARTER_MARKS)] = False
+        is_part[code_points("python/starter_marks")] = False
     return tf.constant(is_part)
 
 
 def _is_number_with_comma(piece: str) -> bool:
     return piece.endswith(",") and piece[-2:-1].isdigit()
-
-
-def _lasting(resource: Any) -> Any:
-    """The model as a resource that is there as long as the process.
-
-    tensorflow_text 2.21 leaves it to the kernel that made it ("TODO(b/318839908)" there), which is gone
-    after `tf.random.set_seed`, as TensorFlow then clears its kernels; then every text fails with
-    "Resource ... does not exist". A resource with a name of its own is kept, and tokenizers of one
-    model, whose bytes the name stands for, share it.
-    """
-    from tensorflow_text.python.ops import sentencepiece_tokenizer
-
-    class Lasting(type(resource)):
-        def _create_resource(self):
-            return sentencepiece_tokenizer.gen_sentencepiece_tokenizer.sentencepiece_op(
-                model=self._model, shared_name=self._name
-            )
-
-    return Lasting(resource._model, resource._name)

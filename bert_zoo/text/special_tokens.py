@@ -7,11 +7,10 @@ from collections.abc import Callable
 import tensorflow as tf
 
 from bert_zoo.text.offsets import sums_before, token_columns
-from bert_zoo.text.tokenizer import TokenizeFunction
-from bert_zoo.text.traced import traced_once
+from bert_zoo.text.tokenizer import TokenizeFunction, traced_once
 
 # UTF-8 never has this byte, so it can mark special tokens in texts that were made UTF-8.
-_MARK = b"\xff"
+MARK = b"\xff"
 
 
 def tokenize_around_special_tokens(
@@ -41,8 +40,8 @@ def tokenize_around_special_tokens(
 
     def tokenize_segments() -> tf.RaggedTensor:
         valid = tf.strings.unicode_transcode(texts, "UTF-8", "UTF-8", errors="replace")
-        marked = tf.strings.regex_replace(valid, f"({pattern})", _MARK + rb"\1" + _MARK)
-        segments = tf.strings.split(marked, _MARK)
+        marked = tf.strings.regex_replace(valid, f"({pattern})", MARK + rb"\1" + MARK)
+        segments = tf.strings.split(marked, MARK)
         special = special_ids_of(segments.values)
         is_special = special >= 0
         tokens = tokenize(tf.where(is_special, "", segments.values))

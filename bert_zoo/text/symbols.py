@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -12,13 +10,11 @@ import numpy as np
 import tensorflow as tf
 
 from bert_zoo.error_text import shown
-from bert_zoo.text import unicode14_tables
 from bert_zoo.text.albert_text import TextCleaner
 from bert_zoo.text.byte_bpe_graph import lookup_table
-from bert_zoo.text.normalizer import parse_ranges
-from bert_zoo.text.symbol_lines import character_as_line, is_byte
-from bert_zoo.text.tokenizer import SPECIAL_TOKENS, Tokenizer
-from bert_zoo.text.traced import traced_once
+from bert_zoo.text.symbol_files import character_as_line, is_byte
+from bert_zoo.text.tokenizer import SPECIAL_TOKENS, Tokenizer, traced_once
+from bert_zoo.text.unicode_tables import re2_class
 from bert_zoo.text.vocabulary import Vocabulary
 
 UNITS = ("word", "character", "byte")
@@ -32,7 +28,7 @@ EOS_AT = {
 NEWLINE = 10  # the byte that Transformer-XL's preparation of enwik8 makes a line end
 
 # What Python's str.split splits at.
-_WHITE_SPACE = "".join(map(chr, parse_ranges(unicode14_tables.WHITESPACE)))
+_WHITE_SPACE = re2_class("python/whitespace")
 # What Python's text files and str.splitlines agree on.
 _LINE_END = r"\r\n|\r|\n"
 # The id of a symbol that the vocabulary lacks, where nothing stands for it.
@@ -148,21 +144,13 @@ class SymbolTokenizer(Tokenizer):
         """Returns the constructor's keyword arguments, ready for JSON."""
         return dict(vars(self._options))
 
-    def save(self, directory: str | Path) -> None:
-        """Writes vocab.txt, a symbol a line in the order of ids, and tokenizer_config.json.
-
-        Lines are the symbols as they are, except that of characters those that cannot be seen or
-        that end a line are written as their code points, as U+000A.
-        """
-        directory = Path(directory)
-        directory.mkdir(parents=True, exist_ok=True)
+    def _files(self) -> dict[str, Any]:
+        # Characters that cannot be seen or that end a line are written as code points, as U+000A.
         as_line = character_as_line if self.unit == "character" else str
-        lines = "".join(f"{as_line(symbol)}\n" for symbol in self.vocabulary)
-        (directory / "vocab.txt").write_text(lines, encoding="utf-8", newline="\n")
-        config = {"tokenizer_class": type(self).__name__, **self.get_config()}
-        (directory / "tokenizer_config.json").write_text(
-            json.dumps(config, indent=2, ensure_ascii=False) + "\n", encoding="utf-8"
-        )
+        return {
+            "vocab.txt": "".join(f"{as_line(symbol)}\n" for symbol in self.vocabulary),
+            "tokenizer_config.json": {"tokenizer_class": type(self).__name__, **self.get_config()},
+        }
 
 
 # ---------------------------------------------------------------------------------------------

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import bisect
 import importlib
+import json
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
@@ -13,7 +15,6 @@ import tensorflow as tf
 from bert_zoo.error_text import shown
 from bert_zoo.forks import refuse_fork
 from bert_zoo.text.batches import text_batch
-from bert_zoo.text.traced import traced_once
 from bert_zoo.text.vocabulary import Vocabulary
 
 
@@ -182,6 +183,20 @@ class Tokenizer(tf.Module):
         """Joins the tokens of int32 [batch, (tokens)] to string [batch]."""
         raise NotImplementedError
 
+    def save(self, directory: str | Path) -> None:
+        """Writes the vocabulary's files and tokenizer_config.json, as transformers names them."""
+        directory = Path(directory)
+        directory.mkdir(parents=True, exist_ok=True)
+        for name, content in self._files().items():
+            if isinstance(content, dict):
+                content = json.dumps(content, indent=2, ensure_ascii=False) + "\n"
+            data = content if isinstance(content, bytes) else content.encode("utf-8")
+            (directory / name).write_bytes(data)
+
+    def _files(self) -> dict[str, bytes | str | dict[str, Any]]:
+        """What `save` writes, by the name of the file; a dict becomes JSON."""
+        raise NotImplementedError
+
     @property
     def vocabulary(self) -> tuple[str, ...]:
         """Every token, in the order of the ids."""
@@ -199,6 +214,29 @@ class Tokenizer(tf.Module):
     def token_to_id(self, token: str) -> int:
         """Returns the id of a token; ValueError for one that the vocabulary lacks."""
         return self._vocabulary.id_of(token)
+
+
+def traced_once(function: Callable, *signature: tf.TensorSpec) -> Callable:
+    """The function as a graph that is traced when it is first called, and never again.
+
+    TensorFlow counts traces by a function's code, of all objects that have it together, and warns from
+    the fifth on that tracing is expensive: each tokenizer's first call would count.
+    """
+    graph = tf.function(function, input_signature=signature, autograph=False)
+    graph._omit_frequent_tracing_warning = True
+    return graph
+
+
+def added_token(content: str, *, lstrip: bool = False, special: bool = False) -> dict[str, Any]:
+    """An added token as tokenizer_config.json describes it."""
+    return {
+        "content": content,
+        "lstrip": lstrip,
+        "normalized": False,
+        "rstrip": False,
+        "single_word": False,
+        "special": special,
+    }
 
 
 def without_overlaps(special_tokens: Sequence[str]) -> list[str]:

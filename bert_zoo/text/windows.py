@@ -5,13 +5,15 @@ Source of questions: google-research/bert, run_squad.py (convert_examples_to_fea
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from numbers import Integral
 from typing import Any
 
 import tensorflow as tf
 
 from bert_zoo.text.batches import text_batch
-from bert_zoo.text.packing import Packer, Places, Slices
+from bert_zoo.text.layout import BERT, Layout
+from bert_zoo.text.packing import Slices
 from bert_zoo.text.preprocessor import Preprocessor, TextPreprocessor, text_pair
 from bert_zoo.text.tokenizer import Tokenizer
 
@@ -38,11 +40,12 @@ class QuestionWindows(TextPreprocessor):
 
     Args:
         tokenizer: as for Preprocessor; its `tokenize_with_offsets` is called.
-        sequence_length, padding, bucket, separators, segments: as for Packer.
+        sequence_length, layout: as for Packer.
         stride: tokens between the beginnings of a context's windows.
         max_question_length: tokens that a question is cut to, if it has more. It never has more
             than half of a row, which leaves room for a context in short rows.
         report_truncation: as for Preprocessor, of questions; contexts are never cut.
+        **packing: further keyword arguments of Packer: padding, bucket.
 
     Raises:
         TypeError: the tokenizer does not say where its tokens come from.
@@ -56,13 +59,11 @@ class QuestionWindows(TextPreprocessor):
         tokenizer: Tokenizer,
         *,
         sequence_length: int,
-        padding: str = "longest",
-        bucket: int = 8,
-        separators: int = 1,
-        segments: bool = True,
+        layout: Layout | Mapping[str, Any] = BERT,
         stride: int = STRIDE,
         max_question_length: int = MAX_QUESTION_LENGTH,
         report_truncation: bool = True,
+        **packing: Any,
     ):
         if not hasattr(tokenizer, "tokenize_with_offsets"):
             raise TypeError(
@@ -73,21 +74,19 @@ class QuestionWindows(TextPreprocessor):
         for name, value in (("stride", stride), ("max_question_length", max_question_length)):
             if not isinstance(value, Integral) or value < 1:
                 raise ValueError(f"{name} is {value!r}; it is a number of tokens, at least 1.")
-        packing = {
-            "sequence_length": sequence_length,
-            "padding": padding,
-            "bucket": bucket,
-            "separators": separators,
-            "segments": segments,
-        }
-        options = {**packing, "stride": stride, "max_question_length": max_question_length}
-        super().__init__("question_windows", tokenizer, options, report_truncation)
-        ids = {name: getattr(tokenizer, name) for name in ("cls_id", "sep_id", "pad_id")}
-        self.packer = Packer(**ids, **packing)
-        self._room = sequence_length - self.packer.specials(2)
+        super().__init__(
+            "question_windows",
+            tokenizer,
+            packing | {"sequence_length": sequence_length, "layout": layout},
+            report_truncation,
+            stride=stride,
+            max_question_length=max_question_length,
+        )
+        specials = self.packer.layout.specials(2)
+        self._room = sequence_length - specials
         if self._room < 2:
             raise ValueError(
-                f"sequence_length is {sequence_length}, of which {self.packer.specials(2)} are special "
+                f"sequence_length is {sequence_length}, of which {specials} are special "
                 "tokens; a question and its context need one token each at least."
             )
 
@@ -120,7 +119,7 @@ class QuestionWindows(TextPreprocessor):
         room = self._room - kept
         step = tf.minimum(room, self._options.stride)
         example, first_token, length = _windows(context.row_lengths(), room, step)
-        packed, (_, places) = self.packer.lay_out(
+        packed, (_, positions) = self.packer.lay_out(
             [
                 Slices(question.values, *_of_rows(example, question.row_starts(), kept)),
                 Slices(
@@ -132,9 +131,9 @@ class QuestionWindows(TextPreprocessor):
             **packed,
             "example": tf.cast(example, tf.int32),
             "first_token": tf.cast(first_token, tf.int32),
-            "context_mask": tf.cast(places.inside, tf.int32),
-            "starts": _where_inside(places, starts.values),
-            "ends": _where_inside(places, ends.values),
+            "context_mask": tf.cast(positions.inside, tf.int32),
+            "starts": positions.gather(starts.values),
+            "ends": positions.gather(ends.values),
         }
 
     def _kept_question_lengths(self, lengths: tf.Tensor) -> tf.Tensor:
@@ -175,7 +174,7 @@ class DocumentWindows(Preprocessor):
             return {name: ids[:, None] for name, ids in super().__call__(texts).items()}
         texts = text_batch(texts)
         rows, example = self.rows(texts)
-        padding = {"token_ids": self.packer.pad_id}
+        padding = self.packer.padding_values
         number = tf.size(texts, tf.int64)
         windows = {
             name: tf.RaggedTensor.from_value_rowids(ids, example, number).to_tensor(
@@ -196,7 +195,7 @@ class DocumentWindows(Preprocessor):
             row's text.
         """
         tokens = _with_long_splits(self.tokenizer(texts))
-        room = self.sequence_length - self.packer.specials(1)
+        room = self.sequence_length - self.packer.layout.specials(1)
         stride = self._stride or max(room * 3 // 4, 1)
         lengths = tokens.row_lengths()
         rooms = tf.fill(tf.shape(lengths), tf.constant(room, tf.int64))
@@ -238,9 +237,7 @@ def question_windows(preprocessor: Preprocessor, **options: Any) -> QuestionWind
         **options: keyword arguments of QuestionWindows, in place of the preprocessor's or, as
             `stride`, beside them.
     """
-    taken = preprocessor.get_config()
-    del taken["truncation"]
-    return QuestionWindows(preprocessor.tokenizer, **{**taken, **options})
+    return QuestionWindows(preprocessor.tokenizer, **{**preprocessor.get_config(), **options})
 
 
 def model_inputs(rows: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
@@ -317,9 +314,3 @@ def _with_long_splits(tokens: tf.RaggedTensor) -> tf.RaggedTensor:
 def _of_rows(example: tf.Tensor, *columns: tf.Tensor) -> tuple[tf.Tensor, ...]:
     """What is known of questions, for each window."""
     return tuple(tf.gather(column, example) for column in columns)
-
-
-def _where_inside(places: Places, values: tf.Tensor) -> tf.Tensor:
-    """Values of a segment's tokens where these stand in the rows, and 0 elsewhere."""
-    behind = tf.size(values, out_type=tf.int64)
-    return tf.gather(tf.concat([values, [0]], 0), tf.where(places.inside, places.source, behind))

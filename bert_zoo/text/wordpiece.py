@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import importlib
-import json
 import re
 from collections.abc import Sequence
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -16,9 +14,11 @@ import tensorflow as tf
 from bert_zoo.error_text import shortened
 from bert_zoo.text.normalizer import Rules, build_rules, split_words, split_words_with_origins
 from bert_zoo.text.offsets import characters_of_bytes, sums_before, token_columns, utf8_lengths
+from bert_zoo.text.special_tokens import MARK
 from bert_zoo.text.tokenizer import (
     TokenizeFunction,
     Tokenizer,
+    added_token,
     import_tensorflow_text,
     without_overlaps,
 )
@@ -28,6 +28,8 @@ from bert_zoo.text.vocabulary import HF_SPECIAL_TOKENS, SUFFIX, Vocabulary
 # removes from every text, so that no text can bring one of its own.
 _FIRST_STAND_IN = 0xF0000
 _MAX_STAND_INS = 0xFFFE
+# Tokens that one pattern looks for: from 2,000 on, RE2 logs for every text that it lacks memory.
+_GROUP = 200
 
 # A word that no vocabulary holds: a control character never gets past the clean-up.
 _UNKNOWN_WORD = "\x00"
@@ -114,12 +116,7 @@ class WordPieceTokenizer(Tokenizer):
         """Returns the constructor's keyword arguments, ready for JSON."""
         return {**vars(self._options), "added_tokens": list(self._options.added_tokens)}
 
-    def save(self, directory: str | Path) -> None:
-        """Writes vocab.txt and tokenizer_config.json, which transformers' BertTokenizer reads."""
-        directory = Path(directory)
-        directory.mkdir(parents=True, exist_ok=True)
-        lines = "".join(f"{token}\n" for token in self.vocabulary)
-        (directory / "vocab.txt").write_text(lines, encoding="utf-8", newline="\n")
+    def _files(self) -> dict[str, Any]:
         options = self._options
         config = {
             "tokenizer_class": "BertTokenizer",
@@ -131,19 +128,10 @@ class WordPieceTokenizer(Tokenizer):
         }
         if options.added_tokens:
             config["added_tokens_decoder"] = {
-                str(self.token_to_id(token)): {
-                    "content": token,
-                    "lstrip": False,
-                    "normalized": False,
-                    "rstrip": False,
-                    "single_word": False,
-                    "special": False,
-                }
-                for token in options.added_tokens
+                str(self.token_to_id(token)): added_token(token) for token in options.added_tokens
             }
-        (directory / "tokenizer_config.json").write_text(
-            json.dumps(config, indent=2, ensure_ascii=False) + "\n", encoding="utf-8"
-        )
+        lines = "".join(f"{token}\n" for token in self.vocabulary)
+        return {"vocab.txt": lines, "tokenizer_config.json": config}
 
 
 class _Engine:
@@ -168,6 +156,16 @@ class _Engine:
         special_ids = [vocabulary.id_of(token, "added token") for token in special_tokens]
         codes = range(_FIRST_STAND_IN, _FIRST_STAND_IN + len(special_tokens))
         self._stand_ins = dict(zip(special_tokens, map(chr, codes), strict=True))
+        # The longest first: they are found before those that they hold.
+        escaped = [re.escape(token) for token in sorted(special_tokens, key=len, reverse=True)]
+        groups = (escaped[i : i + _GROUP] for i in range(0, len(escaped), _GROUP))
+        self._special_patterns = ["|".join(group) for group in groups]
+        # By their hashes, in which a token is found however many there are.
+        hashes = _hashes(tf.constant(special_tokens)).numpy()
+        order = np.argsort(hashes)
+        self._sorted_hashes = tf.constant(hashes[order])
+        self._sorted_tokens = tf.constant([special_tokens[i] for i in order])
+        self._sorted_stand_ins = tf.constant([chr(codes[i]) for i in order])
         rules = build_rules(
             lowercase=options.lowercase,
             strip_accents=(
@@ -290,11 +288,26 @@ class _Engine:
 
     def _with_stand_ins(self, texts: tf.Tensor) -> tf.Tensor:
         """Replaces special tokens in raw texts by their stand-ins."""
-        reserved = "".join(self._stand_ins.values())
-        texts = tf.strings.regex_replace(texts, f"[{reserved}]", "\ufffd")
-        for token in sorted(self._stand_ins, key=len, reverse=True):
-            texts = tf.strings.regex_replace(texts, re.escape(token), self._stand_ins[token])
-        return texts
+        texts = tf.strings.unicode_transcode(texts, "UTF-8", "UTF-8", errors="replace")
+        first, last = chr(_FIRST_STAND_IN), chr(_FIRST_STAND_IN + len(self._stand_ins) - 1)
+        texts = tf.strings.regex_replace(texts, f"[{first}-{last}]", "\ufffd")
+        if len(self._special_patterns) == 1:
+            return self._replaced(texts, self._special_patterns[0])
+        return tf.foldl(self._replaced, tf.constant(self._special_patterns), texts)
+
+    def _replaced(self, texts: tf.Tensor, pattern: str | tf.Tensor) -> tf.Tensor:
+        """Replaces the special tokens of one pattern in valid UTF-8."""
+        marked = tf.strings.regex_replace(texts, pattern, MARK + rb"\0" + MARK)
+
+        def replaced() -> tf.Tensor:
+            parts = tf.strings.split(marked, MARK)
+            at = tf.searchsorted(self._sorted_hashes, _hashes(parts.values))
+            at = tf.minimum(at, len(self._stand_ins) - 1)
+            is_token = tf.gather(self._sorted_tokens, at) == parts.values
+            spelled = tf.where(is_token, tf.gather(self._sorted_stand_ins, at), parts.values)
+            return tf.strings.reduce_join(parts.with_values(spelled), axis=1)
+
+        return tf.cond(tf.reduce_any(marked != texts), replaced, lambda: texts)
 
 
 def _tokenize_mixed(
@@ -311,6 +324,10 @@ def _tokenize_mixed(
 
 def _parts(ragged: tf.RaggedTensor) -> tuple[tf.Tensor, tf.Tensor]:
     return ragged.values, ragged.row_splits
+
+
+def _hashes(texts: tf.Tensor) -> tf.Tensor:
+    return tf.strings.to_hash_bucket_fast(texts, 1 << 62)
 
 
 def _plain_ascii_pattern(special_tokens: Sequence[str]) -> str:

@@ -18,11 +18,10 @@ import numpy as np
 import tensorflow as tf
 
 from bert_zoo.config import IGNORED_LABEL
-from bert_zoo.text import unicode14_tables, unicode_tables
 from bert_zoo.text.batches import text_batch
-from bert_zoo.text.normalizer import parse_ranges
 from bert_zoo.text.preprocessor import Preprocessor
 from bert_zoo.text.tokenizer import Tokenizer
+from bert_zoo.text.unicode_tables import python_class, re2_class
 
 NO_WORD = -1
 
@@ -31,7 +30,7 @@ _EXPECTED = (
     "texts, which are split at white space"
 )
 # What Python's str.split splits at.
-_WHITE_SPACE = re.escape("".join(map(chr, parse_ranges(unicode14_tables.WHITESPACE))))
+_WHITE_SPACE = re2_class("python/whitespace")
 
 
 # ---------------------------------------------------------------------------------------------
@@ -119,15 +118,9 @@ def word_spans(text: str) -> list[tuple[int, int]]:
     return [match.span() for match in _WORD.finditer(text)]
 
 
-def _character_ranges(*tables: str) -> str:
-    """Ranges of code points as the inside of one of Python's character classes."""
-    pairs = (item.partition("-") for item in " ".join(tables).split())
-    return "".join(rf"\U{first:0>8}-\U{last or first:0>8}" for first, _, last in pairs)
-
-
 def _word_pattern() -> re.Pattern[str]:
-    alone = _character_ranges(unicode_tables.PUNCTUATION, unicode_tables.CJK)
-    white_space = _character_ranges(unicode_tables.WHITESPACE, unicode14_tables.WHITESPACE)
+    alone = python_class("bert/punctuation", "bert/cjk")
+    white_space = python_class("bert/whitespace", "python/whitespace")
     return re.compile(f"[{alone}]|[^{alone}{white_space}]+")
 
 
@@ -162,7 +155,7 @@ class PackedWords(NamedTuple):
 def pack_words(words: Any, preprocessor: Preprocessor) -> PackedWords:
     """Turns sentences of words into a model's inputs; traceable.
 
-    Rows that are longer than the preprocessor's `sequence_length` are cut, with its word on the log.
+    Rows that are longer than the preprocessor's `sequence_length` are cut, with a warning.
 
     Args:
         words: see `word_batch`.
@@ -208,34 +201,27 @@ def _word_tokenizer(tokenizer: Tokenizer) -> Tokenizer:
 def pack_pieces(pieces: tf.RaggedTensor, preprocessor: Preprocessor) -> PackedWords:
     """Packs what `word_pieces` returns."""
     tokens = pieces.merge_dims(1, 2)
-    inputs = preprocessor.pack([tokens])
+    inputs, (positions,) = preprocessor.pack_with_positions([tokens])
     words = pieces.values
     row_of_word, first_word = pieces.value_rowids(), pieces.row_starts()
     number = tf.range(words.nrows()) - tf.gather(first_word, row_of_word)
     number_of_token = tf.cast(tf.gather(number, words.value_rowids()), tf.int32)
-    # A row is one special token, the tokens, another one, and padding.
-    width = tf.shape(inputs["token_ids"])[1]
-    inner = tokens.with_values(number_of_token).to_tensor(NO_WORD, shape=tf.stack([-1, width - 2]))
-    word_ids = tf.pad(inner, [[0, 0], [1, 1]], constant_values=NO_WORD)
-    word_ids.set_shape(inputs["token_ids"].shape)
-    return PackedWords(inputs, word_ids)
+    return PackedWords(inputs, positions.gather(number_of_token, otherwise=NO_WORD))
 
 
-def row_splits_that_fit(
-    lengths: np.ndarray, sentences: np.ndarray, sequence_length: int
-) -> np.ndarray:
+def row_splits_that_fit(lengths: np.ndarray, sentences: np.ndarray, budget: int) -> np.ndarray:
     """Splits sentences that are too long for one row into several, between words.
 
     Args:
         lengths: int [words], the pieces of each word of all sentences.
         sentences: int [batch + 1], the number of each sentence's first word, and of all words.
-        sequence_length: the most tokens of a row, with the two special ones.
+        budget: the most tokens of a row, without the special ones.
 
     Returns:
         int64 [rows + 1], the number of each row's first word, and of all words. A single word that is
         too long is a row by itself.
     """
-    starts = _row_starts(lengths.tolist(), sentences.tolist(), sequence_length - 2)
+    starts = _row_starts(lengths.tolist(), sentences.tolist(), budget)
     return np.array([*starts, len(lengths)], np.int64)
 
 

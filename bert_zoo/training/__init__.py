@@ -1,12 +1,13 @@
 """Optimizers, schedules, recipes, and stopping and resuming."""
 
 from bert_zoo.models.cores import use_cores
+from bert_zoo.models.metrics import TokenAccuracy
+from bert_zoo.training.checkpoint_selection import KeepBest
+from bert_zoo.training.compiling import compile_for_task
 from bert_zoo.training.distribution import strategy
 from bert_zoo.training.freezing import freeze, rematerialize
-from bert_zoo.training.keeping import KeepBest
 from bert_zoo.training.label_frequencies import start_from_frequencies
 from bert_zoo.training.lora import add_lora
-from bert_zoo.training.metrics import TokenAccuracy
 from bert_zoo.training.optimizers import (
     BertAdamW,
     WarmupCosineDecay,
@@ -17,7 +18,6 @@ from bert_zoo.training.optimizers import (
     language_model_adam,
 )
 from bert_zoo.training.presets import Recipe, default_preset, optimizer_for, preset, presets_for
-from bert_zoo.training.recipes import compile_for_task
 from bert_zoo.training.resume import TrainingCheckpoint, restore
 
 __all__ = [

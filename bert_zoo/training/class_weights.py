@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
-from bert_zoo.data.files import listed, nearest
+from bert_zoo.error_text import nearest, quoted
 
 BALANCED = "balanced"
 
@@ -29,31 +29,25 @@ def class_weights(
             i: len(labels) / (len(counts) * counts[i]) if counts[i] else 1.0
             for i in range(len(label_names))
         }
-    weights = dict.fromkeys(range(len(label_names)), 1.0)
-    for name, weight in _parsed(setting).items():
-        if name not in label_names:
+    if isinstance(setting, Mapping):
+        spelled = dict(setting)
+    else:
+        spelled = dict(part.rpartition("=")[::2] for part in setting.split(","))
+    weights = dict.fromkeys(label_names, 1.0)
+    try:
+        given = {name: float(weight) for name, weight in spelled.items()}
+    except (TypeError, ValueError):
+        given = {"": 0.0}
+    if not all(0 < weight < float("inf") for weight in given.values()):
+        raise ValueError(
+            f"class_weight is {setting!r}; it is 'balanced', or positive numbers by class as in "
+            "'no=1,yes=5' or {'no': 1, 'yes': 5}."
+        )
+    for name, weight in given.items():
+        if name not in weights:
             raise ValueError(
-                f"class_weight names the class {name!r}; the classes are {listed(label_names)}."
+                f"class_weight names the class {name!r}; the classes are {quoted(label_names)}."
                 f"{nearest(name, label_names)}"
             )
-        weights[label_names.index(name)] = weight
-    return weights
-
-
-def _parsed(setting: str | Mapping[str, float]) -> dict[str, float]:
-    if isinstance(setting, Mapping):
-        pairs = setting.items()
-    else:
-        pairs = [part.rpartition("=")[::2] for part in setting.split(",")]
-    weights = {}
-    for name, spelled in pairs:
-        try:
-            weights[name] = float(spelled)
-        except (TypeError, ValueError):
-            weights[name] = 0.0
-        if not 0 < weights[name] < float("inf"):
-            raise ValueError(
-                f"class_weight is {setting!r}; it is 'balanced', or positive numbers by class as in "
-                "'no=1,yes=5' or {'no': 1, 'yes': 5}."
-            )
-    return weights
+        weights[name] = weight
+    return dict(enumerate(weights.values()))

@@ -4,6 +4,7 @@ import json
 import os
 import re
 from collections.abc import Callable
+from typing import Any
 
 import keras
 
@@ -35,7 +36,7 @@ def strategy(name: str = "auto", *, model_parallel: int = 1):
             that the environment names, for TensorFlow in TF_CONFIG, for JAX in
             KERAS_DISTRIBUTION_JOB_ADDRESSES, _NUM_PROCESSES and _PROCESS_ID; "tpu", the TPU of this
             machine or (TensorFlow) the one that its environment names, and "tpu:NAME" another;
-            "auto", the first of tpu, multi_worker and mirrored that is at hand, or else one.
+            "auto", the first of tpu, multi_worker and mirrored that there is, or else one.
         model_parallel: devices that share one copy of the model's weights and optimizer; with Keras on
             JAX alone.
 
@@ -64,11 +65,7 @@ def strategy(name: str = "auto", *, model_parallel: int = 1):
             f"model_parallel is {model_parallel}: Keras divides models on JAX alone. Set the environment "
             "variable KERAS_BACKEND=jax."
         )
-    if kind == "auto":
-        kind = _at_hand()
-    if kind == "cpu":
-        return _cpus(int(address))
-    return MAKERS[kind](address) if kind == "tpu" else MAKERS[kind]()
+    return MAKERS[_at_hand() if kind == "auto" else kind](address)
 
 
 def present_strategy():
@@ -77,7 +74,7 @@ def present_strategy():
         from bert_zoo.training.jax_distribution import Devices
 
         return Devices(num_replicas())
-    return _one()
+    return _one("")
 
 
 def _at_hand() -> str:
@@ -90,15 +87,16 @@ def _at_hand() -> str:
     return "mirrored" if len(tf.config.list_physical_devices("GPU")) > 1 else "one"
 
 
-def _one():
+def _one(_: str):
     import tensorflow as tf
 
     return tf.distribute.get_strategy()
 
 
-def _cpus(number: int):
+def _cpus(count: str):
     import tensorflow as tf
 
+    number = int(count)
     processor = tf.config.list_physical_devices("CPU")[0]
     found = tf.config.get_logical_device_configuration(processor)
     if len(found or ()) < number:
@@ -114,7 +112,7 @@ def _cpus(number: int):
     return tf.distribute.MirroredStrategy([f"CPU:{i}" for i in range(number)])
 
 
-def _mirrored():
+def _mirrored(_: str):
     import tensorflow as tf
 
     gpus = tf.config.list_logical_devices("GPU")
@@ -125,7 +123,7 @@ def _mirrored():
     return tf.distribute.MirroredStrategy([gpu.name for gpu in gpus])
 
 
-def _multi_worker():
+def _multi_worker(_: str):
     import tensorflow as tf
 
     if not _num_workers():
@@ -164,8 +162,10 @@ def _tpu(address: str):
     return tf.distribute.TPUStrategy(resolver)
 
 
-MAKERS: dict[str, Callable] = {
+# Each is given what stands behind the colon of a name.
+MAKERS: dict[str, Callable[[str], Any]] = {
     "one": _one,
+    "cpu": _cpus,
     "mirrored": _mirrored,
     "multi_worker": _multi_worker,
     "tpu": _tpu,

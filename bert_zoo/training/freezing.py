@@ -39,7 +39,7 @@ def rematerialize(model: ZooModel) -> None:
             "Rematerialization throws attention probabilities away, and this encoder returns them. "
             "Load the model without output_attentions."
         )
-    encoder.stack.rematerialize = True
+    encoder.backbone.groups().stack.rematerialize = True
     forget_functions(model)
 
 

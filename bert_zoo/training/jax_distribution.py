@@ -10,10 +10,10 @@ from keras.distribution import DataParallel, DeviceMesh, LayoutMap, ModelParalle
 
 BATCH, MODEL = "batch", "model"
 
-# Where a model is divided (Shoeybi et al. 2019, arXiv:1909.08053, section 3): what a layer computes
-# first by its outputs, what it computes then by its inputs, so that devices meet once for each two
-# products; tables by their columns, whose number divides where that of words does not. Families are
-# made of the same bricks, so that these ends of paths are those of all. Other variables are everywhere.
+# Where a model is divided (Shoeybi et al. 2019, arXiv:1909.08053, section 3): the first product of a
+# layer by its outputs and the second by its inputs, so that devices meet once for both; tables by their
+# columns, whose number divides where that of tokens does not. All families are made of the same layers,
+# and so these ends of paths are those of all. Other variables are everywhere.
 LAYOUTS: dict[str, tuple[str | None, ...]] = {
     r"(token_embedding|embeddings/table_\d+)/embeddings": (None, MODEL),
     r"attention/(qkv|position)/kernel": (None, MODEL),

@@ -8,6 +8,7 @@ from keras import ops
 
 from bert_zoo.error_text import listing
 from bert_zoo.models.base import ZooModel, encoder_of
+from bert_zoo.private import all_layers
 from bert_zoo.training.freezing import forget_functions
 from bert_zoo.weights.bind import named_variables, trained_layers
 
@@ -47,7 +48,7 @@ def add_lora(
     if targets not in TARGETS:
         raise ValueError(f"targets is {targets!r}; it is one of {list(TARGETS)}.")
     encoder = encoder_of(model)
-    if any(True for _ in lora_layers(encoder)):
+    if any(lora_layers(encoder)):
         raise ValueError("This model has LoRA already. Load it anew to choose another rank.")
     untrained = [path for path, is_trained in trained_layers(encoder).items() if not is_trained]
     if untrained:
@@ -55,12 +56,13 @@ def add_lora(
             f"This model is frozen in part ({listing(untrained)}), and LoRA freezes the encoder by "
             "itself. Use one of both."
         )
-    for part in (encoder.embeddings, encoder.stack):
+    groups = encoder.backbone.groups()
+    for part in (groups.embeddings, groups.stack):
         for variable in part.weights:
             # Not `part.trainable = False`, which would hold for A and B too.
             variable.trainable = False
-    for block in encoder.stack.blocks:
-        for layer in _walk(TARGETS[targets](block)):
+    for block in groups.stack.blocks:
+        for layer in all_layers(TARGETS[targets](block)):
             if isinstance(layer, keras.layers.Dense):
                 layer.enable_lora(rank, lora_alpha=alpha)
     forget_functions(model)
@@ -68,12 +70,7 @@ def add_lora(
 
 def lora_layers(model: keras.layers.Layer) -> Iterator[keras.layers.Layer]:
     """The layers of a model that have LoRA."""
-    return (layer for layer in _walk(model) if getattr(layer, "lora_enabled", False))
-
-
-def _walk(layer: keras.layers.Layer) -> list[keras.layers.Layer]:
-    # Keras has no public way to list all layers below a layer.
-    return layer._flatten_layers()
+    return (layer for layer in all_layers(model) if getattr(layer, "lora_enabled", False))
 
 
 def without_lora(model: ZooModel) -> ZooModel:

@@ -4,11 +4,14 @@ Source: google-research/bert optimization.py, AdamWeightDecayOptimizer and creat
 kimiyoung/transformer-xl tf/train_gpu.py.
 """
 
+import functools
 import math
 from collections.abc import Callable, Mapping
 
 import keras
 from keras import ops
+
+from bert_zoo.private import merges_replicas
 
 # Matrices and tables decay; biases and norms do not. Embedding tables do, as in the original.
 UNDECAYED = ("bias", "gamma", "beta")
@@ -191,12 +194,8 @@ class BertAdamW(keras.optimizers.AdamW):
 
         The norm of a whole table's gradient, nearly all zeros, would go through memory for nothing.
         """
-        if keras.backend.backend() != "tensorflow" or not self.global_clipnorm:
-            return False
-        import tensorflow as tf
-
         whole = self.gradient_accumulation_steps or self.loss_scale_factor
-        return not (whole or tf.distribute.has_strategy())
+        return bool(self.global_clipnorm) and not whole and _is_on_one_device_of_tensorflow()
 
     def _all_reduce_sum_gradients(self, grads_and_vars):
         # Keras 3.15 sums gradients over replicas here, after each replica has clipped its own: two
@@ -225,12 +224,8 @@ class BertAdamW(keras.optimizers.AdamW):
         """Whether the present batch is the last one of an update."""
         return (self._iterations + 1) % self.gradient_accumulation_steps == 0
 
-    def _distributed_tf_update_step(self, distribution, grads_and_vars, learning_rate):
-        def update():
-            super(BertAdamW, self)._distributed_tf_update_step(
-                distribution, grads_and_vars, learning_rate
-            )
-
+    def _distributed_tf_update_step(self, *arguments):
+        update = functools.partial(super()._distributed_tf_update_step, *arguments)
         if self.gradient_accumulation_steps and _merges_replicas():
             ops.cond(self._ends_accumulation(), update, lambda: None)
         else:
@@ -263,7 +258,7 @@ class BertAdamW(keras.optimizers.AdamW):
         if self.bias_correction:
             step = ops.cast(self.iterations + 1, dtype)
             powers = [ops.power(ops.cast(b, dtype), step) for b in (self.beta_1, self.beta_2)]
-        update = _fused_adam if _can_fuse() else self._plain_adam
+        update = _fused_adam if _is_on_one_device_of_tensorflow() else self._plain_adam
         update(
             variable,
             self._momentums[index],
@@ -290,10 +285,19 @@ class BertAdamW(keras.optimizers.AdamW):
         }
 
 
+def _is_on_one_device_of_tensorflow() -> bool:
+    """Whether TensorFlow runs, under no strategy, whose replicas its fused kernel cannot update."""
+    if keras.backend.backend() != "tensorflow":
+        return False
+    import tensorflow as tf
+
+    return not tf.distribute.has_strategy()
+
+
 def _dense(gradient):
     if keras.backend.backend() != "tensorflow":
         return gradient
-    import tensorflow as tf
+    import tensorflow as tf  # Keras's own leaves `tf.IndexedSlices` as they are
 
     return tf.convert_to_tensor(gradient)
 
@@ -311,10 +315,10 @@ def _row_sums(gradient):
     order = tf.argsort(gradient.indices)
     rows = tf.gather(gradient.indices, order)
     begins = tf.concat([[False], rows[1:] != rows[:-1]], axis=0)
-    places, number = tf.cumsum(tf.cast(begins, tf.int32)), tf.size(rows)
+    sums, number = tf.cumsum(tf.cast(begins, tf.int32)), tf.size(rows)
     return tf.IndexedSlices(
-        tf.math.unsorted_segment_sum(tf.gather(gradient.values, order), places, number),
-        tf.math.unsorted_segment_max(rows, places, number),
+        tf.math.unsorted_segment_sum(tf.gather(gradient.values, order), sums, number),
+        tf.math.unsorted_segment_max(rows, sums, number),
         gradient.dense_shape,
     )
 
@@ -362,14 +366,7 @@ def _summed_over_replicas(grads: list) -> list:
 
 
 def _merges_replicas() -> bool:
-    """Whether updates meet in one place across replicas, which TensorFlow allows in no branch."""
-    if keras.backend.backend() != "tensorflow":
-        return False
-    import tensorflow as tf
-
-    # The question that Keras 3.15 asks too before it merges.
-    mergeless = tf.__internal__.distribute.strategy_supports_no_merge_call
-    return tf.distribute.has_strategy() and not mergeless()
+    return keras.backend.backend() == "tensorflow" and merges_replicas()
 
 
 def _assign_on_replicas(variables: list, values: list) -> None:
@@ -383,15 +380,6 @@ def _assign_on_replicas(variables: list, values: list) -> None:
             )
 
     tf.distribute.get_replica_context().merge_call(assign, args=(values,))
-
-
-def _can_fuse() -> bool:
-    """Whether TensorFlow's own kernel can update the variables: not across replicas."""
-    if keras.backend.backend() != "tensorflow":
-        return False
-    import tensorflow as tf
-
-    return not tf.distribute.has_strategy()
 
 
 def _fused_adam(variable, m, v, gradient, lr, powers, betas, epsilon):

@@ -1,216 +1,361 @@
 """The engine that moves tensors between a source's names and a model's variables.
 
-It insists: every variable is bound exactly once, every tensor of the source is bound, known or
-ignorable, shapes agree. What does not hold is reported in one error.
+A family's weight table is written out once for a configuration, a format and a file's root: the
+`Plan`, which loading, saving and all checks read. Loading insists: every variable is bound exactly
+once, every tensor of the source is bound, known or ignorable, shapes agree. What does not hold is
+reported in one error.
 """
 
 import logging
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from bert_zoo.config import Config
 from bert_zoo.error_text import listing
-from bert_zoo.registry import Family
+from bert_zoo.private import children
 from bert_zoo.weights.files import WeightsError
-from bert_zoo.weights.table import Binding, Copy, Format, expand, rows_under
+from bert_zoo.weights.formats.format import Format
+from bert_zoo.weights.table import Copy, Head, Row, Rows, SecondEncoder, Stored
 from bert_zoo.weights.tensor_source import TensorSource
 
 log = logging.getLogger("bert_zoo")
 
 ENCODER_PREFIX = "encoder/"
+# The part of an encoder that a checkpoint may lack.
+POOLER = "pooler"
 
 
 def named_variables(layer) -> dict[str, Any]:
     """Every weight of a built layer or model, under a path of layer names that no build order changes.
 
-    Keras's own `variable.path` depends on which layer happened to build which.
+    Keras's own `variable.path` depends on which layer happened to build which. A variable of several
+    layers has the path that comes first.
     """
-    return dict(_walk(layer, ""))
+    paths, seen = {}, set()
+    for path, variable in _walk(layer, ""):
+        if id(variable) not in seen:
+            seen.add(id(variable))
+            paths[path] = variable
+    return paths
 
 
 def _walk(layer, prefix: str) -> Iterator[tuple[str, Any]]:
-    # Keras has no public way to list a layer's own sublayers; this one is what its own code uses.
-    own, *children = layer._flatten_layers(include_self=True, recursive=False)
-    inherited = {id(variable) for child in children for variable in child.weights}
-    for variable in own.weights:
+    inherited = {id(variable) for child in children(layer) for variable in child.weights}
+    for variable in layer.weights:
         if id(variable) not in inherited:
             yield prefix + variable.name, variable
-    for child in children:
+    for child in children(layer):
         yield from _walk(child, f"{prefix}{child.name}/")
 
 
 def trained_layers(layer, is_parent_trained: bool = True, path: str = "") -> dict[str, bool]:
     """Whether layers are trained, by path, of those that differ from the layer above."""
-    own, *children = layer._flatten_layers(include_self=True, recursive=False)
-    found = {} if own.trainable == is_parent_trained else {path: own.trainable}
-    for child in children:
-        found |= trained_layers(child, own.trainable, f"{path}{child.name}/")
+    found = {} if layer.trainable == is_parent_trained else {path: layer.trainable}
+    for child in children(layer):
+        found |= trained_layers(child, layer.trainable, f"{path}{child.name}/")
     return found
 
 
 def set_trained_layers(layer, trained: Mapping[str, bool], path: str = "") -> None:
     """Sets what `trained_layers` found."""
-    own, *children = layer._flatten_layers(include_self=True, recursive=False)
     if path in trained:
-        own.trainable = trained[path]
-    for child in children:
+        layer.trainable = trained[path]
+    for child in children(layer):
         set_trained_layers(child, trained, f"{path}{child.name}/")
 
 
-@dataclass(frozen=True)
-class Naming:
-    """The names that one source uses for a family's tensors.
+def variables_of(model) -> dict[str, Any]:
+    """Every weight of a model under its path in a task model; those of a bare encoder, too."""
+    prefix = "" if hasattr(model, "encoder") else ENCODER_PREFIX
+    return {prefix + path: variable for path, variable in named_variables(model).items()}
+
+
+@dataclass(frozen=True, slots=True)
+class Binding:
+    """One variable of ours and the stored tensors that it consists of.
 
     Attributes:
-        family: whose table applies.
-        fmt: format of names and layout.
-        root: what stands before the encoder's names.
-        head_root: what stands before the names of heads.
+        variable: path of the variable in a task model.
+        keys: the stored tensors; several are concatenated along our last axis, and none stands for
+            zeros.
+        layout: how they are stored.
+        sizes: extents of the parts along our last axis; equal parts where it is empty.
+        entry: (number, of how many) where the tensor holds several variables below each other.
+        shape: of each stored tensor, where it has other axes than the variable's part.
+        encoder: name of the second encoder that it is a part of, or stands on.
     """
 
-    family: Family
-    fmt: Format
+    variable: str
+    keys: tuple[str, ...]
+    layout: Stored
+    sizes: tuple[int, ...] = ()
+    entry: tuple[int, int] | None = None
+    shape: tuple[int, ...] | None = None
+    encoder: str = ""
+
+    @property
+    def part(self) -> str:
+        """The part of a model that the variable is in, as `load(init=...)` calls it."""
+        return self.encoder or self.variable.removeprefix(ENCODER_PREFIX).split("/", 1)[0]
+
+    def stored_shapes(self, shape: tuple[int, ...]) -> list[tuple[int, ...]]:
+        """Shapes of the stored tensors for a variable of `shape`."""
+        parts = self._part_shapes(shape)
+        if self.shape is not None:
+            parts = [self.shape] * len(parts)
+        elif self.layout.transposed:
+            parts = [part[::-1] for part in parts]
+        return parts if self.entry is None else [(self.entry[1], *part) for part in parts]
+
+    def _part_shapes(self, shape: tuple[int, ...]) -> list[tuple[int, ...]]:
+        sizes = self.sizes or (shape[-1] // max(len(self.keys), 1),) * len(self.keys)
+        return [(*shape[:-1], size) for size in sizes]
+
+    def to_ours(self, tensors: list[np.ndarray], shape: tuple[int, ...]) -> np.ndarray:
+        """The value of a variable of `shape` from the tensors of `keys`, of which there is one."""
+        if self.entry is not None:
+            tensors = [tensor[self.entry[0]] for tensor in tensors]
+        if self.shape is not None:
+            turned = -1 if self.layout.transposed else 1
+            parts = self._part_shapes(shape)
+            tensors = [t.reshape(part[::turned]) for t, part in zip(tensors, parts, strict=True)]
+        parts = [self._turned(tensor) for tensor in tensors]
+        return parts[0] if len(parts) == 1 else np.concatenate(parts, axis=-1)
+
+    def to_stored(self, value: np.ndarray) -> dict[str, np.ndarray]:
+        """The tensors of `keys`; of one that holds several variables, this variable's entry."""
+        if not self.keys:
+            return {}
+        cuts = np.cumsum(self.sizes)[:-1] if self.sizes else len(self.keys)
+        stored = {}
+        for key, part in zip(self.keys, np.split(value, cuts, axis=-1), strict=True):
+            part = np.ascontiguousarray(self._turned(part))
+            stored[key] = part if self.shape is None else part.reshape(self.shape)
+        return stored
+
+    def _turned(self, tensor: np.ndarray) -> np.ndarray:
+        """To our layout, or back."""
+        tensor = tensor.T if self.layout.transposed else tensor
+        return tensor[::-1] if self.layout.reversed else tensor
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A family's weight table, written out once.
+
+    Attributes:
+        format: of names and layout.
+        root: what stands before the encoder's names.
+        head_root: what stands before those of heads.
+        encoder: bindings of the encoder, with those of a pooler whatever the configuration says.
+        heads: those of each task's head.
+        copies: the repetitions that files may hold.
+    """
+
+    format: Format
     root: str
-    head_root: str = ""
+    head_root: str
+    encoder: tuple[Binding, ...]
+    heads: Mapping[str, tuple[Binding, ...]]
+    copies: tuple[Copy, ...]
 
-    def encoder(self, config: Config, ours_prefix: str = "") -> list[Binding]:
-        return expand(
-            self.family.encoder_rows,
-            config,
-            self.fmt,
-            ours_prefix=ours_prefix,
-            stored_prefix=self.root,
-        )
+    def bindings(self, task: str, pooler: bool) -> list[Binding]:
+        """What a task's model consists of, with or without a pooler."""
+        encoder = [b for b in self.encoder if pooler or b.part != POOLER]
+        return [*encoder, *self.heads.get(task, ())]
 
-    def head(self, task: str, config: Config) -> list[Binding]:
-        head = self.family.heads.get(task)
-        if head is None:
-            return []
-        return expand(head.rows, config, self.fmt, stored_prefix=self.head_root)
-
-    def copies(self, config: Config) -> list[Copy]:
-        """The repetitions that the source may hold."""
-        copies = {
-            copy
-            for head in self.family.heads.values()
-            if self.fmt in head.copies
-            for copy in head.copies[self.fmt](config)
-        }
-        return [
-            Copy(self._full(copy.key), self._full(copy.of), copy.equal)
-            for copy in sorted(copies, key=lambda copy: copy.key)
-        ]
-
-    def _full(self, key: str) -> str:
-        return key.format(root=self.root) if "{root}" in key else self.head_root + key
-
-    def known(self, config: Config) -> set[str]:
-        """Every key that the family's table can read, whatever the task."""
-        config = config.with_pooler(True)
-        bindings = self.encoder(config)
-        for task in self.family.heads:
-            bindings += self.head(task, config)
+    def keys(self) -> set[str]:
+        """Every key that the table can read, whatever the task."""
+        bindings = [*self.encoder, *(b for head in self.heads.values() for b in head)]
         return {key for binding in bindings for key in binding.keys}
 
+    def unread_roots(self, read: Iterable[str]) -> tuple[str, ...]:
+        """Roots of a file's other encoders, where none of their own tensors is among those read."""
+        fmt = self.format
+        if not fmt.encoders:
+            return ()
+        first = self.head_root + fmt.root
+        second = (self.head_root + root for root in fmt.encoders.values())
+        unread = [root for root in second if not any(key.startswith(root) for key in read)]
+        # A second encoder reads tables that stand below the first one's root.
+        return tuple(unread if self.root == first else [first, *unread])
 
-def find_naming(family: Family, source: "RenamedSource", config: Config) -> Naming:
-    """Finds the format and root of a source by the family's first row, the token table.
 
-    Where two formats call it the same, their hallmarks and roots tell them apart.
+def write_out(
+    encoder: Rows,
+    heads: Mapping[str, Head],
+    fmt: Format,
+    config: Config,
+    *,
+    root: str,
+    head_root: str = "",
+) -> Plan:
+    """Writes a family's table out for a configuration.
+
+    Args:
+        encoder: its rows.
+        heads: those of each task.
+        fmt: format of names and layout.
+        config: of the encoder.
+        root: what stands before the encoder's names.
+        head_root: what stands before the names of heads, and of all that several encoders share.
+    """
+    config = config.with_pooler(True)
+    copies = {
+        copy.below(root, head_root)
+        for head in heads.values()
+        if fmt.name in head.copies
+        for copy in head.copies[fmt.name](config)
+    }
+    return Plan(
+        format=fmt,
+        root=root,
+        head_root=head_root,
+        encoder=tuple(expand(encoder, config, fmt, ENCODER_PREFIX, root, head_root)),
+        heads={
+            task: tuple(expand(head.rows, config, fmt, "", head_root, head_root))
+            for task, head in heads.items()
+        },
+        copies=tuple(sorted(copies, key=lambda copy: copy.key)),
+    )
+
+
+def expand(
+    rows: Rows, config: Config, fmt: Format, ours: str, root: str, head_root: str
+) -> Iterator[Binding]:
+    """One binding a variable, for every block of the stack."""
+    for entry in rows:
+        if isinstance(entry, SecondEncoder):
+            second = entry.config(config)
+            if second is not None:
+                # A format that keeps each encoder in a file of its own has none of these names.
+                below = head_root + fmt.encoders.get(entry.name, entry.ours)
+                own = expand(entry.rows, second, fmt, ours + entry.ours, below, head_root)
+                head = () if entry.head is None else entry.head.rows
+                on_it = expand(head, second, fmt, ours, head_root, head_root)
+                yield from (replace(b, encoder=entry.name) for b in (*own, *on_it))
+            continue
+        for row in [entry] if isinstance(entry, Row) else entry(config):
+            if row.when(config):
+                yield from _bindings(row, config, fmt, ours, root, head_root)
+
+
+def _bindings(
+    row: Row, config: Config, fmt: Format, ours: str, root: str, head_root: str
+) -> Iterator[Binding]:
+    names = [
+        head_root + name[1:] if name.startswith("/") else root + name for name in fmt.names(row)
+    ]
+    is_stacked = fmt.name in row.stacked
+    blocks = config.num_blocks if "{i}" in row.ours else 1
+    for variable, forms in row.kind.items():
+        stored = fmt.stored(variable, forms)
+        path = f"{ours}{row.ours}/{variable}"
+        keys = [name + stored.suffix for name in names]
+        shape = None if stored.shape is None else stored.shape(config)
+        for i in range(blocks):
+            yield Binding(
+                path.replace("{i}", str(i)),
+                tuple(key.replace("{i}", str(i)) for key in keys),
+                stored,
+                row.sizes if len(keys) > 1 else (),
+                (i, blocks) if is_stacked else None,
+                shape,
+            )
+
+
+def find_root(
+    formats: Iterable[Format],
+    token_table: Row,
+    source: TensorSource,
+    *,
+    family: str,
+    encoder: str = "",
+) -> tuple[Format, str, str]:
+    """Finds the format of a source and its roots by the token table.
+
+    Where two formats call it the same, the keys that they require and their own roots tell them
+    apart.
+
+    Args:
+        formats: those that a family's checkpoints come in.
+        token_table: its row.
+        source: tensors under any names.
+        family: whose it should be, for messages.
+        encoder: which one of a file with several; the first one by default.
+
+    Returns:
+        The format, what stands before the encoder's names, and what stands before those of heads.
 
     Raises:
         WeightsError: no key ends like a token table, or several do.
     """
-    token_table = next(rows_under(family.encoder_rows, config))
-    found: dict[str, list[Naming]] = {}
-    for fmt in family.roots:
-        mark = family.format_hallmarks.get(fmt)
-        if mark is not None and not any(re.search(mark, key) for key in source):
+    found: dict[str, list[tuple[int, Format, str, str]]] = {}
+    for fmt in formats:
+        if fmt.root is None or (
+            fmt.required_key and not any(re.search(fmt.required_key, key) for key in source)
+        ):
             continue
-        (name,) = expand([token_table], config, fmt)[0].keys
+        (name,) = next(_bindings(token_table, None, fmt, "", "", "/")).keys
+        is_shared, name = name.startswith("/"), name.removeprefix("/")
+        own = fmt.encoders.get(encoder, fmt.root)
         for key in source:
-            if re.search(rf"(^|[./]){re.escape(name)}$", key):
-                root = key.removesuffix(name)
-                head_root = root.removesuffix(family.roots[fmt])
-                found.setdefault(key, []).append(Naming(family, fmt, root, head_root))
+            if not key.endswith(name):
+                continue
+            before = fmt.renamed(key).removesuffix(name)
+            if before and before[-1] not in "./":
+                continue
+            has_own = before.endswith(own)
+            head_root = before if is_shared else before.removesuffix(own)
+            root = head_root + own if is_shared else before
+            fits = len(own) if has_own or is_shared else -1
+            found.setdefault(key, []).append((fits, fmt, root, head_root))
     if len(found) == 1:
-        (namings,) = found.values()
-        return max(namings, key=_length_of_own_root)
+        (candidates,) = found.values()
+        return max(candidates, key=lambda candidate: candidate[0])[1:]
     if found:
-        roots = sorted(naming.root for namings in found.values() for naming in namings)
+        roots = sorted(root for candidates in found.values() for _, _, root, _ in candidates)
         raise WeightsError(
             f"{source.location} holds several encoders, at {listing(roots)}; bert_zoo reads files with one."
         )
     raise WeightsError(
-        f"{source.location} holds no {family.name} encoder: no tensor's name ends like the token "
+        f"{source.location} holds no {family} encoder: no tensor's name ends like the token "
         f"table's. Its names are {listing(source)}."
     )
 
 
-def _length_of_own_root(naming: Naming) -> int:
-    """How much of the root is the format's own; -1 where the format has another one."""
-    own = naming.family.roots[naming.fmt]
-    return len(own) if naming.root.endswith(own) else -1
-
-
-# Names that modules had in earlier versions of their program, and the names of today.
-LEGACY_NAMES = tuple(
-    (re.compile(pattern), name)
-    for pattern, name in (
-        # transformers, once pytorch_pretrained_bert
-        (r"(LayerNorm|layer_norm\d)\.gamma$", r"\1.weight"),
-        (r"(LayerNorm|layer_norm\d)\.beta$", r"\1.bias"),
-        # fairseq; a classification head is called after its task
-        (r"^decoder\.(?=sentence_encoder\.|lm_head\.)", "encoder."),
-        (r"\bemb_layer_norm\.", "layernorm_embedding."),
-        (r"\bclassification_heads\.[^.]+\.", "classification_heads."),
-    )
-)
-# fairseq's attention once kept the three products in one tensor, below each other.
-FUSED = re.compile(r"\bself_attn\.in_proj_(?=weight$|bias$)")
-FUSED_PARTS = ("self_attn.q_proj.", "self_attn.k_proj.", "self_attn.v_proj.")
-
-
 class RenamedSource(Mapping[str, np.ndarray]):
-    """A source under the names of today."""
+    """A source under the names that a format has today."""
 
-    def __init__(self, source: TensorSource):
+    def __init__(self, source: TensorSource, fmt: Format):
         self._source = source
         self.location = source.location
-        # Name of today -> stored name, and which of its parts where it is fused.
-        self._keys: dict[str, tuple[str, int | None]] = {}
+        # Name of today -> stored name, and which of how many parts it is.
+        self._keys: dict[str, tuple[str, int, int]] = {}
         for key in source:
-            today = key
-            for pattern, name in LEGACY_NAMES:
-                today = pattern.sub(name, today)
-            if FUSED.search(today):
-                for part, name in enumerate(FUSED_PARTS):
-                    self._add(FUSED.sub(name, today), key, part)
-            else:
-                self._add(today, key, None)
-
-    def _add(self, today: str, key: str, part: int | None) -> None:
-        if today in self._keys:
-            raise WeightsError(
-                f"{self.location} holds both {key} and {self._keys[today][0]}, which are two names "
-                f"of the same tensor, {today}."
-            )
-        self._keys[today] = (key, part)
+            names = fmt.parts(key)
+            for part, name in enumerate(names):
+                if name in self._keys:
+                    raise WeightsError(
+                        f"{self.location} holds both {key} and {self._keys[name][0]}, which are two "
+                        f"names of the same tensor, {name}."
+                    )
+                self._keys[name] = (key, part, len(names))
 
     def shape(self, key: str) -> tuple[int, ...]:
-        stored, part = self._keys[key]
+        stored, _, parts = self._keys[key]
         shape = self._source.shape(stored)
-        return shape if part is None or not shape else (shape[0] // len(FUSED_PARTS), *shape[1:])
+        return (shape[0] // parts, *shape[1:]) if parts > 1 and shape else shape
 
     def __getitem__(self, key: str) -> np.ndarray:
-        stored, part = self._keys[key]
+        stored, part, parts = self._keys[key]
         tensor = self._source[stored]
-        return tensor if part is None else np.split(tensor, len(FUSED_PARTS))[part]
+        return np.split(tensor, parts)[part] if parts > 1 else tensor
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._keys)
@@ -226,10 +371,9 @@ def assign(
     variables: Mapping[str, Any],
     bindings: Iterable[Binding],
     source: RenamedSource | TensorSource,
+    plan: Plan,
     *,
-    known: Iterable[str] = (),
-    copies: Iterable[Copy] = (),
-    is_ignorable=lambda key: False,
+    unread: Iterable[str] = (),
 ) -> None:
     """Checks all bindings against variables and source, then assigns.
 
@@ -237,23 +381,27 @@ def assign(
         variables: path -> Keras variable; all of them must be bound.
         bindings: what each variable consists of.
         source: tensors to read.
-        known: keys that may stay unread, because they belong to heads that the model has not.
-        copies: repetitions, to be compared with what they repeat or to stand in for it.
-        is_ignorable: accepts keys that are no weights.
+        plan: that the bindings are from, for what else the source may hold: heads and encoders that
+            the model does not have, and repetitions, which are compared with what they repeat or
+            stand in for it.
+        unread: further keys that are not read.
 
     Raises:
         WeightsError: lists every missing, extra, misshapen and unequal tensor.
     """
     bindings = list(bindings)
-    copies = [copy for copy in copies if copy.key in source]
+    copies = [copy for copy in plan.copies if copy.key in source]
     stand_ins = {copy.of: copy.key for copy in copies if copy.of not in source}
     problems = _mismatches(variables, bindings, source, stand_ins)
     read = {key for binding in bindings for key in binding.keys}
-    repeated = {copy.key for copy in copies}
+    known = {*read, *(copy.key for copy in copies), *unread, *plan.keys()}
+    other_encoders = plan.unread_roots(read)
     extra = [
         key
         for key in source
-        if key not in read and key not in repeated and key not in known and not is_ignorable(key)
+        if key not in known
+        and not key.startswith(other_encoders)
+        and not plan.format.is_ignorable(key)
     ]
     if extra:
         problems.append(f"not known, so not loaded: {listing(extra)}")
@@ -276,7 +424,8 @@ def assign(
     for binding in bindings:
         variable = variables[binding.variable]
         tensors = [source[stand_ins.get(key, key)] for key in binding.keys]
-        variable.assign(binding.to_ours(tensors) if tensors else np.zeros(variable.shape))
+        shape = tuple(variable.shape)
+        variable.assign(binding.to_ours(tensors, shape) if tensors else np.zeros(shape))
 
 
 def _mismatches(variables, bindings, source, stand_ins) -> list[str]:

@@ -23,7 +23,9 @@ from typing import Any, NamedTuple
 
 from filelock import FileLock, Timeout
 
+from bert_zoo.config import ConfigError
 from bert_zoo.error_text import listing, shortened, shown
+from bert_zoo.json_files import read_object
 from bert_zoo.weights.download import DownloadError, download, require_https
 from bert_zoo.weights.files import (
     WeightsError,
@@ -77,8 +79,8 @@ def package_directory(module: str, subdirectory: str) -> Path | None:
         The directory, or None where the package is not installed or has no such directory.
     """
     spec = importlib.util.find_spec(module)
-    places = spec.submodule_search_locations if spec else None
-    directories = (Path(place, subdirectory) for place in places or ())
+    roots = spec.submodule_search_locations if spec else None
+    directories = (Path(root, subdirectory) for root in roots or ())
     return next((directory for directory in directories if directory.is_dir()), None)
 
 
@@ -95,6 +97,115 @@ def verify_sha256_once(path: str | os.PathLike, expected: str) -> None:
     with suppress(OSError):
         marker.parent.mkdir(parents=True, exist_ok=True)
         marker.write_text(state)
+
+
+# --- folders and receipts ------------------------------------------------------------------------
+
+
+class _Entry:
+    """The folder of the cache for one address.
+
+    Args:
+        kind: "hub", "archives" or "directories".
+        url: the address.
+        tables: keys of the receipt whose values are tables -> the kind of their values.
+        texts: keys whose values are strings.
+    """
+
+    def __init__(self, kind: str, url: str, tables: Mapping[str, type], texts: tuple[str, ...]):
+        self.url = url
+        self._tables, self._texts = tables, texts
+        self.folder = cache_directory() / kind / _folder_name(url)
+        self.files = self.folder / "files"
+        self.receipt_path = self.folder / "receipt.json"
+
+    def receipt(self) -> dict[str, Any] | None:
+        """The receipt, or None where there is none or it is damaged."""
+        try:
+            found = read_object(self.receipt_path)
+            if not found.keys() >= {*self._texts, *self._tables}:
+                return None
+            tables = {key: found.section(key).values_of(k) for key, k in self._tables.items()}
+            return tables | {key: found.take(key, str) for key in self._texts}
+        except (OSError, ConfigError):
+            return None
+
+    def receipt_or_warning(self) -> dict[str, Any] | None:
+        """The same, with a warning where it is damaged."""
+        receipt = self.receipt()
+        if receipt is None and self.receipt_path.exists():
+            _LOGGER.warning(
+                "%s is damaged; what it described is downloaded again.", self.receipt_path
+            )
+        return receipt
+
+    def has(self, sizes: Mapping[str, int]) -> bool:
+        """Whether files are there and have these sizes."""
+        files = {name: self.files / name for name in sizes}
+        return all(f.is_file() and f.stat().st_size == sizes[name] for name, f in files.items())
+
+    def check_hash(self, what: str, found: str, sha256: str | None, earlier: str | None) -> None:
+        """Raises WeightsError unless a download has the known hash, or else that of the first one."""
+        expected = sha256.lower() if sha256 else earlier or found
+        if found != expected:
+            raise WeightsError(
+                f"{what} has SHA-256 {found}, but {expected} was expected"
+                f"{'' if sha256 else ', as it had when it was first downloaded'}. What was "
+                f"downloaded has been deleted. If the new one is to be trusted, delete {self.folder} "
+                "too; try again."
+            )
+
+    def check_earlier_hash(self, what: str, found: str, sha256: str | None) -> None:
+        """Raises WeightsError unless what was downloaded before has the hash that is wanted now."""
+        if sha256 is not None and found != sha256.lower():
+            raise WeightsError(
+                f"{what} was downloaded with SHA-256 {found}, but {sha256.lower()} is expected. "
+                f"Delete {self.folder} to download it again."
+            )
+
+    def check_model(self, check: Callable[[Path], Any], directory: Path) -> None:
+        """Raises WeightsError where the caller's check finds that something is missing."""
+        try:
+            check(directory)
+        except (FileNotFoundError, ValueError) as error:
+            raise WeightsError(
+                f"{self.url} does not hold a whole model: {error} What was downloaded has been "
+                "deleted; check the address and try again."
+            ) from error
+
+    def warn_of_first_time(self, url: str, found: str) -> None:
+        _LOGGER.warning(
+            "%s was downloaded for the first time and no one vouches for its SHA-256, %s: from now on "
+            "it must have this one. Copy %s into another machine's cache to ask for the same there.",
+            *(url, found, self.receipt_path),
+        )
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        self.folder.mkdir(parents=True, exist_ok=True)
+        lock = FileLock(self.folder / "lock")
+        try:
+            lock.acquire(timeout=0)
+        except Timeout:
+            _LOGGER.warning("Another process is downloading %s; waiting for it.", self.url)
+            lock.acquire()
+        try:
+            yield
+        finally:
+            lock.release()
+
+
+def _write_receipt(receipt: Mapping[str, Any], path: Path) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with replacing(path) as temporary:
+        temporary.write_text(json.dumps(receipt, indent=2), encoding="utf-8")
+
+
+def _folder_name(url: str) -> str:
+    """A readable name that no two addresses share."""
+    parts = urllib.parse.urlsplit(url)
+    readable = re.sub(r"[^A-Za-z0-9._-]+", "_", PurePosixPath(parts.path).name)[-80:].lstrip(".")
+    return f"{readable}-{hashlib.sha256(url.encode()).hexdigest()[:12]}"
 
 
 # --- Hugging Face hub ----------------------------------------------------------------------------
@@ -145,9 +256,9 @@ def _downloaded_snapshot(repo: str, revision: str, patterns: list[str]) -> Path:
     except Exception as error:
         reason = _hub_failure(repo, error)
         # A branch may point to a commit already of which too little has arrived.
-        earlier = _read_receipt(_HubReceipt, _hub_receipt(repo, revision))
+        earlier = _hub_entry(repo, revision).receipt()
         cached = _cached_snapshot(repo, revision, patterns) or (
-            earlier and _cached_snapshot(repo, earlier.commit, patterns)
+            earlier and _cached_snapshot(repo, earlier["commit"], patterns)
         )
         if not cached:
             raise DownloadError(
@@ -253,72 +364,38 @@ def _hub_sha256(file: Path) -> str | None:
     return blob.name if is_hash else None
 
 
-class _HubReceipt(NamedTuple):
-    """Which commit a branch or tag was when it was last brought, and its weights' hashes."""
-
-    name: str
-    commit: str
-    sha256: dict[str, str]  # by name of the weight file
-
-    def is_valid(self) -> bool:
-        return all(isinstance(text, str) for text in (self.name, self.commit)) and _is_table(
-            self.sha256, str
-        )
-
-
-def _hub_receipt(repo: str, revision: str) -> Path:
-    return cache_directory() / "hub" / _folder_name(f"hf://{repo}@{revision}") / "receipt.json"
+def _hub_entry(repo: str, revision: str) -> _Entry:
+    """Its receipt says which commit a branch or tag was, and the hashes of its weights by file."""
+    return _Entry("hub", f"hf://{repo}@{revision}", {"sha256": str}, ("name", "commit"))
 
 
 def _compare_with_receipt(repo: str, revision: str, directory: Path, weights: list[Path]) -> None:
-    """Says when a branch has moved, and refuses weights that changed although it did not."""
-    name, commit = f"hf://{repo}@{revision}", directory.name
-    path = _hub_receipt(repo, revision)
-    earlier = _read_receipt(_HubReceipt, path)
-    if earlier and earlier.commit == commit:
+    """Warns when a branch has moved, and refuses weights that changed although it did not."""
+    entry, commit = _hub_entry(repo, revision), directory.name
+    earlier = entry.receipt()
+    if earlier and earlier["commit"] == commit:
         for file in weights:
-            if expected := earlier.sha256.get(file.name):
+            if expected := earlier["sha256"].get(file.name):
                 verify_sha256_once(file, expected)
         return
     hashes = {file.name: _hub_sha256(file) or sha256_of(file) for file in weights}
     if earlier:
         _LOGGER.warning(
             "%s has moved from commit %s to %s; hf://%s@%s is what it was.",
-            *(name, earlier.commit, commit, repo, earlier.commit),
+            *(entry.url, earlier["commit"], commit, repo, earlier["commit"]),
         )
     elif not _COMMIT.fullmatch(revision):
         _LOGGER.warning(
             "%s is commit %s now, with weights of SHA-256 %s; hf://%s@%s will always be this one.",
-            *(name, commit, listing(hashes.values()), repo, commit),
+            *(entry.url, commit, listing(hashes.values()), repo, commit),
         )
-    # Where the cache cannot be written, the commit is said again the next time.
+    # Where the cache cannot be written, the warning comes again the next time.
     with suppress(OSError):
-        _write_receipt(_HubReceipt(name, commit, hashes), path)
+        receipt = {"name": entry.url, "commit": commit, "sha256": hashes}
+        _write_receipt(receipt, entry.receipt_path)
 
 
 # --- archives on the web -------------------------------------------------------------------------
-
-
-class _Receipt(NamedTuple):
-    """What is known of an unpacked archive; its presence says that `files/` is whole."""
-
-    url: str
-    sha256: str
-    files: dict[str, int]  # size in bytes by path below files/
-
-    def is_valid(self) -> bool:
-        return (
-            isinstance(self.url, str)
-            and isinstance(self.sha256, str)
-            and bool(self.files)
-            and _is_table(self.files, int)
-        )
-
-    def describes(self, directory: Path) -> bool:
-        return all(
-            (directory / name).is_file() and (directory / name).stat().st_size == size
-            for name, size in self.files.items()
-        )
 
 
 def fetch_archive(
@@ -329,7 +406,7 @@ def fetch_archive(
 ) -> Path:
     """Downloads a zip or tar archive once and unpacks it in the cache.
 
-    A download that was cut is taken up where it ended, where the server allows that. Several
+    A download that was cut is continued where it ended, where the server allows that. Several
     processes may ask for the same archive: one downloads, the others wait.
 
     Args:
@@ -351,55 +428,48 @@ def fetch_archive(
     """
     require_https(url)
     files = files or {}
-    home = cache_directory() / "archives" / _folder_name(url)
-    home.mkdir(parents=True, exist_ok=True)
-    if not _is_complete(home):
-        with _locked(home / "lock", url):
-            if not _is_complete(home):
-                _download_and_unpack(url, sha256, files, check, home)
-    receipt = _read_receipt(_Receipt, home / "receipt.json")
-    if sha256 is not None and receipt.sha256 != sha256.lower():
-        raise WeightsError(
-            f"The archive {url} was downloaded with SHA-256 {receipt.sha256}, but {sha256.lower()} "
-            f"is expected. Delete {home} to download it again."
-        )
-    directory = _only_folder(home / "files")
+    # The sizes are of the files that were unpacked.
+    entry = _Entry("archives", url, {"files": int}, ("url", "sha256"))
+    if not _is_unpacked(entry):
+        with entry.locked():
+            if not _is_unpacked(entry):
+                _download_and_unpack(entry, sha256, files, check)
+    entry.check_earlier_hash(f"The archive {url}", entry.receipt()["sha256"], sha256)
+    directory = _only_folder(entry.files)
     _check_files(directory, files)
     return directory
 
 
-def _is_complete(home: Path) -> bool:
-    receipt = _read_receipt(_Receipt, home / "receipt.json")
-    return receipt is not None and receipt.describes(home / "files")
+def _is_unpacked(entry: _Entry) -> bool:
+    receipt = entry.receipt()
+    return bool(receipt and receipt["files"]) and entry.has(receipt["files"])
 
 
 def _download_and_unpack(
-    url: str,
+    entry: _Entry,
     sha256: str | None,
     files: Mapping[str, str | None],
     check: Callable[[Path], Any],
-    home: Path,
 ) -> None:
-    archive = home / "archive"
-    earlier = _read_receipt(_Receipt, home / "receipt.json")
-    _warn_of_damaged(earlier, home / "receipt.json")
+    url, archive = entry.url, entry.folder / "archive"
+    earlier = entry.receipt_or_warning()
     if not archive.is_file():
         # An archive that was cut is noticed when it is unpacked.
         download(url, archive, verifiable=True)
     try:
         found = sha256_of(archive)
-        _check_hash(f"The archive {url}", found, sha256, earlier and earlier.sha256, home)
-        sizes = unpack(archive, home / "files", url)
-        directory = _only_folder(home / "files")
+        entry.check_hash(f"The archive {url}", found, sha256, earlier and earlier["sha256"])
+        sizes = unpack(archive, entry.files, url)
+        directory = _only_folder(entry.files)
         _check_files(directory, files)
-        _check_model(check, directory, url)
+        entry.check_model(check, directory)
     except WeightsError:
         archive.unlink()  # a damaged archive must not stand in the way of the next attempt
-        shutil.rmtree(home / "files", ignore_errors=True)
+        shutil.rmtree(entry.files, ignore_errors=True)
         raise
     if not (sha256 or earlier or any(files.values())):
-        _say_first_time(url, found, home)
-    _write_receipt(_Receipt(url, found, sizes), home / "receipt.json")
+        entry.warn_of_first_time(url, found)
+    _write_receipt({"url": url, "sha256": found, "files": sizes}, entry.receipt_path)
     archive.unlink()
 
 
@@ -423,30 +493,6 @@ def _only_folder(directory: Path) -> Path:
 # --- directories on the web ----------------------------------------------------------------------
 
 
-class _DirectoryReceipt(NamedTuple):
-    """What is known of the files of a web directory, by their names; those in it are whole."""
-
-    url: str
-    sha256: dict[str, str]
-    sizes: dict[str, int]
-
-    def is_valid(self) -> bool:
-        return (
-            isinstance(self.url, str)
-            and _is_table(self.sha256, str)
-            and _is_table(self.sizes, int)
-            and self.sha256.keys() == self.sizes.keys()
-        )
-
-    def missing(self, names: Iterable[str], directory: Path) -> list[str]:
-        return [
-            name
-            for name in names
-            if not (directory / name).is_file()
-            or (directory / name).stat().st_size != self.sizes.get(name)
-        ]
-
-
 def fetch_files(
     base_url: str,
     names: Sequence[str],
@@ -455,7 +501,7 @@ def fetch_files(
 ) -> Path:
     """Downloads files of one web directory once, into one directory of the cache.
 
-    As `fetch_archive`: a download that was cut is taken up where it ended, and of several processes
+    As `fetch_archive`: a download that was cut is continued where it ended, and of several processes
     one downloads. What was fetched of the directory before is kept.
 
     Args:
@@ -479,56 +525,55 @@ def fetch_files(
     for name in names:
         if PurePosixPath(name).is_absolute() or ".." in name.split("/") or set(name) & set("\\:\0"):
             raise ValueError(f"{name!r} is not the path of a file below {base_url}.")
-    home = cache_directory() / "directories" / _folder_name(base_url)
-    home.mkdir(parents=True, exist_ok=True)
-    none = _DirectoryReceipt(base_url, {}, {})
-    receipt = _read_receipt(_DirectoryReceipt, home / "receipt.json") or none
-    if receipt.missing(names, home / "files"):
-        with _locked(home / "lock", base_url):
-            found = _read_receipt(_DirectoryReceipt, home / "receipt.json")
-            _warn_of_damaged(found, home / "receipt.json")
-            receipt = found or none
-            for name in receipt.missing(names, home / "files"):
-                _download_file(receipt, name, sha256.get(name), home)
+    # Sizes and hashes are of those files that are whole.
+    entry = _Entry("directories", base_url, {"sha256": str, "sizes": int}, ("url",))
+    receipt = entry.receipt()
+    if _incomplete(entry, receipt, names):
+        with entry.locked():
+            receipt = entry.receipt_or_warning() or {"url": base_url, "sha256": {}, "sizes": {}}
+            for name in _incomplete(entry, receipt, names):
+                _download_file(entry, receipt, name, sha256.get(name))
             try:
-                _check_model(check, home / "files", base_url)
+                entry.check_model(check, entry.files)
             except WeightsError:
-                (home / "receipt.json").unlink()
-                shutil.rmtree(home / "files")
+                entry.receipt_path.unlink()
+                shutil.rmtree(entry.files)
                 raise
     for name, expected in sha256.items():
-        if receipt.sha256[name] != expected.lower():
-            raise WeightsError(
-                f"{name} of {base_url} was downloaded with SHA-256 {receipt.sha256[name]}, but "
-                f"{expected.lower()} is expected. Delete {home} to download it again."
-            )
-    return home / "files"
+        entry.check_earlier_hash(f"{name} of {base_url}", receipt["sha256"][name], expected)
+    return entry.files
 
 
-def _download_file(receipt: _DirectoryReceipt, name: str, sha256: str | None, home: Path) -> None:
-    """Brings one file, verified, to its place and notes it in the receipt."""
-    url = f"{receipt.url.rstrip('/')}/{urllib.parse.quote(name)}"
+def _incomplete(entry: _Entry, receipt: dict | None, names: Sequence[str]) -> list[str]:
+    """The files that are not there, or not as the receipt says."""
+    sizes = receipt["sizes"] if receipt else {}
+    return [name for name in names if name not in sizes or not entry.has({name: sizes[name]})]
+
+
+def _download_file(entry: _Entry, receipt: dict, name: str, sha256: str | None) -> None:
+    """Downloads one file, verifies it, moves it to its place and notes it in the receipt."""
+    url = f"{entry.url.rstrip('/')}/{urllib.parse.quote(name)}"
     # Each in a folder of its own: partial downloads have one name.
-    folder = home / "incoming" / _folder_name(url)
+    folder = entry.folder / "incoming" / _folder_name(url)
     folder.mkdir(parents=True, exist_ok=True)
     arrived = folder / "file"
-    earlier = receipt.sha256.get(name)
+    earlier = receipt["sha256"].get(name)
     if not arrived.is_file():
         download(url, arrived, verifiable=bool(sha256 or earlier))
     try:
         found = sha256_of(arrived)
-        _check_hash(f"The file {url}", found, sha256, earlier, home)
+        entry.check_hash(f"The file {url}", found, sha256, earlier)
         _check_kind(arrived, url, name)
     except WeightsError:
         arrived.unlink()
         raise
     if not (sha256 or earlier):
-        _say_first_time(url, found, home)
-    receipt.sha256[name], receipt.sizes[name] = found, arrived.stat().st_size
-    place = home / "files" / name
-    place.parent.mkdir(parents=True, exist_ok=True)
-    os.replace(arrived, place)
-    _write_receipt(receipt, home / "receipt.json")
+        entry.warn_of_first_time(url, found)
+    receipt["sha256"][name], receipt["sizes"][name] = found, arrived.stat().st_size
+    target = entry.files / name
+    target.parent.mkdir(parents=True, exist_ok=True)
+    os.replace(arrived, target)
+    _write_receipt(receipt, entry.receipt_path)
     shutil.rmtree(folder)
 
 
@@ -562,81 +607,3 @@ def _check_kind(path: Path, url: str, name: str) -> None:
             "downloaded has been deleted; open the address in a browser to see what the server "
             "sends, and try again."
         )
-
-
-# --- both ----------------------------------------------------------------------------------------
-
-
-def _check_hash(what: str, found: str, sha256: str | None, earlier: str | None, home: Path) -> None:
-    """Raises WeightsError unless a download has the known hash, or else that of the first one."""
-    expected = sha256.lower() if sha256 else earlier or found
-    if found != expected:
-        raise WeightsError(
-            f"{what} has SHA-256 {found}, but {expected} was expected"
-            f"{'' if sha256 else ', as it had when it was first downloaded'}. What was "
-            f"downloaded has been deleted. If the new one is to be trusted, delete {home} too; "
-            "try again."
-        )
-
-
-def _check_model(check: Callable[[Path], Any], directory: Path, url: str) -> None:
-    try:
-        check(directory)
-    except (FileNotFoundError, ValueError) as error:
-        raise WeightsError(
-            f"{url} does not hold a whole model: {error} What was downloaded has been deleted; "
-            "check the address and try again."
-        ) from error
-
-
-def _say_first_time(url: str, found: str, home: Path) -> None:
-    _LOGGER.warning(
-        "%s was downloaded for the first time and no one vouches for its SHA-256, %s: from now on "
-        "it must have this one. Copy %s into another machine's cache to ask for the same there.",
-        *(url, found, home / "receipt.json"),
-    )
-
-
-def _read_receipt(kind: type, path: Path) -> Any:
-    """The receipt, or None where there is none or it is damaged."""
-    try:
-        receipt = kind(**json.loads(path.read_text(encoding="utf-8")))
-    except (OSError, ValueError, TypeError, RecursionError):
-        return None
-    return receipt if receipt.is_valid() else None
-
-
-def _is_table(value: Any, kind: type) -> bool:
-    return isinstance(value, dict) and all(type(item) is kind for item in value.values())
-
-
-def _warn_of_damaged(receipt: Any, path: Path) -> None:
-    if receipt is None and path.exists():
-        _LOGGER.warning("%s is damaged; what it described is downloaded again.", path)
-
-
-def _write_receipt(receipt: Any, path: Path) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with replacing(path) as temporary:
-        temporary.write_text(json.dumps(receipt._asdict(), indent=2), encoding="utf-8")
-
-
-def _folder_name(url: str) -> str:
-    """A readable name that no two addresses share."""
-    parts = urllib.parse.urlsplit(url)
-    readable = re.sub(r"[^A-Za-z0-9._-]+", "_", PurePosixPath(parts.path).name)[-80:].lstrip(".")
-    return f"{readable}-{hashlib.sha256(url.encode()).hexdigest()[:12]}"
-
-
-@contextmanager
-def _locked(path: Path, url: str) -> Iterator[None]:
-    lock = FileLock(path)
-    try:
-        lock.acquire(timeout=0)
-    except Timeout:
-        _LOGGER.warning("Another process is downloading %s; waiting for it.", url)
-        lock.acquire()
-    try:
-        yield
-    finally:
-        lock.release()

@@ -19,8 +19,10 @@ from typing import NamedTuple
 
 from tqdm import tqdm
 
+from bert_zoo.config import ConfigError
 from bert_zoo.error_text import shown
-from bert_zoo.weights.files import naming_full_cache
+from bert_zoo.json_files import read_object
+from bert_zoo.weights.files import MOVE_CACHE, naming_full_disk
 
 _LOGGER = logging.getLogger(__name__)
 _CHUNK_BYTES = 1 << 20
@@ -113,10 +115,11 @@ class _Begun(NamedTuple):
     @classmethod
     def read(cls, path: Path) -> "_Begun | None":
         try:
-            begun = cls(**json.loads(path.read_text(encoding="utf-8")))
-        except (OSError, ValueError, TypeError):
+            begun = read_object(path)
+            validator, total = begun.take("validator", str), begun.take("total", int)
+        except (OSError, ConfigError):
             return None  # the transfer begins again
-        return begun if isinstance(begun.validator, str) else None
+        return cls(validator, total) if validator else None
 
     @classmethod
     def of(cls, headers: email.message.Message, total: int | None) -> "_Begun | None":
@@ -163,7 +166,7 @@ def _transfer(url: str, part: Path, verifiable: bool) -> None:
                 _discard(part)
                 if found:
                     found.write(state)
-            with naming_full_cache(url, part, extent.total):
+            with naming_full_disk(part, url, extent.total, MOVE_CACHE):
                 _append(response, part, extent, PurePosixPath(url).name)
             _check_whole(url, part, extent.total, response.headers)
     except urllib.error.HTTPError as error:

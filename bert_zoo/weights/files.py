@@ -25,8 +25,6 @@ ZIP_ERRORS = (
     NotImplementedError,
     RuntimeError,
 )
-
-
 _DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
@@ -35,7 +33,11 @@ class WeightsError(ValueError):
 
 
 class DiskFullError(OSError):
-    """There is no room for a file in the cache; the message says how much is missing and where."""
+    """There is no room for a file; the message says which, how much is free and where."""
+
+
+# What to do where the file belongs to the cache.
+MOVE_CACHE = " or move the cache to a larger disk and set BERT_ZOO_CACHE to its new place"
 
 
 def is_disk_full(error: Exception) -> bool:
@@ -44,20 +46,31 @@ def is_disk_full(error: Exception) -> bool:
 
 
 @contextmanager
-def naming_full_cache(what: str, path: Path, size: int | None) -> Iterator[None]:
-    """Raises DiskFullError where the block finds no room for `what`, of `size` bytes, at `path`."""
+def naming_full_disk(
+    path: Path, what: str | None = None, size: int | None = None, advice: str = ""
+) -> Iterator[None]:
+    """Raises DiskFullError where the block finds no room for a file.
+
+    Args:
+        path: the file.
+        what: what it is; the path by default.
+        size: its bytes, where they are known.
+        advice: what to do beside making room.
+    """
     try:
         yield
-    except OSError as error:
+    except Exception as error:
         if not is_disk_full(error):
             raise
         there = path.stat().st_size if path.is_file() else 0
         free = shutil.disk_usage(path.parent).free
-        missing = f"{size - there:,} of its {size:,} bytes are missing" if size else "it is cut"
+        missing = (
+            f"{size - there:,} of its {size:,} bytes are missing in {path}, and " if size else ""
+        )
         raise DiskFullError(
-            f"There is no room for {what}: {missing} in {path}, and {free:,} are free on that disk. "
-            "Make room there, or move the cache to a larger disk and set BERT_ZOO_CACHE to its new "
-            "place; then call again."
+            errno.ENOSPC,
+            f"There is no room for {what or path}, because the disk is full: {missing}{free:,} bytes "
+            f"are free in {path.parent}. Make room there{advice}, then run the same again",
         ) from error
 
 
@@ -66,7 +79,7 @@ def replacing(path: str | os.PathLike) -> Iterator[Path]:
     """Yields a temporary path beside `path`; it becomes `path` on success and vanishes on error.
 
     Raises:
-        OSError: the disk is full; the message says which, and what to do.
+        DiskFullError: there is no room for it.
     """
     path = Path(path)
     temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}.tmp")
@@ -76,22 +89,6 @@ def replacing(path: str | os.PathLike) -> Iterator[Path]:
             os.replace(temporary, path)
     finally:
         temporary.unlink(missing_ok=True)
-
-
-@contextmanager
-def naming_full_disk(path: Path) -> Iterator[None]:
-    """Says which disk is full where writing `path` fails for that reason."""
-    try:
-        yield
-    except Exception as error:
-        if not is_disk_full(error):
-            raise
-        free = shutil.disk_usage(path.parent).free
-        raise OSError(
-            errno.ENOSPC,
-            f"{path} could not be written, because the disk is full: {free:,} bytes are free in "
-            f"{path.parent}. Make room there, then run the same again",
-        ) from error
 
 
 def remove_leftovers(directory: Path) -> None:
@@ -120,8 +117,7 @@ def verify_sha256(path: str | os.PathLike, expected: str) -> None:
 
 
 def refuse_lfs_pointer(path: str | os.PathLike) -> None:
-    """Raises WeightsError for the text file that a git clone without git-lfs leaves for a "
-    "weight."""
+    """Raises WeightsError for the text file that a git clone without git-lfs leaves for a weight."""
     with open(path, "rb") as file:
         if file.read(len(_LFS_POINTER)) == _LFS_POINTER:
             raise WeightsError(

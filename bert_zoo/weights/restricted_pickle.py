@@ -2,7 +2,7 @@
 
 A pickle is a program. `pickle.Unpickler` runs all of it, and even with a restricted `find_class`
 it lets a file set attributes of whatever was found and reserve memory as it likes. The few
-instructions that tensors, modules and vocabularies need are carried out here instead, on plain
+instructions that tensors and vocabularies need are carried out here instead, on plain
 Python values; everything else is refused by name. Instructions: `pickletools` in Python's standard
 library.
 """
@@ -85,11 +85,6 @@ def make_dict(items: Iterable[tuple[Any, Any]] = ()) -> dict[str | int, Any]:
             raise TypeError(f"{shown(key)} is the key of a dict")
         table[key] = value
     return table
-
-
-def make_set(items: Iterable[Any] = ()) -> set[str | int]:
-    """A set of a pickle's values."""
-    return set(make_dict((item, None) for item in items))
 
 
 @dataclass(frozen=True)
@@ -221,7 +216,7 @@ class _Machine:
     def add(self, items: list[Any]) -> None:
         if type(self.stack[-1]) is not set:
             raise TypeError("items are added to something that is not a set")
-        self.stack[-1].update(make_set(items))
+        self.stack[-1].update(make_dict((item, None) for item in items))
 
     def append(self, items: list[Any]) -> None:
         if type(self.stack[-1]) is not list:
@@ -251,8 +246,6 @@ class _Machine:
             self.push(Unread())
         elif isinstance(cls, RecordClass) and arguments == ():
             self.push(Record(cls))
-        elif cls is tuple and type(arguments) is tuple:
-            self.push(tuple(*arguments))
         else:
             raise TypeError("an object is made of something that is not a plain record")
 

@@ -5,7 +5,6 @@ that length, then the tensors' bytes.
 """
 
 import json
-import math
 import os
 from collections import Counter
 from collections.abc import Mapping
@@ -17,7 +16,7 @@ from safetensors.numpy import save_file
 
 from bert_zoo.error_text import listing, shortened, shown
 from bert_zoo.weights.files import WeightsError, refuse_lfs_pointer, replacing
-from bert_zoo.weights.tensor_source import TensorSource, bfloat16_bits_to_float32
+from bert_zoo.weights.tensor_source import TensorSource, bfloat16_bits_to_float32, read_bytes
 
 # bfloat16, which NumPy lacks, is read as its bits.
 _DTYPES = {
@@ -66,19 +65,11 @@ class SafetensorsSource(TensorSource):
         )
 
     def _read(self, key: str) -> np.ndarray:
-        row, shape = self._tensors[key], self._shapes[key]
-        count = math.prod(shape)
-        values = np.fromfile(
-            self._path,
-            _DTYPES[row["dtype"]],
-            count,
-            offset=self._data_start + row["data_offsets"][0],
-        )
-        if values.size != count:
-            raise WeightsError(f"{self.location} has become shorter since it was opened.")
-        if row["dtype"] == "BF16":
-            values = bfloat16_bits_to_float32(values)
-        return values.reshape(shape)
+        row = self._tensors[key]
+        start, end = row["data_offsets"]
+        stored = read_bytes(self._path, self._data_start + start, end - start, self.location)
+        values = stored.view(_DTYPES[row["dtype"]]).reshape(self._shapes[key])
+        return bfloat16_bits_to_float32(values) if row["dtype"] == "BF16" else values
 
 
 def write_safetensors(

@@ -21,8 +21,7 @@ from bert_zoo.weights.torch_bin import TorchSource
 _KINDS = {
     "safetensors": ("model.safetensors", "model.safetensors.index.json"),
     "PyTorch": ("pytorch_model.bin", "pytorch_model.bin.index.json"),
-    # fairseq's, and the whole module that the PyTorch program of Transformer-XL saves.
-    "model.pt": ("model.pt",),
+    "fairseq": ("model.pt",),
 }
 _TF1_KIND = (
     *("*.ckpt.index", "*.ckpt-*.index"),
@@ -115,6 +114,8 @@ def _only_checkpoint(directory: Path) -> Path:
         for kind, names in _KINDS.items()
     }
     taken = next((files for files in found.values() if files), []) + tf1
+    # ELECTRA's are named after the model alone.
+    taken = taken or sorted(directory.glob("*.index"))
     if len(taken) == 1:
         return taken[0]
     looked_for = ", ".join([*(name for names in _KINDS.values() for name in names), *_TF1_KIND])

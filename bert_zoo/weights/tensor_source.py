@@ -4,6 +4,7 @@ import math
 import sys
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 
 import numpy as np
 
@@ -53,7 +54,8 @@ class TensorSource(Mapping[str, np.ndarray]):
 
     def __getitem__(self, key: str) -> np.ndarray:
         self.shape(key)
-        return _widen(self._read(key))
+        values = self._read(key)
+        return values.astype(np.float32) if values.dtype.name == "float16" else values
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._shapes)
@@ -69,12 +71,14 @@ class TensorSource(Mapping[str, np.ndarray]):
         return f"<{type(self).__name__} {self.location}: {len(self)} tensors, format {self.format}>"
 
 
+def read_bytes(path: Path, offset: int, length: int, location: str) -> np.ndarray:
+    """uint8 [length] from a file that was opened before; `location` is its name for messages."""
+    found = np.fromfile(path, np.uint8, length, offset=offset)
+    if found.size != length:
+        raise WeightsError(f"{location} has become shorter since it was opened.")
+    return found
+
+
 def bfloat16_bits_to_float32(bits: np.ndarray) -> np.ndarray:
     """Values of bfloat16 numbers given as uint16: a bfloat16 is the upper half of a float32."""
     return (bits.astype(np.uint32) << 16).view(np.float32)
-
-
-def _widen(values: np.ndarray) -> np.ndarray:
-    if values.dtype.name in ("float16", "bfloat16"):
-        return values.astype(np.float32)
-    return values

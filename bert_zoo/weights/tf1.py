@@ -9,7 +9,6 @@ Format: tensorflow/core/lib/io/format.h and table_builder.h, core/protobuf/tenso
 
 import math
 import re
-from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
@@ -24,6 +23,7 @@ from bert_zoo.weights.tensor_source import (
     MAX_DIMENSIONS,
     TensorSource,
     bfloat16_bits_to_float32,
+    read_bytes,
 )
 
 _DATA_FILE = re.compile(r"\.data-(\d{5})-of-(\d{5})")
@@ -58,7 +58,7 @@ _DTYPES = {
 
 
 class _Entry(NamedTuple):
-    """A tensor, or a part of one, as the table describes it."""
+    """A tensor as the table describes it."""
 
     type: int
     shape: tuple[int, ...]
@@ -66,8 +66,6 @@ class _Entry(NamedTuple):
     offset: int
     size: int
     checksum: int
-    # Where a variable is stored in parts: the start and length of each along every axis.
-    parts: tuple[tuple[tuple[int, int], ...], ...]
 
 
 class TF1Source(TensorSource):
@@ -84,12 +82,15 @@ class TF1Source(TensorSource):
         try:
             table = dict(_table(Path(f"{prefix}.index").read_bytes()))
             self._order = _byte_order(table.pop(b"", None), len(self._shards))
-            entries = {key: _entry(value) for key, value in table.items()}
-            _check_places(entries, [shard.stat().st_size for shard in self._shards])
-            self._entries = {
-                key.decode(): entry for key, entry in entries.items() if not _is_part(key)
-            }
-            self._parts = _parts(entries)
+            if any(key.startswith(b"\0") for key in table):
+                raise WeightsError(
+                    f"{prefix} has variables that a partitioner stored in parts, which are not read. "
+                    "Restore it with TensorFlow 1 and save it without the partitioner."
+                )
+            self._entries = {key.decode(): _entry(value) for key, value in table.items()}
+            _check_places(self._entries, [shard.stat().st_size for shard in self._shards])
+        except WeightsError:
+            raise
         except ValueError as error:
             raise _damaged(prefix, error) from error
         if _OBJECT_GRAPH in self._entries:
@@ -107,26 +108,12 @@ class TF1Source(TensorSource):
 
     def _read(self, key: str) -> np.ndarray:
         entry = self._entries[key]
-        if not entry.parts:
-            return self._stored(key, entry)
-        values, is_there = None, np.zeros(entry.shape, bool)
-        for place, part in self._parts[key]:
-            stored = self._stored(key, part)
-            values = np.empty(entry.shape, stored.dtype) if values is None else values
-            values[place], is_there[place] = stored, True
-        if not is_there.all():
-            raise _damaged(self.location, f"the parts of {shortened(key)} leave holes")
-        return values
-
-    def _stored(self, key: str, entry: _Entry) -> np.ndarray:
         if entry.type not in _DTYPES:
             raise WeightsError(
                 f"{shortened(key)} in {self.location} is no tensor of numbers (its type in "
                 f"TensorFlow is number {entry.type}); no weight of a model is."
             )
-        raw = np.fromfile(self._shards[entry.shard], np.uint8, entry.size, offset=entry.offset)
-        if raw.size != entry.size:
-            raise WeightsError(f"{self.location} has become shorter since it was opened.")
+        raw = read_bytes(self._shards[entry.shard], entry.offset, entry.size, self.location)
         if _masked(crc32c(raw)) != entry.checksum:
             raise _damaged(
                 self.location, f"the bytes of {shortened(key)} do not match their checksum"
@@ -255,17 +242,14 @@ def _entry(data: bytes) -> _Entry:
     found = {"type": 0, "shard": 0, "offset": 0, "size": 0, "checksum": 0}
     names = {1: "type", 3: "shard", 4: "offset", 5: "size", 6: "checksum"}
     shape: tuple[int, ...] = ()
-    parts = []
     for number, value in fields(data):
         if number in names:
             found[names[number]] = signed(value)
         elif number == 2:
             shape = tuple(_extents(value))
-        elif number == 7:
-            parts.append(tuple(_part(value)))
     if min(*found.values(), *shape, 0) < 0 or len(shape) > MAX_DIMENSIONS:
         raise ValueError("an entry of its .index has a negative number or too many dimensions")
-    return _Entry(shape=shape, parts=tuple(parts), **found)
+    return _Entry(shape=shape, **found)
 
 
 def _extents(shape: int | bytes) -> Iterator[int]:
@@ -277,19 +261,13 @@ def _extents(shape: int | bytes) -> Iterator[int]:
             raise ValueError("a tensor has an unknown shape")
 
 
-def _part(extents: int | bytes) -> Iterator[tuple[int, int]]:
-    """Start and length along every axis, of a TensorSliceProto; a length of -1 is all of it."""
-    for number, value in fields(message(extents)):
-        if number == 1:
-            extent = dict(fields(message(value)))
-            yield signed(extent.get(1, 0)), signed(extent[2]) if 2 in extent else -1
-
-
-def _check_places(entries: Mapping[bytes, _Entry], sizes: list[int]) -> None:
+def _check_places(entries: Mapping[str, _Entry], sizes: list[int]) -> None:
     """Every tensor has as many bytes as its shape takes, inside a data file, and for itself."""
-    whole = [(key, entry) for key, entry in entries.items() if not entry.parts]
     ends = [0] * len(sizes)
-    for key, entry in sorted(whole, key=lambda item: (item[1].shard, item[1].offset, item[1].size)):
+    in_order = sorted(
+        entries.items(), key=lambda item: (item[1].shard, item[1].offset, item[1].size)
+    )
+    for key, entry in in_order:
         end = entry.offset + entry.size
         if entry.shard >= len(sizes) or end > sizes[entry.shard]:
             raise ValueError(f"the tensor {shown(key)} reaches beyond its data file")
@@ -301,48 +279,3 @@ def _check_places(entries: Mapping[bytes, _Entry], sizes: list[int]) -> None:
             raise ValueError(
                 f"the tensor {shown(key)} has the shape {entry.shape} and {entry.size:,} bytes"
             )
-
-
-# --- variables in parts --------------------------------------------------------------------------
-
-
-def _is_part(key: bytes) -> bool:
-    """Keys of parts are a zero byte, the variable's name, and what of it the part is."""
-    return key.startswith(b"\0")
-
-
-def _parts(entries: Mapping[bytes, _Entry]) -> dict[str, list[tuple[tuple[slice, ...], _Entry]]]:
-    """Which parts make up a variable, and where they lie in it, by its name."""
-    stored = defaultdict(list)
-    for key, entry in entries.items():
-        if _is_part(key):
-            name, _, _ = key[1:].partition(b"\0\1")
-            stored[name].append(entry)
-    found = {}
-    for key, entry in entries.items():
-        if entry.parts:
-            # The keys are in the order of the numbers that they end with.
-            found[key.decode()] = [
-                (_place(extents, part, entry), part)
-                for extents, part in zip(sorted(entry.parts), stored[key], strict=True)
-            ]
-            if sum(math.prod(part.shape) for _, part in found[key.decode()]) != math.prod(
-                entry.shape
-            ):
-                raise ValueError(f"the parts of {shown(key)} do not make up its shape")
-    return found
-
-
-def _place(extents: tuple[tuple[int, int], ...], part: _Entry, whole: _Entry) -> tuple[slice, ...]:
-    ends = [
-        start + length if length >= 0 else size
-        for (start, length), size in zip(extents, whole.shape, strict=True)
-    ]
-    place = tuple(slice(start, end) for (start, _), end in zip(extents, ends, strict=True))
-    shape = tuple(at.stop - at.start for at in place)
-    inside = all(
-        0 <= at.start <= at.stop <= size for at, size in zip(place, whole.shape, strict=True)
-    )
-    if not inside or part.parts or (part.type, part.shape) != (whole.type, shape):
-        raise ValueError("a part of a variable is not what the variable's entry says")
-    return place

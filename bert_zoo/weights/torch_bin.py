@@ -22,19 +22,12 @@ import numpy as np
 
 from bert_zoo.error_text import listing, shortened, shown
 from bert_zoo.weights.files import ZIP_ERRORS, WeightsError, refuse_lfs_pointer
-from bert_zoo.weights.restricted_pickle import (
-    Record,
-    RecordClass,
-    Unread,
-    make_dict,
-    make_set,
-    read_pickle,
-    records,
-)
+from bert_zoo.weights.restricted_pickle import Record, make_dict, read_pickle, records
 from bert_zoo.weights.tensor_source import (
     MAX_DIMENSIONS,
     TensorSource,
     bfloat16_bits_to_float32,
+    read_bytes,
 )
 
 _LOGGER = logging.getLogger(__name__)
@@ -45,10 +38,6 @@ _STREAM_PROTOCOL = 1001
 _ZIP_LOCAL_HEADER_BYTES = 30
 # Where training programs keep the state dict: PyTorch Lightning and most scripts, fairseq.
 _STATE_DICT_ENTRIES = ("state_dict", "model")
-# Far beyond any real module's: a small file can describe a tree that never ends, or one that holds
-# the same part over and over.
-_MAX_MODULE_ENTRIES = 100_000
-_MAX_NAME_LENGTH = 500
 
 
 class _StorageType(NamedTuple):
@@ -103,32 +92,18 @@ class TorchSource(TensorSource):
 
     The file holds a dict. If it has tensors, it is the state dict; otherwise its entry
     "state_dict" or "model" is. A state dict with anything but tensors is refused; what lies beside
-    it (optimizer, step) is logged and left alone. Or the file holds a whole module of a program
-    that is known (`_MODULES`); its tensors have the names that its `state_dict()` gives.
+    it (optimizer, step) is logged and ignored. Pickled modules are not read.
 
     Attributes:
         arguments: what fairseq's entry "args", since 2021 "cfg", says of the model and its training;
             else empty.
-        module_class: the class of a whole module, as "mem_transformer.MemTransformerLM"; else None.
-        settings: the attributes of a whole module and of the modules below it that are numbers,
-            strings, None or lists of them, under the names that reach them in the program:
-            "n_head", "word_emb.cutoffs", "layers.0.dec_attn.dropatt.p"; else empty.
     """
 
     def __init__(self, path: str | os.PathLike):
         self._path = Path(path)
         root, self._blocks, self._byte_order = _open(self._path, _ALLOWED, _ADVICE)
-        self.arguments: dict[str, Any] = {}
-        self.module_class: str | None = None
-        self.settings: dict[str, Any] = {}
-        if type(root) is Record and "_modules" in root:
-            self.module_class = root.class_name
-            modules = _named_modules(root, self._path)
-            self._tensors = _module_tensors(modules, self._path)
-            self.settings = _module_settings(modules)
-        else:
-            self._tensors = _state_dict(root, self._path)
-            self.arguments = _arguments(root)
+        self._tensors = _state_dict(root, self._path)
+        self.arguments = _arguments(root)
         for key, tensor in self._tensors.items():
             _check_storage(key, tensor.storage, self._blocks, self._path)
         super().__init__(
@@ -141,9 +116,7 @@ class TorchSource(TensorSource):
         tensor = self._tensors[key]
         kind, dtype = tensor.storage.type
         block = self._blocks[tensor.storage.key]
-        raw = np.fromfile(self._path, np.uint8, block.length, offset=block.offset)
-        if raw.size != block.length:
-            raise WeightsError(f"{self.location} has become shorter since it was opened.")
+        raw = read_bytes(self._path, block.offset, block.length, self.location)
         if block.crc is not None and zlib.crc32(raw) != block.crc:
             raise WeightsError(
                 f"The bytes of {key} in {self.location} do not match their checksum: the file is "
@@ -161,7 +134,11 @@ class TorchSource(TensorSource):
             ],
             writeable=False,
         )
-        return _native(view, kind)
+        # In the machine's byte order, without gaps.
+        copy = view.astype(view.dtype.newbyteorder("="), order="C")
+        if kind == "BFloat16Storage":
+            return bfloat16_bits_to_float32(copy)
+        return copy != 0 if kind == "BoolStorage" else copy
 
 
 def read_object(path: str | os.PathLike, allowed: Mapping[str, Any], advice: str) -> Any:
@@ -172,14 +149,6 @@ def read_object(path: str | os.PathLike, allowed: Mapping[str, Any], advice: str
     """
     root, _, _ = _open(Path(path), {**_TENSORS, **allowed}, advice)
     return root
-
-
-def _native(view: np.ndarray, kind: str) -> np.ndarray:
-    """A contiguous copy in the machine's byte order and the tensor's own type."""
-    copy = view.astype(view.dtype.newbyteorder("="), order="C")
-    if kind == "BFloat16Storage":
-        return bfloat16_bits_to_float32(copy)
-    return copy != 0 if kind == "BoolStorage" else copy
 
 
 # --- what the pickle may call --------------------------------------------------------------------
@@ -229,17 +198,6 @@ def _count(value: Any) -> int:
     return value
 
 
-def _module_class(identity: tuple) -> RecordClass:
-    """A persistent id that only streams have: ("module", class, source file, source text).
-
-    The text is what PyTorch would compare with the installed class; it is never looked at.
-    """
-    _, cls, _file, _text = identity
-    if not isinstance(cls, RecordClass):
-        raise TypeError("a reference to a module's class has no class")
-    return cls
-
-
 _TENSORS = {
     "collections.OrderedDict": make_dict,
     "torch._utils._rebuild_tensor": _rebuild_tensor,
@@ -259,46 +217,11 @@ _TRAINING_RECORDS = records(
     "fairseq.models.pair_bert.BertConfig",
 )
 
-# Programs that saved whole modules, by the classes of their own and of PyTorch that these are made
-# of. Transformer-XL's pytorch/train.py: `torch.save(model, ...)`. Its classes are those of
-# pytorch/mem_transformer.py, of all four kinds of attention, and of the softmax, which is found
-# under two names, as the program puts its folder utils on Python's path.
-_MODULES = {
-    **records(
-        *(
-            f"mem_transformer.{name}"
-            for name in (
-                *("MemTransformerLM", "AdaptiveEmbedding", "PositionalEmbedding"),
-                *("PositionwiseFF", "DecoderLayer", "MultiHeadAttn"),
-                *("RelLearnableDecoderLayer", "RelLearnableMultiHeadAttn"),
-                *("RelPartialLearnableDecoderLayer", "RelPartialLearnableMultiHeadAttn"),
-            )
-        ),
-        "proj_adaptive_softmax.ProjectedAdaptiveLogSoftmax",
-        "utils.proj_adaptive_softmax.ProjectedAdaptiveLogSoftmax",
-        *(
-            f"torch.nn.modules.{name}"
-            for name in (
-                *("activation.ReLU", "dropout.Dropout", "linear.Linear", "sparse.Embedding"),
-                *("container.ModuleList", "container.ParameterList", "container.Sequential"),
-                "normalization.LayerNorm",
-            )
-        ),
-    ),
-    # Attributes of those.
-    "__builtin__.set": make_set,
-    "builtins.set": make_set,
-    "torch.Size": tuple,
-    # Every module of PyTorch before 1.4 has one.
-    "torch.nn.backends.thnn._get_thnn_function_backend": Unread,
-}
-
-_ALLOWED = {**_TENSORS, **_TRAINING_RECORDS, **_MODULES}
+_ALLOWED = {**_TENSORS, **_TRAINING_RECORDS}
 
 _ADVICE = (
-    "bert_zoo reads only dicts of tensors, and modules of programs that it knows, from PyTorch "
-    "files. Where you trust the file, load it with PyTorch and write its state_dict with "
-    "safetensors.torch.save_file."
+    "bert_zoo reads only dicts of tensors from PyTorch files. Where you trust the file, load it with "
+    "PyTorch and write its state_dict with safetensors.torch.save_file."
 )
 
 
@@ -402,9 +325,7 @@ def _open_stream(
         read_pickle(stream, str(path))  # sizes of C types on the machine that wrote the file
         storages: dict[str, _Storage] = {}
 
-        def look_up(identity: tuple) -> _Storage | RecordClass:
-            if identity[:1] == ("module",):
-                return _module_class(identity)
+        def look_up(identity: tuple) -> _Storage:
             storage = _storage(identity)
             if storages.setdefault(storage.key, storage) != storage:
                 raise ValueError(f"two descriptions of the storage {storage.key}")
@@ -465,7 +386,11 @@ def _state_dict(root: Any, path: Path) -> dict[str, _Tensor]:
         found = root[inner[0]]
         if beside := [str(key) for key in root if key != inner[0]]:
             _LOGGER.info("%s: reading %r; not weights: %s.", path, inner[0], listing(beside))
-    others = {key: value for key, value in found.items() if not _is_named_tensor(key, value)}
+    others = {
+        key: value
+        for key, value in found.items()
+        if type(key) is not str or not isinstance(value, _Tensor)
+    }
     if others:
         raise WeightsError(
             f"The state dict in {path} holds what is not a named tensor: "
@@ -489,10 +414,6 @@ def _has_tensors(value: Any) -> bool:
     return type(value) is dict and any(isinstance(item, _Tensor) for item in value.values())
 
 
-def _is_named_tensor(key: Any, value: Any) -> bool:
-    return type(key) is str and isinstance(value, _Tensor)
-
-
 def _describe_entries(table: dict[str | int, Any]) -> str:
     return listing(f"{shown(key)}: {_describe(value)}" for key, value in table.items())
 
@@ -505,90 +426,6 @@ def _describe(value: Any) -> str:
     if type(value) is Record:
         return f"an object of {value.class_name}"
     return f"a value of type {type(value).__name__}"
-
-
-def _named_modules(root: Record, path: Path) -> dict[str, Record]:
-    """A module and those below it by their names, in the order of PyTorch's `named_modules`.
-
-    As in its `state_dict`, a module in several places has as many names.
-    """
-    modules: dict[str, Record] = {}
-    waiting: list[tuple[str, Any]] = [("", root)]
-    entries = 0
-    while waiting:
-        name, module = waiting.pop()
-        if type(module) is not Record or type(module.get("_modules")) is not dict:
-            raise WeightsError(f"{path} has {_describe(module)} in the place of the module {name}.")
-        modules[name] = module
-        entries += sum(
-            1 + (len(value) if isinstance(value, list | tuple | dict | set) else 0)
-            for value in module.values()
-        )
-        children = [
-            (_below(name, key, path), child)
-            for key, child in module["_modules"].items()
-            if child is not None
-        ]
-        if entries > _MAX_MODULE_ENTRIES:
-            raise WeightsError(
-                f"{path} was refused: its modules have more than {_MAX_MODULE_ENTRIES:,} entries."
-            )
-        waiting += reversed(children)
-    return modules
-
-
-def _below(name: str, key: Any, path: Path) -> str:
-    """The name of what a module has under a key."""
-    # PyTorch gives no part of a module such a name, and two could be the same.
-    if type(key) is not str or key == "" or "." in key:
-        raise WeightsError(f"{path} has a module with a part called {shown(key)}.")
-    if len(name) + len(key) > _MAX_NAME_LENGTH:
-        raise WeightsError(
-            f"{path} was refused: names of its modules have more than {_MAX_NAME_LENGTH} letters, "
-            f"as where a module contains itself: {name[:60]}..."
-        )
-    return f"{name}.{key}" if name else key
-
-
-def _module_tensors(modules: Mapping[str, Record], path: Path) -> dict[str, _Tensor]:
-    """What PyTorch's `state_dict` of the first module would hold, in its order."""
-    tensors: dict[str, _Tensor] = {}
-    for name, module in modules.items():
-        # PyTorch before 1.5 knew no buffers that stay out of the state dict.
-        left_out = module.get("_non_persistent_buffers_set", set())
-        parameters, buffers = module.get("_parameters"), module.get("_buffers")
-        if type(parameters) is not dict or type(buffers) is not dict or type(left_out) is not set:
-            raise WeightsError(
-                f"{path} has a module without parameters and buffers: {shown(name)}."
-            )
-        kept = {key: buffer for key, buffer in buffers.items() if key not in left_out}
-        for key, tensor in (*parameters.items(), *kept.items()):
-            full_name = _below(name, key, path)
-            if tensor is None:
-                continue
-            if not isinstance(tensor, _Tensor) or full_name in tensors:
-                raise WeightsError(
-                    f"{path} has {_describe(tensor)} as {full_name}, where one tensor was expected."
-                )
-            tensors[full_name] = tensor
-    return tensors
-
-
-def _module_settings(modules: Mapping[str, Record]) -> dict[str, Any]:
-    """See `TorchSource.settings`. What begins with an underscore is PyTorch's own."""
-    return {
-        f"{name}.{key}" if name else key: value
-        for name, module in modules.items()
-        for key, value in module.items()
-        if not str(key).startswith("_") and _is_setting(value)
-    }
-
-
-def _is_setting(value: Any) -> bool:
-    if isinstance(value, _Tensor):
-        return False
-    scalars = value if type(value) in (list, tuple) else [value]
-    return all(scalar is None or type(scalar) in (bool, int, float, str) for scalar in scalars)
 
 
 def _check_storage(key: str, storage: _Storage, blocks: Mapping[str, _Block], path: Path) -> None:

@@ -16,7 +16,7 @@ from pathlib import Path, PurePosixPath
 from typing import BinaryIO
 
 from bert_zoo.error_text import shortened, shown
-from bert_zoo.weights.files import ZIP_ERRORS, DiskFullError, WeightsError, naming_full_cache
+from bert_zoo.weights.files import MOVE_CACHE, ZIP_ERRORS, WeightsError, naming_full_disk
 
 _CHUNK_BYTES = 1 << 20
 # The largest released archive is below 4 GB.
@@ -62,8 +62,6 @@ def unpack(archive: Path, target: Path, url: str) -> dict[str, int]:
             shutil.rmtree(target)
         os.replace(temporary, target)
         return files
-    except DiskFullError:
-        raise
     except (*_ARCHIVE_ERRORS, OSError) as error:
         if isinstance(error, OSError) and error.errno in _MACHINE_ERRORS:
             raise
@@ -88,7 +86,7 @@ def _extract(archive: Path, directory: Path, url: str) -> dict[str, int]:
                 f"it unpacks to more than {_MAX_MEMBERS:,} files or {_MAX_UNPACKED_BYTES:,} bytes"
             )
         destination = directory / path
-        with naming_full_cache(f"{path} of {url}", destination, size):
+        with naming_full_disk(destination, f"{path} of {url}", size, MOVE_CACHE):
             destination.parent.mkdir(parents=True, exist_ok=True)
             with open(destination, "xb") as file:
                 shutil.copyfileobj(stream, file, _CHUNK_BYTES)

@@ -1,18 +1,12 @@
 """Writes the PyTorch files of this directory and the arrays that they hold; needs torch.
 
-    python tests/golden/torch_bin/make.py --transformer_xl TRANSFORMER_XL
-
-TRANSFORMER_XL is a clone of github.com/kimiyoung/transformer-xl; without it, the files of whole
-modules, `module_*`, stay as they are.
+    python tests/golden/torch_bin/make.py
 
 The files go with `tests/test_torch_bin.py`. Both file formats hold the same tensors: every storage
 type, strided views, views with an offset, a storage shared by two names (tied weights), parameters,
 empty and zero-dimensional tensors.
 """
 
-import argparse
-import json
-import sys
 from collections import OrderedDict
 from pathlib import Path
 
@@ -54,52 +48,7 @@ def array(tensor: torch.Tensor) -> np.ndarray:
     return (tensor.detach().float() if half else tensor.detach()).contiguous().numpy()
 
 
-def save_module(original: Path) -> None:
-    """A tiny Transformer-XL, saved whole as its program does, and its state dict."""
-    # The program reads CUDA's version, which a PyTorch without CUDA does not tell.
-    torch.version.cuda = torch.version.cuda or "12.0"
-    sys.path[:0] = [str(original / "pytorch"), str(original / "pytorch" / "utils")]
-    from mem_transformer import MemTransformerLM
-
-    module = MemTransformerLM(
-        n_token=11,
-        n_layer=2,
-        n_head=2,
-        d_model=6,
-        d_head=3,
-        d_inner=5,
-        dropout=0.1,
-        dropatt=0.2,
-        tie_weight=True,
-        d_embed=4,
-        div_val=2,
-        tie_projs=[False, True],
-        pre_lnorm=True,
-        tgt_len=4,
-        ext_len=0,
-        mem_len=3,
-        cutoffs=[5],
-        same_length=True,
-        clamp_len=7,
-    )
-    torch.manual_seed(1)
-    for parameter in module.parameters():
-        torch.nn.init.normal_(parameter)
-    state = {key: array(t) for key, t in module.state_dict().items()}
-    np.savez_compressed(HERE / "module.npz", names=json.dumps(list(state)), **state)
-    torch.save(module, HERE / "module_zip.pt")
-    # In place of the program's text, which a stream holds too, one that must not be run.
-    text = (["raise SystemExit\n"], 1, "mem_transformer.py")
-    torch.serialization.get_source_lines_and_file = lambda *_: text
-    torch.save(module, HERE / "module_stream.pt", _use_new_zipfile_serialization=False)
-
-
 def main() -> None:
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--transformer_xl", type=Path)
-    original = parser.parse_args().transformer_xl
-    if original:
-        save_module(original)
     state = tensors()
     np.savez_compressed(HERE / "expected.npz", **{key: array(t) for key, t in state.items()})
     torch.save(state, HERE / "zip.bin")

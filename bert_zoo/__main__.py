@@ -1,0 +1,69 @@
+"""The programs: `bert_zoo <verb>`, `python -m bert_zoo <verb>`, or `python tools/<verb>.py`."""
+
+import ast
+import difflib
+import importlib
+import importlib.util
+import sys
+
+from bert_zoo.apps.program import HELP, command, plain_errors
+
+VERBS = (
+    "finetune",
+    "evaluate",
+    "predict",
+    "export",
+    "train_lm",
+    "evaluate_lm",
+    "build_vocabulary",
+)
+
+
+def main(verb: str | None = None) -> None:
+    """Runs a program on the arguments of the command line; lists them where it names none.
+
+    Args:
+        verb: the program; by default the first argument.
+    """
+    arguments = sys.argv[1:]
+    if verb is None:
+        if not arguments or arguments[0] in HELP:
+            print(overview())
+            return
+        verb, *arguments = arguments
+    # "finetune.py" of "python tools/finetune.py".
+    with plain_errors(command(verb).rpartition("/")[2] if verb in VERBS else "bert_zoo"):
+        if verb not in VERBS:
+            (nearest,) = difflib.get_close_matches(verb, VERBS, n=1, cutoff=0)
+            raise ValueError(
+                f"There is no program {verb!r}. The nearest is {nearest}; bert_zoo lists all of them."
+            )
+        module = importlib.import_module(f"bert_zoo.apps.{verb}")
+        module.PROGRAM.run(module.main, arguments)
+
+
+def overview() -> str:
+    """The programs with a line each."""
+    width = max(map(len, VERBS))
+    lines = [f"  {verb:<{width}}  {_first_line(verb)}" for verb in VERBS]
+    return "\n".join(
+        (
+            "Usage: bert_zoo PROGRAM [--flag=value ...]",
+            "",
+            *lines,
+            "",
+            "bert_zoo PROGRAM --help describes a program and its flags.",
+        )
+    )
+
+
+def _first_line(verb: str) -> str:
+    """The first line of a program's description, without importing the program."""
+    source = importlib.util.find_spec(f"bert_zoo.apps.{verb}").loader.get_source(
+        f"bert_zoo.apps.{verb}"
+    )
+    return ast.get_docstring(ast.parse(source)).partition("\n")[0]
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""The programs that come with the package: nothing in the library imports them."""

@@ -1,0 +1,142 @@
+"""The tasks that can be fine-tuned by name: where their data come from and how they are measured."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields
+from typing import Any
+
+from bert_zoo.apps.benchmarks import choices, questions, tagging, texts
+from bert_zoo.apps.benchmarks.base import Benchmark, Measurement
+from bert_zoo.data import glue
+from bert_zoo.error_text import nearest
+
+__all__ = ["BENCHMARKS", "Benchmark", "DataOptions", "Measurement", "make_task"]
+
+
+@dataclass(frozen=True)
+class DataOptions:
+    """Where a task's data are, as far as the task asks.
+
+    Attributes:
+        data_dir: folder with the files of a benchmark as it distributes them.
+        train_file: a file of your own to train on.
+        dev_file: one to measure on after each epoch, by which the best weights are chosen.
+        test_file: one to measure on at the end, with `bert_zoo evaluate --split test`; after each epoch
+            too where there is no other, which never chooses weights.
+        held_out: rows (sentences, articles) of the training file that are measured instead of a
+            dev_file, or below 1 their share; drawn at random, of each class its share.
+        folds: parts that the training file is cut into for cross-validation, each of which is measured
+            by a run that trains on the others.
+        fold: the number, from 0, of the one part that is measured.
+        split_seed: of the choice of rows for held_out and folds; the same for all seeds of the training.
+        text: the table's column of texts, by name; by number from 0 in a file without header.
+        text_pair: the table's column of second texts, for a task on pairs.
+        label: the table's column of labels.
+        label_delimiter: what stands between the names in that column, of which a text may have any
+            number: multi-label classification.
+        label_columns: instead of that column, those of a table that has 1 where a label applies to a
+            text and 0 where it does not; the labels are called as the columns.
+        header: whether a table's first line names its columns, as it does by default.
+        delimiter: between the fields of a CSV file, "tab" for a tab; found in the file by default.
+        format: of a table: csv, tsv, quoted_tsv, json or jsonl; by default what the suffix says.
+        encoding: of the files; by default what their byte order mark says, UTF-8 without one.
+        regression: whether a table's labels are scores, not classes.
+        word_column: a tagging file's column of words, by number from 0.
+        tag_column: its column of tags; -1, the last one, by default.
+    """
+
+    data_dir: str | None = None
+    train_file: str | None = None
+    dev_file: str | None = None
+    test_file: str | None = None
+    held_out: float = 0
+    folds: int = 0
+    fold: int = 0
+    split_seed: int = 0
+    text: str = "text"
+    text_pair: str | None = None
+    label: str = "label"
+    label_delimiter: str | None = None
+    label_columns: tuple[str, ...] = ()
+    header: bool = True
+    delimiter: str | None = None
+    format: str | None = None
+    encoding: str | None = None
+    regression: bool = False
+    word_column: int = 0
+    tag_column: int = -1
+
+
+FILES = ("train_file", "dev_file", "test_file", "held_out", "folds", "fold", "split_seed")
+TAG_COLUMNS = ("word_column", "tag_column")
+TABLE = tuple(f.name for f in fields(DataOptions) if f.name not in ("data_dir", *TAG_COLUMNS))
+
+
+@dataclass(frozen=True)
+class Entry:
+    """How a benchmark is made.
+
+    Attributes:
+        make: options -> the benchmark.
+        reads: fields of `DataOptions` that it reads.
+        needs: those that must be given.
+    """
+
+    make: Callable[[DataOptions], Benchmark]
+    reads: tuple[str, ...] = ()
+    needs: tuple[str, ...] = ()
+
+
+def _in_folder(
+    make: Callable[..., Benchmark], *args, needs: tuple[str, ...] = (), **kwargs
+) -> Entry:
+    """A benchmark that is read from the folder `data_dir`, without which most are downloaded."""
+    return Entry(lambda o: make(*args, o.data_dir, **kwargs), ("data_dir",), needs)
+
+
+_NEEDED = {"needs": ("data_dir",)}
+
+BENCHMARKS: Mapping[str, Entry] = {
+    "messages": Entry(lambda options: texts.messages_benchmark()),
+    **{name: _in_folder(texts.glue_benchmark, name) for name in glue.DATA_SETS},
+    "trec": _in_folder(texts.trec_benchmark, **_NEEDED),
+    "trec_fine": _in_folder(texts.trec_benchmark, fine=True, **_NEEDED),
+    "table": Entry(texts.table_benchmark, TABLE, ("train_file",)),
+    "conll2000": _in_folder(tagging.conll_benchmark, "conll2000", **_NEEDED),
+    "conll2003": _in_folder(tagging.conll_benchmark, "conll2003"),
+    "tagging": Entry(
+        tagging.tagging_benchmark,
+        (*FILES, *TAG_COLUMNS, "encoding"),
+        ("train_file",),
+    ),
+    "squad_v1": _in_folder(questions.squad_benchmark, "1.1"),
+    "squad_v2": _in_folder(questions.squad_benchmark, "2.0"),
+    "questions": Entry(questions.questions_benchmark, FILES, ("train_file",)),
+    "swag": _in_folder(choices.swag_benchmark, **_NEEDED),
+    "race": _in_folder(choices.race_benchmark),
+}
+
+
+def make_task(name: str, **options: Any) -> Benchmark:
+    """A benchmark by its name.
+
+    Args:
+        name: a key of `BENCHMARKS`.
+        **options: fields of `DataOptions`.
+
+    Raises:
+        ValueError: there is no such task, it does not read one of the options, or needs another.
+    """
+    if name not in BENCHMARKS:
+        raise ValueError(
+            f"There is no task {name!r}; choose one of {list(BENCHMARKS)}.{nearest(name, BENCHMARKS)}"
+        )
+    row = BENCHMARKS[name]
+    given = DataOptions(**options)
+    said = [f.name for f in fields(given) if getattr(given, f.name) != f.default]
+    if unread := [option for option in said if option not in row.reads]:
+        raise ValueError(
+            f"The task {name!r} does not read {unread}; it reads {list(row.reads)}. Leave them out."
+        )
+    if missing := [option for option in row.needs if option not in said]:
+        raise ValueError(f"The task {name!r} needs {missing}.")
+    return row.make(given)

@@ -1,0 +1,154 @@
+"""Words with tags: chunks, entities, parts of speech."""
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+
+from bert_zoo.apps.benchmarks.base import (
+    NUM_HARDEST,
+    TINY,
+    Baseline,
+    Benchmark,
+    Measurement,
+    commonest,
+    spread_rows,
+)
+from bert_zoo.apps.benchmarks.files import own_files
+from bert_zoo.apps.report import HardExample, confusion_matrix, per_label_table
+from bert_zoo.data.batches import tagged_batches
+from bert_zoo.data.tagging import TaggedSplit, first_break, load_conll, read_tagging
+from bert_zoo.error_text import shown
+from bert_zoo.metrics import span_report
+from bert_zoo.tasks import TokenClassifier
+from bert_zoo.tasks.token_classification.tagging import word_probabilities
+
+
+class TaggingBenchmark(Benchmark):
+    """A tag for every word; arguments as `Benchmark`, data are `TaggedSplit`s.
+
+    Tags of a scheme of spans (IOB1, IOB2, IOBES) are scored by spans, others by words.
+    """
+
+    kind = TokenClassifier.task
+
+    @property
+    def label_names(self):
+        return self.train.label_names
+
+    def _tags(self, sentences: Iterable[Any]) -> list[list[str]]:
+        """The names of tags, by their ids [sentences][words]."""
+        return [[self.label_names[id] for id in sentence] for sentence in sentences]
+
+    def remarks(self):
+        train = self.train
+        tags = self._tags(train.labels)
+        if train.scheme is not None or (broken := first_break(tags)) is None:
+            return ()
+        scheme, s, w = broken
+        return (
+            f"The tags look like {scheme}, and sentence {s + 1:,} breaks it: {shown(train.words[s][w])} has "
+            f"the tag {shown(tags[s][w])}. They are scored word by word, without F1 of spans, unless this "
+            "is corrected.",
+        )
+
+    def batches(self, model, recipe, seed):
+        return tagged_batches(self.train, model.preprocessor, recipe.batching(seed))
+
+    def predict(self, model, data, recipe):
+        """For each sentence, the probabilities of every tag for every word, [words, tags]."""
+        return word_probabilities(model, data.words, recipe.batch_size)
+
+    def measure(self, data, predictions):
+        names = self.label_names
+        answers = [rows.argmax(axis=-1) for rows in predictions]
+        losses = list(map(_losses, predictions, data.labels))
+        loss = {"loss": float(np.concatenate(losses).mean())}
+        hardest = self._hardest(data, answers, losses)
+        if data.scheme is None:
+            labels, flat = np.concatenate(data.labels), np.concatenate(answers)
+            confusion = confusion_matrix(labels, flat, len(names))
+            metrics = {"accuracy": float(np.mean(labels == flat)), **loss}
+            return Measurement(metrics, confusion, per_label_table(confusion, names), hardest)
+        report = span_report(self._tags(data.labels), self._tags(answers))
+        columns = ("f1", "precision", "recall")
+        metrics = {name: getattr(report.micro, name) for name in columns}
+        metrics |= {"accuracy": report.accuracy, **loss}
+        columns = ("precision", "recall", "f1", "support")
+        table = [
+            {"type": type_, **{name: getattr(score, name) for name in columns}}
+            for type_, score in report.types.items()
+        ]
+        return Measurement(metrics, table=table, hardest=hardest)
+
+    def _hardest(
+        self, data: TaggedSplit, answers: list[np.ndarray], losses: list[np.ndarray]
+    ) -> list[HardExample]:
+        """The sentences whose tags are the least likely, by the mean over their words."""
+        means = [float(row.mean()) for row in losses]
+        worst = np.argsort(means)[::-1][:NUM_HARDEST]
+        truths, found = (self._tags([rows[i] for i in worst]) for rows in (data.labels, answers))
+        return [
+            HardExample(
+                " ".join(data.words[i]), " ".join(truth), " ".join(answer), means[i], by_word=True
+            )
+            for i, truth, answer in zip(worst, truths, found, strict=True)
+        ]
+
+    def baseline(self, data):
+        answer = commonest(label for row in self.train.labels for label in row)
+        always = np.eye(len(self.label_names))[answer]
+        metrics = self.measure(data, [np.tile(always, (len(row), 1)) for row in data.words]).metrics
+        del metrics["loss"]
+        return Baseline(f"always {self.label_names[answer]!r}", metrics)
+
+    def write_predictions(self, directory, split, data, predictions, metrics):
+        """A word, its tag where there is one, and the predicted one on each line, as conlleval reads."""
+        path = directory / f"{self.name}-{split}.txt"
+        columns = [data.words, self._tags(rows.argmax(axis=-1) for rows in predictions)]
+        if data.labels is not None:
+            columns.insert(1, self._tags(data.labels))
+        with path.open("w", encoding="utf-8", newline="\n") as file:
+            for sentence in zip(*columns, strict=True):
+                file.writelines(" ".join(line) + "\n" for line in zip(*sentence, strict=True))
+                file.write("\n")
+        return [path]
+
+    def show(self, model, data, metrics):
+        chosen = [data.words[i] for i in spread_rows(len(data.words))]
+        return f"Some predictions:\n{model.tag(chosen)}"
+
+
+def _losses(probabilities: np.ndarray, labels: Sequence[int]) -> np.ndarray:
+    """The cross-entropy of each word's tag in nats, [words]."""
+    return -np.log(np.maximum(probabilities[np.arange(len(labels)), labels], TINY))
+
+
+def conll_benchmark(name: str, data_dir: str | None = None) -> TaggingBenchmark:
+    """A shared task of CoNLL; chunking (2000) has no development split and is measured on its test."""
+    return TaggingBenchmark(
+        name,
+        lambda split: load_conll(name, split, data_dir),
+        measured=("test",) if name == "conll2000" else ("validation",),
+        source=f"the shared task of CoNLL-{name[-4:]}",
+    )
+
+
+def tagging_benchmark(options) -> TaggingBenchmark:
+    """Tagged words of the user's own, or CoNLL's, in columns, by `DataOptions`."""
+
+    def read(path: str, train: TaggedSplit | None) -> TaggedSplit:
+        return read_tagging(
+            path,
+            word_column=options.word_column,
+            tag_column=options.tag_column,
+            encoding=options.encoding,
+            label_names=train and train.label_names,
+            scheme=train and train.scheme,
+        )
+
+    def take(split: TaggedSplit, rows: Sequence[int]) -> TaggedSplit:
+        words, labels = ([column[row] for row in rows] for column in (split.words, split.labels))
+        return TaggedSplit(words, labels, split.label_names, split.scheme)
+
+    return TaggingBenchmark(**own_files(options, read, take))

@@ -1,0 +1,28 @@
+"""Writes a SavedModel that takes text.
+
+bert_zoo export --model minilm_l6 --task embedding --output exported/minilm_l6
+bert_zoo export --model runs/minilm_l6-rte/model --pairs --output exported/rte
+
+docs/export.md says what it can be asked.
+"""
+
+from bert_zoo.apps.program import Program
+
+PROGRAM = Program(__doc__, required=("model", "output"))
+_MODEL = PROGRAM.string("model", None, "A name of bert_zoo.list_models(), or a directory.")
+_TASK = PROGRAM.string(
+    "task", None, "The task; by default what the directory was saved as, else the bare encoder."
+)
+_OUTPUT = PROGRAM.string("output", None, "The directory to write.")
+_PAIRS = PROGRAM.bool("pairs", False, "Make serving_default take pairs of texts.")
+_MAX_LENGTH = PROGRAM.integer(
+    "max_length", None, "Tokens that a text, or a pair, is cut to; the model's own by default."
+)
+
+
+def main(arguments: list[str]) -> None:
+    import bert_zoo
+
+    model = bert_zoo.load(_MODEL.value, _TASK.value, max_length=_MAX_LENGTH.value)
+    bert_zoo.export(model, _OUTPUT.value, pairs=_PAIRS.value)
+    print(f"Wrote the SavedModel of {_MODEL.value}, task {model.task}, to {_OUTPUT.value}.")

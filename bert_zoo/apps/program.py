@@ -1,0 +1,244 @@
+"""What the programs share: their flags and help, and what they print on errors and Ctrl-C.
+
+Imports nothing that takes long, so that help and Ctrl-C are answered at once.
+"""
+
+import contextlib
+import dis
+import errno
+import inspect
+import logging
+import os
+import re
+import shutil
+import sys
+import textwrap
+import types
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import fields
+from functools import partial
+from pathlib import Path
+from typing import Any, get_args, get_origin, get_type_hints
+
+import absl.logging
+from absl import flags
+
+PACKAGE = Path(__file__).resolve().parents[1]
+HELP = {"--help", "-help", "-h", "-?"}
+FLAG_WIDTH = 30
+VALUES = {"int": "N", "float": "X", "comma separated list of strings": "X,..."}
+# An attribute in a docstring: "    name, other: text", and deeper indented lines that go on.
+ATTRIBUTE = re.compile(r"^    (\w[\w, ]*): (.*(?:\n {8}.*)*)", re.MULTILINE)
+INTERRUPTED = 130
+LONGEST_MESSAGE = 300
+
+
+class Program:
+    """A program: its flags, which are its own and not absl's global ones, and its help.
+
+    `string`, `integer`, `float`, `bool`, `enum`, `list` and `multi_string` define a flag as absl's
+    functions of these names do.
+
+    Args:
+        about: its description, for --help.
+        required: the flags that must be given.
+        takes_arguments: whether it takes arguments beside flags.
+        groups: for --help, title -> names of flags; the flags that are in none come last.
+        on_interrupt: what is printed when Ctrl-C ends it.
+    """
+
+    def __init__(
+        self,
+        about: str,
+        *,
+        required: Sequence[str] = (),
+        takes_arguments: bool = False,
+        groups: Mapping[str, Sequence[str]] | None = None,
+        on_interrupt: str = "Stopped.",
+    ):
+        self.about = about
+        self.required = required
+        self.takes_arguments = takes_arguments
+        self.groups = dict(groups or {})
+        self.on_interrupt = on_interrupt
+        self.flags = flags.FlagValues()
+        self.former: set[str] = set()
+        self.string = partial(flags.DEFINE_string, flag_values=self.flags)
+        self.integer = partial(flags.DEFINE_integer, flag_values=self.flags)
+        self.float = partial(flags.DEFINE_float, flag_values=self.flags)
+        self.bool = partial(flags.DEFINE_bool, flag_values=self.flags)
+        self.enum = partial(flags.DEFINE_enum, flag_values=self.flags)
+        self.list = partial(flags.DEFINE_list, flag_values=self.flags)
+        self.multi_string = partial(flags.DEFINE_multi_string, flag_values=self.flags)
+
+    def run(self, main: Callable[[list[str]], None], arguments: Sequence[str]) -> None:
+        """Parses the flags and calls `main` with the other arguments; or prints the help.
+
+        Raises:
+            ValueError: a flag is unknown, is missing or has a wrong value.
+        """
+        if HELP & set(arguments):
+            print(self.help())
+            return
+        try:
+            _, *rest = self.flags(["", *arguments])
+        except flags.Error as error:
+            what = str(error).strip().removesuffix(" ?").rstrip(".")
+            raise ValueError(f"{what}. --help lists the flags.") from None
+        if rest and not self.takes_arguments:
+            raise ValueError(f"Unknown arguments {rest}; options begin with --.")
+        if missing := [f"--{name}" for name in self.required if self.flags[name].value is None]:
+            raise ValueError(f"Give {' and '.join(missing)}. --help lists the flags.")
+        # The package's messages as they are. TensorFlow's remarks, such as on how it writes a
+        # SavedModel, would bury what a program prints.
+        logging.basicConfig(format="%(message)s", level=logging.WARNING)
+        absl.logging.set_verbosity(absl.logging.WARNING)
+        try:
+            main(rest)
+        except KeyboardInterrupt:
+            raise KeyboardInterrupt(self.on_interrupt) from None
+
+    def renamed(self, former: str, name: str) -> None:
+        """Makes a flag answer to its former name too, which --help leaves out."""
+        flags.DEFINE_alias(former, name, self.flags)
+        self.former.add(former)
+
+    # --- Flags that several programs have ---
+
+    def define_strategy(self) -> None:
+        """Defines --strategy, of a program that runs on several devices."""
+        self.string(
+            "strategy",
+            "one",
+            "Devices to run on: one, cpu:N, mirrored, multi_worker, tpu, tpu:NAME or auto. They share "
+            "a batch, so that batch_size stays that of all together.",
+        )
+
+    def strategy(self, model_parallel: int = 1) -> Any:
+        """What --strategy names; to be called before anything runs on the devices that it divides."""
+        from bert_zoo.training import strategy
+
+        return strategy(self.flags.strategy, model_parallel=model_parallel)
+
+    def define_fields(self, options: type) -> list[str]:
+        """Defines a flag for each field of a dataclass; one that is not set is None. Gives their names."""
+        define = {int: self.integer, float: self.float, bool: self.bool, tuple: self.list}
+        hints, texts = get_type_hints(options), descriptions(options)
+        for field in fields(options):
+            define.get(_plain_type(hints[field.name]), self.string)(
+                field.name, None, texts[field.name]
+            )
+        return [field.name for field in fields(options)]
+
+    def given(self, options: type) -> dict[str, Any]:
+        """Field name -> value of those fields of a dataclass whose flags are set."""
+        hints, given = get_type_hints(options), {}
+        for field in fields(options):
+            value = self.flags[field.name].value
+            if isinstance(value, list):
+                value = tuple(map(get_args(hints[field.name])[0], value))
+            if value is not None:
+                given[field.name] = value
+        return given
+
+    # --- Help ---
+
+    def help(self) -> str:
+        """The description and the flags, those of the groups first."""
+        grouped = {name for names in self.groups.values() for name in names}
+        rest = [name for name in self.flags if name not in {*grouped, *self.former}]
+        sections = [*self.groups.items(), ("Other flags" if self.groups else "Flags", rest)]
+        width = min(shutil.get_terminal_size().columns, 110)
+        lines = [self.about.strip()]
+        for title, names in sections:
+            if names:
+                lines += ["", f"{title}:", *(_flag_help(self.flags[name], width) for name in names)]
+        return "\n".join(lines)
+
+
+def descriptions(options: type) -> dict[str, str]:
+    """Field -> what the docstring's section "Attributes" says of it, as a sentence."""
+    found = {}
+    for match in ATTRIBUTE.finditer(inspect.getdoc(options)):
+        text = " ".join(match[2].split()).replace("`", "")
+        for name in match[1].split(", "):
+            found[name] = text[0].upper() + text[1:]
+    return found
+
+
+def _plain_type(hint: Any) -> type:
+    """The type of a value that may be None; tuple for tuples."""
+    if isinstance(hint, types.UnionType):
+        hint = next(option for option in get_args(hint) if option is not type(None))
+    return get_origin(hint) or hint
+
+
+def _flag_help(flag: flags.Flag, width: int) -> str:
+    text, kind = flag.help or "", flag.flag_type()
+    if kind == "bool":
+        name = f"--[no]{flag.name}" if flag.default is not False else f"--{flag.name}"
+    else:
+        name = f"--{flag.name}={VALUES.get(kind, 'TEXT')}"
+    if kind == "string enum":
+        # absl puts the values before the text.
+        text = f"{text.partition('>: ')[2]} One of {', '.join(flag.parser.enum_values)}."
+    if flag.default is not None and kind != "bool":
+        text += f" (default: {flag.default})"
+    indent = " " * FLAG_WIDTH
+    body = textwrap.fill(text, width, initial_indent=indent, subsequent_indent=indent)
+    head = f"  {name}"
+    return f"{head}\n{body}" if len(head) >= FLAG_WIDTH else head + body[len(head) :]
+
+
+# --- Commands and errors ---
+
+
+def command(verb: str) -> str:
+    """How to start another program in the way that this one was started."""
+    script = Path(sys.argv[0])
+    if script.parent.name == "tools":
+        return f"python {script.with_name(f'{verb}.py')}"
+    as_module = script.name == "__main__.py" and script.parent.name == PACKAGE.name
+    return f"{'python -m ' if as_module else ''}bert_zoo {verb}"
+
+
+@contextlib.contextmanager
+def plain_errors(name: str) -> Iterator[None]:
+    """Ends the process on Ctrl-C and on errors that say what to do, with one line and no traceback.
+
+    Args:
+        name: what the line begins with.
+    """
+    try:
+        yield
+    except KeyboardInterrupt as stop:
+        print(f"\n{str(stop) or 'Stopped.'}", file=sys.stderr, flush=True)
+        sys.exit(INTERRUPTED)
+    except Exception as error:
+        message = message_of(error)
+        if message is None:
+            raise
+        print(f"{name}: {message}", file=sys.stderr)
+        sys.exit(1)
+
+
+def message_of(error: Exception) -> str | None:
+    """What to tell the user of an error; None where it is a fault of the program."""
+    # TensorFlow has an error of its own for it.
+    if getattr(error, "errno", None) == errno.ENOSPC or os.strerror(errno.ENOSPC) in str(error):
+        what = str(error).split("\n")[0][:LONGEST_MESSAGE]
+        return f"The disk is full ({what}). Free some space, then run the same command again."
+    if isinstance(error, OSError) and error.errno and error.filename:
+        return f"{error.strerror}: {error.filename}"
+    return str(error) if _is_raised_here(error.__traceback__) else None
+
+
+def _is_raised_here(trace: types.TracebackType | None) -> bool:
+    """Whether bert_zoo itself raised an error, which then says what to do; others are faults."""
+    if trace is None:
+        return False
+    while trace.tb_next:
+        trace = trace.tb_next
+    code = trace.tb_frame.f_code
+    is_ours = Path(code.co_filename).resolve().is_relative_to(PACKAGE)
+    return is_ours and code.co_code[trace.tb_lasti] == dis.opmap["RAISE_VARARGS"]

@@ -1,0 +1,235 @@
+"""The model card of a fine-tuned model: the README.md of its directory.
+
+Its head is YAML as Hugging Face's hub reads it (https://huggingface.co/docs/hub/model-cards).
+"""
+
+import math
+import re
+from collections.abc import Iterable, Sequence
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+from huggingface_hub import EvalResult, ModelCardData
+
+from bert_zoo.apps.report.record import RunRecord
+from bert_zoo.apps.report.wording import duration, number, setting, with_paper_links, words
+
+# Hugging Face's identifiers (their list of licences for model cards). A licence that is qualified, or
+# that its authors never declared, is "other" there, with the card's words as its name.
+HUB_LICENCES = {
+    "Apache-2.0": "apache-2.0",
+    "MIT": "mit",
+    "CC-BY-NC-4.0 (not for commercial use)": "cc-by-nc-4.0",
+}
+# A metric -> its name on Hugging Face's hub; metrics that are not there stay in the text.
+HUB_METRICS = {
+    "accuracy": "accuracy",
+    "f1": "f1",
+    "precision": "precision",
+    "recall": "recall",
+    "exact": "exact_match",
+    "exact_match": "exact_match",
+    "matthews_correlation": "matthews_correlation",
+    "pearson": "pearsonr",
+    "spearman": "spearmanr",
+}
+HUB_SOURCE = re.compile(r"hf://([^@\s]+)")
+MARKDOWN = re.compile(r"([\\`*\[\]|#])")
+MOST_LABELS = 100
+
+
+def write_model_card(record: RunRecord, path: str | PathLike) -> None:
+    """Writes the model card of a run.
+
+    Args:
+        record: of the run.
+        path: of the Markdown file, README.md of the model's directory, which exists.
+    """
+    Path(path).write_text(card(record), encoding="utf-8", errors="xmlcharrefreplace", newline="\n")
+
+
+def card(record: RunRecord) -> str:
+    """The card as text."""
+    parts = (
+        f"---\n{_hub_data(record).to_yaml()}\n---",
+        f"# {_text(record.model)}, fine-tuned on {_text(record.task)}",
+        f"> **⚠ {_text(record.licence_warning)}**" if record.licence_warning else "",
+        _summary(record),
+        _scores(record),
+        _use(record),
+        _limits(record),
+        _training(record),
+        _base(record),
+    )
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+# --- The head that programs read ---
+
+
+def _hub_data(record: RunRecord) -> ModelCardData:
+    pipeline = record.use.pipeline
+    results = [
+        EvalResult(
+            task_type=pipeline,
+            dataset_type=record.task,
+            dataset_name=record.task,
+            dataset_split=record.measured_on,
+            metric_type=HUB_METRICS[name],
+            metric_value=round(float(value), 4),
+        )
+        for name, value in record.kept.items()
+        if name in HUB_METRICS and math.isfinite(value)
+    ]
+    # The base's place on the hub; none where it has none, for another place may be someone else's.
+    sources = [record.model, *record.checkpoint.get("sources", ())]
+    base = next((found[1] for source in sources if (found := HUB_SOURCE.match(source))), None)
+    # What the base's licence asks holds for what is trained from it.
+    hub_licence = HUB_LICENCES.get(record.licence, "other" if record.licence else "unknown")
+    return ModelCardData(
+        license=hub_licence,
+        license_name=record.licence if hub_licence == "other" else None,
+        base_model=base,
+        base_model_relation="finetune" if base else None,
+        library_name="bert_zoo",
+        pipeline_tag=pipeline,
+        tags=["bert_zoo", "keras", pipeline],
+        metrics=[result.metric_type for result in results] or None,
+        model_name=f"{record.model} on {record.task}",
+        eval_results=results or None,
+    )
+
+
+# --- What people read ---
+
+
+def _summary(record: RunRecord) -> str:
+    texts = '(["A text."], ["Its partner."])' if record.reads_pairs else '["A text."]'
+    return (
+        f"This model {record.use.purpose}. It is {_text(record.model)}, fine-tuned with bert_zoo.\n\n"
+        "```python\n"
+        "import bert_zoo\n\n"
+        'model = bert_zoo.load("path/to/this/directory")\n'
+        f"print({record.use.call.format(texts=texts)})\n"
+        "```"
+    )
+
+
+def _scores(record: RunRecord) -> str:
+    scores = _grid(
+        ["metric", f"{record.measured_on}, {record.num_measured:,} examples"],
+        [[record.named(name), number(value)] for name, value in record.kept.items()],
+    )
+    if record.baseline:
+        beaten = ", ".join(f"{words(n)} {number(v)}" for n, v in record.baseline.items())
+        scores += f"\n\nWithout reading, {_text(record.baseline_answer)}: {_text(beaten)}."
+    parts = [
+        "## Scores",
+        f"Of the weights in this directory, which are those after epoch {record.kept_epoch} of "
+        f"{len(record.epochs)}.",
+        scores,
+        _text(record.caution),
+    ]
+    if columns := record.table_columns:
+        rows = [[_cell(row.get(name)) for name in columns] for row in record.table]
+        parts += [f"By {_text(words(columns[0]))}:", _grid(list(map(words, columns)), rows)]
+    return "\n\n".join(part for part in parts if part)
+
+
+def _cell(value: Any) -> str:
+    if value is None:
+        return ""
+    return value if isinstance(value, str) else number(value)
+
+
+def _use(record: RunRecord) -> str:
+    lines = [
+        "## Intended use",
+        f'It {record.use.purpose}, for texts like those that it was trained on; see "Training".',
+    ]
+    if record.labels:
+        shown = ", ".join(_text(str(label)) for label in record.labels[:MOST_LABELS])
+        more = len(record.labels) - MOST_LABELS
+        rest = f", and {more:,} more, which `config.json` lists" if more > 0 else ""
+        lines.append(f"Its {len(record.labels):,} labels: {shown}{rest}.")
+    return "\n\n".join(lines)
+
+
+def _limits(record: RunRecord) -> str:
+    limits = [
+        f"It has been measured on the {_text(record.measured_on)} examples named above and on nothing "
+        "else: other sources, other times and other languages are not known.",
+        f"The scores are of one training run, with seed {record.seed}; other seeds give others.",
+        "It has not been examined for unfair treatment of people or groups, and what its "
+        "pretraining texts and its training data hold of that may be in it.",
+    ]
+    if length := record.recipe.get("max_length"):
+        limits.append(record.use.long_texts.format(length=length))
+    limits += record.use.limits
+    if record.checkpoint.get("lowercase"):
+        limits.append("It reads all texts in lower case.")
+    return "## Limits\n\n" + "\n".join(f"- {limit}" for limit in limits)
+
+
+def _training(record: RunRecord) -> str:
+    facts = {
+        "training examples": f"{record.num_train:,}",
+        "steps": f"{record.steps:,}",
+        "time": duration(record.seconds),
+        "parameters": f"{record.parameters:,}",
+        "trained parameters": f"{record.trainable_parameters:,}",
+        "seed": str(record.seed),
+        **{words(name): setting(value) for name, value in record.recipe.items()},
+    }
+    epochs = [
+        [f"{epoch} (kept)" if epoch == record.kept_epoch else str(epoch), *map(number, values)]
+        for epoch, values in record.by_epoch()
+    ]
+    versions = ", ".join(f"{name} {version}" for name, version in record.versions.items())
+    return "\n\n".join(
+        [
+            "## Training",
+            _text(record.data),
+            _grid(["setting", "value"], facts.items()),
+            "After each epoch:",
+            _grid(["epoch", "training loss", *map(record.named, record.kept)], epochs),
+            f"Versions: {_text(versions)}.",
+        ]
+    )
+
+
+def _base(record: RunRecord) -> str:
+    card = record.checkpoint
+    if not card:
+        return (
+            "## Base checkpoint and licence\n\n"
+            f"{_text(record.model)}. Its licence is not known to bert_zoo: find it out before you "
+            "pass this model on."
+        )
+    lines = [
+        f"- Checkpoint: {_text(card.get('name', record.model))} "
+        f"({_text(card.get('family', 'family unknown'))})",
+        f"- **Licence: {_text(record.licence or 'not known')}**. It holds for this model too, "
+        "beside what the training data asks.",
+    ]
+    if card.get("paper"):
+        lines.append(f"- Paper: {with_paper_links(_text(card['paper']), '[{0}]({1})'.format)}")
+    if card.get("note"):
+        lines.append(f"- {_text(card['note'])}")
+    return "## Base checkpoint and licence\n\n" + "\n".join(lines)
+
+
+# --- Markdown ---
+
+
+def _text(value: str) -> str:
+    """A text as one line that Markdown shows as it is."""
+    line = " ".join(value.split())
+    line = line.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    return MARKDOWN.sub(r"\\\1", line)
+
+
+def _grid(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    lines = [f"| {' | '.join(map(_text, row))} |" for row in (heads, *rows)]
+    return "\n".join([lines[0], f"|{'---|' * len(heads)}", *lines[1:]])

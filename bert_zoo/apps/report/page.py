@@ -1,0 +1,390 @@
+"""The page of a fine-tuning run: one HTML file that needs nothing beside itself.
+
+Texts, labels and names come from users' data; all that is not markup written here goes through
+`escape`, and the page's policy forbids the browser to run or fetch anything.
+"""
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from html import escape
+from numbers import Real
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from bert_zoo.apps.report.analysis import most_confused
+from bert_zoo.apps.report.curves import line_chart
+from bert_zoo.apps.report.record import LOSS, HardExample, RunRecord
+from bert_zoo.apps.report.wording import duration, number, setting, with_paper_links, words
+
+STYLES = (Path(__file__).parent / "report.css").read_text(encoding="utf-8")
+POLICY = "default-src 'none'; style-src 'unsafe-inline'"
+# Metrics shown large, and charts beside that of the loss; the table has all of them.
+MOST_TILES = 4
+MOST_CURVES = 2
+MOST_PAIRS = 10
+# Above the first number of labels the matrix is folded and its cells are small; above the second it
+# would be too large for a page.
+OPEN_LABELS = 12
+MATRIX_LABELS = 80
+UPRIGHT_LENGTH = 9
+# The opacity of a cell by its share of the row; above the highest, its number could not be read.
+LEAST_SHADE, MOST_SHADE = 0.08, 0.55
+FOLDED_LENGTH = 320
+# Rows of the table by label above which it is folded.
+OPEN_ROWS = 24
+START_LENGTH = 160
+
+
+def write_report(record: RunRecord, path: str | PathLike) -> None:
+    """Writes the page of a run.
+
+    Args:
+        record: of the run.
+        path: of the HTML file, in a directory that exists.
+    """
+    # What UTF-8 cannot say, such as half of a surrogate pair, becomes a numeric reference.
+    Path(path).write_text(page(record), encoding="utf-8", errors="xmlcharrefreplace", newline="\n")
+
+
+def page(record: RunRecord) -> str:
+    """The page as text."""
+    title = escape(f"{record.model} on {record.task}")
+    parts = (
+        _heading(record),
+        _warnings(record),
+        _tiles(record),
+        _training(record),
+        _confusions(record),
+        _table(record),
+        _hardest(record),
+        _facts(record),
+    )
+    return f"""<!DOCTYPE html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta http-equiv="Content-Security-Policy" content="{POLICY}">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>{title}</title>
+<style>
+{STYLES}</style>
+</head>
+<body>
+<main>
+{chr(10).join(part for part in parts if part)}
+</main>
+</body>
+</html>
+"""
+
+
+# --- What came out ---
+
+
+def _heading(record: RunRecord) -> str:
+    measured = (
+        f"Figures on the {record.measured_on} split, {record.num_measured:,} examples, after "
+        f"epoch {record.kept_epoch} of {len(record.epochs)}"
+    )
+    return (
+        f"<header><h1>{escape(record.model)} <span>on</span> {escape(record.task)}</h1>"
+        f'<p class="soft">{escape(words(record.kind).capitalize())}. {escape(measured)}.</p></header>'
+    )
+
+
+def _warnings(record: RunRecord) -> str:
+    diverged = [n for n, loss in enumerate(record.losses, start=1) if not math.isfinite(loss)]
+    numbers = ", ".join(map(str, diverged))
+    lines = (
+        ("alarm", record.licence_warning),
+        ("alarm", diverged and f"The training loss was not finite in epoch {numbers}."),
+        ("caution small", record.caution),
+    )
+    return "\n".join(f'<p class="{kind}">{escape(text)}</p>' for kind, text in lines if text)
+
+
+def _tiles(record: RunRecord) -> str:
+    (first, value), *others = record.kept.items()
+    beside = ""
+    if first in record.baseline:
+        beside = f" ({record.baseline_answer}: {number(record.baseline[first])})"
+    tiles = [
+        ("tile first", number(value), record.named(first) + beside),
+        *(("tile", number(v), record.named(name)) for name, v in others[: MOST_TILES - 1]),
+        ("tile", duration(record.seconds), f"{record.steps:,} steps"),
+        ("tile", f"{record.num_train:,}", "training examples"),
+    ]
+    shown = (
+        f'<div class="{kind}"><b>{escape(value)}</b><span>{escape(name)}</span></div>'
+        for kind, value, name in tiles
+    )
+    return f'<div class="tiles">{"".join(shown)}</div>'
+
+
+# --- How it went ---
+
+
+def _training(record: RunRecord) -> str:
+    return _section("By epoch", _charts(record) + _epoch_table(record))
+
+
+def _charts(record: RunRecord) -> str:
+    """Curves of the loss and of the first metrics; none of a single epoch."""
+    if len(record.epochs) == 1:
+        return ""
+    curves = {"training loss": (record.losses, ())}
+    if record.measured_losses:
+        curves = {record.named(LOSS): (record.measured_losses, record.losses)}
+    for name in [name for name in record.kept if name != LOSS][:MOST_CURVES]:
+        curves[words(name)] = ([metrics[name] for metrics in record.epochs], ())
+    charts = [
+        f"<div><h3>{escape(name)}<b>{number(values[record.kept_epoch - 1])}</b></h3>{chart}</div>"
+        for name, (values, beside) in curves.items()
+        if (chart := line_chart(values, name, record.kept_epoch, beside))
+    ]
+    dashed = " The dashed line is the training loss." if record.measured_losses else ""
+    return (
+        f'<div class="charts">{"".join(charts)}</div>'
+        f'<p class="soft small">The ring and the number beside a name are epoch {record.kept_epoch}, '
+        f"which is kept.{dashed}</p>"
+    )
+
+
+def _epoch_table(record: RunRecord) -> str:
+    rows = []
+    for epoch, values in record.by_epoch():
+        kept = epoch == record.kept_epoch
+        badge = '<span class="badge">kept</span>' if kept else ""
+        row = '<tr class="kept">' if kept else "<tr>"
+        rows.append(
+            f"{row}<th>{epoch}{badge}</th>{''.join(map(_number, map(number, values)))}</tr>"
+        )
+    if record.baseline:
+        beaten = (record.baseline.get(name) for name in ("", *record.kept))
+        cells = "".join(_number("" if value is None else number(value)) for value in beaten)
+        answer = escape(record.baseline_answer)
+        rows.append(f'<tr class="baseline"><th>{answer}</th>{cells}</tr>')
+    names = ("training loss", *map(record.named, record.kept))
+    return _grid(_head("epoch") + "".join(_head(name, "number") for name in names), rows)
+
+
+# --- Where it goes wrong ---
+
+
+def _confusions(record: RunRecord) -> str:
+    if record.confusion is None or not np.sum(record.confusion):
+        return ""
+    counts = np.asarray(record.confusion, dtype=np.int64)
+    # Labels that neither occur nor are predicted say nothing.
+    used = np.flatnonzero(counts.sum(axis=0) + counts.sum(axis=1))
+    labels = [str(record.labels[i]) for i in used]
+    counts = counts[np.ix_(used, used)]
+    right, total, unused = int(np.trace(counts)), int(counts.sum()), len(record.labels) - len(used)
+    said = f"{right:,} of {total:,} predictions are right ({right / total:.1%})."
+    if unused:
+        said += f" Left out: {unused} label{'s'[: unused > 1]} that never came up."
+    parts = [f"<p>{said}</p>"]
+    if len(labels) > 2:
+        parts.append(_pairs(counts, labels))
+    if len(labels) <= OPEN_LABELS:
+        parts.append(_matrix(counts, labels, "matrix"))
+    elif len(labels) <= MATRIX_LABELS:
+        matrix = _matrix(counts, labels, "matrix dense")
+        parts.append(
+            f"<details><summary>The matrix of all {len(labels)} labels</summary>{matrix}</details>"
+        )
+    else:
+        parts.append(
+            f'<p class="soft small">The matrix of {len(labels)} labels is too large for a page.</p>'
+        )
+    return _section("Confusions", "".join(parts))
+
+
+def _pairs(counts: np.ndarray, labels: Sequence[str]) -> str:
+    rows = "".join(
+        f"<tr><th>{escape(pair.truth)}</th><td>{escape(pair.prediction)}</td>"
+        f"{_number(number(pair.count))}{_number(f'{pair.share:.1%}')}</tr>"
+        for pair in most_confused(counts, labels, MOST_PAIRS)
+    )
+    if not rows:
+        return ""
+    heads = _head("truth") + _head("taken for")
+    return _grid(heads + _head("times", "number") + _head("of this truth", "number"), [rows])
+
+
+def _matrix(counts: np.ndarray, labels: Sequence[str], classes: str) -> str:
+    """Counts with the share of their row as colour."""
+    upright = len(labels) > OPEN_LABELS or max(map(len, labels)) > UPRIGHT_LENGTH
+    heads = "".join(_column_head(label, upright) for label in labels)
+    rows = []
+    for i, label in enumerate(labels):
+        cells = "".join(
+            _cell(count, count / max(1, counts[i].sum()), i == j, len(labels) <= OPEN_LABELS)
+            for j, count in enumerate(counts[i])
+        )
+        rows.append(f'<tr><th title="{escape(label)}">{escape(label)}</th>{cells}</tr>')
+    return _grid(_head("truth ↓ prediction →", "soft small") + heads, rows, classes)
+
+
+def _column_head(label: str, upright: bool) -> str:
+    shown = f'<div class="upright">{escape(label)}</div>' if upright else escape(label)
+    return f'<th title="{escape(label)}">{shown}</th>'
+
+
+def _cell(count: int, share: float, right: bool, with_share: bool) -> str:
+    if not count:
+        return "<td></td>"
+    below = f"<small>{share:.0%}</small>" if with_share else ""
+    kind, shade = "right" if right else "wrong", LEAST_SHADE + share * (MOST_SHADE - LEAST_SHADE)
+    return f'<td class="{kind}" style="--shade:{shade:.2f}">{count:,}{below}</td>'
+
+
+def _table(record: RunRecord) -> str:
+    if not record.table:
+        return ""
+    columns = record.table_columns
+    numeric = {
+        name for name in columns if any(isinstance(row.get(name), Real) for row in record.table)
+    }
+    heads = (_head(words(name), "number" if name in numeric else "name") for name in columns)
+    rows = (
+        f"<tr>{''.join(_table_cell(row.get(name)) for name in columns)}</tr>"
+        for row in record.table
+    )
+    table = _grid("".join(heads), rows)
+    if len(record.table) > OPEN_ROWS:
+        table = f"<details><summary>All {len(record.table)} rows</summary>{table}</details>"
+    return _section(f"By {escape(words(columns[0]))}", table)
+
+
+def _table_cell(value: Any) -> str:
+    if isinstance(value, Real):
+        return _number(number(value))
+    return f"<td>{'' if value is None else escape(str(value))}</td>"
+
+
+# --- The hardest examples ---
+
+
+def _hardest(record: RunRecord) -> str:
+    if not record.hardest:
+        return ""
+    items = "".join(
+        f"<li>{(_tagged_example if example.by_word else _example)(example)}</li>"
+        for example in record.hardest
+    )
+    return _section(
+        f"The {len(record.hardest)} hardest {escape(record.measured_on)} examples",
+        f'<ol class="hard">{items}</ol>',
+    )
+
+
+def _example(example: HardExample) -> str:
+    return (
+        f'<p class="verdict"><span><span class="soft">truth</span> '
+        f"<strong>{escape(example.truth)}</strong></span>"
+        f'<span><span class="soft">prediction</span> <strong>{escape(example.prediction)}</strong>'
+        f"</span>{_loss(example)}</p>{_folded(example.text)}"
+    )
+
+
+def _loss(example: HardExample) -> str:
+    return f'<span class="loss">loss {number(example.loss)}</span>'
+
+
+def _folded(text: str) -> str:
+    """A text; of a long one the start, until it is opened."""
+    whole = f'<p class="text" dir="auto">{escape(text)}</p>'
+    if len(text) <= FOLDED_LENGTH:
+        return whole
+    start = escape(" ".join(text[:START_LENGTH].split()))
+    return (
+        f'<details><summary><span class="start" dir="auto">{start}… </span>'
+        f'<span class="open">all {len(text):,} characters</span>'
+        f'<span class="close soft">fold</span></summary>{whole}</details>'
+    )
+
+
+def _tagged_example(example: HardExample) -> str:
+    """Words with the tags below those that are wrong; as other examples where these do not fit."""
+    rows = [field.split() for field in (example.text, example.truth, example.prediction)]
+    if len({len(row) for row in rows}) != 1:
+        return _example(example)
+    shown = "".join(map(_tagged_word, *rows))
+    wrong = sum(truth != prediction for truth, prediction in zip(*rows[1:], strict=True))
+    return (
+        f'<p class="verdict"><span><strong>{wrong}</strong> of {len(rows[0])} words have a wrong tag'
+        f'</span>{_loss(example)}</p><p class="words">{shown}</p>'
+    )
+
+
+def _tagged_word(word: str, truth: str, prediction: str) -> str:
+    if truth == prediction:
+        return f"<span>{escape(word)}</span>"
+    return (
+        f'<span class="miss">{escape(word)}<small>{escape(prediction)}, truth '
+        f"<strong>{escape(truth)}</strong></small></span>"
+    )
+
+
+# --- What went in ---
+
+
+def _facts(record: RunRecord) -> str:
+    recipe = {words(name): escape(setting(value)) for name, value in record.recipe.items()}
+    card = record.checkpoint
+    groups = {
+        "Model": {
+            "base": escape(record.model),
+            "family": escape(card.get("family", "")),
+            "licence of the base": escape(record.licence or "not known"),
+            "paper": with_paper_links(
+                escape(card.get("paper", "")), '<a href="{1}">{0}</a>'.format
+            ),
+            "parameters": f"{record.parameters:,}",
+            "trained parameters": f"{record.trainable_parameters:,}",
+            "training examples": f"{record.num_train:,}",
+            f"{record.measured_on} examples": f"{record.num_measured:,}",
+        },
+        "Recipe": recipe | {"seed": str(record.seed)},
+        "Versions": {name: escape(version) for name, version in record.versions.items()},
+    }
+    tables = "".join(
+        f"<div><h3>{title}</h3>{_fact_table(facts)}</div>" for title, facts in groups.items()
+    )
+    return _section(
+        "What went in", f'<p>{escape(record.data)}</p><div class="facts">{tables}</div>'
+    )
+
+
+def _fact_table(facts: Mapping[str, str]) -> str:
+    """Name -> markup, as rows; empty ones are left out."""
+    rows = (f"<tr><th>{escape(n)}</th><td>{value}</td></tr>" for n, value in facts.items() if value)
+    return f"<table><tbody>{''.join(rows)}</tbody></table>"
+
+
+# --- Pieces ---
+
+
+def _section(title: str, body: str) -> str:
+    """A section; the title is markup."""
+    return f"<section><h2>{title}</h2>{body}</section>"
+
+
+def _grid(heads: str, rows: Iterable[str], classes: str = "plain") -> str:
+    """A table, of markup, that scrolls by itself where the screen is narrow."""
+    return (
+        f'<div class="wide" tabindex="0"><table class="{classes}"><thead><tr>{heads}</tr></thead>'
+        f"<tbody>{''.join(rows)}</tbody></table></div>"
+    )
+
+
+def _head(text: str, classes: str = "name") -> str:
+    return f'<th class="{classes}">{escape(text)}</th>'
+
+
+def _number(text: str) -> str:
+    return f'<td class="number">{text}</td>'

@@ -1,0 +1,131 @@
+"""Training batches of labelled texts, pairs of texts, prompts with choices, and tagged words.
+
+Texts are tokenized once; those that are too long are cut, with a warning. Each function gives
+`Batches` of (inputs, labels) for a model with this preprocessor.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+import tensorflow as tf
+
+from bert_zoo.config import IGNORED_LABEL
+from bert_zoo.data.buckets import Batches, Batching, RowOrder
+from bert_zoo.data.tagging import TaggedSplit
+from bert_zoo.data.token_table import TokenTable, token_table
+from bert_zoo.text.preprocessor import Preprocessor
+from bert_zoo.text.words import pack_words, token_labels
+
+Texts = Sequence[str] | tuple[Sequence[str], Sequence[str]]
+
+
+def text_table(texts: Texts, preprocessor: Preprocessor) -> TokenTable:
+    """Tokenizes texts, or pairs, as a model reads them; see `TokenTable`."""
+    columns = texts if isinstance(texts, tuple) else (texts,)
+
+    def packed(numbers, *columns):
+        return preprocessor(columns if len(columns) > 1 else columns[0])
+
+    columns = tuple(tf.constant(column, tf.string) for column in columns)
+    return token_table(preprocessor.packer, columns, packed)
+
+
+def text_batches(
+    texts: Texts, labels: Sequence[float], preprocessor: Preprocessor, batching: Batching
+) -> Batches:
+    """Batches to train a classifier or a regression on.
+
+    Args:
+        texts: [N] strings, or a pair of such.
+        labels: [N] numbers, or [N, classes].
+        preprocessor: of the model.
+        batching: its rows are texts, or pairs.
+
+    Returns:
+        Batches of (inputs, int32 [batch, width] each, labels [batch] or [batch, classes]).
+    """
+    table = text_table(texts, preprocessor)
+    labels = tf.constant(np.asarray(labels))
+
+    def batch(numbers):
+        return table.padded([*table.tokens], numbers), tf.gather(labels, numbers)
+
+    return Batches.of(RowOrder(table.padded_lengths, batching), batch)
+
+
+def choice_batches(
+    prompts: Sequence[str],
+    choices: Sequence[Sequence[str]],
+    labels: Sequence[int],
+    preprocessor: Preprocessor,
+    batching: Batching,
+) -> Batches:
+    """Batches to train multiple choice on.
+
+    Args:
+        prompts: [N] strings.
+        choices: [N][choices] strings, as many for each prompt.
+        labels: [N], the number of the right choice.
+        preprocessor: of the model.
+        batching: its rows are prompts, with all of their choices.
+
+    Returns:
+        Batches of (inputs, int32 [batch, choices, width] each, labels [batch]).
+
+    Raises:
+        ValueError: prompts have different numbers of choices.
+    """
+    counts = sorted({len(some) for some in choices})
+    if len(counts) != 1:
+        raise ValueError(f"Every prompt needs the same number of choices; some have {counts}.")
+    (count,) = counts
+    pairs = ([p for p in prompts for _ in range(count)], [c for some in choices for c in some])
+    table = text_table(pairs, preprocessor)
+    labels = tf.constant(np.asarray(labels))
+    longest = table.padded_lengths.reshape(-1, count).max(axis=1)
+
+    def batch(numbers):
+        rows = tf.reshape(numbers[:, None] * count + tf.range(count, dtype=numbers.dtype), [-1])
+        flat = table.padded([*table.tokens], rows)
+        inputs = {
+            name: tf.reshape(value, [-1, count, tf.shape(value)[1]]) for name, value in flat.items()
+        }
+        return inputs, tf.gather(labels, numbers)
+
+    return Batches.of(RowOrder(count * longest, batching), batch)
+
+
+def tagged_batches(split: TaggedSplit, preprocessor: Preprocessor, batching: Batching) -> Batches:
+    """Batches to train a `TokenClassifier` on.
+
+    Args:
+        split: sentences with labels.
+        preprocessor: of the model.
+        batching: its rows are sentences.
+
+    Returns:
+        Batches of (inputs, labels), int32 [batch, width] each: a word's label stands on its first
+        piece, and -100 on other tokens.
+
+    Raises:
+        ValueError: the split has no labels.
+    """
+    if split.labels is None:
+        raise ValueError("The split has words without tags, which nothing can be learned from.")
+    words, labels = (
+        tf.ragged.constant(rows, dtype, ragged_rank=1, row_splits_dtype=tf.int64)
+        for rows, dtype in ((split.words, tf.string), (split.labels, tf.int32))
+    )
+
+    def packed(numbers, words, labels):
+        sentences = pack_words(words, preprocessor)
+        return {**sentences.inputs, "labels": token_labels(labels, sentences, words)}
+
+    padding = {"labels": IGNORED_LABEL}
+    table = token_table(preprocessor.packer, (words, labels), packed, padding)
+
+    def batch(numbers):
+        inputs = table.padded([*table.tokens], numbers)
+        return inputs, inputs.pop("labels")
+
+    return Batches.of(RowOrder(table.padded_lengths, batching), batch)

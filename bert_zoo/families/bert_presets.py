@@ -1,0 +1,81 @@
+"""The fine-tuning settings of BERT's authors, and of those who trained what they left out."""
+
+from bert_zoo.config import Config
+from bert_zoo.presets import Preset, Recipe
+
+SENTENCES = ("classification", "multi_label_classification", "regression")
+WORDS = ("token_classification",)
+ANSWERS = ("question_answering",)
+CHOICES = ("multiple_choice",)
+
+
+def is_miniature(config: Config) -> bool:
+    """Whether a configuration has the width of a released miniature below BERT-base's."""
+    return config.hidden_size in (128, 256, 512)
+
+
+def is_large(config: Config) -> bool:
+    return config.hidden_size >= 1024
+
+
+GRID = {
+    "batch_size": (16, 32),
+    "learning_rate": (5e-5, 3e-5, 2e-5),
+    "epochs": (2, 3, 4),
+}
+SQUAD = Recipe(epochs=2, batch_size=12, learning_rate=3e-5, max_length=384)
+PRESETS = (
+    Preset(
+        "bert/glue",
+        (*SENTENCES, *WORDS),
+        Recipe(),
+        "google-research/bert run_classifier.py, README.md; grid: Devlin et al. 2018, appendix A.3",
+        grid=GRID,
+    ),
+    Preset(
+        "bert/miniatures",
+        (*SENTENCES, *WORDS),
+        Recipe(epochs=4, learning_rate=1e-4),
+        "google-research/bert README.md, which chooses from the grid for each task",
+        fits=is_miniature,
+        grid={
+            "batch_size": (8, 16, 32, 64, 128),
+            "learning_rate": (3e-4, 1e-4, 5e-5, 3e-5),
+        },
+        note="The middle of the grid.",
+    ),
+    Preset(
+        "bert/mrpc",
+        SENTENCES,
+        Recipe(learning_rate=2e-5),
+        "google-research/bert README.md",
+        benchmark="mrpc",
+    ),
+    Preset(
+        "bert/squad",
+        ANSWERS,
+        SQUAD,
+        "google-research/bert README.md, run_squad.py",
+        fits=lambda config: not is_large(config),
+    ),
+    Preset(
+        "bert/squad_large",
+        ANSWERS,
+        SQUAD.replace(batch_size=24),
+        "google-research/bert README.md, run_squad.py",
+        fits=is_large,
+    ),
+    Preset(
+        "bert/swag",
+        CHOICES,
+        Recipe(batch_size=16, learning_rate=2e-5),
+        "Devlin et al. 2018, section 4.4",
+    ),
+    Preset(
+        "bert/race",
+        CHOICES,
+        Recipe(max_length=512),
+        "NoviScl/BERT-RACE, a third party's, which reports 65.0 for BERT-base",
+        benchmark="race",
+    ),
+)

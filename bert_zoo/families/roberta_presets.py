@@ -1,0 +1,66 @@
+"""RoBERTa's fine-tuning settings, of the paper and of fairseq's files."""
+
+from bert_zoo.families.bert_presets import ANSWERS, CHOICES, SENTENCES, WORDS
+from bert_zoo.presets import Preset, Recipe
+
+# fairseq's optimizer: bias correction, decay of everything, no clipping.
+RECIPE = Recipe(
+    epochs=10,
+    learning_rate=1e-5,
+    schedule="linear_after_warmup",
+    warmup_proportion=0.06,
+    weight_decay=0.1,
+    decay_all=True,
+    betas=(0.9, 0.98),
+    bias_correction=True,
+    clip_norm=None,
+    max_length=512,
+)
+# Task -> rows an update, learning rate, updates, warmup.
+GLUE = {
+    "cola": (16, 1e-5, 5336, 320),
+    "mnli": (32, 1e-5, 123873, 7432),
+    "mrpc": (16, 1e-5, 2296, 137),
+    "qnli": (32, 1e-5, 33112, 1986),
+    "qqp": (32, 1e-5, 113272, 28318),
+    "rte": (16, 2e-5, 2036, 122),
+    "sst2": (32, 1e-5, 20935, 1256),
+    "stsb": (16, 2e-5, 3598, 214),
+}
+PRESETS = (
+    Preset(
+        "roberta/glue",
+        (*SENTENCES, *WORDS),
+        RECIPE,
+        "Liu et al. 2019 (arXiv:1907.11692), table 10",
+        grid={"batch_size": (16, 32), "learning_rate": (1e-5, 2e-5, 3e-5)},
+    ),
+    *(
+        Preset(
+            f"roberta/{benchmark}",
+            SENTENCES,
+            RECIPE.replace(
+                batch_size=rows, learning_rate=rate, total_steps=updates, warmup_steps=warmup
+            ),
+            "fairseq examples/roberta/config/finetuning, examples/roberta/README.glue.md",
+            benchmark=benchmark,
+            note="Tested there with RoBERTa-large.",
+        )
+        for benchmark, (rows, rate, updates, warmup) in GLUE.items()
+    ),
+    Preset(
+        "roberta/squad",
+        ANSWERS,
+        RECIPE.replace(epochs=2, batch_size=48, learning_rate=1.5e-5, weight_decay=0.01),
+        "Liu et al. 2019 (arXiv:1907.11692), table 10",
+        note="The paper does not say how windows overlap; BERT's stride stands in.",
+    ),
+    Preset(
+        "roberta/race",
+        CHOICES,
+        RECIPE.replace(
+            epochs=5, batch_size=16, weight_decay=0.01, schedule="constant", warmup_proportion=0.0
+        ),
+        "fairseq examples/roberta/README.race.md",
+    ),
+)

@@ -1,0 +1,250 @@
+"""The sizes and choices that define an encoder with segment recurrence."""
+
+import itertools
+import operator
+from dataclasses import dataclass
+from typing import Any
+
+from bert_zoo.config import UNLIMITED, Config, ConfigError, Shapes, is_integer
+from bert_zoo.error_text import shown
+
+# What `same_length` may mean, as keys that a query sees beside or with itself.
+SAME_LENGTH_KEYS = ("mem_len", "mem_len+1")
+MEMORY_STARTS = ("zeros", "empty")
+
+
+@dataclass(frozen=True, kw_only=True)
+class RecurrentConfig(Config):
+    """Everything that fixes a Transformer-XL's parameters and arithmetic (Dai et al. 2019).
+
+    Names that the originals' programs and papers share are kept.
+
+    Attributes:
+        vocab_size: tokens, ordered by falling frequency where there are `cutoffs`.
+        hidden_size: width of the residual stream ("d_model").
+        num_layers: blocks.
+        num_heads: attention heads a block.
+        head_size: width of a head ("d_head"); `num_heads * head_size` need not be `hidden_size`.
+        intermediate_size: width of the feed-forward layer ("d_inner").
+        embedding_size: width of the first cluster's table ("d_embed"); 0 means `hidden_size`.
+        cutoffs: first ids of the clusters after the first one; () is a plain softmax.
+        div_val: each cluster's table is this much narrower than the one before; with 1, all clusters
+            share one table.
+        tie_projs: for each cluster, whether it leaves through the projection by which its table comes
+            in; () ties all but the first, as most programs do.
+        proj_same_dim: whether a table that is `hidden_size` wide has a projection all the same
+            (only with `div_val` above 1).
+        tie_word_embeddings: whether the softmax's tables are the embeddings'.
+        untie_r: whether each layer has biases u and v of its own.
+        pre_lnorm: whether layer norms stand before the sublayers.
+        mem_len: hidden states that a layer keeps of earlier segments.
+        clamp_len: distances beyond this count as this; -1 for none.
+        same_length: whether every query sees equally many keys, however long its past is.
+        same_length_keys: how many those are: "mem_len+1" (the TensorFlow original, the query's own
+            position among them) or "mem_len" (the PyTorch original and Hugging Face).
+        memory_start: what precedes a text: "zeros" are attended to like any memory (TensorFlow
+            original, Hugging Face); "empty" is not there (PyTorch original).
+        activation: of the feed-forward layer.
+        layer_norm_epsilon: added to the variance.
+        hidden_dropout: rate on embeddings, positions, sublayers' outputs and the last output.
+        attention_dropout: rate on attention probabilities.
+        initializer_range: standard deviation of randomly initialised weights.
+        projection_initializer_range: that of projections between tables and `hidden_size`.
+    """
+
+    vocab_size: int
+    hidden_size: int
+    num_layers: int
+    num_heads: int
+    head_size: int
+    intermediate_size: int
+    embedding_size: int = 0
+    cutoffs: tuple[int, ...] = ()
+    div_val: int = 1
+    tie_projs: tuple[bool, ...] = ()
+    proj_same_dim: bool = True
+    tie_word_embeddings: bool = True
+    untie_r: bool = False
+    pre_lnorm: bool = False
+    mem_len: int = 0
+    clamp_len: int = -1
+    same_length: bool = False
+    same_length_keys: str = "mem_len+1"
+    memory_start: str = "zeros"
+    activation: str = "relu"
+    layer_norm_epsilon: float = 1e-12
+    hidden_dropout: float = 0.1
+    attention_dropout: float = 0.0
+    initializer_range: float = 0.02
+    projection_initializer_range: float = 0.01
+
+    def __post_init__(self):
+        for name in ("cutoffs", "tie_projs"):  # lists, where they come from JSON
+            if not isinstance(getattr(self, name), list | tuple):
+                raise ConfigError(
+                    f"This encoder cannot be built: {name} is {shown(getattr(self, name))}; it must be "
+                    "a list."
+                )
+            object.__setattr__(self, name, tuple(getattr(self, name)))
+        sizes = ("vocab_size", "hidden_size", "num_layers", "num_heads", "intermediate_size")
+        problems = self.problems_with(
+            positive=(*sizes, "head_size", "div_val"),
+            natural={"embedding_size": "as hidden_size", "mem_len": "no memory"},
+            rates=("hidden_dropout", "attention_dropout"),
+            deviations=("initializer_range", "projection_initializer_range"),
+            flags=("proj_same_dim", "tie_word_embeddings", "untie_r", "pre_lnorm", "same_length"),
+        )
+        if not all(map(is_integer, self.cutoffs)) or (
+            is_integer(self.vocab_size)
+            and list(self.cluster_bounds) != sorted(set(self.cluster_bounds))
+        ):
+            problems.append(
+                f"cutoffs are {shown(self.cutoffs)}; they must be rising integers between 0 and the "
+                f"{shown(self.vocab_size)} tokens of the vocabulary."
+            )
+        if (self.tie_projs and len(self.tie_projs) != len(self.cutoffs) + 1) or not all(
+            isinstance(tied, bool) for tied in self.tie_projs
+        ):
+            problems.append(
+                f"tie_projs are {shown(self.tie_projs)}; there must be True or False for each of the "
+                f"{len(self.cutoffs) + 1} clusters, or nothing."
+            )
+        if not problems and not all(self.table_widths):
+            problems.append(
+                f"div_val {self.div_val} leaves the last of {len(self.cluster_sizes)} clusters no "
+                f"width: {shown(self.table_widths)}."
+            )
+        if not problems and self.hidden_size % 2:
+            problems.append(
+                f"hidden_size is {self.hidden_size}; positions are pairs of a sine and a cosine, "
+                "so it must be even."
+            )
+        if not is_integer(self.clamp_len):
+            problems.append(
+                f"clamp_len is {shown(self.clamp_len)}; it must be a number of tokens, or -1 for none."
+            )
+        if not problems and self.attention_span == 0:
+            problems.append(
+                "same_length with mem_len 0 and same_length_keys 'mem_len' leaves queries no key to "
+                "see; set same_length=False, or same_length_keys='mem_len+1'."
+            )
+        for name, known in (
+            ("same_length_keys", SAME_LENGTH_KEYS),
+            ("memory_start", MEMORY_STARTS),
+        ):
+            if getattr(self, name) not in known:
+                problems.append(f"{name} is {shown(getattr(self, name))}; it is one of {known}.")
+        if problems:
+            raise ConfigError("This encoder cannot be built: " + " ".join(problems))
+
+    @property
+    def cluster_bounds(self) -> tuple[int, ...]:
+        """First id of each cluster, and the size of the vocabulary."""
+        return (0, *self.cutoffs, self.vocab_size)
+
+    @property
+    def cluster_sizes(self) -> tuple[int, ...]:
+        """Tokens of each cluster."""
+        bounds = self.cluster_bounds
+        return tuple(end - start for start, end in itertools.pairwise(bounds))
+
+    def shapes(self, length: int) -> Shapes:
+        """What it computes for rows of `length` tokens."""
+        widths = zip(self.table_widths, self.is_projected, strict=True)
+        return Shapes(
+            tables=tuple(zip(self.table_sizes, self.table_widths, strict=True)),
+            embedded=(*(width for width, projected in widths if projected), self.hidden_size),
+            normed=0,
+            embeddings_dropped=self.hidden_size,
+            runs=self.num_layers,
+            hidden=self.hidden_size,
+            intermediate=self.intermediate_size,
+            attended=self.num_heads * self.head_size,
+            heads=self.num_heads,
+            queries=2,
+            memory=self.mem_len,
+            distances=self.mem_len + length + 1,
+            drops_within_feed_forward=True,
+            clusters=self.cluster_bounds,
+        )
+
+    def rough_parameters(self) -> int:
+        tables = sum(map(operator.mul, self.table_sizes, self.table_widths))
+        attended = self.num_heads * self.head_size
+        block = self.hidden_size * (5 * attended + 2 * self.intermediate_size)
+        return tables + self.num_layers * block
+
+    @property
+    def table_sizes(self) -> tuple[int, ...]:
+        """Rows of each embedding table: one a cluster, or one for all of them."""
+        return (self.vocab_size,) if self.div_val == 1 else self.cluster_sizes
+
+    @property
+    def table_widths(self) -> tuple[int, ...]:
+        """Width of each embedding table."""
+        first = self.embedding_size or self.hidden_size
+        # Step by step: a large power of div_val would have more digits than memory holds.
+        return tuple(
+            itertools.accumulate(
+                self.table_sizes, lambda width, _: width // self.div_val, initial=first
+            )
+        )[:-1]
+
+    @property
+    def is_projected(self) -> tuple[bool, ...]:
+        """For each table, whether a projection leads from its width to `hidden_size`."""
+        always = self.div_val > 1 and self.proj_same_dim
+        return tuple(always or width != self.hidden_size for width in self.table_widths)
+
+    def table_of(self, cluster: int) -> int:
+        """The number of the table that holds a cluster."""
+        return 0 if self.div_val == 1 else cluster
+
+    def has_own_projection(self, cluster: int) -> bool:
+        """Whether a cluster leaves through a projection that is not the embeddings'."""
+        return self.is_projected[self.table_of(cluster)] and not self.shares_projection(cluster)
+
+    def shares_projection(self, cluster: int) -> bool:
+        """Whether a cluster leaves through the projection of its embeddings."""
+        return self.tie_projs[cluster] if self.tie_projs else cluster > 0
+
+    @property
+    def attention_span(self) -> int | None:
+        """Keys that a query sees at most, its own position among them; None for all that there are."""
+        if not self.same_length:
+            return None
+        return self.mem_len + (self.same_length_keys == "mem_len+1")
+
+    @property
+    def num_blocks(self) -> int:
+        """Blocks with weights of their own."""
+        return self.num_layers
+
+    @property
+    def longest_input(self) -> int:
+        """The most tokens that a row may have."""
+        return UNLIMITED
+
+    @property
+    def priced_lengths(self) -> tuple[int, ...]:
+        """Lengths of input whose cost a checkpoint's card shows."""
+        return (128,)
+
+    def card(self) -> dict[str, Any]:
+        """The sizes that a checkpoint's card shows, and what its scores depend on besides."""
+        sizes = ("num_layers", "hidden_size", "num_heads", "head_size", "intermediate_size")
+        reading = ("mem_len", "clamp_len", "same_length", "same_length_keys", "memory_start")
+        return {name: getattr(self, name) for name in (*sizes, "vocab_size", *reading)}
+
+    def forward_flops(self, length: int) -> int:
+        """Floating-point operations of the blocks' products for a segment of `length` tokens.
+
+        With a full memory, whose keys and values are made anew for each segment.
+        """
+        hidden, attended = self.hidden_size, self.num_heads * self.head_size
+        keys = self.mem_len + length
+        dense = length * (2 * hidden * attended + 2 * hidden * self.intermediate_size)
+        keys_and_values = 2 * keys * hidden * attended
+        positions = keys * hidden * attended
+        scores = 3 * length * keys * attended
+        return 2 * self.num_layers * (dense + keys_and_values + positions + scores)

@@ -1,0 +1,206 @@
+"""Vocabularies that the programs of Transformer-XL pickled, read without running the pickle.
+
+- The TensorFlow program's `cache.pkl`: its corpus, with a `Vocab` (tf/data_utils.py,
+  tf/vocabulary.py of kimiyoung/transformer-xl). The released ones were written by Python 2.
+- The PyTorch program's `cache.pt`: the same, by `torch.save`.
+- Hugging Face's `vocab.pkl` and `vocab.bin` (`torch.save`): the attributes of such a `Vocab`, or of
+  a `TransfoXLTokenizer` (transformers before 4.36, tokenization_transfo_xl.py).
+"""
+
+import logging
+import mmap
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from bert_zoo.error_text import shown
+from bert_zoo.text.files import VocabularyFiles
+from bert_zoo.text.format import TokenizerParts
+from bert_zoo.text.symbol_files import read_symbols, with_assumed_options
+from bert_zoo.weights.files import WeightsError, refuse_lfs_pointer
+from bert_zoo.weights.restricted_pickle import Record, Unread, make_dict, read_pickle, records
+
+_LOGGER = logging.getLogger(__name__)
+
+_ALLOWED = {
+    # The programs' own classes; data_utils.py is also the program that writes the file.
+    **records("vocabulary.Vocab", "utils.vocabulary.Vocab"),
+    **records("data_utils.Corpus", "__main__.Corpus"),
+    "collections.OrderedDict": make_dict,
+    **dict.fromkeys(
+        (
+            "collections.Counter",
+            # The corpus itself: arrays of ids, of NumPy before and since 2.0.
+            *("numpy.core.multiarray._reconstruct", "numpy._core.multiarray._reconstruct"),
+            *("numpy.ndarray", "numpy.dtype", "_codecs.encode", "__builtin__.bytes"),
+            # Other attributes of transformers' tokenizer (4.35).
+            *("re._compile", "__builtin__.set", "builtins.set"),
+            "sacremoses.normalize.MosesPunctNormalizer",
+            *("sacremoses.tokenize.MosesTokenizer", "sacremoses.tokenize.MosesDetokenizer"),
+            *("transformers.tokenization_utils.Trie", "tokenizers.AddedToken"),
+        ),
+        Unread,
+    ),
+}
+
+_ADVICE = (
+    "bert_zoo reads only the vocabularies of Transformer-XL from pickles. Where you trust the file, "
+    "load it with the program that wrote it and write the symbols of its idx2sym to vocab.txt, one "
+    "on each line."
+)
+
+# Beyond any symbol's length: the encoded WikiText-103 beside its vocabulary is a string of 0.8 GB.
+_LONGEST_STRING = 1 << 16
+
+# What ends a line, and what stands for unknown words: in WikiText, and in the One Billion Word
+# benchmark, where the first also begins a line.
+_EOS_TOKENS = ("<eos>", "<S>")
+_UNKNOWN_TOKENS = ("<unk>", "<UNK>")
+
+
+# The originals' files: Hugging Face's of two times, the TensorFlow program's and the PyTorch one's.
+_FILES = ("vocab.pkl", "vocab.bin", "cache.pkl", "data/cache.pkl", "cache.pt")
+
+
+def read_vocabulary(files: VocabularyFiles, overrides: dict[str, Any]) -> TokenizerParts:
+    """Reads vocab.txt, as this package writes it, or one of the originals' pickles."""
+    if files.has("vocab.txt"):
+        return read_symbols(files, overrides)
+    if (name := next((name for name in _FILES if files.has(name)), None)) is None:
+        raise FileNotFoundError(
+            f"{files.directory} has none of vocab.txt, {', '.join(_FILES)}; it holds "
+            f"{files.names()}."
+        )
+    path = files.path(name)
+    found = read_pickled_vocabulary(path)
+    options = {"unknown_token": found.unknown_token, "eos_token": found.eos_token}
+    options = with_assumed_options(found.symbols, path, options | overrides)
+    # The numbers of bytes are the same in lower case.
+    lowercase = found.lowercase and options["unit"] != "byte"
+    arguments = {"vocabulary": found.symbols, "lowercase": lowercase, **options}
+    return TokenizerParts("SymbolTokenizer", arguments, path)
+
+
+@dataclass(frozen=True)
+class PickledVocabulary:
+    """A word or character vocabulary of Transformer-XL.
+
+    Attributes:
+        symbols: in the order of their ids.
+        lowercase: whether the program lower-cased the text.
+        eos_token: the symbol that it put at the end of every line; None in character vocabularies.
+        unknown_token: the symbol for words that are not in the vocabulary; None where there is none.
+    """
+
+    symbols: list[str]
+    lowercase: bool
+    eos_token: str | None
+    unknown_token: str | None
+
+
+def read_pickled_vocabulary(path: str | os.PathLike) -> PickledVocabulary:
+    """Reads the vocabulary in a `cache.pkl`, `cache.pt`, `vocab.pkl` or `vocab.bin`.
+
+    transformers read the released file of Python 2, whose strings are UTF-8, as Latin-1, so that
+    about 10,000 symbols of its transfo-xl-wt103 are other than the words that the model was trained
+    on (huggingface/transformers issue 271). Where all symbols of a file are such, they are put
+    right, and this is logged.
+
+    Raises:
+        WeightsError: the file is damaged, holds no vocabulary or anything that is refused.
+    """
+    path = Path(path)
+    refuse_lfs_pointer(path)
+    if path.suffix not in _READERS:
+        raise WeightsError(
+            f"{path} is not a pickled vocabulary that bert_zoo knows by its name; known endings are "
+            f"{', '.join(_READERS)}."
+        )
+    table = _vocabulary_of(_READERS[path.suffix](path), path)
+    symbols = _symbols(table, path)
+    lowercase, unknown_id = table.get("lower_case"), table.get("unk_idx")
+    if type(lowercase) is not bool:
+        raise WeightsError(f"{path} does not say whether its words are in lower case.")
+    if unknown_id is not None and unknown_id not in range(len(symbols)):
+        raise WeightsError(f"{path} has no symbol of the id {shown(unknown_id)}, its unk_idx.")
+    return PickledVocabulary(
+        symbols=symbols,
+        lowercase=lowercase,
+        eos_token=_first_known(_EOS_TOKENS, symbols),
+        unknown_token=_first_known(_UNKNOWN_TOKENS, symbols)
+        if unknown_id is None
+        else symbols[unknown_id],
+    )
+
+
+def _read_pickle_file(path: Path) -> Any:
+    if path.stat().st_size == 0:
+        raise WeightsError(f"{path} is empty. Download it again.")
+    # A mapped file never returns more bytes than it has, whatever length the pickle asks for.
+    with open(path, "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as stream:
+        return read_pickle(stream, str(path), _ALLOWED, advice=_ADVICE, longest=_LONGEST_STRING)
+
+
+def _read_torch_file(path: Path) -> Any:
+    from bert_zoo.weights.torch_bin import read_object
+
+    return read_object(path, _ALLOWED, _ADVICE)
+
+
+_READERS: dict[str, Callable[[Path], Any]] = {
+    ".pkl": _read_pickle_file,
+    ".bin": _read_torch_file,
+    ".pt": _read_torch_file,
+}
+
+
+def _vocabulary_of(root: Any, path: Path) -> dict[str | int, Any]:
+    """The attributes of the vocabulary: the file's own object or its corpus's."""
+    if type(root) is Record and "vocab" in root:
+        root = root["vocab"]
+    if not isinstance(root, dict) or "idx2sym" not in root:
+        raise WeightsError(f"{path} holds no vocabulary: nothing in it is called idx2sym.")
+    return root
+
+
+def _symbols(table: dict[str | int, Any], path: Path) -> list[str]:
+    symbols, ids = table["idx2sym"], table.get("sym2idx")
+    if (
+        type(symbols) is not list
+        or not symbols
+        or any(type(symbol) is not str for symbol in symbols)
+    ):
+        raise WeightsError(f"idx2sym of {path} is not a list of strings.")
+    expected = {symbol: index for index, symbol in enumerate(symbols)}
+    if ids != expected or len(expected) != len(symbols):
+        raise WeightsError(
+            f"idx2sym and sym2idx of {path} do not agree: not every symbol has one id. The file is "
+            "damaged: download it again."
+        )
+    broken = [
+        symbol for symbol in symbols if any("\ud800" <= letter <= "\udfff" for letter in symbol)
+    ]
+    if broken:
+        raise WeightsError(f"Symbols of {path} are not UTF-8: {shown(broken)}.")
+    return _undo_latin_1(symbols, path)
+
+
+def _undo_latin_1(symbols: list[str], path: Path) -> list[str]:
+    """The symbols, read as UTF-8 where all of them are UTF-8 that was read as Latin-1."""
+    try:
+        decoded = [symbol.encode("latin-1").decode("utf-8") for symbol in symbols]
+    except UnicodeError:
+        return symbols
+    changed = sum(new != old for new, old in zip(decoded, symbols, strict=True))
+    if changed:
+        _LOGGER.info(
+            "%s: %s of %s symbols were UTF-8 read as Latin-1 and have been put right.",
+            *(path, f"{changed:,}", f"{len(symbols):,}"),
+        )
+    return decoded
+
+
+def _first_known(candidates: Sequence[str], symbols: list[str]) -> str | None:
+    return next((token for token in candidates if token in symbols), None)

@@ -1,0 +1,363 @@
+"""Backbones: layers from a dict of inputs to the dict of what an encoder makes of them."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import keras
+from keras import ops
+
+from bert_zoo.config import Config
+from bert_zoo.layers.attention import attention_bias
+from bert_zoo.layers.recurrent_stack import updated_memory
+
+
+@dataclass(frozen=True)
+class Ids:
+    """An input of integers, int [batch, length] unless the backbone says otherwise.
+
+    Attributes:
+        limit: ids lie in [0, limit).
+        meaning: what the limit is, for messages.
+        required: whether every call must give it.
+    """
+
+    limit: int
+    meaning: str
+    required: bool = False
+
+
+PADDING = "1 is a real token and 0 padding"
+
+
+@dataclass(frozen=True)
+class Groups:
+    """The layers of a backbone, from its inputs up; together they hold all of its variables.
+
+    An `Encoder` has them as attributes, by their names.
+
+    Attributes:
+        embeddings: the lowest one.
+        stack: what holds the blocks, with `blocks`, `blocks_of_layers` and `rematerialize`.
+        top: what stands on the stack, as the pooler.
+    """
+
+    embeddings: keras.layers.Layer
+    stack: keras.layers.Layer
+    top: Sequence[keras.layers.Layer] = ()
+
+    @property
+    def layers(self) -> tuple[keras.layers.Layer, ...]:
+        return (self.embeddings, self.stack, *self.top)
+
+    def freeze(self, *, embeddings: bool, layers: int) -> None:
+        """Keeps weights as they are in training; `bert_zoo.training.freeze` is what users call.
+
+        Args:
+            embeddings: whether those of the embeddings.
+            layers: how many layers, from the lowest.
+
+        Raises:
+            ValueError: there are not so many layers, or higher layers share weights with these.
+        """
+        of_layers = self.stack.blocks_of_layers
+        if isinstance(layers, bool) or not 0 <= layers <= len(of_layers):
+            raise ValueError(f"layers is {layers!r}; this encoder has {len(of_layers)} to freeze.")
+        below = {number for numbers in of_layers[:layers] for number in numbers}
+        shared = below & {number for numbers in of_layers[layers:] for number in numbers}
+        if shared:
+            raise ValueError(
+                f"The lowest {layers} layers cannot be frozen alone: layers above share weights with "
+                f"them. Freeze all {len(of_layers)} layers, or none."
+            )
+        if embeddings:
+            self.embeddings.trainable = False
+        for number in below:
+            self.stack.blocks[number].trainable = False
+
+    def levels_below_head(self) -> dict[int, int]:
+        """Variables by id, and how many layers below the head each lies, for `layer_decay`.
+
+        Source: google-research/electra model/optimization.py, _get_layer_lrs. The head has level 0,
+        the layers from the highest 2, 3, ..., and the embeddings the next. A pooler, which ELECTRA
+        does not have, takes the free level 1. Layers that share their weights are one layer, so
+        that ALBERT's block has level 2 and its embeddings 3.
+        """
+        num_blocks = len(self.stack.blocks)
+        levels = {id(v): num_blocks + 2 for v in self.embeddings.variables}
+        # What blocks share is read by the lowest layer first.
+        levels |= {id(v): num_blocks + 1 for v in self.stack.variables}
+        for number, block in enumerate(self.stack.blocks):
+            levels |= {id(v): num_blocks + 1 - number for v in block.variables}
+        return levels | {id(v): 1 for layer in self.top for v in layer.variables}
+
+
+class Backbone(keras.layers.Layer):
+    """What a family's page makes of a configuration, and an `Encoder` holds.
+
+    Attributes:
+        config: sizes and choices.
+        state: names of inputs that a call returns for the next one. Those in `inputs` are ids, the
+            others lists of floating-point tensors, one a layer.
+    """
+
+    state: tuple[str, ...] = ()
+
+    def __init__(self, config: Config, **kwargs):
+        super().__init__(**{"name": "backbone", **kwargs})
+        self.config = config
+
+    @property
+    def inputs(self) -> Mapping[str, Ids]:
+        """The ids that it takes, by name; all of the shape of `token_ids` but for those of `state`."""
+        raise NotImplementedError
+
+    @property
+    def longest_input(self) -> int:
+        """The most tokens that a row may have."""
+        return self.config.longest_input
+
+    @property
+    def token_table(self) -> Any:
+        """What a language-model head with tied weights projects onto."""
+        raise NotImplementedError
+
+    def groups(self) -> Groups:
+        """Its layers, for what treats lower and higher ones differently."""
+        raise NotImplementedError
+
+    def initial_state(self, batch_size: int) -> dict[str, Any]:
+        """The inputs of `state` for rows that begin.
+
+        Args:
+            batch_size: rows; may be a tensor.
+        """
+        return {}
+
+    def build(self, input_shape):
+        groups = self.groups()
+        groups.embeddings.build((None, None))
+        for layer in (groups.stack, *groups.top):
+            layer.build((None, None, self.config.hidden_size))
+        self.built = True
+
+    def call(self, inputs, first_only=False, training=None) -> dict[str, Any]:
+        """Encodes.
+
+        Args:
+            inputs: a dict of what `inputs` and `state` name.
+            first_only: whether the first token of each row is all that is wanted of the last layer.
+
+        Returns:
+            `sequence_output` [batch, length, hidden], with `first_only` [batch, 1, hidden];
+            `pooled_output` [batch, hidden] where there is a pooler; `hidden_states`, the embedding
+            output first; `attentions` [batch, heads, length, keys], one a layer; and `state`.
+        """
+        raise NotImplementedError
+
+
+class TransformerBackbone(Backbone):
+    """Embeddings, a stack of blocks that attend to every token, and perhaps a pooler (BERT).
+
+    Args:
+        config: sizes and choices.
+        embeddings: a layer (token_ids, segment_ids, position_ids) -> [batch, length, hidden].
+        stack: a `Stack`.
+        pooler: a layer [batch, length, hidden] -> [batch, hidden], or None.
+    """
+
+    def __init__(self, config: Config, *, embeddings, stack, pooler=None, **kwargs):
+        super().__init__(config, **kwargs)
+        self.embeddings = embeddings
+        self.stack = stack
+        self.pooler = pooler
+
+    @property
+    def inputs(self) -> dict[str, Ids]:
+        config = self.config
+        segments = Ids(config.num_segments, "the number of segments")
+        return {
+            "token_ids": Ids(config.vocab_size, "the size of the vocabulary", required=True),
+            **({"segment_ids": segments} if config.num_segments else {}),
+            "padding_mask": Ids(2, PADDING),
+            "position_ids": Ids(config.max_positions, "the rows of the position table"),
+        }
+
+    @property
+    def token_table(self):
+        return self.embeddings.token_embedding.embeddings
+
+    def groups(self) -> Groups:
+        top = () if self.pooler is None else (self.pooler,)
+        return Groups(self.embeddings, self.stack, top)
+
+    def call(self, inputs, first_only=False, training=None):
+        token_ids = inputs["token_ids"]
+        embedded = self.embeddings(
+            token_ids, inputs.get("segment_ids"), inputs.get("position_ids"), training=training
+        )
+        mask = inputs.get("padding_mask")
+        mask = ops.ones_like(token_ids) if mask is None else mask
+        bias = attention_bias(mask, keras.backend.standardize_dtype(embedded.dtype))
+        hidden_states, attentions = self.stack(
+            embedded, bias, first_only=first_only, training=training
+        )
+        outputs = {"sequence_output": hidden_states[-1]}
+        if self.pooler is not None:
+            outputs["pooled_output"] = self.pooler(hidden_states[-1])
+        return outputs | {"hidden_states": hidden_states, "attentions": attentions}
+
+
+class RecurrentBackbone(Backbone):
+    """Embeddings and a stack of blocks that remember the segment before (Transformer-XL).
+
+    Beside `token_ids` and `padding_mask`, it takes
+
+    * `memory`: for each layer, [batch, memory length, hidden], as the call before returned it. What
+      precedes a text without it is the configuration's `memory_start`: `mem_len` rows of zeros that
+      are attended to, or nothing.
+    * `memory_mask` int [batch, memory length]: 1 where the memory holds something.
+
+    Padding is not attended to, now or from memory. Returned are the new `memory` of `mem_len`
+    positions, through which no gradient runs, and `memory_mask` where a mask came in or memory
+    starts empty. Shapes in and out are the same for a memory of `mem_len`, so one compiled step
+    serves a text of any length. `first_only` saves no time here, where memory holds every token.
+
+    Args:
+        config: sizes and choices.
+        embeddings: a layer token_ids -> [batch, length, hidden].
+        stack: a `RecurrentStack`.
+    """
+
+    state = ("memory", "memory_mask")
+
+    def __init__(self, config: Config, *, embeddings, stack, **kwargs):
+        super().__init__(config, **kwargs)
+        self.embeddings = embeddings
+        self.stack = stack
+
+    @property
+    def inputs(self) -> dict[str, Ids]:
+        return {
+            "token_ids": Ids(self.config.vocab_size, "the size of the vocabulary", required=True),
+            "padding_mask": Ids(2, PADDING),
+            "memory_mask": Ids(2, PADDING),
+        }
+
+    @property
+    def token_table(self):
+        """The tables of the clusters, and for each cluster the kernel of its projection, or None."""
+        config, projections = self.config, self.embeddings.projections
+        of_clusters = [projections[config.table_of(c)] for c in range(len(config.cluster_sizes))]
+        return (
+            [table.embeddings for table in self.embeddings.tables],
+            [None if layer is None else layer.kernel for layer in of_clusters],
+        )
+
+    def groups(self) -> Groups:
+        return Groups(self.embeddings, self.stack)
+
+    def initial_state(self, batch_size: int) -> dict[str, Any]:
+        config = self.config
+        shape = (batch_size, config.mem_len, config.hidden_size)
+        holds = ops.zeros if config.memory_start == "empty" else ops.ones
+        return {
+            "memory": [ops.zeros(shape, self.compute_dtype) for _ in range(config.num_layers)],
+            "memory_mask": holds(shape[:2], "int32"),
+        }
+
+    def call(self, inputs, first_only=False, training=None):
+        token_ids, padding_mask = inputs["token_ids"], inputs.get("padding_mask")
+        memory, memory_mask = (inputs.get(name) for name in self.state)
+        starts_empty = self.config.memory_start == "empty"
+        if memory is None:
+            if memory_mask is not None:
+                raise ValueError(
+                    "memory_mask says what the memory holds, and no memory is given. Pass both, as "
+                    "the model returned them, or neither."
+                )
+            start = self.initial_state(ops.shape(token_ids)[0])
+            memory = start["memory"]
+            if starts_empty:
+                memory_mask = start["memory_mask"]
+        self._check_memory(memory, memory_mask, token_ids)
+
+        keys_mask = None
+        if starts_empty or memory_mask is not None or padding_mask is not None:
+            if memory_mask is None:
+                memory_mask = ops.ones(ops.shape(memory[0])[:2], "int32")
+            if padding_mask is None:
+                padding_mask = ops.ones_like(token_ids)
+            keys_mask = ops.concatenate([memory_mask, padding_mask], axis=1)
+
+        embedded = self.embeddings(token_ids, training=training)
+        hidden_states, attentions = self.stack(embedded, memory, keys_mask, training=training)
+        mem_len = self.config.mem_len
+        state = {
+            "memory": [
+                updated_memory(old, new, mem_len)
+                for old, new in zip(memory, hidden_states, strict=False)
+            ]
+        }
+        if keys_mask is not None:
+            state["memory_mask"] = updated_memory(memory_mask, padding_mask, mem_len)
+        if first_only:
+            hidden_states = [*hidden_states[:-1], hidden_states[-1][:, :1]]
+            attentions = [*attentions[:-1], attentions[-1][:, :, :1]]
+        return {
+            "sequence_output": hidden_states[-1],
+            "hidden_states": hidden_states,
+            "attentions": attentions,
+            **state,
+        }
+
+    def state_after(self, token_ids, lengths, state: Mapping[str, Any]) -> dict[str, Any]:
+        """The state after the first tokens of rows, each its own number of them.
+
+        Args:
+            token_ids: int [batch, length]; what follows the first tokens is not read.
+            lengths: int [batch], how many tokens.
+            state: what precedes them, as `initial_state` gives it.
+        """
+        # Not `call`, whose memory ends with the padding.
+        keys_mask = ops.concatenate([state["memory_mask"], ops.ones_like(token_ids)], axis=1)
+        embedded = self.embeddings(token_ids, training=False)
+        hidden_states, _ = self.stack(embedded, state["memory"], keys_mask, training=False)
+        kept = lengths[:, None] + ops.arange(self.config.mem_len)[None, :]
+
+        def updated(old, new):
+            joined = ops.concatenate([ops.cast(old, new.dtype), new], axis=1)
+            return ops.take_along_axis(joined, kept[:, :, None], axis=1)
+
+        return {
+            "memory": [
+                updated(old, new) for old, new in zip(state["memory"], hidden_states, strict=False)
+            ],
+            "memory_mask": ops.take_along_axis(keys_mask, kept, axis=1),
+        }
+
+    def _check_memory(self, memory, memory_mask, token_ids) -> None:
+        config = self.config
+        if isinstance(memory, Mapping) or len(memory) != config.num_layers:
+            raise ValueError(
+                f"memory has {len(memory)} entries; it is a list of one tensor for each of the "
+                f"{config.num_layers} layers, as the model returned it."
+            )
+        wanted = (token_ids.shape[0], memory[0].shape[1], config.hidden_size)
+        for layer, entry in enumerate(memory):
+            if not _fits(entry.shape, wanted):
+                raise ValueError(
+                    f"memory[{layer}] has shape {tuple(entry.shape)}; it must be {wanted}: the "
+                    "batch, the positions remembered, and the model's width."
+                )
+        if memory_mask is not None and not _fits(memory_mask.shape, wanted[:2]):
+            raise ValueError(
+                f"memory_mask has shape {tuple(memory_mask.shape)}; the memory's is {wanted[:2]}."
+            )
+
+
+def _fits(shape, wanted) -> bool:
+    """Whether a shape is the wanted one as far as both are known."""
+    return len(shape) == len(wanted) and all(
+        None in (found, other) or found == other for found, other in zip(shape, wanted, strict=True)
+    )

@@ -1,0 +1,191 @@
+"""Adaptive softmax: frequent tokens beside one another, rare ones in clusters behind them."""
+
+from collections.abc import Sequence
+from itertools import pairwise
+
+import keras
+from keras import ops
+
+from bert_zoo.layers.adaptive_embedding import cluster_tables
+from bert_zoo.layers.common import initializer
+
+
+class AdaptiveSoftmax(keras.layers.Layer):
+    """Log-probabilities over a vocabulary in clusters; with one cluster, a plain softmax.
+
+    log p(token) is that of the token among the first cluster's tokens and the other clusters, and
+    for a token of another cluster the sum of that cluster's and of the token's in it.
+    Source: Grave et al. 2017 (arXiv:1609.04309); kimiyoung/transformer-xl tf/model.py,
+    mask_adaptive_logsoftmax.
+
+    Args:
+        bounds: first token of each cluster, and the size of the vocabulary.
+        table_sizes, table_widths: of the tables that clusters are projected onto: one for each
+            cluster, or one for all.
+        projected: for each cluster, whether a projection of this layer's own leads to its table.
+        tied: whether the tables are those that `call` is given, or this layer's own.
+        hidden_size: width of the input.
+        initializer_range: standard deviation of randomly initialised tables.
+        projection_initializer_range: that of projections.
+    """
+
+    def __init__(
+        self,
+        bounds: Sequence[int],
+        table_sizes: Sequence[int],
+        table_widths: Sequence[int],
+        projected: Sequence[bool],
+        *,
+        tied: bool,
+        hidden_size: int,
+        initializer_range: float,
+        projection_initializer_range: float,
+        **kwargs,
+    ):
+        super().__init__(**kwargs)
+        self.bounds = tuple(bounds)
+        self.table_sizes = tuple(table_sizes)
+        self.table_widths = tuple(table_widths)
+        self.projected = tuple(projected)
+        self.hidden_size = hidden_size
+        self.projection_initializer_range = projection_initializer_range
+        self.tables = None
+        if not tied:
+            self.tables = cluster_tables(
+                table_sizes, table_widths, initializer_range, self.dtype_policy
+            )
+
+    def build(self, input_shape):
+        for table in self.tables or []:
+            table.build()
+        self.biases = [
+            self.add_weight(shape=(rows,), initializer="zeros", name=f"bias_{table}")
+            for table, rows in enumerate(self.table_sizes)
+        ]
+        self.projections = [
+            self.add_weight(
+                shape=(
+                    self.table_widths[min(cluster, len(self.table_widths) - 1)],
+                    self.hidden_size,
+                ),
+                initializer=initializer(self.projection_initializer_range),
+                name=f"projection_{cluster}",
+            )
+            if projected
+            else None
+            for cluster, projected in enumerate(self.projected)
+        ]
+        num_tails = len(self.bounds) - 2
+        if num_tails:
+            self.cluster_weight = self.add_weight(
+                shape=(num_tails, self.table_widths[0]), initializer="zeros", name="cluster_weight"
+            )
+            self.cluster_bias = self.add_weight(
+                shape=(num_tails,), initializer="zeros", name="cluster_bias"
+            )
+        self.built = True
+
+    def call(self, x, tables, projections, labels=None):
+        """Predicts tokens.
+
+        Args:
+            x: [batch, length, hidden_size].
+            tables: the embeddings' tables; not read where this layer has its own.
+            projections: for each cluster, the kernel [width, hidden_size] of the embeddings'
+                projection that it leaves through where it has none of its own; None for none.
+            labels: int [batch, length], or None.
+
+        Returns:
+            float32 log-probabilities: of the labels [batch, length], else [batch, length, vocabulary].
+        """
+        length = ops.shape(x)[1]
+        flat = ops.reshape(x, (-1, self.hidden_size))
+        if self.tables is not None:
+            tables = [table.embeddings for table in self.tables]
+        clusters = self._clusters(tables, projections)
+        if labels is None:
+            return ops.reshape(self._of_all(flat, clusters), (-1, length, self.bounds[-1]))
+        of_labels = self._of_labels(flat, clusters, ops.reshape(labels, (-1,)))
+        return ops.reshape(of_labels, (-1, length))
+
+    def _clusters(self, tables, projections) -> list[tuple]:
+        """For each cluster (table [tokens, width], bias [tokens], projection or None)."""
+        biases = self.biases
+        if len(tables) == 1 and len(self.bounds) > 2:
+            # Not slices: their gradients would each fill the whole table with zeros first.
+            (tables,) = (ops.split(table, self.bounds[1:-1], axis=0) for table in tables)
+            (biases,) = (ops.split(bias, self.bounds[1:-1], axis=0) for bias in biases)
+        own = self.projections
+        shared = (
+            given if mine is None else mine for mine, given in zip(own, projections, strict=True)
+        )
+        return list(zip(tables, biases, shared, strict=True))
+
+    def _logits(self, x, cluster, more=None):
+        """Scores [rows, tokens] in float32; with `more` = (weight, bias), those columns follow."""
+        table, bias, projection = cluster
+        if projection is not None:
+            x = ops.matmul(x, ops.transpose(ops.cast(projection, x.dtype)))
+        parts = [(table, bias)] if more is None else [(table, bias), more]
+        scores = [
+            ops.cast(ops.matmul(x, ops.transpose(ops.cast(weight, x.dtype))), "float32")
+            + ops.cast(bias, "float32")
+            for weight, bias in parts
+        ]
+        return scores[0] if more is None else ops.concatenate(scores, axis=-1)
+
+    def _head_logits(self, flat, clusters):
+        """Scores of the first cluster's tokens and of the other clusters."""
+        more = (self.cluster_weight, self.cluster_bias) if len(clusters) > 1 else None
+        return self._logits(flat, clusters[0], more)
+
+    def _of_all(self, flat, clusters):
+        head = ops.log_softmax(self._head_logits(flat, clusters))
+        if len(clusters) == 1:
+            return head
+        shortlist = self.bounds[1]
+        parts = [head[:, :shortlist]]
+        for number, cluster in enumerate(clusters[1:]):
+            of_cluster = head[:, shortlist + number, None]
+            parts.append(of_cluster + ops.log_softmax(self._logits(flat, cluster)))
+        return ops.concatenate(parts, axis=-1)
+
+    def _of_labels(self, flat, clusters, labels):
+        head_labels = labels
+        for number, start in enumerate(self.bounds[1:-1]):
+            head_labels = ops.where(labels >= start, self.bounds[1] + number, head_labels)
+        found = _log_probs(self._head_logits(flat, clusters), head_labels)
+        of_members = _gathered if keras.backend.backend() == "tensorflow" else _over_all
+        for (start, end), cluster in zip(pairwise(self.bounds[1:]), clusters[1:], strict=True):
+            is_member = ops.logical_and(labels >= start, labels < end)
+
+            def tail(x, members, start=start, cluster=cluster):
+                return _log_probs(self._logits(x, cluster), members - start)
+
+            found = found + of_members(tail, flat, labels, is_member, start)
+        return found
+
+    def compute_output_shape(self, input_shape, *shapes, **more_shapes):
+        return (*input_shape[:-1], self.bounds[-1])
+
+
+def _log_probs(logits, labels):
+    """float32 [rows] for logits [rows, tokens] and labels [rows]."""
+    return -ops.sparse_categorical_crossentropy(labels, logits, from_logits=True)
+
+
+def _over_all(tail, flat, labels, is_member, start: int):
+    """`tail` of the members' rows, 0 elsewhere; computed for every row, so that shapes are static."""
+    return ops.where(is_member, tail(flat, ops.where(is_member, labels, start)), 0.0)
+
+
+def _gathered(tail, flat, labels, is_member, start: int):
+    """`_over_all`, computed for the members alone: a rare cluster costs no more than its tokens.
+
+    TensorFlow's XLA pads the members to all rows, so it is the same there.
+    """
+    import tensorflow as tf
+
+    rows = tf.where(is_member)
+    members = tail(tf.gather_nd(flat, rows), tf.gather_nd(labels, rows))
+    return tf.scatter_nd(rows, members, tf.shape(labels, out_type=tf.int64))

@@ -1,0 +1,79 @@
+"""The masked-language-model head."""
+
+import keras
+from keras import ops
+
+from bert_zoo.layers.common import ACTIVATIONS, dense, norm, table, vocabulary_logits
+
+
+class MaskedLMHead(keras.layers.Layer):
+    """Dense, activation, norm, and a projection onto the vocabulary with its own bias.
+
+    The projection reads the encoder's token table (tied), or a table of its own.
+    Source: google-research/bert run_pretraining.py, get_masked_lm_output.
+
+    Args:
+        vocab_size: logits.
+        width: of the token table and of the transform.
+        activation: as the encoder's.
+        epsilon: of the layer norm.
+        tied: whether the projection is the token table that `call` is given.
+        initializer_range: standard deviation of randomly initialised weights.
+    """
+
+    def __init__(
+        self,
+        vocab_size: int,
+        width: int,
+        *,
+        activation: str,
+        epsilon: float,
+        tied: bool,
+        initializer_range: float,
+        **kwargs,
+    ):
+        super().__init__(**kwargs)
+        self.vocab_size = vocab_size
+        self.width = width
+        self.activation = ACTIVATIONS[activation]
+        self.transform = dense(
+            width, "transform", stddev=initializer_range, dtype=self.dtype_policy
+        )
+        self.norm = norm("norm", epsilon=epsilon, dtype=self.dtype_policy)
+        self.decoder = None
+        if not tied:
+            self.decoder = table(
+                vocab_size, width, "decoder", stddev=initializer_range, dtype=self.dtype_policy
+            )
+
+    def build(self, input_shape):
+        self.transform.build(input_shape)
+        self.norm.build((*input_shape[:-1], self.width))
+        if self.decoder is not None:
+            self.decoder.build()
+        self.bias = self.add_weight(shape=(self.vocab_size,), initializer="zeros", name="bias")
+        self.built = True
+
+    def call(self, sequence_output, token_table, mask_positions=None):
+        """Predicts tokens.
+
+        Args:
+            sequence_output: [batch, length, hidden].
+            token_table: [vocab_size, width]; not read where the head is untied.
+            mask_positions: int [batch, predictions]; only these positions are projected.
+
+        Returns:
+            float32 logits [batch, length or predictions, vocab_size].
+        """
+        x = sequence_output
+        if mask_positions is not None:
+            x = ops.take_along_axis(x, mask_positions[:, :, None], axis=1)
+        shape = (-1, ops.shape(x)[1], self.vocab_size)
+        x = ops.reshape(x, (-1, ops.shape(x)[-1]))
+        x = self.norm(self.activation(self.transform(x)))
+        if self.decoder is not None:
+            token_table = self.decoder.embeddings
+        return ops.reshape(vocabulary_logits(x, token_table, self.bias), shape)
+
+    def compute_output_shape(self, input_shape):
+        return (*input_shape[:-1], self.vocab_size)

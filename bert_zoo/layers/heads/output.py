@@ -1,0 +1,64 @@
+"""The dense output layer of classification, tagging, span and next-sentence heads."""
+
+import keras
+
+from bert_zoo.layers.common import ACTIVATIONS, dense
+from bert_zoo.layers.dropout import Dropout
+
+
+class OutputHead(keras.layers.Layer):
+    """Dropout and a dense layer to logits, in float32 whatever the policy computes in.
+
+    Source: google-research/bert run_classifier.py, create_model; with a transform, fairseq
+    roberta/model.py, RobertaClassificationHead.
+
+    Args:
+        units: logits.
+        dropout: rate on the input.
+        initializer_range: standard deviation of randomly initialised weights.
+        transform: activation of a dense layer before the logits; None for no such layer.
+        transform_size: its width.
+        dropout_first: whether there is dropout before that layer too, beside the one behind it.
+    """
+
+    def __init__(
+        self,
+        units: int,
+        *,
+        dropout: float,
+        initializer_range: float,
+        transform: str | None = None,
+        transform_size: int = 0,
+        dropout_first: bool = True,
+        **kwargs,
+    ):
+        super().__init__(**kwargs)
+        self.units = units
+        self.dropout_first = dropout_first
+        self.transform = None
+        if transform is not None:
+            self.activation = ACTIVATIONS[transform]
+            self.transform = dense(
+                transform_size, "transform", stddev=initializer_range, dtype=self.dtype_policy
+            )
+        self.dropout = Dropout(dropout, dtype=self.dtype_policy, name="dropout")
+        # A loss over bfloat16 logits loses the small differences that training is about.
+        self.dense = dense(units, "dense", stddev=initializer_range, dtype="float32")
+
+    def build(self, input_shape):
+        if self.transform is not None:
+            self.transform.build(input_shape)
+            input_shape = (*input_shape[:-1], self.transform.units)
+        self.dense.build(input_shape)
+        self.built = True
+
+    def call(self, x, training=None):
+        """[..., hidden] to [..., units]."""
+        if self.transform is not None:
+            if self.dropout_first:
+                x = self.dropout(x, training=training)
+            x = self.activation(self.transform(x))
+        return self.dense(self.dropout(x, training=training))
+
+    def compute_output_shape(self, input_shape):
+        return (*input_shape[:-1], self.units)

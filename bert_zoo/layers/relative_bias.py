@@ -1,0 +1,75 @@
+"""A learned bias by distance, added to the scores of attention."""
+
+import keras
+from keras import ops
+
+from bert_zoo.layers.common import initializer
+
+
+def far_buckets(num_buckets: int, max_distance: int) -> list[int]:
+    """The shortest distance of each bucket but the first that holds several distances.
+
+    Half of a direction's buckets hold one distance each, 0, 1, 2, ...; the others grow by a factor up
+    to `max_distance`, and the last holds all that are longer. In integers: logarithms in floating point
+    may fall on either side of a bound.
+    """
+    single = num_buckets // 4
+    wide = num_buckets // 2 - single
+    bounds, distance = [], single
+    for number in range(1, wide):
+        # distance >= single * (max_distance / single) ** (number / wide)
+        while distance**wide < single ** (wide - number) * max_distance**number:
+            distance += 1
+        bounds.append(distance)
+    return bounds
+
+
+class RelativeBias(keras.layers.Layer):
+    """One number a head for each bucket of distances between query and key, in both directions.
+
+    Source: Raffel et al. 2020 (arXiv:1910.10683), section 2.1; Song et al. 2020 (MPNet,
+    arXiv:2004.09297).
+
+    Args:
+        num_heads: heads.
+        num_buckets: rows of the table; the second half is for keys after the query.
+        max_distance: distances from this on share a bucket.
+        initializer_range: standard deviation of randomly initialised weights.
+    """
+
+    def __init__(
+        self,
+        num_heads: int,
+        *,
+        initializer_range: float,
+        num_buckets: int = 32,
+        max_distance: int = 128,
+        **kwargs,
+    ):
+        super().__init__(**kwargs)
+        self.num_heads = num_heads
+        self.num_buckets = num_buckets
+        self.far_buckets = far_buckets(num_buckets, max_distance)
+        self.initializer_range = initializer_range
+
+    def build(self, input_shape):
+        self.embeddings = self.add_weight(
+            shape=(self.num_buckets, self.num_heads),
+            initializer=initializer(self.initializer_range),
+            name="embeddings",
+        )
+        self.built = True
+
+    def call(self, x):
+        """[batch, length, ...], whose numbers are not read, to [1, heads, length, length]."""
+        length = ops.shape(x)[1]
+        offsets = ops.arange(1 - length, length)  # from query to key
+        distances = ops.abs(offsets)
+        buckets = ops.minimum(distances, self.num_buckets // 4)
+        for bound in self.far_buckets:
+            buckets = buckets + ops.cast(distances >= bound, buckets.dtype)
+        buckets = buckets + ops.cast(offsets > 0, buckets.dtype) * (self.num_buckets // 2)
+        table = ops.cast(self.embeddings, self.compute_dtype)
+        by_offset = ops.transpose(ops.take(table, buckets, axis=0))
+        keys = ops.arange(length)
+        return ops.take(by_offset, keys[None, :] - keys[:, None] + length - 1, axis=1)[None]

@@ -1,0 +1,333 @@
+"""What a name or a path stands for: the model's family, configuration, tensors and vocabulary."""
+
+import logging
+import math
+import os
+import re
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from bert_zoo.config import Config, ConfigError
+from bert_zoo.error_text import shown
+from bert_zoo.json_files import JsonObject, read_object
+from bert_zoo.loading.sources import config_files, fetch, fetch_checkpoint
+from bert_zoo.models.long_texts import LongTexts
+from bert_zoo.models.thresholds import label_thresholds
+from bert_zoo.registry import HF, Checkpoint, Family, registry
+from bert_zoo.tasks import TASKS
+from bert_zoo.weights.bind import POOLER, Plan, RenamedSource
+from bert_zoo.weights.files import WeightsError
+from bert_zoo.weights.formats import BertZoo, Description, Format
+from bert_zoo.weights.formats.bert_zoo import record
+from bert_zoo.weights.sources import open_weights
+from bert_zoo.weights.tensor_source import TensorSource
+
+log = logging.getLogger("bert_zoo")
+
+# Tasks whose head is meant to be trained by the user, so that one without weights is no surprise.
+TRAINED_BY_USERS = frozenset(
+    task for task, model in TASKS.items() if getattr(model, "use", None) is not None
+)
+# What Hugging Face's config.json says of a classifier -> our task.
+PROBLEM_TYPES = {
+    model.problem_type: task
+    for task, model in TASKS.items()
+    if getattr(model, "problem_type", None) is not None
+}
+# What `bert_zoo.training.finetune` leaves in a run's directory.
+RUN_MODEL, RUN_METRICS = "model", "metrics.json"
+KERAS_SUFFIXES = (".keras", ".h5")
+# Parameters that a configuration may ask for, and times those of the file, before it is compared
+# with each tensor.
+BUILT_WITHOUT_QUESTION = 1_000_000
+MOST_TIMES_STORED = 3
+
+
+@dataclass(frozen=True)
+class Opened:
+    """A checkpoint before a model is made of it.
+
+    Attributes:
+        name: for messages.
+        family: whose layers and weight table apply.
+        config: of the encoder.
+        description: what is known beside the configuration.
+        trained_task: what its head was trained for, where it says that.
+        long_texts: what it does with long texts.
+        plan: the weight table for the names that the source uses; for our own, without a source.
+        source: its tensors; None for `weights=None`.
+        vocabulary: the directory with the tokenizer's files.
+        unsaid: fields of the configuration that its file leaves out.
+    """
+
+    name: str
+    family: Family
+    config: Config
+    description: Description
+    trained_task: str | None = None
+    long_texts: LongTexts = LongTexts()  # noqa: RUF009 (frozen)
+    plan: Plan | None = None
+    source: RenamedSource | None = None
+    vocabulary: Path | None = None
+    unsaid: frozenset[str] = frozenset()
+
+
+def open_checkpoint(
+    name: str | os.PathLike, *, with_weights: bool = True, task: str | None = None
+) -> Opened:
+    """Finds what a name or path stands for, and opens its files.
+
+    Args:
+        name: as `load` takes it.
+        with_weights: whether its tensors and vocabulary are wanted; without, nothing is downloaded
+            for a registered name.
+        task: what it is opened for, where a checkpoint's sources have different heads, or a file has
+            several encoders.
+    """
+    if isinstance(name, str) and name.startswith("hf://"):
+        repo, _, revision = name.removeprefix("hf://").partition("@")
+        return _open_directory(fetch(HF(repo, revision or "main")), name, with_weights, task)
+    if isinstance(name, os.PathLike) or (isinstance(name, str) and _is_path(name)):
+        directory = Path(name).expanduser()
+        if directory.is_file():
+            raise ValueError(_what_reads(directory))
+        if not directory.is_dir():
+            raise FileNotFoundError(
+                f"There is no directory {directory}. load() takes the directory of a model, a name "
+                "of bert_zoo.list_models(), or 'hf://org/repo'."
+            )
+        return _open_directory(_model_of_run(directory), str(name), with_weights, task)
+    return _open_registered(*registry().resolve(name), with_weights, task)
+
+
+def _is_path(name: str) -> bool:
+    return (
+        os.sep in name
+        or name.startswith(("~", "."))
+        or name.endswith(KERAS_SUFFIXES)
+        or os.path.isdir(name)
+    )
+
+
+def _what_reads(file: Path) -> str:
+    """What to do with a file, as load() takes directories."""
+    if file.name.endswith(KERAS_SUFFIXES):
+        return (
+            f"{file} is a file of Keras: keras.models.load_model({str(file)!r}) reads it, after "
+            "`import bert_zoo`."
+        )
+    return (
+        f"{file} is a file. load() takes the directory of a model, with configuration and vocabulary "
+        f"beside the weights: load({str(file.parent)!r})."
+    )
+
+
+def _model_of_run(directory: Path) -> Path:
+    """The model of a run of the programs, of several seeds the best; else the directory itself."""
+    if (directory / RUN_MODEL / BertZoo.config_file).is_file():
+        return directory / RUN_MODEL
+    seeds = sorted(directory.glob(f"seed_*/{RUN_MODEL}/{BertZoo.config_file}"))
+    if not seeds:
+        return directory
+    metrics = {config.parent.parent: _kept_metric(config.parent.parent) for config in seeds}
+    # Of those that are not over, nothing is known.
+    best = max(metrics, key=lambda run: (metrics[run] is not None, metrics[run] or 0.0))
+    log.warning(
+        "%s holds runs of several seeds, %s; %s is loaded.",
+        directory,
+        ", ".join(f"{run.name}: {'-' if m is None else f'{m:.4f}'}" for run, m in metrics.items()),
+        best.name,
+    )
+    return best / RUN_MODEL
+
+
+def _kept_metric(run: Path) -> float | None:
+    """The metric by which a run chose its model; None where it is not over."""
+    path = run / RUN_METRICS
+    if not path.is_file():
+        return None
+    kept = read_object(path).section("kept")
+    first = next(iter(kept), None)
+    return None if first is None else kept.take(first, float)
+
+
+def _open_registered(
+    family: Family, checkpoint: Checkpoint, with_weights: bool, task: str | None
+) -> Opened:
+    opened = Opened(
+        name=checkpoint.full_name,
+        family=family,
+        config=family.config(checkpoint),
+        description=Description(
+            labels=tuple(checkpoint.labels) or None,
+            text=checkpoint.text,
+            pooling=checkpoint.pooling,
+        ),
+        trained_task=next(iter(checkpoint.provides & TRAINED_BY_USERS), None),
+    )
+    if not with_weights:
+        return replace(opened, plan=family.plan(BertZoo.name, opened.config))
+    return _with_tensors(opened, fetch_checkpoint(checkpoint, task), task, checkpoint.encoder)
+
+
+def _open_directory(
+    directory: Path, name: str, with_weights: bool, task: str | None = None
+) -> Opened:
+    path = _config_file(directory)
+    family, fmt, config, values = _read_config(path)
+    description = fmt.description(values, directory)
+    _check_description(description, path)
+    opened = Opened(
+        name=name,
+        family=family,
+        config=config,
+        description=description,
+        trained_task=description.task or PROBLEM_TYPES.get(description.problem_type),
+        long_texts=record(description.long_texts, LongTexts, LongTexts(), mode=str, stride=int),
+        unsaid=fmt.unsaid(values),
+        vocabulary=directory,
+    )
+    if not with_weights:
+        return replace(opened, plan=family.plan(BertZoo.name, config))
+    return _with_tensors(opened, directory, task, read_as=fmt)
+
+
+def _config_file(directory: Path) -> Path:
+    """The file by which a model's directory is recognised."""
+    patterns = config_files()
+    for pattern in patterns:
+        for path in sorted(directory.glob(pattern)):
+            if path.is_file():
+                return path
+    if (directory / "saved_model.pb").is_file():
+        raise FileNotFoundError(
+            f"{directory} is a SavedModel, whose graph load() cannot take apart. "
+            "tf.saved_model.load(directory) runs it, bert_zoo.layers.SavedModelLayer(directory) "
+            "puts it into a Keras model, and load() takes the directory that the model was saved "
+            "to with bert_zoo.save."
+        )
+    raise FileNotFoundError(
+        f"{directory} holds no model: none of {', '.join(patterns)} is there (bert_zoo's, Hugging "
+        f"Face's, the originals'). It holds {sorted(p.name for p in directory.iterdir())[:20]}."
+    )
+
+
+def _read_config(path: Path) -> tuple[Family, Format, Config, JsonObject]:
+    """The family and format of a configuration file, what it says of the encoder, and its content."""
+    candidates = [
+        (family, fmt)
+        for family in registry().families.values()
+        for fmt in family.formats.values()
+        if fmt.config_file and path.match(fmt.config_file)
+    ]
+    values = candidates[0][1].settings(path)
+    refusals = []
+    for family, fmt in candidates:
+        if not fmt.is_of_family(values):
+            continue
+        try:
+            return family, fmt, fmt.decode(values, where=str(path)), values
+        except ConfigError as error:
+            if fmt.family_key:
+                raise
+            refusals.append(f"As {family.name}: {error}")
+    key = candidates[0][1].family_key
+    if key:
+        known = sorted({fmt.family_value for _, fmt in candidates})
+        raise ConfigError(
+            f"{path} is of the {key} {shown(values.get(key))}; this version of bert_zoo has {known}."
+        )
+    if "*" in candidates[0][1].config_file:
+        named = ", ".join(file for file in config_files() if "*" not in file)
+        refusals.insert(
+            0,
+            f"There is no configuration file ({named}) beside {path}, and the shapes of its tensors "
+            "do not stand for one.",
+        )
+    raise ConfigError(" ".join(refusals))
+
+
+def _check_description(description: Description, path: Path) -> None:
+    task = description.task
+    if task is not None and task not in TASKS:
+        raise ConfigError(f"{path} is of the task {shown(task)}; tasks are {', '.join(TASKS)}.")
+    if description.thresholds:
+        try:
+            label_thresholds(description.thresholds, description.labels or ())
+        except ValueError as error:
+            raise ConfigError(f"{path} cannot be used: {error}") from error
+
+
+def _with_tensors(
+    opened: Opened,
+    directory: Path,
+    task: str | None = None,
+    encoder: str = "",
+    read_as: Format | None = None,
+) -> Opened:
+    """With the tensors in a directory, and what they say of the configuration.
+
+    Args:
+        opened: what is known without them.
+        directory: with the files of weights.
+        task: what it is opened for.
+        encoder: which one, of a file with several; by default the one that the task's head reads.
+        read_as: the format whose configuration file told the family; None of a registered one.
+    """
+    stored = open_weights(directory)
+    family, config = opened.family, opened.config
+    if read_as is not None:
+        family = _family_by_signature(family, read_as, stored)
+    if family is not opened.family:
+        config = family.config_class.from_dict(config.to_dict())
+    plan = family.plan_of(stored, config, encoder)
+    source = RenamedSource(stored, plan.format)
+    has_pooler = any(
+        key in source for binding in plan.encoder if binding.part == POOLER for key in binding.keys
+    )
+    changes = {n: value for n, value in plan.format.conventions.items() if n in opened.unsaid}
+    for name, pattern in plan.format.sizes.items():
+        for key in source:
+            if re.search(pattern, key):
+                changes[name] = (*source.shape(key), 0)[0]
+    config = config.with_pooler(has_pooler).replace(**changes)
+    root = plan.root
+    for second in family.second_encoders:
+        own = plan.head_root + plan.format.encoders.get(second.name, "/")
+        is_read = second.head is not None and second.head is family.heads.get(task)
+        if is_read and root != own and any(key.startswith(own) for key in source):
+            config, root = second.config(config), own
+    plan = family.plan(plan.format, config, root, plan.head_root)
+    _check_size(config, source)
+    return replace(
+        opened, family=family, config=config, source=source, plan=plan, vocabulary=directory
+    )
+
+
+def _family_by_signature(family: Family, read_as: Format, source: TensorSource) -> Family:
+    """The family itself, or the one with like configuration files whose tensors the source has."""
+    for other in registry().families.values():
+        fmt = other.formats.get(read_as.name)
+        if (
+            fmt is not None
+            and fmt.signature
+            and fmt.family_value == read_as.family_value
+            and any(re.search(fmt.signature, key) for key in source)
+        ):
+            return other
+    return family
+
+
+def _check_size(config: Config, source: RenamedSource) -> None:
+    """Refuses a configuration far beyond the stored tensors before anything is built from it.
+
+    Smaller differences are left to `assign`, which lists all of them.
+    """
+    stored = sum(math.prod(source.shape(key)) for key in source)
+    asked = config.rough_parameters()
+    if asked > BUILT_WITHOUT_QUESTION and asked > MOST_TIMES_STORED * stored:
+        raise WeightsError(
+            f"{source.location} does not fit its configuration, which asks for about "
+            f"{shown(asked)} parameters ({shown(config.card(), 300)}); the file has {stored:,} in "
+            f"{len(source):,} tensors. Check that the configuration belongs to these weights."
+        )

@@ -1,0 +1,490 @@
+"""`load`: from a name or a directory to a model with weights."""
+
+import dataclasses
+import logging
+import os
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from bert_zoo.config import Config, ConfigError
+from bert_zoo.error_text import listing
+from bert_zoo.loading.directories import (
+    PROBLEM_TYPES,
+    TRAINED_BY_USERS,
+    Opened,
+    open_checkpoint,
+)
+from bert_zoo.models.base import ZooModel
+from bert_zoo.models.encoder import Encoder
+from bert_zoo.models.labels import label_names
+from bert_zoo.models.long_texts import LongTexts
+from bert_zoo.models.task_model import LabelledModel
+from bert_zoo.models.thresholds import Thresholds
+from bert_zoo.registry import TextSpec
+from bert_zoo.tasks import TASKS, Classifier, MultiLabelClassifier
+from bert_zoo.text.format import DeferredPreprocessor
+from bert_zoo.training.compiling import compile_for_task
+from bert_zoo.weights.bind import ENCODER_PREFIX, POOLER, assign, variables_of
+from bert_zoo.weights.files import WeightsError
+
+log = logging.getLogger("bert_zoo")
+
+# As in transformers, whose config.json leaves two labels unsaid.
+DEFAULT_NUM_CLASSES = 2
+# Rows of a token table, by number and as a part of it, that may have no token: padding.
+UNUSED_ROWS = 128
+UNUSED_SHARE = 0.02
+
+
+def load(
+    name: str | os.PathLike,
+    task: str | None = None,
+    *,
+    weights: str | None = "pretrained",
+    num_classes: int | None = None,
+    num_labels: int | None = None,
+    labels: Sequence[str] | Mapping[str, int] | Mapping[int, str] | None = None,
+    problem_type: str | None = None,
+    thresholds: Thresholds | None = None,
+    init: Sequence[str] = (),
+    dtype: str | None = None,
+    max_length: int | None = None,
+    padding: str = "longest",
+    long_texts: str | None = None,
+    stride: int | None = None,
+    dropout: float | None = None,
+    activation: str | None = None,
+    output_hidden_states: bool = False,
+    output_attentions: bool = False,
+    **settings: Any,
+) -> ZooModel:
+    """Loads a model.
+
+    Args:
+        name: a name of `list_models()`, "hf://org/repo@revision", or the path of a directory: of
+            bert_zoo, of Hugging Face, with a TF1 checkpoint or fairseq's model.pt, or a run of
+            `bert_zoo finetune` (of several seeds, the best).
+        task: "encoder" (the default), "classification", "multi_label_classification", "regression",
+            "token_classification", "question_answering", "multiple_choice", "masked_lm",
+            "pretraining", "causal_lm" or "embedding". A bert_zoo directory is loaded as what it was
+            saved as.
+        weights: "pretrained"; or None for random weights, without any download.
+        num_classes, labels: of classification tasks; taken from the checkpoint where it has them,
+            else two classes. Labels are names in the order of the classes' numbers, or a dict that
+            says which number each has: {"negative": 0, "positive": 1}, or the other way round.
+        num_labels: Hugging Face's word for num_classes.
+        problem_type: Hugging Face's word beside task="classification":
+            "single_label_classification", "multi_label_classification" or "regression". Where it is
+            left out, a checkpoint that says "multi_label_classification" is loaded as such.
+        thresholds: of multi-label classification, the probability above which a label counts: a
+            number, one for each label, or a dict by label; the checkpoint's by default, else 0.5.
+        init: parts that are randomly initialised although the checkpoint has or lacks them:
+            "classifier", "span", "pooler", "masked_lm", "next_sentence", "sentence_order",
+            "span_boundary", "replaced_token", "generator" (with its head), "softmax".
+        dtype: a Keras dtype policy, such as "mixed_bfloat16", or "mixed_float16" on GPUs that do not
+            have bfloat16.
+        max_length: tokens that a text is cut to, or that a window of it has; the card's by default.
+        padding: "longest" pads a batch to its longest row, rounded up to a bucket; "fixed" pads to
+            max_length, for TPUs and XLA.
+        long_texts: what is done with texts of more than max_length tokens, of encoders' `embed` and
+            tasks over whole texts: "cut" (the default), with a warning; "mean" or "max"
+            reads them in windows, and takes the mean or maximum of their logits or vectors, in
+            training too. Pairs of texts are always cut. A bert_zoo directory keeps what it was
+            saved with.
+        stride: tokens from the beginning of a window to that of the next one; three quarters of a
+            window by default.
+        dropout: rate that replaces all of the checkpoint's.
+        activation: replaces the checkpoint's; "gelu_tanh" gives Google's original arithmetic,
+            where the card follows Hugging Face's port (erf).
+        output_hidden_states, output_attentions: whether an encoder returns them.
+        **settings: of the family, in place of the checkpoint's: Transformer-XL's `mem_len`,
+            `clamp_len`, `same_length`, `same_length_keys` and `memory_start` (see
+            `bert_zoo.families.transformer_xl_config.RecurrentConfig`).
+
+    Returns:
+        A `keras.Model`, compiled with BERT's optimizer and the task's loss where it has one.
+
+    Raises:
+        ValueError, FileNotFoundError: the name, the arguments or the files do not fit; the message
+            says how to go on.
+    """
+    if task is not None and task not in TASKS:
+        raise ValueError(f"There is no task {task!r}; the tasks are {', '.join(TASKS)}.")
+    if weights not in ("pretrained", None):
+        raise ValueError(f"weights is {weights!r}; it is 'pretrained' or None.")
+    if num_labels is not None:
+        if num_classes not in (None, num_labels):
+            raise ValueError(
+                f"num_classes is {num_classes!r} and num_labels {num_labels!r}; both mean the number of "
+                "classes. Leave one out."
+            )
+        num_classes = num_labels
+    opened = open_checkpoint(name, with_weights=weights is not None, task=task)
+    if task is None and problem_type is None and opened.description.task is None:
+        _say_what_is_left_out(opened)
+    task = _task_of(opened, task, problem_type, init)
+    model_class = TASKS[task]
+    if model_class is not Encoder and (output_hidden_states or output_attentions):
+        raise ValueError("Hidden states and attentions are outputs of the bare encoder.")
+    if not issubclass(model_class, LabelledModel) and (num_classes, labels) != (None, None):
+        raise ValueError(
+            f"Task {task!r} has no classes: leave num_classes={num_classes!r} and labels={labels!r} out."
+        )
+    if labels is not None:
+        labels = label_names(None, labels)
+    if model_class is not MultiLabelClassifier and thresholds is not None:
+        raise ValueError(
+            f"Task {task!r} has no thresholds: leave thresholds={thresholds!r} out, or load "
+            f"task={MultiLabelClassifier.task!r}."
+        )
+    config = _task_config(opened, task, dropout=dropout, activation=activation, settings=settings)
+    untrained = _untrained_parts(opened, task, config, init)
+    preprocessor, why_none = preprocessor_of(
+        opened, config, max_length, padding, model_class.truncation
+    )
+    encoder = Encoder(
+        config,
+        opened.family.name,
+        pooling=opened.description.pooling,
+        preprocessor=preprocessor,
+        why_no_vocabulary=why_none,
+        dtype=dtype,
+        output_hidden_states=output_hidden_states,
+        output_attentions=output_attentions,
+    )
+    encoder.long_texts = _long_texts(opened, model_class, encoder, long_texts, stride)
+    model: ZooModel = encoder
+    if model_class is not Encoder:
+        classes = (
+            _classes(opened, task, num_classes, labels, untrained)
+            if issubclass(model_class, LabelledModel)
+            else {}
+        )
+        model = model_class(encoder, **classes)
+        if model_class is MultiLabelClassifier:
+            _set_thresholds(model, opened, thresholds, untrained)
+    if opened.source is not None:
+        _assign(model, opened, config.pooler, untrained)
+    if untrained:
+        log.warning(
+            "%s has no trained %s%s; it is randomly initialised. Train the model before you use it.",
+            opened.name,
+            " and ".join(sorted(untrained)),
+            f" for {model.num_classes} classes" if isinstance(model, LabelledModel) else "",
+        )
+    compile_for_task(model)
+    return model
+
+
+def _task_of(
+    opened: Opened, task: str | None, problem_type: str | None, init: Sequence[str]
+) -> str:
+    """The task to load; says so where the checkpoint's head was trained for another one."""
+    if problem_type is not None:
+        if problem_type not in PROBLEM_TYPES:
+            raise ValueError(
+                f"problem_type is {problem_type!r}; it is one of {', '.join(PROBLEM_TYPES)}."
+            )
+        named = PROBLEM_TYPES[problem_type]
+        if task not in (None, Classifier.task, named):
+            raise ValueError(
+                f"problem_type={problem_type!r} goes with task={Classifier.task!r}; got task={task!r}."
+            )
+        task = named
+    elif (
+        task == Classifier.task
+        and opened.trained_task == MultiLabelClassifier.task
+        and "classifier" not in init
+    ):
+        log.warning(
+            "%s says that it is a multi-label model and is loaded as one; "
+            'problem_type="single_label_classification" loads it as a single-label model.',
+            opened.name,
+        )
+        return opened.trained_task
+    if {task, opened.trained_task} == {Classifier.task, MultiLabelClassifier.task} and (
+        "classifier" not in init
+    ):
+        log.warning(
+            "%s was trained for %s and is loaded for %s: train it before you use it.",
+            opened.name,
+            opened.trained_task,
+            task,
+        )
+    return task or opened.description.task or Encoder.task
+
+
+def _say_what_is_left_out(opened: Opened) -> None:
+    """One line on the log where a checkpoint is loaded as an encoder and has a head for users."""
+    if opened.source is None:
+        return
+    found = [
+        task
+        for task in opened.family.heads
+        if task in TRAINED_BY_USERS
+        and all(key in opened.source for b in opened.plan.heads[task] for key in b.keys)
+        and _says_it_is(opened, task)
+    ]
+    if opened.trained_task in found:
+        found = [opened.trained_task]
+    if found:
+        log.warning(
+            "%s is loaded as an encoder, without the head that it has. To load it too, pass task=%s; "
+            "task='encoder' says that the encoder is meant.",
+            opened.name,
+            " or ".join(map(repr, found)),
+        )
+
+
+def _set_thresholds(
+    model: MultiLabelClassifier,
+    opened: Opened,
+    thresholds: Thresholds | None,
+    untrained: frozenset[str],
+) -> None:
+    """The user's thresholds, or the checkpoint's where its classes are the model's."""
+    if thresholds is None and "classifier" not in untrained:
+        thresholds = opened.description.thresholds or None
+    if thresholds is not None:
+        model.thresholds = thresholds
+
+
+def _task_config(
+    opened: Opened,
+    task: str,
+    *,
+    dropout: float | None,
+    activation: str | None,
+    settings: dict[str, Any],
+) -> Config:
+    """The encoder's configuration for a task: a pooler only where the task or the user reads it."""
+    unknown = sorted(set(settings) - set(opened.family.settings))
+    if unknown:
+        known = ", ".join(opened.family.settings) or "none"
+        raise TypeError(
+            f"load() got the unknown settings {unknown}; those of the family "
+            f"{opened.family.name}: {known}."
+        )
+    head = opened.family.heads.get(task)
+    pooler = head.pooler if head is not None else opened.config.pooler and task == "encoder"
+    changes = dict(settings)
+    if dropout is not None:
+        names = (field.name for field in dataclasses.fields(opened.config))
+        changes |= {name: dropout for name in names if name.endswith("_dropout")}
+    if activation is not None:
+        changes["activation"] = activation
+    return opened.config.with_pooler(pooler).replace(**changes)
+
+
+def _untrained_parts(
+    opened: Opened, task: str, config: Config, init: Sequence[str]
+) -> frozenset[str]:
+    """The parts of a model with pretrained weights that stay randomly initialised.
+
+    Raises:
+        ValueError: `init` names an unknown part.
+        WeightsError: the task's head is not in the checkpoint, and is not one that users train.
+    """
+    if isinstance(init, str):
+        raise TypeError(f"init is a sequence of parts, such as ({init!r},); got a string.")
+    if task not in opened.family.tasks:
+        raise ValueError(
+            f"Models of the family {opened.family.name} have no task {task!r}; they have "
+            f"{', '.join(opened.family.tasks)}."
+        )
+    parts: dict[str, set[str]] = {}  # -> the keys that fill them
+    for binding in opened.plan.bindings(task, config.pooler):
+        if binding.part == POOLER or not binding.variable.startswith(ENCODER_PREFIX):
+            parts.setdefault(binding.part, set()).update(binding.keys)
+    unknown = sorted(set(init) - set(parts))
+    if unknown:
+        raise ValueError(
+            f"init names {unknown}; the parts of task {task!r} that can be randomly initialised are "
+            f"{list(parts)}."
+        )
+    if opened.source is None:
+        return frozenset()
+    missing = {
+        part
+        for part, keys in parts.items()
+        if not any(key in opened.source for key in keys)
+        or (part != POOLER and not _says_it_is(opened, task))
+    }
+    refused = missing - set(init) if task not in TRAINED_BY_USERS else set()
+    if refused:
+        raise WeightsError(
+            f"{opened.name} has no {' and no '.join(sorted(refused))}, which task {task!r} needs. "
+            f"{_providers(opened, task)} To train one from the start, pass "
+            f"init={tuple(sorted(refused))}."
+        )
+    return frozenset(missing | set(init))
+
+
+def _says_it_is(opened: Opened, task: str) -> bool:
+    """Whether the checkpoint's named classes allow that its head is this task's.
+
+    Sentence, token and choice classifiers have the same names and shapes; only the class tells.
+    """
+    if not opened.description.classes:
+        return True
+    classes = opened.family.formats["hf"].classes
+    heads = opened.family.heads
+    rivals = {classes.get(other) for other in heads if heads[other].rows == heads[task].rows}
+    named = rivals & set(opened.description.classes)
+    return not named or classes.get(task) in named
+
+
+def _providers(opened: Opened, task: str) -> str:
+    names = [
+        checkpoint.full_name
+        for checkpoint in opened.family.checkpoints
+        if task in checkpoint.provides
+    ]
+    if not names:
+        return "No registered checkpoint of this family provides it."
+    return f"Checkpoints that provide it: {', '.join(names[:5])}" + (
+        f" and {len(names) - 5} more (list_models(provides={task!r}))." if len(names) > 5 else "."
+    )
+
+
+def _classes(
+    opened: Opened,
+    task: str,
+    num_classes: int | None,
+    labels: Sequence[str] | None,
+    untrained: frozenset[str],
+) -> dict[str, Any]:
+    """`num_classes` and `labels` for a labelled model: the user's, else the checkpoint's."""
+    told = opened.description.labels
+    if "classifier" in untrained or opened.source is None:
+        if num_classes is None and labels is None:
+            labels = told if opened.source is None else None
+            num_classes = None if labels else DEFAULT_NUM_CLASSES
+        return {"num_classes": num_classes, "labels": labels}
+    (bias,) = (b for b in opened.plan.heads[task] if b.variable == "classifier/dense/bias")
+    shape = opened.source.shape(bias.keys[0]) if bias.keys[0] in opened.source else ()
+    # One number a class, in every format; without it, `assign` says what is missing.
+    stored = shape[0] if shape else num_classes or DEFAULT_NUM_CLASSES
+    asked = len(labels) if labels is not None else num_classes
+    if asked not in (None, stored):
+        raise ValueError(
+            f"{opened.name} has a trained head of {stored} classes and {asked} were asked for. Leave "
+            "num_classes and labels out to use it, or have a new one with init=('classifier',)."
+        )
+    if told is not None and len(told) == stored:
+        if labels is not None and labels != told and set(labels) == set(told):
+            log.warning(
+                "The trained head of %s says that its classes are %s, in this order; they are called "
+                "%s now. Leave labels out to keep its names.",
+                opened.name,
+                told,
+                labels,
+            )
+        labels = labels or told
+    return {"num_classes": stored, "labels": labels}
+
+
+def _assign(model: ZooModel, opened: Opened, pooler: bool, untrained: frozenset[str]) -> None:
+    """Moves the checkpoint's tensors to a model's variables, but for those of some parts."""
+    unread = []
+    for pattern, what in opened.plan.format.unread.items():
+        keys = [key for key in opened.source if re.search(pattern, key)]
+        unread += keys
+        if keys:
+            log.warning(
+                "%s has a %s (%s), which models of the family %s do not: it is not loaded.",
+                opened.name,
+                what,
+                listing(keys),
+                opened.family.name,
+            )
+    bindings = opened.plan.bindings(model.task, pooler)
+    left_out = {b.variable for b in bindings if b.part in untrained}
+    assign(
+        {path: v for path, v in variables_of(model).items() if path not in left_out},
+        [b for b in bindings if b.variable not in left_out],
+        opened.source,
+        opened.plan,
+        unread=unread,
+    )
+
+
+def _long_texts(
+    opened: Opened,
+    model_class: type[ZooModel],
+    encoder: Encoder,
+    mode: str | None,
+    stride: int | None,
+) -> LongTexts:
+    """What the user asks for, else what was saved."""
+    pools = model_class.pools_windows and not encoder.state
+    saved = opened.long_texts if pools else LongTexts()
+    if mode is None and stride is None:
+        return saved
+    mode = mode or saved.mode
+    asked = LongTexts(mode, saved.stride if stride is None and mode == saved.mode else stride)
+    if asked.in_windows and not pools:
+        tasks = ", ".join(name for name, task in TASKS.items() if task.pools_windows)
+        raise ValueError(
+            f"long_texts is {mode!r}, and outputs of windows are pooled for the tasks {tasks} alone, of "
+            f"models without a memory; this is {model_class.task!r} of the family "
+            f"{opened.family.name}. Leave long_texts and stride out."
+        )
+    return asked
+
+
+def preprocessor_of(
+    opened: Opened,
+    config: Config,
+    max_length: int | None,
+    padding: str,
+    truncation: str | None = None,
+) -> tuple[DeferredPreprocessor | None, str | None]:
+    """What reads texts; or None, and why there is no vocabulary where there should be one."""
+    text = opened.description.text or TextSpec(lowercase=None, max_length=config.longest_input)
+    length = min(text.max_length, config.longest_input) if max_length is None else max_length
+    if not isinstance(length, int) or not 3 <= length <= config.longest_input:
+        raise ValueError(
+            f"max_length is {length!r}; {opened.name} reads from 3 to {config.longest_input} tokens."
+        )
+    if padding not in ("longest", "fixed"):
+        raise ValueError(f"padding is {padding!r}; it is 'longest' or 'fixed'.")
+    if opened.vocabulary is None:
+        return None, None
+    try:
+        preprocessor = DeferredPreprocessor(
+            opened.vocabulary,
+            opened.family.text,
+            sequence_length=length,
+            padding=padding,
+            tokenizer_options={} if text.lowercase is None else {"lowercase": text.lowercase},
+            **({} if truncation is None else {"truncation": truncation}),
+        )
+    except FileNotFoundError as error:
+        return None, str(error)
+    _check_vocabulary(preprocessor.vocab_size, config.vocab_size, opened)
+    return preprocessor, None
+
+
+def _check_vocabulary(tokens: int | None, rows: int, opened: Opened) -> None:
+    """Compares a vocabulary with the rows of the token table.
+
+    Tables are often padded to a multiple of 64 or so, never a vocabulary.
+    """
+    if tokens is None:
+        return
+    if tokens > rows:
+        raise ConfigError(
+            f"The vocabulary in {opened.vocabulary} has {tokens:,} tokens, and the token table of "
+            f"{opened.name} {rows:,} rows. Check that the vocabulary belongs to these weights."
+        )
+    if rows - tokens > max(UNUSED_ROWS, UNUSED_SHARE * rows):
+        log.warning(
+            "The vocabulary in %s has %s tokens, and the token table of %s %s rows: part of the "
+            "vocabulary may be missing. Texts are read with what is there.",
+            opened.vocabulary,
+            f"{tokens:,}",
+            opened.name,
+            f"{rows:,}",
+        )

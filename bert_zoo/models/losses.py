@@ -1,0 +1,76 @@
+"""Losses that mean the same on one device and on many: averages over the labels of the whole batch.
+
+Keras 3.15 averages on each replica and then over replicas. Where one replica has more labels than
+another, because tokens without a label are left out or because the last rows do not divide, that is
+another loss, with another gradient.
+"""
+
+import keras
+from keras import ops
+
+from bert_zoo.config import IGNORED_LABEL
+from bert_zoo.models.replicas import over_replicas
+
+
+class BatchMean:
+    """Mixin of a Keras loss whose reduction is the mean: one mean over all replicas' labels."""
+
+    def num_labels(self, y_true):
+        """Labels that the mean is taken over, on this replica."""
+        return ops.cast(ops.prod(ops.shape(y_true)), "float32")
+
+    def __call__(self, y_true, y_pred, sample_weight=None):
+        mean = super().__call__(y_true, y_pred, sample_weight)
+        number = self.num_labels(y_true)
+        # Without any label the mean is 0, and its share too.
+        share = ops.divide_no_nan(number, over_replicas(number, "MEAN"))
+        return mean * ops.cast(share, mean.dtype)
+
+
+@keras.saving.register_keras_serializable("bert_zoo")
+class Crossentropy(BatchMean, keras.losses.SparseCategoricalCrossentropy):
+    """`keras.losses.SparseCategoricalCrossentropy` over the labels of the whole batch."""
+
+    def num_labels(self, y_true):
+        if self.ignore_class is None:
+            return super().num_labels(y_true)
+        return ops.sum(ops.cast(ops.not_equal(y_true, self.ignore_class), "float32"))
+
+
+def class_loss() -> Crossentropy:
+    """Cross-entropy of logits, one label a row."""
+    return Crossentropy(from_logits=True)
+
+
+def token_loss() -> Crossentropy:
+    """Cross-entropy of logits over the positions whose label is not -100."""
+    return Crossentropy(from_logits=True, ignore_class=IGNORED_LABEL)
+
+
+@keras.saving.register_keras_serializable("bert_zoo")
+class BinaryCrossentropy(BatchMean, keras.losses.BinaryCrossentropy):
+    """`keras.losses.BinaryCrossentropy` over the rows and labels of the whole batch."""
+
+
+@keras.saving.register_keras_serializable("bert_zoo")
+class ReplacedTokenLoss(BatchMean, keras.losses.Loss):
+    """Binary cross-entropy of logits over the tokens whose label is 0 or 1 and not -100.
+
+    Source: google-research/electra run_pretraining.py, _get_discriminator_output.
+    """
+
+    def num_labels(self, y_true):
+        return ops.sum(ops.cast(ops.not_equal(y_true, IGNORED_LABEL), "float32"))
+
+    def call(self, y_true, y_pred):
+        y_true, y_pred = ops.convert_to_tensor(y_true), ops.cast(y_pred, "float32")
+        is_labelled = ops.cast(ops.not_equal(y_true, IGNORED_LABEL), "float32")
+        values = ops.softplus(y_pred) - y_pred * ops.cast(y_true, "float32")
+        # Keras divides by the number of all tokens.
+        scale = ops.cast(ops.size(y_true), "float32") / ops.maximum(ops.sum(is_labelled), 1.0)
+        return values * is_labelled * scale
+
+
+@keras.saving.register_keras_serializable("bert_zoo")
+class SquaredError(BatchMean, keras.losses.MeanSquaredError):
+    """`keras.losses.MeanSquaredError` over the rows of the whole batch."""

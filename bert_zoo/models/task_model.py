@@ -1,0 +1,234 @@
+"""What models for tasks share: an encoder with a head."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import keras
+
+from bert_zoo.layers.heads import OutputHead
+from bert_zoo.models.base import ZooModel
+from bert_zoo.models.cores import in_shares
+from bert_zoo.models.encoder import Encoder
+from bert_zoo.models.labels import LabelRange, label_names
+from bert_zoo.models.long_texts import are_rows, over_windows
+from bert_zoo.registry import Family, registry
+from bert_zoo.weights.table import Head
+
+
+@dataclass(frozen=True)
+class Use:
+    """What the models of a task are for, as model cards say it.
+
+    Attributes:
+        pipeline: Hugging Face's name of the task.
+        purpose: what a model does, after "This model".
+        call: how it is called, after it is loaded, with a place for `texts`.
+        long_texts: how it reads them, with a place for `length`, in tokens.
+        limits: what else to know before it is used.
+    """
+
+    pipeline: str
+    purpose: str
+    call: str
+    long_texts: str = (
+        "It was trained on texts cut to {length} tokens; what stands after that was not read."
+    )
+    limits: tuple[str, ...] = ()
+
+
+class TaskModel(ZooModel):
+    """An encoder and what stands on it.
+
+    Args:
+        encoder: an `Encoder`, or its configuration when Keras rebuilds a saved model.
+
+    Attributes:
+        reads_first_only: whether the head reads nothing of the encoder's but the first token, which
+            saves most of the last layer.
+        predicts_tokens: whether the head projects onto the vocabulary.
+        problem_type: what Hugging Face's config.json calls the task, where it does.
+        use: what its models are for; None where users do not train the head, which must come from the
+            checkpoint then.
+    """
+
+    reads_first_only = False
+    predicts_tokens = False
+    problem_type: str | None = None
+    use: Use | None = None
+    default_optimizer = "bert_adamw"
+
+    def __init__(self, encoder: Encoder | dict[str, Any], **kwargs):
+        kwargs.setdefault("name", self.task)
+        if isinstance(encoder, dict):
+            encoder = keras.saving.deserialize_keras_object(encoder)
+        kwargs.setdefault("dtype", encoder.dtype_policy)
+        super().__init__(**kwargs)
+        self.encoder = encoder
+        self.add_head(encoder.config)
+        self.build(None)
+
+    def add_head(self, config) -> None:
+        """Makes the head's layers; called once, before `build`."""
+        raise NotImplementedError
+
+    @property
+    def preprocessor(self):
+        return self.encoder.preprocessor
+
+    @preprocessor.setter
+    def preprocessor(self, value) -> None:
+        self.encoder.preprocessor = value
+
+    @property
+    def longest_input(self) -> int:
+        return self.encoder.longest_input
+
+    def id_limits(self) -> dict[str, tuple[int, str]]:
+        return self.encoder.id_limits()
+
+    def encoder_inputs(self, inputs):
+        """What of the model's inputs the encoder reads, in the shapes that it reads."""
+        return {name: value for name, value in inputs.items() if name not in self.positions_read}
+
+    def head_outputs(self, encoded, inputs, training=None):
+        """From the encoder's outputs to the task's.
+
+        Args:
+            encoded: the encoder's outputs for `encoder_inputs(inputs)`.
+            inputs: the model's inputs.
+        """
+        raise NotImplementedError
+
+    @property
+    def reads_windows(self) -> bool:
+        """Whether long texts are read in windows whose outputs are pooled."""
+        return self.pools_windows and self.encoder.long_texts.in_windows
+
+    @property
+    def text_reader(self):
+        return self.encoder.window_reader if self.reads_windows else self.preprocessor
+
+    def call(self, inputs, training=None):
+        def outputs(inputs):
+            if not self.reads_windows or are_rows(inputs):
+                return self.outputs_of_rows(inputs, training)
+            return over_windows(self, inputs, training)
+
+        return in_shares(outputs, inputs)
+
+    def outputs_of_rows(self, inputs, training=None):
+        """As `call`, of inputs that are rows of their own and no windows."""
+        encoded = self.encoder(
+            self.encoder_inputs(inputs), first_only=self.reads_first_only, training=training
+        )
+        return self.head_outputs(encoded, inputs, training)
+
+    def window_outputs(self, inputs, training=None):
+        """What is pooled of the windows of long texts: ids [rows, length] to [rows, size]."""
+        return self.outputs_of_rows(inputs, training)
+
+    def from_pooled(self, outputs):
+        """What the model gives for texts, from the pooled outputs of their windows."""
+        return outputs
+
+    @property
+    def family(self) -> Family:
+        return registry().families[self.encoder.family]
+
+    def output_head(self, units: int, name: str, dropout: float, **options) -> OutputHead:
+        config = self.encoder.config
+        return OutputHead(
+            units,
+            dropout=dropout,
+            initializer_range=config.initializer_range,
+            dtype=self.dtype_policy,
+            name=name,
+            **options,
+        )
+
+    @property
+    def stored_head(self) -> Head:
+        """What the family's page says of the task's head."""
+        return self.family.heads[self.task]
+
+    @property
+    def head_dropout(self) -> float:
+        """The rate before a head of fine-tuning."""
+        return getattr(self.encoder.config, self.stored_head.dropout)
+
+    def sentence_head(self, units: int) -> OutputHead:
+        """A head over a whole text; where the family reads no pooler, with a layer in its place."""
+        config, head = self.encoder.config, self.stored_head
+        return self.output_head(
+            units,
+            "classifier",
+            self.head_dropout,
+            transform=None if head.pooler else head.transform,
+            transform_size=config.hidden_size,
+            dropout_first=head.dropout_first,
+        )
+
+    def summary_of(self, encoded):
+        """What a head over a whole text reads, [batch, hidden]."""
+        return (
+            encoded["pooled_output"]
+            if self.stored_head.pooler
+            else encoded["sequence_output"][:, 0]
+        )
+
+    def get_config(self):
+        return {
+            **super().get_config(),
+            "encoder": keras.saving.serialize_keras_object(self.encoder),
+        }
+
+
+class LabelledModel(TaskModel):
+    """A task with named classes.
+
+    Args:
+        encoder: as in `TaskModel`.
+        num_classes: how many there are; `len(labels)` by default.
+        labels: their names, see `bert_zoo.models.labels.label_names`.
+    """
+
+    def __init__(
+        self,
+        encoder,
+        num_classes: int | None = None,
+        labels: Sequence[str] | Mapping | None = None,
+        **kwargs,
+    ):
+        self.labels = label_names(num_classes, labels)
+        super().__init__(encoder, **kwargs)
+
+    @property
+    def num_classes(self) -> int:
+        return len(self.labels)
+
+    def label_ranges(self, inputs) -> dict[str, LabelRange]:
+        what = "the number of labels"
+        axes = ("batch", "length") if self.outputs_per_token else ("batch",)
+        return {"": LabelRange(self.num_classes, what, axes, self.labels)}
+
+    def get_config(self):
+        return {**super().get_config(), "labels": list(self.labels)}
+
+
+class SentenceModel(TaskModel):
+    """Logits over a whole text, read from its first token."""
+
+    reads_first_only = True
+    pools_windows = True
+    num_outputs: int
+
+    def add_head(self, config):
+        self.classifier = self.sentence_head(self.num_outputs)
+
+    def build(self, input_shape):
+        self.classifier.build((None, self.encoder.config.hidden_size))
+        self.built = True
+
+    def head_outputs(self, encoded, inputs, training=None):
+        return self.classifier(self.summary_of(encoded), training=training)

@@ -1,0 +1,275 @@
+"""Settings of trainings as data, which the pages of families publish.
+
+Nothing here imports TensorFlow or Keras.
+"""
+
+import difflib
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, fields, replace
+from itertools import product
+from typing import TYPE_CHECKING, Any
+
+from bert_zoo.config import Config
+
+if TYPE_CHECKING:
+    from bert_zoo.data.buckets import Batching
+
+# How the learning rate goes on after its linear warmup; `bert_zoo.training.presets` has the classes.
+SCHEDULES = ("linear", "linear_after_warmup", "constant")
+AT_LEAST_ONE = (
+    "epochs",
+    "batch_size",
+    "gradient_accumulation_steps",
+    "max_length",
+    "steps_per_execution",
+)
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """All that a fine-tuning depends on beside model, data and seed; by default BERT's.
+
+    Attributes:
+        epochs: passes over the data; where total_steps is given, the most there may be.
+        total_steps: updates of the whole training; without it, epochs say when it ends.
+        batch_size: rows of one update.
+        gradient_accumulation_steps: batches that an update's rows are computed in, one after the
+            other, to save memory.
+        learning_rate: the highest, at the end of warmup.
+        schedule: "linear" is BERT's, which falls from step 0; "linear_after_warmup" falls from the end
+            of warmup; "constant" does not fall.
+        warmup_proportion: part of all updates in which the learning rate rises.
+        warmup_steps: updates in which it rises, in place of a proportion.
+        weight_decay: decoupled, as in AdamW.
+        decay_all: whether biases and norms decay too.
+        betas: the two decay rates of Adam's moments.
+        epsilon: of Adam, added to the root of the second moment.
+        bias_correction: whether Adam corrects its moments for their start at zero, which BERT's does not.
+        clip_norm: bound on the norm of the gradients; None for none.
+        clip_each: whether the bound is on each variable's gradient alone.
+        layer_decay: factor of the learning rate from a layer to the one below; see `BertAdamW`.
+        max_length: tokens that a text, a pair or a window is cut to.
+        stride: of question answering: tokens from the start of one window to the next.
+        max_question_length: of question answering: tokens that a question is cut to.
+        dropout: in place of all of the checkpoint's rates.
+        class_weight: what each class counts in the training loss: "balanced", or by name as in
+            "no=1,yes=5" or a mapping; see `class_weights`. Measured losses have no weights.
+        group_by_length: whether a batch holds texts of similar length, which saves padding.
+        bucket: multiple that lengths of batches are padded to; by default what suits the device, see
+            `device_bucket`.
+        tokens_per_batch: padded tokens that are in memory at a time, at most: fewer rows where they
+            are long; batch_size stays the most rows.
+        fixed_shapes: whether all batches have one shape, max_length tokens and no fewer rows, as
+            TPUs and XLA want them.
+        steps_per_execution: batches that the backend trains on before it answers, which TPUs gain by.
+        dtype: a Keras dtype policy, such as mixed_bfloat16.
+        rematerialize: whether to train in less memory and more time: the insides of layers are computed
+            again; see `rematerialize`.
+        freeze_embeddings: whether the embeddings stay as they are.
+        freeze_layers: layers, from the lowest, that stay as they are; see `freeze`.
+        lora_rank: rank of low-rank updates (LoRA), which alone are trained then; see `add_lora`.
+        lora_alpha: LoRA's scale; by default the rank.
+        lora_targets: which weights LoRA updates: "attention" or "all".
+    """
+
+    epochs: int = 3
+    total_steps: int | None = None
+    batch_size: int = 32
+    gradient_accumulation_steps: int = 1
+    learning_rate: float = 5e-5
+    schedule: str = "linear"
+    warmup_proportion: float = 0.1
+    warmup_steps: int | None = None
+    weight_decay: float = 0.01
+    decay_all: bool = False
+    betas: tuple[float, float] = (0.9, 0.999)
+    epsilon: float = 1e-6
+    bias_correction: bool = False
+    clip_norm: float | None = 1.0
+    clip_each: bool = False
+    layer_decay: float | None = None
+    max_length: int = 128
+    stride: int = 128
+    max_question_length: int = 64
+    dropout: float | None = None
+    class_weight: str | Mapping[str, float] | None = None
+    group_by_length: bool = True
+    bucket: int | None = None
+    tokens_per_batch: int | None = None
+    fixed_shapes: bool = False
+    steps_per_execution: int = 1
+    dtype: str = "float32"
+    rematerialize: bool = False
+    freeze_embeddings: bool = False
+    freeze_layers: int = 0
+    lora_rank: int | None = None
+    lora_alpha: float | None = None
+    lora_targets: str = "attention"
+
+    def __post_init__(self):
+        accumulated = self.gradient_accumulation_steps
+        for name, holds, wanted in (
+            *((name, getattr(self, name) >= 1, "at least 1") for name in AT_LEAST_ONE),
+            (
+                "total_steps",
+                self.total_steps is None or self.total_steps >= 1,
+                "at least 1, or None",
+            ),
+            ("learning_rate", self.learning_rate > 0, "above 0"),
+            ("schedule", self.schedule in SCHEDULES, f"one of {', '.join(SCHEDULES)}"),
+            (
+                "warmup_proportion",
+                0 <= self.warmup_proportion < 1,
+                "a part of the updates, from 0 to below 1",
+            ),
+            (
+                "warmup_steps",
+                self.warmup_steps is None or self.warmup_steps >= 0,
+                "a number of updates, or None",
+            ),
+            (
+                "gradient_accumulation_steps",
+                self.batch_size % accumulated == 0,
+                f"a divisor of batch_size, {self.batch_size}, the rows of one update",
+            ),
+        ):
+            if not holds:
+                raise ValueError(f"{name} is {getattr(self, name)!r}; it must be {wanted}.")
+
+    @property
+    def micro_batch_size(self) -> int:
+        """Rows that are in memory at a time: what `model.fit` takes as its batch_size."""
+        return self.batch_size // self.gradient_accumulation_steps
+
+    def batching(self, seed: int) -> "Batching":
+        """How a training's rows are put into batches."""
+        from bert_zoo.data.buckets import Batching
+
+        return Batching(
+            self.micro_batch_size,
+            tokens=self.tokens_per_batch,
+            group_by_length=self.group_by_length,
+            drop_remainder=self.fixed_shapes,
+            seed=seed,
+        )
+
+    def updates_of(self, batches_per_epoch: int) -> int:
+        """Updates of the whole training.
+
+        An update takes its batches across the end of an epoch; those left over at the very end
+        make none, unless there is no other.
+        """
+        batches = batches_per_epoch * self.epochs
+        updates = max(1, batches // self.gradient_accumulation_steps)
+        return updates if self.total_steps is None else min(updates, self.total_steps)
+
+    def warmup_of(self, total_steps: int) -> int:
+        """Updates that warm up in a training of so many.
+
+        Warmup that is told in updates shrinks in proportion where a training is shorter than the
+        `total_steps` that it was told with.
+        """
+        if self.warmup_steps is None:
+            return int(total_steps * self.warmup_proportion)
+        told = max(self.total_steps or total_steps, total_steps)
+        return min(self.warmup_steps * total_steps // told, total_steps)
+
+    def replace(self, **changes: Any) -> "Recipe":
+        """The recipe with other settings.
+
+        Raises:
+            TypeError: there is no such setting; the message gives the nearest ones.
+        """
+        known = [setting.name for setting in fields(self)]
+        for name in changes:
+            if name not in known:
+                nearest = difflib.get_close_matches(name, known, n=3, cutoff=0)
+                raise TypeError(f"A recipe has no {name!r}. The nearest are {', '.join(nearest)}.")
+        return replace(self, **changes)
+
+
+@dataclass(frozen=True)
+class Preset:
+    """A published recipe.
+
+    Attributes:
+        name: "<family>/<benchmark>", or another word where a family has several for one benchmark.
+        tasks: what `load` calls the tasks that it is for.
+        recipe: the settings.
+        source: where they are published.
+        benchmark: the data that they are for; "" where they are for any.
+        fits: whether it is for a model of this configuration.
+        grid: setting -> the values that the publication chose among on the dev set.
+        note: what else to know.
+    """
+
+    name: str
+    tasks: tuple[str, ...]
+    recipe: Recipe
+    source: str
+    benchmark: str = ""
+    fits: Callable[[Config], bool] = lambda config: True
+    grid: Mapping[str, tuple] = field(default_factory=dict)
+    note: str = ""
+
+    @property
+    def family(self) -> str:
+        return self.name.split("/")[0]
+
+    def candidates(self) -> Iterator[Recipe]:
+        """Every recipe of the grid; the preset's own where there is none."""
+        for values in product(*self.grid.values()):
+            yield self.recipe.replace(**dict(zip(self.grid, values, strict=True)))
+
+
+@dataclass(frozen=True)
+class Reading:
+    """How a stream is read when it is evaluated.
+
+    Attributes:
+        segment_length: tokens of a row in one step.
+        mem_len, clamp_len, same_length: see the configuration.
+        batch_size: rows a step.
+    """
+
+    segment_length: int
+    mem_len: int
+    clamp_len: int = -1
+    same_length: bool = True
+    batch_size: int = 10
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """What of it the encoder's configuration holds."""
+        return {name: getattr(self, name) for name in ("mem_len", "clamp_len", "same_length")}
+
+
+@dataclass(frozen=True)
+class LanguageModelPreset:
+    """A language model and its training.
+
+    Attributes:
+        name: what it is chosen by.
+        family: of the model.
+        config: fields of the family's configuration; `vocab_size` is the vocabulary's.
+        unit: what a token of the text is: "word", "character" or "byte".
+        batch_size: rows a step.
+        segment_length: tokens of a row in one step; the memory of training is `mem_len` of `config`.
+        total_steps, warmup_steps, learning_rate, floor, clip_norm: see `language_model_adam`.
+        evaluation: how the paper read the test set.
+        space_token: what stands for a space among characters.
+    """
+
+    name: str
+    family: str
+    config: Mapping[str, Any]
+    unit: str
+    batch_size: int
+    segment_length: int
+    total_steps: int
+    evaluation: Reading
+    learning_rate: float = 2.5e-4
+    warmup_steps: int = 0
+    floor: float = 0.004
+    clip_norm: float = 0.25
+    space_token: str | None = None

@@ -1,0 +1,124 @@
+"""How likely texts are to a language model, token by token."""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from keras import ops
+
+from bert_zoo.config import IGNORED_LABEL, UNLIMITED
+from bert_zoo.models.graphs import on_model
+from bert_zoo.models.inputs import check_batch_size
+from bert_zoo.tasks.printed import one_line, table
+
+HEADINGS = ("perplexity", "bits/character", "tokens", "text")
+
+
+@dataclass(frozen=True, eq=False)
+class TextScore:
+    """How likely a text is.
+
+    Attributes:
+        text: the text.
+        tokens: those that are scored, in their order.
+        log_probs: float32 [tokens], natural logarithms of their probabilities.
+        perplexity: exp of the mean negative log-probability of a token.
+        bits_per_character: the sum of the negative log-probabilities, in bits, over the characters
+            that are scored; over bytes where tokens are bytes.
+    """
+
+    text: str
+    tokens: tuple[str, ...]
+    log_probs: np.ndarray
+    perplexity: float
+    bits_per_character: float
+
+    def cells(self) -> tuple[str, ...]:
+        """Its row of a table, as `HEADINGS`."""
+        numbers = (f"{self.perplexity:.2f}", f"{self.bits_per_character:.3f}")
+        return (*numbers, str(len(self.tokens)), one_line(self.text))
+
+    def __str__(self) -> str:
+        return table([self.cells()])
+
+
+class TextScores(list):
+    """A list of `TextScore` that prints as a table."""
+
+    def __str__(self) -> str:
+        return table([HEADINGS, *(row.cells() for row in self)], ">")
+
+    __repr__ = __str__
+
+
+def label_log_probs(model, token_ids: np.ndarray, labels: np.ndarray, length: int) -> np.ndarray:
+    """Log-probabilities of the labels, float32 [batch, tokens], in segments of `length` tokens.
+
+    Rows may be padded on the right: no token sees what comes after it.
+    """
+    state = model.initial_memory(len(token_ids))
+    segments = []
+    for start in range(0, token_ids.shape[1], length):
+        ids, wanted = (array[:, start : start + length] for array in (token_ids, labels))
+        found, state = on_model(model, _scored_segment, ids, wanted, state)
+        segments.append(ops.convert_to_numpy(found))
+    return np.concatenate(segments, axis=1)
+
+
+def _scored_segment(model, token_ids, labels, state):
+    outputs = model({"token_ids": token_ids, "labels": labels, **state}, training=False)
+    return outputs["log_probs"], {name: outputs[name] for name in state}
+
+
+def score(model, texts, batch_size: int, segment_length: int) -> TextScores:
+    """See `CausalLM.score`."""
+    from bert_zoo.text.batches import text_batch
+
+    for name, value in (("batch_size", batch_size), ("segment_length", segment_length)):
+        check_batch_size(value, name)
+    texts = text_batch(texts).numpy()
+    if not len(texts):
+        raise ValueError("There are no texts: the list is empty.")
+    # Nothing is cut off: segments are for length.
+    reader = model.preprocessor.with_options(
+        sequence_length=UNLIMITED, padding="longest", report_truncation=False
+    )
+    # Texts of like lengths together, so that little of a batch is padding.
+    order = np.argsort([len(text) for text in texts], kind="stable")
+    scores = {}
+    for start in range(0, len(texts), batch_size):
+        numbers = order[start : start + batch_size]
+        rows = reader.scored(list(texts[numbers]))
+        token_ids, labels = rows["token_ids"].numpy(), rows["labels"].numpy()
+        are_scored = labels != IGNORED_LABEL
+        for number, is_scored in zip(numbers, are_scored, strict=True):
+            if not is_scored.any():
+                raise ValueError(
+                    f"texts[{number}] is {texts[number].decode('utf-8', 'replace')!r}, which has no "
+                    "token to score: without an end token in the vocabulary the first one is only "
+                    "read. Leave it out, or make it longer."
+                )
+        found = label_log_probs(model, token_ids, labels, segment_length)
+        for number, is_scored, ids, values in zip(numbers, are_scored, labels, found, strict=True):
+            text = texts[number].decode("utf-8", "replace")
+            scores[number] = _text_score(reader.tokenizer, text, ids[is_scored], values[is_scored])
+    return TextScores(scores[number] for number in range(len(texts)))
+
+
+def _text_score(tokenizer, text: str, ids: np.ndarray, log_probs: np.ndarray) -> TextScore:
+    nats = -float(log_probs.sum(dtype=np.float64))
+    characters = _scored_characters(tokenizer, text, len(ids))
+    return TextScore(
+        text=text,
+        tokens=tuple(tokenizer.id_to_token(int(index)) for index in ids),
+        log_probs=log_probs,
+        perplexity=math.exp(nats / len(ids)),
+        bits_per_character=nats / math.log(2) / characters if characters else math.nan,
+    )
+
+
+def _scored_characters(tokenizer, text: str, num_scored: int) -> int:
+    if tokenizer.unit != "word":
+        return num_scored
+    # Without an end token to start from, the first word is not scored.
+    return len(text if hasattr(tokenizer, "eos_id") else text.split(maxsplit=1)[1])

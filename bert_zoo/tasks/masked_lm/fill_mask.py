@@ -1,0 +1,236 @@
+"""What may stand in the place of a mask, from raw text to something that prints well."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from keras import ops
+
+from bert_zoo.models.data_adapters import text_rows
+from bert_zoo.models.direct import for_this_device
+from bert_zoo.models.graphs import in_graph, on_model
+
+# Characters of the text that a table shows on each side of a candidate.
+CONTEXT = 30
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A token in the place of a mask.
+
+    Attributes:
+        token: as it reads, without the vocabulary's marks for the beginning or inside of a word.
+        token_id: its id.
+        score: its probability, among all tokens of the vocabulary.
+        text: the text with it; other masks stay.
+        start: where it stands in `text`, in characters.
+    """
+
+    token: str
+    token_id: int
+    score: float
+    text: str
+    start: int
+
+    def __str__(self) -> str:
+        return f"{self.token}  {self.score:.3f}  {self._context()}"
+
+    def _context(self) -> str:
+        begin, end = max(0, self.start - CONTEXT), self.start + len(self.token) + CONTEXT
+        before, after = "…" if begin else "", "…" if end < len(self.text) else ""
+        return f"{before}{self.text[begin:end]}{after}"
+
+
+class FilledMasks(list):
+    """For each mask of a text a list of `Candidate`, likeliest first; prints as tables."""
+
+    def __str__(self) -> str:
+        tables = []
+        for number, candidates in enumerate(self, 1):
+            width = max(len(candidate.token) for candidate in candidates)
+            title = [f"Mask {number} of {len(self)}"] if len(self) > 1 else []
+            rows = [f"{c.token:<{width}}{str(c)[len(c.token) :]}" for c in candidates]
+            tables.append("\n".join([*title, *rows]))
+        return "\n\n".join(tables)
+
+    __repr__ = __str__
+
+
+def fill_mask(model, text: str, targets: str | Sequence[str] | None, top_k: int) -> FilledMasks:
+    """See `MaskedLM.fill_mask`."""
+    preprocessor = model.preprocessor
+    spelling = Spelling(model)
+    gaps = _gaps(text, spelling.mask)
+    wanted = [_target_ids(spelling, gap, targets) for gap in gaps]
+    if targets is None and not 1 <= top_k <= preprocessor.tokenizer.vocab_size:
+        raise ValueError(
+            f"top_k is {top_k}; it must lie between 1 and the size of the vocabulary, "
+            f"{preprocessor.tokenizer.vocab_size}."
+        )
+    probabilities = _mask_probabilities(model, spelling.read(text), len(gaps))
+    filled = FilledMasks()
+    for gap, row, ids in zip(gaps, probabilities, wanted, strict=True):
+        if ids is None:
+            # A model's table can be larger than its vocabulary.
+            ids = _likeliest(row[: preprocessor.tokenizer.vocab_size], top_k)
+        ids = np.array(ids)
+        ranked = ids[np.argsort(-row[ids], kind="stable")]
+        filled.append(spelling.candidates(gap, ranked[: None if targets else top_k], row))
+    return filled
+
+
+def _likeliest(scores: np.ndarray, number: int) -> np.ndarray:
+    """The ids of the highest scores, in their own order; more than `number` where some are equal."""
+    return np.flatnonzero(scores >= np.partition(scores, -number)[-number])
+
+
+def _mask_probabilities(model, token_ids: np.ndarray, masks: int) -> np.ndarray:
+    """float32 [masks, vocabulary] of a text's tokens, in which there are so many masks."""
+    preprocessor = model.preprocessor
+    most = preprocessor.sequence_length - 2
+    if len(token_ids) > most:
+        raise ValueError(
+            f"The text has {len(token_ids)} tokens and this model reads {most} beside its special "
+            "ones. Shorten the text around the mask."
+        )
+    found = on_model(model, _at_masks, token_ids, preprocessor=preprocessor)
+    if len(found) != masks:
+        raise ValueError(f"The text has {masks} masks and its tokens {len(found)}.")
+    return ops.convert_to_numpy(found)
+
+
+def _at_masks(model, token_ids, *, preprocessor):
+    """From the ids of a text, int32 [tokens], to probabilities [masks, vocabulary]."""
+    import tensorflow as tf
+
+    tokens = tf.RaggedTensor.from_tensor(token_ids[None])
+    inputs = for_this_device(preprocessor).pack([tokens])
+    at = tf.where(inputs["token_ids"][0] == preprocessor.tokenizer.mask_id)
+    positions = tf.transpose(tf.cast(at, tf.int32))
+    outputs = model({**inputs, "mask_positions": positions}, training=False)
+    logits = outputs["mlm_logits"] if isinstance(outputs, dict) else outputs
+    return ops.softmax(logits[0])
+
+
+def _ids(model, texts, *, preprocessor):
+    tokens = preprocessor.tokenizer(texts)
+    return tokens.values, tokens.row_splits
+
+
+def _spelled(model, ids, *, preprocessor):
+    return preprocessor.tokenizer.detokenize(ids[:, None])
+
+
+class Gap(NamedTuple):
+    """A mask's place: what stands before and after it in the text."""
+
+    before: str
+    after: str
+
+
+def _gaps(text: str, mask: str) -> list[Gap]:
+    if not isinstance(text, str):
+        raise TypeError(
+            f"fill_mask takes one text, a string; got {text!r} ({type(text).__name__})."
+        )
+    if mask not in text:
+        raise ValueError(
+            f"The text {text!r} has no mask. Write {mask} where a token is to be filled in."
+        )
+    parts = text.split(mask)
+    return [Gap(mask.join(parts[:i]), mask.join(parts[i:])) for i in range(1, len(parts))]
+
+
+class Spelling:
+    """How the vocabulary of a model's tokenizer writes tokens, and how they join to a text.
+
+    WordPiece marks tokens that go on with a word; the others mark those that begin one.
+    """
+
+    def __init__(self, model):
+        from bert_zoo.text import ByteBpeTokenizer, SentencePieceTokenizer
+        from bert_zoo.text.sentencepiece import SPACE
+        from bert_zoo.text.wordpiece import SUFFIX
+
+        tokenizer = model.preprocessor.tokenizer
+        self.model, self.tokenizer = model, tokenizer
+        self.mask = tokenizer.id_to_token(tokenizer.mask_id)
+        self._goes_on = SUFFIX
+        self._begins = ""
+        if isinstance(tokenizer, ByteBpeTokenizer | SentencePieceTokenizer):
+            self._goes_on = ""
+            self._begins = "Ġ" if isinstance(tokenizer, ByteBpeTokenizer) else SPACE
+        # Whether a blank before the mask is part of what the mask stands for.
+        self._takes_blank = bool(self._begins) and tokenizer.get_config().get("lstrip_mask", True)
+
+    def _ids(self, texts: Sequence[str]) -> list[np.ndarray]:
+        """The ids of each text, int32 [tokens]."""
+        texts = text_rows(self.model, texts)
+        values, splits = in_graph(self.model, _ids, texts, preprocessor=self.model.preprocessor)
+        return np.split(values.numpy(), splits.numpy()[1:-1])
+
+    def read(self, text: str) -> np.ndarray:
+        """The ids of a text with masks, int32 [tokens]."""
+        (ids,) = self._ids([text])
+        if self.tokenizer.mask_id in ids:
+            return ids
+        # ALBERT's original reads "[MASK]" in a text as text.
+        first, *others = self._ids(text.split(self.mask))
+        joined = [*first, *(i for part in others for i in (self.tokenizer.mask_id, *part))]
+        return np.array(joined, np.int32)
+
+    def candidates(self, gap: Gap, ids: np.ndarray, row: np.ndarray) -> list[Candidate]:
+        preprocessor = self.model.preprocessor
+        readable = in_graph(self.model, _spelled, ids, preprocessor=preprocessor).numpy()
+        found = []
+        for token_id, shown in zip(map(int, ids), readable, strict=True):
+            token = self.tokenizer.id_to_token(token_id)
+            shown = shown.decode("utf-8").strip().removeprefix(self._goes_on) or token
+            before = self._before(gap.before, token)
+            text = f"{before}{shown}{gap.after}"
+            found.append(Candidate(shown, token_id, float(row[token_id]), text, len(before)))
+        return found
+
+    def _before(self, before: str, token: str) -> str:
+        """The text before a mask, ending as it does before this token."""
+        if self._begins and token.startswith(self._begins):
+            return f"{before.rstrip()} " if before.strip() else before
+        if self._takes_blank or (self._goes_on and token.startswith(self._goes_on)):
+            return before.rstrip()
+        # WordPiece's other tokens are words, also where the mask touches the one before.
+        return f"{before} " if self._goes_on and before[-1:].isalnum() else before
+
+    def id_in(self, gap: Gap, target: str) -> int | list[int]:
+        """The id of a word in the place of a mask, or its pieces where they are not one token."""
+        vocabulary = self.tokenizer.vocabulary
+        if target.startswith(self._begins or self._goes_on) and target in vocabulary:
+            return self.tokenizer.token_to_id(target)
+        blank = " " if self._takes_blank and gap.before[-1:].isspace() else ""
+        pieces = self._ids([blank + target])[0].tolist()
+        if len(pieces) == 1 and pieces != [self.tokenizer.unk_id]:
+            return pieces[0]
+        # The inside of a word has no mark where beginnings have one.
+        return self.tokenizer.token_to_id(target) if target in vocabulary else pieces
+
+
+def _target_ids(
+    spelling: Spelling, gap: Gap, targets: str | Sequence[str] | None
+) -> list[int] | None:
+    if targets is None:
+        return None
+    targets = [targets] if isinstance(targets, str) else list(targets)
+    if not targets or not all(isinstance(target, str) and target for target in targets):
+        raise ValueError(f"targets is {targets!r}; it must be a word or several, strings.")
+    found = []
+    for target in targets:
+        token_id = spelling.id_in(gap, target)
+        if isinstance(token_id, list):
+            pieces = [spelling.tokenizer.id_to_token(piece) for piece in token_id]
+            raise ValueError(
+                f"The target {target!r} is not one token of this model's vocabulary; its pieces are "
+                f"{pieces}. A mask stands for one token: choose another word, or write a mask for "
+                "each piece."
+            )
+        found.append(token_id)
+    return [*dict.fromkeys(found)]

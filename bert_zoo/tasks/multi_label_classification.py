@@ -1,0 +1,155 @@
+"""Multi-label classification: any number of labels for a text."""
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import keras
+import numpy as np
+
+from bert_zoo.models.compiling import ACCURACY
+from bert_zoo.models.labels import LabelSets
+from bert_zoo.models.losses import BinaryCrossentropy
+from bert_zoo.models.metrics import LabelF1
+from bert_zoo.models.task_model import Use
+from bert_zoo.models.thresholds import DEFAULT_THRESHOLD, Thresholds, label_thresholds
+from bert_zoo.private import metrics_given
+from bert_zoo.tasks.classification import Classifier, classify, highest, listed, sigmoid
+from bert_zoo.tasks.printed import one_line
+
+log = logging.getLogger("bert_zoo")
+
+
+@dataclass(frozen=True)
+class MultiLabelClassification:
+    """The labels of a text whose probability is above their threshold.
+
+    Attributes:
+        text: the text, or the pair of texts.
+        labels: names with their probabilities, likeliest first; empty where no label applies.
+        scores: every label's probability.
+    """
+
+    text: str | tuple[str, str]
+    labels: dict[str, float]
+    scores: dict[str, float]
+
+    def cells(self) -> tuple[str, ...]:
+        """Its row of a table."""
+        return (listed(self.labels) or "(no label)", one_line(self.text))
+
+    def __str__(self) -> str:
+        return "  ".join(self.cells())
+
+
+@keras.saving.register_keras_serializable("bert_zoo")
+class MultiLabelClassifier(Classifier):
+    """Logits [batch, classes] over the first token, of which any number of classes may apply.
+
+    A class's probability is the sigmoid of its logit. Labels are rows of 0 and 1, [batch, classes],
+    or for each text a list or set of names; in tf.data, strings [batch, names], ragged or filled up
+    with "".
+
+    Args:
+        encoder, num_classes, labels: as in `LabelledModel`.
+        thresholds: what a label's probability must be above for the label to count: a number, one for
+            each label, or a dict by name. It can be set on the model too.
+    """
+
+    task = "multi_label_classification"
+    use = Use(
+        "text-classification",
+        "gives a text each of its labels that applies, or none",
+        "model.classify({texts})",
+    )
+    problem_type = "multi_label_classification"
+
+    def __init__(
+        self,
+        encoder,
+        num_classes: int | None = None,
+        labels: Sequence[str] | None = None,
+        thresholds: Thresholds = DEFAULT_THRESHOLD,
+        **kwargs,
+    ):
+        super().__init__(encoder, num_classes, labels, **kwargs)
+        self.thresholds = thresholds
+
+    @property
+    def thresholds(self) -> tuple[float, ...]:
+        """One probability a label."""
+        return self._thresholds
+
+    @thresholds.setter
+    def thresholds(self, value: Thresholds) -> None:
+        self._thresholds = label_thresholds(value, self.labels)
+        # What the model is compiled with decides by them too, from the next trace on.
+        for metric in self._metrics_given():
+            if isinstance(metric, LabelF1):
+                metric.thresholds = self._thresholds
+        self.train_function = self.test_function = None
+
+    def classify(self, texts, batch_size: int = 32, top_k: int | None = None):
+        """Every label of each text whose probability is above its threshold.
+
+        Args:
+            texts: strings, or a pair of string batches.
+            batch_size: texts a step.
+            top_k: the most labels a text; all by default.
+
+        Returns:
+            A list of `MultiLabelClassification(text, labels, scores)` that prints as a table.
+        """
+        return classify(self, texts, batch_size, top_k, above_thresholds)
+
+    def _metrics_given(self) -> list[Any]:
+        """What `compile` was given, not yet made into objects where these are names."""
+        return keras.tree.flatten(metrics_given(self))
+
+    def compile(self, *args, **kwargs):
+        super().compile(*args, **kwargs)
+        if any(isinstance(metric, str) and metric in ACCURACY for metric in self._metrics_given()):
+            log.warning(
+                "Keras's accuracy compares the one likeliest label of each text, of which a multi-label "
+                "model may find any number. Leave it out for micro and macro F1, which "
+                "bert_zoo.training.compile_for_task(model, optimizer) compiles with."
+            )
+
+    def fit(self, *args, class_weight=None, **kwargs):
+        if class_weight is not None:
+            raise ValueError(
+                "class_weight weighs a row by its one class, and rows of a multi-label model have any "
+                "number. Pass sample_weight, one number a row, or compile with a loss that weighs labels."
+            )
+        return super().fit(*args, **kwargs)
+
+    def default_loss(self):
+        return BinaryCrossentropy(from_logits=True)
+
+    def default_metrics(self):
+        return [LabelF1(self.thresholds, average) for average in ("micro", "macro")]
+
+    def served_answers(self, outputs):
+        import tensorflow as tf
+
+        probabilities = tf.nn.sigmoid(outputs["logits"])
+        # A signature has no ragged outputs: names stand where their probabilities do.
+        names = tf.where(probabilities > tf.constant(self.thresholds), tf.constant(self.labels), "")
+        return {"probabilities": probabilities, "labels": names}
+
+    def label_ranges(self, inputs) -> dict[str, LabelSets]:
+        return {"": LabelSets(self.labels)}
+
+    def get_config(self):
+        return {**super().get_config(), "thresholds": list(self.thresholds)}
+
+
+def above_thresholds(
+    model, text: str | tuple[str, str], logits: np.ndarray, top_k: int | None
+) -> MultiLabelClassification:
+    """What a `MultiLabelClassifier`'s logits [classes] say of a text."""
+    scores = dict(zip(model.labels, map(float, sigmoid(logits)), strict=True))
+    thresholds = dict(zip(model.labels, model.thresholds, strict=True))
+    above = {label: score for label, score in scores.items() if score > thresholds[label]}
+    return MultiLabelClassification(text, highest(above, top_k), scores)

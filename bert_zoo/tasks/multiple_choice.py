@@ -1,0 +1,84 @@
+"""Multiple choice: which of several texts goes with a prompt."""
+
+from collections.abc import Mapping
+
+import keras
+from keras import ops
+
+from bert_zoo.models.inputs import check_rank
+from bert_zoo.models.interface import Interface
+from bert_zoo.models.labels import LabelRange
+from bert_zoo.models.losses import class_loss
+from bert_zoo.models.task_model import SentenceModel, Use
+
+
+@keras.saving.register_keras_serializable("bert_zoo")
+class MultipleChoice(SentenceModel):
+    """Logits [batch, choices]; inputs are [batch, choices, length].
+
+    As text: a pair of the prompts [batch] and the choices [batch, choices].
+    Source: Hugging Face BertForMultipleChoice (Google's repository has no such program).
+    """
+
+    task = "multiple_choice"
+    use = Use(
+        "multiple-choice",
+        "chooses the text that goes best with another",
+        'model.predict((["A prompt."], [["One choice.", "Another."]]))',
+    )
+    ids_rank = 3
+    num_outputs = 1
+    pools_windows = False
+    interface = Interface(texts=(("text", 1), ("choices", 2)), pairs=False)
+
+    def default_loss(self):
+        return class_loss()
+
+    def default_metrics(self):
+        return ["accuracy"]
+
+    def served_answers(self, outputs):
+        import tensorflow as tf
+
+        logits = outputs["logits"]
+        choice = tf.argmax(logits, axis=-1, output_type=tf.int32)
+        return {"probabilities": tf.nn.softmax(logits), "choice": choice}
+
+    def encoder_inputs(self, inputs):
+        token_ids = ops.convert_to_tensor(inputs["token_ids"])
+        check_rank(token_ids, 3, "[batch, choices, length]")
+        shape = ops.shape(token_ids)
+        return {name: ops.reshape(value, (-1, shape[2])) for name, value in inputs.items()}
+
+    def head_outputs(self, encoded, inputs, training=None):
+        logits = super().head_outputs(encoded, inputs, training)
+        return ops.reshape(logits, (-1, ops.shape(inputs["token_ids"])[1]))
+
+    def label_ranges(self, inputs) -> dict[str, LabelRange]:
+        choices = inputs["token_ids"] if isinstance(inputs, Mapping) else inputs[1]
+        number = choices.shape[1]
+        return {} if number is None else {"": LabelRange(number, "the number of choices")}
+
+    def as_text_rows(self, x):
+        import tensorflow as tf
+
+        from bert_zoo.text.batches import text_batch
+
+        if not isinstance(x, tuple) or len(x) != 2:
+            raise TypeError(
+                "Multiple choice takes a pair (prompts, choices): [batch] strings, and for each the "
+                "same number of choices, [batch, choices]."
+            )
+        choices = [text_batch(row, "choices") for row in x[1]]
+        if len({len(row) for row in choices}) != 1:
+            raise ValueError("Every prompt needs the same number of choices.")
+        return text_batch(x[0], "prompts"), tf.stack(choices)
+
+    def texts_to_inputs(self, texts, preprocessor):
+        import tensorflow as tf
+
+        prompts, choices = texts
+        number = tf.shape(choices)[1]
+        first = tf.repeat(prompts, number)
+        flat = preprocessor((first, tf.reshape(choices, [-1])))
+        return {name: tf.reshape(ids, [-1, number, tf.shape(ids)[1]]) for name, ids in flat.items()}

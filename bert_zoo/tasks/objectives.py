@@ -1,0 +1,222 @@
+"""Objectives of pretraining: heads that stand side by side on one encoder, or on two."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import keras
+
+from bert_zoo.layers.heads import MaskedLMHead, SpanBoundaryHead
+from bert_zoo.models.inputs import check_range
+from bert_zoo.models.labels import LabelRange
+from bert_zoo.models.losses import ReplacedTokenLoss, class_loss, token_loss
+from bert_zoo.models.task_model import TaskModel
+
+
+@dataclass(frozen=True)
+class Objective:
+    """What a model is pretrained for, and the head that predicts it.
+
+    Attributes:
+        output: name of the logits.
+        weight: of its loss.
+        reads: as `ZooModel.positions_read`.
+        loss: makes its loss.
+    """
+
+    output: str
+    weight = 1.0
+    reads: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    loss = staticmethod(token_loss)
+
+    def head(self, model: "ObjectiveModel", name: str) -> keras.layers.Layer:
+        """The head, not built."""
+        raise NotImplementedError
+
+    def logits(self, head, model: "ObjectiveModel", encoded, inputs) -> Any:
+        """Logits from the encoder's outputs and the model's inputs; None where these lack something."""
+        raise NotImplementedError
+
+    def label_range(self, model: "ObjectiveModel") -> LabelRange:
+        size = model.encoder.config.vocab_size
+        return LabelRange(size, "the size of the vocabulary", ("batch", "length"))
+
+
+class MaskedTokens(Objective):
+    """The tokens behind masks: [batch, length, vocabulary], or at `mask_positions` alone.
+
+    The generator's, where there is one.
+    """
+
+    def head(self, model, name):
+        config = model.encoder.config
+        return MaskedLMHead(
+            config.vocab_size,
+            config.table_width,
+            activation=model.stored_head.activation or config.activation,
+            epsilon=config.layer_norm_epsilon,
+            tied=config.tie_word_embeddings,
+            initializer_range=config.initializer_range,
+            dtype=model.dtype_policy,
+            name=name,
+        )
+
+    def logits(self, head, model, encoded, inputs):
+        if model.generator is not None:
+            read = {n: inputs[n] for n in model.generator.inputs if inputs.get(n) is not None}
+            encoded = model.generator(read)
+        positions = model.positions(inputs, "mask_positions")
+        return head(encoded["sequence_output"], model.token_table, positions)
+
+
+@dataclass(frozen=True)
+class SentenceClasses(Objective):
+    """Two classes over the pooled first token: [batch, 2].
+
+    Attributes:
+        classes: what the two are.
+    """
+
+    classes: str = ""
+    loss = staticmethod(class_loss)
+
+    def head(self, model, name):
+        # The originals have no dropout before this layer.
+        return model.output_head(2, name, dropout=0.0)
+
+    def logits(self, head, model, encoded, inputs):
+        return head(encoded["pooled_output"])
+
+    def label_range(self, model):
+        return LabelRange(2, self.classes)
+
+
+class SpanTokens(Objective):
+    """The tokens of spans, [batch, spans, targets, vocabulary], where `span_boundaries` are given."""
+
+    def head(self, model, name):
+        config = model.encoder.config
+        return SpanBoundaryHead(
+            config.vocab_size,
+            config.hidden_size,
+            max_targets=config.span_targets,
+            activation=config.activation,
+            epsilon=config.layer_norm_epsilon,
+            initializer_range=config.initializer_range,
+            dtype=model.dtype_policy,
+            name=name,
+        )
+
+    def logits(self, head, model, encoded, inputs):
+        boundaries = model.positions(inputs, "span_boundaries")
+        if boundaries is None:
+            return None
+        return head(encoded["sequence_output"], model.token_table, boundaries)
+
+    def label_range(self, model):
+        return replace(super().label_range(model), axes=("batch", "spans", "targets"))
+
+
+class ReplacedTokens(Objective):
+    """Whether each token was put there by a generator: [batch, length] (ELECTRA's discriminator).
+
+    Source: Clark et al. 2020 (arXiv:2003.10555), section 2; google-research/electra
+    run_pretraining.py, _get_discriminator_output.
+    """
+
+    weight = 50.0
+    loss = ReplacedTokenLoss
+
+    def head(self, model, name):
+        config = model.encoder.config
+        return model.output_head(
+            1,
+            name,
+            dropout=0.0,
+            transform=config.activation,
+            transform_size=config.hidden_size,
+        )
+
+    def logits(self, head, model, encoded, inputs):
+        return head(encoded["sequence_output"])[..., 0]
+
+    def label_range(self, model):
+        return LabelRange(
+            2, "1 for a token that was replaced and 0 for another", ("batch", "length")
+        )
+
+
+OBJECTIVES: dict[str, Objective] = {
+    "masked_lm": MaskedTokens("mlm_logits", {"mask_positions": ()}),
+    "next_sentence": SentenceClasses(
+        "nsp_logits", classes="0 where the second text follows the first, 1 where it does not"
+    ),
+    "sentence_order": SentenceClasses(
+        "sop_logits", classes="0 where the two texts are in order, 1 where they are swapped"
+    ),
+    "span_boundary": SpanTokens("sbo_logits", {"span_boundaries": (2,)}),
+    "replaced_token": ReplacedTokens("discriminator_logits"),
+}
+
+
+class ObjectiveModel(TaskModel):
+    """An encoder with the heads of objectives, each an attribute under its objective's name.
+
+    Attributes:
+        generator: a backbone that shares the encoder's tables and has the head for masked tokens;
+            None where the encoder has it.
+    """
+
+    outputs_per_token = True
+    predicts_tokens = True
+    generator = None
+
+    @property
+    def objectives(self) -> dict[str, Objective]:
+        raise NotImplementedError
+
+    @property
+    def positions_read(self) -> dict[str, tuple[int, ...]]:
+        return {n: axes for o in self.objectives.values() for n, axes in o.reads.items()}
+
+    def add_head(self, config):
+        for name, objective in self.objectives.items():
+            setattr(self, name, objective.head(self, name))
+
+    def build(self, input_shape):
+        for name, objective in self.objectives.items():
+            reader = self.encoder
+            if isinstance(objective, MaskedTokens) and self.generator is not None:
+                reader = self.generator
+            per_token = objective.label_range(self).per_token
+            shape = (None, None) if per_token else (None,)
+            getattr(self, name).build((*shape, reader.config.hidden_size))
+        self.built = True
+
+    @property
+    def token_table(self):
+        return self.encoder.backbone.token_table
+
+    def positions(self, inputs, name: str):
+        """The input of that name, checked to lie in the text; None where it is not given."""
+        positions, length = inputs.get(name), inputs["token_ids"].shape[1]
+        if positions is not None and length is not None:
+            check_range(name, positions, length, "the length of the input")
+        return positions
+
+    def head_outputs(self, encoded, inputs, training=None):
+        logits = {
+            objective.output: objective.logits(getattr(self, name), self, encoded, inputs)
+            for name, objective in self.objectives.items()
+        }
+        return {name: value for name, value in logits.items() if value is not None}
+
+    def label_ranges(self, inputs) -> dict[str, LabelRange]:
+        return {o.output: o.label_range(self) for o in self.objectives.values()}
+
+    def default_loss(self):
+        return {o.output: o.loss() for o in self.objectives.values()}
+
+    @property
+    def default_loss_weights(self) -> dict[str, float]:
+        return {o.output: o.weight for o in self.objectives.values()}

@@ -1,0 +1,139 @@
+"""Question answering: the span of a context that answers a question."""
+
+from collections.abc import Mapping
+
+import keras
+
+from bert_zoo.models.interface import Interface
+from bert_zoo.models.labels import LabelRange
+from bert_zoo.models.losses import class_loss
+from bert_zoo.models.task_model import TaskModel, Use
+
+LOGITS = ("start_logits", "end_logits")
+# As google-research/bert, run_squad.py.
+N_BEST = 20
+MAX_ANSWER_LENGTH = 30
+
+
+@keras.saving.register_keras_serializable("bert_zoo")
+class QuestionAnswerer(TaskModel):
+    """Where an answer starts and ends: a dict of logits [batch, length].
+
+    `fit` and `evaluate` take x = (questions, contexts) and y = answers, one for each question: a
+    tuple (text, start), where it starts in the context in characters; SQuAD's {"text": ...,
+    "answer_start": ...}, of one or with lists of several, of which the first is trained; None where
+    the context has no answer. Contexts are read whole, in the windows that `answer` reads by
+    default, and rows of a batch are windows: those that do not show all of the answer are trained
+    to point at the first token. With a dict of positions as y, a pair is one row, cut where it is
+    too long, as in `predict`.
+
+    Source: google-research/bert run_squad.py, create_model.
+    """
+
+    task = "question_answering"
+    use = Use(
+        "question-answering",
+        "finds the answer to a question in a text that is given with it",
+        'model.answer("A question?", "The text that answers it.")',
+        long_texts="It reads long texts in windows of {length} tokens, each by itself.",
+    )
+    outputs_per_token = True
+    truncation = "only_second"
+    # The mean of both, as run_squad.py.
+    default_loss_weights = dict.fromkeys(LOGITS, 0.5)
+    interface = Interface(LOGITS, texts=(("question", 1), ("context", 1)), pairs=False)
+
+    def add_head(self, config):
+        self.span = self.output_head(2, "span", config.span_dropout)
+
+    def build(self, input_shape):
+        self.span.build((None, None, self.encoder.config.hidden_size))
+        self.built = True
+
+    def head_outputs(self, encoded, inputs, training=None):
+        logits = self.span(encoded["sequence_output"])
+        return {"start_logits": logits[..., 0], "end_logits": logits[..., 1]}
+
+    def default_loss(self):
+        return {name: class_loss() for name in LOGITS}
+
+    def served_of_texts(self, texts, run, preprocessor):
+        """Answers, and what was found in each window of contexts of any length."""
+        import tensorflow as tf
+
+        from bert_zoo.tasks.question_answering.in_graph import best_answers
+        from bert_zoo.text.windows import model_inputs, question_windows
+
+        # What is not UTF-8 is cut as the tokenizer counts it.
+        questions, contexts = (tf.strings.unicode_transcode(t, "UTF-8", "UTF-8") for t in texts)
+        rows = question_windows(preprocessor)(questions, contexts)
+        rows |= run(model_inputs(rows))
+        answers = best_answers(contexts, rows, n_best=N_BEST, max_answer_length=MAX_ANSWER_LENGTH)
+        return rows | answers
+
+    def label_ranges(self, inputs) -> dict[str, LabelRange]:
+        length = inputs["token_ids"].shape[1] if isinstance(inputs, Mapping) else None
+        length = length or self.longest_input
+        return dict.fromkeys(LOGITS, LabelRange(length, "the length of the input"))
+
+    def dataset_of_rows(self, x, y, sample_weight, **options):
+        is_of_positions = isinstance(y, Mapping) and set(y) == set(self.label_ranges(x))
+        if y is None or is_of_positions:
+            return None
+        from bert_zoo.tasks.question_answering.answering import answered_batches
+
+        return answered_batches(self, x, y, sample_weight, **options)
+
+    def answer(
+        self,
+        question,
+        context,
+        no_answer_threshold: float | None = 0.0,
+        *,
+        n_best: int = 20,
+        max_answer_length: int = 30,
+        stride: int = 128,
+        max_question_length: int = 64,
+        batch_size: int = 32,
+    ):
+        """The part of a context that answers a question, or no answer.
+
+        A context of any length is read whole, in windows that overlap.
+
+        Args:
+            question: a string, or several.
+            context: a string, or several. Question i is about context i; a single string goes with
+                all of the other.
+            no_answer_threshold: there is no answer where the log-odds of that against the best span
+                are above it; higher values give more answers. None: there always is one, which is
+                right for a model that was trained without unanswerable questions (SQuAD 1.1).
+            n_best: number of candidates.
+            max_answer_length: in tokens.
+            stride: tokens from the beginning of a window to that of the next one.
+            max_question_length: tokens that a longer question is cut to, with a warning.
+            batch_size: windows a step.
+
+        Returns:
+            `SpanAnswer(question, context, text, start, end, score, no_answer_score, candidates)`,
+            which prints the answer with what stands around it; where there are several, a list of
+            them that prints as a table.
+
+        Raises:
+            TypeError, ValueError: something that is no text, different numbers of questions and
+                contexts, a context without text, or an option outside its range.
+
+        Source: google-research/bert, run_squad.py.
+        """
+        from bert_zoo.tasks.question_answering.answering import answer
+
+        return answer(
+            self,
+            question,
+            context,
+            no_answer_threshold,
+            n_best=n_best,
+            max_answer_length=max_answer_length,
+            stride=stride,
+            max_question_length=max_question_length,
+            batch_size=batch_size,
+        )

@@ -1,0 +1,22 @@
+"""Regression: a number for a text."""
+
+import keras
+
+from bert_zoo.models.losses import SquaredError
+from bert_zoo.models.task_model import SentenceModel, Use
+
+
+@keras.saving.register_keras_serializable("bert_zoo")
+class Regressor(SentenceModel):
+    """One number a text, [batch, 1], over the first token."""
+
+    task = "regression"
+    use = Use("text-classification", "gives a text a score", "model.predict({texts})")
+    problem_type = "regression"
+    num_outputs = 1
+
+    def default_loss(self):
+        return SquaredError()
+
+    def served_answers(self, outputs):
+        return {"value": outputs["logits"][:, 0]}

@@ -1,0 +1,85 @@
+"""Token classification: a label for each word."""
+
+import keras
+from keras import ops
+
+from bert_zoo.config import IGNORED_LABEL
+from bert_zoo.models.losses import token_loss
+from bert_zoo.models.task_model import LabelledModel, Use
+from bert_zoo.tasks.classification import class_answers
+from bert_zoo.tasks.token_classification import tagging
+
+
+@keras.saving.register_keras_serializable("bert_zoo")
+class TokenClassifier(LabelledModel):
+    """Logits [batch, length, classes], one row a token.
+
+    Beside texts, `fit`, `evaluate` and `predict` take sentences of words, a list of lists of strings
+    or a ragged tensor [batch, (words)]. Labels are those of words then, ids or names, a list for
+    each sentence; with raw texts, of what stands between white space. tf.data has ragged rows of
+    them. Beside ids there is a label for each token, -100 where none is to be learned.
+    """
+
+    task = "token_classification"
+    use = Use("token-classification", "gives each word of a text a tag", "model.tag({texts})")
+    outputs_per_token = True
+
+    def add_head(self, config):
+        self.classifier = self.output_head(self.num_classes, "classifier", self.head_dropout)
+
+    def build(self, input_shape):
+        self.classifier.build((None, None, self.encoder.config.hidden_size))
+        self.built = True
+
+    def head_outputs(self, encoded, inputs, training=None):
+        return self.classifier(encoded["sequence_output"], training=training)
+
+    def default_loss(self):
+        return token_loss()
+
+    def default_metrics(self):
+        return ["accuracy"]
+
+    def served_answers(self, outputs):
+        return class_answers(self.labels, outputs["logits"])
+
+    def as_text_rows(self, x):
+        from bert_zoo.text.words import has_rows_of_words, word_batch
+
+        return word_batch(x) if has_rows_of_words(x) else super().as_text_rows(x)
+
+    def as_text_labels(self, texts, y):
+        return tagging.label_rows(self, texts, y)
+
+    def texts_to_inputs(self, texts, preprocessor):
+        from bert_zoo.text.words import has_rows_of_words, pack_words
+
+        if has_rows_of_words(texts):
+            return pack_words(texts, preprocessor).inputs
+        return super().texts_to_inputs(texts, preprocessor)
+
+    def labelled_texts_to_inputs(self, texts, labels, preprocessor):
+        return tagging.labelled_words_to_inputs(self, texts, labels, preprocessor)
+
+    def compute_metrics(self, x, y, y_pred, sample_weight=None):
+        """As in Keras; what labels padding has, metrics do not see."""
+        if "padding_mask" in x:
+            y = ops.where(ops.equal(x["padding_mask"], 0), IGNORED_LABEL, y)
+        return super().compute_metrics(x, y, y_pred, sample_weight)
+
+    def tag(self, texts, aggregate: bool = True, batch_size: int = 32):
+        """The likeliest label of each word, and the spans that labels such as "B-LOC" mark.
+
+        Texts that are too long for the model are read in parts, cut between words.
+
+        Args:
+            texts: a text or several, which are split at white space and around punctuation (a mark
+                is a word); or lists of words, as the training data have them.
+            aggregate: whether labels of a tag scheme are read as spans.
+            batch_size: rows a step.
+
+        Returns:
+            A list of `Tagging(text, words, spans)` that prints texts with their spans marked,
+            "[Berlin]LOC 0.99", or tables of words where there are no spans to read.
+        """
+        return tagging.tag(self, texts, aggregate, batch_size)

@@ -1,0 +1,349 @@
+"""Tags for words: from raw texts, or lists of words, to labels and the spans that they mark."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from statistics import fmean
+from typing import NamedTuple
+
+import keras
+import numpy as np
+from keras import ops
+
+from bert_zoo.config import IGNORED_LABEL
+from bert_zoo.data.tagging import OUTSIDE, spans
+from bert_zoo.error_text import shown
+from bert_zoo.models.direct import for_this_device
+from bert_zoo.models.graphs import in_graph, on_model
+from bert_zoo.models.inputs import check_batch_size
+from bert_zoo.models.labels import class_indices_in_graph, labels_in_graph
+
+
+@dataclass(frozen=True)
+class TaggedWord:
+    """A word's likeliest label.
+
+    Attributes:
+        text: the word.
+        label: its name.
+        score: its probability.
+        start, end: the word's characters in `Tagging.text`, `end` being the first one after it.
+    """
+
+    text: str
+    label: str
+    score: float
+    start: int
+    end: int
+
+    def __str__(self) -> str:
+        return f"{self.text}  {self.label}  {self.score:.2f}"
+
+
+@dataclass(frozen=True)
+class TaggedSpan:
+    """Words that belong together, such as a name.
+
+    Attributes:
+        text: as it stands in `Tagging.text`.
+        type: of the span, "LOC" for the labels "B-LOC" and "I-LOC".
+        score: the mean of its words' scores.
+        start, end: its characters in `Tagging.text`.
+        first_word, end_word: its words, `end_word` being the first one after it.
+    """
+
+    text: str
+    type: str
+    score: float
+    start: int
+    end: int
+    first_word: int
+    end_word: int
+
+    def __str__(self) -> str:
+        return f"[{self.text}]{self.type} {self.score:.2f}"
+
+
+@dataclass(frozen=True)
+class Tagging:
+    """A text with its words' labels; prints the text with its spans marked, or a table of words.
+
+    Attributes:
+        text: the text; of a list of words, the words with a blank between.
+        words: the words with their labels.
+        spans: what the labels mark; None where they are not to be read so, or are not of a tag
+            scheme (see `bert_zoo.data.tagging`), as parts of speech are not.
+    """
+
+    text: str
+    words: tuple[TaggedWord, ...]
+    spans: tuple[TaggedSpan, ...] | None
+
+    @property
+    def labels(self) -> list[str]:
+        """The words' labels, as `bert_zoo.metrics.span_report` takes them."""
+        return [word.label for word in self.words]
+
+    def __str__(self) -> str:
+        if self.spans is None:
+            return self._table()
+        parts, at = [], 0
+        for span in self.spans:
+            parts += [self.text[at : span.start], str(span)]
+            at = span.end
+        return "".join([*parts, self.text[at:]])
+
+    def _table(self) -> str:
+        width = max((len(word.text) for word in self.words), default=0)
+        label_width = max((len(word.label) for word in self.words), default=0)
+        return "\n".join(
+            f"{word.text:<{width}}  {word.label:<{label_width}}  {word.score:.2f}"
+            for word in self.words
+        )
+
+
+class Taggings(list):
+    """A list of `Tagging` that prints one after the other."""
+
+    def __str__(self) -> str:
+        # Tables of words need a line between them.
+        between = "\n\n" if any(row.spans is None for row in self) else "\n"
+        return between.join(map(str, self))
+
+    __repr__ = __str__
+
+
+def tag(model, texts, aggregate: bool, batch_size: int) -> Taggings:
+    """See `TokenClassifier.tag`."""
+    from bert_zoo.text.batches import strings
+    from bert_zoo.text.words import has_rows_of_words, word_batch
+
+    check_batch_size(batch_size)
+    if isinstance(texts, Iterator):
+        texts = [*texts]
+    if has_rows_of_words(texts) and hasattr(texts, "numpy"):
+        texts = word_batch(texts).to_list()
+    sentences = [*map(_sentence, texts if has_rows_of_words(texts) else strings(texts))]
+    if not sentences:
+        raise ValueError("There are no texts: texts is empty.")
+    aggregate = aggregate and marks_spans(model.labels)
+    probabilities = word_probabilities(model, [list(s.words) for s in sentences], batch_size)
+    return Taggings(
+        _tagging(sentence, rows, model.labels, aggregate)
+        for sentence, rows in zip(sentences, probabilities, strict=True)
+    )
+
+
+def word_probabilities(model, words, batch_size: int = 32) -> list[np.ndarray]:
+    """The probabilities of every label for every word.
+
+    A sentence that is too long for the model is read in several rows, cut between words, so that no
+    word goes without. A word's probabilities are those of its first piece.
+
+    Args:
+        model: a `TokenClassifier`.
+        words: sentences, as `bert_zoo.text.words.word_batch` takes them.
+        batch_size: rows a step.
+
+    Returns:
+        For each sentence float32 [words, labels].
+    """
+    from bert_zoo.text.words import row_splits_that_fit, word_batch
+
+    sentences, preprocessor = word_batch(words), model.preprocessor
+    if keras.backend.backend() == "tensorflow" and sentences.nrows() <= batch_size:
+        do_fit, found = in_graph(
+            model, _sentence_probabilities, sentences, preprocessor=preprocessor
+        )
+        if do_fit:
+            return np.split(ops.convert_to_numpy(found), sentences.row_splits.numpy()[1:-1])
+    pieces, lengths = in_graph(model, _pieces, sentences, preprocessor=preprocessor)
+    lengths, sentence_splits = lengths.numpy(), sentences.row_splits.numpy()
+    budget = preprocessor.sequence_length - preprocessor.packer.layout.specials(1)
+    splits = row_splits_that_fit(lengths, sentence_splits, budget)
+    # Rows of like length together need little padding.
+    order = np.argsort(np.diff(np.append(0, lengths.cumsum())[splits]), kind="stable")
+    found = np.zeros((splits[-1], len(model.labels)), np.float32)
+    for start in range(0, len(order), batch_size):
+        chosen = order[start : start + batch_size]
+        values = on_model(
+            model, _row_probabilities, pieces, splits, chosen, preprocessor=preprocessor
+        )
+        at = np.concatenate([np.arange(splits[row], splits[row + 1]) for row in chosen])
+        found[at] = ops.convert_to_numpy(values)
+    return np.split(found, sentence_splits[1:-1])
+
+
+def _pieces(model, words, *, preprocessor):
+    """The pieces of sentences' words, int32 [words, (pieces)], and how many each word has."""
+    from bert_zoo.text.words import word_pieces
+
+    pieces = word_pieces(words, preprocessor.tokenizer).values
+    return pieces, pieces.row_lengths()
+
+
+def _sentence_probabilities(model, words, *, preprocessor):
+    """Whether each sentence fits into a row; if so, the probabilities of all words, [words, labels].
+
+    One call of TensorFlow, where rows cut from sentences take two and their pieces as arrays.
+    """
+    import tensorflow as tf
+
+    from bert_zoo.text.words import word_pieces
+
+    pieces = word_pieces(words, preprocessor.tokenizer)
+    lengths = pieces.merge_dims(1, 2).row_lengths()
+    do_fit = tf.reduce_all(lengths <= preprocessor.sequence_length - 2)
+    probabilities = tf.cond(
+        do_fit,
+        lambda: _probabilities(model, pieces, preprocessor),
+        lambda: tf.zeros([0, len(model.labels)], tf.float32),
+    )
+    return do_fit, probabilities
+
+
+def _row_probabilities(model, pieces, splits, chosen, *, preprocessor):
+    """Probabilities of the words of some rows, [words, labels].
+
+    Row i has the words from `splits[i]` to `splits[i + 1]`, whose pieces are [words, (pieces)].
+    """
+    import tensorflow as tf
+
+    rows = tf.RaggedTensor.from_row_splits(pieces, splits, validate=False)
+    return _probabilities(model, tf.gather(rows, chosen), preprocessor)
+
+
+def _probabilities(model, pieces, preprocessor):
+    """Probabilities of the words [batch, (words), (pieces)] of rows, float32 [words, labels]."""
+    import tensorflow as tf
+
+    from bert_zoo.text.words import pack_pieces
+
+    packed = pack_pieces(pieces, for_this_device(preprocessor))
+    logits = ops.cast(model(packed.inputs, training=False), "float32")
+    return tf.boolean_mask(ops.softmax(logits), packed.first_pieces)
+
+
+def marks_spans(labels: Sequence[str]) -> bool:
+    """Whether labels are tags that mark spans: "O", and others that begin with B, I, E or S."""
+    prefixes = {label.partition("-")[0] for label in labels}
+    return OUTSIDE in prefixes and prefixes <= {OUTSIDE, *"BIES"} and len(prefixes) > 1
+
+
+class _Sentence(NamedTuple):
+    text: str
+    words: tuple[str, ...]
+    places: list[tuple[int, int]]
+
+
+def _sentence(text) -> _Sentence:
+    """A raw text, or a list of words, as words with their characters in a text."""
+    from bert_zoo.text.words import word_spans
+
+    if isinstance(text, str):
+        places = word_spans(text)
+        return _Sentence(text, tuple(text[start:end] for start, end in places), places)
+    is_list = isinstance(text, Sequence | np.ndarray)
+    if not is_list or not all(isinstance(word, str | bytes) for word in text):
+        raise TypeError(
+            f"A text to tag is a string or a list of words, strings; got {text!r} "
+            f"({type(text).__name__})."
+        )
+    words = tuple(w.decode("utf-8", "replace") if isinstance(w, bytes) else str(w) for w in text)
+    ends = np.cumsum([len(word) + 1 for word in words], dtype=int) - 1
+    places = [(int(end) - len(word), int(end)) for word, end in zip(words, ends, strict=True)]
+    return _Sentence(" ".join(words), words, places)
+
+
+def _tagging(
+    sentence: _Sentence, probabilities: np.ndarray, labels: Sequence[str], aggregate: bool
+) -> Tagging:
+    words = tuple(
+        TaggedWord(word, labels[int(row.argmax())], float(row.max()), *place)
+        for word, place, row in zip(sentence.words, sentence.places, probabilities, strict=True)
+    )
+    if not aggregate:
+        return Tagging(sentence.text, words, None)
+    marked = []
+    for span in spans([word.label for word in words]):
+        inside = words[span.start : span.end]
+        start, end = inside[0].start, inside[-1].end
+        marked.append(
+            TaggedSpan(
+                sentence.text[start:end],
+                span.type,
+                fmean(word.score for word in inside),
+                start,
+                end,
+                span.start,
+                span.end,
+            )
+        )
+    return Tagging(sentence.text, words, tuple(marked))
+
+
+# --- Words with labels in `fit` and `evaluate` ---
+
+
+def label_rows(model, texts, y):
+    """Labels of words in memory, checked, as a ragged tensor of ids.
+
+    Args:
+        model: a `TokenClassifier`.
+        texts: what its `as_text_rows` returned.
+        y: for each sentence its labels, names or ids, -100 where none is to be learned. A sequence of
+            sequences, an array or a ragged tensor.
+
+    Returns:
+        int64 [batch, (words)], with the row splits of the words.
+
+    Raises:
+        TypeError, ValueError: names the first row whose labels are not one a word, or not labels.
+    """
+    import tensorflow as tf
+
+    from bert_zoo.text.words import word_batch
+
+    if isinstance(texts, tuple):
+        raise ValueError(
+            "Labels of words go with single texts; x is a pair of texts. Pass a list of sentences, "
+            "each a list of words, or dicts of ids with a label for each token."
+        )
+    words = word_batch(texts)
+    if isinstance(y, tf.Tensor | tf.RaggedTensor):
+        y = y.numpy() if isinstance(y, tf.Tensor) else y.to_list()
+    rows = [*y]
+    lengths = words.row_lengths().numpy()
+    if len(rows) != len(lengths):
+        raise ValueError(f"y has {len(rows)} rows and x has {len(lengths)}; they must agree.")
+    label_range = model.label_ranges(texts)[""]
+    found = []
+    for i, (row, length) in enumerate(zip(rows, lengths, strict=True)):
+        if isinstance(row, str | bytes) or not hasattr(row, "__len__"):
+            raise TypeError(
+                f"y[{i}] is {shown(row)}; it must be a list of labels, one for each word."
+            )
+        if len(row) != length:
+            raise ValueError(
+                f"Row {i} has {length} words and {len(row)} labels; give each word one label, "
+                f"{IGNORED_LABEL} where none is to be learned. Its first words: "
+                f"{[word.decode('utf-8', 'replace') for word in words[i, :5].numpy()]}."
+            )
+        ids = label_range.values(np.array([*row], object), f"y[{i}]")
+        label_range.check(ids, f"y[{i}]")
+        found.append(ids)
+    return words.with_values(tf.constant(np.concatenate(found)))
+
+
+def labelled_words_to_inputs(model, texts, labels, preprocessor):
+    """A batch of words and their labels to the input dict and labels of tokens; traceable."""
+    import tensorflow as tf
+
+    from bert_zoo.text.words import pack_words, token_labels, word_batch
+
+    words = word_batch(texts)
+    packed = pack_words(words, preprocessor)
+    if labels.dtype == tf.string:
+        names = model.label_ranges(texts)[""].names
+        labels = tf.ragged.map_flat_values(class_indices_in_graph, labels, names)
+    labels = token_labels(labels, packed, words)
+    return packed.inputs, labels_in_graph(model, packed.inputs, labels)

@@ -1,0 +1,138 @@
+"""How a family reads text, as its page says it; without TensorFlow."""
+
+from __future__ import annotations
+
+import functools
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import bert_zoo.text
+from bert_zoo.config import ConfigError
+from bert_zoo.text.files import VocabularyFiles
+from bert_zoo.text.layout import BERT, Layout
+
+if TYPE_CHECKING:
+    from bert_zoo.text.preprocessor import TextPreprocessor
+    from bert_zoo.text.tokenizer import Tokenizer
+
+
+class TokenizerParts(NamedTuple):
+    """What a tokenizer is made of.
+
+    Attributes:
+        kind: name of its class in `bert_zoo.text`.
+        arguments: of the class.
+        source: file or directory that errors name.
+    """
+
+    kind: str
+    arguments: dict[str, Any]
+    source: Path
+
+    def make(self) -> Tokenizer:
+        try:
+            return getattr(bert_zoo.text, self.kind)(**self.arguments)
+        except ValueError as error:
+            raise ConfigError(f"{self.source}: {error}") from error
+
+
+@dataclass(frozen=True)
+class TextFormat:
+    """How the models of a family read text.
+
+    Attributes:
+        read: (files, options of the tokenizer that overrule them) -> what the tokenizer is made of.
+        options: such options, which the family's files do not say or say wrongly.
+        layout: where special tokens and padding stand around texts.
+        preprocessor: name of the class in `bert_zoo.text` that turns tokens into a model's inputs.
+    """
+
+    read: Callable[[VocabularyFiles, dict[str, Any]], TokenizerParts]
+    options: Mapping[str, Any] = field(default_factory=dict)
+    layout: Layout = BERT
+    preprocessor: str = "Preprocessor"
+
+    def parts(self, files: VocabularyFiles, options: Mapping[str, Any]) -> TokenizerParts:
+        """What a directory's tokenizer is made of; `options` overrule the files."""
+        return self.read(files, {**self.options, **options})
+
+
+class DeferredPreprocessor:
+    """A preprocessor whose files have been read, and whose graph is made when it is asked for.
+
+    So models on ids need no TensorFlow, and the directory may be gone when the first text comes.
+
+    Args:
+        path: a directory with a vocabulary.
+        text_format: of the model's family.
+        tokenizer_options: keyword arguments of the tokenizer, which overrule the files.
+        **options: keyword arguments of the family's preprocessor, ready for JSON.
+
+    Attributes:
+        vocab_size: how many tokens there are; None where only the made tokenizer tells.
+    """
+
+    def __init__(
+        self,
+        path: str | Path,
+        text_format: TextFormat,
+        *,
+        tokenizer_options: Mapping[str, Any] | None = None,
+        **options: Any,
+    ):
+        files = VocabularyFiles(path)
+        self._parts = text_format.parts(files, tokenizer_options or {})
+        self._contents = files.contents
+        self._format = text_format
+        self._lock = threading.Lock()
+        self._options = options
+        self._tokenizer_options = dict(tokenizer_options or {})
+
+    @property
+    def vocab_size(self) -> int | None:
+        vocabulary = self._parts.arguments.get("vocabulary")
+        return None if vocabulary is None else len(vocabulary)
+
+    def make(self) -> TextPreprocessor:
+        """The preprocessor, made once for all threads.
+
+        Raises:
+            ImportError: TensorFlow or tensorflow_text is missing.
+            ConfigError: the vocabulary does not fit its tokenizer.
+        """
+        with self._lock:
+            return self._made
+
+    @functools.cached_property
+    def _made(self) -> TextPreprocessor:
+        kind = getattr(bert_zoo.text, self._format.preprocessor)
+        return kind(self._parts.make(), **{"layout": self._format.layout, **self._options})
+
+    def get_config(self) -> dict[str, Any]:
+        """The keyword arguments, ready for JSON."""
+        return {**self._options, "tokenizer_options": self._tokenizer_options}
+
+    @property
+    def lowercase(self) -> bool | None:
+        """Whether texts are lower-cased; None where that is not said."""
+        return self._parts.arguments.get("lowercase")
+
+    def save_vocabulary(self, directory: str | Path) -> None:
+        """Writes the files as they were read, for a process that cannot make the tokenizer.
+
+        Raises:
+            ImportError: they were too large to be kept.
+        """
+        if not self._contents:
+            raise ImportError(
+                f"The vocabulary that was read from {self._parts.source} can only be written with "
+                "TensorFlow, which is not installed here. Install it, or set model.preprocessor = None "
+                "to save the model without a vocabulary."
+            )
+        directory = Path(directory)
+        directory.mkdir(parents=True, exist_ok=True)
+        for name, content in self._contents.items():
+            (directory / name).write_bytes(content)

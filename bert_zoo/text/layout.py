@@ -1,0 +1,127 @@
+"""Where special tokens stand around the texts of a row, as data; without TensorFlow."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any, NamedTuple
+
+# Stand for the first and the second text of a row in templates.
+TEXTS = ("A", "B")
+
+
+class Part(NamedTuple):
+    """A text or a special token of a row.
+
+    Attributes:
+        name: "A" or "B" for a text; the role of a special token, as "cls" for the tokenizer's
+            `cls_id`.
+        segment: the `segment_ids` of its tokens.
+    """
+
+    name: str
+    segment: int
+
+    @property
+    def is_text(self) -> bool:
+        return self.name in TEXTS
+
+
+@dataclass(frozen=True)
+class Layout:
+    """How a row is composed of one text or two, special tokens and padding.
+
+    Templates name their parts in order, with the segment behind a colon where it is not 0:
+    "cls A sep B:1 sep:1" is BERT's [CLS] A [SEP] B [SEP].
+
+    Attributes:
+        single: template of a row of one text.
+        pair: template of a row of two; empty for models that read single texts.
+        segments: whether the model has `segment_ids`.
+        padding_side: "right" or "left".
+        padding_segment: the `segment_ids` of padding.
+
+    Raises:
+        ValueError: a template without its texts in order, or another side.
+    """
+
+    single: str = "cls A sep"
+    pair: str = "cls A sep B:1 sep:1"
+    segments: bool = True
+    padding_side: str = "right"
+    padding_segment: int = 0
+
+    def __post_init__(self):
+        for template, count in ((self.single, 1), (self.pair, 2 if self.pair else 0)):
+            if [part.name for part in _parts(template) if part.is_text] != [*TEXTS[:count]]:
+                raise ValueError(
+                    f"{template!r} is no template of a row of {count}; it names "
+                    f"{' and '.join(TEXTS[:count])} once each, in this order."
+                )
+        if self.padding_side not in ("right", "left"):
+            raise ValueError(f"padding_side is {self.padding_side!r}; it is 'right' or 'left'.")
+
+    def parts(self, texts: int) -> list[Part]:
+        """The parts of a row of so many texts, in order.
+
+        Raises:
+            ValueError: not one or two texts, or two of a model that reads single ones.
+        """
+        if texts not in (1, 2) or (texts == 2 and not self.pair):
+            most = "one or two" if self.pair else "one"
+            raise ValueError(f"Got {texts} segments; this model's rows have {most}.")
+        return _parts(self.pair if texts == 2 else self.single)
+
+    def specials(self, texts: int) -> int:
+        """How many special tokens a row of so many texts has."""
+        return len(self.parts(texts)) - texts
+
+    @property
+    def most_specials(self) -> int:
+        """How many special tokens a row has at most."""
+        return self.specials(2 if self.pair else 1)
+
+    @property
+    def roles(self) -> list[str]:
+        """The special tokens that it names, as "cls"."""
+        parts = [*_parts(self.single), *_parts(self.pair)]
+        return [*dict.fromkeys(part.name for part in parts if not part.is_text)]
+
+    def get_config(self) -> dict[str, Any]:
+        """The attributes, ready for JSON."""
+        return asdict(self)
+
+
+def _parts(template: str) -> list[Part]:
+    split = (part.partition(":") for part in template.split())
+    return [Part(name, int(segment or 0)) for name, _, segment in split]
+
+
+# [CLS] A [SEP], or [CLS] A [SEP] B [SEP].
+BERT = Layout()
+# <s> A </s>, or <s> A </s></s> B </s>; no segments.
+ROBERTA = Layout(pair="cls A sep sep B sep", segments=False)
+# A text's tokens alone.
+PLAIN = Layout(single="A", pair="", segments=False)
+
+
+def as_layout(
+    layout: Layout | Mapping[str, Any], separators: int | None = None, segments: bool | None = None
+) -> Layout:
+    """A layout as packers take it.
+
+    Args:
+        layout: itself, or its configuration.
+        separators, segments: in place of `layout`, as in bert_zoo 0.1: how many [SEP] stand between
+            the texts of a pair, and whether there are `segment_ids`.
+    """
+    if separators is None and segments is None:
+        return layout if isinstance(layout, Layout) else Layout(**layout)
+    warnings.warn(
+        "separators and segments are now said by layout, a bert_zoo.text.Layout.",
+        DeprecationWarning,
+        stacklevel=3,
+    )
+    between = " sep" * (1 if separators is None else separators)
+    return Layout(pair=f"cls A{between} B:1 sep:1", segments=segments is not False)

@@ -1,0 +1,83 @@
+"""Vocabularies of SentencePiece in files, and what families add to them; without TensorFlow."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from bert_zoo.text.files import VocabularyFiles
+from bert_zoo.text.format import TokenizerParts
+
+# tokenizer_config.json's names for the tokenizer's options.
+_OPTIONS = {
+    "do_lower_case": "lowercase",
+    "remove_space": "remove_space",
+    "keep_accents": "keep_accents",
+    "rewrite_quotes": "rewrite_quotes",
+    "special_tokens_in_text": "special_tokens_in_text",
+}
+# Texts as they are.
+_PLAIN = {
+    "lowercase": False,
+    "remove_space": False,
+    "keep_accents": True,
+    "rewrite_quotes": False,
+    "special_tokens_in_text": True,
+}
+
+
+@dataclass(frozen=True)
+class Scheme:
+    """What a family's original code adds to a SentencePiece model.
+
+    The token ids are those of `first_tokens`, then the model's pieces without the
+    `replaced_pieces` that it begins with, then `last_tokens`.
+
+    Attributes:
+        name: of the family.
+        model_file: name of the model's file.
+        tokenizer_class: Hugging Face's.
+        special_tokens: the role, a key of SPECIAL_TOKENS -> the token.
+        splits_number_commas: whether "1," becomes "1" and ",".
+        next_line_is_space: whether U+0085 becomes a space, as Hugging Face has it and the library
+            has not.
+        options: of the tokenizer, where none are given.
+    """
+
+    name: str
+    model_file: str
+    tokenizer_class: str
+    special_tokens: Mapping[str, str]
+    replaced_pieces: tuple[str, ...] = ()
+    first_tokens: tuple[str, ...] = ()
+    last_tokens: tuple[str, ...] = ()
+    splits_number_commas: bool = False
+    next_line_is_space: bool = False
+    options: Mapping[str, bool] = field(default_factory=_PLAIN.copy)
+
+
+def read_sentencepiece(files: VocabularyFiles, overrides: dict[str, Any]) -> TokenizerParts:
+    """Reads the one SentencePiece model of a directory, and the settings beside it.
+
+    Args:
+        files: of the directory.
+        overrides: keyword arguments of SentencePieceTokenizer that overrule the files; `scheme` is
+            one of them.
+
+    Raises:
+        FileNotFoundError: there is no model, or more than one.
+        ConfigError: a damaged file.
+    """
+    config = files.json("tokenizer_config.json")
+    options = {
+        option: config.take(name, bool) for name, option in _OPTIONS.items() if name in config
+    }
+    models = sorted(path.name for path in files.directory.glob("*.model"))
+    if len(models) != 1:
+        raise FileNotFoundError(
+            f"{files.directory} should hold one SentencePiece model, *.model; it holds "
+            f"{files.names()}."
+        )
+    arguments = {"model": files.content(models[0]), **options, **overrides}
+    return TokenizerParts("SentencePieceTokenizer", arguments, files.path(models[0]))

@@ -1,0 +1,133 @@
+"""Vocabularies of WordPiece in files; without TensorFlow."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+from typing import Any
+
+from bert_zoo.config import ConfigError
+from bert_zoo.error_text import shown
+from bert_zoo.json_files import JsonObject
+from bert_zoo.text.files import (
+    VocabularyFiles,
+    fairseq_words,
+    read_named_tokens,
+    refuse_others,
+    tokens_by_id,
+)
+from bert_zoo.text.format import TokenizerParts
+from bert_zoo.text.vocabulary import SUFFIX
+
+logger = logging.getLogger(__name__)
+
+# tokenizer_config.json's and special_tokens_map.json's names for the tokenizer's options.
+_OPTIONS = {
+    "do_lower_case": ("lowercase", bool),
+    "strip_accents": ("strip_accents", bool),
+    "tokenize_chinese_chars": ("split_cjk", bool),
+    "max_input_chars_per_word": ("max_word_length", int),
+}
+
+
+def read_wordpiece(
+    files: VocabularyFiles, overrides: dict[str, Any], *, dict_file: bool = False, **defaults: Any
+) -> TokenizerParts:
+    """Reads vocab.txt or tokenizer.json, and the settings beside them.
+
+    Args:
+        files: of the directory.
+        overrides: keyword arguments of WordPieceTokenizer that overrule the files.
+        dict_file: whether fairseq's dict.txt is a vocabulary too.
+        **defaults: such that the files overrule.
+
+    Raises:
+        FileNotFoundError: there is no vocabulary.
+        ConfigError: a damaged file, or a setting that WordPieceTokenizer does not follow.
+    """
+    serialized = files.json("tokenizer.json")
+    config = files.json("tokenizer_config.json")
+    vocabulary = _read_vocabulary(files, serialized, dict_file)
+
+    # Hugging Face, too, lets tokenizer_config.json overrule what tokenizer.json was built with.
+    options = {**defaults, **_serialized_options(serialized)}
+    for source in (files.json("special_tokens_map.json"), config):
+        for name, (option, kind) in _OPTIONS.items():
+            if (value := source.take(name, kind)) is not None:
+                options[option] = value
+    named = read_named_tokens(files, options.get("mask_token", "[MASK]"))
+    if config.get("never_split"):
+        logger.info(
+            "never_split=%s in %s is not followed: Hugging Face's fast tokenizer ignores it too.",
+            shown(config["never_split"]),
+            config.where,
+        )
+    if not {"lowercase"} & (options.keys() | overrides.keys()):
+        options["lowercase"] = _assumed_lowercase(vocabulary, files.directory)
+    arguments = {
+        "vocabulary": named.added_to(vocabulary, files.directory),
+        **options,
+        **named.special,
+        "added_tokens": list(named.added.values()),
+        **overrides,
+    }
+    return TokenizerParts("WordPieceTokenizer", arguments, files.directory)
+
+
+def _read_vocabulary(files: VocabularyFiles, serialized: JsonObject, dict_file: bool) -> list[str]:
+    """The tokens of vocab.txt, fairseq's dict.txt, or tokenizer.json, which newer directories have."""
+    if files.has("vocab.txt"):
+        return files.lines("vocab.txt")
+    if dict_file and files.has("dict.txt"):
+        return fairseq_words(files)
+    model = serialized.section("model")
+    if not isinstance(model.get("vocab"), dict):
+        raise FileNotFoundError(
+            f"{files.directory} has neither vocab.txt nor a tokenizer.json with a WordPiece "
+            f"vocabulary; it holds {files.names()}."
+        )
+    return tokens_by_id(model.section("vocab"))
+
+
+def _serialized_options(serialized: JsonObject) -> dict[str, Any]:
+    """Returns the options in a tokenizer.json; raises for what this tokenizer cannot do."""
+    if not serialized:
+        return {}
+    model, normalizer = serialized.section("model"), serialized.section("normalizer")
+    pre_tokenizer = serialized.section("pre_tokenizer")
+    # Files of before 2021 do not name the model's type.
+    wanted = [
+        ("model.type", model.get("type", "WordPiece"), "WordPiece"),
+        ("model.continuing_subword_prefix", model.get("continuing_subword_prefix"), SUFFIX),
+        ("normalizer.type", normalizer.get("type"), "BertNormalizer"),
+        ("normalizer.clean_text", normalizer.get("clean_text"), True),
+        ("pre_tokenizer.type", pre_tokenizer.get("type"), "BertPreTokenizer"),
+    ]
+    refuse_others(wanted, serialized.where, "BERT's tokenizer here", "a BERT model")
+    switches = {
+        option: normalizer.take(name, bool)
+        for name, option in (("lowercase", "lowercase"), ("handle_chinese_chars", "split_cjk"))
+    }
+    for option, value in switches.items():
+        if value is None:
+            raise ConfigError(f"{normalizer.where} does not say {option}. Fetch the file again.")
+    return {
+        **switches,
+        "strip_accents": normalizer.take("strip_accents", bool),
+        "max_word_length": model.take("max_input_chars_per_word", int, 100),
+        "unknown_token": model.take("unk_token", str, "[UNK]"),
+    }
+
+
+def _assumed_lowercase(vocabulary: list[str], directory: Path) -> bool:
+    """Decides by the vocabulary, and says so, where no file says whether to lower-case."""
+    words = [token for token in vocabulary if not token.startswith("[")]
+    cased = any(word != word.lower() for word in words)
+    logger.warning(
+        "Nothing in %s says whether to lower-case texts. Its vocabulary has %s capitals, so they are "
+        "%s. Pass lowercase=%s if that is wrong.",
+        directory,
+        *(("words with", "kept as they are") if cased else ("no", "lower-cased")),
+        cased,
+    )
+    return not cased

@@ -1,0 +1,122 @@
+"""bert_zoo's own directories: bert_zoo.json beside variables under the paths that they have here."""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+from bert_zoo.config import Config, ConfigError, Pooling, TextSpec
+from bert_zoo.error_text import listing, shown
+from bert_zoo.json_files import JsonObject, read_object
+from bert_zoo.weights.formats.format import Description, Format
+from bert_zoo.weights.table import Row, Stored
+
+VERSION = 1
+KEYS = {"format_version", "family", "task", "config", "labels", "pooling", "text"}
+# Written only where they say something, so that earlier versions read the other directories.
+OPTIONAL_KEYS = {"thresholds", "long_texts"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class BertZoo(Format):
+    """A family's directories of ours.
+
+    Attributes:
+        family: the family's name.
+        config_class: of its configurations.
+    """
+
+    name: ClassVar[str] = "bert_zoo"
+    metadata: ClassVar[Mapping[str, str]] = {"format": "bert_zoo"}
+    family_key: ClassVar[str] = "family"
+
+    family: str
+    config_class: type[Config]
+    config_file: str = "bert_zoo.json"
+    root: str = "encoder/"
+
+    def names(self, row: Row) -> tuple[str, ...]:
+        # A table of several encoders is the first one's.
+        return (f"/{self.root}{row.ours}" if row.is_shared else row.ours,)
+
+    def stored(self, variable: str, forms: Mapping[str, Stored]) -> Stored:
+        return Stored(f"/{variable}")
+
+    @classmethod
+    def settings(cls, path: Path) -> JsonObject:
+        values = read_object(path)
+        if values.get("format_version") != VERSION or set(values) - OPTIONAL_KEYS != KEYS:
+            raise ConfigError(
+                f"{path} is of format {shown(values.get('format_version'))} with the keys "
+                f"{listing(sorted(values))}; this version of bert_zoo reads format {VERSION} with "
+                f"{sorted(KEYS)}."
+            )
+        return values
+
+    @property
+    def family_value(self) -> str:
+        return self.family
+
+    def is_of_family(self, values: JsonObject) -> bool:
+        return values.take("family", str) == self.family
+
+    def decode(self, values: JsonObject, *, where: str) -> Config:
+        try:
+            return self.config_class.from_dict(values.section("config"))
+        except ConfigError as error:
+            raise ConfigError(f"{where} cannot be used: {error}") from error
+
+    def description(self, values: JsonObject, directory: Path) -> Description:
+        text = values.take("text", dict)
+        pooling = values.take("pooling", dict)
+        return Description(
+            task=values.take("task", str),
+            labels=tuple(values.items_of("labels", str)) or None,
+            thresholds=values.items_of("thresholds", float),
+            text=record(text, TextSpec, None, lowercase=bool, max_length=int),
+            pooling=record(pooling, Pooling, Pooling(), mode=str, normalize=bool),
+            long_texts=values.take("long_texts", dict),
+        )
+
+    def encode(self, config: Config, description: Description) -> dict[str, Any]:
+        """The content of bert_zoo.json."""
+        text = description.text
+        values = {
+            "format_version": VERSION,
+            "family": self.family,
+            "task": description.task,
+            "config": config.to_dict(),
+            "labels": None if description.labels is None else list(description.labels),
+            "pooling": asdict(description.pooling),
+            "text": None if text is None else asdict(text),
+        }
+        if description.thresholds:
+            values["thresholds"] = list(description.thresholds)
+        if description.long_texts is not None:
+            values["long_texts"] = dict(description.long_texts)
+        return values
+
+
+def record(values: JsonObject | None, kind: type, default: Any, **fields: type) -> Any:
+    """The dataclass that an object of bert_zoo.json was written from.
+
+    Args:
+        values: the object; None where there is none.
+        kind: the dataclass.
+        default: what stands for none.
+        **fields: of the dataclass, with the kinds of their values.
+
+    Raises:
+        ConfigError: it has other keys, or values that cannot be.
+    """
+    if values is None:
+        return default
+    if set(values) != set(fields):
+        raise ConfigError(
+            f"{values.where} has the keys {listing(sorted(values))}; it must have {sorted(fields)}."
+        )
+    taken = {name: values.take(name, of) for name, of in fields.items()}
+    try:
+        return kind(**taken)
+    except ValueError as error:
+        raise ConfigError(f"{values.where}: {error}") from error

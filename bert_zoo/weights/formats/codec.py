@@ -1,0 +1,130 @@
+"""How a configuration file of another program is read and written."""
+
+import dataclasses
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from bert_zoo.config import Config, ConfigError, EncoderConfig
+from bert_zoo.error_text import listing, shown
+
+
+@dataclass(frozen=True)
+class ConfigRow:
+    """How one field of a configuration is spelled in a source format.
+
+    Attributes:
+        field: the field of our configuration.
+        key: the key in the source's file; the field's name by default.
+        values: translation of the source's values to ours, where they differ.
+        optional: whether a file may leave the key out (our default then applies).
+    """
+
+    field: str
+    key: str = ""
+    values: Mapping[Any, Any] | None = None
+    optional: bool = False
+
+    def __post_init__(self):
+        object.__setattr__(self, "key", self.key or self.field)
+
+    def decode(self, value: Any) -> Any:
+        if self.values is None:
+            return value
+        for theirs, ours in self.values.items():
+            if theirs == value:
+                return ours
+        raise ConfigError(
+            f"{self.key} is {shown(value)}; known values are {sorted(map(str, self.values))}."
+        )
+
+    def encode(self, value: Any) -> Any:
+        if self.values is None:
+            return value
+        return next(theirs for theirs, ours in self.values.items() if ours == value)
+
+
+@dataclass(frozen=True)
+class ConfigCodec:
+    """One format's configuration file: rows that carry information, and keys that do not.
+
+    Attributes:
+        rows: the fields that the file gives.
+        fixed: keys whose only supported values are the listed ones (another value would ask for
+            an architecture that this family does not have).
+        ignored: keys that change nothing in the encoder; None where all others do not.
+        written: constant keys that a written file carries besides the rows.
+        defaults: fields of the configuration that the format fixes, or means where a file says nothing.
+        config_class: of the configuration that is read.
+        prepare: from a file's content to one without keys that only other versions of the program
+            wrote.
+    """
+
+    rows: Sequence[ConfigRow]
+    fixed: Mapping[str, tuple] = field(default_factory=dict)
+    ignored: frozenset[str] | None = frozenset()
+    written: Mapping[str, Any] = field(default_factory=dict)
+    defaults: Mapping[str, Any] = field(default_factory=dict)
+    config_class: type[Config] = EncoderConfig
+    prepare: Callable[[Mapping[str, Any]], Mapping[str, Any]] = dict
+
+    def decode(self, values: Mapping[str, Any], *, where: str) -> Config:
+        """Reads a configuration file's content.
+
+        Args:
+            values: the parsed JSON object.
+            where: the file's name, for messages.
+
+        Raises:
+            ConfigError: a key is unknown, missing, or asks for something this family has not.
+        """
+        values = self.prepare(values)
+        rows = {row.key: row for row in self.rows}
+        problems, fields, unknown = [], {}, []
+        for key, value in values.items():
+            if key in rows:
+                if value is None and rows[key].optional:
+                    continue
+                try:
+                    fields[rows[key].field] = rows[key].decode(value)
+                except ConfigError as error:
+                    problems.append(str(error))
+            elif key in self.fixed:
+                if value not in self.fixed[key]:
+                    problems.append(
+                        f"{key} is {shown(value)}; only {list(self.fixed[key])} is supported."
+                    )
+            elif self.ignored is not None and key not in self.ignored:
+                unknown.append(f"{key} (= {shown(value, 60)})")
+        if unknown:
+            problems.append(
+                f"{listing(unknown)} is not known; if it changes nothing in the model, take it out of "
+                "the file."
+            )
+        missing = [row.key for row in self.rows if not row.optional and row.key not in values]
+        if missing:
+            problems.append(f"The keys {missing} are missing.")
+        if problems:
+            raise ConfigError(f"{where} cannot be used: " + " ".join(problems))
+        try:
+            return self.config_class(**{**self.defaults, **fields})
+        except ConfigError as error:
+            other_names = [
+                f"{row.field} is {row.key} in the file"
+                for row in self.rows
+                if row.field != row.key and re.search(rf"\b{row.field}\b", str(error))
+            ]
+            said = f" ({'; '.join(other_names)}.)" if other_names else ""
+            raise ConfigError(f"{where}: {error}{said}") from error
+
+    def unsaid(self, values: Mapping[str, Any]) -> frozenset[str]:
+        """The fields that a configuration file leaves out."""
+        values = self.prepare(values)
+        said = {row.field for row in self.rows if row.key in values}
+        return frozenset(field.name for field in dataclasses.fields(self.config_class)) - said
+
+    def encode(self, config: Config) -> dict[str, Any]:
+        """The file's content for `config`; fields that the format lacks are left out."""
+        values = {row.key: row.encode(getattr(config, row.field)) for row in self.rows}
+        return {**self.written, **values}

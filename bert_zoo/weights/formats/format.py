@@ -1,0 +1,136 @@
+"""What a file format is: the interface of the modules beside this one."""
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, ClassVar
+
+from bert_zoo.config import Config, Pooling, TextSpec
+from bert_zoo.json_files import JsonObject, read_object
+from bert_zoo.weights.formats.codec import ConfigCodec
+from bert_zoo.weights.table import Row, Stored
+
+
+@dataclass(frozen=True, kw_only=True)
+class Description:
+    """What a directory says of a model beside its encoder's configuration; None where it does not.
+
+    Attributes:
+        task: what it was saved as.
+        problem_type: Hugging Face's word for a classifier's task.
+        classes: the Hugging Face classes that it says it is.
+        labels: names of its classes.
+        thresholds: of these.
+        text: how it reads text.
+        pooling: how it makes sentence vectors; None for a model that makes none.
+        long_texts: settings of `bert_zoo.models.long_texts.LongTexts`.
+    """
+
+    task: str | None = None
+    problem_type: str | None = None
+    classes: Sequence[str] = ()
+    labels: Sequence[str] | None = None
+    thresholds: Sequence[float] = ()
+    text: TextSpec | None = None
+    pooling: Pooling | None = Pooling()  # noqa: RUF009 (frozen)
+    long_texts: Mapping[str, Any] | None = None
+
+
+def no_buffers(config: Any) -> Mapping[str, Any]:
+    return {}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Format:
+    """How one family's checkpoints are stored in one format.
+
+    Attributes:
+        codec: its configuration file; None where there is none.
+        config_file: name of that file.
+        root: what stands before the encoder's names in a model with a head; None where the tensors
+            have the names of another format.
+        encoders: roots of further encoders in the same file, by name.
+        ignorable: patterns of keys that are not weights of the model.
+        required_key: pattern of a key without which tensors are not of this format; empty for none.
+        signature: pattern of a key that this family alone has among those whose configuration files
+            look the same; empty where they tell.
+        sizes: field of the configuration -> pattern of the key whose rows it is, whatever a
+            configuration file says.
+        conventions: what a configuration file that another program wrote leaves unsaid.
+        unread: patterns of keys that are weights of something that the family's models do not have ->
+            what that is, for the log.
+        buffers: makes the tensors below the encoder's root that files hold besides weights.
+    """
+
+    name: ClassVar[str]
+    layout: ClassVar[str] = "pytorch"
+    # Names that modules had in earlier versions of the format's program -> those of today.
+    renames: ClassVar[Sequence[tuple[str, str]]] = ()
+    # What every family's files may hold besides weights.
+    never_weights: ClassVar[Sequence[str]] = ()
+    # The key by which a configuration file names the family; where there is none, the first family
+    # that can read the file is the one.
+    family_key: ClassVar[str] = ""
+
+    codec: ConfigCodec | None = None
+    config_file: str = ""
+    root: str | None = ""
+    encoders: Mapping[str, str] = field(default_factory=dict)
+    ignorable: Sequence[str] = ()
+    required_key: str = ""
+    signature: str = ""
+    sizes: Mapping[str, str] = field(default_factory=dict)
+    conventions: Mapping[str, Any] = field(default_factory=dict)
+    unread: Mapping[str, str] = field(default_factory=dict)
+    buffers: Callable[[Any], Mapping[str, Any]] = no_buffers
+
+    # Names and layouts
+
+    def names(self, row: Row) -> tuple[str, ...]:
+        """What the format calls a row's module; () where it has none."""
+        return row.names.get(self.name, ())
+
+    def stored(self, variable: str, forms: Mapping[str, Stored]) -> Stored:
+        """How the format stores a variable, of the forms that its kind gives."""
+        return forms.get(self.name) or forms[self.layout]
+
+    def renamed(self, key: str) -> str:
+        """A stored key under the names of today."""
+        for pattern, name in self.renames:
+            key = re.sub(pattern, name, key)
+        return key
+
+    def parts(self, key: str) -> Sequence[str]:
+        """The names of the tensors that a stored one holds below each other: of most, one."""
+        return (self.renamed(key),)
+
+    def is_ignorable(self, key: str) -> bool:
+        """Whether a key may stay unread, as no weight."""
+        return any(re.search(pattern, key) for pattern in (*self.never_weights, *self.ignorable))
+
+    # Configuration files
+
+    @classmethod
+    def settings(cls, path: Path) -> JsonObject:
+        """The content of a configuration file."""
+        return read_object(path)
+
+    def is_of_family(self, values: JsonObject) -> bool:
+        """Whether a configuration file may be of this family."""
+        return True
+
+    def decode(self, values: JsonObject, *, where: str) -> Config:
+        """The encoder's configuration; raises ConfigError."""
+        return self.codec.decode(values, where=where)
+
+    def unsaid(self, values: JsonObject) -> frozenset[str]:
+        """Fields that a configuration file leaves out."""
+        return frozenset()
+
+    def description(self, values: JsonObject, directory: Path) -> Description:
+        """What a directory with this configuration file says of the model."""
+        return Description()
+
+    def write_beside(self, directory: Path, config: Config, description: Description) -> None:
+        """Writes what a directory has beside configuration, weights and vocabulary."""

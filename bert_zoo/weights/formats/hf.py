@@ -1,0 +1,155 @@
+"""Hugging Face's format: config.json, and the names and layouts of the classes of transformers."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, ClassVar
+
+from bert_zoo.config import Config, ConfigError
+from bert_zoo.error_text import shown
+from bert_zoo.json_files import JsonObject
+from bert_zoo.weights.formats.format import Description, Format
+from bert_zoo.weights.formats.hf_directories import pooling_of, text_of, write_pooling, write_text
+
+# Keys that transformers writes into any model's config.json and that change nothing in an encoder:
+# bookkeeping, output switches, labels (which are read apart from it), settings of training.
+BOOKKEEPING = frozenset(
+    """
+    _attn_implementation_autoset _commit_hash _name_or_path _num_labels architectures attn_implementation
+    bos_token_id chunk_size_feed_forward cross_attention_hidden_size decoder_start_token_id dtype
+    eos_token_id eos_token_ids finetuning_task gradient_checkpointing id2label
+    keys_to_ignore_at_inference label2id language model_max_length model_name name name_or_path
+    num_labels output_attentions output_hidden_states output_past prefix problem_type return_dict
+    sep_token_id task_specific_params tf_legacy_loss tokenizer_class torch_dtype torchscript
+    transformers_version use_bfloat16 use_cache
+    """.split()
+)
+# What configurations written by transformers 2 to 4 say about generating text, for any model.
+GENERATION = frozenset(
+    """
+    bad_words_ids begin_suppress_tokens diversity_penalty do_sample early_stopping
+    encoder_no_repeat_ngram_size exponential_decay_length_penalty forced_bos_token_id
+    forced_eos_token_id length_penalty max_length min_length no_repeat_ngram_size num_beam_groups
+    num_beams num_return_sequences output_scores remove_invalid_values repetition_penalty
+    return_dict_in_generate suppress_tokens temperature top_k top_p typical_p
+    """.split()
+)
+# Ours, of multi-label models; transformers leaves it unread.
+THRESHOLDS = "thresholds"
+# What would make another architecture of any encoder.
+SWITCHES = {
+    "is_decoder": (False,),
+    "is_encoder_decoder": (False,),
+    "add_cross_attention": (False,),
+    "pruned_heads": ({},),
+}
+# Its words for activations. "gelu" means erf here and tanh in Google's files.
+ACTIVATIONS = {
+    "gelu": "gelu",
+    "gelu_new": "gelu_tanh",
+    "gelu_pytorch_tanh": "gelu_tanh",
+    "relu": "relu",
+    "silu": "silu",
+    "swish": "silu",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class HuggingFace(Format):
+    """A family's Hugging Face directories.
+
+    Its codec need not say what is common to all of transformers' configurations.
+
+    Attributes:
+        model_type: of its config.json.
+        classes: the `architectures` entry of a model, by task; that of "encoder" for tasks without a
+            head.
+        may_be_untyped: whether a config.json without a model_type is of this family, as it is older
+            than the key.
+        supports: field of the configuration -> the one value that Hugging Face's class computes with.
+    """
+
+    name: ClassVar[str] = "hf"
+    metadata: ClassVar[Mapping[str, str]] = {"format": "pt"}
+    renames: ClassVar[tuple[tuple[str, str], ...]] = (
+        (r"(LayerNorm|layer_norm\d)\.gamma$", r"\1.weight"),
+        (r"(LayerNorm|layer_norm\d)\.beta$", r"\1.bias"),
+    )
+    never_weights: ClassVar[tuple[str, ...]] = (
+        r"(^|\.)embeddings\.(position_ids|token_type_ids)$",
+        r"(^|\.)pos_emb\.inv_freq$",
+    )
+    family_key: ClassVar[str] = "model_type"
+
+    config_file: str = "config.json"
+    model_type: str = ""
+    classes: Mapping[str, str] = field(default_factory=dict)
+    may_be_untyped: bool = False
+    supports: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self):
+        codec = self.codec
+        if codec is not None:
+            complete = replace(
+                codec,
+                fixed={**SWITCHES, **codec.fixed, "model_type": (self.model_type,)},
+                ignored=codec.ignored | BOOKKEEPING | GENERATION | {THRESHOLDS},
+                written={**codec.written, "model_type": self.model_type},
+            )
+            object.__setattr__(self, "codec", complete)
+
+    @property
+    def family_value(self) -> str:
+        return self.model_type
+
+    def is_of_family(self, values: JsonObject) -> bool:
+        model_type = values.take("model_type", str)
+        return self.may_be_untyped if model_type is None else model_type == self.model_type
+
+    def unsaid(self, values: JsonObject) -> frozenset[str]:
+        return self.codec.unsaid(values)
+
+    def description(self, values: JsonObject, directory: Path) -> Description:
+        return Description(
+            problem_type=values.take("problem_type", str),
+            classes=tuple(values.items_of("architectures", str)),
+            labels=_labels(values),
+            thresholds=values.items_of(THRESHOLDS, float),
+            text=text_of(directory),
+            pooling=pooling_of(directory),
+        )
+
+    def encode(self, config: Config, description: Description) -> dict[str, Any]:
+        """The content of config.json."""
+        values = {"architectures": list(description.classes), **self.codec.encode(config)}
+        labels = description.labels
+        if description.problem_type is not None:
+            values["problem_type"] = description.problem_type
+            labels = labels or ("LABEL_0",)  # as transformers names the one of regression
+        if labels:
+            values["id2label"] = {str(i): label for i, label in enumerate(labels)}
+            values["label2id"] = {label: i for i, label in enumerate(labels)}
+        if description.thresholds:
+            values[THRESHOLDS] = list(description.thresholds)
+        return values
+
+    def write_beside(self, directory: Path, config: Config, description: Description) -> None:
+        text = description.text
+        if description.pooling is not None:
+            length = None if text is None else text.max_length
+            write_pooling(directory, description.pooling, config.hidden_size, length)
+        if text is not None:
+            write_text(directory, text)
+
+
+def _labels(values: JsonObject) -> tuple[str, ...] | None:
+    id2label = values.take("id2label", dict)
+    if not id2label:
+        return None
+    by_id = id2label.values_of(str)
+    ids = [str(i) for i in range(len(by_id))]
+    if set(by_id) != set(ids):
+        raise ConfigError(
+            f"{id2label.where} must number its labels 0, 1, 2, ...; it is {shown(dict(id2label))}."
+        )
+    return tuple(by_id[i] for i in ids)

@@ -1,0 +1,48 @@
+"""Checkpoints of Google's TensorFlow 1 programs."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar
+
+from bert_zoo.json_files import JsonObject, read_object
+from bert_zoo.weights.formats.format import Format
+from bert_zoo.weights.table import Row
+
+
+@dataclass(frozen=True, kw_only=True)
+class TF1(Format):
+    """A family's TensorFlow 1 checkpoints.
+
+    Rows without a name of their own have Hugging Face's with `/` for `.` and `layer_{i}` for
+    `layer.{i}`, as in all of Google's BERT.
+
+    A program that leaves no configuration file beside its checkpoints has "*.index" for
+    `config_file`: the codec is then given the shapes of the tensors by name.
+    """
+
+    name: ClassVar[str] = "tf1"
+    layout: ClassVar[str] = "tensorflow"
+    # Optimizer slots, counters and loss scales (Google's, NVIDIA's and Horovod's programs).
+    never_weights: ClassVar[tuple[str, ...]] = (
+        r"/(adam|lamb)_[mv]$",
+        r"/(Adam|LAMB|AdamWeightDecayOptimizer|LAMBOptimizer)(_1)?$",
+        r"(^|/)(global_step|beta[12]_power(_\d+)?|good_steps|loss_scale|current_loss_scale)$",
+        r"(^|/)_CHECKPOINTABLE_OBJECT_GRAPH$",
+    )
+
+    def names(self, row: Row) -> tuple[str, ...]:
+        if self.name in row.names:
+            return row.names[self.name]
+        return tuple(
+            name.replace("layer.{i}", "layer_{i}").replace(".", "/")
+            for name in row.names.get("hf", ())
+        )
+
+    @classmethod
+    def settings(cls, path: Path) -> JsonObject:
+        if path.suffix == ".json":
+            return read_object(path)
+        from bert_zoo.weights.sources import open_weights
+
+        source = open_weights(path)
+        return JsonObject({key: source.shape(key) for key in source}, path)

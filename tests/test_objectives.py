@@ -1,0 +1,133 @@
+"""Objectives side by side: a discriminator with its generator; heads with a layer before the logits."""
+
+from dataclasses import dataclass, replace
+
+import keras
+import numpy as np
+import pytest
+from keras import ops
+
+from bert_zoo.config import EncoderConfig
+from bert_zoo.layers.heads import OutputHead
+from bert_zoo.models import Encoder, Pretraining
+from bert_zoo.models.losses import ReplacedTokenLoss
+from bert_zoo.registry import registry
+from bert_zoo.training import compile_for_task
+from bert_zoo.weights.bind import variables_of
+
+IDS = np.array([[1, 2, 3, 4], [5, 6, 7, 0]], "int32")
+AT = np.array([[1], [2]], "int32")
+
+
+@dataclass(frozen=True)
+class WithGenerator(EncoderConfig):
+    generator_size: int = 4
+
+    @property
+    def generator(self):
+        sizes = {"hidden_size": self.generator_size, "intermediate_size": 6, "num_layers": 1}
+        return self.replace(pooler=False, **sizes)
+
+
+@pytest.fixture
+def discriminator(monkeypatch):
+    """A tiny one of a family of its own, with narrow tables."""
+    page = replace(
+        registry().families["bert"],
+        name="two",
+        config_class=WithGenerator,
+        objectives=("replaced_token", "masked_lm"),
+    )
+    monkeypatch.setitem(registry().families, page.name, page)
+    config = WithGenerator(
+        vocab_size=11,
+        hidden_size=8,
+        embedding_size=3,
+        num_layers=2,
+        num_heads=2,
+        intermediate_size=12,
+        max_positions=9,
+        pooler=False,
+    )
+    return Pretraining(Encoder(config, page.name))
+
+
+def test_a_discriminator_and_its_generator_share_tables(discriminator):
+    paths = variables_of(discriminator)
+    of_generator = [p for p in paths if p.startswith("generator/embeddings/")]
+    assert of_generator == [
+        f"generator/embeddings/projection/{name}" for name in ("kernel", "bias")
+    ]
+    assert len(paths) == len(discriminator.weights)
+    outputs = discriminator({"token_ids": IDS})
+    assert outputs["discriminator_logits"].shape == (2, 4)
+    assert outputs["mlm_logits"].shape == (2, 4, 11)
+
+
+def test_the_generator_reads_masked_and_the_discriminator_replaced_tokens(discriminator):
+    first = discriminator({"token_ids": IDS, "mask_positions": AT})
+    second = discriminator({"token_ids": IDS, "replaced_token_ids": IDS + 1, "mask_positions": AT})
+    other = discriminator({"token_ids": IDS + 1, "mask_positions": AT})
+    assert first["mlm_logits"].shape == (2, 1, 11)
+    np.testing.assert_array_equal(first["mlm_logits"], second["mlm_logits"])
+    name = "discriminator_logits"
+    np.testing.assert_array_equal(second[name], other[name])
+    assert not np.array_equal(first[name], second[name])
+
+
+def test_a_discriminator_is_trained_and_comes_back_with_its_generator(discriminator, tmp_path):
+    compile_for_task(discriminator)
+    labels = {
+        "discriminator_logits": np.array([[0, 1, 0, 0], [1, 0, 0, -100]]),
+        "mlm_logits": np.array([[-100, 2, -100, -100], [-100, -100, 1, -100]]),
+    }
+    inputs = {"token_ids": IDS, "replaced_token_ids": IDS}
+    losses = discriminator.evaluate(inputs, labels, verbose=0, return_dict=True)
+    of_output = [losses[f"{name}_loss"] for name in discriminator.label_ranges({})]
+    assert losses["loss"] == pytest.approx(50 * of_output[0] + of_output[1], rel=1e-5)
+    discriminator.fit(inputs, labels, verbose=0)
+    discriminator.save(tmp_path / "two.keras")
+    again = keras.models.load_model(tmp_path / "two.keras")
+    shared = again.encoder.embeddings.token_embedding
+    assert again.generator.embeddings.token_embedding is shared
+    for name, logits in discriminator(inputs).items():
+        np.testing.assert_array_equal(again(inputs)[name], logits)
+
+
+def test_the_loss_of_replaced_tokens_leaves_out_what_has_no_label():
+    logits = np.array([[2.0, -1.0, 30.0], [0.5, 7.0, -9.0]], "float32")
+    labels = np.array([[1, 0, -100], [0, -100, -100]])
+    wanted = np.mean(np.logaddexp(0, [-2.0, -1.0, 0.5]))
+    assert float(ReplacedTokenLoss()(labels, logits)) == pytest.approx(wanted, rel=1e-6)
+    assert float(ReplacedTokenLoss()(np.full((2, 3), -100), logits)) == 0
+
+
+@pytest.mark.parametrize(
+    ("transform", "function"),
+    [("tanh", np.tanh), ("relu", lambda x: np.maximum(x, 0)), (None, None)],
+)
+def test_a_head_may_have_a_layer_before_the_logits(transform, function):
+    options = {} if transform is None else {"transform": transform, "transform_size": 5}
+    head = OutputHead(3, dropout=0.5, initializer_range=0.5, **options)
+    x = np.random.default_rng(0).standard_normal((2, 4)).astype("float32")
+    found = ops.convert_to_numpy(head(x))
+    if function is not None:
+        x = function(x @ ops.convert_to_numpy(head.transform.kernel))
+    np.testing.assert_allclose(found, x @ ops.convert_to_numpy(head.dense.kernel), atol=1e-5)
+
+
+@pytest.mark.parametrize("dropout_first", [True, False])
+def test_dropout_comes_before_the_layer_only_where_it_is_said(dropout_first):
+    head = OutputHead(
+        2,
+        dropout=0.5,
+        initializer_range=0.5,
+        transform="relu",
+        transform_size=5,
+        dropout_first=dropout_first,
+    )
+    seen = []
+    head.build((None, 64))
+    head.transform.call = lambda x, **_: seen.append(x) or ops.zeros((*x.shape[:-1], 5))
+    head(np.ones((1, 64), "float32"), training=True)
+    assert bool(np.any(ops.convert_to_numpy(seen[0]) == 0)) is dropout_first

@@ -1,0 +1,227 @@
+"""Private parts of Keras and TensorFlow are there and mean what bert_zoo takes them for.
+
+Where a new version of either fails here, the test's name says which part of bert_zoo/private.py to mend.
+"""
+
+import ast
+import inspect
+import sys
+import types
+from pathlib import Path
+
+import keras
+import pytest
+import tensorflow as tf
+
+import bert_zoo
+from bert_zoo import private
+
+VERSIONS = f"Keras {keras.__version__}, TensorFlow {tf.__version__}"
+
+
+def small_model() -> keras.Model:
+    model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(2, name="a")])
+    model.compile("adam", "mse", metrics=["mae"])
+    return model
+
+
+def replaced_and_called() -> list[tuple[str, str]]:
+    return [
+        (owner, name)
+        for table in (private.REPLACED, private.CALLED)
+        for owner, names in table.items()
+        for name in names
+    ]
+
+
+@pytest.mark.parametrize(("owner", "name"), replaced_and_called())
+def test_a_private_method_is_still_there(owner, name):
+    module, _, cls = owner.removeprefix("keras.").rpartition(".")
+    parent = getattr(getattr(keras, module) if module else keras, cls)
+    assert hasattr(parent, name), f"{owner}.{name} is gone from {VERSIONS}"
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments"),
+    [
+        ("_maybe_symbolic_build", ["iterator", "data_batch"]),
+        ("_symbolic_build", ["data_batch"]),
+        ("_make_function", ["step_function"]),
+    ],
+)
+def test_a_method_of_the_trainer_takes_what_it_took(name, arguments):
+    found = inspect.signature(getattr(keras.Model, name)).parameters
+    assert set(arguments) <= set(found), f"{name} takes {list(found)} in {VERSIONS}"
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments"),
+    [
+        ("_all_reduce_sum_gradients", ["grads_and_vars"]),
+        ("_backend_apply_gradients", ["grads", "trainable_variables"]),
+        ("_backend_update_step", ["grads", "trainable_variables", "learning_rate"]),
+        ("_distributed_tf_update_step", ["distribution", "grads_and_vars", "learning_rate"]),
+        ("_get_current_learning_rate", []),
+        ("_clip_gradients", ["grads"]),
+        ("_apply_weight_decay", ["variables"]),
+        ("_get_variable_index", ["variable"]),
+        ("_use_weight_decay", ["variable"]),
+    ],
+)
+def test_a_method_of_the_optimizer_takes_what_it_took(name, arguments):
+    found = list(inspect.signature(getattr(keras.optimizers.AdamW, name)).parameters)
+    assert found == ["self", *arguments], f"{name} takes {found} in {VERSIONS}"
+
+
+@pytest.mark.parametrize("name", private.REPLACED["keras.optimizers.AdamW"])
+def test_keras_still_calls_what_the_optimizer_replaces(name):
+    classes = keras.optimizers.AdamW.__mro__
+    source = "".join(inspect.getsource(cls) for cls in classes if cls is not object)
+    assert f".{name}" in source, f"nothing calls {name} in {VERSIONS}"
+
+
+def test_attributes_of_the_optimizer_are_there():
+    optimizer = keras.optimizers.AdamW(gradient_accumulation_steps=2)
+    optimizer.build([keras.Variable([1.0], name="v")])
+    for name in (
+        *("_momentums", "_velocities", "_iterations", "_learning_rate"),
+        "_accumulated_gradients",
+    ):
+        assert hasattr(optimizer, name), f"AdamW.{name} is gone from {VERSIONS}"
+
+
+def test_children_all_layers_and_own_variables():
+    inner = keras.layers.Dense(2)
+    model = keras.Sequential([keras.Input((3,)), inner, keras.layers.Dropout(0.5)])
+    assert inner in private.children(model) and model not in private.children(model)
+    assert private.all_layers(model)[0] is model and inner in private.all_layers(model)
+    assert private.own_variables(inner) == inner.weights
+    assert private.own_variables(model) == []
+
+
+def test_strategy_of():
+    assert private.strategy_of(small_model()) is None
+    with tf.distribute.OneDeviceStrategy("CPU:0").scope():
+        assert isinstance(private.strategy_of(small_model()), tf.distribute.OneDeviceStrategy)
+
+
+def test_metrics_given():
+    assert private.metrics_given(small_model()) == ["mae"]
+    assert private.metrics_given(keras.Sequential([keras.Input((3,))])) is None
+
+
+def test_set_loss_tracker():
+    model, tracker = small_model(), keras.metrics.Mean(name="loss")
+    private.set_loss_tracker(model, tracker)
+    loss = model.evaluate(tf.ones([4, 3]), tf.ones([4, 2]), verbose=0)[0]
+    assert float(tracker.result()) == loss and tracker in model.metrics
+
+
+def test_spec_for_one_replica():
+    seen = []
+
+    class Looks(keras.Sequential):
+        def _maybe_symbolic_build(self, iterator=None, data_batch=None):
+            seen.append(private.spec_for_one_replica(iterator))
+            super()._maybe_symbolic_build(iterator=iterator, data_batch=data_batch)
+
+    with tf.distribute.OneDeviceStrategy("CPU:0").scope():
+        model = Looks([keras.Input((3,)), keras.layers.Dense(2)])
+        model.compile("sgd", "mse")
+    model.fit(tf.ones([4, 3]), tf.ones([4, 2]), verbose=0)
+    inputs, labels = seen[0][:2]
+    assert (inputs.shape[1:], labels.shape[1:]) == ((3,), (2,))
+
+
+def test_build_for():
+    model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(2)])
+    model.compile("adam", "mse", metrics=["mae"])
+    private.build_for(model, (keras.KerasTensor((4, 3)), keras.KerasTensor((4, 2))))
+    assert model.optimizer.built and private.metrics_given(model) == ["mae"]
+
+
+def test_is_loading_safely(tmp_path):
+    seen = []
+
+    class Tells(keras.layers.Dense):
+        @classmethod
+        def from_config(cls, config):
+            seen.append(private.is_loading_safely())
+            return super().from_config(config)
+
+    keras.Sequential([keras.Input((3,)), Tells(2)]).save(tmp_path / "a.keras")
+    for safe_mode in (True, False):
+        keras.models.load_model(tmp_path / "a.keras", {"Tells": Tells}, safe_mode=safe_mode)
+    assert seen == [True, False]
+
+
+def test_is_multi_worker():
+    assert not private.is_multi_worker(None)
+    assert not private.is_multi_worker(tf.distribute.OneDeviceStrategy("CPU:0"))
+
+
+def test_merges_replicas():
+    assert private.merges_replicas() is False
+    with tf.distribute.OneDeviceStrategy("CPU:0").scope():
+        assert private.merges_replicas() in (True, False)
+
+
+def test_without_tracing_warning():
+    from tensorflow.python.eager.polymorphic_function import polymorphic_function
+
+    name = "_omit_frequent_tracing_warning"
+    assert name in inspect.getsource(polymorphic_function), f"{name} is gone from {VERSIONS}"
+
+
+def test_lasting_sentencepiece():
+    from tensorflow_text.python.ops import sentencepiece_tokenizer
+
+    source = inspect.getsource(sentencepiece_tokenizer)
+    for part in ("def _create_resource", "self._model", "self._name", "sentencepiece_op"):
+        assert part in source, f"{part} is gone from tensorflow_text"
+
+
+def test_is_being_imported():
+    assert not private.is_being_imported(sys.modules["json"])
+    module = types.ModuleType("half")
+    module.__spec__ = types.SimpleNamespace(_initializing=True)
+    assert private.is_being_imported(module)
+
+
+def test_no_other_module_touches_private_parts():
+    """Attributes that begin with an underscore and that no class of ours has."""
+    files = sorted(Path(bert_zoo.__file__).parent.rglob("*.py"))
+    trees = {file: ast.parse(file.read_text(encoding="utf-8")) for file in files}
+    ours = {"_asdict", "_replace", "_fields"}  # of named tuples, public in spite of the underscore
+    for tree in trees.values():
+        for node in ast.walk(tree):
+            if isinstance(node, ast.FunctionDef | ast.ClassDef):
+                ours.add(node.name)
+            elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+                ours.add(node.id)
+            elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
+                ours.add(node.attr)
+    listed = {name for _, name in replaced_and_called()}
+    # Of the optimizer; see `test_attributes_of_the_optimizer_are_there`.
+    listed |= {"_momentums", "_velocities", "_iterations", "_learning_rate"}
+    listed |= {"_accumulated_gradients"}
+    found = [
+        f"{file.name}:{node.lineno} {node.attr}"
+        for file, tree in trees.items()
+        if file.name != "private.py"
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Attribute)
+        and node.attr.startswith("_")
+        and (not node.attr.startswith("__") or node.attr == "__internal__")
+        and node.attr not in ours | listed
+    ]
+    assert not found
+    modules = [
+        f"{file.name}:{node.lineno} {node.module}"
+        for file, tree in trees.items()
+        if file.name != "private.py"
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ImportFrom)
+        and (node.module or "").startswith(("keras.src", "tensorflow.python", "tensorflow_text.p"))
+    ]
+    assert not modules

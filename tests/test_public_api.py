@@ -1,0 +1,110 @@
+"""What users import and call is there, under the names that it was published with."""
+
+import importlib
+import inspect
+import sys
+import warnings
+
+import pytest
+
+import bert_zoo
+
+# Names that only ever grow: what is renamed stays here, and warns of its new name.
+MODULES = {
+    "bert_zoo": "describe export list_models load save similarity __version__ "
+    "apps data layers metrics models serving text training",
+    "bert_zoo.layers": """
+        AdaptiveEmbedding Dropout Embeddings FeedForward Pooler PostNormBlock Preprocessor
+        RecurrentBlock RecurrentStack RelativeAttention SavedModelLayer SelfAttention Stack""",
+    "bert_zoo.metrics": """
+        AnswerSelection SpanReport Window read_null_odds read_predictions select_answers span_report
+        squad_v1 squad_v2 write_predictions""",
+    "bert_zoo.models": """
+        CausalLM Classifier Encoder MaskedLM MultiLabelClassifier MultipleChoice Preprocessor
+        Pretraining QuestionAnswerer RecurrentEncoder Regressor SentenceEmbedder StatefulLM TASKS
+        TokenClassifier""",
+    "bert_zoo.serving": "HUB_NAMES",
+    "bert_zoo.text": """
+        ByteBpeTokenizer LanguageModelPreprocessor Packer Preprocessor SentencePieceTokenizer
+        SymbolTokenizer WordPieceTokenizer preprocessor_from_dir tokenizer_from_dir""",
+    "bert_zoo.training": """
+        BertAdamW KeepBest Recipe TokenAccuracy TrainingCheckpoint WarmupCosineDecay
+        WarmupLinearDecay WarmupThenConstant WarmupThenLinearDecay add_lora bert_adamw
+        compile_for_task default_preset freeze language_model_adam optimizer_for preset presets_for
+        rematerialize restore start_from_frequencies strategy use_cores""",
+    # As README and docs/ import them.
+    "bert_zoo.apps.benchmarks": "make_task",
+    "bert_zoo.apps.finetuning": "finetune",
+    "bert_zoo.data.choices": "load_race load_swag",
+    "bert_zoo.data.glue": "load_glue write_submission",
+    "bert_zoo.data.language_modelling": "build_vocabulary encode_file segments",
+    "bert_zoo.data.messages": "load",
+    "bert_zoo.data.questions": "question_batches",
+    "bert_zoo.data.squad": "load_squad read_squad",
+    "bert_zoo.data.tables": "read_table",
+    "bert_zoo.data.tagging": "load_conll read_tagging",
+    "bert_zoo.training.presets": "LANGUAGE_MODEL_PRESETS PRESETS LanguageModelPreset Preset Reading",
+    # Former names of modules.
+    "bert_zoo.training.finetuning": "finetune",
+    "bert_zoo.training.language_model_recipes": "RECIPES LanguageModelRecipe Reading",
+    "bert_zoo.training.language_modelling": "evaluate new_model train",
+    "bert_zoo.training.report": "RunRecord write_model_card write_report",
+    "bert_zoo.training.tasks": "make_task",
+}
+# Parameters in their order: those before "|" are taken by position too.
+PARAMETERS = {
+    "describe": "name | batch_size max_length task predictions",
+    "export": "model directory | pairs text",
+    "list_models": "pattern provides |",
+    "load": """
+        name task | weights num_classes num_labels labels problem_type thresholds init dtype
+        max_length padding long_texts stride dropout activation output_hidden_states
+        output_attentions""",
+    "save": "model directory format |",
+    "similarity": "a b model |",
+}
+EVERY_MODEL = "compile evaluate fit predict preprocessor from_config get_config"
+METHODS = {
+    "CausalLM": "generate score initial_memory",
+    "Classifier": "classify",
+    "Encoder": "embed freeze",
+    "MaskedLM": "fill_mask",
+    "MultiLabelClassifier": "classify",
+    "MultipleChoice": "",
+    "Pretraining": "fill_mask",
+    "QuestionAnswerer": "answer",
+    "Regressor": "",
+    "SentenceEmbedder": "embed",
+    "TokenClassifier": "tag",
+}
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_names_can_be_imported(name):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        module = importlib.import_module(name)
+        missing = [each for each in MODULES[name].split() if not hasattr(module, each)]
+    assert not missing
+
+
+def test_a_former_name_of_a_module_gives_the_module_and_warns():
+    sys.modules.pop("bert_zoo.training.finetuning", None)
+    with pytest.warns(DeprecationWarning, match=r"is now bert_zoo\.apps\.finetuning"):
+        former = importlib.import_module("bert_zoo.training.finetuning")
+    assert former is importlib.import_module("bert_zoo.apps.finetuning")
+
+
+@pytest.mark.parametrize("verb", PARAMETERS)
+def test_verbs_take_the_same_arguments(verb):
+    parameters = inspect.signature(getattr(bert_zoo, verb)).parameters
+    by_position, by_name = (part.split() for part in PARAMETERS[verb].split("|"))
+    assert [*parameters][: len(by_position)] == by_position
+    assert {*by_position, *by_name} <= set(parameters)
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_models_have_their_methods(name):
+    methods = f"{METHODS[name]} {EVERY_MODEL}".split()
+    model = getattr(bert_zoo.models, name)
+    assert not [method for method in methods if not hasattr(model, method)]

