@@ -3,6 +3,7 @@
 from bert_zoo.families import (
     albert,
     bert,
+    distilbert,
     roberta,
     spanbert,
     transformer_xl,
@@ -15,5 +16,6 @@ FAMILIES = (
     xlm_roberta.FAMILY,
     albert.FAMILY,
     spanbert.FAMILY,
+    distilbert.FAMILY,
     transformer_xl.FAMILY,
 )

@@ -27,6 +27,7 @@ from collections.abc import Callable
 
 import golden_albert
 import golden_bert
+import golden_distilbert
 import golden_minilm
 import golden_roberta
 import golden_spanbert
@@ -74,6 +75,10 @@ _FAMILIES: dict[str, tuple[tuple, Callable]] = {
         functools.partial(make_case, golden_roberta.XLM_ROBERTA),
     ),
     "albert": (golden_albert.CASES, functools.partial(make_case, golden_albert.ALBERT)),
+    "distilbert": (
+        golden_distilbert.CASES,
+        functools.partial(make_case, golden_distilbert.DISTILBERT),
+    ),
     "spanbert": (
         golden_spanbert.CASES,
         lambda case, directory: golden_spanbert.make_case(case, directory, spanbert_directory()),

@@ -1,0 +1,105 @@
+"""DistilBERT (Sanh et al. 2019, arXiv:1910.01108): BERT in half the layers, no segments, no pooler."""
+
+from bert_zoo.config import EncoderConfig
+from bert_zoo.families import bert
+from bert_zoo.families.distilbert_checkpoints import CHECKPOINTS
+from bert_zoo.families.distilbert_presets import PRESETS
+from bert_zoo.registry import Family
+from bert_zoo.text.format import TextFormat
+from bert_zoo.text.layout import Layout
+from bert_zoo.text.wordpiece_files import read_wordpiece
+from bert_zoo.weights.formats import HuggingFace
+from bert_zoo.weights.formats.codec import ConfigCodec, ConfigRow
+from bert_zoo.weights.formats.hf import ACTIVATIONS
+from bert_zoo.weights.table import BIAS, DENSE, EMBED, NORM, Copy, Head, Row
+
+DEFAULTS = {
+    "num_segments": 0,
+    "pooler": False,
+    "classifier_dropout": 0.2,
+    "span_dropout": 0.1,
+}
+HF_CODEC = ConfigCodec(
+    rows=[
+        ConfigRow("vocab_size"),
+        ConfigRow("hidden_size", "dim"),
+        ConfigRow("num_layers", "n_layers"),
+        ConfigRow("num_heads", "n_heads"),
+        ConfigRow("intermediate_size", "hidden_dim"),
+        ConfigRow("max_positions", "max_position_embeddings", optional=True),
+        ConfigRow("hidden_dropout", "dropout", optional=True),
+        ConfigRow("attention_dropout", optional=True),
+        ConfigRow("classifier_dropout", "seq_classif_dropout", optional=True),
+        ConfigRow("span_dropout", "qa_dropout", optional=True),
+        ConfigRow("activation", "activation", ACTIVATIONS, optional=True),
+        ConfigRow("initializer_range", optional=True),
+        ConfigRow("tie_word_embeddings", optional=True),
+        ConfigRow("pad_id", "pad_token_id", optional=True),
+    ],
+    # Sinusoids are how a table began: what the file holds is what is read.
+    ignored=frozenset({"sinusoidal_pos_embds", "tie_weights_"}),
+    defaults=DEFAULTS,
+)
+
+LAYER = "transformer.layer.{i}."
+HF_NAMES = {
+    "stack/layer_{i}/attention/qkv": tuple(f"{LAYER}attention.{p}_lin" for p in "qkv"),
+    "stack/layer_{i}/attention/output": f"{LAYER}attention.out_lin",
+    "stack/layer_{i}/attention_norm": f"{LAYER}sa_layer_norm",
+    "stack/layer_{i}/feed_forward/intermediate": f"{LAYER}ffn.lin1",
+    "stack/layer_{i}/feed_forward/output": f"{LAYER}ffn.lin2",
+    "stack/layer_{i}/output_norm": f"{LAYER}output_layer_norm",
+}
+NOT_HERE = ("embeddings/segment_embedding", "pooler/dense")
+ENCODER_ROWS = tuple(
+    row.named(hf=HF_NAMES[row.ours]) if row.ours in HF_NAMES else row
+    for row in bert.ENCODER_ROWS
+    if row.ours not in NOT_HERE
+)
+
+
+def masked_lm_copies(config: EncoderConfig) -> tuple[Copy, ...]:
+    if bert.untied(config):
+        return ()
+    return (Copy("vocab_projector.weight", of="{root}embeddings.word_embeddings.weight"),)
+
+
+MASKED_LM = Head(
+    (
+        Row(DENSE, "masked_lm/transform", hf="vocab_transform"),
+        Row(NORM, "masked_lm/norm", hf="vocab_layer_norm"),
+        Row(EMBED, "masked_lm/decoder", hf="vocab_projector", when=bert.untied),
+        Row(BIAS, "masked_lm", hf="vocab_projector.bias"),
+    ),
+    copies={"hf": masked_lm_copies},
+)
+# A layer with ReLU in the pooler's place, and no dropout before it.
+SENTENCE = Head(
+    (Row(DENSE, "classifier/transform", hf="pre_classifier"), bert.CLASSIFIER),
+    transform="relu",
+    dropout_first=False,
+)
+
+FAMILY = Family(
+    name="distilbert",
+    backbone=bert.backbone,
+    defaults={"vocab_size": 30522, "num_layers": 6, **DEFAULTS},
+    formats={
+        "hf": HuggingFace(
+            model_type="distilbert",
+            codec=HF_CODEC,
+            root="distilbert.",
+            classes=bert.hf_classes("DistilBert"),
+        )
+    },
+    encoder_rows=ENCODER_ROWS,
+    heads={
+        **bert.TASK_HEADS,
+        "masked_lm": MASKED_LM,
+        "token_classification": Head((bert.CLASSIFIER,), dropout="hidden_dropout"),
+        **dict.fromkeys((*bert.SENTENCE_TASKS, "multiple_choice"), SENTENCE),
+    },
+    text=TextFormat(read_wordpiece, layout=Layout(segments=False)),
+    checkpoints=CHECKPOINTS,
+    presets=PRESETS,
+)
