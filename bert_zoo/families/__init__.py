@@ -4,6 +4,7 @@ from bert_zoo.families import (
     albert,
     bert,
     distilbert,
+    mpnet,
     roberta,
     spanbert,
     transformer_xl,
@@ -17,5 +18,6 @@ FAMILIES = (
     albert.FAMILY,
     spanbert.FAMILY,
     distilbert.FAMILY,
+    mpnet.FAMILY,
     transformer_xl.FAMILY,
 )

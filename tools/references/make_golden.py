@@ -29,6 +29,7 @@ import golden_albert
 import golden_bert
 import golden_distilbert
 import golden_minilm
+import golden_mpnet
 import golden_roberta
 import golden_spanbert
 import torch
@@ -79,6 +80,7 @@ _FAMILIES: dict[str, tuple[tuple, Callable]] = {
         golden_distilbert.CASES,
         functools.partial(make_case, golden_distilbert.DISTILBERT),
     ),
+    "mpnet": (golden_mpnet.CASES, golden_mpnet.make_mpnet_case),
     "spanbert": (
         golden_spanbert.CASES,
         lambda case, directory: golden_spanbert.make_case(case, directory, spanbert_directory()),

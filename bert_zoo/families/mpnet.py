@@ -1,0 +1,103 @@
+"""MPNet (Song et al. 2020, arXiv:2004.09297): RoBERTa's positions, BERT's words, a bias by distance."""
+
+from dataclasses import replace
+from typing import Any
+
+from bert_zoo.config import EncoderConfig
+from bert_zoo.families import bert, roberta
+from bert_zoo.families.mpnet_checkpoints import CHECKPOINTS
+from bert_zoo.families.mpnet_presets import PRESETS
+from bert_zoo.registry import Family
+from bert_zoo.text.files import VocabularyFiles
+from bert_zoo.text.format import TextFormat, TokenizerParts
+from bert_zoo.text.layout import ROBERTA
+from bert_zoo.text.wordpiece_files import read_wordpiece
+from bert_zoo.weights.formats import Fairseq, HuggingFace
+from bert_zoo.weights.table import EMBED, Row
+
+
+def backbone(config: EncoderConfig, dtype):
+    """BERT's, with one bias by distance that every layer adds to its scores."""
+    from bert_zoo.layers import RelativeBias
+
+    bias = RelativeBias(
+        config.num_heads,
+        initializer_range=config.initializer_range,
+        dtype=dtype,
+        name="relative_bias",
+    )
+    return bert.backbone(config, dtype, relative_bias=bias)
+
+
+DEFAULTS = {**roberta.DEFAULTS, "num_segments": 0, "layer_norm_epsilon": 1e-5}
+HF_CODEC = replace(
+    bert.HF_CODEC,
+    # A size of the table alone: transformers computes with 32 whatever it says.
+    fixed={"relative_attention_num_buckets": (32,)},
+    written={"relative_attention_num_buckets": 32},
+    # MPNetConfig's own epsilon, which no released file leaves unsaid.
+    defaults={**DEFAULTS, "layer_norm_epsilon": 1e-12},
+)
+FAIRSEQ_CODEC = replace(
+    roberta.FAIRSEQ_CODEC,
+    fixed={
+        **roberta.FAIRSEQ_CODEC.fixed,
+        "arch": ("mpnet_base", "mpnet_rel_base", "mpnet_large"),
+        "task": ("masked_permutation_lm", "sentence_prediction", "squad2"),
+        "use_relative_positions": (True,),
+        "normalize_before": (False,),
+    },
+    defaults={**roberta.FAIRSEQ_CODEC.defaults, **DEFAULTS},
+)
+
+# Where its names are not BERT's.
+HF_NAMES = {
+    "stack/layer_{i}/attention/qkv": tuple(f"{bert.LAYER}attention.attn.{p}" for p in "qkv"),
+    "stack/layer_{i}/attention/output": f"{bert.LAYER}attention.attn.o",
+    "stack/layer_{i}/attention_norm": f"{bert.LAYER}attention.LayerNorm",
+}
+ENCODER_ROWS = (
+    *(
+        row.named(hf=HF_NAMES[row.ours]) if row.ours in HF_NAMES else row
+        for row in roberta.FAMILY.encoder_rows
+        if row.ours != "embeddings/segment_embedding"
+    ),
+    Row(
+        EMBED,
+        "stack/relative_bias",
+        hf="encoder.relative_attention_bias",
+        fairseq="relative_attention_bias",
+    ),
+)
+
+
+SPECIAL_TOKENS = {
+    "cls_token": "<s>",
+    "sep_token": "</s>",
+    "padding_token": "<pad>",
+    "mask_token": "<mask>",
+    "unknown_token": "[UNK]",
+}
+
+
+def read_vocabulary(files: VocabularyFiles, options: dict[str, Any]) -> TokenizerParts:
+    """BERT's WordPiece between fairseq's special tokens."""
+    return read_wordpiece(files, options, dict_file=True, **SPECIAL_TOKENS)
+
+
+FAMILY = Family(
+    name="mpnet",
+    backbone=backbone,
+    defaults={"vocab_size": 30527, "max_positions": 514, **DEFAULTS},
+    formats={
+        "hf": HuggingFace(
+            model_type="mpnet", codec=HF_CODEC, root="mpnet.", classes=bert.hf_classes("MPNet")
+        ),
+        "fairseq": Fairseq(codec=FAIRSEQ_CODEC, root="encoder.sentence_encoder."),
+    },
+    encoder_rows=ENCODER_ROWS,
+    heads=roberta.FAMILY.heads,
+    text=TextFormat(read_vocabulary, layout=ROBERTA),
+    checkpoints=CHECKPOINTS,
+    presets=PRESETS,
+)
