@@ -254,3 +254,71 @@ def test_googles_albert_is_the_same_model(name, prefix, file, tmp_path):
         bert_zoo.load(directory, task_of(case))(inputs_of(arrays(case))),
         loaded(case)(inputs_of(arrays(case))),
     )
+
+
+# ---------------------------------------------------------------------------------------------
+# ELECTRA: two encoders in one file
+# ---------------------------------------------------------------------------------------------
+
+BOTH = "electra/tf1_base"
+
+
+def outputs_at_masks(generator):
+    """What a generator alone gives at the masks of the case of both."""
+    inputs = inputs_of(arrays(BOTH))
+    return generator({name: ids for name, ids in inputs.items() if name != "replaced_token_ids"})
+
+
+def test_a_discriminator_without_generator_names_what_is_missing_and_where_it_is():
+    directory = directory_of("electra/discriminator")
+    with pytest.raises(WeightsError, match=r"no generator.*electra_small.*init=\('generator',\)"):
+        bert_zoo.load(directory, "pretraining")
+    with pytest.raises(WeightsError, match=r"no masked_lm.*electra_small\.generator"):
+        bert_zoo.load(directory, "masked_lm")
+
+
+@pytest.mark.parametrize("saved", [False, True])
+def test_a_task_reads_its_encoder_from_a_file_of_both(saved, tmp_path):
+    io, directory = arrays(BOTH), directory_of(BOTH)
+    if saved:
+        directory = tmp_path
+        bert_zoo.save(loaded(BOTH), directory)
+    logits = outputs_at_masks(bert_zoo.load(directory, "masked_lm"))
+    np.testing.assert_allclose(logits, io["mlm_logits"], atol=TOLERANCE)
+    ids = {"token_ids": io["replaced_token_ids"]}
+    ids |= {name: io[name] for name in ("segment_ids", "padding_mask")}
+    encoded = bert_zoo.load(directory, "encoder")(ids)["sequence_output"]
+    np.testing.assert_allclose(encoded, io["sequence_output"], atol=TOLERANCE)
+
+
+@pytest.mark.parametrize("name", ["tf1_base", "tf1_small"])
+def test_an_archive_without_configuration_tells_its_sizes_by_its_tensors(name, tmp_path):
+    case = f"electra/{name}"
+    for file in directory_of(case).iterdir():
+        if file.name != "config.json":
+            shutil.copy(file, tmp_path / file.name.replace("model.ckpt", name))
+    model = bert_zoo.load(tmp_path, "pretraining")
+    config = loaded(case).encoder.config
+    # Heads are 64 wide in every released one.
+    assert model.encoder.config == config.replace(num_heads=1, layer_norm_epsilon=1e-12)
+    assert_same_variables(model, loaded(case))
+    (tmp_path / f"{name}.index").rename(tmp_path / "other.index")
+    with pytest.raises((WeightsError, FileNotFoundError), match="other"):
+        bert_zoo.load(tmp_path)
+
+
+def test_hugging_face_has_a_directory_for_each_encoder(tmp_path, caplog):
+    bert_zoo.save(loaded(BOTH), tmp_path, format="hf")
+    assert f"the generator is in {tmp_path / 'generator'}" in caplog.text
+    generator = bert_zoo.load(tmp_path / "generator", "masked_lm")
+    np.testing.assert_allclose(
+        outputs_at_masks(generator), arrays(BOTH)["mlm_logits"], atol=TOLERANCE
+    )
+    both = bert_zoo.load(tmp_path, "pretraining", init=("generator",))
+    name = "discriminator_logits"
+    assert_same(both(inputs_of(arrays(BOTH)))[name], arrays(BOTH)[name], TOLERANCE)
+    classes = {
+        json.loads((path / "config.json").read_text())["architectures"][0]
+        for path in (tmp_path, tmp_path / "generator")
+    }
+    assert classes == {"ElectraForPreTraining", "ElectraForMaskedLM"}

@@ -4,6 +4,7 @@ from bert_zoo.families import (
     albert,
     bert,
     distilbert,
+    electra,
     mpnet,
     roberta,
     spanbert,
@@ -19,5 +20,6 @@ FAMILIES = (
     spanbert.FAMILY,
     distilbert.FAMILY,
     mpnet.FAMILY,
+    electra.FAMILY,
     transformer_xl.FAMILY,
 )

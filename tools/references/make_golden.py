@@ -28,6 +28,7 @@ from collections.abc import Callable
 import golden_albert
 import golden_bert
 import golden_distilbert
+import golden_electra
 import golden_minilm
 import golden_mpnet
 import golden_roberta
@@ -81,6 +82,7 @@ _FAMILIES: dict[str, tuple[tuple, Callable]] = {
         functools.partial(make_case, golden_distilbert.DISTILBERT),
     ),
     "mpnet": (golden_mpnet.CASES, golden_mpnet.make_mpnet_case),
+    "electra": (golden_electra.CASES, functools.partial(make_case, golden_electra.ELECTRA)),
     "spanbert": (
         golden_spanbert.CASES,
         lambda case, directory: golden_spanbert.make_case(case, directory, spanbert_directory()),

@@ -1,0 +1,186 @@
+"""ELECTRA (Clark et al. 2020, arXiv:2003.10555): a discriminator of replaced tokens, and its generator."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from bert_zoo.config import ConfigError, EncoderConfig
+from bert_zoo.families import bert, roberta
+from bert_zoo.families.electra_checkpoints import CHECKPOINTS
+from bert_zoo.families.electra_presets import PRESETS
+from bert_zoo.registry import Family
+from bert_zoo.text.format import TextFormat
+from bert_zoo.text.wordpiece_files import read_wordpiece
+from bert_zoo.weights.formats import TF1, HuggingFace
+from bert_zoo.weights.formats.codec import ConfigCodec, ConfigRow
+from bert_zoo.weights.table import BIAS, DENSE, EMBED, NORM, Copy, Head, Row, SecondEncoder
+
+
+@dataclass(frozen=True, kw_only=True)
+class ElectraConfig(EncoderConfig):
+    """What fixes an ELECTRA.
+
+    Attributes:
+        generator_hidden_size: width of the generator that `pretraining` trains beside a
+            discriminator; 0 is a quarter of the discriminator's.
+        summary_dropout: rate behind the layer of multiple choice in the pooler's place.
+    """
+
+    generator_hidden_size: int = 0
+    summary_dropout: float = 0.1
+
+    def __post_init__(self):
+        super().__post_init__()
+        problems = self.problems_with(
+            natural={"generator_hidden_size": "a quarter of hidden_size"},
+            rates=("summary_dropout",),
+        )
+        if problems:
+            raise ConfigError(" ".join(problems))
+
+    @property
+    def generator(self) -> "ElectraConfig":
+        """The generator's (the original's run_pretraining.py, get_generator_config)."""
+        hidden_size = self.generator_hidden_size or round(self.hidden_size / 4)
+        return self.replace(
+            hidden_size=hidden_size,
+            intermediate_size=4 * hidden_size,
+            num_heads=max(1, hidden_size // HEAD_SIZE),
+            embedding_size=self.table_width,
+        )
+
+
+HEAD_SIZE = 64
+DEFAULTS = {"pooler": False}
+HF_CODEC = replace(
+    bert.HF_CODEC,
+    rows=[
+        *bert.HF_CODEC.rows,
+        ConfigRow("embedding_size", optional=True),
+        ConfigRow("summary_dropout", "summary_last_dropout", optional=True),
+    ],
+    fixed={
+        **bert.HF_CODEC.fixed,
+        "summary_type": ("first",),
+        "summary_use_proj": (True,),
+        "summary_activation": ("gelu",),
+    },
+    defaults={**DEFAULTS, "embedding_size": 128},  # ElectraConfig's
+    config_class=ElectraConfig,
+)
+TF1_SIZES = {
+    "vocab_size": ("embeddings/word_embeddings", 0),
+    "embedding_size": ("embeddings/word_embeddings", 1),
+    "max_positions": ("embeddings/position_embeddings", 0),
+    "num_segments": ("embeddings/token_type_embeddings", 0),
+    "hidden_size": ("encoder/layer_0/intermediate/dense/kernel", 0),
+    "intermediate_size": ("encoder/layer_0/intermediate/dense/kernel", 1),
+}
+
+
+def sizes_of(shapes: Mapping[str, tuple[int, ...]]) -> dict[str, Any]:
+    """The sizes that an archive leaves to its program, from the shapes of its tensors."""
+    sizes = {
+        name: shapes[f"electra/{key}"][axis]
+        for name, (key, axis) in TF1_SIZES.items()
+        if f"electra/{key}" in shapes
+    }
+    layers = {key.split("/")[2] for key in shapes if key.startswith("electra/encoder/layer_")}
+    heads = sizes.get("hidden_size", 0) // HEAD_SIZE
+    return sizes | {"num_layers": len(layers), "num_heads": max(1, heads)}
+
+
+TF1_CODEC = ConfigCodec(
+    rows=[ConfigRow(name) for name in (*TF1_SIZES, "num_layers", "num_heads")],
+    defaults=DEFAULTS,
+    config_class=ElectraConfig,
+    prepare=sizes_of,
+)
+
+# Tables and their norm are the discriminator's, and the generator's too.
+SHARED = tuple(
+    row.named(tf1=f"/electra/{row.names['hf'][0].replace('.', '/')}")
+    for row in bert.ENCODER_ROWS
+    if row.ours.startswith("embeddings/")
+)
+OWN = (
+    Row(
+        DENSE,
+        "embeddings/projection",
+        hf="embeddings_project",
+        when=lambda config: config.table_width != config.hidden_size,
+    ),
+    *(row for row in bert.ENCODER_ROWS if row.ours.startswith("stack/")),
+)
+
+
+def masked_lm_copies(config: ElectraConfig) -> tuple[Copy, ...]:
+    if bert.untied(config):
+        return ()
+    return (Copy("generator_lm_head.weight", of="{root}embeddings.word_embeddings.weight"),)
+
+
+MASKED_LM = Head(
+    (
+        Row(DENSE, "masked_lm/transform", hf="generator_predictions.dense"),
+        Row(NORM, "masked_lm/norm", hf="generator_predictions.LayerNorm"),
+        Row(EMBED, "masked_lm/decoder", hf="generator_lm_head", when=bert.untied),
+        Row(
+            BIAS, "masked_lm", hf="generator_lm_head.bias", tf1="generator_predictions/output_bias"
+        ),
+    ),
+    activation="gelu",
+    copies={"hf": masked_lm_copies},
+)
+GENERATOR = SecondEncoder(
+    OWN, "generator/", "generator", lambda config: config.generator, head=MASKED_LM
+)
+DISCRIMINATOR_ROWS = (
+    Row(DENSE, "replaced_token/transform", hf="discriminator_predictions.dense"),
+    Row(
+        DENSE,
+        "replaced_token/dense",
+        hf="discriminator_predictions.dense_prediction",
+        tf1="discriminator_predictions/dense_1",
+    ),
+)
+SUMMARY = Row(DENSE, "classifier/transform", hf="sequence_summary.summary")
+
+FAMILY = Family(
+    name="electra",
+    backbone=bert.backbone,
+    defaults={"vocab_size": 30522, **DEFAULTS},
+    formats={
+        "hf": HuggingFace(
+            model_type="electra",
+            codec=HF_CODEC,
+            root="electra.",
+            classes={**bert.hf_classes("Electra"), "pretraining": "ElectraForPreTraining"},
+        ),
+        "tf1": TF1(
+            codec=TF1_CODEC,
+            config_file="*.index",
+            root="electra/",
+            encoders={"generator": "generator/"},
+            sizes={"generator_hidden_size": "^generator/encoder/layer_0/output/dense/bias$"},
+        ),
+    },
+    encoder_rows=(*SHARED, *OWN),
+    heads={
+        **bert.TASK_HEADS,
+        "masked_lm": MASKED_LM,
+        "pretraining": Head((GENERATOR, *DISCRIMINATOR_ROWS), activation="gelu"),
+        **dict.fromkeys(bert.SENTENCE_TASKS, Head(roberta.CLASSIFIER_ROWS, transform="gelu")),
+        "multiple_choice": Head(
+            (SUMMARY, bert.CLASSIFIER),
+            transform="gelu",
+            dropout_first=False,
+            dropout="summary_dropout",
+        ),
+    },
+    text=TextFormat(read_wordpiece),
+    checkpoints=CHECKPOINTS,
+    objectives=("replaced_token", "masked_lm"),
+    config_class=ElectraConfig,
+    presets=PRESETS,
+)
