@@ -215,6 +215,10 @@ class Family:
         rows = (row for head in self.heads.values() for row in head.rows)
         return [row for row in rows if isinstance(row, SecondEncoder)]
 
+    def task_of(self, second: SecondEncoder) -> str:
+        """The task that has the head of a second encoder alone."""
+        return next(task for task, head in self.heads.items() if head is second.head)
+
     def config(self, checkpoint: Checkpoint) -> Config:
         return self.config_class(**{**self.defaults, **checkpoint.config})
 

@@ -314,11 +314,30 @@ def test_hugging_face_has_a_directory_for_each_encoder(tmp_path, caplog):
     np.testing.assert_allclose(
         outputs_at_masks(generator), arrays(BOTH)["mlm_logits"], atol=TOLERANCE
     )
-    both = bert_zoo.load(tmp_path, "pretraining", init=("generator",))
-    name = "discriminator_logits"
-    assert_same(both(inputs_of(arrays(BOTH)))[name], arrays(BOTH)[name], TOLERANCE)
+    assert_same_variables(bert_zoo.load(tmp_path, "pretraining"), loaded(BOTH))
     classes = {
         json.loads((path / "config.json").read_text())["architectures"][0]
         for path in (tmp_path, tmp_path / "generator")
     }
     assert classes == {"ElectraForPreTraining", "ElectraForMaskedLM"}
+
+
+@pytest.mark.parametrize(
+    ("file", "message"),
+    [
+        ("config.json", r"generator in .* does not belong.*'num_hidden_layers': 1"),
+        ("model.safetensors", r"generator/embeddings\.LayerNorm\.bias should repeat electra"),
+    ],
+)
+def test_the_directory_of_another_generator_is_refused(file, message, tmp_path):
+    bert_zoo.save(loaded(BOTH), tmp_path, format="hf")
+    path = tmp_path / "generator" / file
+    if file == "config.json":
+        path.write_text(json.dumps(json.loads(path.read_text()) | {"num_hidden_layers": 1}))
+    else:
+        tensors = tensors_of(path.parent)
+        tensors["electra.embeddings.LayerNorm.bias"] += 1
+        save_file(tensors, path)
+    with pytest.raises(WeightsError, match=message):
+        bert_zoo.load(tmp_path, "pretraining")
+    bert_zoo.load(tmp_path, "encoder")

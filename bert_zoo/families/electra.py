@@ -132,6 +132,16 @@ MASKED_LM = Head(
     activation="gelu",
     copies={"hf": masked_lm_copies},
 )
+
+
+def tables_copies(config: ElectraConfig) -> tuple[Copy, ...]:
+    """The directory of a generator repeats the tables."""
+    keys = (
+        row.names["hf"][0] + form["pytorch"].suffix for row in SHARED for form in row.kind.values()
+    )
+    return tuple(Copy(f"generator/{key}", of="{root}" + key) for key in keys)
+
+
 GENERATOR = SecondEncoder(
     OWN, "generator/", "generator", lambda config: config.generator, head=MASKED_LM
 )
@@ -156,6 +166,7 @@ FAMILY = Family(
             codec=HF_CODEC,
             root="electra.",
             classes={**bert.hf_classes("Electra"), "pretraining": "ElectraForPreTraining"},
+            sizes={"generator_hidden_size": r"^generator/encoder\.layer\.0\.output\.dense\.bias$"},
         ),
         "tf1": TF1(
             codec=TF1_CODEC,
@@ -169,7 +180,9 @@ FAMILY = Family(
     heads={
         **bert.TASK_HEADS,
         "masked_lm": MASKED_LM,
-        "pretraining": Head((GENERATOR, *DISCRIMINATOR_ROWS), activation="gelu"),
+        "pretraining": Head(
+            (GENERATOR, *DISCRIMINATOR_ROWS), activation="gelu", copies={"hf": tables_copies}
+        ),
         **dict.fromkeys(bert.SENTENCE_TASKS, Head(roberta.CLASSIFIER_ROWS, transform="gelu")),
         "multiple_choice": Head(
             (SUMMARY, bert.CLASSIFIER),

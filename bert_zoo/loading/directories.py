@@ -20,6 +20,7 @@ from bert_zoo.weights.files import WeightsError
 from bert_zoo.weights.formats import BertZoo, Description, Format
 from bert_zoo.weights.formats.bert_zoo import record
 from bert_zoo.weights.sources import open_weights
+from bert_zoo.weights.table import SecondEncoder
 from bert_zoo.weights.tensor_source import TensorSource
 
 log = logging.getLogger("bert_zoo")
@@ -282,6 +283,7 @@ def _with_tensors(
         config = family.config_class.from_dict(config.to_dict())
     plan = family.plan_of(stored, config, encoder)
     source = RenamedSource(stored, plan.format)
+    beside = _add_encoders_beside(source, plan, family, directory, task)
     has_pooler = any(
         key in source for binding in plan.encoder if binding.part == POOLER for key in binding.keys
     )
@@ -291,6 +293,8 @@ def _with_tensors(
             if re.search(pattern, key):
                 changes[name] = (*source.shape(key), 0)[0]
     config = config.with_pooler(has_pooler).replace(**changes)
+    for second, other in beside:
+        _check_beside(second, second.config(config), other, plan.format)
     root = plan.root
     for second in family.second_encoders:
         own = plan.head_root + plan.format.encoders.get(second.name, "/")
@@ -302,6 +306,35 @@ def _with_tensors(
     return replace(
         opened, family=family, config=config, source=source, plan=plan, vocabulary=directory
     )
+
+
+def _add_encoders_beside(
+    source: RenamedSource, plan: Plan, family: Family, directory: Path, task: str | None
+) -> list[tuple[SecondEncoder, Opened]]:
+    """Adds to a source the encoders that `save` wrote to directories of their own below its own."""
+    found = []
+    rows = family.heads[task].rows if task in family.heads else ()
+    for second in rows:
+        if not isinstance(second, SecondEncoder) or second.name in plan.format.encoders:
+            continue
+        below = directory / second.name
+        if (below / plan.format.config_file).is_file():
+            other = _open_directory(below, str(below), True, family.task_of(second))
+            source.add(other.source, other.plan.names_beside(plan, second))
+            found.append((second, other))
+    return found
+
+
+def _check_beside(second: SecondEncoder, config: Config, other: Opened, fmt: Format) -> None:
+    """Refuses an encoder of another configuration than the model that reads it has for it."""
+    wanted, told = fmt.codec.encode(config), fmt.codec.encode(other.config)
+    differing = {key: told[key] for key in told if told[key] != wanted[key]}
+    if differing:
+        raise WeightsError(
+            f"The {second.name} in {other.name} does not belong to the model beside it: its "
+            f"configuration has {shown(differing)}, not {shown({k: wanted[k] for k in differing})}. "
+            "Move it away, or load it by itself."
+        )
 
 
 def _family_by_signature(family: Family, read_as: Format, source: TensorSource) -> Family:

@@ -87,7 +87,7 @@ def save(model: ZooModel, directory: str | os.PathLike, format: str = "bert_zoo"
         }
         if not own or second.name in fmt.encoders:
             continue
-        (task,) = (task for task, head in family.heads.items() if head is second.head)
+        task = family.task_of(second)
         config = second.config(config)
         below = directory / second.name
         description = replace(description, task=task, classes=(fmt.classes[task],))

@@ -9,7 +9,7 @@ reported in one error.
 import logging
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -174,6 +174,16 @@ class Plan:
         bindings = [*self.encoder, *(b for head in self.heads.values() for b in head)]
         return {key for binding in bindings for key in binding.keys}
 
+    def names_beside(self, first: "Plan", second: SecondEncoder) -> Callable[[str], str]:
+        """From names in the file of a second encoder alone to those that `first` has for it."""
+
+        def name(key: str) -> str:
+            if key.startswith(self.root):
+                return first.head_root + second.ours + key.removeprefix(self.root)
+            return first.head_root + key.removeprefix(self.head_root)
+
+        return name
+
     def unread_roots(self, read: Iterable[str]) -> tuple[str, ...]:
         """Roots of a file's other encoders, where none of their own tensors is among those read."""
         fmt = self.format
@@ -333,28 +343,35 @@ class RenamedSource(Mapping[str, np.ndarray]):
     """A source under the names that a format has today."""
 
     def __init__(self, source: TensorSource, fmt: Format):
-        self._source = source
         self.location = source.location
-        # Name of today -> stored name, and which of how many parts it is.
-        self._keys: dict[str, tuple[str, int, int]] = {}
+        self._format = fmt
+        # Name of today -> the file, the stored name, and which of how many parts it is.
+        self._keys: dict[str, tuple[TensorSource, str, int, int]] = {}
         for key in source:
             names = fmt.parts(key)
             for part, name in enumerate(names):
                 if name in self._keys:
                     raise WeightsError(
-                        f"{self.location} holds both {key} and {self._keys[name][0]}, which are two "
+                        f"{self.location} holds both {key} and {self._keys[name][1]}, which are two "
                         f"names of the same tensor, {name}."
                     )
-                self._keys[name] = (key, part, len(names))
+                self._keys[name] = (source, key, part, len(names))
+
+    def add(self, other: "RenamedSource", name: Callable[[str], str]) -> None:
+        """Takes the weights of another file under further names."""
+        added = {name(key): at for key, at in other._keys.items()}
+        self._keys = {
+            key: at for key, at in added.items() if not self._format.is_ignorable(at[1])
+        } | self._keys
 
     def shape(self, key: str) -> tuple[int, ...]:
-        stored, _, parts = self._keys[key]
-        shape = self._source.shape(stored)
+        source, stored, _, parts = self._keys[key]
+        shape = source.shape(stored)
         return (shape[0] // parts, *shape[1:]) if parts > 1 and shape else shape
 
     def __getitem__(self, key: str) -> np.ndarray:
-        stored, part, parts = self._keys[key]
-        tensor = self._source[stored]
+        source, stored, part, parts = self._keys[key]
+        tensor = source[stored]
         return np.split(tensor, parts)[part] if parts > 1 else tensor
 
     def __iter__(self) -> Iterator[str]:
