@@ -8,15 +8,7 @@ import sys
 
 from bert_zoo.apps.program import HELP, command, plain_errors
 
-VERBS = (
-    "finetune",
-    "evaluate",
-    "predict",
-    "export",
-    "train_lm",
-    "evaluate_lm",
-    "build_vocabulary",
-)
+VERBS = ("finetune", "evaluate", "predict", "export", "train_lm", "evaluate_lm", "build_vocabulary")
 
 
 def main(verb: str | None = None) -> None:

@@ -23,11 +23,7 @@ REPLACED: dict[str, tuple[str, ...]] = {
 }
 # The same for private methods that ours call on themselves.
 CALLED: dict[str, tuple[str, ...]] = {
-    "keras.optimizers.AdamW": (
-        "_backend_update_step",
-        "_get_variable_index",
-        "_use_weight_decay",
-    ),
+    "keras.optimizers.AdamW": ("_backend_update_step", "_get_variable_index", "_use_weight_decay")
 }
 
 # --- layers --------------------------------------------------------------------------------------

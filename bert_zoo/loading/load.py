@@ -9,12 +9,7 @@ from typing import Any
 
 from bert_zoo.config import Config, ConfigError
 from bert_zoo.error_text import listing
-from bert_zoo.loading.directories import (
-    PROBLEM_TYPES,
-    TRAINED_BY_USERS,
-    Opened,
-    open_checkpoint,
-)
+from bert_zoo.loading.directories import PROBLEM_TYPES, TRAINED_BY_USERS, Opened, open_checkpoint
 from bert_zoo.models.base import ZooModel
 from bert_zoo.models.encoder import Encoder
 from bert_zoo.models.labels import label_names

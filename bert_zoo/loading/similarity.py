@@ -9,11 +9,7 @@ from bert_zoo.loading.load import load
 from bert_zoo.models.base import ZooModel
 
 
-def similarity(
-    a: Any,
-    b: Any,
-    model: str | ZooModel = "minilm_l6",
-) -> float | np.ndarray:
+def similarity(a: Any, b: Any, model: str | ZooModel = "minilm_l6") -> float | np.ndarray:
     """Cosine similarity of the meaning of texts.
 
     Args:

@@ -27,13 +27,7 @@ from bert_zoo.config import ConfigError
 from bert_zoo.error_text import listing, shortened, shown
 from bert_zoo.json_files import read_object
 from bert_zoo.weights.download import DownloadError, download, require_https
-from bert_zoo.weights.files import (
-    WeightsError,
-    is_disk_full,
-    replacing,
-    sha256_of,
-    verify_sha256,
-)
+from bert_zoo.weights.files import WeightsError, is_disk_full, replacing, sha256_of, verify_sha256
 from bert_zoo.weights.sources import check_weight_files
 from bert_zoo.weights.unpack import unpack
 
@@ -52,11 +46,7 @@ _SAFETENSORS_FILES = (
     "model.safetensors.index.json",
     "model-*-of-*.safetensors",
 )
-_TORCH_FILES = (
-    "pytorch_model.bin",
-    "pytorch_model.bin.index.json",
-    "pytorch_model-*-of-*.bin",
-)
+_TORCH_FILES = ("pytorch_model.bin", "pytorch_model.bin.index.json", "pytorch_model-*-of-*.bin")
 _COMMIT = re.compile("[0-9a-f]{40}")
 
 
@@ -446,10 +436,7 @@ def _is_unpacked(entry: _Entry) -> bool:
 
 
 def _download_and_unpack(
-    entry: _Entry,
-    sha256: str | None,
-    files: Mapping[str, str | None],
-    check: Callable[[Path], Any],
+    entry: _Entry, sha256: str | None, files: Mapping[str, str | None], check: Callable[[Path], Any]
 ) -> None:
     url, archive = entry.url, entry.folder / "archive"
     earlier = entry.receipt_or_warning()

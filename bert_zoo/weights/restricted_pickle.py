@@ -147,11 +147,7 @@ class _Machine:
     """The pickle machine: a stack, a memo, and one entry of `_STEPS` for every instruction."""
 
     def __init__(
-        self,
-        location: str,
-        allowed: Mapping[str, Any],
-        persistent: Callable | None,
-        advice: str,
+        self, location: str, allowed: Mapping[str, Any], persistent: Callable | None, advice: str
     ):
         self.location = location
         self.allowed = allowed

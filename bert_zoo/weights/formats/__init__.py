@@ -10,12 +10,4 @@ from bert_zoo.weights.formats.hf import HuggingFace
 from bert_zoo.weights.formats.tf1 import TF1
 from bert_zoo.weights.formats.torch import Torch
 
-__all__ = [
-    "TF1",
-    "BertZoo",
-    "Description",
-    "Fairseq",
-    "Format",
-    "HuggingFace",
-    "Torch",
-]
+__all__ = ["TF1", "BertZoo", "Description", "Fairseq", "Format", "HuggingFace", "Torch"]
