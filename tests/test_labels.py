@@ -8,11 +8,12 @@ from helpers import TEXTS, load_task, loaded_task
 
 import bert_zoo
 from bert_zoo.models.labels import (
-    ClassWeights,
     LabelRange,
+    checked_labels,
+    class_weight_table,
+    class_weights_of,
     label_arrays,
     label_names,
-    labels_in_graph,
 )
 
 NAMES = ["negative", "neutral", "positive"]
@@ -71,13 +72,13 @@ def test_labels_of_every_kind_are_read_as_numbers(spelling, classifier):
     assert label_arrays(classifier, TEXTS, labels).tolist() == NUMBERS
     if not isinstance(labels, Column):
         tensor = tf.convert_to_tensor(np.asarray(labels).tolist())
-        assert labels_in_graph(classifier, TEXTS, tensor).numpy().tolist() == NUMBERS
+        assert checked_labels(classifier, TEXTS, tensor).numpy().tolist() == NUMBERS
 
 
 def test_bools_are_the_classes_0_and_1(classifier):
     for bools in ([True, False, True], np.array([True, False, True], object)):
         assert label_arrays(classifier, TEXTS, bools).tolist() == [1, 0, 1]
-    assert labels_in_graph(classifier, TEXTS, tf.constant([True, False])).numpy().tolist() == [1, 0]
+    assert checked_labels(classifier, TEXTS, tf.constant([True, False])).numpy().tolist() == [1, 0]
 
 
 def test_labels_of_every_kind_measure_alike(classifier):
@@ -108,7 +109,7 @@ def test_unknown_names_are_said_with_the_nearest(classifier):
     with pytest.raises(ValueError, match=r"label\[1\] is 'Positiv'.*'neutral'.*mean 'positive'\?"):
         classifier.fit(TEXTS, ["positive", "Positiv", "neutral"], verbose=0)
     with pytest.raises(tf.errors.InvalidArgumentError, match=r"(?s)neutral.*not:.*Positiv"):
-        labels_in_graph(classifier, TEXTS, tf.constant(["positive", "Positiv", "neutral"]))
+        checked_labels(classifier, TEXTS, tf.constant(["positive", "Positiv", "neutral"]))
 
 
 def test_names_for_classes_without_names_say_how_to_give_them():
@@ -120,7 +121,7 @@ def test_names_for_classes_without_names_say_how_to_give_them():
         with pytest.raises(ValueError, match=rf"label\[0\] is 'no'.*no names yet.*{example}"):
             nameless.numbers(np.array(labels), "label")
         with pytest.raises(tf.errors.InvalidArgumentError, match=r"(?s)no names yet.*labels=.*no"):
-            nameless.numbers_in_graph(tf.constant(labels), "label")
+            nameless.numbers(tf.constant(labels), "label")
     assert nameless.numbers(np.array(["LABEL_1", "LABEL_0"]), "label").tolist() == [1, 0]
 
 
@@ -132,7 +133,7 @@ def test_rows_that_are_not_one_hot_are_refused(rows, classifier):
         with pytest.raises(ValueError, match=r"label\[1\] is \[0.*one-hot"):
             classifier.fit(TEXTS, labels, verbose=0)
     with pytest.raises(tf.errors.InvalidArgumentError, match="one-hot"):
-        labels_in_graph(classifier, TEXTS, tf.constant(rows))
+        checked_labels(classifier, TEXTS, tf.constant(rows))
 
 
 def test_predict_does_not_read_labels_as_second_texts(classifier):
@@ -194,11 +195,11 @@ def test_class_weights_by_name_and_number_weigh_rows(classifier):
 
 
 def test_class_weights_weigh_tokens():
-    weights = ClassWeights.read({"O": 0.5, 2: 3.0}, ("O", "B", "I"))
+    table = class_weight_table({"O": 0.5, 2: 3.0}, ("O", "B", "I"))
     wanted = [[0.5, 3.0, 0.5], [1.0, 0.5, 0.5]]
     labels = np.array([[0, 2, -100], [1, 0, 0]])
-    assert weights.of(labels).tolist() == wanted
-    assert weights.in_graph(tf.constant(labels)).numpy().tolist() == wanted
+    assert class_weights_of(labels, table).tolist() == wanted
+    assert class_weights_of(tf.constant(labels), table).numpy().tolist() == wanted
 
 
 @pytest.mark.parametrize(

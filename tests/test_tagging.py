@@ -205,7 +205,7 @@ def test_tagged_batches_hold_each_sentence_with_its_labels_once(model):
     [
         ([[0, 3], [1], [0] * 4], ValueError, r"Row 0 has 3 words and 2 labels.*'the'"),
         ([[0, 3, 4], [1]], ValueError, "y has 2 rows and x has 3"),
-        ([[0, 3, 5], [1], [0] * 4], ValueError, r"y\[0\]\[2\] is 5, outside of \[0, 5\)"),
+        ([[0, 3, 5], [1], [0] * 4], ValueError, r"y\[0\]\[2\] is 5; it must lie in \[0, 5\)"),
         ([["O", "PER", "O"], ["O"], ["O"] * 4], ValueError, r"y\[0\]\[1\] is 'PER'.*'B-PER'"),
         ([[0, 1.5, 0], [1], [0] * 4], ValueError, r"y\[0\]\[1\] is 1.5"),
         ([[0, 3, 4], "O", [0] * 4], TypeError, r"y\[1\] is 'O'"),

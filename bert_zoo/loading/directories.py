@@ -11,8 +11,8 @@ from bert_zoo.config import Config, ConfigError
 from bert_zoo.error_text import shown
 from bert_zoo.json_files import JsonObject, read_object
 from bert_zoo.loading.sources import config_files, fetch, fetch_checkpoint
+from bert_zoo.models.labels import label_thresholds
 from bert_zoo.models.long_texts import LongTexts
-from bert_zoo.models.thresholds import label_thresholds
 from bert_zoo.registry import HF, Checkpoint, Family, registry
 from bert_zoo.tasks import TASKS
 from bert_zoo.weights.bind import POOLER, Plan, RenamedSource

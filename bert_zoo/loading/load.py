@@ -12,10 +12,9 @@ from bert_zoo.error_text import listing
 from bert_zoo.loading.directories import PROBLEM_TYPES, TRAINED_BY_USERS, Opened, open_checkpoint
 from bert_zoo.models.base import ZooModel
 from bert_zoo.models.encoder import Encoder
-from bert_zoo.models.labels import label_names
+from bert_zoo.models.labels import Thresholds, label_names
 from bert_zoo.models.long_texts import LongTexts
 from bert_zoo.models.task_model import LabelledModel
-from bert_zoo.models.thresholds import Thresholds
 from bert_zoo.registry import TextSpec
 from bert_zoo.tasks import TASKS, Classifier, MultiLabelClassifier
 from bert_zoo.text.format import DeferredPreprocessor

@@ -10,8 +10,8 @@ from typing import Any
 from bert_zoo.config import Config, TextSpec
 from bert_zoo.loading.directories import PROBLEM_TYPES
 from bert_zoo.models.base import ZooModel
+from bert_zoo.models.labels import DEFAULT_THRESHOLD
 from bert_zoo.models.task_model import LabelledModel
-from bert_zoo.models.thresholds import DEFAULT_THRESHOLD
 from bert_zoo.registry import Family, registry
 from bert_zoo.tasks.causal_lm.streams import StatefulLM
 from bert_zoo.training.lora import without_lora

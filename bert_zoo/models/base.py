@@ -27,7 +27,7 @@ from bert_zoo.models.direct import predict_texts, runs_alone
 from bert_zoo.models.graphs import Graphs
 from bert_zoo.models.inputs import check_batch_size, check_is_dict, outside
 from bert_zoo.models.interface import Interface
-from bert_zoo.models.labels import LabelRange, label_arrays, labels_in_graph, read_class_weight
+from bert_zoo.models.labels import LabelRange, checked_labels, label_arrays, read_class_weight
 from bert_zoo.models.replicas import (
     LossScaling,
     LossTracker,
@@ -180,8 +180,7 @@ class ZooModel(keras.Model):
 
     def labelled_texts_to_inputs(self, texts, labels, preprocessor):
         """As `texts_to_inputs`, with the labels as the loss reads them; traceable."""
-        labels = labels_in_graph(self, texts, labels)
-        return self.texts_to_inputs(texts, preprocessor), labels
+        return self.texts_to_inputs(texts, preprocessor), checked_labels(self, texts, labels)
 
     def dataset_of_rows(self, x, y, sample_weight, *, batch_size: int, shuffle: bool):
         """Texts with labels as a tf.data of batches of (inputs, labels), where rows are not texts.

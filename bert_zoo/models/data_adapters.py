@@ -14,13 +14,13 @@ from bert_zoo.data.buckets import without_autotuning
 from bert_zoo.error_text import listing
 from bert_zoo.forks import refuse_fork
 from bert_zoo.models.generated import Batches
-from bert_zoo.models.inputs import check_batch_size, check_range
+from bert_zoo.models.inputs import check_batch_size, check_range, is_of_tensorflow
 from bert_zoo.models.labels import (
-    ClassWeights,
     as_arrays,
+    checked_labels,
     class_names,
+    class_weights_of,
     label_arrays,
-    labels_in_graph,
 )
 
 DEFAULT_BATCH_SIZE = 32
@@ -36,7 +36,7 @@ def keras_arguments(
     shuffle: bool = False,
     one_length: bool = False,
     labelled: bool = False,
-    class_weights: ClassWeights | None = None,
+    class_weights: np.ndarray | None = None,
 ) -> dict[str, Any]:
     """Keras's data arguments for any supported data.
 
@@ -51,7 +51,7 @@ def keras_arguments(
         one_length: whether all batches must be padded to one length.
         labelled: whether data have labels, so that of two strings in a dataset's elements the second
             is the name of a class, where the model has classes.
-        class_weights: what labels weigh, beside labels without weights.
+        class_weights: float32 [classes], for labels without weights.
 
     Raises:
         TypeError, ValueError: say what was passed and what would do.
@@ -96,7 +96,7 @@ def keras_arguments(
         _check_rows(x, y, sample_weight)
         sample_weight = as_arrays(sample_weight)
         if class_weights is not None:
-            sample_weight = class_weights.of(y, sample_weight)
+            sample_weight = class_weights_of(y, class_weights, sample_weight)
         return {"x": x, "y": y, "sample_weight": sample_weight, "batch_size": batch_size}
     batching = {"batch_size": batch_size or DEFAULT_BATCH_SIZE, "shuffle": shuffle}
     dataset = model.dataset_of_rows(x, y, sample_weight, **batching)
@@ -148,7 +148,7 @@ def _rows(value: Any, rows: slice | np.ndarray) -> Any:
     # Neither lists nor tensors take an array of row numbers as an index.
     if isinstance(value, list):
         return [value[i] for i in rows]
-    if type(value).__module__.startswith("tensorflow"):
+    if is_of_tensorflow(value):
         import tensorflow as tf
 
         return tf.gather(value, rows)
@@ -279,7 +279,7 @@ def _map_dataset(
     *,
     one_length: bool,
     with_names: bool = False,
-    class_weights: ClassWeights | None = None,
+    class_weights: np.ndarray | None = None,
 ):
     """Adds tokenization, or checks on ids, to a dataset of batches."""
     import tensorflow as tf
@@ -289,7 +289,7 @@ def _map_dataset(
         transform = model.check_in_graph
 
         def transform_labelled(x, y):
-            return model.check_in_graph(x), labels_in_graph(model, x, y)
+            return model.check_in_graph(x), checked_labels(model, x, y)
     else:
         _check_text_spec(x_spec)
         preprocessor = model.text_reader
@@ -310,7 +310,7 @@ def _map_dataset(
             return (transform(x),)
         x, y = transform_labelled(x, rest[0])
         if class_weights is not None:
-            return x, y, class_weights.in_graph(y, *rest[1:])
+            return x, y, class_weights_of(y, class_weights, *rest[1:])
         return (x, y, *rest[1:])
 
     dataset = dataset.map(prepare, num_parallel_calls=tf.data.AUTOTUNE).prefetch(tf.data.AUTOTUNE)

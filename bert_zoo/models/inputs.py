@@ -10,6 +10,11 @@ from keras import ops
 from bert_zoo.config import IGNORED_LABEL, is_integer
 
 
+def is_of_tensorflow(value: Any) -> bool:
+    """Whether a value is a tensor of TensorFlow, eager or not, told without importing it."""
+    return type(value).__module__.startswith("tensorflow")
+
+
 def check_batch_size(value: Any, name: str = "batch_size") -> None:
     """Raises ValueError where a number of rows is not a positive integer."""
     if not is_integer(value) or value < 1:

@@ -10,7 +10,12 @@ import numpy as np
 from bert_zoo.config import IGNORED_LABEL
 from bert_zoo.error_text import listing, nearest, quoted, shown
 from bert_zoo.models.compiling import reads_class_numbers
-from bert_zoo.models.inputs import check_range
+from bert_zoo.models.inputs import check_range, is_of_tensorflow
+
+DEFAULT_THRESHOLD = 0.5
+NUMBER_OF_LABELS = "the number of labels"
+
+Thresholds = float | Sequence[float] | Mapping[str, float]
 
 # --- The names of classes ---
 
@@ -78,21 +83,63 @@ def _default_names(num_classes: int) -> tuple[str, ...]:
     return tuple(f"LABEL_{number}" for number in range(num_classes))
 
 
-def class_indices(labels: Any, names: Sequence[str], title: str = "label") -> np.ndarray:
-    """Names of classes to their numbers; numbers stay as they are.
+def label_thresholds(thresholds: Thresholds, labels: Sequence[str]) -> tuple[float, ...]:
+    """Where the labels of a multi-label model begin to count: one threshold a label, in their order.
 
     Args:
-        labels: an array or sequence of names, str or bytes, of any shape; numbers may be among them.
+        thresholds: a probability for all labels, one for each, or a dict from names of labels to
+            them; labels that such a dict leaves out have 0.5.
+        labels: the names.
+
+    Raises:
+        ValueError: their number does not fit, a name is unknown, or one lies outside [0, 1].
+    """
+    if isinstance(thresholds, Mapping):
+        unknown = [name for name in thresholds if name not in labels]
+        if unknown:
+            raise ValueError(
+                f"thresholds names {quoted(unknown)}; the labels are {quoted(labels)}."
+            )
+        values = [thresholds.get(label, DEFAULT_THRESHOLD) for label in labels]
+    elif _is_probability(thresholds):
+        values = [thresholds] * len(labels)
+    else:
+        values = list(thresholds) if hasattr(thresholds, "__iter__") else [thresholds]
+    if not all(map(_is_probability, values)):
+        raise ValueError(
+            f"thresholds is {shown(thresholds)}; a threshold is a probability, from 0 to 1: one for all "
+            "labels, one for each, or a dict by label."
+        )
+    if len(values) != len(labels):
+        raise ValueError(
+            f"There are {len(values)} thresholds and {len(labels)} labels; give one number for all, or "
+            f"one for each of {quoted(labels)}."
+        )
+    return tuple(map(float, values))
+
+
+def _is_probability(value: Any) -> bool:
+    return isinstance(value, Real) and not isinstance(value, bool) and 0 <= value <= 1
+
+
+def class_indices(labels: Any, names: Sequence[str], title: str = "label"):
+    """Names of classes to their numbers, of any shape.
+
+    Args:
+        labels: an array or sequence of names, str or bytes, where numbers may be among them and stay as
+            they are; or a string tensor of TensorFlow, checked when its graph runs.
         names: of the classes, in the order of their numbers.
         title: what messages call the labels.
 
     Returns:
-        An array of integers, or of floats where there are some, of the same shape.
+        An array of integers, or of floats where there are some; or an int64 tensor.
 
     Raises:
         TypeError, ValueError: a label is neither a name of a class nor a number; says which, and what
             would do.
     """
+    if is_of_tensorflow(labels):
+        return _class_indices_in_graph(labels, names, title)
     array = np.asarray(labels, object)
     numbers = {name: number for number, name in enumerate(names)}
 
@@ -115,9 +162,15 @@ def class_indices(labels: Any, names: Sequence[str], title: str = "label") -> np
     return np.array(found, None if found else np.int64).reshape(array.shape)
 
 
-def _first(wrong: np.ndarray) -> tuple[int, ...]:
-    """Where the first True stands."""
-    return tuple(map(int, np.argwhere(wrong)[0]))
+def _class_indices_in_graph(labels, names: Sequence[str], title: str):
+    import tensorflow as tf
+
+    if not names:
+        raise TypeError(f"{title}s are strings. {_known(names)}")
+    matches = labels[..., None] == tf.constant(names)
+    # Without quotes, before which TensorFlow would print backslashes.
+    wanted = f"must be names of classes: {listing(names)}.{_how_to_name(names)}"
+    return _checked(tf.argmax(matches, -1), tf.reduce_any(matches, -1), labels, title, wanted)
 
 
 def _known(names: Sequence[str]) -> str:
@@ -134,27 +187,61 @@ def _how_to_name(names: Sequence[str], found: Set[str] = frozenset()) -> str:
     return f" They have no names yet: give them to load(), as labels={example}, in this order."
 
 
-def class_indices_in_graph(labels, names: Sequence[str], title: str = "label"):
-    """As `class_indices`, of a string tensor, when the TensorFlow graph runs; int64."""
+# --- The labels of one output, in memory as NumPy arrays or in the graph as TensorFlow's tensors ---
+
+
+def _numpy_for(labels):
+    """NumPy, or TensorFlow's functions of the same names."""
+    if not is_of_tensorflow(labels):
+        return np
     import tensorflow as tf
 
-    matches = labels[..., None] == tf.constant(names)
-    known = tf.reduce_any(matches, -1)
-    # Without quotes, before which TensorFlow would print backslashes.
-    message = f"{title}s must be names of classes: {listing(names)}.{_how_to_name(names)}"
-    return _asserted(tf.argmax(matches, -1), known, labels, message)
+    return tf.experimental.numpy
 
 
-def _asserted(values, valid, labels, message: str):
-    """Values, with a check when the graph runs that shows the labels that are not valid."""
+def _kind(labels) -> str:
+    """The kind of an array's or tensor's dtype, as NumPy abbreviates it."""
+    return np.dtype(getattr(labels.dtype, "as_numpy_dtype", labels.dtype)).kind
+
+
+def _shape(labels) -> tuple[int | None, ...] | None:
+    return None if getattr(labels.shape, "rank", 0) is None else tuple(labels.shape)
+
+
+def _checked(values, valid, labels, title: str, wanted: str):
+    """Values of labels all of which are valid; an error, which a graph gives when it runs, shows others.
+
+    Args:
+        values: arrays or tensors.
+        valid: bool, of the shape of the labels or of their rows.
+        labels: as they were given.
+        title: what messages call them.
+        wanted: what they must be.
+    """
+    if isinstance(labels, np.ndarray):
+        if not valid.all():
+            first = tuple(np.argwhere(~valid)[0].tolist())
+            value = labels[first].tolist()
+            missing = " Drop rows without a label." if value != value else ""
+            raise ValueError(f"{title}{[*first]} is {shown(value)}; it {wanted}{missing}")
+        return values
     import tensorflow as tf
 
-    message = [f"{message} These are not:", tf.boolean_mask(labels, ~valid)]
+    message = [f"{title}s {wanted} These are not:", tf.boolean_mask(labels, ~valid)]
     with tf.control_dependencies([tf.debugging.Assert(tf.reduce_all(valid), message)]):
         return tf.identity(values)
 
 
-# --- The labels of one output ---
+def _checked_finite(labels, title: str):
+    """Numbers of any kind."""
+    labels = _as_array(labels, title)
+    if _kind(labels) not in "iubf":
+        raise TypeError(
+            f"{title}s must be numbers; got {labels.dtype}, such as {_example(labels)}."
+        )
+    if _kind(labels) != "f":
+        return labels
+    return _checked(labels, _numpy_for(labels).isfinite(labels), labels, title, "must be finite.")
 
 
 @dataclass(frozen=True)
@@ -175,99 +262,57 @@ class LabelRange:
 
     @property
     def per_token(self) -> bool:
-        return len(self.axes) > 1
+        return self.axes != ("batch",)
 
     def is_read_by(self, loss) -> bool:
         """Whether a loss reads class numbers."""
         return reads_class_numbers(loss)
 
-    def numbers(self, labels: Any, title: str) -> np.ndarray:
+    def numbers(self, labels: Any, title: str):
         """Class numbers, checked.
 
         Args:
-            labels: an array, or what makes one, of numbers (bools and floats too), names, or one-hot
-                rows [batch, limit].
+            labels: a tensor of TensorFlow, checked when its graph runs; an array, or what makes one: of
+                numbers (bools and floats too), names, or one-hot rows [batch, limit].
             title: what messages call them.
+
+        Returns:
+            int64, of the shape of the labels, or [batch].
 
         Raises:
             TypeError, ValueError: names the first label that is none, and what would do.
         """
-        labels = self.values(_as_array(labels, title), title)
-        self._check_rank(labels.shape, title)
-        self.check(labels, title)
-        return labels if self.per_token else labels.reshape(-1)
-
-    def check(self, labels: np.ndarray, title: str) -> None:
-        """Raises ValueError where labels do not lie in the range."""
-        counted = np.where(labels == IGNORED_LABEL, 0, labels) if self.per_token else labels
-        check_range(title, counted, self.limit, self.what)
-
-    def values(self, labels: np.ndarray, title: str) -> np.ndarray:
-        """Integers from numbers, names or one-hot rows; not yet checked to lie in the range."""
-        if labels.dtype.kind in "USTO":
+        labels = _as_array(labels, title)
+        if _kind(labels) in "USTO":
             labels = class_indices(labels, self.names, title)
-        if labels.dtype.kind not in "iubf":
-            raise TypeError(self._not_numbers(title, labels.dtype, labels))
-        if self._are_one_hot(labels.shape):
-            valid = ((labels == 0) | (labels == 1)).all(axis=1) & (labels.sum(axis=1) == 1)
-            if not valid.all():
-                row = int(np.argmin(valid))
-                where = f"{title}[{row}] is {shown(labels[row].tolist())}"
-                raise ValueError(f"{where}; {self._one_hot_wanted()}")
-            return labels.argmax(axis=1)
-        if labels.dtype.kind == "f":
-            wrong = ~np.isfinite(labels) | (labels != np.trunc(labels))
-            if wrong.any():
-                value = labels[_first(wrong)]
-                advice = " Drop rows without a label." if np.isnan(value) else ""
-                raise ValueError(
-                    f"{title}{[*_first(wrong)]} is {value}; labels {self._wanted()}.{advice}"
-                )
-        return labels.astype(np.int64, copy=False)
-
-    def numbers_in_graph(self, labels, title: str):
-        """As `numbers`, of a tensor, checked when the TensorFlow graph runs."""
-        import tensorflow as tf
-
-        if labels.dtype == tf.string and self.names:
-            labels = class_indices_in_graph(labels, self.names, title)
-        elif labels.dtype.is_floating:
-            whole = tf.cast(labels, tf.int64)
-            valid = tf.cast(whole, labels.dtype) == labels
-            labels = _asserted(whole, valid, labels, f"{title}s {self._wanted()}.")
-        elif labels.dtype == tf.bool:
-            labels = tf.cast(labels, tf.int32)
-        elif not labels.dtype.is_integer:
-            raise TypeError(self._not_numbers(title, labels.dtype.name))
-        if labels.shape.rank is not None:
-            if self._are_one_hot(tuple(labels.shape)):
-                rows = tf.reduce_all((labels == 0) | (labels == 1), -1)
-                valid = rows & (tf.reduce_sum(labels, -1) == 1)
-                message = f"{title}s {self._one_hot_wanted()}"
-                return _asserted(tf.argmax(labels, -1), valid, labels, message)
-            self._check_rank(tuple(labels.shape), title)
-        valid = (labels >= 0) & (labels < self.limit)
+        functions, kind, shape = _numpy_for(labels), _kind(labels), _shape(labels)
+        if kind not in "iubf":
+            raise TypeError(
+                f"{title}s {self._wanted()}; got {labels.dtype}, such as {_example(labels)}."
+            )
+        if kind != "f":
+            labels = functions.asarray(labels, np.int64)
+        if not self.per_token and shape and len(shape) == 2 and shape[1] == self.limit > 1:
+            is_one_hot = functions.all((labels == 0) | (labels == 1), -1)
+            is_one_hot &= functions.sum(labels, -1) == 1
+            return _checked(functions.argmax(labels, -1), is_one_hot, labels, title, ONE_HOT)
+        if kind == "f":
+            is_integer = functions.isfinite(labels) & (functions.floor(labels) == labels)
+            integers = functions.asarray(functions.where(is_integer, labels, 0), np.int64)
+            labels = _checked(integers, is_integer, labels, title, f"{self._wanted()}.")
+        if shape is not None:
+            self._check_rank(shape, title)
+        in_range = (labels >= 0) & (labels < self.limit)
         if self.per_token:
-            valid |= labels == IGNORED_LABEL
-        message = f"{title}s must lie in [0, {self.limit}), {self.what}."
-        labels = _asserted(labels, valid, labels, message)
-        return labels if self.per_token else tf.reshape(labels, [-1])
-
-    def _are_one_hot(self, shape: tuple) -> bool:
-        return not self.per_token and len(shape) == 2 and shape[1] == self.limit > 1
-
-    def _one_hot_wanted(self) -> str:
-        return (
-            f"rows of {self.limit} numbers must be one-hot: a single 1, and 0 elsewhere. For shares of "
-            "several classes, compile with keras.losses.CategoricalCrossentropy(from_logits=True)."
-        )
+            in_range |= labels == IGNORED_LABEL
+        wanted = f"must lie in [0, {self.limit}), {self.what}."
+        labels = _checked(labels, in_range, labels, title, wanted)
+        return labels if self.per_token else functions.reshape(labels, [-1])
 
     def _check_rank(self, shape: tuple, title: str) -> None:
-        if self.per_token:
-            fits, each = len(shape) == len(self.axes), "token"
-        else:
-            fits, each = len(shape) == 1 or shape[1:] == (1,), "row"
+        fits = len(shape) == len(self.axes) or (not self.per_token and shape[1:] == (1,))
         if not fits:
+            each = "token" if self.per_token else "row"
             raise ValueError(
                 f"{title}s must be [{', '.join(self.axes)}], one a {each}; got shape {shape}."
             )
@@ -276,9 +321,11 @@ class LabelRange:
         names = f", or the names {quoted(self.names)}" if self.names else ""
         return f"must be integers from 0 to {self.limit - 1}, {self.what}{names}"
 
-    def _not_numbers(self, title: str, dtype, labels: np.ndarray | None = None) -> str:
-        example = "" if labels is None else f", such as {shown(labels.ravel()[:1].tolist())}"
-        return f"{title}s {self._wanted()}; got {dtype}{example}."
+
+ONE_HOT = (
+    "must be one-hot, as a row with a number for each class: a single 1, and 0 elsewhere. For shares of "
+    "several classes, compile with keras.losses.CategoricalCrossentropy(from_logits=True)."
+)
 
 
 @dataclass(frozen=True)
@@ -295,35 +342,43 @@ class LabelSets:
         """Whether a loss reads rows of 0 and 1, which any but class numbers' does."""
         return True
 
-    def numbers(self, labels: Any, title: str) -> np.ndarray:
+    def numbers(self, labels: Any, title: str):
         """Rows of 0 and 1, float32 [batch, classes], checked.
 
         Args:
-            labels: such rows, or a collection of names for each row.
+            labels: such rows, or a collection of names for each row; or a tensor of TensorFlow, checked
+                when its graph runs, in which names may be ragged.
             title: what messages call them.
 
         Raises:
             TypeError, ValueError: names the first label that is none, and what would do.
         """
-        if hasattr(labels, "to_list"):  # TensorFlow's ragged tensors and pandas' columns
-            labels = labels.to_list()
-        if isinstance(labels, list | tuple | np.ndarray) and any(map(_are_names, labels)):
+        if is_of_tensorflow(labels):
+            if _kind(labels) == "O" and labels.shape.rank == 2:
+                return self._from_tensor_of_names(labels, title)
+            if _kind(labels) == "O" or hasattr(labels, "ragged_rank"):
+                raise TypeError(
+                    f"{title}s are {labels.dtype.name} of shape {tuple(labels.shape)}. "
+                    f"{self._wanted()} In tf.data, names are string tensors [batch, names], ragged or "
+                    "filled up with ''."
+                )
+        elif isinstance(labels, list | tuple | np.ndarray) and any(map(_are_names, labels)):
             return self._from_names(labels, title)
-        try:
-            rows = np.asarray(labels)
-        except ValueError as error:
-            raise ValueError(
-                f"{title}s have rows of different lengths. {self._wanted()}"
-            ) from error
-        if rows.dtype.kind not in "biuf":
-            raise TypeError(f"{title}[0] is {shown(labels[0])}. {self._wanted()}")
-        self._check_shape(rows.shape, title)
-        wrong = ~((rows >= 0) & (rows <= 1))
-        if wrong.any():
-            raise ValueError(
-                f"{title}{[*_first(wrong)]} is {rows[_first(wrong)]}. {self._wanted()}"
-            )
-        return rows.astype(np.float32)
+        else:
+            try:
+                labels = np.asarray(labels)
+            except ValueError as error:
+                raise ValueError(
+                    f"{title}s have rows of different lengths. {self._wanted()}"
+                ) from error
+            if _kind(labels) not in "biuf":
+                raise TypeError(f"{title}[0] is {shown(labels.tolist()[0])}. {self._wanted()}")
+        shape = _shape(labels)
+        if shape is not None and (len(shape) != 2 or shape[1] not in (None, len(self.names))):
+            raise ValueError(f"{title}s have the shape {shape}. {self._wanted()}")
+        rows = _numpy_for(labels).asarray(labels, np.float32)
+        wanted = f"must be 0 or 1. {self._wanted()}"
+        return _checked(rows, (rows >= 0) & (rows <= 1), labels, title, wanted)
 
     def _from_names(self, labels: Sequence, title: str) -> np.ndarray:
         rows = np.zeros((len(labels), len(self.names)), np.float32)
@@ -332,33 +387,18 @@ class LabelSets:
             if not _are_names(row):
                 raise TypeError(f"{where} is {shown(row)}, among rows of names. {self._wanted()}")
             numbers = class_indices(list(row), self.names, where)
-            check_range(where, numbers, len(self.names), "the number of labels")
+            check_range(where, numbers, len(self.names), NUMBER_OF_LABELS)
             rows[i, numbers] = 1
         return rows
 
-    def numbers_in_graph(self, labels, title: str):
-        """As `numbers`, of a tensor, checked when the TensorFlow graph runs; names may be ragged."""
+    def _from_tensor_of_names(self, labels, title: str):
         import tensorflow as tf
 
-        if labels.dtype == tf.string and labels.shape.rank == 2:
-            if not isinstance(labels, tf.RaggedTensor):
-                labels = tf.RaggedTensor.from_tensor(labels, padding="")
-            numbers = class_indices_in_graph(labels.flat_values, self.names, title)
-            present = labels.with_flat_values(tf.one_hot(numbers, len(self.names), True, False))
-            return tf.cast(tf.reduce_any(present, axis=1), tf.float32)
-        if labels.dtype == tf.string or isinstance(labels, tf.RaggedTensor):
-            raise TypeError(
-                f"{title}s are {labels.dtype.name} of shape {tuple(labels.shape)}. {self._wanted()} "
-                "In tf.data, names are string tensors [batch, names], ragged or filled up with ''."
-            )
-        if labels.shape.rank is not None:
-            self._check_shape(tuple(labels.shape), title)
-        rows = tf.cast(labels, tf.float32)
-        return _asserted(rows, (rows >= 0) & (rows <= 1), rows, f"{title}s must be 0 or 1.")
-
-    def _check_shape(self, shape: tuple, title: str) -> None:
-        if len(shape) != 2 or shape[1] not in (None, len(self.names)):
-            raise ValueError(f"{title}s have the shape {shape}. {self._wanted()}")
+        if not isinstance(labels, tf.RaggedTensor):
+            labels = tf.RaggedTensor.from_tensor(labels, padding="")
+        numbers = class_indices(labels.flat_values, self.names, title)
+        present = labels.with_flat_values(tf.one_hot(numbers, len(self.names), True, False))
+        return tf.cast(tf.reduce_any(present, axis=1), tf.float32)
 
     def _wanted(self) -> str:
         return (
@@ -375,82 +415,7 @@ def _are_names(row: Any) -> bool:
     return is_list and (len(row) == 0 or isinstance(row[0], str | bytes))
 
 
-@dataclass(frozen=True)
-class ClassWeights:
-    """What the rows (or tokens) of each class weigh in the loss.
-
-    Keras 3.15 has it for one label a row alone: of tokens' labels it would take the largest.
-
-    Attributes:
-        table: float32 [classes].
-    """
-
-    table: np.ndarray
-
-    @classmethod
-    def read(cls, class_weight: Mapping, names: Sequence[str]) -> "ClassWeights":
-        """From weights by name or by number; classes that are left out weigh 1."""
-        if not isinstance(class_weight, Mapping):
-            raise TypeError(
-                f"class_weight is {shown(class_weight)}; it is a dict of weights by class, such as "
-                f"{{{names[0]!r}: 2.0}} or {{0: 2.0}}."
-            )
-        numbers = class_indices([*class_weight], names, "class_weight")
-        check_range("class_weight", numbers, len(names), "the number of labels")
-        table = np.ones(len(names), np.float32)
-        for number, (name, weight) in zip(numbers, class_weight.items(), strict=True):
-            if not isinstance(weight, Real) or not 0 <= weight < np.inf:
-                raise ValueError(
-                    f"class_weight[{name!r}] is {shown(weight)}; a weight is a number, 0 or more."
-                )
-            table[int(number)] = weight
-        return cls(table)
-
-    def of(self, labels: np.ndarray, sample_weight=None) -> np.ndarray:
-        """Weights of the shape of the labels, which are class numbers or -100."""
-        self._check_alone(sample_weight)
-        return self.table[np.maximum(labels, 0)]
-
-    def in_graph(self, labels, sample_weight=None):
-        """As `of`, of tensors of TensorFlow."""
-        import tensorflow as tf
-
-        self._check_alone(sample_weight)
-        return tf.gather(self.table, tf.maximum(labels, 0))
-
-    def _check_alone(self, sample_weight) -> None:
-        if sample_weight is not None:
-            raise ValueError(
-                "class_weight and sample_weight are both given. Multiply them and pass sample_weight."
-            )
-
-
 # --- The labels of a model ---
-
-
-def read_class_weight(model, class_weight):
-    """`fit`'s class_weight for a model, as what we apply or as what Keras does.
-
-    Returns:
-        `ClassWeights` and None; or None and the argument for Keras, where labels have no names or
-        the loss reads no class numbers.
-
-    Raises:
-        TypeError, ValueError: names the first key that is no class, or weight that is none.
-    """
-    names = class_names(model)
-    if class_weight is None or not names:
-        return None, class_weight
-    label_range = model.label_ranges(())[""]
-    if isinstance(label_range, LabelSets):
-        raise ValueError(
-            "class_weight is for models with one class a row; several may apply here. Weigh rows with "
-            "sample_weight."
-        )
-    weights = ClassWeights.read(class_weight, names)
-    if label_range.is_read_by(model.loss):
-        return weights, None
-    return None, dict(enumerate(weights.table.tolist()))
 
 
 def class_names(model) -> tuple[str, ...]:
@@ -466,7 +431,18 @@ def as_arrays(column):
 
 
 def label_arrays(model, x, y):
-    """Labels in memory as the losses of a model read them.
+    """As `checked_labels`, of labels in memory: arrays, what makes one, and tensors; or None."""
+
+    def in_memory(name, labels):
+        if hasattr(labels, "to_list"):  # ragged tensors, and pandas' columns
+            return labels.to_list()
+        return np.asarray(labels) if is_of_tensorflow(labels) else labels
+
+    return None if y is None else checked_labels(model, x, _by_output(in_memory, y))
+
+
+def checked_labels(model, x, y):
+    """Labels as the losses of a model read them.
 
     On GPUs a class that does not exist gives a loss of NaN, in silence.
 
@@ -474,43 +450,27 @@ def label_arrays(model, x, y):
         model: a compiled `ZooModel`; outputs whose loss reads no class numbers take numbers of any
             kind, which must be finite.
         x: the inputs, whose shapes may bound the labels.
-        y: an array or what makes one, a dict of them by output, or None.
+        y: an array or a tensor of TensorFlow, or a dict of them by output.
 
     Returns:
-        NumPy arrays, alone or by output, as `y`.
+        Arrays or tensors, alone or by output, as `y`; tensors are checked when their graph runs.
 
     Raises:
         TypeError, ValueError: names the first wrong label and what would do.
     """
-    if y is None:
-        return None
-    ranges = _ranges(model, x, y)
-
-    def numbers(name: str, column):
-        label_range = ranges.get(name)
-        if label_range is not None:
-            return label_range.numbers(column, _title(name))
-        labels = _as_array(column, _title(name))
-        _check_finite(name, labels)
-        return labels
-
-    return _by_output(numbers, y)
-
-
-def labels_in_graph(model, x, y):
-    """As `label_arrays`, of a tf.data element, checked when the pipeline runs."""
-    import tensorflow as tf
-
-    ranges = _ranges(model, x, y)
+    ranges = model.label_ranges(x)
+    if ranges and set(y if isinstance(y, Mapping) else {""}) != set(ranges):
+        wanted = "one array" if "" in ranges else f"a dict of {sorted(ranges)}"
+        got = f"a dict of {sorted(y)}" if isinstance(y, Mapping) else type(y).__name__
+        raise ValueError(f"The labels of task {model.task!r} are {wanted}; got {got}.")
+    loss = getattr(model, "loss", None)
 
     def numbers(name: str, labels):
-        label_range = ranges.get(name)
-        if label_range is not None:
-            return label_range.numbers_in_graph(labels, _title(name))
-        if not labels.dtype.is_floating:
-            return labels
-        valid = tf.math.is_finite(labels)
-        return _asserted(labels, valid, labels, f"{_title(name)}s must be finite numbers.")
+        title = f"{name} label" if name else "label"
+        own_loss = loss.get(name) if isinstance(loss, Mapping) else loss
+        if name in ranges and ranges[name].is_read_by(own_loss):
+            return ranges[name].numbers(labels, title)
+        return _checked_finite(labels, title)
 
     return _by_output(numbers, y)
 
@@ -521,24 +481,12 @@ def _by_output(function, y):
     return function("", y)
 
 
-def _ranges(model, x, y) -> dict[str, LabelRange | LabelSets]:
-    """What the labels may be of the outputs whose loss reads such labels."""
-    ranges = model.label_ranges(x)
-    if ranges and set(y if isinstance(y, Mapping) else {""}) != set(ranges):
-        wanted = "one array" if "" in ranges else f"a dict of {sorted(ranges)}"
-        got = f"a dict of {sorted(y)}" if isinstance(y, Mapping) else type(y).__name__
-        raise ValueError(f"The labels of task {model.task!r} are {wanted}; got {got}.")
-    loss = getattr(model, "loss", None)
-    return {
-        name: label_range
-        for name, label_range in ranges.items()
-        if label_range.is_read_by(loss.get(name) if isinstance(loss, Mapping) else loss)
-    }
-
-
-def _as_array(column, title: str) -> np.ndarray:
+def _as_array(labels, title: str):
+    """An array, or a tensor as it is."""
+    if is_of_tensorflow(labels):
+        return labels
     try:
-        return np.asarray(column)
+        return np.asarray(labels)
     except ValueError as error:
         raise ValueError(
             f"{title}s must be an array; these rows have different lengths ({error}). Pad "
@@ -546,19 +494,58 @@ def _as_array(column, title: str) -> np.ndarray:
         ) from error
 
 
-def _check_finite(name: str, labels: np.ndarray) -> None:
-    if labels.dtype.kind not in "iubf":
+def _example(labels) -> str:
+    return shown(labels.ravel()[:1].tolist()) if isinstance(labels, np.ndarray) else "no number"
+
+
+# --- Weights of classes ---
+
+
+def read_class_weight(model, class_weight):
+    """`fit`'s class_weight for a model, as what we apply or as what Keras does.
+
+    Keras 3.15 has it for one label a row alone: of tokens' labels it would take the largest.
+
+    Returns:
+        A table for `class_weights_of` and None; or None and the argument for Keras, where labels have
+        no names or the loss reads no class numbers.
+
+    Raises:
+        TypeError, ValueError: names the first key that is no class, or weight that is none.
+    """
+    names = class_names(model)
+    if class_weight is None or not names:
+        return None, class_weight
+    table = class_weight_table(class_weight, names)
+    if model.label_ranges(())[""].is_read_by(model.loss):
+        return table, None
+    return None, dict(enumerate(table.tolist()))
+
+
+def class_weight_table(class_weight: Mapping, names: Sequence[str]) -> np.ndarray:
+    """float32 [classes] from weights by name or by number; classes that are left out weigh 1."""
+    if not isinstance(class_weight, Mapping):
         raise TypeError(
-            f"{_title(name)}s must be numbers; got {labels.dtype}, such as "
-            f"{labels.ravel()[:1].tolist()}."
+            f"class_weight is {shown(class_weight)}; it is a dict of weights by class, such as "
+            f"{{{names[0]!r}: 2.0}} or {{0: 2.0}}."
         )
-    wrong = ~np.isfinite(labels)
-    if wrong.any():
+    numbers = class_indices([*class_weight], names, "class_weight")
+    check_range("class_weight", numbers, len(names), NUMBER_OF_LABELS)
+    table = np.ones(len(names), np.float32)
+    for number, (name, weight) in zip(numbers, class_weight.items(), strict=True):
+        if not isinstance(weight, Real) or not 0 <= weight < np.inf:
+            raise ValueError(
+                f"class_weight[{name!r}] is {shown(weight)}; a weight is a number, 0 or more."
+            )
+        table[int(number)] = weight
+    return table
+
+
+def class_weights_of(labels, table: np.ndarray, sample_weight=None):
+    """The weights of labels, class numbers or -100 in an array or tensor, in their shape."""
+    if sample_weight is not None:
         raise ValueError(
-            f"{_title(name)}{[*_first(wrong)]} is {labels[wrong][0]}; labels must be finite numbers. Drop "
-            "these rows or give them a value."
+            "class_weight and sample_weight are both given. Multiply them and pass sample_weight."
         )
-
-
-def _title(name: str) -> str:
-    return f"{name} label" if name else "label"
+    functions = _numpy_for(labels)
+    return functions.take(table, functions.maximum(labels, 0))

@@ -10,7 +10,7 @@ from bert_zoo.layers.heads import OutputHead
 from bert_zoo.models.base import ZooModel
 from bert_zoo.models.cores import in_shares
 from bert_zoo.models.encoder import Encoder
-from bert_zoo.models.labels import LabelRange, label_names
+from bert_zoo.models.labels import NUMBER_OF_LABELS, LabelRange, label_names
 from bert_zoo.models.long_texts import are_rows, over_windows
 from bert_zoo.registry import Family, registry
 from bert_zoo.weights.table import Head
@@ -208,9 +208,8 @@ class LabelledModel(TaskModel):
         return len(self.labels)
 
     def label_ranges(self, inputs) -> dict[str, LabelRange]:
-        what = "the number of labels"
         axes = ("batch", "length") if self.outputs_per_token else ("batch",)
-        return {"": LabelRange(self.num_classes, what, axes, self.labels)}
+        return {"": LabelRange(self.num_classes, NUMBER_OF_LABELS, axes, self.labels)}
 
     def get_config(self):
         return {**super().get_config(), "labels": list(self.labels)}

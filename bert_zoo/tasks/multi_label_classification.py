@@ -9,11 +9,15 @@ import keras
 import numpy as np
 
 from bert_zoo.models.compiling import ACCURACY
-from bert_zoo.models.labels import LabelSets
+from bert_zoo.models.labels import (
+    DEFAULT_THRESHOLD,
+    LabelSets,
+    Thresholds,
+    label_thresholds,
+)
 from bert_zoo.models.losses import BinaryCrossentropy
 from bert_zoo.models.metrics import LabelF1
 from bert_zoo.models.task_model import Use
-from bert_zoo.models.thresholds import DEFAULT_THRESHOLD, Thresholds, label_thresholds
 from bert_zoo.private import metrics_given
 from bert_zoo.tasks.classification import Classifier, classify, highest, listed, sigmoid
 from bert_zoo.tasks.printed import one_line

@@ -1,7 +1,7 @@
 """Tags for words: from raw texts, or lists of words, to labels and the spans that they mark."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import fmean
 from typing import NamedTuple
 
@@ -15,7 +15,7 @@ from bert_zoo.error_text import shown
 from bert_zoo.models.direct import for_this_device
 from bert_zoo.models.graphs import in_graph, on_model
 from bert_zoo.models.inputs import check_batch_size
-from bert_zoo.models.labels import class_indices_in_graph, labels_in_graph
+from bert_zoo.models.labels import checked_labels, class_indices
 
 
 @dataclass(frozen=True)
@@ -315,7 +315,7 @@ def label_rows(model, texts, y):
     lengths = words.row_lengths().numpy()
     if len(rows) != len(lengths):
         raise ValueError(f"y has {len(rows)} rows and x has {len(lengths)}; they must agree.")
-    label_range = model.label_ranges(texts)[""]
+    of_sentence = replace(model.label_ranges(texts)[""], axes=("words",))
     found = []
     for i, (row, length) in enumerate(zip(rows, lengths, strict=True)):
         if isinstance(row, str | bytes) or not hasattr(row, "__len__"):
@@ -328,9 +328,7 @@ def label_rows(model, texts, y):
                 f"{IGNORED_LABEL} where none is to be learned. Its first words: "
                 f"{[word.decode('utf-8', 'replace') for word in words[i, :5].numpy()]}."
             )
-        ids = label_range.values(np.array([*row], object), f"y[{i}]")
-        label_range.check(ids, f"y[{i}]")
-        found.append(ids)
+        found.append(of_sentence.numbers(np.array([*row], object), f"y[{i}]"))
     return words.with_values(tf.constant(np.concatenate(found)))
 
 
@@ -344,6 +342,6 @@ def labelled_words_to_inputs(model, texts, labels, preprocessor):
     packed = pack_words(words, preprocessor)
     if labels.dtype == tf.string:
         names = model.label_ranges(texts)[""].names
-        labels = tf.ragged.map_flat_values(class_indices_in_graph, labels, names)
+        labels = tf.ragged.map_flat_values(class_indices, labels, names)
     labels = token_labels(labels, packed, words)
-    return packed.inputs, labels_in_graph(model, packed.inputs, labels)
+    return packed.inputs, checked_labels(model, packed.inputs, labels)
