@@ -1,7 +1,5 @@
 """The golden cases of ALBERT."""
 
-import collections
-import functools
 import pathlib
 
 import sentencepiece
@@ -13,12 +11,13 @@ from golden_case import (
     Case,
     Family,
     Tokens,
-    choice_inputs,
-    class_labels,
+    head_cases,
     labelled,
     longest_inputs,
-    masked_token_labels,
+    minimal_config,
+    position_ids,
     random_inputs,
+    save_bin,
 )
 from golden_files import write_json
 from golden_sentencepiece import train_sentencepiece
@@ -84,7 +83,7 @@ def run_with_internals(
 
 
 ALBERT = Family(
-    config_class=transformers.AlbertConfig,
+    prefix="Albert",
     tiny_config=TINY_SIZES
     | {
         "vocab_size": _PIECES,
@@ -105,28 +104,23 @@ def short_inputs(family, config, rng):
 
 
 def save_bin_2020(model, directory):
-    """pytorch_model.bin of the hub: with a pooler, a buffer of positions, the tied tensors twice."""
-    state = collections.OrderedDict(model.state_dict())
+    """pytorch_model.bin of the hub, with a pooler that not every class has."""
     size = model.config.hidden_size
-    state["albert.pooler.weight"] = torch.full((size, size), 0.5)
-    state["albert.pooler.bias"] = torch.full((size,), 0.5)
-    state["albert.embeddings.position_ids"] = torch.arange(model.config.max_position_embeddings)[
-        None
-    ]
-    torch.save(state, directory / "pytorch_model.bin", _use_new_zipfile_serialization=False)
+    pooler = {
+        "albert.pooler.weight": torch.full((size, size), 0.5),
+        "albert.pooler.bias": torch.full((size,), 0.5),
+    }
+    save_bin(model.state_dict() | pooler | position_ids(model), directory)
 
 
 def hub_config(config: dict) -> dict:
     """The config.json of albert-base-v2 in circulation."""
-    keys = (
-        *("architectures", "attention_probs_dropout_prob", "bos_token_id"),
-        *("classifier_dropout_prob", "embedding_size", "eos_token_id", "hidden_act"),
-        *("hidden_dropout_prob", "hidden_size", "initializer_range", "inner_group_num"),
-        *("intermediate_size", "layer_norm_eps", "max_position_embeddings", "model_type"),
-        *("num_attention_heads", "num_hidden_groups", "num_hidden_layers", "pad_token_id"),
-        *("type_vocab_size", "vocab_size"),
+    more = (
+        *("architectures", "bos_token_id", "classifier_dropout_prob", "embedding_size"),
+        *("eos_token_id", "inner_group_num", "layer_norm_eps", "model_type", "num_hidden_groups"),
+        "pad_token_id",
     )
-    return {key: config[key] for key in keys} | {
+    return minimal_config(config, *more) | {
         "down_scale_factor": 1,
         "gap_size": 0,
         "net_structure_type": 0,
@@ -151,16 +145,15 @@ _ENCODER_GRADIENTS = (
         )
     ),
 )
-_case = functools.partial(Case, task="encoder", model_class=transformers.AlbertModel)
 
 CASES = (
-    _case(
+    Case(
         "encoder",
         "The encoder with its pooler, every hidden state and attention; GELU by its tanh "
         "approximation and no dropout, as in version 2.",
         internals=True,
     ),
-    _case(
+    Case(
         "encoder_groups",
         "Four layers in two groups of two inner layers each; every hidden state and attention.",
         config={
@@ -172,13 +165,10 @@ CASES = (
         make_inputs=short_inputs,
         internals=True,
     ),
-    _case("encoder_relu", "ReLU.", config={"hidden_act": "relu"}),
-    _case(
+    Case("encoder_relu", "ReLU.", config={"hidden_act": "relu"}),
+    Case(
         "masked_lm",
         "The output layer is the word embedding, as wide as it is; loss and gradients.",
-        task="masked_lm",
-        model_class=transformers.AlbertForMaskedLM,
-        make_labels=masked_token_labels,
         gradients=(
             *_ENCODER_GRADIENTS,
             "predictions.dense.weight",
@@ -186,29 +176,23 @@ CASES = (
             "predictions.bias",
         ),
     ),
-    _case(
+    Case(
         "masked_lm_v1",
         "Dropout and GELU of version 1, which transformers takes as erf; the head follows it.",
-        task="masked_lm",
-        model_class=transformers.AlbertForMaskedLM,
         config={
             "hidden_act": "gelu",
             "hidden_dropout_prob": 0.1,
             "attention_probs_dropout_prob": 0.1,
         },
     ),
-    _case(
+    Case(
         "pretraining",
         "Both heads of ALBERT's pretraining: masked tokens and sentence order.",
-        task="pretraining",
-        model_class=transformers.AlbertForPreTraining,
     ),
-    _case(
+    Case(
         "classification",
         "Three named classes; classifier_dropout_prob differs from the other rates; loss and "
         "gradients.",
-        task="classification",
-        model_class=transformers.AlbertForSequenceClassification,
         config={
             "problem_type": "single_label_classification",
             "classifier_dropout_prob": 0.3,
@@ -216,43 +200,19 @@ CASES = (
             "attention_probs_dropout_prob": 0.05,
         }
         | labelled("negative", "neutral", "positive"),
-        make_labels=class_labels,
         gradients=(*_ENCODER_GRADIENTS, "albert.pooler.weight", "classifier.weight"),
     ),
-    _case(
-        "regression",
-        "One number for each text.",
-        task="regression",
-        model_class=transformers.AlbertForSequenceClassification,
-        config={"num_labels": 1, "problem_type": "regression"},
-    ),
-    _case(
-        "token_classification",
-        "Five named tags for each token.",
-        task="token_classification",
-        model_class=transformers.AlbertForTokenClassification,
-        config=labelled("O", "B-PER", "I-PER", "B-LOC", "I-LOC"),
-    ),
-    _case(
+    Case(
         "question_answering",
         "Start and end of the answer, up to the last position that the model has.",
-        task="question_answering",
-        model_class=transformers.AlbertForQuestionAnswering,
         make_inputs=longest_inputs,
     ),
-    _case(
-        "multiple_choice",
-        "Three choices for each question.",
-        task="multiple_choice",
-        model_class=transformers.AlbertForMultipleChoice,
-        make_inputs=choice_inputs,
-    ),
-    _case(
+    *head_cases({}, choice=""),
+    Case(
         "bin_legacy",
         "pytorch_model.bin in the format before torch 1.6 with position_ids, the tied tensors twice "
         "and a pooler that the class does not have, and albert-base-v2's config.json.",
         task="masked_lm",
-        model_class=transformers.AlbertForMaskedLM,
         save=save_bin_2020,
         unused=("albert.pooler.weight", "albert.pooler.bias"),
         edit_config=hub_config,

@@ -1,29 +1,28 @@
 """The golden cases of BERT: one for each task and each quirk of released files."""
 
-import collections
 import functools
-import pathlib
 
 import numpy as np
 import safetensors.torch
 import torch
 import transformers
 from golden_case import (
+    POOLER_FIELDS,
     POSITIONS,
     TINY_SIZES,
     Case,
     Family,
     Tokens,
-    choice_inputs,
-    class_labels,
-    label_sets,
+    head_cases,
     labelled,
     longest_inputs,
-    masked_token_labels,
+    minimal_config,
+    position_ids,
     random_inputs,
+    save_bin,
     torch_inputs,
 )
-from golden_files import write_json, write_lines
+from golden_files import write_wordpiece
 from reference_adamw import bert_adamw
 
 # --- Vocabulary and sizes ------------------------------------------------------------------------
@@ -43,30 +42,25 @@ VOCABULARY = [
     *_WORDS.split(),
 ]
 PAD, CLS, SEP, MASK = (VOCABULARY.index(token) for token in ("[PAD]", "[CLS]", "[SEP]", "[MASK]"))
+TOKENS = Tokens(pad=PAD, first=CLS, last=SEP, first_ordinary=MASK + 1)
 
 # Of the cases that are trained.
 STEPS = 20
 PEAK_LEARNING_RATE = 1e-3
 
 
-def write_vocabulary(directory: pathlib.Path) -> None:
-    write_lines(directory / "vocab.txt", VOCABULARY)
-    write_json(
-        directory / "tokenizer_config.json",
-        {"do_lower_case": True, "tokenizer_class": "BertTokenizer"},
-    )
-
-
 BERT = Family(
-    config_class=transformers.BertConfig,
+    prefix="Bert",
     tiny_config={
         **TINY_SIZES,
         "vocab_size": len(VOCABULARY),
         "num_hidden_layers": 3,
         "max_position_embeddings": POSITIONS,
     },
-    tokens=Tokens(pad=PAD, first=CLS, last=SEP, first_ordinary=MASK + 1),
-    write_vocabulary=write_vocabulary,
+    tokens=TOKENS,
+    write_vocabulary=functools.partial(
+        write_wordpiece, vocabulary=VOCABULARY, tokenizer="BertTokenizer"
+    ),
 )
 
 # --- Inputs --------------------------------------------------------------------------------------
@@ -109,21 +103,14 @@ def save_prefixed(model, directory):
     safetensors.torch.save_file(tensors, directory / "model.safetensors", metadata={"format": "pt"})
 
 
-def _hub_2018_state(
-    model: transformers.PreTrainedModel,
-) -> collections.OrderedDict[str, torch.Tensor]:
-    """The state as the first releases have it.
-
-    Norms have gamma and beta, position ids are a buffer, and tied tensors are listed twice.
-    """
-    old_names = (("LayerNorm.weight", "LayerNorm.gamma"), ("LayerNorm.bias", "LayerNorm.beta"))
-    state = collections.OrderedDict()
-    for name, tensor in model.state_dict().items():
-        for new, old in old_names:
-            name = name.replace(new, old)
-        state[name] = tensor
-    state["bert.embeddings.position_ids"] = torch.arange(model.config.max_position_embeddings)[None]
-    return state
+def _hub_2018_state(model: transformers.PreTrainedModel) -> dict[str, torch.Tensor]:
+    """The state as the first releases have it, norms with gamma and beta."""
+    return {
+        name.replace("LayerNorm.weight", "LayerNorm.gamma").replace(
+            "LayerNorm.bias", "LayerNorm.beta"
+        ): tensor
+        for name, tensor in (model.state_dict() | position_ids(model)).items()
+    }
 
 
 def save_hub_2018_safetensors(model, directory):
@@ -131,47 +118,25 @@ def save_hub_2018_safetensors(model, directory):
     safetensors.torch.save_file(state, directory / "model.safetensors", metadata={"format": "pt"})
 
 
-def _save_bin(model: transformers.PreTrainedModel, directory: pathlib.Path, zipped: bool) -> None:
+def save_hub_2018_bin(model, directory, zipped=False):
     """Pickles the state: tied tensors share a storage, and one kernel is a transposed view."""
     state = _hub_2018_state(model)
     kernel = "bert.encoder.layer.0.intermediate.dense.weight"
     state[kernel] = state[kernel].T.contiguous().T
-    torch.save(state, directory / "pytorch_model.bin", _use_new_zipfile_serialization=zipped)
-
-
-def save_bin_zip(model, directory):
-    _save_bin(model, directory, zipped=True)
-
-
-def save_bin_legacy(model, directory):
-    _save_bin(model, directory, zipped=False)
+    save_bin(state, directory, zipped)
 
 
 # --- config.json as it is in circulation --------------------------------------------------------
 
 
-def minimal_config(config: dict) -> dict:
-    """Google's own bert_config.json: no model type, no class, no epsilon."""
-    keys = (
-        *("hidden_size", "hidden_act", "initializer_range", "vocab_size", "hidden_dropout_prob"),
-        *("num_attention_heads", "type_vocab_size", "max_position_embeddings", "num_hidden_layers"),
-        *("intermediate_size", "attention_probs_dropout_prob"),
-    )
-    return {key: config[key] for key in keys}
-
-
 def pooler_fields_config(config: dict) -> dict:
     """The fields of the multilingual and Chinese checkpoints, with those of transformers 4."""
     config = {key: value for key, value in config.items() if key != "dtype"}
-    return config | {
+    return {
+        **config,
+        **POOLER_FIELDS,
         "_name_or_path": "bert-base-multilingual-cased",
-        "directionality": "bidi",
         "gradient_checkpointing": False,
-        "pooler_fc_size": 768,
-        "pooler_num_attention_heads": 12,
-        "pooler_num_fc_layers": 3,
-        "pooler_size_per_head": 128,
-        "pooler_type": "first_token_transform",
         "position_embedding_type": "absolute",
         "torch_dtype": "float32",
         "transformers_version": "4.11.0.dev0",
@@ -262,31 +227,24 @@ _ENCODER_GRADIENTS = (
 )
 _SENTIMENT = labelled("negative", "neutral", "positive")
 
-_case = functools.partial(
-    Case, task="encoder", model_class=transformers.BertModel
-)  # what most cases are
-
 CASES = (
-    _case(
+    Case(
         "encoder", "The encoder with its pooler, every hidden state and attention.", internals=True
     ),
-    _case(
+    Case(
         "encoder_no_pooler",
         "An encoder file without a pooler.",
         model_arguments={"add_pooling_layer": False},
     ),
-    _case(
+    Case(
         "encoder_bert_prefix",
         "A bare encoder whose names begin with `bert.`.",
         config=_TWO_LAYERS,
         save=save_prefixed,
     ),
-    _case(
+    Case(
         "masked_lm",
         "The output layer is the word embedding; loss and gradients.",
-        task="masked_lm",
-        model_class=transformers.BertForMaskedLM,
-        make_labels=masked_token_labels,
         gradients=(
             *_ENCODER_GRADIENTS,
             "cls.predictions.transform.dense.weight",
@@ -294,27 +252,20 @@ CASES = (
             "cls.predictions.bias",
         ),
     ),
-    _case(
+    Case(
         "masked_lm_untied",
         "A decoder of its own: decoder.bias counts, and predictions.bias, which differs, does not.",
-        task="masked_lm",
-        model_class=transformers.BertForMaskedLM,
         config=_TWO_LAYERS | {"tie_word_embeddings": False},
     ),
-    _case(
+    Case(
         "pretraining",
         "Both heads of BERT's pretraining.",
-        task="pretraining",
-        model_class=transformers.BertForPreTraining,
     ),
-    _case(
+    Case(
         "classification",
         "Three named classes, from pairs of texts; loss and gradients.",
-        task="classification",
-        model_class=transformers.BertForSequenceClassification,
         config={"problem_type": "single_label_classification"} | _SENTIMENT,
         make_inputs=text_inputs,
-        make_labels=class_labels,
         gradients=(
             *_ENCODER_GRADIENTS,
             "bert.pooler.dense.weight",
@@ -323,11 +274,9 @@ CASES = (
         ),
         make_training=reference_training,
     ),
-    _case(
+    Case(
         "classification_dropout",
         "classifier_dropout differs from the other rates.",
-        task="classification",
-        model_class=transformers.BertForSequenceClassification,
         config=_TWO_LAYERS
         | labelled("no", "yes")
         | {
@@ -336,15 +285,12 @@ CASES = (
             "attention_probs_dropout_prob": 0.05,
         },
     ),
-    _case(
+    Case(
         "multi_label_classification",
         "Any of four named labels for each text; loss and gradients.",
-        task="multi_label_classification",
-        model_class=transformers.BertForSequenceClassification,
         config=_TWO_LAYERS
         | labelled("toxic", "obscene", "threat", "insult")
         | {"problem_type": "multi_label_classification"},
-        make_labels=label_sets,
         gradients=(
             *(name for name in _ENCODER_GRADIENTS if "layer.2" not in name),
             "bert.pooler.dense.weight",
@@ -352,106 +298,78 @@ CASES = (
             "classifier.bias",
         ),
     ),
-    _case(
-        "regression",
-        "One number for each text.",
-        task="regression",
-        model_class=transformers.BertForSequenceClassification,
-        config=_TWO_LAYERS | {"num_labels": 1, "problem_type": "regression"},
-    ),
-    _case(
-        "token_classification",
-        "Five named tags for each token.",
-        task="token_classification",
-        model_class=transformers.BertForTokenClassification,
-        config=_TWO_LAYERS | labelled("O", "B-PER", "I-PER", "B-LOC", "I-LOC"),
-    ),
-    _case(
+    Case(
         "question_answering",
         "Start and end of the answer, up to the last position that the model has.",
-        task="question_answering",
-        model_class=transformers.BertForQuestionAnswering,
         config=_TWO_LAYERS,
         make_inputs=longest_inputs,
     ),
-    _case(
-        "multiple_choice",
-        "Three choices for each question.",
-        task="multiple_choice",
-        model_class=transformers.BertForMultipleChoice,
-        config=_TWO_LAYERS,
-        make_inputs=choice_inputs,
-    ),
-    _case(
+    *head_cases(_TWO_LAYERS, choice=""),
+    Case(
         "legacy_names",
         "Names of the first releases: gamma and beta, position_ids, tied tensors listed twice.",
         task="pretraining",
-        model_class=transformers.BertForPreTraining,
         config=_TWO_LAYERS,
         save=save_hub_2018_safetensors,
     ),
-    _case(
+    Case(
         "sharded",
         "Several safetensors files and their index.",
         config=_TWO_LAYERS,
         save=save_sharded,
     ),
-    _case(
+    Case(
         "bin_zip",
         "pytorch_model.bin as a zip archive; shared storages, a transposed view, legacy names.",
         task="pretraining",
-        model_class=transformers.BertForPreTraining,
         config=_TWO_LAYERS,
-        save=save_bin_zip,
+        save=functools.partial(save_hub_2018_bin, zipped=True),
     ),
-    _case(
+    Case(
         "bin_legacy",
         "pytorch_model.bin in the format before torch 1.6; else as bin_zip.",
         task="pretraining",
-        model_class=transformers.BertForPreTraining,
         config=_TWO_LAYERS,
-        save=save_bin_legacy,
+        save=save_hub_2018_bin,
     ),
-    _case(
+    Case(
         "gelu_new",
         "GELU by its tanh approximation.",
         config=_TWO_LAYERS | {"hidden_act": "gelu_new"},
     ),
-    _case("relu", "ReLU.", config=_TWO_LAYERS | {"hidden_act": "relu"}),
-    _case("layer_norm_eps", "Epsilon 1e-5.", config=_TWO_LAYERS | {"layer_norm_eps": 1e-5}),
-    _case("type_vocab_size_3", "Three segments.", config=_TWO_LAYERS | {"type_vocab_size": 3}),
-    _case("type_vocab_size_1", "One segment.", config=_TWO_LAYERS | {"type_vocab_size": 1}),
-    _case(
+    Case("relu", "ReLU.", config=_TWO_LAYERS | {"hidden_act": "relu"}),
+    Case("layer_norm_eps", "Epsilon 1e-5.", config=_TWO_LAYERS | {"layer_norm_eps": 1e-5}),
+    Case("type_vocab_size_3", "Three segments.", config=_TWO_LAYERS | {"type_vocab_size": 3}),
+    Case("type_vocab_size_1", "One segment.", config=_TWO_LAYERS | {"type_vocab_size": 1}),
+    Case(
         "float16_weights",
         "Weights stored as float16, computed with as float32.",
         config=_TWO_LAYERS,
         dtype=torch.float16,
     ),
-    _case(
+    Case(
         "bfloat16_weights",
         "Weights stored as bfloat16, computed with as float32.",
         config=_TWO_LAYERS,
         dtype=torch.bfloat16,
     ),
-    _case(
+    Case(
         "config_minimal",
         "The config.json of the first releases and the miniatures.",
         config=_TWO_LAYERS,
         edit_config=minimal_config,
     ),
-    _case(
+    Case(
         "config_pooler_fields",
         "The config.json of the multilingual and Chinese checkpoints.",
         task="masked_lm",
-        model_class=transformers.BertForMaskedLM,
         config=_TWO_LAYERS,
         edit_config=pooler_fields_config,
     ),
-    _case(
+    Case(
         "config_verbose",
         "The config.json of a classifier fine-tuned with transformers 2.",
         task="classification",
-        model_class=transformers.BertForSequenceClassification,
         config=_TWO_LAYERS | _SENTIMENT,
         edit_config=verbose_config,
     ),

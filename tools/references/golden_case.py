@@ -5,36 +5,18 @@ outputs are computed in float64 by the model that transformers reads from the di
 as float32, so that a difference found by a test is the tested model's own.
 """
 
+import collections
 import dataclasses
 import json
 import pathlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 
 import numpy as np
 import safetensors
 import safetensors.torch
 import torch
 import transformers
-from golden_files import empty_directory, random_generator, write_json
-
-# task -> {name in io.npz: transformers' name of the output}
-OUTPUTS = {
-    "encoder": {"sequence_output": "last_hidden_state", "pooled_output": "pooler_output"},
-    "masked_lm": {"logits": "logits"},
-    "pretraining": {
-        "mlm_logits": "prediction_logits",
-        "nsp_logits": "seq_relationship_logits",
-        "sop_logits": "sop_logits",
-        "discriminator_logits": "logits",
-    },
-    "classification": {"logits": "logits"},
-    "multi_label_classification": {"logits": "logits"},
-    "regression": {"logits": "logits"},
-    "token_classification": {"logits": "logits"},
-    "question_answering": {"start_logits": "start_logits", "end_logits": "end_logits"},
-    "multiple_choice": {"logits": "logits"},
-}
-
+from golden_files import random_generator, write_json
 
 # Of every family; a family adds what it has besides.
 TINY_SIZES = {
@@ -61,20 +43,27 @@ class Family:
     """What the cases of a family have in common.
 
     Attributes:
-        config_class: transformers' class of its config.json.
-        tiny_config: The fields that differ from the class's own values.
+        prefix: What the names of transformers' classes begin with.
+        tiny_config: The fields that differ from the configuration class's own values.
         tokens: Its special tokens.
         write_vocabulary: Writes the files of the tokenizer into a case's directory.
         has_segments: Whether inputs have `segment_ids`.
         capture_internals: Runs a model as `run_with_internals` does.
     """
 
-    config_class: type[transformers.PreTrainedConfig]
+    prefix: str
     tiny_config: dict
     tokens: Tokens
     write_vocabulary: Callable[[pathlib.Path], None]
     has_segments: bool = True
     capture_internals: Callable | None = None
+
+    def config(self, **changes) -> transformers.PreTrainedConfig:
+        config_class = getattr(transformers, f"{self.prefix}Config")
+        return config_class(**(self.tiny_config | changes))
+
+    def model_class(self, task: str) -> type[transformers.PreTrainedModel]:
+        return getattr(transformers, f"{self.prefix}{TASKS[task].model_class}")
 
 
 # --- Weights -------------------------------------------------------------------------------------
@@ -108,6 +97,20 @@ def tie_weights(model: torch.nn.Module) -> None:
 def save_current(model: transformers.PreTrainedModel, directory: pathlib.Path) -> None:
     """As this version of transformers writes it: one safetensors file, tied tensors once."""
     model.save_pretrained(directory)
+
+
+def save_bin(
+    state: Mapping[str, torch.Tensor], directory: pathlib.Path, zipped: bool = False
+) -> None:
+    """Pickles a state; not `zipped`, in the format before torch 1.6."""
+    path = directory / "pytorch_model.bin"
+    torch.save(collections.OrderedDict(state), path, _use_new_zipfile_serialization=zipped)
+
+
+def position_ids(model: transformers.PreTrainedModel) -> dict[str, torch.Tensor]:
+    """The buffer of positions that files of the first years hold."""
+    positions = torch.arange(model.config.max_position_embeddings)[None]
+    return {f"{model.base_model_prefix}.embeddings.position_ids": positions}
 
 
 # --- Inputs and labels ---------------------------------------------------------------------------
@@ -173,11 +176,70 @@ def masked_token_labels(inputs, family, config, rng):
     return np.where(chosen, labels, -100)
 
 
+# --- Tasks ---------------------------------------------------------------------------------------
+
+
+@dataclasses.dataclass(frozen=True)
+class Task:
+    """What depends on the task alone.
+
+    Attributes:
+        model_class: The end of the name of transformers' class.
+        outputs: Name in io.npz -> transformers' name.
+        make_labels: (inputs, family, config, rng) to labels, for cases with gradients.
+    """
+
+    model_class: str
+    outputs: dict[str, str] = dataclasses.field(default_factory=lambda: {"logits": "logits"})
+    make_labels: Callable | None = None
+
+
+TASKS = {
+    "encoder": Task(
+        "Model", {"sequence_output": "last_hidden_state", "pooled_output": "pooler_output"}
+    ),
+    "masked_lm": Task("ForMaskedLM", make_labels=masked_token_labels),
+    "pretraining": Task(
+        "ForPreTraining",
+        {
+            "mlm_logits": "prediction_logits",
+            "nsp_logits": "seq_relationship_logits",
+            "sop_logits": "sop_logits",
+            "discriminator_logits": "logits",
+        },
+    ),
+    "classification": Task("ForSequenceClassification", make_labels=class_labels),
+    "multi_label_classification": Task("ForSequenceClassification", make_labels=label_sets),
+    "regression": Task("ForSequenceClassification"),
+    "token_classification": Task("ForTokenClassification"),
+    "question_answering": Task(
+        "ForQuestionAnswering", {"start_logits": "start_logits", "end_logits": "end_logits"}
+    ),
+    "multiple_choice": Task("ForMultipleChoice"),
+}
+
 # --- config.json ---------------------------------------------------------------------------------
 
+# Of Google's own bert_config.json: no model type, no class, no epsilon.
+_BERT_FIELDS = (
+    *("hidden_size", "hidden_act", "initializer_range", "vocab_size", "hidden_dropout_prob"),
+    *("num_attention_heads", "type_vocab_size", "max_position_embeddings", "num_hidden_layers"),
+    *("intermediate_size", "attention_probs_dropout_prob"),
+)
+# What the multilingual, the Chinese and the cased checkpoints have besides.
+POOLER_FIELDS = {
+    "directionality": "bidi",
+    "pooler_fc_size": 768,
+    "pooler_num_attention_heads": 12,
+    "pooler_num_fc_layers": 3,
+    "pooler_size_per_head": 128,
+    "pooler_type": "first_token_transform",
+}
 
-def keep_config(config: dict) -> dict:
-    return config
+
+def minimal_config(config: dict, *more: str) -> dict:
+    """The fields of BERT's first releases, and the named ones."""
+    return {key: config[key] for key in (*_BERT_FIELDS, *more)}
 
 
 def labelled(*names: str) -> dict:
@@ -190,20 +252,40 @@ def labelled(*names: str) -> dict:
 # --- A case --------------------------------------------------------------------------------------
 
 
+def make_case(family: Family, case: "Case", directory: pathlib.Path) -> None:
+    """Writes a checkpoint, and what transformers computes after reading it."""
+    rng = random_generator(case.name)
+    written = write_checkpoint(family, case, rng, directory)
+    model = load_checkpoint(case, directory, written)
+
+    inputs = case.make_inputs(family, model.config, rng)
+    arrays = inputs | reference_outputs(family, case, model, inputs)
+    if case.gradients:
+        make_labels = TASKS[case.task].make_labels
+        labels = make_labels(inputs, family, model.config, rng).astype(np.int64)
+        arrays |= {"labels": labels.astype(np.int32)} | reference_gradients(
+            case, model, inputs, labels
+        )
+    np.savez_compressed(directory / "io.npz", **arrays)
+    if case.make_training is not None:
+        np.savez_compressed(directory / "training.npz", **case.make_training(model, rng))
+
+
 @dataclasses.dataclass(frozen=True)
 class Case:
-    """One directory: a checkpoint and what transformers computes with it.
+    """One directory: a checkpoint and what a reference computes with it.
 
     Attributes:
         name: The directory's name.
         about: What the case shows, in one sentence.
-        task: A key of OUTPUTS.
-        model_class: The class that makes and reloads the checkpoint.
+        task: A key of TASKS; by default what the name begins with, else the encoder.
+        make: (family, case, directory) writes the files into an empty directory.
+        twin: The case of the same family that holds the same weights.
+        model_class: The reference's class, where it is not transformers' of the task.
         config: What differs from the family's tiny_config.
         model_arguments: Further arguments of the class.
         make_inputs: (family, config, rng) to the arrays that io.npz stores as inputs.
-        make_labels: (inputs, family, config, rng) to labels; with it, loss and gradients are stored.
-        gradients: Names of the parameters whose gradients are stored.
+        gradients: Names of the parameters whose gradients are stored, and the loss and labels with them.
         make_training: (model, rng) to the arrays of training.npz; without it there is none.
         internals: Whether hidden states and attention probabilities are stored.
         edit_weights: Changes the random weights of the model before they are written.
@@ -216,34 +298,67 @@ class Case:
 
     name: str
     about: str
-    task: str
-    model_class: type[transformers.PreTrainedModel]
+    task: str = ""
+    make: Callable[[Family, "Case", pathlib.Path], None] = make_case
+    twin: str | None = None
+    model_class: str | None = None
     config: dict = dataclasses.field(default_factory=dict)
     model_arguments: dict = dataclasses.field(default_factory=dict)
     make_inputs: Callable = batch_inputs
-    make_labels: Callable | None = None
     gradients: tuple[str, ...] = ()
     make_training: Callable | None = None
     internals: bool = False
     edit_weights: Callable[[transformers.PreTrainedModel], None] | None = None
     save: Callable = save_current
     unused: tuple[str, ...] = ()
-    edit_config: Callable[[dict], dict] = keep_config
+    edit_config: Callable[[dict], dict] = dict
     dtype: torch.dtype = torch.float32
     init: tuple[str, ...] = ()
+
+    def __post_init__(self):
+        if not self.task:
+            named = (task for task in TASKS if self.name.startswith(task))
+            object.__setattr__(self, "task", next(named, "encoder"))
+
+
+def head_cases(small: dict, choice: str) -> tuple[Case, ...]:
+    """The cases of the heads that every family has alike.
+
+    Args:
+        small: The config of fewer layers, which are enough for a head.
+        choice: What the head for multiple choice reads, to end its sentence.
+    """
+    return (
+        Case(
+            "regression",
+            "One number for each text.",
+            config=small | {"num_labels": 1, "problem_type": "regression"},
+        ),
+        Case(
+            "token_classification",
+            "Five named tags for each token.",
+            config=small | labelled("O", "B-PER", "I-PER", "B-LOC", "I-LOC"),
+        ),
+        Case(
+            "multiple_choice",
+            f"Three choices for each question{choice}.",
+            config=small,
+            make_inputs=choice_inputs,
+        ),
+    )
 
 
 def write_checkpoint(
     family: Family, case: Case, rng: np.random.Generator, directory: pathlib.Path
 ) -> transformers.PreTrainedModel:
     """Writes weights, config.json and vocabulary of a case, and returns the model written."""
-    config = family.config_class(**(family.tiny_config | case.config))
-    model = case.model_class(config, **case.model_arguments)
+    config, model_class = family.config(**case.config), family.model_class(case.task)
+    model = model_class(config, **case.model_arguments)
     randomize(model, rng)
     if case.edit_weights is not None:
         case.edit_weights(model)
     model.to(case.dtype)
-    config.architectures = [case.model_class.__name__]
+    config.architectures = [model_class.__name__]
     config.dtype = case.dtype
     case.save(model, directory)
     config.save_pretrained(directory)
@@ -263,7 +378,7 @@ def load_checkpoint(
     Raises:
         ValueError: If transformers does not read exactly what was written.
     """
-    model, info = case.model_class.from_pretrained(
+    model, info = type(written).from_pretrained(
         directory,
         output_loading_info=True,
         dtype=torch.float32,
@@ -318,7 +433,7 @@ def reference_outputs(
             result, internals = run(model, torch_inputs(inputs))
         else:
             result, internals = model(**torch_inputs(inputs)), {}
-    outputs = {ours: result.get(theirs) for ours, theirs in OUTPUTS[case.task].items()}
+    outputs = {ours: result.get(theirs) for ours, theirs in TASKS[case.task].outputs.items()}
     return {
         name: value.numpy().astype(np.float32)
         for name, value in (outputs | internals).items()
@@ -342,40 +457,20 @@ def reference_gradients(
     }
 
 
-def make_case(family: Family, case: Case, directory: pathlib.Path) -> None:
-    empty_directory(directory)
-    rng = random_generator(case.name)
-    written = write_checkpoint(family, case, rng, directory)
-    model = load_checkpoint(case, directory, written)
-
-    inputs = case.make_inputs(family, model.config, rng)
-    arrays = inputs | reference_outputs(family, case, model, inputs)
-    if case.make_labels is not None:
-        labels = case.make_labels(inputs, family, model.config, rng).astype(np.int64)
-        arrays |= {"labels": labels.astype(np.int32)} | reference_gradients(
-            case, model, inputs, labels
-        )
-    np.savez_compressed(directory / "io.npz", **arrays)
-    if case.make_training is not None:
-        np.savez_compressed(directory / "training.npz", **case.make_training(model, rng))
-
-
 # --- Files ---------------------------------------------------------------------------------------
 
 
-def write_case_list(path: pathlib.Path, cases: Iterable) -> None:
+def write_case_list(path: pathlib.Path, family: Family, cases: Iterable[Case]) -> None:
     """What each directory shows, for the tests to go through, and what made it."""
     listing = {}
     for case in cases:
         listing[case.name] = {
             "about": case.about,
             "task": case.task,
-            "model_class": getattr(case.model_class, "__name__", case.model_class),
+            "model_class": case.model_class or family.model_class(case.task).__name__,
         }
-        if getattr(case, "twin", None) is not None:
-            listing[case.name]["twin"] = case.twin
-        if getattr(case, "init", ()):
-            listing[case.name]["init"] = case.init
+        listing[case.name] |= {"twin": case.twin} if case.twin else {}
+        listing[case.name] |= {"init": case.init} if case.init else {}
     write_json(
         path,
         {

@@ -3,25 +3,20 @@
 Both networks in one TensorFlow checkpoint: `golden_electra_tf1.py`.
 """
 
-import functools
-
-import transformers
-from golden_bert import CLS, MASK, PAD, SEP, VOCABULARY, write_vocabulary
+from golden_bert import BERT, VOCABULARY
 from golden_case import (
     POSITIONS,
     TINY_SIZES,
     Case,
     Family,
-    Tokens,
-    choice_inputs,
-    class_labels,
+    head_cases,
     labelled,
     longest_inputs,
-    masked_token_labels,
+    minimal_config,
 )
 
 ELECTRA = Family(
-    config_class=transformers.ElectraConfig,
+    prefix="Electra",
     # As small: tables narrower than the layers.
     tiny_config={
         **TINY_SIZES,
@@ -29,20 +24,14 @@ ELECTRA = Family(
         "max_position_embeddings": POSITIONS,
         "vocab_size": len(VOCABULARY),
     },
-    tokens=Tokens(pad=PAD, first=CLS, last=SEP, first_ordinary=MASK + 1),
-    write_vocabulary=write_vocabulary,
+    tokens=BERT.tokens,
+    write_vocabulary=BERT.write_vocabulary,
 )
 
 
 def hub_config(config: dict) -> dict:
     """The config.json of the released discriminators."""
-    keys = (
-        *("architectures", "attention_probs_dropout_prob", "embedding_size", "hidden_act"),
-        *("hidden_dropout_prob", "hidden_size", "initializer_range", "intermediate_size"),
-        *("layer_norm_eps", "max_position_embeddings", "model_type", "num_attention_heads"),
-        *("num_hidden_layers", "type_vocab_size", "vocab_size"),
-    )
-    return {key: config[key] for key in keys}
+    return minimal_config(config, "architectures", "embedding_size", "layer_norm_eps", "model_type")
 
 
 _ONE_LAYER = {"num_hidden_layers": 1}  # enough for a head, and smaller
@@ -56,41 +45,35 @@ _ENCODER_GRADIENTS = (
     "electra.encoder.layer.1.output.dense.bias",
 )
 
-_case = functools.partial(Case, task="encoder", model_class=transformers.ElectraModel)
 
 CASES = (
-    _case(
+    Case(
         "encoder",
         "The encoder behind narrow tables, every hidden state and attention.",
         internals=True,
     ),
-    _case(
+    Case(
         "encoder_same_size",
         "Tables as wide as the layers, so that there is no projection.",
         config=_SAME_SIZE,
     ),
-    _case(
+    Case(
         "discriminator",
         "One logit a token; its layer has the configuration's activation. No generator.",
         task="pretraining",
-        model_class=transformers.ElectraForPreTraining,
         init=("generator",),
         edit_config=hub_config,
     ),
-    _case(
+    Case(
         "discriminator_relu",
         "The activation is ReLU, in the head too.",
         task="pretraining",
-        model_class=transformers.ElectraForPreTraining,
         init=("generator",),
         config=_ONE_LAYER | {"hidden_act": "relu"},
     ),
-    _case(
+    Case(
         "masked_lm",
         "A generator: its output layer is the word embedding; loss and gradients.",
-        task="masked_lm",
-        model_class=transformers.ElectraForMaskedLM,
-        make_labels=masked_token_labels,
         gradients=(
             *_ENCODER_GRADIENTS,
             "generator_predictions.dense.weight",
@@ -98,22 +81,17 @@ CASES = (
             "generator_lm_head.bias",
         ),
     ),
-    _case(
+    Case(
         "masked_lm_relu",
         "ReLU in the layers; the head keeps its erf GELU.",
-        task="masked_lm",
-        model_class=transformers.ElectraForMaskedLM,
         config=_ONE_LAYER | {"hidden_act": "relu"},
     ),
-    _case(
+    Case(
         "classification",
         "A layer with erf GELU over the first token, three named classes; classifier_dropout differs "
         "from the other rates; loss and gradients.",
-        task="classification",
-        model_class=transformers.ElectraForSequenceClassification,
         config={"problem_type": "single_label_classification", "classifier_dropout": 0.3}
         | labelled("contradiction", "neutral", "entailment"),
-        make_labels=class_labels,
         gradients=(
             *_ENCODER_GRADIENTS,
             "classifier.dense.weight",
@@ -121,40 +99,15 @@ CASES = (
             "classifier.out_proj.bias",
         ),
     ),
-    _case(
+    Case(
         "classification_relu",
         "ReLU in the layers; the classifier keeps its erf GELU.",
-        task="classification",
-        model_class=transformers.ElectraForSequenceClassification,
         config=_ONE_LAYER | {"hidden_act": "relu"} | labelled("no", "yes"),
     ),
-    _case(
-        "regression",
-        "One number for each text.",
-        task="regression",
-        model_class=transformers.ElectraForSequenceClassification,
-        config=_ONE_LAYER | {"num_labels": 1, "problem_type": "regression"},
-    ),
-    _case(
-        "token_classification",
-        "Five named tags for each token.",
-        task="token_classification",
-        model_class=transformers.ElectraForTokenClassification,
-        config=_ONE_LAYER | labelled("O", "B-PER", "I-PER", "B-LOC", "I-LOC"),
-    ),
-    _case(
+    Case(
         "question_answering",
         "Start and end of the answer, up to the last position that the model has.",
-        task="question_answering",
-        model_class=transformers.ElectraForQuestionAnswering,
         make_inputs=longest_inputs,
     ),
-    _case(
-        "multiple_choice",
-        "Three choices for each question, behind the layer that transformers calls a summary.",
-        task="multiple_choice",
-        model_class=transformers.ElectraForMultipleChoice,
-        config=_ONE_LAYER,
-        make_inputs=choice_inputs,
-    ),
+    *head_cases(_ONE_LAYER, choice=", behind the layer that transformers calls a summary"),
 )

@@ -15,7 +15,7 @@ from types import MappingProxyType
 import numpy as np
 import safetensors.torch
 import torch
-from golden_files import empty_directory, random_generator, write_lines
+from golden_files import random_generator, write_lines
 
 HEAD_NAME = "mnli"
 
@@ -245,7 +245,6 @@ def write_twin(
     Raises:
         ValueError: If the twin's weights cannot be stored as `dtype` exactly.
     """
-    empty_directory(directory)
     config = json.loads((twin / "config.json").read_text())
     state = safetensors.torch.load_file(twin / "model.safetensors")
     stored = {name: tensor.to(dtype) for name, tensor in state.items()}

@@ -24,3 +24,11 @@ def write_json(path: pathlib.Path, value: dict) -> None:
 
 def write_lines(path: pathlib.Path, lines: Iterable[str]) -> None:
     path.write_text("\n".join(lines) + "\n")
+
+
+def write_wordpiece(directory: pathlib.Path, vocabulary: Iterable[str], tokenizer: str) -> None:
+    """The files of a tokenizer, by the name of transformers' class, that lower-cases."""
+    write_lines(directory / "vocab.txt", vocabulary)
+    write_json(
+        directory / "tokenizer_config.json", {"do_lower_case": True, "tokenizer_class": tokenizer}
+    )

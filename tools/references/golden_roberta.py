@@ -1,7 +1,5 @@
 """The golden cases of RoBERTa and XLM-RoBERTa, and RoBERTa's twins in fairseq's format."""
 
-import collections
-import dataclasses
 import functools
 import json
 import pathlib
@@ -16,14 +14,14 @@ from golden_case import (
     Case,
     Family,
     Tokens,
-    choice_inputs,
-    class_labels,
+    head_cases,
     labelled,
     longest_inputs,
-    make_case,
-    masked_token_labels,
+    minimal_config,
+    position_ids,
     random_inputs,
     round_to_half,
+    save_bin,
 )
 from golden_files import write_json, write_lines
 from golden_sentencepiece import train_sentencepiece
@@ -74,7 +72,7 @@ _SIZES = TINY_SIZES | {
     "layer_norm_eps": 1e-5,
 }
 ROBERTA = Family(
-    config_class=transformers.RobertaConfig,
+    prefix="Roberta",
     tiny_config=_SIZES | {"vocab_size": len(VOCABULARY)},
     tokens=_TOKENS,
     write_vocabulary=write_bpe_vocabulary,
@@ -82,7 +80,7 @@ ROBERTA = Family(
 )
 _XLM_PIECES = 90
 XLM_ROBERTA = Family(
-    config_class=transformers.XLMRobertaConfig,
+    prefix="XLMRoberta",
     # <s>, <pad>, </s>, <unk>, the pieces behind SentencePiece's own first three, and <mask>.
     tiny_config=_SIZES | {"vocab_size": 4 + _XLM_PIECES - 3 + 1},
     tokens=_TOKENS,
@@ -123,24 +121,18 @@ def half_without_token_types(model: transformers.PreTrainedModel) -> None:
 
 
 def save_bin_2019(model, directory):
-    """pytorch_model.bin of the first years: a buffer of positions, the tied tensors twice."""
-    state = collections.OrderedDict(model.state_dict())
-    state["roberta.embeddings.position_ids"] = torch.arange(model.config.max_position_embeddings)[
-        None
-    ]
-    torch.save(state, directory / "pytorch_model.bin", _use_new_zipfile_serialization=False)
+    save_bin(model.state_dict() | position_ids(model), directory)
 
 
 def hub_config(config: dict) -> dict:
     """The config.json of roberta-base in circulation."""
-    keys = (
-        *("architectures", "attention_probs_dropout_prob", "bos_token_id", "eos_token_id"),
-        *("hidden_act", "hidden_dropout_prob", "hidden_size", "initializer_range"),
-        *("intermediate_size", "layer_norm_eps", "max_position_embeddings", "model_type"),
-        *("num_attention_heads", "num_hidden_layers", "pad_token_id", "type_vocab_size"),
-        "vocab_size",
-    )
-    return {key: config[key] for key in keys}
+    tokens = ("bos_token_id", "eos_token_id", "pad_token_id")
+    return minimal_config(config, "architectures", "layer_norm_eps", "model_type", *tokens)
+
+
+def make_fairseq_twin(family, case, directory, *, names, dtype, zipped):
+    golden_fairseq.write_twin(directory.parent / case.twin, directory, names, dtype, zipped)
+    golden_fairseq.write_bpe_files(directory, BPE_TOKENS, _MERGES, _FILLERS, VOCABULARY)
 
 
 # --- The cases -----------------------------------------------------------------------------------
@@ -156,27 +148,23 @@ _ENCODER_GRADIENTS = (
     "roberta.encoder.layer.1.output.dense.bias",
 )
 
-_case = functools.partial(Case, task="encoder", model_class=transformers.RobertaModel)
 
-HF_CASES = (
-    _case(
+CASES = (
+    Case(
         "encoder",
         "The encoder with its pooler, every hidden state and attention; pad ids right, left and "
         "as tokens, and words that the mask leaves out.",
         make_inputs=padded_inputs,
         internals=True,
     ),
-    _case(
+    Case(
         "encoder_no_pooler",
         "An encoder file without a pooler.",
         model_arguments={"add_pooling_layer": False},
     ),
-    _case(
+    Case(
         "masked_lm",
         "The output layer is the word embedding; loss and gradients. Twin of fairseq_old.",
-        task="masked_lm",
-        model_class=transformers.RobertaForMaskedLM,
-        make_labels=masked_token_labels,
         gradients=(
             *_ENCODER_GRADIENTS,
             "lm_head.dense.weight",
@@ -185,29 +173,22 @@ HF_CASES = (
         ),
         edit_weights=half_without_token_types,
     ),
-    _case(
+    Case(
         "masked_lm_untied",
         "A decoder of its own: decoder.bias counts, and lm_head.bias, which differs, does not.",
-        task="masked_lm",
-        model_class=transformers.RobertaForMaskedLM,
         config={"tie_word_embeddings": False},
     ),
-    _case(
+    Case(
         "masked_lm_relu",
         "ReLU in the layers; the head keeps its erf GELU.",
-        task="masked_lm",
-        model_class=transformers.RobertaForMaskedLM,
         config={"hidden_act": "relu"},
     ),
-    _case(
+    Case(
         "classification",
         "RoBERTa's own head, three named classes; classifier_dropout differs from the other rates; "
         "loss and gradients. Twin of fairseq_new.",
-        task="classification",
-        model_class=transformers.RobertaForSequenceClassification,
         config={"problem_type": "single_label_classification", "classifier_dropout": 0.3}
         | _ENTAILMENT,
-        make_labels=class_labels,
         gradients=(
             *_ENCODER_GRADIENTS,
             "classifier.dense.weight",
@@ -216,128 +197,54 @@ HF_CASES = (
         ),
         edit_weights=without_token_types,
     ),
-    _case(
-        "regression",
-        "One number for each text.",
-        task="regression",
-        model_class=transformers.RobertaForSequenceClassification,
-        config=_ONE_LAYER | {"num_labels": 1, "problem_type": "regression"},
-    ),
-    _case(
-        "token_classification",
-        "Five named tags for each token.",
-        task="token_classification",
-        model_class=transformers.RobertaForTokenClassification,
-        config=_ONE_LAYER | labelled("O", "B-PER", "I-PER", "B-LOC", "I-LOC"),
-    ),
-    _case(
+    Case(
         "question_answering",
         "Start and end of the answer, up to the last position that the model has.",
-        task="question_answering",
-        model_class=transformers.RobertaForQuestionAnswering,
         make_inputs=longest_inputs,
     ),
-    _case(
-        "multiple_choice",
-        "Three choices for each question, from the pooler's output.",
-        task="multiple_choice",
-        model_class=transformers.RobertaForMultipleChoice,
-        config=_ONE_LAYER,
-        make_inputs=choice_inputs,
-    ),
-    _case(
+    *head_cases(_ONE_LAYER, choice=", from the pooler's output"),
+    Case(
         "bin_legacy",
         "pytorch_model.bin in the format before torch 1.6 with position_ids and the tied tensors "
         "twice, and roberta-base's config.json.",
         task="masked_lm",
-        model_class=transformers.RobertaForMaskedLM,
         save=save_bin_2019,
         edit_config=hub_config,
     ),
-)
-
-
-@dataclasses.dataclass(frozen=True)
-class FairseqCase:
-    """A checkpoint in fairseq's format.
-
-    Attributes:
-        twin: The case that holds the same model in transformers' format.
-        names: How the weights are called.
-        dtype: The type that the weights are stored in.
-        zipped: Whether torch.save writes its newer format.
-    """
-
-    name: str
-    about: str
-    twin: str
-    names: golden_fairseq.Names
-    dtype: torch.dtype
-    zipped: bool
-
-    @property
-    def _twin_case(self) -> Case:
-        return next(case for case in HF_CASES if case.name == self.twin)
-
-    @property
-    def task(self) -> str:
-        return self._twin_case.task
-
-    @property
-    def model_class(self) -> type:
-        return self._twin_case.model_class
-
-
-FAIRSEQ_CASES = (
-    FairseqCase(
+    Case(
         "fairseq_old",
         "As fairseq 0.7 trained it, the year of RoBERTa: root `decoder.`, one matrix for query, "
         "key and value, half precision, the format before torch 1.6.",
+        task="masked_lm",
         twin="masked_lm",
-        names=golden_fairseq.RELEASE_2019,
-        dtype=torch.float16,
-        zipped=False,
+        make=functools.partial(
+            make_fairseq_twin,
+            names=golden_fairseq.RELEASE_2019,
+            dtype=torch.float16,
+            zipped=False,
+        ),
     ),
-    FairseqCase(
+    Case(
         "fairseq_new",
         "As fairseq of 2021 fine-tuned it: root `encoder.`, layernorm_embedding, a head named "
         "mnli beside the head of the language model.",
+        task="classification",
         twin="classification",
-        names=golden_fairseq.MAIN_2021,
-        dtype=torch.float32,
-        zipped=True,
+        make=functools.partial(
+            make_fairseq_twin, names=golden_fairseq.MAIN_2021, dtype=torch.float32, zipped=True
+        ),
     ),
 )
 
-CASES = (*HF_CASES, *FAIRSEQ_CASES)
-
-
-def make_roberta_case(case: Case | FairseqCase, directory: pathlib.Path) -> None:
-    """Makes a case; a twin in fairseq's format out of the files of its twin beside it."""
-    if isinstance(case, Case):
-        make_case(ROBERTA, case, directory)
-        return
-    golden_fairseq.write_twin(
-        directory.parent / case.twin, directory, case.names, case.dtype, case.zipped
-    )
-    golden_fairseq.write_bpe_files(directory, BPE_TOKENS, _MERGES, _FILLERS, VOCABULARY)
-
-
-_xlm_case = functools.partial(Case, task="encoder", model_class=transformers.XLMRobertaModel)
-
 XLM_CASES = (
-    _xlm_case("encoder", "The encoder with its pooler.", make_inputs=padded_inputs),
-    _xlm_case(
+    Case("encoder", "The encoder with its pooler.", make_inputs=padded_inputs),
+    Case(
         "masked_lm",
         "The output layer is the word embedding.",
-        task="masked_lm",
-        model_class=transformers.XLMRobertaForMaskedLM,
     ),
-    _xlm_case(
+    Case(
         "classification",
         "Three named classes.",
-        task="classification",
-        model_class=transformers.XLMRobertaForSequenceClassification,
         config=_ENTAILMENT,
     ),
 )

@@ -8,29 +8,36 @@ encoder and the head for masked tokens, which are to be the same function.
 
 import argparse
 import collections
-import dataclasses
 import functools
 import importlib
 import json
 import pathlib
 import sys
 import types
-from collections.abc import Callable
 
 import numpy as np
 import torch
 import transformers
+from absl import app, flags
 from golden_case import (
+    POOLER_FIELDS,
     POSITIONS,
     TINY_SIZES,
+    Case,
     Family,
     Tokens,
+    minimal_config,
     random_inputs,
     randomize,
     round_to_half,
+    save_bin,
     torch_inputs,
 )
-from golden_files import empty_directory, random_generator, write_json, write_lines
+from golden_files import random_generator, write_json, write_lines
+
+_SPANBERT_DIR = flags.DEFINE_string(
+    "spanbert_dir", None, "The original SpanBERT repository, for the family spanbert only."
+)
 
 # --- Vocabulary and sizes ------------------------------------------------------------------------
 
@@ -63,23 +70,15 @@ def _write_dictionary(directory: pathlib.Path) -> None:
     write_lines(directory / "dict.txt", lines)
 
 
-_FAMILY = Family(
-    config_class=transformers.BertConfig,
+SPANBERT = Family(
+    prefix="Bert",
     tiny_config=_SIZES | {"vocab_size": len(VOCABULARY)},
     tokens=Tokens(pad=_PAD, first=_CLS, last=_SEP, first_ordinary=_MASK + 1),
     write_vocabulary=_write_vocabulary,
 )
-_CONFIG = transformers.BertConfig(**_FAMILY.tiny_config)
+_CONFIG = SPANBERT.config()
 
 # --- The original code ---------------------------------------------------------------------------
-
-
-@dataclasses.dataclass(frozen=True)
-class Original:
-    """The modules of the original code that are run here."""
-
-    pretraining: types.ModuleType
-    fine_tuning: types.ModuleType
 
 
 def _stand_in(name: str, path: pathlib.Path | None = None, **attributes) -> None:
@@ -110,8 +109,14 @@ class AverageMeter:
 
 
 @functools.cache
-def import_original(directory: pathlib.Path) -> Original:
-    """Imports the modules without the training programs around them, and what those need."""
+def _original() -> types.SimpleNamespace:
+    """The modules `pretraining` and `fine_tuning`, without the training programs around them."""
+    if _SPANBERT_DIR.value is None:
+        raise app.UsageError(
+            "The family spanbert is computed by the original code: give --spanbert_dir, or name "
+            "the others with --cases."
+        )
+    directory = pathlib.Path(_SPANBERT_DIR.value)
     fairseq = directory / "pretraining" / "fairseq"
     code = directory / "code" / "pytorch_pretrained_bert"
     for path in (fairseq / "models" / "pair_bert.py", code / "modeling.py"):
@@ -138,14 +143,15 @@ def import_original(directory: pathlib.Path) -> Original:
         WEIGHTS_NAME="pytorch_model.bin",
         CONFIG_NAME="config.json",
     )
-    return Original(
+    return types.SimpleNamespace(
         pretraining=importlib.import_module("fairseq.models.pair_bert"),
         fine_tuning=importlib.import_module("pytorch_pretrained_bert.modeling"),
     )
 
 
-def _pretraining_model(original: Original) -> torch.nn.Module:
+def _pretraining_model() -> torch.nn.Module:
     """The model of the README's command, with random weights that half precision holds."""
+    original = _original()
     config = original.pretraining.BertConfig(len(VOCABULARY), **_SIZES, clamp_attention=True)
     network = original.pretraining.BertForPreTraining(
         config, _MAX_TARGETS, _POSITION_SIZE, pair_target_layer=-1, no_nsp=True
@@ -191,31 +197,17 @@ def _transformers_model(
 
 def _released_config() -> dict:
     """The fields of BERT's cased config.json, without a model type."""
-    keys = (
-        *("attention_probs_dropout_prob", "hidden_act", "hidden_dropout_prob", "hidden_size"),
-        *("initializer_range", "intermediate_size", "max_position_embeddings"),
-        *("num_attention_heads", "num_hidden_layers", "type_vocab_size", "vocab_size"),
-    )
-    return {key: getattr(_CONFIG, key) for key in keys} | {
-        "directionality": "bidi",
-        "pooler_fc_size": 768,
-        "pooler_num_attention_heads": 12,
-        "pooler_num_fc_layers": 3,
-        "pooler_size_per_head": 128,
-        "pooler_type": "first_token_transform",
-    }
+    return minimal_config(_CONFIG.to_dict()) | POOLER_FIELDS
 
 
-def _make_encoder(directory: pathlib.Path, original: Original) -> None:
-    bert = _pretraining_model(original).decoder.bert
-    state = collections.OrderedDict(
-        (f"bert.{name}", tensor.half()) for name, tensor in _renamed(bert.state_dict()).items()
-    )
-    torch.save(state, directory / "pytorch_model.bin", _use_new_zipfile_serialization=False)
+def _make_encoder(family, case, directory):
+    bert = _pretraining_model().decoder.bert
+    state = _renamed(bert.state_dict())
+    save_bin({f"bert.{name}": tensor.half() for name, tensor in state.items()}, directory)
     write_json(directory / "config.json", _released_config())
     _write_vocabulary(directory)
 
-    inputs = random_inputs(_FAMILY, _CONFIG, random_generator("encoder"), lengths=(16, 11, 6, 3))
+    inputs = random_inputs(SPANBERT, _CONFIG, random_generator("encoder"), lengths=(16, 11, 6, 3))
     given = torch_inputs(inputs)
     with torch.no_grad():
         layers, _ = bert.double()(**given)
@@ -242,7 +234,7 @@ def _pretraining_inputs() -> dict[str, np.ndarray]:
         masked], 0 for none; `span_boundaries` [batch, pairs, 2], (0, 0) for none; `span_targets`
         [batch, pairs, 15], 0 for none.
     """
-    inputs = random_inputs(_FAMILY, _CONFIG, random_generator("pretraining"), _LENGTHS)
+    inputs = random_inputs(SPANBERT, _CONFIG, random_generator("pretraining"), _LENGTHS)
     inputs["segment_ids"][:] = 0
     batch = len(_LENGTHS)
     boundaries = np.zeros((batch, _NUM_PAIRS, 2), np.int32)
@@ -286,8 +278,8 @@ def _half_state(model: torch.nn.Module) -> collections.OrderedDict[str, torch.Te
     return model.half().state_dict()
 
 
-def _make_pretraining(directory: pathlib.Path, original: Original) -> None:
-    model = _pretraining_model(original)
+def _make_pretraining(family, case, directory):
+    model = _pretraining_model()
     torch.save(_half_state(model), directory / "model.pt", _use_new_zipfile_serialization=False)
     write_json(directory / "config.json", _released_config())
     _write_vocabulary(directory)
@@ -295,9 +287,9 @@ def _make_pretraining(directory: pathlib.Path, original: Original) -> None:
     np.savez_compressed(directory / "io.npz", **inputs, **_pretraining_outputs(model, inputs))
 
 
-def _trainer_arguments(original: Original) -> argparse.Namespace:
+def _trainer_arguments() -> argparse.Namespace:
     """The README's command on a tiny model, and what fairseq adds to it."""
-    config = original.pretraining.BertConfig(len(VOCABULARY), **_SIZES, clamp_attention=True)
+    config = _original().pretraining.BertConfig(len(VOCABULARY), **_SIZES, clamp_attention=True)
     return argparse.Namespace(
         adam_betas="(0.9, 0.999)",
         adam_eps=1e-08,
@@ -338,12 +330,12 @@ def _trainer_arguments(original: Original) -> argparse.Namespace:
     )
 
 
-def _make_trainer_file(directory: pathlib.Path, original: Original) -> None:
+def _make_trainer_file(family, case, directory):
     """What fairseq's trainer saves: the weights among objects of its own classes."""
-    model = _pretraining_model(original)
+    model = _pretraining_model()
     torch.save(
         {
-            "args": _trainer_arguments(original),
+            "args": _trainer_arguments(),
             "model": _half_state(model),
             "optimizer_history": [
                 {
@@ -370,15 +362,15 @@ def _make_trainer_file(directory: pathlib.Path, original: Original) -> None:
 # --- A fine-tuned archive ------------------------------------------------------------------------
 
 
-def _make_squad(directory: pathlib.Path, original: Original) -> None:
-    config = original.fine_tuning.BertConfig(len(VOCABULARY), **_SIZES)
-    model = original.fine_tuning.BertForQuestionAnswering(config)
+def _make_squad(family, case, directory):
+    config = _original().fine_tuning.BertConfig(len(VOCABULARY), **_SIZES)
+    model = _original().fine_tuning.BertForQuestionAnswering(config)
     randomize(model, random_generator("squad"))
     torch.save(model.state_dict(), directory / "pytorch_model.bin")
     write_json(directory / "config.json", json.loads(config.to_json_string()))
     _write_vocabulary(directory)
 
-    inputs = random_inputs(_FAMILY, _CONFIG, random_generator("squad io"), (POSITIONS, 23))
+    inputs = random_inputs(SPANBERT, _CONFIG, random_generator("squad io"), (POSITIONS, 23))
     given = torch_inputs(inputs)
     with torch.no_grad():
         start_logits, end_logits = model.double().eval()(**given)
@@ -391,61 +383,34 @@ def _make_squad(directory: pathlib.Path, original: Original) -> None:
 
 # --- The cases -----------------------------------------------------------------------------------
 
-
-@dataclasses.dataclass(frozen=True)
-class SpanBertCase:
-    """One directory.
-
-    Attributes:
-        model_class: The original class; in two cases transformers has one of the same name.
-        make: Writes the files into an empty directory.
-        twin: The case that holds the same model.
-    """
-
-    name: str
-    about: str
-    task: str
-    model_class: str
-    make: Callable[[pathlib.Path, Original], None]
-    twin: str | None = None
-
-
 CASES = (
-    SpanBertCase(
+    Case(
         "encoder",
         "As spanbert_hf_base.tar.gz has it: no pooler, names that begin with `bert.`, half "
         "precision, the format before torch 1.6, a config.json without a model type.",
-        "encoder",
-        "BertModel",
-        _make_encoder,
+        model_class="BertModel",
+        make=_make_encoder,
     ),
-    SpanBertCase(
+    Case(
         "pretraining",
         "As spanbert_large_with_head.tar.gz has it: a bare state dict under `decoder.` with the "
         "heads for masked tokens and for span boundaries, half precision.",
-        "pretraining",
-        "BertHF",
-        _make_pretraining,
+        model_class="BertHF",
+        make=_make_pretraining,
     ),
-    SpanBertCase(
+    Case(
         "pretraining_trainer",
         "The same as the training program saves it, among its arguments and meters.",
-        "pretraining",
-        "BertHF",
-        _make_trainer_file,
+        model_class="BertHF",
+        make=_make_trainer_file,
         twin="pretraining",
     ),
-    SpanBertCase(
+    Case(
         "squad",
         "As the fine-tuned archives have it: the old config.json, and a pooler that the task does "
         "not use.",
-        "question_answering",
-        "BertForQuestionAnswering",
-        _make_squad,
+        task="question_answering",
+        model_class="BertForQuestionAnswering",
+        make=_make_squad,
     ),
 )
-
-
-def make_case(case: SpanBertCase, directory: pathlib.Path, repository: pathlib.Path) -> None:
-    empty_directory(directory)
-    case.make(directory, import_original(repository))

