@@ -20,6 +20,7 @@ from unittest import mock
 import numpy as np
 from absl import app, flags
 from golden_files import empty_directory, random_generator, write_json, write_lines
+from tensorflow1 import TensorFlow1
 
 _ORIGINAL_DIR = flags.DEFINE_string("original_dir", None, "The original repository.", required=True)
 _OUTPUT_DIR = flags.DEFINE_string(
@@ -82,59 +83,24 @@ CASES = (
 )
 
 
-class _TensorFlow1(types.ModuleType):
-    """TensorFlow 1 as far as the original uses it here; what is given to the sigmoid is kept."""
-
-    def __init__(self):
-        import tensorflow as tf
-
-        super().__init__("tensorflow.compat.v1")
-        self._v1 = tf.compat.v1
-        self.layers = types.SimpleNamespace(dense=self._dense)
-        self.given_to_sigmoid = []
-        self.nn = types.SimpleNamespace(
-            **{name: getattr(self._v1.nn, name) for name in dir(self._v1.nn) if name[0] != "_"}
-        )
-        self.nn.sigmoid = self._sigmoid
-
-    def __getattr__(self, name: str):
-        return getattr(self._v1, name)
-
-    def _sigmoid(self, logits):
-        self.given_to_sigmoid.append(logits)
-        return self._v1.nn.sigmoid(logits)
-
-    def _dense(self, inputs, units, activation=None, name=None, kernel_initializer=None):
-        with self.variable_scope(name, default_name="dense"):
-            shape = [inputs.shape[-1], units]
-            kernel = self.get_variable("kernel", shape, initializer=kernel_initializer)
-            bias = self.get_variable("bias", [units], initializer=self.zeros_initializer())
-            outputs = self.tensordot(inputs, kernel, 1) + bias
-        return outputs if activation is None else activation(outputs)
-
-    def layer_norm(self, inputs, begin_norm_axis, begin_params_axis, scope=None):
-        if begin_norm_axis != -1 or begin_params_axis != -1:
-            raise ValueError("The original normalises the last axis alone.")
-        with self.variable_scope(scope, default_name="LayerNorm"):
-            shape = [inputs.shape[-1]]
-            beta = self.get_variable("beta", shape, initializer=self.zeros_initializer())
-            gamma = self.get_variable("gamma", shape, initializer=self.ones_initializer())
-        mean, variance = self.nn.moments(inputs, [-1], keepdims=True)
-        return self.nn.batch_normalization(inputs, mean, variance, beta, gamma, 1e-12)
-
-
 @functools.cache
 def original() -> types.SimpleNamespace:
-    """The original's modules, without its programs for training."""
+    """The original's modules, without its programs for training; what is given to the sigmoid is kept."""
     import tensorflow as tf
 
-    v1 = _TensorFlow1()
+    v1, given_to_sigmoid = TensorFlow1(tf.float32), []
+    names = (name for name in dir(tf.compat.v1.nn) if name[0] != "_")
+    v1.nn = types.SimpleNamespace(**{name: getattr(tf.compat.v1.nn, name) for name in names})
+
+    def sigmoid(logits):
+        given_to_sigmoid.append(logits)
+        return tf.nn.sigmoid(logits)
+
+    v1.nn.sigmoid = sigmoid
     directory = pathlib.Path(_ORIGINAL_DIR.value)
-    contrib = types.ModuleType("tensorflow.contrib")
-    contrib.layers = types.SimpleNamespace(layer_norm=v1.layer_norm)
     stand_ins = {
         "tensorflow.compat.v1": v1,
-        "tensorflow.contrib": contrib,
+        "tensorflow.contrib": v1.contrib,
         "model.optimization": types.ModuleType("model.optimization"),
         "util.training_utils": types.ModuleType("util.training_utils"),
     }
@@ -148,7 +114,7 @@ def original() -> types.SimpleNamespace:
             name = "optimization" if package == "model" else "training_utils"
             setattr(sys.modules[package], name, stand_ins[f"{package}.{name}"])
         return types.SimpleNamespace(
-            v1=v1,
+            given_to_sigmoid=given_to_sigmoid,
             modeling=importlib.import_module("model.modeling"),
             pretraining=importlib.import_module("run_pretraining"),
             data=importlib.import_module("pretrain.pretrain_data"),
@@ -180,6 +146,8 @@ def random_inputs(rng: np.random.Generator) -> dict[str, np.ndarray]:
 
 def build(case: Case, arrays: dict[str, np.ndarray]) -> dict:
     """The original's graph over some inputs: its tensors `mlm_logits` and `discriminator_logits`."""
+    import tensorflow as tf
+
     code = original()
     config = code.modeling.BertConfig.from_dict(_CONFIG)
     flags_of_case = types.SimpleNamespace(
@@ -195,12 +163,12 @@ def build(case: Case, arrays: dict[str, np.ndarray]) -> dict:
     def inputs(token_ids: str):
         positions = arrays["mask_positions"]
         return code.data.Inputs(
-            input_ids=code.v1.constant(arrays[token_ids]),
-            input_mask=code.v1.constant(arrays["padding_mask"]),
-            segment_ids=code.v1.constant(arrays["segment_ids"]),
-            masked_lm_positions=code.v1.constant(positions),
-            masked_lm_ids=code.v1.constant(np.zeros_like(positions)),
-            masked_lm_weights=code.v1.constant(np.ones(positions.shape, np.float32)),
+            input_ids=tf.constant(arrays[token_ids]),
+            input_mask=tf.constant(arrays["padding_mask"]),
+            segment_ids=tf.constant(arrays["segment_ids"]),
+            masked_lm_positions=tf.constant(positions),
+            masked_lm_ids=tf.constant(np.zeros_like(positions)),
+            masked_lm_weights=tf.constant(np.ones(positions.shape, np.float32)),
         )
 
     generator = code.pretraining.build_transformer(
@@ -224,7 +192,7 @@ def build(case: Case, arrays: dict[str, np.ndarray]) -> dict:
     model._get_discriminator_output(inputs("replaced_token_ids"), discriminator, labels)
     return {
         "mlm_logits": mlm_logits,
-        "discriminator_logits": code.v1.given_to_sigmoid[-1],
+        "discriminator_logits": code.given_to_sigmoid[-1],
         "sequence_output": discriminator.get_sequence_output(),
     }
 

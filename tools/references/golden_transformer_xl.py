@@ -42,6 +42,7 @@ from unittest import mock
 import numpy as np
 from absl import app, flags, logging
 from golden_files import empty_directory, random_generator, write_json
+from tensorflow1 import TensorFlow1
 
 _REFERENCE = flags.DEFINE_enum(
     "reference", None, ["hf", "torch", "tf"], "Whose cases to make.", required=True
@@ -85,6 +86,11 @@ _TINY_CONFIG = {
     "dropatt": 0.05,
     "untie_r": True,
 }
+# Arguments that have the same name in the original programs.
+_SAME = (
+    *("n_layer", "d_model", "d_embed", "n_head", "d_head", "d_inner", "dropout", "dropatt"),
+    *("mem_len", "cutoffs", "div_val", "same_length", "clamp_len"),
+)
 _PLAIN = {"cutoffs": [], "div_val": 1, "adaptive": False}
 _NUM_SEGMENTS, _BATCH = 3, 3
 
@@ -95,9 +101,8 @@ class Case:
 
     Attributes:
         name: The directory's name.
-        reference: "hf", "torch" or "tf".
         about: What the case shows, in one sentence.
-        model_class: The class (for TensorFlow the function) that computes it.
+        model_class: What computes it, where it is not the reference's `model_class`.
         task: "causal_lm", or "encoder" without a softmax.
         config: What differs from the tiny config, in transformers' keys; proj_same_dim is the
             TensorFlow program's.
@@ -107,9 +112,8 @@ class Case:
     """
 
     name: str
-    reference: str
     about: str
-    model_class: str
+    model_class: str | None = None
     task: str = "causal_lm"
     config: dict = dataclasses.field(default_factory=dict)
     file: str = "model.safetensors"
@@ -127,157 +131,131 @@ class Case:
         return [False] + [config["proj_share_all_but_first"]] * len(config["cutoffs"])
 
 
-HF_CASES = (
-    Case(
-        "hf_adaptive",
-        "hf",
-        "As transfo-xl-wt103: clusters of falling width, tied projections but the first, u and v of "
-        "each layer, clamped distances, the same number of keys for every query.",
-        "TransfoXLLMHeadModel",
-        config={"same_length": True, "clamp_len": 5},
-        gradients=(
-            "transformer.word_emb.emb_layers.3.weight",
-            "transformer.word_emb.emb_projs.3",
-            "transformer.layers.0.dec_attn.qkv_net.weight",
-            "transformer.layers.1.dec_attn.r_net.weight",
-            "transformer.layers.0.dec_attn.r_w_bias",
-            "transformer.layers.1.dec_attn.r_r_bias",
-            "crit.cluster_weight",
-            "crit.out_projs.0",
+CASES = {
+    "hf": (
+        Case(
+            "hf_adaptive",
+            "As transfo-xl-wt103: clusters of falling width, tied projections but the first, u and v of "
+            "each layer, clamped distances, the same number of keys for every query.",
+            config={"same_length": True, "clamp_len": 5},
+            gradients=(
+                "transformer.word_emb.emb_layers.3.weight",
+                "transformer.word_emb.emb_projs.3",
+                "transformer.layers.0.dec_attn.qkv_net.weight",
+                "transformer.layers.1.dec_attn.r_net.weight",
+                "transformer.layers.0.dec_attn.r_w_bias",
+                "transformer.layers.1.dec_attn.r_r_bias",
+                "crit.cluster_weight",
+                "crit.out_projs.0",
+            ),
+        ),
+        Case(
+            "hf_plain",
+            "A plain softmax behind a projection of its own, u and v of all layers together; only a .bin file.",
+            config=_PLAIN | {"d_embed": 12, "untie_r": False},
+            file="pytorch_model.bin",
+            gradients=(
+                "transformer.word_emb.emb_layers.0.weight",
+                "transformer.word_emb.emb_projs.0",
+                "transformer.layers.0.dec_attn.qkv_net.weight",
+                "transformer.layers.1.dec_attn.r_net.weight",
+                "transformer.r_w_bias",
+                "transformer.r_r_bias",
+                "crit.out_layers.0.bias",
+                "crit.out_projs.0",
+            ),
+        ),
+        Case(
+            "hf_div1",
+            "Clusters that share one table, each with an output projection of its own.",
+            config={"div_val": 1, "d_embed": 12, "proj_share_all_but_first": False},
+        ),
+        Case(
+            "hf_pre_lnorm",
+            "Norms before the sublayers, and softmax tables that are not the embeddings'.",
+            config={"pre_lnorm": True, "tie_word_embeddings": False},
+        ),
+        Case(
+            "hf_encoder",
+            "The bare model: names without `transformer.`, no softmax.",
+            model_class="TransfoXLModel",
+            task="encoder",
+            config={"same_length": True},
+        ),
+        Case(
+            "hf_long",
+            "A memory shorter than a segment, on which every query sees the same number of keys.",
+            config={"mem_len": 4, "same_length": True},
+            segment_length=7,
         ),
     ),
-    Case(
-        "hf_plain",
-        "hf",
-        "A plain softmax behind a projection of its own, u and v of all layers together; only a .bin file.",
-        "TransfoXLLMHeadModel",
-        config=_PLAIN | {"d_embed": 12, "untie_r": False},
-        file="pytorch_model.bin",
-        gradients=(
-            "transformer.word_emb.emb_layers.0.weight",
-            "transformer.word_emb.emb_projs.0",
-            "transformer.layers.0.dec_attn.qkv_net.weight",
-            "transformer.layers.1.dec_attn.r_net.weight",
-            "transformer.r_w_bias",
-            "transformer.r_r_bias",
-            "crit.out_layers.0.bias",
-            "crit.out_projs.0",
+    "torch": (
+        Case(
+            "torch_adaptive",
+            "Clusters of falling width, whose columns run backwards in the head.",
+            config={"clamp_len": 5, "untie_r": False},
+            gradients=(
+                "word_emb.emb_layers.3.weight",
+                "word_emb.emb_projs.3",
+                "layers.0.dec_attn.qkv_net.weight",
+                "layers.1.dec_attn.r_net.weight",
+                "r_w_bias",
+                "r_r_bias",
+                "crit.cluster_weight",
+                "crit.out_projs.0",
+            ),
+        ),
+        Case(
+            "torch_same_length",
+            "A plain softmax and norms before the sublayers, under the original's parameter names.",
+            config=_PLAIN | {"same_length": True, "pre_lnorm": True, "untie_r": False},
+        ),
+        Case(
+            "torch_tied",
+            "Clusters of one table whose output projections but the first are tied.",
+            config={"div_val": 1, "d_embed": 12, "untie_r": False},
         ),
     ),
-    Case(
-        "hf_div1",
-        "hf",
-        "Clusters that share one table, each with an output projection of its own.",
-        "TransfoXLLMHeadModel",
-        config={"div_val": 1, "d_embed": 12, "proj_share_all_but_first": False},
-    ),
-    Case(
-        "hf_pre_lnorm",
-        "hf",
-        "Norms before the sublayers, and softmax tables that are not the embeddings'.",
-        "TransfoXLLMHeadModel",
-        config={"pre_lnorm": True, "tie_word_embeddings": False},
-    ),
-    Case(
-        "hf_encoder",
-        "hf",
-        "The bare model: names without `transformer.`, no softmax.",
-        "TransfoXLModel",
-        task="encoder",
-        config={"same_length": True},
-    ),
-    Case(
-        "hf_long",
-        "hf",
-        "A memory shorter than a segment, on which every query sees the same number of keys.",
-        "TransfoXLLMHeadModel",
-        config={"mem_len": 4, "same_length": True},
-        segment_length=7,
-    ),
-)
-
-TORCH_CASES = (
-    Case(
-        "torch_adaptive",
-        "torch",
-        "Clusters of falling width, whose columns run backwards in the head.",
-        "MemTransformerLM",
-        config={"clamp_len": 5, "untie_r": False},
-        gradients=(
-            "word_emb.emb_layers.3.weight",
-            "word_emb.emb_projs.3",
-            "layers.0.dec_attn.qkv_net.weight",
-            "layers.1.dec_attn.r_net.weight",
-            "r_w_bias",
-            "r_r_bias",
-            "crit.cluster_weight",
-            "crit.out_projs.0",
+    "tf": (
+        Case(
+            "tf1_wt103",
+            "As the released wt103: clusters of falling width, all projected, tied but the first.",
+            config={"same_length": True, "clamp_len": 5, "proj_same_dim": True},
+            gradients=(
+                "transformer/adaptive_embed/cutoff_3/lookup_table",
+                "transformer/adaptive_embed/cutoff_3/proj_W",
+                "transformer/layer_0/rel_attn/qkv/kernel",
+                "transformer/layer_1/rel_attn/r/kernel",
+                "transformer/r_w_bias",
+                "transformer/r_r_bias",
+                "transformer/adaptive_softmax/cutoff_0/cluster_W",
+                "transformer/adaptive_softmax/cutoff_0/proj",
+            ),
+        ),
+        Case(
+            "tf1_lm1b",
+            "As the released lm1b: the first cluster is not projected, and no projections are tied.",
+            config={
+                "cutoffs": [12, 30],
+                "div_val": 4,
+                "same_length": True,
+                "proj_share_all_but_first": False,
+                "proj_same_dim": False,
+            },
+        ),
+        Case(
+            "tf1_enwik8",
+            "As the released enwik8: a plain softmax, u and v of all layers together.",
+            config=_PLAIN | {"same_length": True, "untie_r": False, "proj_same_dim": True},
+        ),
+        Case(
+            "tf1_div1",
+            "Clusters that share one table, of another width than the model, with the projection tied "
+            "but for the first cluster.",
+            config={"div_val": 1, "d_embed": 12, "proj_same_dim": True},
         ),
     ),
-    Case(
-        "torch_same_length",
-        "torch",
-        "A plain softmax and norms before the sublayers, under the original's parameter names.",
-        "MemTransformerLM",
-        config=_PLAIN | {"same_length": True, "pre_lnorm": True, "untie_r": False},
-    ),
-    Case(
-        "torch_tied",
-        "torch",
-        "Clusters of one table whose output projections but the first are tied.",
-        "MemTransformerLM",
-        config={"div_val": 1, "d_embed": 12, "untie_r": False},
-    ),
-)
-
-TF_CASES = (
-    Case(
-        "tf1_wt103",
-        "tf",
-        "As the released wt103: clusters of falling width, all projected, tied but the first.",
-        "transformer",
-        config={"same_length": True, "clamp_len": 5, "proj_same_dim": True},
-        gradients=(
-            "transformer/adaptive_embed/cutoff_3/lookup_table",
-            "transformer/adaptive_embed/cutoff_3/proj_W",
-            "transformer/layer_0/rel_attn/qkv/kernel",
-            "transformer/layer_1/rel_attn/r/kernel",
-            "transformer/r_w_bias",
-            "transformer/r_r_bias",
-            "transformer/adaptive_softmax/cutoff_0/cluster_W",
-            "transformer/adaptive_softmax/cutoff_0/proj",
-        ),
-    ),
-    Case(
-        "tf1_lm1b",
-        "tf",
-        "As the released lm1b: the first cluster is not projected, and no projections are tied.",
-        "transformer",
-        config={
-            "cutoffs": [12, 30],
-            "div_val": 4,
-            "same_length": True,
-            "proj_share_all_but_first": False,
-            "proj_same_dim": False,
-        },
-    ),
-    Case(
-        "tf1_enwik8",
-        "tf",
-        "As the released enwik8: a plain softmax, u and v of all layers together.",
-        "transformer",
-        config=_PLAIN | {"same_length": True, "untie_r": False, "proj_same_dim": True},
-    ),
-    Case(
-        "tf1_div1",
-        "tf",
-        "Clusters that share one table, of another width than the model, with the projection tied "
-        "but for the first cluster.",
-        "transformer",
-        config={"div_val": 1, "d_embed": 12, "proj_same_dim": True},
-    ),
-)
-CASES = HF_CASES + TORCH_CASES + TF_CASES
+}
 
 # --- Weights and inputs --------------------------------------------------------------------------
 
@@ -358,15 +336,26 @@ def _batch_first(tensor) -> np.ndarray:
     return np.swapaxes(np.asarray(tensor), 0, 1)
 
 
+def _arrays(losses, hidden_states) -> dict[str, np.ndarray]:
+    """What the originals give for a segment: [length, batch] and, of each layer, [length, batch, d_model]."""
+    return {
+        "log_probs": -_batch_first(losses),
+        "hidden_states": np.stack([_batch_first(states) for states in hidden_states]),
+        "sequence_output": _batch_first(hidden_states[-1]),
+    }
+
+
 class HuggingFace:
     """transformers' TransfoXLModel and TransfoXLLMHeadModel."""
+
+    model_class = "TransfoXLLMHeadModel"
 
     @staticmethod
     def write(case: Case, directory: pathlib.Path, rng: np.random.Generator) -> None:
         import transformers
 
         config = transformers.TransfoXLConfig(**case.full_config)
-        model = getattr(transformers, case.model_class)(config)
+        model = getattr(transformers, case.model_class or HuggingFace.model_class)(config)
         _randomize_torch(model, rng)
         model.tie_weights()
         model.save_pretrained(directory, safe_serialization=case.file.endswith("safetensors"))
@@ -376,9 +365,9 @@ class HuggingFace:
     def _read(case: Case, directory: pathlib.Path):
         import transformers
 
-        model, found = getattr(transformers, case.model_class).from_pretrained(
-            directory, output_loading_info=True
-        )
+        model, found = getattr(
+            transformers, case.model_class or HuggingFace.model_class
+        ).from_pretrained(directory, output_loading_info=True)
         if any(found.values()):
             raise ValueError(f"transformers does not read {directory} as it was meant: {found}.")
         return model
@@ -454,26 +443,18 @@ def _original_torch_class():
 class OriginalTorch:
     """MemTransformerLM of the original PyTorch code."""
 
+    model_class = "MemTransformerLM"
+
     @staticmethod
     def _build(case: Case):
         config = case.full_config
-        same = ("n_layer", "n_head", "d_model", "d_head", "d_inner", "dropout", "dropatt")
-        same += (
-            "d_embed",
-            "div_val",
-            "pre_lnorm",
-            "mem_len",
-            "cutoffs",
-            "same_length",
-            "clamp_len",
-        )
         return _original_torch_class()(
             n_token=config["vocab_size"],
             tie_weight=True,
             tie_projs=case.tie_projs,
             tgt_len=case.segment_length,
             ext_len=0,
-            **{name: config[name] for name in same},
+            **{name: config[name] for name in (*_SAME, "pre_lnorm")},
         )
 
     @staticmethod
@@ -527,12 +508,7 @@ class OriginalTorch:
 
         with torch.no_grad():
             losses, hidden_states, memory = self._outputs(token_ids, labels, memory)
-        arrays = {
-            "log_probs": -_batch_first(losses),
-            "hidden_states": np.stack([_batch_first(states) for states in hidden_states]),
-            "sequence_output": _batch_first(hidden_states[-1]),
-        }
-        return arrays, memory
+        return _arrays(losses, hidden_states), memory
 
     def memory_array(self, memory) -> np.ndarray:
         """Without the last layer's output, which the original keeps and does not read."""
@@ -543,57 +519,10 @@ class OriginalTorch:
         return _torch_gradients(loss, self._model, names)
 
 
-class _TensorFlow1(types.ModuleType):
-    """TensorFlow 1 as far as the original uses it, in a floating-point type of one's choice."""
-
-    def __init__(self, dtype):
-        import tensorflow as tf
-
-        super().__init__("tensorflow")
-        self._v1 = tf.compat.v1
-        self.float32 = dtype
-        self.zeros = functools.partial(tf.zeros, dtype=dtype)
-        self.ones = functools.partial(tf.ones, dtype=dtype)
-        self.get_variable = functools.partial(self._v1.get_variable, dtype=dtype)
-        self.layers = types.SimpleNamespace(dense=self._dense, dropout=self._dropout)
-        self.contrib = types.SimpleNamespace(
-            layers=types.SimpleNamespace(layer_norm=self._layer_norm)
-        )
-
-    def __getattr__(self, name: str):
-        return getattr(self._v1, name)
-
-    def _dense(
-        self, inputs, units, activation=None, use_bias=True, kernel_initializer=None, *, name
-    ):
-        with self.variable_scope(name):
-            shape = [inputs.shape[-1], units]
-            kernel = self.get_variable("kernel", shape, initializer=kernel_initializer)
-            outputs = self.tensordot(inputs, kernel, 1)
-            if use_bias:
-                bias = self.get_variable("bias", [units], initializer=self.zeros_initializer())
-                outputs += bias
-        return outputs if activation is None else activation(outputs)
-
-    @staticmethod
-    def _dropout(inputs, rate, training, name=None):
-        if training:
-            raise ValueError("The golden outputs are computed without dropout.")
-        return inputs
-
-    def _layer_norm(self, inputs, begin_norm_axis):
-        with self.variable_scope(None, default_name="LayerNorm"):
-            shape = [inputs.shape[-1]]
-            beta = self.get_variable("beta", shape, initializer=self.zeros_initializer())
-            gamma = self.get_variable("gamma", shape, initializer=self.ones_initializer())
-        mean, variance = self.nn.moments(inputs, [begin_norm_axis], keepdims=True)
-        return self.nn.batch_normalization(
-            inputs, mean, variance, offset=beta, scale=gamma, variance_epsilon=1e-12
-        )
-
-
 class OriginalTensorFlow:
     """The function `transformer` of tf/model.py, as tf/train_gpu.py calls it."""
+
+    model_class = "transformer"
 
     @staticmethod
     def write(case: Case, directory: pathlib.Path, rng: np.random.Generator) -> None:
@@ -637,12 +566,7 @@ class OriginalTensorFlow:
         graph = self._graph
         wanted = graph.losses, graph.hidden_states, graph.new_memory
         losses, hidden_states, memory = self._compute(wanted, token_ids, labels, memory)
-        arrays = {
-            "log_probs": -_batch_first(losses),
-            "hidden_states": np.stack([_batch_first(states) for states in hidden_states]),
-            "sequence_output": _batch_first(hidden_states[-1]),
-        }
-        return arrays, memory
+        return _arrays(losses, hidden_states), memory
 
     def memory_array(self, memory) -> np.ndarray:
         return np.stack([_batch_first(layer) for layer in memory])
@@ -679,17 +603,6 @@ class _TensorFlowGraph:
         self.graph = tf.Graph()
         self.hidden_states = []
         original = self._import_original(dtype)
-        same = (
-            "n_layer",
-            "d_model",
-            "d_embed",
-            "n_head",
-            "d_head",
-            "d_inner",
-            "dropout",
-            "dropatt",
-        )
-        same += ("mem_len", "cutoffs", "div_val", "same_length", "clamp_len", "untie_r")
         with self.graph.as_default():
             segment = [case.segment_length, _BATCH]
             self.token_ids = v1.placeholder(tf.int32, segment)
@@ -706,7 +619,7 @@ class _TensorFlowGraph:
                 tie_projs=case.tie_projs,
                 use_tpu=False,
                 proj_same_dim=config["proj_same_dim"],
-                **{name: config[name] for name in same},
+                **{name: config[name] for name in (*_SAME, "untie_r")},
             )
 
     def _import_original(self, dtype) -> types.ModuleType:
@@ -716,7 +629,7 @@ class _TensorFlowGraph:
         path = pathlib.Path(_ORIGINAL_DIR.value) / "tf" / "model.py"
         spec = importlib.util.spec_from_file_location("transformer_xl_original", path)
         module = importlib.util.module_from_spec(spec)
-        with mock.patch.dict(sys.modules, {"tensorflow": _TensorFlow1(dtype)}):
+        with mock.patch.dict(sys.modules, {"tensorflow": TensorFlow1(dtype)}):
             spec.loader.exec_module(module)
 
         attend, feed_forward = module.rel_multihead_attn, module.positionwise_FF
@@ -765,9 +678,8 @@ def reference_arrays(case: Case, reference, rng: np.random.Generator) -> dict[st
     return inputs | {name: np.asarray(value, np.float32) for name, value in arrays.items()}
 
 
-def make_case(case: Case, directory: pathlib.Path) -> None:
+def make_case(reference_class: type, case: Case, directory: pathlib.Path) -> None:
     empty_directory(directory)
-    reference_class = REFERENCES[case.reference]
     rng = random_generator(case.name)
     reference_class.write(case, directory, rng)
     arrays = reference_arrays(case, reference_class(case, directory), rng)
@@ -778,15 +690,17 @@ def write_case_list(path: pathlib.Path, reference: str) -> None:
     """What each directory shows, for the tests to go through, and what made those of each reference."""
     earlier = json.loads(path.read_text())["made_with"] if path.exists() else {}
     versions = {package: importlib.metadata.version(package) for package in _PACKAGES[reference]}
-    listing = {}
-    for case in CASES:
-        listing[case.name] = {
+    listing = {
+        case.name: {
             "about": case.about,
             "task": case.task,
-            "model_class": case.model_class,
-            "reference": case.reference,
+            "model_class": case.model_class or REFERENCES[its_reference].model_class,
+            "reference": its_reference,
             "config": case.full_config,
         }
+        for its_reference, cases in CASES.items()
+        for case in cases
+    }
     write_json(path, {"made_with": earlier | {reference: versions}, "cases": listing})
 
 
@@ -817,7 +731,7 @@ def main(argv: list[str]) -> None:
         raise app.UsageError(
             f"The reference {reference} is the original code: give --original_dir."
         )
-    cases = {case.name: case for case in CASES if case.reference == reference}
+    cases = {case.name: case for case in CASES[reference]}
     unknown = sorted(set(_CASES.value) - set(cases))
     if unknown:
         raise app.UsageError(f"Unknown cases {unknown}; {reference} has {sorted(cases)}.")
@@ -825,7 +739,7 @@ def main(argv: list[str]) -> None:
     output_dir = pathlib.Path(_OUTPUT_DIR.value)
     prepare(reference)
     for name in _CASES.value or cases:
-        make_case(cases[name], output_dir / name)
+        make_case(REFERENCES[reference], cases[name], output_dir / name)
         logging.info("%s: done.", name)
     write_case_list(output_dir / CASE_LIST, reference)
 
