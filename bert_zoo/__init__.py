@@ -24,6 +24,7 @@ _LAZY_PACKAGES = {
     "tasks",
     "text",
     "data",
+    "objectives",
     "metrics",
     "training",
     "serving",

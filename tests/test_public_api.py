@@ -12,7 +12,7 @@ import bert_zoo
 # Names that only ever grow: what is renamed stays here, and warns of its new name.
 MODULES = {
     "bert_zoo": "describe export list_models load save similarity __version__ "
-    "apps data layers metrics models serving text training",
+    "apps data layers metrics models objectives serving text training",
     "bert_zoo.layers": """
         AdaptiveEmbedding Dropout Embeddings FeedForward Pooler PostNormBlock Preprocessor
         RecurrentBlock RecurrentStack RelativeAttention SavedModelLayer SelfAttention Stack""",
@@ -23,6 +23,7 @@ MODULES = {
         CausalLM Classifier Encoder MaskedLM MultiLabelClassifier MultipleChoice Preprocessor
         Pretraining QuestionAnswerer RecurrentEncoder Regressor SentenceEmbedder StatefulLM TASKS
         TokenClassifier""",
+    "bert_zoo.objectives": "Draws MaskedTokens OBJECTIVES Replacement TokenIds",
     "bert_zoo.serving": "HUB_NAMES",
     "bert_zoo.text": """
         ByteBpeTokenizer LanguageModelPreprocessor Packer Preprocessor SentencePieceTokenizer
