@@ -19,7 +19,7 @@ from bert_zoo.layers.common import ACTIVATIONS
 from bert_zoo.models import graphs
 from bert_zoo.registry import Pooling, registry
 from bert_zoo.tasks import SentenceEmbedder
-from bert_zoo.text import LanguageModelPreprocessor, SymbolTokenizer
+from bert_zoo.text import LanguageModelPreprocessor, WordLevelTokenizer
 from bert_zoo.training import add_lora
 
 TOLERANCE = 1e-5  # of logits; vectors have length 1
@@ -198,7 +198,7 @@ def test_every_family_gives_sentence_vectors(family):
     names = ("encoder", "hf_encoder")
     directory = next(d for n in names if (d := GOLDEN.parent / family / n).is_dir())
     encoder = bert_zoo.load(directory, task="encoder")
-    letters = SymbolTokenizer(["<eos>", "<unk>", *string.ascii_lowercase, " "], unit="character")
+    letters = WordLevelTokenizer(["<eos>", "<unk>", *string.ascii_lowercase, " "], unit="character")
     encoder.preprocessor = LanguageModelPreprocessor(
         letters, sequence_length=16, report_truncation=False
     )

@@ -16,7 +16,7 @@ from bert_zoo.families.transformer_xl_config import RecurrentConfig
 from bert_zoo.models import CausalLM, Encoder
 from bert_zoo.tasks.causal_lm.generation import PIECE, read_prompts
 from bert_zoo.text.language_model import LanguageModelPreprocessor
-from bert_zoo.text.symbols import SymbolTokenizer
+from bert_zoo.text.word_level import WordLevelTokenizer
 
 GOLDEN = Path(__file__).parent / "golden" / "transformer_xl"
 # Every query sees as many keys as any other, so that a text at once gives what steps give.
@@ -50,9 +50,9 @@ def random_model(tokenizer=None, **changes) -> CausalLM:
 
 
 @functools.cache
-def characters(eos: bool = False) -> SymbolTokenizer:
+def characters(eos: bool = False) -> WordLevelTokenizer:
     symbols = ["_", *"abcdefghij", *(["<eos>"] if eos else [])]
-    return SymbolTokenizer(
+    return WordLevelTokenizer(
         symbols,
         unit="character",
         unknown_token=None,
@@ -62,15 +62,15 @@ def characters(eos: bool = False) -> SymbolTokenizer:
 
 
 @functools.cache
-def words(eos_at: str = "newlines") -> SymbolTokenizer:
-    return SymbolTokenizer(["<eos>", "<unk>", *"a b c d e f g h".split()], eos_at=eos_at)
+def words(eos_at: str = "newlines") -> WordLevelTokenizer:
+    return WordLevelTokenizer(["<eos>", "<unk>", *"a b c d e f g h".split()], eos_at=eos_at)
 
 
 @functools.cache
-def byte_symbols() -> SymbolTokenizer:
+def byte_symbols() -> WordLevelTokenizer:
     held = sorted({*"aé€".encode(), ord(" ")})
     symbols = [str(byte) for byte in held]
-    return SymbolTokenizer(symbols, unit="byte", unknown_token=None, eos_token=None)
+    return WordLevelTokenizer(symbols, unit="byte", unknown_token=None, eos_token=None)
 
 
 def ids(vocab_size: int, *shape: int, seed: int = 0) -> np.ndarray:
@@ -422,7 +422,7 @@ def test_a_model_without_memory_says_how_to_load_one_with():
 def with_vocabulary(case: str) -> CausalLM:
     """A golden model that reads 50 characters, the first of which is an end token."""
     symbols = ["<eos>", *map(chr, range(ord("A"), ord("A") + 49))]
-    tokenizer = SymbolTokenizer(symbols, unit="character", unknown_token=None)
+    tokenizer = WordLevelTokenizer(symbols, unit="character", unknown_token=None)
     model = bert_zoo.load(GOLDEN / case, task="causal_lm")
     model.encoder._preprocessor = LanguageModelPreprocessor(tokenizer, sequence_length=8)
     return model
@@ -482,7 +482,7 @@ def test_bits_of_words_count_the_texts_characters():
 
 
 def test_bits_of_words_without_an_end_token_leave_the_first_word_out():
-    tokenizer = SymbolTokenizer(["<unk>", "a", "b"], eos_token=None)
+    tokenizer = WordLevelTokenizer(["<unk>", "a", "b"], eos_token=None)
     (row,) = random_model(tokenizer).score("zebra a b")
     assert row.tokens == ("a", "b")
     wanted = -row.log_probs.sum() / math.log(2) / len("a b")

@@ -79,7 +79,7 @@ def test_a_file_of_words_has_the_originals_vocabulary_and_ids(
     vocabulary = lm.build_vocabulary([path], lowercase=lowercase, unknown_token=None)
     for eos_at, add_eos in (("newlines", True), ("line_ends", True), ("never", False)):
         expected, ids = original([path], special=["<eos>"], lowercase=lowercase, add_eos=add_eos)
-        tokenizer = text.SymbolTokenizer(
+        tokenizer = text.WordLevelTokenizer(
             vocabulary, lowercase=lowercase, unknown_token=None, eos_at=eos_at
         )
         stream = lm.encode_file(path, tokenizer)
@@ -95,7 +95,7 @@ def test_wikitext_has_the_originals_vocabulary_and_ids():
         [WIKITEXT], special=["<eos>"], add_eos=True, unknown="<unk>", max_size=5000, min_freq=2
     )
     assert vocabulary == expected
-    tokenizer = text.SymbolTokenizer(vocabulary, eos_at="newlines")
+    tokenizer = text.WordLevelTokenizer(vocabulary, eos_at="newlines")
     np.testing.assert_array_equal(lm.encode_file(WIKITEXT, tokenizer), ids)
 
 
@@ -106,7 +106,7 @@ def test_bytes_are_those_of_enwik8s_preparation(tmp_path, small_blocks):
     path = write(tmp_path / "train.txt.raw", raw)
     vocabulary = lm.build_vocabulary([path], unit="byte", special=(), unknown_token=None)
     assert vocabulary == expected
-    tokenizer = text.SymbolTokenizer(vocabulary, unit="byte", **CLOSED)
+    tokenizer = text.WordLevelTokenizer(vocabulary, unit="byte", **CLOSED)
     np.testing.assert_array_equal(lm.encode_file(path, tokenizer), ids)
 
 
@@ -119,7 +119,7 @@ def test_characters_are_those_of_text8s_preparation(ends, tmp_path, small_blocks
     options = {"unit": "character", "space_token": "_"}
     vocabulary = lm.build_vocabulary([path], special=(), unknown_token=None, **options)
     assert vocabulary == expected
-    tokenizer = text.SymbolTokenizer(vocabulary, **options, **CLOSED)
+    tokenizer = text.WordLevelTokenizer(vocabulary, **options, **CLOSED)
     np.testing.assert_array_equal(lm.encode_file(path, tokenizer), ids)
 
 
@@ -128,7 +128,7 @@ def test_characters_are_lower_cased_in_the_context_of_their_word(tmp_path, small
     path = write(tmp_path / "train.txt", content)
     options = {"unit": "character", "lowercase": True}
     vocabulary = lm.build_vocabulary([path], special=(), unknown_token=None, **options)
-    tokenizer = text.SymbolTokenizer(vocabulary, **options, **CLOSED)
+    tokenizer = text.WordLevelTokenizer(vocabulary, **options, **CLOSED)
     read = "".join(vocabulary[index] for index in lm.encode_file(path, tokenizer))
     assert read == content.lower()
 
@@ -177,7 +177,7 @@ def test_suggested_cutoffs_have_the_shares_of_wikitext103s(size, cutoffs):
 def test_a_file_that_cannot_be_read_is_named(content, options, problem, tmp_path, small_blocks):
     path = write(tmp_path / "train.txt", content)
     with pytest.raises(ValueError, match=problem):
-        lm.encode_file(path, text.SymbolTokenizer(["<eos>", "<unk>", "a"], **options))
+        lm.encode_file(path, text.WordLevelTokenizer(["<eos>", "<unk>", "a"], **options))
 
 
 def test_a_missing_file_and_an_unknown_unit_are_named(tmp_path):

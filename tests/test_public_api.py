@@ -27,7 +27,7 @@ MODULES = {
     "bert_zoo.serving": "HUB_NAMES",
     "bert_zoo.text": """
         ByteBpeTokenizer LanguageModelPreprocessor Packer Preprocessor SentencePieceTokenizer
-        SymbolTokenizer WordPieceTokenizer preprocessor_from_dir tokenizer_from_dir""",
+        SymbolTokenizer WordLevelTokenizer WordPieceTokenizer preprocessor_from_dir tokenizer_from_dir""",
     "bert_zoo.training": """
         BertAdamW KeepBest Recipe TokenAccuracy TrainingCheckpoint WarmupCosineDecay
         WarmupLinearDecay WarmupThenConstant WarmupThenLinearDecay add_lora bert_adamw
@@ -94,6 +94,12 @@ def test_a_former_name_of_a_module_gives_the_module_and_warns():
     with pytest.warns(DeprecationWarning, match=r"is now bert_zoo\.apps\.finetuning"):
         former = importlib.import_module("bert_zoo.training.finetuning")
     assert former is importlib.import_module("bert_zoo.apps.finetuning")
+
+
+def test_a_former_name_of_a_tokenizer_gives_it_and_warns():
+    with pytest.warns(DeprecationWarning, match="is now called WordLevelTokenizer"):
+        former = bert_zoo.text.SymbolTokenizer
+    assert former is bert_zoo.text.WordLevelTokenizer
 
 
 @pytest.mark.parametrize("verb", PARAMETERS)

@@ -236,9 +236,9 @@ TINY = LanguageModelPreset(
 
 
 def characters():
-    from bert_zoo.text import LanguageModelPreprocessor, SymbolTokenizer
+    from bert_zoo.text import LanguageModelPreprocessor, WordLevelTokenizer
 
-    tokenizer = SymbolTokenizer(
+    tokenizer = WordLevelTokenizer(
         list("abc de"), unit="character", eos_token=None, unknown_token=None
     )
     return LanguageModelPreprocessor(tokenizer, sequence_length=64)

@@ -141,13 +141,13 @@ def language_model():
     """The paper's 12-layer character model with a short memory, random weights and letters to read."""
     from bert_zoo.families.transformer_xl_config import RecurrentConfig
     from bert_zoo.models import CausalLM, Encoder
-    from bert_zoo.text import LanguageModelPreprocessor, SymbolTokenizer
+    from bert_zoo.text import LanguageModelPreprocessor, WordLevelTokenizer
     from bert_zoo.training.presets import LANGUAGE_MODEL_PRESETS
 
     symbols = ["<eos>", "<unk>", *string.ascii_lowercase, " "]
     sizes = LANGUAGE_MODEL_PRESETS["enwik8_base"].config | {"mem_len": 128}
     config = RecurrentConfig(vocab_size=len(symbols), **sizes)
-    tokenizer = SymbolTokenizer(symbols, unit="character")
+    tokenizer = WordLevelTokenizer(symbols, unit="character")
     preprocessor = LanguageModelPreprocessor(tokenizer, sequence_length=128)
     return CausalLM(Encoder(config, "transformer_xl", preprocessor=preprocessor))
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from bert_zoo.apps.program import Program
 
 if TYPE_CHECKING:
-    from bert_zoo.text import SymbolTokenizer
+    from bert_zoo.text import WordLevelTokenizer
 
 PROGRAM = Program(__doc__, required=("output",), takes_arguments=True)
 _OUTPUT = PROGRAM.string("output", None, "The directory to write.")
@@ -75,18 +75,18 @@ def counted_tokenizer(
     lowercase: bool = False,
     space_token: str | None = None,
     **special: str | None,
-) -> tuple["SymbolTokenizer", Counter[str]]:
+) -> tuple["WordLevelTokenizer", Counter[str]]:
     """A tokenizer of the tokens that text files have, and how often they have them.
 
     Args:
         paths: of the files.
-        unit, lowercase, space_token, eos_at: see `SymbolTokenizer`.
+        unit, lowercase, space_token, eos_at: see `WordLevelTokenizer`.
         max_size, min_count: see `select_symbols`.
         **special: `eos_token` and `unknown_token`; by default "<eos>" and "<unk>" for words, and none
             for characters and bytes.
     """
     from bert_zoo.data.language_modelling import count_symbols, select_symbols
-    from bert_zoo.text import SymbolTokenizer
+    from bert_zoo.text import WordLevelTokenizer
 
     words = unit == "word"
     usual = {"eos_token": "<eos>", "unknown_token": "<unk>"}
@@ -102,7 +102,7 @@ def counted_tokenizer(
         unknown_token=unknown_token,
     )
     eos_at = eos_at or ("newlines" if words and eos_token else "never")
-    return SymbolTokenizer(vocabulary, eos_at=eos_at, **special, **reading), counts
+    return WordLevelTokenizer(vocabulary, eos_at=eos_at, **special, **reading), counts
 
 
 def _report(counts: Counter[str], vocabulary: Sequence[str], cutoffs: list[int]) -> None:

@@ -18,7 +18,7 @@ from bert_zoo.presets import LanguageModelPreset
 from bert_zoo.registry import registry
 
 if TYPE_CHECKING:
-    from bert_zoo.text import SymbolTokenizer
+    from bert_zoo.text import WordLevelTokenizer
 
 PRESETS = {p.name: p for f in registry().families.values() for p in f.language_model_presets}
 SETTINGS = ("total_steps", "batch_size", "segment_length", "learning_rate", "unit")
@@ -127,7 +127,7 @@ def changed_preset() -> LanguageModelPreset:
     return dataclasses.replace(preset, config={**preset.config, **config}, **given(SETTINGS))
 
 
-def make_tokenizer(preset: LanguageModelPreset) -> "SymbolTokenizer":
+def make_tokenizer(preset: LanguageModelPreset) -> "WordLevelTokenizer":
     """The vocabulary that was named, or one of the text's tokens."""
     from bert_zoo.text import tokenizer_from_dir
 

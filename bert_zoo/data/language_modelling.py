@@ -15,7 +15,7 @@ import tensorflow as tf
 from tqdm import tqdm
 
 from bert_zoo.config import IGNORED_LABEL
-from bert_zoo.text.symbols import NEWLINE, UNITS, SymbolTokenizer
+from bert_zoo.text.word_level import NEWLINE, UNITS, WordLevelTokenizer
 
 # Bytes read at a time: enough that what each call costs does not count.
 _BLOCK_BYTES = 1 << 20
@@ -30,11 +30,11 @@ def count_symbols(
     lowercase: bool = False,
     space_token: str | None = None,
 ) -> Counter[str]:
-    """Counts the symbols of text files, as a SymbolTokenizer with the same options splits them.
+    """Counts the symbols of text files, as a WordLevelTokenizer with the same options splits them.
 
     Args:
         paths: text files, UTF-8 unless the unit is "byte".
-        unit, lowercase, space_token: as for SymbolTokenizer.
+        unit, lowercase, space_token: as for WordLevelTokenizer.
 
     Returns:
         Symbol -> count, in the order of first appearance.
@@ -132,7 +132,7 @@ def suggested_cutoffs(vocab_size: int) -> list[int]:
 # --- Files as ids ---
 
 
-def encode_file(path: str | Path, tokenizer: SymbolTokenizer) -> np.ndarray:
+def encode_file(path: str | Path, tokenizer: WordLevelTokenizer) -> np.ndarray:
     """Reads a text file as one stream of ids.
 
     With words and an `eos_at` other than "never", each line ends in <eos>, blank ones too, and also
@@ -172,7 +172,7 @@ def _pieces(
 
     Args:
         path: the file.
-        unit: of SymbolTokenizer; pieces are cut between symbols, and are UTF-8 unless it is "byte".
+        unit: of WordLevelTokenizer; pieces are cut between symbols, and are UTF-8 unless it is "byte".
         whole_lines: cut after newlines only, and end the last line where no newline does.
         strip: leave out white space at the ends of the file.
     """

@@ -10,7 +10,7 @@
 import logging
 import mmap
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,13 @@ from typing import Any
 from bert_zoo.error_text import shown
 from bert_zoo.text.files import VocabularyFiles
 from bert_zoo.text.format import TokenizerParts
-from bert_zoo.text.symbol_files import read_symbols, with_assumed_options
+from bert_zoo.text.word_level_files import (
+    EOS_TOKENS,
+    UNKNOWN_TOKENS,
+    first_known,
+    read_word_level,
+    with_assumed_options,
+)
 from bert_zoo.weights.files import WeightsError, refuse_lfs_pointer
 from bert_zoo.weights.restricted_pickle import Record, Unread, make_dict, read_pickle, records
 
@@ -54,12 +60,6 @@ _ADVICE = (
 # Beyond any symbol's length: the encoded WikiText-103 beside its vocabulary is a string of 0.8 GB.
 _LONGEST_STRING = 1 << 16
 
-# What ends a line, and what stands for unknown words: in WikiText, and in the One Billion Word
-# benchmark, where the first also begins a line.
-_EOS_TOKENS = ("<eos>", "<S>")
-_UNKNOWN_TOKENS = ("<unk>", "<UNK>")
-
-
 # The originals' files: Hugging Face's of two times, the TensorFlow program's and the PyTorch one's.
 _FILES = ("vocab.pkl", "vocab.bin", "cache.pkl", "data/cache.pkl", "cache.pt")
 
@@ -67,7 +67,7 @@ _FILES = ("vocab.pkl", "vocab.bin", "cache.pkl", "data/cache.pkl", "cache.pt")
 def read_vocabulary(files: VocabularyFiles, overrides: dict[str, Any]) -> TokenizerParts:
     """Reads vocab.txt, as this package writes it, or one of the originals' pickles."""
     if files.has("vocab.txt"):
-        return read_symbols(files, overrides)
+        return read_word_level(files, overrides)
     if (name := next((name for name in _FILES if files.has(name)), None)) is None:
         raise FileNotFoundError(
             f"{files.directory} has none of vocab.txt, {', '.join(_FILES)}; it holds "
@@ -80,7 +80,7 @@ def read_vocabulary(files: VocabularyFiles, overrides: dict[str, Any]) -> Tokeni
     # The numbers of bytes are the same in lower case.
     lowercase = found.lowercase and options["unit"] != "byte"
     arguments = {"vocabulary": found.symbols, "lowercase": lowercase, **options}
-    return TokenizerParts("SymbolTokenizer", arguments, path)
+    return TokenizerParts("WordLevelTokenizer", arguments, path)
 
 
 @dataclass(frozen=True)
@@ -128,8 +128,8 @@ def read_pickled_vocabulary(path: str | os.PathLike) -> PickledVocabulary:
     return PickledVocabulary(
         symbols=symbols,
         lowercase=lowercase,
-        eos_token=_first_known(_EOS_TOKENS, symbols),
-        unknown_token=_first_known(_UNKNOWN_TOKENS, symbols)
+        eos_token=first_known(EOS_TOKENS, symbols),
+        unknown_token=first_known(UNKNOWN_TOKENS, symbols)
         if unknown_id is None
         else symbols[unknown_id],
     )
@@ -200,7 +200,3 @@ def _undo_latin_1(symbols: list[str], path: Path) -> list[str]:
             *(path, f"{changed:,}", f"{len(symbols):,}"),
         )
     return decoded
-
-
-def _first_known(candidates: Sequence[str], symbols: list[str]) -> str | None:
-    return next((token for token in candidates if token in symbols), None)

@@ -4,6 +4,7 @@ Vocabularies are read without TensorFlow, so the names below are loaded on first
 """
 
 import importlib
+import warnings
 
 _MODULES = {
     "ByteBpeTokenizer": "bert_zoo.text.byte_bpe",
@@ -11,7 +12,7 @@ _MODULES = {
     "Packer": "bert_zoo.text.packing",
     "Preprocessor": "bert_zoo.text.preprocessor",
     "SentencePieceTokenizer": "bert_zoo.text.sentencepiece",
-    "SymbolTokenizer": "bert_zoo.text.symbols",
+    "WordLevelTokenizer": "bert_zoo.text.word_level",
     "WordPieceTokenizer": "bert_zoo.text.wordpiece",
     # These know the families.
     "preprocessor_from_dir": "bert_zoo.vocabularies",
@@ -20,9 +21,17 @@ _MODULES = {
 
 __all__ = [*_MODULES]
 _MODULES["sentencepiece_scheme"] = "bert_zoo.vocabularies"
+_FORMER_NAMES = {"SymbolTokenizer": "WordLevelTokenizer"}
 
 
 def __getattr__(name: str):
+    if name in _FORMER_NAMES:
+        former, name = name, _FORMER_NAMES[name]
+        warnings.warn(
+            f"{former} is now called {name}; please use the new name.",
+            DeprecationWarning,
+            stacklevel=2,
+        )
     if name in _MODULES:
         return getattr(importlib.import_module(_MODULES[name]), name)
     raise AttributeError(f"module 'bert_zoo.text' has no attribute {name!r}.")

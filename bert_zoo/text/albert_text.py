@@ -16,10 +16,9 @@ from collections.abc import Callable
 import numpy as np
 import tensorflow as tf
 
-from bert_zoo.text.offsets import sums_before
-from bert_zoo.text.unicode_tables import code_points, re2_class
+from bert_zoo.text.offsets import look_up, sums_before
+from bert_zoo.text.unicode_tables import code_points, paged, re2_class
 
-_PAGE_BITS = 8
 _UNCHANGED = -1
 _SIGMA, _SMALL_SIGMA, _FINAL_SIGMA = "Σσς"
 
@@ -39,11 +38,11 @@ class TextCleaner:
     def __init__(
         self,
         *,
-        rewrite_quotes: bool,
-        remove_space: bool,
         keep_accents: bool,
         lowercase: bool,
-        next_line_is_space: bool,
+        rewrite_quotes: bool = False,
+        remove_space: bool = False,
+        next_line_is_space: bool = False,
     ):
         self._rewrite_quotes = rewrite_quotes
         self._remove_space = remove_space
@@ -65,11 +64,7 @@ class TextCleaner:
         if self._remove_space:
             texts = tf.strings.strip(texts)  # what most texts that are not plain need
         plain = tf.strings.regex_full_match(texts, self._plain)
-        texts = tf.cond(
-            tf.reduce_all(plain),
-            lambda: texts,
-            lambda: _map_where(~plain, self._prepare_unicode, texts),
-        )
+        texts = _map_where(~plain, self._prepare_unicode, texts)
         return tf.strings.lower(texts) if self._lowercase else texts
 
     def _prepare_unicode(self, texts: tf.Tensor) -> tf.Tensor:
@@ -84,17 +79,13 @@ class TextCleaner:
             texts = tf.strings.regex_replace(texts, "\u0085", " ")
         if self._lowercase:
             has_sigma = tf.strings.regex_full_match(texts, f"(?s).*{_SIGMA}.*")
-            texts = tf.cond(
-                tf.reduce_any(has_sigma),
-                lambda: _map_where(has_sigma, _lower_sigma, texts),
-                lambda: texts,
-            )
+            texts = _map_where(has_sigma, _lower_sigma, texts)
         return texts
 
     def _replace_characters(self, texts: tf.Tensor) -> tf.Tensor:
         characters = tf.strings.unicode_decode(texts, "UTF-8")
         codes = characters.values
-        replaced = tf.gather(self._replacements, self._replacement_rows(codes))
+        replaced = tf.gather(self._replacements, look_up(codes, self._pages, self._rows))
         kept = tf.gather(codes, replaced.value_rowids())
         characters = tf.RaggedTensor.from_row_splits(
             tf.where(replaced.values == _UNCHANGED, kept, replaced.values),
@@ -102,11 +93,6 @@ class TextCleaner:
             validate=False,
         )
         return tf.strings.unicode_encode(characters, "UTF-8")
-
-    def _replacement_rows(self, codes: tf.Tensor) -> tf.Tensor:
-        page = tf.gather(self._pages, tf.bitwise.right_shift(codes, _PAGE_BITS))
-        offset = tf.bitwise.bitwise_and(codes, (1 << _PAGE_BITS) - 1)
-        return tf.gather(self._rows, page * (1 << _PAGE_BITS) + offset)
 
     def origins(self, texts: tf.Tensor) -> tf.RaggedTensor:
         """Returns which character of its text each one of the prepared text comes from.
@@ -124,7 +110,7 @@ class TextCleaner:
         lengths = tf.ones_like(codes)
         if self._changes_characters:
             replacement_lengths = tf.cast(self._replacements.row_lengths(), tf.int32)
-            lengths = tf.gather(replacement_lengths, self._replacement_rows(codes))
+            lengths = tf.gather(replacement_lengths, look_up(codes, self._pages, self._rows))
         if self._rewrite_quotes:
             lengths = tf.where(_begins_quotes(characters), 0, lengths)
         if self._remove_space:
@@ -142,14 +128,14 @@ class TextCleaner:
 def build_table(
     *, keep_accents: bool, lowercase: bool
 ) -> tuple[np.ndarray, np.ndarray, list[np.ndarray]]:
-    """Compiles what becomes of every code point: replacements[rows[pages[c >> 8] << 8 | c & 255]].
+    """Compiles what becomes of every code point: its number in a table, among the replacements.
 
     Python's own Unicode data are asked about the code points that Unicode 14 gives a meaning to
     here, and no others: what those become is stable, by Unicode's policy, so that the table does
     not change with the version of Python.
 
     Returns:
-        int32 pages [4352], int32 rows [256 * distinct pages], and the replacements, int32 each.
+        The table's pages and rows, as `paged` says, and the replacements, int32 each.
     """
     rows = np.zeros(0x110000, np.int32)
     replacements = {(_UNCHANGED,): 0}
@@ -162,14 +148,7 @@ def build_table(
             text = "".join(char if char == _SIGMA else char.lower() for char in text)
         if text != chr(code):
             rows[code] = replacements.setdefault(tuple(map(ord, text)), len(replacements))
-    distinct: dict[bytes, int] = {}
-    paged = rows.reshape(-1, 1 << _PAGE_BITS)
-    pages = [distinct.setdefault(page.tobytes(), len(distinct)) for page in paged]
-    return (
-        np.int32(pages),
-        np.frombuffer(b"".join(distinct), np.int32),
-        [np.array(codes, np.int32) for codes in replacements],
-    )
+    return *paged(rows), [np.array(codes, np.int32) for codes in replacements]
 
 
 def _lower_sigma(texts: tf.Tensor) -> tf.Tensor:
@@ -222,6 +201,10 @@ def _shifted(values: tf.Tensor, by: int) -> tf.Tensor:
 def _map_where(
     mask: tf.Tensor, function: Callable[[tf.Tensor], tf.Tensor], texts: tf.Tensor
 ) -> tf.Tensor:
-    """Applies a function to the texts that the mask selects."""
-    selected = tf.where(mask)
-    return tf.tensor_scatter_nd_update(texts, selected, function(tf.gather_nd(texts, selected)))
+    """Applies a function to the texts that the mask selects, if there are any."""
+
+    def mapped() -> tf.Tensor:
+        selected = tf.where(mask)
+        return tf.tensor_scatter_nd_update(texts, selected, function(tf.gather_nd(texts, selected)))
+
+    return tf.cond(tf.reduce_any(mask), mapped, lambda: texts)

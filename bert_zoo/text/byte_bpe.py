@@ -12,12 +12,12 @@ vocabularies are.
 
 from __future__ import annotations
 
-import functools
 import json
 import logging
 import re
 from collections import Counter
 from collections.abc import Sequence
+from functools import cache, partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -26,9 +26,15 @@ import tensorflow as tf
 
 from bert_zoo.error_text import shown
 from bert_zoo.text.byte_bpe_graph import ALPHABET, Merger, Splitter, lookup_table
-from bert_zoo.text.offsets import characters_of_bytes, sums_before, token_columns, utf8_lengths
+from bert_zoo.text.offsets import (
+    characters_of_bytes,
+    joined_rows,
+    sums_before,
+    token_columns,
+    utf8_lengths,
+)
 from bert_zoo.text.special_tokens import tokenize_around_special_tokens
-from bert_zoo.text.tokenizer import Tokenizer, added_token, without_overlaps
+from bert_zoo.text.tokenizer import Tokenizer, added_token, special_tokens
 from bert_zoo.text.unicode_tables import code_points, re2_class
 from bert_zoo.text.vocabulary import HF_SPECIAL_TOKENS, Vocabulary
 
@@ -84,8 +90,9 @@ class ByteBpeTokenizer(Tokenizer):
         source: str | Path = "the arguments",
     ):
         named = (unknown_token, padding_token, cls_token, sep_token, mask_token)
-        # A plain object, so that tf.Module does not track what is inside it.
-        options = SimpleNamespace(
+        super().__init__(
+            "byte_bpe_tokenizer",
+            Vocabulary(vocabulary),
             add_prefix_space=bool(add_prefix_space),
             lstrip_mask=bool(lstrip_mask),
             unknown_token=unknown_token,
@@ -95,12 +102,10 @@ class ByteBpeTokenizer(Tokenizer):
             mask_token=mask_token,
             added_tokens=[token for token in dict.fromkeys(added_tokens) if token not in named],
         )
-        super().__init__("byte_bpe_tokenizer", Vocabulary(vocabulary), vars(options))
-        self._options = options
         self._merges = _Merges(merges, self._vocabulary, source)
         with tf.init_scope(), tf.device("CPU:0"):
-            self._engine = _Engine(self._vocabulary, self._merges, options)
-        self._set_functions(self._engine.tokenize, self._engine.tokenize_with_offsets)
+            self._engine = _Engine(self._vocabulary, self._merges, self._options)
+        self._trace(self._engine.tokenize, partial(self._engine.tokenize, with_offsets=True))
 
     def _join(self, ids: tf.RaggedTensor) -> tf.Tensor:
         # Bytes that are not UTF-8, for example a character cut in half, become U+FFFD.
@@ -111,10 +116,6 @@ class ByteBpeTokenizer(Tokenizer):
     def merges(self) -> tuple[tuple[str, str], ...]:
         """Every merge, in its order."""
         return self._merges.pairs
-
-    def get_config(self) -> dict[str, Any]:
-        """Returns the constructor's options, without vocabulary and merges, ready for JSON."""
-        return {**vars(self._options), "added_tokens": list(self._options.added_tokens)}
 
     def _files(self) -> dict[str, Any]:
         options = self._options
@@ -146,7 +147,7 @@ class _Engine(tf.Module):
 
     def __init__(self, vocabulary: Vocabulary, merges: _Merges, options: SimpleNamespace):
         super().__init__(name="engine")
-        special = _special_tokens(options)
+        special = special_tokens(options)
         self._special_pattern = _special_pattern(special, options)
         self._mask_without_space = (
             f"^[{re2_class(_WHITESPACE)}]+{re.escape(options.mask_token)}$",
@@ -171,25 +172,17 @@ class _Engine(tf.Module):
         leading, trailing = zip(*map(_count_blanks, vocabulary.tokens), strict=True)
         self._leading_blanks, self._trailing_blanks = tf.constant(leading), tf.constant(trailing)
 
-    def tokenize(self, texts: tf.Tensor) -> tf.RaggedTensor:
-        """Tokenizes string [batch] to int32 [batch, (tokens)]."""
-        return tokenize_around_special_tokens(
-            texts,
-            self._special_pattern,
-            self._special_ids_of,
-            self._ids_of_plain,
-            with_offsets=False,
-        )
-
-    def tokenize_with_offsets(self, texts: tf.Tensor) -> tf.RaggedTensor:
-        """Tokenizes string [batch] to int32 [batch, (tokens), 3]: ids, starts and ends."""
+    def tokenize(self, texts: tf.Tensor, with_offsets: bool = False) -> tf.RaggedTensor:
+        """Tokenizes string [batch] to int32 [batch, (tokens)], or with offsets [batch, (tokens), 3]."""
         tokens = tokenize_around_special_tokens(
             texts,
             self._special_pattern,
             self._special_ids_of,
-            self._tokens_of_plain,
-            with_offsets=True,
+            partial(self._tokenize_plain, with_offsets=with_offsets),
+            with_offsets=with_offsets,
         )
+        if not with_offsets:
+            return tokens
         return tokens.with_values(self._trimmed(*tf.unstack(tokens.values, num=3, axis=1)))
 
     def _special_ids_of(self, segments: tf.Tensor) -> tf.Tensor:
@@ -197,20 +190,14 @@ class _Engine(tf.Module):
             tf.strings.regex_replace(segments, *self._mask_without_space)
         )
 
-    def _ids_of_plain(self, texts: tf.Tensor) -> tf.RaggedTensor:
-        texts, _ = self._with_prefix_space(texts)
-        pieces = self._splitter(texts)
-        ids = self._merger(pieces.values)
-        return tf.RaggedTensor.from_row_splits(
-            ids.values, tf.gather(ids.row_splits, pieces.row_splits), validate=False
-        )
-
-    def _tokens_of_plain(self, texts: tf.Tensor) -> tf.RaggedTensor:
-        """Tokenizes texts without special tokens to int32 [batch, (tokens), 3], without trimming."""
+    def _tokenize_plain(self, texts: tf.Tensor, with_offsets: bool) -> tf.RaggedTensor:
+        """Tokenizes texts without special tokens; offsets are not trimmed."""
         texts, has_prefix = self._with_prefix_space(texts)
         pieces = self._splitter(texts)
         ids = self._merger(pieces.values)
-        row_splits = tf.gather(ids.row_splits, pieces.row_splits)
+        tokens = joined_rows(ids, pieces)
+        if not with_offsets:
+            return tokens
 
         # From the bytes of pieces, written in GPT-2's alphabet, to the bytes of texts, which are that
         # alphabet's characters, and on to the characters of texts. The first matters only for a
@@ -222,15 +209,12 @@ class _Engine(tf.Module):
         decoded = tf.strings.unicode_decode(texts, "UTF-8", errors="replace")
         spelled = tf.strings.unicode_decode(pieces.values, "UTF-8")
         characters = tf.repeat(characters_of_bytes(decoded.values), utf8_lengths(spelled.values))
-        row = tf.ragged.row_splits_to_segment_ids(row_splits)
         # The prefix comes from no place of the text; it shares its first character.
         shift = tf.cast(has_prefix, tf.int32) + tf.cast(decoded.row_splits[:-1], tf.int32)
-        shift = tf.gather(shift, row)
+        shift = tf.gather(shift, tokens.value_rowids())
         starts = tf.maximum(tf.gather(characters, first_bytes) - shift, 0)
         lasts = tf.maximum(tf.gather(characters, first_bytes + num_bytes - 1) - shift, 0)
-        return tf.RaggedTensor.from_row_splits(
-            token_columns(ids.values, starts, lasts + 1), row_splits, validate=False
-        )
+        return tokens.with_values(token_columns(ids.values, starts, lasts + 1))
 
     def _with_prefix_space(self, texts: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         """Returns texts as they are to be split, and which of them, bool [batch], got a blank."""
@@ -255,7 +239,7 @@ class _Engine(tf.Module):
         return token_columns(ids, starts, tf.maximum(ends - trailing, starts))
 
 
-@functools.cache
+@cache
 def _blanks() -> frozenset[str]:
     return frozenset(["Ġ", *map(chr, code_points(_WHITESPACE))])
 
@@ -266,15 +250,10 @@ def _count_blanks(token: str) -> tuple[int, int]:
     return [*is_blank, False].index(False), [*is_blank[::-1], False].index(False)
 
 
-def _special_tokens(options: SimpleNamespace) -> list[str]:
-    named = (options.unknown_token, options.padding_token, options.cls_token, options.sep_token)
-    return without_overlaps([*named, options.mask_token, *options.added_tokens])
-
-
-def _special_pattern(special_tokens: Sequence[str], options: SimpleNamespace) -> str:
+def _special_pattern(tokens: Sequence[str], options: SimpleNamespace) -> str:
     """A pattern of any special token, the longest where several begin."""
     mask = options.mask_token if options.lstrip_mask else None
-    for token in special_tokens:
+    for token in tokens:
         if mask and token != mask and (token[0].isspace() or token.startswith(mask)):
             raise ValueError(
                 f"With lstrip_mask=True the mask token {mask!r} takes the white space before it, so "
@@ -283,13 +262,8 @@ def _special_pattern(special_tokens: Sequence[str], options: SimpleNamespace) ->
             )
     return "|".join(
         (f"[{re2_class(_WHITESPACE)}]*" if token == mask else "") + re.escape(token)
-        for token in sorted(special_tokens, key=len, reverse=True)
+        for token in sorted(tokens, key=len, reverse=True)
     )
-
-
-# ---------------------------------------------------------------------------------------------
-# Checking and reading
-# ---------------------------------------------------------------------------------------------
 
 
 class _Merges:

@@ -11,7 +11,7 @@ from bert_zoo.text.batches import text_batch
 from bert_zoo.text.layout import PLAIN
 from bert_zoo.text.packing import Positions, Slices
 from bert_zoo.text.preprocessor import TextPreprocessor
-from bert_zoo.text.symbols import SymbolTokenizer
+from bert_zoo.text.word_level import WordLevelTokenizer
 
 
 class LanguageModelPreprocessor(TextPreprocessor):
@@ -32,7 +32,7 @@ class LanguageModelPreprocessor(TextPreprocessor):
 
     def __init__(
         self,
-        tokenizer: SymbolTokenizer,
+        tokenizer: WordLevelTokenizer,
         *,
         sequence_length: int,
         report_truncation: bool = True,

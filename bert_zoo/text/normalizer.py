@@ -22,10 +22,9 @@ from typing import NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from bert_zoo.text.unicode_tables import code_points, combining_classes, mapping
+from bert_zoo.text.offsets import look_up
+from bert_zoo.text.unicode_tables import code_points, combining_classes, mapping, paged
 
-_NUM_CODE_POINTS = 0x110000
-_PAGE_BITS = 8
 _ISOLATED = 1 << 21
 _CLASS_SHIFT = 22
 _SURVIVES = 1 << 30
@@ -38,16 +37,11 @@ _KEEP, _KEEP_ISOLATED, _SPACE, _DROP, _DROP_MARK = range(5)
 
 
 class Rules(NamedTuple):
-    """What happens to each code point. Read as rules[pages[code >> 8] << 8 | code & 255]."""
+    """What happens to each code point: the rules of all in pages, as `unicode_tables.paged` says."""
 
-    pages: np.ndarray  # int32 [4352]
-    rules: np.ndarray  # int32 [256 * distinct pages]
+    pages: np.ndarray
+    rules: np.ndarray
     expansions: np.ndarray  # int32 [rows, width]; units of the code points that become several
-
-
-# ---------------------------------------------------------------------------------------------
-# Building the rules
-# ---------------------------------------------------------------------------------------------
 
 
 @functools.cache
@@ -62,7 +56,7 @@ def build_rules(
         split_cjk: make every Chinese character a word.
         isolated: further code points that are kept, each as a word; a tuple or range.
     """
-    rules = np.zeros(_NUM_CODE_POINTS, np.int32)
+    rules = np.zeros(0x110000, np.int32)
     expansions: list[list[int]] = []
     lowered = mapping("bert/lowercase") if lowercase else {}
     stripped = _accent_stripped() if strip_accents else {}
@@ -94,12 +88,9 @@ def build_rules(
     rules[code_points("bert/dropped")] = _DROP
     rules[list(isolated)] = _KEEP_ISOLATED
 
-    distinct: dict[bytes, int] = {}
-    paged = rules.reshape(-1, 1 << _PAGE_BITS)
-    pages = [distinct.setdefault(page.tobytes(), len(distinct)) for page in paged]
     width = max((len(units) for units in expansions), default=1)
     padded = [units + [_DROP] * (width - len(units)) for units in expansions] or [[_DROP]]
-    return Rules(np.int32(pages), np.frombuffer(b"".join(distinct), np.int32), np.int32(padded))
+    return Rules(*paged(rules), np.int32(padded))
 
 
 def _accent_stripped() -> dict[int, tuple[int, ...]]:
@@ -112,46 +103,26 @@ def _accent_stripped() -> dict[int, tuple[int, ...]]:
     return stripped
 
 
-# ---------------------------------------------------------------------------------------------
-# Applying them
-# ---------------------------------------------------------------------------------------------
-
-
-def split_words(texts: tf.Tensor, rules: Rules) -> tf.RaggedTensor:
+def split_words(
+    texts: tf.Tensor, rules: Rules, *, with_origins: bool = False
+) -> list[tf.RaggedTensor]:
     """Normalises texts and splits them into words.
 
     Args:
         texts: string [batch], UTF-8; malformed bytes become U+FFFD, which BERT drops.
         rules: of `build_rules`, as tensors or arrays.
+        with_origins: whether to tell where in its text every code point comes from.
 
     Returns:
-        int32 [batch, (words), (code points)].
+        The words, int32 [batch, (words), (code points)]; with origins, these of the same shape too:
+        int32 positions in the texts, in characters.
     """
-    codes, row_splits = _decode(texts)
-    return _split(*_apply_rules(codes, row_splits, rules))[0]
-
-
-def split_words_with_origins(
-    texts: tf.Tensor, rules: Rules
-) -> tuple[tf.RaggedTensor, tf.RaggedTensor]:
-    """Does what `split_words` does, and says where in its text every code point comes from.
-
-    Returns:
-        The words, and of the same shape the origins: int32 positions in the texts, in characters.
-    """
-    codes, row_splits = _decode(texts)
-    origins = tf.ragged.range(tf.cast(row_splits[1:] - row_splits[:-1], tf.int32)).values
-    words, origins = _split(*_apply_rules(codes, row_splits, rules, origins))
-    return words, origins
-
-
-def _decode(texts: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-    """Returns code points [n] and the row splits of texts that a space was added to.
-
-    The space ends the last word of each text, so that no word reaches into the next row.
-    """
+    # A space ends the last word of each text, so that no word reaches into the next row.
     decoded = tf.strings.unicode_decode(tf.strings.join([texts, " "]), "UTF-8", errors="replace")
-    return decoded.values, decoded.row_splits
+    origins = ()
+    if with_origins:
+        origins = (tf.ragged.range(tf.cast(decoded.row_lengths(), tf.int32)).values,)
+    return _split(*_apply_rules(decoded.values, decoded.row_splits, rules, *origins))
 
 
 def _split(row_splits: tf.Tensor, units: tf.Tensor, *origins: tf.Tensor) -> list[tf.RaggedTensor]:
@@ -179,20 +150,12 @@ def _split(row_splits: tf.Tensor, units: tf.Tensor, *origins: tf.Tensor) -> list
 def _apply_rules(
     codes: tf.Tensor, row_splits: tf.Tensor, rules: Rules, *origins: tf.Tensor
 ) -> tuple[tf.Tensor, ...]:
-    """Maps code points to their units, without the dropped ones.
-
-    Args:
-        codes: int32 [n].
-        row_splits: of the texts among them.
-        rules: of `build_rules`.
-        *origins: nothing, or int32 [n], where in its text each code point stands.
+    """Maps code points [n] to their units, without the dropped ones.
 
     Returns:
         The row splits among the units, the units int32 [m] and, where given, their origins [m].
     """
-    page = tf.gather(rules.pages, tf.bitwise.right_shift(codes, _PAGE_BITS))
-    offset = tf.bitwise.bitwise_and(codes, (1 << _PAGE_BITS) - 1)
-    rule = tf.gather(rules.rules, page * (1 << _PAGE_BITS) + offset)
+    rule = look_up(codes, rules.pages, rules.rules)
     units = tf.where(rule <= _KEEP_ISOLATED, codes + rule * _ISOLATED, rule)
     single = (row_splits, units, *origins)
 
@@ -218,13 +181,7 @@ def _is_dropped(units: tf.Tensor) -> tf.Tensor:
     return (code == _DROP) | (code == _DROP_MARK)
 
 
-def _expand(
-    rule: tf.Tensor,
-    expansions: tf.Tensor,
-    row_splits: tf.Tensor,
-    units: tf.Tensor,
-    *origins: tf.Tensor,
-) -> tuple[tf.Tensor, ...]:
+def _expand(rule, expansions, row_splits, units, *origins) -> tuple[tf.Tensor, ...]:
     """Gives every code point as many places as the longest expansion, unused ones dropped."""
     width = expansions.shape[1]
     single = tf.pad(units[:, None], [[0, 0], [0, width - 1]], constant_values=_DROP)

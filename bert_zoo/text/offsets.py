@@ -1,13 +1,21 @@
-"""What tokenizers share that say which characters of a text their tokens stand for."""
+"""What tokenizers share: rows of tokens, and which characters of a text their tokens stand for."""
 
 from __future__ import annotations
 
 import tensorflow as tf
 
+from bert_zoo.text.unicode_tables import PAGE_BITS
+
 
 def token_columns(ids: tf.Tensor, starts: tf.Tensor, ends: tf.Tensor) -> tf.Tensor:
     """Stacks what is known of tokens, [n] of any integers each, to int32 [n, 3]."""
     return tf.stack([tf.cast(column, tf.int32) for column in (ids, starts, ends)], axis=1)
+
+
+def joined_rows(tokens: tf.RaggedTensor, parts: tf.RaggedTensor) -> tf.RaggedTensor:
+    """The tokens [parts, (tokens)] of all parts of each row, of which there are [batch, (parts)]."""
+    row_splits = tf.gather(tokens.row_splits, parts.row_splits)
+    return tf.RaggedTensor.from_row_splits(tokens.values, row_splits, validate=False)
 
 
 def sums_before(lengths: tf.Tensor, row_splits: tf.Tensor) -> tf.Tensor:
@@ -25,3 +33,10 @@ def utf8_lengths(codes: tf.Tensor) -> tf.Tensor:
 def characters_of_bytes(codes: tf.Tensor) -> tf.Tensor:
     """Returns which of the code points [n] each byte of their UTF-8 belongs to, int32 [bytes]."""
     return tf.repeat(tf.range(tf.size(codes)), utf8_lengths(codes))
+
+
+def look_up(codes: tf.Tensor, pages: tf.Tensor, rows: tf.Tensor) -> tf.Tensor:
+    """The numbers of code points [n] in a table of `unicode_tables.paged`."""
+    page = tf.gather(pages, tf.bitwise.right_shift(codes, PAGE_BITS))
+    offset = tf.bitwise.bitwise_and(codes, (1 << PAGE_BITS) - 1)
+    return tf.gather(rows, page * (1 << PAGE_BITS) + offset)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import itertools
 import re
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, NamedTuple
@@ -16,15 +17,16 @@ import bert_zoo.text
 from bert_zoo.error_text import shortened
 from bert_zoo.private import lasting_sentencepiece
 from bert_zoo.text.albert_text import TextCleaner
-from bert_zoo.text.offsets import characters_of_bytes, token_columns, utf8_lengths
+from bert_zoo.text.offsets import (
+    characters_of_bytes,
+    joined_rows,
+    token_columns,
+    utf8_lengths,
+)
 from bert_zoo.text.sentencepiece_files import Scheme
 from bert_zoo.text.sentencepiece_model import check_sentencepiece_model
 from bert_zoo.text.special_tokens import tokenize_around_special_tokens
-from bert_zoo.text.tokenizer import (
-    TokenizeFunction,
-    Tokenizer,
-    import_tensorflow_text,
-)
+from bert_zoo.text.tokenizer import Tokenizer, import_tensorflow_text
 from bert_zoo.text.unicode_tables import code_points, parse_ranges
 from bert_zoo.text.vocabulary import HF_SPECIAL_TOKENS, Vocabulary
 
@@ -79,47 +81,40 @@ class SentencePieceTokenizer(Tokenizer):
     ):
         if isinstance(scheme, str):
             scheme = bert_zoo.text.sentencepiece_scheme(scheme)
-        given = {
+        cleaning = {
             "lowercase": lowercase,
             "remove_space": remove_space,
             "keep_accents": keep_accents,
             "rewrite_quotes": rewrite_quotes,
-            "special_tokens_in_text": special_tokens_in_text,
         }
+        given = {**cleaning, "special_tokens_in_text": special_tokens_in_text}
         options = {
             name: scheme.options[name] if value is None else bool(value)
             for name, value in given.items()
         }
+        cleaning = {name: options[name] for name in cleaning}
         with tf.init_scope(), tf.device("CPU:0"):
             sentencepiece = _load(model)
             pieces = _pieces(sentencepiece)
             vocabulary = Vocabulary(_tokens(pieces, scheme))
-            super().__init__("sentencepiece_tokenizer", vocabulary, scheme.special_tokens)
+            super().__init__("sentencepiece_tokenizer", vocabulary, **scheme.special_tokens)
             # A plain object, so that tf.Module does not track what is inside it.
             self._settings = SimpleNamespace(model=model, scheme=scheme, options=options)
-            special_tokens = {
-                token: vocabulary.id_of(token) for token in scheme.special_tokens.values()
-            }
+            special = {token: vocabulary.id_of(token) for token in scheme.special_tokens.values()}
             # Held, so that a SavedModel has it.
             self._sentencepiece = sentencepiece
             self._graph = _Graph(
-                sentencepiece=sentencepiece,
-                cleaner=TextCleaner(
-                    lowercase=options["lowercase"],
-                    remove_space=options["remove_space"],
-                    keep_accents=options["keep_accents"],
-                    rewrite_quotes=options["rewrite_quotes"],
-                    next_line_is_space=scheme.next_line_is_space,
-                ),
-                **_tokens_of_pieces(pieces, vocabulary, self.unk_id, sentencepiece, scheme),
+                sentencepiece,
+                TextCleaner(**cleaning, next_line_is_space=scheme.next_line_is_space),
+                *_tokens_of_pieces(pieces, vocabulary, self.unk_id, sentencepiece, scheme),
                 is_part_of_word=_parts_of_words(keep_accents=options["keep_accents"]),
-                special_tokens=special_tokens if options["special_tokens_in_text"] else {},
+                special_tokens=special if options["special_tokens_in_text"] else {},
             )
             # What detokenize joins: special tokens are words.
             self._words = tf.constant(
-                [SPACE + token if token in special_tokens else token for token in vocabulary.tokens]
+                [SPACE + token if token in special else token for token in vocabulary.tokens]
             )
-        self._set_functions(self._graph.tokenize, self._graph.tokenize_with_offsets)
+        self._trace(self._graph.tokenize, partial(self._graph.tokenize, with_offsets=True))
 
     @classmethod
     def from_file(
@@ -175,42 +170,33 @@ class _Graph(NamedTuple):
     is_part_of_word: tf.Tensor  # bool [code points]
     special_tokens: dict[str, int]  # those that are found in texts
 
-    def tokenize(self, texts: tf.Tensor) -> tf.RaggedTensor:
-        """Tokenizes string [batch] to int32 [batch, (tokens)]."""
-        return self._around_special_tokens(texts, self._ids, with_offsets=False)
-
-    def tokenize_with_offsets(self, texts: tf.Tensor) -> tf.RaggedTensor:
-        """Tokenizes string [batch] to int32 [batch, (tokens), 3]: ids, starts and ends."""
-        return self._around_special_tokens(texts, self._tokens, with_offsets=True)
-
-    def _around_special_tokens(
-        self,
-        texts: tf.Tensor,
-        tokenize: TokenizeFunction,
-        *,
-        with_offsets: bool,
-    ) -> tf.RaggedTensor:
+    def tokenize(self, texts: tf.Tensor, with_offsets: bool = False) -> tf.RaggedTensor:
+        """Tokenizes string [batch] to int32 [batch, (tokens)], or with offsets [batch, (tokens), 3]."""
         if not self.special_tokens:
-            return tokenize(texts)
-        pattern = "|".join(map(re.escape, self.special_tokens))
+            return self._tokenize_plain(texts, with_offsets)
         return tokenize_around_special_tokens(
-            texts, pattern, self._special_ids_of, tokenize, with_offsets=with_offsets
+            texts,
+            "|".join(map(re.escape, self.special_tokens)),
+            self._special_ids_of,
+            partial(self._tokenize_plain, with_offsets=with_offsets),
+            with_offsets=with_offsets,
         )
 
     def _special_ids_of(self, segments: tf.Tensor) -> tf.Tensor:
         is_token = segments[:, None] == list(self.special_tokens)
         return tf.reduce_max(tf.where(is_token, list(self.special_tokens.values()), -1), axis=1)
 
-    def _ids(self, texts: tf.Tensor) -> tf.RaggedTensor:
-        pieces = self.sentencepiece.tokenize(self.cleaner(texts))
-        ids = tf.gather(self.token_ids, pieces.values)
-        return tf.RaggedTensor.from_row_splits(
-            ids.values, tf.gather(ids.row_splits, pieces.row_splits), validate=False
-        )
-
-    def _tokens(self, texts: tf.Tensor) -> tf.RaggedTensor:
+    def _tokenize_plain(self, texts: tf.Tensor, with_offsets: bool) -> tf.RaggedTensor:
         cleaned = self.cleaner(texts)
-        pieces, first_bytes, end_bytes = self.sentencepiece.tokenize_with_offsets(cleaned)
+        if with_offsets:
+            pieces, *piece_bytes = self.sentencepiece.tokenize_with_offsets(cleaned)
+        else:
+            pieces = self.sentencepiece.tokenize(cleaned)
+        ids = tf.gather(self.token_ids, pieces.values)
+        tokens = joined_rows(ids, pieces)
+        if not with_offsets:
+            return tokens
+        first_bytes, end_bytes = (tf.cast(place.values, tf.int32) for place in piece_bytes)
         characters = tf.strings.unicode_decode(cleaned, "UTF-8")
         codes = characters.values
         row = pieces.value_rowids()
@@ -218,8 +204,8 @@ class _Graph(NamedTuple):
         byte_splits = tf.concat([[0], tf.cumsum(utf8_lengths(codes))], 0)
         row_bytes = tf.gather(byte_splits, tf.gather(characters.row_splits, row))
         places = tf.concat([characters_of_bytes(codes), [tf.size(codes)]], 0)
-        first = tf.gather(places, row_bytes + tf.cast(first_bytes.values, tf.int32))
-        end = tf.gather(places, row_bytes + tf.cast(end_bytes.values, tf.int32))
+        first = tf.gather(places, row_bytes + first_bytes)
+        end = tf.gather(places, row_bytes + end_bytes)
 
         # From there to words' characters, without the blanks that pieces begin with. A piece that is
         # nothing else stands for the character after it, as in the reference.
@@ -231,18 +217,14 @@ class _Graph(NamedTuple):
         end = tf.maximum(end, first + 1)
 
         # From pieces to tokens, and back to what the text has been.
-        ids = tf.gather(self.token_ids, pieces.values)
         spans = tf.gather(self.token_spans, pieces.values).values
         piece = ids.value_rowids()
         first, end = tf.gather(first, piece), tf.gather(end, piece)
         start = tf.minimum(first + spans[:, 0], end - 1)
         last = tf.maximum(tf.minimum(first + spans[:, 1], end) - 1, start)
         word_origins = tf.boolean_mask(self.cleaner.origins(texts).values, is_word)
-        values = token_columns(
-            ids.values, tf.gather(word_origins, start), tf.gather(word_origins, last) + 1
-        )
-        row_splits = tf.gather(ids.row_splits, pieces.row_splits)
-        return tf.RaggedTensor.from_row_splits(values, row_splits, validate=False)
+        starts, ends = tf.gather(word_origins, start), tf.gather(word_origins, last) + 1
+        return tokens.with_values(token_columns(ids.values, starts, ends))
 
     def _is_part_of_word(self, characters: tf.RaggedTensor) -> tf.Tensor:
         """Returns which characters of prepared texts [batch, (n)] tokens stand for, bool [all]."""
@@ -291,7 +273,7 @@ def _tokens(pieces: list[str], scheme: Scheme) -> list[str]:
 
 def _tokens_of_pieces(
     pieces: list[str], vocabulary: Vocabulary, unk_id: int, sentencepiece: Any, scheme: Scheme
-) -> dict[str, tf.RaggedTensor]:
+) -> tuple[tf.RaggedTensor, tf.RaggedTensor]:
     """Returns `token_ids` and `token_spans` of _Graph; mostly there is one token a piece."""
     ids = {token: index for index, token in enumerate(vocabulary.tokens)}
     rows = [[ids.get(piece, unk_id)] for piece in pieces]
@@ -305,18 +287,12 @@ def _tokens_of_pieces(
         encoded_digits = sentencepiece.tokenize(tf.constant(digits, tf.string)).to_list()
         for i, encoded in zip(split, encoded_digits, strict=True):
             rows[i] = [*(rows[piece][0] for piece in encoded), comma_id]
-            lengths = [len(pieces[piece].replace(SPACE, "")) for piece in encoded]
-            ends = list(itertools.accumulate([*lengths, 1]))
+            widths = [len(pieces[piece].replace(SPACE, "")) for piece in encoded]
+            ends = list(itertools.accumulate([*widths, 1]))
             spans[i] = list(zip([0, *ends], ends, strict=False))
-    row_lengths = [len(row) for row in rows]
-    return {
-        "token_ids": tf.RaggedTensor.from_row_lengths(
-            np.int32(list(itertools.chain(*rows))), row_lengths
-        ),
-        "token_spans": tf.RaggedTensor.from_row_lengths(
-            np.int32(list(itertools.chain(*spans))), row_lengths
-        ),
-    }
+    lengths = [len(row) for row in rows]
+    flat = (np.int32(list(itertools.chain(*each))) for each in (rows, spans))
+    return tuple(tf.RaggedTensor.from_row_lengths(values, lengths) for values in flat)
 
 
 def _parts_of_words(*, keep_accents: bool) -> tf.Tensor:

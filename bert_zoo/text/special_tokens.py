@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import tensorflow as tf
 
-from bert_zoo.text.offsets import sums_before, token_columns
+from bert_zoo.text.offsets import joined_rows, sums_before, token_columns
 from bert_zoo.text.tokenizer import TokenizeFunction, traced_once
 
 # UTF-8 never has this byte, so it can mark special tokens in texts that were made UTF-8.
@@ -53,21 +53,12 @@ def tokenize_around_special_tokens(
             tf.boolean_mask(special, is_special), tf.cast(is_special, tf.int64), validate=False
         )
         tokens = tf.concat([tokens, special], axis=1)
-        values = tokens.values
         if with_offsets:
             segment_starts = sums_before(lengths, segments.row_splits)
             shifts = tf.gather(segment_starts, tokens.value_rowids())
-            values += token_columns(tf.zeros_like(shifts), shifts, shifts)
-        return tf.RaggedTensor.from_row_splits(
-            values, tf.gather(tokens.row_splits, segments.row_splits), validate=False
-        )
+            shifts = token_columns(tf.zeros_like(shifts), shifts, shifts)
+            tokens = tokens.with_values(tokens.values + shifts)
+        return joined_rows(tokens, segments)
 
     found = tf.strings.regex_full_match(texts, rf"\C*?(?:{pattern})\C*")
-    values, row_splits = tf.cond(
-        tf.reduce_any(found), lambda: _parts(tokenize_segments()), lambda: _parts(tokenize(texts))
-    )
-    return tf.RaggedTensor.from_row_splits(values, row_splits, validate=False)
-
-
-def _parts(ragged: tf.RaggedTensor) -> tuple[tf.Tensor, tf.Tensor]:
-    return ragged.values, ragged.row_splits
+    return tf.cond(tf.reduce_any(found), tokenize_segments, lambda: tokenize(texts))

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import bisect
+import copy
 import importlib
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, NamedTuple
@@ -15,7 +15,7 @@ import tensorflow as tf
 from bert_zoo.error_text import shown
 from bert_zoo.forks import refuse_fork
 from bert_zoo.text.batches import text_batch
-from bert_zoo.text.vocabulary import Vocabulary
+from bert_zoo.text.vocabulary import HF_SPECIAL_TOKENS, Vocabulary
 
 
 class SpecialToken(NamedTuple):
@@ -41,20 +41,19 @@ SPECIAL_TOKENS = {
     "mask_token": SpecialToken("mask_id", "mask token"),
     "eos_token": SpecialToken("eos_id", "end token"),
 }
-# From string [batch] to int32 [batch, (tokens), ...].
+# From string [batch] to int32 [batch, (tokens)], or with offsets to [batch, (tokens), 3]: ids, starts
+# and ends.
 TokenizeFunction = Callable[[tf.Tensor], tf.RaggedTensor]
 
 
 class Tokenizer(tf.Module):
-    """A tokenizer in the graph; subclasses have a traced function `_tokenize`.
-
-    Those that can tell where tokens come from set it by `_set_functions`.
+    """A tokenizer in the graph; subclasses call `_trace` with what tokenizes.
 
     Args:
         name: of the module.
         vocabulary: its tokens.
-        special_tokens: keys of SPECIAL_TOKENS -> the token, for the roles that the tokenizer has;
-            other keys are passed over.
+        **options: of the constructor, ready for JSON; those named in SPECIAL_TOKENS give the tokens of
+            the tokenizer's roles, and are None for roles that it does not have.
 
     Attributes:
         unk_id, pad_id, cls_id, sep_id, mask_id, eos_id: ids of the special tokens; a tokenizer has
@@ -73,15 +72,19 @@ class Tokenizer(tf.Module):
 
     _untracked: SimpleNamespace | None = None
 
-    def __init__(self, name: str, vocabulary: Vocabulary, special_tokens: Mapping[str, Any]):
+    def __init__(self, name: str, vocabulary: Vocabulary, **options: Any):
         refuse_fork()
         super().__init__(name=name)
-        # A plain object, so that tf.Module does not track what is inside it.
+        # Plain objects, so that tf.Module does not track what is inside them.
         self._vocabulary = vocabulary
+        self._options = SimpleNamespace(**options)
         for option, role in SPECIAL_TOKENS.items():
-            if option in special_tokens:
-                token_id = vocabulary.id_of(special_tokens[option], role.called)
-                setattr(self, role.attribute, token_id)
+            if options.get(option) is not None:
+                setattr(self, role.attribute, vocabulary.id_of(options[option], role.called))
+
+    def get_config(self) -> dict[str, Any]:
+        """Returns the constructor's options, without vocabularies and the like, ready for JSON."""
+        return copy.deepcopy(vars(self._options))
 
     @tf.autograph.experimental.do_not_convert
     def __call__(self, texts: Any) -> tf.RaggedTensor:
@@ -124,7 +127,7 @@ class Tokenizer(tf.Module):
 
         Raises:
             TypeError, ValueError: something that is not a batch of texts.
-            NotImplementedError: a tokenizer of whole symbols.
+            NotImplementedError: a WordLevelTokenizer.
         """
         if self._untracked is None:
             raise NotImplementedError(
@@ -135,21 +138,16 @@ class Tokenizer(tf.Module):
         ids, starts, ends = (tokens.with_values(tokens.values[:, i]) for i in range(3))
         return ids, starts, ends
 
-    def _set_functions(self, tokenize: TokenizeFunction, tokenize_with_offsets: TokenizeFunction):
-        """Traces what tokenizes, so that it is fast outside tf.data too.
-
-        Args:
-            tokenize: from string [batch] to int32 [batch, (tokens)].
-            tokenize_with_offsets: to int32 [batch, (tokens), 3]: ids, starts and ends.
-        """
-
+    def _trace(self, tokenize: TokenizeFunction, with_offsets: TokenizeFunction | None = None):
+        """Traces what tokenizes, so that it is fast outside tf.data too."""
         texts = tf.TensorSpec([None], tf.string, name="texts")
         # As an attribute, it is part of every SavedModel that has the tokenizer. The other one, in a
         # plain object, is part of those where something calls it.
         self._tokenize = traced_once(tokenize, texts)
-        self._untracked = SimpleNamespace(
-            tokenize_with_offsets=traced_once(tokenize_with_offsets, texts)
-        )
+        if with_offsets is not None:
+            self._untracked = SimpleNamespace(
+                tokenize_with_offsets=traced_once(with_offsets, texts)
+            )
 
     def detokenize(self, token_ids: Any) -> tf.Tensor:
         """Joins tokens to text; padding, class and separator tokens are left out.
@@ -239,21 +237,22 @@ def added_token(content: str, *, lstrip: bool = False, special: bool = False) ->
     }
 
 
-def without_overlaps(special_tokens: Sequence[str]) -> list[str]:
-    """Returns the distinct tokens.
+def special_tokens(options: SimpleNamespace) -> list[str]:
+    """The tokens that a tokenizer's options have it look for in raw texts, each once.
 
     Raises:
         ValueError: two of them can overlap in a text.
     """
-    distinct = list(dict.fromkeys(special_tokens))
-    ordered = sorted(distinct)
+    named = [getattr(options, option) for option in HF_SPECIAL_TOKENS]
+    distinct = list(dict.fromkeys([*named, *options.added_tokens]))
+    beginning_with: dict[str, list[str]] = {}
+    for token in distinct:
+        for stop in range(1, len(token) + 1):
+            beginning_with.setdefault(token[:stop], []).append(token)
     for left in distinct:
         for start in range(1, len(left)):
-            end = left[start:]
-            # Longer tokens that begin like this follow it in their order; one may be `left` itself.
-            place = bisect.bisect_right(ordered, end)
-            for right in ordered[place : place + 2]:
-                if right != left and right.startswith(end):
+            for right in beginning_with.get(left[start:], ())[:2]:
+                if right != left:
                     raise ValueError(
                         f"The special tokens {shown(left)} and {shown(right)} can overlap in a text, "
                         "so which of them a text holds is ambiguous. Rename one of them."

@@ -23,6 +23,11 @@ import functools
 import json
 from pathlib import Path
 
+import numpy as np
+
+# The bits of a code point that say which of its page's it is.
+PAGE_BITS = 8
+
 
 @functools.cache
 def _sections() -> dict[str, dict]:
@@ -87,3 +92,21 @@ def combining_classes() -> dict[int, int]:
         for value, ranges in items
         for code in parse_ranges(ranges.replace(",", " "))
     }
+
+
+def paged(numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Cuts a table of all code points into pages, and keeps equal ones once.
+
+    Args:
+        numbers: int32 [0x110000].
+
+    Returns:
+        int32 pages [4352] and rows [256 * distinct pages], so that the number of a code point c is
+        rows[pages[c >> 8] << 8 | c & 255]; `offsets.look_up` does that in the graph.
+    """
+    distinct: dict[bytes, int] = {}
+    pages = [
+        distinct.setdefault(page.tobytes(), len(distinct))
+        for page in numbers.reshape(-1, 1 << PAGE_BITS)
+    ]
+    return np.int32(pages), np.frombuffer(b"".join(distinct), np.int32)

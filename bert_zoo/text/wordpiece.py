@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import re
 from collections.abc import Sequence
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
@@ -12,15 +13,21 @@ import numpy as np
 import tensorflow as tf
 
 from bert_zoo.error_text import shortened
-from bert_zoo.text.normalizer import Rules, build_rules, split_words, split_words_with_origins
-from bert_zoo.text.offsets import characters_of_bytes, sums_before, token_columns, utf8_lengths
+from bert_zoo.text.normalizer import Rules, build_rules, split_words
+from bert_zoo.text.offsets import (
+    characters_of_bytes,
+    joined_rows,
+    sums_before,
+    token_columns,
+    utf8_lengths,
+)
 from bert_zoo.text.special_tokens import MARK
 from bert_zoo.text.tokenizer import (
     TokenizeFunction,
     Tokenizer,
     added_token,
     import_tensorflow_text,
-    without_overlaps,
+    special_tokens,
 )
 from bert_zoo.text.vocabulary import HF_SPECIAL_TOKENS, SUFFIX, Vocabulary
 
@@ -83,8 +90,10 @@ class WordPieceTokenizer(Tokenizer):
                 f"max_word_length is {max_word_length}; a word has at least one character. "
                 "BERT's own value is 100."
             )
-        # A plain object, so that tf.Module does not track what is inside it.
-        options = SimpleNamespace(
+        named = (unknown_token, padding_token, cls_token, sep_token, mask_token)
+        super().__init__(
+            "wordpiece_tokenizer",
+            Vocabulary(vocabulary),
             lowercase=bool(lowercase),
             strip_accents=None if strip_accents is None else bool(strip_accents),
             split_cjk=bool(split_cjk),
@@ -94,27 +103,17 @@ class WordPieceTokenizer(Tokenizer):
             cls_token=cls_token,
             sep_token=sep_token,
             mask_token=mask_token,
-            added_tokens=[
-                token
-                for token in dict.fromkeys(added_tokens)
-                if token not in (unknown_token, padding_token, cls_token, sep_token, mask_token)
-            ],
+            added_tokens=[token for token in dict.fromkeys(added_tokens) if token not in named],
         )
-        super().__init__("wordpiece_tokenizer", Vocabulary(vocabulary), vars(options))
-        self._options = options
         with tf.init_scope(), tf.device("CPU:0"):
             self._engine = _Engine(self._vocabulary, self._options)
-        self._set_functions(self._engine.tokenize, self._engine.tokenize_with_offsets)
+        self._trace(self._engine.tokenize, partial(self._engine.tokenize, with_offsets=True))
 
     def _join(self, ids: tf.RaggedTensor) -> tf.Tensor:
         # What normalisation took away (case, accents, spacing around punctuation) does not come back.
         tokens = tf.gather(self._engine.token_strings, ids)
         joined = tf.strings.reduce_join(tokens, axis=1, separator=" ")
         return tf.strings.regex_replace(joined, f" {SUFFIX}", "")
-
-    def get_config(self) -> dict[str, Any]:
-        """Returns the constructor's keyword arguments, ready for JSON."""
-        return {**vars(self._options), "added_tokens": list(self._options.added_tokens)}
 
     def _files(self) -> dict[str, Any]:
         options = self._options
@@ -142,29 +141,24 @@ class _Engine:
     """
 
     def __init__(self, vocabulary: Vocabulary, options: SimpleNamespace):
-        special_tokens = without_overlaps(
-            [
-                *(options.unknown_token, options.padding_token, options.cls_token),
-                *(options.sep_token, options.mask_token, *options.added_tokens),
-            ]
-        )
-        if len(special_tokens) > _MAX_STAND_INS:
+        special = special_tokens(options)
+        if len(special) > _MAX_STAND_INS:
             raise ValueError(
-                f"{len(special_tokens)} special and added tokens are more than {_MAX_STAND_INS}; "
+                f"{len(special)} special and added tokens are more than {_MAX_STAND_INS}; "
                 "leave tokens that need no protection out of added_tokens."
             )
-        special_ids = [vocabulary.id_of(token, "added token") for token in special_tokens]
-        codes = range(_FIRST_STAND_IN, _FIRST_STAND_IN + len(special_tokens))
-        self._stand_ins = dict(zip(special_tokens, map(chr, codes), strict=True))
+        special_ids = [vocabulary.id_of(token, "added token") for token in special]
+        codes = range(_FIRST_STAND_IN, _FIRST_STAND_IN + len(special))
+        self._stand_ins = dict(zip(special, map(chr, codes), strict=True))
         # The longest first: they are found before those that they hold.
-        escaped = [re.escape(token) for token in sorted(special_tokens, key=len, reverse=True)]
+        escaped = [re.escape(token) for token in sorted(special, key=len, reverse=True)]
         groups = (escaped[i : i + _GROUP] for i in range(0, len(escaped), _GROUP))
         self._special_patterns = ["|".join(group) for group in groups]
         # By their hashes, in which a token is found however many there are.
-        hashes = _hashes(tf.constant(special_tokens)).numpy()
+        hashes = _hashes(tf.constant(special)).numpy()
         order = np.argsort(hashes)
         self._sorted_hashes = tf.constant(hashes[order])
-        self._sorted_tokens = tf.constant([special_tokens[i] for i in order])
+        self._sorted_tokens = tf.constant([special[i] for i in order])
         self._sorted_stand_ins = tf.constant([chr(codes[i]) for i in order])
         rules = build_rules(
             lowercase=options.lowercase,
@@ -188,54 +182,38 @@ class _Engine:
         )
         # The stand-ins' ids follow the vocabulary's; this leads them back.
         self._final_ids = tf.constant([*range(len(vocabulary)), *special_ids], tf.int32)
-        self._ascii_pattern = _plain_ascii_pattern(special_tokens)
+        self._ascii_pattern = _plain_ascii_pattern(special)
         self.token_strings = tf.constant(vocabulary.tokens)
 
-    def tokenize(self, texts: tf.Tensor) -> tf.RaggedTensor:
-        """Tokenizes string [batch] to int32 [batch, (tokens)]."""
-        return self._tokenize(texts, self._ids_of_ascii, self._ids_of_unicode)
-
-    def tokenize_with_offsets(self, texts: tf.Tensor) -> tf.RaggedTensor:
-        """Tokenizes string [batch] to int32 [batch, (tokens), 3]: ids, starts and ends."""
-        return self._tokenize(texts, self._tokens_of_ascii, self._tokens_of_unicode)
-
-    def _tokenize(
-        self, texts: tf.Tensor, of_ascii: TokenizeFunction, of_unicode: TokenizeFunction
-    ) -> tf.RaggedTensor:
-        """Tokenizes plain texts with one function and others with the other."""
+    def tokenize(self, texts: tf.Tensor, with_offsets: bool = False) -> tf.RaggedTensor:
+        """Tokenizes string [batch] to int32 [batch, (tokens)], or with offsets [batch, (tokens), 3]."""
+        of_ascii = partial(self._tokenize_ascii, with_offsets=with_offsets)
+        of_unicode = partial(self._tokenize_unicode, with_offsets=with_offsets)
         plain = tf.strings.regex_full_match(texts, self._ascii_pattern)
-        values, row_splits = tf.cond(
+        return tf.cond(
             tf.reduce_all(plain),
-            lambda: _parts(of_ascii(texts)),
-            lambda: _parts(_tokenize_mixed(texts, plain, of_ascii, of_unicode)),
+            lambda: of_ascii(texts),
+            lambda: _tokenize_mixed(texts, plain, of_ascii, of_unicode),
         )
-        return tf.RaggedTensor.from_row_splits(values, row_splits, validate=False)
 
-    def _ids_of_ascii(self, texts: tf.Tensor) -> tf.RaggedTensor:
-        return self._match_ascii.tokenize(self._lowered_ascii(texts))
-
-    def _tokens_of_ascii(self, texts: tf.Tensor) -> tf.RaggedTensor:
+    def _tokenize_ascii(self, texts: tf.Tensor, with_offsets: bool) -> tf.RaggedTensor:
         # A character is a byte, and lower-casing moves none.
-        ids, starts, ends = self._match_ascii.tokenize_with_offsets(self._lowered_ascii(texts))
+        texts = tf.strings.lower(texts) if self._lowercase else texts
+        ids, starts, ends = self._match_ascii.tokenize_with_offsets(texts)
+        if not with_offsets:
+            return ids
         return ids.with_values(token_columns(ids.values, starts.values, ends.values))
 
-    def _lowered_ascii(self, texts: tf.Tensor) -> tf.Tensor:
-        return tf.strings.lower(texts) if self._lowercase else texts
-
-    def _ids_of_unicode(self, texts: tf.Tensor) -> tf.RaggedTensor:
-        words = split_words(self._with_stand_ins(texts), self._rules)
-        pieces = self._match_words.tokenize(self._spelled(words.values))
-        return tf.RaggedTensor.from_row_splits(
-            tf.gather(self._final_ids, pieces.values),
-            tf.gather(pieces.row_splits, words.row_splits),
-            validate=False,
-        )
-
-    def _tokens_of_unicode(self, texts: tf.Tensor) -> tf.RaggedTensor:
-        words, origins = split_words_with_origins(self._with_stand_ins(texts), self._rules)
+    def _tokenize_unicode(self, texts: tf.Tensor, with_offsets: bool) -> tf.RaggedTensor:
+        texts = self._with_stand_ins(texts)
+        words, *origins = split_words(texts, self._rules, with_origins=with_offsets)
         pieces, first_bytes, _ = self._match_words.tokenize_with_offsets(
             self._spelled(words.values)
         )
+        ids = tf.gather(self._final_ids, pieces.values)
+        tokens = joined_rows(pieces.with_values(ids), words)
+        if not with_offsets:
+            return tokens
         # The pieces of a word tile it: each ends where the next one begins.
         codes = words.flat_values
         byte_splits = tf.concat([[0], tf.cumsum(utf8_lengths(codes))], 0)
@@ -246,14 +224,9 @@ class _Engine:
             characters_of_bytes(codes), word_bytes + tf.cast(first_bytes.values, tf.int32)
         )
         last_chars = tf.concat([first_chars, [tf.size(codes)]], 0)[1:] - 1
-        char_starts, char_ends = self._character_spans(words, origins)
-        values = token_columns(
-            tf.gather(self._final_ids, pieces.values),
-            tf.gather(char_starts, first_chars),
-            tf.gather(char_ends, last_chars),
-        )
-        row_splits = tf.gather(pieces.row_splits, words.row_splits)
-        return tf.RaggedTensor.from_row_splits(values, row_splits, validate=False)
+        char_starts, char_ends = self._character_spans(words, *origins)
+        starts, ends = tf.gather(char_starts, first_chars), tf.gather(char_ends, last_chars)
+        return tokens.with_values(token_columns(ids, starts, ends))
 
     def _spelled(self, words: tf.RaggedTensor) -> tf.Tensor:
         """Returns words, code points [words, (characters)], as strings, overlong ones unknown."""
@@ -268,14 +241,7 @@ class _Engine:
     def _character_spans(
         self, words: tf.RaggedTensor, origins: tf.RaggedTensor
     ) -> tuple[tf.Tensor, tf.Tensor]:
-        """Returns starts and ends in the raw texts, where stand-ins have their tokens' lengths.
-
-        Args:
-            words, origins: of `split_words_with_origins`, [batch, (words), (code points)].
-
-        Returns:
-            int32 [code points] each.
-        """
+        """Starts and ends in the raw texts, where stand-ins have their tokens' lengths, int32 [n]."""
         stand_in = words.flat_values - _FIRST_STAND_IN
         is_stand_in = (stand_in >= 0) & (stand_in < len(self._stand_ins))
         length = tf.gather(
@@ -320,10 +286,6 @@ def _tokenize_mixed(
     rank_among_others = tf.cumsum(tf.cast(~plain, tf.int64), exclusive=True)
     order = tf.where(plain, rank_among_plain, plain_rows.nrows() + rank_among_others)
     return tf.gather(tf.concat([plain_rows, other_rows], axis=0), order)
-
-
-def _parts(ragged: tf.RaggedTensor) -> tuple[tf.Tensor, tf.Tensor]:
-    return ragged.values, ragged.row_splits
 
 
 def _hashes(texts: tf.Tensor) -> tf.Tensor:

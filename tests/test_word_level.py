@@ -43,11 +43,11 @@ def random_texts(number, seed):
 
 
 def characters(vocabulary, **options):
-    return text.SymbolTokenizer(vocabulary, unit="character", **{**CLOSED, **options})
+    return text.WordLevelTokenizer(vocabulary, unit="character", **{**CLOSED, **options})
 
 
 def as_bytes(vocabulary, **options):
-    return text.SymbolTokenizer(vocabulary, unit="byte", **{**CLOSED, **options})
+    return text.WordLevelTokenizer(vocabulary, unit="byte", **{**CLOSED, **options})
 
 
 # ---------------------------------------------------------------------------------------------
@@ -58,26 +58,26 @@ def as_bytes(vocabulary, **options):
 @pytest.mark.parametrize("lowercase", [False, True])
 def test_words_are_what_pythons_split_makes_of_any_text(lowercase):
     texts = random_texts(2000, seed=1)
-    ids = text.SymbolTokenizer(WORDS, lowercase=lowercase)(texts).to_list()
+    ids = text.WordLevelTokenizer(WORDS, lowercase=lowercase)(texts).to_list()
     assert ids == [original_ids(t, WORDS, lowercase=lowercase, newline="") for t in texts]
 
 
 @pytest.mark.parametrize("lowercase", [False, True])
 def test_a_text_of_several_lines_has_the_originals_line_ends(lowercase):
     texts = [t for t in random_texts(2000, seed=2) if t]
-    tokenizer = text.SymbolTokenizer(WORDS, lowercase=lowercase, eos_at="line_ends")
+    tokenizer = text.WordLevelTokenizer(WORDS, lowercase=lowercase, eos_at="line_ends")
     expected = [original_ids(t, WORDS, lowercase=lowercase, eos=1) for t in texts]
     assert tokenizer(texts).to_list() == expected
 
 
 @pytest.mark.parametrize("character", [" ", "\x1c", "\x1f", "\x85", "\xa0", "\u2028", "\u3000"])
 def test_white_space_beyond_asciis_separates_words(character):
-    assert text.SymbolTokenizer(WORDS)([f"a{character}tree"]).to_list() == [[3, 4]]
+    assert text.WordLevelTokenizer(WORDS)([f"a{character}tree"]).to_list() == [[3, 4]]
 
 
 def test_every_white_space_of_python_separates_words_and_nothing_else_does():
     codes = [code for code in range(0x110000) if not 0xD800 <= code < 0xE000]
-    joined = text.SymbolTokenizer(["a", "<unk>"], eos_token=None)([f"a{chr(c)}a" for c in codes])
+    joined = text.WordLevelTokenizer(["a", "<unk>"], eos_token=None)([f"a{chr(c)}a" for c in codes])
     split = [chr(code) for code, ids in zip(codes, joined.to_list(), strict=True) if ids == [0, 0]]
     assert split == WHITE_SPACE
 
@@ -96,36 +96,36 @@ def test_every_white_space_of_python_separates_words_and_nothing_else_does():
     ],
 )
 def test_the_end_token_stands_where_eos_at_says(eos_at, expected):
-    tokenizer = text.SymbolTokenizer(["<eos>", "a"], unknown_token=None, eos_at=eos_at)
+    tokenizer = text.WordLevelTokenizer(["<eos>", "a"], unknown_token=None, eos_at=eos_at)
     assert tokenizer(["a", "a\n", "", "\n", "a\n\na"]).to_list() == expected
 
 
 @pytest.mark.parametrize("eos_at", ["newlines", "line_ends"])
 def test_lines_give_the_ids_of_the_whole(eos_at):
     content = "the tree \n\n a\r\na\rtree\n"
-    tokenizer = text.SymbolTokenizer(WORDS, eos_at=eos_at)
+    tokenizer = text.WordLevelTokenizer(WORDS, eos_at=eos_at)
     by_line = tokenizer(list(io.StringIO(content, newline=""))).flat_values
     assert by_line.numpy().tolist() == tokenizer([content]).to_list()[0]
     assert by_line.numpy().tolist() == original_ids(content, WORDS, eos=1)
 
 
 def test_an_end_token_of_any_spelling_is_written_as_it_is():
-    tokenizer = text.SymbolTokenizer(
+    tokenizer = text.WordLevelTokenizer(
         ["a", "\\0", "\\\\"], eos_token="\\0", unknown_token="\\\\", eos_at="newlines"
     )
     assert tokenizer(["a\nb"]).to_list() == [[0, 1, 2]]
 
 
 def test_a_special_tokens_spelling_in_a_text_is_that_token():
-    assert text.SymbolTokenizer(WORDS)(["<eos> <unk> <UNK>"]).to_list() == [[0, 2, 2]]
-    assert text.SymbolTokenizer(WORDS, lowercase=True)(["<EOS>"]).to_list() == [[0]]
+    assert text.WordLevelTokenizer(WORDS)(["<eos> <unk> <UNK>"]).to_list() == [[0, 2, 2]]
+    assert text.WordLevelTokenizer(WORDS, lowercase=True)(["<EOS>"]).to_list() == [[0]]
 
 
 @pytest.mark.skipif(not WIKITEXT.is_file(), reason="needs ../shared/data/text/wikitext2_part.txt")
 def test_wikitext_has_the_originals_ids():
     content = WIKITEXT.read_bytes().decode("utf-8")
     vocabulary = ["<eos>", *dict.fromkeys(content.split()[::2])]
-    tokenizer = text.SymbolTokenizer(vocabulary, eos_at="line_ends")
+    tokenizer = text.WordLevelTokenizer(vocabulary, eos_at="line_ends")
     assert tokenizer([content]).to_list() == [original_ids(content, vocabulary, eos=1)]
 
 
@@ -157,7 +157,7 @@ def test_bytes_are_decimal_numbers_without_newlines():
     prepared = [" ".join("\n" if b == 10 else str(b) for b in t).split() for t in texts]
     expected = [[vocabulary.index(number) for number in numbers] for numbers in prepared]
     assert as_bytes(vocabulary)(texts).to_list() == expected
-    as_words = text.SymbolTokenizer(vocabulary, **CLOSED)([" ".join(row) for row in prepared])
+    as_words = text.WordLevelTokenizer(vocabulary, **CLOSED)([" ".join(row) for row in prepared])
     assert as_words.to_list() == expected
 
 
@@ -179,7 +179,7 @@ def test_bytes_that_are_not_utf8_are_pythons_replacement_characters():
 @pytest.mark.parametrize(
     ("tokenizer", "bad", "named"),
     [
-        (lambda: text.SymbolTokenizer(["a"], **CLOSED), "a zebra b", r"\[zebra\]"),
+        (lambda: text.WordLevelTokenizer(["a"], **CLOSED), "a zebra b", r"\[zebra\]"),
         (lambda: characters(["a", "🙂"]), "azb", r"\[z\] \[code point\] \[122\]"),
         (lambda: characters(["a"]), "a\n", r"\[code point\] \[10\]"),
         (lambda: as_bytes(["97"]), "az", r"\[byte\] \[122\]"),
@@ -206,7 +206,7 @@ def test_with_an_unknown_token_they_are_that_token():
 
 
 def test_words_come_back_with_blanks_and_lines():
-    tokenizer = text.SymbolTokenizer(WORDS, eos_at="newlines")
+    tokenizer = text.WordLevelTokenizer(WORDS, eos_at="newlines")
     content = "the tree\n\na <unk> \\1\n"
     ids = tokenizer([content, "a"])
     assert [row.decode() for row in tokenizer.detokenize(ids).numpy()] == [content, "a"]
@@ -221,7 +221,7 @@ def test_characters_and_bytes_come_back():
 
 
 def test_a_tokenizer_has_the_ids_of_the_roles_that_it_has():
-    tokenizer = text.SymbolTokenizer(["a", "<unk>", "<eos>"])
+    tokenizer = text.WordLevelTokenizer(["a", "<unk>", "<eos>"])
     assert (tokenizer.unk_id, tokenizer.eos_id) == (1, 2)
     assert not any(hasattr(tokenizer, f"{role}_id") for role in ("pad", "cls", "sep", "mask"))
     assert not hasattr(characters(["a"]), "unk_id")
@@ -248,7 +248,7 @@ def test_a_tokenizer_has_the_ids_of_the_roles_that_it_has():
 )
 def test_what_cannot_be_is_refused(vocabulary, options, problem):
     with pytest.raises(ValueError, match=problem):
-        text.SymbolTokenizer(vocabulary, **options)
+        text.WordLevelTokenizer(vocabulary, **options)
 
 
 # ---------------------------------------------------------------------------------------------
@@ -256,7 +256,7 @@ def test_what_cannot_be_is_refused(vocabulary, options, problem):
 # ---------------------------------------------------------------------------------------------
 
 TOKENIZERS = {
-    "words": lambda: text.SymbolTokenizer(WORDS, lowercase=True, eos_at="newlines"),
+    "words": lambda: text.WordLevelTokenizer(WORDS, lowercase=True, eos_at="newlines"),
     "characters": lambda: characters(
         ["_", *"aetrh.·字σς\n\x00", "<unk>"], space_token="_", unknown_token="<unk>"
     ),
@@ -301,7 +301,7 @@ INVISIBLE = ["\n", "\r", " ", "\t", "\u2028", "\x00", "\x85", "\ufeff", "\u0301"
     ],
 )
 def test_a_saved_directory_gives_the_same_tokenizer(vocabulary, options, tmp_path):
-    saved = text.SymbolTokenizer(vocabulary, **options)
+    saved = text.WordLevelTokenizer(vocabulary, **options)
     saved.save(tmp_path)
     read = text.tokenizer_from_dir(tmp_path, "transformer_xl")
     assert read.vocabulary == saved.vocabulary
@@ -309,14 +309,14 @@ def test_a_saved_directory_gives_the_same_tokenizer(vocabulary, options, tmp_pat
 
 
 def test_words_stand_in_vocab_txt_as_they_are(tmp_path):
-    text.SymbolTokenizer(WORDS).save(tmp_path)
+    text.WordLevelTokenizer(WORDS).save(tmp_path)
     assert (tmp_path / "vocab.txt").read_bytes().decode() == "".join(f"{w}\n" for w in WORDS)
     assert json.loads((tmp_path / "tokenizer_config.json").read_text())["unit"] == "word"
 
 
 def test_words_with_white_space_that_python_2_did_not_split_at_are_kept(tmp_path):
     vocabulary = ["<eos>", "<unk>", "10\xa0km", "\u3000", "a\x85b\u2028"]
-    text.SymbolTokenizer(vocabulary).save(tmp_path)
+    text.WordLevelTokenizer(vocabulary).save(tmp_path)
     read = text.tokenizer_from_dir(tmp_path, "transformer_xl")
     assert read.vocabulary == tuple(vocabulary)
 
@@ -353,7 +353,7 @@ def test_a_directory_without_a_config_is_read_by_its_symbols(lines, expected, tm
 
 
 def test_options_of_a_call_go_before_the_files(tmp_path):
-    text.SymbolTokenizer(WORDS).save(tmp_path)
+    text.WordLevelTokenizer(WORDS).save(tmp_path)
     tokenizer = text.tokenizer_from_dir(tmp_path, "transformer_xl", eos_at="line_ends")
     assert tokenizer(["a"]).to_list() == [[3, 0]]
 
@@ -395,7 +395,7 @@ def test_a_directory_without_a_vocabulary_is_an_error_that_names_the_files(tmp_p
 
 
 def preprocessor(vocabulary=("<eos>", "a", "b", "c"), eos_token="<eos>", eos_at="never", **options):
-    tokenizer = text.SymbolTokenizer(
+    tokenizer = text.WordLevelTokenizer(
         vocabulary, unknown_token=None, eos_token=eos_token, eos_at=eos_at
     )
     return text.LanguageModelPreprocessor(tokenizer, **{"sequence_length": 4, **options})
@@ -523,7 +523,7 @@ def test_it_runs_in_tf_data_with_a_static_shape_where_padding_is_fixed():
 
 
 def test_a_directory_gives_the_familys_preprocessor(tmp_path):
-    text.SymbolTokenizer(WORDS).save(tmp_path)
+    text.WordLevelTokenizer(WORDS).save(tmp_path)
     prepare = text.preprocessor_from_dir(
         tmp_path,
         "transformer_xl",

@@ -1,0 +1,260 @@
+"""Texts as whole words, characters or bytes, as Transformer-XL's original code reads them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from bert_zoo.error_text import shown
+from bert_zoo.text.albert_text import TextCleaner
+from bert_zoo.text.byte_bpe_graph import lookup_table
+from bert_zoo.text.tokenizer import Tokenizer
+from bert_zoo.text.unicode_tables import re2_class
+from bert_zoo.text.vocabulary import Vocabulary
+from bert_zoo.text.word_level_files import character_as_line, is_byte
+
+# Where a text has <eos>, by (before each line, after each line).
+EOS_AT = {
+    "never": (0, 0),
+    "newlines": (0, 1),
+    "line_ends": (0, 1),
+    "line_starts_and_ends": (1, 1),
+}
+NEWLINE = 10  # the byte that Transformer-XL's preparation of enwik8 makes a line end
+
+# What Python's text files and str.splitlines agree on.
+_LINE_END = r"\r\n|\r|\n"
+# The id of a token that the vocabulary lacks, where nothing stands for it.
+_NONE = -1
+
+
+class WordLevelTokenizer(Tokenizer):
+    """A language model's tokenizer: whole words, characters or bytes, each one id.
+
+    Ids of words equal those of Transformer-XL's `Vocab` on every line: white space is what Python
+    splits at, lower-casing Python's (Unicode 14, with Greek's final sigma). Bytes that are not
+    UTF-8 count as U+FFFD, as in `text.decode("utf-8", "replace")`, except where bytes are the
+    tokens. A token's own spelling in a text is that token, "<unk>" and "<eos>" too.
+
+    Args:
+        vocabulary: tokens in the order of their ids; for adaptive softmax by falling frequency.
+        unit: what a token is.
+
+            * "word": what stands between white space. Text that was prepared as tokens with blanks
+              between them ("a _ b", or enwik8's "60 109") is read as words too.
+            * "character": a Unicode character.
+            * "byte": a byte, as its decimal number, "60" for "<" (enwik8). Newline bytes have no
+              token and are dropped, as the original's preparation drops them.
+        lowercase: lower-case texts; not for bytes.
+        unknown_token: what a word, character or byte outside the vocabulary becomes. None makes it
+            an error.
+        eos_token: the token of a line's end; None where the vocabulary has none.
+        space_token: for characters, the token that a space becomes ("_" in text8).
+        eos_at: for words, where a text has `eos_token` beside its own spelling. A line ends at "\\n",
+            "\\r\\n" or "\\r", as in Python's text files.
+
+            * "never": line ends are white space like any other.
+            * "newlines": each line end is one; a text without one, for example a prompt, stays open.
+            * "line_ends": after each line, also the last one where no newline ends it; an empty text
+              is an empty line. One line or a whole file, these are the ids of the original's
+              `encode_file(add_eos=True)`.
+            * "line_starts_and_ends": before and after each line, as `add_double_eos=True` (lm1b).
+
+    Attributes:
+        unk_id, eos_id: where the vocabulary has such a token.
+
+    Raises:
+        ValueError: an option outside its values or not of this unit, a special token that the
+            vocabulary lacks, or a token that no text of this unit can hold.
+
+    Calling it raises tf.errors.InvalidArgumentError, in a graph too, for what the vocabulary lacks
+    if there is no `unknown_token`; the message names it. `detokenize` joins words by blanks, and
+    writes `eos_token` as a newline and `space_token` as a space; bytes need not give UTF-8.
+
+    Source: Dai et al. 2019; kimiyoung/transformer-xl pytorch/utils/vocabulary.py, prep_text8.py.
+    Unlike there, a word that holds "<eos>" and is not in the vocabulary is unknown, not an error.
+    """
+
+    def __init__(
+        self,
+        vocabulary: Sequence[str],
+        *,
+        unit: str = "word",
+        lowercase: bool = False,
+        unknown_token: str | None = "<unk>",
+        eos_token: str | None = "<eos>",
+        space_token: str | None = None,
+        eos_at: str = "never",
+    ):
+        options = {
+            "unit": unit,
+            "lowercase": bool(lowercase),
+            "unknown_token": unknown_token,
+            "eos_token": eos_token,
+            "space_token": space_token,
+            "eos_at": eos_at,
+        }
+        checked = Vocabulary(vocabulary)
+        _check_options(SimpleNamespace(**options), checked)
+        super().__init__("word_level_tokenizer", checked, **options)
+        ids = {_key(token, unit): index for index, token in enumerate(checked.tokens)}
+        ids.pop(None, None)
+        spellings = {eos_token: "\n", space_token: " "}
+        if space_token is not None:
+            ids[ord(" ")] = checked.id_of(space_token)
+        if unit == "byte":
+            spellings |= {str(byte): bytes([byte]) for byte in ids}
+        with tf.init_scope(), tf.device("CPU:0"):
+            keys = list(ids) if unit == "word" else np.array(list(ids), np.int64)
+            values = np.array(list(ids.values()), np.int32)
+            unknown = _NONE if unknown_token is None else self.unk_id
+            self._ids = lookup_table(keys, values, default=unknown)
+            # What detokenize writes.
+            self._spellings = tf.constant([spellings.get(t, t) for t in checked.tokens])
+            self._lower = TextCleaner(keep_accents=True, lowercase=True) if lowercase else None
+        self._trace(self._ids_of)
+
+    @property
+    def unit(self) -> str:
+        """What a token is: "word", "character" or "byte"."""
+        return self._options.unit
+
+    @property
+    def eos_at(self) -> str:
+        """Where a text has the end token beside its own spelling."""
+        return self._options.eos_at
+
+    def _ids_of(self, texts: tf.Tensor) -> tf.RaggedTensor:
+        units = self._split(texts)
+        ids = self._ids.lookup(units.values)
+        first = tf.where(ids == _NONE)[:1, 0]
+        message = (
+            "The vocabulary lacks a token of a text and has no unknown_token for it. Check that unit, "
+            "lowercase and vocabulary fit the text, or name an unknown_token. The token:"
+        )
+        named = _named(tf.gather(units.values, first), self.unit)
+        known = tf.debugging.Assert(tf.size(first) == 0, [message, *named])
+        with tf.control_dependencies([known]):
+            return units.with_values(tf.identity(ids))
+
+    def _split(self, texts: tf.Tensor) -> tf.RaggedTensor:
+        """The words of texts, or the numbers of their characters or bytes, int64 [batch, (n)]."""
+        if self.unit == "byte":
+            # Joined, since decode_raw takes several strings only if they are equally long.
+            values = tf.cast(tf.io.decode_raw(tf.strings.reduce_join(texts), tf.uint8), tf.int64)
+            rows = tf.RaggedTensor.from_row_lengths(values, tf.strings.length(texts))
+            return tf.ragged.boolean_mask(rows, rows != NEWLINE)
+        texts = _as_utf8(texts) if self._lower is None else self._lower(texts)
+        if self.unit == "character":
+            return tf.cast(tf.strings.unicode_decode(texts, "UTF-8"), tf.int64)
+        # tf.strings.split knows ASCII's white space only, and not all of it.
+        white_space = f"[{re2_class('python/whitespace')}]"
+        return tf.strings.split(tf.strings.regex_replace(self._with_eos(texts), white_space, " "))
+
+    def _with_eos(self, texts: tf.Tensor) -> tf.Tensor:
+        """Writes the end token into texts as a word, where `eos_at` has it."""
+        before, after = EOS_AT[self.eos_at]
+        if not after:
+            return texts
+        mark = f" {self._options.eos_token} "
+        rewrite = mark.replace("\\", "\\\\")
+        if self.eos_at == "newlines":
+            return tf.strings.regex_replace(texts, _LINE_END, rewrite)
+        texts = tf.strings.regex_replace(texts, rf"(?:{_LINE_END})\z", "", replace_global=False)
+        texts = tf.strings.regex_replace(texts, _LINE_END, rewrite * (after + before))
+        return tf.strings.join([mark * before, texts, mark * after])
+
+    def _join(self, ids: tf.RaggedTensor) -> tf.Tensor:
+        spelled = tf.gather(self._spellings, ids)
+        if self.unit != "word":
+            return tf.strings.reduce_join(spelled, axis=1)
+        joined = tf.strings.reduce_join(spelled, axis=1, separator=" ")
+        return tf.strings.regex_replace(joined, " ?\n ?", "\n")
+
+    def _files(self) -> dict[str, Any]:
+        # Characters that cannot be seen or that end a line are written as code points, as U+000A.
+        as_line = character_as_line if self.unit == "character" else str
+        return {
+            "vocab.txt": "".join(f"{as_line(token)}\n" for token in self.vocabulary),
+            "tokenizer_config.json": {"tokenizer_class": type(self).__name__, **self.get_config()},
+        }
+
+
+def _check_options(options: SimpleNamespace, vocabulary: Vocabulary) -> None:
+    for name, values in (("unit", UNITS), ("eos_at", tuple(EOS_AT))):
+        if getattr(options, name) not in values:
+            raise ValueError(f"{name} is {shown(getattr(options, name))}; choose one of {values}.")
+    unit = options.unit
+    special = {n: getattr(options, n) for n in ("unknown_token", "eos_token", "space_token")}
+    for name, token in special.items():
+        if token is not None and token not in vocabulary:
+            raise ValueError(
+                f"The vocabulary of {len(vocabulary)} tokens lacks {name}={shown(token)}; it begins with "
+                f"{shown(list(vocabulary.tokens[:5]))}. Name the one that it has, or pass {name}=None."
+            )
+    if options.eos_at != "never" and (unit != "word" or options.eos_token is None):
+        raise ValueError(
+            f"eos_at is {shown(options.eos_at)} with unit={shown(unit)} and "
+            f"eos_token={shown(options.eos_token)}. Only words with an eos_token have it at line ends; "
+            "pass eos_at='never'."
+        )
+    if options.space_token is not None and unit != "character":
+        raise ValueError(
+            f"space_token is {shown(options.space_token)} with unit={shown(unit)}; only characters "
+            "have one. Pass space_token=None."
+        )
+    if options.lowercase and unit == "byte":
+        raise ValueError("lowercase=True is not for bytes: they are read as they are.")
+    fits, wanted = _TOKENS[unit]
+    for index, token in enumerate(vocabulary.tokens):
+        if not fits(token) and (unit == "word" or token not in special.values()):
+            raise ValueError(
+                f"vocabulary[{index}] is {shown(token)}. With unit={shown(unit)} a token is {wanted}; "
+                f"no text could hold this one. Choose another unit of {UNITS}, or mend the vocabulary."
+            )
+
+
+# Unit -> what a token of it is. Vocabularies that Python 2 made, among them released ones, may have
+# words with white space beyond ASCII's.
+_TOKENS: dict[str, tuple[Callable[[str], bool], str]] = {
+    "word": (
+        lambda token: not any(char in " \t\n\r\v\f" for char in token),
+        "characters without ASCII white space",
+    ),
+    "character": (lambda token: len(token) == 1, "one character, or a special token"),
+    "byte": (is_byte, "a number from 0 to 255, or a special token"),
+}
+UNITS = tuple(_TOKENS)
+
+
+def _key(token: str, unit: str) -> str | int | None:
+    """What a token is looked up by: its spelling or number; None if no text can hold it."""
+    if unit == "word":
+        return token
+    if unit == "byte":
+        return int(token) if is_byte(token) else None
+    return ord(token) if len(token) == 1 else None
+
+
+def _named(unit_of_text: tf.Tensor, unit: str) -> list[Any]:
+    """What an error says of what the vocabulary lacks: [0 or 1], as `_split` has it."""
+    if unit == "word":
+        return [unit_of_text]
+    if unit == "byte":
+        return ["byte", unit_of_text]
+    code = tf.cast(unit_of_text, tf.int32)
+    return [tf.strings.unicode_encode(code[:, None], "UTF-8"), "code point", code]
+
+
+def _as_utf8(texts: tf.Tensor) -> tf.Tensor:
+    """Texts in which bytes that are not UTF-8 became U+FFFD."""
+    plain = tf.strings.regex_full_match(texts, r"[\x00-\x7f]*")
+    return tf.cond(
+        tf.reduce_all(plain),
+        lambda: texts,
+        lambda: tf.strings.unicode_transcode(texts, "UTF-8", "UTF-8", errors="replace"),
+    )

@@ -1,0 +1,95 @@
+"""Vocabularies of words, characters or bytes in files; without TensorFlow."""
+
+from __future__ import annotations
+
+import logging
+import re
+from pathlib import Path
+from typing import Any
+
+from bert_zoo.text.files import VocabularyFiles
+from bert_zoo.text.format import TokenizerParts
+
+logger = logging.getLogger(__name__)
+
+_OPTIONS = {
+    **dict.fromkeys(("unit", "unknown_token", "eos_token", "space_token", "eos_at"), str),
+    "lowercase": bool,
+}
+# What ends a line, and what stands for unknown words: in WikiText, and in the One Billion Word
+# benchmark, where the first also begins a line.
+EOS_TOKENS = ("<eos>", "<S>")
+UNKNOWN_TOKENS = ("<unk>", "<UNK>")
+
+
+def read_word_level(files: VocabularyFiles, overrides: dict[str, Any]) -> TokenizerParts:
+    """Reads vocab.txt, and the settings beside it.
+
+    Args:
+        files: of the directory.
+        overrides: keyword arguments of WordLevelTokenizer that overrule the files.
+
+    Raises:
+        ConfigError: a damaged file.
+    """
+    lines, path = files.lines("vocab.txt"), files.path("vocab.txt")
+    config = files.json("tokenizer_config.json")
+    options = {name: config.take(name, kind) for name, kind in _OPTIONS.items() if name in config}
+    options = with_assumed_options(lines, path, options | overrides)
+    if options["unit"] == "character":
+        lines = [line_as_character(line) for line in lines]
+    return TokenizerParts("WordLevelTokenizer", {"vocabulary": lines, **options}, path)
+
+
+def with_assumed_options(lines: list[str], path: Path, given: dict[str, Any]) -> dict[str, Any]:
+    """The given options, and where they do not say the unit those that fit the lines of vocab.txt.
+
+    Numbers up to 255 are bytes, single characters are characters, and anything else is words.
+    """
+    if "unit" in given:
+        return given
+    unknown, eos = first_known(UNKNOWN_TOKENS, lines), first_known(EOS_TOKENS, lines)
+    tokens = set(lines) - {unknown, eos}
+    characters = set(map(line_as_character, tokens))
+    assumed = {"unit": "word", "unknown_token": unknown, "eos_token": eos}
+    if all(map(is_byte, tokens)):
+        assumed["unit"] = "byte"
+    elif all(len(character) == 1 for character in characters):
+        space = "_" if "_" in characters and " " not in characters else None
+        assumed |= {"unit": "character", "space_token": space}
+    else:
+        # WikiText's convention; lm1b's "<S>" stands at both ends of a sentence, which a prompt is not.
+        assumed["eos_at"] = "newlines" if eos == "<eos>" else "never"
+    logger.info(
+        "No file says how to read texts with %s; by its tokens, %s.",
+        path,
+        ", ".join(f"{name}={value!r}" for name, value in assumed.items() if name not in given),
+    )
+    return {**assumed, **given}
+
+
+def first_known(candidates: tuple[str, ...], tokens: list[str]) -> str | None:
+    """The first of the candidates that is one of the tokens."""
+    return next((token for token in candidates if token in tokens), None)
+
+
+def is_byte(token: str) -> bool:
+    return re.fullmatch("0|[1-9][0-9]{0,2}", token) is not None and int(token) < 256
+
+
+def character_as_line(token: str) -> str:
+    if len(token) == 1 and (token.isspace() or not token.isprintable()):
+        return f"U+{ord(token):04X}"
+    if line_as_character(token) != token:
+        raise ValueError(
+            f"The special token {token!r} is how vocab.txt writes {line_as_character(token)!r}. "
+            "Rename it."
+        )
+    return token
+
+
+def line_as_character(line: str) -> str:
+    match = re.fullmatch("U[+]([0-9A-F]{4,6})", line)
+    code = int(match[1], 16) if match else -1
+    is_character = 0 <= code <= 0x10FFFF and not 0xD800 <= code <= 0xDFFF
+    return chr(code) if is_character else line
