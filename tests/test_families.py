@@ -291,6 +291,17 @@ def test_a_task_reads_its_encoder_from_a_file_of_both(saved, tmp_path):
     np.testing.assert_allclose(encoded, io["sequence_output"], atol=TOLERANCE)
 
 
+def test_every_tensor_of_both_must_be_there_and_known(tmp_path):
+    tensors = dict(open_weights(directory_of(BOTH)))
+    shutil.copy(directory_of(BOTH) / "config.json", tmp_path)
+    layer = "generator/encoder/layer_{}/output/LayerNorm/gamma"
+    extra, gone = layer.format(99), layer.format(0)
+    tensors[extra] = tensors.pop(gone)
+    save_file(tensors, tmp_path / "model.safetensors")
+    with pytest.raises(WeightsError, match=rf"missing: {gone}(?s:.*)not known.*: {extra}"):
+        bert_zoo.load(tmp_path, "pretraining")
+
+
 @pytest.mark.parametrize("name", ["tf1_base", "tf1_small"])
 def test_an_archive_without_configuration_tells_its_sizes_by_its_tensors(name, tmp_path):
     case = f"electra/{name}"

@@ -2,20 +2,16 @@
 
 import dataclasses
 from collections import Counter
-from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
 from helpers import unallocated
 
 from bert_zoo.config import EncoderConfig
-from bert_zoo.families import bert
 from bert_zoo.registry import registry
-from bert_zoo.weights.bind import RenamedSource, assign, expand, to_stored, variables_of
-from bert_zoo.weights.files import WeightsError
-from bert_zoo.weights.formats import TF1, HuggingFace
-from bert_zoo.weights.table import DENSE, Head, Row, SecondEncoder, Stored, raw
-from bert_zoo.weights.tensor_source import TensorSource
+from bert_zoo.weights.bind import expand, to_stored, variables_of
+from bert_zoo.weights.formats import HuggingFace
+from bert_zoo.weights.table import Row, Stored, raw
 
 # Field of a configuration -> size; no two are alike, so that a transposed tensor has another shape.
 TINY_SIZES = {
@@ -198,148 +194,6 @@ def test_fine_tuned_heads_have_the_names_of_googles_programs(task, names):
 # ---------------------------------------------------------------------------------------------
 
 
-class Arrays(TensorSource):
-    """Arrays as a file of weights."""
-
-    def __init__(self, arrays):
-        self.arrays = arrays
-        super().__init__("tf1", "arrays", {key: value.shape for key, value in arrays.items()})
-
-    def _read(self, key):
-        return self.arrays[key]
-
-
-class Variable:
-    """What `assign` needs of a variable."""
-
-    def __init__(self, shape):
-        self.shape = shape
-
-    def assign(self, value):
-        assert value.shape == self.shape
-        self.value = value
-
-
-@dataclass(frozen=True, kw_only=True)
-class WithGenerator(EncoderConfig):
-    """A discriminator's configuration, and its generator's width."""
-
-    generator_size: int = 4
-
-    @property
-    def generator(self):
-        sizes = {"hidden_size": self.generator_size, "intermediate_size": 6, "num_layers": 1}
-        return self.replace(pooler=False, **sizes)
-
-
-# google-research/electra: model/modeling.py BertModel, run_pretraining.py. The tables and their norm are
-# stored once, for both encoders.
-SHARED = tuple(
-    row.named(tf1=f"/electra/{row.names['hf'][0].replace('.', '/')}")
-    for row in bert.ENCODER_ROWS
-    if row.ours.startswith("embeddings/")
-)
-OWN = (
-    Row(DENSE, "embeddings/projection", hf="embeddings_project"),
-    *(row for row in bert.ENCODER_ROWS if row.ours.startswith("stack/")),
-)
-PREDICTIONS = Row(DENSE, "discriminator/dense", tf1="discriminator_predictions/dense")
-TWO_ENCODERS = replace(
-    registry().families["bert"],
-    name="two",
-    config_class=WithGenerator,
-    encoder_rows=(*SHARED, *OWN),
-    heads={
-        "pretraining": Head(
-            (
-                SecondEncoder(OWN, "generator/", "generator", lambda config: config.generator),
-                PREDICTIONS,
-            )
-        )
-    },
-    formats={"tf1": TF1(root="electra/", encoders={"generator": "generator/"})},
-)
-TWO_CONFIG = WithGenerator(
-    vocab_size=11,
-    hidden_size=8,
-    num_layers=2,
-    num_heads=2,
-    intermediate_size=12,
-    max_positions=9,
-    pooler=False,
-)
-
-
-def two_encoders() -> Arrays:
-    """The tensors of an archive of ELECTRA, tiny, each with values of its own."""
-    widths = {"electra": (8, 12, 2), "generator": (4, 6, 1)}
-    shapes = {"word_embeddings": (11, 3), "position_embeddings": (9, 3)}
-    shapes |= {"token_type_embeddings": (2, 3), "LayerNorm/gamma": (3,), "LayerNorm/beta": (3,)}
-    shapes = {f"electra/embeddings/{name}": shape for name, shape in shapes.items()}
-    for root, (hidden, intermediate, layers) in widths.items():
-        dense = {"embeddings_project": (3, hidden)}
-        for i in range(layers):
-            layer = f"encoder/layer_{i}"
-            for name in ("self/query", "self/key", "self/value", "output/dense"):
-                dense[f"{layer}/attention/{name}"] = (hidden, hidden)
-            dense[f"{layer}/intermediate/dense"] = (hidden, intermediate)
-            dense[f"{layer}/output/dense"] = (intermediate, hidden)
-            for norm in ("attention/output", "output"):
-                for part in ("gamma", "beta"):
-                    shapes[f"{root}/{layer}/{norm}/LayerNorm/{part}"] = (hidden,)
-        for name, (inputs, outputs) in dense.items():
-            shapes[f"{root}/{name}/kernel"] = (inputs, outputs)
-            shapes[f"{root}/{name}/bias"] = (outputs,)
-    shapes |= {"discriminator_predictions/dense/kernel": (8, 8)}
-    shapes |= {"discriminator_predictions/dense/bias": (8,)}
-    shapes |= {f"{key}/adam_{slot}": shape for key, shape in shapes.items() for slot in "mv"}
-    rng = np.random.default_rng(0)
-    return Arrays({key: rng.standard_normal(s).astype("float32") for key, s in shapes.items()})
-
-
-def loaded_variables(source, encoder="", task="encoder") -> dict[str, np.ndarray]:
-    """What each variable of a task's model gets of a source."""
-    config = TWO_CONFIG.generator if encoder else TWO_CONFIG
-    plan = TWO_ENCODERS.plan_of(source, config, encoder)
-    source = RenamedSource(source, plan.format)
-    bindings = plan.bindings(task, pooler=False)
-    variables = {}
-    for binding in bindings:
-        shapes = [source.shape(key) for key in binding.keys if key in source] or [(0,)]
-        fused = (*shapes[0][:-1], sum(shape[-1] for shape in shapes))
-        variables[binding.variable] = Variable(fused)
-    assign(variables, bindings, source, plan)
-    return {path: variable.value for path, variable in variables.items()}
-
-
-def test_one_file_holds_two_encoders_that_share_tables():
-    source = two_encoders()
-    table = source["electra/embeddings/word_embeddings"]
-    first, second = loaded_variables(source), loaded_variables(source, "generator")
-    assert first.keys() > second.keys()  # one layer more
-    for encoder, root in ((first, "electra"), (second, "generator")):
-        assert encoder["encoder/embeddings/token_embedding/embeddings"] is table
-        kernel = encoder["encoder/embeddings/projection/kernel"]
-        assert kernel is source[f"{root}/embeddings_project/kernel"]
-        output = encoder["encoder/stack/layer_0/output_norm/gamma"]
-        assert output is source[f"{root}/encoder/layer_0/output/LayerNorm/gamma"]
-
-
-def test_pretraining_reads_both_encoders_of_a_file():
-    source = two_encoders()
-    both = loaded_variables(source, task="pretraining")
-    generator = {path for path in both if path.startswith("generator/")}
-    assert not [path for path in generator if "token_embedding" in path]
-    kernel = both["generator/embeddings/projection/kernel"]
-    assert kernel is source["generator/embeddings_project/kernel"]
-    extra = "generator/encoder/layer_1/output/LayerNorm/gamma"
-    with pytest.raises(WeightsError, match=f"not known.*{extra}"):
-        loaded_variables(Arrays({**source.arrays, extra: np.zeros(4)}), task="pretraining")
-    del source.arrays["generator/encoder/layer_0/output/LayerNorm/gamma"]
-    with pytest.raises(WeightsError, match="missing: generator/encoder/layer_0/output"):
-        loaded_variables(Arrays(source.arrays), task="pretraining")
-
-
 def test_kernels_with_an_axis_for_heads_are_reshaped():
     """As XLNet's: [hidden, heads, size] for queries and for the output, whose axes are swapped."""
 
@@ -359,7 +213,8 @@ def test_kernels_with_an_axis_for_heads_are_reshaped():
         for i in range(2)
         for name, size in (("qkv/kernel", (8, 24)), ("output/kernel", (8, 8)), ("bias", (2, 4)))
     }
-    bindings = list(expand(rows, TWO_CONFIG, HuggingFace(), "encoder/", "", ""))
+    config = EncoderConfig(vocab_size=11, hidden_size=8, num_layers=2, num_heads=2)
+    bindings = list(expand(rows, config, HuggingFace(), "encoder/", "", ""))
     stored = to_stored(values, bindings)
     assert stored["layer.1.k"].shape == stored["layer.0.o"].shape == (8, 2, 4)
     assert stored["bias"].shape == (2, 2, 4)

@@ -36,12 +36,10 @@ def named_variables(layer) -> dict[str, Any]:
     Keras's own `variable.path` depends on which layer happened to build which. A variable of several
     layers has the path that comes first.
     """
-    paths, seen = {}, set()
+    found = {}
     for path, variable in _walk(layer, ""):
-        if id(variable) not in seen:
-            seen.add(id(variable))
-            paths[path] = variable
-    return paths
+        found.setdefault(id(variable), (path, variable))
+    return dict(found.values())
 
 
 def _walk(layer, prefix: str) -> Iterator[tuple[str, Any]]:
@@ -205,15 +203,10 @@ def write_out(
     root: str,
     head_root: str = "",
 ) -> Plan:
-    """Writes a family's table out for a configuration.
+    """Writes a family's table out for the configuration of its encoder.
 
-    Args:
-        encoder: its rows.
-        heads: those of each task.
-        fmt: format of names and layout.
-        config: of the encoder.
-        root: what stands before the encoder's names.
-        head_root: what stands before the names of heads, and of all that several encoders share.
+    `root` stands before the encoder's names, `head_root` before those of heads and of all that several
+    encoders share.
     """
     config = config.with_pooler(True)
     copies = {
@@ -292,15 +285,9 @@ def find_root(
     Where two formats call it the same, the keys that they require and their own roots tell them
     apart.
 
-    Args:
-        formats: those that a family's checkpoints come in.
-        token_table: its row.
-        source: tensors under any names.
-        family: whose it should be, for messages.
-        encoder: which one of a file with several; the first one by default.
-
     Returns:
-        The format, what stands before the encoder's names, and what stands before those of heads.
+        The format, what stands before the names of the encoder (of a file with several, the one that
+        is asked for), and what stands before those of heads.
 
     Raises:
         WeightsError: no key ends like a token table, or several do.
@@ -339,55 +326,44 @@ def find_root(
     )
 
 
-class RenamedSource(Mapping[str, np.ndarray]):
+class RenamedSource(TensorSource):
     """A source under the names that a format has today."""
 
     def __init__(self, source: TensorSource, fmt: Format):
-        self.location = source.location
-        self._format = fmt
+        self._is_ignorable = fmt.is_ignorable
         # Name of today -> the file, the stored name, and which of how many parts it is.
-        self._keys: dict[str, tuple[TensorSource, str, int, int]] = {}
+        self._stored: dict[str, tuple[TensorSource, str, int, int]] = {}
+        shapes = {}
         for key in source:
-            names = fmt.parts(key)
+            names, shape = fmt.parts(key), source.shape(key)
             for part, name in enumerate(names):
-                if name in self._keys:
+                if name in self._stored:
                     raise WeightsError(
-                        f"{self.location} holds both {key} and {self._keys[name][1]}, which are two "
-                        f"names of the same tensor, {name}."
+                        f"{source.location} holds both {key} and {self._stored[name][1]}, which are "
+                        f"two names of the same tensor, {name}."
                     )
-                self._keys[name] = (source, key, part, len(names))
+                self._stored[name] = (source, key, part, len(names))
+                fused = len(names) > 1 and shape
+                shapes[name] = (shape[0] // len(names), *shape[1:]) if fused else shape
+        super().__init__(source.format, source.location, shapes)
 
     def add(self, other: "RenamedSource", name: Callable[[str], str]) -> None:
         """Takes the weights of another file under further names."""
-        added = {name(key): at for key, at in other._keys.items()}
-        self._keys = {
-            key: at for key, at in added.items() if not self._format.is_ignorable(at[1])
-        } | self._keys
+        for key in other:
+            if not self._is_ignorable(key):
+                self._stored.setdefault(name(key), other._stored[key])
+                self._shapes.setdefault(name(key), other.shape(key))
 
-    def shape(self, key: str) -> tuple[int, ...]:
-        source, stored, _, parts = self._keys[key]
-        shape = source.shape(stored)
-        return (shape[0] // parts, *shape[1:]) if parts > 1 and shape else shape
-
-    def __getitem__(self, key: str) -> np.ndarray:
-        source, stored, part, parts = self._keys[key]
+    def _read(self, key: str) -> np.ndarray:
+        source, stored, part, parts = self._stored[key]
         tensor = source[stored]
         return np.split(tensor, parts)[part] if parts > 1 else tensor
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._keys)
-
-    def __len__(self) -> int:
-        return len(self._keys)
-
-    def __contains__(self, key: object) -> bool:
-        return key in self._keys
 
 
 def assign(
     variables: Mapping[str, Any],
     bindings: Iterable[Binding],
-    source: RenamedSource | TensorSource,
+    source: TensorSource,
     plan: Plan,
     *,
     unread: Iterable[str] = (),
@@ -409,33 +385,40 @@ def assign(
     bindings = list(bindings)
     copies = [copy for copy in plan.copies if copy.key in source]
     stand_ins = {copy.of: copy.key for copy in copies if copy.of not in source}
-    problems = _mismatches(variables, bindings, source, stand_ins)
+    bound = Counter(binding.variable for binding in bindings)
     read = {key for binding in bindings for key in binding.keys}
     known = {*read, *(copy.key for copy in copies), *unread, *plan.keys()}
     other_encoders = plan.unread_roots(read)
-    extra = [
-        key
-        for key in source
-        if key not in known
-        and not key.startswith(other_encoders)
-        and not plan.format.is_ignorable(key)
-    ]
-    if extra:
-        problems.append(f"not known, so not loaded: {listing(extra)}")
+    missing, misshapen = _unfit(variables, bindings, source, stand_ins)
+    problems = {
+        "variables that are bound more than once": [v for v in bound if bound[v] > 1],
+        "variables that no row of the weight table fills": [v for v in variables if v not in bound],
+        "rows of variables that do not exist": [v for v in bound if v not in variables],
+        "missing": missing,
+        "of another shape": misshapen,
+        "not known, so not loaded": [
+            key
+            for key in source
+            if key not in known
+            and not key.startswith(other_encoders)
+            and not plan.format.is_ignorable(key)
+        ],
+    }
+    found = [f"{problem}: {listing(names)}" for problem, names in problems.items() if names]
     for copy in copies:
         if copy.of in stand_ins or np.array_equal(source[copy.key], source[copy.of]):
             continue
         if copy.equal:
-            problems.append(
+            found.append(
                 f"{copy.key} should repeat {copy.of} and does not (an untied decoder needs "
                 "tie_word_embeddings=false in its configuration)"
             )
         else:
             log.warning("%s of %s is not read; %s is.", copy.key, source.location, copy.of)
-    if problems:
+    if found:
         raise WeightsError(
             f"{source.location} does not fit this model:\n- "
-            + "\n- ".join(problems)
+            + "\n- ".join(found)
             + "\nNothing was loaded. A configuration of other sizes or another task is the usual cause."
         )
     for binding in bindings:
@@ -445,19 +428,8 @@ def assign(
         variable.assign(binding.to_ours(tensors, shape) if tensors else np.zeros(shape))
 
 
-def _mismatches(variables, bindings, source, stand_ins) -> list[str]:
-    bound = Counter(binding.variable for binding in bindings)
-    problems = [
-        f"variable {path} is bound {count} times"
-        for path, count in sorted(bound.items())
-        if count > 1
-    ]
-    unbound = [path for path in variables if path not in bound]
-    if unbound:
-        problems.append(f"no row of the weight table fills {listing(unbound)}")
-    absent = [path for path in bound if path not in variables]
-    if absent:
-        problems.append(f"the weight table fills variables that do not exist: {listing(absent)}")
+def _unfit(variables, bindings, source, stand_ins) -> tuple[list[str], list[str]]:
+    """Names of tensors that are not there, and of those that have another shape than they should."""
     missing, misshapen = [], []
     for binding in bindings:
         if binding.variable not in variables or not binding.keys:
@@ -469,11 +441,7 @@ def _mismatches(variables, bindings, source, stand_ins) -> list[str]:
                 missing.append(key)
             elif tuple(source.shape(key)) != wanted:
                 misshapen.append(f"{key} is {tuple(source.shape(key))}, not {wanted}")
-    if missing:
-        problems.append(f"missing: {listing(missing)}")
-    if misshapen:
-        problems.append(f"of another shape: {listing(misshapen)}")
-    return problems
+    return missing, misshapen
 
 
 def to_stored(variables: Mapping[str, Any], bindings: Iterable[Binding]) -> dict[str, np.ndarray]:
