@@ -33,6 +33,9 @@ class AnySource:
 
     lacks: frozenset[str] = frozenset()
 
+    def __str__(self) -> str:
+        return self.url
+
 
 @dataclass(frozen=True)
 class HF(AnySource):
@@ -67,9 +70,6 @@ class Archive(AnySource):
     sha256: str | None = None
     files: Mapping[str, str | None] = field(default_factory=dict)
 
-    def __str__(self) -> str:
-        return self.url
-
 
 @dataclass(frozen=True)
 class Files(AnySource):
@@ -84,9 +84,6 @@ class Files(AnySource):
     url: str
     names: Sequence[str]
     sha256: Mapping[str, str] = field(default_factory=dict)
-
-    def __str__(self) -> str:
-        return self.url
 
 
 @dataclass(frozen=True)
@@ -234,12 +231,7 @@ class Family:
         return write_out(self.encoder_rows, self.heads, fmt, config, root=root, head_root=head_root)
 
     def plan_of(self, source: "TensorSource", config: Config, encoder: str = "") -> "Plan":
-        """The weight table for the names that a source has.
-
-        Args:
-            source: tensors of a checkpoint.
-            config: of the encoder.
-            encoder: which one, of a file with several.
+        """The weight table for the names that a source has; of a file with several encoders, for one.
 
         Raises:
             WeightsError: it holds no such encoder, or several.

@@ -76,14 +76,10 @@ class Opened:
 def open_checkpoint(
     name: str | os.PathLike, *, with_weights: bool = True, task: str | None = None
 ) -> Opened:
-    """Finds what a name or path stands for, and opens its files.
+    """Finds what a name or path, as `load` takes it, stands for, and opens its files.
 
-    Args:
-        name: as `load` takes it.
-        with_weights: whether its tensors and vocabulary are wanted; without, nothing is downloaded
-            for a registered name.
-        task: what it is opened for, where a checkpoint's sources have different heads, or a file has
-            several encoders.
+    Without weights, nothing is downloaded for a registered name. The task tells which of a checkpoint's
+    sources is opened, where they have different heads, and which encoder of a file with several.
     """
     if isinstance(name, str) and name.startswith("hf://"):
         repo, _, revision = name.removeprefix("hf://").partition("@")
@@ -268,12 +264,8 @@ def _with_tensors(
 ) -> Opened:
     """With the tensors in a directory, and what they say of the configuration.
 
-    Args:
-        opened: what is known without them.
-        directory: with the files of weights.
-        task: what it is opened for.
-        encoder: which one, of a file with several; by default the one that the task's head reads.
-        read_as: the format whose configuration file told the family; None of a registered one.
+    Of a file with several encoders, the named one is read, by default that of the task's head. `read_as`
+    is the format whose configuration file told the family, where the model is not a registered one.
     """
     stored = open_weights(directory)
     family, config = opened.family, opened.config

@@ -132,7 +132,7 @@ def load(
             f"Task {task!r} has no thresholds: leave thresholds={thresholds!r} out, or load "
             f"task={MultiLabelClassifier.task!r}."
         )
-    config = _task_config(opened, task, dropout=dropout, activation=activation, settings=settings)
+    config = _task_config(opened, task, dropout, activation, settings)
     untrained = _untrained_parts(opened, task, config, init)
     preprocessor, why_none = preprocessor_of(
         opened, config, max_length, padding, model_class.truncation
@@ -157,7 +157,9 @@ def load(
         )
         model = model_class(encoder, **classes)
         if model_class is MultiLabelClassifier:
-            _set_thresholds(model, opened, thresholds, untrained)
+            told = () if "classifier" in untrained else opened.description.thresholds
+            if thresholds is not None or told:
+                model.thresholds = told if thresholds is None else thresholds
     if opened.source is not None:
         _assign(model, opened, config.pooler, untrained)
     if untrained:
@@ -231,23 +233,9 @@ def _say_what_is_left_out(opened: Opened) -> None:
         )
 
 
-def _set_thresholds(
-    model: MultiLabelClassifier,
-    opened: Opened,
-    thresholds: Thresholds | None,
-    untrained: frozenset[str],
-) -> None:
-    """The user's thresholds, or the checkpoint's where its classes are the model's."""
-    if thresholds is None and "classifier" not in untrained:
-        thresholds = opened.description.thresholds or None
-    if thresholds is not None:
-        model.thresholds = thresholds
-
-
 def _task_config(
     opened: Opened,
     task: str,
-    *,
     dropout: float | None,
     activation: str | None,
     settings: dict[str, Any],

@@ -49,14 +49,7 @@ def is_disk_full(error: Exception) -> bool:
 def naming_full_disk(
     path: Path, what: str | None = None, size: int | None = None, advice: str = ""
 ) -> Iterator[None]:
-    """Raises DiskFullError where the block finds no room for a file.
-
-    Args:
-        path: the file.
-        what: what it is; the path by default.
-        size: its bytes, where they are known.
-        advice: what to do beside making room.
-    """
+    """Raises DiskFullError where the block finds no room for a file of `size` bytes, if these are known."""
     try:
         yield
     except Exception as error:

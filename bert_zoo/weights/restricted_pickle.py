@@ -9,7 +9,7 @@ library.
 
 import pickletools
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, BinaryIO
 
 from bert_zoo.error_text import shortened, shown
@@ -73,7 +73,9 @@ def read_pickle(
             f"The pickle in {location} cannot be read ({shown(error, 500)}). Either the file is damaged: "
             f"download it again. Or it holds what is not read. {advice}"
         ) from error
-    return machine.result()
+    if len(machine.stack) != 1:
+        raise WeightsError(f"The pickle in {location} ends with {len(machine.stack)} values.")
+    return machine.stack[0]
 
 
 def make_dict(items: Iterable[tuple[Any, Any]] = ()) -> dict[str | int, Any]:
@@ -143,19 +145,17 @@ def _pass_over(stream: BinaryIO, name: str, longest: int) -> bool:
     return is_long
 
 
+@dataclass
 class _Machine:
     """The pickle machine: a stack, a memo, and one entry of `_STEPS` for every instruction."""
 
-    def __init__(
-        self, location: str, allowed: Mapping[str, Any], persistent: Callable | None, advice: str
-    ):
-        self.location = location
-        self.allowed = allowed
-        self.persistent = persistent
-        self.advice = advice
-        self.stack: list[Any] = []
-        self.memo: dict[int, Any] = {}
-        self.copied = 0
+    location: str
+    allowed: Mapping[str, Any]
+    persistent: Callable[[Any], Any] | None
+    advice: str
+    stack: list[Any] = field(default_factory=list)
+    memo: dict[int, Any] = field(default_factory=dict)
+    copied: int = 0
 
     def step(self, name: str, argument: Any) -> None:
         if name not in _STEPS:
@@ -164,11 +164,6 @@ class _Machine:
                 f"neither tensors nor vocabularies need. {self.advice}"
             )
         _STEPS[name](self, argument)
-
-    def result(self) -> Any:
-        if len(self.stack) != 1:
-            raise WeightsError(f"The pickle in {self.location} ends with {len(self.stack)} values.")
-        return self.stack[0]
 
     def push(self, value: Any) -> None:
         self.stack.append(value)
@@ -197,27 +192,26 @@ class _Machine:
             )
         self.push(self.allowed[name])
 
+    def top(self, kind: type) -> Any:
+        """The collection that instructions add to."""
+        if type(self.stack[-1]) is not kind:
+            raise TypeError(f"something that is not a {kind.__name__} is added to")
+        return self.stack[-1]
+
     def set_items(self, items: list[Any]) -> None:
-        target = self.stack[-1]
-        if type(target) is not dict or len(items) % 2:
-            raise TypeError("items are set on something that is not a dict")
-        target.update(make_dict(zip(items[::2], items[1::2], strict=True)))
+        self.top(dict).update(make_dict(zip(items[::2], items[1::2], strict=True)))
+
+    def add(self, items: list[Any]) -> None:
+        self.top(set).update(make_dict((item, None) for item in items))
+
+    def extend(self, items: list[Any]) -> None:
+        self.top(list).extend(items)
 
     def find_on_stack(self) -> None:
         name, module = self.stack.pop(), self.stack.pop()
         if type(module) is not str or type(name) is not str:
             raise TypeError("the name of a global is not a string")
         self.find(f"{module}.{name}")
-
-    def add(self, items: list[Any]) -> None:
-        if type(self.stack[-1]) is not set:
-            raise TypeError("items are added to something that is not a set")
-        self.stack[-1].update(make_dict((item, None) for item in items))
-
-    def append(self, items: list[Any]) -> None:
-        if type(self.stack[-1]) is not list:
-            raise TypeError("items are appended to something that is not a list")
-        self.stack[-1].extend(items)
 
     def count_copies(self, *values: Any) -> None:
         self.copied += sum(len(value) for value in values if isinstance(value, _SIZED))
@@ -271,11 +265,12 @@ class _Machine:
     def remember(self, index: int) -> None:
         self.memo[index] = self.stack[-1]
 
+    def recall(self, index: int) -> None:
+        self.push(self.memo[index])
+
 
 _STEPS: dict[str, Callable[[_Machine, Any], Any]] = {
-    "PROTO": lambda machine, version: None,
-    "FRAME": lambda machine, length: None,
-    "STOP": lambda machine, _: None,
+    **dict.fromkeys(("PROTO", "FRAME", "STOP"), lambda machine, _: None),
     "NONE": lambda machine, _: machine.push(None),
     "NEWTRUE": lambda machine, _: machine.push(True),
     "NEWFALSE": lambda machine, _: machine.push(False),
@@ -291,21 +286,17 @@ _STEPS: dict[str, Callable[[_Machine, Any], Any]] = {
     "EMPTY_LIST": lambda machine, _: machine.push([]),
     "EMPTY_SET": lambda machine, _: machine.push(set()),
     "EMPTY_TUPLE": lambda machine, _: machine.push(()),
-    "TUPLE1": lambda machine, _: machine.push_tuple(1),
-    "TUPLE2": lambda machine, _: machine.push_tuple(2),
-    "TUPLE3": lambda machine, _: machine.push_tuple(3),
+    **{f"TUPLE{n}": lambda machine, _, n=n: machine.push_tuple(n) for n in (1, 2, 3)},
     "TUPLE": lambda machine, _: machine.push(tuple(machine.pop_to_mark())),
     "MARK": lambda machine, _: machine.push(_MARK),
     "SETITEMS": lambda machine, _: machine.set_items(machine.pop_to_mark()),
     "SETITEM": lambda machine, _: machine.set_items([machine.stack.pop(-2), machine.stack.pop()]),
-    "APPENDS": lambda machine, _: machine.append(machine.pop_to_mark()),
-    "APPEND": lambda machine, _: machine.append([machine.stack.pop()]),
+    "APPENDS": lambda machine, _: machine.extend(machine.pop_to_mark()),
+    "APPEND": lambda machine, _: machine.extend([machine.stack.pop()]),
     "ADDITEMS": lambda machine, _: machine.add(machine.pop_to_mark()),
-    "BINPUT": _Machine.remember,
-    "LONG_BINPUT": _Machine.remember,
+    **dict.fromkeys(("BINPUT", "LONG_BINPUT"), _Machine.remember),
+    **dict.fromkeys(("BINGET", "LONG_BINGET"), _Machine.recall),
     "MEMOIZE": lambda machine, _: machine.remember(len(machine.memo)),
-    "BINGET": lambda machine, index: machine.push(machine.memo[index]),
-    "LONG_BINGET": lambda machine, index: machine.push(machine.memo[index]),
     "GLOBAL": lambda machine, name: machine.find(name.replace(" ", ".")),
     "STACK_GLOBAL": lambda machine, _: machine.find_on_stack(),
     "REDUCE": lambda machine, _: machine.call(),

@@ -5,6 +5,7 @@ Both formats of torch/serialization.py: the zip archive of torch >= 1.6 (`data.p
 storage keys) with the storages behind it.
 """
 
+import functools
 import io
 import logging
 import math
@@ -14,7 +15,7 @@ import struct
 import sys
 import zipfile
 import zlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -228,22 +229,25 @@ _ADVICE = (
 # --- the two formats -----------------------------------------------------------------------------
 
 
-def _open(
-    path: Path, allowed: Mapping[str, Any], advice: str
-) -> tuple[Any, dict[str, _Block], str]:
-    """The pickled object, the storages by key and the byte order ("<" or ">") of a file."""
+# The pickled object, the storages by key and the byte order ("<" or ">").
+_Content = tuple[Any, dict[str, _Block], str]
+
+
+def _open(path: Path, allowed: Mapping[str, Any], advice: str) -> _Content:
     refuse_lfs_pointer(path)
     with open(path, "rb") as file:
         is_zip = file.read(len(_ZIP_MAGIC)) == _ZIP_MAGIC
-    return (_open_zip if is_zip else _open_stream)(path, allowed, advice)
+    read = functools.partial(read_pickle, location=str(path), allowed=allowed, advice=advice)
+    return (_open_zip if is_zip else _open_stream)(path, read)
 
 
-def _open_zip(
-    path: Path, allowed: Mapping[str, Any], advice: str
-) -> tuple[Any, dict[str, _Block], str]:
+def _open_zip(path: Path, read: Callable[..., Any]) -> _Content:
     try:
         with zipfile.ZipFile(path) as archive, open(path, "rb") as file:
-            members = _members(archive, path)
+            # By name without the folder that all of them are in.
+            members = {info.filename.partition("/")[2]: info for info in archive.infolist()}
+            if len(members) != len(archive.infolist()):
+                raise WeightsError(f"{path} has several members of the same name.")
             if "data.pkl" not in members:
                 raise WeightsError(
                     f"{path} is a zip archive, but not one that torch.save wrote: it has no "
@@ -262,21 +266,13 @@ def _open_zip(
         ) from error
     if order not in (b"little", b"big"):
         raise WeightsError(f"{path} names the unknown byte order {shown(order)}.")
-    root = read_pickle(io.BytesIO(pickled), str(path), allowed, _storage, advice=advice)
+    root = read(io.BytesIO(pickled), persistent=_storage)
     storages = {
         name.removeprefix("data/"): block
         for name, block in blocks.items()
         if name.startswith("data/")
     }
     return root, storages, "<" if order == b"little" else ">"
-
-
-def _members(archive: zipfile.ZipFile, path: Path) -> Mapping[str, zipfile.ZipInfo]:
-    """The archive's members by name without the folder that all of them are in."""
-    members = {info.filename.partition("/")[2]: info for info in archive.infolist()}
-    if len(members) != len(archive.infolist()):
-        raise WeightsError(f"{path} has several members of the same name.")
-    return members
 
 
 def _block(file: io.BufferedReader, info: zipfile.ZipInfo, path: Path) -> _Block:
@@ -298,9 +294,7 @@ def _block(file: io.BufferedReader, info: zipfile.ZipInfo, path: Path) -> _Block
     return _Block(offset, info.file_size, info.CRC)
 
 
-def _open_stream(
-    path: Path, allowed: Mapping[str, Any], advice: str
-) -> tuple[Any, dict[str, _Block], str]:
+def _open_stream(path: Path, read: Callable[..., Any]) -> _Content:
     """As `_open_zip`, for torch < 1.6, which wrote little-endian storages on every machine."""
     size = path.stat().st_size
     if size == 0:
@@ -331,7 +325,7 @@ def _open_stream(
                 raise ValueError(f"two descriptions of the storage {storage.key}")
             return storage
 
-        root = read_pickle(stream, str(path), allowed, look_up, advice=advice)
+        root = read(stream, persistent=look_up)
         keys = read_pickle(stream, str(path))
         if type(keys) is not list or any(type(key) is not str for key in keys):
             raise WeightsError(f"{path} has no list of its storages behind its tensors' names.")

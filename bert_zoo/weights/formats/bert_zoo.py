@@ -81,30 +81,21 @@ class BertZoo(Format):
     def encode(self, config: Config, description: Description) -> dict[str, Any]:
         """The content of bert_zoo.json."""
         text = description.text
-        values = {
+        optional = {"thresholds": description.thresholds, "long_texts": description.long_texts}
+        return {
             "format_version": VERSION,
             "family": self.family,
             "task": description.task,
             "config": config.to_dict(),
-            "labels": None if description.labels is None else list(description.labels),
+            "labels": description.labels,
             "pooling": asdict(description.pooling),
             "text": None if text is None else asdict(text),
+            **{key: value for key, value in optional.items() if value},
         }
-        if description.thresholds:
-            values["thresholds"] = list(description.thresholds)
-        if description.long_texts is not None:
-            values["long_texts"] = dict(description.long_texts)
-        return values
 
 
 def record(values: JsonObject | None, kind: type, default: Any, **fields: type) -> Any:
-    """The dataclass that an object of bert_zoo.json was written from.
-
-    Args:
-        values: the object; None where there is none.
-        kind: the dataclass.
-        default: what stands for none.
-        **fields: of the dataclass, with the kinds of their values.
+    """The dataclass that an object of bert_zoo.json was written from, by its fields and their kinds.
 
     Raises:
         ConfigError: it has other keys, or values that cannot be.

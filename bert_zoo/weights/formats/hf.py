@@ -130,7 +130,7 @@ class HuggingFace(Format):
             values["id2label"] = {str(i): label for i, label in enumerate(labels)}
             values["label2id"] = {label: i for i, label in enumerate(labels)}
         if description.thresholds:
-            values[THRESHOLDS] = list(description.thresholds)
+            values[THRESHOLDS] = description.thresholds
         return values
 
     def write_beside(self, directory: Path, config: Config, description: Description) -> None:
