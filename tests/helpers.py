@@ -260,6 +260,18 @@ def tensors_of(directory: Path) -> dict[str, np.ndarray]:
     return load_file(directory / "model.safetensors")
 
 
+def save_tf1(prefix: Path, tensors: dict) -> None:
+    """Writes a TensorFlow 1 checkpoint."""
+    import tensorflow as tf
+
+    tf.raw_ops.SaveV2(
+        prefix=str(prefix),
+        tensor_names=list(tensors),
+        shape_and_slices=[""] * len(tensors),
+        tensors=[tf.constant(value) for value in tensors.values()],
+    )
+
+
 def stored_gradients(model, loss, tape, fmt: str = "hf") -> dict[str, np.ndarray]:
     """Gradients of a task model's loss under the names and in the layout of a format."""
     import tensorflow as tf

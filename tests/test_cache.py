@@ -9,7 +9,6 @@ import http.server
 import io
 import itertools
 import json
-import logging
 import multiprocessing
 import os
 import re
@@ -153,6 +152,13 @@ def site():
     thread.join()
 
 
+def begin(site, size: int = 1000) -> None:
+    """Has a call fail when so many bytes have come."""
+    site.cuts, site.failures = [size], [None, 500, 500, 500, 500]
+    with pytest.raises(DownloadError):
+        cache.fetch_archive(site.url)
+
+
 def home(site) -> Path:
     (directory,) = (cache.cache_directory() / "archives").iterdir()
     return directory
@@ -224,9 +230,7 @@ def test_a_server_that_cannot_continue_is_asked_for_the_whole(broken, site):
 
 
 def test_a_file_that_changed_on_the_server_is_begun_again(site):
-    site.cuts, site.failures = [1000], [None, 500, 500, 500, 500]
-    with pytest.raises(DownloadError):
-        cache.fetch_archive(site.url)
+    begin(site)
     site.content, site.etag = zip_of({"new.txt": b"new"}), '"2"'
     assert (cache.fetch_archive(site.url) / "new.txt").read_bytes() == b"new"
 
@@ -237,18 +241,14 @@ def test_a_part_that_was_not_asked_for_is_not_appended(site):
 
 
 def test_a_part_of_another_file_is_not_appended(site):
-    site.cuts, site.failures = [1000], [None, 500, 500, 500, 500]
-    with pytest.raises(DownloadError):
-        cache.fetch_archive(site.url)
+    begin(site)
     site.content = zip_of({"vocab.txt": VOCABULARY, "bert_model.ckpt": WEIGHTS})
     site.etag, site.careless = '"2"', True
     assert_complete(cache.fetch_archive(site.url))
 
 
 def test_a_part_as_long_as_the_file_or_longer_is_begun_again(site):
-    site.cuts, site.failures = [len(ARCHIVE) - 1], [None, 500, 500, 500, 500]
-    with pytest.raises(DownloadError):
-        cache.fetch_archive(site.url)
+    begin(site, len(ARCHIVE) - 1)
     with open(home(site) / "part", "ab") as part:
         part.write(b"12")
     assert_complete(cache.fetch_archive(site.url))
@@ -277,18 +277,14 @@ def test_without_a_server_the_error_names_the_address_and_the_way_out():
 
 
 def test_a_file_that_changed_under_its_etag_is_begun_again(site):
-    site.cuts, site.failures = [1000], [None, 500, 500, 500, 500]
-    with pytest.raises(DownloadError):
-        cache.fetch_archive(site.url)
+    begin(site)
     (home(site) / "part").write_bytes(bytes(1000))  # as if the server's file had been another one
     assert_complete(cache.fetch_archive(site.url))
     assert [request.get("Range") for request in site.requests[-2:]] == ["bytes=900-", None]
 
 
 def test_a_file_of_another_length_is_begun_again(site):
-    site.cuts, site.failures = [1000], [None, 500, 500, 500, 500]
-    with pytest.raises(DownloadError):
-        cache.fetch_archive(site.url)
+    begin(site)
     site.content = ARCHIVE[:1000] + bytes(500)
     with pytest.raises(WeightsError, match="neither a zip nor a tar"):
         cache.fetch_archive(site.url)
@@ -378,24 +374,18 @@ def test_no_redirection_leads_away_from_https(site):
         cache.fetch_archive(site.url)
 
 
-def fetch_in_process(url, results):
-    results.put(str(cache.fetch_archive(url)))
+def fetched_by_three(fetch, *arguments) -> Path:
+    """The one directory that processes give which fetch at the same time."""
+    # Other tests of the session may have started threads, which a fork would not survive.
+    with multiprocessing.get_context("spawn").Pool(3) as pool:
+        results = [pool.apply_async(fetch, arguments) for _ in range(3)]
+        (directory,) = {result.get(timeout=60) for result in results}
+    return directory
 
 
 def test_of_several_processes_one_downloads(site):
-    # Other tests of the session may have started threads, which a fork would not survive.
-    context = multiprocessing.get_context("spawn")
-    results = context.Queue()
-    processes = [
-        context.Process(target=fetch_in_process, args=(site.url, results)) for _ in range(3)
-    ]
-    for process in processes:
-        process.start()
-    directories = {results.get(timeout=60) for _ in processes}
-    for process in processes:
-        process.join(timeout=60)
-    assert len(directories) == 1 and len(site.requests) == 1
-    assert_complete(Path(directories.pop()))
+    assert_complete(fetched_by_three(cache.fetch_archive, site.url))
+    assert len(site.requests) == 1
 
 
 def test_waiting_for_another_process_is_said(site, caplog):
@@ -411,8 +401,7 @@ def test_waiting_for_another_process_is_said(site, caplog):
     thread = threading.Thread(target=hold_for_a_moment)
     thread.start()
     locked.wait()
-    with caplog.at_level(logging.WARNING):
-        cache.fetch_archive(site.url)
+    cache.fetch_archive(site.url)
     thread.join()
     assert f"Another process is downloading {site.url}" in caplog.text
 
@@ -665,12 +654,11 @@ def test_what_follows_the_end_of_an_archive_is_refused(make, tmp_path):
 
 def full_disk(monkeypatch, module):
     """Lets files that the module opens for writing take nothing."""
-    real = open
 
     def opened(path, mode="r", **options):
-        if mode not in ("wb", "xb", "w+b", "r+b"):
-            return real(path, mode, **options)
-        return real("/dev/full", "r+b", buffering=0)
+        if mode in ("wb", "xb", "w+b", "r+b"):
+            path, mode, options = "/dev/full", "r+b", {"buffering": 0}
+        return open(path, mode, **options)
 
     monkeypatch.setattr(module, "open", opened, raising=False)
 
@@ -868,22 +856,9 @@ def test_a_damaged_receipt_of_a_web_directory_is_said_and_all_is_downloaded_agai
     assert "receipt.json is damaged" in caplog.text and len(directory.paths) == 2 * len(FILES)
 
 
-def fetch_files_in_process(url, results):
-    results.put(str(cache.fetch_files(url, tuple(FILES), {})))
-
-
 def test_of_several_processes_one_downloads_a_web_directory(directory):
-    context = multiprocessing.get_context("spawn")
-    results = context.Queue()
-    arguments = (directory.url, results)
-    processes = [context.Process(target=fetch_files_in_process, args=arguments) for _ in range(2)]
-    for process in processes:
-        process.start()
-    paths = {results.get(timeout=60) for _ in processes}
-    for process in processes:
-        process.join(timeout=60)
-    assert len(paths) == 1 and len(directory.paths) == len(FILES)
-    assert_has(Path(paths.pop()), FILES)
+    assert_has(fetched_by_three(cache.fetch_files, directory.url, tuple(FILES), {}), FILES)
+    assert len(directory.paths) == len(FILES)
 
 
 @pytest.mark.parametrize("name", ["../a", "a/../../b", "/a", "C:a", "..\\a", "a\0"])
@@ -1031,35 +1006,35 @@ def test_a_known_hash_is_held_against_the_weights(hub):
         cache.fetch_hub("org/bert", sha256="0" * 64)
 
 
-def response(status=401):
+def answered(error: type[Exception], status: int) -> Exception:
     request = SimpleNamespace(url="https://huggingface.co/org/bert", method="GET")
-    return SimpleNamespace(status_code=status, headers={}, request=request)
+    return error("x", response=SimpleNamespace(status_code=status, headers={}, request=request))
 
 
 @pytest.mark.parametrize(
     ("error", "message"),
     [
-        (lambda: errors.GatedRepoError("x", response=response(403)), "grants access on request"),
-        (lambda: errors.RepositoryNotFoundError("x", response=response()), "no such repository"),
-        (lambda: errors.RevisionNotFoundError("x", response=response(404)), "no such branch"),
-        (lambda: errors.HFValidationError("x"), "not a repository's name"),
-        (lambda: errors.LocalEntryNotFoundError("x"), "HF_ENDPOINT.*path of the directory"),
-        (lambda: errors.HTTPError("x"), "cannot be reached"),
-        (lambda: ConnectionError("x"), "cannot be reached"),
+        (answered(errors.GatedRepoError, 403), "grants access on request"),
+        (answered(errors.RepositoryNotFoundError, 401), "no such repository"),
+        (answered(errors.RevisionNotFoundError, 404), "no such branch"),
+        (errors.HFValidationError("x"), "not a repository's name"),
+        (errors.LocalEntryNotFoundError("x"), "HF_ENDPOINT.*path of the directory"),
+        (errors.HTTPError("x"), "cannot be reached"),
+        (ConnectionError("x"), "cannot be reached"),
     ],
 )
 def test_hub_failures_name_the_repository_and_what_to_do(error, message, hub):
-    hub.error = error()
+    hub.error = error
     with pytest.raises(DownloadError, match=rf"hf://org/bert@v1: .*{message}"):
         cache.fetch_hub("org/bert", "v1")
 
 
 FAILURES = {
-    "a dropped connection": lambda: ConnectionError("Connection reset by peer"),
-    "a portal's page": lambda: json.JSONDecodeError("Expecting value", "<html>", 0),
-    "an answer of another kind": lambda: KeyError("sha"),
-    "an error of the hub": lambda: errors.HfHubHTTPError("500", response=response(500)),
-    "a repository that is gone": lambda: errors.RepositoryNotFoundError("x", response=response()),
+    "a dropped connection": ConnectionError("Connection reset by peer"),
+    "a portal's page": json.JSONDecodeError("Expecting value", "<html>", 0),
+    "an answer of another kind": KeyError("sha"),
+    "an error of the hub": answered(errors.HfHubHTTPError, 500),
+    "a repository that is gone": answered(errors.RepositoryNotFoundError, 401),
 }
 
 
@@ -1068,7 +1043,7 @@ def test_whatever_the_hub_does_a_whole_copy_in_the_cache_is_used(failure, hub, c
     hub.files = REPOSITORY
     directory = cache.fetch_hub("org/bert")
     caplog.clear()
-    hub.error = FAILURES[failure]()
+    hub.error = FAILURES[failure]
     assert cache.fetch_hub("org/bert") == directory
     (line,) = caplog.messages
     assert "hf://org/bert@main could not be asked for" in line
@@ -1077,7 +1052,7 @@ def test_whatever_the_hub_does_a_whole_copy_in_the_cache_is_used(failure, hub, c
 
 @pytest.mark.parametrize("failure", FAILURES)
 def test_without_a_copy_in_the_cache_the_error_says_what_failed(failure, hub):
-    hub.error = FAILURES[failure]()
+    hub.error = FAILURES[failure]
     pattern = r"hf://org/bert@main: https://hugging.*\. The local cache has no whole copy of it\."
     with pytest.raises(DownloadError, match=pattern) as raised:
         cache.fetch_hub("org/bert")

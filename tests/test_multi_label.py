@@ -1,7 +1,6 @@
 """Texts with any number of labels: loading, thresholds, answers, metrics, in every format."""
 
 import json
-import logging
 import shutil
 from pathlib import Path
 
@@ -50,8 +49,7 @@ def directory_saying(problem_type: str | None, directory: Path) -> Path:
 
 
 def test_a_hugging_face_directory_that_says_multi_label_is_never_read_as_single_label(caplog):
-    with caplog.at_level(logging.WARNING, "bert_zoo"):
-        model = bert_zoo.load(GOLDEN / TASK, "classification")
+    model = bert_zoo.load(GOLDEN / TASK, "classification")
     assert type(model) is MultiLabelClassifier and model.labels == LABELS
     (line,) = caplog.messages
     assert "multi-label" in line and "single_label_classification" in line
@@ -59,11 +57,10 @@ def test_a_hugging_face_directory_that_says_multi_label_is_never_read_as_single_
 
 
 def test_it_starts_a_single_label_head_where_asked(caplog):
-    with caplog.at_level(logging.WARNING, "bert_zoo"):
-        fresh = bert_zoo.load(GOLDEN / TASK, "classification", num_classes=2, init=["classifier"])
-        asked = bert_zoo.load(
-            GOLDEN / TASK, "classification", problem_type="single_label_classification"
-        )
+    fresh = bert_zoo.load(GOLDEN / TASK, "classification", num_classes=2, init=["classifier"])
+    asked = bert_zoo.load(
+        GOLDEN / TASK, "classification", problem_type="single_label_classification"
+    )
     assert type(fresh) is type(asked) is Classifier
     assert any("trained for multi_label_classification" in line for line in caplog.messages)
 

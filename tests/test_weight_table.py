@@ -128,67 +128,6 @@ def test_no_task_reads_a_key_for_another_variable_than_the_other_tasks(name, fmt
                 assert variable_of.setdefault((key, binding.entry), variable) == variable
 
 
-GOOGLE_NAMES = """
-bert/embeddings/word_embeddings 17,8
-bert/embeddings/position_embeddings 9,8
-bert/embeddings/token_type_embeddings 2,8
-bert/embeddings/LayerNorm/gamma 8
-bert/embeddings/LayerNorm/beta 8
-bert/encoder/layer_0/attention/self/query/kernel 8,8
-bert/encoder/layer_0/attention/self/query/bias 8
-bert/encoder/layer_0/attention/self/key/kernel 8,8
-bert/encoder/layer_0/attention/self/key/bias 8
-bert/encoder/layer_0/attention/self/value/kernel 8,8
-bert/encoder/layer_0/attention/self/value/bias 8
-bert/encoder/layer_0/attention/output/dense/kernel 8,8
-bert/encoder/layer_0/attention/output/dense/bias 8
-bert/encoder/layer_0/attention/output/LayerNorm/gamma 8
-bert/encoder/layer_0/attention/output/LayerNorm/beta 8
-bert/encoder/layer_0/intermediate/dense/kernel 8,12
-bert/encoder/layer_0/intermediate/dense/bias 12
-bert/encoder/layer_0/output/dense/kernel 12,8
-bert/encoder/layer_0/output/dense/bias 8
-bert/encoder/layer_0/output/LayerNorm/gamma 8
-bert/encoder/layer_0/output/LayerNorm/beta 8
-bert/pooler/dense/kernel 8,8
-bert/pooler/dense/bias 8
-cls/predictions/transform/dense/kernel 8,8
-cls/predictions/transform/dense/bias 8
-cls/predictions/transform/LayerNorm/gamma 8
-cls/predictions/transform/LayerNorm/beta 8
-cls/predictions/output_bias 17
-cls/seq_relationship/output_weights 2,8
-cls/seq_relationship/output_bias 2
-"""
-
-
-def test_bert_has_the_names_and_shapes_of_googles_checkpoints():
-    family = registry().families["bert"]
-    _, checkpoint = registry().resolve("bert_base_uncased")
-    config = tiny(family, checkpoint).replace(num_layers=1)
-    variables = variables_of(unallocated(config, "pretraining"))
-    ours = {
-        f"{key} {','.join(map(str, wanted))}"
-        for binding in bindings_of(family, config, "pretraining", "tf1")
-        for key, wanted in zip(
-            binding.keys, binding.stored_shapes(variables[binding.variable].shape), strict=True
-        )
-    }
-    assert ours == set(GOOGLE_NAMES.split("\n")[1:-1])
-
-
-@pytest.mark.parametrize(
-    ("task", "names"),
-    [
-        ("classification", {"output_weights", "output_bias"}),
-        ("question_answering", {"cls/squad/output_weights", "cls/squad/output_bias"}),
-    ],
-)
-def test_fine_tuned_heads_have_the_names_of_googles_programs(task, names):
-    family, config = next(iter(CONFIGS.values()))
-    assert {key for b in family.plan("tf1", config).heads[task] for key in b.keys} == names
-
-
 # ---------------------------------------------------------------------------------------------
 # What families to come need of the table
 # ---------------------------------------------------------------------------------------------

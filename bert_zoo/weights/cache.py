@@ -48,6 +48,8 @@ _SAFETENSORS_FILES = (
 )
 _TORCH_FILES = ("pytorch_model.bin", "pytorch_model.bin.index.json", "pytorch_model-*-of-*.bin")
 _COMMIT = re.compile("[0-9a-f]{40}")
+# What a directory is given to before it counts as whole.
+_Check = Callable[[Path], Any]
 
 
 def cache_directory() -> Path:
@@ -95,11 +97,8 @@ def verify_sha256_once(path: str | os.PathLike, expected: str) -> None:
 class _Entry:
     """The folder of the cache for one address.
 
-    Args:
-        kind: "hub", "archives" or "directories".
-        url: the address.
-        tables: keys of the receipt whose values are tables -> the kind of their values.
-        texts: keys whose values are strings.
+    Its receipt has strings under the keys `texts`, and tables under those of `tables`, which say the
+    kind of their values.
     """
 
     def __init__(self, kind: str, url: str, tables: Mapping[str, type], texts: tuple[str, ...]):
@@ -153,7 +152,7 @@ class _Entry:
                 f"Delete {self.folder} to download it again."
             )
 
-    def check_model(self, check: Callable[[Path], Any], directory: Path) -> None:
+    def check_model(self, check: _Check, directory: Path) -> None:
         """Raises WeightsError where the caller's check finds that something is missing."""
         try:
             check(directory)
@@ -201,13 +200,7 @@ def _folder_name(url: str) -> str:
 # --- Hugging Face hub ----------------------------------------------------------------------------
 
 
-def fetch_hub(
-    repo: str,
-    revision: str = "main",
-    *,
-    patterns: Iterable[str] = MODEL_FILES,
-    sha256: str | None = None,
-) -> Path:
+def fetch_hub(repo: str, revision: str = "main", *, sha256: str | None = None) -> Path:
     """Brings a model of the Hugging Face hub to its local cache.
 
     The weights are taken as safetensors; only a repository without them gives its PyTorch files.
@@ -217,7 +210,6 @@ def fetch_hub(
     Args:
         repo: name of the repository, such as "google-bert/bert-base-uncased".
         revision: branch, tag or commit.
-        patterns: files to bring besides the weights, as huggingface_hub's `allow_patterns`.
         sha256: hash of the weight file, where it is known. Otherwise the hash by which the hub
             itself knows the file is taken.
 
@@ -228,9 +220,8 @@ def fetch_hub(
         DownloadError: no network, no such repository or revision, no access, no weights.
         WeightsError: a weight file's content does not match its hash.
     """
-    patterns = list(patterns)
-    cached = _cached_snapshot(repo, revision, patterns) if _COMMIT.fullmatch(revision) else None
-    directory = cached or _downloaded_snapshot(repo, revision, patterns)
+    cached = _cached_snapshot(repo, revision) if _COMMIT.fullmatch(revision) else None
+    directory = cached or _downloaded_snapshot(repo, revision)
     weights = _matching(directory, _SAFETENSORS_FILES) or _matching(directory, _TORCH_FILES)
     for file in weights:
         if expected := sha256 or _hub_sha256(file):
@@ -239,16 +230,16 @@ def fetch_hub(
     return directory
 
 
-def _downloaded_snapshot(repo: str, revision: str, patterns: list[str]) -> Path:
+def _downloaded_snapshot(repo: str, revision: str) -> Path:
     try:
-        directory = _snapshot(repo, revision, patterns)
+        directory = _snapshot(repo, revision)
     # Whatever is between here and the hub may answer anything, which the library passes on.
     except Exception as error:
         reason = _hub_failure(repo, error)
         # A branch may point to a commit already of which too little has arrived.
         earlier = _hub_entry(repo, revision).receipt()
-        cached = _cached_snapshot(repo, revision, patterns) or (
-            earlier and _cached_snapshot(repo, earlier["commit"], patterns)
+        cached = _cached_snapshot(repo, revision) or (
+            earlier and _cached_snapshot(repo, earlier["commit"])
         )
         if not cached:
             raise DownloadError(
@@ -269,10 +260,10 @@ def _downloaded_snapshot(repo: str, revision: str, patterns: list[str]) -> Path:
     return directory
 
 
-def _cached_snapshot(repo: str, revision: str, patterns: list[str]) -> Path | None:
+def _cached_snapshot(repo: str, revision: str) -> Path | None:
     """The snapshot in the cache, if it is whole."""
     try:
-        directory = _snapshot(repo, revision, patterns, local_files_only=True)
+        directory = _snapshot(repo, revision, local_files_only=True)
     except (OSError, ValueError):
         return None
     return None if _missing(directory) else directory
@@ -289,11 +280,11 @@ def _missing(directory: Path) -> str:
     return ""
 
 
-def _snapshot(repo: str, revision: str, patterns: list[str], **options: Any) -> Path:
+def _snapshot(repo: str, revision: str, **options: Any) -> Path:
     from huggingface_hub import snapshot_download
 
     for weights in (_SAFETENSORS_FILES, _TORCH_FILES):
-        wanted = [*patterns, *weights]
+        wanted = [*MODEL_FILES, *weights]
         directory = Path(
             snapshot_download(repo, revision=revision, allow_patterns=wanted, **options)
         )
@@ -392,7 +383,7 @@ def fetch_archive(
     url: str,
     sha256: str | None = None,
     files: Mapping[str, str | None] | None = None,
-    check: Callable[[Path], Any] = lambda directory: None,
+    check: _Check = lambda directory: None,
 ) -> Path:
     """Downloads a zip or tar archive once and unpacks it in the cache.
 
@@ -404,8 +395,7 @@ def fetch_archive(
         sha256: hash of the archive. Where it is not known, the hash of the first download is kept
             and any later download must have it too.
         files: names of files that must be in it once, with their hashes where those are known.
-        check: called with that directory before it counts as whole; raises FileNotFoundError or
-            ValueError where it is not.
+        check: raises FileNotFoundError or ValueError where the directory holds no whole model.
 
     Returns:
         The directory with the archive's files; where they all lie in one folder, that folder.
@@ -436,7 +426,7 @@ def _is_unpacked(entry: _Entry) -> bool:
 
 
 def _download_and_unpack(
-    entry: _Entry, sha256: str | None, files: Mapping[str, str | None], check: Callable[[Path], Any]
+    entry: _Entry, sha256: str | None, files: Mapping[str, str | None], check: _Check
 ) -> None:
     url, archive = entry.url, entry.folder / "archive"
     earlier = entry.receipt_or_warning()
@@ -484,27 +474,22 @@ def fetch_files(
     base_url: str,
     names: Sequence[str],
     sha256: Mapping[str, str],
-    check: Callable[[Path], Any] = lambda directory: None,
+    check: _Check = lambda directory: None,
 ) -> Path:
-    """Downloads files of one web directory once, into one directory of the cache.
+    """Downloads files of one web directory once, as `fetch_archive`, into one directory of the cache.
 
-    As `fetch_archive`: a download that was cut is continued where it ended, and of several processes
-    one downloads. What was fetched of the directory before is kept.
+    What was fetched of the directory before is kept.
 
     Args:
         base_url: the https address of the directory.
         names: the files' paths below it, such as "model/checkpoint"; they are the same below the
             directory that is returned.
-        sha256: hashes of those files where they are known, by name. Where one is not, the hash of
-            the first download is kept and any later download must have it too.
-        check: called with the directory before it counts as whole; raises FileNotFoundError or
-            ValueError where it is not.
+        sha256: hashes of those files where they are known, by name.
+        check: as of `fetch_archive`.
 
     Raises:
         ValueError: `sha256` has a name that `names` lacks, or a name leads out of the directory.
-        DownloadError: the server or the network fails, or a file's size is wrong.
-        WeightsError: a file has another hash, is of another kind or not what the check wants.
-        DiskFullError: there is no room for a file.
+        DownloadError, WeightsError, DiskFullError: as `fetch_archive`.
     """
     require_https(base_url)
     if unknown := sorted(set(sha256) - set(names)):
