@@ -6,6 +6,8 @@ the reference computes from it; tests/golden/README.md tells the arrays.
 
 import functools
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import keras
@@ -284,6 +286,33 @@ def stored_gradients(model, loss, tape, fmt: str = "hf") -> dict[str, np.ndarray
     }
     family, config = registry().families[model.encoder.family], model.encoder.config
     return to_stored(gradients, family.plan(fmt, config).bindings(model.task, config.pooler))
+
+
+# ---------------------------------------------------------------------------------------------
+# Programs and SavedModels
+# ---------------------------------------------------------------------------------------------
+
+
+def run_program(*arguments) -> str:
+    """What Python prints for arguments, in a process of its own that must succeed."""
+    done = subprocess.run(
+        [sys.executable, *map(str, arguments)], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    return done.stdout
+
+
+def memoized_exports(load, tmp_path_factory):
+    """A function from what `load` takes to (model, directory, reloaded), exported once."""
+    import tensorflow as tf
+
+    @functools.cache
+    def export(name: str):
+        model, directory = load(name), tmp_path_factory.mktemp(name) / "saved_model"
+        bert_zoo.export(model, directory)
+        return model, directory, tf.saved_model.load(str(directory))
+
+    return export
 
 
 # ---------------------------------------------------------------------------------------------

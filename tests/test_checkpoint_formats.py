@@ -22,7 +22,6 @@ from helpers import (
     save_tf1,
     task_inputs,
     tensors_of,
-    texts_for,
     variables_of,
 )
 
@@ -372,28 +371,6 @@ def test_init_names_parts_of_the_task():
 # ---------------------------------------------------------------------------------------------
 # bert_zoo's own directory
 # ---------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("task", TASK_CASES)
-@pytest.mark.parametrize("fmt", ["bert_zoo", "hf"])
-def test_saved_model_is_the_same_model(task, fmt, tmp_path):
-    model = loaded_task(task)
-    bert_zoo.save(model, tmp_path, format=fmt)
-    again = bert_zoo.load(tmp_path, task if fmt == "hf" else None)
-    assert type(again) is type(model)
-    assert_same_variables(again, model)
-    assert_same(again(task_inputs(task)), model(task_inputs(task)))
-    assert getattr(again, "labels", None) == getattr(model, "labels", None)
-    assert (tmp_path / "vocab.txt").is_file()
-
-
-@pytest.mark.parametrize("fmt", ["bert_zoo", "hf"])
-def test_saved_model_reads_text_alike(fmt, tmp_path):
-    model = load_task("question_answering")
-    bert_zoo.save(model, tmp_path, format=fmt)
-    texts = texts_for("question_answering")
-    again = bert_zoo.load(tmp_path, "question_answering")
-    assert_same(again.preprocessor(texts), model.preprocessor(texts))
 
 
 @pytest.mark.parametrize(("mode", "key"), [("cls", "cls_token"), ("max", "max_tokens")])

