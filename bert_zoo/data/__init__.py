@@ -1,1 +1,4 @@
-"""Data sets: GLUE (`glue`) and the small labelled set that ships with the package (`messages`)."""
+"""Data sets: GLUE (`glue`) and the small labelled set that ships with the package (`messages`).
+
+Text to pretrain on: `corpus` reads documents, `token_shards` keeps them tokenized.
+"""

@@ -1,0 +1,206 @@
+"""Corpora: sources of several kinds give the documents that they hold, whole and in order."""
+
+import json
+import random
+
+import pytest
+
+from bert_zoo.data.corpus import Corpus
+from bert_zoo.data.sentences import LONGEST, split_sentences
+
+SENTENCES = "One day.\nIt rained.\n\n\nThe sun came.\nSo did we.\nAnd you.\n"
+PARAGRAPHS = (
+    "One day. It rained. We ran.\nThe sun came. It was hot.\n\nNo rain. Next day.\nNone. At all.\n"
+)
+DOCUMENTS = "One day. It rained. We ran.\nThe sun came. It was hot.\n"
+
+
+def written(path, text):
+    path.write_bytes(text.encode("utf-8"))
+    return path
+
+
+def read(source, **options):
+    return list(Corpus(source, **options))
+
+
+@pytest.mark.parametrize(
+    "text, form, expected",
+    [
+        (SENTENCES, "sentences", [["One day.", "It rained."], ["The sun came.", "So did we.", "And you."]]),
+        (
+            PARAGRAPHS,
+            "paragraphs",
+            [
+                ["One day.", "It rained.", "We ran.", "The sun came.", "It was hot."],
+                ["No rain.", "Next day.", "None.", "At all."],
+            ],
+        ),
+        (
+            DOCUMENTS,
+            "documents",
+            [["One day.", "It rained.", "We ran."], ["The sun came.", "It was hot."]],
+        ),
+        ("One day.\r\nIt rained.", "sentences", [["One day.", "It rained."]]),
+        ("A cat. A dog.\n\nA cow. A hen.\n\nMice.\n", "documents", [["A cat.", "A dog."], ["A cow.", "A hen."], ["Mice."]]),
+    ],
+)  # fmt: skip
+def test_text_is_read_in_the_form_that_it_has(tmp_path, text, form, expected):
+    path = written(tmp_path / "a.txt", text)
+    corpus = Corpus(path)
+    assert corpus.form == form
+    assert list(corpus) == list(corpus) == expected  # every pass is the same
+    assert corpus.counts.documents == len(expected)
+    assert corpus.counts.sentences == sum(map(len, expected))
+    assert read(path, form=form) == expected
+
+
+def test_form_overrules_what_the_text_looks_like(tmp_path):
+    path = written(tmp_path / "a.txt", SENTENCES)
+    assert len(read(path, form="documents")) == 5
+
+
+def test_files_folders_patterns_and_lists(tmp_path):
+    (tmp_path / "inner").mkdir()
+    one = written(tmp_path / "b.txt", "B.\n")
+    two = written(tmp_path / "inner" / "a.txt", "A.\n")
+    written(tmp_path / ".hidden", "no")
+    # The end of a file ends a document.
+    assert read(tmp_path) == [["B."], ["A."]]
+    assert read(str(tmp_path / "**" / "*.txt")) == [["B."], ["A."]]
+    assert read([two, str(one)]) == [["A."], ["B."]]
+
+
+def test_json_lines(tmp_path):
+    records = [{"text": "One. Two.\nThree."}, {"text": ["As it is. Whole.", "Two."]}, {"text": ""}]
+    path = written(tmp_path / "a.jsonl", "\n".join(map(json.dumps, records)))
+    assert read(path) == [["One.", "Two.", "Three."], ["As it is. Whole.", "Two."]]
+    renamed = written(tmp_path / "b.txt", '{"body": "One."}\n')
+    assert read(renamed, form="json_lines", text_field="body") == [["One."]]
+    with pytest.raises(ValueError, match=r"b\.txt, line 1: 'text' is missing"):
+        read(renamed, form="json_lines")
+    broken = written(tmp_path / "c.jsonl", '{"text": "One."}\n{"text": \n')
+    with pytest.raises(ValueError, match=r"c\.jsonl, line 2"):
+        read(broken)
+
+
+def test_tfrecords_and_data_sets(tmp_path, monkeypatch):
+    import tensorflow as tf
+    import tensorflow_datasets as tfds
+
+    def record(*texts):
+        values = tf.train.Feature(bytes_list=tf.train.BytesList(value=texts))
+        features = tf.train.Features(feature={"text": values})
+        return tf.train.Example(features=features).SerializeToString()
+
+    path = tmp_path / "text.tfrecord-00000-of-00001"
+    with tf.io.TFRecordWriter(str(path)) as writer:
+        for example in (record(b"One. Two."), record(b"Three.", b"Four."), record(b"\xff")):
+            writer.write(example)
+    documents = iter(Corpus(path))
+    assert [next(documents), next(documents)] == [["One.", "Two."], ["Three.", "Four."]]
+    with pytest.raises(ValueError, match="record 3: the text is not UTF-8"):
+        next(documents)
+    with pytest.raises(ValueError, match=r"record 1: .*'body'.*\['text'\]"):
+        read(path, text_field="body")
+
+    def load(name, split):
+        assert (name, split) == ("some/thing", "test")
+        return tf.data.Dataset.from_tensor_slices({"text": ["One. Two.", "Three."]})
+
+    monkeypatch.setattr(tfds, "load", load)
+    assert read("tfds:some/thing", split="test") == [["One.", "Two."], ["Three."]]
+    monkeypatch.setattr(tfds, "load", lambda *_, **__: 1 / 0)
+    with pytest.raises(RuntimeError, match="could not provide some/thing"):
+        read("tfds:some/thing")
+
+
+def test_iterables():
+    texts = ["One. Two.", "Three.\nFour."]
+    assert read(iter(texts)) == [["One.", "Two."], ["Three.", "Four."]]
+    assert read([["As it is. Whole.", " "], ["Two."]]) == [["As it is. Whole."], ["Two."]]
+    with pytest.raises(FileNotFoundError, match=r"iter\(texts\)"):
+        read(texts)
+    with pytest.raises(TypeError, match="A document is 3"):
+        read(iter([3]))
+
+
+def test_errors_name_file_and_line(tmp_path):
+    path = tmp_path / "a.txt"
+    path.write_bytes(b"One.\n\nTwo.\n\xff\n")
+    with pytest.raises(ValueError, match=r"a\.txt, line 4: this is not UTF-8"):
+        read(path, form="sentences")
+    assert read(path, encoding="latin-1")[1] == ["Two.", "ÿ"]
+    for options in (
+        {"form": "word"},
+        {"part": "test"},
+        {"held_out": 1},
+        {"drop_duplicates": "documents"},
+    ):
+        with pytest.raises(ValueError, match=next(iter(options))):
+            Corpus(path, **options)
+
+
+def test_duplicates_are_counted_and_dropped_by_option():
+    documents = [["A.", "B."], ["A.", "C."], ["A.", "B."], ["B."], ["D.", "D."]]
+    corpus = Corpus(documents)
+    assert list(corpus) == documents
+    assert (corpus.counts.duplicate_documents, corpus.counts.duplicate_sentences) == (1, 3)
+    assert "1 duplicate documents" in str(corpus.counts)
+    assert read(documents, drop_duplicates=["documents"]) == [*documents[:2], *documents[3:]]
+    both = Corpus(documents, drop_duplicates=["documents", "sentences"])
+    assert list(both) == [["A.", "B."], ["C."], ["D."]]
+    assert (both.counts.documents, both.counts.sentences) == (3, 4)
+
+
+def test_documents_are_set_aside_by_their_content():
+    documents = [[f"Document {i}.", "More."] for i in range(2000)]
+    train = Corpus(documents, held_out=0.1)
+    kept, held = list(train), read(documents, held_out=0.1, part="held_out")
+    assert sorted(kept + held) == sorted(documents)
+    assert 150 < len(held) < 250
+    assert train.counts.other_part == len(held)
+    # Whatever else there is, and in whatever order.
+    assert sorted(read(documents[1000:][::-1] * 2, held_out=0.1, part="held_out")) == sorted(
+        [d for d in held if d in documents[1000:]] * 2
+    )
+
+
+def test_nothing_of_a_long_document_is_lost(tmp_path):
+    lines = [f"Sentence number {i} of a very long book." for i in range(60_000)]
+    path = written(tmp_path / "book.txt", "\n".join(lines))
+    corpus = Corpus(path)
+    parts = list(corpus)
+    assert [line for part in parts for line in part] == lines
+    assert len(parts) == corpus.counts.cut_documents + 1 == 3
+    assert max(sum(map(len, part)) for part in parts) <= 1 << 20
+    # On one line, too.
+    single = written(tmp_path / "line.txt", " ".join(lines))
+    assert [line for part in read(single, form="documents") for line in part] == lines
+
+
+@pytest.mark.parametrize(
+    "sentences",
+    [
+        ["Mr. Smith went to Washington D.C. in Jan. 2004. ", "He paid $3.50! ", '"Really?" she asked. ',
+         "It was 4 p.m. on Sunday. ", "The U.S. Army (see Fig. 3) came.  ", "J. K. Rowling, e.g., wrote. ", "So did I. ", "No."],
+        ["He said: “Go.” ", "They went... ", "What?! ", "``Yes.'' ", "It is."],
+        ["今天天气很好。", "我们去公园吧！」", "好吗？"],
+        ["नमस्ते। ", "आप कैसे हैं?"],
+        ["no end"],
+    ],
+)  # fmt: skip
+def test_sentences(sentences):
+    assert split_sentences("".join(sentences)) == sentences
+
+
+def test_sentences_keep_every_character_in_linear_time():
+    random.seed(1)
+    some = [*"aB .!?\n\t\"'()…。！？\u2028\u0085\u00a0é中\u200d😀؟।", "Mr. ", "e.g. ", "3.5"]
+    for _ in range(2000):
+        text = "".join(random.choices(some, k=random.randint(0, 60)))
+        assert "".join(split_sentences(text)) == text
+    for hard in ("a", "a ", ".", ". ", '."', '. "', "。"):
+        pieces = split_sentences(hard * 300_000)
+        assert "".join(pieces) == hard * 300_000
+        assert max(map(len, pieces)) <= LONGEST
