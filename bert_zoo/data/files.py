@@ -4,10 +4,11 @@ Nothing here imports TensorFlow, unless `download` is called.
 """
 
 import codecs
-from collections import Counter
+import sys
 from collections.abc import Collection, Iterable, Iterator
+from functools import partial
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 from bert_zoo.error_text import shown
 from bert_zoo.json_files import member, parse_json
@@ -16,7 +17,6 @@ from bert_zoo.json_files import member, parse_json
 # a million tokens: what is longer is a missing line end or another kind of file.
 MAX_LINE_BYTES = 1 << 20
 
-_BLOCK_BYTES = 1 << 16
 _NAME_ENCODING = "Name the file's own encoding, for example encoding='{0}' (--encoding {0}), or convert it to UTF-8."
 # The longer marks before those that begin them; what follows a mark has that one byte order.
 _BYTE_ORDER_MARKS = {
@@ -60,16 +60,33 @@ def lines(
         FileNotFoundError: there is no such file.
     """
     codec, mark = _codec_of(path, encoding)
-    cut = _byte_lines if "\n".encode(codec) == b"\n" else _decoded_lines
-    with path.open("rb") as file:
-        file.seek(len(mark))
-        for line_number, text in enumerate(cut(path, file, codec, max_line_bytes), start=1):
-            if line_number == 1 and encoding is None and text.count("\0") > len(text) // 4:
-                raise ValueError(
-                    f"{path}, line 1: much of it is zero bytes, as in UTF-16 without a byte order "
-                    f"mark. {_NAME_ENCODING.format('utf-16-le')}"
-                )
-            yield line_number, text if keep_ends else text.removesuffix("\n").removesuffix("\r")
+    line_number = 0
+    with path.open(encoding=codec, newline="\n") as file:
+        file.buffer.seek(len(mark))
+        next_line = partial(file.readline, max_line_bytes + 1)
+        try:
+            for line_number, text in enumerate(iter(next_line, ""), start=1):
+                # No encoding takes more than four bytes for a character.
+                if 4 * len(text) > max_line_bytes and len(text.encode(codec)) > max_line_bytes:
+                    raise ValueError(
+                        f"{path}, line {line_number}: the line is longer than max_line_bytes, "
+                        f"{max_line_bytes:,} bytes. Check that no line end is missing and that this is "
+                        "the right file; raise max_line_bytes for texts that are meant to be longer."
+                    )
+                if line_number == 1 and encoding is None and text.count("\0") > len(text) // 4:
+                    raise ValueError(
+                        f"{path}, line 1: much of it is zero bytes, as in UTF-16 without a byte order "
+                        f"mark. {_NAME_ENCODING.format('utf-16-le')}"
+                    )
+                yield line_number, text if keep_ends else text.removesuffix("\n").removesuffix("\r")
+        except UnicodeDecodeError as error:
+            # Python decodes blocks, the bad one as soon as no whole line is left of those before.
+            line_number += 1 + error.object[: error.start].decode(codec).count("\n")
+            other = "latin-1" if codec == "utf-8" else "utf-8"
+            raise ValueError(
+                f"{path}, line {line_number}: this is not {codec.upper()} ({error.reason} at byte "
+                f"{error.object[error.start : error.start + 1].hex()}). {_NAME_ENCODING.format(other)}"
+            ) from error
 
 
 def _codec_of(path: Path, encoding: str | None) -> tuple[str, bytes]:
@@ -98,71 +115,10 @@ def _codec_of(path: Path, encoding: str | None) -> tuple[str, bytes]:
     return _BYTE_ORDER_OPEN.get(codec, codec), b""
 
 
-def _byte_lines(path: Path, file: BinaryIO, codec: str, max_line_bytes: int) -> Iterator[str]:
-    """Lines, with their ends, of an encoding that writes line ends as ASCII does."""
-    line_number = 0
-    while line := file.readline(max_line_bytes + 1):
-        line_number += 1
-        if len(line) > max_line_bytes:
-            raise _too_long(path, line_number, max_line_bytes)
-        try:
-            yield line.decode(codec)
-        except UnicodeDecodeError as error:
-            raise _not_decodable(path, line_number, codec, error) from error
-
-
-def _decoded_lines(path: Path, file: BinaryIO, codec: str, max_line_bytes: int) -> Iterator[str]:
-    """Lines, with their ends, of an encoding in which other characters hold the byte of a line end."""
-    decoder = codecs.getincrementaldecoder(codec)()
-    unit = len("\n".encode(codec))
-    # The number of the line that `rest` begins, and a block that is not the file's end.
-    line_number, rest, block = 1, "", b"any"
-    while block:
-        block = file.read(_BLOCK_BYTES)
-        try:
-            rest += decoder.decode(block, final=not block)
-        except UnicodeDecodeError as error:
-            good = rest + error.object[: error.start].decode(codec)
-            raise _not_decodable(path, line_number + good.count("\n"), codec, error) from error
-        *whole, rest = rest.split("\n")
-        for text in whole:
-            if len(text) * unit > max_line_bytes:
-                raise _too_long(path, line_number, max_line_bytes)
-            yield f"{text}\n"
-            line_number += 1
-        if len(rest) * unit > max_line_bytes:
-            raise _too_long(path, line_number, max_line_bytes)
-    if rest:
-        yield rest
-
-
-def _too_long(path: Path, line_number: int, max_line_bytes: int) -> ValueError:
-    return ValueError(
-        f"{path}, line {line_number}: the line is longer than max_line_bytes, {max_line_bytes:,} bytes. "
-        "Check that no line end is missing and that this is the right file; raise max_line_bytes for "
-        "texts that are meant to be longer."
-    )
-
-
-def _not_decodable(
-    path: Path, line_number: int, codec: str, error: UnicodeDecodeError
-) -> ValueError:
-    other = "latin-1" if codec == "utf-8" else "utf-8"
-    return ValueError(
-        f"{path}, line {line_number}: this is not {codec.upper()} ({error.reason} at byte "
-        f"{error.object[error.start : error.start + 1].hex()}). {_NAME_ENCODING.format(other)}"
-    )
-
-
 def read_text(path: Path, encoding: str | None = None) -> str:
     """A whole file as text; arguments and errors are those of `lines`, but for the length of lines."""
-    codec, mark = _codec_of(path, encoding)
-    content = path.read_bytes()[len(mark) :]
-    try:
-        return content.decode(codec)
-    except UnicodeDecodeError as error:
-        line_number = content[: error.start].decode(codec).count("\n") + 1
-        raise _not_decodable(path, line_number, codec, error) from error
+    unlimited = lines(path, encoding, max_line_bytes=sys.maxsize - 1, keep_ends=True)
+    return "".join(text for _, text in unlimited)
 
 
 def read_json(path: Path) -> Any:
@@ -197,11 +153,6 @@ def check_split(data_set: str, split: str, known: Collection[str]) -> None:
     """Raises ValueError where a data set has no such split."""
     if split not in known:
         raise ValueError(f"{data_set} has no split {split!r}; choose one of {list(known)}.")
-
-
-def repeated(names: Iterable[str]) -> list[str]:
-    """Names that occur more than once, sorted."""
-    return sorted(name for name, count in Counter(names).items() if count > 1)
 
 
 def download(name: str, split: str, files: str) -> list[dict[str, Any]]:

@@ -10,7 +10,8 @@ Nothing here imports TensorFlow.
 import csv
 import math
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain, islice
@@ -100,20 +101,21 @@ def read_table(
     """
     path = Path(path)
     text_columns = (text,) if text_pair is None else (text, text_pair)
-    label_column_names = label_columns or (() if label is None else (label,))
-    lines, values = zip(
-        *rows(
-            path,
-            (*text_columns, *label_column_names),
-            format=format,
-            delimiter=delimiter,
-            header=header,
-            encoding=encoding,
-            max_line_bytes=max_line_bytes,
-        ),
-        strict=True,
-    )
-    columns = [list(column) for column in zip(*values, strict=True)]
+    other_columns = label_columns or (() if label is None else (label,))
+    columns: list[list[Any]] = [[] for _ in (*text_columns, *other_columns)]
+    lines: list[int] = []
+    for line, values in rows(
+        path,
+        (*text_columns, *other_columns),
+        format=format,
+        delimiter=delimiter,
+        header=header,
+        encoding=encoding,
+        max_line_bytes=max_line_bytes,
+    ):
+        lines.append(line)
+        for column, value in zip(columns, values, strict=True):
+            column.append(value)
     texts, cells = columns[: len(text_columns)], columns[len(text_columns) :]
 
     def place(row: int) -> str:
@@ -126,17 +128,13 @@ def read_table(
             for row, value in enumerate(column):
                 files.string(value, str(name), place(row))
 
-    def read(of_cell: Callable, *args) -> list:
-        return [of_cell(cell, *args, place, row) for row, cell in enumerate(cells[0])]
-
     labels: list[int] | list[float] | list[tuple[int, ...]] | None = None
     names: tuple[str, ...] = ()
     if label_columns:
         names = tuple(map(str, label_columns))
-        marks = zip(*cells, strict=True)
-        labels = [_marked(marked, names, place, row) for row, marked in enumerate(marks)]
+        labels = _converted(zip(*cells, strict=True), partial(_marked, names=names), place)
     elif label is not None and label_delimiter:
-        sets = read(_label_list, label_delimiter)
+        sets = _converted(cells[0], partial(_label_list, delimiter=label_delimiter), place)
         row_of = [row for row, some in enumerate(sets) for _ in some]
         if not row_of and label_names is None:
             raise ValueError(f"{path}: no row has a label. Is this the column of the labels?")
@@ -145,9 +143,9 @@ def read_table(
         of_rows = iter(ids)
         labels = [tuple(sorted(set(islice(of_rows, len(some))))) for some in sets]
     elif label is not None and regression:
-        labels = read(_score)
+        labels = _converted(cells[0], _score, place)
     elif label is not None:
-        labels, names = class_ids(_label_names(cells[0], place), label_names, place)
+        labels, names = class_ids(_converted(cells[0], _label_name, place), label_names, place)
     return LabelledTexts(tuple(texts) if text_pair is not None else texts[0], labels, names, lines)
 
 
@@ -202,63 +200,60 @@ _MARKS = {"0": False, "0.0": False, "false": False, "1": True, "1.0": True, "tru
 _Place = Callable[[int], str]
 
 
-def _marked(
-    values: Sequence[Any], names: Sequence[str], place: _Place, row: int
-) -> tuple[int, ...]:
+def _converted(cells: Iterable[Any], convert: Callable[[Any], Any], place: _Place) -> list[Any]:
+    """What the cells of a column mean; errors of `convert` get the place of their cell."""
+    values = []
+    for cell in cells:
+        try:
+            values.append(convert(cell))
+        except ValueError as error:
+            raise ValueError(f"{place(len(values))}: {error}") from error
+    return values
+
+
+def _marked(values: Sequence[Any], names: Sequence[str]) -> tuple[int, ...]:
     """The numbers of the columns that hold a 1."""
     marks = [_MARKS.get(str(value).strip().lower()) for value in values]
     if None in marks:
         column = marks.index(None)
         raise ValueError(
-            f"{place(row)}: the label {shown(names[column])} is {shown(values[column])}, expected 1 where "
-            "it applies and 0 where it does not."
+            f"the label {shown(names[column])} is {shown(values[column])}, expected 1 where it "
+            "applies and 0 where it does not."
         )
     return tuple(i for i, mark in enumerate(marks) if mark)
 
 
-def _label_list(value: Any, delimiter: str, place: _Place, row: int) -> list[str]:
+def _label_list(value: Any, delimiter: str) -> list[str]:
     """The names in a cell, of which there may be none."""
     if isinstance(value, str):
-        value = [name.strip() for name in value.split(delimiter) if name.strip()]
+        return [name.strip() for name in value.split(delimiter) if name.strip()]
     if value is None:
         return []
-    return [
-        _label_name(name, place, row) for name in (value if isinstance(value, list) else [value])
-    ]
+    return list(map(_label_name, value if isinstance(value, list) else [value]))
 
 
-def _label_names(column: Sequence[Any], place: _Place) -> Sequence[str]:
-    try:
-        if all(map(str.strip, column)):
-            return column
-    except TypeError:  # JSON's numbers
-        pass
-    return [_label_name(value, place, row) for row, value in enumerate(column)]
-
-
-def _label_name(value: Any, place: _Place, row: int) -> str:
+def _label_name(value: Any) -> str:
     if isinstance(value, str):
         if value.strip():
             return value
         raise ValueError(
-            f"{place(row)}: the label is empty. Correct the line, or pass label=None to read texts "
-            "alone."
+            "the label is empty. Correct the line, or pass label=None to read texts alone."
         )
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, int | float):
         return str(value)
-    raise ValueError(f"{place(row)}: the label is {shown(value)}, expected a string or a number.")
+    raise ValueError(f"the label is {shown(value)}, expected a string or a number.")
 
 
-def _score(value: Any, place: _Place, row: int) -> float:
-    score = math.nan if isinstance(value, bool) else _number(value)
+def _score(value: Any) -> float:
+    score = math.nan if isinstance(value, bool) else number(value)
     if not math.isfinite(score):
-        raise ValueError(f"{place(row)}: the score is {shown(value)}, expected a finite number.")
+        raise ValueError(f"the score is {shown(value)}, expected a finite number.")
     return score
 
 
-def _number(value: Any) -> float:
+def number(value: Any) -> float:
     """The number that a value is or spells; NaN if it is none."""
     try:
         return float(value)
@@ -315,10 +310,10 @@ def _collected_names(spelled: Sequence[str], place: _Place) -> tuple[str, ...]:
     first: dict[str, int] = {}
     for row, name in enumerate(spelled):
         first.setdefault(name, row)
-    numbers = {name: _number(name) for name in first}
+    numbers = {name: number(name) for name in first}
     if all(map(math.isfinite, numbers.values())):
-        for name, number in numbers.items():
-            if not number.is_integer():
+        for name, value in numbers.items():
+            if not value.is_integer():
                 raise ValueError(
                     f"{place(first[name])}: the labels are numbers such as {shown(name)}. Pass "
                     "regression=True if they are scores, or label_names if they are classes."
@@ -354,14 +349,16 @@ def rows(
     Blank lines at the end of the file are left out. Arguments and errors are those of `read_table`.
     """
     name = _format_name(path, format, delimiter)
-    records, reader_of = FORMATS[name]
     options: dict[str, Any] = {"encoding": encoding, "max_bytes": max_line_bytes}
     if name == "csv":
         options["delimiter"] = delimiter or _found_delimiter(path, columns, header, options)
     elif delimiter is not None:
         raise ValueError(f"{path}: the delimiter {delimiter!r} is for CSV files. Leave it out.")
+    names_columns = name in ("json", "jsonl")
+    if names_columns and header is not True:
+        raise ValueError(f"{path}: each object of JSON names its columns; leave out header.")
     pick = width = blank_line = row_line = None
-    for line, record in records(path, **options):
+    for line, record in FORMATS[name](path, **options):
         if record is None:
             blank_line = blank_line or line
             continue
@@ -371,8 +368,11 @@ def rows(
                 "complete its row."
             )
         if pick is None:
-            pick, width, described = reader_of(path, columns, header, line, record)
-            if header is True and width is not None:
+            keys: Sequence[Any] = columns
+            if not names_columns:
+                keys, width, described = _layout(path, columns, header, line, record)
+            pick = _picker(keys)
+            if header is True and not names_columns:
                 continue
         if width is not None and len(record) != width:
             raise ValueError(
@@ -382,11 +382,7 @@ def rows(
         try:
             values = pick(record)
         except KeyError as error:
-            (name,) = error.args
-            raise ValueError(
-                f"{path}, line {line}: there is no column {name!r}; the columns are {quoted(record)}."
-                f"{nearest(str(name), record)}"
-            ) from error
+            raise _no_column(f"{path}, line {line}", error.args[0], record) from error
         row_line = line
         yield line, values
     if row_line is None:
@@ -432,22 +428,19 @@ def _found_delimiter(
     return next(filter(fits, DELIMITERS), DELIMITERS[0])
 
 
-def _fields_reader(
+def _layout(
     path: Path,
     columns: Sequence[str | int],
     header: Sequence[str] | bool,
     line: int,
     first: Sequence[str],
-) -> tuple[Callable[[Sequence[str]], tuple[str, ...]], int, str]:
-    """By the header or the first row: from a row's fields to its values, and how many fields it has."""
+) -> tuple[list[int], int, str]:
+    """The indices of columns in a row's fields, how many fields it has, and why, for messages."""
     if header is False:
         indices = [_position(path, column, first) for column in columns]
-        width, described = len(first), "as on the first line"
-    else:
-        names, place = (first, f"line {line}") if header is True else (header, "header")
-        indices = _named_positions(f"{path}, {place}", columns, names)
-        width, described = len(names), f"({quoted(names)})"
-    return _picker(indices), width, described
+        return indices, len(first), "as on the first line"
+    names, place = (first, f"line {line}") if header is True else (header, "header")
+    return _named_positions(f"{path}, {place}", columns, names), len(names), f"({quoted(names)})"
 
 
 def _position(path: Path, column: str | int, first: Sequence[str]) -> int:
@@ -472,21 +465,18 @@ def _named_positions(where: str, columns: Sequence[str | int], header: Sequence[
     _check_different(where, header)
     for name in columns:
         if name not in header:
-            raise ValueError(
-                f"{where}: there is no column {name!r}; the columns are {quoted(header)}."
-                f"{nearest(str(name), header)} Of a file without header (header=False, --noheader) "
-                "columns are given by number."
+            advice = (
+                " Of a file without header (header=False, --noheader) columns are given by number."
             )
+            raise _no_column(where, name, header, advice)
     return [header.index(name) for name in columns]
 
 
-def _objects_reader(
-    path: Path, columns: Sequence[str], header: Sequence[str] | bool, *_first
-) -> tuple[Callable[[Mapping[str, Any]], tuple[Any, ...]], None, None]:
-    """As `_fields_reader`, of objects, which name their columns themselves."""
-    if header is not True:
-        raise ValueError(f"{path}: each object of JSON names its columns; leave out header.")
-    return _picker(columns), None, None
+def _no_column(where: str, name: str | int, known: Collection[str], advice: str = "") -> ValueError:
+    return ValueError(
+        f"{where}: there is no column {name!r}; the columns are {quoted(known)}."
+        f"{nearest(str(name), known)}{advice}"
+    )
 
 
 def _picker(keys: Sequence[Any]) -> Callable[[Any], tuple[Any, ...]]:
@@ -497,8 +487,9 @@ def _picker(keys: Sequence[Any]) -> Callable[[Any], tuple[Any, ...]]:
 
 def _check_different(where: str, columns: Sequence[str]) -> None:
     if len(set(columns)) < len(columns):
+        repeated = sorted(name for name, count in Counter(columns).items() if count > 1)
         raise ValueError(
-            f"{where}: the columns {quoted(files.repeated(columns))} occur twice. Rename or remove them."
+            f"{where}: the columns {quoted(repeated)} occur twice. Rename or remove them."
         )
 
 
@@ -607,14 +598,14 @@ def _unique_members(where: str, pairs: Sequence[tuple[str, Any]]) -> dict[str, A
     return record
 
 
-# Name -> what gives the records of a file, and what makes the reader of their values. "quoted_tsv" is
-# what spreadsheets and pandas write: tabs, with the quoting rules of CSV.
-FORMATS: Mapping[str, tuple[Callable, Callable]] = {
-    "csv": (_csv_records, _fields_reader),
-    "tsv": (_tsv_records, _fields_reader),
-    "quoted_tsv": (partial(_csv_records, delimiter="\t"), _fields_reader),
-    "jsonl": (_json_lines_records, _objects_reader),
-    "json": (_json_records, _objects_reader),
+# Name -> what gives the records of a file. "quoted_tsv" is what spreadsheets and pandas write: tabs,
+# with the quoting rules of CSV.
+FORMATS: Mapping[str, Callable[..., Iterator[tuple[int, Any]]]] = {
+    "csv": _csv_records,
+    "tsv": _tsv_records,
+    "quoted_tsv": partial(_csv_records, delimiter="\t"),
+    "jsonl": _json_lines_records,
+    "json": _json_records,
 }
 SUFFIXES: Mapping[str, str] = {
     ".csv": "csv",
