@@ -10,23 +10,17 @@ Nothing here imports TensorFlow, unless a task is read through `tensorflow_datas
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from bert_zoo.data import files
-from bert_zoo.data.tables import read_table
+from bert_zoo.data.tables import LabelledTexts, read_table
 from bert_zoo.error_text import shown
 
 
-@dataclass(frozen=True)
-class Submission:
-    """What GLUE's server wants to know of a test split.
-
-    Attributes:
-        file: the name of the file with the predictions.
-        rows: how many there are.
-    """
+class Submission(NamedTuple):
+    """The file of predictions that GLUE's server takes for a test split, and how many it wants."""
 
     file: str
     rows: int
@@ -77,31 +71,22 @@ class GlueDataSet:
 
 
 @dataclass(frozen=True)
-class GlueSplit:
+class GlueSplit(LabelledTexts):
     """One split of a GLUE task, in the order of GLUE's file.
 
     Attributes:
         task: the task's name.
         split: the split's name.
-        texts: the sentences [N], or a pair of lists [N], [N] for a task on sentence pairs.
-        labels: class ids or scores [N]; None where GLUE keeps them to itself (test splits).
-        label_names: the classes in the order of their ids; empty for a score.
+        texts, labels, label_names: as of `LabelledTexts`; no labels where GLUE keeps them to itself
+            (test splits).
     """
 
-    task: str
-    split: str
-    texts: list[str] | tuple[list[str], list[str]]
-    labels: list[int] | list[float] | None
-    label_names: tuple[str, ...]
-
-    def __len__(self) -> int:
-        return len(self.texts[0] if isinstance(self.texts, tuple) else self.texts)
+    task: str = ""
+    split: str = ""
 
 
 _BINARY = ("0", "1")
-_ENTAILMENT = ("entailment", "not_entailment")
 _MNLI_LABELS = ("entailment", "neutral", "contradiction")
-
 
 DATA_SETS: Mapping[str, GlueDataSet] = {
     data_set.name: data_set
@@ -174,13 +159,13 @@ DATA_SETS: Mapping[str, GlueDataSet] = {
             name="qnli",
             directory="QNLI",
             text_columns=("question", "sentence"),
-            label_names=_ENTAILMENT,
+            label_names=("entailment", "not_entailment"),
             submissions={"test": Submission("QNLI.tsv", 5463)},
         ),
         GlueDataSet(
             name="rte",
             directory="RTE",
-            label_names=_ENTAILMENT,
+            label_names=("entailment", "not_entailment"),
             submissions={"test": Submission("RTE.tsv", 3000)},
         ),
         GlueDataSet(
@@ -228,7 +213,7 @@ def load_glue(task: str, split: str, data_dir: str | Path | None = None) -> Glue
     texts, labels = (
         _downloaded(row, split) if data_dir is None else _read(row, split, Path(data_dir))
     )
-    return GlueSplit(task, split, texts, labels, row.label_names)
+    return GlueSplit(texts, labels, row.label_names, task=task, split=split)
 
 
 def metrics(task: str, labels: Sequence[float], predictions: Sequence[float]) -> dict[str, float]:
@@ -405,9 +390,7 @@ def _pearson(labels: np.ndarray, predictions: np.ndarray) -> float:
     """Pearson's correlation; of two binary variables it is Matthews' correlation."""
     if np.ptp(labels) == 0 or np.ptp(predictions) == 0:
         return 0.0
-    x = labels - labels.mean()
-    y = predictions - predictions.mean()
-    return float(np.clip(x @ y / (np.linalg.norm(x) * np.linalg.norm(y)), -1, 1))
+    return float(np.corrcoef(labels, predictions)[0, 1])
 
 
 def _spearman(labels: np.ndarray, predictions: np.ndarray) -> float:

@@ -11,14 +11,13 @@ Nothing here imports TensorFlow, unless a split is read through `tensorflow_data
 """
 
 import re
-from bisect import bisect_right
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from itertools import accumulate, chain, islice
+from dataclasses import dataclass, field
+from itertools import chain, islice
 from pathlib import Path
 
 from bert_zoo.data import files
-from bert_zoo.data.files import MAX_LINE_BYTES, decoded
+from bert_zoo.data.files import MAX_LINE_BYTES
 from bert_zoo.data.tables import ids_of, positions
 from bert_zoo.error_text import quoted, shown
 
@@ -88,7 +87,11 @@ def span_tags(spans: Iterable[Span], length: int, scheme: str) -> list[str]:
     end_before, type_before = 0, None
     for span in spans:
         touches = span.start == end_before and span.type == type_before
-        prefixes = _prefixes(scheme, span.end - span.start, touches)
+        inside = span.end - span.start - 1
+        if scheme == "IOBES":
+            prefixes = "B" + "I" * (inside - 1) + "E" if inside else "S"
+        else:
+            prefixes = ("I" if scheme == "IOB1" and not touches else "B") + "I" * inside
         tags[span.start : span.end] = [
             f"{prefix}-{span.type}" if span.type else prefix for prefix in prefixes
         ]
@@ -96,18 +99,10 @@ def span_tags(spans: Iterable[Span], length: int, scheme: str) -> list[str]:
     return tags
 
 
-def _prefixes(scheme: str, length: int, touches: bool) -> str:
-    """The prefixes of a span; `touches` says that one of the same type ends right before it."""
-    if scheme == "IOBES":
-        return "S" if length == 1 else "B" + "I" * (length - 2) + "E"
-    begins = "I" if scheme == "IOB1" and not touches else "B"
-    return begins + "I" * (length - 1)
-
-
 def convert_tags(tags: Sequence[str], scheme: str) -> list[str]:
     """A sentence's tags in another of `SCHEMES`; raises ValueError for tags of none."""
     for tag in tags:
-        if not _is_span_tag(tag):
+        if not is_span_tag(tag):
             raise ValueError(
                 f"{shown(tag)} is not a tag of a scheme; expected 'O', or B, I, E or S with '-' and a "
                 "type, as in 'B-PER'."
@@ -117,19 +112,10 @@ def convert_tags(tags: Sequence[str], scheme: str) -> list[str]:
 
 def recognise_scheme(sentences: Collection[Sequence[str]]) -> str | None:
     """The first of `SCHEMES` that all tags of all sentences follow; None where none is."""
-    if not all(map(_is_span_tag, set(chain.from_iterable(sentences)))):
+    if not all(map(is_span_tag, set(chain.from_iterable(sentences)))):
         return None
-    return next((name for name in SCHEMES if _first_break(sentences, name) is None), None)
-
-
-def _first_break(sentences: Collection[Sequence[str]], scheme: str) -> tuple[int, int] | None:
-    """Sentence and word of the first tag that does not follow the scheme; None where all do."""
-    for s, tags in enumerate(sentences):
-        expected = span_tags(spans(tags), len(tags), scheme)
-        for w, (tag, right) in enumerate(zip(tags, expected, strict=True)):
-            if tag != right:
-                return s, w
-    return None
+    fit = (name for name in SCHEMES if all(convert_tags(t, name) == [*t] for t in sentences))
+    return next(fit, None)
 
 
 def first_break(sentences: Collection[Sequence[str]]) -> tuple[str, int, int] | None:
@@ -137,13 +123,16 @@ def first_break(sentences: Collection[Sequence[str]]) -> tuple[str, int, int] | 
 
     None where they follow one, or are no tags of spans.
     """
-    if not all(map(_is_span_tag, set(chain.from_iterable(sentences)))):
+    if not all(map(is_span_tag, chain.from_iterable(sentences))) or recognise_scheme(sentences):
         return None
-    breaks = {name: _first_break(sentences, name) for name in SCHEMES}
-    if None in breaks.values():
-        return None
-    likeliest = max(breaks, key=breaks.get)
-    return likeliest, *breaks[likeliest]
+    breaks = []
+    for scheme in SCHEMES:
+        right = [convert_tags(tags, scheme) for tags in sentences]
+        s = next(s for s, tags in enumerate(sentences) if [*tags] != right[s])
+        w = next(w for w, tag in enumerate(sentences[s]) if tag != right[s][w])
+        breaks.append((s, w, scheme))
+    s, w, scheme = max(breaks, key=lambda place: place[:2])
+    return scheme, s, w
 
 
 def scheme_names(types: Iterable[str], scheme: str) -> tuple[str, ...]:
@@ -158,7 +147,8 @@ def check_scheme(scheme: str) -> None:
         raise ValueError(f"{scheme!r} is not a tag scheme; choose one of {list(SCHEMES)}.")
 
 
-def _is_span_tag(tag: str) -> bool:
+def is_span_tag(tag: str) -> bool:
+    """Whether a tag is one of the schemes'."""
     return tag == OUTSIDE or tag.partition("-")[0] in ("B", "I", "E", "S")
 
 
@@ -208,15 +198,28 @@ def read_tagging(
         raise ValueError(f"{path} has no words. Check that this is the right file.")
 
     def column(name: int | str) -> list[list[str]]:
-        index = _column_index(path, name, columns, len(rows[0][0][1]))
-        return [[fields[index] for _, fields in sentence] for sentence in rows]
-
-    def place(sentence: int, word: int) -> str:
-        return f"{path}, line {rows[sentence][word][0]}"
+        width = len(rows[0][0][1])
+        if isinstance(name, str):
+            if columns is None or name not in columns:
+                known = (
+                    "they have no names; pass columns=[...]" if columns is None else quoted(columns)
+                )
+                raise ValueError(f"{path}: there is no column {name!r}; the columns: {known}.")
+            name = list(columns).index(name)
+        if not -width <= name < width:
+            raise ValueError(f"{path}: there is no column {name}; the file has {width} columns.")
+        return [[fields[name] for _, fields in sentence] for sentence in rows]
 
     if tag_column is None:
         return TaggedSplit(column(word_column), None, (), None)
-    return _tagged_split(column(word_column), column(tag_column), scheme, label_names, place)
+    lines = [line for sentence in rows for line, _ in sentence]
+    return _tagged_split(
+        column(word_column),
+        column(tag_column),
+        scheme,
+        label_names,
+        lambda word: f"{path}, line {lines[word]}",
+    )
 
 
 def _sentences(
@@ -234,12 +237,10 @@ def _sentences(
         fields = line.split("\t") if has_tabs else re.findall("[^ \t]+", line)
         width = width or len(fields)
         if len(fields) != width:
-            expected = (
-                f"{width} ({quoted(columns)})" if columns else f"{width} as on the first line"
-            )
+            reason = f"({quoted(columns)})" if columns else "as on the first line"
             raise ValueError(
                 f"{path}, line {line_number}: found {len(fields)} columns in {shown(line)}, expected "
-                f"{expected}. Correct the line."
+                f"{width} {reason}. Correct the line."
             )
         if "" in fields:
             raise ValueError(
@@ -250,25 +251,17 @@ def _sentences(
     return [sentence for sentence in sentences if sentence]
 
 
-def _column_index(path: Path, column: int | str, columns: Sequence[str] | None, width: int) -> int:
-    if isinstance(column, str):
-        if columns is None or column not in columns:
-            names = "they have no names; pass columns=[...]" if columns is None else quoted(columns)
-            raise ValueError(f"{path}: there is no column {column!r}; the columns: {names}.")
-        return list(columns).index(column)
-    if not -width <= column < width:
-        raise ValueError(f"{path}: there is no column {column}; the file has {width} columns.")
-    return column
-
-
 def _tagged_split(
     words: list[list[str]],
     tags: list[list[str]],
     scheme: str | None,
     label_names: Sequence[str] | None,
-    place: Callable[[int, int], str],
+    place: Callable[[int], str],
 ) -> TaggedSplit:
-    """Gives tags [N][words] their ids, in the scheme asked for; `place` says where a word stands."""
+    """Gives tags [N][words] their ids, in the scheme asked for.
+
+    `place` says where a word stands, by its number among the words of all sentences.
+    """
     found = recognise_scheme(tags)
     if scheme is not None and found is None:
         raise _no_scheme(tags, scheme, place)
@@ -277,30 +270,23 @@ def _tagged_split(
         found = scheme
     flat = list(chain.from_iterable(tags))
     names = _collected_names(flat, found) if label_names is None else tuple(label_names)
-
-    def place_of(tag: int) -> str:
-        ends = list(accumulate(map(len, tags)))
-        sentence = bisect_right(ends, tag)
-        return place(sentence, tag - ends[sentence] + len(tags[sentence]))
-
-    ids = iter(ids_of(flat, positions(names), place_of, "tag"))
+    ids = iter(ids_of(flat, positions(names), place, "tag"))
     return TaggedSplit(words, [list(islice(ids, len(row))) for row in tags], names, found)
 
 
 def _no_scheme(
-    tags: Sequence[Sequence[str]], scheme: str, place: Callable[[int, int], str]
+    tags: Sequence[Sequence[str]], scheme: str, place: Callable[[int], str]
 ) -> ValueError:
-    for s, sentence in enumerate(tags):
-        for w, tag in enumerate(sentence):
-            if not _is_span_tag(tag):
-                return ValueError(
-                    f"{place(s, w)}: {shown(tag)} is not a tag of a scheme, so that the tags cannot be "
-                    f"converted to {scheme}. Choose another tag_column, or leave out scheme."
-                )
+    for word, tag in enumerate(chain.from_iterable(tags)):
+        if not is_span_tag(tag):
+            return ValueError(
+                f"{place(word)}: {shown(tag)} is not a tag of a scheme, so that the tags cannot be "
+                f"converted to {scheme}. Choose another tag_column, or leave out scheme."
+            )
     likeliest, s, w = first_break(tags)
     return ValueError(
-        f"{place(s, w)}: the tag {shown(tags[s][w])} breaks {likeliest}, which the tags before it follow, "
-        "and no other scheme fits. Correct it, or leave out scheme."
+        f"{place(sum(map(len, tags[:s])) + w)}: the tag {shown(tags[s][w])} breaks {likeliest}, which "
+        "the tags before it follow, and no other scheme fits. Correct it, or leave out scheme."
     )
 
 
@@ -323,13 +309,13 @@ class TaggedDataSet:
         files: split -> names that its file goes by, the official one first.
         columns: the files' columns, words first and the task's tags last.
         types: of its spans.
-        tfds: its name in tensorflow_datasets, its splits and its tags there; None if it has none.
+        tfds_splits: split -> its name in tensorflow_datasets; none if it does not have the data.
     """
 
     files: Mapping[str, tuple[str, ...]]
     columns: tuple[str, ...]
     types: tuple[str, ...]
-    tfds: tuple[str, Mapping[str, str], str] | None = None
+    tfds_splits: Mapping[str, str] = field(default_factory=dict)
 
 
 DATA_SETS: Mapping[str, TaggedDataSet] = {
@@ -348,7 +334,7 @@ DATA_SETS: Mapping[str, TaggedDataSet] = {
         },
         columns=("word", "pos", "chunk", "ner"),
         types=("PER", "ORG", "LOC", "MISC"),
-        tfds=("conll2003", {"train": "train", "validation": "dev", "test": "test"}, "ner"),
+        tfds_splits={"train": "train", "validation": "dev", "test": "test"},
     ),
 }
 
@@ -388,28 +374,24 @@ def load_conll(
             f"There is no file {' or '.join(map(str, candidates))}. data_dir must be the folder that "
             f"holds the files of {task}; read files of other names with read_tagging(path)."
         )
-    columns = row.columns
     return read_tagging(
-        path, tag_column=columns[-1], columns=columns, scheme=scheme, label_names=names
+        path, tag_column=row.columns[-1], columns=row.columns, scheme=scheme, label_names=names
     )
 
 
 def _downloaded(task: str, split: str, scheme: str, names: tuple[str, ...]) -> TaggedSplit:
     row = DATA_SETS[task]
-    if row.tfds is None:
+    if split not in row.tfds_splits:
         raise RuntimeError(
             f"tensorflow_datasets does not have {task}. Pass the folder of its files as data_dir "
             "(--data_dir on the command line)."
         )
-    name, splits, feature = row.tfds
-    examples = files.download(name, splits[split], f"the folder of {task}'s files")
+    examples = files.download(task, row.tfds_splits[split], f"the folder of {task}'s files")
     # Where a file ends in a blank line, tensorflow_datasets 4.9.10 adds a sentence without words.
     examples = [example for example in examples if len(example["tokens"])]
-    words = [decoded(example["tokens"]) for example in examples]
+    words = [files.decoded(example["tokens"]) for example in examples]
+    # The feature of the tags is called as their column.
     tfds_names = scheme_names(row.types, "IOB2")
-    tags = [[tfds_names[tag] for tag in example[feature]] for example in examples]
-
-    def place(sentence: int, word: int) -> str:
-        return f"{name} of tensorflow_datasets, {splits[split]}, sentence {sentence}"
-
-    return _tagged_split(words, tags, scheme, names, place)
+    tags = [[tfds_names[tag] for tag in example[row.columns[-1]]] for example in examples]
+    source = f"{task} of tensorflow_datasets, {split}"
+    return _tagged_split(words, tags, scheme, names, lambda word: f"{source}, word {word}")

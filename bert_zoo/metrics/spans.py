@@ -17,9 +17,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
-from bert_zoo.data.tagging import OUTSIDE, spans
+from bert_zoo.data.tagging import is_span_tag, spans
 
-_PREFIXES = frozenset("BIES")
 # seqeval's name for the type of a tag that is a prefix alone.
 _UNTYPED = "_"
 
@@ -144,7 +143,7 @@ def span_report(
 def _typed_spans(tags: Sequence[str]) -> set[tuple[str, int, int]]:
     """(type, start, end) of each span."""
     for tag in tags:
-        if tag != OUTSIDE and tag.partition("-")[0] not in _PREFIXES:
+        if not is_span_tag(tag):
             raise ValueError(
                 f"The tag is {tag!r}, expected 'O' or one of B, I, E, S with a type, as 'B-NP'. "
                 "Write the tags of other schemes in one of IOB1, IOB2, IOBES."
