@@ -15,11 +15,13 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import accumulate
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from bert_zoo.data.files import read_json
+from bert_zoo.error_text import quoted
+from bert_zoo.json_files import as_object
 
 log = logging.getLogger("bert_zoo")
 
@@ -29,7 +31,8 @@ NULL_ODDS_FILE = "null_odds.json"
 
 _DROP_PUNCTUATION = str.maketrans("", "", string.punctuation)
 _ARTICLE = re.compile(r"\b(?:a|an|the)\b")
-_MOST_IDS = 3
+# (prediction, answer) -> how well they agree, from 0 to 1.
+_Score = Callable[[str, str], float]
 
 
 # --- Scores ---
@@ -76,12 +79,12 @@ def squad_v1(
     if unanswerable := [id for id, answers in references.items() if not answers]:
         raise ValueError(
             "Every question of SQuAD 1.1 has an answer, and these have none: "
-            f"{_some(unanswerable)}. Score SQuAD 2.0 with squad_v2."
+            f"{quoted(unanswerable)}. Score SQuAD 2.0 with squad_v2."
         )
     if missing := [id for id in references if id not in predictions]:
-        log.warning("Questions without a prediction count 0: %s.", _some(missing))
+        log.warning("Questions without a prediction count 0: %s.", quoted(missing))
 
-    def mean(score: Callable[[str, str], float]) -> float:
+    def mean(score: _Score) -> float:
         total = sum(
             max(score(predictions[id], answer) for answer in answers)
             for id, answers in references.items()
@@ -129,10 +132,9 @@ def squad_v2(
         _check_numbers(no_answer_scores)
 
     has_answer = {id: bool(answers) for id, answers in references.items()}
-    pairs = {id: _exact_and_f1_v2(predictions[id], answers) for id, answers in references.items()}
     by_metric = {
-        metric: {id: pair[column] for id, pair in pairs.items()}
-        for column, metric in enumerate(("exact", "f1"))
+        name: {id: _best_v2(score, predictions[id], answers) for id, answers in references.items()}
+        for name, score in (("exact", exact_match), ("f1", token_f1))
     }
     # The script takes 0 where it is given none.
     none_scores = dict.fromkeys(references, 0.0) if no_answer_scores is None else no_answer_scores
@@ -160,14 +162,12 @@ def squad_v2(
     return result
 
 
-def _exact_and_f1_v2(prediction: str, answers: Sequence[str]) -> tuple[int, float]:
-    """Version 2.0's scores of one question, where an answer of nothing can be right."""
+def _best_v2(score: _Score, prediction: str, answers: Sequence[str]) -> float:
+    """A question's score in version 2.0, where an answer of nothing can be right."""
     known = [answer for answer in answers if normalize_answer(answer)]
     if not known:
-        is_right = not normalize_answer(prediction)
-        return int(is_right), float(is_right)
-    exact = any(exact_match(prediction, answer) for answer in known)
-    return int(exact), max(token_f1(prediction, answer) for answer in known)
+        return float(exact_match(prediction, ""))
+    return max(float(score(prediction, answer)) for answer in known)
 
 
 def _best_threshold(
@@ -216,14 +216,14 @@ def _check_questions(
             )
     if unknown := [id for id in predictions if id not in references]:
         log.warning(
-            "Predictions for questions that are not asked do not count: %s.", _some(unknown)
+            "Predictions for questions that are not asked do not count: %s.", quoted(unknown)
         )
 
 
 def _check_complete(references: Iterable[str], values: Mapping[str, Any], what: str) -> None:
     if missing := [id for id in references if id not in values]:
         raise ValueError(
-            f"SQuAD 2.0 needs a {what} for every question, and these have none: {_some(missing)}."
+            f"SQuAD 2.0 needs a {what} for every question, and these have none: {quoted(missing)}."
         )
 
 
@@ -234,11 +234,6 @@ def _check_numbers(scores: Mapping[str, float]) -> None:
             raise ValueError(
                 f"The no-answer score of question {id!r} is {score!r}, expected a number."
             )
-
-
-def _some(ids: Sequence[str]) -> str:
-    some = ", ".join(map(repr, ids[:_MOST_IDS]))
-    return f"{some} and {len(ids) - _MOST_IDS} more" if len(ids) > _MOST_IDS else some
 
 
 # --- Answers from logits ---
@@ -348,7 +343,7 @@ def select_answers(
     for name, value in (("n_best", n_best), ("max_answer_length", max_answer_length)):
         if value < 1:
             raise ValueError(f"{name} is {value}; it must be at least 1.")
-    windows = [_checked(window, context, number) for number, window in enumerate(windows)]
+    windows = [_shown(window, context, number) for number, window in enumerate(windows)]
     spans = _best_spans(context, windows, n_best, max_answer_length)
     if not spans:
         raise ValueError(
@@ -358,7 +353,7 @@ def select_answers(
     candidates, no_answer_score = spans, None
     if allow_no_answer:
         # The window that is least sure of no answer speaks for all: one of them may hold an answer.
-        start, end = min(((w.start_logits[0], w.end_logits[0]) for w in windows), key=sum)
+        start, end = min((tokens.no_answer for tokens in windows), key=sum)
         no_answer = Candidate("", None, None, float(start), float(end))
         no_answer_score = no_answer.score - spans[0].start_logit - spans[0].end_logit
         ranked = sorted([*spans, no_answer], key=lambda candidate: -candidate.score)
@@ -369,8 +364,18 @@ def select_answers(
     return AnswerSelection(tuple(candidates), best, no_answer_score)
 
 
-def _checked(window: Window, context: str, number: int) -> Window:
-    """The window with arrays of the types and shapes that it should have."""
+class _Shown(NamedTuple):
+    """The context's tokens in a window, [tokens] each, and the logits of no answer."""
+
+    start_logits: np.ndarray
+    end_logits: np.ndarray
+    offsets: np.ndarray
+    first_token: int
+    no_answer: tuple[float, float]
+
+
+def _shown(window: Window, context: str, number: int) -> _Shown:
+    """What a window shows of the context, once its arrays are seen to fit."""
     start_logits = np.asarray(window.start_logits, np.float64)
     end_logits = np.asarray(window.end_logits, np.float64)
     mask = np.asarray(window.context_mask).astype(bool)
@@ -406,16 +411,25 @@ def _checked(window: Window, context: str, number: int) -> Window:
             f"The offsets at position {wrong[0]} of window {number} are {offsets[wrong[0]].tolist()}; "
             f"the context has {len(context)} characters. Offsets count characters, not bytes."
         )
-    return Window(start_logits, end_logits, mask, offsets, window.first_token)
+    return _Shown(
+        start_logits[positions],
+        end_logits[positions],
+        offsets[positions],
+        window.first_token,
+        (start_logits[0], end_logits[0]),
+    )
 
 
 def _best_spans(
-    context: str, windows: Sequence[Window], n_best: int, max_answer_length: int
+    context: str, windows: Sequence[_Shown], n_best: int, max_answer_length: int
 ) -> list[Candidate]:
     """The `n_best` best spans with different texts, best first."""
     numbers, starts, ends, scores = [], [], [], []
-    for number, (window, can_start) in enumerate(zip(windows, _start_masks(windows), strict=True)):
-        first, last = _spans(window, can_start, max_answer_length)
+    for number, (window, can_start) in enumerate(zip(windows, _can_start(windows), strict=True)):
+        count = len(can_start)
+        first = np.flatnonzero(can_start)[:, None]
+        first, last = np.broadcast_arrays(first, first + np.arange(min(max_answer_length, count)))
+        first, last = first[last < count], last[last < count]
         numbers.append(np.full(len(first), number))
         starts.append(first)
         ends.append(last)
@@ -436,54 +450,33 @@ def _best_spans(
     return list(spans.values())
 
 
-def _start_masks(windows: Sequence[Window]) -> list[np.ndarray]:
-    """For each window [length], which tokens it shows with more context than all other windows.
+def _can_start(windows: Sequence[_Shown]) -> list[np.ndarray]:
+    """For each window [tokens], which ones it shows with more context than all other windows.
 
     Context is the lesser of the numbers of tokens to the left and to the right; a longer window and
     then an earlier one wins a draw.
     """
-    total = max((w.first_token + int(w.context_mask.sum()) for w in windows), default=0)
+    slices = [slice(w.first_token, w.first_token + len(w.offsets)) for w in windows]
+    total = max((tokens.stop for tokens in slices), default=0)
     most = np.full(total, -np.inf)
     owner = np.full(total, -1)
     offsets = np.zeros((total, 2), int)
-    for number, window in enumerate(windows):
-        count = int(window.context_mask.sum())
-        tokens = slice(window.first_token, window.first_token + count)
+    for number, (window, tokens) in enumerate(zip(windows, slices, strict=True)):
         known = owner[tokens] >= 0
-        shown = window.offsets[window.context_mask]
-        if (offsets[tokens][known] != shown[known]).any():
+        if (offsets[tokens][known] != window.offsets[known]).any():
             raise ValueError(
                 f"Window {number} says that token {window.first_token} of the context is its first, "
                 "and its offsets differ there from those of an earlier window. Check first_token."
             )
-        offsets[tokens] = shown
-        left = np.arange(count)
-        around = np.minimum(left, left[::-1]) + 0.01 * count
+        offsets[tokens] = window.offsets
+        left = np.arange(len(known))
+        around = np.minimum(left, left[::-1]) + 0.01 * len(known)
         owner[tokens] = np.where(around > most[tokens], number, owner[tokens])
         most[tokens] = np.maximum(around, most[tokens])
-
-    masks = []
-    for number, window in enumerate(windows):
-        mask = np.zeros(len(window.context_mask), bool)
-        count = int(window.context_mask.sum())
-        mask[window.context_mask] = owner[window.first_token :][:count] == number
-        masks.append(mask)
-    return masks
+    return [owner[tokens] == number for number, tokens in enumerate(slices)]
 
 
-def _spans(
-    window: Window, can_start: np.ndarray, max_answer_length: int
-) -> tuple[np.ndarray, np.ndarray]:
-    """First and last positions of all spans that an answer may be, [spans] each."""
-    positions = np.flatnonzero(window.context_mask)
-    starts = np.flatnonzero(can_start)[:, None]
-    ends = starts + np.arange(min(max_answer_length, len(positions)))
-    starts, ends = np.broadcast_arrays(starts, ends)
-    inside = ends <= positions.max(initial=0)
-    return starts[inside], ends[inside]
-
-
-def _cut(context: str, window: Window, first: int, last: int) -> Candidate:
+def _cut(context: str, window: _Shown, first: int, last: int) -> Candidate:
     start, end = int(window.offsets[first, 0]), int(window.offsets[last, 1])
     text = context[start:end]
     start += len(text) - len(text.lstrip())
@@ -542,7 +535,7 @@ def read_predictions(path: str | Path) -> dict[str, str]:
 
     Raises ValueError that names file and question of what is not in this form.
     """
-    return _read_by_question(Path(path), str, "a string")
+    return as_object(read_json(Path(path)), path).values_of(str)
 
 
 def read_null_odds(path: str | Path) -> dict[str, float]:
@@ -550,20 +543,7 @@ def read_null_odds(path: str | Path) -> dict[str, float]:
 
     Raises ValueError that names file and question of what is not in this form.
     """
-    return _read_by_question(Path(path), (int, float), "a number")
-
-
-def _read_by_question(path: Path, kind: type | tuple[type, ...], expected: str) -> dict[str, Any]:
-    values = read_json(path)
-    if not isinstance(values, dict):
-        raise ValueError(
-            f"{path} holds a JSON {type(values).__name__}, expected an object with {expected} for "
-            "each question id."
-        )
-    for id, value in values.items():
-        if not isinstance(value, kind) or isinstance(value, bool):
-            raise ValueError(f"{path}: question {id!r} has {value!r}, expected {expected}.")
-    return values
+    return as_object(read_json(Path(path)), path).values_of(float)
 
 
 def _write_json(path: Path, value: Any) -> None:
