@@ -183,19 +183,25 @@ class BertAdamW(keras.optimizers.AdamW):
         super().build(variables)
 
     def apply(self, grads, trainable_variables=None):
-        # TensorFlow gives a table's gradient as one slice a token. Keras 3.15 would take the global
+        if keras.backend.backend() == "tensorflow":
+            grads = self._of_whole_batch(grads)
+        return super().apply(grads, trainable_variables)
+
+    def _of_whole_batch(self, grads: list) -> list:
+        """TensorFlow's gradients with a table's slices, one a token, put together, over all replicas."""
+        import tensorflow as tf
+
+        # The norm of a whole table's gradient, nearly all zeros, would go through memory for nothing:
+        # up to the clipping, it goes as rows of those tokens that occurred. Keras 3.15 would take the
         # norm over slices, so that two uses of one token are clipped as if they were two rows.
-        merged = _row_sums if self._clips_rows() else _dense
+        needs_tables = self.gradient_accumulation_steps or self.loss_scale_factor
+        by_rows = self.global_clipnorm and not needs_tables and _is_on_one_device_of_tensorflow()
+        merged = _row_sums if by_rows else tf.convert_to_tensor
         grads = [gradient if gradient is None else merged(gradient) for gradient in grads]
-        return super().apply(_summed_over_replicas(grads), trainable_variables)
-
-    def _clips_rows(self) -> bool:
-        """Whether gradients of tables go as rows of those tokens that occurred up to the clipping.
-
-        The norm of a whole table's gradient, nearly all zeros, would go through memory for nothing.
-        """
-        whole = self.gradient_accumulation_steps or self.loss_scale_factor
-        return bool(self.global_clipnorm) and not whole and _is_on_one_device_of_tensorflow()
+        if not tf.distribute.has_strategy():
+            return grads
+        pairs = [(gradient, None) for gradient in grads]
+        return [gradient for gradient, _ in super()._all_reduce_sum_gradients(pairs)]
 
     def _all_reduce_sum_gradients(self, grads_and_vars):
         # Keras 3.15 sums gradients over replicas here, after each replica has clipped its own: two
@@ -239,9 +245,14 @@ class BertAdamW(keras.optimizers.AdamW):
         return super()._get_current_learning_rate()
 
     def _clip_gradients(self, grads):
-        if self.global_clipnorm and keras.backend.backend() == "tensorflow":
-            return _clipped_by_global_norm(grads, self.global_clipnorm)
-        return super()._clip_gradients(grads)
+        if not self.global_clipnorm or keras.backend.backend() != "tensorflow":
+            return super()._clip_gradients(grads)
+        # Keras 3.15 writes the squares of all gradients to memory to sum them, and wants whole tables.
+        import tensorflow as tf
+
+        norm = tf.linalg.global_norm([tf.cast(gradient, "float32") for gradient in grads])
+        clipped, _ = tf.clip_by_global_norm(grads, self.global_clipnorm, use_norm=norm)
+        return [tf.convert_to_tensor(gradient) for gradient in clipped]
 
     def _apply_weight_decay(self, variables):
         # `update_step` decays each variable at its own rate.
@@ -294,14 +305,6 @@ def _is_on_one_device_of_tensorflow() -> bool:
     return not tf.distribute.has_strategy()
 
 
-def _dense(gradient):
-    if keras.backend.backend() != "tensorflow":
-        return gradient
-    import tensorflow as tf  # Keras's own leaves `tf.IndexedSlices` as they are
-
-    return tf.convert_to_tensor(gradient)
-
-
 def _row_sums(gradient):
     """A table's gradient with one slice for each row, as `tf.IndexedSlices`; another as it is.
 
@@ -321,48 +324,6 @@ def _row_sums(gradient):
         tf.math.unsorted_segment_max(rows, sums, number),
         gradient.dense_shape,
     )
-
-
-def _clipped_by_global_norm(grads: list, limit: float) -> list:
-    """As Keras 3.15 clips, which writes the squares of all gradients to memory to sum them.
-
-    Args:
-        grads: tensors, what `_row_sums` gives, and None.
-        limit: of the norm of all.
-
-    Returns:
-        Tensors, whole ones, and None.
-    """
-    import tensorflow as tf
-
-    def values(gradient):
-        return gradient.values if isinstance(gradient, tf.IndexedSlices) else gradient
-
-    halves = [tf.nn.l2_loss(values(g)) for g in grads if g is not None]
-    norm = tf.sqrt(2.0 * tf.add_n([tf.cast(half, "float32") for half in halves]))
-    scale = limit / tf.maximum(norm, limit)
-
-    def scaled(gradient):
-        short = values(gradient) * tf.cast(scale, gradient.dtype)
-        if isinstance(gradient, tf.IndexedSlices):
-            short = tf.IndexedSlices(short, gradient.indices, gradient.dense_shape)
-        return tf.convert_to_tensor(short)
-
-    return [gradient if gradient is None else scaled(gradient) for gradient in grads]
-
-
-def _summed_over_replicas(grads: list) -> list:
-    """Gradients of the whole batch, where this runs as one of several replicas."""
-    if keras.backend.backend() != "tensorflow":
-        return grads
-    import tensorflow as tf
-
-    replica = tf.distribute.get_replica_context()
-    if replica is None or not tf.distribute.has_strategy():
-        return grads
-    given = [gradient for gradient in grads if gradient is not None]
-    summed = iter(replica.all_reduce(tf.distribute.ReduceOp.SUM, given))
-    return [gradient if gradient is None else next(summed) for gradient in grads]
 
 
 def _merges_replicas() -> bool:
