@@ -7,7 +7,7 @@ utils/vocabulary.py.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -30,11 +30,10 @@ def count_symbols(
     lowercase: bool = False,
     space_token: str | None = None,
 ) -> Counter[str]:
-    """Counts the symbols of text files, as a WordLevelTokenizer with the same options splits them.
+    """Counts the symbols of text files, as a `WordLevelTokenizer` with the same options splits them.
 
     Args:
         paths: text files, UTF-8 unless the unit is "byte".
-        unit, lowercase, space_token: as for WordLevelTokenizer.
 
     Returns:
         Symbol -> count, in the order of first appearance.
@@ -168,28 +167,26 @@ def encode_file(path: str | Path, tokenizer: WordLevelTokenizer) -> np.ndarray:
 def _pieces(
     path: str | Path, unit: str, *, whole_lines: bool = False, strip: bool = False
 ) -> Iterator[bytes]:
-    """Yields a file in pieces that can be read by themselves.
+    """Yields a file in pieces that can be read by themselves, UTF-8 unless the unit is "byte".
 
-    Args:
-        path: the file.
-        unit: of WordLevelTokenizer; pieces are cut between symbols, and are UTF-8 unless it is "byte".
-        whole_lines: cut after newlines only, and end the last line where no newline does.
-        strip: leave out white space at the ends of the file.
+    They are cut after newlines, and unless they are to be whole lines after blanks. The last line
+    of words gets an end where it has none. `strip` leaves out white space at the ends of the file.
     """
     path = Path(path)
     if not path.is_file():
         raise FileNotFoundError(f"There is no file {path}. Pass the path of a text file.")
-    cut = _after_newline if whole_lines else _CUTS[unit]
-    pieces = _cut_blocks(path, cut, last=b"\n" if whole_lines and unit == "word" else b"")
+    pieces = _cut_blocks(path, unit, whole_lines)
     if unit != "byte":
         pieces = _checked_utf8(pieces, path)
     yield from _stripped(pieces, path) if strip else pieces
 
 
-def _cut_blocks(path: Path, cut: Callable[[bytes], int], last: bytes) -> Iterator[bytes]:
+def _cut_blocks(path: Path, unit: str, whole_lines: bool) -> Iterator[bytes]:
     size = path.stat().st_size
     if not size:
         raise ValueError(f"{path} is empty. Pass a file with text.")
+    # Characters, too, are cut at blanks: how a Greek sigma is lower-cased depends on its word.
+    ends = (b"\n",) if whole_lines else (b"\n", b" ")
     # Shown in a terminal only.
     bar = tqdm(desc=path.name, total=size, unit="B", unit_scale=True, disable=None)
     with path.open("rb") as file, bar:
@@ -197,24 +194,12 @@ def _cut_blocks(path: Path, cut: Callable[[bytes], int], last: bytes) -> Iterato
         while block := file.read(_BLOCK_BYTES):
             bar.update(len(block))
             rest += block
-            if end := cut(rest):
+            anywhere = unit == "byte" and not whole_lines
+            if end := len(rest) if anywhere else max(map(rest.rfind, ends)) + 1:
                 yield rest[:end]
                 rest = rest[end:]
         if rest:
-            yield rest + last
-
-
-def _after_newline(block: bytes) -> int:
-    return block.rfind(b"\n") + 1
-
-
-def _after_blank(block: bytes) -> int:
-    return max(block.rfind(b"\n"), block.rfind(b" ")) + 1
-
-
-# How much of a block may be read by itself, by unit. Characters, too, are cut at blanks: how a Greek
-# sigma is lower-cased depends on its word.
-_CUTS = {"word": _after_blank, "character": _after_blank, "byte": len}
+            yield rest + b"\n" if whole_lines and unit == "word" else rest
 
 
 def _checked_utf8(pieces: Iterator[bytes], path: Path) -> Iterator[bytes]:
