@@ -7,14 +7,7 @@ from pathlib import Path
 
 import keras
 import numpy as np
-from helpers import (
-    TASK_CASES,
-    TEXTS,
-    assert_same,
-    assert_same_variables,
-    load_task,
-    task_inputs,
-)
+from helpers import TASK_CASES, TEXTS, assert_same, assert_same_variables, load_task, task_inputs
 
 import bert_zoo
 from bert_zoo.training import bert_adamw, compile_for_task

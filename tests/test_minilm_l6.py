@@ -79,8 +79,7 @@ def padded(values, length: int) -> np.ndarray:
 
 def test_similarity_ranks_what_means_the_same_first():
     scores = bert_zoo.similarity(
-        "How do I get my money back?",
-        ["I would like a refund.", "The weather is lovely today."],
+        "How do I get my money back?", ["I would like a refund.", "The weather is lovely today."]
     )
     assert scores.shape == (1, 2)
     assert scores[0, 0] > 0.5 > scores[0, 1]

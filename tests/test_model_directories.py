@@ -153,8 +153,7 @@ def test_json_values_are_taken_with_their_kind():
 
 
 @pytest.mark.parametrize(
-    "key",
-    ["num_hidden_layers", "vocab_size", "intermediate_size", "max_position_embeddings"],
+    "key", ["num_hidden_layers", "vocab_size", "intermediate_size", "max_position_embeddings"]
 )
 def test_sizes_are_compared_with_the_tensors_before_anything_is_built(key, tmp_path, monkeypatch):
     directory = rewritten(GOLDEN / "encoder", tmp_path, **{key: HUGE})
