@@ -59,6 +59,12 @@ def write_archive(path: Path, pickled: bytes, storage: bytes, order: bytes = b"l
     path.write_bytes(buffer.getvalue())
 
 
+def assert_refused(directory: Path, message: str, *archive) -> None:
+    write_archive(directory / "a.bin", *archive)
+    with pytest.raises(WeightsError, match=message):
+        open_weights(directory / "a.bin")
+
+
 def stream_head() -> bytes:
     return b"".join(
         pickle.dumps(value, 2) for value in (0x1950A86A20F9469CFC6C, 1001, {"little_endian": True})
@@ -91,8 +97,7 @@ def test_what_lies_beside_the_state_dict_is_logged(caplog):
 
 
 def test_big_endian_archives_are_byteswapped(tmp_path):
-    pickled = tensor_pickle(shape=(2,), strides=(1,), length=2)
-    write_archive(tmp_path / "a.bin", pickled, np.array([1.5, -2], ">f4").tobytes(), b"big")
+    write_archive(tmp_path / "a.bin", tensor_pickle(), np.array([1.5, -2], ">f4").tobytes(), b"big")
     np.testing.assert_array_equal(open_weights(tmp_path / "a.bin")["w"], [1.5, -2])
 
 
@@ -165,10 +170,7 @@ def test_other_and_compressed_zip_archives_are_refused(tmp_path):
 
 
 def test_an_unknown_byte_order_is_refused(tmp_path):
-    pickled = tensor_pickle(shape=(2,), strides=(1,), length=2)
-    write_archive(tmp_path / "a.bin", pickled, bytes(8), b"middle")
-    with pytest.raises(WeightsError, match="byte order b'middle'"):
-        open_weights(tmp_path / "a.bin")
+    assert_refused(tmp_path, "byte order b'middle'", tensor_pickle(), bytes(8), b"middle")
 
 
 @pytest.mark.parametrize(
@@ -188,9 +190,7 @@ def test_an_unknown_byte_order_is_refused(tmp_path):
     ],
 )
 def test_views_that_leave_or_repeat_their_storage_are_refused(view, tmp_path):
-    write_archive(tmp_path / "a.bin", tensor_pickle(length=2, **view), bytes(8))
-    with pytest.raises(WeightsError, match="cannot be read"):
-        open_weights(tmp_path / "a.bin")
+    assert_refused(tmp_path, "cannot be read", tensor_pickle(length=2, **view), bytes(8))
 
 
 @pytest.mark.parametrize("shape", [(1, 2), (2, 1), (0, 2), (2, 0)])
@@ -213,34 +213,25 @@ def test_a_member_that_begins_before_the_file_is_refused(tmp_path):
 
 
 def test_storages_must_be_there_and_have_the_announced_size(tmp_path):
-    pickled = tensor_pickle(shape=(2,), strides=(1,), length=2)
-    write_archive(tmp_path / "a.bin", pickled, bytes(7))
-    with pytest.raises(WeightsError, match="7 bytes where 8 were expected"):
-        open_weights(tmp_path / "a.bin")
-    write_archive(tmp_path / "a.bin", tensor_pickle(key="1"), bytes(8))
-    with pytest.raises(WeightsError, match="no storage '1', which its tensor w needs"):
-        open_weights(tmp_path / "a.bin")
+    assert_refused(tmp_path, "7 bytes where 8 were expected", tensor_pickle(), bytes(7))
+    assert_refused(
+        tmp_path, "no storage '1', which its tensor w needs", tensor_pickle(key="1"), bytes(8)
+    )
 
 
 def test_a_stream_whose_parts_do_not_agree_is_refused(tmp_path):
     pickled = tensor_pickle(view=literal(None)) + pickle.dumps(["0"], 2)
-    for tail, message in [
-        ((2).to_bytes(8, "little") + bytes(8), None),
-        ((3).to_bytes(8, "little") + bytes(8), "has 3 elements where its tensors say 2"),
-        ((2).to_bytes(8, "little") + bytes(9), "1 bytes after its last tensor"),
-        ((2).to_bytes(8, "little") + bytes(7), "ends in the middle"),
-    ]:
-        (tmp_path / "a.bin").write_bytes(stream_head() + pickled + tail)
-        if message is None:
-            assert open_weights(tmp_path / "a.bin").shape("w") == (2,)
-            continue
-        with pytest.raises(WeightsError, match=message):
-            open_weights(tmp_path / "a.bin")
-    for pickled, message in [
+    two, three = ((n).to_bytes(8, "little") for n in (2, 3))
+    (tmp_path / "a.bin").write_bytes(stream_head() + pickled + two + bytes(8))
+    assert open_weights(tmp_path / "a.bin").shape("w") == (2,)
+    for content, message in [
+        (pickled + three + bytes(8), "has 3 elements where its tensors say 2"),
+        (pickled + two + bytes(9), "1 bytes after its last tensor"),
+        (pickled + two + bytes(7), "ends in the middle"),
         (tensor_pickle(view=literal(None)) + pickle.dumps(["1"], 2), "does not match its tensors"),
         (tensor_pickle(view=literal(("7", 0, 1))), "views of storages"),
     ]:
-        (tmp_path / "a.bin").write_bytes(stream_head() + pickled)
+        (tmp_path / "a.bin").write_bytes(stream_head() + content)
         with pytest.raises(WeightsError, match=message):
             open_weights(tmp_path / "a.bin")
 
@@ -284,9 +275,7 @@ def test_fairseqs_newer_configuration_is_read_as_its_arguments(tmp_path):
     ],
 )
 def test_no_other_object_is_made(instructions, message, tmp_path):
-    write_archive(tmp_path / "a.bin", b"\x80\x02" + instructions, b"")
-    with pytest.raises(WeightsError, match=message):
-        open_weights(tmp_path / "a.bin")
+    assert_refused(tmp_path, message, b"\x80\x02" + instructions, b"")
 
 
 def test_names_of_a_data_parallel_state_dict_are_kept(tmp_path):
@@ -324,24 +313,18 @@ def test_a_pickled_module_is_refused_with_advice(is_stream, tmp_path):
     ],
 )
 def test_without_named_tensors_the_error_lists_what_there_is(value, message, tmp_path):
-    write_archive(tmp_path / "a.bin", pickle.dumps(value, 2), b"")
-    with pytest.raises(WeightsError, match=message):
-        open_weights(tmp_path / "a.bin")
+    assert_refused(tmp_path, message, pickle.dumps(value, 2), b"")
 
 
 def test_other_values_in_a_state_dict_are_refused_by_name(tmp_path):
     pickled = tensor_pickle(more=literal("step") + literal(7.5))
-    write_archive(tmp_path / "a.bin", pickled, bytes(8))
-    with pytest.raises(WeightsError, match="'step': a value of type float"):
-        open_weights(tmp_path / "a.bin")
+    assert_refused(tmp_path, "'step': a value of type float", pickled, bytes(8))
 
 
 def test_two_possible_state_dicts_are_refused(tmp_path):
     inner = tensor_pickle()[2:-1]
     both = b"\x80\x02}(" + literal("model") + inner + literal("state_dict") + inner + b"u."
-    write_archive(tmp_path / "a.bin", both, bytes(8))
-    with pytest.raises(WeightsError, match="exactly one of the entries state_dict, model"):
-        open_weights(tmp_path / "a.bin")
+    assert_refused(tmp_path, "exactly one of the entries state_dict, model", both, bytes(8))
 
 
 # --- hostile -------------------------------------------------------------------------------------
@@ -382,9 +365,12 @@ def test_no_pickle_of_a_stream_runs_code(part, tmp_path):
 
 def test_other_globals_are_refused_by_name(tmp_path):
     for name in ("argparse\nArgumentParser", "torch\nload", "torch._utils\n_rebuild_qtensor"):
-        write_archive(tmp_path / "a.bin", b"\x80\x02c" + name.encode() + b"\n.", b"")
-        with pytest.raises(WeightsError, match=r"refused.*" + name.replace("\n", r"\.")):
-            open_weights(tmp_path / "a.bin")
+        assert_refused(
+            tmp_path,
+            r"refused.*" + name.replace("\n", r"\."),
+            b"\x80\x02c" + name.encode() + b"\n.",
+            b"",
+        )
 
 
 NUMBERS = [b"J" + number.to_bytes(4, "little") for number in range(10_000)]
