@@ -17,18 +17,9 @@ _LAZY_VERBS = {
     "export": "bert_zoo.serving.export",
     "similarity": "bert_zoo.loading.similarity",
 }
-_LAZY_PACKAGES = {
-    "apps",
-    "layers",
-    "models",
-    "tasks",
-    "text",
-    "data",
-    "objectives",
-    "metrics",
-    "training",
-    "serving",
-}
+_LAZY_PACKAGES = tuple(
+    "apps data layers metrics models objectives serving tasks text training".split()
+)
 
 __all__ = ["describe", "export", "list_models", "load", "save", "similarity"]
 
@@ -39,17 +30,13 @@ def __getattr__(name: str):
     if name in _LAZY_PACKAGES:
         return importlib.import_module(f"bert_zoo.{name}")
     if name == "__version__":
-        return _version()
+        from importlib.metadata import PackageNotFoundError, version
+
+        try:
+            return version("bert_zoo")
+        except PackageNotFoundError:  # a source tree that was never installed
+            return "0.0.0"
     raise AttributeError(f"module 'bert_zoo' has no attribute {name!r}.")
-
-
-def _version() -> str:
-    from importlib.metadata import PackageNotFoundError, version
-
-    try:
-        return version("bert_zoo")
-    except PackageNotFoundError:  # a source tree that was never installed
-        return "0.0.0"
 
 
 def __dir__() -> list[str]:

@@ -110,16 +110,13 @@ def _training(
             f"The family {family.name} has no task {task!r}; it has {', '.join(tasks)}."
         )
     shape = {"length": length, "head": family.heads.get(task), "predictions": predictions}
-    estimates = {
-        words: memory.training_memory(
-            config, checkpoint.params, batch_size=rows, **shape, **options
+    estimates, fits = {}, {}
+    for words, options in memory.SETTINGS.items():
+        options = shape | options
+        estimates[words] = memory.training_memory(
+            config, checkpoint.params, batch_size=rows, **options
         )
-        for words, options in memory.SETTINGS.items()
-    }
-    fits = {
-        words: memory.largest_batches(config, checkpoint.params, **shape, **options)
-        for words, options in memory.SETTINGS.items()
-    }
+        fits[words] = memory.largest_batches(config, checkpoint.params, **options)
     return {
         "training_step": f"{rows} rows of {length} tokens, {task}",
         "training_memory": estimates,

@@ -163,23 +163,22 @@ def training_memory(
     _check_shapes(config, batch_size, length, predictions, dtype)
     kept = kept_for_backward(config, head, Step(batch_size, length, predictions, POLICIES[dtype]))
     weights = FLOAT32 * (parameters + head_parameters(config, head))
+    # Of a table; it is there twice while it is clipped.
+    largest_gradient = FLOAT32 * max(rows * width for rows, width in config.shapes(1).tables)
     return TrainingMemory(
         weights=weights,
         gradients=weights,
         moments=2 * weights,
         activations=kept.total(rematerialize),
-        workspace=max(kept.moment, largest_gradient(config)),
+        workspace=max(kept.moment, largest_gradient),
     )
 
 
 def _check_shapes(
     config: Config, batch_size: int, length: int, predictions: int, dtype: str
 ) -> None:
-    for name, value in (
-        ("batch_size", batch_size),
-        ("max_length", length),
-        ("predictions", predictions),
-    ):
+    sizes = {"batch_size": batch_size, "max_length": length, "predictions": predictions}
+    for name, value in sizes.items():
         if not is_integer(value) or value < 1:
             raise ValueError(f"{name} is {value!r}; it must be a positive integer.")
     if length > config.longest_input:
@@ -203,9 +202,7 @@ class LargestBatches(dict):
 def largest_batches(config: Config, parameters: int, **options: Any) -> LargestBatches:
     """The largest batch for each of `DEVICES`, of whose memory `USABLE` is counted on.
 
-    Args:
-        config, parameters: as `training_memory`.
-        **options: its other arguments, but for the batch size.
+    Arguments as `training_memory`, but for the batch size.
     """
 
     def needed(rows: int) -> int:
@@ -315,8 +312,3 @@ def head_parameters(config: Config, head: Head | None) -> int:
     transform = table * (config.hidden_size + 3)
     decoder = 0 if config.tie_word_embeddings else config.vocab_size * table
     return transform + decoder + config.vocab_size
-
-
-def largest_gradient(config: Config) -> int:
-    """Bytes of the largest table's gradient, which is there twice while it is clipped."""
-    return FLOAT32 * max(rows * width for rows, width in config.shapes(1).tables)

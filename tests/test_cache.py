@@ -790,7 +790,7 @@ def test_a_file_that_was_placed_but_not_noted_is_fetched_again(directory, monkey
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
-        patched.setattr(cache, "_write_receipt", die)
+        patched.setattr(cache, "write_json", die)
         with pytest.raises(KeyboardInterrupt):
             fetch_files(directory)
     assert_has(fetch_files(directory), FILES)

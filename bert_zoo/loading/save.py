@@ -16,9 +16,8 @@ from bert_zoo.registry import Family, registry
 from bert_zoo.tasks.causal_lm.streams import StatefulLM
 from bert_zoo.training.lora import without_lora
 from bert_zoo.weights.bind import ENCODER_PREFIX, Plan, to_stored, variables_of
-from bert_zoo.weights.files import remove_leftovers
+from bert_zoo.weights.files import remove_leftovers, write_json
 from bert_zoo.weights.formats import BertZoo, Description, HuggingFace
-from bert_zoo.weights.formats.hf_directories import write_json
 from bert_zoo.weights.safetensors_io import write_safetensors
 
 log = logging.getLogger("bert_zoo")

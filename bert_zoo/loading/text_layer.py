@@ -1,6 +1,5 @@
 """Texts to ids as a layer of a Keras model."""
 
-import json
 import os
 from pathlib import Path
 from typing import Any
@@ -9,6 +8,7 @@ import keras
 
 from bert_zoo.json_files import read_object
 from bert_zoo.models.base import ZooModel, encoder_of
+from bert_zoo.weights.files import write_json
 
 OPTIONS_FILE = "preprocessor.json"
 
@@ -109,8 +109,7 @@ class Preprocessor(keras.layers.Layer):
 
     def save_assets(self, directory: str) -> None:
         self.preprocessor.save_vocabulary(directory)
-        options = json.dumps(self.options, indent=2) + "\n"
-        (Path(directory) / OPTIONS_FILE).write_text(options, encoding="utf-8")
+        write_json(Path(directory) / OPTIONS_FILE, self.options)
 
     def load_assets(self, directory: str) -> None:
         from bert_zoo.text import preprocessor_from_dir
@@ -153,13 +152,13 @@ def _text_of(
         if deferred is None:
             raise FileNotFoundError(why_none)
         return opened.family.name, deferred.make()
-    changes = {"sequence_length": max_length, "padding": padding}
     longest = model.longest_input
     if max_length is not None and not 3 <= max_length <= longest:
         raise ValueError(
             f"max_length is {max_length!r}; the model reads from 3 to {longest} tokens."
         )
-    changes = {name: value for name, value in changes.items() if value is not None}
+    given = {"sequence_length": max_length, "padding": padding}
+    changes = {name: value for name, value in given.items() if value is not None}
     return encoder_of(model).family, model.preprocessor.with_options(**changes)
 
 

@@ -1,10 +1,6 @@
 """`export`: one SavedModel that serves text, without this package."""
 
 import os
-import shutil
-import uuid
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import keras
@@ -12,6 +8,7 @@ import keras
 from bert_zoo.models.base import ZooModel
 from bert_zoo.tasks.causal_lm.streams import StatefulLM
 from bert_zoo.training.lora import without_lora
+from bert_zoo.weights.files import replacing_directory
 
 # What tf.saved_model.save writes. `assets.extra`, for one, is the user's.
 SAVED_MODEL_ENTRIES = {"saved_model.pb", "fingerprint.pb", "variables", "assets"}
@@ -90,7 +87,7 @@ def export(
     from bert_zoo.serving.servable import make_servable
 
     saved, signatures = make_servable(without_lora(model), pairs=pairs, text=text)
-    with _replacing_directory(target) as temporary:
+    with replacing_directory(target) as temporary:
         tf.saved_model.save(saved, str(temporary), signatures=signatures)
 
 
@@ -112,24 +109,3 @@ def _checked_target(directory: str | os.PathLike) -> Path:
             f"{(foreign or sorted(found))[:10]}. Name a new or empty directory, or delete it first."
         )
     return target
-
-
-@contextmanager
-def _replacing_directory(target: Path) -> Iterator[Path]:
-    """Yields a new directory beside `target`; it becomes `target` on success, else vanishes."""
-    target.parent.mkdir(parents=True, exist_ok=True)
-    tag = uuid.uuid4().hex
-    temporary, earlier = (target.with_name(f".{target.name}.{tag}.{end}") for end in ("tmp", "old"))
-    try:
-        yield temporary
-        if target.exists():
-            target.rename(earlier)
-        try:
-            temporary.rename(target)
-        except OSError:
-            if earlier.exists():
-                earlier.rename(target)
-            raise
-    finally:
-        for leftover in (temporary, earlier):
-            shutil.rmtree(leftover, ignore_errors=True)

@@ -211,14 +211,11 @@ def with_state(model: ZooModel, inputs: Tensors) -> dict[str, Any]:
 
 
 def _state_specs(model: ZooModel) -> list[tf.TensorSpec]:
-    return (
-        [
-            tf.TensorSpec([None, *value.shape[1:]], value.dtype, name=name)
-            for name, value in as_served(model, model.initial_memory(1)).items()
-        ]
-        if model.state
-        else []
-    )
+    memory = as_served(model, model.initial_memory(1)) if model.state else {}
+    return [
+        tf.TensorSpec([None, *value.shape[1:]], value.dtype, name=name)
+        for name, value in memory.items()
+    ]
 
 
 def _initial_state_signature(model: ZooModel):

@@ -27,7 +27,7 @@ from bert_zoo.config import ConfigError
 from bert_zoo.error_text import listing, shortened, shown
 from bert_zoo.json_files import read_object
 from bert_zoo.weights.download import DownloadError, download, require_https
-from bert_zoo.weights.files import WeightsError, is_disk_full, replacing, sha256_of, verify_sha256
+from bert_zoo.weights.files import WeightsError, is_disk_full, sha256_of, verify_sha256, write_json
 from bert_zoo.weights.sources import check_weight_files
 from bert_zoo.weights.unpack import unpack
 
@@ -169,6 +169,10 @@ class _Entry:
             *(url, found, self.receipt_path),
         )
 
+    def write_receipt(self, **values: Any) -> None:
+        self.folder.mkdir(parents=True, exist_ok=True)
+        write_json(self.receipt_path, values)
+
     @contextmanager
     def locked(self) -> Iterator[None]:
         self.folder.mkdir(parents=True, exist_ok=True)
@@ -182,12 +186,6 @@ class _Entry:
             yield
         finally:
             lock.release()
-
-
-def _write_receipt(receipt: Mapping[str, Any], path: Path) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with replacing(path) as temporary:
-        temporary.write_text(json.dumps(receipt, indent=2), encoding="utf-8")
 
 
 def _folder_name(url: str) -> str:
@@ -372,8 +370,7 @@ def _compare_with_receipt(repo: str, revision: str, directory: Path, weights: li
         )
     # Where the cache cannot be written, the warning comes again the next time.
     with suppress(OSError):
-        receipt = {"name": entry.url, "commit": commit, "sha256": hashes}
-        _write_receipt(receipt, entry.receipt_path)
+        entry.write_receipt(name=entry.url, commit=commit, sha256=hashes)
 
 
 # --- archives on the web -------------------------------------------------------------------------
@@ -446,7 +443,7 @@ def _download_and_unpack(
         raise
     if not (sha256 or earlier or any(files.values())):
         entry.warn_of_first_time(url, found)
-    _write_receipt({"url": url, "sha256": found, "files": sizes}, entry.receipt_path)
+    entry.write_receipt(url=url, sha256=found, files=sizes)
     archive.unlink()
 
 
@@ -545,7 +542,7 @@ def _download_file(entry: _Entry, receipt: dict, name: str, sha256: str | None) 
     target = entry.files / name
     target.parent.mkdir(parents=True, exist_ok=True)
     os.replace(arrived, target)
-    _write_receipt(receipt, entry.receipt_path)
+    entry.write_receipt(**receipt)
     shutil.rmtree(folder)
 
 

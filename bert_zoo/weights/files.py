@@ -2,6 +2,7 @@
 
 import errno
 import hashlib
+import json
 import os
 import shutil
 import struct
@@ -11,6 +12,7 @@ import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 _LFS_POINTER = b"version https://git-lfs"
 
@@ -82,6 +84,34 @@ def replacing(path: str | os.PathLike) -> Iterator[Path]:
             os.replace(temporary, path)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+@contextmanager
+def replacing_directory(target: Path) -> Iterator[Path]:
+    """Yields a path beside `target` for a directory; it becomes `target` on success, else vanishes."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    tag = uuid.uuid4().hex
+    temporary, earlier = (target.with_name(f".{target.name}.{tag}.{end}") for end in ("tmp", "old"))
+    try:
+        yield temporary
+        if target.exists():
+            target.rename(earlier)
+        try:
+            temporary.rename(target)
+        except OSError:
+            if earlier.exists():
+                earlier.rename(target)
+            raise
+    finally:
+        for leftover in (temporary, earlier):
+            shutil.rmtree(leftover, ignore_errors=True)
+
+
+def write_json(path: Path, values: Any) -> None:
+    """Writes a JSON file that people may read, atomically."""
+    with replacing(path) as temporary:
+        text = json.dumps(values, indent=2, ensure_ascii=False)
+        temporary.write_text(text + "\n", encoding="utf-8")
 
 
 def remove_leftovers(directory: Path) -> None:

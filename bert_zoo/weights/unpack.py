@@ -9,14 +9,19 @@ import shutil
 import stat
 import struct
 import tarfile
-import uuid
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 from typing import BinaryIO
 
 from bert_zoo.error_text import shortened, shown
-from bert_zoo.weights.files import MOVE_CACHE, ZIP_ERRORS, WeightsError, naming_full_disk
+from bert_zoo.weights.files import (
+    MOVE_CACHE,
+    ZIP_ERRORS,
+    WeightsError,
+    naming_full_disk,
+    replacing_directory,
+)
 
 _CHUNK_BYTES = 1 << 20
 # The largest released archive is below 4 GB.
@@ -54,14 +59,10 @@ def unpack(archive: Path, target: Path, url: str) -> dict[str, int]:
         WeightsError: the archive is damaged or cut, or holds what must not be unpacked.
         DiskFullError: there is no room for its files.
     """
-    temporary = target.with_name(f".{target.name}.{uuid.uuid4().hex}")
-    temporary.mkdir()
     try:
-        files = _extract(archive, temporary, url)
-        if target.exists():
-            shutil.rmtree(target)
-        os.replace(temporary, target)
-        return files
+        with replacing_directory(target) as temporary:
+            temporary.mkdir()
+            return _extract(archive, temporary, url)
     except (*_ARCHIVE_ERRORS, OSError) as error:
         if isinstance(error, OSError) and error.errno in _MACHINE_ERRORS:
             raise
@@ -69,8 +70,6 @@ def unpack(archive: Path, target: Path, url: str) -> dict[str, int]:
             f"The archive {url} cannot be unpacked: {shortened(str(error))}. What was downloaded has been deleted; "
             "check that the address is that of a zip or tar archive, and try again."
         ) from error
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)
 
 
 def _extract(archive: Path, directory: Path, url: str) -> dict[str, int]:

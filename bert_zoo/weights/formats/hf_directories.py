@@ -1,14 +1,12 @@
 """What stands beside a model in Hugging Face directories: sentence-transformers' and tokenizers' files."""
 
-import json
 import logging
 from pathlib import Path
-from typing import Any
 
 from bert_zoo.config import ConfigError, Pooling, TextSpec
 from bert_zoo.error_text import listing
 from bert_zoo.json_files import read_object, read_objects
-from bert_zoo.weights.files import replacing
+from bert_zoo.weights.files import write_json
 
 log = logging.getLogger("bert_zoo")
 
@@ -110,10 +108,3 @@ def write_pooling(
     write_json(directory / MODULES_FILE, rows)
     if max_length is not None:
         write_json(directory / SENTENCE_FILE, {SENTENCE_LENGTH: max_length, "do_lower_case": False})
-
-
-def write_json(path: Path, values: Any) -> None:
-    with replacing(path) as temporary:
-        temporary.write_text(
-            json.dumps(values, indent=2, ensure_ascii=False) + "\n", encoding="utf-8"
-        )
