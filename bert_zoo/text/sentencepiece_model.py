@@ -7,21 +7,19 @@ Format: sentencepiece_model.proto; the table is an array of darts-clone (darts.h
 PrecompileCharsMap writes it.
 """
 
-import functools
 import math
 
 import numpy as np
-from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
-from google.protobuf.message import DecodeError
 
 from bert_zoo.error_text import shown
+from bert_zoo.protobuf import DecodeError, message_class
 
-# What is looked at of each message: the numbers, types and names of its fields. Strings are taken
-# as bytes and enumerations as numbers, which are written alike.
-_MESSAGES = {
+# What is looked at of each message. Strings are taken as bytes and enumerations as numbers, which are
+# written alike.
+_SCHEMA = {
     "Piece": ((1, "bytes", "text"), (2, "float", "score"), (3, "int32", "type")),
     "Normalizer": ((2, "bytes", "rules"),),
-    "Model": ((1, "Piece", "pieces"), (3, "Normalizer", "before"), (5, "Normalizer", "after")),
+    "Model": ((1, "Piece*", "pieces"), (3, "Normalizer", "before"), (5, "Normalizer", "after")),
 }
 # SentencePiece.Type of the proto: NORMAL, UNKNOWN, CONTROL, USER_DEFINED, UNUSED and BYTE.
 _NORMAL, _TYPES = 1, range(1, 7)
@@ -35,7 +33,7 @@ _UNIT_BYTES, _BLOCK_UNITS = 4, 256
 def check_sentencepiece_model(data: bytes) -> None:
     """Raises ValueError where a model's pieces or its rules of normalisation cannot be right."""
     try:
-        model = _model_class().FromString(data)
+        model = message_class(_SCHEMA, "Model").FromString(data)
     except DecodeError:
         raise ValueError("they are no protocol buffer.") from None
     for piece in model.pieces:
@@ -51,24 +49,6 @@ def check_sentencepiece_model(data: bytes) -> None:
     for normalizer in (model.before, model.after):
         if normalizer.rules:
             _check_rules(normalizer.rules)
-
-
-@functools.cache
-def _model_class() -> type:
-    field = descriptor_pb2.FieldDescriptorProto
-    file = descriptor_pb2.FileDescriptorProto(name="sentencepiece_model", package="bert_zoo")
-    for message_name, rows in _MESSAGES.items():
-        described = file.message_type.add(name=message_name)
-        for number, kind, name in rows:
-            label = field.LABEL_REPEATED if name == "pieces" else field.LABEL_OPTIONAL
-            row = described.field.add(name=name, number=number, label=label)
-            if kind in _MESSAGES:
-                row.type, row.type_name = field.TYPE_MESSAGE, f".bert_zoo.{kind}"
-            else:
-                row.type = field.Type.Value(f"TYPE_{kind.upper()}")
-    pool = descriptor_pool.DescriptorPool()
-    pool.AddSerializedFile(file.SerializeToString())
-    return message_factory.GetMessageClass(pool.FindMessageTypeByName("bert_zoo.Model"))
 
 
 def _check_rules(rules: bytes) -> None:

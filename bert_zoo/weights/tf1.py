@@ -11,14 +11,14 @@ import math
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any
 
 import numpy as np
 
 from bert_zoo.error_text import shortened, shown
+from bert_zoo.protobuf import DecodeError, message_class
 from bert_zoo.weights.crc32c import crc32c
 from bert_zoo.weights.files import WeightsError
-from bert_zoo.weights.protobuf import fields, message, read_varint, signed
 from bert_zoo.weights.tensor_source import (
     MAX_DIMENSIONS,
     TensorSource,
@@ -34,9 +34,21 @@ _FOOTER_BYTES = 48
 _TABLE_MAGIC = (0xDB4775248B80FB57).to_bytes(8, "little")
 _BLOCK_TRAILER_BYTES = 5  # how it is compressed and its checksum
 _CHECKSUM_MASK = 0xA282EAD8
+_LONGEST_VARINT = 10
 # Names are written without what they share with the one before: a small file could name them with
 # any number of letters. No real one comes near.
 _LETTERS_PER_BYTE = 64
+
+# Of core/protobuf/tensor_bundle.proto and core/framework/tensor_shape.proto.
+_SCHEMA = {
+    "Header": ((1, "int32", "shards"), (2, "int32", "endianness")),
+    "Entry": (
+        *((1, "int32", "type"), (2, "Shape", "shape"), (3, "int32", "shard")),
+        *((4, "int64", "offset"), (5, "int64", "size"), (6, "fixed32", "checksum")),
+    ),
+    "Shape": ((2, "Dim*", "dim"), (3, "bool", "unknown_rank")),
+    "Dim": ((1, "int64", "size"),),
+}
 
 # By the numbers of tensorflow/core/framework/types.proto; bfloat16, which NumPy lacks, as its bits.
 _BFLOAT16 = 14
@@ -55,17 +67,6 @@ _DTYPES = {
     22: np.dtype("u4"),
     23: np.dtype("u8"),
 }
-
-
-class _Entry(NamedTuple):
-    """A tensor as the table describes it."""
-
-    type: int
-    shape: tuple[int, ...]
-    shard: int
-    offset: int
-    size: int
-    checksum: int
 
 
 class TF1Source(TensorSource):
@@ -87,11 +88,11 @@ class TF1Source(TensorSource):
                     f"{prefix} has variables that a partitioner stored in parts, which are not read. "
                     "Restore it with TensorFlow 1 and save it without the partitioner."
                 )
-            self._entries = {key.decode(): _entry(value) for key, value in table.items()}
+            self._entries = _entries(table)
             _check_places(self._entries, [shard.stat().st_size for shard in self._shards])
         except WeightsError:
             raise
-        except ValueError as error:
+        except (ValueError, DecodeError) as error:
             raise _damaged(prefix, error) from error
         if _OBJECT_GRAPH in self._entries:
             raise WeightsError(
@@ -103,7 +104,7 @@ class TF1Source(TensorSource):
         super().__init__(
             format="tf1",
             location=prefix,
-            shapes={name: entry.shape for name, entry in self._entries.items()},
+            shapes={name: _shape(entry) for name, entry in self._entries.items()},
         )
 
     def _read(self, key: str) -> np.ndarray:
@@ -118,7 +119,7 @@ class TF1Source(TensorSource):
             raise _damaged(
                 self.location, f"the bytes of {shortened(key)} do not match their checksum"
             )
-        values = raw.view(_DTYPES[entry.type].newbyteorder(self._order)).reshape(entry.shape)
+        values = raw.view(_DTYPES[entry.type].newbyteorder(self._order)).reshape(_shape(entry))
         values = values.astype(values.dtype.newbyteorder("="), copy=False)
         return bfloat16_bits_to_float32(values) if entry.type == _BFLOAT16 else values
 
@@ -179,10 +180,20 @@ def _table(data: bytes) -> Iterator[tuple[bytes, bytes]]:
             yield key, value
 
 
+def _varint(data: bytes, position: int) -> tuple[int, int]:
+    """A number of at most 64 bits, as protocol buffers have them, and the position behind it."""
+    value = 0
+    for i, byte in enumerate(data[position : position + _LONGEST_VARINT]):
+        value |= (byte & 0x7F) << 7 * i
+        if byte < 0x80 and value < 1 << 64:
+            return value, position + i + 1
+    raise ValueError("a number ends early or has more than 64 bits")
+
+
 def _handle(data: bytes, position: int) -> tuple[int, int, int]:
     """Offset and size of a block, and the position behind them."""
-    offset, position = read_varint(data, position)
-    size, position = read_varint(data, position)
+    offset, position = _varint(data, position)
+    size, position = _varint(data, position)
     return offset, size, position
 
 
@@ -203,9 +214,9 @@ def _block(data: bytes, offset: int, size: int) -> Iterator[tuple[bytes, bytes]]
         raise ValueError("a block of its .index ends early")
     position, key = 0, b""
     while position < entries_end:
-        shared, position = read_varint(block, position)
-        own, position = read_varint(block, position)
-        length, position = read_varint(block, position)
+        shared, position = _varint(block, position)
+        own, position = _varint(block, position)
+        length, position = _varint(block, position)
         if shared > len(key) or position + own + length > entries_end:
             raise ValueError("an entry of its .index reaches beyond its block")
         key = key[:shared] + block[position : position + own]
@@ -227,41 +238,33 @@ def _byte_order(header: bytes | None, shards: int) -> str:
     """The order that the table's first entry says, a BundleHeaderProto."""
     if header is None:
         raise ValueError("its .index has no header")
-    values = dict(fields(header))
-    if values.get(1, 0) != shards:
-        raise ValueError(
-            f"it has {shards} data files where its .index says {shown(values.get(1, 0))}"
-        )
-    if values.get(2, 0) not in (0, 1):
-        raise ValueError(f"its byte order is number {shown(values[2])}")
-    return "<>"[values.get(2, 0)]
+    header = message_class(_SCHEMA, "Header").FromString(header)
+    if header.shards != shards:
+        raise ValueError(f"it has {shards} data files where its .index says {header.shards}")
+    if header.endianness not in (0, 1):
+        raise ValueError(f"its byte order is number {header.endianness}")
+    return "<>"[header.endianness]
 
 
-def _entry(data: bytes) -> _Entry:
-    """An entry from its BundleEntryProto."""
-    found = {"type": 0, "shard": 0, "offset": 0, "size": 0, "checksum": 0}
-    names = {1: "type", 3: "shard", 4: "offset", 5: "size", 6: "checksum"}
-    shape: tuple[int, ...] = ()
-    for number, value in fields(data):
-        if number in names:
-            found[names[number]] = signed(value)
-        elif number == 2:
-            shape = tuple(_extents(value))
-    if min(*found.values(), *shape, 0) < 0 or len(shape) > MAX_DIMENSIONS:
-        raise ValueError("an entry of its .index has a negative number or too many dimensions")
-    return _Entry(shape=shape, **found)
-
-
-def _extents(shape: int | bytes) -> Iterator[int]:
-    """The sizes of a TensorShapeProto."""
-    for number, value in fields(message(shape)):
-        if number == 2:
-            yield signed(dict(fields(message(value))).get(1, 0))
-        elif number == 3 and value:
+def _entries(table: Mapping[bytes, bytes]) -> dict[str, Any]:
+    """The tensors of a table by name, as a BundleEntryProto each."""
+    read = message_class(_SCHEMA, "Entry").FromString
+    entries = {key.decode(): read(value) for key, value in table.items()}
+    for entry in entries.values():
+        if entry.shape.unknown_rank:
             raise ValueError("a tensor has an unknown shape")
+        if min(entry.type, entry.shard, entry.offset, entry.size, *_shape(entry)) < 0:
+            raise ValueError("an entry of its .index has a negative number")
+        if len(entry.shape.dim) > MAX_DIMENSIONS:
+            raise ValueError("an entry of its .index has too many dimensions")
+    return entries
 
 
-def _check_places(entries: Mapping[str, _Entry], sizes: list[int]) -> None:
+def _shape(entry: Any) -> tuple[int, ...]:
+    return tuple(dim.size for dim in entry.shape.dim)
+
+
+def _check_places(entries: Mapping[str, Any], sizes: list[int]) -> None:
     """Every tensor has as many bytes as its shape takes, inside a data file, and for itself."""
     ends = [0] * len(sizes)
     in_order = sorted(
@@ -275,7 +278,7 @@ def _check_places(entries: Mapping[str, _Entry], sizes: list[int]) -> None:
             raise ValueError(f"the tensor {shown(key)} lies where another one does")
         ends[entry.shard] = end
         dtype = _DTYPES.get(entry.type)
-        if dtype is not None and math.prod(entry.shape) * dtype.itemsize != entry.size:
+        if dtype is not None and math.prod(_shape(entry)) * dtype.itemsize != entry.size:
             raise ValueError(
-                f"the tensor {shown(key)} has the shape {entry.shape} and {entry.size:,} bytes"
+                f"the tensor {shown(key)} has the shape {_shape(entry)} and {entry.size:,} bytes"
             )
