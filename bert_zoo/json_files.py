@@ -22,15 +22,7 @@ _KINDS = {
 
 
 def utf8_text(content: bytes, where: object) -> str:
-    """A file's text.
-
-    Args:
-        content: its bytes.
-        where: what the error calls the file.
-
-    Raises:
-        ConfigError: it is not UTF-8; names the line.
-    """
+    """The text of a file's bytes. Raises ConfigError, which names the line, where it is not UTF-8."""
     try:
         return content.decode("utf-8")
     except UnicodeDecodeError as problem:

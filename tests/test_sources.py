@@ -61,20 +61,6 @@ def test_a_type_that_numpy_lacks_is_refused_by_name(tmp_path):
         open_weights(tmp_path)
 
 
-@pytest.mark.parametrize(
-    ("names", "metadata", "expected"),
-    [
-        (["bert.pooler.dense.weight"], {"format": "pt"}, "hf"),
-        (["bert.pooler.dense.weight"], None, "hf"),
-        (["bert/pooler/dense/kernel", "output_bias"], {"format": "np"}, "tf1"),
-        (["encoder/pooler/kernel"], {"format": "bert_zoo"}, "bert_zoo"),
-    ],
-)
-def test_the_format_is_known_from_metadata_and_names(names, metadata, expected, tmp_path):
-    write(tmp_path / "x.safetensors", {name: np.ones(2) for name in names}, metadata)
-    assert open_weights(tmp_path / "x.safetensors").format == expected
-
-
 def test_a_safetensors_file_cut_anywhere_is_refused(tmp_path):
     path = tmp_path / "model.safetensors"
     write(path)
@@ -180,7 +166,7 @@ def test_arrays_are_written_by_their_values_whatever_their_memory(tmp_path):
     }
     write_safetensors(tmp_path / "x.safetensors", tensors, {"format": "bert_zoo"})
     source = open_weights(tmp_path / "x.safetensors")
-    assert source.format == "bert_zoo" and set(source) == set(tensors)
+    assert source.metadata == {"format": "bert_zoo"} and set(source) == set(tensors)
     for key, array in tensors.items():
         assert source.shape(key) == array.shape
         np.testing.assert_array_equal(source[key], array)
@@ -218,7 +204,7 @@ def test_shards_read_as_one(tmp_path):
     write_shards(tmp_path, {FIRST: ONE, SECOND: TWO})
     for place in (tmp_path, tmp_path / "model.safetensors.index.json"):
         source = open_weights(place)
-        assert source.format == "hf" and list(source) == ["a", "b"] and source.shape("b") == (4,)
+        assert list(source) == ["a", "b"] and source.shape("b") == (4,)
         np.testing.assert_array_equal(source["a"], ONE["a"])
 
 
@@ -322,7 +308,6 @@ def checkpoint(tmp_path_factory):
 def test_a_tf1_checkpoint_is_read_by_directory_prefix_and_index(checkpoint):
     for place in (os.path.dirname(checkpoint), checkpoint, checkpoint + ".index"):
         source = open_weights(place)
-        assert source.format == "tf1"
         assert source.location == checkpoint
         assert list(source) == [
             "bert/pooler/dense/kernel",

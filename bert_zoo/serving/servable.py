@@ -1,6 +1,6 @@
 """A model as TensorFlow functions and variables, ready for tf.saved_model.save."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -104,13 +104,7 @@ def reusable_object(model: ZooModel, call) -> tf.train.Checkpoint:
 
 
 def call_function(model: ZooModel, labels: Sequence[tf.TensorSpec], state: Sequence[tf.TensorSpec]):
-    """TF-Hub's interface: (dict of inputs, training) -> dict of outputs.
-
-    Args:
-        model: any model of the zoo.
-        labels: inputs of the head's beside ids under TF-Hub's names.
-        state: inputs that it can be called with and without.
-    """
+    """TF-Hub's interface: (dict of inputs, training) -> dict of outputs; inputs of `state` may lack."""
 
     @tf.function(autograph=False)
     def call(inputs, training=False):
@@ -163,14 +157,11 @@ def as_served(model: ZooModel, outputs: Mapping[str, Any]) -> dict[str, Any]:
 
     served = {}
     for name, value in tf.nest.map_structure(as_float32, dict(outputs)).items():
-        is_by_layers = name in model.state and isinstance(value, list)
-        served |= layer_names(name, value) if is_by_layers else {name: value}
+        if name in model.state and isinstance(value, list):
+            served |= {f"{name}_{layer}": of_layer for layer, of_layer in enumerate(value)}
+        else:
+            served[name] = value
     return served
-
-
-def layer_names(name: str, layers: Iterable[Any]) -> dict[str, Any]:
-    """What a state holds of each layer, by the name of its input and output."""
-    return {f"{name}_{layer}": value for layer, value in enumerate(layers)}
 
 
 def signature(function: Callable[[Tensors], Tensors], specs: Sequence[tf.TensorSpec]):

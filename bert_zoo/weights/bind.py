@@ -345,7 +345,7 @@ class RenamedSource(TensorSource):
                 self._stored[name] = (source, key, part, len(names))
                 fused = len(names) > 1 and shape
                 shapes[name] = (shape[0] // len(names), *shape[1:]) if fused else shape
-        super().__init__(source.format, source.location, shapes)
+        super().__init__(source.location, shapes)
 
     def add(self, other: "RenamedSource", name: Callable[[str], str]) -> None:
         """Takes the weights of another file under further names."""

