@@ -16,13 +16,7 @@ if TYPE_CHECKING:
 
 # How the learning rate goes on after its linear warmup; `bert_zoo.training.presets` has the classes.
 SCHEDULES = ("linear", "linear_after_warmup", "constant")
-AT_LEAST_ONE = (
-    "epochs",
-    "batch_size",
-    "gradient_accumulation_steps",
-    "max_length",
-    "steps_per_execution",
-)
+AT_LEAST_ONE = ("epochs", "batch_size", "max_length", "steps_per_execution")
 
 
 @dataclass(frozen=True)
@@ -107,32 +101,26 @@ class Recipe:
     lora_targets: str = "attention"
 
     def __post_init__(self):
-        accumulated = self.gradient_accumulation_steps
-        for name, holds, wanted in (
-            *((name, getattr(self, name) >= 1, "at least 1") for name in AT_LEAST_ONE),
-            (
-                "total_steps",
+        rows, accumulated = self.batch_size, self.gradient_accumulation_steps
+        checks = {name: (getattr(self, name) >= 1, "at least 1") for name in AT_LEAST_ONE}
+        checks |= {
+            "total_steps": (
                 self.total_steps is None or self.total_steps >= 1,
                 "at least 1, or None",
             ),
-            ("learning_rate", self.learning_rate > 0, "above 0"),
-            ("schedule", self.schedule in SCHEDULES, f"one of {', '.join(SCHEDULES)}"),
-            (
-                "warmup_proportion",
+            "learning_rate": (self.learning_rate > 0, "above 0"),
+            "schedule": (self.schedule in SCHEDULES, f"one of {', '.join(SCHEDULES)}"),
+            "warmup_proportion": (
                 0 <= self.warmup_proportion < 1,
                 "a part of the updates, from 0 to below 1",
             ),
-            (
-                "warmup_steps",
-                self.warmup_steps is None or self.warmup_steps >= 0,
-                "a number of updates, or None",
+            "warmup_steps": ((self.warmup_steps or 0) >= 0, "a number of updates, or None"),
+            "gradient_accumulation_steps": (
+                accumulated >= 1 and rows % accumulated == 0,
+                f"a divisor of batch_size, {rows}, the rows of one update",
             ),
-            (
-                "gradient_accumulation_steps",
-                self.batch_size % accumulated == 0,
-                f"a divisor of batch_size, {self.batch_size}, the rows of one update",
-            ),
-        ):
+        }
+        for name, (holds, wanted) in checks.items():
             if not holds:
                 raise ValueError(f"{name} is {getattr(self, name)!r}; it must be {wanted}.")
 

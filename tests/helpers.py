@@ -6,6 +6,7 @@ the reference computes from it; tests/golden/README.md tells the arrays.
 
 import functools
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -260,6 +261,45 @@ def assert_same_variables(ours, theirs) -> None:
 
 def tensors_of(directory: Path) -> dict[str, np.ndarray]:
     return load_file(directory / "model.safetensors")
+
+
+# Hugging Face's names of modules -> Google's, where it is not "/" for ".".
+GOOGLE_NAMES = (
+    (r"(predictions)\.bias$", r"\1/output_bias"),
+    (r"seq_relationship\.weight$", "seq_relationship/output_weights"),
+    (r"seq_relationship\.bias$", "seq_relationship/output_bias"),
+    (r"^classifier\.weight$", "output_weights"),
+    (r"^classifier\.bias$", "output_bias"),
+    (r"^qa_outputs\.weight$", "cls/squad/output_weights"),
+    (r"^qa_outputs\.bias$", "cls/squad/output_bias"),
+    (r"layer\.(\d+)", r"layer_\1"),
+    (r"embeddings\.weight$", "embeddings"),
+    (r"(LayerNorm(_1)?)\.weight$", r"\1/gamma"),
+    (r"(LayerNorm(_1)?)\.bias$", r"\1/beta"),
+    (r"\.weight$", "/kernel"),
+    (r"\.", "/"),
+)
+GOOGLE_SIZES = """
+    attention_probs_dropout_prob classifier_dropout_prob embedding_size hidden_act hidden_dropout_prob
+    hidden_size initializer_range inner_group_num intermediate_size max_position_embeddings
+    num_attention_heads num_hidden_groups num_hidden_layers type_vocab_size vocab_size
+""".split()
+
+
+def google_tensors(hf_tensors, *names: tuple[str, str]) -> dict[str, np.ndarray]:
+    """Hugging Face's tensors under Google's names, some of them a family's own, and in its layout."""
+    google = {}
+    for key, tensor in hf_tensors.items():
+        for pattern, name in (*names, *GOOGLE_NAMES):
+            key = re.sub(pattern, name, key)
+        google[key] = tensor.T if key.endswith("/kernel") else tensor
+    return google
+
+
+def google_config(case: str) -> dict:
+    """What Google's configuration file says of a golden case."""
+    config = json.loads((directory_of(case) / "config.json").read_text())
+    return {key: config[key] for key in GOOGLE_SIZES if key in config}
 
 
 def save_tf1(prefix: Path, tensors: dict) -> None:

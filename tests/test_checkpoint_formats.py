@@ -1,7 +1,6 @@
 """Checkpoints in every format give the same model, and what does not fit is refused in one message."""
 
 import json
-import re
 import shutil
 from pathlib import Path
 
@@ -14,6 +13,8 @@ from helpers import (
     arrays,
     assert_same,
     assert_same_variables,
+    google_config,
+    google_tensors,
     inputs_of,
     load_case,
     load_task,
@@ -67,43 +68,6 @@ def test_saved_hf_configuration_says_what_the_original_says(task, tmp_path):
 # ---------------------------------------------------------------------------------------------
 # TensorFlow 1
 # ---------------------------------------------------------------------------------------------
-
-
-def google_tensors(hf_tensors) -> dict[str, np.ndarray]:
-    """Hugging Face's tensors under Google's names and in its layout, written out by hand."""
-    named = {
-        "cls.predictions.bias": "cls/predictions/output_bias",
-        "cls.seq_relationship.weight": "cls/seq_relationship/output_weights",
-        "cls.seq_relationship.bias": "cls/seq_relationship/output_bias",
-        "classifier.weight": "output_weights",
-        "classifier.bias": "output_bias",
-        "qa_outputs.weight": "cls/squad/output_weights",
-        "qa_outputs.bias": "cls/squad/output_bias",
-    }
-    google = {}
-    for key, tensor in hf_tensors.items():
-        if key in named:
-            google[named[key]] = tensor
-            continue
-        name = re.sub(r"layer\.(\d+)", r"layer_\1", key).replace(".", "/")
-        if "LayerNorm" in name:
-            name = name.replace("/weight", "/gamma").replace("/bias", "/beta")
-        elif name.endswith("embeddings/weight"):
-            name = name.removesuffix("/weight")
-        elif name.endswith("/weight"):
-            name, tensor = name.removesuffix("weight") + "kernel", tensor.T
-        google[name] = tensor
-    return google
-
-
-def google_config(case: str) -> dict:
-    config = json.loads((GOLDEN / case / "config.json").read_text())
-    kept = (
-        "attention_probs_dropout_prob hidden_act hidden_dropout_prob hidden_size initializer_range "
-        "intermediate_size max_position_embeddings num_attention_heads num_hidden_layers "
-        "type_vocab_size vocab_size"
-    )
-    return {key: config[key] for key in kept.split()}
 
 
 def write_tf1(directory: Path, tensors, case: str) -> Path:

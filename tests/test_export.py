@@ -379,7 +379,8 @@ for library in pathlib.Path(package).glob("python/ops/*.so"):
 
 texts, labels = json.loads(sys.argv[2])
 reloaded = tf.saved_model.load(sys.argv[1])
-served = serve(reloaded, text=texts)["logits"].numpy().tolist()
+serve = reloaded.signatures["serving_default"]
+served = serve(text=tf.constant(texts))["logits"].numpy().tolist()
 inputs, variables = reloaded.preprocessor(texts), list(reloaded.trainable_variables)
 
 def loss_of(training):

@@ -1,7 +1,6 @@
 """What single families have of their own; test_conformance.py shows what they share."""
 
 import json
-import re
 import shutil
 
 import numpy as np
@@ -13,6 +12,8 @@ from helpers import (
     assert_same,
     assert_same_variables,
     directory_of,
+    google_config,
+    google_tensors,
     inputs_of,
     load_case,
     loaded,
@@ -175,14 +176,9 @@ def test_shared_layers_have_their_variables_once(tmp_path):
 # google-research/albert modeling.py: Hugging Face's name of a module -> Google's.
 GOOGLE_ALBERT = (
     (r"^albert\.", "bert/"),
-    (r"^predictions\.bias$", "cls/predictions/output_bias"),
-    (r"^predictions\.", "cls/predictions/transform/"),
-    (r"^sop_classifier\.classifier\.weight$", "cls/seq_relationship/output_weights"),
-    (r"^sop_classifier\.classifier\.bias$", "cls/seq_relationship/output_bias"),
-    (r"^classifier\.weight$", "output_weights"),
-    (r"^classifier\.bias$", "output_bias"),
-    (r"^qa_outputs\.weight$", "cls/squad/output_weights"),
-    (r"^qa_outputs\.bias$", "cls/squad/output_bias"),
+    (r"^predictions\.(?!bias)", "cls/predictions/transform/"),
+    (r"^predictions\.", "cls/predictions."),
+    (r"^sop_classifier\.classifier\.", "cls/seq_relationship."),
     (r"^bert/pooler\.", "bert/pooler/dense."),
     (
         r"albert_layer_groups\.(\d+)\.albert_layers\.(\d+)\.",
@@ -194,39 +190,20 @@ GOOGLE_ALBERT = (
     (r"/full_layer_layer_norm\.", "/LayerNorm_1."),
     (r"/ffn\.", "/ffn_1/intermediate/dense."),
     (r"/ffn_output\.", "/ffn_1/intermediate/output/dense."),
-    (r"embeddings\.weight$", "embeddings"),
-    (r"(LayerNorm(_1)?)\.weight$", r"\1/gamma"),
-    (r"(LayerNorm(_1)?)\.bias$", r"\1/beta"),
-    (r"\.weight$", "/kernel"),
-    (r"\.", "/"),
 )
-
-
-def google_albert_tensors(hf_tensors) -> dict[str, np.ndarray]:
-    google = {}
-    for key, tensor in hf_tensors.items():
-        for pattern, name in GOOGLE_ALBERT:
-            key = re.sub(pattern, name, key)
-        google[key] = tensor.T if key.endswith("/kernel") else tensor
-    return google
 
 
 def write_google_albert(directory, case: str, prefix: str = "", file: str = "model.ckpt-best"):
     """As Google's archives have it, or with the prefix and file of its TF-Hub modules."""
-    original = json.loads((directory_of(case) / "config.json").read_text())
-    kept = (
-        "attention_probs_dropout_prob classifier_dropout_prob embedding_size hidden_act "
-        "hidden_dropout_prob hidden_size initializer_range inner_group_num intermediate_size "
-        "max_position_embeddings num_attention_heads num_hidden_groups num_hidden_layers "
-        "type_vocab_size vocab_size"
-    )
-    config = {key: original[key] for key in kept.split()} | {"net_structure_type": 0, "gap_size": 0}
+    config = google_config(case) | {"net_structure_type": 0, "gap_size": 0}
     google_gelu = {"gelu_new": "gelu", "relu": "relu"}
-    config["hidden_act"] = google_gelu[original["hidden_act"]]
+    config["hidden_act"] = google_gelu[config["hidden_act"]]
     tensors = tensors_of(directory_of(case))
     if task_of(case) == "encoder":
         tensors = {f"albert.{key}": tensor for key, tensor in tensors.items()}
-    tensors = {prefix + name: value for name, value in google_albert_tensors(tensors).items()}
+    tensors = {
+        prefix + name: value for name, value in google_tensors(tensors, *GOOGLE_ALBERT).items()
+    }
     tensors["global_step"] = np.int64(7)
     (directory / file).parent.mkdir(parents=True, exist_ok=True)
     save_tf1(directory / file, tensors)

@@ -168,6 +168,7 @@ def test_impossible_recipes_are_refused():
         ({"batch_size": 0}, "batch_size is 0; it must be at least 1"),
         ({"schedule": "cosine"}, "schedule is 'cosine'; it must be one of linear"),
         ({"gradient_accumulation_steps": 5}, "must be a divisor of batch_size, 32"),
+        ({"gradient_accumulation_steps": 0}, "must be a divisor of batch_size, 32"),
         ({"warmup_proportion": 1.0}, "warmup_proportion is 1.0"),
         ({"learning_rate": 0.0}, "learning_rate is 0.0; it must be above 0"),
         ({"total_steps": 0}, "total_steps is 0"),
