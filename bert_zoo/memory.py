@@ -57,19 +57,12 @@ SETTINGS = {
 
 @dataclass(frozen=True)
 class Step:
-    """A training step's shapes.
+    """A training step's shapes."""
 
-    Attributes:
-        rows: texts, or choices, a batch.
-        length: tokens a row.
-        predictions: positions a row whose tokens are predicted, for tasks that predict tokens.
-        number: bytes of a number that layers compute with.
-    """
-
-    rows: int
-    length: int
-    predictions: int
-    number: int
+    rows: int  # texts, or choices, a batch
+    length: int  # tokens a row
+    predictions: int  # positions a row whose tokens are predicted, for tasks that predict tokens
+    number: int  # bytes of a number that layers compute with
 
     @property
     def tokens(self) -> int:
@@ -82,25 +75,15 @@ class Step:
 
 @dataclass(frozen=True)
 class Kept:
-    """Bytes that parts of the forward pass leave for the backward pass.
+    """Bytes that parts of the forward pass leave for the backward pass."""
 
-    Attributes:
-        embeddings: up to the first block's input, which is among them.
-        block: of one run of a block, its output among them.
-        last: of the last run.
-        boundary: of a run's output alone.
-        runs: how often a block runs; blocks that share weights share none of this.
-        head: of a projection onto the vocabulary.
-        moment: of the largest tensors that live for one moment only.
-    """
-
-    embeddings: int
-    block: int
-    last: int
-    boundary: int
-    runs: int
-    head: int
-    moment: int
+    embeddings: int  # up to the first block's input, which is among them
+    block: int  # one run of a block, its output among them
+    last: int  # the last run
+    boundary: int  # a run's output alone
+    runs: int  # how often a block runs; blocks that share weights share none of this
+    head: int  # a projection onto the vocabulary
+    moment: int  # the largest tensors that live for one moment only
 
     def total(self, rematerialize: bool) -> int:
         """All of it; where they are rematerialized, blocks keep their outputs alone."""
@@ -265,12 +248,8 @@ def _head(config: Config, shapes: Shapes, head: Head | None, step: Step) -> tupl
     """What a projection onto the vocabulary keeps, and its logits, in bytes; zeros without one."""
     if shapes.clusters:
         return _adaptive_softmax(config, shapes, step)
-    predicts_tokens = head is not None and head.predicts_tokens
-    return _vocabulary_head(config, step) if predicts_tokens else (0, 0)
-
-
-def _vocabulary_head(config: Config, step: Step) -> tuple[int, int]:
-    """What a masked-language-model head keeps, and its logits, in bytes."""
+    if head is None or not head.predicts_tokens:
+        return 0, 0
     hidden, table, number = config.hidden_size, config.table_width, step.number
     gathered = hidden * number if step.predictions < step.length else 0
     transform = (KEPT_BY_ACTIVATION[config.activation] - 1) * table * number + _norm(table, number)

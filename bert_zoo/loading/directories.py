@@ -46,31 +46,18 @@ MOST_TIMES_STORED = 3
 
 @dataclass(frozen=True)
 class Opened:
-    """A checkpoint before a model is made of it.
+    """A checkpoint before a model is made of it."""
 
-    Attributes:
-        name: for messages.
-        family: whose layers and weight table apply.
-        config: of the encoder.
-        description: what is known beside the configuration.
-        trained_task: what its head was trained for, where it says that.
-        long_texts: what it does with long texts.
-        plan: the weight table for the names that the source uses; for our own, without a source.
-        source: its tensors; None for `weights=None`.
-        vocabulary: the directory with the tokenizer's files.
-        unsaid: fields of the configuration that its file leaves out.
-    """
-
-    name: str
-    family: Family
-    config: Config
-    description: Description
-    trained_task: str | None = None
+    name: str  # for messages
+    family: Family  # whose layers and weight table apply
+    config: Config  # of the encoder
+    description: Description  # what is known beside the configuration
+    trained_task: str | None = None  # what its head was trained for, where it says that
     long_texts: LongTexts = LongTexts()  # noqa: RUF009 (frozen)
-    plan: Plan | None = None
-    source: RenamedSource | None = None
-    vocabulary: Path | None = None
-    unsaid: frozenset[str] = frozenset()
+    plan: Plan | None = None  # for the names of the source; for our own, without one
+    source: RenamedSource | None = None  # None for `weights=None`
+    vocabulary: Path | None = None  # the directory with the tokenizer's files
+    unsaid: frozenset[str] = frozenset()  # fields that the configuration's file leaves out
 
 
 def open_checkpoint(

@@ -144,23 +144,14 @@ class Binding:
 
 @dataclass(frozen=True)
 class Plan:
-    """A family's weight table, written out once.
+    """A family's weight table, written out once."""
 
-    Attributes:
-        format: of names and layout.
-        root: what stands before the encoder's names.
-        head_root: what stands before those of heads.
-        encoder: bindings of the encoder, with those of a pooler whatever the configuration says.
-        heads: those of each task's head.
-        copies: the repetitions that files may hold.
-    """
-
-    format: Format
-    root: str
-    head_root: str
-    encoder: tuple[Binding, ...]
-    heads: Mapping[str, tuple[Binding, ...]]
-    copies: tuple[Copy, ...]
+    format: Format  # of names and layout
+    root: str  # what stands before the encoder's names
+    head_root: str  # what stands before those of heads
+    encoder: tuple[Binding, ...]  # with those of a pooler, whatever the configuration says
+    heads: Mapping[str, tuple[Binding, ...]]  # of each task
+    copies: tuple[Copy, ...]  # the repetitions that files may hold
 
     def bindings(self, task: str, pooler: bool) -> list[Binding]:
         """What a task's model consists of, with or without a pooler."""

@@ -200,11 +200,7 @@ def fetch_hub(repo: str, revision: str = "main", *, sha256: str | None = None) -
     Args:
         repo: name of the repository, such as "google-bert/bert-base-uncased".
         revision: branch, tag or commit.
-        sha256: hash of the weight file, where it is known. Otherwise the hash by which the hub
-            itself knows the file is taken.
-
-    Returns:
-        The directory of the snapshot.
+        sha256: hash of the weight file, where it is known; by default the one that the hub has.
 
     Raises:
         DownloadError: no network, no such repository or revision, no access, no weights.

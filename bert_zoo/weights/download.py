@@ -2,6 +2,7 @@
 
 import base64
 import email.message
+import functools
 import hashlib
 import http
 import http.client
@@ -254,13 +255,10 @@ def _check_whole(url: str, part: Path, total: int | None, headers: email.message
             )
         announced = _announced_md5(headers)
         file.seek(0)
-        if announced and hashlib.file_digest(file, _md5).digest() != announced:
+        md5 = functools.partial(hashlib.md5, usedforsecurity=False)
+        if announced and hashlib.file_digest(file, md5).digest() != announced:
             _discard(part)
             raise _Interrupted("what arrived has another MD5 than the server says the file has")
-
-
-def _md5():
-    return hashlib.md5(usedforsecurity=False)
 
 
 def _announced_md5(headers: email.message.Message) -> bytes | None:

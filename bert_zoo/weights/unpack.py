@@ -75,7 +75,9 @@ def unpack(archive: Path, target: Path, url: str) -> dict[str, int]:
 def _extract(archive: Path, directory: Path, url: str) -> dict[str, int]:
     files: dict[str, int] = {}
     total = 0
-    for name, size, stream in _members(archive):
+    # Name, size and content of every file in the archive, in its order.
+    members = _zip_members if zipfile.is_zipfile(archive) else _tar_members
+    for name, size, stream in members(archive):
         path = PurePosixPath(name)
         if path.is_absolute() or ".." in path.parts or set(name) & set("\\:\0"):
             raise _Unsafe(f"its member {shown(name)} would lie outside of the directory")
@@ -97,11 +99,6 @@ def _extract(archive: Path, directory: Path, url: str) -> dict[str, int]:
     if not files:
         raise _Unsafe("it is empty")
     return files
-
-
-def _members(archive: Path) -> Iterator[tuple[str, int, BinaryIO]]:
-    """Name, size and content of every file in the archive, in its order."""
-    return _zip_members(archive) if zipfile.is_zipfile(archive) else _tar_members(archive)
 
 
 def _zip_members(archive: Path) -> Iterator[tuple[str, int, BinaryIO]]:

@@ -71,11 +71,8 @@ def pooling_of(directory: Path) -> Pooling:
             f"{sorted(POOLING_MODES)}."
         )
     modules = directory / MODULES_FILE
-    kinds = (
-        [module.take("type", str, "") for module in read_objects(modules)]
-        if modules.is_file()
-        else []
-    )
+    listed = read_objects(modules) if modules.is_file() else []
+    kinds = [module.take("type", str, "") for module in listed]
     unknown = [kind for kind in kinds if not kind.endswith(("Transformer", "Pooling", "Normalize"))]
     if unknown:
         log.warning(
