@@ -105,39 +105,24 @@ class Config:
 
 @dataclass(frozen=True, kw_only=True)
 class Shapes:
-    """What an encoder computes, as far as the memory of a training step depends on it.
+    """What an encoder computes, as far as the memory of a training step depends on it."""
 
-    Attributes:
-        tables: (rows, width) of each embedding table.
-        embedded: widths of a token's vectors that the embeddings' products read and the blocks are
-            given.
-        normed: width that the embeddings normalise; 0 where they do not.
-        embeddings_dropped: width of the dropout on embeddings.
-        runs: how often a block is run.
-        hidden, intermediate: widths of a block and of its feed-forward layer.
-        attended: width of all heads' queries together.
-        heads: of a block.
-        queries: how often queries are kept; twice where content and position add biases of their own.
-        memory: tokens of earlier segments that are attended to.
-        distances: keys that stand for distances, and that all rows share; 0 without such.
-        drops_within_feed_forward: whether there is dropout behind the activation.
-        clusters: bounds of the clusters of an adaptive softmax; empty without one.
-    """
-
-    tables: tuple[tuple[int, int], ...]
+    tables: tuple[tuple[int, int], ...]  # (rows, width) of each embedding table
+    # Widths of a token's vectors that the embeddings' products read and the blocks are given.
     embedded: tuple[int, ...]
-    normed: int
-    embeddings_dropped: int
-    runs: int
-    hidden: int
-    intermediate: int
-    attended: int
-    heads: int
+    normed: int  # width that the embeddings normalise; 0 where they do not
+    embeddings_dropped: int  # width of the dropout on embeddings
+    runs: int  # how often a block is run
+    hidden: int  # width of a block
+    intermediate: int  # width of its feed-forward layer
+    attended: int  # width of all heads' queries together
+    heads: int  # of a block
+    # How often queries are kept; twice where content and position add biases of their own.
     queries: int = 1
-    memory: int = 0
-    distances: int = 0
-    drops_within_feed_forward: bool = False
-    clusters: tuple[int, ...] = ()
+    memory: int = 0  # tokens of earlier segments that are attended to
+    distances: int = 0  # keys that stand for distances, and that all rows share; 0 without such
+    drops_within_feed_forward: bool = False  # whether there is dropout behind the activation
+    clusters: tuple[int, ...] = ()  # bounds of those of an adaptive softmax; empty without one
 
 
 @dataclass(frozen=True, kw_only=True)

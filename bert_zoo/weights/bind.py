@@ -75,26 +75,18 @@ def variables_of(model) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class Binding:
-    """One variable of ours and the stored tensors that it consists of.
+    """One variable of ours and the stored tensors that it consists of."""
 
-    Attributes:
-        variable: path of the variable in a task model.
-        keys: the stored tensors; several are concatenated along our last axis, and none stands for
-            zeros.
-        layout: how they are stored.
-        sizes: extents of the parts along our last axis; equal parts where it is empty.
-        entry: (number, of how many) where the tensor holds several variables below each other.
-        shape: of each stored tensor, where it has other axes than the variable's part.
-        encoder: name of the second encoder that it is a part of, or stands on.
-    """
-
-    variable: str
+    variable: str  # its path in a task model
+    # The stored tensors; several are concatenated along our last axis, and none stands for zeros.
     keys: tuple[str, ...]
-    layout: Stored
-    sizes: tuple[int, ...] = ()
+    layout: Stored  # how they are stored
+    sizes: tuple[int, ...] = ()  # of the parts along our last axis; equal ones where it is empty
+    # (Number, of how many) where the tensor holds several variables below each other.
     entry: tuple[int, int] | None = None
+    # Of each stored tensor, where it has other axes than the variable's part.
     shape: tuple[int, ...] | None = None
-    encoder: str = ""
+    encoder: str = ""  # name of the second encoder that it is a part of, or stands on
 
     @property
     def part(self) -> str:

@@ -12,19 +12,13 @@ from typing import Any, Self
 
 @dataclass(frozen=True)
 class Stored:
-    """How one variable is stored.
+    """How one variable is stored."""
 
-    Attributes:
-        suffix: what is appended to the module's name.
-        transposed: whether axes are swapped.
-        reversed: whether rows stand in reverse order.
-        shape: the stored tensor's shape under a configuration, where it has other axes than the
-            variable: a kernel [hidden, heads * size] may be stored as [hidden, heads, size].
-    """
-
-    suffix: str
-    transposed: bool = False
-    reversed: bool = False
+    suffix: str  # what is appended to the module's name
+    transposed: bool = False  # whether axes are swapped
+    reversed: bool = False  # whether rows stand in reverse order
+    # The stored tensor's shape under a configuration, where it has other axes than the variable: a
+    # kernel [hidden, heads * size] may be stored as [hidden, heads, size].
     shape: Callable[[Any], tuple[int, ...]] | None = None
 
 
@@ -128,21 +122,14 @@ RowsOf = Callable[[Any], Iterable[Row]]
 
 @dataclass(frozen=True)
 class SecondEncoder:
-    """Rows of another encoder in the same model and file, as ELECTRA's generator.
+    """Rows of another encoder in the same model and file, as ELECTRA's generator."""
 
-    Attributes:
-        rows: its weight table, without what it shares with the first encoder.
-        ours: path of its layers in the model, with "/" at the end.
-        name: of its root among a format's `encoders`.
-        config: its configuration, from the first encoder's; None where there is none.
-        head: what stands on it, and is randomly initialised where it is; a task with this head alone
-            reads this encoder, of a file with both.
-    """
-
-    rows: tuple[Row | RowsOf, ...]
-    ours: str
-    name: str
-    config: Callable[[Any], Any]
+    rows: tuple[Row | RowsOf, ...]  # without what it shares with the first encoder
+    ours: str  # path of its layers in the model, with "/" at the end
+    name: str  # of its root among a format's `encoders`
+    config: Callable[[Any], Any]  # its own from the first encoder's; None where there is none
+    # What stands on it, and is randomly initialised where it is; a task with this head alone reads this
+    # encoder, of a file with both.
     head: "Head | None" = None
 
 
@@ -151,16 +138,11 @@ Rows = Iterable[Row | RowsOf | SecondEncoder]
 
 @dataclass(frozen=True)
 class Copy:
-    """A stored tensor that repeats another one, as files with tied weights may hold both.
+    """A stored tensor that repeats another one, as files with tied weights may hold both."""
 
-    Attributes:
-        key: the repetition; `{root}` stands for the encoder's prefix, here and below.
-        of: the tensor that the table reads; the repetition stands in for it where it is missing.
-        equal: whether the two must agree; False where the format's own reader uses `of` alone.
-    """
-
-    key: str
-    of: str
+    key: str  # the repetition; `{root}` stands for the encoder's prefix, here and below
+    of: str  # what the table reads; the repetition stands in for it where it is missing
+    # Whether the two must agree; False where the format's own reader uses `of` alone.
     equal: bool = True
 
     def below(self, root: str, head_root: str) -> Self:

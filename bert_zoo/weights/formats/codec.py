@@ -12,19 +12,12 @@ from bert_zoo.error_text import listing, shown
 
 @dataclass(frozen=True)
 class ConfigRow:
-    """How one field of a configuration is spelled in a source format.
+    """How one field of a configuration is spelled in a source format."""
 
-    Attributes:
-        field: the field of our configuration.
-        key: the key in the source's file; the field's name by default.
-        values: translation of the source's values to ours, where they differ.
-        optional: whether a file may leave the key out (our default then applies).
-    """
-
-    field: str
-    key: str = ""
-    values: Mapping[Any, Any] | None = None
-    optional: bool = False
+    field: str  # of our configuration
+    key: str = ""  # in the source's file; the field's name by default
+    values: Mapping[Any, Any] | None = None  # the source's values -> ours, where they differ
+    optional: bool = False  # whether a file may leave the key out (our default then applies)
 
     def __post_init__(self):
         object.__setattr__(self, "key", self.key or self.field)

@@ -14,27 +14,17 @@ from bert_zoo.weights.table import Row, Stored
 
 @dataclass(frozen=True, kw_only=True)
 class Description:
-    """What a directory says of a model beside its encoder's configuration; None where it does not.
+    """What a directory says of a model beside its encoder's configuration; None where it does not."""
 
-    Attributes:
-        task: what it was saved as.
-        problem_type: Hugging Face's word for a classifier's task.
-        classes: the Hugging Face classes that it says it is.
-        labels: names of its classes.
-        thresholds: of these.
-        text: how it reads text.
-        pooling: how it makes sentence vectors; None for a model that makes none.
-        long_texts: settings of `bert_zoo.models.long_texts.LongTexts`.
-    """
-
-    task: str | None = None
-    problem_type: str | None = None
-    classes: Sequence[str] = ()
-    labels: Sequence[str] | None = None
-    thresholds: Sequence[float] = ()
-    text: TextSpec | None = None
+    task: str | None = None  # what it was saved as
+    problem_type: str | None = None  # Hugging Face's word for a classifier's task
+    classes: Sequence[str] = ()  # the Hugging Face classes that it says it is
+    labels: Sequence[str] | None = None  # names of its classes
+    thresholds: Sequence[float] = ()  # of these
+    text: TextSpec | None = None  # how it reads text
+    # How it makes sentence vectors; None for a model that makes none.
     pooling: Pooling | None = Pooling()  # noqa: RUF009 (frozen)
-    long_texts: Mapping[str, Any] | None = None
+    long_texts: Mapping[str, Any] | None = None  # of `bert_zoo.models.long_texts.LongTexts`
 
 
 def no_buffers(config: Any) -> Mapping[str, Any]:
