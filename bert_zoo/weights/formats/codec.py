@@ -40,26 +40,20 @@ class ConfigRow:
 
 @dataclass(frozen=True)
 class ConfigCodec:
-    """One format's configuration file: rows that carry information, and keys that do not.
+    """One format's configuration file: rows that carry information, and keys that do not."""
 
-    Attributes:
-        rows: the fields that the file gives.
-        fixed: keys whose only supported values are the listed ones (another value would ask for
-            an architecture that this family does not have).
-        ignored: keys that change nothing in the encoder; None where all others do not.
-        written: constant keys that a written file carries besides the rows.
-        defaults: fields of the configuration that the format fixes, or means where a file says nothing.
-        config_class: of the configuration that is read.
-        prepare: from a file's content to one without keys that only other versions of the program
-            wrote.
-    """
-
-    rows: Sequence[ConfigRow]
+    rows: Sequence[ConfigRow]  # the fields that the file gives
+    # Keys whose only supported values are the listed ones (another value would ask for an architecture
+    # that this family does not have).
     fixed: Mapping[str, tuple] = field(default_factory=dict)
+    # Keys that change nothing in the encoder; None where all others do not.
     ignored: frozenset[str] | None = frozenset()
+    # Constant keys that a written file carries besides the rows.
     written: Mapping[str, Any] = field(default_factory=dict)
+    # Fields of the configuration that the format fixes, or means where a file says nothing.
     defaults: Mapping[str, Any] = field(default_factory=dict)
-    config_class: type[Config] = EncoderConfig
+    config_class: type[Config] = EncoderConfig  # of what is read
+    # From a file's content to one without keys that only other versions of the program wrote.
     prepare: Callable[[Mapping[str, Any]], Mapping[str, Any]] = dict
 
     def decode(self, values: Mapping[str, Any], *, where: str) -> Config:

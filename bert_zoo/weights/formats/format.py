@@ -33,25 +33,7 @@ def no_buffers(config: Any) -> Mapping[str, Any]:
 
 @dataclass(frozen=True, kw_only=True)
 class Format:
-    """How one family's checkpoints are stored in one format.
-
-    Attributes:
-        codec: its configuration file; None where there is none.
-        config_file: name of that file.
-        root: what stands before the encoder's names in a model with a head; None where the tensors
-            have the names of another format.
-        encoders: roots of further encoders in the same file, by name.
-        ignorable: patterns of keys that are not weights of the model.
-        required_key: pattern of a key without which tensors are not of this format; empty for none.
-        signature: pattern of a key that this family alone has among those whose configuration files
-            look the same; empty where they tell.
-        sizes: field of the configuration -> pattern of the key whose rows it is, whatever a
-            configuration file says.
-        conventions: what a configuration file that another program wrote leaves unsaid.
-        unread: patterns of keys that are weights of something that the family's models do not have ->
-            what that is, for the log.
-        buffers: makes the tensors below the encoder's root that files hold besides weights.
-    """
+    """How one family's checkpoints are stored in one format."""
 
     name: ClassVar[str]
     layout: ClassVar[str] = "pytorch"
@@ -63,16 +45,28 @@ class Format:
     # that can read the file is the one.
     family_key: ClassVar[str] = ""
 
-    codec: ConfigCodec | None = None
-    config_file: str = ""
+    codec: ConfigCodec | None = None  # of its configuration file; None where there is none
+    config_file: str = ""  # name of that file
+    # What stands before the encoder's names in a model with a head; None where the tensors have the
+    # names of another format.
     root: str | None = ""
+    # Roots of further encoders in the same file, by name.
     encoders: Mapping[str, str] = field(default_factory=dict)
-    ignorable: Sequence[str] = ()
+    ignorable: Sequence[str] = ()  # patterns of keys that are not weights of the model
+    # Pattern of a key without which tensors are not of this format; empty for none.
     required_key: str = ""
+    # Pattern of a key that this family alone has among those whose configuration files look the same;
+    # empty where they tell.
     signature: str = ""
+    # Field of the configuration -> pattern of the key whose rows it is, whatever a configuration file
+    # says.
     sizes: Mapping[str, str] = field(default_factory=dict)
+    # What a configuration file that another program wrote leaves unsaid.
     conventions: Mapping[str, Any] = field(default_factory=dict)
+    # Patterns of keys that are weights of something that the family's models do not have -> what that
+    # is, for the log.
     unread: Mapping[str, str] = field(default_factory=dict)
+    # Makes the tensors below the encoder's root that files hold besides weights.
     buffers: Callable[[Any], Mapping[str, Any]] = no_buffers
 
     # Names and layouts

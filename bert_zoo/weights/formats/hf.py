@@ -59,14 +59,6 @@ class HuggingFace(Format):
     """A family's Hugging Face directories.
 
     Its codec need not say what is common to all of transformers' configurations.
-
-    Attributes:
-        model_type: of its config.json.
-        classes: the `architectures` entry of a model, by task; that of "encoder" for tasks without a
-            head.
-        may_be_untyped: whether a config.json without a model_type is of this family, as it is older
-            than the key.
-        supports: field of the configuration -> the one value that Hugging Face's class computes with.
     """
 
     name: ClassVar[str] = "hf"
@@ -82,9 +74,12 @@ class HuggingFace(Format):
     family_key: ClassVar[str] = "model_type"
 
     config_file: str = "config.json"
-    model_type: str = ""
+    model_type: str = ""  # of its config.json
+    # The `architectures` entry of a model, by task; that of "encoder" for tasks without a head.
     classes: Mapping[str, str] = field(default_factory=dict)
+    # Whether a config.json without a model_type is of this family, as it is older than the key.
     may_be_untyped: bool = False
+    # Field of the configuration -> the one value that Hugging Face's class computes with.
     supports: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self):
