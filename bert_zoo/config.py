@@ -127,57 +127,39 @@ class Shapes:
 
 @dataclass(frozen=True, kw_only=True)
 class EncoderConfig(Config):
-    """Everything that fixes an encoder's parameters and arithmetic.
+    """Everything that fixes an encoder's parameters and arithmetic."""
 
-    Attributes:
-        vocab_size: rows of the token table.
-        hidden_size: width of the residual stream; a multiple of `num_heads`.
-        num_layers: transformer blocks that an input runs through.
-        num_heads: attention heads a block.
-        intermediate_size: width of the feed-forward layer.
-        max_positions: rows of the position table.
-        num_segments: rows of the segment ("token type") table; 0 means that there is none.
-        embedding_size: width of the tables where it differs from `hidden_size` (factorized
-            embeddings, ALBERT section 3.1); 0 means `hidden_size`.
-        num_hidden_groups: groups of blocks that layers share their weights in (ALBERT section 3.1);
-            0 means that every layer has weights of its own.
-        inner_group_num: blocks a group; a layer runs through all of its group's.
-        positions_after_padding: whether the first token stands in row `pad_id + 1` of the position
-            table and padding in row `pad_id`, wherever it is (RoBERTa).
-        activation: "gelu" (erf), "gelu_tanh" (the approximation that Google's BERT files call
-            "gelu"), "relu" or "silu" (x times its sigmoid, also called "swish").
-        layer_norm_epsilon: added to the variance.
-        hidden_dropout: rate after the embeddings and after both sublayers of a block.
-        attention_dropout: rate on attention probabilities.
-        classifier_dropout: rate before a fine-tuning head; None means `hidden_dropout`.
-        span_dropout: rate before a head of question answering, which most originals leave out.
-        initializer_range: standard deviation of randomly initialised weights (truncated normal).
-        pooler: whether the encoder ends with a tanh layer over the first token.
-        tie_word_embeddings: whether a masked-language-model head projects onto the token table.
-        pad_id: the id of padding.
-    """
-
-    vocab_size: int
-    hidden_size: int = 768
-    num_layers: int = 12
-    num_heads: int = 12
-    intermediate_size: int = 3072
-    max_positions: int = 512
-    num_segments: int = 2
+    vocab_size: int  # rows of the token table
+    hidden_size: int = 768  # width of the residual stream; a multiple of `num_heads`
+    num_layers: int = 12  # transformer blocks that an input runs through
+    num_heads: int = 12  # attention heads a block
+    intermediate_size: int = 3072  # width of the feed-forward layer
+    max_positions: int = 512  # rows of the position table
+    num_segments: int = 2  # rows of the segment ("token type") table; 0 means that there is none
+    # Width of the tables where it differs from `hidden_size` (factorized embeddings, ALBERT section
+    # 3.1); 0 means `hidden_size`.
     embedding_size: int = 0
+    # Groups of blocks that layers share their weights in (ALBERT section 3.1); 0 means that every layer
+    # has weights of its own.
     num_hidden_groups: int = 0
-    inner_group_num: int = 1
+    inner_group_num: int = 1  # blocks a group; a layer runs through all of its group's
+    # Whether the first token stands in row `pad_id + 1` of the position table and padding in row
+    # `pad_id`, wherever it is (RoBERTa).
     positions_after_padding: bool = False
+    # "gelu" (erf), "gelu_tanh" (the approximation that Google's BERT files call "gelu"), "relu" or
+    # "silu" (x times its sigmoid, also called "swish").
     activation: str = "gelu"
-    layer_norm_epsilon: float = 1e-12
-    hidden_dropout: float = 0.1
-    attention_dropout: float = 0.1
-    classifier_dropout: float | None = None
+    layer_norm_epsilon: float = 1e-12  # added to the variance
+    hidden_dropout: float = 0.1  # rate after the embeddings and after both sublayers of a block
+    attention_dropout: float = 0.1  # rate on attention probabilities
+    classifier_dropout: float | None = None  # before a fine-tuning head; None: `hidden_dropout`
+    # Rate before a head of question answering, which most originals leave out.
     span_dropout: float = 0.0
+    # Standard deviation of randomly initialised weights (truncated normal).
     initializer_range: float = 0.02
-    pooler: bool = True
-    tie_word_embeddings: bool = True
-    pad_id: int = 0
+    pooler: bool = True  # whether the encoder ends with a tanh layer over the first token
+    tie_word_embeddings: bool = True  # whether a masked-LM head projects onto the token table
+    pad_id: int = 0  # the id of padding
 
     def __post_init__(self):
         sizes = ("vocab_size", "hidden_size", "num_layers", "num_heads", "intermediate_size")

@@ -113,43 +113,29 @@ class Checkpoint:
 
 @dataclass(frozen=True)
 class Family:
-    """An architecture: how its layers are put together, and how checkpoints of it are stored.
+    """An architecture: how its layers are put together, and how checkpoints of it are stored."""
 
-    Attributes:
-        name: that of its page.
-        backbone: (configuration, dtype policy) -> a `bert_zoo.layers.Backbone`; imports Keras when
-            called.
-        defaults: configuration that checkpoints start from.
-        formats: how its checkpoints are stored, by format; bert_zoo's own is added.
-        encoder_rows: weight table of the encoder; the first row is the token table, by which the
-            root of a source's names is found.
-        heads: weight tables by task.
-        text: how its models read text.
-        checkpoints: the released models.
-        objectives: what `pretraining` trains: keys of `bert_zoo.tasks.objectives.OBJECTIVES`.
-        config_class: of its encoders' configurations.
-        tasks_without_head: tasks that add no weights to the encoder.
-        params_task: the task whose model a checkpoint's `params` counts.
-        settings: fields of the configuration that `load` may change besides dropout and activation:
-            no weight depends on them.
-        presets: published settings of fine-tuning.
-        language_model_presets: models that are trained from nothing, with their settings.
-    """
-
-    name: str
+    name: str  # that of its page
+    # (Configuration, dtype policy) -> a `bert_zoo.layers.Backbone`; imports Keras when called.
     backbone: Callable[[Any, Any], Any]
-    defaults: Mapping[str, Any]
-    formats: Mapping[str, Format]
+    defaults: Mapping[str, Any]  # configuration that checkpoints start from
+    formats: Mapping[str, Format]  # how its checkpoints are stored; bert_zoo's own is added
+    # Weight table of the encoder; the first row is the token table, by which the root of a source's
+    # names is found.
     encoder_rows: Sequence[Row | RowsOf]
-    heads: Mapping[str, Head]
-    text: TextFormat
+    heads: Mapping[str, Head]  # weight tables by task
+    text: TextFormat  # how its models read text
     checkpoints: Sequence[Checkpoint]
+    # What `pretraining` trains: keys of `bert_zoo.tasks.objectives.OBJECTIVES`.
     objectives: Sequence[str] = ()
     config_class: type[Config] = EncoderConfig
-    tasks_without_head: Sequence[str] = ("encoder", "embedding")
-    params_task: str = "encoder"
+    tasks_without_head: Sequence[str] = ("encoder", "embedding")  # they add no weights
+    params_task: str = "encoder"  # the task whose model a checkpoint's `params` counts
+    # Fields of the configuration that `load` may change besides dropout and activation: no weight
+    # depends on them.
     settings: Sequence[str] = ()
-    presets: Sequence[Preset] = ()
+    presets: Sequence[Preset] = ()  # published settings of fine-tuning
+    # Models that are trained from nothing, with their settings.
     language_model_presets: Sequence[LanguageModelPreset] = ()
 
     def __post_init__(self):

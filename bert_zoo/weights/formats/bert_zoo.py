@@ -19,18 +19,13 @@ OPTIONAL_KEYS = {"thresholds", "long_texts"}
 
 @dataclass(frozen=True, kw_only=True)
 class BertZoo(Format):
-    """A family's directories of ours.
-
-    Attributes:
-        family: the family's name.
-        config_class: of its configurations.
-    """
+    """A family's directories of ours."""
 
     name: ClassVar[str] = "bert_zoo"
     metadata: ClassVar[Mapping[str, str]] = {"format": "bert_zoo"}
     family_key: ClassVar[str] = "family"
 
-    family: str
+    family: str  # its name
     config_class: type[Config]
     config_file: str = "bert_zoo.json"
     root: str = "encoder/"
