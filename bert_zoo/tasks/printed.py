@@ -3,11 +3,27 @@
 from collections.abc import Iterable, Sequence
 
 TEXT_WIDTH = 60
+# Characters of a text that are shown on each side of what was found in it.
+SURROUNDINGS = 30
+
+
+def flat(text: str) -> str:
+    """A text in one line."""
+    return " ".join(text.split())
+
+
+def surroundings(text: str, start: int, end: int) -> tuple[str, str]:
+    """What stands before and after some characters of a text, cut where it is long."""
+    left, right = text[:start], text[end:]
+    return (
+        left if len(left) <= SURROUNDINGS else f"…{left[-SURROUNDINGS:]}",
+        right if len(right) <= SURROUNDINGS else f"{right[:SURROUNDINGS]}…",
+    )
 
 
 def one_line(text: str | tuple[str, str]) -> str:
     """The beginning of a text, or of a pair."""
-    line = " ".join((text if isinstance(text, str) else " | ".join(text)).split())
+    line = flat(text if isinstance(text, str) else " | ".join(text))
     return line if len(line) <= TEXT_WIDTH else line[: TEXT_WIDTH - 1] + "…"
 
 

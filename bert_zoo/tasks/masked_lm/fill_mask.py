@@ -10,9 +10,7 @@ from keras import ops
 from bert_zoo.models.data_adapters import text_rows
 from bert_zoo.models.direct import for_this_device
 from bert_zoo.models.graphs import in_graph, on_model
-
-# Characters of the text that a table shows on each side of a candidate.
-CONTEXT = 30
+from bert_zoo.tasks.printed import surroundings
 
 
 @dataclass(frozen=True)
@@ -34,12 +32,8 @@ class Candidate:
     start: int
 
     def __str__(self) -> str:
-        return f"{self.token}  {self.score:.3f}  {self._context()}"
-
-    def _context(self) -> str:
-        begin, end = max(0, self.start - CONTEXT), self.start + len(self.token) + CONTEXT
-        before, after = "…" if begin else "", "…" if end < len(self.text) else ""
-        return f"{before}{self.text[begin:end]}{after}"
+        left, right = surroundings(self.text, self.start, self.start + len(self.token))
+        return f"{self.token}  {self.score:.3f}  {left}{self.token}{right}"
 
 
 class FilledMasks(list):

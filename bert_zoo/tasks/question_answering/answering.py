@@ -1,8 +1,6 @@
 """Answers from texts: windows over the context, the model on each, the best spans of all."""
 
-import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import keras
@@ -14,12 +12,10 @@ from bert_zoo.metrics.squad import AnswerSelection, Candidate, Window, select_an
 from bert_zoo.models.direct import for_this_device
 from bert_zoo.models.graphs import in_graph, on_model
 from bert_zoo.models.inputs import check_batch_size
-from bert_zoo.tasks.question_answering import MAX_ANSWER_LENGTH, N_BEST
+from bert_zoo.tasks.printed import flat, surroundings
+from bert_zoo.tasks.question_answering import LOGITS, MAX_ANSWER_LENGTH, N_BEST
 
 BATCH_SIZE = 32
-
-# Characters of the context that are shown on each side of an answer.
-SURROUNDINGS = 30
 
 
 @dataclass(frozen=True)
@@ -50,8 +46,10 @@ class SpanAnswer:
     def __str__(self) -> str:
         best = next(candidate for candidate in self.candidates if candidate.text)
         if self.text:
-            return f"{_one_line(self.text)}  {self.score:.3f}  {_in_context(self.context, best)}"
-        guess = f"{_one_line(best.text)}  {best.probability:.3f}"
+            left, right = surroundings(self.context, best.start, best.end)
+            place = flat(f"{left}»{best.text}«{right}")
+            return f"{flat(self.text)}  {self.score:.3f}  {place}"
+        guess = f"{flat(best.text)}  {best.probability:.3f}"
         return f"no answer  {self.score:.3f}  (best guess: {guess})"
 
 
@@ -59,21 +57,9 @@ class SpanAnswers(list):
     """A list of `SpanAnswer` that prints questions with answers."""
 
     def __str__(self) -> str:
-        return "\n".join(f"{_one_line(row.question)}\n    {row}" for row in self)
+        return "\n".join(f"{flat(row.question)}\n    {row}" for row in self)
 
     __repr__ = __str__
-
-
-def _in_context(context: str, answer: Candidate) -> str:
-    """The answer between marks, with the words around it."""
-    before, after = context[: answer.start], context[answer.end :]
-    left = before if len(before) <= SURROUNDINGS else f"…{before[-SURROUNDINGS:]}"
-    right = after if len(after) <= SURROUNDINGS else f"{after[:SURROUNDINGS]}…"
-    return _one_line(f"{left}»{answer.text}«{right}")
-
-
-def _one_line(text: str) -> str:
-    return re.sub(r"\s+", " ", text).strip()
 
 
 def answer(
@@ -89,10 +75,15 @@ def answer(
     selections = answer_questions(
         model, questions, contexts, allow_no_answer=no_answer_threshold is not None, **options
     )
-    answers = SpanAnswers(
-        _span_answer(*row, no_answer_threshold)
-        for row in zip(questions, contexts, selections, strict=True)
-    )
+    answers = SpanAnswers()
+    for question, context, selection in zip(questions, contexts, selections, strict=True):
+        best = selection.best
+        if no_answer_threshold is not None and not selection.answer(no_answer_threshold):
+            best = next(candidate for candidate in selection.candidates if not candidate.text)
+        place = (best.text, best.start, best.end, best.probability)
+        answers.append(
+            SpanAnswer(question, context, *place, selection.no_answer_score, selection.candidates)
+        )
     return answers[0] if single else answers
 
 
@@ -105,30 +96,7 @@ def _broadcast(question, context) -> tuple[list[str], list[str]]:
         contexts *= len(questions)
     if isinstance(question, str):
         questions *= len(contexts)
-    if len(questions) != len(contexts):
-        raise ValueError(
-            f"There are {len(questions)} questions and {len(contexts)} contexts. Pass as many of "
-            "one as of the other, or a single string that goes with all of them."
-        )
     return questions, contexts
-
-
-def _span_answer(
-    question: str, context: str, selection: AnswerSelection, no_answer_threshold: float | None
-) -> SpanAnswer:
-    chosen = selection.best
-    if no_answer_threshold is not None and not selection.answer(no_answer_threshold):
-        chosen = next(candidate for candidate in selection.candidates if not candidate.text)
-    return SpanAnswer(
-        question,
-        context,
-        chosen.text,
-        chosen.start,
-        chosen.end,
-        chosen.probability,
-        selection.no_answer_score,
-        selection.candidates,
-    )
 
 
 def answer_questions(
@@ -165,25 +133,31 @@ def answer_questions(
             contexts, a context without text, or an option outside its range.
     """
     from bert_zoo.text.batches import strings
+    from bert_zoo.text.windows import question_windows
 
     check_batch_size(batch_size)
     questions, contexts = strings(questions, "questions"), strings(contexts, "contexts")
     ids = range(len(questions)) if ids is None else ids
-    _check_questions(questions, contexts, ids)
+    _check_numbers(questions, contexts=contexts, ids=ids)
+    for id, context in zip(ids, contexts, strict=True):
+        if not context.strip():
+            raise ValueError(
+                f"The context of question {id!r} is {context!r}, and an answer is a part of its "
+                "context. Leave the question out, or give it a text to be answered from."
+            )
     if not questions:
         return []
 
-    reading = {
-        "preprocessor": model.preprocessor,
-        "window_options": tuple(sorted(window_options.items())),
-    }
     windows, example = [], []
     if not verbose:  # a bar needs steps
-        windows, example = _few_windows(model, questions, contexts, reading, batch_size)
+        reading = {
+            "preprocessor": model.preprocessor,
+            "window_options": tuple(sorted(window_options.items())),
+        }
+        windows, example = _of_one_batch(model, questions, contexts, batch_size, **reading)
     if not windows:
-        table = _window_table(model, questions, contexts, reading)
-        windows = list(_windows(table, *_logits(model, table, reading, batch_size, verbose)))
-        example = table.rows["example"]
+        read = question_windows(for_this_device(model.preprocessor), **window_options)
+        windows, example = _of_table(model, read, questions, contexts, batch_size, verbose)
     counts = np.bincount(example, minlength=len(questions))
     of_questions = np.split(np.arange(len(windows)), np.cumsum(counts)[:-1])
     selections = []
@@ -235,12 +209,7 @@ def answered_batches(model, x, answers, sample_weight, *, batch_size: int, shuff
         )
     questions, contexts = strings(x[0], "questions"), strings(x[1], "contexts")
     answers = list(answers)
-    for name, column in (("contexts", contexts), ("answers", answers), ("weights", sample_weight)):
-        if column is not None and len(column) != len(questions):
-            raise ValueError(
-                f"There are {len(questions)} questions and {len(column)} {name}; there must be as "
-                "many of each."
-            )
+    _check_numbers(questions, contexts=contexts, answers=answers, weights=sample_weight)
     spans = []
     for row, (answer, context) in enumerate(zip(answers, contexts, strict=True)):
         found = answers_of(answer, context, f"answers[{row}]")
@@ -265,22 +234,17 @@ def answered_batches(model, x, answers, sample_weight, *, batch_size: int, shuff
     return without_autotuning(batches.prefetch(tf.data.AUTOTUNE))
 
 
-def _check_questions(questions: Sequence[str], contexts: Sequence[str], ids: Sequence) -> None:
-    if not len(questions) == len(contexts) == len(ids):
-        raise ValueError(
-            f"There are {len(questions)} questions, {len(contexts)} contexts and {len(ids)} ids; "
-            "there must be as many of each."
-        )
-    for id, context in zip(ids, contexts, strict=True):
-        if not context.strip():
+def _check_numbers(questions: Sequence[str], **columns: Sequence | None) -> None:
+    for name, column in columns.items():
+        if column is not None and len(column) != len(questions):
             raise ValueError(
-                f"The context of question {id!r} is {context!r}, and an answer is a part of its "
-                "context. Leave the question out, or give it a text to be answered from."
+                f"There are {len(questions)} questions and {len(column)} {name}; there must be as "
+                "many of each."
             )
 
 
-def _few_windows(
-    model, questions: Sequence[str], contexts: Sequence[str], reading: dict, batch_size: int
+def _of_one_batch(
+    model, questions: Sequence[str], contexts: Sequence[str], batch_size: int, **reading
 ) -> tuple[list[Window], Sequence[int]]:
     """The windows of questions and the number of each one's question, if they are a single batch.
 
@@ -292,107 +256,65 @@ def _few_windows(
     texts = (np.array(column, object) for column in (questions, contexts))
     found = in_graph(model, _window_outputs, *texts, batch_size=batch_size, **reading)
     rows, logits = keras.tree.map_structure(np.asarray, found)
-    if not len(logits[0]):
-        return [], []
-    offsets = np.stack([rows["starts"], rows["ends"]], axis=-1)
-    lengths = rows["padding_mask"].sum(axis=1)
-    by_token = zip(*logits, rows["context_mask"], offsets, strict=True)
-    windows = [
-        Window(*(part[:length] for part in parts), first_token)
-        for parts, length, first_token in zip(
-            by_token, lengths, rows["first_token"].tolist(), strict=True
-        )
-    ]
-    return windows, rows["example"]
+    return (_windows(rows, logits), rows["example"]) if len(logits[0]) else ([], [])
 
 
-def _window_outputs(model, questions, contexts, *, batch_size: int, **reading):
+def _window_outputs(model, questions, contexts, *, batch_size: int, preprocessor, window_options):
     """Windows, and their start and end logits [windows, width]; [0, 0] for more than a batch."""
     import tensorflow as tf
 
-    from bert_zoo.text.windows import model_inputs
+    from bert_zoo.text.windows import model_inputs, question_windows
 
-    rows = _windows_of(**reading)(questions, contexts)
-
-    def logits():
-        outputs = model(model_inputs(rows), training=False)
-        return tuple(ops.cast(outputs[name], "float32") for name in ("start_logits", "end_logits"))
-
+    read = question_windows(for_this_device(preprocessor), **dict(window_options))
+    rows = read(questions, contexts)
     is_batch = tf.shape(rows["token_ids"])[0] <= batch_size
-    return rows, tf.cond(is_batch, logits, lambda: (tf.zeros([0, 0]), tf.zeros([0, 0])))
+    nothing = tf.zeros([0, 0])
+    return rows, tf.cond(
+        is_batch, lambda: _logits(model, model_inputs(rows)), lambda: (nothing,) * 2
+    )
 
 
-def _window_table(model, questions: Sequence[str], contexts: Sequence[str], reading: dict):
-    """`bert_zoo.data.questions.window_table`, from graphs that are traced once, on all cores."""
-    from bert_zoo.data.token_table import CHUNK, table_of_chunks
-
-    packer = _windows_of(**reading).packer
-
-    def chunk(start: int):
-        end = min(start + CHUNK, len(questions))
-        texts = (np.array(column[start:end], object) for column in (questions, contexts))
-        rows = in_graph(
-            model, _window_rows, np.arange(start, end, dtype="int32"), *texts, **reading
-        )
-        return keras.tree.map_structure(np.asarray, rows)
-
-    starts = range(0, len(questions), CHUNK)
-    if len(starts) == 1:
-        return table_of_chunks(packer, [chunk(0)])
-    with ThreadPoolExecutor() as pool:
-        return table_of_chunks(packer, pool.map(chunk, starts))
+def _logits(model, inputs):
+    outputs = model(inputs, training=False)
+    return tuple(ops.cast(outputs[name], "float32") for name in LOGITS)
 
 
-def _windows_of(*, preprocessor, window_options: tuple):
-    from bert_zoo.text.windows import question_windows
-
-    return question_windows(for_this_device(preprocessor), **dict(window_options))
-
-
-def _window_rows(model, numbers, questions, contexts, **reading):
+def _of_table(
+    model, windows, questions: Sequence[str], contexts: Sequence[str], batch_size: int, verbose: int
+) -> tuple[list[Window], Sequence[int]]:
+    """As `_of_one_batch`, for any number of windows."""
     import tensorflow as tf
 
-    from bert_zoo.data.token_table import without_padding
+    from bert_zoo.data.buckets import without_autotuning
+    from bert_zoo.data.questions import window_table
+    from bert_zoo.text.windows import model_inputs
 
-    rows = _windows_of(**reading)(questions, contexts)
-    rows["example"] = tf.gather(numbers, rows["example"])
-    return without_padding(rows)
-
-
-def _span_logits(model, tokens, numbers, **reading):
-    """The model's outputs for some rows of a table with such tokens."""
-    from bert_zoo.data.questions import window_inputs
-    from bert_zoo.data.token_table import TokenTable
-
-    table = TokenTable(_windows_of(**reading).packer, tokens, {})
-    return model(window_inputs(table, numbers), training=False)
-
-
-def _logits(
-    model, table, reading: dict, batch_size: int, verbose: int
-) -> tuple[list[np.ndarray], list[np.ndarray]]:
-    """Start and end logits of each row of the table, without padding."""
-    lengths = table.lengths
-    starts, ends = [[None] * len(lengths) for _ in range(2)]
+    table = window_table(windows, questions, contexts)
     # The longest come first: if memory does not do, it shows at once.
-    order = np.argsort(-lengths, kind="stable")
+    order = np.argsort(-table.lengths, kind="stable")
+
+    @tf.autograph.experimental.do_not_convert
+    def padded(numbers):
+        return numbers, table.padded([*table.tokens], numbers)
+
+    batches = tf.data.Dataset.from_tensor_slices(order).batch(batch_size).map(padded).prefetch(1)
+    found = [None] * len(order)
     with tqdm(total=len(order), desc="answering", unit=" windows", disable=not verbose) as bar:
-        for first in range(0, len(order), batch_size):
-            numbers = order[first : first + batch_size]
-            outputs = on_model(model, _span_logits, table.tokens, numbers, **reading)
-            for all_logits, name in ((starts, "start_logits"), (ends, "end_logits")):
-                logits = ops.convert_to_numpy(ops.cast(outputs[name], "float32"))
-                for number, row in zip(numbers, logits, strict=True):
-                    all_logits[number] = row[: lengths[number]]
+        for numbers, rows in without_autotuning(batches):
+            logits = map(ops.convert_to_numpy, on_model(model, _logits, model_inputs(rows)))
+            rows = {name: value.numpy() for name, value in rows.items()}
+            rows["first_token"] = table.rows["first_token"][numbers]
+            for number, window in zip(numbers.numpy(), _windows(rows, [*logits]), strict=True):
+                found[number] = window
             bar.update(len(numbers))
-    return starts, ends
+    return found, table.rows["example"]
 
 
-def _windows(table, starts: Iterable[np.ndarray], ends: Iterable[np.ndarray]) -> Iterator[Window]:
-    """The rows of the table as `select_answers` takes them."""
-    splits = np.cumsum(table.lengths)[:-1]
-    flat = {name: table.tokens[name].values.numpy() for name in ("context_mask", "starts", "ends")}
-    masks = np.split(flat["context_mask"], splits)
-    offsets = np.split(np.stack([flat["starts"], flat["ends"]], axis=1), splits)
-    rows = zip(starts, ends, masks, offsets, table.rows["first_token"].tolist(), strict=True)
-    return (Window(*row) for row in rows)
+def _windows(rows: dict[str, np.ndarray], logits: Sequence[np.ndarray]) -> list[Window]:
+    """Rows as `select_answers` takes them, without padding."""
+    offsets = np.stack([rows["starts"], rows["ends"]], axis=-1)
+    columns = (*logits, rows["context_mask"], offsets)
+    return [
+        Window(*(column[row][is_token] for column in columns), int(rows["first_token"][row]))
+        for row, is_token in enumerate(rows["padding_mask"] == 1)
+    ]
