@@ -1,5 +1,6 @@
 """Layers that the families are built from.
 
+In all of them, `initializer_range` is the standard deviation of randomly initialised weights.
 Inside a stack, tensors are [batch * length, features]: products in two dimensions let oneDNN fuse
 bias and GELU into the product on TensorFlow's CPU kernels, and cost nothing elsewhere.
 """

@@ -30,10 +30,8 @@ class SelfAttention(keras.layers.Layer):
     Source: Vaswani et al. 2017, section 3.2; google-research/bert modeling.py, attention_layer.
 
     Args:
-        num_heads: heads.
-        hidden_size: width of input and output.
+        num_heads, hidden_size: heads, and the width of input and output.
         dropout: rate on the attention probabilities.
-        initializer_range: standard deviation of randomly initialised weights.
     """
 
     def __init__(

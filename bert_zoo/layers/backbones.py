@@ -51,15 +51,7 @@ class Groups:
         return (self.embeddings, self.stack, *self.top)
 
     def freeze(self, *, embeddings: bool, layers: int) -> None:
-        """Keeps weights as they are in training; `bert_zoo.training.freeze` is what users call.
-
-        Args:
-            embeddings: whether those of the embeddings.
-            layers: how many layers, from the lowest.
-
-        Raises:
-            ValueError: there are not so many layers, or higher layers share weights with these.
-        """
+        """As `bert_zoo.training.freeze`, which is what users call."""
         of_layers = self.stack.blocks_of_layers
         if isinstance(layers, bool) or not 0 <= layers <= len(of_layers):
             raise ValueError(f"layers is {layers!r}; this encoder has {len(of_layers)} to freeze.")
@@ -127,11 +119,7 @@ class Backbone(keras.layers.Layer):
         raise NotImplementedError
 
     def initial_state(self, batch_size: int) -> dict[str, Any]:
-        """The inputs of `state` for rows that begin.
-
-        Args:
-            batch_size: rows; may be a tensor.
-        """
+        """The inputs of `state` for so many rows that begin; their number may be a tensor."""
         return {}
 
     def build(self, input_shape):
@@ -142,16 +130,9 @@ class Backbone(keras.layers.Layer):
         self.built = True
 
     def call(self, inputs, first_only=False, training=None) -> dict[str, Any]:
-        """Encodes.
+        """From what `inputs` and `state` name to what an `Encoder` returns, which says more.
 
-        Args:
-            inputs: a dict of what `inputs` and `state` name.
-            first_only: whether the first token of each row is all that is wanted of the last layer.
-
-        Returns:
-            `sequence_output` [batch, length, hidden], with `first_only` [batch, 1, hidden];
-            `pooled_output` [batch, hidden] where there is a pooler; `hidden_states`, the embedding
-            output first; `attentions` [batch, heads, length, keys], one a layer; and `state`.
+        `hidden_states` and `attentions` are always there, the state where there is one.
         """
         raise NotImplementedError
 
@@ -278,8 +259,7 @@ class RecurrentBackbone(Backbone):
                 )
             start = self.initial_state(ops.shape(token_ids)[0])
             memory = start["memory"]
-            if starts_empty:
-                memory_mask = start["memory_mask"]
+            memory_mask = start["memory_mask"] if starts_empty else None
         self._check_memory(memory, memory_mask, token_ids)
 
         keys_mask = None
@@ -293,23 +273,15 @@ class RecurrentBackbone(Backbone):
         embedded = self.embeddings(token_ids, training=training)
         hidden_states, attentions = self.stack(embedded, memory, keys_mask, training=training)
         mem_len = self.config.mem_len
-        state = {
-            "memory": [
-                updated_memory(old, new, mem_len)
-                for old, new in zip(memory, hidden_states, strict=False)
-            ]
-        }
+        pairs = zip(memory, hidden_states, strict=False)
+        state = {"memory": [updated_memory(old, new, mem_len) for old, new in pairs]}
         if keys_mask is not None:
             state["memory_mask"] = updated_memory(memory_mask, padding_mask, mem_len)
         if first_only:
             hidden_states = [*hidden_states[:-1], hidden_states[-1][:, :1]]
             attentions = [*attentions[:-1], attentions[-1][:, :, :1]]
-        return {
-            "sequence_output": hidden_states[-1],
-            "hidden_states": hidden_states,
-            "attentions": attentions,
-            **state,
-        }
+        outputs = {"sequence_output": hidden_states[-1], "hidden_states": hidden_states}
+        return outputs | {"attentions": attentions, **state}
 
     def state_after(self, token_ids, lengths, state: Mapping[str, Any]) -> dict[str, Any]:
         """The state after the first tokens of rows, each its own number of them.
@@ -320,9 +292,10 @@ class RecurrentBackbone(Backbone):
             state: what precedes them, as `initial_state` gives it.
         """
         # Not `call`, whose memory ends with the padding.
-        keys_mask = ops.concatenate([state["memory_mask"], ops.ones_like(token_ids)], axis=1)
+        memory, keys_mask = state["memory"], ops.ones_like(token_ids)
+        keys_mask = ops.concatenate([state["memory_mask"], keys_mask], axis=1)
         embedded = self.embeddings(token_ids, training=False)
-        hidden_states, _ = self.stack(embedded, state["memory"], keys_mask, training=False)
+        hidden_states, _ = self.stack(embedded, memory, keys_mask, training=False)
         kept = lengths[:, None] + ops.arange(self.config.mem_len)[None, :]
 
         def updated(old, new):
@@ -330,20 +303,18 @@ class RecurrentBackbone(Backbone):
             return ops.take_along_axis(joined, kept[:, :, None], axis=1)
 
         return {
-            "memory": [
-                updated(old, new) for old, new in zip(state["memory"], hidden_states, strict=False)
-            ],
+            "memory": [updated(old, new) for old, new in zip(memory, hidden_states, strict=False)],
             "memory_mask": ops.take_along_axis(keys_mask, kept, axis=1),
         }
 
     def _check_memory(self, memory, memory_mask, token_ids) -> None:
-        config = self.config
-        if isinstance(memory, Mapping) or len(memory) != config.num_layers:
+        num_layers = self.config.num_layers
+        if isinstance(memory, Mapping) or len(memory) != num_layers:
             raise ValueError(
                 f"memory has {len(memory)} entries; it is a list of one tensor for each of the "
-                f"{config.num_layers} layers, as the model returned it."
+                f"{num_layers} layers, as the model returned it."
             )
-        wanted = (token_ids.shape[0], memory[0].shape[1], config.hidden_size)
+        wanted = (token_ids.shape[0], memory[0].shape[1], self.config.hidden_size)
         for layer, entry in enumerate(memory):
             if not _fits(entry.shape, wanted):
                 raise ValueError(

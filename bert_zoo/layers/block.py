@@ -46,16 +46,7 @@ class PostNormBlock(Block):
     """
 
     def call(self, x, bias, first_only=False, training=None):
-        """Runs the block.
-
-        Args:
-            x: [batch * length, hidden].
-            bias: as `SelfAttention.call`.
-            first_only: whether the output of each row's first token is all that is wanted.
-
-        Returns:
-            The output, as x or [batch, hidden], and the attention's probabilities.
-        """
+        """As `SelfAttention.call`: the output, as x or [batch, hidden], and the probabilities."""
         attended, probabilities = self.attention(x, bias, first_only=first_only, training=training)
         if first_only:
             x = ops.reshape(x, (-1, ops.shape(bias)[-1], x.shape[-1]))[:, 0]

@@ -25,7 +25,6 @@ class Embeddings(keras.layers.Layer):
         embedding_size: width of the tables.
         epsilon: of the layer norm.
         dropout: rate on the output.
-        initializer_range: standard deviation of randomly initialised weights.
     """
 
     def __init__(

@@ -13,7 +13,6 @@ class FeedForward(keras.layers.Layer):
         intermediate_size: width between the two.
         hidden_size: width of input and output.
         activation: a name in `bert_zoo.config.ACTIVATIONS`.
-        initializer_range: standard deviation of randomly initialised weights.
         inner_dropout: rate behind the activation.
     """
 

@@ -11,7 +11,6 @@ class Pooler(keras.layers.Layer):
 
     Args:
         hidden_size: width of input and output.
-        initializer_range: standard deviation of randomly initialised weights.
     """
 
     def __init__(self, hidden_size: int, *, initializer_range: float, **kwargs):

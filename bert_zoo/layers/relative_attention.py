@@ -54,16 +54,9 @@ def shifted_to_keys(scores, num_keys):
 
 
 def causal_bias(length, num_keys, span: int | None, dtype: str):
-    """What is added to scores so that queries see their past alone.
+    """What is added to scores [length, num_keys] so that queries, the last keys, see their past alone.
 
-    Args:
-        length: queries, the last of `num_keys` positions.
-        num_keys: keys.
-        span: how many keys a query sees at most, its own position among them; None for all.
-        dtype: of the result.
-
-    Returns:
-        [length, num_keys]: 0 where the query sees the key.
+    A query sees `span` keys at most, its own position among them; None stands for all.
     """
     queries = ops.arange(num_keys - length, num_keys)[:, None]
     keys = ops.arange(num_keys)[None, :]
@@ -80,12 +73,10 @@ class RelativeAttention(keras.layers.Layer):
     Source: kimiyoung/transformer-xl tf/model.py, rel_multihead_attn.
 
     Args:
-        num_heads: heads.
-        head_size: width of a head.
+        num_heads, head_size: heads, and the width of each.
         hidden_size: width of input and output.
         dropout: rate on the attention probabilities.
         has_biases: whether u and v are this layer's own; they are given to `call` otherwise.
-        initializer_range: standard deviation of randomly initialised weights.
     """
 
     def __init__(

@@ -34,7 +34,6 @@ class RelativeBias(keras.layers.Layer):
         num_heads: heads.
         num_buckets: rows of the table; the second half is for keys after the query.
         max_distance: distances from this on share a bucket.
-        initializer_range: standard deviation of randomly initialised weights.
     """
 
     def __init__(

@@ -7,7 +7,7 @@ import keras
 from keras import ops
 
 from bert_zoo.layers.adaptive_embedding import cluster_tables
-from bert_zoo.layers.common import initializer
+from bert_zoo.layers.common import initializer, vocabulary_logits
 
 
 class AdaptiveSoftmax(keras.layers.Layer):
@@ -63,16 +63,7 @@ class AdaptiveSoftmax(keras.layers.Layer):
             for table, rows in enumerate(self.table_sizes)
         ]
         self.projections = [
-            self.add_weight(
-                shape=(
-                    self.table_widths[min(cluster, len(self.table_widths) - 1)],
-                    self.hidden_size,
-                ),
-                initializer=initializer(self.projection_initializer_range),
-                name=f"projection_{cluster}",
-            )
-            if projected
-            else None
+            self._projection(cluster) if projected else None
             for cluster, projected in enumerate(self.projected)
         ]
         num_tails = len(self.bounds) - 2
@@ -84,6 +75,14 @@ class AdaptiveSoftmax(keras.layers.Layer):
                 shape=(num_tails,), initializer="zeros", name="cluster_bias"
             )
         self.built = True
+
+    def _projection(self, cluster: int):
+        width = self.table_widths[min(cluster, len(self.table_widths) - 1)]
+        return self.add_weight(
+            shape=(width, self.hidden_size),
+            initializer=initializer(self.projection_initializer_range),
+            name=f"projection_{cluster}",
+        )
 
     def call(self, x, tables, projections, labels=None):
         """Predicts tokens.
@@ -115,24 +114,19 @@ class AdaptiveSoftmax(keras.layers.Layer):
             # Not slices: their gradients would each fill the whole table with zeros first.
             (tables,) = (ops.split(table, self.bounds[1:-1], axis=0) for table in tables)
             (biases,) = (ops.split(bias, self.bounds[1:-1], axis=0) for bias in biases)
-        own = self.projections
-        shared = (
-            given if mine is None else mine for mine, given in zip(own, projections, strict=True)
-        )
-        return list(zip(tables, biases, shared, strict=True))
+        pairs = zip(self.projections, projections, strict=True)
+        used = (shared if own is None else own for own, shared in pairs)
+        return list(zip(tables, biases, used, strict=True))
 
     def _logits(self, x, cluster, more=None):
         """Scores [rows, tokens] in float32; with `more` = (weight, bias), those columns follow."""
         table, bias, projection = cluster
         if projection is not None:
             x = ops.matmul(x, ops.transpose(ops.cast(projection, x.dtype)))
-        parts = [(table, bias)] if more is None else [(table, bias), more]
-        scores = [
-            ops.cast(ops.matmul(x, ops.transpose(ops.cast(weight, x.dtype))), "float32")
-            + ops.cast(bias, "float32")
-            for weight, bias in parts
-        ]
-        return scores[0] if more is None else ops.concatenate(scores, axis=-1)
+        scores = vocabulary_logits(x, table, bias)
+        return (
+            scores if more is None else ops.concatenate([scores, vocabulary_logits(x, *more)], -1)
+        )
 
     def _head_logits(self, flat, clusters):
         """Scores of the first cluster's tokens and of the other clusters."""

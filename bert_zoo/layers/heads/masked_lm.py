@@ -18,7 +18,6 @@ class MaskedLMHead(keras.layers.Layer):
         activation: as the encoder's.
         epsilon: of the layer norm.
         tied: whether the projection is the token table that `call` is given.
-        initializer_range: standard deviation of randomly initialised weights.
     """
 
     def __init__(

@@ -15,7 +15,6 @@ class OutputHead(keras.layers.Layer):
     Args:
         units: logits.
         dropout: rate on the input.
-        initializer_range: standard deviation of randomly initialised weights.
         transform: activation of a dense layer before the logits; None for no such layer.
         transform_size: its width.
         dropout_first: whether there is dropout before that layer too, beside the one behind it.

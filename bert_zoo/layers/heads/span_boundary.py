@@ -21,7 +21,6 @@ class SpanBoundaryHead(keras.layers.Layer):
         position_size: width of the table of positions in the span.
         activation: as the encoder's.
         epsilon: of the layer norms.
-        initializer_range: standard deviation of randomly initialised weights.
     """
 
     def __init__(
