@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from keras import ops
 
+import bert_zoo
 from bert_zoo.config import EncoderConfig
 from bert_zoo.layers.heads import OutputHead
 from bert_zoo.models import Encoder, Pretraining
@@ -73,6 +74,27 @@ def test_the_generator_reads_masked_and_the_discriminator_replaced_tokens(discri
     name = "discriminator_logits"
     np.testing.assert_array_equal(second[name], other[name])
     assert not np.array_equal(first[name], second[name])
+
+
+def test_replaced_tokens_have_a_signature_and_are_named_where_they_are_wrong(
+    discriminator, tmp_path
+):
+    if keras.backend.backend() != "tensorflow":
+        pytest.skip("SavedModels are TensorFlow's")
+    import tensorflow as tf
+
+    bert_zoo.export(discriminator, tmp_path, text=False)
+    serve = tf.saved_model.load(str(tmp_path)).signatures["replaced_token_ids"]
+    ids = {name: tf.constant(IDS, tf.int32) for name in ("token_ids", "replaced_token_ids")}
+    ids["replaced_token_ids"] += 1
+    others = {
+        "segment_ids": tf.zeros_like(IDS, tf.int32),
+        "padding_mask": tf.ones_like(IDS, tf.int32),
+    }
+    for name, logits in discriminator(ids).items():
+        np.testing.assert_allclose(serve(**ids, **others)[name], logits, atol=1e-5)
+    with pytest.raises(ValueError, match=r"replaced_token_ids\[0, 0\] is 11, outside of \[0, 11\)"):
+        discriminator({"token_ids": IDS, "replaced_token_ids": np.full_like(IDS, 11)})
 
 
 def test_a_discriminator_is_trained_and_comes_back_with_its_generator(discriminator, tmp_path):

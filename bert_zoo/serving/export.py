@@ -30,6 +30,8 @@ def export(
       too, and gives logits of the spans' tokens.
     * `mask_positions`, of masked language models, takes `mask_positions` (int32 [batch,
       predictions]) too, and gives logits there only.
+    * `replaced_token_ids`, of ELECTRA's pretraining, takes `replaced_token_ids` (int32 [batch, length])
+      too, which the discriminator reads in place of `token_ids`.
 
     Those of a model with a memory: `serving_default` (of a language model also `score`) takes
     `text`; `tokens` takes `token_ids`, of a language model also `labels`; `step` takes `token_ids`

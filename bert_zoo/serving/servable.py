@@ -8,7 +8,7 @@ import tensorflow as tf
 from bert_zoo.layers.heads.pooling import pool
 from bert_zoo.models.base import ZooModel, encoder_of
 from bert_zoo.models.chunks import in_chunks
-from bert_zoo.models.long_texts import outputs_in_chunks, pooled_rows
+from bert_zoo.models.long_texts import pooled_rows
 from bert_zoo.serving import HUB_NAMES
 from bert_zoo.text.windows import document_windows
 
@@ -48,7 +48,7 @@ def make_servable(
     call = call_function(model, [ids_spec(model, name) for name in interface.labels], state)
     servable = reusable_object(model, call)
     signatures = {"tokens": _step_signature(model, call, ids, ())}
-    for name, axes in model.positions_read.items():
+    for name, axes in {**model.positions_read, **dict.fromkeys(model.second_ids, ())}.items():
         signatures[name] = _positions_signature(model, name, axes)
     if state:
         signatures["initial_memory"] = _initial_state_signature(model)
@@ -272,7 +272,7 @@ def _outputs_of_windows(model: ZooModel, texts: tf.Tensor, preprocessor) -> Tens
     """What is served of texts that are read in windows."""
     long_texts = model.encoder.long_texts
     rows, text = document_windows(preprocessor, long_texts.stride).rows(texts)
-    outputs = outputs_in_chunks(model.window_outputs, model.check_in_graph(rows))
+    outputs = in_chunks(model.window_outputs, model.check_in_graph(rows), by_length=True)
     pooled = pooled_rows(outputs, text, tf.size(texts, tf.int64), long_texts.mode)
     return served_outputs(model, _by_name(model, model.from_pooled(pooled)))
 

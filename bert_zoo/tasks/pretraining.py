@@ -2,6 +2,7 @@
 
 import keras
 
+from bert_zoo.models.inputs import as_ids, check_range
 from bert_zoo.models.interface import Interface
 from bert_zoo.tasks.masked_lm import FillsMasks
 from bert_zoo.tasks.objectives import OBJECTIVES
@@ -37,14 +38,18 @@ class Pretraining(FillsMasks):
             self.generator.build((None, None))
         super().add_head(config)
 
+    @property
+    def second_ids(self) -> tuple[str, ...]:
+        return () if self.generator is None else ("replaced_token_ids",)
+
     def encoder_inputs(self, inputs):
         read = dict(super().encoder_inputs(inputs))
-        if self.generator is not None and "replaced_token_ids" in read:
-            read["token_ids"] = read.pop("replaced_token_ids")
+        for name in self.second_ids:
+            if name in read:
+                read["token_ids"] = ids = as_ids(name, read.pop(name))
+                check_range(name, ids, *self.id_limits()[name])
         return read
 
     def id_limits(self) -> dict[str, tuple[int, str]]:
         limits = super().id_limits()
-        if self.generator is None:
-            return limits
-        return {**limits, "replaced_token_ids": limits["token_ids"]}
+        return limits | dict.fromkeys(self.second_ids, limits["token_ids"])
