@@ -11,7 +11,7 @@ from helpers import TEXTS, load_case, load_recurrent, load_task, loaded_task
 import bert_zoo
 from bert_zoo.models import chunks
 from bert_zoo.models.cut_texts import advice
-from bert_zoo.models.long_texts import LongTexts, pooled_windows
+from bert_zoo.models.long_texts import LongTexts, pooled_gathered_windows, pooled_windows
 
 tf = pytest.importorskip("tensorflow")
 
@@ -86,9 +86,12 @@ def test_gathered_windows_and_all_windows_are_pooled_alike(mode):
         ids, inside = (keras.ops.cast(rows[name], "float32") for name in inputs)
         return keras.ops.stack([keras.ops.sum(ids * inside, 1), -keras.ops.sum(ids, 1)], 1)
 
-    of_all = pooled_windows(run, inputs, mode, gather=False)
-    gathered = pooled_windows(run, inputs, mode, gather=True)
-    in_chunks = pooled_windows(run, inputs, mode, gather=True, chunked=True)
+    def run_in_chunks(rows):
+        return chunks.in_chunks(run, rows, by_length=True)
+
+    of_all = pooled_windows(run, inputs, mode)
+    gathered = pooled_gathered_windows(run, inputs, mode)
+    in_chunks = pooled_gathered_windows(run_in_chunks, inputs, mode)
     np.testing.assert_allclose(gathered, of_all, atol=1e-6)
     np.testing.assert_allclose(in_chunks, of_all, atol=1e-6)
     assert rows_run == [12, 8, 8]

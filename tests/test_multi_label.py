@@ -302,7 +302,7 @@ def test_f1_counts_over_batches_and_weights():
             )
         assert metric.name == name
         np.testing.assert_allclose(metric.result(), expected, rtol=1e-5)
-    with pytest.raises(ValueError, match=r"'mean'.*'macro'"):
+    with pytest.raises(ValueError, match=r"(?s)'macro'.*average=mean"):
         LabelF1(THRESHOLDS, "mean")
 
 

@@ -57,9 +57,11 @@ class ZooModel(keras.Model):
         pools_windows: whether outputs of the windows of a long text can be pooled to those of the text.
         positions_read: inputs int [batch, number, ...] that the head reads, positions in the text -> the
             axes behind the first two.
+        second_ids: inputs of ids for another part of the model, which reads `token_ids` by default.
         state: names of inputs that the call before returned; see `bert_zoo.layers.Backbone`.
         truncation: which text of a pair is cut when both are too long together; None leaves it to the
             preprocessor.
+        untracked: attributes that Keras does not see being set.
         traced_settings: attributes that `call` and verbs read beside layers and weights.
         default_optimizer: the function of `bert_zoo.training.optimizers` that makes the task's
             optimizer; None where there is nothing to train.
@@ -73,8 +75,10 @@ class ZooModel(keras.Model):
     outputs_per_token = False
     pools_windows = False
     positions_read: Mapping[str, tuple[int, ...]] = MappingProxyType({})
+    second_ids: tuple[str, ...] = ()
     state: tuple[str, ...] = ()
     truncation: str | None = None
+    untracked: tuple[str, ...] = ("preprocessor",)
     traced_settings: tuple[str, ...] = ()
     default_optimizer: str | None = None
     default_loss_weights: Mapping[str, float] | None = None
@@ -86,15 +90,27 @@ class ZooModel(keras.Model):
 
     def __setattr__(self, name, value):
         # Keras 3.15 reads an attribute before it sets it, which would look for a vocabulary here.
-        if name == "preprocessor":
+        if name in self.untracked:
             object.__setattr__(self, name, value)
         else:
             super().__setattr__(name, value)
 
+    def inner(self) -> "ZooModel | None":
+        """The model that this one adds to. (No property: Keras would write its weights under that name.)"""
+        return None
+
     @property
     def preprocessor(self):
         """Turns text into the input dict; a `bert_zoo.text.Preprocessor`."""
-        raise NotImplementedError
+        return self.inner().preprocessor
+
+    @preprocessor.setter
+    def preprocessor(self, value) -> None:
+        self.inner().preprocessor = value
+
+    @property
+    def has_preprocessor(self) -> bool:
+        return self.inner().has_preprocessor
 
     @functools.cached_property
     def graphs(self) -> Graphs:
@@ -108,18 +124,17 @@ class ZooModel(keras.Model):
 
     def id_limits(self) -> dict[str, tuple[int, str]]:
         """Input name -> (ids lie in [0, this), what the limit is)."""
-        raise NotImplementedError
+        return self.inner().id_limits()
 
     @property
     def longest_input(self) -> int:
         """The most tokens that a row may have."""
-        raise NotImplementedError
+        return self.inner().longest_input
 
     def label_ranges(self, inputs) -> dict[str, LabelRange]:
         """Output name ("" for a lone output) -> what its labels may be; none for other numbers.
 
-        Args:
-            inputs: ids or texts, arrays or tensors, whose shapes may bound the labels.
+        They may be bounded by the shapes of inputs: ids or texts, arrays or tensors.
         """
         return {}
 
@@ -183,15 +198,9 @@ class ZooModel(keras.Model):
         return self.texts_to_inputs(texts, preprocessor), checked_labels(self, texts, labels)
 
     def dataset_of_rows(self, x, y, sample_weight, *, batch_size: int, shuffle: bool):
-        """Texts with labels as a tf.data of batches of (inputs, labels), where rows are not texts.
+        """What `fit` is given in memory as a tf.data of batches of (inputs, labels).
 
-        Args:
-            x, y, sample_weight: in memory, as passed to `fit` or `evaluate`.
-            batch_size: rows a batch.
-            shuffle: whether rows come in a new order in every epoch.
-
-        Returns:
-            None where a text with its label is a row.
+        None where a text with its label is a row, and there is nothing to divide into rows.
         """
         return None
 
@@ -202,7 +211,6 @@ class ZooModel(keras.Model):
         """
         import tensorflow as tf
 
-        limits = dict(self.id_limits())
         if "token_ids" not in inputs:  # `call` says which names there are
             return inputs
         shape = inputs["token_ids"].shape
@@ -212,23 +220,15 @@ class ZooModel(keras.Model):
                 "dataset.batch(32)."
             )
         length = tf.shape(inputs["token_ids"])[-1]
-        longest = self.longest_input
-        checks = [
-            tf.debugging.Assert(
-                length <= longest,
-                [f"A row has more tokens than the {longest} positions of this model:", length],
-            )
-        ]
-        limits |= dict.fromkeys(self.positions_read, (length, "the length of the input"))
-        for name, (limit, what) in limits.items():
+        message = [f"A row has more tokens than the {self.longest_input} positions of this model:"]
+        checks = [tf.debugging.Assert(length <= self.longest_input, [*message, length])]
+        positions = dict.fromkeys(self.positions_read, (length, "the length of the input"))
+        for name, (limit, what) in (self.id_limits() | positions).items():
             if name in inputs:
                 wrong = outside(name, inputs[name], tf.cast(limit, inputs[name].dtype))
                 message = [f"{name} must lie in [0,", limit, f"), {what}. These do not:"]
-                checks.append(
-                    tf.debugging.Assert(
-                        ~tf.reduce_any(wrong), [*message, tf.boolean_mask(inputs[name], wrong)]
-                    )
-                )
+                message.append(tf.boolean_mask(inputs[name], wrong))
+                checks.append(tf.debugging.Assert(~tf.reduce_any(wrong), message))
         with tf.control_dependencies(checks):
             return tf.nest.map_structure(tf.identity, dict(inputs))
 
@@ -254,8 +254,9 @@ class ZooModel(keras.Model):
         metric objects count them as wrong.
         """
         warn_of_probabilities(loss, self.task)
+        both_metrics = (metrics, weighted_metrics)
         if self.outputs_per_token and any(map(reads_class_numbers, keras.tree.flatten(loss))):
-            metrics, weighted_metrics = map(with_token_accuracy, (metrics, weighted_metrics))
+            both_metrics = map(with_token_accuracy, both_metrics)
         on_tensorflow = keras.backend.backend() == "tensorflow"
         if jit_compile is None:
             jit_compile = False if on_tensorflow else "auto"
@@ -266,25 +267,15 @@ class ZooModel(keras.Model):
             )
         if steps_per_execution > 1 and on_tensorflow:
             check_several_steps(self.distribute_strategy)
-        super().compile(
-            optimizer,
-            loss,
-            loss_weights,
-            metrics,
-            weighted_metrics,
-            *args,
-            jit_compile=jit_compile,
-            steps_per_execution=steps_per_execution,
-            **kwargs,
-        )
+        kwargs |= {"jit_compile": jit_compile, "steps_per_execution": steps_per_execution}
+        super().compile(optimizer, loss, loss_weights, *both_metrics, *args, **kwargs)
+        # Behind the scaling of losses, where Keras has wrapped it for float16.
+        optimizer = getattr(self.optimizer, "inner_optimizer", self.optimizer)
         if on_tensorflow:
             with self.distribute_strategy.scope():
                 private.set_loss_tracker(self, LossTracker(name="loss"))
                 if type(self.optimizer) is keras.optimizers.LossScaleOptimizer:
                     self.optimizer = LossScaling.around(self.optimizer)
-        # Behind the scaling of losses, where Keras has wrapped it for float16.
-        optimizer = getattr(self.optimizer, "inner_optimizer", self.optimizer)
-        if on_tensorflow:
             warn_of_clipping(optimizer, self.distribute_strategy)
         if hasattr(optimizer, "use_levels"):
             optimizer.use_levels(self.levels_below_head)
@@ -356,11 +347,7 @@ class ZooModel(keras.Model):
                 "bert_zoo.export(model, directory), whose signatures take and give it."
             )
         if input_signature is None:
-            specs = {
-                name: keras.InputSpec(dtype="int32", shape=shape, name=name)
-                for name, shape in self._shapes_of_ids().items()
-            }
-            input_signature = [specs]
+            input_signature = [self._specs_of_ids(keras.InputSpec)]
         super().export(filepath, format=format, input_signature=input_signature, **kwargs)
 
     @property
@@ -368,20 +355,15 @@ class ZooModel(keras.Model):
         # Keras's own, which tf.saved_model.save traces, calls every model with one tensor.
         import tensorflow as tf
 
-        specs = {
-            name: tf.TensorSpec(shape, tf.int32, name=name)
-            for name, shape in self._shapes_of_ids().items()
-        }
-
-        @tf.function(input_signature=(specs,), autograph=False)
+        @tf.function(input_signature=(self._specs_of_ids(tf.TensorSpec),), autograph=False)
         def serving_default(inputs):
             return self(inputs, training=False)
 
         return serving_default
 
-    def _shapes_of_ids(self) -> dict[str, tuple]:
+    def _specs_of_ids(self, spec: type) -> dict[str, Any]:
         names = [name for name in EXPORTED_IDS if name in self.id_limits()]
-        return dict.fromkeys(names, (None,) * self.ids_rank)
+        return {n: spec(dtype="int32", shape=(None,) * self.ids_rank, name=n) for n in names}
 
     @contextlib.contextmanager
     def _fresh_functions_after_errors(self):
@@ -424,49 +406,33 @@ class ZooModel(keras.Model):
             )
         if validation_data is not None:
             parts = validation_data if isinstance(validation_data, tuple) else (validation_data,)
-            validation = keras_arguments(
-                self, *parts, batch_size=validation_batch_size or batch_size, labelled=True
-            )
+            rows = validation_batch_size or batch_size
+            validation = keras_arguments(self, *parts, batch_size=rows, labelled=True)
             validation_data = validation["x"]
             if "y" in validation:
-                columns = (validation["x"], validation["y"], validation["sample_weight"])
-                validation_data = tuple(c for c in columns if c is not None)
+                columns = (validation[name] for name in ("x", "y", "sample_weight"))
+                validation_data = tuple(column for column in columns if column is not None)
                 kwargs["validation_batch_size"] = validation["batch_size"]
-        data = keras_arguments(
-            self,
-            x,
-            y,
-            sample_weight,
-            batch_size=batch_size,
-            shuffle=shuffle,
-            labelled=True,
-            class_weights=class_weights,
-        )
+        options = {"batch_size": batch_size, "shuffle": shuffle, "class_weights": class_weights}
+        data = keras_arguments(self, x, y, sample_weight, labelled=True, **options)
         # Keras shuffles arrays and PyDatasets, and warns where it is asked to shuffle others.
         is_finite = getattr(data["x"], "num_batches", None) is not None
         kwargs["shuffle"] = shuffle and ("batch_size" in data or is_finite)
-        pooled = not self.outputs_per_token
         with (
-            warning_of_cut_texts(self, x, pooled=pooled) as end_counting,
+            warning_of_cut_texts(self, x) as end_counting,
             self._fresh_functions_after_errors(),
         ):
             if end_counting:
                 kwargs["callbacks"] = ended_after_an_epoch(kwargs.get("callbacks"), end_counting)
-            return super().fit(
-                **data,
-                epochs=epochs,
-                validation_data=validation_data,
-                class_weight=class_weight,
-                **kwargs,
-            )
+            kwargs |= {"validation_data": validation_data, "class_weight": class_weight}
+            return super().fit(**data, epochs=epochs, **kwargs)
 
     def evaluate(
         self, x=None, y=None, batch_size: int | None = None, *, sample_weight=None, **kwargs
     ):
         """As in Keras, on the same kinds of data as `fit`."""
         data = keras_arguments(self, x, y, sample_weight, batch_size=batch_size, labelled=True)
-        pooled = not self.outputs_per_token
-        with warning_of_cut_texts(self, x, pooled=pooled), self._fresh_functions_after_errors():
+        with warning_of_cut_texts(self, x), self._fresh_functions_after_errors():
             return super().evaluate(**data, **kwargs)
 
     def predict(self, x, batch_size: int | None = None, verbose="auto", **kwargs):
@@ -475,7 +441,7 @@ class ZooModel(keras.Model):
         Texts in memory go through without a tf.data pipeline, which takes longer to set up than short
         texts do, unless there are callbacks, a number of steps, XLA or replicas.
         """
-        with warning_of_cut_texts(self, x, pooled=not self.outputs_per_token):
+        with warning_of_cut_texts(self, x):
             if is_text(x) and not kwargs and runs_alone(self):
                 return predict_texts(self, x, batch_size, verbose)
             return self._predict(x, batch_size, verbose=verbose, **kwargs)
@@ -491,6 +457,7 @@ class ZooModel(keras.Model):
 
 
 def encoder_of(model: ZooModel):
-    """The encoder that a model is, or that it holds, or that its language model holds."""
-    inner = getattr(model, "language_model", model)
-    return getattr(inner, "encoder", inner)
+    """The encoder that a model is, or that stands below all that it adds."""
+    while model.inner() is not None:
+        model = model.inner()
+    return model

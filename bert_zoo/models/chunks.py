@@ -10,24 +10,19 @@ BUCKET = 8
 
 
 def in_chunks(
-    run: Callable[[dict[str, Any]], dict[str, Any]],
-    ids: Mapping[str, Any],
-    *,
-    by_length: bool,
-) -> dict[str, Any]:
+    run: Callable[[dict[str, Any]], Any], ids: Mapping[str, Any], *, by_length: bool
+) -> Any:
     """`run(ids)`, computed in chunks of rows, one after the other; traceable, on TensorFlow.
 
     A chunk has at most TOKENS_A_CHUNK tokens, padding included; a single row may have more.
 
     Args:
-        run: ids to a dict of tensors [rows, ...]; what it gives for a row depends on that row alone.
+        run: ids to tensors [rows, ...], in any structure; what it gives for a row depends on that row
+            alone.
         ids: int [rows, width], or [rows, several, width], `padding_mask` among them, with padding
             behind the tokens.
         by_length: whether rows of like length go together and lose padding that none of them needs,
             so that one long row does not make all rows long. For outputs without an axis of tokens.
-
-    Returns:
-        What `run` gives, in the order of the rows.
     """
     import tensorflow as tf
 
@@ -59,11 +54,11 @@ def in_chunks(
     outputs = run_all(run, chunk, number)
     if by_length:
         back = tf.math.invert_permutation(order)
-        outputs = {name: tf.gather(value, back) for name, value in outputs.items()}
+        outputs = tf.nest.map_structure(lambda value: tf.gather(value, back), outputs)
     return outputs
 
 
-def _one_by_one(run, chunk, number) -> dict[str, Any]:
+def _one_by_one(run, chunk, number):
     import tensorflow as tf
 
     inputs, start = chunk(0)
@@ -72,37 +67,30 @@ def _one_by_one(run, chunk, number) -> dict[str, Any]:
         inputs, size = chunk(start)
         chunks.append(run(inputs))
         start += size
-    return {name: tf.concat([outputs[name] for outputs in chunks], 0) for name in chunks[0]}
+    return tf.nest.map_structure(lambda *parts: tf.concat(parts, 0), *chunks)
 
 
-def _in_a_loop(run, chunk, number) -> dict[str, Any]:
+def _in_a_loop(run, chunk, number):
     import tensorflow as tf
 
     inputs, _ = chunk(0)
-    specs = {
-        name: tf.TensorSpec([None, *value.shape[1:-1], None], value.dtype)
-        for name, value in inputs.items()
-    }
-    traced = tf.function(run, autograph=False).get_concrete_function(specs)
-    specs = traced.structured_outputs
-    arrays = {
-        name: tf.TensorArray(
-            spec.dtype,
-            size=0,
-            dynamic_size=True,
-            infer_shape=False,
-            element_shape=[None, *spec.shape[1:]],
-        )
-        for name, spec in specs.items()
-    }
+    specs = tf.nest.map_structure(
+        lambda value: tf.TensorSpec([None, *value.shape[1:-1], None], value.dtype), inputs
+    )
+    traced = tf.function(lambda ids: run(ids), autograph=False).get_concrete_function(specs)
+    specs = tf.nest.flatten(traced.structured_outputs)
+    shapes = [[None, *spec.shape[1:]] for spec in specs]
+    options = {"size": 0, "dynamic_size": True, "infer_shape": False}
+    arrays = [
+        tf.TensorArray(spec.dtype, element_shape=shape, **options)
+        for spec, shape in zip(specs, shapes, strict=True)
+    ]
 
     def body(start, number_of_chunk, arrays):
         inputs, size = chunk(start)
-        outputs = traced(inputs)
-        arrays = {
-            name: array.write(number_of_chunk, outputs[name]) for name, array in arrays.items()
-        }
-        return start + size, number_of_chunk + 1, arrays
+        outputs = tf.nest.flatten(traced(inputs))
+        pairs = zip(arrays, outputs, strict=True)
+        return start + size, number_of_chunk + 1, [a.write(number_of_chunk, o) for a, o in pairs]
 
     # A batch without rows goes through once, for outputs without rows. In parallel, iterations would
     # take the memory of several chunks.
@@ -112,7 +100,7 @@ def _in_a_loop(run, chunk, number) -> dict[str, Any]:
         (0, 0, arrays),
         parallel_iterations=1,
     )
-    outputs = {name: array.concat() for name, array in arrays.items()}
-    for name, value in outputs.items():
-        value.set_shape([None, *specs[name].shape[1:]])
-    return outputs
+    outputs = [
+        tf.ensure_shape(array.concat(), shape) for array, shape in zip(arrays, shapes, strict=True)
+    ]
+    return tf.nest.pack_sequence_as(traced.structured_outputs, outputs)

@@ -78,10 +78,13 @@ def in_shares(run: Callable[[dict[str, Any]], Any], inputs: dict[str, Any]) -> A
         run: from inputs to outputs, tensors or nested ones, whose first axis is that of the rows.
         inputs: as well; `token_ids` among them.
     """
-    if _cores == 1 or not _has_graph_of_its_own():
+    if _cores == 1:
         return run(inputs)
     import tensorflow as tf
 
+    # Shares run side by side neither eagerly nor in replicas.
+    if not tf.inside_function() or tf.distribute.has_strategy():
+        return run(inputs)
     inputs = keras.tree.map_structure(tf.convert_to_tensor, inputs)
     if len({value.shape[0] for value in keras.tree.flatten(inputs)}) > 1:
         return run(inputs)  # some are for all rows, [1, ...]
@@ -93,10 +96,3 @@ def in_shares(run: Callable[[dict[str, Any]], Any], inputs: dict[str, Any]) -> A
 
     shares = [share(start, end) for start, end in pairwise(bounds)]
     return keras.tree.map_structure(lambda *parts: tf.concat(parts, axis=0), *shares)
-
-
-def _has_graph_of_its_own() -> bool:
-    """Whether operations of several shares run side by side here: not eagerly, nor in replicas."""
-    import tensorflow as tf
-
-    return tf.inside_function() and not tf.distribute.has_strategy()

@@ -10,53 +10,39 @@ from bert_zoo.models.long_texts import can_pool_windows
 
 
 @contextlib.contextmanager
-def warning_of_cut_texts(model, x, *, pooled: bool) -> Iterator[Callable[[], None] | None]:
+def warning_of_cut_texts(
+    model, x, *, pooled: bool | None = None
+) -> Iterator[Callable[[], None] | None]:
     """At its end, says how many of the texts of a call were cut; of a tf.data, of a batch.
 
     Args:
         model: a `ZooModel`.
         x: what `fit`, `evaluate` or `predict` was called with.
-        pooled: whether the call gives one output a text, for which windows of it can be pooled.
+        pooled: whether the call gives one output a text, for which windows of it can be pooled; by
+            default whether the model does.
 
-    Yields:
-        A function that ends the counting before; None where nothing is counted.
+    Yields a function that ends the counting before; None where nothing is counted.
     """
-    has_vocabulary = getattr(getattr(model, "encoder", model), "has_preprocessor", False)
-    report = (
-        getattr(model.preprocessor, "report", None) if _holds_texts(x) and has_vocabulary else None
-    )
+    reports = _holds_texts(x) and model.has_preprocessor
+    report = getattr(model.preprocessor, "report", None) if reports else None
     if report is None:
         yield None
         return
+    pooled = not model.outputs_per_token if pooled is None else pooled
     with report.of_call(_number(x), advice(model, x, pooled)) as end_counting:
         yield end_counting
 
 
 def ended_after_an_epoch(callbacks, end_counting: Callable[[], None]):
-    """Callbacks of `fit`, as it takes them, with one that ends the counting after the first epoch."""
-    one = _AtFirstEpochsEnd(end_counting)
+    """Callbacks of `fit`, as it takes them, and one that ends the counting when all data were read."""
+    one = keras.callbacks.LambdaCallback(
+        on_test_begin=lambda logs: end_counting(),
+        on_epoch_end=lambda epoch, logs: end_counting(),
+    )
     if isinstance(callbacks, keras.callbacks.CallbackList):
         callbacks.append(one)
         return callbacks
     return [one] if callbacks is None else [callbacks, one]
-
-
-class _AtFirstEpochsEnd(keras.callbacks.Callback):
-    """Calls a function when all data to train on were read once.
-
-    Args:
-        function: without arguments; may be called again.
-    """
-
-    def __init__(self, function: Callable[[], None]):
-        super().__init__()
-        self._function = function
-
-    def on_test_begin(self, logs=None):
-        self._function()
-
-    def on_epoch_end(self, epoch, logs=None):
-        self._function()
 
 
 def _holds_texts(x) -> bool:
@@ -76,7 +62,7 @@ def _number(x) -> int | None:
 
 
 def advice(model, x, pooled: bool) -> str:
-    """How to keep texts whole; arguments as of `warning_of_cut_texts`."""
+    """How to keep texts whole."""
     are_pairs = isinstance(x, tuple)
     ways = []
     if pooled and not are_pairs and can_pool_windows(model):

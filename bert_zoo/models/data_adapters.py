@@ -13,8 +13,13 @@ import numpy as np
 from bert_zoo.data.buckets import without_autotuning
 from bert_zoo.error_text import listing
 from bert_zoo.forks import refuse_fork
-from bert_zoo.models.generated import Batches
-from bert_zoo.models.inputs import check_batch_size, check_range, is_of_tensorflow
+from bert_zoo.models.generated import peeked, text_dataset
+from bert_zoo.models.inputs import (
+    as_array,
+    check_batch_size,
+    check_range,
+    is_of_tensorflow,
+)
 from bert_zoo.models.labels import (
     as_arrays,
     checked_labels,
@@ -45,16 +50,11 @@ def keras_arguments(
         x: strings; a tuple of two batches of strings; a dict of id arrays; a tf.data.Dataset of
             batches of either, alone or with labels (and weights); or a generator or PyDataset of such
             batches, which Keras takes as it is where they are of ids.
-        y, sample_weight: for strings and arrays.
-        batch_size: rows a step; 32 by default.
-        shuffle: whether strings are drawn in a new order each epoch.
+        y, sample_weight, batch_size, shuffle: as for `fit`, of strings and arrays.
         one_length: whether all batches must be padded to one length.
         labelled: whether data have labels, so that of two strings in a dataset's elements the second
             is the name of a class, where the model has classes.
         class_weights: float32 [classes], for labels without weights.
-
-    Raises:
-        TypeError, ValueError: say what was passed and what would do.
     """
     refuse_fork()
     if x is None:
@@ -68,14 +68,16 @@ def keras_arguments(
     options = {"one_length": one_length, "with_names": with_names, "class_weights": class_weights}
     if isinstance(x, Iterator | keras.utils.PyDataset):
         _refuse_labels_beside("a generator", y, sample_weight)
-        batches = Batches(x)
-        if not _are_texts(batches.first, with_names):
-            return {"x": batches.for_keras()}
+        batch, x = peeked(x)
+        first, *_ = _unpack(batch, with_names)
+        if isinstance(first, Mapping):
+            _refuse_dict_of_texts(first)
+            return {"x": x}
 
         def columns(batch):
             return _text_columns(model, *_unpack(batch, with_names), needs_labels=needs_labels)
 
-        x = batches.dataset(columns, shuffle=shuffle)
+        x = text_dataset(x, columns, batch, shuffle=shuffle)
         if one_length:  # which looks at all batches before they are read
             x = x.cache()
     if is_tf_dataset(x):
@@ -113,34 +115,29 @@ def _no_labels(model) -> ValueError:
     )
 
 
-def split_rows(fraction: float, x, y, sample_weight) -> tuple[tuple, tuple]:
-    """Cuts the last rows off strings or arrays, as Keras's validation_split does.
-
-    Returns:
-        (x, y, sample_weight) of the first rows, and of the last.
-    """
+def split_rows(fraction: float, *columns) -> tuple[tuple, tuple]:
+    """The first rows of x, y and sample_weight in memory, and the last, as by validation_split."""
     if not 0 < fraction < 1:
         raise ValueError(f"validation_split is {fraction!r}; it must lie between 0 and 1.")
-    if yields_batches(x):
+    if yields_batches(columns[0]):
         raise ValueError(
             "validation_split needs data with a length; pass validation_data with a dataset."
         )
-    rows = num_rows(x)
+    rows = num_rows(columns[0])
     cut = int(rows * (1 - fraction))
     if cut == 0:
         raise ValueError(f"validation_split {fraction} of {rows} rows leaves none to train on.")
-    parts = (x, y, sample_weight)
-    return _rows(parts, slice(None, cut)), _rows(parts, slice(cut, None))
+    return rows_of(columns, slice(None, cut)), rows_of(columns, slice(cut, None))
 
 
-def _rows(value: Any, rows: slice | np.ndarray) -> Any:
+def rows_of(value: Any, rows: slice | np.ndarray) -> Any:
     """Some rows of arrays, of lists of strings, and of tuples and dicts of them."""
     if value is None:
         return None
     if isinstance(value, tuple):
-        return tuple(_rows(part, rows) for part in value)
+        return tuple(rows_of(part, rows) for part in value)
     if isinstance(value, Mapping):
-        return {key: _rows(part, rows) for key, part in value.items()}
+        return {key: rows_of(part, rows) for key, part in value.items()}
     if hasattr(value, "to_numpy"):  # pandas' columns are indexed by more than the numbers of rows
         value = value.to_numpy()
     if isinstance(rows, slice):
@@ -163,11 +160,9 @@ def num_rows(x) -> int:
 
 
 def with_whole_batches(model, x, batch_size: int | None) -> tuple[Any, int | None]:
-    """Strings or id arrays whose number a batch divides, for what compiles anew for every shape.
+    """Data with the last row repeated to the end of the last batch, and how many rows they had.
 
-    Returns:
-        `x`, with its last row repeated to the end of the last batch, and how many rows it had; as it
-        is, and None, where it has no length.
+    For what compiles anew for every shape; as they are, and None, where they have no length.
     """
     if x is None or yields_batches(x):
         return x, None
@@ -176,7 +171,7 @@ def with_whole_batches(model, x, batch_size: int | None) -> tuple[Any, int | Non
         return x, None
     size = batch_size or DEFAULT_BATCH_SIZE
     numbers = np.minimum(np.arange(-(-rows // size) * size), rows - 1)
-    return _rows(x, numbers), rows
+    return rows_of(x, numbers), rows
 
 
 def is_tf_dataset(x) -> bool:
@@ -208,25 +203,13 @@ def _checked_arrays(model, x: Mapping) -> dict[str, Any]:
         if name in model.state and name not in limits:  # a tensor a layer, empty at first
             arrays[name] = [np.asarray(layer) for layer in value]
             continue
-        arrays[name] = _as_array(name, value)
+        arrays[name] = as_array(name, value)
         if 0 in arrays[name].shape and name not in model.state:
             raise ValueError(f"{name} is empty: its shape is {tuple(arrays[name].shape)}.")
     for name, (limit, what) in limits.items():
         if name in arrays:
             check_range(name, arrays[name], limit, what)
     return arrays
-
-
-def _as_array(name: str, value):
-    if not isinstance(value, list | tuple):
-        return value
-    try:
-        return np.asarray(value)
-    except ValueError as error:
-        raise ValueError(
-            f"The rows of {name} have different lengths ({error}). Pad them, with a padding_mask of "
-            "0 there, or pass text."
-        ) from error
 
 
 def text_rows(model, x):
@@ -274,12 +257,7 @@ def _in_batches(columns: tuple, *, batch_size: int, shuffle: bool):
 
 
 def _map_dataset(
-    model,
-    dataset,
-    *,
-    one_length: bool,
-    with_names: bool = False,
-    class_weights: np.ndarray | None = None,
+    model, dataset, *, one_length: bool, with_names: bool, class_weights: np.ndarray | None
 ):
     """Adds tokenization, or checks on ids, to a dataset of batches."""
     import tensorflow as tf
@@ -293,7 +271,7 @@ def _map_dataset(
     else:
         _check_text_spec(x_spec)
         preprocessor = model.text_reader
-        if one_length:
+        if one_length and preprocessor.get_config()["padding"] != "fixed":
             preprocessor = _one_length(model, preprocessor, dataset)
 
         def transform(x):
@@ -349,14 +327,6 @@ def _holds_strings(value) -> bool:
     return is_column and isinstance(next(iter(value), None), str | bytes)
 
 
-def _are_texts(batch, with_names: bool) -> bool:
-    """Whether what a generator yields is for us to read, as no ids are."""
-    x, *_ = _unpack(batch, with_names)
-    if isinstance(x, Mapping):
-        _refuse_dict_of_texts(x)
-    return not isinstance(x, Mapping)
-
-
 def _refuse_dict_of_texts(x: Mapping) -> None:
     texts = [name for name, value in x.items() if _holds_strings(value)]
     if texts:
@@ -368,7 +338,6 @@ def _refuse_dict_of_texts(x: Mapping) -> None:
 
 
 def _refuse_names_as_texts(model, dataset) -> None:
-    """Raises ValueError where what would be read as second texts are labels."""
     if not _are_two_strings(dataset.element_spec):
         return
     names = {name.encode() for name in class_names(model)}
@@ -398,8 +367,6 @@ def _one_length(model, preprocessor, dataset):
     """The preprocessor, padding to the longest row of the whole dataset."""
     import tensorflow as tf
 
-    if preprocessor.get_config()["padding"] == "fixed":
-        return preprocessor
     silent = preprocessor.with_options(report_truncation=False)  # texts are read again below
     lengths = dataset.map(
         lambda *e: tf.shape(

@@ -11,7 +11,7 @@ import keras
 import numpy as np
 from keras import ops
 
-from bert_zoo.models.data_adapters import DEFAULT_BATCH_SIZE, num_rows, text_rows
+from bert_zoo.models.data_adapters import DEFAULT_BATCH_SIZE, num_rows, rows_of, text_rows
 from bert_zoo.models.graphs import in_graph
 from bert_zoo.models.inputs import check_batch_size
 from bert_zoo.private import strategy_of
@@ -38,24 +38,19 @@ def outputs_of_texts(
         model: a `ZooModel`.
         function: (model, its input dict, **options) -> tensors [batch, ...] in any structure; as
             `in_graph` takes it.
-        texts: what the model reads: strings, a tuple of two batches of strings, ...
-        batch_size: texts a step; 32 by default.
+        texts, batch_size: as for `predict`.
         per_token: whether outputs carry the length of the input, [batch, length, ...].
         reader: what makes inputs of texts; the model's `text_reader` by default.
         progress: called after each step with the number of steps done, and of all.
-        **options: for the function.
 
     Returns:
         NumPy arrays [texts, ...] in the structure of the function's outputs.
-
-    Raises:
-        TypeError, ValueError: something that is no text, or no texts at all.
     """
     if batch_size is not None:
         check_batch_size(batch_size)
     rows = text_rows(model, texts)
     numbers = _batches(rows, batch_size or DEFAULT_BATCH_SIZE, in_order=per_token)
-    batches = [_chosen(rows, of_batch) for of_batch in numbers] if len(numbers) > 1 else [rows]
+    batches = [rows_of(rows, of_batch) for of_batch in numbers] if len(numbers) > 1 else [rows]
     reading = {"preprocessor": reader or model.text_reader, "per_token": per_token}
     length = np.int32(0)
     if per_token and len(batches) > 1:
@@ -78,8 +73,7 @@ def _batches(rows, batch_size: int, in_order: bool) -> list[np.ndarray]:
     """The numbers of each batch's rows."""
     order = np.arange(num_rows(rows))
     if not in_order and len(order) > batch_size:
-        columns = rows if isinstance(rows, tuple) else (rows,)
-        order = np.argsort(sum(map(_sizes, columns)), kind="stable")
+        order = np.argsort(sum(map(_sizes, keras.tree.flatten(rows))), kind="stable")
     return np.split(order, range(batch_size, len(order), batch_size))
 
 
@@ -88,12 +82,6 @@ def _sizes(texts) -> np.ndarray:
     import tensorflow as tf
 
     return tf.strings.length(texts).numpy().reshape(len(texts), -1).max(axis=1)
-
-
-def _chosen(rows, numbers: np.ndarray):
-    import tensorflow as tf
-
-    return keras.tree.map_structure(lambda column: tf.gather(column, numbers), rows)
 
 
 def _outputs(model, function, texts, length, reading: dict, options: dict):
@@ -141,9 +129,7 @@ def _as_arrays(outputs):
     return keras.tree.map_structure(ops.convert_to_numpy, outputs)
 
 
-# ---------------------------------------------------------------------------------------------
-# predict
-# ---------------------------------------------------------------------------------------------
+# --- predict ---
 
 
 def runs_alone(model) -> bool:
@@ -157,22 +143,15 @@ def predict_texts(model, texts, batch_size: int | None, verbose: int | str) -> A
     """`model.predict` of texts, with Keras's progress bar where `verbose` asks for it."""
     progress = None
     if verbose:
-        bar = keras.utils.Progbar(
-            None, verbose=1 if verbose == "auto" else verbose, unit_name="step"
-        )
+        verbose = 1 if verbose == "auto" else verbose
+        bar = keras.utils.Progbar(None, verbose=verbose, unit_name="step")
 
         def progress(done: int, steps: int) -> None:
             bar.target = steps
             bar.update(done, finalize=done == steps)
 
-    return outputs_of_texts(
-        model,
-        _predicted,
-        texts,
-        batch_size,
-        per_token=model.outputs_per_token,
-        progress=progress,
-    )
+    options = {"per_token": model.outputs_per_token, "progress": progress}
+    return outputs_of_texts(model, _predicted, texts, batch_size, **options)
 
 
 def _predicted(model, inputs):

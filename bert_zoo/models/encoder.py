@@ -2,7 +2,7 @@
 
 import json
 import logging
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -74,6 +74,7 @@ class Encoder(ZooModel):
         "pooling",
         "long_texts",
     )
+    untracked = ("preprocessor", "backbone")
 
     def __init__(
         self,
@@ -108,12 +109,6 @@ class Encoder(ZooModel):
         self.long_texts = LongTexts(**long_texts) if isinstance(long_texts, dict) else long_texts
         self.build((None, None))
 
-    def __setattr__(self, name, value):
-        if name == "backbone":
-            object.__setattr__(self, name, value)
-        else:
-            super().__setattr__(name, value)
-
     def __dir__(self):
         # Keras 3.15 writes and reads files by it.
         return [name for name in super().__dir__() if name != "backbone"]
@@ -138,11 +133,7 @@ class Encoder(ZooModel):
         self.supports_jit = not value.in_windows
 
     def initial_memory(self, batch_size: int) -> dict[str, Any]:
-        """The state before a text: what a backbone with a memory takes with the first segment.
-
-        Args:
-            batch_size: rows; may be a tensor.
-        """
+        """The state before so many texts: what a backbone with a memory takes with the first segment."""
         return self.backbone.initial_state(batch_size)
 
     def freeze(self, *, embeddings: bool = False, layers: int = 0) -> None:
@@ -150,9 +141,8 @@ class Encoder(ZooModel):
         self.backbone.groups().freeze(embeddings=embeddings, layers=layers)
 
     def call(self, inputs, first_only=False, training=None):
-        outputs = dict(
-            self.backbone(self._checked(inputs), first_only=first_only, training=training)
-        )
+        inputs = self._checked(inputs)
+        outputs = dict(self.backbone(inputs, first_only=first_only, training=training))
         if not self.output_hidden_states:
             del outputs["hidden_states"]
         if not self.output_attentions:
@@ -160,11 +150,7 @@ class Encoder(ZooModel):
         return outputs
 
     def _checked(self, inputs) -> dict[str, Any]:
-        """The inputs with ids as int32 tensors.
-
-        Raises:
-            TypeError, ValueError: names, types, shapes or ids that the backbone does not take.
-        """
+        """The inputs with ids as int32 tensors."""
         table = self.backbone.inputs
         known = [*(name for name in table if name not in self.state), *self.state]
         unknown = sorted(set(inputs) - set(known))
@@ -179,16 +165,15 @@ class Encoder(ZooModel):
             if value is not None
         }
         check_rank(inputs["token_ids"], 2, "[batch, length]")
-        wanted = inputs["token_ids"].shape
+        wanted = tuple(inputs["token_ids"].shape)
         for name in (name for name in table if name in inputs):
-            found = inputs[name].shape
-            is_fitting = len(found) == 2 and all(
+            found = tuple(inputs[name].shape)
+            fits = len(found) == 2 and all(
                 None in (a, b) or a in (b, 1) for a, b in zip(found, wanted, strict=True)
             )
-            if name not in self.state and not is_fitting:
+            if name not in self.state and not fits:
                 raise ValueError(
-                    f"{name} has shape {tuple(found)} and token_ids {tuple(wanted)}; they must be the "
-                    "same."
+                    f"{name} has shape {found} and token_ids {wanted}; they must be the same."
                 )
             check_range(name, inputs[name], table[name].limit, table[name].meaning)
         return inputs
@@ -198,29 +183,25 @@ class Encoder(ZooModel):
         return self.backbone.longest_input
 
     def id_limits(self) -> dict[str, tuple[int, str]]:
-        """Input name -> (ids lie in [0, this), what the limit is)."""
         return {name: (ids.limit, ids.meaning) for name, ids in self.backbone.inputs.items()}
 
     def embed(self, texts, batch_size: int = 32):
-        """Sentence vectors of raw texts.
+        """Sentence vectors, NumPy float32 [texts, hidden], pooled and normalised as `pooling` says.
 
         Args:
             texts: strings or bytes, in a list, a NumPy array or a string tensor; one alone is a list
                 of one.
             batch_size: texts a step.
-
-        Returns:
-            NumPy float32 [number of texts, hidden], pooled and normalised as `self.pooling` says.
         """
         texts = text_rows(self, texts)
+        options = {"pooling": self.pooling}
+        if self.long_texts.in_windows:
+            options["reader"] = self.window_reader
         with warning_of_cut_texts(self, texts, pooled=True):
-            reader = self.window_reader if self.long_texts.in_windows else None
-            return outputs_of_texts(
-                self, _sentence_vectors, texts, batch_size, reader=reader, pooling=self.pooling
-            )
+            return outputs_of_texts(self, _sentence_vectors, texts, batch_size, **options)
 
     def window_outputs(self, inputs, training=None):
-        """Vectors of windows before they are pooled and normalised; see `TaskModel`."""
+        """As `TaskModel.window_outputs`: vectors before they are normalised."""
         pooling = replace(self.pooling, normalize=False)
         return _sentence_vectors(self, inputs, pooling=pooling, training=training)
 
@@ -312,7 +293,7 @@ class Encoder(ZooModel):
             "family": self.family,
             "output_hidden_states": self.output_hidden_states,
             "output_attentions": self.output_attentions,
-            "pooling": {"mode": self.pooling.mode, "normalize": self.pooling.normalize},
+            "pooling": asdict(self.pooling),
             "long_texts": self.long_texts.get_config(),
         }
 

@@ -43,9 +43,6 @@ def in_graph(model, function: Callable, *tensors: Any, **options: Hashable) -> A
             sizes are open in the graph, but for the last one of floating-point numbers, which is a
             width of the model.
         options: what the graph depends on beside the model. One graph is kept for each set of them.
-
-    Returns:
-        What the function does.
     """
     import tensorflow as tf
 
@@ -64,12 +61,12 @@ class Graphs:
         self._lock = threading.RLock()
 
     def of(self, model, function: Callable, tensors: Any, options: dict) -> Callable:
-        """A graph for tensors like these, from those that there are or made now."""
-        specs = keras.tree.map_structure(_open_spec, tensors)
+        """A graph for tensors like these, one that there is or one made now."""
+        specs = keras.tree.map_structure(open_spec, tensors)
         key = (function, tuple(options.items()), tuple(keras.tree.flatten_with_path(specs)))
         parts = _parts_of(model)
         with self._lock:
-            if not _are_same(parts, self._parts):
+            if len(parts) != len(self._parts) or not all(map(is_, parts, self._parts)):
                 self._graphs, self._parts = {}, parts
             graph = self._graphs.get(key)
             if graph is None:
@@ -96,14 +93,13 @@ def _as_tensor(value):
     return value if isinstance(value, tf.RaggedTensor) else tf.convert_to_tensor(value)
 
 
-def _open_spec(tensor):
-    """What a graph has to know of a tensor."""
+def open_spec(tensor):
+    """The type of a tensor with every size left open, but for the last one of floating-point numbers."""
     import tensorflow as tf
 
-    if isinstance(tensor, tf.RaggedTensor):
-        shape = [None] * tensor.shape.rank
-        return tf.RaggedTensorSpec(shape, tensor.dtype, tensor.ragged_rank, tensor.row_splits.dtype)
     shape = [None] * tensor.shape.rank
+    if isinstance(tensor, tf.RaggedTensor):
+        return tf.RaggedTensorSpec(shape, tensor.dtype, tensor.ragged_rank, tensor.row_splits.dtype)
     if shape and tensor.dtype.is_floating:
         shape[-1] = tensor.shape[-1]
     return tf.TensorSpec(shape, tensor.dtype)
@@ -116,7 +112,3 @@ def _parts_of(model) -> list[Any]:
         parts += layer, layer.dtype_policy, *private.own_variables(layer)
         parts += (getattr(layer, name) for name in getattr(layer, "traced_settings", ()))
     return parts
-
-
-def _are_same(parts: list[Any], others: list[Any]) -> bool:
-    return len(parts) == len(others) and all(map(is_, parts, others))

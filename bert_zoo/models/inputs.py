@@ -42,6 +42,19 @@ def check_rank(token_ids: Any, rank: int, wanted: str) -> None:
         raise ValueError(f"token_ids is empty: its shape is {shape}.")
 
 
+def as_array(name: str, value: Any):
+    """An array of a list of rows; anything else as it is."""
+    if not isinstance(value, list | tuple):
+        return value
+    try:
+        return np.asarray(value)
+    except ValueError as error:
+        raise ValueError(
+            f"The rows of {name} have different lengths ({error}). Pad them, with a padding_mask of "
+            "0 there, or pass text."
+        ) from error
+
+
 def as_ids(name: str, value: Any):
     """An int32 tensor; TypeError where the value has no integers."""
     tensor = ops.convert_to_tensor(value)

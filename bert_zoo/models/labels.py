@@ -209,14 +209,9 @@ def _shape(labels) -> tuple[int | None, ...] | None:
 
 
 def _checked(values, valid, labels, title: str, wanted: str):
-    """Values of labels all of which are valid; an error, which a graph gives when it runs, shows others.
+    """`values`, after an error, which a graph gives when it runs, where labels are not `valid`.
 
-    Args:
-        values: arrays or tensors.
-        valid: bool, of the shape of the labels or of their rows.
-        labels: as they were given.
-        title: what messages call them.
-        wanted: what they must be.
+    Valid is bool, of the shape of the labels or of their rows; they are `wanted` to be so.
     """
     if isinstance(labels, np.ndarray):
         if not valid.all():
@@ -269,18 +264,12 @@ class LabelRange:
         return reads_class_numbers(loss)
 
     def numbers(self, labels: Any, title: str):
-        """Class numbers, checked.
+        """Class numbers, int64 of the shape of the labels, or [batch]; an error names the first wrong one.
 
         Args:
             labels: a tensor of TensorFlow, checked when its graph runs; an array, or what makes one: of
                 numbers (bools and floats too), names, or one-hot rows [batch, limit].
             title: what messages call them.
-
-        Returns:
-            int64, of the shape of the labels, or [batch].
-
-        Raises:
-            TypeError, ValueError: names the first label that is none, and what would do.
         """
         labels = _as_array(labels, title)
         if _kind(labels) in "USTO":
@@ -343,15 +332,12 @@ class LabelSets:
         return True
 
     def numbers(self, labels: Any, title: str):
-        """Rows of 0 and 1, float32 [batch, classes], checked.
+        """Rows of 0 and 1, float32 [batch, classes]; an error names the first wrong one.
 
         Args:
             labels: such rows, or a collection of names for each row; or a tensor of TensorFlow, checked
                 when its graph runs, in which names may be ragged.
             title: what messages call them.
-
-        Raises:
-            TypeError, ValueError: names the first label that is none, and what would do.
         """
         if is_of_tensorflow(labels):
             if _kind(labels) == "O" and labels.shape.rank == 2:
@@ -450,13 +436,8 @@ def checked_labels(model, x, y):
         model: a compiled `ZooModel`; outputs whose loss reads no class numbers take numbers of any
             kind, which must be finite.
         x: the inputs, whose shapes may bound the labels.
-        y: an array or a tensor of TensorFlow, or a dict of them by output.
-
-    Returns:
-        Arrays or tensors, alone or by output, as `y`; tensors are checked when their graph runs.
-
-    Raises:
-        TypeError, ValueError: names the first wrong label and what would do.
+        y: an array, or a tensor of TensorFlow, which is checked when its graph runs; or a dict of them
+            by output.
     """
     ranges = model.label_ranges(x)
     if ranges and set(y if isinstance(y, Mapping) else {""}) != set(ranges):
@@ -509,9 +490,6 @@ def read_class_weight(model, class_weight):
     Returns:
         A table for `class_weights_of` and None; or None and the argument for Keras, where labels have
         no names or the loss reads no class numbers.
-
-    Raises:
-        TypeError, ValueError: names the first key that is no class, or weight that is none.
     """
     names = class_names(model)
     if class_weight is None or not names:

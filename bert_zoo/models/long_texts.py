@@ -1,6 +1,5 @@
 """Texts that are longer than a model reads at once: cut, or read in windows that are pooled."""
 
-import functools
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from numbers import Integral
@@ -38,11 +37,8 @@ class LongTexts:
             )
         if self.stride is None:
             return
-        if (
-            isinstance(self.stride, bool)
-            or not isinstance(self.stride, Integral)
-            or self.stride < 1
-        ):
+        is_integer = isinstance(self.stride, Integral) and not isinstance(self.stride, bool)
+        if not is_integer or self.stride < 1:
             raise ValueError(f"stride is {self.stride!r}; it is a number of tokens, at least 1.")
         if not self.in_windows:
             raise ValueError(
@@ -66,60 +62,38 @@ def are_rows(inputs: Mapping[str, Any]) -> bool:
 
 
 def over_windows(model, inputs: Mapping[str, Any], training: bool = False) -> Any:
-    """What a model gives for the windows of texts, pooled to one row for each text.
+    """What a model gives for windows, ids [batch, windows, length], pooled to float32 [batch, size].
 
-    Args:
-        model: a `ZooModel` that pools windows.
-        inputs: ids [batch, windows, length].
-        training: whether it is trained; else a text of any length takes the same memory.
-
-    Returns:
-        float32 [batch, size].
+    Where it is not trained, a text of any length takes the same memory.
     """
-    pooled = pooled_windows(
-        lambda rows: model.window_outputs(rows, training=training),
-        inputs,
-        getattr(model, "encoder", model).long_texts.mode,
-        gather=not compiles_for_each_shape(getattr(model, "distribute_strategy", None)),
-        chunked=not training,
-    )
+    mode = getattr(model, "encoder", model).long_texts.mode
+
+    def run(rows):
+        return model.window_outputs(rows, training=training)
+
+    def run_in_chunks(rows):
+        return in_chunks(run, rows, by_length=True)
+
+    # XLA must know the number of rows.
+    if compiles_for_each_shape(getattr(model, "distribute_strategy", None)):
+        pooled = pooled_windows(run, inputs, mode)
+    else:
+        pooled = pooled_gathered_windows(run if training else run_in_chunks, inputs, mode)
     return model.from_pooled(pooled)
 
 
 def pooled_windows(
-    run: Callable[[dict[str, Any]], Any],
-    inputs: Mapping[str, Any],
-    mode: str,
-    *,
-    gather: bool,
-    chunked: bool = False,
+    run: Callable[[dict[str, Any]], Any], inputs: Mapping[str, Any], mode: str
 ) -> Any:
-    """`run` of all windows, the mean or maximum of each text's.
+    """`run` of all windows, the mean or maximum of each text's, float32 [batch, size].
 
     Args:
         run: ids [rows, length] to [rows, size].
         inputs: ids [batch, windows, length]. Texts with fewer windows than others have some of
             padding alone, which do not count.
         mode: "mean" or "max".
-        gather: whether the windows that count are gathered first, so that others take no time; on
-            TensorFlow, but not where XLA compiles, which must know the number of rows.
-        chunked: whether few of the gathered windows are run at a time.
-
-    Returns:
-        float32 [batch, size].
     """
-    inputs = {name: ops.convert_to_tensor(value) for name, value in inputs.items()}
-    if "padding_mask" not in inputs:
-        inputs["padding_mask"] = ops.ones_like(inputs["token_ids"])
-    if not gather:
-        return _of_all_windows(run, inputs, mode)
-    if chunked:
-        run = functools.partial(outputs_in_chunks, run)
-    return _of_gathered_windows(run, inputs, mode)
-
-
-def _of_all_windows(run, inputs: dict[str, Any], mode: str):
-    """`pooled_windows` in keras.ops, of windows of padding alone too."""
+    inputs = _with_mask(inputs)
     length = ops.shape(inputs["token_ids"])[2]
     rows = {name: ops.reshape(value, (-1, length)) for name, value in inputs.items()}
     values = ops.cast(run(rows), "float32")
@@ -132,10 +106,11 @@ def _of_all_windows(run, inputs: dict[str, Any], mode: str):
     return ops.sum(ops.where(counts, values, 0.0), axis=1) / ops.maximum(number, 1.0)
 
 
-def _of_gathered_windows(run, inputs: dict[str, Any], mode: str):
-    """`pooled_windows` in TensorFlow, of the windows that count."""
+def pooled_gathered_windows(run, inputs: Mapping[str, Any], mode: str) -> Any:
+    """As `pooled_windows`, on TensorFlow, where windows of padding alone take no time."""
     import tensorflow as tf
 
+    inputs = _with_mask(inputs)
     shape = tf.shape(inputs["padding_mask"])
     # Rows, where the graph serves them too, are texts of one window.
     inputs = {name: tf.reshape(ids, [shape[0], -1, shape[-1]]) for name, ids in inputs.items()}
@@ -145,22 +120,17 @@ def _of_gathered_windows(run, inputs: dict[str, Any], mode: str):
     return pooled_rows(run(rows), indices[:, 0], tf.shape(mask, tf.int64)[0], mode)
 
 
-def outputs_in_chunks(run: Callable[[dict[str, Any]], Any], rows: Mapping[str, Any]) -> Any:
-    """`run(rows)`, few at a time; on TensorFlow."""
-    return in_chunks(lambda rows: {"values": run(rows)}, rows, by_length=True)["values"]
+def _with_mask(inputs: Mapping[str, Any]) -> dict[str, Any]:
+    inputs = {name: ops.convert_to_tensor(value) for name, value in inputs.items()}
+    return {"padding_mask": ops.ones_like(inputs["token_ids"]), **inputs}
 
 
 def pooled_rows(values, texts, number, mode: str) -> Any:
-    """The mean or maximum of each text's rows; on TensorFlow.
+    """The mean or maximum of each text's rows, float32 [number, size]; on TensorFlow.
 
     Args:
         values: [rows, size].
-        texts: [rows], the number of each row's text.
-        number: of texts.
-        mode: "mean" or "max".
-
-    Returns:
-        float32 [number, size].
+        texts: [rows], the number of each row's text, of so many texts.
     """
     import tensorflow as tf
 

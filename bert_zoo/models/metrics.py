@@ -16,16 +16,14 @@ def total_and_count(log_probs, labels):
 
 
 @keras.saving.register_keras_serializable("bert_zoo")
-class LabelF1(keras.metrics.Metric):
-    """F1 of the sets of labels that logits stand for.
-
-    `keras.metrics.F1Score` takes probabilities, and one threshold for all labels.
+class LabelF1(keras.metrics.F1Score):
+    """`keras.metrics.F1Score` of the sets of labels that logits stand for.
 
     Args:
         thresholds: one a label: a label is predicted where the sigmoid of its logit is above it.
-        average: "micro" counts the labels of all rows together; "macro" is the mean of the labels'
-            own scores, 0 for a label that is neither there nor predicted, as in scikit-learn.
-        name: "micro_f1" or "macro_f1" by default.
+        average: as in Keras; "micro" counts the labels of all rows together, "macro" is the mean of
+            the labels' own scores, 0 for a label that is neither there nor predicted.
+        name: "micro_f1", "macro_f1", ... by default.
     """
 
     def __init__(
@@ -33,17 +31,11 @@ class LabelF1(keras.metrics.Metric):
         thresholds: Sequence[float],
         average: str = "micro",
         name: str | None = None,
-        **kwargs,
+        dtype=None,
     ):
-        if average not in ("micro", "macro"):
-            raise ValueError(f"average is {average!r}; it is 'micro' or 'macro'.")
-        super().__init__(name=name or f"{average}_f1", **kwargs)
+        # What it is given below is 0 or 1.
+        super().__init__(average, threshold=0.5, name=name or f"{average}_f1", dtype=dtype)
         self.thresholds = tuple(thresholds)
-        self.average = average
-        shape = (len(self.thresholds),)
-        self.found = self.add_variable(shape, "zeros", name="found")
-        self.predicted = self.add_variable(shape, "zeros", name="predicted")
-        self.present = self.add_variable(shape, "zeros", name="present")
 
     def update_state(self, y_true, y_pred, sample_weight=None):
         """Adds rows.
@@ -53,29 +45,16 @@ class LabelF1(keras.metrics.Metric):
             y_pred: logits [batch, labels].
             sample_weight: of the rows, [batch] or [batch, 1].
         """
-        present = ops.cast(ops.cast(y_true, self.dtype) > 0.5, self.dtype)
         probabilities = ops.sigmoid(ops.cast(y_pred, self.dtype))
-        thresholds = ops.convert_to_tensor(self.thresholds, self.dtype)
-        predicted = ops.cast(probabilities > thresholds, self.dtype)
-        weights = 1.0
+        predicted = probabilities > ops.convert_to_tensor(self.thresholds, self.dtype)
         if sample_weight is not None:
-            weights = ops.reshape(ops.cast(sample_weight, self.dtype), (-1, 1))
-        for total, rows in (
-            (self.found, present * predicted),
-            (self.predicted, predicted),
-            (self.present, present),
-        ):
-            total.assign_add(ops.sum(weights * rows, axis=0))
-
-    def result(self):
-        found, others = 2 * self.found, self.predicted + self.present
-        if self.average == "micro":
-            return ops.divide_no_nan(ops.sum(found), ops.sum(others))
-        return ops.mean(ops.divide_no_nan(found, others))
+            sample_weight = ops.reshape(ops.cast(sample_weight, self.dtype), (-1,))
+        super().update_state(y_true, ops.cast(predicted, self.dtype), sample_weight)
 
     def get_config(self):
-        own = {"thresholds": list(self.thresholds), "average": self.average}
-        return {**super().get_config(), **own}
+        config = super().get_config()
+        del config["threshold"]
+        return {**config, "thresholds": list(self.thresholds)}
 
 
 @keras.saving.register_keras_serializable("bert_zoo")

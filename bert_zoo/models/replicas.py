@@ -147,23 +147,17 @@ def warn_of_clipping(optimizer, strategy) -> None:
     Optimizers of Keras 3.15 clip in `apply`, on each replica, and sum what is left in
     `_backend_update_step`.
     """
-    bounds = {
-        name: getattr(optimizer, name, None)
-        for name in ("global_clipnorm", "clipnorm", "clipvalue")
-    }
-    bounds = {name: bound for name, bound in bounds.items() if bound}
     replicas = strategy.num_replicas_in_sync
-    if replicas > 1 and bounds and not getattr(optimizer, "clips_sum_of_replicas", False):
-        (name, bound), *_ = bounds.items()
-        log.warning(
-            "%s with %s=%s clips the gradients of each of the %d replicas before they are summed: "
-            "weights become others than on one device. bert_zoo.training.bert_adamw(learning_rate, "
-            "clip_norm=...) clips the sum.",
-            type(optimizer).__name__,
-            name,
-            bound,
-            replicas,
-        )
+    if replicas == 1 or getattr(optimizer, "clips_sum_of_replicas", False):
+        return
+    for name in ("global_clipnorm", "clipnorm", "clipvalue"):
+        if bound := getattr(optimizer, name, None):
+            log.warning(
+                "%s with %s=%s clips the gradients of each of the %d replicas before they are summed: "
+                "weights become others than on one device. bert_zoo.training.bert_adamw(learning_rate, "
+                "clip_norm=...) clips the sum.",
+                *(type(optimizer).__name__, name, bound, replicas),
+            )
 
 
 def compiles_for_each_shape(strategy) -> bool:
@@ -186,9 +180,7 @@ def divided_rows(inputs):
             return value
         if value.shape[0] % distribution.num_model_replicas:
             return value
-        axes = [distribution.batch_dim_name] + [None] * (len(value.shape) - 1)
-        layout = keras.distribution.TensorLayout(axes, distribution.device_mesh)
-        return keras.distribution.distribute_tensor(value, layout)
+        return _laid_out(value, distribution, distribution.batch_dim_name)
 
     return keras.tree.map_structure(divided, inputs)
 
@@ -199,11 +191,13 @@ def whole_everywhere(outputs):
     if not distribution or distribution.num_processes == 1:
         return outputs
 
-    def whole(value):
-        layout = keras.distribution.TensorLayout([None] * value.ndim, distribution.device_mesh)
-        return keras.distribution.distribute_tensor(value, layout)
+    return keras.tree.map_structure(lambda value: _laid_out(value, distribution, None), outputs)
 
-    return keras.tree.map_structure(whole, outputs)
+
+def _laid_out(value, distribution, first_axis: str | None):
+    axes = [first_axis] + [None] * (len(value.shape) - 1) if value.shape else []
+    layout = keras.distribution.TensorLayout(axes, distribution.device_mesh)
+    return keras.distribution.distribute_tensor(value, layout)
 
 
 def with_one_row(step: Callable[[Any], dict]) -> Callable[[Any], dict]:

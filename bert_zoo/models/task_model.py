@@ -6,6 +6,7 @@ from typing import Any
 
 import keras
 
+from bert_zoo import private
 from bert_zoo.layers.heads import OutputHead
 from bert_zoo.models.base import ZooModel
 from bert_zoo.models.cores import in_shares
@@ -69,35 +70,24 @@ class TaskModel(ZooModel):
         self.build(None)
 
     def add_head(self, config) -> None:
-        """Makes the head's layers; called once, before `build`."""
-        raise NotImplementedError
+        """Makes the head's layers, if it has any; called once, before `build`."""
 
-    @property
-    def preprocessor(self):
-        return self.encoder.preprocessor
+    def build(self, input_shape):
+        axes = (None, None) if self.outputs_per_token else (None,)
+        for layer in private.children(self):
+            if not layer.built:
+                layer.build((*axes, self.encoder.config.hidden_size))
+        self.built = True
 
-    @preprocessor.setter
-    def preprocessor(self, value) -> None:
-        self.encoder.preprocessor = value
-
-    @property
-    def longest_input(self) -> int:
-        return self.encoder.longest_input
-
-    def id_limits(self) -> dict[str, tuple[int, str]]:
-        return self.encoder.id_limits()
+    def inner(self) -> Encoder:
+        return self.encoder
 
     def encoder_inputs(self, inputs):
         """What of the model's inputs the encoder reads, in the shapes that it reads."""
         return {name: value for name, value in inputs.items() if name not in self.positions_read}
 
     def head_outputs(self, encoded, inputs, training=None):
-        """From the encoder's outputs to the task's.
-
-        Args:
-            encoded: the encoder's outputs for `encoder_inputs(inputs)`.
-            inputs: the model's inputs.
-        """
+        """The task's outputs, from the model's inputs and what the encoder makes of its own."""
         raise NotImplementedError
 
     @property
@@ -119,9 +109,8 @@ class TaskModel(ZooModel):
 
     def outputs_of_rows(self, inputs, training=None):
         """As `call`, of inputs that are rows of their own and no windows."""
-        encoded = self.encoder(
-            self.encoder_inputs(inputs), first_only=self.reads_first_only, training=training
-        )
+        read = self.encoder_inputs(inputs)
+        encoded = self.encoder(read, first_only=self.reads_first_only, training=training)
         return self.head_outputs(encoded, inputs, training)
 
     def window_outputs(self, inputs, training=None):
@@ -137,15 +126,13 @@ class TaskModel(ZooModel):
         return registry().families[self.encoder.family]
 
     def output_head(self, units: int, name: str, dropout: float, **options) -> OutputHead:
-        config = self.encoder.config
-        return OutputHead(
-            units,
-            dropout=dropout,
-            initializer_range=config.initializer_range,
-            dtype=self.dtype_policy,
-            name=name,
-            **options,
-        )
+        return OutputHead(units, dropout=dropout, name=name, **self.layer_options, **options)
+
+    @property
+    def layer_options(self) -> dict[str, Any]:
+        """What the layers of heads are all made with."""
+        initializer_range = self.encoder.config.initializer_range
+        return {"initializer_range": initializer_range, "dtype": self.dtype_policy}
 
     @property
     def stored_head(self) -> Head:
@@ -171,17 +158,13 @@ class TaskModel(ZooModel):
 
     def summary_of(self, encoded):
         """What a head over a whole text reads, [batch, hidden]."""
-        return (
-            encoded["pooled_output"]
-            if self.stored_head.pooler
-            else encoded["sequence_output"][:, 0]
-        )
+        if self.stored_head.pooler:
+            return encoded["pooled_output"]
+        return encoded["sequence_output"][:, 0]
 
     def get_config(self):
-        return {
-            **super().get_config(),
-            "encoder": keras.saving.serialize_keras_object(self.encoder),
-        }
+        encoder = keras.saving.serialize_keras_object(self.encoder)
+        return {**super().get_config(), "encoder": encoder}
 
 
 class LabelledModel(TaskModel):
@@ -211,6 +194,16 @@ class LabelledModel(TaskModel):
         axes = ("batch", "length") if self.outputs_per_token else ("batch",)
         return {"": LabelRange(self.num_classes, NUMBER_OF_LABELS, axes, self.labels)}
 
+    def default_metrics(self):
+        return ["accuracy"]
+
+    def served_answers(self, outputs):
+        import tensorflow as tf
+
+        logits = outputs["logits"]
+        label = tf.gather(tf.constant(self.labels), tf.argmax(logits, axis=-1))
+        return {"probabilities": tf.nn.softmax(logits), "label": label}
+
     def get_config(self):
         return {**super().get_config(), "labels": list(self.labels)}
 
@@ -224,10 +217,6 @@ class SentenceModel(TaskModel):
 
     def add_head(self, config):
         self.classifier = self.sentence_head(self.num_outputs)
-
-    def build(self, input_shape):
-        self.classifier.build((None, self.encoder.config.hidden_size))
-        self.built = True
 
     def head_outputs(self, encoded, inputs, training=None):
         return self.classifier(self.summary_of(encoded), training=training)

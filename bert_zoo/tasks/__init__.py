@@ -2,7 +2,7 @@
 
 from bert_zoo.models.encoder import Encoder
 from bert_zoo.tasks.causal_lm import CausalLM
-from bert_zoo.tasks.causal_lm.streams import StatefulLM
+from bert_zoo.tasks.causal_lm.streams import StatefulLM as StatefulLM
 from bert_zoo.tasks.classification import Classifier
 from bert_zoo.tasks.embedding import SentenceEmbedder
 from bert_zoo.tasks.masked_lm import MaskedLM
@@ -29,19 +29,3 @@ TASKS = {
         SentenceEmbedder,
     )
 }
-
-__all__ = [
-    "TASKS",
-    "CausalLM",
-    "Classifier",
-    "Encoder",
-    "MaskedLM",
-    "MultiLabelClassifier",
-    "MultipleChoice",
-    "Pretraining",
-    "QuestionAnswerer",
-    "Regressor",
-    "SentenceEmbedder",
-    "StatefulLM",
-    "TokenClassifier",
-]

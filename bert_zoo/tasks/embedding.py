@@ -20,12 +20,6 @@ class SentenceEmbedder(TaskModel):
     def reads_first_only(self) -> bool:
         return self.encoder.pooling.reads_first_only
 
-    def add_head(self, config):
-        pass
-
-    def build(self, input_shape):
-        self.built = True
-
     def head_outputs(self, encoded, inputs, training=None):
         mask = inputs.get("padding_mask")
         return pool(encoded["sequence_output"], mask, self.encoder.pooling)

@@ -19,14 +19,14 @@ from bert_zoo.models.losses import BinaryCrossentropy
 from bert_zoo.models.metrics import LabelF1
 from bert_zoo.models.task_model import Use
 from bert_zoo.private import metrics_given
-from bert_zoo.tasks.classification import Classifier, classify, highest, listed, sigmoid
-from bert_zoo.tasks.printed import one_line
+from bert_zoo.tasks.classification import Classifier, highest, listed, sigmoid
+from bert_zoo.tasks.printed import Row, one_line
 
 log = logging.getLogger("bert_zoo")
 
 
 @dataclass(frozen=True)
-class MultiLabelClassification:
+class MultiLabelClassification(Row):
     """The labels of a text whose probability is above their threshold.
 
     Attributes:
@@ -40,11 +40,7 @@ class MultiLabelClassification:
     scores: dict[str, float]
 
     def cells(self) -> tuple[str, ...]:
-        """Its row of a table."""
         return (listed(self.labels) or "(no label)", one_line(self.text))
-
-    def __str__(self) -> str:
-        return "  ".join(self.cells())
 
 
 @keras.saving.register_keras_serializable("bert_zoo")
@@ -95,17 +91,19 @@ class MultiLabelClassifier(Classifier):
         self.train_function = self.test_function = None
 
     def classify(self, texts, batch_size: int = 32, top_k: int | None = None):
-        """Every label of each text whose probability is above its threshold.
+        """Every label of each text whose probability is above its threshold, at most `top_k` of them.
 
-        Args:
-            texts: strings, or a pair of string batches.
-            batch_size: texts a step.
-            top_k: the most labels a text; all by default.
-
-        Returns:
-            A list of `MultiLabelClassification(text, labels, scores)` that prints as a table.
+        Other arguments are those of `Classifier.classify`. Returns a list of
+        `MultiLabelClassification(text, labels, scores)` that prints as a table.
         """
-        return classify(self, texts, batch_size, top_k, above_thresholds)
+        return super().classify(texts, batch_size, top_k)
+
+    def classified(self, text: str | tuple[str, str], logits: np.ndarray, top_k: int | None):
+        """What logits [classes] say of a text."""
+        scores = dict(zip(self.labels, map(float, sigmoid(logits)), strict=True))
+        thresholds = dict(zip(self.labels, self.thresholds, strict=True))
+        above = {label: score for label, score in scores.items() if score > thresholds[label]}
+        return MultiLabelClassification(text, highest(above, top_k), scores)
 
     def _metrics_given(self) -> list[Any]:
         """What `compile` was given, not yet made into objects where these are names."""
@@ -147,13 +145,3 @@ class MultiLabelClassifier(Classifier):
 
     def get_config(self):
         return {**super().get_config(), "thresholds": list(self.thresholds)}
-
-
-def above_thresholds(
-    model, text: str | tuple[str, str], logits: np.ndarray, top_k: int | None
-) -> MultiLabelClassification:
-    """What a `MultiLabelClassifier`'s logits [classes] say of a text."""
-    scores = dict(zip(model.labels, map(float, sigmoid(logits)), strict=True))
-    thresholds = dict(zip(model.labels, model.thresholds, strict=True))
-    above = {label: score for label, score in scores.items() if score > thresholds[label]}
-    return MultiLabelClassification(text, highest(above, top_k), scores)

@@ -56,9 +56,8 @@ class MaskedTokens(Objective):
             activation=model.stored_head.activation or config.activation,
             epsilon=config.layer_norm_epsilon,
             tied=config.tie_word_embeddings,
-            initializer_range=config.initializer_range,
-            dtype=model.dtype_policy,
             name=name,
+            **model.layer_options,
         )
 
     def logits(self, head, model, encoded, inputs):
@@ -102,9 +101,8 @@ class SpanTokens(Objective):
             max_targets=config.span_targets,
             activation=config.activation,
             epsilon=config.layer_norm_epsilon,
-            initializer_range=config.initializer_range,
-            dtype=model.dtype_policy,
             name=name,
+            **model.layer_options,
         )
 
     def logits(self, head, model, encoded, inputs):
@@ -129,21 +127,15 @@ class ReplacedTokens(Objective):
 
     def head(self, model, name):
         config = model.encoder.config
-        return model.output_head(
-            1,
-            name,
-            dropout=0.0,
-            transform=config.activation,
-            transform_size=config.hidden_size,
-        )
+        layer = {"transform": config.activation, "transform_size": config.hidden_size}
+        return model.output_head(1, name, dropout=0.0, **layer)
 
     def logits(self, head, model, encoded, inputs):
         return head(encoded["sequence_output"])[..., 0]
 
     def label_range(self, model):
-        return LabelRange(
-            2, "1 for a token that was replaced and 0 for another", ("batch", "length")
-        )
+        what = "1 for a token that was replaced and 0 for another"
+        return LabelRange(2, what, ("batch", "length"))
 
 
 OBJECTIVES: dict[str, Objective] = {

@@ -27,6 +27,26 @@ def one_line(text: str | tuple[str, str]) -> str:
     return line if len(line) <= TEXT_WIDTH else line[: TEXT_WIDTH - 1] + "…"
 
 
+class Row:
+    """A result that is a row of a table, of the `cells` that it gives."""
+
+    def cells(self) -> tuple[str, ...]:
+        raise NotImplementedError
+
+    def __str__(self) -> str:
+        return "  ".join(self.cells())
+
+
+class Rows(list):
+    """A list of results that prints as a table, or as a subclass says."""
+
+    def __str__(self) -> str:
+        return table(row.cells() for row in self)
+
+    def __repr__(self) -> str:
+        return str(self)
+
+
 def table(rows: Iterable[Sequence[str]], align: str = "<") -> str:
     """Lines with aligned columns; the last one, the text, is as long as it is.
 

@@ -44,9 +44,8 @@ class CausalLM(TaskModel):
     )
 
     def add_head(self, config):
-        self.output_dropout = Dropout(
-            config.hidden_dropout, dtype=self.dtype_policy, name="output_dropout"
-        )
+        dtype = self.dtype_policy
+        self.output_dropout = Dropout(config.hidden_dropout, dtype=dtype, name="output_dropout")
         self.softmax = AdaptiveSoftmax(
             config.cluster_bounds,
             config.table_sizes,
@@ -54,20 +53,15 @@ class CausalLM(TaskModel):
             [config.has_own_projection(c) for c in range(len(config.cluster_sizes))],
             tied=config.tie_word_embeddings,
             hidden_size=config.hidden_size,
-            initializer_range=config.initializer_range,
             projection_initializer_range=config.projection_initializer_range,
-            dtype=self.dtype_policy,
             name="softmax",
+            **self.layer_options,
         )
         self.quality = PredictionQuality()
 
     @property
     def state(self) -> tuple[str, ...]:
         return self.encoder.state
-
-    def build(self, input_shape):
-        self.softmax.build((None, None, self.encoder.config.hidden_size))
-        self.built = True
 
     def encoder_inputs(self, inputs):
         return {name: value for name, value in inputs.items() if name != "labels"}
@@ -96,7 +90,7 @@ class CausalLM(TaskModel):
         return labels
 
     def id_limits(self) -> dict[str, tuple[int, str]]:
-        limits = self.encoder.id_limits()
+        limits = super().id_limits()
         return {**limits, "labels": limits["token_ids"]}
 
     def initial_memory(self, batch_size: int) -> dict[str, Any]:
@@ -161,20 +155,11 @@ class CausalLM(TaskModel):
         """
         from bert_zoo.tasks.causal_lm.generation import generate
 
-        return generate(
-            self,
-            prompt,
-            max_new_tokens=max_new_tokens,
-            sampler=sampler,
-            temperature=temperature,
-            seed=seed,
-            stop=stop,
-            stream=stream,
-        )
+        drawing = {"sampler": sampler, "temperature": temperature, "seed": seed}
+        options = {"max_new_tokens": max_new_tokens, "stop": stop, "stream": stream}
+        return generate(self, prompt, **drawing, **options)
 
-    def score(
-        self, texts: str | Sequence[str], batch_size: int = 8, segment_length: int = 128
-    ) -> list:
+    def score(self, texts, batch_size: int = 8, segment_length: int = 128) -> list:
         """How likely texts are, token by token.
 
         The first token is predicted from the vocabulary's end token, as a line is in training; where

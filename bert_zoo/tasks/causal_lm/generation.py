@@ -14,8 +14,10 @@ import numpy as np
 from keras import ops
 
 from bert_zoo.config import is_integer
-from bert_zoo.models.graphs import in_graph, on_model
-from bert_zoo.models.inputs import check_range, check_rank
+from bert_zoo.models.graphs import on_model
+from bert_zoo.models.inputs import as_array, as_ids, check_range, check_rank
+from bert_zoo.tasks.printed import Rows
+from bert_zoo.tasks.tokens import detokenized, tokenized
 
 # Tokens of a prompt that are read at once.
 PIECE = 128
@@ -36,13 +38,11 @@ _DRAWING = threading.Lock()
 OPEN = -1
 
 
-class GeneratedTexts(list):
+class GeneratedTexts(Rows):
     """A list of texts that prints them numbered, with an empty line between them."""
 
     def __str__(self) -> str:
         return "\n\n".join(f"[{number}] {text}" for number, text in enumerate(self))
-
-    __repr__ = __str__
 
 
 def read_prompts(model, rows: Sequence[np.ndarray]) -> dict[str, Any]:
@@ -103,18 +103,11 @@ def generate(model, prompt, *, max_new_tokens, sampler, temperature, seed, stop,
     return prompts.pieces(_columns(model, prompts.rows, sampler, stop_ids, max_new_tokens))
 
 
-# ---------------------------------------------------------------------------------------------
-# What goes in and comes out
-# ---------------------------------------------------------------------------------------------
+# --- What goes in and comes out ---
 
 
 class IdPrompts:
     """Prompts as ids; ids come out.
-
-    Args:
-        model: a `CausalLM`.
-        prompt: dict of `token_ids` [batch, length] and optionally `padding_mask`.
-        stop_ids: as in `TextPrompts`.
 
     Attributes:
         rows: the ids that the model reads, an array for each prompt.
@@ -127,7 +120,10 @@ class IdPrompts:
                 "A prompt of ids is a dict of token_ids [batch, length] and, for rows of different "
                 f"lengths, padding_mask; this one has {sorted(prompt)}."
             )
-        arrays = {name: _id_array(name, value) for name, value in prompt.items()}
+        arrays = {
+            name: ops.convert_to_numpy(as_ids(name, as_array(name, value)))
+            for name, value in prompt.items()
+        }
         self.token_ids = arrays["token_ids"]
         mask = arrays.get("padding_mask", np.ones_like(self.token_ids))
         check_rank(self.token_ids, 2, "[batch, length]")
@@ -136,9 +132,8 @@ class IdPrompts:
                 f"padding_mask has shape {mask.shape} and token_ids {self.token_ids.shape}; they "
                 "must be the same."
             )
-        limits = model.id_limits()
         for name, array in arrays.items():
-            check_range(name, array, *limits[name])
+            check_range(name, array, *model.id_limits()[name])
         self.rows = [row[real > 0] for row, real in zip(self.token_ids, mask, strict=True)]
         for number, row in enumerate(self.rows):
             if not row.size:
@@ -159,13 +154,7 @@ class IdPrompts:
 class TextPrompts:
     """Prompts as texts; texts come out, which begin with the prompts as the model reads them.
 
-    Args:
-        model: a `CausalLM`.
-        prompt: a text, or several.
-        stop_ids: tokens that end a text, and are not shown.
-
-    Attributes:
-        rows: as in `IdPrompts`.
+    Stop tokens are not shown. Attributes: as `IdPrompts`.
     """
 
     def __init__(self, model, prompt: str | Sequence[str], stop_ids: Sequence[int]):
@@ -177,16 +166,20 @@ class TextPrompts:
         texts = text_batch(prompt, "prompt")
         if not texts.shape[0]:
             raise ValueError("There is no prompt: the list is empty. Pass [''] for an empty one.")
-        ids, splits = in_graph(model, _read_texts, texts, preprocessor=model.preprocessor)
-        tokens = zip(texts.numpy(), np.split(ids.numpy(), splits.numpy()[1:-1]), strict=True)
-        self.shown = [self._without_closing_eos(text, row) for text, row in tokens]
+        tokens = zip(texts.numpy(), tokenized(model, texts), strict=True)
+        # A prompt's last line stays open where the tokenizer ends every line.
+        closes = self.tokenizer.eos_at in ("line_ends", "line_starts_and_ends")
+        self.shown = [
+            row[:-1] if closes and not text.endswith((b"\n", b"\r")) else row
+            for text, row in tokens
+        ]
         self.rows = [row if row.size else self._start() for row in self.shown]
 
     def whole(self, chosen: np.ndarray) -> str | GeneratedTexts:
         ends = np.isin(chosen, self.stop_ids)
         lengths = np.where(ends.any(axis=1), ends.argmax(axis=1), chosen.shape[1])
         new = (row[:length] for row, length in zip(chosen, lengths, strict=True))
-        spelled = self._spelled(map(np.append, self.shown, new))
+        spelled = detokenized(self.model, map(np.append, self.shown, new))
         return self._as_asked(GeneratedTexts(text.decode("utf-8", "replace") for text in spelled))
 
     def pieces(self, columns: Iterable[np.ndarray]) -> Iterator[str | list[str]]:
@@ -197,7 +190,7 @@ class TextPrompts:
             pairs = zip(decoders, parts, strict=True)
             return self._as_asked([decoder.decode(part, final) for decoder, part in pairs])
 
-        yield decoded(self._spelled(self.shown))
+        yield decoded(detokenized(self.model, self.shown))
         ended = np.zeros(len(self.rows), bool)
         last = [row[-1:] for row in self.shown]
         for column in columns:
@@ -205,7 +198,7 @@ class TextPrompts:
             new = [token[end:] for token, end in zip(column[:, None], ended.tolist(), strict=True)]
             # Whether a blank stands before a token is up to the token before it.
             longer = list(map(np.append, last, new))
-            spelled = self._spelled([*last, *longer])
+            spelled = detokenized(self.model, [*last, *longer])
             pairs = zip(spelled[: len(last)], spelled[len(last) :], strict=True)
             yield decoded([after[len(before) :] for before, after in pairs])
             last = [row[-1:] for row in longer]
@@ -216,11 +209,6 @@ class TextPrompts:
     def _as_asked(self, texts: list[str]) -> str | list[str]:
         return texts[0] if self.is_single else texts
 
-    def _without_closing_eos(self, text: bytes, ids: np.ndarray) -> np.ndarray:
-        """Leaves a prompt's last line open where the tokenizer ends every line."""
-        closes = self.tokenizer.eos_at in ("line_ends", "line_starts_and_ends")
-        return ids[:-1] if closes and not text.endswith((b"\n", b"\r")) else ids
-
     def _start(self) -> np.ndarray:
         """What an empty prompt goes on from."""
         if not hasattr(self.tokenizer, "eos_id"):
@@ -229,37 +217,6 @@ class TextPrompts:
                 "Pass a prompt of at least one symbol."
             )
         return np.array([self.tokenizer.eos_id], "int32")
-
-    def _spelled(self, rows: Iterable[np.ndarray]) -> list[bytes]:
-        rows = list(rows)
-        ids, lengths = np.concatenate(rows).astype("int32"), np.array([len(row) for row in rows])
-        texts = in_graph(self.model, _joined, ids, lengths, preprocessor=self.model.preprocessor)
-        return list(texts.numpy())
-
-
-def _read_texts(model, texts, *, preprocessor):
-    tokens = preprocessor.tokenizer(texts)
-    return tokens.values, tokens.row_splits
-
-
-def _joined(model, ids, lengths, *, preprocessor):
-    """Texts from their token ids int32 [tokens] and their lengths [batch]."""
-    import tensorflow as tf
-
-    return preprocessor.tokenizer.detokenize(tf.RaggedTensor.from_row_lengths(ids, lengths))
-
-
-def _id_array(name: str, value: Any) -> np.ndarray:
-    try:
-        array = np.asarray(ops.convert_to_numpy(value))
-    except ValueError as error:
-        raise ValueError(
-            f"The rows of {name} have different lengths ({error}). Pad them, with a padding_mask of "
-            "0 there, or pass text."
-        ) from error
-    if array.dtype.kind not in "iub":
-        raise TypeError(f"{name} must be integers; got {array.dtype}.")
-    return array.astype("int32")
 
 
 def _stop_ids(model, stop: str | Sequence[int | str] | None) -> tuple[int, ...]:
@@ -292,9 +249,7 @@ def _stop_ids(model, stop: str | Sequence[int | str] | None) -> tuple[int, ...]:
 def _as_sampler(sampler, temperature: float | None, seed: int | None, own: bool):
     """One of keras_hub's samplers, from its name or as it is.
 
-    Args:
-        sampler, temperature, seed: as for `CausalLM.generate`.
-        own: whether it must not be one that calls share, which saves tracing it anew.
+    Calls share those that have names, which saves tracing anew, unless one asks for its `own`.
     """
     try:
         from keras_hub import samplers
@@ -312,21 +267,18 @@ def _as_sampler(sampler, temperature: float | None, seed: int | None, own: bool)
         name, temperature = _at_temperature(sampler, temperature)
         if own and name in SEEDED:
             return _new_sampler(name, temperature, seed)
-        return _shared_sampler(name, temperature)
+        return _shared_sampler(name, temperature, None)
     if not isinstance(sampler, samplers.Sampler) or type(sampler).__name__ in UNSUPPORTED:
         raise TypeError(
             f"sampler is {sampler!r}; it is one of {list(SAMPLERS)}, or a sampler of keras_hub other "
             f"than {' and '.join(UNSUPPORTED)}."
         )
-    if seed is not None:
-        raise ValueError(
-            f"seed={seed} goes with a sampler's name; give it to the {type(sampler).__name__} itself."
-        )
-    if temperature is not None:
-        raise ValueError(
-            f"temperature={temperature!r} goes with a sampler's name; give it to the "
-            f"{type(sampler).__name__} itself."
-        )
+    for option, value in (("seed", seed), ("temperature", temperature)):
+        if value is not None:
+            raise ValueError(
+                f"{option}={value!r} goes with a sampler's name; give it to the "
+                f"{type(sampler).__name__} itself."
+            )
     if getattr(sampler, "return_all_beams", False):
         raise ValueError(
             "Every prompt gets one text, so a sampler with return_all_beams=True does not fit. Leave "
@@ -345,10 +297,10 @@ def _at_temperature(name: str, temperature: float | None) -> tuple[str, float]:
             f"temperature is {temperature!r}; it must be a number, 0 for the likeliest tokens, below 1 "
             "for more of them, or above 1 for rarer ones."
         )
+    if temperature == 0 and name in (*SEEDED, "greedy"):
+        return "greedy", 1.0
     if name in SEEDED:
-        return ("greedy", 1.0) if temperature == 0 else (name, float(temperature))
-    if name == "greedy" and temperature == 0:
-        return name, 1.0
+        return name, float(temperature)
     raise ValueError(
         f"temperature={temperature!r} is for samplers that draw, and {name!r} does not. Choose one of "
         f"{list(SEEDED)}, for example sampler='top_p', or leave temperature out."
@@ -362,9 +314,7 @@ def _new_sampler(name: str, temperature: float, seed: int | None):
     return getattr(samplers, SAMPLERS[name])(**options)
 
 
-@functools.lru_cache(maxsize=32)
-def _shared_sampler(name: str, temperature: float):
-    return _new_sampler(name, temperature, None)
+_shared_sampler = functools.lru_cache(maxsize=32)(_new_sampler)
 
 
 @contextlib.contextmanager
@@ -378,9 +328,7 @@ def _drawing_from(seed: int | None, sampler) -> Iterator[None]:
         yield
 
 
-# ---------------------------------------------------------------------------------------------
-# Tokens
-# ---------------------------------------------------------------------------------------------
+# --- Tokens ---
 
 
 def _chosen(model, rows, sampler, stop_ids, number: int) -> np.ndarray:

@@ -9,13 +9,13 @@ from keras import ops
 from bert_zoo.config import IGNORED_LABEL, UNLIMITED
 from bert_zoo.models.graphs import on_model
 from bert_zoo.models.inputs import check_batch_size
-from bert_zoo.tasks.printed import one_line, table
+from bert_zoo.tasks.printed import Row, Rows, one_line, table
 
 HEADINGS = ("perplexity", "bits/character", "tokens", "text")
 
 
 @dataclass(frozen=True, eq=False)
-class TextScore:
+class TextScore(Row):
     """How likely a text is.
 
     Attributes:
@@ -34,21 +34,15 @@ class TextScore:
     bits_per_character: float
 
     def cells(self) -> tuple[str, ...]:
-        """Its row of a table, as `HEADINGS`."""
         numbers = (f"{self.perplexity:.2f}", f"{self.bits_per_character:.3f}")
         return (*numbers, str(len(self.tokens)), one_line(self.text))
 
-    def __str__(self) -> str:
-        return table([self.cells()])
 
-
-class TextScores(list):
+class TextScores(Rows):
     """A list of `TextScore` that prints as a table."""
 
     def __str__(self) -> str:
         return table([HEADINGS, *(row.cells() for row in self)], ">")
-
-    __repr__ = __str__
 
 
 def label_log_probs(model, token_ids: np.ndarray, labels: np.ndarray, length: int) -> np.ndarray:
@@ -91,13 +85,11 @@ def score(model, texts, batch_size: int, segment_length: int) -> TextScores:
         rows = reader.scored(list(texts[numbers]))
         token_ids, labels = rows["token_ids"].numpy(), rows["labels"].numpy()
         are_scored = labels != IGNORED_LABEL
-        for number, is_scored in zip(numbers, are_scored, strict=True):
-            if not is_scored.any():
-                raise ValueError(
-                    f"texts[{number}] is {texts[number].decode('utf-8', 'replace')!r}, which has no "
-                    "token to score: without an end token in the vocabulary the first one is only "
-                    "read. Leave it out, or make it longer."
-                )
+        for number in numbers[~are_scored.any(axis=1)]:
+            raise ValueError(
+                f"texts[{number}] is {texts[number].decode('utf-8', 'replace')!r}, which has no token to score: without an end "
+                "token in the vocabulary the first one is only read. Leave it out, or make it longer."
+            )
         found = label_log_probs(model, token_ids, labels, segment_length)
         for number, is_scored, ids, values in zip(numbers, are_scored, labels, found, strict=True):
             text = texts[number].decode("utf-8", "replace")
@@ -107,18 +99,10 @@ def score(model, texts, batch_size: int, segment_length: int) -> TextScores:
 
 def _text_score(tokenizer, text: str, ids: np.ndarray, log_probs: np.ndarray) -> TextScore:
     nats = -float(log_probs.sum(dtype=np.float64))
-    characters = _scored_characters(tokenizer, text, len(ids))
-    return TextScore(
-        text=text,
-        tokens=tuple(tokenizer.id_to_token(int(index)) for index in ids),
-        log_probs=log_probs,
-        perplexity=math.exp(nats / len(ids)),
-        bits_per_character=nats / math.log(2) / characters if characters else math.nan,
-    )
-
-
-def _scored_characters(tokenizer, text: str, num_scored: int) -> int:
-    if tokenizer.unit != "word":
-        return num_scored
-    # Without an end token to start from, the first word is not scored.
-    return len(text if hasattr(tokenizer, "eos_id") else text.split(maxsplit=1)[1])
+    characters = len(ids)
+    if tokenizer.unit == "word":
+        # Without an end token to start from, the first word is not scored.
+        characters = len(text if hasattr(tokenizer, "eos_id") else text.split(maxsplit=1)[1])
+    tokens = tuple(tokenizer.id_to_token(int(index)) for index in ids)
+    bits = nats / math.log(2) / characters if characters else math.nan
+    return TextScore(text, tokens, log_probs, math.exp(nats / len(ids)), bits)

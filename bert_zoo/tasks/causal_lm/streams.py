@@ -15,12 +15,9 @@ from bert_zoo.tasks.causal_lm import CausalLM
 class StreamMemory(keras.layers.Layer):
     """The state of a batch of streams, as variables that no optimizer touches.
 
-    Each replica holds the state of the whole batch and reads its own rows of it, so that files of
-    it are the same for any number of replicas.
-
-    Args:
-        initial: the state of streams that begin, one row for all of them.
-        batch_size: streams.
+    Each replica holds the state of the whole batch and reads its own rows of it, so that files of it
+    are the same for any number of replicas. `initial` is the state of streams that begin, one row for
+    all of them.
     """
 
     def __init__(self, initial: dict[str, Any], batch_size: int, **kwargs):
@@ -38,12 +35,7 @@ class StreamMemory(keras.layers.Layer):
         self.built = True
 
     def read(self, starts_stream, initial: dict[str, Any]) -> dict[str, Any]:
-        """The state before the next segment.
-
-        Args:
-            starts_stream: int [batch], 1 where a stream begins and what was before is forgotten.
-            initial: the state of streams that begin, one row for all of them.
-        """
+        """The state before the next segment; `initial` where `starts_stream`, int [batch], is 1."""
         goes_on = ops.equal(starts_stream, 0)
 
         def of_rows(variable, row):
@@ -142,17 +134,12 @@ class StatefulLM(ZooModel):
                 "batch sizes of your data: StatefulLM(model, batch_size, evaluation_batch_size)."
             )
 
-    @property
-    def preprocessor(self):
-        return self.language_model.preprocessor
-
-    @property
-    def longest_input(self) -> int:
-        return self.language_model.longest_input
+    def inner(self) -> CausalLM:
+        return self.language_model
 
     def id_limits(self) -> dict[str, tuple[int, str]]:
         starts = (2, "1 where a stream begins and 0 where it goes on")
-        return {**self.language_model.id_limits(), "starts_stream": starts}
+        return {**super().id_limits(), "starts_stream": starts}
 
     def compute_loss(self, x=None, y=None, y_pred=None, sample_weight=None, training=True):
         """Mean negative log-probability of the labels, in nats."""

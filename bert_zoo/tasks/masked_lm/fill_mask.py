@@ -9,12 +9,13 @@ from keras import ops
 
 from bert_zoo.models.data_adapters import text_rows
 from bert_zoo.models.direct import for_this_device
-from bert_zoo.models.graphs import in_graph, on_model
-from bert_zoo.tasks.printed import surroundings
+from bert_zoo.models.graphs import on_model
+from bert_zoo.tasks.printed import Row, Rows, surroundings, table
+from bert_zoo.tasks.tokens import detokenized, tokenized
 
 
 @dataclass(frozen=True)
-class Candidate:
+class Candidate(Row):
     """A token in the place of a mask.
 
     Attributes:
@@ -31,58 +32,49 @@ class Candidate:
     text: str
     start: int
 
-    def __str__(self) -> str:
+    def cells(self) -> tuple[str, ...]:
         left, right = surroundings(self.text, self.start, self.start + len(self.token))
-        return f"{self.token}  {self.score:.3f}  {left}{self.token}{right}"
+        return (self.token, f"{self.score:.3f}", f"{left}{self.token}{right}")
 
 
-class FilledMasks(list):
+class FilledMasks(Rows):
     """For each mask of a text a list of `Candidate`, likeliest first; prints as tables."""
 
     def __str__(self) -> str:
-        tables = []
-        for number, candidates in enumerate(self, 1):
-            width = max(len(candidate.token) for candidate in candidates)
-            title = [f"Mask {number} of {len(self)}"] if len(self) > 1 else []
-            rows = [f"{c.token:<{width}}{str(c)[len(c.token) :]}" for c in candidates]
-            tables.append("\n".join([*title, *rows]))
-        return "\n\n".join(tables)
-
-    __repr__ = __str__
+        tables = [table(candidate.cells() for candidate in candidates) for candidates in self]
+        if len(self) == 1:
+            return tables[0]
+        return "\n\n".join(f"Mask {i} of {len(self)}\n{rows}" for i, rows in enumerate(tables, 1))
 
 
 def fill_mask(model, text: str, targets: str | Sequence[str] | None, top_k: int) -> FilledMasks:
     """See `MaskedLM.fill_mask`."""
-    preprocessor = model.preprocessor
+    tokenizer = model.preprocessor.tokenizer
     spelling = Spelling(model)
     gaps = _gaps(text, spelling.mask)
     wanted = [_target_ids(spelling, gap, targets) for gap in gaps]
-    if targets is None and not 1 <= top_k <= preprocessor.tokenizer.vocab_size:
+    if targets is None and not 1 <= top_k <= tokenizer.vocab_size:
         raise ValueError(
             f"top_k is {top_k}; it must lie between 1 and the size of the vocabulary, "
-            f"{preprocessor.tokenizer.vocab_size}."
+            f"{tokenizer.vocab_size}."
         )
     probabilities = _mask_probabilities(model, spelling.read(text), len(gaps))
     filled = FilledMasks()
     for gap, row, ids in zip(gaps, probabilities, wanted, strict=True):
         if ids is None:
             # A model's table can be larger than its vocabulary.
-            ids = _likeliest(row[: preprocessor.tokenizer.vocab_size], top_k)
+            scores = row[: tokenizer.vocab_size]
+            ids = np.flatnonzero(scores >= np.partition(scores, -top_k)[-top_k])
         ids = np.array(ids)
         ranked = ids[np.argsort(-row[ids], kind="stable")]
         filled.append(spelling.candidates(gap, ranked[: None if targets else top_k], row))
     return filled
 
 
-def _likeliest(scores: np.ndarray, number: int) -> np.ndarray:
-    """The ids of the highest scores, in their own order; more than `number` where some are equal."""
-    return np.flatnonzero(scores >= np.partition(scores, -number)[-number])
-
-
 def _mask_probabilities(model, token_ids: np.ndarray, masks: int) -> np.ndarray:
     """float32 [masks, vocabulary] of a text's tokens, in which there are so many masks."""
     preprocessor = model.preprocessor
-    most = preprocessor.sequence_length - 2
+    most = preprocessor.sequence_length - preprocessor.packer.layout.specials(1)
     if len(token_ids) > most:
         raise ValueError(
             f"The text has {len(token_ids)} tokens and this model reads {most} beside its special "
@@ -105,15 +97,6 @@ def _at_masks(model, token_ids, *, preprocessor):
     outputs = model({**inputs, "mask_positions": positions}, training=False)
     logits = outputs["mlm_logits"] if isinstance(outputs, dict) else outputs
     return ops.softmax(logits[0])
-
-
-def _ids(model, texts, *, preprocessor):
-    tokens = preprocessor.tokenizer(texts)
-    return tokens.values, tokens.row_splits
-
-
-def _spelled(model, ids, *, preprocessor):
-    return preprocessor.tokenizer.detokenize(ids[:, None])
 
 
 class Gap(NamedTuple):
@@ -159,10 +142,7 @@ class Spelling:
         self._takes_blank = bool(self._begins) and tokenizer.get_config().get("lstrip_mask", True)
 
     def _ids(self, texts: Sequence[str]) -> list[np.ndarray]:
-        """The ids of each text, int32 [tokens]."""
-        texts = text_rows(self.model, texts)
-        values, splits = in_graph(self.model, _ids, texts, preprocessor=self.model.preprocessor)
-        return np.split(values.numpy(), splits.numpy()[1:-1])
+        return tokenized(self.model, text_rows(self.model, texts))
 
     def read(self, text: str) -> np.ndarray:
         """The ids of a text with masks, int32 [tokens]."""
@@ -175,8 +155,7 @@ class Spelling:
         return np.array(joined, np.int32)
 
     def candidates(self, gap: Gap, ids: np.ndarray, row: np.ndarray) -> list[Candidate]:
-        preprocessor = self.model.preprocessor
-        readable = in_graph(self.model, _spelled, ids, preprocessor=preprocessor).numpy()
+        readable = detokenized(self.model, ids[:, None])
         found = []
         for token_id, shown in zip(map(int, ids), readable, strict=True):
             token = self.tokenizer.id_to_token(token_id)

@@ -46,10 +46,6 @@ class QuestionAnswerer(TaskModel):
     def add_head(self, config):
         self.span = self.output_head(2, "span", config.span_dropout)
 
-    def build(self, input_shape):
-        self.span.build((None, None, self.encoder.config.hidden_size))
-        self.built = True
-
     def head_outputs(self, encoded, inputs, training=None):
         logits = self.span(encoded["sequence_output"])
         return {"start_logits": logits[..., 0], "end_logits": logits[..., 1]}
@@ -126,14 +122,8 @@ class QuestionAnswerer(TaskModel):
         """
         from bert_zoo.tasks.question_answering.answering import answer
 
+        choice = {"n_best": n_best, "max_answer_length": max_answer_length}
+        windows = {"stride": stride, "max_question_length": max_question_length}
         return answer(
-            self,
-            question,
-            context,
-            no_answer_threshold,
-            n_best=n_best,
-            max_answer_length=max_answer_length,
-            stride=stride,
-            max_question_length=max_question_length,
-            batch_size=batch_size,
+            self, question, context, no_answer_threshold, batch_size=batch_size, **choice, **windows
         )

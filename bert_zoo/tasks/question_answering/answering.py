@@ -12,7 +12,7 @@ from bert_zoo.metrics.squad import AnswerSelection, Candidate, Window, select_an
 from bert_zoo.models.direct import for_this_device
 from bert_zoo.models.graphs import in_graph, on_model
 from bert_zoo.models.inputs import check_batch_size
-from bert_zoo.tasks.printed import flat, surroundings
+from bert_zoo.tasks.printed import Rows, flat, surroundings
 from bert_zoo.tasks.question_answering import LOGITS, MAX_ANSWER_LENGTH, N_BEST
 
 BATCH_SIZE = 32
@@ -53,13 +53,11 @@ class SpanAnswer:
         return f"no answer  {self.score:.3f}  (best guess: {guess})"
 
 
-class SpanAnswers(list):
+class SpanAnswers(Rows):
     """A list of `SpanAnswer` that prints questions with answers."""
 
     def __str__(self) -> str:
         return "\n".join(f"{flat(row.question)}\n    {row}" for row in self)
-
-    __repr__ = __str__
 
 
 def answer(
@@ -121,16 +119,13 @@ def answer_questions(
         batch_size: windows a step.
         n_best, max_answer_length, allow_no_answer: as for `bert_zoo.metrics.squad.select_answers`.
         verbose: 1 shows a progress bar.
-        **window_options: `stride`, `max_question_length`, `sequence_length`, `padding`, `bucket` and
-            `report_truncation` of `bert_zoo.text.windows.QuestionWindows`; the model's
-            preprocessor's by default.
+        **window_options: of `bert_zoo.text.windows.question_windows`.
 
     Returns:
         [N] selections, in the order of the questions.
 
     Raises:
-        TypeError, ValueError: something that is no text, different numbers of questions and
-            contexts, a context without text, or an option outside its range.
+        TypeError, ValueError: as `QuestionAnswerer.answer`.
     """
     from bert_zoo.text.batches import strings
     from bert_zoo.text.windows import question_windows
@@ -177,18 +172,13 @@ def answer_questions(
 
 
 def answered_batches(model, x, answers, sample_weight, *, batch_size: int, shuffle: bool):
-    """Questions with answers as a tf.data of (inputs, labels) to train and evaluate on.
+    """Questions with answers, as `QuestionAnswerer.fit` takes them, as a tf.data of windows to train on.
 
     Args:
-        model: a `QuestionAnswerer`.
         x: (questions, contexts).
         answers: for each question, as `bert_zoo.data.squad.answers_of` takes them.
         sample_weight: for each question, or None.
-        batch_size: windows a batch.
-        shuffle: whether windows come in a new order in every epoch.
-
-    Raises:
-        TypeError, ValueError: other data, or an answer that does not stand in its context.
+        batch_size, shuffle: of windows.
     """
     import tensorflow as tf
 

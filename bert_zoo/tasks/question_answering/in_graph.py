@@ -91,13 +91,8 @@ def _best_answer(
         }
 
     def nothing() -> Tensors:
-        return {
-            "answer": tf.constant(""),
-            "start": tf.constant(-1),
-            "end": tf.constant(-1),
-            "score": tf.constant(0.0),
-            "no_answer_score": tf.constant(float("inf")),
-        }
+        values = ("", -1, -1, 0.0, float("inf"))
+        return dict(zip(ANSWER_SPECS, map(tf.constant, values), strict=True))
 
     return tf.cond(tf.size(spans.scores) > 0, answer, nothing)
 
@@ -180,11 +175,9 @@ def _best_spans(text: _Text, spans: _Spans, n_best: int) -> _Spans:
         distinct = tf.size(tf.unique(texts_of_first(number)).y)
         return (distinct < n_best) & (number < total)
 
-    def more(number: tf.Tensor) -> tuple[tf.Tensor]:
-        return (tf.minimum(2 * number, total),)
-
+    first = tf.minimum(SPANS_A_CANDIDATE * n_best, total)
     (looked_at,) = tf.while_loop(
-        are_too_few, more, (tf.minimum(SPANS_A_CANDIDATE * n_best, total),)
+        are_too_few, lambda number: (tf.minimum(2 * number, total),), (first,)
     )
     distinct, place = tf.unique(texts_of_first(looked_at))
     firsts = tf.math.unsorted_segment_min(tf.range(looked_at), place, tf.size(distinct))

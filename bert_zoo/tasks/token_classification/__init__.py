@@ -6,7 +6,6 @@ from keras import ops
 from bert_zoo.config import IGNORED_LABEL
 from bert_zoo.models.losses import token_loss
 from bert_zoo.models.task_model import LabelledModel, Use
-from bert_zoo.tasks.classification import class_answers
 from bert_zoo.tasks.token_classification import tagging
 
 
@@ -27,21 +26,11 @@ class TokenClassifier(LabelledModel):
     def add_head(self, config):
         self.classifier = self.output_head(self.num_classes, "classifier", self.head_dropout)
 
-    def build(self, input_shape):
-        self.classifier.build((None, None, self.encoder.config.hidden_size))
-        self.built = True
-
     def head_outputs(self, encoded, inputs, training=None):
         return self.classifier(encoded["sequence_output"], training=training)
 
     def default_loss(self):
         return token_loss()
-
-    def default_metrics(self):
-        return ["accuracy"]
-
-    def served_answers(self, outputs):
-        return class_answers(self.labels, outputs["logits"])
 
     def as_text_rows(self, x):
         from bert_zoo.text.words import has_rows_of_words, word_batch

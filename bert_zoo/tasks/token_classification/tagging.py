@@ -16,10 +16,11 @@ from bert_zoo.models.direct import for_this_device
 from bert_zoo.models.graphs import in_graph, on_model
 from bert_zoo.models.inputs import check_batch_size
 from bert_zoo.models.labels import checked_labels, class_indices
+from bert_zoo.tasks.printed import Row, Rows, table
 
 
 @dataclass(frozen=True)
-class TaggedWord:
+class TaggedWord(Row):
     """A word's likeliest label.
 
     Attributes:
@@ -35,8 +36,8 @@ class TaggedWord:
     start: int
     end: int
 
-    def __str__(self) -> str:
-        return f"{self.text}  {self.label}  {self.score:.2f}"
+    def cells(self) -> tuple[str, ...]:
+        return (self.text, self.label, f"{self.score:.2f}")
 
 
 @dataclass(frozen=True)
@@ -85,31 +86,21 @@ class Tagging:
 
     def __str__(self) -> str:
         if self.spans is None:
-            return self._table()
+            return table(word.cells() for word in self.words)
         parts, at = [], 0
         for span in self.spans:
             parts += [self.text[at : span.start], str(span)]
             at = span.end
         return "".join([*parts, self.text[at:]])
 
-    def _table(self) -> str:
-        width = max((len(word.text) for word in self.words), default=0)
-        label_width = max((len(word.label) for word in self.words), default=0)
-        return "\n".join(
-            f"{word.text:<{width}}  {word.label:<{label_width}}  {word.score:.2f}"
-            for word in self.words
-        )
 
-
-class Taggings(list):
+class Taggings(Rows):
     """A list of `Tagging` that prints one after the other."""
 
     def __str__(self) -> str:
         # Tables of words need a line between them.
         between = "\n\n" if any(row.spans is None for row in self) else "\n"
         return between.join(map(str, self))
-
-    __repr__ = __str__
 
 
 def tag(model, texts, aggregate: bool, batch_size: int) -> Taggings:
@@ -127,14 +118,12 @@ def tag(model, texts, aggregate: bool, batch_size: int) -> Taggings:
         raise ValueError("There are no texts: texts is empty.")
     aggregate = aggregate and marks_spans(model.labels)
     probabilities = word_probabilities(model, [list(s.words) for s in sentences], batch_size)
-    return Taggings(
-        _tagging(sentence, rows, model.labels, aggregate)
-        for sentence, rows in zip(sentences, probabilities, strict=True)
-    )
+    pairs = zip(sentences, probabilities, strict=True)
+    return Taggings(_tagging(*pair, model.labels, aggregate) for pair in pairs)
 
 
 def word_probabilities(model, words, batch_size: int = 32) -> list[np.ndarray]:
-    """The probabilities of every label for every word.
+    """The probabilities of every label for every word: for each sentence float32 [words, labels].
 
     A sentence that is too long for the model is read in several rows, cut between words, so that no
     word goes without. A word's probabilities are those of its first piece.
@@ -143,73 +132,63 @@ def word_probabilities(model, words, batch_size: int = 32) -> list[np.ndarray]:
         model: a `TokenClassifier`.
         words: sentences, as `bert_zoo.text.words.word_batch` takes them.
         batch_size: rows a step.
-
-    Returns:
-        For each sentence float32 [words, labels].
     """
     from bert_zoo.text.words import row_splits_that_fit, word_batch
 
     sentences, preprocessor = word_batch(words), model.preprocessor
+    budget = preprocessor.sequence_length - preprocessor.packer.layout.specials(1)
+    reading = {"preprocessor": preprocessor, "budget": budget}
     if keras.backend.backend() == "tensorflow" and sentences.nrows() <= batch_size:
-        do_fit, found = in_graph(
-            model, _sentence_probabilities, sentences, preprocessor=preprocessor
-        )
+        do_fit, found = in_graph(model, _sentence_probabilities, sentences, **reading)
         if do_fit:
             return np.split(ops.convert_to_numpy(found), sentences.row_splits.numpy()[1:-1])
-    pieces, lengths = in_graph(model, _pieces, sentences, preprocessor=preprocessor)
-    lengths, sentence_splits = lengths.numpy(), sentences.row_splits.numpy()
-    budget = preprocessor.sequence_length - preprocessor.packer.layout.specials(1)
+    pieces = in_graph(model, _pieces, sentences, preprocessor=preprocessor)
+    lengths, sentence_splits = pieces.row_lengths().numpy(), sentences.row_splits.numpy()
     splits = row_splits_that_fit(lengths, sentence_splits, budget)
     # Rows of like length together need little padding.
     order = np.argsort(np.diff(np.append(0, lengths.cumsum())[splits]), kind="stable")
     found = np.zeros((splits[-1], len(model.labels)), np.float32)
     for start in range(0, len(order), batch_size):
-        chosen = order[start : start + batch_size]
+        rows = order[start : start + batch_size]
         values = on_model(
-            model, _row_probabilities, pieces, splits, chosen, preprocessor=preprocessor
+            model, _row_probabilities, pieces, splits, rows, preprocessor=preprocessor
         )
-        at = np.concatenate([np.arange(splits[row], splits[row + 1]) for row in chosen])
+        at = np.concatenate([np.arange(splits[row], splits[row + 1]) for row in rows])
         found[at] = ops.convert_to_numpy(values)
     return np.split(found, sentence_splits[1:-1])
 
 
 def _pieces(model, words, *, preprocessor):
-    """The pieces of sentences' words, int32 [words, (pieces)], and how many each word has."""
+    """The pieces of sentences' words, int32 [words, (pieces)]."""
     from bert_zoo.text.words import word_pieces
 
-    pieces = word_pieces(words, preprocessor.tokenizer).values
-    return pieces, pieces.row_lengths()
+    return word_pieces(words, preprocessor.tokenizer).values
 
 
-def _sentence_probabilities(model, words, *, preprocessor):
+def _sentence_probabilities(model, words, *, preprocessor, budget: int):
     """Whether each sentence fits into a row; if so, the probabilities of all words, [words, labels].
 
     One call of TensorFlow, where rows cut from sentences take two and their pieces as arrays.
     """
     import tensorflow as tf
 
-    from bert_zoo.text.words import word_pieces
-
-    pieces = word_pieces(words, preprocessor.tokenizer)
-    lengths = pieces.merge_dims(1, 2).row_lengths()
-    do_fit = tf.reduce_all(lengths <= preprocessor.sequence_length - 2)
-    probabilities = tf.cond(
-        do_fit,
-        lambda: _probabilities(model, pieces, preprocessor),
-        lambda: tf.zeros([0, len(model.labels)], tf.float32),
+    pieces = words.with_values(_pieces(model, words, preprocessor=preprocessor))
+    do_fit = tf.reduce_all(pieces.merge_dims(1, 2).row_lengths() <= budget)
+    nothing = tf.zeros([0, len(model.labels)], tf.float32)
+    return do_fit, tf.cond(
+        do_fit, lambda: _probabilities(model, pieces, preprocessor), lambda: nothing
     )
-    return do_fit, probabilities
 
 
-def _row_probabilities(model, pieces, splits, chosen, *, preprocessor):
+def _row_probabilities(model, pieces, splits, rows, *, preprocessor):
     """Probabilities of the words of some rows, [words, labels].
 
     Row i has the words from `splits[i]` to `splits[i + 1]`, whose pieces are [words, (pieces)].
     """
     import tensorflow as tf
 
-    rows = tf.RaggedTensor.from_row_splits(pieces, splits, validate=False)
-    return _probabilities(model, tf.gather(rows, chosen), preprocessor)
+    pieces = tf.RaggedTensor.from_row_splits(pieces, splits, validate=False)
+    return _probabilities(model, tf.gather(pieces, rows), preprocessor)
 
 
 def _probabilities(model, pieces, preprocessor):
@@ -267,17 +246,9 @@ def _tagging(
     for span in spans([word.label for word in words]):
         inside = words[span.start : span.end]
         start, end = inside[0].start, inside[-1].end
-        marked.append(
-            TaggedSpan(
-                sentence.text[start:end],
-                span.type,
-                fmean(word.score for word in inside),
-                start,
-                end,
-                span.start,
-                span.end,
-            )
-        )
+        score = fmean(word.score for word in inside)
+        text = sentence.text[start:end]
+        marked.append(TaggedSpan(text, span.type, score, start, end, span.start, span.end))
     return Tagging(sentence.text, words, tuple(marked))
 
 
@@ -285,19 +256,13 @@ def _tagging(
 
 
 def label_rows(model, texts, y):
-    """Labels of words in memory, checked, as a ragged tensor of ids.
+    """Labels of words in memory, checked, as a ragged tensor of ids, int64 [batch, (words)].
 
     Args:
         model: a `TokenClassifier`.
         texts: what its `as_text_rows` returned.
         y: for each sentence its labels, names or ids, -100 where none is to be learned. A sequence of
             sequences, an array or a ragged tensor.
-
-    Returns:
-        int64 [batch, (words)], with the row splits of the words.
-
-    Raises:
-        TypeError, ValueError: names the first row whose labels are not one a word, or not labels.
     """
     import tensorflow as tf
 
