@@ -86,7 +86,7 @@ def answer(
 
 
 def _broadcast(question, context) -> tuple[list[str], list[str]]:
-    """Questions and contexts as lists of the same length; one context serves all questions."""
+    """Questions and contexts as lists; a single string goes with all of the other."""
     from bert_zoo.text.batches import strings
 
     questions, contexts = strings(question, "question"), strings(context, "context")
@@ -153,21 +153,18 @@ def answer_questions(
     if not windows:
         read = question_windows(for_this_device(model.preprocessor), **window_options)
         windows, example = _of_table(model, read, questions, contexts, batch_size, verbose)
-    counts = np.bincount(example, minlength=len(questions))
-    of_questions = np.split(np.arange(len(windows)), np.cumsum(counts)[:-1])
+    of_questions = [[] for _ in questions]
+    for number, window in zip(example, windows, strict=True):
+        of_questions[number].append(window)
+    choice = {"n_best": n_best, "max_answer_length": max_answer_length}
     selections = []
-    for id, context, numbers in zip(ids, contexts, of_questions, strict=True):
+    for id, context, of_question in zip(ids, contexts, of_questions, strict=True):
         try:
-            selection = select_answers(
-                context,
-                [windows[number] for number in numbers],
-                n_best=n_best,
-                max_answer_length=max_answer_length,
-                allow_no_answer=allow_no_answer,
+            selections.append(
+                select_answers(context, of_question, allow_no_answer=allow_no_answer, **choice)
             )
         except ValueError as error:
             raise ValueError(f"Question {id!r}: {error}") from error
-        selections.append(selection)
     return selections
 
 
