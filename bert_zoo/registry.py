@@ -128,6 +128,8 @@ class Family:
     checkpoints: Sequence[Checkpoint]
     # What `pretraining` trains: keys of `bert_zoo.tasks.objectives.OBJECTIVES`.
     objectives: Sequence[str] = ()
+    # How the tokens that it was pretrained with were chosen: a key of `bert_zoo.objectives.OBJECTIVES`.
+    pretraining: str = ""
     config_class: type[Config] = EncoderConfig
     tasks_without_head: Sequence[str] = ("encoder", "embedding")  # they add no weights
     params_task: str = "encoder"  # the task whose model a checkpoint's `params` counts

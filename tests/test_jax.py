@@ -46,6 +46,28 @@ assert "bert_base" in bert_zoo.list_models() and str(bert_zoo.describe("bert_bas
 """)
 
 
+def test_a_discriminator_learns_from_its_generators_samples():
+    run_on_jax("""
+from bert_zoo.families.electra import ElectraConfig
+from bert_zoo.models import Encoder, Pretraining
+from bert_zoo.objectives import Draws, OBJECTIVES, TokenIds
+from bert_zoo.training import bert_adamw, compile_for_task
+keras.utils.set_random_seed(0)
+config = ElectraConfig(vocab_size=30, hidden_size=16, generator_hidden_size=8, num_layers=1,
+                       num_heads=2, intermediate_size=32, max_positions=16, pooler=False)
+ids = np.random.default_rng(0).integers(5, 9, (8, 12)).astype("int32")
+batch = {"token_ids": ids, "padding_mask": np.ones_like(ids), "special": np.arange(12) % 11 + 0 * ids == 0}
+objective = OBJECTIVES["replaced_tokens"].for_tokens(TokenIds(mask_id=4, vocab_size=30))
+inputs, labels = objective(batch, Draws(0, 0, np.arange(8)))
+model = Pretraining(Encoder(config, "electra"))
+compile_for_task(model, bert_adamw(3e-3))
+first = model.evaluate(inputs, labels, verbose=0)
+assert model.evaluate(inputs, labels, verbose=0) == first
+model.fit(inputs, labels, epochs=20, verbose=0)
+assert model.evaluate(inputs, labels, verbose=0)[0] < first[0]
+""")
+
+
 def test_training_on_ids_learns_with_dropout():
     run_on_jax("""
 from bert_zoo.training import bert_adamw, compile_for_task

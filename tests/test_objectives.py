@@ -49,6 +49,8 @@ def discriminator(monkeypatch):
         intermediate_size=12,
         max_positions=9,
         pooler=False,
+        hidden_dropout=0.0,
+        attention_dropout=0.0,
     )
     return Pretraining(Encoder(config, page.name))
 
@@ -114,6 +116,109 @@ def test_a_discriminator_is_trained_and_comes_back_with_its_generator(discrimina
     assert again.generator.embeddings.token_embedding is shared
     for name, logits in discriminator(inputs).items():
         np.testing.assert_array_equal(again(inputs)[name], logits)
+
+
+# The last row has one mask, and padding.
+HIDDEN = {
+    "token_ids": np.array([[1, 10, 3, 10], [5, 6, 10, 0]], "int32"),
+    "mask_positions": np.array([[1, 3], [2, 0]], "int32"),
+    "padding_mask": np.array([[1, 1, 1, 1], [1, 1, 1, 0]], "int32"),
+}
+WANTED = {"mlm_logits": np.array([[2, 4], [7, -100]], "int32")}
+
+
+def softmax(logits):
+    values = np.exp(logits - logits.max(-1, keepdims=True))
+    return values / values.sum(-1, keepdims=True)
+
+
+def test_a_joint_step_has_the_originals_losses_and_gradients(discriminator):
+    tf = pytest.importorskip("tensorflow")
+    compile_for_task(discriminator)
+    for weight in discriminator.weights:  # far from their starts, where all logits are alike
+        weight.assign_add(np.random.default_rng(0).normal(0, 0.5, weight.shape))
+    weights = [weight.value for weight in discriminator.trainable_weights]
+    names = ["mlm_logits", "discriminator_logits"]
+    with tf.GradientTape() as tape:
+        outputs = discriminator(HIDDEN, training=True)
+        logits = [outputs[name] for name in names]
+        loss = discriminator.compute_loss(HIDDEN, WANTED, outputs)
+    found = tape.gradient(loss, [*logits, *weights], unconnected_gradients="zero")
+    # What was sampled stands where the masks were, and nowhere else.
+    read = outputs["replaced_token_ids"].numpy()
+    np.testing.assert_array_equal(
+        (read != HIDDEN["token_ids"])[[0, 0, 1, 1, 1], [0, 2, 0, 1, 3]], False
+    )
+    # google-research/electra run_pretraining.py, in NumPy.
+    original = np.array([[1, 2, 3, 4], [5, 6, 7, 0]])
+    used = WANTED["mlm_logits"] >= 0
+    chances = softmax(logits[0].numpy())
+    ones = np.eye(11)[np.where(used, WANTED["mlm_logits"], 0)]
+    mlm_loss = -np.sum(np.log(np.sum(chances * ones, -1)) * used) / used.sum()
+    is_replaced, is_real = read != original, HIDDEN["padding_mask"]
+    scores = logits[1].numpy()
+    binary = np.logaddexp(0, scores) - scores * is_replaced
+    wanted = mlm_loss + 50 * np.sum(binary * is_real) / is_real.sum()
+    assert float(loss) == pytest.approx(wanted, rel=1e-5)
+    gradients = [
+        (chances - ones) * used[..., None] / used.sum(),
+        50 * (1 / (1 + np.exp(-scores)) - is_replaced) * is_real / is_real.sum(),
+    ]
+    for ours, theirs in zip(found, gradients, strict=False):
+        np.testing.assert_allclose(ours, theirs, atol=1e-5)
+    # None goes through the samples: as if the discriminator's tokens were given.
+    with tf.GradientTape() as tape:
+        given = discriminator({**HIDDEN, "replaced_token_ids": read}, training=True)
+        given = [given[name] for name in names]
+    wanted = tape.gradient(
+        given,
+        weights,
+        output_gradients=[tf.constant(g, "float32") for g in gradients],
+        unconnected_gradients="zero",
+    )
+    for ours, theirs in zip(found[2:], wanted, strict=True):
+        ours, theirs = map(tf.convert_to_tensor, (ours, theirs))
+        np.testing.assert_allclose(ours, theirs, atol=1e-4)
+
+
+def test_a_correct_sample_counts_as_original(discriminator):
+    bias = np.full(11, -1e4, "float32")
+    bias[4] = 1e4  # the generator's only answer
+    discriminator.masked_lm.bias.assign(bias)
+    compile_for_task(discriminator)
+    outputs = discriminator(HIDDEN, training=True)
+    read = ops.convert_to_numpy(outputs["replaced_token_ids"])
+    assert read.tolist() == [[1, 4, 3, 4], [5, 6, 4, 0]]
+    labels, rest = discriminator._with_sampled_labels(HIDDEN, WANTED, outputs)
+    labels = ops.convert_to_numpy(labels["discriminator_logits"])
+    assert labels.tolist() == [[0, 1, 0, 0], [0, 0, 1, -100]]
+    assert sorted(rest) == ["discriminator_logits", "mlm_logits"]
+
+
+def test_a_discriminator_is_trained_on_its_generators_samples(discriminator):
+    compile_for_task(discriminator)
+    first = discriminator.evaluate(HIDDEN, WANTED, verbose=0, return_dict=True)
+    assert first["loss"] == pytest.approx(
+        50 * first["discriminator_logits_loss"] + first["mlm_logits_loss"], rel=1e-5
+    )
+    assert discriminator.evaluate(HIDDEN, WANTED, verbose=0, return_dict=True) == first
+    state = [np.array(v) for v in discriminator.variables]
+    discriminator.fit(HIDDEN, WANTED, epochs=20, verbose=0)
+    last = discriminator.evaluate(HIDDEN, WANTED, verbose=0, return_dict=True)
+    assert last["loss"] < first["loss"]
+    # Without training or evaluation nothing is sampled.
+    assert "replaced_token_ids" not in discriminator.predict(HIDDEN, verbose=0)
+    # The state of the samples is among the variables, so that a training goes on with them.
+    seeds = discriminator.samples.state
+    assert any(seeds is variable for variable in discriminator.variables)
+    reads = []
+    for value in (seeds.numpy() if hasattr(seeds, "numpy") else np.array(seeds),) * 2:
+        seeds.assign(value)
+        outputs = [discriminator(HIDDEN, training=True)["replaced_token_ids"] for _ in range(8)]
+        reads.append(np.stack([*map(ops.convert_to_numpy, outputs)]))
+    np.testing.assert_array_equal(*reads)
+    assert len(np.unique(reads[0].reshape(8, -1), axis=0)) > 1
+    assert len(state) == len(discriminator.variables)
 
 
 def test_the_loss_of_replaced_tokens_leaves_out_what_has_no_label():

@@ -9,6 +9,8 @@ import pytest
 
 from bert_zoo.config import IGNORED_LABEL
 from bert_zoo.objectives import OBJECTIVES, Draws, Replacement, TokenIds
+from bert_zoo.objectives.replaced_tokens import sampled_tokens
+from bert_zoo.registry import registry
 
 GOLDEN = Path(__file__).parent / "golden" / "pretraining_objectives.json"
 CLS, SEP, MASK, FIRST = 1, 2, 3, 5  # FIRST: of the ids that are words
@@ -170,6 +172,196 @@ def test_roberta_chooses_special_tokens_too_and_a_number_that_varies():
     assert read[[0, 1, 2]].tolist() == [0, 0, 0]
 
 
+def runs(chosen):
+    """Of bool [length], [start, end] of each run of true ones, both within it."""
+    edges = np.flatnonzero(np.diff(np.concatenate([[0], chosen, [0]]).astype(int)))
+    return [(start, end - 1) for start, end in edges.reshape(-1, 2).tolist()]
+
+
+def words_of(batch, row):
+    """The tokens of each word of a row."""
+    words = []
+    for place in np.flatnonzero(~batch["special"][row]).tolist():
+        if batch["word_starts"][row, place] or not words:
+            words.append([])
+        words[-1].append(place)
+    return words
+
+
+def bert_number(batch, row):
+    return max(1, round(0.15 * int(batch["padding_mask"][row].sum())))
+
+
+def whole_words_of(batch, row, rng):
+    """What the paper's program says, word by word."""
+    words, chosen = words_of(batch, row), set()
+    for word in rng.permutation(len(words)):
+        if len(chosen) + len(words[word]) <= bert_number(batch, row):
+            chosen.update(words[word])
+    return chosen
+
+
+def ngrams_of(batch, row, rng):
+    words, chosen = words_of(batch, row), set()
+    for first in rng.permutation(len(words)):
+        n = rng.choice([1, 2, 3], p=np.array([6, 3, 2]) / 11)
+        for shorter in range(n, 0, -1):
+            tokens = [place for word in words[first : first + shorter] for place in word]
+            if len(chosen) + len(tokens) <= bert_number(batch, row):
+                if not chosen.intersection(tokens):
+                    chosen.update(tokens)
+                break
+    return chosen
+
+
+def spans_of(batch, row, rng):
+    words, chosen = words_of(batch, row), set()
+    tokens = [place for word in words for place in word]
+    share = 0.2 * 0.8 ** np.arange(10)
+    number = int(np.ceil(0.15 * len(tokens)))
+    while len(chosen) < number:
+        size = rng.choice(np.arange(1, 11), p=share / share.sum())
+        anchor = rng.choice(tokens)
+        if anchor in chosen:
+            continue
+        (first,) = (number for number, word in enumerate(words) if anchor in word)
+        for place in (place for word in words[first : first + size] for place in word):
+            if len(chosen) < number:
+                chosen.add(place)
+    return chosen
+
+
+@pytest.mark.parametrize(
+    ("name", "specified"),
+    [("whole_words", whole_words_of), ("ngrams", ngrams_of), ("spans", spans_of)],
+)
+def test_words_are_chosen_as_the_papers_programs_do(name, specified):
+    # One row a hundred thousand times; its words are the same as in the specification's.
+    length = 40
+    one = rows([length - 3], length=length, seed=1)
+    batch = {key: np.repeat(value, ROWS, axis=0) for key, value in one.items()}
+    batch["row"] = np.arange(ROWS)
+    chosen = chosen_of(batch, *drawn(name, batch))
+    rng, wanted = np.random.default_rng(0), np.zeros((3000, length), bool)
+    for row in wanted:
+        row[[*specified(one, 0, rng)]] = True
+    sizes = [[len(runs(row)) for row in found] for found in (chosen[:20000], wanted)]
+    longest = [
+        [max(e - s for s, e in runs(row)) for row in found] for found in (chosen[:20000], wanted)
+    ]
+    for found, expected in (
+        (chosen.sum(0), wanted.sum(0)),  # of each token
+        (np.bincount(chosen.sum(1), minlength=9), np.bincount(wanted.sum(1), minlength=9)),
+        [np.bincount(numbers, minlength=12) for numbers in sizes],
+        [np.bincount(numbers, minlength=12) for numbers in longest],
+    ):
+        first, second = found / found.sum(), expected / expected.sum()
+        # Tokens of a word are chosen together, so that their counts vary more.
+        bound = 7 * np.sqrt(second * (1 - second) / expected.sum() + 1e-9) + 1e-3
+        assert (np.abs(first - second) < bound).all(), (first, second)
+
+
+def test_whole_words_are_whole_and_fill_the_row():
+    batch = rows(np.arange(ROWS) % (LENGTH - 2) + 3)
+    inputs, labels = drawn("whole_words", batch)
+    chosen = chosen_of(batch, inputs, labels)
+    for row in range(0, ROWS, 50):
+        left = bert_number(batch, row) - chosen[row].sum()
+        assert left >= 0
+        for word in words_of(batch, row):
+            taken = chosen[row, word]
+            assert taken.all() or (not taken.any() and len(word) > left)
+    # Each token by itself.
+    in_word = np.zeros_like(chosen)
+    in_word[:, 1:] = ~batch["word_starts"][:, 1:] & ~batch["special"][:, :-1]
+    second = (chosen & in_word)[:, 1:]
+    read = inputs["token_ids"]
+    both = (read[:, 1:] == MASK)[second] & (read[:, :-1] == MASK)[second]
+    assert_rates([both.sum(), (~both).sum()], [0.64 + 0.17 / VOCAB_SIZE, 0.36])
+
+
+def test_ngrams_are_of_one_to_three_words_as_often_as_one_to_its_number():
+    # Three tokens are asked for, in rows so long that n-grams hardly ever meet.
+    batch = rows(np.full(ROWS // 20, 500), length=500)
+    batch["word_starts"] = ~batch["special"]
+    inputs, labels = drawn("ngrams", batch, max_predictions=3)
+    chosen = chosen_of(batch, inputs, labels)
+    assert (chosen.sum(1) == 3).all()
+    found = [[end - start + 1 for start, end in runs(row)] for row in chosen]
+    kinds = [sizes.count(1) for sizes in found]
+    # A row is 3; 1 + 2 or 2 + 1, shortened from 3 too; or 1 + 1 + 1.
+    one, two, three = np.array([6, 3, 2]) / 11
+    assert_rates(
+        np.bincount(kinds, minlength=4)[[0, 1, 3]],
+        [three, one * (two + three) + two, one * one],
+    )
+
+
+def test_spans_boundaries_predict_what_is_between_them():
+    lengths = np.arange(2000) % (LENGTH * 2 - 8) + 8
+    batch = rows(lengths, length=2 * LENGTH)
+    inputs, labels = drawn("spans", batch, targets=3)
+    chosen = chosen_of(batch, inputs, labels)
+    np.testing.assert_array_equal(chosen.sum(1), np.ceil(0.15 * (lengths - 2)))
+    assert inputs["span_boundaries"].shape == (2000, 6, 2)
+    assert labels["sbo_logits"].shape == (2000, 6, 3)
+    assert inputs["span_boundaries"].dtype == labels["sbo_logits"].dtype == np.int32
+    for row, length in enumerate(lengths):
+        spans = [(s, e) for s, e in runs(chosen[row]) if s > 1 and e < length - 2]
+        wanted = [[s - 1, e + 1] for s, e in spans]
+        wanted += [[0, 0]] * (6 - len(spans))
+        assert inputs["span_boundaries"][row].tolist() == wanted
+        for (start, end), found in zip(spans, labels["sbo_logits"][row], strict=False):
+            tokens = batch["token_ids"][row, start : end + 1].tolist() + [IGNORED_LABEL] * 3
+            assert found.tolist() == tokens[:3]
+        assert (labels["sbo_logits"][row, len(spans) :] == IGNORED_LABEL).all()
+
+
+def test_hardly_any_row_has_more_spans_than_are_asked_for():
+    for length in (24, 128):
+        batch = rows(np.full(ROWS // 10, length), length=length)
+        batch["word_starts"] = ~batch["special"]  # the shortest spans
+        chosen = chosen_of(batch, *drawn("spans", batch))
+        spans = OBJECTIVES["spans"].spans(length)
+        assert np.mean([len(runs(row)) > spans for row in chosen]) < 5e-4
+
+
+def test_spans_are_replaced_as_wholes_by_tokens_of_the_corpus():
+    batch = rows(np.full(ROWS, LENGTH))
+    inputs, labels = drawn("spans", batch)
+    chosen = chosen_of(batch, inputs, labels)
+    kinds = np.stack(replacements(batch, inputs, chosen), axis=1)
+    is_kind = np.zeros((*chosen.shape, 3), bool)
+    is_kind[chosen] = kinds
+    found = []
+    for row in range(20000):
+        for start, end in runs(chosen[row]):
+            masked, other, kept = is_kind[row, start : end + 1].sum(0)
+            size = end - start + 1
+            # A random token may be the one that was there.
+            found.append("mask" if masked == size else "keep" if kept == size else "random")
+            assert found[-1] == "random" or not other
+            assert found[-1] != "random" or not masked
+    same = np.sum((COUNTS / COUNTS.sum()) / (VOCAB_SIZE - FIRST))
+    assert_rates([found.count("mask"), len(found) - found.count("mask")], [0.8, 0.2])
+    assert abs(found.count("random") / len(found) - 0.1) < 0.1 * same + 0.01
+    random = np.bincount(inputs["token_ids"][is_kind[..., 1]], minlength=VOCAB_SIZE)
+    # Those that were there are not counted; each is as likely.
+    assert_rates(random, COUNTS)
+
+
+def test_electra_hides_or_keeps():
+    batch = rows(np.full(ROWS, LENGTH))
+    for name, number in (("replaced_tokens", 4), ("replaced_tokens_large", 6)):
+        inputs, labels = drawn(name, batch)
+        chosen = chosen_of(batch, inputs, labels)
+        assert (chosen.sum(1) == number).all() and inputs["mask_positions"].shape[1] == number
+        masked, other, kept = replacements(batch, inputs, chosen)
+        assert_rates([masked.sum(), kept.sum()], [0.85, 0.15])
+        assert not other.any() and not chosen[batch["special"]].any()
+    assert OBJECTIVES["replaced_tokens"].predictions(512) == 79
+
+
 def test_what_no_objective_reads_is_passed_on():
     batch = rows([8, 9]) | {
         "next_sentence": np.array([0, 1], np.int32),
@@ -209,12 +401,13 @@ def test_a_row_is_masked_alike_in_every_batch(name):
         assert not np.array_equal(other, inputs["mask_positions"])
 
 
-@pytest.mark.parametrize("name", OBJECTIVES)
+@pytest.mark.parametrize("name", sorted({*OBJECTIVES} - {"dynamic_masked_tokens"}))
 def test_a_row_without_words_asks_for_nothing(name):
     batch = rows([2, 12])
-    inputs, labels = drawn(name, batch, special_tokens=False)
-    chosen = chosen_of(batch, inputs, labels)
-    assert chosen.sum(1)[0] == 0
+    chosen = chosen_of(batch, *drawn(name, batch))
+    assert chosen.any(1).tolist() == [False, True]
+    nothing = rows([2, 2])
+    assert not chosen_of(nothing, *drawn(name, nothing)).any()
 
 
 def golden_of(name):
@@ -225,6 +418,111 @@ def golden_of(name):
 @pytest.mark.parametrize("name", OBJECTIVES)
 def test_fixed_seeds_give_what_they_gave(name):
     assert golden_of(name) == json.loads(GOLDEN.read_text())[name]
+
+
+def test_samples_of_a_generator_are_as_likely_as_it_says():
+    from keras import ops, random
+
+    chances = np.array([0.5, 0.25, 0.15, 0.1, 0.0])
+    logits = np.log(chances + 1e-30) + np.array([[3.0], [-2.0]])
+    logits = np.broadcast_to(logits[:, None], (2, ROWS // 2, 5)).astype("float32")
+    found = ops.convert_to_numpy(sampled_tokens(logits, random.SeedGenerator(1)))
+    for row in found:
+        assert_rates(np.bincount(row, minlength=5), chances)
+
+
+@pytest.mark.parametrize("name", OBJECTIVES)
+@pytest.mark.parametrize("length", [LENGTH, None])
+def test_tf_data_gives_the_same_with_static_shapes(name, length):
+    tf = pytest.importorskip("tensorflow")
+    from bert_zoo.training.hidden_tokens import hide_tokens
+
+    objective = OBJECTIVES[name].for_tokens(TOKENS)
+    batch = rows(np.arange(12) + 6)
+    batch["next_sentence"] = np.arange(12, dtype=np.int32) % 2
+    whole = objective(batch, Draws(5, 2, batch["row"]))
+    data = tf.data.Dataset.from_tensor_slices(batch).batch(4, drop_remainder=length is not None)
+    if length is None:
+        spec = {
+            key: tf.TensorSpec([None, *[None] * (len(value.shape) - 1)], value.dtype)
+            for key, value in batch.items()
+        }
+        data = tf.data.Dataset.from_generator(lambda: iter(data_list), output_signature=spec)
+        data_list = [part(batch, slice(i, i + 4)) for i in (0, 4, 8)]
+    data = data.map(hide_tokens(objective, 5, tf.constant(2)), num_parallel_calls=2)
+    for number, results in enumerate(data):
+        for result, wanted in zip(results, whole, strict=True):
+            assert sorted(result) == sorted(wanted)
+            for key, value in result.items():
+                np.testing.assert_array_equal(value, wanted[key][4 * number : 4 * number + 4])
+    for result, wanted in zip(data.element_spec, whole, strict=True):
+        for key, spec in result.items():
+            if length is None:
+                assert spec.shape.rank == wanted[key].ndim
+            else:
+                assert spec.shape == (4, *wanted[key].shape[1:])
+            assert spec.dtype.as_numpy_dtype == wanted[key].dtype
+
+
+@pytest.mark.parametrize(
+    ("case", "name"),
+    [
+        ("bert/masked_lm", "masked_tokens"),
+        ("roberta/masked_lm", "dynamic_masked_tokens"),
+        ("albert/masked_lm", "ngrams"),
+        ("spanbert/pretraining", "spans"),
+        ("electra/discriminator", "replaced_tokens"),
+    ],
+)
+def test_a_familys_objective_is_shown_for_a_text(case, name, capsys):
+    from helpers import loaded
+
+    from bert_zoo.objectives import objective_for, show
+
+    model = loaded(case)
+    wanted = OBJECTIVES[name]
+    if name == "spans":
+        wanted = replace(wanted, targets=model.encoder.config.span_targets)
+    tokenizer = model.preprocessor.tokenizer
+    assert objective_for(model) == wanted.for_tokens(TokenIds.of(tokenizer))
+    drawn = show(model, "the cat sat on the tree, and she saw the big red house", seed=3)
+    printed = capsys.readouterr().out
+    assert printed == f"{drawn}\n"
+    number = len(drawn.asked) - drawn.asked.count(None)
+    assert number and f"{number} of {len(drawn.tokens)} tokens are asked for" in printed
+    for token, read, asked in zip(drawn.tokens, drawn.reads, drawn.asked, strict=True):
+        assert asked == token if asked else read == token
+    # In columns: what is asked for stands below its token.
+    text, _, asked = printed.splitlines()[2:5]
+    for word in asked.split()[1:]:
+        assert text[asked.index(f" {word}") :].startswith(f" {word}")
+    assert bool(drawn.spans) == (name == "spans") and drawn.replaced == (name == "replaced_tokens")
+    assert show(model, ("the cat", "sat on"), "whole_words").reads
+    with pytest.raises(ValueError, match="masked_tokens"):
+        show(model, "the cat", "spanz")
+
+
+def test_every_family_with_a_mask_names_its_objective():
+    named = {name: family.pretraining for name, family in registry().families.items()}
+    assert {*named.values()} <= {"", *OBJECTIVES}
+    assert {name for name in named if not named[name]} == {
+        name for name, family in registry().families.items() if "masked_lm" not in family.heads
+    }
+
+
+def test_tokens_begin_words_as_their_vocabularies_say():
+    pytest.importorskip("tensorflow")
+    from helpers import loaded
+
+    for case, tokens, wanted in (
+        ("bert/masked_lm", "a ##s . [SEP]", [True, False, True, True]),
+        ("roberta/masked_lm", "Ġthe s .", [True, False, False]),
+        ("albert/masked_lm", "▁the s .", [True, False, True]),
+    ):
+        tokenizer = loaded(case).preprocessor.tokenizer
+        ids = [tokenizer.token_to_id(token) for token in tokens.split()]
+        assert tokenizer.word_starts[ids].tolist() == wanted
+        assert tokenizer.word_starts.shape == (tokenizer.vocab_size,)
 
 
 def test_errors_say_what_to_do():

@@ -23,7 +23,9 @@ MODULES = {
         CausalLM Classifier Encoder MaskedLM MultiLabelClassifier MultipleChoice Preprocessor
         Pretraining QuestionAnswerer RecurrentEncoder Regressor SentenceEmbedder StatefulLM TASKS
         TokenClassifier""",
-    "bert_zoo.objectives": "Draws MaskedTokens OBJECTIVES Replacement TokenIds",
+    "bert_zoo.objectives": """
+        Draws DynamicMaskedTokens MaskedTokens NGrams OBJECTIVES ReplacedTokens Replacement Spans
+        TokenIds WholeWords objective_for show""",
     "bert_zoo.serving": "HUB_NAMES",
     "bert_zoo.text": """
         ByteBpeTokenizer LanguageModelPreprocessor Packer Preprocessor SentencePieceTokenizer

@@ -153,5 +153,6 @@ FAMILY = Family(
     text=TextFormat(read_vocabulary, {"scheme": SCHEME}),
     checkpoints=CHECKPOINTS,
     objectives=("masked_lm", "sentence_order"),
+    pretraining="ngrams",
     presets=PRESETS,
 )

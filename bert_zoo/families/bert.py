@@ -240,5 +240,6 @@ FAMILY = Family(
     text=TextFormat(read_wordpiece),
     checkpoints=CHECKPOINTS,
     objectives=("masked_lm", "next_sentence"),
+    pretraining="masked_tokens",
     presets=PRESETS,
 )

@@ -101,5 +101,6 @@ FAMILY = Family(
     },
     text=TextFormat(read_wordpiece, layout=Layout(segments=False)),
     checkpoints=CHECKPOINTS,
+    pretraining="masked_tokens",
     presets=PRESETS,
 )

@@ -194,6 +194,7 @@ FAMILY = Family(
     text=TextFormat(read_wordpiece),
     checkpoints=CHECKPOINTS,
     objectives=("replaced_token", "masked_lm"),
+    pretraining="replaced_tokens",
     config_class=ElectraConfig,
     presets=PRESETS,
 )

@@ -99,5 +99,6 @@ FAMILY = Family(
     heads=roberta.FAMILY.heads,
     text=TextFormat(read_vocabulary, layout=ROBERTA),
     checkpoints=CHECKPOINTS,
+    pretraining="whole_words",
     presets=PRESETS,
 )

@@ -111,5 +111,6 @@ FAMILY = Family(
     },
     text=TextFormat(read_byte_bpe, layout=ROBERTA),
     checkpoints=CHECKPOINTS,
+    pretraining="dynamic_masked_tokens",
     presets=PRESETS,
 )

@@ -146,6 +146,7 @@ FAMILY = replace(
     # Its files do not say that the vocabulary is BERT's cased one.
     text=TextFormat(read_wordpiece, options={"lowercase": False}),
     objectives=("masked_lm", "span_boundary"),
+    pretraining="spans",
     config_class=SpanBertConfig,
     presets=PRESETS,
 )

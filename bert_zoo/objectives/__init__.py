@@ -1,27 +1,46 @@
 """How tokens are chosen and hidden in pretraining: vectorised transforms of batches of rows, in NumPy.
 
 An objective is called with a batch of rows and their random numbers, and gives the inputs and the labels
-of `task="pretraining"`:
+of `task="pretraining"`; `Masking.__call__` says which.
 
     objective = OBJECTIVES["masked_tokens"].for_tokens(TokenIds.of(model.preprocessor.tokenizer))
     inputs, labels = objective(batch, Draws(seed, epoch, batch["row"]))
 
-`draws` has the random numbers, `replacement` what a model reads in the place of a chosen token; each of
-the other modules is one way of choosing.
+`masking` is what all share, `draws` the random numbers, `replacement` what a model reads in the place of
+a chosen token, `words` which tokens are of a word, `showing` what prints; the other modules are a way of choosing each.
 """
 
 from bert_zoo.objectives.draws import Draws
-from bert_zoo.objectives.masked_tokens import MaskedTokens
+from bert_zoo.objectives.masked_tokens import DynamicMaskedTokens, MaskedTokens
+from bert_zoo.objectives.ngrams import NGrams
+from bert_zoo.objectives.replaced_tokens import ReplacedTokens
 from bert_zoo.objectives.replacement import Replacement, TokenIds
+from bert_zoo.objectives.showing import objective_for, show
+from bert_zoo.objectives.spans import Spans
+from bert_zoo.objectives.whole_words import WholeWords
 
-# With the settings of the papers; families' pages name theirs.
+# With the papers' settings, by the names that families' pages give.
 OBJECTIVES = {
-    # BERT.
     "masked_tokens": MaskedTokens(),
-    # RoBERTa: special tokens may be chosen; <s>, <pad>, </s> and <unk> are no replacements.
-    "dynamic_masked_tokens": MaskedTokens(
-        count="random", special_tokens=True, replacement=Replacement(excluded_ids=(0, 1, 2, 3))
-    ),
+    "dynamic_masked_tokens": DynamicMaskedTokens(),
+    "whole_words": WholeWords(),
+    "ngrams": NGrams(),
+    "spans": Spans(),
+    "replaced_tokens": ReplacedTokens(),
+    "replaced_tokens_large": ReplacedTokens(rate=0.25),
 }
 
-__all__ = ["OBJECTIVES", "Draws", "MaskedTokens", "Replacement", "TokenIds"]
+__all__ = [
+    "OBJECTIVES",
+    "Draws",
+    "DynamicMaskedTokens",
+    "MaskedTokens",
+    "NGrams",
+    "ReplacedTokens",
+    "Replacement",
+    "Spans",
+    "TokenIds",
+    "WholeWords",
+    "objective_for",
+    "show",
+]

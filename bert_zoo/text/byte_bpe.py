@@ -107,6 +107,9 @@ class ByteBpeTokenizer(Tokenizer):
             self._engine = _Engine(self._vocabulary, self._merges, self._options)
         self._trace(self._engine.tokenize, partial(self._engine.tokenize, with_offsets=True))
 
+    def _begins_word(self, token: str) -> bool:
+        return token.startswith("Ġ")
+
     def _join(self, ids: tf.RaggedTensor) -> tf.Tensor:
         # Bytes that are not UTF-8, for example a character cut in half, become U+FFFD.
         joined = tf.strings.reduce_join(tf.gather(self._engine.token_bytes, ids), axis=1)

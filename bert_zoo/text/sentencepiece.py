@@ -141,6 +141,10 @@ class SentencePieceTokenizer(Tokenizer):
         except ValueError as error:
             raise ValueError(f"{path}: {error}") from error
 
+    def _begins_word(self, token: str) -> bool:
+        # As ALBERT's create_pretraining_data.py: only letters of English go on with a word.
+        return token.startswith(SPACE) or not (token.isascii() and token.isalpha())
+
     def _join(self, ids: tf.RaggedTensor) -> tf.Tensor:
         joined = tf.strings.reduce_join(tf.gather(self._words, ids), axis=1)
         return tf.strings.strip(tf.strings.regex_replace(joined, f"{SPACE}+", " "))

@@ -10,6 +10,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
+import numpy as np
 import tensorflow as tf
 
 from bert_zoo.error_text import shown
@@ -204,6 +205,14 @@ class Tokenizer(tf.Module):
     def vocab_size(self) -> int:
         """Number of tokens."""
         return len(self._vocabulary)
+
+    @property
+    def word_starts(self) -> np.ndarray:
+        """bool [vocab_size], whether a token begins a word; the first of a text does in any case."""
+        return np.array([self._begins_word(token) for token in self.vocabulary])
+
+    def _begins_word(self, token: str) -> bool:
+        return True
 
     def id_to_token(self, index: int) -> str:
         """Returns the token of an id; ValueError for an id outside the vocabulary."""

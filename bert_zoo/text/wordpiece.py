@@ -109,6 +109,9 @@ class WordPieceTokenizer(Tokenizer):
             self._engine = _Engine(self._vocabulary, self._options)
         self._trace(self._engine.tokenize, partial(self._engine.tokenize, with_offsets=True))
 
+    def _begins_word(self, token: str) -> bool:
+        return not token.startswith(SUFFIX)
+
     def _join(self, ids: tf.RaggedTensor) -> tf.Tensor:
         # What normalisation took away (case, accents, spacing around punctuation) does not come back.
         tokens = tf.gather(self._engine.token_strings, ids)

@@ -1,0 +1,70 @@
+"""N-grams of whole words (ALBERT)."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from bert_zoo.error_text import shown
+from bert_zoo.objectives.masking import PLACE, Masking, shuffled
+from bert_zoo.objectives.words import Words
+
+
+@dataclass(frozen=True, kw_only=True)
+class NGrams(Masking):
+    """One to `longest` words in a row, n of them with a probability in proportion to 1/n.
+
+    Words begin an n-gram in a random order. Where it has more tokens than are left to choose it is
+    shortened, and where it meets a chosen one left out. It goes on behind a special token. Each token is
+    replaced by itself. Needs `word_starts`.
+
+    Attributes:
+        max_predictions: as in `Masking`; by default that of ALBERT's program, at 512 tokens too.
+        longest: words of the longest n-gram.
+
+    Source: Lan et al. 2019 (arXiv:1909.11942), section 4.1; google-research/albert
+    create_pretraining_data.py.
+    """
+
+    max_predictions: int | None = 20
+    longest: int = 3
+
+    def __post_init__(self):
+        super().__post_init__()
+        if self.longest < 1:
+            raise ValueError(f"longest is {shown(self.longest)}; it must be at least 1.")
+
+    def choose(self, batch, draws):
+        words = Words.of(batch)
+        rows, most = words.lengths.shape
+        keys = np.sort(shuffled(words.lengths > 0, draws, "words"), axis=1)
+        order = np.ascontiguousarray((keys & PLACE).astype(np.int64).T)
+        wanted = np.ascontiguousarray(self._lengths(draws, most).T)
+        left = self.numbers(batch, draws)
+        # Behind the last word there are none, of no tokens, so that n-grams end with the row.
+        beyond = most + self.longest
+        before = np.zeros((rows, beyond + 1), np.int64)
+        before[:, 1 : most + 1] = words.lengths
+        before = np.cumsum(before, axis=1).ravel()
+        chosen = np.zeros(rows * beyond, bool)
+        n = np.arange(1, self.longest + 1)[:, None]
+        row = np.arange(rows)
+        for first, number in zip(order, wanted, strict=True):
+            # Of one n-gram a row: [longest, rows] for its lengths, or for its words.
+            at = first + row * (beyond + 1)
+            sizes = before[at + n] - before[at]
+            number = np.minimum(number, np.count_nonzero(sizes <= left, axis=0))
+            its_words = first + row * beyond + n - 1
+            is_in = n <= number
+            is_free = ~(chosen[its_words] & is_in).any(axis=0)
+            is_in &= is_free
+            chosen[its_words[is_in]] = True
+            left = left - np.max(sizes * is_in, axis=0)
+            if not left.any():
+                break
+        return words.tokens(chosen.reshape(rows, beyond), batch)
+
+    def _lengths(self, draws, number: int) -> np.ndarray:
+        """int64 [batch, number], how many words n-grams are to have."""
+        sums = np.cumsum(1 / np.arange(1, self.longest + 1))
+        drawn = draws.uniform("n-gram lengths", number) * sums[-1]
+        return 1 + np.searchsorted(sums[:-1], drawn, side="right")

@@ -1,0 +1,157 @@
+"""Spans of whole words, with what their boundaries predict (SpanBERT)."""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from bert_zoo.config import IGNORED_LABEL
+from bert_zoo.error_text import shown
+from bert_zoo.objectives.masking import Masking, numbered
+from bert_zoo.objectives.replacement import Replacement
+from bert_zoo.objectives.words import Words
+
+# Spans of a row that are drawn at a time.
+AT_ONCE = 32
+
+
+@dataclass(frozen=True, kw_only=True)
+class Spans(Masking):
+    """Spans of words until enough tokens are chosen; the last one may end within a word.
+
+    A span has 1 to `longest` words, of a geometric distribution; it begins with the word of a token drawn
+    from those not chosen yet, and ends before the next special token. Spans that overlap or touch are
+    one, whose tokens become masks, random tokens of the corpus's distribution, or stay, all alike. Needs
+    `word_starts`.
+
+    Beside what `Masking` gives, there are inputs `span_boundaries` int32 [batch, spans, 2], the positions
+    before and behind each span, and labels `sbo_logits` int32 [batch, spans, targets], its first tokens
+    and then -100. Spans beside a special token have neither; (0, 0) is none.
+
+    Attributes:
+        rate: part of the tokens that are not special, rounded up.
+        p: of the geometric distribution.
+        longest: words of the longest span.
+        max_spans: the most spans a row whose boundaries predict something, and the rows of every
+            batch; by default half of the predictions and two more, which hardly any row exceeds.
+        targets: tokens that boundaries predict; the configuration's `span_targets`.
+
+    Source: Joshi et al. 2019 (arXiv:1907.10529), section 3; facebookresearch/SpanBERT
+    pretraining/fairseq/data/masking.py, PairWithSpanMaskingScheme.
+    """
+
+    replacement: Replacement = Replacement(distribution="corpus")  # noqa: RUF009 (frozen)
+    p: float = 0.2
+    longest: int = 10
+    max_spans: int | None = None
+    targets: int = 15
+
+    def __post_init__(self):
+        super().__post_init__()
+        if not 0 < self.p < 1:
+            raise ValueError(f"p is {shown(self.p)}; it must lie between 0 and 1.")
+        for name in ("longest", "targets"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} is {shown(getattr(self, name))}; it must be at least 1.")
+
+    def __call__(self, batch, draws):
+        inputs, labels = super().__call__(batch, draws)
+        is_used = labels["mlm_logits"] != IGNORED_LABEL
+        chosen = np.zeros(batch["special"].shape, bool)
+        chosen[np.nonzero(is_used)[0], inputs["mask_positions"][is_used]] = True
+        inputs["span_boundaries"], labels["sbo_logits"] = self._boundaries(batch, chosen)
+        return inputs, labels
+
+    def predictions(self, length):
+        return self.max_predictions or math.ceil(self.rate * length)
+
+    def numbers(self, batch, draws):
+        wanted = np.ceil(self.rate * np.count_nonzero(~batch["special"], axis=1)).astype(np.int64)
+        return np.minimum(wanted, self.predictions(batch["token_ids"].shape[1]))
+
+    def choose(self, batch, draws):
+        special = batch["special"]
+        words = Words.of(batch)
+        last_word = np.count_nonzero(words.lengths, axis=1) - 1
+        rows, columns, numbers = numbered(~special)
+        # The tokens that spans may begin with the words of, and the end of the text that each is in.
+        tokens = np.zeros(special.shape, np.int64)
+        tokens[rows, numbers] = columns
+        counts = np.count_nonzero(~special, axis=1)
+        length = special.shape[1]
+        ends = np.where(special, np.arange(length), length)
+        ends = np.minimum.accumulate(ends[:, ::-1], axis=1)[:, ::-1]
+        chosen = np.zeros(special.shape, bool)
+        left = self.numbers(batch, draws)
+        drawn = 0
+        while left.any():
+            anchors = draws.uniform("span anchors", drawn + AT_ONCE)[:, drawn:]
+            sizes = self._sizes(draws.uniform("span lengths", drawn + AT_ONCE)[:, drawn:])
+            drawn += AT_ONCE
+            for anchor, size in zip(anchors.T, sizes.T, strict=True):
+                # A span of every row that has not enough yet.
+                (row,) = np.nonzero(left)
+                at = tokens[row, (anchor[row] * counts[row]).astype(np.int64)]
+                is_free = ~chosen[row, at]
+                row, at = row[is_free], at[is_free]
+                first = words.of_token[row, at]
+                last = np.minimum(first + size[row] - 1, last_word[row])
+                start, end = words.starts[row, first], words.starts[row, last]
+                end = np.minimum(end + words.lengths[row, last], ends[row, at])
+                _add_spans(chosen, left, row, start, end)
+        return chosen
+
+    def groups(self, chosen, positions):
+        starts, _ = _runs(chosen)
+        spans = np.cumsum(starts, axis=1) - 1
+        return np.maximum(np.take_along_axis(spans, positions, axis=1), 0)
+
+    def spans(self, length: int) -> int:
+        """Spans of each row whose boundaries predict something, in a batch of rows of `length` tokens."""
+        return self.max_spans or math.ceil(self.predictions(length) / 2) + 2
+
+    def _sizes(self, drawn: np.ndarray) -> np.ndarray:
+        """Words of spans, from numbers in [0, 1)."""
+        sums = np.cumsum(self.p * (1 - self.p) ** np.arange(self.longest))
+        return 1 + np.searchsorted(sums[:-1], drawn * sums[-1], side="right")
+
+    def _boundaries(self, batch, chosen: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """`span_boundaries` and the labels of what they predict."""
+        count, length = chosen.shape
+        starts, ends = _runs(chosen)
+        rows, columns = np.nonzero(starts)
+        starts, ends = columns, np.nonzero(ends)[1]
+        special = np.pad(batch["special"], ((0, 0), (1, 1)), constant_values=True)
+        is_inside = ~(special[rows, starts] | special[rows, ends + 2])
+        rows, starts, ends = rows[is_inside], starts[is_inside], ends[is_inside]
+        # Their numbers in their rows.
+        numbers = np.arange(len(rows)) - np.searchsorted(rows, rows)
+        fits = numbers < self.spans(length)
+        rows, starts, ends, numbers = rows[fits], starts[fits], ends[fits], numbers[fits]
+        boundaries = np.zeros((count, self.spans(length), 2), np.int32)
+        boundaries[rows, numbers] = np.stack([starts - 1, ends + 1], axis=1)
+        targets = starts[:, None] + np.arange(self.targets)
+        wanted = batch["token_ids"][rows[:, None], np.minimum(targets, length - 1)]
+        labels = np.full((count, self.spans(length), self.targets), IGNORED_LABEL, np.int32)
+        labels[rows, numbers] = np.where(targets <= ends[:, None], wanted, IGNORED_LABEL)
+        return boundaries, labels
+
+
+def _add_spans(chosen, left, row, start, end) -> None:
+    """Chooses the tokens of spans from `start` to before `end`, one a row, as far as a row has any left."""
+    sizes = end - start
+    firsts = np.cumsum(sizes) - sizes
+    rows = np.repeat(row, sizes)
+    columns = np.arange(len(rows)) + np.repeat(start - firsts, sizes)
+    is_new = ~chosen[rows, columns]
+    total = np.cumsum(is_new)
+    before = total[firsts] - is_new[firsts]
+    is_new &= total - np.repeat(before, sizes) <= left[rows]
+    chosen[rows[is_new], columns[is_new]] = True
+    left -= np.bincount(rows[is_new], minlength=len(left))
+
+
+def _runs(chosen: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Where the spans of chosen tokens begin and where they end, bool [batch, length] both."""
+    padded = np.pad(chosen, ((0, 0), (1, 1)))
+    return chosen & ~padded[:, :-2], chosen & ~padded[:, 2:]
