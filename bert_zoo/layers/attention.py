@@ -24,6 +24,14 @@ def attention_bias(padding_mask, dtype: str):
     return ((1 - ops.cast(padding_mask, dtype)) * masked_score(dtype))[:, None, None, :]
 
 
+def bias_between_documents(document_ids, dtype: str):
+    """A bias [batch, 1, length, length] that keeps each token to its document; 0 is padding."""
+    apart = ops.not_equal(document_ids[:, :, None], document_ids[:, None, :])
+    is_padding = ops.equal(document_ids, 0)[:, None, :]
+    hidden = ops.cast(ops.logical_or(apart, is_padding), dtype)
+    return (hidden * masked_score(keras.backend.standardize_dtype(dtype)))[:, None]
+
+
 class SelfAttention(keras.layers.Layer):
     """Scaled dot-product attention with one fused query-key-value product.
 
@@ -63,8 +71,7 @@ class SelfAttention(keras.layers.Layer):
 
         Args:
             x: [batch * length, hidden_size].
-            bias: [batch, 1, 1, length] or [batch, heads, length, length], added to the scores; see
-                `attention_bias`.
+            bias: [batch, 1 or heads, 1 or length, length], added to the scores; see `attention_bias`.
             first_only: whether the first token of each row alone attends; to all of them.
 
         Returns:
@@ -77,7 +84,7 @@ class SelfAttention(keras.layers.Layer):
         query, key, value = (ops.reshape(part, heads) for part in ops.split(self.qkv(x), 3, -1))
         if first_only:
             query = query[:, :1]
-            if bias.shape[1] != 1:
+            if bias.shape[2] != 1:
                 bias = bias[:, :, :1]
         query = ops.transpose(query, (0, 2, 1, 3)) * (1 / math.sqrt(self.head_size))
         key = ops.transpose(key, (0, 2, 3, 1))

@@ -8,7 +8,7 @@ import keras
 from keras import ops
 
 from bert_zoo.config import Config
-from bert_zoo.layers.attention import attention_bias
+from bert_zoo.layers.attention import attention_bias, bias_between_documents
 from bert_zoo.layers.recurrent_stack import updated_memory
 
 
@@ -140,6 +140,11 @@ class Backbone(keras.layers.Layer):
 class TransformerBackbone(Backbone):
     """Embeddings, a stack of blocks that attend to every token, and perhaps a pooler (BERT).
 
+    Rows may hold several documents, one behind the other, which `document_ids` number from 1 (0 is
+    padding): tokens attend to those of their own document alone, and positions start again with each.
+    So every document is encoded as if it stood alone. There is no `pooled_output` of such rows, whose
+    first token is of the first document alone.
+
     Args:
         config: sizes and choices.
         embeddings: a layer (token_ids, segment_ids, position_ids) -> [batch, length, hidden].
@@ -162,6 +167,10 @@ class TransformerBackbone(Backbone):
             **({"segment_ids": segments} if config.num_segments else {}),
             "padding_mask": Ids(2, PADDING),
             "position_ids": Ids(config.max_positions, "the rows of the position table"),
+            "document_ids": Ids(
+                config.max_positions + 1,
+                "0 is padding, and a row has no more documents than tokens",
+            ),
         }
 
     @property
@@ -173,18 +182,29 @@ class TransformerBackbone(Backbone):
         return Groups(self.embeddings, self.stack, top)
 
     def call(self, inputs, first_only=False, training=None):
-        token_ids = inputs["token_ids"]
+        token_ids, document_ids = inputs["token_ids"], inputs.get("document_ids")
+        if first_only and document_ids is not None:
+            raise ValueError(
+                "This reads the first token of each row, and rows with document_ids hold several "
+                "documents. Give each document a row of its own, or leave document_ids out."
+            )
         embedded = self.embeddings(
-            token_ids, inputs.get("segment_ids"), inputs.get("position_ids"), training=training
+            token_ids,
+            inputs.get("segment_ids"),
+            inputs.get("position_ids"),
+            document_ids,
+            training=training,
         )
         mask = inputs.get("padding_mask")
         mask = ops.ones_like(token_ids) if mask is None else mask
         bias = attention_bias(mask, keras.backend.standardize_dtype(embedded.dtype))
+        if document_ids is not None:
+            bias = ops.minimum(bias, bias_between_documents(document_ids, bias.dtype))
         hidden_states, attentions = self.stack(
             embedded, bias, first_only=first_only, training=training
         )
         outputs = {"sequence_output": hidden_states[-1]}
-        if self.pooler is not None:
+        if self.pooler is not None and document_ids is None:
             outputs["pooled_output"] = self.pooler(hidden_states[-1])
         return outputs | {"hidden_states": hidden_states, "attentions": attentions}
 

@@ -80,7 +80,9 @@ class Embeddings(keras.layers.Layer):
             self.projection.build(table_shape)
         self.built = True
 
-    def call(self, token_ids, segment_ids=None, position_ids=None, training=None):
+    def call(
+        self, token_ids, segment_ids=None, position_ids=None, document_ids=None, training=None
+    ):
         """Embeds ids.
 
         Args:
@@ -88,6 +90,8 @@ class Embeddings(keras.layers.Layer):
             segment_ids: int [batch, length]; None stands for segment 0 everywhere.
             position_ids: int [batch, length], rows of the position table; None stands for 0, 1, 2,
                 ..., or with a `position_offset` for the running count of tokens.
+            document_ids: int [batch, length], the documents of a row by number, each in one piece;
+                without `position_ids`, positions start again with each.
 
         Returns:
             [batch, length, hidden_size].
@@ -99,7 +103,9 @@ class Embeddings(keras.layers.Layer):
                 "positions. Cut the text shorter, for instance with load(..., max_length="
                 f"{self.longest_input})."
             )
-        if position_ids is None and self.position_offset:
+        if position_ids is None and document_ids is not None:
+            position_ids = self._positions_in_documents(document_ids)
+        elif position_ids is None and self.position_offset:
             position_ids = self._positions_of_tokens(token_ids)
         # Tables are cast before they are added: variables are float32 under mixed precision.
         cast = self.compute_dtype
@@ -120,6 +126,12 @@ class Embeddings(keras.layers.Layer):
     def _positions_of_tokens(self, token_ids):
         is_token = ops.cast(ops.not_equal(token_ids, self.pad_id), "int32")
         return ops.cumsum(is_token, axis=1) * is_token + self.position_offset - 1
+
+    def _positions_in_documents(self, document_ids):
+        same = ops.equal(document_ids[:, :, None], document_ids[:, None, :])
+        begin = ops.argmax(ops.cast(same, "int32"), axis=-1)  # the first of the largest
+        place = ops.arange(ops.shape(document_ids)[1], dtype="int32")[None, :]
+        return place - ops.cast(begin, "int32") + self.position_offset
 
     def compute_output_shape(self, token_ids_shape):
         return (*token_ids_shape, self.hidden_size)

@@ -53,7 +53,7 @@ class Stack(keras.layers.Layer):
 
         Args:
             x: [batch, length, hidden_size].
-            bias: [batch, 1, 1, length].
+            bias: [batch, 1, 1 or length, length].
             first_only: whether the last hidden state of each row's first token is all that is wanted.
                 Nothing else depends on what the last block makes of other tokens, which is most of
                 its work.

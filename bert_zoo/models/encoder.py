@@ -40,10 +40,11 @@ class Encoder(ZooModel):
 
     Called with a dict of what `backbone.inputs` lists: int32 tensors [batch, length] `token_ids`, and
     optionally `padding_mask` (1 = real token; default all real), of most families `segment_ids`
-    (default 0) and `position_ids`; and of what `backbone.state` names, as the call before returned it.
+    (default 0), `position_ids` and `document_ids` (for rows of several documents, 1, 2, ... and 0 for
+    padding); and of what `backbone.state` names, as the call before returned it.
 
     Returns a dict: `sequence_output` [batch, length, hidden]; `pooled_output` [batch, hidden] where
-    the encoder has a pooler; on request `hidden_states`, the embedding output first, and
+    the encoder has a pooler and rows are single documents; on request `hidden_states`, the embedding output first, and
     `attentions` [batch, heads, length, keys], one a layer; and the new state. Called with
     `first_only=True`, for what reads the first token alone, the last layer computes no other:
     `sequence_output` and the last hidden state are [batch, 1, hidden], the last attentions [batch,

@@ -70,7 +70,7 @@ class MaskedTokens(Objective):
 
 @dataclass(frozen=True)
 class SentenceClasses(Objective):
-    """Two classes over the pooled first token: [batch, 2].
+    """Two classes over the pooled first token, [batch, 2], of rows that are single documents.
 
     Attributes:
         classes: what the two are.
@@ -84,7 +84,8 @@ class SentenceClasses(Objective):
         return model.output_head(2, name, dropout=0.0)
 
     def logits(self, head, model, encoded, inputs):
-        return head(encoded["pooled_output"])
+        pooled = encoded.get("pooled_output")
+        return None if pooled is None else head(pooled)
 
     def label_range(self, model):
         return LabelRange(2, self.classes)

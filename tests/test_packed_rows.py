@@ -1,0 +1,73 @@
+"""Rows of several documents, each encoded as if it stood alone."""
+
+import numpy as np
+import pytest
+from helpers import CASES, TOLERANCE, loaded, loaded_task, task_of
+
+ENCODERS = sorted(case for case in CASES if task_of(case) == "encoder")
+LENGTHS = ((4, 5, 3), (1, 9, 0))
+WIDTH = 14
+
+
+def packed_row(config) -> tuple[dict[str, np.ndarray], list]:
+    """Rows of documents, and where each is: (row, first token, end)."""
+    random = np.random.default_rng(0)
+    # No id of a special token, among them RoBERTa's padding, which has no position.
+    token_ids = random.integers(5, config.vocab_size, (len(LENGTHS), WIDTH), dtype="int32")
+    document_ids = np.zeros_like(token_ids)
+    places = []
+    for row, lengths in enumerate(LENGTHS):
+        ends = np.cumsum(lengths)
+        for number, (length, end) in enumerate(zip(lengths, ends, strict=True), start=1):
+            document_ids[row, end - length : end] = number
+            if length:
+                places.append((row, end - length, end))
+    token_ids[document_ids == 0] = config.pad_id
+    return {"token_ids": token_ids, "document_ids": document_ids}, places
+
+
+@pytest.mark.parametrize("case", ENCODERS)
+def test_documents_of_a_row_are_encoded_as_if_each_stood_alone(case):
+    model = loaded(case)
+    if "document_ids" not in model.backbone.inputs:
+        with pytest.raises(ValueError, match=r"unknown here: .*document_ids"):
+            model({"token_ids": np.ones((1, 3), "int32"), "document_ids": np.ones((1, 3), "int32")})
+        return
+    inputs, places = packed_row(model.config)
+    offset = model.config.position_offset
+    positions = np.zeros_like(inputs["token_ids"])
+    for row, start, end in places:
+        positions[row, start:end] = np.arange(end - start) + offset
+    padding_mask = np.minimum(inputs["document_ids"], 1)
+    for given in ({}, {"padding_mask": padding_mask}, {"position_ids": positions}):
+        outputs = model({**inputs, **given})
+        assert "pooled_output" not in outputs
+        for row, start, end in places:
+            alone = model({"token_ids": inputs["token_ids"][row : row + 1, start:end]})
+            np.testing.assert_allclose(
+                outputs["sequence_output"][row, start:end],
+                alone["sequence_output"][0],
+                atol=TOLERANCE,
+            )
+
+
+def test_numbers_of_documents_are_checked():
+    model = loaded_task("encoder")
+    ids = np.ones((1, 3), "int32")
+    most = model.config.max_positions
+    with pytest.raises(ValueError, match=rf"document_ids\[0, 1\] is {most + 1}"):
+        model({"token_ids": ids, "document_ids": np.array([[1, most + 1, 2]])})
+    with pytest.raises(ValueError, match="document_ids has shape"):
+        model({"token_ids": ids, "document_ids": np.ones((1, 2), "int32")})
+
+
+def test_what_reads_one_token_a_row_takes_no_packed_rows():
+    ids = np.ones((1, 3), "int32")
+    with pytest.raises(ValueError, match="several documents"):
+        loaded_task("classification")({"token_ids": ids, "document_ids": ids})
+
+
+def test_objectives_of_sentences_are_left_out_of_packed_rows():
+    ids = np.ones((1, 3), "int32")
+    outputs = loaded_task("pretraining")({"token_ids": ids, "document_ids": ids})
+    assert set(outputs) == {"mlm_logits"}
