@@ -288,14 +288,12 @@ def is_number(value: Any) -> bool:
 
 @dataclass(frozen=True)
 class TextSpec:
-    """How a checkpoint reads text.
+    """How a checkpoint reads text."""
 
-    Attributes:
-        lowercase: whether texts are lower-cased; None leaves it to the tokenizer's files.
-        max_length: tokens a text is cut to, special tokens included, unless `load` says otherwise.
-    """
-
-    lowercase: bool | None = True
+    lowercase: bool | None = (
+        True  # whether it is lower-cased; None leaves it to the tokenizer's files
+    )
+    # Tokens a text is cut to, special tokens included, unless `load` says otherwise.
     max_length: int = 512
 
     def __post_init__(self):
@@ -305,15 +303,10 @@ class TextSpec:
 
 @dataclass(frozen=True)
 class Pooling:
-    """How token outputs become one sentence vector.
+    """How token outputs become one sentence vector."""
 
-    Attributes:
-        mode: "mean" or "max" over real tokens, or "cls" for the first token.
-        normalize: whether vectors are scaled to length 1.
-    """
-
-    mode: str = "mean"
-    normalize: bool = True
+    mode: str = "mean"  # "mean" or "max" over real tokens, or "cls" for the first token
+    normalize: bool = True  # whether vectors are scaled to length 1
 
     def __post_init__(self):
         if self.mode not in POOLING_MODES:

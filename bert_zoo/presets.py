@@ -178,27 +178,19 @@ class Recipe:
 
 @dataclass(frozen=True)
 class Preset:
-    """A published recipe.
+    """A published recipe."""
 
-    Attributes:
-        name: "<family>/<benchmark>", or another word where a family has several for one benchmark.
-        tasks: what `load` calls the tasks that it is for.
-        recipe: the settings.
-        source: where they are published.
-        benchmark: the data that they are for; "" where they are for any.
-        fits: whether it is for a model of this configuration.
-        grid: setting -> the values that the publication chose among on the dev set.
-        note: what else to know.
-    """
-
+    # "<family>/<benchmark>", or another word where a family has several for one benchmark.
     name: str
-    tasks: tuple[str, ...]
-    recipe: Recipe
-    source: str
-    benchmark: str = ""
+    tasks: tuple[str, ...]  # what `load` calls the tasks that it is for
+    recipe: Recipe  # the settings
+    source: str  # where they are published
+    benchmark: str = ""  # the data that they are for; "" where they are for any
+    # Whether it is for a model of this configuration.
     fits: Callable[[Config], bool] = lambda config: True
+    # Setting -> the values that the publication chose among on the dev set.
     grid: Mapping[str, tuple] = field(default_factory=dict)
-    note: str = ""
+    note: str = ""  # what else to know
 
     @property
     def family(self) -> str:
@@ -212,19 +204,13 @@ class Preset:
 
 @dataclass(frozen=True)
 class Reading:
-    """How a stream is read when it is evaluated.
+    """How a stream is read when it is evaluated; fields without a comment are the configuration's."""
 
-    Attributes:
-        segment_length: tokens of a row in one step.
-        mem_len, clamp_len, same_length: see the configuration.
-        batch_size: rows a step.
-    """
-
-    segment_length: int
+    segment_length: int  # tokens of a row in one step
     mem_len: int
     clamp_len: int = -1
     same_length: bool = True
-    batch_size: int = 10
+    batch_size: int = 10  # rows a step
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -234,30 +220,18 @@ class Reading:
 
 @dataclass(frozen=True)
 class LanguageModelPreset:
-    """A language model and its training.
+    """A language model and its training; fields without a comment are `language_model_adam`'s."""
 
-    Attributes:
-        name: what it is chosen by.
-        family: of the model.
-        config: fields of the family's configuration; `vocab_size` is the vocabulary's.
-        unit: what a token of the text is: "word", "character" or "byte".
-        batch_size: rows a step.
-        segment_length: tokens of a row in one step; the memory of training is `mem_len` of `config`.
-        total_steps, warmup_steps, learning_rate, floor, clip_norm: see `language_model_adam`.
-        evaluation: how the paper read the test set.
-        space_token: what stands for a space among characters.
-    """
-
-    name: str
-    family: str
-    config: Mapping[str, Any]
-    unit: str
-    batch_size: int
-    segment_length: int
+    name: str  # what it is chosen by
+    family: str  # of the model
+    config: Mapping[str, Any]  # of the family's configuration; `vocab_size` is the vocabulary's
+    unit: str  # what a token of the text is: "word", "character" or "byte"
+    batch_size: int  # rows a step
+    segment_length: int  # tokens of a row in one step; training's memory is `mem_len` of `config`
     total_steps: int
-    evaluation: Reading
+    evaluation: Reading  # how the paper read the test set
     learning_rate: float = 2.5e-4
     warmup_steps: int = 0
     floor: float = 0.004
     clip_norm: float = 0.25
-    space_token: str | None = None
+    space_token: str | None = None  # what stands for a space among characters

@@ -36,6 +36,14 @@ def rewritten(directory, tmp_path, file="config.json", **changes):
     return copy
 
 
+def pooled(tmp_path, **config):
+    """An encoder's directory with sentence-transformers' configuration of pooling."""
+    directory = shutil.copytree(GOLDEN / "encoder", tmp_path / "model")
+    (directory / "1_Pooling").mkdir()
+    (directory / "1_Pooling" / "config.json").write_text(json.dumps(config))
+    return directory
+
+
 @pytest.fixture(scope="module")
 def saved(tmp_path_factory):
     directory = tmp_path_factory.mktemp("saved")
@@ -124,9 +132,7 @@ def test_files_that_are_no_json(content, parts, tmp_path):
     ],
 )
 def test_modules_of_another_kind(content, part, tmp_path):
-    directory = shutil.copytree(GOLDEN / "encoder", tmp_path / "model")
-    (directory / "1_Pooling").mkdir()
-    (directory / "1_Pooling" / "config.json").write_text('{"pooling_mode_cls_token": true}')
+    directory = pooled(tmp_path, pooling_mode_cls_token=True)
     (directory / "modules.json").write_text(content)
     message = message_of(ConfigError, lambda: bert_zoo.load(directory))
     assert "modules.json" in message and part in message
@@ -334,17 +340,13 @@ def test_sentence_transformers_length_goes_before_the_tokenizers(tmp_path):
 
 @pytest.mark.parametrize("named", ["cls", ["cls"]])
 def test_pooling_named_as_newer_files_do(named, tmp_path):
-    directory = shutil.copytree(GOLDEN / "encoder", tmp_path / "model")
-    (directory / "1_Pooling").mkdir()
     config = {"embedding_dimension": 32, "pooling_mode": named, "include_prompt": True}
-    (directory / "1_Pooling" / "config.json").write_text(json.dumps(config))
+    directory = pooled(tmp_path, **config)
     assert bert_zoo.load(directory).pooling.mode == "cls"
 
 
 def test_what_sentence_transformers_would_do_besides_is_said(tmp_path, caplog):
-    directory = shutil.copytree(GOLDEN / "encoder", tmp_path / "model")
-    (directory / "1_Pooling").mkdir()
-    (directory / "1_Pooling" / "config.json").write_text('{"pooling_mode_mean_tokens": true}')
+    directory = pooled(tmp_path, pooling_mode_mean_tokens=True)
     modules = [{"type": f"sentence_transformers.models.{kind}"} for kind in ("Pooling", "Dense")]
     (directory / "modules.json").write_text(json.dumps(modules))
     (directory / "sentence_bert_config.json").write_text('{"do_lower_case": true}')

@@ -61,26 +61,18 @@ def always(config: Any) -> bool:
 
 @dataclass(frozen=True, init=False)
 class Row:
-    """One module of ours and what it is called elsewhere.
+    """One module of ours and what it is called elsewhere."""
 
-    Attributes:
-        kind: which variables the module has and how they are stored.
-        ours: path of the layer below the encoder or the model; `{i}` stands for the block's number.
-        names: format -> the module's name, or the names of several that are fused along our last
-            axis. A format that is not there has no such module, so that zeros stand in for it,
-            unless it derives its names from another format's. A name that begins with "/" stands at
-            the root of the file, not of the encoder: a table that several encoders share.
-        stacked: formats that keep all blocks' variables in one tensor, below each other.
-        sizes: extents of the fused parts along our last axis, where they are not equal.
-        when: whether the module exists under a configuration.
-    """
-
-    kind: Kind
-    ours: str
+    kind: Kind  # which variables the module has and how they are stored
+    ours: str  # path of the layer below the encoder or the model; `{i}` is the block's number
+    # Format -> the module's name, or the names of several that are fused along our last axis. A format
+    # that is not there has no such module, so that zeros stand in for it, unless it derives its names
+    # from another format's. A name that begins with "/" stands at the root of the file, not of the
+    # encoder: a table that several encoders share.
     names: Mapping[str, tuple[str, ...]]
-    stacked: tuple[str, ...]
-    sizes: tuple[int, ...]
-    when: Callable[[Any], bool]
+    stacked: tuple[str, ...]  # formats that keep all blocks' variables in one tensor
+    sizes: tuple[int, ...]  # of the fused parts along our last axis, where they are not equal
+    when: Callable[[Any], bool]  # whether the module exists under a configuration
 
     def __init__(
         self,
@@ -92,18 +84,10 @@ class Row:
         when: Callable[[Any], bool] = always,
         **names: str | tuple[str, ...],
     ):
-        values = {
-            "kind": kind,
-            "ours": ours,
-            "names": {
-                fmt: (name,) if isinstance(name, str) else name for fmt, name in names.items()
-            },
-            "stacked": stacked,
-            "sizes": sizes,
-            "when": when,
-        }
-        for name, value in values.items():
-            object.__setattr__(self, name, value)
+        listed = {fmt: (name,) if isinstance(name, str) else name for fmt, name in names.items()}
+        fields = {"kind": kind, "ours": ours, "names": listed}
+        # Past the frozen dataclass.
+        self.__dict__.update(fields, stacked=stacked, sizes=sizes, when=when)
 
     @property
     def is_shared(self) -> bool:
