@@ -333,11 +333,10 @@ def stored_gradients(model, loss, tape, fmt: str = "hf") -> dict[str, np.ndarray
 # ---------------------------------------------------------------------------------------------
 
 
-def run_program(*arguments) -> str:
+def run_program(*arguments, cwd: Path | None = None) -> str:
     """What Python prints for arguments, in a process of its own that must succeed."""
-    done = subprocess.run(
-        [sys.executable, *map(str, arguments)], capture_output=True, text=True, check=False
-    )
+    command = [sys.executable, *map(str, arguments)]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=cwd, timeout=300)
     assert done.returncode == 0, done.stderr[-2000:]
     return done.stdout
 

@@ -1,18 +1,15 @@
 """What tools/scaling.py and tools/tpu_check.py compute from the figures that they are given."""
 
-import subprocess
-import sys
 from pathlib import Path
+
+from helpers import run_program
 
 TOOLS = Path(__file__).parents[1] / "tools"
 
 
 def run(program: str) -> None:
     """In a process of its own, because every tool defines flags of the same names."""
-    done = subprocess.run(
-        [sys.executable, "-c", program], cwd=TOOLS, capture_output=True, text=True, timeout=120
-    )
-    assert done.returncode == 0, done.stderr[-3000:]
+    run_program("-c", program, cwd=TOOLS)
 
 
 def test_efficiency_is_computing_over_computing_and_sending():
@@ -48,20 +45,7 @@ assert found(20, 100)[0] == 96
 
 
 def test_the_figure_is_drawn(tmp_path):
-    done = subprocess.run(
-        [
-            *(
-                sys.executable,
-                str(TOOLS / "scaling.py"),
-                "--model=bert_l2_h128",
-                "--step_seconds=0.1",
-            ),
-            f"--output={tmp_path / 'figure.png'}",
-        ],
-        capture_output=True,
-        text=True,
-        timeout=300,
-    )
-    assert done.returncode == 0, done.stderr[-3000:]
-    assert "0.100 s a step (given), 17.5 MB to reduce." in done.stdout
+    flags = ("--model=bert_l2_h128", "--step_seconds=0.1", f"--output={tmp_path / 'figure.png'}")
+    printed = run_program(TOOLS / "scaling.py", *flags)
+    assert "0.100 s a step (given), 17.5 MB to reduce." in printed
     assert (tmp_path / "figure.png").read_bytes().startswith(b"\x89PNG")

@@ -1,8 +1,6 @@
 """Texts go into any Keras model, which is trained, saved and exported with its vocabulary."""
 
 import shutil
-import subprocess
-import sys
 
 import keras
 import numpy as np
@@ -16,6 +14,7 @@ from helpers import (
     load_recurrent,
     loaded,
     loaded_task,
+    run_program,
     task_inputs,
 )
 
@@ -91,8 +90,7 @@ reloaded = keras.models.load_model({str(tmp_path / "model.keras")!r})
 outputs = [exported.serve(texts), by_signature, reloaded.predict(texts, verbose=0)]
 np.save({str(tmp_path / "outputs.npy")!r}, np.stack(outputs))
 """
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr[-2000:]
+    run_program("-c", program)
     expected = trained.predict(tf.constant(TEXTS), verbose=0)
     for outputs in np.load(tmp_path / "outputs.npy"):
         np.testing.assert_allclose(outputs, expected, atol=1e-6)

@@ -76,8 +76,7 @@ def check_weight_files(directory: Path) -> None:
 
 
 class ShardedSource(TensorSource):
-    """Several files with an index `{"weight_map": {name: file}}`, as one; all are checked at "
-    "once."""
+    """Several files with an index `{"weight_map": {name: file}}`, as one; all are checked at once."""
 
     def __init__(self, index: Path, open_shard: Callable[[Path], TensorSource]):
         weight_map = _weight_map(index)
