@@ -1,19 +1,13 @@
 """`.keras` files: whole models, text included, back in a process that has only imported bert_zoo."""
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import keras
 import numpy as np
-from helpers import (
-    TASK_CASES,
-    TEXTS,
-    assert_same,
-    assert_same_variables,
-    load_task,
-    run_program,
-    task_inputs,
-)
+from helpers import TASK_CASES, TEXTS, assert_same, assert_same_variables, load_task, task_inputs
 
 import bert_zoo
 from bert_zoo.training import bert_adamw, compile_for_task
@@ -43,7 +37,7 @@ def test_models_come_back_in_a_process_that_imports_bert_zoo_alone(tmp_path):
             expected[task] = model(inputs)
         model.save(tmp_path / f"{task}.keras")
         np.savez(tmp_path / f"{task}.npz", **inputs)
-    run_program("-c", RELOAD, tmp_path)
+    subprocess.run([sys.executable, "-c", RELOAD, tmp_path], check=True, timeout=300)
     for task, outputs in expected.items():
         with np.load(tmp_path / f"{task}.out.npz") as found:
             assert_same([*found.values()], keras.tree.flatten(outputs), 1e-6)
