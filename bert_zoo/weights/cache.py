@@ -19,7 +19,7 @@ import urllib.parse
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path, PurePosixPath
-from typing import Any, NamedTuple
+from typing import Any
 
 from filelock import FileLock, Timeout
 
@@ -534,33 +534,25 @@ def _download_file(entry: _Entry, receipt: dict, name: str, sha256: str | None) 
     shutil.rmtree(folder)
 
 
-class _Kind(NamedTuple):
-    """The bytes between which every file of a kind lies."""
-
-    words: str
-    start: bytes
-    end: bytes
-
-
-# By the end of the name.
+# End of the name -> what it stands for, and the bytes between which every such file lies.
 _KINDS = {
-    ".index": _Kind("the index of a TensorFlow checkpoint", b"", bytes.fromhex("57fb808b247547db")),
-    ".pkl": _Kind("a pickle", b"\x80", b"."),
+    ".index": ("the index of a TensorFlow checkpoint", b"", bytes.fromhex("57fb808b247547db")),
+    ".pkl": ("a pickle", b"\x80", b"."),
 }
 
 
 def _check_kind(path: Path, url: str, name: str) -> None:
     """Raises WeightsError for a file that does not begin and end as its name says."""
-    kind = next((kind for ending, kind in _KINDS.items() if name.endswith(ending)), None)
-    if kind is None:
+    if PurePosixPath(name).suffix not in _KINDS:
         return
+    words, first, last = _KINDS[PurePosixPath(name).suffix]
     with open(path, "rb") as file:
         start = file.read(64)
-        file.seek(-min(path.stat().st_size, len(kind.end)), os.SEEK_END)
+        file.seek(-min(path.stat().st_size, len(last)), os.SEEK_END)
         end = file.read()
-    if not (start.startswith(kind.start) and end == kind.end):
+    if not (start.startswith(first) and end == last):
         raise WeightsError(
-            f"The file {url} is not {kind.words}: it begins with {shown(start, 60)}. What was "
+            f"The file {url} is not {words}: it begins with {shown(start, 60)}. What was "
             "downloaded has been deleted; open the address in a browser to see what the server "
             "sends, and try again."
         )

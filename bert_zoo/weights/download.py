@@ -100,13 +100,6 @@ def _size(path: Path) -> int:
 # --- one attempt ---------------------------------------------------------------------------------
 
 
-class _Extent(NamedTuple):
-    """What a response brings of a file: from which byte on, and the file's size if it is known."""
-
-    start: int
-    total: int | None
-
-
 class _Begun(NamedTuple):
     """What must still hold of the file on the server for `part` to be continued."""
 
@@ -153,23 +146,23 @@ def _transfer(url: str, part: Path, verifiable: bool) -> None:
         opener = urllib.request.build_opener(_HttpsRedirects, _SteadyConnections)
         with opener.open(request, timeout=_TIMEOUT_SECONDS) as response:
             _refuse_encoding(url, response.headers)
-            extent = _extent(response)
-            found = _Begun.of(response.headers, extent.total)
-            if extent.start and (extent.start != start or not begun.may_be(found)):
+            first, total = _extent(response)
+            found = _Begun.of(response.headers, total)
+            if first and (first != start or not begun.may_be(found)):
                 _discard(part)
                 raise _Interrupted("the server sent a part of the file that was not asked for")
-            if extent.total is None and not (verifiable or response.chunked):
+            if total is None and not (verifiable or response.chunked):
                 raise DownloadError(
                     f"Cannot download {url}: the server does not say how long the file is, so that "
                     f"a part of it could not be told from the whole. Try again later, or {_ELSEWHERE}."
                 )
-            if not extent.start:
+            if not first:
                 _discard(part)
                 if found:
                     found.write(state)
-            with naming_full_disk(part, url, extent.total, MOVE_CACHE):
-                _append(response, part, extent, PurePosixPath(url).name)
-            _check_whole(url, part, extent.total, response.headers)
+            with naming_full_disk(part, url, total, MOVE_CACHE):
+                _append(response, part, first, total, PurePosixPath(url).name)
+            _check_whole(url, part, total, response.headers)
     except urllib.error.HTTPError as error:
         if error.code == http.HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE:
             _discard(part)
@@ -203,7 +196,8 @@ def _refuse_encoding(url: str, headers: email.message.Message) -> None:
         )
 
 
-def _extent(response: http.client.HTTPResponse) -> _Extent:
+def _extent(response: http.client.HTTPResponse) -> tuple[int, int | None]:
+    """From which byte on the file comes, and its size if it is known."""
     if response.status == http.HTTPStatus.PARTIAL_CONTENT:
         extent = response.headers.get("Content-Range", "")
         match = re.fullmatch(r"bytes (\d{1,18})-\d{1,18}/(\d{1,18}|\*)", extent)
@@ -211,22 +205,22 @@ def _extent(response: http.client.HTTPResponse) -> _Extent:
             raise _Interrupted(
                 f"the server sent a part of the file with Content-Range {shown(extent)}"
             )
-        return _Extent(int(match[1]), None if match[2] == "*" else int(match[2]))
+        return int(match[1]), None if match[2] == "*" else int(match[2])
     length = response.headers.get("Content-Length")
     if length is not None and not re.fullmatch(r"\d{1,18}", length):
         raise _Interrupted(f"the server sent the Content-Length {shown(length)}")
     # Beside chunks it has no meaning (RFC 9112, section 6.3).
-    return _Extent(0, int(length) if length and not response.chunked else None)
+    return 0, int(length) if length and not response.chunked else None
 
 
-def _append(response: http.client.HTTPResponse, part: Path, extent: _Extent, name: str) -> None:
+def _append(
+    response: http.client.HTTPResponse, part: Path, first: int, total: int | None, name: str
+) -> None:
     """Writes what arrives behind what is there, which must repeat where the two overlap."""
     there = _size(part)
-    bar = tqdm(
-        desc=name, initial=there, total=extent.total, unit="B", unit_scale=True, disable=None
-    )
+    bar = tqdm(desc=name, initial=there, total=total, unit="B", unit_scale=True, disable=None)
     with bar, open(part, "r+b" if there else "w+b") as file:
-        file.seek(extent.start)
+        file.seek(first)
         while chunk := response.read1(_CHUNK_BYTES):
             known = file.read(min(len(chunk), max(0, there - file.tell())))
             if not chunk.startswith(known):

@@ -39,15 +39,11 @@ _MACHINE_ERRORS = {
 }
 
 
-class _Unsafe(Exception):
-    """The archive has a member that must not be unpacked."""
+class _Refused(Exception):
+    """The archive has a member that must not be unpacked, or is not what its writer made."""
 
 
-class _Damaged(Exception):
-    """The archive is not what its writer made."""
-
-
-_ARCHIVE_ERRORS = (*ZIP_ERRORS, tarfile.TarError, lzma.LZMAError, OverflowError, _Unsafe, _Damaged)
+_ARCHIVE_ERRORS = (*ZIP_ERRORS, tarfile.TarError, lzma.LZMAError, OverflowError, _Refused)
 
 
 def unpack(archive: Path, target: Path, url: str) -> dict[str, int]:
@@ -80,10 +76,10 @@ def _extract(archive: Path, directory: Path, url: str) -> dict[str, int]:
     for name, size, stream in members(archive):
         path = PurePosixPath(name)
         if path.is_absolute() or ".." in path.parts or set(name) & set("\\:\0"):
-            raise _Unsafe(f"its member {shown(name)} would lie outside of the directory")
+            raise _Refused(f"its member {shown(name)} would lie outside of the directory")
         total += size
         if len(files) == _MAX_MEMBERS or total > _MAX_UNPACKED_BYTES:
-            raise _Unsafe(
+            raise _Refused(
                 f"it unpacks to more than {_MAX_MEMBERS:,} files or {_MAX_UNPACKED_BYTES:,} bytes"
             )
         destination = directory / path
@@ -92,12 +88,12 @@ def _extract(archive: Path, directory: Path, url: str) -> dict[str, int]:
             with open(destination, "xb") as file:
                 shutil.copyfileobj(stream, file, _CHUNK_BYTES)
         if destination.stat().st_size != size:
-            raise _Damaged(
+            raise _Refused(
                 f"its member {shown(name)} has {destination.stat().st_size:,} bytes instead of {size:,}"
             )
         files[str(path)] = size
     if not files:
-        raise _Unsafe("it is empty")
+        raise _Refused("it is empty")
     return files
 
 
@@ -107,13 +103,13 @@ def _zip_members(archive: Path) -> Iterator[tuple[str, int, BinaryIO]]:
         for info in file.infolist():
             mode = info.external_attr >> 16
             if stat.S_IFMT(mode) not in (0, stat.S_IFREG, stat.S_IFDIR) or info.flag_bits & 1:
-                raise _Unsafe(f"its member {shown(info.filename)} is a link, special or encrypted")
+                raise _Refused(f"its member {shown(info.filename)} is a link, special or encrypted")
             # Folders are opened too: that compares both places in which a name is written.
             with file.open(info) as stream:
                 if not info.is_dir():
                     yield info.filename, info.file_size, stream
                 elif info.file_size:
-                    raise _Damaged(f"its folder {shown(info.filename)} has a content")
+                    raise _Refused(f"its folder {shown(info.filename)} has a content")
 
 
 def _check_zip_end(archive: Path, members: int) -> None:
@@ -125,9 +121,9 @@ def _check_zip_end(archive: Path, members: int) -> None:
     start = tail.rindex(_ZIP_END)
     announced, comment = struct.unpack_from("<10xH8xH", tail, start)
     if announced not in (members, _IN_ZIP64):
-        raise _Damaged(f"it lists {members} of its {announced} members")
+        raise _Refused(f"it lists {members} of its {announced} members")
     if start + 22 + comment != len(tail):
-        raise _Damaged("something follows its end")
+        raise _Refused("something follows its end")
 
 
 class _BoundedReads:
@@ -139,7 +135,7 @@ class _BoundedReads:
 
     def read(self, size: int) -> bytes:
         if size > _MAX_TAR_HEADER:
-            raise _Damaged(f"it has a header of {size:,} bytes")
+            raise _Refused(f"it has a header of {size:,} bytes")
         return self._stream.read(size)
 
 
@@ -154,8 +150,8 @@ class _StrictTarInfo(tarfile.TarInfo):
             raise
         except tarfile.HeaderError as error:
             if not archive.offset:
-                raise _Unsafe("it is neither a zip nor a tar archive") from error
-            raise _Damaged(f"the header at byte {archive.offset:,}: {error}") from error
+                raise _Refused("it is neither a zip nor a tar archive") from error
+            raise _Refused(f"the header at byte {archive.offset:,}: {error}") from error
 
 
 def _tar_members(archive: Path) -> Iterator[tuple[str, int, BinaryIO]]:
@@ -169,10 +165,10 @@ def _tar_members(archive: Path) -> Iterator[tuple[str, int, BinaryIO]]:
         with tarfile.open(fileobj=reads, mode="r:", tarinfo=_StrictTarInfo) as file:
             for info in file:
                 if not info.isreg() and not info.isdir():
-                    raise _Unsafe(f"its member {shown(info.name)} is a link or special")
+                    raise _Refused(f"its member {shown(info.name)} is a link or special")
                 if info.isreg():
                     yield info.name, info.size, file.extractfile(info)
         # Only at its end does a compressed stream compare its checksum and length.
         padding = stream.read(_MAX_TAR_PADDING)
         if padding.strip(b"\0") or stream.read(1):
-            raise _Damaged("something follows its end")
+            raise _Refused("something follows its end")
