@@ -37,15 +37,10 @@ def main(verb: str | None = None) -> None:
 def overview() -> str:
     """The programs with a line each."""
     width = max(map(len, VERBS))
-    lines = [f"  {verb:<{width}}  {_first_line(verb)}" for verb in VERBS]
-    return "\n".join(
-        (
-            "Usage: bert_zoo PROGRAM [--flag=value ...]",
-            "",
-            *lines,
-            "",
-            "bert_zoo PROGRAM --help describes a program and its flags.",
-        )
+    lines = "\n".join(f"  {verb:<{width}}  {_first_line(verb)}" for verb in VERBS)
+    return (
+        f"Usage: bert_zoo PROGRAM [--flag=value ...]\n\n{lines}\n\n"
+        "bert_zoo PROGRAM --help describes a program and its flags."
     )
 
 

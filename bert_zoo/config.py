@@ -69,12 +69,8 @@ class Config:
     ) -> list[str]:
         """What is wrong with fields that every kind of encoder has.
 
-        Args:
-            positive: fields that must be positive integers.
-            natural: fields that may be 0 too -> what 0 means.
-            rates: fields that are dropout rates.
-            deviations: fields that are standard deviations.
-            flags: fields that are true or false.
+        `positive` ones are integers, `natural` ones may be 0 too (-> what that means), `rates` are of
+        dropout, `deviations` standard deviations, `flags` true or false.
         """
         checks = [
             (positive, "a positive integer", lambda value: is_integer(value) and value > 0),

@@ -87,19 +87,14 @@ def test_an_encoder_keeps_what_gradients_read(name, changes, dtype, task):
     assert kept == pytest.approx(bytes_read_by_gradients(graph), rel=0.03)
 
 
-def recurrent_config():
-    family, checkpoint = registry().resolve("transformer_xl_enwik8")
-    return family.config(checkpoint).replace(
-        **TINY, head_size=8, embedding_size=32, intermediate_size=64, mem_len=0
-    )
-
-
 def test_a_recurrent_language_model_keeps_what_gradients_read():
     import tensorflow as tf
 
     from bert_zoo import models
 
-    config = recurrent_config()
+    family, checkpoint = registry().resolve("transformer_xl_enwik8")
+    sizes = TINY | {"head_size": 8, "embedding_size": 32, "intermediate_size": 64, "mem_len": 0}
+    config = family.config(checkpoint).replace(**sizes)
     model = models.CausalLM(models.Encoder(config, "transformer_xl"))
     ids = tf.TensorSpec((ROWS, LENGTH), tf.int32)
     graph = traced_gradient(
