@@ -97,9 +97,7 @@ def texts_for(task: str):
     return PAIRS if task in ("question_answering", "pretraining") else TEXTS
 
 
-# ---------------------------------------------------------------------------------------------
-# Golden checkpoints; a name without a family is one of BERT's
-# ---------------------------------------------------------------------------------------------
+# --- Golden checkpoints; a name without a family is one of BERT's --------------------------------
 
 
 def full_name(case: str) -> str:
@@ -196,9 +194,7 @@ def segments_of(io: dict[str, np.ndarray], *names: str) -> list[dict[str, np.nda
     return [{name: io[name][i] for name in names} for i in range(len(io["token_ids"]))]
 
 
-# ---------------------------------------------------------------------------------------------
-# Comparisons
-# ---------------------------------------------------------------------------------------------
+# --- Comparisons ---------------------------------------------------------------------------------
 
 
 def flat(outputs) -> dict[str, np.ndarray]:
@@ -328,9 +324,7 @@ def stored_gradients(model, loss, tape, fmt: str = "hf") -> dict[str, np.ndarray
     return to_stored(gradients, family.plan(fmt, config).bindings(model.task, config.pooler))
 
 
-# ---------------------------------------------------------------------------------------------
-# Programs and SavedModels
-# ---------------------------------------------------------------------------------------------
+# --- Programs and SavedModels --------------------------------------------------------------------
 
 
 def run_program(*arguments, cwd: Path | None = None) -> str:
@@ -354,9 +348,7 @@ def memoized_exports(load, tmp_path_factory):
     return export
 
 
-# ---------------------------------------------------------------------------------------------
-# Models of real sizes
-# ---------------------------------------------------------------------------------------------
+# --- Models of real sizes ------------------------------------------------------------------------
 
 
 def unallocated(config: Config, task: str = "encoder", family: str = "bert"):

@@ -45,9 +45,7 @@ def write_hf(directory: Path, tensors, case: str = "encoder", **config) -> Path:
     return directory
 
 
-# ---------------------------------------------------------------------------------------------
-# Hugging Face
-# ---------------------------------------------------------------------------------------------
+# --- Hugging Face --------------------------------------------------------------------------------
 
 # Half precision is widened, .bin files and several shards come back as one safetensors file.
 
@@ -65,9 +63,7 @@ def test_saved_hf_configuration_says_what_the_original_says(task, tmp_path):
     assert different <= ours
 
 
-# ---------------------------------------------------------------------------------------------
-# TensorFlow 1
-# ---------------------------------------------------------------------------------------------
+# --- TensorFlow 1 --------------------------------------------------------------------------------
 
 
 def write_tf1(directory: Path, tensors, case: str) -> Path:
@@ -124,9 +120,7 @@ def test_google_names_are_read_from_safetensors(task, tmp_path):
     assert_same_variables(bert_zoo.load(directory, task), loaded_task(task))
 
 
-# ---------------------------------------------------------------------------------------------
-# Names and files
-# ---------------------------------------------------------------------------------------------
+# --- Names and files -----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("task", ["encoder", "pretraining"])
@@ -176,9 +170,7 @@ def test_unread_bias_of_an_untied_decoder_is_named(caplog):
     assert [r.message for r in caplog.records if "cls.predictions.bias of" in r.message]
 
 
-# ---------------------------------------------------------------------------------------------
-# What does not fit
-# ---------------------------------------------------------------------------------------------
+# --- What does not fit ---------------------------------------------------------------------------
 
 
 def test_one_error_lists_all_that_is_missing_extra_and_misshapen(tmp_path):
@@ -226,9 +218,7 @@ def test_source_with_two_encoders_is_refused(tmp_path):
         bert_zoo.load(write_hf(tmp_path / "hf", both))
 
 
-# ---------------------------------------------------------------------------------------------
-# Heads
-# ---------------------------------------------------------------------------------------------
+# --- Heads ---------------------------------------------------------------------------------------
 
 
 def fresh_head_lines(caplog) -> list[str]:
@@ -332,9 +322,7 @@ def test_init_names_parts_of_the_task():
         load_task("classification", init="classifier")
 
 
-# ---------------------------------------------------------------------------------------------
-# bert_zoo's own directory
-# ---------------------------------------------------------------------------------------------
+# --- bert_zoo's own directory --------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("mode", "key"), [("cls", "cls_token"), ("max", "max_tokens")])

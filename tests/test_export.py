@@ -81,9 +81,7 @@ def classifier_directory(exports, tmp_path):
     return directory
 
 
-# ---------------------------------------------------------------------------------------------
-# Signatures
-# ---------------------------------------------------------------------------------------------
+# --- Signatures ----------------------------------------------------------------------------------
 
 
 def test_pairs_are_served_beside_single_texts(exports):
@@ -279,9 +277,7 @@ def test_ids_outside_the_tables_and_rows_too_long_are_errors(exports):
         serve(**{name: tf.tile(value, [1, 9]) for name, value in ids.items()})
 
 
-# ---------------------------------------------------------------------------------------------
-# TF-Hub's interface
-# ---------------------------------------------------------------------------------------------
+# --- TF-Hub's interface --------------------------------------------------------------------------
 
 
 def test_without_a_pooler_the_default_is_the_sentence_vector(exports):
@@ -404,9 +400,7 @@ print(json.dumps([served, losses]))
     assert losses[-1] < 0.5 * losses[0]
 
 
-# ---------------------------------------------------------------------------------------------
-# What is exported
-# ---------------------------------------------------------------------------------------------
+# --- What is exported ----------------------------------------------------------------------------
 
 
 def test_mixed_precision_serves_float32(tmp_path):
@@ -510,9 +504,7 @@ def test_real_sentence_vectors_survive_the_round_trip(tmp_path):
     np.testing.assert_allclose(served, model.embed(sentences), atol=TOLERANCE, rtol=0)
 
 
-# ---------------------------------------------------------------------------------------------
-# SavedModelLayer
-# ---------------------------------------------------------------------------------------------
+# --- SavedModelLayer -----------------------------------------------------------------------------
 
 
 def outer_model(directory, **options) -> tuple[keras.Model, keras.layers.Layer]:

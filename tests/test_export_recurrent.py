@@ -74,9 +74,7 @@ def close(ours, theirs) -> None:
     np.testing.assert_allclose(ours, theirs, atol=TOLERANCE, rtol=0)
 
 
-# ---------------------------------------------------------------------------------------------
-# Segment by segment
-# ---------------------------------------------------------------------------------------------
+# --- Segment by segment --------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("case", LM_CASES)
@@ -170,9 +168,7 @@ def test_labels_outside_the_vocabulary_are_errors(label, exports):
         reloaded.signatures["tokens"](**segment)
 
 
-# ---------------------------------------------------------------------------------------------
-# Texts
-# ---------------------------------------------------------------------------------------------
+# --- Texts ---------------------------------------------------------------------------------------
 
 
 def decoded(tokens: tf.Tensor) -> list[list[str]]:
@@ -230,9 +226,7 @@ def test_ids_alone_are_exported_on_request(tmp_path):
     close(served["sequence_output"], io["sequence_output"][0])
 
 
-# ---------------------------------------------------------------------------------------------
-# The reloaded object
-# ---------------------------------------------------------------------------------------------
+# --- The reloaded object -------------------------------------------------------------------------
 
 
 def under_hub_names(segment: dict) -> dict:
@@ -354,9 +348,7 @@ def test_what_cannot_be_exported_is_named(tmp_path):
         bert_zoo.export(CausalLM(Encoder(config, "transformer_xl")), tmp_path)
 
 
-# ---------------------------------------------------------------------------------------------
-# SavedModelLayer
-# ---------------------------------------------------------------------------------------------
+# --- SavedModelLayer -----------------------------------------------------------------------------
 
 
 def perplexity_loss(labels, log_probs):

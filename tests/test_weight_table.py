@@ -128,9 +128,7 @@ def test_no_task_reads_a_key_for_another_variable_than_the_other_tasks(name, fmt
                 assert variable_of.setdefault((key, binding.entry), variable) == variable
 
 
-# ---------------------------------------------------------------------------------------------
-# What families to come need of the table
-# ---------------------------------------------------------------------------------------------
+# --- What families to come need of the table -----------------------------------------------------
 
 
 def test_kernels_with_an_axis_for_heads_are_reshaped():

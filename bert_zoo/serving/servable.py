@@ -19,9 +19,7 @@ Specs = Sequence[tf.TensorSpec]
 PAIR = (("text", 1), ("text_pair", 1))
 
 
-# ---------------------------------------------------------------------------------------------
-# The object and its signatures
-# ---------------------------------------------------------------------------------------------
+# --- The object and its signatures ---------------------------------------------------------------
 
 
 def make_servable(
@@ -299,9 +297,7 @@ def _text_signature(model: ZooModel, call, preprocessor, inputs: tuple[tuple[str
     return signature(serve, specs)
 
 
-# ---------------------------------------------------------------------------------------------
-# The preprocessor beside the model
-# ---------------------------------------------------------------------------------------------
+# --- The preprocessor beside the model -----------------------------------------------------------
 
 
 def _preprocessor_object(model: ZooModel, preprocessor, packs_pairs: bool) -> tf.train.Checkpoint:
