@@ -20,7 +20,6 @@ from bert_zoo.text.words import (
     word_batch,
     word_pieces,
     word_spans,
-    word_values,
 )
 from bert_zoo.training import bert_adamw, compile_for_task
 
@@ -109,7 +108,7 @@ def test_labels_go_to_first_pieces_and_come_back():
     labels = token_labels(tf.ragged.constant(WORD_LABELS), packed, word_batch(WORDS))
     assert labels.shape == packed.word_ids.shape
     assert (labels.numpy()[~packed.first_pieces.numpy()] == -100).all()
-    assert word_values(labels, packed).to_list() == WORD_LABELS
+    assert tf.ragged.boolean_mask(labels, packed.first_pieces).to_list() == WORD_LABELS
 
 
 def test_rows_that_are_too_long_are_cut_with_a_word_and_keep_their_first_labels(caplog):
@@ -272,7 +271,7 @@ def test_words_get_the_probabilities_of_their_first_pieces(family):
     tagger = model_of(family)
     packed = pack_words(WORDS, tagger.preprocessor)
     probabilities = tf.nn.softmax(tagger(packed.inputs)).numpy()
-    wanted = word_values(probabilities, packed).to_list()
+    wanted = tf.ragged.boolean_mask(probabilities, packed.first_pieces).to_list()
     for batch_size in (1, 2, 8):
         found = word_probabilities(tagger, WORDS, batch_size)
         for ours, theirs in zip(found, wanted, strict=True):

@@ -14,9 +14,8 @@ from __future__ import annotations
 
 import json
 import logging
-import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import cache, partial
 from pathlib import Path
 from types import SimpleNamespace
@@ -25,7 +24,7 @@ from typing import Any
 import tensorflow as tf
 
 from bert_zoo.error_text import shown
-from bert_zoo.text.byte_bpe_graph import ALPHABET, Merger, Splitter, lookup_table
+from bert_zoo.text.byte_bpe_graph import ALPHABET, Merger, Splitter
 from bert_zoo.text.offsets import (
     characters_of_bytes,
     joined_rows,
@@ -33,14 +32,12 @@ from bert_zoo.text.offsets import (
     token_columns,
     utf8_lengths,
 )
-from bert_zoo.text.special_tokens import tokenize_around_special_tokens
-from bert_zoo.text.tokenizer import Tokenizer, added_token, special_tokens
-from bert_zoo.text.unicode_tables import code_points, re2_class
+from bert_zoo.text.special_tokens import SpecialTokens
+from bert_zoo.text.tokenizer import Tokenizer, added_token, special_ids
+from bert_zoo.text.unicode_tables import code_points
 from bert_zoo.text.vocabulary import HF_SPECIAL_TOKENS, Vocabulary
 
 logger = logging.getLogger(__name__)
-
-_WHITESPACE = "byte_bpe/whitespace"
 
 
 class ByteBpeTokenizer(Tokenizer):
@@ -150,23 +147,19 @@ class _Engine(tf.Module):
 
     def __init__(self, vocabulary: Vocabulary, merges: _Merges, options: SimpleNamespace):
         super().__init__(name="engine")
-        special = special_tokens(options)
-        self._special_pattern = _special_pattern(special, options)
-        self._mask_without_space = (
-            f"^[{re2_class(_WHITESPACE)}]+{re.escape(options.mask_token)}$",
-            options.mask_token.replace("\\", r"\\"),
-        )
+        special = special_ids(options, vocabulary)
+        _check_mask(special, options)
+        lstrip = options.mask_token if options.lstrip_mask else None
+        self._special_tokens = SpecialTokens(special, lstrip)
         self._mask_id = vocabulary.id_of(options.mask_token)
         self._mask_length = len(options.mask_token)
         self._add_prefix_space = options.add_prefix_space
-        special_ids = {token: vocabulary.id_of(token, "added token") for token in special}
-        self._special_ids = lookup_table([*special_ids], [*special_ids.values()], default=-1)
         self._splitter = Splitter()
         self._merger = Merger(vocabulary.tokens, merges.pairs)
         self.token_bytes = tf.constant(
             [
                 bytes(map(ALPHABET.__getitem__, token))
-                if token not in special_ids and ALPHABET.keys() >= set(token)
+                if token not in special and ALPHABET.keys() >= set(token)
                 else token.encode()
                 for token in vocabulary.tokens
             ]
@@ -177,21 +170,11 @@ class _Engine(tf.Module):
 
     def tokenize(self, texts: tf.Tensor, with_offsets: bool = False) -> tf.RaggedTensor:
         """Tokenizes string [batch] to int32 [batch, (tokens)], or with offsets [batch, (tokens), 3]."""
-        tokens = tokenize_around_special_tokens(
-            texts,
-            self._special_pattern,
-            self._special_ids_of,
-            partial(self._tokenize_plain, with_offsets=with_offsets),
-            with_offsets=with_offsets,
-        )
+        tokenize = partial(self._tokenize_plain, with_offsets=with_offsets)
+        tokens = self._special_tokens.tokenize_around(texts, tokenize, with_offsets=with_offsets)
         if not with_offsets:
             return tokens
         return tokens.with_values(self._trimmed(*tf.unstack(tokens.values, num=3, axis=1)))
-
-    def _special_ids_of(self, segments: tf.Tensor) -> tf.Tensor:
-        return self._special_ids.lookup(
-            tf.strings.regex_replace(segments, *self._mask_without_space)
-        )
 
     def _tokenize_plain(self, texts: tf.Tensor, with_offsets: bool) -> tf.RaggedTensor:
         """Tokenizes texts without special tokens; offsets are not trimmed."""
@@ -244,7 +227,7 @@ class _Engine(tf.Module):
 
 @cache
 def _blanks() -> frozenset[str]:
-    return frozenset(["Ġ", *map(chr, code_points(_WHITESPACE))])
+    return frozenset(["Ġ", *map(chr, code_points("byte_bpe/whitespace"))])
 
 
 def _count_blanks(token: str) -> tuple[int, int]:
@@ -253,20 +236,15 @@ def _count_blanks(token: str) -> tuple[int, int]:
     return [*is_blank, False].index(False), [*is_blank[::-1], False].index(False)
 
 
-def _special_pattern(tokens: Sequence[str], options: SimpleNamespace) -> str:
-    """A pattern of any special token, the longest where several begin."""
-    mask = options.mask_token if options.lstrip_mask else None
-    for token in tokens:
-        if mask and token != mask and (token[0].isspace() or token.startswith(mask)):
+def _check_mask(special: Iterable[str], options: SimpleNamespace) -> None:
+    mask = options.mask_token
+    for token in special:
+        if options.lstrip_mask and token != mask and (token[0].isspace() or token.startswith(mask)):
             raise ValueError(
                 f"With lstrip_mask=True the mask token {mask!r} takes the white space before it, so "
                 f"that it can overlap with the special token {token!r}. Rename that one, or pass "
                 "lstrip_mask=False."
             )
-    return "|".join(
-        (f"[{re2_class(_WHITESPACE)}]*" if token == mask else "") + re.escape(token)
-        for token in sorted(tokens, key=len, reverse=True)
-    )
 
 
 class _Merges:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
+from bert_zoo.text.offsets import lookup_table
 from bert_zoo.text.tokenizer import traced_once
 from bert_zoo.text.unicode_tables import code_points
 
@@ -29,11 +29,6 @@ _ABSENT = -1
 
 Tokens = Sequence[str]
 Merges = Sequence[tuple[str, str]]
-
-
-# ---------------------------------------------------------------------------------------------
-# Texts to pieces
-# ---------------------------------------------------------------------------------------------
 
 
 class Splitter(tf.Module):
@@ -123,11 +118,6 @@ def _utf8(codes: tf.Tensor, starts: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
     data = tf.io.decode_raw(tf.strings.unicode_encode(codes, "UTF-8"), tf.uint8)
     is_first = tf.bitwise.bitwise_and(data, tf.constant(0xC0, tf.uint8)) != 0x80
     return tf.cast(data, tf.int32), tf.gather(tf.where(is_first)[:, 0], starts)
-
-
-# ---------------------------------------------------------------------------------------------
-# Pieces to tokens
-# ---------------------------------------------------------------------------------------------
 
 
 class Merger(tf.Module):
@@ -286,9 +276,3 @@ class Merger(tf.Module):
         run = tf.cumsum(tf.cast(starts_run, tf.int32)) - 1
         run_start = tf.gather(tf.boolean_mask(chosen, starts_run), run)
         return tf.boolean_mask(chosen, (chosen - run_start) % 2 == 0)
-
-
-def lookup_table(keys: Any, values: Any, default: int) -> tf.lookup.StaticHashTable:
-    """Returns a table that is part of a SavedModel when a tf.Module holds it."""
-    initializer = tf.lookup.KeyValueTensorInitializer(tf.constant(keys), tf.constant(values))
-    return tf.lookup.StaticHashTable(initializer, default)

@@ -70,11 +70,6 @@ class VocabularyFiles:
         return self._parsed[name]
 
 
-# ---------------------------------------------------------------------------------------------
-# Special and added tokens
-# ---------------------------------------------------------------------------------------------
-
-
 class NamedTokens(NamedTuple):
     """The special and added tokens that Hugging Face's files name.
 
@@ -191,11 +186,6 @@ def _plain(entry: JsonObject, mask: Any) -> str:
             "tokens only as they are written, so its ids would differ."
         )
     return content
-
-
-# ---------------------------------------------------------------------------------------------
-# The model in a tokenizer.json
-# ---------------------------------------------------------------------------------------------
 
 
 def tokens_by_id(vocabulary: JsonObject) -> list[str]:

@@ -9,8 +9,7 @@ import tensorflow as tf
 from bert_zoo.config import IGNORED_LABEL
 from bert_zoo.text.batches import text_batch
 from bert_zoo.text.layout import PLAIN
-from bert_zoo.text.packing import Positions, Slices
-from bert_zoo.text.preprocessor import TextPreprocessor
+from bert_zoo.text.preprocessor import TextPreprocessor, with_batch_size
 from bert_zoo.text.word_level import WordLevelTokenizer
 
 
@@ -20,9 +19,7 @@ class LanguageModelPreprocessor(TextPreprocessor):
     Args:
         tokenizer: what texts are read with.
         sequence_length: the most tokens a row may have; the others are cut off its end.
-        report_truncation: say once on the log (logger "bert_zoo.text.preprocessor") that texts were
-            cut. It runs Python inside the graph, so switch it off for a graph that leaves this
-            process: a SavedModel, or a remote tf.data service.
+        report_truncation: as for Preprocessor.
         **packing: further keyword arguments of Packer: padding, bucket. Padding has the id 0 where
             the vocabulary has no token for it; the mask tells.
 
@@ -57,8 +54,8 @@ class LanguageModelPreprocessor(TextPreprocessor):
         """
         texts = _single_texts(texts)
         (tokens,) = self.packer.checked(self.tokenizer(texts))
-        inputs, _ = self._rows(tokens, tokens.row_lengths())
-        return _with_batch_size(inputs, texts)
+        inputs, _ = self._rows([tokens], [tokens.row_lengths()])
+        return with_batch_size(inputs, texts)
 
     @tf.autograph.experimental.do_not_convert
     def scored(self, texts: Any) -> dict[str, tf.Tensor]:
@@ -80,29 +77,16 @@ class LanguageModelPreprocessor(TextPreprocessor):
         """
         texts = _single_texts(texts)
         tokens = self.tokenizer(texts)
-        if self._adds_eos:
+        if hasattr(self.tokenizer, "eos_id") and self.tokenizer.eos_at != "line_starts_and_ends":
             eos = tf.fill([tokens.nrows(), 1], self.tokenizer.eos_id)
             tokens = tf.concat([eos, tokens], axis=1)
         (tokens,) = self.packer.checked(tokens)
-        inputs, positions = self._rows(tokens, tf.maximum(tokens.row_lengths() - 1, 0))
+        lengths = tf.maximum(tokens.row_lengths() - 1, 0)
+        inputs, (positions,) = self._rows([tokens], [lengths])
         # The token at each index + 1.
         following = tf.concat([tokens.values[1:], [IGNORED_LABEL]], 0)
         labels = positions.gather(following, otherwise=IGNORED_LABEL)
-        return _with_batch_size({**inputs, "labels": labels}, texts)
-
-    @property
-    def _adds_eos(self) -> bool:
-        return hasattr(self.tokenizer, "eos_id") and self.tokenizer.eos_at != "line_starts_and_ends"
-
-    def _rows(
-        self, tokens: tf.RaggedTensor, lengths: tf.Tensor
-    ) -> tuple[dict[str, tf.Tensor], Positions]:
-        """Rows of the first `lengths` tokens, cut where they are too long, and where these stand."""
-        (kept,) = self.packer.kept_lengths([lengths])
-        if self.report is not None:
-            self.report.watch(lengths, kept, self.sequence_length)
-        inputs, (positions,) = self.packer.lay_out([Slices.of_beginnings(tokens, kept)])
-        return inputs, positions
+        return with_batch_size({**inputs, "labels": labels}, texts)
 
 
 def _single_texts(texts: Any) -> tf.Tensor:
@@ -112,9 +96,3 @@ def _single_texts(texts: Any) -> tf.Tensor:
             "reads single texts. Pass a batch as a list, and join what belongs together."
         )
     return text_batch(texts)
-
-
-def _with_batch_size(rows: dict[str, tf.Tensor], texts: tf.Tensor) -> dict[str, tf.Tensor]:
-    for value in rows.values():  # ragged tensors forget a static batch size
-        value.set_shape([texts.shape[0], None])
-    return rows

@@ -16,7 +16,6 @@ and drop non-spacing marks, lower-case, then split at white space and punctuatio
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -45,16 +44,13 @@ class Rules(NamedTuple):
 
 
 @functools.cache
-def build_rules(
-    *, lowercase: bool, strip_accents: bool, split_cjk: bool, isolated: Sequence[int] = ()
-) -> Rules:
+def build_rules(*, lowercase: bool, strip_accents: bool, split_cjk: bool) -> Rules:
     """Compiles the Unicode tables for one tokenizer configuration.
 
     Args:
         lowercase: lower-case every code point by itself.
         strip_accents: decompose canonically and drop non-spacing marks.
         split_cjk: make every Chinese character a word.
-        isolated: further code points that are kept, each as a word; a tuple or range.
     """
     rules = np.zeros(0x110000, np.int32)
     expansions: list[list[int]] = []
@@ -86,7 +82,6 @@ def build_rules(
             rules[code] = _DROP_MARK | classes.get(code, 0) << _CLASS_SHIFT
     rules[code_points("bert/whitespace")] = _SPACE
     rules[code_points("bert/dropped")] = _DROP
-    rules[list(isolated)] = _KEEP_ISOLATED
 
     width = max((len(units) for units in expansions), default=1)
     padded = [units + [_DROP] * (width - len(units)) for units in expansions] or [[_DROP]]

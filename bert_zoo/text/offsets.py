@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import tensorflow as tf
 
 from bert_zoo.text.unicode_tables import PAGE_BITS
@@ -40,3 +42,9 @@ def look_up(codes: tf.Tensor, pages: tf.Tensor, rows: tf.Tensor) -> tf.Tensor:
     page = tf.gather(pages, tf.bitwise.right_shift(codes, PAGE_BITS))
     offset = tf.bitwise.bitwise_and(codes, (1 << PAGE_BITS) - 1)
     return tf.gather(rows, page * (1 << PAGE_BITS) + offset)
+
+
+def lookup_table(keys: Any, values: Any, default: int) -> tf.lookup.StaticHashTable:
+    """Returns a table that is part of a SavedModel when a tf.Module holds it."""
+    initializer = tf.lookup.KeyValueTensorInitializer(tf.constant(keys), tf.constant(values))
+    return tf.lookup.StaticHashTable(initializer, default)

@@ -103,6 +103,21 @@ class Packer(tf.Module):
         self._ids = SimpleNamespace(**{role: int(ids[name]) for role, name in names.items()})
         self.sequence_length = _checked_length(sequence_length, self.layout.most_specials)
 
+    @classmethod
+    def of_tokenizer(
+        cls,
+        tokenizer: Any,
+        layout: Layout | Mapping[str, Any] = BERT,
+        separators: int | None = None,
+        segments: bool | None = None,
+        **options: Any,
+    ) -> Packer:
+        """A packer with a tokenizer's ids; padding is 0 where its vocabulary has no token for it."""
+        layout = as_layout(layout, separators, segments)
+        ids = {f"{role}_id": getattr(tokenizer, f"{role}_id") for role in layout.roles}
+        ids["pad_id"] = getattr(tokenizer, "pad_id", 0)
+        return cls(layout=layout, **ids, **options)
+
     @property
     def pad_id(self) -> int:
         return self._ids.pad
@@ -260,15 +275,6 @@ class Packer(tf.Module):
         return [tf.cast(segment, tf.int32).with_row_splits_dtype(tf.int64) for segment in segments]
 
 
-def token_ids_of(tokenizer: Any, layout: Layout) -> dict[str, int]:
-    """The ids of padding and of a layout's special tokens, as `Packer` takes them.
-
-    Padding is 0 where the vocabulary has no token for it; the mask tells.
-    """
-    ids = {f"{role}_id": getattr(tokenizer, f"{role}_id") for role in layout.roles}
-    return {"pad_id": getattr(tokenizer, "pad_id", 0), **ids}
-
-
 def _checked_length(sequence_length: int | tf.Tensor, specials: int) -> int | tf.Tensor:
     least = max(specials, 1)
     wanted = f"it must be {least} at least: a row has up to {specials} special tokens"
@@ -282,11 +288,6 @@ def _checked_length(sequence_length: int | tf.Tensor, specials: int) -> int | tf
     if sequence_length < least:
         raise ValueError(f"sequence_length is {sequence_length}; {wanted}.")
     return int(sequence_length)
-
-
-# ---------------------------------------------------------------------------------------------
-# Truncation of pairs: lengths int64 [batch] of both and the budget, to the lengths that remain
-# ---------------------------------------------------------------------------------------------
 
 
 def _longest_first(first: tf.Tensor, second: tf.Tensor, budget: int | tf.Tensor) -> list[tf.Tensor]:

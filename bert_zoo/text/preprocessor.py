@@ -16,8 +16,8 @@ import tensorflow as tf
 
 from bert_zoo.config import IGNORED_LABEL
 from bert_zoo.text.batches import text_batch
-from bert_zoo.text.layout import BERT, Layout, as_layout
-from bert_zoo.text.packing import Packer, Positions, Slices, token_ids_of
+from bert_zoo.text.layout import BERT, Layout
+from bert_zoo.text.packing import Packer, Positions, Slices
 from bert_zoo.text.tokenizer import Tokenizer
 
 logger = logging.getLogger(__name__)
@@ -63,11 +63,7 @@ class TextPreprocessor(tf.Module):
     ):
         super().__init__(name=name)
         self.tokenizer = tokenizer
-        layout = as_layout(
-            packing.get("layout", BERT), packing.get("separators"), packing.get("segments")
-        )
-        rest = {n: v for n, v in packing.items() if n not in ("layout", "separators", "segments")}
-        self.packer = Packer(layout=layout, **token_ids_of(tokenizer, layout), **rest)
+        self.packer = Packer.of_tokenizer(tokenizer, **packing)
         # A plain object, so that tf.Module does not wrap and track the values.
         self._options = SimpleNamespace(**options)
         self.report = TruncationReport(self.cut_message) if report_truncation else None
@@ -115,6 +111,15 @@ class TextPreprocessor(tf.Module):
     def widened(self, inputs: Mapping[str, tf.Tensor], length: tf.Tensor) -> dict[str, tf.Tensor]:
         """Pads a model's inputs [batch, tokens] to `length` tokens, if they have fewer; traceable."""
         return self.packer.widened(inputs, length, {"labels": IGNORED_LABEL})
+
+    def _rows(
+        self, segments: Sequence[tf.RaggedTensor], lengths: Sequence[tf.Tensor]
+    ) -> tuple[dict[str, tf.Tensor], list[Positions]]:
+        """Packs the first `lengths` tokens of segments, reports what is cut, and says where they stand."""
+        kept = self.packer.kept_lengths(lengths)
+        if self.report is not None:
+            self.report.watch(tf.add_n(lengths), tf.add_n(kept), self.sequence_length)
+        return self.packer.lay_out([*map(Slices.of_beginnings, segments, kept)])
 
     def tokenize(self, texts: Any) -> tf.RaggedTensor:
         """Tokenizes texts to int32 [batch, (tokens)], under the name of TF-Hub's preprocessors."""
@@ -164,9 +169,7 @@ class Preprocessor(TextPreprocessor):
         """
         batches = _text_batches(texts)
         inputs = self.pack([self.tokenizer(batch) for batch in batches])
-        for value in inputs.values():  # ragged tensors forget a static batch size
-            value.set_shape([batches[0].shape[0], None])
-        return inputs
+        return with_batch_size(inputs, batches[0])
 
     def pack(self, segments: Sequence[tf.RaggedTensor]) -> dict[str, tf.Tensor]:
         """Packs tokenized segments to a model's inputs, and reports truncation.
@@ -184,11 +187,7 @@ class Preprocessor(TextPreprocessor):
     ) -> tuple[dict[str, tf.Tensor], list[Positions]]:
         """Does what `pack` does, and says where each segment's tokens stand."""
         segments = self.packer.checked(segments)
-        lengths = [segment.row_lengths() for segment in segments]
-        kept = self.packer.kept_lengths(lengths)
-        if self.report is not None:
-            self.report.watch(tf.add_n(lengths), tf.add_n(kept), self.sequence_length)
-        return self.packer.lay_out([*map(Slices.of_beginnings, segments, kept)])
+        return self._rows(segments, [segment.row_lengths() for segment in segments])
 
     def bert_pack_inputs(
         self, segments: Sequence[tf.RaggedTensor], seq_length: int | tf.Tensor | None = None
@@ -206,12 +205,19 @@ class Preprocessor(TextPreprocessor):
         """
         length = self.sequence_length if seq_length is None else seq_length
         packing = {**self.packer.get_config(), "sequence_length": length, "padding": "fixed"}
-        packed = Packer(**packing, **token_ids_of(self.tokenizer, self.packer.layout))(segments)
+        packed = Packer.of_tokenizer(self.tokenizer, **packing)(segments)
         return {
             "input_word_ids": packed["token_ids"],
             "input_mask": packed["padding_mask"],
             "input_type_ids": packed.get("segment_ids", tf.zeros_like(packed["token_ids"])),
         }
+
+
+def with_batch_size(rows: dict[str, tf.Tensor], texts: tf.Tensor) -> dict[str, tf.Tensor]:
+    """Rows of texts with these' static batch size, which ragged tensors forget."""
+    for value in rows.values():
+        value.set_shape([texts.shape[0], None])
+    return rows
 
 
 def _text_batches(texts: Any) -> list[tf.Tensor]:
@@ -254,17 +260,9 @@ def text_pair(
 
 @dataclass
 class _Call:
-    """What is cut of the texts of one call.
+    """What is cut of the texts of one call, as TEXTS_OF_CALL_CUT says it."""
 
-    Attributes:
-        texts: of the call; None where they are not known beforehand.
-        advice: how to keep them.
-        cut: how many were cut.
-        longest: tokens of the longest of these.
-        limit: tokens that they were cut to.
-    """
-
-    texts: int | None
+    texts: int | None  # None where they are not known beforehand
     advice: str
     cut: int = 0
     longest: int = 0

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import itertools
-import re
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
@@ -25,7 +24,7 @@ from bert_zoo.text.offsets import (
 )
 from bert_zoo.text.sentencepiece_files import Scheme
 from bert_zoo.text.sentencepiece_model import check_sentencepiece_model
-from bert_zoo.text.special_tokens import tokenize_around_special_tokens
+from bert_zoo.text.special_tokens import SpecialTokens
 from bert_zoo.text.tokenizer import Tokenizer, import_tensorflow_text
 from bert_zoo.text.unicode_tables import code_points, parse_ranges
 from bert_zoo.text.vocabulary import HF_SPECIAL_TOKENS, Vocabulary
@@ -101,14 +100,15 @@ class SentencePieceTokenizer(Tokenizer):
             # A plain object, so that tf.Module does not track what is inside it.
             self._settings = SimpleNamespace(model=model, scheme=scheme, options=options)
             special = {token: vocabulary.id_of(token) for token in scheme.special_tokens.values()}
-            # Held, so that a SavedModel has it.
+            # Held, so that a SavedModel has them.
             self._sentencepiece = sentencepiece
+            self._special_tokens = SpecialTokens(special)
             self._graph = _Graph(
                 sentencepiece,
                 TextCleaner(**cleaning, next_line_is_space=scheme.next_line_is_space),
                 *_tokens_of_pieces(pieces, vocabulary, self.unk_id, sentencepiece, scheme),
                 is_part_of_word=_parts_of_words(keep_accents=options["keep_accents"]),
-                special_tokens=special if options["special_tokens_in_text"] else {},
+                special_tokens=self._special_tokens if options["special_tokens_in_text"] else None,
             )
             # What detokenize joins: special tokens are words.
             self._words = tf.constant(
@@ -172,23 +172,14 @@ class _Graph(NamedTuple):
     token_ids: tf.RaggedTensor  # int32 [pieces, (token ids)]
     token_spans: tf.RaggedTensor  # int32 [pieces, (token ids), 2]; places in pieces without spaces
     is_part_of_word: tf.Tensor  # bool [code points]
-    special_tokens: dict[str, int]  # those that are found in texts
+    special_tokens: SpecialTokens | None  # those that are found in texts
 
     def tokenize(self, texts: tf.Tensor, with_offsets: bool = False) -> tf.RaggedTensor:
         """Tokenizes string [batch] to int32 [batch, (tokens)], or with offsets [batch, (tokens), 3]."""
-        if not self.special_tokens:
+        if self.special_tokens is None:
             return self._tokenize_plain(texts, with_offsets)
-        return tokenize_around_special_tokens(
-            texts,
-            "|".join(map(re.escape, self.special_tokens)),
-            self._special_ids_of,
-            partial(self._tokenize_plain, with_offsets=with_offsets),
-            with_offsets=with_offsets,
-        )
-
-    def _special_ids_of(self, segments: tf.Tensor) -> tf.Tensor:
-        is_token = segments[:, None] == list(self.special_tokens)
-        return tf.reduce_max(tf.where(is_token, list(self.special_tokens.values()), -1), axis=1)
+        tokenize = partial(self._tokenize_plain, with_offsets=with_offsets)
+        return self.special_tokens.tokenize_around(texts, tokenize, with_offsets=with_offsets)
 
     def _tokenize_plain(self, texts: tf.Tensor, with_offsets: bool) -> tf.RaggedTensor:
         cleaned = self.cleaner(texts)

@@ -1,64 +1,109 @@
-"""Special tokens in raw texts, for tokenizers that take what stands between them by itself."""
+"""Special and added tokens in raw texts, around which tokenizers take what stands there by itself."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import re
+from collections.abc import Mapping
 
 import tensorflow as tf
 
-from bert_zoo.text.offsets import joined_rows, sums_before, token_columns
+from bert_zoo.text.offsets import joined_rows, lookup_table, sums_before, token_columns
 from bert_zoo.text.tokenizer import TokenizeFunction, traced_once
+from bert_zoo.text.unicode_tables import re2_class
 
 # UTF-8 never has this byte, so it can mark special tokens in texts that were made UTF-8.
-MARK = b"\xff"
+_MARK = b"\xff"
+# Tokens that one pattern looks for: from 2,000 on, RE2 logs for every text that it lacks memory.
+_GROUP = 200
 
 
-def tokenize_around_special_tokens(
-    texts: tf.Tensor,
-    pattern: str,
-    special_ids_of: Callable[[tf.Tensor], tf.Tensor],
-    tokenize: TokenizeFunction,
-    *,
-    with_offsets: bool,
-) -> tf.RaggedTensor:
-    """Cuts texts at special tokens and tokenizes what is between them, as texts of their own.
+class SpecialTokens(tf.Module):
+    """Finds tokens in raw texts.
 
     Args:
-        texts: string [batch].
-        pattern: RE2 for a special token.
-        special_ids_of: from the segments of texts, string [segments], to int32 [segments]: the ids
-            of those that are special tokens, and -1.
-        tokenize: from string [n] to int32 [n, (tokens)], or [n, (tokens), 3] with offsets.
-        with_offsets: whether `tokenize` gives ids, starts and ends of tokens.
-
-    Returns:
-        What `tokenize` gives, for whole texts.
+        ids: token -> id.
+        lstrip: the token that takes the white space before it, if one does.
     """
 
-    # Traced once for both branches.
-    tokenize = traced_once(tokenize, tf.TensorSpec([None], tf.string))
+    def __init__(self, ids: Mapping[str, int], lstrip: str | None = None):
+        super().__init__(name="special_tokens")
+        self._ids = lookup_table([*ids], [*ids.values()], default=-1)
+        white_space = f"[{re2_class('byte_bpe/whitespace')}]*"
+        # The longest first: they are found before those that they hold.
+        escaped = [
+            (white_space if token == lstrip else "") + re.escape(token)
+            for token in sorted(ids, key=len, reverse=True)
+        ]
+        groups = (escaped[i : i + _GROUP] for i in range(0, len(escaped), _GROUP))
+        self._patterns = tuple("|".join(group) for group in groups)
+        self._stripped = None
+        if lstrip is not None:
+            self._stripped = (f"^{white_space}{re.escape(lstrip)}$", lstrip.replace("\\", r"\\"))
 
-    def tokenize_segments() -> tf.RaggedTensor:
+    def tokenize_around(
+        self, texts: tf.Tensor, tokenize: TokenizeFunction, *, with_offsets: bool
+    ) -> tf.RaggedTensor:
+        """Cuts texts at special tokens and tokenizes what is between them, as texts of their own.
+
+        Args:
+            texts: string [batch].
+            tokenize: from string [n] to int32 [n, (tokens)], or [n, (tokens), 3] with offsets.
+            with_offsets: whether `tokenize` gives ids, starts and ends of tokens.
+
+        Returns:
+            What `tokenize` gives, for whole texts.
+        """
+        # Traced once for both branches.
+        tokenize = traced_once(tokenize, tf.TensorSpec([None], tf.string))
+
+        def tokenize_segments() -> tf.RaggedTensor:
+            segments = self._segments(texts)
+            special = self._ids_of(segments.values)
+            is_special = special >= 0
+            tokens = tokenize(tf.where(is_special, "", segments.values))
+            lengths = tf.strings.length(segments.values, unit="UTF8_CHAR")
+            if with_offsets:
+                special = token_columns(special, tf.zeros_like(lengths), lengths)
+            # A segment is either text, or one special token and so without tokens of its own.
+            special = tf.RaggedTensor.from_row_lengths(
+                tf.boolean_mask(special, is_special), tf.cast(is_special, tf.int64), validate=False
+            )
+            tokens = tf.concat([tokens, special], axis=1)
+            if with_offsets:
+                segment_starts = sums_before(lengths, segments.row_splits)
+                shifts = tf.gather(segment_starts, tokens.value_rowids())
+                shifts = token_columns(tf.zeros_like(shifts), shifts, shifts)
+                tokens = tokens.with_values(tokens.values + shifts)
+            return joined_rows(tokens, segments)
+
+        if len(self._patterns) > 1:
+            return tokenize_segments()
+        found = tf.strings.regex_full_match(texts, rf"\C*?(?:{self._patterns[0]})\C*")
+        return tf.cond(tf.reduce_any(found), tokenize_segments, lambda: tokenize(texts))
+
+    def _ids_of(self, segments: tf.Tensor) -> tf.Tensor:
+        """The ids of the segments that are special tokens, and -1."""
+        if self._stripped is not None:
+            segments = tf.strings.regex_replace(segments, *self._stripped)
+        return self._ids.lookup(segments)
+
+    def _segments(self, texts: tf.Tensor) -> tf.RaggedTensor:
+        """Cuts texts [batch] into special tokens and what stands between them [batch, (segments)]."""
         valid = tf.strings.unicode_transcode(texts, "UTF-8", "UTF-8", errors="replace")
-        marked = tf.strings.regex_replace(valid, f"({pattern})", MARK + rb"\1" + MARK)
-        segments = tf.strings.split(marked, MARK)
-        special = special_ids_of(segments.values)
-        is_special = special >= 0
-        tokens = tokenize(tf.where(is_special, "", segments.values))
-        lengths = tf.strings.length(segments.values, unit="UTF8_CHAR")
-        if with_offsets:
-            special = token_columns(special, tf.zeros_like(lengths), lengths)
-        # A segment is either text, or one special token and so without tokens of its own.
-        special = tf.RaggedTensor.from_row_lengths(
-            tf.boolean_mask(special, is_special), tf.cast(is_special, tf.int64), validate=False
-        )
-        tokens = tf.concat([tokens, special], axis=1)
-        if with_offsets:
-            segment_starts = sums_before(lengths, segments.row_splits)
-            shifts = tf.gather(segment_starts, tokens.value_rowids())
-            shifts = token_columns(tf.zeros_like(shifts), shifts, shifts)
-            tokens = tokens.with_values(tokens.values + shifts)
-        return joined_rows(tokens, segments)
+        segments = tf.RaggedTensor.from_uniform_row_length(valid, 1)
+        if len(self._patterns) == 1:
+            return self._cut(segments, self._patterns[0])
 
-    found = tf.strings.regex_full_match(texts, rf"\C*?(?:{pattern})\C*")
-    return tf.cond(tf.reduce_any(found), tokenize_segments, lambda: tokenize(texts))
+        def cut(state: tuple[tf.Tensor, tf.Tensor], pattern: tf.Tensor):
+            segments = tf.RaggedTensor.from_row_splits(*state, validate=False)
+            segments = self._cut(segments, pattern)
+            return segments.values, segments.row_splits
+
+        state = (segments.values, segments.row_splits)
+        state = tf.foldl(cut, tf.constant(self._patterns), state)
+        return tf.RaggedTensor.from_row_splits(*state, validate=False)
+
+    def _cut(self, segments: tf.RaggedTensor, pattern: str | tf.Tensor) -> tf.RaggedTensor:
+        marked = tf.strings.regex_replace(segments.values, pattern, _MARK + rb"\0" + _MARK)
+        marked = tf.where(self._ids_of(segments.values) >= 0, segments.values, marked)
+        return joined_rows(tf.strings.split(marked, _MARK), segments)

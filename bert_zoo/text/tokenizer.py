@@ -246,11 +246,11 @@ def added_token(content: str, *, lstrip: bool = False, special: bool = False) ->
     }
 
 
-def special_tokens(options: SimpleNamespace) -> list[str]:
-    """The tokens that a tokenizer's options have it look for in raw texts, each once.
+def special_ids(options: SimpleNamespace, vocabulary: Vocabulary) -> dict[str, int]:
+    """The tokens that a tokenizer's options have it look for in raw texts, and their ids.
 
     Raises:
-        ValueError: two of them can overlap in a text.
+        ValueError: the vocabulary lacks one, or two of them can overlap in a text.
     """
     named = [getattr(options, option) for option in HF_SPECIAL_TOKENS]
     distinct = list(dict.fromkeys([*named, *options.added_tokens]))
@@ -266,7 +266,7 @@ def special_tokens(options: SimpleNamespace) -> list[str]:
                         f"The special tokens {shown(left)} and {shown(right)} can overlap in a text, "
                         "so which of them a text holds is ambiguous. Rename one of them."
                     )
-    return distinct
+    return {token: vocabulary.id_of(token, "added token") for token in distinct}
 
 
 def import_tensorflow_text() -> Any:

@@ -11,7 +11,7 @@ import tensorflow as tf
 
 from bert_zoo.error_text import shown
 from bert_zoo.text.albert_text import TextCleaner
-from bert_zoo.text.byte_bpe_graph import lookup_table
+from bert_zoo.text.offsets import lookup_table
 from bert_zoo.text.tokenizer import Tokenizer
 from bert_zoo.text.unicode_tables import re2_class
 from bert_zoo.text.vocabulary import Vocabulary

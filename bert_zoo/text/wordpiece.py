@@ -17,26 +17,18 @@ from bert_zoo.text.normalizer import Rules, build_rules, split_words
 from bert_zoo.text.offsets import (
     characters_of_bytes,
     joined_rows,
-    sums_before,
     token_columns,
     utf8_lengths,
 )
-from bert_zoo.text.special_tokens import MARK
+from bert_zoo.text.special_tokens import SpecialTokens
 from bert_zoo.text.tokenizer import (
     TokenizeFunction,
     Tokenizer,
     added_token,
     import_tensorflow_text,
-    special_tokens,
+    special_ids,
 )
 from bert_zoo.text.vocabulary import HF_SPECIAL_TOKENS, SUFFIX, Vocabulary
-
-# Special tokens travel through normalisation as private-use code points, which BERT's clean-up
-# removes from every text, so that no text can bring one of its own.
-_FIRST_STAND_IN = 0xF0000
-_MAX_STAND_INS = 0xFFFE
-# Tokens that one pattern looks for: from 2,000 on, RE2 logs for every text that it lacks memory.
-_GROUP = 200
 
 # A word that no vocabulary holds: a control character never gets past the clean-up.
 _UNKNOWN_WORD = "\x00"
@@ -136,7 +128,7 @@ class WordPieceTokenizer(Tokenizer):
         return {"vocab.txt": lines, "tokenizer_config.json": config}
 
 
-class _Engine:
+class _Engine(tf.Module):
     """The constants and the graph of a WordPieceTokenizer.
 
     Texts of printable ASCII, most of English, take tensorflow_text's one-step kernel, which agrees
@@ -144,54 +136,38 @@ class _Engine:
     """
 
     def __init__(self, vocabulary: Vocabulary, options: SimpleNamespace):
-        special = special_tokens(options)
-        if len(special) > _MAX_STAND_INS:
-            raise ValueError(
-                f"{len(special)} special and added tokens are more than {_MAX_STAND_INS}; "
-                "leave tokens that need no protection out of added_tokens."
-            )
-        special_ids = [vocabulary.id_of(token, "added token") for token in special]
-        codes = range(_FIRST_STAND_IN, _FIRST_STAND_IN + len(special))
-        self._stand_ins = dict(zip(special, map(chr, codes), strict=True))
-        # The longest first: they are found before those that they hold.
-        escaped = [re.escape(token) for token in sorted(special, key=len, reverse=True)]
-        groups = (escaped[i : i + _GROUP] for i in range(0, len(escaped), _GROUP))
-        self._special_patterns = ["|".join(group) for group in groups]
-        # By their hashes, in which a token is found however many there are.
-        hashes = _hashes(tf.constant(special)).numpy()
-        order = np.argsort(hashes)
-        self._sorted_hashes = tf.constant(hashes[order])
-        self._sorted_tokens = tf.constant([special[i] for i in order])
-        self._sorted_stand_ins = tf.constant([chr(codes[i]) for i in order])
+        super().__init__(name="engine")
+        special = special_ids(options, vocabulary)
+        self._special_tokens = SpecialTokens(special)
         rules = build_rules(
             lowercase=options.lowercase,
             strip_accents=(
                 options.lowercase if options.strip_accents is None else options.strip_accents
             ),
             split_cjk=options.split_cjk,
-            isolated=codes,
         )
         self._rules = Rules(*map(tf.constant, rules))
         self._lowercase = options.lowercase
         self._max_word_length = options.max_word_length
 
-        tokens = [*vocabulary.tokens, *self._stand_ins.values()]
         # A character has at most four bytes; the exact limit, in characters, is applied before.
         self._match_words = _fast_wordpiece(
-            tokens, options.unknown_token, 4 * options.max_word_length, split=False
+            vocabulary.tokens, options.unknown_token, 4 * options.max_word_length, split=False
         )
         self._match_ascii = _fast_wordpiece(
             vocabulary.tokens, options.unknown_token, options.max_word_length, split=True
         )
-        # The stand-ins' ids follow the vocabulary's; this leads them back.
-        self._final_ids = tf.constant([*range(len(vocabulary)), *special_ids], tf.int32)
-        self._ascii_pattern = _plain_ascii_pattern(special)
+        self._ascii_pattern = _plain_ascii_pattern({token[0] for token in special})
         self.token_strings = tf.constant(vocabulary.tokens)
 
     def tokenize(self, texts: tf.Tensor, with_offsets: bool = False) -> tf.RaggedTensor:
         """Tokenizes string [batch] to int32 [batch, (tokens)], or with offsets [batch, (tokens), 3]."""
         of_ascii = partial(self._tokenize_ascii, with_offsets=with_offsets)
-        of_unicode = partial(self._tokenize_unicode, with_offsets=with_offsets)
+        of_unicode = partial(
+            self._special_tokens.tokenize_around,
+            tokenize=partial(self._tokenize_unicode, with_offsets=with_offsets),
+            with_offsets=with_offsets,
+        )
         plain = tf.strings.regex_full_match(texts, self._ascii_pattern)
         return tf.cond(
             tf.reduce_all(plain),
@@ -208,13 +184,11 @@ class _Engine:
         return ids.with_values(token_columns(ids.values, starts.values, ends.values))
 
     def _tokenize_unicode(self, texts: tf.Tensor, with_offsets: bool) -> tf.RaggedTensor:
-        texts = self._with_stand_ins(texts)
         words, *origins = split_words(texts, self._rules, with_origins=with_offsets)
         pieces, first_bytes, _ = self._match_words.tokenize_with_offsets(
             self._spelled(words.values)
         )
-        ids = tf.gather(self._final_ids, pieces.values)
-        tokens = joined_rows(pieces.with_values(ids), words)
+        tokens = joined_rows(pieces, words)
         if not with_offsets:
             return tokens
         # The pieces of a word tile it: each ends where the next one begins.
@@ -227,9 +201,9 @@ class _Engine:
             characters_of_bytes(codes), word_bytes + tf.cast(first_bytes.values, tf.int32)
         )
         last_chars = tf.concat([first_chars, [tf.size(codes)]], 0)[1:] - 1
-        char_starts, char_ends = self._character_spans(words, *origins)
-        starts, ends = tf.gather(char_starts, first_chars), tf.gather(char_ends, last_chars)
-        return tokens.with_values(token_columns(ids, starts, ends))
+        (places,) = (origin.flat_values for origin in origins)
+        starts, ends = tf.gather(places, first_chars), tf.gather(places, last_chars) + 1
+        return tokens.with_values(token_columns(pieces.values, starts, ends))
 
     def _spelled(self, words: tf.RaggedTensor) -> tf.Tensor:
         """Returns words, code points [words, (characters)], as strings, overlong ones unknown."""
@@ -240,43 +214,6 @@ class _Engine:
             lambda: tf.where(too_long, _UNKNOWN_WORD, spelled),
             lambda: spelled,
         )
-
-    def _character_spans(
-        self, words: tf.RaggedTensor, origins: tf.RaggedTensor
-    ) -> tuple[tf.Tensor, tf.Tensor]:
-        """Starts and ends in the raw texts, where stand-ins have their tokens' lengths, int32 [n]."""
-        stand_in = words.flat_values - _FIRST_STAND_IN
-        is_stand_in = (stand_in >= 0) & (stand_in < len(self._stand_ins))
-        length = tf.gather(
-            [len(token) for token in self._stand_ins], tf.where(is_stand_in, stand_in, 0)
-        )
-        surplus = tf.where(is_stand_in, length - 1, 0)
-        row_splits = tf.gather(words.values.row_splits, words.row_splits)
-        starts = origins.flat_values + sums_before(surplus, row_splits)
-        return starts, starts + 1 + surplus
-
-    def _with_stand_ins(self, texts: tf.Tensor) -> tf.Tensor:
-        """Replaces special tokens in raw texts by their stand-ins."""
-        texts = tf.strings.unicode_transcode(texts, "UTF-8", "UTF-8", errors="replace")
-        first, last = chr(_FIRST_STAND_IN), chr(_FIRST_STAND_IN + len(self._stand_ins) - 1)
-        texts = tf.strings.regex_replace(texts, f"[{first}-{last}]", "\ufffd")
-        if len(self._special_patterns) == 1:
-            return self._replaced(texts, self._special_patterns[0])
-        return tf.foldl(self._replaced, tf.constant(self._special_patterns), texts)
-
-    def _replaced(self, texts: tf.Tensor, pattern: str | tf.Tensor) -> tf.Tensor:
-        """Replaces the special tokens of one pattern in valid UTF-8."""
-        marked = tf.strings.regex_replace(texts, pattern, MARK + rb"\0" + MARK)
-
-        def replaced() -> tf.Tensor:
-            parts = tf.strings.split(marked, MARK)
-            at = tf.searchsorted(self._sorted_hashes, _hashes(parts.values))
-            at = tf.minimum(at, len(self._stand_ins) - 1)
-            is_token = tf.gather(self._sorted_tokens, at) == parts.values
-            spelled = tf.where(is_token, tf.gather(self._sorted_stand_ins, at), parts.values)
-            return tf.strings.reduce_join(parts.with_values(spelled), axis=1)
-
-        return tf.cond(tf.reduce_any(marked != texts), replaced, lambda: texts)
 
 
 def _tokenize_mixed(
@@ -291,14 +228,9 @@ def _tokenize_mixed(
     return tf.gather(tf.concat([plain_rows, other_rows], axis=0), order)
 
 
-def _hashes(texts: tf.Tensor) -> tf.Tensor:
-    return tf.strings.to_hash_bucket_fast(texts, 1 << 62)
-
-
-def _plain_ascii_pattern(special_tokens: Sequence[str]) -> str:
-    """A pattern for texts of printable ASCII and white space that hold no special token."""
-    first_characters = {token[0] for token in special_tokens}
-    plain = [chr(c) for c in (9, 10, 13, *range(32, 127)) if chr(c) not in first_characters]
+def _plain_ascii_pattern(excluded: set[str]) -> str:
+    """A pattern for texts of printable ASCII and white space without the excluded characters."""
+    plain = [chr(c) for c in (9, 10, 13, *range(32, 127)) if chr(c) not in excluded]
     return f"[{re.escape(''.join(plain))}]*"
 
 

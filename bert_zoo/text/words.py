@@ -33,11 +33,6 @@ _EXPECTED = (
 _WHITE_SPACE = re2_class("python/whitespace")
 
 
-# ---------------------------------------------------------------------------------------------
-# What users pass as words
-# ---------------------------------------------------------------------------------------------
-
-
 def has_rows_of_words(words: Any) -> bool:
     """Whether data are sentences that are split into words already, rather than texts."""
     if isinstance(words, tf.RaggedTensor):
@@ -125,11 +120,6 @@ def _word_pattern() -> re.Pattern[str]:
 
 
 _WORD = _word_pattern()
-
-
-# ---------------------------------------------------------------------------------------------
-# Words to inputs
-# ---------------------------------------------------------------------------------------------
 
 
 class PackedWords(NamedTuple):
@@ -237,11 +227,6 @@ def _row_starts(lengths: list[int], sentences: list[int], budget: int) -> Iterat
                 begin, tokens = word, lengths[word]
 
 
-# ---------------------------------------------------------------------------------------------
-# Labels
-# ---------------------------------------------------------------------------------------------
-
-
 def token_labels(labels: Any, packed: PackedWords, words: tf.RaggedTensor) -> tf.Tensor:
     """Puts the labels of words on their first pieces; traceable.
 
@@ -274,12 +259,3 @@ def token_labels(labels: Any, packed: PackedWords, words: tf.RaggedTensor) -> tf
     values = tf.concat([labels.values, tf.constant([IGNORED_LABEL], labels.dtype)], axis=0)
     at = labels.row_starts()[:, None] + tf.cast(packed.word_ids, tf.int64)
     return tf.gather(values, tf.where(packed.first_pieces, at, ignored))
-
-
-def word_values(values: tf.Tensor, packed: PackedWords) -> tf.RaggedTensor:
-    """What a model says of words: values [batch, length, ...] at their first pieces.
-
-    Returns:
-        [batch, (words), ...]; a row that was cut lacks its last words.
-    """
-    return tf.ragged.boolean_mask(values, packed.first_pieces)
