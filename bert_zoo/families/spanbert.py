@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from bert_zoo.config import ConfigError, EncoderConfig, is_integer
 from bert_zoo.error_text import shown
 from bert_zoo.families import bert
+from bert_zoo.families.bert_checkpoints import BASE, LARGE
 from bert_zoo.families.spanbert_presets import PRESETS
 from bert_zoo.registry import HF, Archive, Checkpoint, TextSpec
 from bert_zoo.text.format import TextFormat
@@ -14,10 +15,7 @@ from bert_zoo.weights.formats.codec import ConfigCodec, ConfigRow
 from bert_zoo.weights.table import BIAS, DENSE, EMBED, NORM, Copy, Head, Row
 
 FAIRSEQ = "https://dl.fbaipublicfiles.com/fairseq/models/spanbert_"
-SIZES = {
-    "base": {"hidden_size": 768, "num_layers": 12, "num_heads": 12, "intermediate_size": 3072},
-    "large": {"hidden_size": 1024, "num_layers": 24, "num_heads": 16, "intermediate_size": 4096},
-}
+SIZES = {"base": BASE, "large": LARGE}
 PARAMS = {"base": 107_719_680, "large": 332_529_664}
 # facebookresearch/SpanBERT README.md: the base models on development, the large on test sets.
 SCORES = {

@@ -3,7 +3,8 @@
 from dataclasses import replace
 
 from bert_zoo.families import bert, roberta
-from bert_zoo.families.roberta_checkpoints import BASE, LARGE, fairseq
+from bert_zoo.families.bert_checkpoints import BASE, LARGE
+from bert_zoo.families.roberta_checkpoints import fairseq
 from bert_zoo.text.format import TextFormat
 from bert_zoo.text.layout import ROBERTA
 from bert_zoo.text.sentencepiece_files import Scheme, read_sentencepiece
@@ -46,24 +47,18 @@ FAMILY = replace(
     text=TextFormat(read_sentencepiece, {"scheme": SCHEME}, ROBERTA),
     checkpoints=[
         fairseq(
-            "xlm_roberta_base",
-            "xlm-roberta-base",
-            "xlmr.base",
-            BASE,
-            277_453_056,
+            f"xlm_roberta_{size}",
+            f"xlm-roberta-{size}",
+            f"xlmr.{size}",
+            config,
+            params,
             paper=PAPER,
-            scores={"XNLI (test accuracy, average over 15 languages)": 76.2},
+            scores={"XNLI (test accuracy, average over 15 languages)": accuracy},
             note="100 languages.",
-        ),
-        fairseq(
-            "xlm_roberta_large",
-            "xlm-roberta-large",
-            "xlmr.large",
-            LARGE,
-            558_840_832,
-            paper=PAPER,
-            scores={"XNLI (test accuracy, average over 15 languages)": 80.9},
-            note="100 languages.",
-        ),
+        )
+        for size, config, params, accuracy in (
+            ("base", BASE, 277_453_056, 76.2),
+            ("large", LARGE, 558_840_832, 80.9),
+        )
     ],
 )
