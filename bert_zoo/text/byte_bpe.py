@@ -88,7 +88,6 @@ class ByteBpeTokenizer(Tokenizer):
     ):
         named = (unknown_token, padding_token, cls_token, sep_token, mask_token)
         super().__init__(
-            "byte_bpe_tokenizer",
             Vocabulary(vocabulary),
             add_prefix_space=bool(add_prefix_space),
             lstrip_mask=bool(lstrip_mask),
@@ -99,9 +98,10 @@ class ByteBpeTokenizer(Tokenizer):
             mask_token=mask_token,
             added_tokens=[token for token in dict.fromkeys(added_tokens) if token not in named],
         )
-        self._merges = _Merges(merges, self._vocabulary, source)
+        # In a plain object, so that tf.Module does not track each of them.
+        self._merges = SimpleNamespace(pairs=_checked_merges(merges, self._vocabulary, source))
         with tf.init_scope(), tf.device("CPU:0"):
-            self._engine = _Engine(self._vocabulary, self._merges, self._options)
+            self._engine = _Engine(self._vocabulary, self.merges, self._options)
         self._trace(self._engine.tokenize, partial(self._engine.tokenize, with_offsets=True))
 
     def _begins_word(self, token: str) -> bool:
@@ -145,8 +145,10 @@ class ByteBpeTokenizer(Tokenizer):
 class _Engine(tf.Module):
     """The constants and the graph of a ByteBpeTokenizer."""
 
-    def __init__(self, vocabulary: Vocabulary, merges: _Merges, options: SimpleNamespace):
-        super().__init__(name="engine")
+    def __init__(
+        self, vocabulary: Vocabulary, merges: Sequence[tuple[str, str]], options: SimpleNamespace
+    ):
+        super().__init__()
         special = special_ids(options, vocabulary)
         _check_mask(special, options)
         lstrip = options.mask_token if options.lstrip_mask else None
@@ -155,7 +157,7 @@ class _Engine(tf.Module):
         self._mask_length = len(options.mask_token)
         self._add_prefix_space = options.add_prefix_space
         self._splitter = Splitter()
-        self._merger = Merger(vocabulary.tokens, merges.pairs)
+        self._merger = Merger(vocabulary.tokens, merges)
         self.token_bytes = tf.constant(
             [
                 bytes(map(ALPHABET.__getitem__, token))
@@ -247,49 +249,48 @@ def _check_mask(special: Iterable[str], options: SimpleNamespace) -> None:
             )
 
 
-class _Merges:
-    """The list of merges, checked against the vocabulary. A plain object, as Vocabulary is."""
-
-    def __init__(
-        self, pairs: Sequence[tuple[str, str]], vocabulary: Vocabulary, source: str | Path
-    ):
-        self.pairs = tuple(map(tuple, pairs))
-        missing = [f"byte 0x{b:02x} ({c!r})" for c, b in ALPHABET.items() if c not in vocabulary]
-        if missing:
-            logger.warning(
-                "The vocabulary of %s lacks %s. Texts are read without them, as by Hugging Face's "
-                "tokenizer. A byte-level vocabulary has a token for every byte, in GPT-2's alphabet; "
-                "check that it is one.",
-                source,
-                _listed(missing),
+def _checked_merges(
+    merges: Sequence[tuple[str, str]], vocabulary: Vocabulary, source: str | Path
+) -> tuple[tuple[str, str], ...]:
+    """The list of merges, checked against the vocabulary."""
+    pairs = tuple(map(tuple, merges))
+    missing = [f"byte 0x{b:02x} ({c!r})" for c, b in ALPHABET.items() if c not in vocabulary]
+    if missing:
+        logger.warning(
+            "The vocabulary of %s lacks %s. Texts are read without them, as by Hugging Face's "
+            "tokenizer. A byte-level vocabulary has a token for every byte, in GPT-2's alphabet; "
+            "check that it is one.",
+            source,
+            _listed(missing),
+        )
+    problems, last_made, first_used = [], {}, {}
+    for number, pair in enumerate(pairs):
+        if len(pair) != 2 or not all(isinstance(part, str) and part for part in pair):
+            problems.append(f"merge {number} is {shown(pair)}, not two tokens")
+            continue
+        absent = [token for token in (*pair, "".join(pair)) if token not in vocabulary]
+        if absent:
+            problems.append(
+                f"merge {number}, {shown(pair)}, needs {shown(absent)}, not in the vocabulary"
             )
-        problems, last_made, first_used = [], {}, {}
-        for number, pair in enumerate(self.pairs):
-            if len(pair) != 2 or not all(isinstance(part, str) and part for part in pair):
-                problems.append(f"merge {number} is {shown(pair)}, not two tokens")
-                continue
-            absent = [token for token in (*pair, "".join(pair)) if token not in vocabulary]
-            if absent:
-                problems.append(
-                    f"merge {number}, {shown(pair)}, needs {shown(absent)}, not in the vocabulary"
-                )
-            last_made["".join(pair)] = number
-            for token in pair:
-                first_used.setdefault(token, number)
-        if len(set(self.pairs)) < len(self.pairs):
-            repeated = [pair for pair, count in Counter(self.pairs).items() if count > 1]
-            problems += [f"the merge {shown(pair)} comes more than once" for pair in repeated]
-        problems += [
-            f"merge {first_used[token]} uses {shown(token)}, which the later merge {number} makes"
-            for token, number in last_made.items()
-            if first_used.get(token, number) < number
-        ]
-        if problems:
-            raise ValueError(
-                f"The merges of {source} are not a list that byte-level BPE can follow: "
-                f"{_listed(problems)}. Check that vocabulary and merges belong together, and fetch "
-                "the files again."
-            )
+        last_made["".join(pair)] = number
+        for token in pair:
+            first_used.setdefault(token, number)
+    if len(set(pairs)) < len(pairs):
+        repeated = [pair for pair, count in Counter(pairs).items() if count > 1]
+        problems += [f"the merge {shown(pair)} comes more than once" for pair in repeated]
+    problems += [
+        f"merge {first_used[token]} uses {shown(token)}, which the later merge {number} makes"
+        for token, number in last_made.items()
+        if first_used.get(token, number) < number
+    ]
+    if problems:
+        raise ValueError(
+            f"The merges of {source} are not a list that byte-level BPE can follow: "
+            f"{_listed(problems)}. Check that vocabulary and merges belong together, and fetch "
+            "the files again."
+        )
+    return pairs
 
 
 def _listed(items: list[str]) -> str:

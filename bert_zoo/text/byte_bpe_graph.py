@@ -35,7 +35,7 @@ class Splitter(tf.Module):
     """Splits texts by GPT-2's pattern, with the tables of what the reference takes for letters."""
 
     def __init__(self):
-        super().__init__(name="splitter")
+        super().__init__()
         kinds = np.full(0x110000, _OTHER, np.int32)
         kinds[code_points("byte_bpe/letters")] = _LETTER
         kinds[code_points("byte_bpe/numbers")] = _NUMBER
@@ -138,7 +138,7 @@ class Merger(tf.Module):
     """
 
     def __init__(self, tokens: Tokens, merges: Merges):
-        super().__init__(name="merger")
+        super().__init__()
         ids = {token: index for index, token in enumerate(tokens)}
         self._end = len(tokens)  # the terminator's id: a token that no merge has
         self._num_merges = len(merges)

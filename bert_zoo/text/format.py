@@ -20,17 +20,11 @@ if TYPE_CHECKING:
 
 
 class TokenizerParts(NamedTuple):
-    """What a tokenizer is made of.
+    """What a tokenizer is made of."""
 
-    Attributes:
-        kind: name of its class in `bert_zoo.text`.
-        arguments: of the class.
-        source: file or directory that errors name.
-    """
-
-    kind: str
+    kind: str  # name of its class in `bert_zoo.text`
     arguments: dict[str, Any]
-    source: Path
+    source: Path  # file or directory that errors name
 
     def make(self) -> Tokenizer:
         try:
@@ -70,9 +64,6 @@ class DeferredPreprocessor:
         text_format: of the model's family.
         tokenizer_options: keyword arguments of the tokenizer, which overrule the files.
         **options: keyword arguments of the family's preprocessor, ready for JSON.
-
-    Attributes:
-        vocab_size: how many tokens there are; None where only the made tokenizer tells.
     """
 
     def __init__(
@@ -93,6 +84,7 @@ class DeferredPreprocessor:
 
     @property
     def vocab_size(self) -> int | None:
+        """How many tokens there are; None where only the made tokenizer tells."""
         vocabulary = self._parts.arguments.get("vocabulary")
         return None if vocabulary is None else len(vocabulary)
 

@@ -10,7 +10,6 @@ from bert_zoo.config import IGNORED_LABEL
 from bert_zoo.text.batches import text_batch
 from bert_zoo.text.layout import PLAIN
 from bert_zoo.text.preprocessor import TextPreprocessor, with_batch_size
-from bert_zoo.text.word_level import WordLevelTokenizer
 
 
 class LanguageModelPreprocessor(TextPreprocessor):
@@ -27,16 +26,7 @@ class LanguageModelPreprocessor(TextPreprocessor):
         ValueError: an option outside its range.
     """
 
-    def __init__(
-        self,
-        tokenizer: WordLevelTokenizer,
-        *,
-        sequence_length: int,
-        report_truncation: bool = True,
-        **packing: Any,
-    ):
-        packing = {"layout": PLAIN, **packing, "sequence_length": sequence_length}
-        super().__init__("language_model_preprocessor", tokenizer, packing, report_truncation)
+    default_layout = PLAIN
 
     # AutoGraph has nothing to convert here, and would trace every helper anew in each tf.data map.
     @tf.autograph.experimental.do_not_convert

@@ -12,16 +12,10 @@ TEXTS = ("A", "B")
 
 
 class Part(NamedTuple):
-    """A text or a special token of a row.
+    """A text or a special token of a row."""
 
-    Attributes:
-        name: "A" or "B" for a text; the role of a special token, as "cls" for the tokenizer's
-            `cls_id`.
-        segment: the `segment_ids` of its tokens.
-    """
-
-    name: str
-    segment: int
+    name: str  # "A" or "B"; or the role of a special token, as "cls" for the tokenizer's `cls_id`
+    segment: int  # the `segment_ids` of its tokens
 
     @property
     def is_text(self) -> bool:
@@ -63,11 +57,7 @@ class Layout:
             raise ValueError(f"padding_side is {self.padding_side!r}; it is 'right' or 'left'.")
 
     def parts(self, texts: int) -> list[Part]:
-        """The parts of a row of so many texts, in order.
-
-        Raises:
-            ValueError: not one or two texts, or two of a model that reads single ones.
-        """
+        """The parts of a row of so many texts, in order; ValueError for a number that none has."""
         if texts not in (1, 2) or (texts == 2 and not self.pair):
             most = "one or two" if self.pair else "one"
             raise ValueError(f"Got {texts} segments; this model's rows have {most}.")

@@ -14,17 +14,11 @@ PADDINGS = ("longest", "fixed")
 
 
 class Slices(NamedTuple):
-    """One segment of every row, cut from tokens that lie one behind the other.
+    """One segment of every row, cut from tokens that lie one behind the other."""
 
-    Attributes:
-        values: int32 [tokens].
-        starts: int64 [rows], where in `values` a row's segment starts.
-        lengths: int64 [rows], its tokens.
-    """
-
-    values: tf.Tensor
-    starts: tf.Tensor
-    lengths: tf.Tensor
+    values: tf.Tensor  # int32 [tokens]
+    starts: tf.Tensor  # int64 [rows], where in `values` a row's segment starts
+    lengths: tf.Tensor  # int64 [rows], its tokens
 
     @classmethod
     def of_beginnings(cls, segment: tf.RaggedTensor, lengths: tf.Tensor) -> Slices:
@@ -33,15 +27,10 @@ class Slices(NamedTuple):
 
 
 class Positions(NamedTuple):
-    """Where a segment stands in packed rows.
+    """Where a segment stands in packed rows."""
 
-    Attributes:
-        inside: bool [rows, width], whether a token of the segment stands there.
-        source: int64 [rows, width], that token's place in the segment's `values`.
-    """
-
-    inside: tf.Tensor
-    source: tf.Tensor
+    inside: tf.Tensor  # bool [rows, width], whether a token of the segment stands there
+    source: tf.Tensor  # int64 [rows, width], that token's place in the segment's `values`
 
     def gather(self, values: tf.Tensor, otherwise: int = 0) -> tf.Tensor:
         """What is known of the segment's tokens, in the rows; `otherwise` where none stands."""
@@ -85,7 +74,7 @@ class Packer(tf.Module):
         segments: bool | None = None,
         **ids: int,
     ):
-        super().__init__(name="packer")
+        super().__init__()
         if padding not in PADDINGS:
             raise ValueError(f"padding is {padding!r}; choose one of {PADDINGS}.")
         if bucket < 1:
@@ -154,9 +143,7 @@ class Packer(tf.Module):
         """
         segments = self.checked(segments)
         kept = self.kept_lengths([segment.row_lengths() for segment in segments])
-        slices = map(Slices.of_beginnings, segments, kept)
-        packed, _ = self.lay_out([*slices])
-        return packed
+        return self.lay_out([*map(Slices.of_beginnings, segments, kept)])[0]
 
     def kept_lengths(self, lengths: Sequence[tf.Tensor]) -> list[tf.Tensor]:
         """Returns how many tokens of each segment remain, from int64 [batch] lengths."""
@@ -174,11 +161,7 @@ class Packer(tf.Module):
         return tf.minimum(-(-longest // self.bucket) * self.bucket, self.sequence_length)
 
     def lay_out(self, segments: Sequence[Slices]) -> tuple[dict[str, tf.Tensor], list[Positions]]:
-        """Composes and pads one or two segments that fit, as `__call__` does once it has cut them.
-
-        Returns:
-            What `__call__` returns, and where each segment stands in it.
-        """
+        """What `__call__` does with segments once they are cut; also says where each then stands."""
         parts = self.layout.parts(len(segments))
         row_lengths = tf.add_n([s.lengths for s in segments]) + (len(parts) - len(segments))
         position, is_token = self._positions(row_lengths)
@@ -249,11 +232,7 @@ class Packer(tf.Module):
         return {name: widen(name, value) for name, value in inputs.items()}
 
     def _positions(self, row_lengths: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        """Positions of tokens in rows of int64 [rows] tokens, and which of them are tokens.
-
-        Returns:
-            int64 [1 or rows, width], the first token's is 0; bool [rows, width].
-        """
+        """Positions [1 or rows, width], 0 that of a row's first token, and which have tokens."""
         width = self.width(row_lengths)
         position = tf.range(width)[None, :]
         if self.layout.padding_side == "right":
@@ -309,9 +288,8 @@ def _only_second(first: tf.Tensor, second: tf.Tensor, budget: int | tf.Tensor) -
         "have beside its special ones. Raise sequence_length, choose truncation='longest_first', "
         "or shorten the text. Tokens it has, and may have:"
     )
-    with tf.control_dependencies(
-        [tf.debugging.Assert(longest <= budget, [message, longest, budget])]
-    ):
+    fits = tf.debugging.Assert(longest <= budget, [message, longest, budget])
+    with tf.control_dependencies([fits]):
         return [tf.identity(first), tf.minimum(second, budget - first)]
 
 

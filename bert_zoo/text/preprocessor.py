@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any, Self
 
 import numpy as np
@@ -16,7 +15,7 @@ import tensorflow as tf
 
 from bert_zoo.config import IGNORED_LABEL
 from bert_zoo.text.batches import text_batch
-from bert_zoo.text.layout import BERT, Layout
+from bert_zoo.text.layout import BERT
 from bert_zoo.text.packing import Packer, Positions, Slices
 from bert_zoo.text.tokenizer import Tokenizer
 
@@ -38,43 +37,35 @@ TEXTS_CUT = (
 class TextPreprocessor(tf.Module):
     """What preprocessors share: a tokenizer, a packer, and the report on truncation.
 
-    Args:
-        name: of the module.
-        tokenizer: see the subclasses.
-        packing: keyword arguments of Packer but for the ids.
-        report_truncation: see the subclasses.
-        **options: the constructor's other keyword arguments.
+    Args: see `Preprocessor`.
 
     Attributes:
-        packer: composes the rows.
+        default_layout: where none is given.
         cut_message: see `TruncationReport`.
+        packer: composes the rows.
         report: the `TruncationReport`, which is that of `with_options` too; None without one.
     """
 
+    default_layout = BERT
     cut_message = TEXTS_CUT
 
     def __init__(
         self,
-        name: str,
         tokenizer: Tokenizer,
-        packing: Mapping[str, Any],
-        report_truncation: bool,
-        **options: Any,
+        *,
+        sequence_length: int,
+        report_truncation: bool = True,
+        **packing: Any,
     ):
-        super().__init__(name=name)
+        super().__init__()
         self.tokenizer = tokenizer
+        packing = {"layout": self.default_layout, **packing, "sequence_length": sequence_length}
         self.packer = Packer.of_tokenizer(tokenizer, **packing)
-        # A plain object, so that tf.Module does not wrap and track the values.
-        self._options = SimpleNamespace(**options)
         self.report = TruncationReport(self.cut_message) if report_truncation else None
 
     def get_config(self) -> dict[str, Any]:
         """Returns the constructor's keyword arguments, ready for JSON; the tokenizer has its own."""
-        return {
-            **self.packer.get_config(),
-            **vars(self._options),
-            "report_truncation": self.report is not None,
-        }
+        return {**self.packer.get_config(), "report_truncation": self.report is not None}
 
     @property
     def sequence_length(self) -> int:
@@ -132,24 +123,12 @@ class Preprocessor(TextPreprocessor):
     Args:
         tokenizer: anything called with texts that returns int32 [batch, (tokens)] and has the ids of
             the layout's special tokens, as `cls_id`, and `pad_id`.
-        sequence_length, layout: as for Packer.
+        sequence_length: as for Packer.
         report_truncation: say once on the log (logger "bert_zoo.text.preprocessor") that texts were
             cut. It runs Python inside the graph, so switch it off for a graph that leaves this
             process: a SavedModel, or a remote tf.data service.
-        **packing: further keyword arguments of Packer: padding, bucket, truncation.
+        **packing: further keyword arguments of Packer: layout, padding, bucket, truncation.
     """
-
-    def __init__(
-        self,
-        tokenizer: Tokenizer,
-        *,
-        sequence_length: int,
-        layout: Layout | Mapping[str, Any] = BERT,
-        report_truncation: bool = True,
-        **packing: Any,
-    ):
-        packing |= {"sequence_length": sequence_length, "layout": layout}
-        super().__init__("preprocessor", tokenizer, packing, report_truncation)
 
     # AutoGraph has nothing to convert here, and would trace every helper anew in each tf.data map.
     @tf.autograph.experimental.do_not_convert

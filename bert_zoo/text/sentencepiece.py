@@ -96,7 +96,7 @@ class SentencePieceTokenizer(Tokenizer):
             sentencepiece = _load(model)
             pieces = _pieces(sentencepiece)
             vocabulary = Vocabulary(_tokens(pieces, scheme))
-            super().__init__("sentencepiece_tokenizer", vocabulary, **scheme.special_tokens)
+            super().__init__(vocabulary, **scheme.special_tokens)
             # A plain object, so that tf.Module does not track what is inside it.
             self._settings = SimpleNamespace(model=model, scheme=scheme, options=options)
             special = {token: vocabulary.id_of(token) for token in scheme.special_tokens.values()}
@@ -120,11 +120,7 @@ class SentencePieceTokenizer(Tokenizer):
     def from_file(
         cls, path: str | Path, scheme: Scheme | str, **options: bool | None
     ) -> SentencePieceTokenizer:
-        """Makes a tokenizer from a model file; errors name the file.
-
-        Args:
-            path: spiece.model, sentencepiece.bpe.model or another SentencePiece model.
-            scheme, **options: as for the constructor.
+        """Makes a tokenizer from a model file (spiece.model, say); arguments as of the constructor.
 
         Raises:
             FileNotFoundError: no such file.

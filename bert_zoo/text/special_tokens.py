@@ -26,7 +26,7 @@ class SpecialTokens(tf.Module):
     """
 
     def __init__(self, ids: Mapping[str, int], lstrip: str | None = None):
-        super().__init__(name="special_tokens")
+        super().__init__()
         self._ids = lookup_table([*ids], [*ids.values()], default=-1)
         white_space = f"[{re2_class('byte_bpe/whitespace')}]*"
         # The longest first: they are found before those that they hold.

@@ -20,17 +20,11 @@ from bert_zoo.text.vocabulary import HF_SPECIAL_TOKENS, Vocabulary
 
 
 class SpecialToken(NamedTuple):
-    """A role that a special token may have.
+    """A role that a special token may have."""
 
-    Attributes:
-        attribute: of the tokenizer, with the token's id.
-        called: what errors call it.
-        in_text: whether detokenize shows it.
-    """
-
-    attribute: str
-    called: str
-    in_text: bool = True
+    attribute: str  # of the tokenizer, with the token's id
+    called: str  # what errors call it
+    in_text: bool = True  # whether detokenize shows it
 
 
 # By the tokenizer's option that names the token.
@@ -51,7 +45,6 @@ class Tokenizer(tf.Module):
     """A tokenizer in the graph; subclasses call `_trace` with what tokenizes.
 
     Args:
-        name: of the module.
         vocabulary: its tokens.
         **options: of the constructor, ready for JSON; those named in SPECIAL_TOKENS give the tokens of
             the tokenizer's roles, and are None for roles that it does not have.
@@ -73,9 +66,9 @@ class Tokenizer(tf.Module):
 
     _untracked: SimpleNamespace | None = None
 
-    def __init__(self, name: str, vocabulary: Vocabulary, **options: Any):
+    def __init__(self, vocabulary: Vocabulary, **options: Any):
         refuse_fork()
-        super().__init__(name=name)
+        super().__init__()
         # Plain objects, so that tf.Module does not track what is inside them.
         self._vocabulary = vocabulary
         self._options = SimpleNamespace(**options)
@@ -120,14 +113,14 @@ class Tokenizer(tf.Module):
         `tf.strings.unicode_decode` has it.
 
         Args:
-            texts: a str (a batch of one), a list or array of them, or a string tensor [batch].
+            texts: as for a call.
 
         Returns:
             ids, as calling the tokenizer gives them; starts, the place of each token's first
             character; ends, the place after its last one: int32 [batch, (tokens)] each.
 
         Raises:
-            TypeError, ValueError: something that is not a batch of texts.
+            TypeError, ValueError: as for a call.
             NotImplementedError: a WordLevelTokenizer.
         """
         if self._untracked is None:

@@ -5,14 +5,12 @@ Source of questions: google-research/bert, run_squad.py (convert_examples_to_fea
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from numbers import Integral
 from typing import Any
 
 import tensorflow as tf
 
 from bert_zoo.text.batches import text_batch
-from bert_zoo.text.layout import BERT, Layout
 from bert_zoo.text.packing import Slices
 from bert_zoo.text.preprocessor import Preprocessor, TextPreprocessor, text_pair
 from bert_zoo.text.tokenizer import Tokenizer
@@ -40,12 +38,11 @@ class QuestionWindows(TextPreprocessor):
 
     Args:
         tokenizer: as for Preprocessor; its `tokenize_with_offsets` is called.
-        sequence_length, layout: as for Packer.
         stride: tokens between the beginnings of a context's windows.
         max_question_length: tokens that a question is cut to, if it has more. It never has more
             than half of a row, which leaves room for a context in short rows.
-        report_truncation: as for Preprocessor, of questions; contexts are never cut.
-        **packing: further keyword arguments of Packer: padding, bucket.
+        **options: further ones of Preprocessor; what is reported are cut questions, for contexts are
+            never cut.
 
     Raises:
         TypeError: the tokenizer does not say where its tokens come from.
@@ -58,12 +55,9 @@ class QuestionWindows(TextPreprocessor):
         self,
         tokenizer: Tokenizer,
         *,
-        sequence_length: int,
-        layout: Layout | Mapping[str, Any] = BERT,
         stride: int = STRIDE,
         max_question_length: int = MAX_QUESTION_LENGTH,
-        report_truncation: bool = True,
-        **packing: Any,
+        **options: Any,
     ):
         if not hasattr(tokenizer, "tokenize_with_offsets"):
             raise TypeError(
@@ -74,21 +68,19 @@ class QuestionWindows(TextPreprocessor):
         for name, value in (("stride", stride), ("max_question_length", max_question_length)):
             if not isinstance(value, Integral) or value < 1:
                 raise ValueError(f"{name} is {value!r}; it is a number of tokens, at least 1.")
-        super().__init__(
-            "question_windows",
-            tokenizer,
-            packing | {"sequence_length": sequence_length, "layout": layout},
-            report_truncation,
-            stride=stride,
-            max_question_length=max_question_length,
-        )
+        super().__init__(tokenizer, **options)
+        self._stride, self._max_question_length = int(stride), int(max_question_length)
         specials = self.packer.layout.specials(2)
-        self._room = sequence_length - specials
+        self._room = self.sequence_length - specials
         if self._room < 2:
             raise ValueError(
-                f"sequence_length is {sequence_length}, of which {specials} are special "
+                f"sequence_length is {self.sequence_length}, of which {specials} are special "
                 "tokens; a question and its context need one token each at least."
             )
+
+    def get_config(self) -> dict[str, Any]:
+        windows = {"stride": self._stride, "max_question_length": self._max_question_length}
+        return {**super().get_config(), **windows}
 
     # AutoGraph has nothing to convert here, and would trace every helper anew in each tf.data map.
     @tf.autograph.experimental.do_not_convert
@@ -115,16 +107,19 @@ class QuestionWindows(TextPreprocessor):
         context, starts, ends = map(
             _with_long_splits, self.tokenizer.tokenize_with_offsets(contexts)
         )
-        kept = self._kept_question_lengths(question.row_lengths())
+        limit = min(self._max_question_length, self._room // 2)
+        kept = tf.minimum(question.row_lengths(), limit)
+        if self.report is not None:
+            self.report.watch(question.row_lengths(), kept, limit)
         room = self._room - kept
-        step = tf.minimum(room, self._options.stride)
+        step = tf.minimum(room, self._stride)
         example, first_token, length = _windows(context.row_lengths(), room, step)
+        question_starts, kept = (tf.gather(v, example) for v in (question.row_starts(), kept))
+        starts_in_context = tf.gather(context.row_starts(), example) + first_token
         packed, (_, positions) = self.packer.lay_out(
             [
-                Slices(question.values, *_of_rows(example, question.row_starts(), kept)),
-                Slices(
-                    context.values, tf.gather(context.row_starts(), example) + first_token, length
-                ),
+                Slices(question.values, question_starts, kept),
+                Slices(context.values, starts_in_context, length),
             ]
         )
         return {
@@ -135,13 +130,6 @@ class QuestionWindows(TextPreprocessor):
             "starts": positions.gather(starts.values),
             "ends": positions.gather(ends.values),
         }
-
-    def _kept_question_lengths(self, lengths: tf.Tensor) -> tf.Tensor:
-        limit = min(self._options.max_question_length, self._room // 2)
-        kept = tf.minimum(lengths, limit)
-        if self.report is not None:
-            self.report.watch(lengths, kept, limit)
-        return kept
 
 
 class DocumentWindows(Preprocessor):
@@ -217,26 +205,18 @@ def _windows(
 ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
     """For each window its text's number, the text's tokens before it, and its own.
 
-    Args:
-        lengths: int64 [texts], tokens.
-        room, step: int64 [texts], a window's tokens at most, and those between beginnings.
+    Of each text [texts] are given its tokens, a window's at most, and those between beginnings.
     """
     counts = 1 - (-tf.maximum(lengths - room, 0) // step)
     text = tf.repeat(tf.range(tf.size(counts, tf.int64)), counts)
     number = tf.ragged.range(counts).values
-    room, step, length = _of_rows(text, room, step, lengths)
+    room, step, length = (tf.gather(column, text) for column in (room, step, lengths))
     first_token = number * step
     return text, first_token, tf.minimum(room, length - first_token)
 
 
 def question_windows(preprocessor: Preprocessor, **options: Any) -> QuestionWindows:
-    """Windows that read text as a model's preprocessor does.
-
-    Args:
-        preprocessor: a model's.
-        **options: keyword arguments of QuestionWindows, in place of the preprocessor's or, as
-            `stride`, beside them.
-    """
+    """Windows that read text as a model's preprocessor does, but for options of QuestionWindows."""
     return QuestionWindows(preprocessor.tokenizer, **{**preprocessor.get_config(), **options})
 
 
@@ -256,8 +236,8 @@ def answer_positions(
 
     Args:
         rows: as QuestionWindows returns them.
-        answer_starts, answer_ends: int [batch], the characters of each question's answer in its
-            context, the end exclusive; -1 both for a question without answer.
+        answer_starts, answer_ends: int [batch], characters of each context, the end exclusive; -1
+            both for a question without answer.
 
     Returns:
         int32 [rows] each: the positions of the answer's first and last token; 0, that of [CLS],
@@ -309,8 +289,3 @@ def _answers_in_contexts(
 
 def _with_long_splits(tokens: tf.RaggedTensor) -> tf.RaggedTensor:
     return tf.cast(tokens, tf.int32).with_row_splits_dtype(tf.int64)
-
-
-def _of_rows(example: tf.Tensor, *columns: tf.Tensor) -> tuple[tf.Tensor, ...]:
-    """What is known of questions, for each window."""
-    return tuple(tf.gather(column, example) for column in columns)

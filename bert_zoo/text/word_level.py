@@ -100,7 +100,7 @@ class WordLevelTokenizer(Tokenizer):
         }
         checked = Vocabulary(vocabulary)
         _check_options(SimpleNamespace(**options), checked)
-        super().__init__("word_level_tokenizer", checked, **options)
+        super().__init__(checked, **options)
         ids = {_key(token, unit): index for index, token in enumerate(checked.tokens)}
         ids.pop(None, None)
         spellings = {eos_token: "\n", space_token: " "}

@@ -84,7 +84,6 @@ class WordPieceTokenizer(Tokenizer):
             )
         named = (unknown_token, padding_token, cls_token, sep_token, mask_token)
         super().__init__(
-            "wordpiece_tokenizer",
             Vocabulary(vocabulary),
             lowercase=bool(lowercase),
             strip_accents=None if strip_accents is None else bool(strip_accents),
@@ -136,7 +135,7 @@ class _Engine(tf.Module):
     """
 
     def __init__(self, vocabulary: Vocabulary, options: SimpleNamespace):
-        super().__init__(name="engine")
+        super().__init__()
         special = special_ids(options, vocabulary)
         self._special_tokens = SpecialTokens(special)
         rules = build_rules(

@@ -11,7 +11,6 @@ from __future__ import annotations
 import itertools
 import re
 import weakref
-from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -53,8 +52,7 @@ def word_batch(words: Any, name: str = "words") -> tf.RaggedTensor:
         name: what an error calls the argument.
 
     Raises:
-        TypeError: something that is not a word; names its row and position.
-        ValueError: another number of dimensions, or an empty word.
+        TypeError, ValueError: something that is not a word, or an empty one.
         tf.errors.InvalidArgumentError: an empty word in a tensor.
     """
     if not has_rows_of_words(words):
@@ -143,26 +141,17 @@ class PackedWords(NamedTuple):
 
 @tf.autograph.experimental.do_not_convert
 def pack_words(words: Any, preprocessor: Preprocessor) -> PackedWords:
-    """Turns sentences of words into a model's inputs; traceable.
+    """Turns sentences, as `word_batch` takes them, into a model's inputs; traceable.
 
     Rows that are longer than the preprocessor's `sequence_length` are cut, with a warning.
-
-    Args:
-        words: see `word_batch`.
-        preprocessor: of the model.
     """
     return pack_pieces(word_pieces(word_batch(words), preprocessor.tokenizer), preprocessor)
 
 
 def word_pieces(words: tf.RaggedTensor, tokenizer: Tokenizer) -> tf.RaggedTensor:
-    """Tokenizes each word by itself; one that gives no token becomes the unknown token.
+    """Tokenizes each word by itself, string [batch, (words)] to int32 [batch, (words), (pieces)].
 
-    Args:
-        words: string [batch, (words)].
-        tokenizer: of the model.
-
-    Returns:
-        int32 [batch, (words), (pieces)], with a piece at least for each word.
+    A word that gives no token becomes the unknown token.
     """
     pieces = _word_tokenizer(tokenizer)(words.values).with_row_splits_dtype(tf.int64)
     missing = tf.cast(pieces.row_lengths() == 0, tf.int64)
@@ -204,39 +193,29 @@ def row_splits_that_fit(lengths: np.ndarray, sentences: np.ndarray, budget: int)
 
     Args:
         lengths: int [words], the pieces of each word of all sentences.
-        sentences: int [batch + 1], the number of each sentence's first word, and of all words.
+        sentences: int [batch + 1], the row splits of the words.
         budget: the most tokens of a row, without the special ones.
 
     Returns:
-        int64 [rows + 1], the number of each row's first word, and of all words. A single word that is
-        too long is a row by itself.
+        int64 [rows + 1], the row splits of rows. A single word that is too long is a row by itself.
     """
-    starts = _row_starts(lengths.tolist(), sentences.tolist(), budget)
-    return np.array([*starts, len(lengths)], np.int64)
-
-
-def _row_starts(lengths: list[int], sentences: list[int], budget: int) -> Iterator[int]:
-    """The first words of rows of up to `budget` tokens; `sentences` are row splits."""
-    for begin, end in itertools.pairwise(sentences):
-        yield begin
+    starts = []
+    pieces = lengths.tolist()
+    for begin, end in itertools.pairwise(sentences.tolist()):
+        starts.append(begin)
         tokens = 0
         for word in range(begin, end):
-            tokens += lengths[word]
-            if tokens > budget and word > begin:
-                yield word
-                begin, tokens = word, lengths[word]
+            tokens += pieces[word]
+            if tokens > budget and word > starts[-1]:
+                starts.append(word)
+                tokens = pieces[word]
+    return np.array([*starts, len(pieces)], np.int64)
 
 
 def token_labels(labels: Any, packed: PackedWords, words: tf.RaggedTensor) -> tf.Tensor:
-    """Puts the labels of words on their first pieces; traceable.
+    """Puts the labels of words [batch, (words)] on their first pieces [batch, length]; traceable.
 
-    Args:
-        labels: integers [batch, (words)], ragged or not.
-        packed: of the words.
-        words: string [batch, (words)].
-
-    Returns:
-        integers [batch, length]: -100 on all other tokens.
+    All other tokens have -100.
 
     Raises:
         ValueError: labels of another rank.
