@@ -16,11 +16,10 @@ from bert_zoo.weights.formats import TF1, HuggingFace
 from bert_zoo.weights.formats.codec import ConfigCodec, ConfigRow
 from bert_zoo.weights.table import DENSE, NORM, OUTPUT, Head, Row
 
+SIZES = ("embedding_size", "num_hidden_groups", "inner_group_num")
 ROWS = [
     *bert.ROWS,
-    ConfigRow("embedding_size", optional=True),
-    ConfigRow("num_hidden_groups", optional=True),
-    ConfigRow("inner_group_num", optional=True),
+    *(ConfigRow(name, optional=True) for name in SIZES),
     ConfigRow("classifier_dropout", "classifier_dropout_prob", optional=True),
 ]
 # Of structures that Google tried and never released.
@@ -85,12 +84,7 @@ def block_rows(config: EncoderConfig) -> Iterator[Row]:
 
 ENCODER_ROWS = (
     *(row for row in bert.ENCODER_ROWS if row.ours.startswith("embeddings/")),
-    Row(
-        DENSE,
-        "embeddings/projection",
-        hf="encoder.embedding_hidden_mapping_in",
-        when=lambda config: config.table_width != config.hidden_size,
-    ),
+    bert.projection_row("encoder.embedding_hidden_mapping_in"),
     block_rows,
     Row(DENSE, "pooler/dense", hf="pooler", tf1="pooler/dense", when=lambda config: config.pooler),
 )

@@ -1,6 +1,6 @@
 """BERT (Devlin et al. 2018, arXiv:1810.04805)."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 
 from bert_zoo.config import EncoderConfig
 from bert_zoo.families.bert_checkpoints import CHECKPOINTS
@@ -17,10 +17,7 @@ from bert_zoo.weights.table import BIAS, DENSE, EMBED, NORM, OUTPUT, Copy, Head,
 def backbone(config: EncoderConfig, dtype, relative_bias=None):
     """Embeddings, a stack of post-norm blocks, and a pooler where there is one.
 
-    Args:
-        config: sizes and choices.
-        dtype: a Keras dtype policy.
-        relative_bias: a layer that the stack takes; see `bert_zoo.layers.Stack`.
+    The stack takes `relative_bias`, a layer; see `bert_zoo.layers.Stack`.
     """
     from bert_zoo.layers import (
         Embeddings,
@@ -34,6 +31,7 @@ def backbone(config: EncoderConfig, dtype, relative_bias=None):
 
     options = {"initializer_range": config.initializer_range, "dtype": dtype}
     hidden_size = config.hidden_size
+    normed = {"epsilon": config.layer_norm_epsilon, "dropout": config.hidden_dropout}
 
     def block(i: int) -> PostNormBlock:
         return PostNormBlock(
@@ -51,8 +49,7 @@ def backbone(config: EncoderConfig, dtype, relative_bias=None):
                 name="feed_forward",
                 **options,
             ),
-            epsilon=config.layer_norm_epsilon,
-            dropout=config.hidden_dropout,
+            **normed,
             dtype=dtype,
             name=f"layer_{i}",
         )
@@ -67,9 +64,8 @@ def backbone(config: EncoderConfig, dtype, relative_bias=None):
             num_segments=config.num_segments,
             position_offset=config.position_offset,
             pad_id=config.pad_id,
-            epsilon=config.layer_norm_epsilon,
-            dropout=config.hidden_dropout,
             name="embeddings",
+            **normed,
             **options,
         ),
         stack=Stack(
@@ -86,11 +82,9 @@ def backbone(config: EncoderConfig, dtype, relative_bias=None):
 
 
 ROWS = [
-    ConfigRow("vocab_size"),
-    ConfigRow("hidden_size"),
+    *map(ConfigRow, ("vocab_size", "hidden_size", "intermediate_size")),
     ConfigRow("num_layers", "num_hidden_layers"),
     ConfigRow("num_heads", "num_attention_heads"),
-    ConfigRow("intermediate_size"),
     ConfigRow("max_positions", "max_position_embeddings", optional=True),
     ConfigRow("num_segments", "type_vocab_size", optional=True),
     ConfigRow("hidden_dropout", "hidden_dropout_prob", optional=True),
@@ -144,8 +138,56 @@ ENCODER_ROWS = (
 )
 
 
+def renamed(
+    rows: Sequence[Row], fmt: str, names: Mapping[str, str | tuple[str, ...]], lacks: str = ""
+) -> tuple[Row, ...]:
+    """Rows with other names in a format, by our path; without those whose path `lacks` names."""
+    return tuple(
+        row.named(**{fmt: names[row.ours]}) if row.ours in names else row
+        for row in rows
+        if row.ours not in lacks.split()
+    )
+
+
+def projection_row(hf: str) -> Row:
+    """From tables to the blocks, where their widths differ."""
+    return Row(
+        DENSE,
+        "embeddings/projection",
+        hf=hf,
+        when=lambda config: config.table_width != config.hidden_size,
+    )
+
+
 def untied(config: EncoderConfig) -> bool:
     return not config.tie_word_embeddings
+
+
+def projecting_head(
+    transform: str, norm: str, decoder: str, activation: str | None = None, **bias: str
+) -> Head:
+    """A masked-language-model head whose decoder has a name, and a bias, whether tied or not.
+
+    Args:
+        transform, norm, decoder: Hugging Face's names.
+        activation: see `Head`.
+        **bias: names of the bias in other formats.
+    """
+
+    def copies(config: EncoderConfig) -> tuple[Copy, ...]:
+        table = Copy(f"{decoder}.weight", of="{root}embeddings.word_embeddings.weight")
+        return () if untied(config) else (table,)
+
+    return Head(
+        (
+            Row(DENSE, "masked_lm/transform", hf=transform),
+            Row(NORM, "masked_lm/norm", hf=norm),
+            Row(EMBED, "masked_lm/decoder", hf=decoder, when=untied),
+            Row(BIAS, "masked_lm", hf=f"{decoder}.bias", **bias),
+        ),
+        activation=activation,
+        copies={"hf": copies},
+    )
 
 
 def masked_lm_rows(scope: str, *, dense: str, norm: str) -> tuple[Row, ...]:

@@ -1,6 +1,5 @@
 """DistilBERT (Sanh et al. 2019, arXiv:1910.01108): BERT in half the layers, no segments, no pooler."""
 
-from bert_zoo.config import EncoderConfig
 from bert_zoo.families import bert
 from bert_zoo.families.distilbert_checkpoints import CHECKPOINTS
 from bert_zoo.families.distilbert_presets import PRESETS
@@ -11,14 +10,9 @@ from bert_zoo.text.wordpiece_files import read_wordpiece
 from bert_zoo.weights.formats import HuggingFace
 from bert_zoo.weights.formats.codec import ConfigCodec, ConfigRow
 from bert_zoo.weights.formats.hf import ACTIVATIONS
-from bert_zoo.weights.table import BIAS, DENSE, EMBED, NORM, Copy, Head, Row
+from bert_zoo.weights.table import DENSE, Head, Row
 
-DEFAULTS = {
-    "num_segments": 0,
-    "pooler": False,
-    "classifier_dropout": 0.2,
-    "span_dropout": 0.1,
-}
+DEFAULTS = {"num_segments": 0, "pooler": False, "classifier_dropout": 0.2, "span_dropout": 0.1}
 HF_CODEC = ConfigCodec(
     rows=[
         ConfigRow("vocab_size"),
@@ -50,29 +44,10 @@ HF_NAMES = {
     "stack/layer_{i}/feed_forward/output": f"{LAYER}ffn.lin2",
     "stack/layer_{i}/output_norm": f"{LAYER}output_layer_norm",
 }
-NOT_HERE = ("embeddings/segment_embedding", "pooler/dense")
-ENCODER_ROWS = tuple(
-    row.named(hf=HF_NAMES[row.ours]) if row.ours in HF_NAMES else row
-    for row in bert.ENCODER_ROWS
-    if row.ours not in NOT_HERE
+ENCODER_ROWS = bert.renamed(
+    bert.ENCODER_ROWS, "hf", HF_NAMES, lacks="embeddings/segment_embedding pooler/dense"
 )
-
-
-def masked_lm_copies(config: EncoderConfig) -> tuple[Copy, ...]:
-    if bert.untied(config):
-        return ()
-    return (Copy("vocab_projector.weight", of="{root}embeddings.word_embeddings.weight"),)
-
-
-MASKED_LM = Head(
-    (
-        Row(DENSE, "masked_lm/transform", hf="vocab_transform"),
-        Row(NORM, "masked_lm/norm", hf="vocab_layer_norm"),
-        Row(EMBED, "masked_lm/decoder", hf="vocab_projector", when=bert.untied),
-        Row(BIAS, "masked_lm", hf="vocab_projector.bias"),
-    ),
-    copies={"hf": masked_lm_copies},
-)
+MASKED_LM = bert.projecting_head("vocab_transform", "vocab_layer_norm", "vocab_projector")
 # A layer with ReLU in the pooler's place, and no dropout before it.
 SENTENCE = Head(
     (Row(DENSE, "classifier/transform", hf="pre_classifier"), bert.CLASSIFIER),

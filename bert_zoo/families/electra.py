@@ -13,7 +13,7 @@ from bert_zoo.text.format import TextFormat
 from bert_zoo.text.wordpiece_files import read_wordpiece
 from bert_zoo.weights.formats import TF1, HuggingFace
 from bert_zoo.weights.formats.codec import ConfigCodec, ConfigRow
-from bert_zoo.weights.table import BIAS, DENSE, EMBED, NORM, Copy, Head, Row, SecondEncoder
+from bert_zoo.weights.table import DENSE, Copy, Head, Row, SecondEncoder
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,11 +31,8 @@ class ElectraConfig(EncoderConfig):
 
     def __post_init__(self):
         super().__post_init__()
-        problems = self.problems_with(
-            natural={"generator_hidden_size": "a quarter of hidden_size"},
-            rates=("summary_dropout",),
-        )
-        if problems:
+        natural = {"generator_hidden_size": "a quarter of hidden_size"}
+        if problems := self.problems_with(natural=natural, rates=("summary_dropout",)):
             raise ConfigError(" ".join(problems))
 
     @property
@@ -104,33 +101,15 @@ SHARED = tuple(
     if row.ours.startswith("embeddings/")
 )
 OWN = (
-    Row(
-        DENSE,
-        "embeddings/projection",
-        hf="embeddings_project",
-        when=lambda config: config.table_width != config.hidden_size,
-    ),
+    bert.projection_row("embeddings_project"),
     *(row for row in bert.ENCODER_ROWS if row.ours.startswith("stack/")),
 )
-
-
-def masked_lm_copies(config: ElectraConfig) -> tuple[Copy, ...]:
-    if bert.untied(config):
-        return ()
-    return (Copy("generator_lm_head.weight", of="{root}embeddings.word_embeddings.weight"),)
-
-
-MASKED_LM = Head(
-    (
-        Row(DENSE, "masked_lm/transform", hf="generator_predictions.dense"),
-        Row(NORM, "masked_lm/norm", hf="generator_predictions.LayerNorm"),
-        Row(EMBED, "masked_lm/decoder", hf="generator_lm_head", when=bert.untied),
-        Row(
-            BIAS, "masked_lm", hf="generator_lm_head.bias", tf1="generator_predictions/output_bias"
-        ),
-    ),
+MASKED_LM = bert.projecting_head(
+    "generator_predictions.dense",
+    "generator_predictions.LayerNorm",
+    "generator_lm_head",
     activation="gelu",
-    copies={"hf": masked_lm_copies},
+    tf1="generator_predictions/output_bias",
 )
 
 

@@ -57,10 +57,8 @@ HF_NAMES = {
     "stack/layer_{i}/attention_norm": f"{bert.LAYER}attention.LayerNorm",
 }
 ENCODER_ROWS = (
-    *(
-        row.named(hf=HF_NAMES[row.ours]) if row.ours in HF_NAMES else row
-        for row in roberta.FAMILY.encoder_rows
-        if row.ours != "embeddings/segment_embedding"
+    *bert.renamed(
+        roberta.FAMILY.encoder_rows, "hf", HF_NAMES, lacks="embeddings/segment_embedding"
     ),
     Row(
         EMBED,

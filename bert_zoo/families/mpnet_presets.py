@@ -7,19 +7,7 @@ from bert_zoo.presets import Preset
 README = "microsoft/MPNet MPNet/README.glue.md"
 PRESETS = (
     Preset("mpnet/glue", (*SENTENCES, *WORDS), roberta_presets.RECIPE, README),
-    *(
-        Preset(
-            f"mpnet/{benchmark}",
-            SENTENCES,
-            roberta_presets.RECIPE.replace(
-                batch_size=rows, learning_rate=rate, total_steps=updates, warmup_steps=warmup
-            ),
-            README,
-            benchmark=benchmark,
-        )
-        # The numbers are RoBERTa's.
-        for benchmark, (rows, rate, updates, warmup) in roberta_presets.GLUE.items()
-    ),
+    *roberta_presets.of_glue("mpnet", README),  # the numbers are RoBERTa's
     Preset(
         "mpnet/squad",
         ANSWERS,

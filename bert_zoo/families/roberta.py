@@ -57,17 +57,11 @@ FAIRSEQ_NAMES = {
 }
 
 
-def with_fairseq_names(rows: tuple[Row, ...]) -> tuple[Row, ...]:
-    return tuple(
-        row.named(fairseq=FAIRSEQ_NAMES[row.ours]) if row.ours in FAIRSEQ_NAMES else row
-        for row in rows
-    )
-
-
 def fairseq_copies(config: EncoderConfig) -> tuple[Copy, ...]:
     return (Copy("encoder.lm_head.weight", of="{root}embed_tokens.weight"),)
 
 
+MASKED_LM_ROWS = bert.masked_lm_rows("lm_head", dense="dense", norm="layer_norm")
 # Its own layer over the first token takes the place of BERT's pooler.
 CLASSIFIER_ROWS = (
     Row(DENSE, "classifier/transform", hf="classifier.dense", fairseq="classification_heads.dense"),
@@ -78,7 +72,6 @@ CLASSIFIER_ROWS = (
         fairseq="classification_heads.out_proj",
     ),
 )
-
 
 FAMILY = Family(
     name="roberta",
@@ -99,11 +92,11 @@ FAMILY = Family(
         ),
         "fairseq": Fairseq(codec=FAIRSEQ_CODEC, root="encoder.sentence_encoder."),
     },
-    encoder_rows=with_fairseq_names(bert.ENCODER_ROWS),
+    encoder_rows=bert.renamed(bert.ENCODER_ROWS, "fairseq", FAIRSEQ_NAMES),
     heads={
         **bert.TASK_HEADS,
         "masked_lm": Head(
-            with_fairseq_names(bert.masked_lm_rows("lm_head", dense="dense", norm="layer_norm")),
+            bert.renamed(MASKED_LM_ROWS, "fairseq", FAIRSEQ_NAMES),
             copies={**bert.masked_lm_copies("lm_head"), "fairseq": fairseq_copies},
             activation="gelu",
         ),

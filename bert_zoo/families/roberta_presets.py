@@ -1,5 +1,7 @@
 """RoBERTa's fine-tuning settings, of the paper and of fairseq's files."""
 
+from collections.abc import Iterator
+
 from bert_zoo.families.bert_presets import ANSWERS, CHOICES, SENTENCES, WORDS
 from bert_zoo.presets import Preset, Recipe
 
@@ -27,6 +29,18 @@ GLUE = {
     "sst2": (32, 1e-5, 20935, 1256),
     "stsb": (16, 2e-5, 3598, 214),
 }
+
+
+def of_glue(family: str, source: str, note: str = "") -> Iterator[Preset]:
+    """The settings of each task of GLUE."""
+    for benchmark, (rows, rate, updates, warmup) in GLUE.items():
+        recipe = RECIPE.replace(
+            batch_size=rows, learning_rate=rate, total_steps=updates, warmup_steps=warmup
+        )
+        name = f"{family}/{benchmark}"
+        yield Preset(name, SENTENCES, recipe, source, benchmark=benchmark, note=note)
+
+
 PRESETS = (
     Preset(
         "roberta/glue",
@@ -35,18 +49,10 @@ PRESETS = (
         "Liu et al. 2019 (arXiv:1907.11692), table 10",
         grid={"batch_size": (16, 32), "learning_rate": (1e-5, 2e-5, 3e-5)},
     ),
-    *(
-        Preset(
-            f"roberta/{benchmark}",
-            SENTENCES,
-            RECIPE.replace(
-                batch_size=rows, learning_rate=rate, total_steps=updates, warmup_steps=warmup
-            ),
-            "fairseq examples/roberta/config/finetuning, examples/roberta/README.glue.md",
-            benchmark=benchmark,
-            note="Tested there with RoBERTa-large.",
-        )
-        for benchmark, (rows, rate, updates, warmup) in GLUE.items()
+    *of_glue(
+        "roberta",
+        "fairseq examples/roberta/config/finetuning, examples/roberta/README.glue.md",
+        note="Tested there with RoBERTa-large.",
     ),
     Preset(
         "roberta/squad",
