@@ -10,10 +10,10 @@
 import logging
 import mmap
 import os
+import re
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from bert_zoo.error_text import shown
 from bert_zoo.text.files import VocabularyFiles
@@ -83,21 +83,13 @@ def read_vocabulary(files: VocabularyFiles, overrides: dict[str, Any]) -> Tokeni
     return TokenizerParts("WordLevelTokenizer", arguments, path)
 
 
-@dataclass(frozen=True)
-class PickledVocabulary:
-    """A word or character vocabulary of Transformer-XL.
+class PickledVocabulary(NamedTuple):
+    """A word or character vocabulary of Transformer-XL; None for a special token that it lacks."""
 
-    Attributes:
-        symbols: in the order of their ids.
-        lowercase: whether the program lower-cased the text.
-        eos_token: the symbol that it put at the end of every line; None in character vocabularies.
-        unknown_token: the symbol for words that are not in the vocabulary; None where there is none.
-    """
-
-    symbols: list[str]
-    lowercase: bool
-    eos_token: str | None
-    unknown_token: str | None
+    symbols: list[str]  # in the order of their ids
+    lowercase: bool  # whether the program lower-cased the text
+    eos_token: str | None  # what it put at the end of every line
+    unknown_token: str | None  # what words became that are not in the vocabulary
 
 
 def read_pickled_vocabulary(path: str | os.PathLike) -> PickledVocabulary:
@@ -118,21 +110,19 @@ def read_pickled_vocabulary(path: str | os.PathLike) -> PickledVocabulary:
             f"{path} is not a pickled vocabulary that bert_zoo knows by its name; known endings are "
             f"{', '.join(_READERS)}."
         )
-    table = _vocabulary_of(_READERS[path.suffix](path), path)
+    table = _READERS[path.suffix](path)
+    if type(table) is Record and "vocab" in table:
+        table = table["vocab"]  # of its corpus
+    if not isinstance(table, dict) or "idx2sym" not in table:
+        raise WeightsError(f"{path} holds no vocabulary: nothing in it is called idx2sym.")
     symbols = _symbols(table, path)
     lowercase, unknown_id = table.get("lower_case"), table.get("unk_idx")
     if type(lowercase) is not bool:
         raise WeightsError(f"{path} does not say whether its words are in lower case.")
     if unknown_id is not None and unknown_id not in range(len(symbols)):
         raise WeightsError(f"{path} has no symbol of the id {shown(unknown_id)}, its unk_idx.")
-    return PickledVocabulary(
-        symbols=symbols,
-        lowercase=lowercase,
-        eos_token=first_known(EOS_TOKENS, symbols),
-        unknown_token=first_known(UNKNOWN_TOKENS, symbols)
-        if unknown_id is None
-        else symbols[unknown_id],
-    )
+    unknown = first_known(UNKNOWN_TOKENS, symbols) if unknown_id is None else symbols[unknown_id]
+    return PickledVocabulary(symbols, lowercase, first_known(EOS_TOKENS, symbols), unknown)
 
 
 def _read_pickle_file(path: Path) -> Any:
@@ -156,22 +146,9 @@ _READERS: dict[str, Callable[[Path], Any]] = {
 }
 
 
-def _vocabulary_of(root: Any, path: Path) -> dict[str | int, Any]:
-    """The attributes of the vocabulary: the file's own object or its corpus's."""
-    if type(root) is Record and "vocab" in root:
-        root = root["vocab"]
-    if not isinstance(root, dict) or "idx2sym" not in root:
-        raise WeightsError(f"{path} holds no vocabulary: nothing in it is called idx2sym.")
-    return root
-
-
 def _symbols(table: dict[str | int, Any], path: Path) -> list[str]:
     symbols, ids = table["idx2sym"], table.get("sym2idx")
-    if (
-        type(symbols) is not list
-        or not symbols
-        or any(type(symbol) is not str for symbol in symbols)
-    ):
+    if type(symbols) is not list or not symbols or {*map(type, symbols)} != {str}:
         raise WeightsError(f"idx2sym of {path} is not a list of strings.")
     expected = {symbol: index for index, symbol in enumerate(symbols)}
     if ids != expected or len(expected) != len(symbols):
@@ -179,10 +156,7 @@ def _symbols(table: dict[str | int, Any], path: Path) -> list[str]:
             f"idx2sym and sym2idx of {path} do not agree: not every symbol has one id. The file is "
             "damaged: download it again."
         )
-    broken = [
-        symbol for symbol in symbols if any("\ud800" <= letter <= "\udfff" for letter in symbol)
-    ]
-    if broken:
+    if broken := [symbol for symbol in symbols if re.search("[\ud800-\udfff]", symbol)]:
         raise WeightsError(f"Symbols of {path} are not UTF-8: {shown(broken)}.")
     return _undo_latin_1(symbols, path)
 

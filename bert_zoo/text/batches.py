@@ -43,10 +43,8 @@ def text_batch(texts: Any, name: str = "texts") -> tf.Tensor:
     if hasattr(texts, "element_spec"):
         raise TypeError(f"{name} is a tf.data.Dataset, which `predict` takes. {_EXPECTED}.")
     if isinstance(texts, Mapping | Set):
-        raise TypeError(
-            f"{name} is a {type(texts).__name__}. {_EXPECTED}: pass "
-            + ("the values that are texts." if isinstance(texts, Mapping) else "a list, in order.")
-        )
+        what = "the values that are texts" if isinstance(texts, Mapping) else "a list, in order"
+        raise TypeError(f"{name} is a {type(texts).__name__}. {_EXPECTED}: pass {what}.")
     if isinstance(texts, np.ndarray) and texts.ndim != 1:
         raise ValueError(
             f"{name} has shape {texts.shape}. {_EXPECTED}; a batch of pairs is passed as a tuple "

@@ -55,12 +55,7 @@ def read_byte_bpe(files: VocabularyFiles, overrides: dict[str, Any]) -> Tokenize
 def read_vocabulary_and_merges(files: VocabularyFiles) -> tuple[list[str], list[tuple[str, ...]]]:
     """Reads vocab.json and merges.txt, or tokenizer.json where they are not both there.
 
-    Returns:
-        The tokens in the order of their ids, and the merges, for ByteBpeTokenizer.
-
-    Raises:
-        FileNotFoundError: neither is there.
-        ConfigError: a damaged file, or a tokenizer.json that is not of a byte-level BPE.
+    Gives the tokens in the order of their ids, and the merges; raises as `read_byte_bpe`.
     """
     if files.has("vocab.json") and files.has("merges.txt"):
         vocabulary = tokens_by_id(files.json("vocab.json"))
@@ -91,10 +86,7 @@ def merges_of_lines(lines: list[str]) -> list[tuple[str, ...]]:
 
 
 def _read_fairseq(files: VocabularyFiles) -> tuple[list[str], list[tuple[str, ...]]]:
-    """Returns fairseq's vocabulary in GPT-2's letters, and GPT-2's merges.
-
-    dict.txt lists GPT-2's ids in the order of fairseq's, between the special tokens.
-    """
+    """fairseq's vocabulary in GPT-2's letters, which dict.txt lists by GPT-2's ids, and the merges."""
     missing = [name for name in ("encoder.json", "vocab.bpe") if not files.has(name)]
     if missing:
         raise FileNotFoundError(

@@ -10,16 +10,9 @@ from bert_zoo.text.vocabulary import HF_SPECIAL_TOKENS
 
 
 class VocabularyFiles:
-    """The files of a directory that a tokenizer is made from; keeps the bytes of those that were read.
+    """The files of a directory that a tokenizer is made from.
 
-    Args:
-        directory: with the files.
-
-    Attributes:
-        contents: name -> bytes of the files that were read so far.
-
-    Raises:
-        FileNotFoundError: no such directory.
+    `contents` keeps the bytes of those that were read so far, by name.
     """
 
     def __init__(self, directory: str | Path):
@@ -48,20 +41,12 @@ class VocabularyFiles:
         return self.contents[name]
 
     def lines(self, name: str) -> list[str]:
-        """The lines of a file in UTF-8, without what ends them.
-
-        Raises:
-            ConfigError: names the line that is not UTF-8.
-        """
+        """The lines of a file, without what ends them; ConfigError names one that is not UTF-8."""
         lines = utf8_text(self.content(name), self.path(name)).split("\n")
         return [line.removesuffix("\r") for line in lines[: -1 if not lines[-1] else None]]
 
     def json(self, name: str) -> JsonObject:
-        """A file's object, or an empty one where there is no such file.
-
-        Raises:
-            ConfigError: not JSON, or JSON of another kind.
-        """
+        """A file's object, or an empty one where there is no such file; raises as `parse_object`."""
         if name not in self._parsed:
             path = self.path(name)
             self._parsed[name] = (
@@ -71,17 +56,13 @@ class VocabularyFiles:
 
 
 class NamedTokens(NamedTuple):
-    """The special and added tokens that Hugging Face's files name.
+    """The special and added tokens that Hugging Face's files name."""
 
-    Attributes:
-        special: the tokenizer's option -> the token.
-        added: id -> a token that is looked for in raw texts.
-        lstrip_mask: whether the mask token takes the white space before it; None where no file says.
-    """
-
-    special: dict[str, str]
-    added: dict[int, str]
-    lstrip_mask: bool | None
+    special: dict[str, str]  # the tokenizer's option -> the token
+    added: dict[int, str]  # id -> a token that is looked for in raw texts
+    lstrip_mask: (
+        bool | None
+    )  # whether the mask token takes white space before it; None: no file says
 
     def added_to(self, vocabulary: list[str], directory: Path) -> list[str]:
         """The vocabulary with the added tokens that are not in it, which must follow it.
@@ -217,11 +198,8 @@ def refuse_others(
 ) -> None:
     """Raises ConfigError where a setting of a tokenizer.json is not the one that is followed.
 
-    Args:
-        wanted: name, value and the only supported value of each setting.
-        path: of the file.
-        who: the tokenizer, for the message.
-        whose: what the directory should belong to.
+    Of each setting, `wanted` has name, value and the only supported value; `who` and `whose` are for
+    the message: the tokenizer, and what the directory should belong to.
     """
     for name, value, supported in wanted:
         if value != supported:

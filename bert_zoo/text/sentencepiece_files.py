@@ -9,15 +9,7 @@ from typing import Any
 from bert_zoo.text.files import VocabularyFiles
 from bert_zoo.text.format import TokenizerParts
 
-# tokenizer_config.json's names for the tokenizer's options.
-_OPTIONS = {
-    "do_lower_case": "lowercase",
-    "remove_space": "remove_space",
-    "keep_accents": "keep_accents",
-    "rewrite_quotes": "rewrite_quotes",
-    "special_tokens_in_text": "special_tokens_in_text",
-}
-# Texts as they are.
+# The tokenizer's options for texts that are read as they are.
 _PLAIN = {
     "lowercase": False,
     "remove_space": False,
@@ -70,9 +62,8 @@ def read_sentencepiece(files: VocabularyFiles, overrides: dict[str, Any]) -> Tok
         ConfigError: a damaged file.
     """
     config = files.json("tokenizer_config.json")
-    options = {
-        option: config.take(name, bool) for name, option in _OPTIONS.items() if name in config
-    }
+    names = {option: option for option in _PLAIN} | {"lowercase": "do_lower_case"}
+    options = {option: config.take(name, bool) for option, name in names.items() if name in config}
     models = sorted(path.name for path in files.directory.glob("*.model"))
     if len(models) != 1:
         raise FileNotFoundError(

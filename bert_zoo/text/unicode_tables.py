@@ -95,14 +95,10 @@ def combining_classes() -> dict[int, int]:
 
 
 def paged(numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Cuts a table of all code points into pages, and keeps equal ones once.
+    """Cuts a table of all code points, int32 [0x110000], into pages, and keeps equal ones once.
 
-    Args:
-        numbers: int32 [0x110000].
-
-    Returns:
-        int32 pages [4352] and rows [256 * distinct pages], so that the number of a code point c is
-        rows[pages[c >> 8] << 8 | c & 255]; `offsets.look_up` does that in the graph.
+    The number of a code point c is rows[pages[c >> 8] << 8 | c & 255] of the pages and rows that it
+    gives; `offsets.look_up` does that in the graph.
     """
     distinct: dict[bytes, int] = {}
     pages = [

@@ -68,11 +68,7 @@ class Vocabulary:
         return token in self._ids
 
     def id_of(self, token: str, role: str = "token") -> int:
-        """Returns a token's id; `role` is what the error calls it.
-
-        Raises:
-            ValueError: the vocabulary lacks it.
-        """
+        """A token's id, or ValueError, which calls it by its role."""
         if token not in self._ids:
             raise ValueError(
                 f"The vocabulary of {len(self)} tokens lacks the {role} {shown(token)}; it begins with "
@@ -82,11 +78,7 @@ class Vocabulary:
         return self._ids[token]
 
     def token_of(self, index: int) -> str:
-        """Returns the token of an id.
-
-        Raises:
-            ValueError: an id outside [0, size).
-        """
+        """The token of an id, or ValueError for one outside [0, size)."""
         if not 0 <= index < len(self):
             raise ValueError(f"id {index} is outside the vocabulary; ids are 0 to {len(self) - 1}.")
         return self.tokens[index]
