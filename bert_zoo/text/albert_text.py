@@ -16,7 +16,7 @@ from collections.abc import Callable
 import numpy as np
 import tensorflow as tf
 
-from bert_zoo.text.offsets import look_up, sums_before
+from bert_zoo.text.offsets import joined_rows, look_up, sums_before
 from bert_zoo.text.unicode_tables import code_points, paged, re2_class
 
 _UNCHANGED = -1
@@ -70,9 +70,8 @@ class TextCleaner:
     def _prepare_unicode(self, texts: tf.Tensor) -> tf.Tensor:
         texts = tf.strings.unicode_transcode(texts, "UTF-8", "UTF-8", errors="replace")
         if self._remove_space:
-            white_space = re2_class("python/whitespace")
-            texts = tf.strings.regex_replace(texts, f"[{white_space}]+", " ")
-            texts = tf.strings.strip(texts)
+            white_space = f"[{re2_class('python/whitespace')}]+"
+            texts = tf.strings.strip(tf.strings.regex_replace(texts, white_space, " "))
         if self._changes_characters:
             texts = self._replace_characters(texts)
         if self._next_line_is_space:
@@ -87,23 +86,15 @@ class TextCleaner:
         codes = characters.values
         replaced = tf.gather(self._replacements, look_up(codes, self._pages, self._rows))
         kept = tf.gather(codes, replaced.value_rowids())
-        characters = tf.RaggedTensor.from_row_splits(
-            tf.where(replaced.values == _UNCHANGED, kept, replaced.values),
-            tf.gather(replaced.row_splits, characters.row_splits),
-            validate=False,
+        replaced = replaced.with_values(
+            tf.where(replaced.values == _UNCHANGED, kept, replaced.values)
         )
-        return tf.strings.unicode_encode(characters, "UTF-8")
+        return tf.strings.unicode_encode(joined_rows(replaced, characters), "UTF-8")
 
     def origins(self, texts: tf.Tensor) -> tf.RaggedTensor:
-        """Returns which character of its text each one of the prepared text comes from.
+        """Which character of a text each one of the prepared text comes from, int32 [batch, (n)].
 
         How many characters every one becomes says that: none ever changes places.
-
-        Args:
-            texts: string [batch], not yet prepared.
-
-        Returns:
-            int32 [batch, (characters of the prepared text)].
         """
         characters = tf.strings.unicode_decode(texts, "UTF-8", errors="replace")
         codes = characters.values
@@ -116,12 +107,11 @@ class TextCleaner:
         if self._remove_space:
             lengths = tf.where(_is_extra_space(characters), 0, lengths)
         positions = tf.ragged.range(tf.cast(characters.row_lengths(), tf.int32)).values
-        lengths_before = tf.concat([[0], tf.cumsum(lengths)], 0)
-        return tf.RaggedTensor.from_row_splits(
-            tf.repeat(positions, lengths),
-            tf.gather(lengths_before, characters.row_splits),
-            validate=False,
+        lengths = tf.cast(lengths, tf.int64)
+        origins = tf.RaggedTensor.from_row_lengths(
+            tf.repeat(positions, lengths), lengths, validate=False
         )
+        return joined_rows(origins, characters)
 
 
 @functools.cache
@@ -132,10 +122,7 @@ def build_table(
 
     Python's own Unicode data are asked about the code points that Unicode 14 gives a meaning to
     here, and no others: what those become is stable, by Unicode's policy, so that the table does
-    not change with the version of Python.
-
-    Returns:
-        The table's pages and rows, as `paged` says, and the replacements, int32 each.
+    not change with the version of Python. It comes in pages and rows, as of `paged`.
     """
     rows = np.zeros(0x110000, np.int32)
     replacements = {(_UNCHANGED,): 0}

@@ -205,7 +205,7 @@ class _Engine(tf.Module):
         return tokens.with_values(token_columns(ids.values, starts, lasts + 1))
 
     def _with_prefix_space(self, texts: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        """Returns texts as they are to be split, and which of them, bool [batch], got a blank."""
+        """Texts as they are to be split, and which of them, bool [batch], got a blank."""
         if not self._add_prefix_space:
             return texts, tf.zeros_like(texts, tf.bool)
         first = tf.strings.substr(texts, 0, 1)

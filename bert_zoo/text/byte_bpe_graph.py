@@ -27,7 +27,6 @@ _TERMINATOR = "\n"
 # The id of a byte that the vocabulary has no token for.
 _ABSENT = -1
 
-Tokens = Sequence[str]
 Merges = Sequence[tuple[str, str]]
 
 
@@ -58,13 +57,10 @@ class Splitter(tf.Module):
         utf8, starts = tf.cond(
             tf.reduce_any(codes > 0x7F), lambda: _utf8(codes, starts), lambda: (codes, starts)
         )
-        size = tf.size(utf8, out_type=tf.int64)
-        pieces = tf.strings.unicode_encode(
-            tf.RaggedTensor.from_row_splits(
-                tf.gather(self._char_of_byte, utf8), tf.concat([starts, [size]], 0), validate=False
-            ),
-            "UTF-8",
+        pieces = tf.RaggedTensor.from_row_starts(
+            tf.gather(self._char_of_byte, utf8), starts, validate=False
         )
+        pieces = tf.strings.unicode_encode(pieces, "UTF-8")
         row_ends = tf.where(~is_piece)[:, 0] - tf.range(tf.size(ends, tf.int64))
         return tf.RaggedTensor.from_row_splits(
             tf.boolean_mask(pieces, is_piece), tf.concat([[0], row_ends], 0), validate=False
@@ -137,7 +133,7 @@ class Merger(tf.Module):
     that training writes; the tokenizer refuses other lists.
     """
 
-    def __init__(self, tokens: Tokens, merges: Merges):
+    def __init__(self, tokens: Sequence[str], merges: Merges):
         super().__init__()
         ids = {token: index for index, token in enumerate(tokens)}
         self._end = len(tokens)  # the terminator's id: a token that no merge has
@@ -165,7 +161,7 @@ class Merger(tf.Module):
     def _pairs_with_bounds(
         self, merges: Merges, ids: dict[str, int]
     ) -> tuple[np.ndarray, tf.Tensor, tf.Tensor]:
-        """Returns keys of pairs, those of the merges first, and their bounds.
+        """Keys of pairs, those of the merges first, and their bounds.
 
         The bound of (a, b) to the left is the number of the first merge of something ending in a
         with b; to the right, of the first merge of a with something beginning with b.
@@ -236,9 +232,8 @@ class Merger(tf.Module):
     def _round(self, ids: tf.Tensor, pairs: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         """Makes the safe merges, or else the first ones of every piece.
 
-        Args:
-            ids: int32 [n], the terminator's first and after every piece.
-            pairs: int32 [n], what `_find_pairs` says of them; only what has changed is asked anew.
+        Of ids [n], the terminator's first and after every piece, `pairs` [n] are what `_find_pairs`
+        says; only what has changed is asked anew.
         """
         positions = tf.where(pairs < self._num_merges)[:, 0]
         candidates = tf.gather(pairs, positions)

@@ -67,31 +67,15 @@ class SentencePieceTokenizer(Tokenizer):
     Face's XLM-R.
     """
 
-    def __init__(
-        self,
-        model: bytes,
-        scheme: Scheme | str,
-        *,
-        lowercase: bool | None = None,
-        remove_space: bool | None = None,
-        keep_accents: bool | None = None,
-        rewrite_quotes: bool | None = None,
-        special_tokens_in_text: bool | None = None,
-    ):
+    def __init__(self, model: bytes, scheme: Scheme | str, **options: bool | None):
         if isinstance(scheme, str):
             scheme = bert_zoo.text.sentencepiece_scheme(scheme)
-        cleaning = {
-            "lowercase": lowercase,
-            "remove_space": remove_space,
-            "keep_accents": keep_accents,
-            "rewrite_quotes": rewrite_quotes,
-        }
-        given = {**cleaning, "special_tokens_in_text": special_tokens_in_text}
-        options = {
-            name: scheme.options[name] if value is None else bool(value)
-            for name, value in given.items()
-        }
-        cleaning = {name: options[name] for name in cleaning}
+        if unknown := sorted(options.keys() - scheme.options.keys()):
+            raise TypeError(f"Unknown options {unknown}; there are {sorted(scheme.options)}.")
+        given = {name: bool(value) for name, value in options.items() if value is not None}
+        options = {**scheme.options, **given}
+        cleaning = {**options, "next_line_is_space": scheme.next_line_is_space}
+        in_text = cleaning.pop("special_tokens_in_text")
         with tf.init_scope(), tf.device("CPU:0"):
             sentencepiece = _load(model)
             pieces = _pieces(sentencepiece)
@@ -105,10 +89,10 @@ class SentencePieceTokenizer(Tokenizer):
             self._special_tokens = SpecialTokens(special)
             self._graph = _Graph(
                 sentencepiece,
-                TextCleaner(**cleaning, next_line_is_space=scheme.next_line_is_space),
+                TextCleaner(**cleaning),
                 *_tokens_of_pieces(pieces, vocabulary, self.unk_id, sentencepiece, scheme),
                 is_part_of_word=_parts_of_words(keep_accents=options["keep_accents"]),
-                special_tokens=self._special_tokens if options["special_tokens_in_text"] else None,
+                special_tokens=self._special_tokens if in_text else None,
             )
             # What detokenize joins: special tokens are words.
             self._words = tf.constant(

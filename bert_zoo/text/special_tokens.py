@@ -43,15 +43,9 @@ class SpecialTokens(tf.Module):
     def tokenize_around(
         self, texts: tf.Tensor, tokenize: TokenizeFunction, *, with_offsets: bool
     ) -> tf.RaggedTensor:
-        """Cuts texts at special tokens and tokenizes what is between them, as texts of their own.
+        """Cuts texts [batch] at special tokens, and tokenizes what is between them as texts of their own.
 
-        Args:
-            texts: string [batch].
-            tokenize: from string [n] to int32 [n, (tokens)], or [n, (tokens), 3] with offsets.
-            with_offsets: whether `tokenize` gives ids, starts and ends of tokens.
-
-        Returns:
-            What `tokenize` gives, for whole texts.
+        `tokenize` takes string [n] and gives int32 [n, (tokens)], or [n, (tokens), 3] with offsets.
         """
         # Traced once for both branches.
         tokenize = traced_once(tokenize, tf.TensorSpec([None], tf.string))

@@ -146,7 +146,8 @@ class WordLevelTokenizer(Tokenizer):
         if self.unit == "byte":
             # Joined, since decode_raw takes several strings only if they are equally long.
             values = tf.cast(tf.io.decode_raw(tf.strings.reduce_join(texts), tf.uint8), tf.int64)
-            rows = tf.RaggedTensor.from_row_lengths(values, tf.strings.length(texts))
+            lengths = tf.cast(tf.strings.length(texts), tf.int64)
+            rows = tf.RaggedTensor.from_row_lengths(values, lengths, validate=False)
             return tf.ragged.boolean_mask(rows, rows != NEWLINE)
         texts = _as_utf8(texts) if self._lower is None else self._lower(texts)
         if self.unit == "character":

@@ -138,11 +138,10 @@ class _Engine(tf.Module):
         super().__init__()
         special = special_ids(options, vocabulary)
         self._special_tokens = SpecialTokens(special)
+        strip = options.strip_accents
         rules = build_rules(
             lowercase=options.lowercase,
-            strip_accents=(
-                options.lowercase if options.strip_accents is None else options.strip_accents
-            ),
+            strip_accents=options.lowercase if strip is None else strip,
             split_cjk=options.split_cjk,
         )
         self._rules = Rules(*map(tf.constant, rules))
@@ -193,12 +192,9 @@ class _Engine(tf.Module):
         # The pieces of a word tile it: each ends where the next one begins.
         codes = words.flat_values
         byte_splits = tf.concat([[0], tf.cumsum(utf8_lengths(codes))], 0)
-        word_bytes = tf.gather(
-            byte_splits, tf.gather(words.values.row_splits, pieces.value_rowids())
-        )
-        first_chars = tf.gather(
-            characters_of_bytes(codes), word_bytes + tf.cast(first_bytes.values, tf.int32)
-        )
+        word = tf.gather(words.values.row_splits, pieces.value_rowids())
+        places_of_bytes = tf.gather(byte_splits, word) + tf.cast(first_bytes.values, tf.int32)
+        first_chars = tf.gather(characters_of_bytes(codes), places_of_bytes)
         last_chars = tf.concat([first_chars, [tf.size(codes)]], 0)[1:] - 1
         (places,) = (origin.flat_values for origin in origins)
         starts, ends = tf.gather(places, first_chars), tf.gather(places, last_chars) + 1
