@@ -9,11 +9,6 @@ from bert_zoo.weights.formats import TF1, HuggingFace, Torch
 from bert_zoo.weights.formats.codec import ConfigCodec, ConfigRow
 from bert_zoo.weights.table import DENSE, EMBED, KERNEL, NORM, Copy, Row, Stored, raw
 
-# ---------------------------------------------------------------------------------------------
-# Configuration files
-# ---------------------------------------------------------------------------------------------
-
-
 SIZES = [
     ConfigRow("hidden_size", "d_model"),
     ConfigRow("num_layers", "n_layer"),
@@ -72,10 +67,6 @@ HF_CODEC = ConfigCodec(
 )
 
 
-# ---------------------------------------------------------------------------------------------
-# Weights
-# ---------------------------------------------------------------------------------------------
-
 PROJECTION = {"kernel": {"pytorch": Stored("", transposed=True), "tensorflow": Stored("")}}
 TF1_SOFTMAX = "transformer/adaptive_softmax/"
 
@@ -107,9 +98,8 @@ def bias_rows(config: RecurrentConfig) -> Iterator[Row]:
     """The biases u and v: one pair, or one a layer, which the TF program keeps in one tensor."""
     for variable, name in (("content_bias", "r_w_bias"), ("position_bias", "r_r_bias")):
         if config.untie_r:
-            layer = f"layers.{{i}}.dec_attn.{name}"
-            ours = "stack/layer_{i}/attention"
-            yield Row(raw(variable), ours, hf=layer, tf1=name, stacked=("tf1",))
+            ours, hf = "stack/layer_{i}/attention", f"layers.{{i}}.dec_attn.{name}"
+            yield Row(raw(variable), ours, hf=hf, tf1=name, stacked=("tf1",))
         else:
             yield Row(raw(variable), "stack", hf=name, tf1=name)
 
@@ -166,31 +156,24 @@ def softmax_rows(config: RecurrentConfig) -> Iterator[Row]:
 
 def softmax_copies(config: RecurrentConfig) -> tuple[Copy, ...]:
     """PyTorch's files may hold tied tensors under both names."""
-    copies = []
-    if config.tie_word_embeddings:
-        for table in range(len(config.table_sizes)):
-            table_key = f"{{root}}word_emb.emb_layers.{table}.weight"
-            copies.append(Copy(f"crit.out_layers.{table}.weight", of=table_key))
+    tables = range(len(config.table_sizes)) if config.tie_word_embeddings else ()
+    layer, projection = "{root}word_emb.emb_layers.", "{root}word_emb.emb_projs."
+    copies = [Copy(f"crit.out_layers.{i}.weight", of=f"{layer}{i}.weight") for i in tables]
     for cluster in range(len(config.cluster_sizes)):
         table = config.table_of(cluster)
         if config.is_projected[table] and config.shares_projection(cluster):
-            projection = f"{{root}}word_emb.emb_projs.{table}"
-            copies.append(Copy(f"crit.out_projs.{cluster}", of=projection))
+            copies.append(Copy(f"crit.out_projs.{cluster}", of=f"{projection}{table}"))
     return tuple(copies)
 
 
 def hf_copies(config: RecurrentConfig) -> tuple[Copy, ...]:
     """Hugging Face's layers hold the shared biases too."""
-    copies = (
-        ()
-        if config.untie_r
-        else tuple(
-            Copy(f"{{root}}layers.{layer}.dec_attn.{name}", of=f"{{root}}{name}")
-            for layer in range(config.num_layers)
-            for name in ("r_w_bias", "r_r_bias")
-        )
+    biases = (
+        Copy(f"{{root}}layers.{layer}.dec_attn.{name}", of=f"{{root}}{name}")
+        for layer in range(config.num_layers)
+        for name in ("r_w_bias", "r_r_bias")
     )
-    return (*softmax_copies(config), *copies)
+    return (*softmax_copies(config), *(() if config.untie_r else biases))
 
 
 def hf_buffers(config: RecurrentConfig) -> dict[str, Any]:
