@@ -16,6 +16,7 @@ from collections.abc import Callable
 import numpy as np
 import tensorflow as tf
 
+from bert_zoo.text.batches import as_utf8
 from bert_zoo.text.offsets import joined_rows, look_up, sums_before
 from bert_zoo.text.unicode_tables import code_points, paged, re2_class
 
@@ -68,7 +69,7 @@ class TextCleaner:
         return tf.strings.lower(texts) if self._lowercase else texts
 
     def _prepare_unicode(self, texts: tf.Tensor) -> tf.Tensor:
-        texts = tf.strings.unicode_transcode(texts, "UTF-8", "UTF-8", errors="replace")
+        texts = as_utf8(texts)
         if self._remove_space:
             white_space = f"[{re2_class('python/whitespace')}]+"
             texts = tf.strings.strip(tf.strings.regex_replace(texts, white_space, " "))

@@ -9,6 +9,7 @@ import numpy as np
 import tensorflow as tf
 
 from bert_zoo.forks import refuse_fork
+from bert_zoo.text.unicode_tables import re2_class
 
 _EXPECTED = (
     "Texts are a string (a batch of one), a list or NumPy array of strings, or a string tensor "
@@ -71,6 +72,18 @@ def text_batch(texts: Any, name: str = "texts") -> tf.Tensor:
 def strings(texts: Any, name: str = "texts") -> list[str]:
     """What `text_batch` takes, as Python's strings; bytes that are not UTF-8 give U+FFFD."""
     return [text.decode("utf-8", "replace") for text in text_batch(texts, name).numpy()]
+
+
+def as_utf8(texts: tf.Tensor) -> tf.Tensor:
+    """Texts in which bytes that are not UTF-8 became U+FFFD, as in `decode("utf-8", "replace")`."""
+    return tf.strings.unicode_transcode(texts, "UTF-8", "UTF-8", errors="replace")
+
+
+def split_at_white_space(texts: tf.Tensor) -> tf.RaggedTensor:
+    """The words of texts in UTF-8 [batch, (words)], split where Python's `str.split` does."""
+    # tf.strings.split knows ASCII's white space only, and not all of it.
+    white_space = f"[{re2_class('python/whitespace')}]+"
+    return tf.strings.split(tf.strings.regex_replace(texts, white_space, " "))
 
 
 def _checked_tensor(texts: tf.Tensor, name: str) -> tf.Tensor:

@@ -24,6 +24,7 @@ from typing import Any
 import tensorflow as tf
 
 from bert_zoo.error_text import shown
+from bert_zoo.text.batches import as_utf8
 from bert_zoo.text.byte_bpe_graph import ALPHABET, Merger, Splitter
 from bert_zoo.text.offsets import (
     characters_of_bytes,
@@ -110,7 +111,7 @@ class ByteBpeTokenizer(Tokenizer):
     def _join(self, ids: tf.RaggedTensor) -> tf.Tensor:
         # Bytes that are not UTF-8, for example a character cut in half, become U+FFFD.
         joined = tf.strings.reduce_join(tf.gather(self._engine.token_bytes, ids), axis=1)
-        return tf.strings.unicode_transcode(joined, "UTF-8", "UTF-8", errors="replace")
+        return as_utf8(joined)
 
     @property
     def merges(self) -> tuple[tuple[str, str], ...]:

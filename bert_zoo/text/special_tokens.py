@@ -7,6 +7,7 @@ from collections.abc import Mapping
 
 import tensorflow as tf
 
+from bert_zoo.text.batches import as_utf8
 from bert_zoo.text.offsets import joined_rows, lookup_table, sums_before, token_columns
 from bert_zoo.text.tokenizer import TokenizeFunction, traced_once
 from bert_zoo.text.unicode_tables import re2_class
@@ -83,8 +84,7 @@ class SpecialTokens(tf.Module):
 
     def _segments(self, texts: tf.Tensor) -> tf.RaggedTensor:
         """Cuts texts [batch] into special tokens and what stands between them [batch, (segments)]."""
-        valid = tf.strings.unicode_transcode(texts, "UTF-8", "UTF-8", errors="replace")
-        segments = tf.RaggedTensor.from_uniform_row_length(valid, 1)
+        segments = tf.RaggedTensor.from_uniform_row_length(as_utf8(texts), 1)
         if len(self._patterns) == 1:
             return self._cut(segments, self._patterns[0])
 

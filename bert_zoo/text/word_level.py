@@ -11,9 +11,9 @@ import tensorflow as tf
 
 from bert_zoo.error_text import shown
 from bert_zoo.text.albert_text import TextCleaner
+from bert_zoo.text.batches import as_utf8, split_at_white_space
 from bert_zoo.text.offsets import lookup_table
 from bert_zoo.text.tokenizer import Tokenizer
-from bert_zoo.text.unicode_tables import re2_class
 from bert_zoo.text.vocabulary import Vocabulary
 from bert_zoo.text.word_level_files import character_as_line, is_byte
 
@@ -149,12 +149,10 @@ class WordLevelTokenizer(Tokenizer):
             lengths = tf.cast(tf.strings.length(texts), tf.int64)
             rows = tf.RaggedTensor.from_row_lengths(values, lengths, validate=False)
             return tf.ragged.boolean_mask(rows, rows != NEWLINE)
-        texts = _as_utf8(texts) if self._lower is None else self._lower(texts)
+        texts = as_utf8(texts) if self._lower is None else self._lower(texts)
         if self.unit == "character":
             return tf.cast(tf.strings.unicode_decode(texts, "UTF-8"), tf.int64)
-        # tf.strings.split knows ASCII's white space only, and not all of it.
-        white_space = f"[{re2_class('python/whitespace')}]"
-        return tf.strings.split(tf.strings.regex_replace(self._with_eos(texts), white_space, " "))
+        return split_at_white_space(self._with_eos(texts))
 
     def _with_eos(self, texts: tf.Tensor) -> tf.Tensor:
         """Writes the end token into texts as a word, where `eos_at` has it."""
@@ -249,13 +247,3 @@ def _named(unit_of_text: tf.Tensor, unit: str) -> list[Any]:
         return ["byte", unit_of_text]
     code = tf.cast(unit_of_text, tf.int32)
     return [tf.strings.unicode_encode(code[:, None], "UTF-8"), "code point", code]
-
-
-def _as_utf8(texts: tf.Tensor) -> tf.Tensor:
-    """Texts in which bytes that are not UTF-8 became U+FFFD."""
-    plain = tf.strings.regex_full_match(texts, r"[\x00-\x7f]*")
-    return tf.cond(
-        tf.reduce_all(plain),
-        lambda: texts,
-        lambda: tf.strings.unicode_transcode(texts, "UTF-8", "UTF-8", errors="replace"),
-    )

@@ -17,10 +17,10 @@ import numpy as np
 import tensorflow as tf
 
 from bert_zoo.config import IGNORED_LABEL
-from bert_zoo.text.batches import text_batch
+from bert_zoo.text.batches import as_utf8, split_at_white_space, text_batch
 from bert_zoo.text.preprocessor import Preprocessor
 from bert_zoo.text.tokenizer import Tokenizer
-from bert_zoo.text.unicode_tables import python_class, re2_class
+from bert_zoo.text.unicode_tables import python_class
 
 NO_WORD = -1
 
@@ -28,8 +28,6 @@ _EXPECTED = (
     "Sentences of words are a list of lists of strings, a ragged string tensor [batch, (words)], or "
     "texts, which are split at white space"
 )
-# What Python's str.split splits at.
-_WHITE_SPACE = re2_class("python/whitespace")
 
 
 def has_rows_of_words(words: Any) -> bool:
@@ -56,7 +54,7 @@ def word_batch(words: Any, name: str = "words") -> tf.RaggedTensor:
         tf.errors.InvalidArgumentError: an empty word in a tensor.
     """
     if not has_rows_of_words(words):
-        return _split_at_white_space(text_batch(words, name))
+        return split_at_white_space(as_utf8(text_batch(words, name)))
     if isinstance(words, tf.Tensor):
         words = tf.RaggedTensor.from_tensor(words) if words.shape.rank == 2 else words
     if not isinstance(words, tf.RaggedTensor | tf.Tensor):
@@ -70,12 +68,6 @@ def word_batch(words: Any, name: str = "words") -> tf.RaggedTensor:
     not_empty = tf.debugging.Assert(tf.reduce_all(words.values != ""), [message])
     with tf.control_dependencies([not_empty]):
         return words.with_values(tf.identity(words.values))
-
-
-def _split_at_white_space(texts: tf.Tensor) -> tf.RaggedTensor:
-    texts = tf.strings.unicode_transcode(texts, "UTF-8", "UTF-8", errors="replace")
-    spaced = tf.strings.regex_replace(texts, f"[{_WHITE_SPACE}]+", " ")
-    return tf.strings.split(spaced)
 
 
 def _ragged_words(rows: list[Any], name: str) -> tf.RaggedTensor:
