@@ -11,6 +11,7 @@ from bert_zoo.registry import Family
 from bert_zoo.text.files import VocabularyFiles
 from bert_zoo.text.format import TextFormat, TokenizerParts
 from bert_zoo.text.sentencepiece_files import Scheme, read_sentencepiece
+from bert_zoo.text.vocabulary import special_tokens
 from bert_zoo.text.wordpiece_files import read_wordpiece
 from bert_zoo.weights.formats import TF1, HuggingFace
 from bert_zoo.weights.formats.codec import ConfigCodec, ConfigRow
@@ -98,13 +99,7 @@ SCHEME = Scheme(
     name="albert",
     model_file="spiece.model",
     tokenizer_class="AlbertTokenizer",
-    special_tokens={
-        "unknown_token": "<unk>",
-        "padding_token": "<pad>",
-        "cls_token": "[CLS]",
-        "sep_token": "[SEP]",
-        "mask_token": "[MASK]",
-    },
+    special_tokens=special_tokens("<unk>", "<pad>", "[CLS]", "[SEP]", "[MASK]"),
     options={
         "lowercase": True,
         "remove_space": True,

@@ -1,21 +1,21 @@
 """ALBERT's fine-tuning settings."""
 
-from bert_zoo.families.bert_presets import ANSWERS, CHOICES, SENTENCES, WORDS
+from bert_zoo.families.bert_presets import ANSWERS, CHOICES, SENTENCES, WORDS, of_glue
 from bert_zoo.presets import Preset, Recipe
 
-# Task -> warmup, learning rate, updates, rows an update.
+# Task -> rows an update, learning rate, updates, warmup.
 GLUE = {
-    "cola": (320, 1e-5, 5336, 16),
-    "mnli": (1000, 3e-5, 10000, 128),
-    "mrpc": (200, 2e-5, 800, 32),
-    "qnli": (1986, 1e-5, 33112, 32),
-    "qqp": (1000, 5e-5, 14000, 128),
-    "rte": (200, 3e-5, 800, 32),
-    "sst2": (1256, 1e-5, 20935, 32),
-    "stsb": (214, 2e-5, 3598, 16),
+    "cola": (16, 1e-5, 5336, 320),
+    "mnli": (128, 3e-5, 10000, 1000),
+    "mrpc": (32, 2e-5, 800, 200),
+    "qnli": (32, 1e-5, 33112, 1986),
+    "qqp": (128, 5e-5, 14000, 1000),
+    "rte": (32, 3e-5, 800, 200),
+    "sst2": (32, 1e-5, 20935, 1256),
+    "stsb": (16, 2e-5, 3598, 214),
 }
 # The updates say how long a training is: no number of passes is to cut it short.
-ANY_EPOCHS = 1000
+BY_UPDATES = Recipe(epochs=1000, max_length=512)
 PRESETS = (
     Preset(
         "albert/glue",
@@ -25,23 +25,7 @@ PRESETS = (
         grid={"batch_size": (16, 32, 128), "learning_rate": (1e-5, 2e-5, 3e-5, 5e-5)},
         note="Google publishes updates for each task of GLUE alone, which say nothing of other data.",
     ),
-    *(
-        Preset(
-            f"albert/{benchmark}",
-            SENTENCES,
-            Recipe(
-                epochs=ANY_EPOCHS,
-                total_steps=updates,
-                warmup_steps=warmup,
-                batch_size=rows,
-                learning_rate=rate,
-                max_length=512,
-            ),
-            "google-research/albert run_glue.sh",
-            benchmark=benchmark,
-        )
-        for benchmark, (warmup, rate, updates, rows) in GLUE.items()
-    ),
+    *of_glue("albert", BY_UPDATES, GLUE, "google-research/albert run_glue.sh"),
     Preset(
         "albert/squad",
         ANSWERS,
@@ -51,13 +35,7 @@ PRESETS = (
     Preset(
         "albert/race",
         CHOICES,
-        Recipe(
-            epochs=ANY_EPOCHS,
-            total_steps=12000,
-            warmup_steps=1000,
-            learning_rate=1e-5,
-            max_length=512,
-        ),
+        BY_UPDATES.replace(total_steps=12000, warmup_steps=1000, learning_rate=1e-5),
         "google-research/albert README.md, run_race.py",
         note="Version 2 diverges with dropout in the encoder; its configuration has none.",
     ),

@@ -1,5 +1,7 @@
 """The fine-tuning settings of BERT's authors, and of those who trained what they left out."""
 
+from collections.abc import Iterator, Mapping
+
 from bert_zoo.config import Config
 from bert_zoo.presets import Preset, Recipe
 
@@ -16,6 +18,18 @@ def is_miniature(config: Config) -> bool:
 
 def is_large(config: Config) -> bool:
     return config.hidden_size >= 1024
+
+
+def of_glue(
+    family: str, recipe: Recipe, settings: Mapping[str, tuple], source: str, note: str = ""
+) -> Iterator[Preset]:
+    """The settings of each task of GLUE: rows an update, learning rate, updates, warmup."""
+    for benchmark, (rows, rate, updates, warmup) in settings.items():
+        tuned = recipe.replace(
+            batch_size=rows, learning_rate=rate, total_steps=updates, warmup_steps=warmup
+        )
+        name = f"{family}/{benchmark}"
+        yield Preset(name, SENTENCES, tuned, source, benchmark=benchmark, note=note)
 
 
 GRID = {

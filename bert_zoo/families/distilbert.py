@@ -1,8 +1,9 @@
 """DistilBERT (Sanh et al. 2019, arXiv:1910.01108): BERT in half the layers, no segments, no pooler."""
 
 from bert_zoo.families import bert
+from bert_zoo.families.bert_presets import ANSWERS, SENTENCES, SQUAD, WORDS
 from bert_zoo.families.distilbert_checkpoints import CHECKPOINTS
-from bert_zoo.families.distilbert_presets import PRESETS
+from bert_zoo.presets import Preset, Recipe
 from bert_zoo.registry import Family
 from bert_zoo.text.format import TextFormat
 from bert_zoo.text.layout import Layout
@@ -53,6 +54,29 @@ SENTENCE = Head(
     (Row(DENSE, "classifier/transform", hf="pre_classifier"), bert.CLASSIFIER),
     transform="relu",
     dropout_first=False,
+)
+
+PRESETS = (
+    Preset(
+        "distilbert/glue",
+        (*SENTENCES, *WORDS),
+        Recipe(),
+        "Sanh et al. 2019 (arXiv:1910.01108), section 4, which fine-tunes as BERT",
+    ),
+    Preset(
+        "distilbert/sst2",
+        SENTENCES,
+        Recipe(learning_rate=1e-5, warmup_steps=600),
+        "card of distilbert-base-uncased-finetuned-sst-2-english",
+        benchmark="sst2",
+    ),
+    Preset(
+        "distilbert/squad",
+        ANSWERS,
+        SQUAD.replace(epochs=3),
+        "huggingface/transformers examples/research_projects/distillation README.md",
+        note="There with a fine-tuned BERT as a teacher.",
+    ),
 )
 
 FAMILY = Family(

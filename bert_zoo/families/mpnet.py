@@ -4,13 +4,15 @@ from dataclasses import replace
 from typing import Any
 
 from bert_zoo.config import EncoderConfig
-from bert_zoo.families import bert, roberta
+from bert_zoo.families import bert, roberta, roberta_presets
+from bert_zoo.families.bert_presets import ANSWERS, SENTENCES, WORDS, of_glue
 from bert_zoo.families.mpnet_checkpoints import CHECKPOINTS
-from bert_zoo.families.mpnet_presets import PRESETS
+from bert_zoo.presets import Preset
 from bert_zoo.registry import Family
 from bert_zoo.text.files import VocabularyFiles
 from bert_zoo.text.format import TextFormat, TokenizerParts
 from bert_zoo.text.layout import ROBERTA
+from bert_zoo.text.vocabulary import special_tokens
 from bert_zoo.text.wordpiece_files import read_wordpiece
 from bert_zoo.weights.formats import Fairseq, HuggingFace
 from bert_zoo.weights.table import EMBED, Row
@@ -67,21 +69,34 @@ ENCODER_ROWS = (
         fairseq="relative_attention_bias",
     ),
 )
-
-
-SPECIAL_TOKENS = {
-    "cls_token": "<s>",
-    "sep_token": "</s>",
-    "padding_token": "<pad>",
-    "mask_token": "<mask>",
-    "unknown_token": "[UNK]",
-}
+SPECIAL_TOKENS = special_tokens("[UNK]", "<pad>", "<s>", "</s>", "<mask>")
 
 
 def read_vocabulary(files: VocabularyFiles, options: dict[str, Any]) -> TokenizerParts:
     """BERT's WordPiece between fairseq's special tokens."""
     return read_wordpiece(files, options, dict_file=True, **SPECIAL_TOKENS)
 
+
+README = "microsoft/MPNet MPNet/README.glue.md"
+PRESETS = (
+    Preset("mpnet/glue", (*SENTENCES, *WORDS), roberta_presets.RECIPE, README),
+    # The numbers are RoBERTa's.
+    *of_glue("mpnet", roberta_presets.RECIPE, roberta_presets.GLUE, README),
+    Preset(
+        "mpnet/squad",
+        ANSWERS,
+        roberta_presets.RECIPE.replace(
+            epochs=4,
+            batch_size=48,
+            learning_rate=2e-5,
+            weight_decay=0.01,
+            total_steps=5430,
+            warmup_steps=326,
+        ),
+        "microsoft/MPNet MPNet/README.squad.md",
+        note="The program does not say how windows overlap; BERT's stride stands in.",
+    ),
+)
 
 FAMILY = Family(
     name="mpnet",

@@ -1,8 +1,6 @@
 """RoBERTa's fine-tuning settings, of the paper and of fairseq's files."""
 
-from collections.abc import Iterator
-
-from bert_zoo.families.bert_presets import ANSWERS, CHOICES, SENTENCES, WORDS
+from bert_zoo.families.bert_presets import ANSWERS, CHOICES, SENTENCES, WORDS, of_glue
 from bert_zoo.presets import Preset, Recipe
 
 # fairseq's optimizer: bias correction, decay of everything, no clipping.
@@ -29,18 +27,6 @@ GLUE = {
     "sst2": (32, 1e-5, 20935, 1256),
     "stsb": (16, 2e-5, 3598, 214),
 }
-
-
-def of_glue(family: str, source: str, note: str = "") -> Iterator[Preset]:
-    """The settings of each task of GLUE."""
-    for benchmark, (rows, rate, updates, warmup) in GLUE.items():
-        recipe = RECIPE.replace(
-            batch_size=rows, learning_rate=rate, total_steps=updates, warmup_steps=warmup
-        )
-        name = f"{family}/{benchmark}"
-        yield Preset(name, SENTENCES, recipe, source, benchmark=benchmark, note=note)
-
-
 PRESETS = (
     Preset(
         "roberta/glue",
@@ -51,6 +37,8 @@ PRESETS = (
     ),
     *of_glue(
         "roberta",
+        RECIPE,
+        GLUE,
         "fairseq examples/roberta/config/finetuning, examples/roberta/README.glue.md",
         note="Tested there with RoBERTa-large.",
     ),

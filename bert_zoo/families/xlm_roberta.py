@@ -8,6 +8,7 @@ from bert_zoo.families.roberta_checkpoints import fairseq
 from bert_zoo.text.format import TextFormat
 from bert_zoo.text.layout import ROBERTA
 from bert_zoo.text.sentencepiece_files import Scheme, read_sentencepiece
+from bert_zoo.text.vocabulary import special_tokens
 
 PAPER = "Unsupervised Cross-lingual Representation Learning at Scale, arXiv:1911.02116"
 FAIRSEQ_CODEC = replace(
@@ -22,13 +23,7 @@ SCHEME = Scheme(
     replaced_pieces=("<unk>", "<s>", "</s>"),
     first_tokens=("<s>", "<pad>", "</s>", "<unk>"),
     last_tokens=("<mask>",),
-    special_tokens={
-        "unknown_token": "<unk>",
-        "padding_token": "<pad>",
-        "cls_token": "<s>",
-        "sep_token": "</s>",
-        "mask_token": "<mask>",
-    },
+    special_tokens=special_tokens("<unk>", "<pad>", "<s>", "</s>", "<mask>"),
     next_line_is_space=True,
 )
 

@@ -28,7 +28,6 @@ class LanguageModelPreprocessor(TextPreprocessor):
 
     default_layout = PLAIN
 
-    # AutoGraph has nothing to convert here, and would trace every helper anew in each tf.data map.
     @tf.autograph.experimental.do_not_convert
     def __call__(self, texts: Any) -> dict[str, tf.Tensor]:
         """Turns a batch of texts into a model's inputs.

@@ -200,14 +200,11 @@ class Packer(tf.Module):
     def pad(
         self, rows: Mapping[str, tf.RaggedTensor], others: Mapping[str, int] | None = None
     ) -> dict[str, tf.Tensor]:
-        """Pads rows that were packed before and kept without padding.
+        """Pads rows that were packed before and kept without padding; adds `padding_mask`.
 
         Args:
             rows: name -> integers [batch, (tokens)], `token_ids` among them, all of the same lengths.
             others: what padding is in inputs of which `padding_values` does not say it, or not 0.
-
-        Returns:
-            dict of [batch, length], `padding_mask` among them.
         """
         tokens = rows["token_ids"]
         position, is_token = self._positions(tokens.row_lengths())

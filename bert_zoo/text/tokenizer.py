@@ -57,13 +57,6 @@ class Tokenizer(tf.Module):
         ValueError: a special token that the vocabulary lacks.
     """
 
-    unk_id: int
-    pad_id: int
-    cls_id: int
-    sep_id: int
-    mask_id: int
-    eos_id: int
-
     _untracked: SimpleNamespace | None = None
 
     def __init__(self, vocabulary: Vocabulary, **options: Any):

@@ -14,6 +14,13 @@ HF_SPECIAL_TOKENS = {
     "sep_token": "sep_token",
     "mask_token": "mask_token",
 }
+
+
+def special_tokens(*tokens: str) -> dict[str, str]:
+    """The unknown, padding, class, separator and mask token by the names of the options."""
+    return dict(zip(HF_SPECIAL_TOKENS, tokens, strict=True))
+
+
 # What WordPiece's continuation pieces begin with.
 SUFFIX = "##"
 

@@ -82,7 +82,6 @@ class QuestionWindows(TextPreprocessor):
         windows = {"stride": self._stride, "max_question_length": self._max_question_length}
         return {**super().get_config(), **windows}
 
-    # AutoGraph has nothing to convert here, and would trace every helper anew in each tf.data map.
     @tf.autograph.experimental.do_not_convert
     def __call__(self, questions: Any, contexts: Any) -> dict[str, tf.Tensor]:
         """Turns questions and their contexts into rows, all of one question's in order.
@@ -152,7 +151,7 @@ class DocumentWindows(Preprocessor):
 
     @tf.autograph.experimental.do_not_convert
     def __call__(self, texts: Any) -> dict[str, tf.Tensor]:
-        """Turns a batch of texts into windows, and of pairs, which are cut, into one window each.
+        """Turns texts into windows, and pairs, which are cut, into one each.
 
         Returns:
             dict of int32 [batch, windows, length]: a model's inputs. Texts with fewer windows than

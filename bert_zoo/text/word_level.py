@@ -66,6 +66,7 @@ class WordLevelTokenizer(Tokenizer):
 
     Attributes:
         unk_id, eos_id: where the vocabulary has such a token.
+        unit, eos_at: as given.
 
     Raises:
         ValueError: an option outside its values or not of this unit, a special token that the
@@ -101,6 +102,7 @@ class WordLevelTokenizer(Tokenizer):
         checked = Vocabulary(vocabulary)
         _check_options(SimpleNamespace(**options), checked)
         super().__init__(checked, **options)
+        self.unit, self.eos_at = unit, eos_at
         ids = {_key(token, unit): index for index, token in enumerate(checked.tokens)}
         ids.pop(None, None)
         spellings = {eos_token: "\n", space_token: " "}
@@ -117,16 +119,6 @@ class WordLevelTokenizer(Tokenizer):
             self._spellings = tf.constant([spellings.get(t, t) for t in checked.tokens])
             self._lower = TextCleaner(keep_accents=True, lowercase=True) if lowercase else None
         self._trace(self._ids_of)
-
-    @property
-    def unit(self) -> str:
-        """What a token is: "word", "character" or "byte"."""
-        return self._options.unit
-
-    @property
-    def eos_at(self) -> str:
-        """Where a text has the end token beside its own spelling."""
-        return self._options.eos_at
 
     def _ids_of(self, texts: tf.Tensor) -> tf.RaggedTensor:
         units = self._split(texts)
