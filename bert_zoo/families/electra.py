@@ -18,16 +18,11 @@ from bert_zoo.weights.table import DENSE, Copy, Head, Row, SecondEncoder
 
 @dataclass(frozen=True, kw_only=True)
 class ElectraConfig(EncoderConfig):
-    """What fixes an ELECTRA.
+    """What fixes an ELECTRA."""
 
-    Attributes:
-        generator_hidden_size: width of the generator that `pretraining` trains beside a
-            discriminator; 0 is a quarter of the discriminator's.
-        summary_dropout: rate behind the layer of multiple choice in the pooler's place.
-    """
-
+    # Width of the generator that `pretraining` trains beside a discriminator; 0: a quarter of that's.
     generator_hidden_size: int = 0
-    summary_dropout: float = 0.1
+    summary_dropout: float = 0.1  # behind the layer of multiple choice in the pooler's place
 
     def __post_init__(self):
         super().__post_init__()

@@ -36,13 +36,10 @@ SCORES = {
 
 @dataclass(frozen=True, kw_only=True)
 class SpanBertConfig(EncoderConfig):
-    """What fixes a SpanBERT.
+    """What fixes a SpanBERT."""
 
-    Attributes:
-        span_targets: tokens of a span that its boundaries predict (`--max-pair-targets` of the
-            original trainer, whose default the paper's models have).
-    """
-
+    # Tokens of a span that its boundaries predict (`--max-pair-targets` of the original trainer, whose
+    # default the paper's models have).
     span_targets: int = 15
 
     def __post_init__(self):

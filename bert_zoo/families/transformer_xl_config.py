@@ -18,65 +18,43 @@ class RecurrentConfig(Config):
     """Everything that fixes a Transformer-XL's parameters and arithmetic (Dai et al. 2019).
 
     Names that the originals' programs and papers share are kept.
-
-    Attributes:
-        vocab_size: tokens, ordered by falling frequency where there are `cutoffs`.
-        hidden_size: width of the residual stream ("d_model").
-        num_layers: blocks.
-        num_heads: attention heads a block.
-        head_size: width of a head ("d_head"); `num_heads * head_size` need not be `hidden_size`.
-        intermediate_size: width of the feed-forward layer ("d_inner").
-        embedding_size: width of the first cluster's table ("d_embed"); 0 means `hidden_size`.
-        cutoffs: first ids of the clusters after the first one; () is a plain softmax.
-        div_val: each cluster's table is this much narrower than the one before; with 1, all clusters
-            share one table.
-        tie_projs: for each cluster, whether it leaves through the projection by which its table comes
-            in; () ties all but the first, as most programs do.
-        proj_same_dim: whether a table that is `hidden_size` wide has a projection all the same
-            (only with `div_val` above 1).
-        tie_word_embeddings: whether the softmax's tables are the embeddings'.
-        untie_r: whether each layer has biases u and v of its own.
-        pre_lnorm: whether layer norms stand before the sublayers.
-        mem_len: hidden states that a layer keeps of earlier segments.
-        clamp_len: distances beyond this count as this; -1 for none.
-        same_length: whether every query sees equally many keys, however long its past is.
-        same_length_keys: how many those are: "mem_len+1" (the TensorFlow original, the query's own
-            position among them) or "mem_len" (the PyTorch original and Hugging Face).
-        memory_start: what precedes a text: "zeros" are attended to like any memory (TensorFlow
-            original, Hugging Face); "empty" is not there (PyTorch original).
-        activation: of the feed-forward layer.
-        layer_norm_epsilon: added to the variance.
-        hidden_dropout: rate on embeddings, positions, sublayers' outputs and the last output.
-        attention_dropout: rate on attention probabilities.
-        initializer_range: standard deviation of randomly initialised weights.
-        projection_initializer_range: that of projections between tables and `hidden_size`.
     """
 
-    vocab_size: int
-    hidden_size: int
-    num_layers: int
-    num_heads: int
-    head_size: int
-    intermediate_size: int
-    embedding_size: int = 0
-    cutoffs: tuple[int, ...] = ()
+    vocab_size: int  # tokens, ordered by falling frequency where there are `cutoffs`
+    hidden_size: int  # width of the residual stream ("d_model")
+    num_layers: int  # blocks
+    num_heads: int  # attention heads a block
+    head_size: int  # width of a head; `num_heads * head_size` need not be `hidden_size`
+    intermediate_size: int  # width of the feed-forward layer ("d_inner")
+    embedding_size: int = 0  # width of the first cluster's table ("d_embed"); 0: `hidden_size`
+    cutoffs: tuple[int, ...] = ()  # first ids of the clusters after the first; () a plain softmax
+    # Each cluster's table is this much narrower than the one before; with 1, all share one table.
     div_val: int = 1
+    # For each cluster, whether it leaves through the projection by which its table comes in; () ties
+    # all but the first, as most programs do.
     tie_projs: tuple[bool, ...] = ()
+    # Whether a table that is `hidden_size` wide has a projection all the same (if `div_val` is not 1).
     proj_same_dim: bool = True
-    tie_word_embeddings: bool = True
-    untie_r: bool = False
-    pre_lnorm: bool = False
-    mem_len: int = 0
-    clamp_len: int = -1
-    same_length: bool = False
+    tie_word_embeddings: bool = True  # whether the softmax's tables are the embeddings'
+    untie_r: bool = False  # whether each layer has biases u and v of its own
+    pre_lnorm: bool = False  # whether layer norms stand before the sublayers
+    mem_len: int = 0  # hidden states that a layer keeps of earlier segments
+    clamp_len: int = -1  # distances beyond this count as this; -1 for none
+    same_length: bool = (
+        False  # whether every query sees equally many keys, however long its past is
+    )
+    # How many those are: "mem_len+1" (the TensorFlow original, the query's own position among them) or
+    # "mem_len" (the PyTorch original and Hugging Face).
     same_length_keys: str = "mem_len+1"
+    # What precedes a text: "zeros" are attended to like any memory (TensorFlow original, Hugging Face);
+    # "empty" is not there (PyTorch original).
     memory_start: str = "zeros"
-    activation: str = "relu"
-    layer_norm_epsilon: float = 1e-12
-    hidden_dropout: float = 0.1
-    attention_dropout: float = 0.0
-    initializer_range: float = 0.02
-    projection_initializer_range: float = 0.01
+    activation: str = "relu"  # of the feed-forward layer
+    layer_norm_epsilon: float = 1e-12  # added to the variance
+    hidden_dropout: float = 0.1  # on embeddings, positions, sublayers' outputs and the last output
+    attention_dropout: float = 0.0  # rate on attention probabilities
+    initializer_range: float = 0.02  # standard deviation of randomly initialised weights
+    projection_initializer_range: float = 0.01  # of projections between tables and `hidden_size`
 
     def __post_init__(self):
         for name in ("cutoffs", "tie_projs"):  # lists, where they come from JSON

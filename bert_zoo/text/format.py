@@ -35,19 +35,14 @@ class TokenizerParts(NamedTuple):
 
 @dataclass(frozen=True)
 class TextFormat:
-    """How the models of a family read text.
+    """How the models of a family read text."""
 
-    Attributes:
-        read: (files, options of the tokenizer that overrule them) -> what the tokenizer is made of.
-        options: such options, which the family's files do not say or say wrongly.
-        layout: where special tokens and padding stand around texts.
-        preprocessor: name of the class in `bert_zoo.text` that turns tokens into a model's inputs.
-    """
-
+    # (files, options of the tokenizer that overrule them) -> what the tokenizer is made of
     read: Callable[[VocabularyFiles, dict[str, Any]], TokenizerParts]
+    # Such options, which the family's files do not say or say wrongly.
     options: Mapping[str, Any] = field(default_factory=dict)
-    layout: Layout = BERT
-    preprocessor: str = "Preprocessor"
+    layout: Layout = BERT  # where special tokens and padding stand around texts
+    preprocessor: str = "Preprocessor"  # the class in `bert_zoo.text`
 
     def parts(self, files: VocabularyFiles, options: Mapping[str, Any]) -> TokenizerParts:
         """What a directory's tokenizer is made of; `options` overrule the files."""

@@ -29,22 +29,15 @@ class Layout:
     Templates name their parts in order, with the segment behind a colon where it is not 0:
     "cls A sep B:1 sep:1" is BERT's [CLS] A [SEP] B [SEP].
 
-    Attributes:
-        single: template of a row of one text.
-        pair: template of a row of two; empty for models that read single texts.
-        segments: whether the model has `segment_ids`.
-        padding_side: "right" or "left".
-        padding_segment: the `segment_ids` of padding.
-
     Raises:
         ValueError: a template without its texts in order, or another side.
     """
 
-    single: str = "cls A sep"
-    pair: str = "cls A sep B:1 sep:1"
-    segments: bool = True
-    padding_side: str = "right"
-    padding_segment: int = 0
+    single: str = "cls A sep"  # template of a row of one text
+    pair: str = "cls A sep B:1 sep:1"  # of two; empty for models that read single texts
+    segments: bool = True  # whether the model has `segment_ids`
+    padding_side: str = "right"  # or "left"
+    padding_segment: int = 0  # the `segment_ids` of padding
 
     def __post_init__(self):
         for template, count in ((self.single, 1), (self.pair, 2 if self.pair else 0)):

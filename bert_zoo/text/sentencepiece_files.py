@@ -25,28 +25,19 @@ class Scheme:
 
     The token ids are those of `first_tokens`, then the model's pieces without the
     `replaced_pieces` that it begins with, then `last_tokens`.
-
-    Attributes:
-        name: of the family.
-        model_file: name of the model's file.
-        tokenizer_class: Hugging Face's.
-        special_tokens: the role, a key of SPECIAL_TOKENS -> the token.
-        splits_number_commas: whether "1," becomes "1" and ",".
-        next_line_is_space: whether U+0085 becomes a space, as Hugging Face has it and the library
-            has not.
-        options: of the tokenizer, where none are given.
     """
 
-    name: str
+    name: str  # of the family
     model_file: str
-    tokenizer_class: str
-    special_tokens: Mapping[str, str]
+    tokenizer_class: str  # Hugging Face's
+    special_tokens: Mapping[str, str]  # the role, a key of SPECIAL_TOKENS -> the token
     replaced_pieces: tuple[str, ...] = ()
     first_tokens: tuple[str, ...] = ()
     last_tokens: tuple[str, ...] = ()
-    splits_number_commas: bool = False
+    splits_number_commas: bool = False  # whether "1," becomes "1" and ","
+    # Whether U+0085 becomes a space, as Hugging Face has it and the library has not.
     next_line_is_space: bool = False
-    options: Mapping[str, bool] = field(default_factory=_PLAIN.copy)
+    options: Mapping[str, bool] = field(default_factory=_PLAIN.copy)  # where none are given
 
 
 def read_sentencepiece(files: VocabularyFiles, overrides: dict[str, Any]) -> TokenizerParts:
