@@ -30,10 +30,7 @@ class LanguageModelPreprocessor(TextPreprocessor):
 
     @tf.autograph.experimental.do_not_convert
     def __call__(self, texts: Any) -> dict[str, tf.Tensor]:
-        """Turns a batch of texts into a model's inputs.
-
-        Args:
-            texts: texts, as the tokenizer takes them.
+        """Turns a batch of texts, as the tokenizer takes them, into a model's inputs.
 
         Returns:
             dict of int32 [batch, length]: `token_ids`; `padding_mask`, 1 where a token is.
@@ -54,15 +51,11 @@ class LanguageModelPreprocessor(TextPreprocessor):
         a label: the inputs are <eos> and the tokens without the last. (A tokenizer that puts <eos>
         before lines has it there already.) Without one, the first token is only an input.
 
-        Args:
-            texts: as for a call.
+        Takes and raises what a call does.
 
         Returns:
             dict of int32 [batch, length]: `token_ids`; `labels`, -100 where there is none;
             `padding_mask`, 1 where a token is. At most `sequence_length` tokens a row are labels.
-
-        Raises:
-            TypeError, ValueError: as for a call.
         """
         texts = _single_texts(texts)
         tokens = self.tokenizer(texts)

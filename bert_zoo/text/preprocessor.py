@@ -82,11 +82,7 @@ class TextPreprocessor(tf.Module):
         self.tokenizer.save(directory)
 
     def with_options(self, **changes: Any) -> Self:
-        """Returns a preprocessor with the same tokenizer and some options changed.
-
-        Args:
-            **changes: keyword arguments of the constructor, for example `sequence_length=256`,
-                `padding="fixed"` or `report_truncation=False`.
+        """A preprocessor with the same tokenizer and some options of the constructor changed.
 
         Raises:
             TypeError: a keyword that is not an option.
@@ -151,14 +147,7 @@ class Preprocessor(TextPreprocessor):
         return with_batch_size(inputs, batches[0])
 
     def pack(self, segments: Sequence[tf.RaggedTensor]) -> dict[str, tf.Tensor]:
-        """Packs tokenized segments to a model's inputs, and reports truncation.
-
-        Args:
-            segments: one or two ragged tensors int32 [batch, (tokens)].
-
-        Returns:
-            As calling the preprocessor with their texts.
-        """
+        """Turns tokenized segments, one or two int32 [batch, (tokens)], into a model's inputs."""
         return self.pack_with_positions(segments)[0]
 
     def pack_with_positions(
@@ -171,12 +160,11 @@ class Preprocessor(TextPreprocessor):
     def bert_pack_inputs(
         self, segments: Sequence[tf.RaggedTensor], seq_length: int | tf.Tensor | None = None
     ) -> dict[str, tf.Tensor]:
-        """Packs tokenized segments under the names of TF-Hub's BERT preprocessors.
+        """Packs tokenized segments, as `pack`, under the names of TF-Hub's BERT preprocessors.
 
         Args:
             segments: one or two ragged tensors int32 [batch, (tokens)].
-            seq_length: the length of the result, static if it is a number; None means
-                `sequence_length`.
+            seq_length: of the result, static if it is a number; by default `sequence_length`.
 
         Returns:
             dict of int32 [batch, seq_length]: `input_word_ids`, `input_mask`, `input_type_ids`,
@@ -214,11 +202,7 @@ def _text_batches(texts: Any) -> list[tf.Tensor]:
 def text_pair(
     first: Any, second: Any, names: tuple[str, str] = ("firsts", "seconds")
 ) -> list[tf.Tensor]:
-    """Returns two batches of texts as string tensors [batch], of the same size.
-
-    Args:
-        first, second: texts, as the tokenizer takes them.
-        names: what errors call them.
+    """Two batches of texts as string tensors [batch]; `names` are what errors call them.
 
     Raises:
         TypeError, ValueError: something that is no batch of texts; or the sizes differ.
@@ -249,12 +233,9 @@ class _Call:
 
 
 class TruncationReport:
-    """Says once, from inside a graph too, that texts were cut.
+    """Says once, from inside a graph too, that texts were cut, in a message such as TEXTS_CUT.
 
     It speaks of the first batch of which something is cut; within `of_call` at its end, of all texts.
-
-    Args:
-        message: what is said of a batch, with places for four numbers as TEXTS_CUT has them.
     """
 
     def __init__(self, message: str):
@@ -269,8 +250,7 @@ class TruncationReport:
             return
 
         def report() -> tf.Tensor:
-            arguments = [lengths, kept, limit]
-            return tf.numpy_function(self._count, arguments, tf.bool)
+            return tf.numpy_function(self._count, [lengths, kept, limit], tf.bool)
 
         tf.cond(tf.reduce_any(kept < lengths), report, lambda: tf.constant(False))
 
@@ -292,12 +272,14 @@ class TruncationReport:
                 self._call = _Call(texts, advice)
             elif self._call.texts is not None:
                 self._call.texts += texts or 0
+        if is_inner:
+            yield lambda: None
+            return
         try:
-            yield (lambda: None) if is_inner else self._end_counting
+            yield self._end_counting
         finally:
-            if not is_inner:
-                self._end_counting()
-                self._call = None
+            self._end_counting()
+            self._call = None
 
     def _end_counting(self) -> None:
         call = self._call

@@ -135,11 +135,8 @@ class DocumentWindows(Preprocessor):
     """Packs each text as windows that together show all of it: `Preprocessor` for long texts.
 
     The next window begins `stride` tokens behind the beginning of the one before (behind the whole
-    window, where that is shorter), and the last one ends with the text. Pairs of texts are cut.
-
-    Args:
-        tokenizer, **options: as for Preprocessor.
-        stride: tokens between the beginnings of windows; None stands for three quarters of a window.
+    window, where that is shorter; None stands for three quarters of a window), and the last one ends
+    with the text. Pairs of texts are cut.
     """
 
     def __init__(self, tokenizer: Tokenizer, *, stride: int | None = None, **options: Any):
@@ -175,12 +172,7 @@ class DocumentWindows(Preprocessor):
         return windows
 
     def rows(self, texts: tf.Tensor) -> tuple[dict[str, tf.Tensor], tf.Tensor]:
-        """The windows of texts as rows, one behind the other.
-
-        Returns:
-            dict of int32 [rows, length], a model's inputs; and int64 [rows], the number of each
-            row's text.
-        """
+        """The windows of texts as rows of a model's inputs, and the number of each one's text."""
         tokens = _with_long_splits(self.tokenizer(texts))
         room = self.sequence_length - self.packer.layout.specials(1)
         stride = self._stride or max(room * 3 // 4, 1)

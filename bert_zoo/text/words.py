@@ -103,25 +103,16 @@ def word_spans(text: str) -> list[tuple[int, int]]:
     return [match.span() for match in _WORD.finditer(text)]
 
 
-def _word_pattern() -> re.Pattern[str]:
-    alone = python_class("bert/punctuation", "bert/cjk")
-    white_space = python_class("bert/whitespace", "python/whitespace")
-    return re.compile(f"[{alone}]|[^{alone}{white_space}]+")
-
-
-_WORD = _word_pattern()
+_ALONE = python_class("bert/punctuation", "bert/cjk")
+_WHITE_SPACE = python_class("bert/whitespace", "python/whitespace")
+_WORD = re.compile(f"[{_ALONE}]|[^{_ALONE}{_WHITE_SPACE}]+")
 
 
 class PackedWords(NamedTuple):
-    """A model's inputs, and which word each token is of.
+    """A model's inputs, and which word each token is of."""
 
-    Attributes:
-        inputs: what a `Preprocessor` returns, int32 [batch, length] each.
-        word_ids: int32 [batch, length]: the number of the token's word in its row; -1 for special
-            tokens and padding.
-    """
-
-    inputs: dict[str, tf.Tensor]
+    inputs: dict[str, tf.Tensor]  # as of a `Preprocessor`, int32 [batch, length] each
+    # int32 [batch, length], the number of the token's word in its row; -1 for special tokens and padding
     word_ids: tf.Tensor
 
     @property
