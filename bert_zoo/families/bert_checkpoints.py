@@ -129,13 +129,7 @@ GOOGLE_CHECKPOINTS = [
         aliases=["bert_base"],
         scores=dict(zip(COLUMNS, BASE_SCORES, strict=False)),
     ),
-    google(
-        "bert_base_cased",
-        "2018_10_18/cased",
-        BASE | CASED_VOCAB,
-        108_310_272,
-        text=CASED,
-    ),
+    google("bert_base_cased", "2018_10_18/cased", BASE | CASED_VOCAB, 108_310_272, text=CASED),
     google(
         "bert_large_uncased",
         "2018_10_18/uncased",

@@ -32,11 +32,7 @@ def of_glue(
         yield Preset(name, SENTENCES, tuned, source, benchmark=benchmark, note=note)
 
 
-GRID = {
-    "batch_size": (16, 32),
-    "learning_rate": (5e-5, 3e-5, 2e-5),
-    "epochs": (2, 3, 4),
-}
+GRID = {"batch_size": (16, 32), "learning_rate": (5e-5, 3e-5, 2e-5), "epochs": (2, 3, 4)}
 SQUAD = Recipe(epochs=2, batch_size=12, learning_rate=3e-5, max_length=384)
 PRESETS = (
     Preset(
@@ -52,10 +48,7 @@ PRESETS = (
         Recipe(epochs=4, learning_rate=1e-4),
         "google-research/bert README.md, which chooses from the grid for each task",
         fits=is_miniature,
-        grid={
-            "batch_size": (8, 16, 32, 64, 128),
-            "learning_rate": (3e-4, 1e-4, 5e-5, 3e-5),
-        },
+        grid={"batch_size": (8, 16, 32, 64, 128), "learning_rate": (3e-4, 1e-4, 5e-5, 3e-5)},
         note="The middle of the grid.",
     ),
     Preset(

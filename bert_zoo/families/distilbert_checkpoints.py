@@ -36,7 +36,7 @@ CHECKPOINTS = [
             "MRPC (dev)": 87.5,
             "RTE (dev accuracy)": 59.9,
             "STS-B (dev)": 86.9,
-        },
+        }
     ),
     uncased(
         repo="-finetuned-sst-2-english",
@@ -55,10 +55,6 @@ CHECKPOINTS = [
     ),
     released("distilbert_base_cased", 28996, 65_190_912, text=CASED),
     released(
-        "distilbert_base_multilingual_cased",
-        119547,
-        134_734_080,
-        text=CASED,
-        note="104 languages.",
+        "distilbert_base_multilingual_cased", 119547, 134_734_080, text=CASED, note="104 languages."
     ),
 ]

@@ -86,7 +86,4 @@ def generator(size: str) -> Checkpoint:
     )
 
 
-CHECKPOINTS = [
-    *(discriminator(size) for size in SIZES),
-    *(generator(size) for size in SIZES),
-]
+CHECKPOINTS = [*(discriminator(size) for size in SIZES), *(generator(size) for size in SIZES)]

@@ -16,12 +16,7 @@ import bert_zoo.text
 from bert_zoo.error_text import shortened
 from bert_zoo.private import lasting_sentencepiece
 from bert_zoo.text.albert_text import TextCleaner
-from bert_zoo.text.offsets import (
-    characters_of_bytes,
-    joined_rows,
-    token_columns,
-    utf8_lengths,
-)
+from bert_zoo.text.offsets import characters_of_bytes, joined_rows, token_columns, utf8_lengths
 from bert_zoo.text.sentencepiece_files import Scheme
 from bert_zoo.text.sentencepiece_model import check_sentencepiece_model
 from bert_zoo.text.special_tokens import SpecialTokens

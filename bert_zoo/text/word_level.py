@@ -18,12 +18,7 @@ from bert_zoo.text.vocabulary import Vocabulary
 from bert_zoo.text.word_level_files import character_as_line, is_byte
 
 # Where a text has <eos>, by (before each line, after each line).
-EOS_AT = {
-    "never": (0, 0),
-    "newlines": (0, 1),
-    "line_ends": (0, 1),
-    "line_starts_and_ends": (1, 1),
-}
+EOS_AT = {"never": (0, 0), "newlines": (0, 1), "line_ends": (0, 1), "line_starts_and_ends": (1, 1)}
 NEWLINE = 10  # the byte that Transformer-XL's preparation of enwik8 makes a line end
 
 # What Python's text files and str.splitlines agree on.

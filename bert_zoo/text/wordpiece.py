@@ -14,12 +14,7 @@ import tensorflow as tf
 
 from bert_zoo.error_text import shortened
 from bert_zoo.text.normalizer import Rules, build_rules, split_words
-from bert_zoo.text.offsets import (
-    characters_of_bytes,
-    joined_rows,
-    token_columns,
-    utf8_lengths,
-)
+from bert_zoo.text.offsets import characters_of_bytes, joined_rows, token_columns, utf8_lengths
 from bert_zoo.text.special_tokens import SpecialTokens
 from bert_zoo.text.tokenizer import (
     TokenizeFunction,
