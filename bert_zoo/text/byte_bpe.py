@@ -36,7 +36,7 @@ from bert_zoo.text.offsets import (
 from bert_zoo.text.special_tokens import SpecialTokens
 from bert_zoo.text.tokenizer import Tokenizer, added_token, special_ids
 from bert_zoo.text.unicode_tables import code_points
-from bert_zoo.text.vocabulary import HF_SPECIAL_TOKENS, Vocabulary
+from bert_zoo.text.vocabulary import HF_SPECIAL_TOKENS, Vocabulary, special_tokens
 
 logger = logging.getLogger(__name__)
 
@@ -87,17 +87,14 @@ class ByteBpeTokenizer(Tokenizer):
         added_tokens: Sequence[str] = (),
         source: str | Path = "the arguments",
     ):
-        named = (unknown_token, padding_token, cls_token, sep_token, mask_token)
+        named = special_tokens(unknown_token, padding_token, cls_token, sep_token, mask_token)
+        further = [t for t in dict.fromkeys(added_tokens) if t not in named.values()]
         super().__init__(
             Vocabulary(vocabulary),
             add_prefix_space=bool(add_prefix_space),
             lstrip_mask=bool(lstrip_mask),
-            unknown_token=unknown_token,
-            padding_token=padding_token,
-            cls_token=cls_token,
-            sep_token=sep_token,
-            mask_token=mask_token,
-            added_tokens=[token for token in dict.fromkeys(added_tokens) if token not in named],
+            **named,
+            added_tokens=further,
         )
         # In a plain object, so that tf.Module does not track each of them.
         self._merges = SimpleNamespace(pairs=_checked_merges(merges, self._vocabulary, source))

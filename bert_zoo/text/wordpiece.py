@@ -23,7 +23,7 @@ from bert_zoo.text.tokenizer import (
     import_tensorflow_text,
     special_ids,
 )
-from bert_zoo.text.vocabulary import HF_SPECIAL_TOKENS, SUFFIX, Vocabulary
+from bert_zoo.text.vocabulary import HF_SPECIAL_TOKENS, SUFFIX, Vocabulary, special_tokens
 
 # A word that no vocabulary holds: a control character never gets past the clean-up.
 _UNKNOWN_WORD = "\x00"
@@ -77,19 +77,16 @@ class WordPieceTokenizer(Tokenizer):
                 f"max_word_length is {max_word_length}; a word has at least one character. "
                 "BERT's own value is 100."
             )
-        named = (unknown_token, padding_token, cls_token, sep_token, mask_token)
+        named = special_tokens(unknown_token, padding_token, cls_token, sep_token, mask_token)
+        further = [t for t in dict.fromkeys(added_tokens) if t not in named.values()]
         super().__init__(
             Vocabulary(vocabulary),
             lowercase=bool(lowercase),
             strip_accents=None if strip_accents is None else bool(strip_accents),
             split_cjk=bool(split_cjk),
             max_word_length=int(max_word_length),
-            unknown_token=unknown_token,
-            padding_token=padding_token,
-            cls_token=cls_token,
-            sep_token=sep_token,
-            mask_token=mask_token,
-            added_tokens=[token for token in dict.fromkeys(added_tokens) if token not in named],
+            **named,
+            added_tokens=further,
         )
         with tf.init_scope(), tf.device("CPU:0"):
             self._engine = _Engine(self._vocabulary, self._options)
