@@ -202,22 +202,17 @@ MINIATURE_PARAMS = {
     10: (5_972_096, 15_909_120, 47_677_952, 95_306_496),
     12: (6_368_640, 17_488_640, 53_982_720, 109_482_240),
 }
-MINIATURE_ALIASES = {
-    (2, 128): "bert_tiny",
-    (4, 256): "bert_mini",
-    (4, 512): "bert_small",
-    (8, 512): "bert_medium",
-}
-MINIATURE_SCORES = {  # GLUE average, SST-2, MNLI matched/mismatched
-    (2, 128): (64.2, 83.2, "70.2/70.3"),
-    (4, 256): (65.8, 85.9, "74.8/74.3"),
-    (4, 512): (71.2, 89.7, "77.6/77.0"),
-    (8, 512): (73.5, 89.6, "80.0/79.1"),
+MINIATURE_NAMES = {  # and GLUE average, SST-2, MNLI matched/mismatched
+    (2, 128): ("bert_tiny", (64.2, 83.2, "70.2/70.3")),
+    (4, 256): ("bert_mini", (65.8, 85.9, "74.8/74.3")),
+    (4, 512): ("bert_small", (71.2, 89.7, "77.6/77.0")),
+    (8, 512): ("bert_medium", (73.5, 89.6, "80.0/79.1")),
 }
 
 
 def miniature(layers: int, hidden: int, params: int) -> Checkpoint:
-    size, heads = (layers, hidden), hidden // 64
+    heads = hidden // 64
+    alias, scores = MINIATURE_NAMES.get((layers, hidden), ("", ()))
     config = {
         "hidden_size": hidden,
         "num_layers": layers,
@@ -240,8 +235,8 @@ def miniature(layers: int, hidden: int, params: int) -> Checkpoint:
         params=params,
         licence="Apache-2.0",
         paper="Well-Read Students Learn Better, arXiv:1908.08962",
-        aliases=[MINIATURE_ALIASES[size]] if size in MINIATURE_ALIASES else [],
-        scores=dict(zip(names, MINIATURE_SCORES.get(size, ()), strict=False)),
+        aliases=[alias] if alias else [],
+        scores=dict(zip(names, scores, strict=False)),
     )
 
 
