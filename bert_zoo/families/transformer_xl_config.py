@@ -40,9 +40,7 @@ class RecurrentConfig(Config):
     pre_lnorm: bool = False  # whether layer norms stand before the sublayers
     mem_len: int = 0  # hidden states that a layer keeps of earlier segments
     clamp_len: int = -1  # distances beyond this count as this; -1 for none
-    same_length: bool = (
-        False  # whether every query sees equally many keys, however long its past is
-    )
+    same_length: bool = False  # whether every query sees equally many keys, whatever its past
     # How many those are: "mem_len+1" (the TensorFlow original, the query's own position among them) or
     # "mem_len" (the PyTorch original and Hugging Face).
     same_length_keys: str = "mem_len+1"
@@ -106,10 +104,8 @@ class RecurrentConfig(Config):
                 "same_length with mem_len 0 and same_length_keys 'mem_len' leaves queries no key to "
                 "see; set same_length=False, or same_length_keys='mem_len+1'."
             )
-        for name, known in (
-            ("same_length_keys", SAME_LENGTH_KEYS),
-            ("memory_start", MEMORY_STARTS),
-        ):
+        choices = {"same_length_keys": SAME_LENGTH_KEYS, "memory_start": MEMORY_STARTS}
+        for name, known in choices.items():
             if getattr(self, name) not in known:
                 problems.append(f"{name} is {shown(getattr(self, name))}; it is one of {known}.")
         if problems:
