@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from bert_zoo.error_text import shown
 from bert_zoo.forks import refuse_fork
 from bert_zoo.text.unicode_tables import re2_class
 
@@ -128,8 +129,7 @@ def _bad_item(item: Any, position: int, name: str) -> str:
 
 
 def _described(value: Any) -> str:
-    shown = repr(value)
-    return f"{shown if len(shown) <= 60 else shown[:57] + '...'} ({type(value).__name__})"
+    return f"{shown(value, 60)} ({type(value).__name__})"
 
 
 def _encodable(item: str | bytes) -> bool:
