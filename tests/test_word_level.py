@@ -1,4 +1,4 @@
-"""Ids of whole symbols, against Python's own string methods, which the original's code consists of."""
+"""Ids of whole words, characters and bytes, against Python's string methods, of which the original consists."""
 
 import io
 import json
@@ -172,7 +172,7 @@ def test_bytes_that_are_not_utf8_are_pythons_replacement_characters():
 
 
 # ---------------------------------------------------------------------------------------------
-# Symbols that the vocabulary lacks
+# Tokens that the vocabulary lacks
 # ---------------------------------------------------------------------------------------------
 
 
@@ -185,7 +185,7 @@ def test_bytes_that_are_not_utf8_are_pythons_replacement_characters():
         (lambda: as_bytes(["97"]), "az", r"\[byte\] \[122\]"),
     ],
 )
-def test_without_an_unknown_token_the_missing_symbol_is_named_in_a_graph_too(tokenizer, bad, named):
+def test_without_an_unknown_token_the_missing_token_is_named_in_a_graph_too(tokenizer, bad, named):
     tokenizer = tokenizer()
     with pytest.raises(tf.errors.InvalidArgumentError, match=named):
         tokenizer(["a", bad])
@@ -342,7 +342,7 @@ def test_a_special_token_that_reads_as_a_code_point_is_refused(tmp_path):
         (["32", "1999"], {"unit": "word"}),
     ],
 )
-def test_a_directory_without_a_config_is_read_by_its_symbols(lines, expected, tmp_path, caplog):
+def test_a_directory_without_a_config_is_read_by_its_tokens(lines, expected, tmp_path, caplog):
     if lines[0] == "<S>":
         lines = [*lines, "tree"]
     (tmp_path / "vocab.txt").write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
