@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from bert_zoo.data import files
-from bert_zoo.data.files import decoded, text_member
+from bert_zoo.data.files import decoded, string, text_member
 from bert_zoo.data.tables import rows
 from bert_zoo.error_text import shown
 from bert_zoo.json_files import member
@@ -96,7 +96,6 @@ RACE_LEVELS = ("middle", "high")
 # Our name of each split -> the folder, and the split in tensorflow_datasets.
 RACE_SPLITS: Mapping[str, str] = {"train": "train", "validation": "dev", "test": "test"}
 _LETTERS = "ABCD"
-_BLANK = "_"
 
 
 @dataclass(frozen=True)
@@ -136,7 +135,7 @@ def fill_question(question: str, option: str) -> str:
     after a space otherwise. Source: google-research/albert race_utils.py, fairseq
     examples/roberta/preprocess_RACE.py.
     """
-    return question.replace(_BLANK, option) if _BLANK in question else f"{question} {option}"
+    return question.replace("_", option) if "_" in question else f"{question} {option}"
 
 
 def load_race(split: str, level: str = "all", data_dir: str | Path | None = None) -> RaceSplit:
@@ -186,13 +185,12 @@ def _passages(folder: Path) -> Iterator[tuple[object, Any]]:
 
 def _downloaded_passages(level: str, split: str) -> Iterator[tuple[object, Any]]:
     name = f"race/{level}"
-    examples = files.download(name, split, "RACE's folder")
-
-    def number(example: Mapping[str, Any]) -> int:
-        # "high19088.txt" -> 19088
-        return int(example["example_id"].decode()[len(level) : -len(".txt")])
-
-    for example in sorted(examples, key=number):
+    # By the number in names such as "high19088.txt".
+    examples = sorted(
+        files.download(name, split, "RACE's folder"),
+        key=lambda example: int(example["example_id"].decode()[len(level) : -len(".txt")]),
+    )
+    for example in examples:
         id, article = decoded([example["example_id"], example["article"]])
         yield (
             f"{name} of tensorflow_datasets, {id}",
@@ -223,6 +221,6 @@ def _add_passage(race: RaceSplit, where: object, passage: Any) -> None:
             raise ValueError(f"{place}: the options are {shown(four)}, expected four strings.")
         race.ids.append(f"{passage_id}/{i}")
         race.passages.append(article)
-        race.questions.append(files.string(question, "questions", place))
-        race.options.append([files.string(option, "options", place) for option in four])
-        race.labels.append(_choice_number(files.string(answer, "answers", place), _LETTERS, place))
+        race.questions.append(string(question, "questions", place))
+        race.options.append([string(option, "options", place) for option in four])
+        race.labels.append(_choice_number(string(answer, "answers", place), _LETTERS, place))

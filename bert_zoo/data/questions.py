@@ -10,15 +10,10 @@ from typing import Any
 import tensorflow as tf
 
 from bert_zoo.data.buckets import Batches, Batching, RowOrder
-from bert_zoo.data.squad import SquadExample, SquadSplit
+from bert_zoo.data.squad import SquadExample, SquadSplit, checked_answer
 from bert_zoo.data.token_table import TokenTable, token_table
-from bert_zoo.error_text import quoted, shown
-from bert_zoo.text.windows import (
-    TOKEN_COLUMNS,
-    QuestionWindows,
-    answer_positions,
-    model_inputs,
-)
+from bert_zoo.error_text import quoted
+from bert_zoo.text.windows import TOKEN_COLUMNS, QuestionWindows, answer_positions, model_inputs
 
 log = logging.getLogger("bert_zoo")
 
@@ -67,11 +62,7 @@ def window_inputs(table: TokenTable, numbers: tf.Tensor) -> dict[str, tf.Tensor]
     return table.padded([*model_inputs(table.tokens)], numbers)
 
 
-def question_batches(
-    split: SquadSplit,
-    windows: QuestionWindows,
-    batching: Batching,
-) -> Batches:
+def question_batches(split: SquadSplit, windows: QuestionWindows, batching: Batching) -> Batches:
     """Batches to train a question answerer on, of windows of about equal length.
 
     Questions are tokenized at once, and the rows kept in memory and shuffled anew in every epoch. A
@@ -143,14 +134,7 @@ def _trained_answer(example: SquadExample) -> tuple[int, int]:
         )
     if not example.answers:
         return NO_ANSWER
-    answer = example.answers[0]
-    there = example.context[answer.start : answer.end] if answer.start >= 0 else ""
-    if not answer.text or there != answer.text:
-        raise ValueError(
-            f"Question {example.id!r}: at character {answer.start} of the context, which has "
-            f"{len(example.context)}, stands {shown(there)}, expected the answer "
-            f"{shown(answer.text)}. Correct the answer's start or text, or leave the question out."
-        )
+    answer = checked_answer(f"Question {example.id!r}", example.context, example.answers[0])
     return answer.start, answer.end
 
 

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from itertools import chain
 from pathlib import Path
 
-from bert_zoo.data.tables import LabelledTexts
+from bert_zoo.data.tables import LabelledTexts, number
 from bert_zoo.error_text import quoted, shown
 
 # What programs write where a value is missing, in lower case.
@@ -69,11 +69,13 @@ def _classes(path: Path, data: LabelledTexts) -> Iterator[str]:
                 f"{_first((row for row, ids in enumerate(classes) if i in ids), data)}. This is taken "
                 "for the name of a class: remove these rows if it says that there is no label."
             )
-    number = len(data.label_names)
-    is_numbered = number > MOST_NUMBERED and all(map(_is_number, data.label_names))
+    count = len(data.label_names)
+    is_numbered = count > MOST_NUMBERED and all(
+        math.isfinite(number(name)) for name in data.label_names
+    )
     if is_numbered:
         yield (
-            f"The labels of {path.name} are {number:,} different numbers, each taken for a class of its "
+            f"The labels of {path.name} are {count:,} different numbers, each taken for a class of its "
             "own. If they are scores, train with --regression (regression=True)."
         )
     if isinstance(data.labels[0], tuple) and max(map(len, classes)) < 2:
@@ -84,16 +86,9 @@ def _classes(path: Path, data: LabelledTexts) -> Iterator[str]:
     rare = [name for i, name in enumerate(data.label_names) if counts[i] == 1]
     if rare and not is_numbered:
         yield (
-            f"Of the {number:,} classes of {path.name}, {len(rare):,} have one row alone: {quoted(rare)}. "
+            f"Of the {count:,} classes of {path.name}, {len(rare):,} have one row alone: {quoted(rare)}. "
             "Such a class cannot be both learned and measured."
         )
-
-
-def _is_number(name: str) -> bool:
-    try:
-        return math.isfinite(float(name))
-    except ValueError:
-        return False
 
 
 def _share(count: int, data: LabelledTexts, what: str, path: Path) -> str:

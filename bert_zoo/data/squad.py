@@ -235,13 +235,18 @@ def _example(
 
 
 def _answer(place: object, context: str, record: Any) -> Answer:
-    text = text_member(record, "text", place)
-    start = member(record, "answer_start", int, place)
+    text, start = text_member(record, "text", place), member(record, "answer_start", int, place)
+    return checked_answer(place, context, Answer(text, start))
+
+
+def checked_answer(place: object, context: str, answer: Answer) -> Answer:
+    """The answer; raises ValueError where it does not stand in the context where it says."""
+    text, start = answer.text, answer.start
     if not text:
         raise ValueError(f"{place}: the text of an answer is empty. Remove this answer.")
-    if start >= 0 and context.startswith(text, start):
-        return Answer(text, start)
-    there = context[start : start + len(text)] if start >= 0 else ""
+    there = context[start : answer.end] if start >= 0 else ""
+    if there == text:
+        return answer
     starts = [i for i in range(len(context)) if context.startswith(text, i)]
     advice = (
         f"The context holds it at {min(starts, key=lambda i: abs(i - start))}; correct answer_start, "

@@ -68,14 +68,12 @@ class KeepBest:
             raise ValueError(
                 f"epoch is {epoch}, after the epochs {sorted(self.scores)}; epochs count up from 1."
             )
-        kept = self.kept
+        before = self.kept
         self.scores[epoch] = float(score)
-        dropped = [old for old in kept if old not in self.kept]
-        waited = epoch - self.best_epoch
         return Verdict(
             save=self.name_of(epoch) if epoch in self.kept else None,
-            delete=tuple(self.name_of(old) for old in dropped),
-            stop=self.patience is not None and waited >= self.patience,
+            delete=tuple(self.name_of(old) for old in before if old not in self.kept),
+            stop=self.patience is not None and epoch - self.best_epoch >= self.patience,
         )
 
     def name_of(self, epoch: int) -> str:
@@ -89,11 +87,7 @@ class KeepBest:
 
     @property
     def best_epoch(self) -> int:
-        """The epoch with the best score.
-
-        Raises:
-            ValueError: there is no score yet.
-        """
+        """The epoch with the best score; raises ValueError where there is no score yet."""
         if not self.scores:
             raise ValueError("No epoch has been scored yet.")
         return self.kept[0]

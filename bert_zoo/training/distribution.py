@@ -10,9 +10,7 @@ import keras
 
 from bert_zoo.models.replicas import num_replicas
 
-NAMES = ("auto", "one", "cpu:N", "mirrored", "multi_worker", "tpu", "tpu:NAME")
-KINDS = {name.partition(":")[0] for name in NAMES}
-CPUS = re.compile(r"cpu:[1-9]\d*")
+NAME = re.compile(r"auto|one|cpu:[1-9]\d*|mirrored|multi_worker|tpu(:.*)?")
 # What Colab, Kaggle and Cloud TPU machines say where their TPU is.
 TPU_VARIABLES = ("TPU_NAME", "COLAB_TPU_ADDR", "KAGGLE_TPU_NAME")
 
@@ -48,10 +46,11 @@ def strategy(name: str = "auto", *, model_parallel: int = 1):
         ValueError: an unknown name; devices or settings that are not there.
         RuntimeError: "cpu:N" after the backend has begun to compute.
     """
+    if not NAME.fullmatch(name):
+        raise ValueError(
+            f"{name!r} is no strategy; there are auto, one, cpu:N, mirrored, multi_worker, tpu, tpu:NAME."
+        )
     kind, _, address = name.partition(":")
-    takes_address = {"cpu": bool(CPUS.fullmatch(name)), "tpu": True}.get(kind, not address)
-    if kind not in KINDS or not takes_address:
-        raise ValueError(f"{name!r} is no strategy; there are {', '.join(NAMES)}.")
     if model_parallel < 1:
         raise ValueError(
             f"model_parallel is {model_parallel}; it is a number of devices, at least 1."

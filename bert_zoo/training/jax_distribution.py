@@ -2,7 +2,6 @@
 
 import contextlib
 import os
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import keras
@@ -87,22 +86,20 @@ def make(kind: str, address: str, model_parallel: int) -> Devices:
             "Choose a divisor of their number."
         )
     replicas = len(devices) // model_parallel
-    keras.distribution.set_distribution(_distribution(devices, replicas, model_parallel))
-    return Devices(replicas)
-
-
-def _distribution(devices: Sequence[str], replicas: int, model_parallel: int):
-    if len(devices) == 1:
-        return None
     # Every process reads whole batches.
     options = {"auto_shard_dataset": False}
-    if model_parallel == 1:
-        return WholeBatchDataParallel(devices=devices, **options)
-    mesh = DeviceMesh((replicas, model_parallel), (BATCH, MODEL), devices)
-    layouts = LayoutMap(mesh)
-    for path, axes in LAYOUTS.items():
-        layouts[f".*{path}"] = TensorLayout(axes, mesh)
-    return WholeBatchModelParallel(layout_map=layouts, batch_dim_name=BATCH, **options)
+    if len(devices) == 1:
+        distribution = None
+    elif model_parallel == 1:
+        distribution = WholeBatchDataParallel(devices=devices, **options)
+    else:
+        mesh = DeviceMesh((replicas, model_parallel), (BATCH, MODEL), devices)
+        layouts = LayoutMap(mesh)
+        for path, axes in LAYOUTS.items():
+            layouts[f".*{path}"] = TensorLayout(axes, mesh)
+        distribution = WholeBatchModelParallel(layout_map=layouts, batch_dim_name=BATCH, **options)
+    keras.distribution.set_distribution(distribution)
+    return Devices(replicas)
 
 
 def _devices(kind: str, address: str) -> list[str]:
@@ -112,11 +109,10 @@ def _devices(kind: str, address: str) -> list[str]:
         return _cpus(int(address))
     if kind == "one":
         return keras.distribution.list_devices()[:1]
-    if kind == "auto":
-        several = os.environ.get("KERAS_DISTRIBUTION_JOB_ADDRESSES")
-        return _devices("multi_worker", "") if several else keras.distribution.list_devices()
-    if kind == "multi_worker":
+    several = os.environ.get("KERAS_DISTRIBUTION_JOB_ADDRESSES")
+    if kind == "multi_worker" or (kind == "auto" and several):
         _join_processes()
+    if kind in ("auto", "multi_worker"):
         return keras.distribution.list_devices()
     if address:
         raise ValueError(
