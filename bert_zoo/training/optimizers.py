@@ -269,23 +269,32 @@ class BertAdamW(keras.optimizers.AdamW):
         if self.bias_correction:
             step = ops.cast(self.iterations + 1, dtype)
             powers = [ops.power(ops.cast(b, dtype), step) for b in (self.beta_1, self.beta_2)]
-        update = _fused_adam if _is_on_one_device_of_tensorflow() else self._plain_adam
-        update(
-            variable,
-            self._momentums[index],
-            self._velocities[index],
-            ops.cast(gradient, dtype),
-            rate,
-            powers,
-            (self.beta_1, self.beta_2),
-            self.epsilon,
-        )
+        update = self._fused_adam if _is_on_one_device_of_tensorflow() else self._plain_adam
+        moments = self._momentums[index], self._velocities[index]
+        update(variable, *moments, ops.cast(gradient, dtype), rate, powers)
 
-    def _plain_adam(self, variable, m, v, gradient, lr, powers, betas, epsilon):
-        self.assign_add(m, (gradient - m) * (1 - betas[0]))
-        self.assign_add(v, (ops.square(gradient) - v) * (1 - betas[1]))
+    def _plain_adam(self, variable, m, v, gradient, lr, powers):
+        self.assign_add(m, (gradient - m) * (1 - self.beta_1))
+        self.assign_add(v, (ops.square(gradient) - v) * (1 - self.beta_2))
         rate = lr * ops.sqrt(1 - powers[1]) / (1 - powers[0])
-        self.assign_sub(variable, rate * m / (ops.sqrt(v) + epsilon))
+        self.assign_sub(variable, rate * m / (ops.sqrt(v) + self.epsilon))
+
+    def _fused_adam(self, variable, m, v, gradient, lr, powers):
+        """The same in one pass over memory, for the tables' sake."""
+        import tensorflow as tf
+
+        tf.raw_ops.ResourceApplyAdam(
+            var=variable.handle,
+            m=m.value.handle,
+            v=v.value.handle,
+            beta1_power=powers[0],
+            beta2_power=powers[1],
+            lr=lr,
+            beta1=self.beta_1,
+            beta2=self.beta_2,
+            epsilon=self.epsilon,
+            grad=gradient,
+        )
 
     def get_config(self):
         return {
@@ -343,24 +352,6 @@ def _assign_on_replicas(variables: list, values: list) -> None:
     tf.distribute.get_replica_context().merge_call(assign, args=(values,))
 
 
-def _fused_adam(variable, m, v, gradient, lr, powers, betas, epsilon):
-    """`BertAdamW._plain_adam` in one pass over memory, for the tables' sake."""
-    import tensorflow as tf
-
-    tf.raw_ops.ResourceApplyAdam(
-        var=variable.handle,
-        m=m.value.handle,
-        v=v.value.handle,
-        beta1_power=powers[0],
-        beta2_power=powers[1],
-        lr=lr,
-        beta1=betas[0],
-        beta2=betas[1],
-        epsilon=epsilon,
-        grad=gradient,
-    )
-
-
 def bert_adamw(
     learning_rate: float = 5e-5,
     *,
@@ -398,8 +389,6 @@ def bert_adamw(
         bias_correction=bias_correction,
         layer_decay=layer_decay,
         weight_decay=weight_decay,
-        beta_1=0.9,
-        beta_2=0.999,
         epsilon=1e-6,
         global_clipnorm=clip_norm,
         gradient_accumulation_steps=gradient_accumulation_steps,
@@ -432,8 +421,6 @@ def language_model_adam(
         schedule,
         bias_correction=True,
         weight_decay=0.0,
-        beta_1=0.9,
-        beta_2=0.999,
         epsilon=1e-8,
         global_clipnorm=clip_norm,
     )
