@@ -1,6 +1,8 @@
 """What holds for every test."""
 
 import random
+import sys
+import types
 
 import numpy as np
 import pytest
@@ -15,3 +17,14 @@ def pytest_runtest_setup() -> None:
     """
     random.seed(0)
     np.random.seed(0)
+
+
+@pytest.fixture
+def fake_tfds(monkeypatch):
+    """Puts a function (name, split) -> examples in the place of `tensorflow_datasets.load`."""
+
+    def put(load):
+        module = types.SimpleNamespace(load=load, as_numpy=lambda dataset: dataset)
+        monkeypatch.setitem(sys.modules, "tensorflow_datasets", module)
+
+    return put

@@ -3,7 +3,6 @@
 import csv
 import json
 import re
-import sys
 import types
 from pathlib import Path
 
@@ -135,7 +134,7 @@ def test_unknown_names_and_folders_are_named(tmp_path):
         choices.load_race("validation", data_dir=tmp_path)
 
 
-def test_race_from_tfds_equals_race_from_files(tmp_path, monkeypatch):
+def test_race_from_tfds_equals_race_from_files(tmp_path, fake_tfds):
     contents = {name: passage(name) for name in ("high2.txt", "high10.txt")}
     for name, content in contents.items():
         write_race(tmp_path, "dev/high", int(name[4:-4]), content)
@@ -158,8 +157,7 @@ def test_race_from_tfds_equals_race_from_files(tmp_path, monkeypatch):
             for content in reversed(contents.values())
         ]
 
-    module = types.SimpleNamespace(load=load, as_numpy=lambda dataset: dataset)
-    monkeypatch.setitem(sys.modules, "tensorflow_datasets", module)
+    fake_tfds(load)
     assert choices.load_race("validation", "high") == choices.load_race(
         "validation", "high", tmp_path
     )

@@ -1,8 +1,6 @@
 """SQuAD's files and what is wrong with bad ones."""
 
 import json
-import sys
-import types
 from pathlib import Path
 
 import numpy as np
@@ -212,37 +210,36 @@ def tfds_example(**members):
     }
 
 
-def load_from_tfds(monkeypatch, version, *examples):
+def load_from_tfds(fake_tfds, version, *examples):
     asked = []
 
     def load(name, split):
         asked.append((name, split))
         return examples
 
-    module = types.SimpleNamespace(load=load, as_numpy=lambda dataset: dataset)
-    monkeypatch.setitem(sys.modules, "tensorflow_datasets", module)
+    fake_tfds(load)
     split = squad.load_squad(version, "validation")
     assert asked == [(f"squad/v{version}", "validation")]
     return split
 
 
-def test_version_1_1_comes_from_tfds_as_from_the_file(monkeypatch, tmp_path):
+def test_version_1_1_comes_from_tfds_as_from_the_file(fake_tfds, tmp_path):
     path = write(tmp_path / "a.json", question(answers=(("Paris", 10), ("Paris", 33))))
-    assert load_from_tfds(monkeypatch, "1.1", tfds_example()) == squad.read_squad(path)
+    assert load_from_tfds(fake_tfds, "1.1", tfds_example()) == squad.read_squad(path)
 
 
-def test_impossible_questions_come_from_tfds(monkeypatch):
+def test_impossible_questions_come_from_tfds(fake_tfds):
     none = {"text": np.array([], object), "answer_start": np.array([], np.int32)}
     example = tfds_example(is_impossible=np.True_, answers=none, plausible_answers=none)
-    split = load_from_tfds(monkeypatch, "2.0", example)
+    split = load_from_tfds(fake_tfds, "2.0", example)
     assert split.version == "2.0"
     assert split.examples[0].is_impossible is True and split.examples[0].answers == ()
 
 
-def test_misaligned_answers_of_tfds_are_refused(monkeypatch):
+def test_misaligned_answers_of_tfds_are_refused(fake_tfds):
     # Versions of its data set before 3.0.0 took white space off the contexts.
     with pytest.raises(ValueError, match=r"squad/v1\.1 of tensorflow_datasets, article 'Cafés'"):
-        load_from_tfds(monkeypatch, "1.1", tfds_example(context=CONTEXT[1:].encode()))
+        load_from_tfds(fake_tfds, "1.1", tfds_example(context=CONTEXT[1:].encode()))
 
 
 def test_the_files_are_those_of_tensorflow_datasets():

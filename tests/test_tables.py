@@ -3,8 +3,6 @@
 import csv
 import json
 import re
-import subprocess
-import sys
 import tracemalloc
 from pathlib import Path
 
@@ -19,17 +17,6 @@ def write(tmp_path, name, content):
     path = tmp_path / name
     path.write_bytes(content.encode("utf-8") if isinstance(content, str) else content)
     return path
-
-
-def test_importing_the_readers_imports_neither_tensorflow_nor_keras():
-    code = (
-        "import sys; from bert_zoo.data import choices, files, squad, tables, tagging; "
-        "print(sorted({'tensorflow', 'tensorflow_datasets', 'keras'} & set(sys.modules)))"
-    )
-    result = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True
-    )
-    assert result.stdout.strip() == "[]"
 
 
 # --- Formats ---

@@ -2,8 +2,6 @@
 
 import itertools
 import re
-import sys
-import types
 from pathlib import Path
 
 import numpy as np
@@ -231,14 +229,13 @@ def test_unknown_names_and_missing_files_are_named(tmp_path):
         tagging.load_conll("conll2000", "train")
 
 
-def test_conll_2003_from_tfds(monkeypatch):
+def test_conll_2003_from_tfds(fake_tfds):
     def load(name, split):
         assert (name, split) == ("conll2003", "dev")
         empty = {"tokens": np.array([], object), "ner": np.array([], np.int64)}
         return [{"tokens": np.array(["É".encode(), b"b"], object), "ner": np.array([7, 8])}, empty]
 
-    module = types.SimpleNamespace(load=load, as_numpy=lambda dataset: dataset)
-    monkeypatch.setitem(sys.modules, "tensorflow_datasets", module)
+    fake_tfds(load)
     split = tagging.load_conll("conll2003", "validation")
     assert split.words == [["É", "b"]]
     assert [split.label_names[i] for i in split.labels[0]] == ["B-MISC", "I-MISC"]
