@@ -73,10 +73,10 @@ def load_swag(split: str, data_dir: str | Path) -> ChoiceSplit:
         ValueError: the split is unknown, or a row does not fit the file's columns.
         FileNotFoundError: `data_dir` has no such file.
     """
-    files.check_split("SWAG", split, SWAG_FILES)
+    files.check_known("SWAG has no split", split, SWAG_FILES)
     path = files.require_file(
         Path(data_dir) / SWAG_FILES[split],
-        "data_dir must be the folder `data` of the repository rowanz/swagaf.",
+        advice="data_dir must be the folder `data` of the repository rowanz/swagaf.",
     )
     has_labels = split != "test"
     prompts, choices, labels = [], [], []
@@ -155,9 +155,8 @@ def load_race(split: str, level: str = "all", data_dir: str | Path | None = None
         FileNotFoundError: `data_dir` has no such files.
         RuntimeError: the download failed.
     """
-    files.check_split("RACE", split, RACE_SPLITS)
-    if level not in (*RACE_LEVELS, "all"):
-        raise ValueError(f"RACE has no level {level!r}; choose one of {[*RACE_LEVELS, 'all']}.")
+    files.check_known("RACE has no split", split, RACE_SPLITS)
+    files.check_known("RACE has no level", level, (*RACE_LEVELS, "all"))
     folder = RACE_SPLITS[split]
     race = RaceSplit([], [], [], [], [])
     for name in RACE_LEVELS if level == "all" else (level,):

@@ -30,11 +30,12 @@ _BYTE_ORDER_MARKS = {
 _BYTE_ORDER_OPEN = {"utf-8-sig": "utf-8", "utf-16": "utf-16-le", "utf-32": "utf-32-le"}
 
 
-def require_file(path: Path, advice: str) -> Path:
-    """Returns the path, or raises FileNotFoundError with what to do about it."""
-    if not path.is_file():
-        raise FileNotFoundError(f"There is no file {path}. {advice}")
-    return path
+def require_file(*candidates: Path, advice: str) -> Path:
+    """The first of the paths that there is, or raises FileNotFoundError with what to do about it."""
+    for path in candidates:
+        if path.is_file():
+            return path
+    raise FileNotFoundError(f"There is no file {' or '.join(map(str, candidates))}. {advice}")
 
 
 def lines(
@@ -91,7 +92,7 @@ def lines(
 
 def _codec_of(path: Path, encoding: str | None) -> tuple[str, bytes]:
     """The codec that reads a file, and the byte order mark before what it reads."""
-    require_file(path, "Check its name and folder.")
+    require_file(path, advice="Check its name and folder.")
     with path.open("rb") as file:
         start = file.read(max(map(len, _BYTE_ORDER_MARKS)))
     mark = next((mark for mark in _BYTE_ORDER_MARKS if start.startswith(mark)), b"")
@@ -149,10 +150,10 @@ def text_member(record: Any, name: str, where: object) -> str:
     return string(member(record, name, str, where), name, where)
 
 
-def check_split(data_set: str, split: str, known: Collection[str]) -> None:
-    """Raises ValueError where a data set has no such split."""
-    if split not in known:
-        raise ValueError(f"{data_set} has no split {split!r}; choose one of {list(known)}.")
+def check_known(problem: str, name: str, known: Collection[str]) -> None:
+    """Raises ValueError with the problem, such as "RACE has no split", for an unknown name."""
+    if name not in known:
+        raise ValueError(f"{problem} {name!r}; choose one of {list(known)}.")
 
 
 def download(name: str, split: str, files: str) -> list[dict[str, Any]]:

@@ -209,7 +209,7 @@ def load_glue(task: str, split: str, data_dir: str | Path | None = None) -> Glue
         RuntimeError: the download failed.
     """
     row = _find_data_set(task)
-    files.check_split(task, split, row.files)
+    files.check_known(f"{task} has no split", split, row.files)
     texts, labels = (
         _downloaded(row, split) if data_dir is None else _read(row, split, Path(data_dir))
     )
@@ -307,7 +307,7 @@ def _read(row: GlueDataSet, split: str, data_dir: Path) -> tuple[Any, list | Non
     file = row.files[split]
     path = files.require_file(
         data_dir / row.directory / file,
-        f"data_dir must be the folder that holds GLUE's folder {row.directory} with {file} in it, as "
+        advice=f"data_dir must be the folder that holds GLUE's folder {row.directory} with {file} in it, as "
         "GLUE distributes them; without data_dir the task is downloaded.",
     )
     is_test = split.startswith("test")

@@ -5,7 +5,7 @@ What each intent means, and the licence, stand in `messages/README.md` beside th
 
 from importlib import resources
 
-from bert_zoo.data.files import check_split
+from bert_zoo.data.files import check_known
 
 LABELS = (
     "account_access",
@@ -32,7 +32,7 @@ def load(split: str) -> tuple[list[str], list[int]]:
     Raises:
         ValueError: the split does not exist.
     """
-    check_split("The shop's inbox", split, SPLITS)
+    check_known("The shop's inbox has no split", split, SPLITS)
     file = resources.files("bert_zoo.data").joinpath("messages", f"{split}.tsv")
     # Bytes, because reading as text would turn other line ends into "\n" without a word.
     _header, *rows = file.read_bytes().decode("utf-8").removesuffix("\n").split("\n")

@@ -97,9 +97,8 @@ def load_squad(version: str, split: str, data_dir: str | Path | None = None) -> 
         FileNotFoundError: `data_dir` has no such file.
         RuntimeError: the download failed.
     """
-    if version not in FILES:
-        raise ValueError(f"SQuAD has no version {version!r}; choose one of {list(FILES)}.")
-    files.check_split(f"SQuAD {version}", split, FILES[version])
+    files.check_known("SQuAD has no version", version, FILES)
+    files.check_known(f"SQuAD {version} has no split", split, FILES[version])
     file = FILES[version][split]
     if data_dir is None:
         name = f"squad/v{version}"
@@ -109,7 +108,7 @@ def load_squad(version: str, split: str, data_dir: str | Path | None = None) -> 
         )
     path = files.require_file(
         Path(data_dir) / file,
-        f"data_dir must be the folder that holds {file}; read a file of another name with "
+        advice=f"data_dir must be the folder that holds {file}; read a file of another name with "
         "read_squad(path); without data_dir the split is downloaded.",
     )
     return read_squad(path)

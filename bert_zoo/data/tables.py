@@ -371,7 +371,8 @@ def rows(
             keys: Sequence[Any] = columns
             if not names_columns:
                 keys, width, described = _layout(path, columns, header, line, record)
-            pick = _picker(keys)
+            # Of one key, itemgetter gives no tuple.
+            pick = itemgetter(*keys) if len(keys) > 1 else lambda row, key=keys[0]: (row[key],)
             if header is True and not names_columns:
                 continue
         if width is not None and len(record) != width:
@@ -477,12 +478,6 @@ def _no_column(where: str, name: str | int, known: Collection[str], advice: str 
         f"{where}: there is no column {name!r}; the columns are {quoted(known)}."
         f"{nearest(str(name), known)}{advice}"
     )
-
-
-def _picker(keys: Sequence[Any]) -> Callable[[Any], tuple[Any, ...]]:
-    """From a list or a mapping to the values of these indices or keys."""
-    # Of one key, itemgetter gives no tuple.
-    return itemgetter(*keys) if len(keys) > 1 else lambda values: (values[keys[0]],)
 
 
 def _check_different(where: str, columns: Sequence[str]) -> None:

@@ -363,17 +363,15 @@ def load_conll(
     if task not in DATA_SETS:
         raise ValueError(f"{task!r} is not a tagging task; choose one of {list(DATA_SETS)}.")
     row = DATA_SETS[task]
-    files.check_split(task, split, row.files)
+    files.check_known(f"{task} has no split", split, row.files)
     names = scheme_names(row.types, scheme)
     if data_dir is None:
         return _downloaded(task, split, scheme, names)
-    candidates = [Path(data_dir) / name for name in row.files[split]]
-    path = next((path for path in candidates if path.is_file()), None)
-    if path is None:
-        raise FileNotFoundError(
-            f"There is no file {' or '.join(map(str, candidates))}. data_dir must be the folder that "
-            f"holds the files of {task}; read files of other names with read_tagging(path)."
-        )
+    path = files.require_file(
+        *(Path(data_dir) / name for name in row.files[split]),
+        advice=f"data_dir must be the folder that holds the files of {task}; read files of other names "
+        "with read_tagging(path).",
+    )
     return read_tagging(
         path, tag_column=row.columns[-1], columns=row.columns, scheme=scheme, label_names=names
     )
