@@ -248,7 +248,7 @@ LAYOUTS = {
         "test": (("index", "sentence1", "sentence2"), [("0", "A.", "B.")], (["A."], ["B."]), None),
     },
     "ax": {
-        "test": (("index", "sentence1", "sentence2"), [("0", "A.", "B.")], (["A."], ["B."]), None),
+        "test": (("index", "sentence1", "sentence2"), [("0", "A.", "B.")], (["A."], ["B."]), None)
     },
 }
 CASES = [(task, split) for task, splits in LAYOUTS.items() for split in splits]
@@ -331,12 +331,7 @@ def test_an_empty_line_is_an_error_and_not_dropped(tmp_path):
 
 @pytest.mark.parametrize(
     ("task", "content"),
-    [
-        ("sst2", "sentence\tlabel\n"),
-        ("sst2", "sentence\tlabel"),
-        ("sst2", ""),
-        ("cola", ""),
-    ],
+    [("sst2", "sentence\tlabel\n"), ("sst2", "sentence\tlabel"), ("sst2", ""), ("cola", "")],
 )
 def test_a_file_without_rows_is_named(tmp_path, task, content):
     path = write(tmp_path, task, "train", content)

@@ -67,12 +67,7 @@ WITHOUT_ODDS = {
     "NoAns_f1": 66.66666666666667,
     "NoAns_total": 3,
 }
-BEST = {
-    "best_exact": 50.0,
-    "best_exact_thresh": -3.0,
-    "best_f1": 65.0,
-    "best_f1_thresh": 0.5,
-}
+BEST = {"best_exact": 50.0, "best_exact_thresh": -3.0, "best_f1": 65.0, "best_f1_thresh": 0.5}
 AT_ONE = {
     "exact": 50.0,
     "f1": 71.66666666666667,
@@ -383,11 +378,7 @@ def test_selection_equals_an_independent_rendering(seed, n_best, longest, allow_
     windows = random_windows(seed)
     expected, odds = slow_selection(windows, n_best, longest, allow_no_answer)
     result = squad.select_answers(
-        CONTEXT,
-        windows,
-        n_best=n_best,
-        max_answer_length=longest,
-        allow_no_answer=allow_no_answer,
+        CONTEXT, windows, n_best=n_best, max_answer_length=longest, allow_no_answer=allow_no_answer
     )
     assert [c.text for c in result.candidates] == [text for text, _ in expected]
     assert [c.score for c in result.candidates] == pytest.approx([score for _, score in expected])

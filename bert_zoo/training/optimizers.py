@@ -418,9 +418,5 @@ def language_model_adam(
     if total_steps is not None:
         schedule = WarmupCosineDecay(learning_rate, total_steps, warmup_steps, floor)
     return BertAdamW(
-        schedule,
-        bias_correction=True,
-        weight_decay=0.0,
-        epsilon=1e-8,
-        global_clipnorm=clip_norm,
+        schedule, bias_correction=True, weight_decay=0.0, epsilon=1e-8, global_clipnorm=clip_norm
     )
