@@ -66,8 +66,7 @@ def choice_batches(
         prompts: [N] strings.
         choices: [N][choices] strings, as many for each prompt.
         labels: [N], the number of the right choice.
-        preprocessor: of the model.
-        batching: its rows are prompts, with all of their choices.
+        preprocessor, batching: as for `text_batches`; rows are prompts, with all of their choices.
 
     Returns:
         Batches of (inputs, int32 [batch, choices, width] each, labels [batch]).
@@ -100,8 +99,7 @@ def tagged_batches(split: TaggedSplit, preprocessor: Preprocessor, batching: Bat
 
     Args:
         split: sentences with labels.
-        preprocessor: of the model.
-        batching: its rows are sentences.
+        preprocessor, batching: as for `text_batches`; rows are sentences.
 
     Returns:
         Batches of (inputs, labels), int32 [batch, width] each: a word's label stands on its first

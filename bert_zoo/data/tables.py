@@ -264,16 +264,7 @@ def number(value: Any) -> float:
 def class_ids(
     spelled: Sequence[str], label_names: Sequence[str] | None, place: _Place
 ) -> tuple[list[int], tuple[str, ...]]:
-    """Labels as they are spelled to ids.
-
-    Args:
-        spelled: the labels [N].
-        label_names: the classes in the order of their ids; None to collect them (see `read_table`).
-        place: the number of a label -> where it stands, for messages.
-
-    Returns:
-        The ids [N], and the names in their order.
-    """
+    """The ids of labels as they are spelled [N], and the names of the classes (see `read_table`)."""
     names = _collected_names(spelled, place) if label_names is None else tuple(label_names)
     ids = positions(names)
     numbers = {str(i): i for i in range(len(names))}

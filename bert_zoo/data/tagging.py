@@ -182,8 +182,7 @@ def read_tagging(
         columns: the columns' names, where columns are to be named or their number is to be checked.
         scheme: a key of `SCHEMES` to convert the tags to; None leaves them as they stand.
         label_names: the tags in the order of their ids (after the conversion).
-        encoding: of the file; by default what its byte order mark says, UTF-8 where it has none.
-        max_line_bytes: the longest line that is accepted.
+        encoding, max_line_bytes: as for `bert_zoo.data.tables.read_table`.
 
     Raises:
         ValueError: a line has another number of columns, a tag is unknown or follows no scheme that
