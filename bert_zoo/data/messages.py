@@ -6,6 +6,7 @@ What each intent means, and the licence, stand in `messages/README.md` beside th
 from importlib import resources
 
 from bert_zoo.data.files import check_known
+from bert_zoo.data.tables import read_table
 
 LABELS = (
     "account_access",
@@ -34,7 +35,6 @@ def load(split: str) -> tuple[list[str], list[int]]:
     """
     check_known("The shop's inbox has no split", split, SPLITS)
     file = resources.files("bert_zoo.data").joinpath("messages", f"{split}.tsv")
-    # Bytes, because reading as text would turn other line ends into "\n" without a word.
-    _header, *rows = file.read_bytes().decode("utf-8").removesuffix("\n").split("\n")
-    labels, texts = zip(*(row.split("\t") for row in rows), strict=True)
-    return list(texts), list(map(LABELS.index, labels))
+    with resources.as_file(file) as path:
+        table = read_table(path, label_names=LABELS)
+    return table.texts, table.labels
