@@ -71,14 +71,12 @@ class KeepBest:
         before = self.kept
         self.scores[epoch] = float(score)
         return Verdict(
-            save=self.name_of(epoch) if epoch in self.kept else None,
-            delete=tuple(self.name_of(old) for old in before if old not in self.kept),
+            save=self.directory.format(epoch=epoch) if epoch in self.kept else None,
+            delete=tuple(
+                self.directory.format(epoch=old) for old in before if old not in self.kept
+            ),
             stop=self.patience is not None and epoch - self.best_epoch >= self.patience,
         )
-
-    def name_of(self, epoch: int) -> str:
-        """The directory of an epoch."""
-        return self.directory.format(epoch=epoch)
 
     @property
     def kept(self) -> tuple[int, ...]:
