@@ -25,23 +25,18 @@ MIN_WINDOWS = 4
 class Batching:
     """How rows are put into batches.
 
-    Attributes:
-        batch_size: rows a batch, at most; the last one of an epoch may be smaller.
-        tokens: padded tokens a batch, at most, so that batches of long rows have fewer; None for any
-            number.
-        group_by_length: whether rows of similar length share a batch.
-        drop_remainder: whether the rows that fill no batch are left out, others in each epoch.
-        seed: of the orders; None draws one from NumPy's.
-
     Raises:
         ValueError: an option outside its range, or options that exclude each other.
     """
 
-    batch_size: int = 32
+    batch_size: int = 32  # rows a batch, at most; the last one of an epoch may be smaller
+    # Padded tokens a batch, at most, so that batches of long rows have fewer; None for any
+    # number.
     tokens: int | None = None
-    group_by_length: bool = True
+    group_by_length: bool = True  # whether rows of similar length share a batch
+    # Whether the rows that fill no batch are left out, others in each epoch.
     drop_remainder: bool = False
-    seed: int | None = None
+    seed: int | None = None  # of the orders; None draws one from NumPy's
 
     def __post_init__(self):
         if self.batch_size < 1:
@@ -148,15 +143,10 @@ class RowOrder:
 
 
 class Batches(NamedTuple):
-    """Training data, and the order that it comes in.
+    """Training data, and the order that it comes in."""
 
-    Attributes:
-        dataset: of (inputs, labels), in a new order in every pass.
-        order: of its rows.
-    """
-
-    dataset: tf.data.Dataset
-    order: RowOrder
+    dataset: tf.data.Dataset  # of (inputs, labels), in a new order in every pass
+    order: RowOrder  # of its rows
 
     @classmethod
     def of(cls, order: RowOrder, gather: Callable[[tf.Tensor], tuple[Any, Any]]) -> Batches:

@@ -20,19 +20,12 @@ from bert_zoo.json_files import member
 
 @dataclass(frozen=True)
 class ChoiceSplit:
-    """Prompts with choices, as multiple-choice models take them.
+    """Prompts with choices, as multiple-choice models take them."""
 
-    Attributes:
-        ids: [N], which row of the data set each is.
-        prompts: strings [N]; the first text of each pair.
-        choices: strings [N][4]; the second texts.
-        labels: the number of the right choice [N], from 0; None where the data set keeps them to
-            itself.
-    """
-
-    ids: list[str]
-    prompts: list[str]
-    choices: list[list[str]]
+    ids: list[str]  # [N], which row of the data set each is
+    prompts: list[str]  # strings [N]; the first text of each pair
+    choices: list[list[str]]  # strings [N][4]; the second texts
+    # The number of the right choice [N], from 0; None where the data set keeps them to itself.
     labels: list[int] | None
 
     def __len__(self) -> int:
@@ -100,21 +93,13 @@ _LETTERS = "ABCD"
 
 @dataclass(frozen=True)
 class RaceSplit:
-    """Questions on passages with four options each.
+    """Questions on passages with four options each."""
 
-    Attributes:
-        ids: [N], the passage's id and the question's number in it, as "high1.txt/0".
-        passages: strings [N]; a passage stands here once for each of its questions.
-        questions: strings [N], some with a blank "_" to fill.
-        options: strings [N][4].
-        labels: the number of the right option [N], from 0.
-    """
-
-    ids: list[str]
-    passages: list[str]
-    questions: list[str]
-    options: list[list[str]]
-    labels: list[int]
+    ids: list[str]  # [N], the passage's id and the question's number in it, as "high1.txt/0"
+    passages: list[str]  # strings [N]; a passage stands here once for each of its questions
+    questions: list[str]  # strings [N], some with a blank "_" to fill
+    options: list[list[str]]  # strings [N][4]
+    labels: list[int]  # the number of the right option [N], from 0
 
     def __len__(self) -> int:
         return len(self.questions)

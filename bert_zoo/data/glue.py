@@ -31,32 +31,25 @@ _FILES = {"train": "train.tsv", "validation": "dev.tsv", "test": "test.tsv"}
 
 @dataclass(frozen=True, kw_only=True)
 class GlueDataSet:
-    """The data of a GLUE task: what its files and labels look like, and how it is scored.
+    """The data of a GLUE task: what its files and labels look like, and how it is scored."""
 
-    Attributes:
-        name: the task's name in `load_glue`, and in TensorFlow Datasets as `glue/<name>`.
-        directory: the folder of its files in GLUE's distribution.
-        text_columns: the one or two text columns of the TSV files.
-        text_features: the names of the same texts in TensorFlow Datasets; by default as the columns.
-        label_column: the label's column; test files lack it, and the diagnostic set has none.
-        label_names: the classes in the order of their ids; empty for a score (regression).
-        file_labels: the spelling of each class in the TSV files; by default as the names.
-        metrics: keys of `METRICS`; the first is the one to select a model by.
-        files: split name -> file name.
-        submissions: test split -> what the server wants of it.
-        headerless_columns: columns of the train and validation files where these have no header.
-    """
-
-    name: str
-    directory: str
+    name: str  # the task's name in `load_glue`, and in TensorFlow Datasets as `glue/<name>`
+    directory: str  # the folder of its files in GLUE's distribution
+    # The one or two text columns of the TSV files.
     text_columns: tuple[str, ...] = ("sentence1", "sentence2")
+    # The names of the same texts in TensorFlow Datasets; by default as the columns.
     text_features: tuple[str, ...] = ()
+    # The label's column; test files lack it, and the diagnostic set has none.
     label_column: str = "label"
+    # The classes in the order of their ids; empty for a score (regression).
     label_names: tuple[str, ...] = ()
+    # The spelling of each class in the TSV files; by default as the names.
     file_labels: tuple[str, ...] = ()
+    # Keys of `METRICS`; the first is the one to select a model by.
     metrics: tuple[str, ...] = ("accuracy",)
-    files: Mapping[str, str] = field(default_factory=lambda: _FILES)
-    submissions: Mapping[str, Submission]
+    files: Mapping[str, str] = field(default_factory=lambda: _FILES)  # split name -> file name
+    submissions: Mapping[str, Submission]  # test split -> what the server wants of it
+    # Columns of the train and validation files where these have no header.
     headerless_columns: tuple[str, ...] = ()
 
     @property

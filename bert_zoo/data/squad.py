@@ -27,15 +27,10 @@ FILES: Mapping[str, Mapping[str, str]] = {
 
 @dataclass(frozen=True)
 class Answer:
-    """An answer as it stands in the context.
-
-    Attributes:
-        text: the answer.
-        start: where it starts in the context, in code points (Python's characters).
-    """
+    """An answer as it stands in the context."""
 
     text: str
-    start: int
+    start: int  # where it starts in the context, in code points (Python's characters)
 
     @property
     def end(self) -> int:
@@ -45,38 +40,26 @@ class Answer:
 
 @dataclass(frozen=True)
 class SquadExample:
-    """A question on a passage.
+    """A question on a passage."""
 
-    Attributes:
-        id: of the question; predictions are filed under it.
-        title: the article's; "" where the file has none.
-        question: the question.
-        context: the passage.
-        answers: as different people gave them, equal ones as often as given; empty for a question
-            that the passage does not answer. None where answers were not read.
-        is_impossible: whether the passage does not answer the question. None where answers were not
-            read.
-    """
-
-    id: str
-    title: str
+    id: str  # of the question; predictions are filed under it
+    title: str  # the article's; "" where the file has none
     question: str
-    context: str
+    context: str  # the passage
+    # As different people gave them, equal ones as often as given; empty for a question that the
+    # passage does not answer. None where answers were not read.
     answers: tuple[Answer, ...] | None
+    # Whether the passage does not answer the question. None where answers were not read.
     is_impossible: bool | None
 
 
 @dataclass(frozen=True)
 class SquadSplit:
-    """A file of questions.
+    """A file of questions."""
 
-    Attributes:
-        version: "2.0" where the file says of its questions whether they can be answered, else "1.1".
-        examples: the questions, in the order of the file.
-    """
-
+    # "2.0" where the file says of its questions whether they can be answered, else "1.1".
     version: str
-    examples: tuple[SquadExample, ...]
+    examples: tuple[SquadExample, ...]  # the questions, in the order of the file
 
     def __len__(self) -> int:
         return len(self.examples)

@@ -27,19 +27,14 @@ from bert_zoo.json_files import JSON_SPACE, parse_json, parse_json_at
 
 @dataclass(frozen=True)
 class LabelledTexts:
-    """Texts with labels, in the order of their file.
+    """Texts with labels, in the order of their file."""
 
-    Attributes:
-        texts: strings [N], or a pair of lists [N], [N].
-        labels: class ids or scores [N], or tuples of class ids where a row may have any number of
-            classes; None where none were asked for.
-        label_names: the classes in the order of their ids; empty for scores.
-        lines: where each row begins in the file, [N]; empty where nothing is known of it.
-    """
-
-    texts: list[str] | tuple[list[str], list[str]]
+    texts: list[str] | tuple[list[str], list[str]]  # strings [N], or a pair of lists [N], [N]
+    # Class ids or scores [N], or tuples of class ids where a row may have any number of classes;
+    # None where none were asked for.
     labels: list[int] | list[float] | list[tuple[int, ...]] | None
-    label_names: tuple[str, ...]
+    label_names: tuple[str, ...]  # the classes in the order of their ids; empty for scores
+    # Where each row begins in the file, [N]; empty where nothing is known of it.
     lines: Sequence[int] = field(default=(), compare=False, repr=False)
 
     @property

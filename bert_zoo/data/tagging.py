@@ -26,19 +26,13 @@ OUTSIDE = "O"
 
 @dataclass(frozen=True)
 class TaggedSplit:
-    """Sentences of words with tags, in the order of their file.
+    """Sentences of words with tags, in the order of their file."""
 
-    Attributes:
-        words: strings [N][words].
-        labels: ids of their tags [N][words]; None where no tags were asked for.
-        label_names: the tags in the order of their ids.
-        scheme: a key of `SCHEMES` that the tags follow; None where they follow none, as parts of
-            speech do.
-    """
-
-    words: list[list[str]]
+    words: list[list[str]]  # strings [N][words]
+    # Ids of their tags [N][words]; None where no tags were asked for.
     labels: list[list[int]] | None
-    label_names: tuple[str, ...]
+    label_names: tuple[str, ...]  # the tags in the order of their ids
+    # A key of `SCHEMES` that the tags follow; None where they follow none, as parts of speech do.
     scheme: str | None
 
     def __len__(self) -> int:
@@ -302,18 +296,13 @@ def _collected_names(tags: Iterable[str], scheme: str | None) -> tuple[str, ...]
 
 @dataclass(frozen=True)
 class TaggedDataSet:
-    """The data of a shared task: what its files look like.
+    """The data of a shared task: what its files look like."""
 
-    Attributes:
-        files: split -> names that its file goes by, the official one first.
-        columns: the files' columns, words first and the task's tags last.
-        types: of its spans.
-        tfds_splits: split -> its name in tensorflow_datasets; none if it does not have the data.
-    """
-
+    # Split -> names that its file goes by, the official one first.
     files: Mapping[str, tuple[str, ...]]
-    columns: tuple[str, ...]
-    types: tuple[str, ...]
+    columns: tuple[str, ...]  # the files' columns, words first and the task's tags last
+    types: tuple[str, ...]  # of its spans
+    # Split -> its name in tensorflow_datasets; none if it does not have the data.
     tfds_splits: Mapping[str, str] = field(default_factory=dict)
 
 

@@ -16,18 +16,12 @@ CHUNK = 64
 
 @dataclass(frozen=True, eq=False)
 class TokenTable:
-    """Rows, each as long as its tokens.
+    """Rows, each as long as its tokens."""
 
-    Attributes:
-        packer: pads them, as it padded them when they were made.
-        tokens: name -> int32 [rows, (tokens)], without `padding_mask`.
-        rows: name -> [rows].
-        padding: name -> what stands behind the tokens, where it is not 0.
-    """
-
-    packer: Packer
-    tokens: dict[str, tf.RaggedTensor]
-    rows: dict[str, np.ndarray]
+    packer: Packer  # pads them, as it padded them when they were made
+    tokens: dict[str, tf.RaggedTensor]  # name -> int32 [rows, (tokens)], without `padding_mask`
+    rows: dict[str, np.ndarray]  # name -> [rows]
+    # Name -> what stands behind the tokens, where it is not 0.
     padding: Mapping[str, int] = field(default_factory=dict)
 
     @property

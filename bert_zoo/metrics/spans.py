@@ -25,17 +25,11 @@ _UNTYPED = "_"
 
 @dataclass(frozen=True)
 class SpanScore:
-    """Counts of spans and the scores that follow from them, from 0 to 1; 0 where not defined.
+    """Counts of spans and the scores that follow from them, from 0 to 1; 0 where not defined."""
 
-    Attributes:
-        correct: spans of the predictions that are spans of the references.
-        predicted: spans of the predictions.
-        support: spans of the references.
-    """
-
-    correct: int
-    predicted: int
-    support: int
+    correct: int  # spans of the predictions that are spans of the references
+    predicted: int  # spans of the predictions
+    support: int  # spans of the references
 
     @property
     def precision(self) -> float:
@@ -64,17 +58,12 @@ class MacroScore:
 
 @dataclass(frozen=True)
 class SpanReport:
-    """Scores of spans, overall and of each type; prints as a table.
+    """Scores of spans, overall and of each type; prints as a table."""
 
-    Attributes:
-        types: type -> its scores, in alphabetical order; all types of references and predictions.
-        micro: the scores of all spans together: those of the CoNLL tasks.
-        accuracy: share of the words whose tags are equal.
-    """
-
+    # Type -> its scores, in alphabetical order; all types of references and predictions.
     types: Mapping[str, SpanScore]
-    micro: SpanScore
-    accuracy: float
+    micro: SpanScore  # the scores of all spans together: those of the CoNLL tasks
+    accuracy: float  # share of the words whose tags are equal
 
     @property
     def macro(self) -> MacroScore:

@@ -241,44 +241,31 @@ def _check_numbers(scores: Mapping[str, float]) -> None:
 
 @dataclass(frozen=True, eq=False)
 class Window:
-    """What a model says about one window of a question's context.
+    """What a model says about one window of a question's context."""
 
-    Attributes:
-        start_logits: [length]; position 0, the token before the question, stands for no answer.
-        end_logits: [length].
-        context_mask: [length], 1 for tokens of the context, which stand next to each other.
-        offsets: [length, 2], the first character of the context of each token, and the one after its
-            last; read for tokens of the context alone.
-        first_token: the number of the context's tokens before this window: with a stride, the
-            number of the window times the stride.
-    """
-
+    # [length]; position 0, the token before the question, stands for no answer.
     start_logits: np.ndarray
-    end_logits: np.ndarray
+    end_logits: np.ndarray  # [length]
+    # [length], 1 for tokens of the context, which stand next to each other.
     context_mask: np.ndarray
+    # [length, 2], the first character of the context of each token, and the one after its last;
+    # read for tokens of the context alone.
     offsets: np.ndarray
+    # The number of the context's tokens before this window: with a stride, the number of the
+    # window times the stride.
     first_token: int = 0
 
 
 @dataclass(frozen=True)
 class Candidate:
-    """An answer, cut from the context.
+    """An answer, cut from the context."""
 
-    Attributes:
-        text: the answer; "" for no answer.
-        start: position of its first character in the context; None for no answer.
-        end: the position after its last character; None for no answer.
-        start_logit: of its first token, or of position 0.
-        end_logit: of its last token, or of position 0.
-        probability: the softmax of the score over the candidates of the question.
-    """
-
-    text: str
-    start: int | None
-    end: int | None
-    start_logit: float
-    end_logit: float
-    probability: float = 0.0
+    text: str  # the answer; "" for no answer
+    start: int | None  # position of its first character in the context; None for no answer
+    end: int | None  # the position after its last character; None for no answer
+    start_logit: float  # of its first token, or of position 0
+    end_logit: float  # of its last token, or of position 0
+    probability: float = 0.0  # the softmax of the score over the candidates of the question
 
     @property
     def score(self) -> float:
@@ -288,17 +275,13 @@ class Candidate:
 
 @dataclass(frozen=True)
 class AnswerSelection:
-    """The answers to one question.
+    """The answers to one question."""
 
-    Attributes:
-        candidates: the likeliest answers, best first; no answer is one of them where it is allowed.
-        best: the best answer that is a span of the context.
-        no_answer_score: score of no answer, less that of `best`: the log-odds of the official file
-            null_odds.json. None where a question always has an answer.
-    """
-
+    # The likeliest answers, best first; no answer is one of them where it is allowed.
     candidates: tuple[Candidate, ...]
-    best: Candidate
+    best: Candidate  # the best answer that is a span of the context
+    # Score of no answer, less that of `best`: the log-odds of the official file null_odds.json.
+    # None where a question always has an answer.
     no_answer_score: float | None
 
     def answer(self, no_answer_threshold: float = 0.0) -> str:

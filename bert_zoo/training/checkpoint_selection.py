@@ -6,17 +6,12 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Verdict:
-    """What to do after an epoch.
+    """What to do after an epoch."""
 
-    Attributes:
-        save: the directory to save this epoch's model to; None where it is not among the best.
-        delete: directories of epochs that no longer are.
-        stop: whether scores have not risen for as long as patience lasts.
-    """
-
+    # The directory to save this epoch's model to; None where it is not among the best.
     save: str | None
-    delete: tuple[str, ...]
-    stop: bool
+    delete: tuple[str, ...]  # directories of epochs that no longer are
+    stop: bool  # whether scores have not risen for as long as patience lasts
 
 
 class KeepBest:

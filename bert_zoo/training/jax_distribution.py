@@ -26,13 +26,9 @@ LAYOUTS: dict[str, tuple[str | None, ...]] = {
 
 @dataclass(frozen=True)
 class Devices:
-    """What `bert_zoo.training.strategy` gives on JAX, in the place of a tf.distribute.Strategy.
+    """What `bert_zoo.training.strategy` gives on JAX, in the place of a tf.distribute.Strategy."""
 
-    Attributes:
-        num_replicas_in_sync: parts that a batch is divided into.
-    """
-
-    num_replicas_in_sync: int
+    num_replicas_in_sync: int  # parts that a batch is divided into
 
     def scope(self) -> contextlib.AbstractContextManager:
         """Does nothing: Keras's distribution holds for the process, because `fit` asks for it."""
