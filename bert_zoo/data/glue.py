@@ -65,14 +65,7 @@ class GlueDataSet:
 
 @dataclass(frozen=True)
 class GlueSplit(LabelledTexts):
-    """One split of a GLUE task, in the order of GLUE's file.
-
-    Attributes:
-        task: the task's name.
-        split: the split's name.
-        texts, labels, label_names: as of `LabelledTexts`; no labels where GLUE keeps them to itself
-            (test splits).
-    """
+    """One split of a GLUE task, in the order of GLUE's file; test splits have no labels."""
 
     task: str = ""
     split: str = ""

@@ -250,7 +250,9 @@ class BertAdamW(keras.optimizers.AdamW):
         # Keras 3.15 writes the squares of all gradients to memory to sum them, and wants whole tables.
         import tensorflow as tf
 
-        norm = tf.linalg.global_norm([tf.cast(gradient, "float32") for gradient in grads])
+        values = [getattr(gradient, "values", gradient) for gradient in grads]
+        halves = [tf.nn.l2_loss(tf.cast(value, "float32")) for value in values]
+        norm = tf.sqrt(2.0 * tf.add_n(halves))
         clipped, _ = tf.clip_by_global_norm(grads, self.global_clipnorm, use_norm=norm)
         return [tf.convert_to_tensor(gradient) for gradient in clipped]
 
