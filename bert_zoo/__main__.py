@@ -19,12 +19,12 @@ def main(verb: str | None = None) -> None:
     """
     arguments = sys.argv[1:]
     if verb is None:
-        if not arguments or arguments[0] in HELP:
-            print(overview())
-            return
-        verb, *arguments = arguments
+        verb, *arguments = arguments or ["--help"]
     # "finetune.py" of "python tools/finetune.py".
     with plain_errors(command(verb).rpartition("/")[2] if verb in VERBS else "bert_zoo"):
+        if verb in HELP:
+            print(overview())
+            return
         if verb not in VERBS:
             (nearest,) = difflib.get_close_matches(verb, VERBS, n=1, cutoff=0)
             raise ValueError(

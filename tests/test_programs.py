@@ -48,6 +48,30 @@ def test_programs_are_listed_without_tensorflow():
     assert done.stdout == overview() + "\n"
 
 
+@pytest.mark.parametrize("verb", VERBS)
+def test_help_is_given_without_tensorflow(verb):
+    code = (
+        f"import sys; from bert_zoo.__main__ import main; sys.argv[1:] = ['--help']; main({verb!r}); "
+        "sys.exit('tensorflow' in sys.modules or 'keras' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert "--" in done.stdout
+
+
+def test_output_that_is_read_no_further_is_no_error():
+    code = "import sys; from bert_zoo.__main__ import main; sys.stdin.read(); main()"
+    process = subprocess.Popen(
+        [sys.executable, "-c", code],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    process.stdout.close()
+    process.stdin.close()
+    assert (process.stderr.read(), process.wait()) == (b"", 1)
+
+
 def test_every_program_is_a_file_of_tools_too():
     for verb in VERBS:
         assert f'main("{verb}")' in (TOOLS / f"{verb}.py").read_text()

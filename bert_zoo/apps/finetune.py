@@ -21,7 +21,7 @@ from bert_zoo.apps.program import Program, command
 from bert_zoo.presets import Recipe
 
 if TYPE_CHECKING:
-    from bert_zoo.apps.benchmarks import Benchmark
+    from bert_zoo.apps.benchmarks.base import Benchmark
 
 PROGRAM = Program(
     __doc__,

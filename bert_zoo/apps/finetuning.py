@@ -17,7 +17,7 @@ import keras
 import tensorflow as tf
 
 import bert_zoo
-from bert_zoo.apps.benchmarks import Benchmark, Measurement
+from bert_zoo.apps.benchmarks.base import Benchmark, Measurement
 from bert_zoo.apps.program import command
 from bert_zoo.apps.report import RunRecord, write_model_card, write_report
 from bert_zoo.cards import Card

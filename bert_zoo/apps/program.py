@@ -204,13 +204,17 @@ def command(verb: str) -> str:
 
 @contextlib.contextmanager
 def plain_errors(name: str) -> Iterator[None]:
-    """Ends the process on Ctrl-C and on errors that say what to do, with one line and no traceback.
+    """Ends the process on Ctrl-C and on errors that say what to do, with a line that begins with `name`.
 
-    Args:
-        name: what the line begins with.
+    Nothing is said where the output is read no further, as by `head`.
     """
     try:
         yield
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # Python flushes it once more at the end.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(1)
     except KeyboardInterrupt as stop:
         print(f"\n{str(stop) or 'Stopped.'}", file=sys.stderr, flush=True)
         sys.exit(INTERRUPTED)

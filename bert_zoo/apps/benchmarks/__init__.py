@@ -1,15 +1,17 @@
 """The tasks that can be fine-tuned by name: where their data come from and how they are measured."""
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields
-from typing import Any
+import importlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from typing import TYPE_CHECKING, Any
 
-from bert_zoo.apps.benchmarks import choices, questions, tagging, texts
-from bert_zoo.apps.benchmarks.base import Benchmark, Measurement
 from bert_zoo.data import glue
 from bert_zoo.error_text import nearest
 
-__all__ = ["BENCHMARKS", "Benchmark", "DataOptions", "Measurement", "make_task"]
+if TYPE_CHECKING:
+    from bert_zoo.apps.benchmarks.base import Benchmark
+
+__all__ = ["BENCHMARKS", "DataOptions", "make_task"]
 
 
 @dataclass(frozen=True)
@@ -73,50 +75,52 @@ TABLE = tuple(f.name for f in fields(DataOptions) if f.name not in ("data_dir", 
 
 @dataclass(frozen=True)
 class Entry:
-    """How a benchmark is made.
+    """How a benchmark is made, without what takes long to import.
 
     Attributes:
-        make: options -> the benchmark.
+        module: of this package.
+        function: of the module; takes `DataOptions`.
+        arguments: what it takes besides.
         reads: fields of `DataOptions` that it reads.
         needs: those that must be given.
     """
 
-    make: Callable[[DataOptions], Benchmark]
-    reads: tuple[str, ...] = ()
+    module: str
+    function: str
+    arguments: Mapping[str, Any] = field(default_factory=dict)
+    reads: tuple[str, ...] = ("data_dir",)
     needs: tuple[str, ...] = ()
 
-
-def _in_folder(
-    make: Callable[..., Benchmark], *args, needs: tuple[str, ...] = (), **kwargs
-) -> Entry:
-    """A benchmark that is read from the folder `data_dir`, without which most are downloaded."""
-    return Entry(lambda o: make(*args, o.data_dir, **kwargs), ("data_dir",), needs)
+    def make(self, options: DataOptions) -> "Benchmark":
+        module = importlib.import_module(f"{__name__}.{self.module}")
+        return getattr(module, self.function)(options, **self.arguments)
 
 
-_NEEDED = {"needs": ("data_dir",)}
+_FOLDER = {"needs": ("data_dir",)}
 
 BENCHMARKS: Mapping[str, Entry] = {
-    "messages": Entry(lambda options: texts.messages_benchmark()),
-    **{name: _in_folder(texts.glue_benchmark, name) for name in glue.DATA_SETS},
-    "trec": _in_folder(texts.trec_benchmark, **_NEEDED),
-    "trec_fine": _in_folder(texts.trec_benchmark, fine=True, **_NEEDED),
-    "table": Entry(texts.table_benchmark, TABLE, ("train_file",)),
-    "conll2000": _in_folder(tagging.conll_benchmark, "conll2000", **_NEEDED),
-    "conll2003": _in_folder(tagging.conll_benchmark, "conll2003"),
+    "messages": Entry("texts", "messages_benchmark", reads=()),
+    **{name: Entry("texts", "glue_benchmark", {"name": name}) for name in glue.DATA_SETS},
+    "trec": Entry("texts", "trec_benchmark", **_FOLDER),
+    "trec_fine": Entry("texts", "trec_benchmark", {"fine": True}, **_FOLDER),
+    "table": Entry("texts", "table_benchmark", reads=TABLE, needs=("train_file",)),
+    "conll2000": Entry("tagging", "conll_benchmark", {"name": "conll2000"}, **_FOLDER),
+    "conll2003": Entry("tagging", "conll_benchmark", {"name": "conll2003"}),
     "tagging": Entry(
-        tagging.tagging_benchmark,
-        (*FILES, *TAG_COLUMNS, "encoding"),
-        ("train_file",),
+        "tagging",
+        "tagging_benchmark",
+        reads=(*FILES, *TAG_COLUMNS, "encoding"),
+        needs=("train_file",),
     ),
-    "squad_v1": _in_folder(questions.squad_benchmark, "1.1"),
-    "squad_v2": _in_folder(questions.squad_benchmark, "2.0"),
-    "questions": Entry(questions.questions_benchmark, FILES, ("train_file",)),
-    "swag": _in_folder(choices.swag_benchmark, **_NEEDED),
-    "race": _in_folder(choices.race_benchmark),
+    "squad_v1": Entry("questions", "squad_benchmark", {"version": "1.1"}),
+    "squad_v2": Entry("questions", "squad_benchmark", {"version": "2.0"}),
+    "questions": Entry("questions", "questions_benchmark", reads=FILES, needs=("train_file",)),
+    "swag": Entry("choices", "swag_benchmark", **_FOLDER),
+    "race": Entry("choices", "race_benchmark"),
 }
 
 
-def make_task(name: str, **options: Any) -> Benchmark:
+def make_task(name: str, **options: Any) -> "Benchmark":
     """A benchmark by its name.
 
     Args:

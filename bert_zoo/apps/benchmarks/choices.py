@@ -72,17 +72,19 @@ class ChoiceBenchmark(Benchmark):
         return "\n".join(lines)
 
 
-def swag_benchmark(data_dir: str) -> ChoiceBenchmark:
+def swag_benchmark(options) -> ChoiceBenchmark:
     """SWAG, from its CSV files, measured on its validation split."""
     return ChoiceBenchmark(
-        "swag", lambda split: load_swag(split, data_dir), source="SWAG (Zellers et al. 2018)"
+        "swag",
+        lambda split: load_swag(split, options.data_dir),
+        source="SWAG (Zellers et al. 2018)",
     )
 
 
-def race_benchmark(data_dir: str | None = None) -> ChoiceBenchmark:
+def race_benchmark(options) -> ChoiceBenchmark:
     """RACE, middle and high school, measured on its development set."""
     return ChoiceBenchmark(
         "race",
-        lambda split: load_race(split, "all", data_dir).as_choices(),
+        lambda split: load_race(split, "all", options.data_dir).as_choices(),
         source="RACE (Lai et al. 2017)",
     )

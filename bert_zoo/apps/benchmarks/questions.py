@@ -145,11 +145,11 @@ def _window_options(recipe) -> dict[str, int]:
     return {"stride": recipe.stride, "max_question_length": recipe.max_question_length}
 
 
-def squad_benchmark(version: str, data_dir: str | None = None) -> QuestionBenchmark:
+def squad_benchmark(options, version: str) -> QuestionBenchmark:
     """SQuAD 1.1 or 2.0, measured on the official development set."""
     return QuestionBenchmark(
         f"squad_v{version[0]}",
-        lambda split: load_squad(version, split, data_dir),
+        lambda split: load_squad(version, split, options.data_dir),
         source=f"SQuAD {version} (Rajpurkar et al. 2016, 2018)",
     )
 

@@ -124,11 +124,11 @@ def _losses(probabilities: np.ndarray, labels: Sequence[int]) -> np.ndarray:
     return -np.log(np.maximum(probabilities[np.arange(len(labels)), labels], TINY))
 
 
-def conll_benchmark(name: str, data_dir: str | None = None) -> TaggingBenchmark:
+def conll_benchmark(options, name: str) -> TaggingBenchmark:
     """A shared task of CoNLL; chunking (2000) has no development split and is measured on its test."""
     return TaggingBenchmark(
         name,
-        lambda split: load_conll(name, split, data_dir),
+        lambda split: load_conll(name, split, options.data_dir),
         measured=("test",) if name == "conll2000" else ("validation",),
         source=f"the shared task of CoNLL-{name[-4:]}",
     )

@@ -308,7 +308,7 @@ def squared_error(labels: Sequence[float], answers: np.ndarray) -> dict[str, flo
     return {"negative mean squared error": -float(np.mean((np.asarray(labels) - answers) ** 2))}
 
 
-def messages_benchmark() -> TextBenchmark:
+def messages_benchmark(options) -> TextBenchmark:
     """The data set that ships with the package, measured on its test split."""
     return TextBenchmark(
         "messages",
@@ -320,13 +320,13 @@ def messages_benchmark() -> TextBenchmark:
     )
 
 
-def glue_benchmark(name: str, data_dir: str | None = None) -> TextBenchmark:
+def glue_benchmark(options, name: str) -> TextBenchmark:
     """A GLUE task, from its TSV files or TensorFlow Datasets, measured on its development set."""
     data_set = glue.DATA_SETS[name]
     make = ScoreBenchmark if data_set.is_regression else TextBenchmark
     return make(
         name,
-        lambda split: glue.load_glue(name, split, data_dir),
+        lambda split: glue.load_glue(name, split, options.data_dir),
         measured=data_set.measured_splits,
         metric=partial(glue.metrics, name),
         label_names=data_set.label_names,
@@ -335,14 +335,14 @@ def glue_benchmark(name: str, data_dir: str | None = None) -> TextBenchmark:
     )
 
 
-def trec_benchmark(data_dir: str, *, fine: bool = False) -> TextBenchmark:
+def trec_benchmark(options, fine: bool = False) -> TextBenchmark:
     """TREC's questions by the kind of answer they ask for: 6 coarse or 50 fine classes.
 
     The data set has no development split, so that the last epoch's weights are kept.
     """
 
     def read(split: str) -> LabelledTexts:
-        path = Path(data_dir) / TREC_FILES[split]
+        path = Path(options.data_dir) / TREC_FILES[split]
         # The test file lacks some of the fine classes.
         names = None if split == "train" else task.label_names
         return read_trec(path, fine=fine, label_names=names)
