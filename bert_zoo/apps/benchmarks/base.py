@@ -16,11 +16,8 @@ from bert_zoo.data.buckets import Batches
 from bert_zoo.models.base import ZooModel
 from bert_zoo.training.presets import Recipe
 
-NUM_HARDEST = 20
 NUM_SHOWN = 6
 SHOWN_LENGTH = 100
-# The least probability that a loss is computed from.
-TINY = 1e-12
 
 
 @dataclass(frozen=True)

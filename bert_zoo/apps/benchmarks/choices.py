@@ -5,7 +5,6 @@ import json
 import numpy as np
 
 from bert_zoo.apps.benchmarks.base import (
-    NUM_HARDEST,
     Baseline,
     Benchmark,
     Measurement,
@@ -14,7 +13,7 @@ from bert_zoo.apps.benchmarks.base import (
     spread_rows,
 )
 from bert_zoo.apps.benchmarks.texts import accuracy
-from bert_zoo.apps.report import cross_entropies, hardest_examples
+from bert_zoo.apps.report.analysis import cross_entropies, hardest_examples
 from bert_zoo.data.batches import choice_batches
 from bert_zoo.data.choices import load_race, load_swag
 from bert_zoo.tasks import MultipleChoice
@@ -43,10 +42,10 @@ class ChoiceBenchmark(Benchmark):
             "\n".join([prompt, *(f"{LETTERS[i]}. {text}" for i, text in enumerate(choices))])
             for prompt, choices in zip(data.prompts, data.choices, strict=True)
         ]
-        letters = tuple(LETTERS[: predictions.shape[1]])
-        hardest = hardest_examples(shown, data.labels, predictions, letters, NUM_HARDEST)
-        loss = float(cross_entropies(data.labels, predictions).mean())
-        metrics = accuracy(data.labels, predictions.argmax(axis=-1)) | {"loss": loss}
+        losses, answers = cross_entropies(data.labels, predictions), predictions.argmax(axis=-1)
+        letters = ([LETTERS[i] for i in ids] for ids in (data.labels, answers))
+        hardest = hardest_examples(shown, *letters, losses)
+        metrics = accuracy(data.labels, answers) | {"loss": float(losses.mean())}
         return Measurement(metrics, hardest=hardest)
 
     def baseline(self, data):

@@ -5,8 +5,6 @@ from collections.abc import Sequence
 import numpy as np
 
 from bert_zoo.apps.benchmarks.base import (
-    NUM_HARDEST,
-    TINY,
     Baseline,
     Benchmark,
     Measurement,
@@ -14,6 +12,7 @@ from bert_zoo.apps.benchmarks.base import (
 )
 from bert_zoo.apps.benchmarks.files import own_files
 from bert_zoo.apps.report import HardExample
+from bert_zoo.apps.report.analysis import TINY, hardest_examples
 from bert_zoo.data.questions import question_batches
 from bert_zoo.data.squad import SquadSplit, load_squad, read_squad
 from bert_zoo.metrics import AnswerSelection, squad_v1, squad_v2, write_predictions
@@ -89,22 +88,17 @@ class QuestionBenchmark(Benchmark):
         self, data: SquadSplit, predictions: list[AnswerSelection], threshold: float | None
     ) -> list[HardExample]:
         """The questions that the model is surest of and wrong about."""
-        rows = []
+        rows, losses = [], []
         for example, selection in zip(data.examples, predictions, strict=True):
             answer = selection.best.text if threshold is None else selection.answer(threshold)
             truths = list(dict.fromkeys(answer.text for answer in example.answers)) or [""]
             if max(_f1(answer, truth) for truth in truths) > 0:
                 continue
+            truth = " / ".join(truth or NO_ANSWER for truth in truths)
+            rows.append((f"{example.question}\n\n{example.context}", truth, answer or NO_ANSWER))
             sure = max(c.probability for c in selection.candidates if c.text == answer)
-            rows.append(
-                HardExample(
-                    f"{example.question}\n\n{example.context}",
-                    " / ".join(truth or NO_ANSWER for truth in truths),
-                    answer or NO_ANSWER,
-                    -float(np.log(max(1.0 - sure, TINY))),
-                )
-            )
-        return sorted(rows, key=lambda row: -row.loss)[:NUM_HARDEST]
+            losses.append(-float(np.log(max(1.0 - sure, TINY))))
+        return hardest_examples(*zip(*rows, strict=True), losses) if rows else []
 
     def write_predictions(self, directory, split, data, predictions, metrics):
         write_predictions(directory, _by_id(data, predictions), metrics.get(THRESHOLD, 0.0))

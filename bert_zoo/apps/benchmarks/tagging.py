@@ -6,8 +6,6 @@ from typing import Any
 import numpy as np
 
 from bert_zoo.apps.benchmarks.base import (
-    NUM_HARDEST,
-    TINY,
     Baseline,
     Benchmark,
     Measurement,
@@ -15,7 +13,12 @@ from bert_zoo.apps.benchmarks.base import (
     spread_rows,
 )
 from bert_zoo.apps.benchmarks.files import own_files
-from bert_zoo.apps.report import HardExample, confusion_matrix, per_label_table
+from bert_zoo.apps.report.analysis import (
+    TINY,
+    confusion_matrix,
+    hardest_examples,
+    per_label_table,
+)
 from bert_zoo.data.batches import tagged_batches
 from bert_zoo.data.tagging import TaggedSplit, first_break, load_conll, read_tagging
 from bert_zoo.error_text import shown
@@ -64,7 +67,13 @@ class TaggingBenchmark(Benchmark):
         answers = [rows.argmax(axis=-1) for rows in predictions]
         losses = list(map(_losses, predictions, data.labels))
         loss = {"loss": float(np.concatenate(losses).mean())}
-        hardest = self._hardest(data, answers, losses)
+        # By the mean over their words.
+        hardest = hardest_examples(
+            [" ".join(words) for words in data.words],
+            *([" ".join(tags) for tags in self._tags(ids)] for ids in (data.labels, answers)),
+            [row.mean() for row in losses],
+            by_word=True,
+        )
         if data.scheme is None:
             labels, flat = np.concatenate(data.labels), np.concatenate(answers)
             confusion = confusion_matrix(labels, flat, len(names))
@@ -80,20 +89,6 @@ class TaggingBenchmark(Benchmark):
             for type_, score in report.types.items()
         ]
         return Measurement(metrics, table=table, hardest=hardest)
-
-    def _hardest(
-        self, data: TaggedSplit, answers: list[np.ndarray], losses: list[np.ndarray]
-    ) -> list[HardExample]:
-        """The sentences whose tags are the least likely, by the mean over their words."""
-        means = [float(row.mean()) for row in losses]
-        worst = np.argsort(means)[::-1][:NUM_HARDEST]
-        truths, found = (self._tags([rows[i] for i in worst]) for rows in (data.labels, answers))
-        return [
-            HardExample(
-                " ".join(data.words[i]), " ".join(truth), " ".join(answer), means[i], by_word=True
-            )
-            for i, truth, answer in zip(worst, truths, found, strict=True)
-        ]
 
     def baseline(self, data):
         answer = commonest(label for row in self.train.labels for label in row)

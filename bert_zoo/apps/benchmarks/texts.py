@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 
 from bert_zoo.apps.benchmarks.base import (
-    NUM_HARDEST,
     Baseline,
     Benchmark,
     Measurement,
@@ -20,16 +19,16 @@ from bert_zoo.apps.benchmarks.base import (
     spread_rows,
 )
 from bert_zoo.apps.benchmarks.files import own_files
-from bert_zoo.apps.report import (
+from bert_zoo.apps.report.analysis import (
     binary_cross_entropies,
     confusion_matrix,
     cross_entropies,
     hardest_examples,
-    hardest_label_sets,
     label_set_table,
     named_set,
     per_label_table,
 )
+from bert_zoo.apps.report.wording import number
 from bert_zoo.data import glue, messages
 from bert_zoo.data.batches import Texts, text_batches
 from bert_zoo.data.remarks import remarks
@@ -120,13 +119,14 @@ class TextBenchmark(Benchmark):
 
     def measure(self, data, predictions):
         names, answers = self.label_names, self.answers(predictions)
-        loss = float(cross_entropies(data.labels, predictions).mean())
+        losses = cross_entropies(data.labels, predictions)
         confusion = confusion_matrix(data.labels, answers, len(names))
+        truths, given = ([names[i] for i in ids] for ids in (data.labels, answers))
         return Measurement(
-            {**self.metric(data.labels, answers), "loss": loss},
+            {**self.metric(data.labels, answers), "loss": float(losses.mean())},
             confusion,
             per_label_table(confusion, names),
-            hardest_examples(as_rows(data.texts), data.labels, predictions, names, NUM_HARDEST),
+            hardest_examples(as_rows(data.texts), truths, given, losses),
         )
 
     def write_predictions(self, directory, split, data, predictions, metrics):
@@ -185,9 +185,11 @@ class ScoreBenchmark(TextBenchmark):
         return Baseline(f"always {answer:.4g}, the mean", self.metric(data.labels, always))
 
     def measure(self, data, predictions):
-        loss = float(np.mean((np.asarray(data.labels) - predictions) ** 2))
-        hardest = hardest_examples(as_rows(data.texts), data.labels, predictions, (), NUM_HARDEST)
-        return Measurement({**self.metric(data.labels, predictions), "loss": loss}, hardest=hardest)
+        losses = (np.asarray(data.labels) - predictions) ** 2
+        metrics = {**self.metric(data.labels, predictions), "loss": float(losses.mean())}
+        truths, given = (list(map(number, scores)) for scores in (data.labels, predictions))
+        hardest = hardest_examples(as_rows(data.texts), truths, given, losses)
+        return Measurement(metrics, hardest=hardest)
 
     def answer_rows(self, predictions):
         for score in predictions:
@@ -241,13 +243,14 @@ class MultiLabelBenchmark(TextBenchmark):
 
     def measure(self, data, predictions):
         logits, _ = predictions
-        names, texts = self.label_names, as_rows(data.texts)
+        names = self.label_names
         present, answers = self._present(data.labels), self.answers(predictions)
         losses = binary_cross_entropies(present, logits)
+        truths, given = ([named_set(row, names) for row in rows] for rows in (present, answers))
         return Measurement(
             {**self.metric(present, answers), "loss": float(losses.mean())},
             table=label_set_table(present, answers, names),
-            hardest=hardest_label_sets(texts, present, answers, losses, names, NUM_HARDEST),
+            hardest=hardest_examples(as_rows(data.texts), truths, given, losses),
         )
 
     def answer_rows(self, predictions):

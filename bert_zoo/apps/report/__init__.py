@@ -3,31 +3,8 @@
 Nothing here imports TensorFlow or Keras.
 """
 
-from bert_zoo.apps.report.analysis import (
-    binary_cross_entropies,
-    confusion_matrix,
-    cross_entropies,
-    hardest_examples,
-    hardest_label_sets,
-    label_set_table,
-    named_set,
-    per_label_table,
-)
 from bert_zoo.apps.report.model_card import write_model_card
 from bert_zoo.apps.report.page import write_report
 from bert_zoo.apps.report.record import HardExample, RunRecord
 
-__all__ = [
-    "HardExample",
-    "RunRecord",
-    "binary_cross_entropies",
-    "confusion_matrix",
-    "cross_entropies",
-    "hardest_examples",
-    "hardest_label_sets",
-    "label_set_table",
-    "named_set",
-    "per_label_table",
-    "write_model_card",
-    "write_report",
-]
+__all__ = ["HardExample", "RunRecord", "write_model_card", "write_report"]

@@ -15,16 +15,14 @@ MOST_DOTS = 30
 def line_chart(
     values: Sequence[float], name: str, marked: int, beside: Sequence[float] = ()
 ) -> str:
-    """One metric by epoch.
+    """One metric by epoch, as an `<svg>` element whose classes the page styles.
 
     Args:
-        values: of each epoch, at least two; values that are not finite are gaps in the line.
+        values: of each epoch, at least two; values that are not finite are gaps in the line. Where none
+            is, there is no chart: "".
         name: of the metric, for people who hear the page.
         marked: the epoch that is kept, from 1.
         beside: another metric of each epoch on the same scale, as a dashed line.
-
-    Returns:
-        An `<svg>` element; its classes are styled by the page. Empty where nothing is finite.
     """
     finite = [value for value in (*values, *beside) if math.isfinite(value)]
     if not finite:

@@ -24,13 +24,9 @@ HUB_LICENCES = {
 }
 # A metric -> its name on Hugging Face's hub; metrics that are not there stay in the text.
 HUB_METRICS = {
-    "accuracy": "accuracy",
-    "f1": "f1",
-    "precision": "precision",
-    "recall": "recall",
+    **{name: name for name in ("accuracy", "f1", "precision", "recall", "matthews_correlation")},
     "exact": "exact_match",
     "exact_match": "exact_match",
-    "matthews_correlation": "matthews_correlation",
     "pearson": "pearsonr",
     "spearman": "spearmanr",
 }
@@ -40,17 +36,7 @@ MOST_LABELS = 100
 
 
 def write_model_card(record: RunRecord, path: str | PathLike) -> None:
-    """Writes the model card of a run.
-
-    Args:
-        record: of the run.
-        path: of the Markdown file, README.md of the model's directory, which exists.
-    """
-    Path(path).write_text(card(record), encoding="utf-8", errors="xmlcharrefreplace", newline="\n")
-
-
-def card(record: RunRecord) -> str:
-    """The card as text."""
+    """Writes the model card of a run as a Markdown file: README.md of the model's directory."""
     parts = (
         f"---\n{_hub_data(record).to_yaml()}\n---",
         f"# {_text(record.model)}, fine-tuned on {_text(record.task)}",
@@ -62,7 +48,8 @@ def card(record: RunRecord) -> str:
         _training(record),
         _base(record),
     )
-    return "\n\n".join(part for part in parts if part) + "\n"
+    card = "\n\n".join(part for part in parts if part) + "\n"
+    Path(path).write_text(card, encoding="utf-8", errors="xmlcharrefreplace", newline="\n")
 
 
 # --- The head that programs read ---

@@ -39,36 +39,24 @@ START_LENGTH = 160
 
 
 def write_report(record: RunRecord, path: str | PathLike) -> None:
-    """Writes the page of a run.
-
-    Args:
-        record: of the run.
-        path: of the HTML file, in a directory that exists.
-    """
-    # What UTF-8 cannot say, such as half of a surrogate pair, becomes a numeric reference.
-    Path(path).write_text(page(record), encoding="utf-8", errors="xmlcharrefreplace", newline="\n")
-
-
-def page(record: RunRecord) -> str:
-    """The page as text."""
-    title = escape(f"{record.model} on {record.task}")
+    """Writes the page of a run as an HTML file, in a directory that exists."""
     parts = (
         _heading(record),
         _warnings(record),
         _tiles(record),
-        _training(record),
+        _section("By epoch", _charts(record) + _epoch_table(record)),
         _confusions(record),
         _table(record),
         _hardest(record),
         _facts(record),
     )
-    return f"""<!DOCTYPE html>
+    page = f"""<!DOCTYPE html>
 <html lang="en">
 <head>
 <meta charset="utf-8">
 <meta http-equiv="Content-Security-Policy" content="{POLICY}">
 <meta name="viewport" content="width=device-width, initial-scale=1">
-<title>{title}</title>
+<title>{escape(f"{record.model} on {record.task}")}</title>
 <style>
 {STYLES}</style>
 </head>
@@ -79,6 +67,8 @@ def page(record: RunRecord) -> str:
 </body>
 </html>
 """
+    # What UTF-8 cannot say, such as half of a surrogate pair, becomes a numeric reference.
+    Path(path).write_text(page, encoding="utf-8", errors="xmlcharrefreplace", newline="\n")
 
 
 # --- What came out ---
@@ -127,10 +117,6 @@ def _tiles(record: RunRecord) -> str:
 # --- How it went ---
 
 
-def _training(record: RunRecord) -> str:
-    return _section("By epoch", _charts(record) + _epoch_table(record))
-
-
 def _charts(record: RunRecord) -> str:
     """Curves of the loss and of the first metrics; none of a single epoch."""
     if len(record.epochs) == 1:
@@ -157,18 +143,19 @@ def _epoch_table(record: RunRecord) -> str:
     rows = []
     for epoch, values in record.by_epoch():
         kept = epoch == record.kept_epoch
-        badge = '<span class="badge">kept</span>' if kept else ""
-        row = '<tr class="kept">' if kept else "<tr>"
-        rows.append(
-            f"{row}<th>{epoch}{badge}</th>{''.join(map(_number, map(number, values)))}</tr>"
-        )
+        head = f'{epoch}<span class="badge">kept</span>' if kept else str(epoch)
+        rows.append(_row(head, map(number, values), "kept" if kept else ""))
     if record.baseline:
         beaten = (record.baseline.get(name) for name in ("", *record.kept))
-        cells = "".join(_number("" if value is None else number(value)) for value in beaten)
-        answer = escape(record.baseline_answer)
-        rows.append(f'<tr class="baseline"><th>{answer}</th>{cells}</tr>')
+        cells = ("" if value is None else number(value) for value in beaten)
+        rows.append(_row(escape(record.baseline_answer), cells, "baseline"))
     names = ("training loss", *map(record.named, record.kept))
     return _grid(_head("epoch") + "".join(_head(name, "number") for name in names), rows)
+
+
+def _row(head: str, numbers: Iterable[str], classes: str) -> str:
+    start = f'<tr class="{classes}">' if classes else "<tr>"
+    return f"{start}<th>{head}</th>{''.join(map(_number, numbers))}</tr>"
 
 
 # --- Where it goes wrong ---
@@ -193,9 +180,7 @@ def _confusions(record: RunRecord) -> str:
         parts.append(_matrix(counts, labels, "matrix"))
     elif len(labels) <= MATRIX_LABELS:
         matrix = _matrix(counts, labels, "matrix dense")
-        parts.append(
-            f"<details><summary>The matrix of all {len(labels)} labels</summary>{matrix}</details>"
-        )
+        parts.append(_details(f"The matrix of all {len(labels)} labels", matrix))
     else:
         parts.append(
             f'<p class="soft small">The matrix of {len(labels)} labels is too large for a page.</p>'
@@ -218,7 +203,10 @@ def _pairs(counts: np.ndarray, labels: Sequence[str]) -> str:
 def _matrix(counts: np.ndarray, labels: Sequence[str], classes: str) -> str:
     """Counts with the share of their row as colour."""
     upright = len(labels) > OPEN_LABELS or max(map(len, labels)) > UPRIGHT_LENGTH
-    heads = "".join(_column_head(label, upright) for label in labels)
+    shape = '<div class="upright">{}</div>' if upright else "{}"
+    heads = "".join(
+        f'<th title="{label}">{shape.format(label)}</th>' for label in map(escape, labels)
+    )
     rows = []
     for i, label in enumerate(labels):
         cells = "".join(
@@ -227,11 +215,6 @@ def _matrix(counts: np.ndarray, labels: Sequence[str], classes: str) -> str:
         )
         rows.append(f'<tr><th title="{escape(label)}">{escape(label)}</th>{cells}</tr>')
     return _grid(_head("truth ↓ prediction →", "soft small") + heads, rows, classes)
-
-
-def _column_head(label: str, upright: bool) -> str:
-    shown = f'<div class="upright">{escape(label)}</div>' if upright else escape(label)
-    return f'<th title="{escape(label)}">{shown}</th>'
 
 
 def _cell(count: int, share: float, right: bool, with_share: bool) -> str:
@@ -256,7 +239,7 @@ def _table(record: RunRecord) -> str:
     )
     table = _grid("".join(heads), rows)
     if len(record.table) > OPEN_ROWS:
-        table = f"<details><summary>All {len(record.table)} rows</summary>{table}</details>"
+        table = _details(f"All {len(record.table)} rows", table)
     return _section(f"By {escape(words(columns[0]))}", table)
 
 
@@ -283,16 +266,16 @@ def _hardest(record: RunRecord) -> str:
 
 
 def _example(example: HardExample) -> str:
-    return (
-        f'<p class="verdict"><span><span class="soft">truth</span> '
-        f"<strong>{escape(example.truth)}</strong></span>"
-        f'<span><span class="soft">prediction</span> <strong>{escape(example.prediction)}</strong>'
-        f"</span>{_loss(example)}</p>{_folded(example.text)}"
+    sides = {"truth": example.truth, "prediction": example.prediction}
+    verdict = "".join(
+        f'<span><span class="soft">{name}</span> <strong>{escape(value)}</strong></span>'
+        for name, value in sides.items()
     )
+    return _verdict(verdict, example.loss) + _folded(example.text)
 
 
-def _loss(example: HardExample) -> str:
-    return f'<span class="loss">loss {number(example.loss)}</span>'
+def _verdict(markup: str, loss: float) -> str:
+    return f'<p class="verdict">{markup}<span class="loss">loss {number(loss)}</span></p>'
 
 
 def _folded(text: str) -> str:
@@ -301,10 +284,10 @@ def _folded(text: str) -> str:
     if len(text) <= FOLDED_LENGTH:
         return whole
     start = escape(" ".join(text[:START_LENGTH].split()))
-    return (
-        f'<details><summary><span class="start" dir="auto">{start}… </span>'
-        f'<span class="open">all {len(text):,} characters</span>'
-        f'<span class="close soft">fold</span></summary>{whole}</details>'
+    return _details(
+        f'<span class="start" dir="auto">{start}… </span>'
+        f'<span class="open">all {len(text):,} characters</span><span class="close soft">fold</span>',
+        whole,
     )
 
 
@@ -315,10 +298,8 @@ def _tagged_example(example: HardExample) -> str:
         return _example(example)
     shown = "".join(map(_tagged_word, *rows))
     wrong = sum(truth != prediction for truth, prediction in zip(*rows[1:], strict=True))
-    return (
-        f'<p class="verdict"><span><strong>{wrong}</strong> of {len(rows[0])} words have a wrong tag'
-        f'</span>{_loss(example)}</p><p class="words">{shown}</p>'
-    )
+    verdict = f"<span><strong>{wrong}</strong> of {len(rows[0])} words have a wrong tag</span>"
+    return f'{_verdict(verdict, example.loss)}<p class="words">{shown}</p>'
 
 
 def _tagged_word(word: str, truth: str, prediction: str) -> str:
@@ -372,6 +353,11 @@ def _fact_table(facts: Mapping[str, str]) -> str:
 def _section(title: str, body: str) -> str:
     """A section; the title is markup."""
     return f"<section><h2>{title}</h2>{body}</section>"
+
+
+def _details(summary: str, body: str) -> str:
+    """What is folded until it is opened; both are markup."""
+    return f"<details><summary>{summary}</summary>{body}</details>"
 
 
 def _grid(heads: str, rows: Iterable[str], classes: str = "plain") -> str:

@@ -47,22 +47,17 @@ class RunRecord:
         kind: what `load` calls the task.
         use: what a model of this task is for.
         data: a sentence: what the run was trained on and where that is from.
-        num_train, num_measured: numbers of examples.
         measured_on: "validation" or "test", or another split's name.
-        seed: of randomly initialised weights, order and dropout.
         recipe: how the model was trained: setting -> value.
-        versions: package -> version.
         epochs: the metrics after each epoch; each has the same names, and the first of them says which
             epoch is best.
         losses: the mean training loss of each epoch.
         kept_epoch: the epoch whose weights are kept, counted from 1.
-        steps: updates of the weights.
         seconds: of the training and the measurements between epochs.
         labels: names of the classes; empty for a task without.
         confusion: counts [truth, prediction] in the order of `labels`; None for a task without.
         table: metrics by label or by type: a row of column -> value each, the first column its name.
         hardest: the worst first.
-        parameters, trainable_parameters: numbers of weights.
         checkpoint: what `bert_zoo.describe` says of the model; empty where it is no registered name.
         reads_pairs: whether an example is two texts.
         baseline: metrics of answering without reading, by the names that they have in `epochs`.

@@ -48,10 +48,5 @@ def duration(seconds: float) -> str:
 
 
 def with_paper_links(text: str, link: Callable[[str, str], str]) -> str:
-    """A text in which arXiv numbers are links.
-
-    Args:
-        text: escaped for where it goes.
-        link: (shown, address) -> markup.
-    """
+    """A text, escaped for where it goes, in which arXiv numbers are `link(shown, address)`."""
     return ARXIV.sub(lambda found: link(found[0], f"https://arxiv.org/abs/{found[1]}"), text)
