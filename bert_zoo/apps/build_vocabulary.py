@@ -78,12 +78,8 @@ def counted_tokenizer(
 ) -> tuple["WordLevelTokenizer", Counter[str]]:
     """A tokenizer of the tokens that text files have, and how often they have them.
 
-    Args:
-        paths: of the files.
-        unit, lowercase, space_token, eos_at: see `WordLevelTokenizer`.
-        max_size, min_count: see `select_symbols`.
-        **special: `eos_token` and `unknown_token`; by default "<eos>" and "<unk>" for words, and none
-            for characters and bytes.
+    The options are those of `WordLevelTokenizer` and `select_symbols`; `eos_token` and `unknown_token` are
+    by default "<eos>" and "<unk>" for words, and none for characters and bytes.
     """
     from bert_zoo.data.language_modelling import count_symbols, select_symbols
     from bert_zoo.text import WordLevelTokenizer

@@ -47,8 +47,6 @@ class Measure(keras.callbacks.Callback):
     """Measures after each epoch, keeps the best or last weights, and stops where nothing improves.
 
     Args:
-        task: what to predict and compare with.
-        recipe: how it is trained and read.
         directory: of the run; the kept model is `model`. Where several are kept, each has a directory
             `epoch-01`, ... as well.
         keep: how many models are kept.
@@ -151,16 +149,13 @@ class Measure(keras.callbacks.Callback):
         return first, metrics
 
     @property
-    def best_epoch(self) -> int:
-        return self.ranking.best_epoch - 1
-
-    @property
     def kept_epoch(self) -> int:
-        return self.best_epoch if self.task.keeps == "best" else len(self.metrics) - 1
+        """From 0, as Keras counts."""
+        epoch = self.ranking.best_epoch if self.task.keeps == "best" else len(self.metrics)
+        return epoch - 1
 
 
 def updates_of(model: keras.Model) -> int:
-    """Updates that a compiled model's optimizer has made."""
     # Python's int knows no variable that lies on several devices.
     return int(keras.ops.convert_to_numpy(model.optimizer.iterations))
 
@@ -284,7 +279,7 @@ def finetune(
             verbose="auto" if writes else 0,
         )
     results = {
-        "best": measure.metrics[measure.best_epoch],
+        "best": measure.metrics[measure.ranking.best_epoch - 1],
         "last": measure.metrics[-1],
         "epochs": measure.metrics,
         "kept": measure.metrics[measure.kept_epoch],
@@ -353,10 +348,8 @@ def run_record(
     results: Mapping[str, Any],
     seed: int,
 ) -> RunRecord:
-    """All that the report and the card of a run show."""
     is_registered = not Path(name).exists() and not name.startswith("hf://")
     baseline = results.get("baseline", {})
-    measured = task.data(task.measured[0])
     return RunRecord(
         model=name,
         task=task.name,
@@ -364,7 +357,7 @@ def run_record(
         use=model.use,
         data=task.source,
         num_train=len(task.train),
-        num_measured=len(measured),
+        num_measured=len(task.data(task.measured[0])),
         measured_on=task.measured[0],
         seed=seed,
         recipe=asdict(recipe),
@@ -431,12 +424,9 @@ def write_json(path: Path, values: Any) -> None:
 def draw(
     path: Path, size: tuple[float, float], plot: Callable[..., None], columns: int = 1
 ) -> None:
-    """Draws a PNG; where matplotlib is not installed, one log line says so.
+    """Draws a PNG of a size in inches; where matplotlib is not installed, one log line says so.
 
-    Args:
-        path: of the PNG.
-        size: in inches.
-        plot: takes `columns` axes, one for each chart beside the other, and plots on them.
+    `plot` takes `columns` axes, one for each chart beside the other, and plots on them.
     """
     try:
         from matplotlib.figure import Figure

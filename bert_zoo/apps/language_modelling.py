@@ -23,20 +23,15 @@ from bert_zoo.training.optimizers import language_model_adam
 from bert_zoo.training.resume import TrainingCheckpoint, restore
 
 HISTORY = "history.json"
+# The relative gain in perplexity below which a longer context is of no use.
+LEAST_GAIN = 0.01
 
 
-# ---------------------------------------------------------------------------------------------
-# Models
-# ---------------------------------------------------------------------------------------------
+# --- Models ---
 
 
 def new_model(preset: LanguageModelPreset, preprocessor, dtype: str = "float32") -> CausalLM:
-    """A model with randomly initialised weights.
-
-    Args:
-        preset: its sizes; cutoffs that the vocabulary does not reach are left out.
-        preprocessor: a `LanguageModelPreprocessor`, whose vocabulary the model predicts.
-        dtype: a Keras dtype policy.
+    """A model with randomly initialised weights that predicts the vocabulary of its preprocessor.
 
     Raises:
         ConfigError: the vocabulary is too small for the preset's clusters.
@@ -54,12 +49,7 @@ def new_model(preset: LanguageModelPreset, preprocessor, dtype: str = "float32")
 
 
 def under_settings(model: CausalLM, **settings: Any) -> CausalLM:
-    """A model with the same weights that reads under other settings.
-
-    Args:
-        model: a recurrent language model, which stays as it is.
-        **settings: fields of its configuration that no weight depends on, such as `mem_len`.
-    """
+    """A model with the same weights, under other settings that no weight depends on, such as `mem_len`."""
     config = model.encoder.get_config()
     config["config"] = model.encoder.config.replace(**settings).to_dict()
     config["dtype"] = model.dtype_policy
@@ -68,9 +58,7 @@ def under_settings(model: CausalLM, **settings: Any) -> CausalLM:
     return other
 
 
-# ---------------------------------------------------------------------------------------------
-# Training
-# ---------------------------------------------------------------------------------------------
+# --- Training ---
 
 
 def history(directory: Path) -> list[dict[str, float]]:
@@ -82,11 +70,7 @@ def history(directory: Path) -> list[dict[str, float]]:
 class History(keras.callbacks.Callback):
     """Remembers metrics through stops, draws them, and keeps the model that measures best.
 
-    Args:
-        model: what is kept.
-        directory: of the run.
-        step: steps before this `fit`; later metrics, of a run that was stopped, are forgotten.
-        writes: whether to write files: of several workers one does.
+    Metrics from after `step`, of a run that was stopped, are forgotten; of several workers one `writes`.
     """
 
     def __init__(self, model: CausalLM, directory: Path, step: int, writes: bool):
@@ -101,7 +85,7 @@ class History(keras.callbacks.Callback):
         self.step += 1
 
     def on_epoch_end(self, epoch, logs=None):
-        metrics = {name: float(value) for name, value in (logs or {}).items()}
+        metrics = {name: float(value) for name, value in logs.items()}
         self.rows.append({"step": self.step, **metrics})
         if not self.writes:
             return
@@ -129,10 +113,8 @@ def train(
     (`model`, a bert_zoo directory).
 
     Args:
-        preset: how to train.
-        model: whose weights are those of the checkpoint where there is one.
+        model: its weights are those of the checkpoint where there is one.
         train_ids, valid_ids: streams, int [tokens].
-        directory: made if it does not exist.
         every: steps between two measurements on `valid_ids`, with the memory of training, and
             checkpoints.
         stop_at: steps after which to stop, before the preset's end.
@@ -214,9 +196,7 @@ def stretches(step: int, last: int, every: int) -> Iterator[tuple[int, int, int]
         step += steps * measurements
 
 
-# ---------------------------------------------------------------------------------------------
-# Evaluation
-# ---------------------------------------------------------------------------------------------
+# --- Evaluation ---
 
 
 def evaluate(
@@ -227,8 +207,6 @@ def evaluate(
     Args:
         model: with any settings; those of `reading` are taken.
         token_ids: int [tokens].
-        reading: segments and memory.
-        verbose: as in Keras.
 
     Returns:
         `perplexity`; `bits` a token; `tokens` that were predicted; `seconds`.
@@ -259,8 +237,7 @@ def losses_by_context(
         model: reads each context as one segment, with nothing before it.
         token_ids: int [tokens].
         positions: int [positions], of the tokens that are predicted; each at least the longest context.
-        contexts: tokens that precede them.
-        batch_size: rows a step.
+        contexts: how many tokens precede them.
 
     Returns:
         float [contexts, positions], in nats.
@@ -278,27 +255,21 @@ def losses_by_context(
 
 
 def relative_effective_context(
-    losses: Mapping[str, np.ndarray],
-    contexts: Sequence[int],
-    *,
-    hardest: float = 0.1,
-    threshold: float = 0.01,
+    losses: Mapping[str, np.ndarray], contexts: Sequence[int], *, hardest: float = 0.1
 ) -> dict[str, dict[str, Any]]:
     """How much context models make use of, relative to each other (Dai et al. 2019, appendix C).
 
     A model gains from a longer context where it predicts better with it than the best of all models
-    did with the shorter one; gains count at the positions that are hardest for all of them. The
-    effective context is the first one from which the next brings less than `threshold`.
+    did with the shorter one; gains count at the positions that are hardest for all of them. The effective context is the first one from which the next brings less than one per cent.
 
     Args:
         losses: name of a model -> its `losses_by_context`; all at the same positions.
         contexts: rising.
         hardest: part of the positions that counts.
-        threshold: relative gain in perplexity below which a longer context is of no use.
 
     Returns:
-        For each model `effective_context`, and `gains`: the relative gain of each step from one
-        context to the next.
+        For each model `effective_context`, and `gains`: the relative gain in perplexity of each step
+        from one context to the next.
     """
     best = np.minimum.reduce(list(losses.values()))
     count = max(1, round(hardest * best.shape[1]))
@@ -310,23 +281,16 @@ def relative_effective_context(
             before = np.exp(np.minimum(best[step], own[step])[hard].mean())
             after = np.exp(np.minimum(best[step], own[step + 1])[hard].mean())
             gains.append(float((before - after) / before))
-        enough = next((i for i, gain in enumerate(gains) if gain < threshold), len(gains))
+        enough = next((i for i, gain in enumerate(gains) if gain < LEAST_GAIN), len(gains))
         results[name] = {"effective_context": int(contexts[enough]), "gains": gains}
     return results
 
 
-# ---------------------------------------------------------------------------------------------
-# Charts
-# ---------------------------------------------------------------------------------------------
+# --- Charts ---
 
 
 def draw_history(runs: Mapping[str, Sequence[Mapping[str, float]]], path: Path) -> None:
-    """Draws bits a token by step, in training and on held-out text.
-
-    Args:
-        runs: name of a run ("" for a lone one) -> the rows of its history.
-        path: of the PNG.
-    """
+    """Draws bits a token by step, in training and on held-out text, of each run's history."""
 
     def plot(axes):
         for run, rows in runs.items():

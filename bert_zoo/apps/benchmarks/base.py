@@ -14,6 +14,8 @@ import numpy as np
 from bert_zoo.apps.report import HardExample
 from bert_zoo.data.buckets import Batches
 from bert_zoo.models.base import ZooModel
+from bert_zoo.tasks import Classifier
+from bert_zoo.training.class_weights import class_weights
 from bert_zoo.training.presets import Recipe
 
 NUM_SHOWN = 6
@@ -125,12 +127,14 @@ class Benchmark(ABC):
         Raises:
             ValueError: the recipe asks for weights, and the task has no classes of rows.
         """
-        if recipe.class_weight is not None:
+        if recipe.class_weight is None:
+            return None
+        if self.kind != Classifier.task:
             raise ValueError(
                 f"class_weight is {recipe.class_weight!r}, and {self.name} is of the kind {self.kind!r}; "
                 "weights are for classification. Leave it out."
             )
-        return None
+        return class_weights(recipe.class_weight, self.train.labels, self.label_names)
 
     def load_options(self) -> dict[str, Any]:
         """Keyword arguments of `load` for a model of this task."""
@@ -143,13 +147,7 @@ class Benchmark(ABC):
 
     @abstractmethod
     def batches(self, model: ZooModel, recipe: Recipe, seed: int) -> Batches:
-        """Training data, in a new order every epoch.
-
-        Args:
-            model: whose preprocessor reads the texts.
-            recipe: its batches and lengths.
-            seed: of the orders.
-        """
+        """Training data as the model's preprocessor reads them, in a new order every epoch."""
 
     @abstractmethod
     def predict(self, model: ZooModel, data: Any, recipe: Recipe) -> Any:
@@ -165,13 +163,8 @@ class Benchmark(ABC):
     ) -> list[Path]:
         """Writes what `predict` gave for people and, where there is one, for the official scorer.
 
-        Args:
-            directory: where to.
-            split, data, predictions: the split's name, its data and what `predict` gave for them.
-            metrics: of the run's kept epoch, a threshold among them where the task has one.
-
-        Returns:
-            The files.
+        `metrics` are those of the run's kept epoch, a threshold among them where the task has one.
+        Gives the files.
         """
 
     def has_labels(self, data: Any) -> bool:

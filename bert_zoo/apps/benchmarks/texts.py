@@ -36,7 +36,6 @@ from bert_zoo.data.tables import LabelledTexts, read_table, read_trec
 from bert_zoo.error_text import quoted, shown
 from bert_zoo.tasks import Classifier, MultiLabelClassifier, Regressor
 from bert_zoo.tasks.classification import sigmoid, softmax
-from bert_zoo.training.class_weights import class_weights
 from bert_zoo.training.label_frequencies import start_from_frequencies
 
 Metric = Callable[[Sequence[float], np.ndarray], dict[str, float]]
@@ -85,11 +84,6 @@ class TextBenchmark(Benchmark):
 
     def remarks(self):
         return tuple(self._remarks())
-
-    def class_weights(self, recipe):
-        if recipe.class_weight is None:
-            return None
-        return class_weights(recipe.class_weight, self.train.labels, self.label_names)
 
     def batches(self, model, recipe, seed):
         labels = self.targets(self.train)
@@ -169,9 +163,6 @@ class ScoreBenchmark(TextBenchmark):
     def label_names(self):
         return ()
 
-    def class_weights(self, recipe):
-        return Benchmark.class_weights(self, recipe)
-
     def predict(self, model, data, recipe):
         """Scores [N]."""
         return super().predict(model, data, recipe)[:, 0]
@@ -212,9 +203,6 @@ class MultiLabelBenchmark(TextBenchmark):
 
     def prepare(self, model):
         start_from_frequencies(model, self._present(self.train.labels))
-
-    def class_weights(self, recipe):
-        return Benchmark.class_weights(self, recipe)
 
     def targets(self, data):
         return self._present(data.labels).astype(np.float32)
