@@ -9,6 +9,7 @@ The data are those of the run; flags name others, such as --test_file. Predictio
 --output_dir, by default `predictions` in the run directory.
 """
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -54,10 +55,7 @@ def main(arguments: list[str]) -> None:
         print(f"{task.name}, {_SPLIT.value} split, {len(data):,} examples:")
         for name, value in measurement.metrics.items():
             print(f"  {name:<34} {value:.4f}")
-        if measurement.table:
-            print("\n  " + "  ".join(_head(item) for item in measurement.table[0].items()))
-        for row in measurement.table:
-            print("  " + "  ".join(_cell(value) for value in row.values()))
+        print_table(measurement.table)
         path = output / f"{task.name}-{_SPLIT.value}-metrics.json"
         finetuning.write_json(path, measurement.metrics)
     else:
@@ -66,11 +64,12 @@ def main(arguments: list[str]) -> None:
         print(f"Wrote {path}")
 
 
-def _head(item: tuple[str, Any]) -> str:
-    """A column's name, as wide as its values."""
-    name, value = item
-    return f"{name:<10}" if isinstance(value, float) else f"{name:<24}"
-
-
-def _cell(value: Any) -> str:
-    return f"{value:<10.4f}" if isinstance(value, float) else f"{value!s:<24}"
+def print_table(rows: Sequence[Mapping[str, Any]]) -> None:
+    """Prints rows of column -> value below the names of the columns."""
+    if not rows:
+        return
+    widths = [10 if isinstance(value, float) else 24 for value in rows[0].values()]
+    print()
+    for row in (rows[0].keys(), *(row.values() for row in rows)):
+        cells = (f"{value:.4f}" if isinstance(value, float) else str(value) for value in row)
+        print("  " + "  ".join(f"{c:<{width}}" for c, width in zip(cells, widths, strict=True)))

@@ -63,9 +63,13 @@ class Program:
         self.on_interrupt = on_interrupt
         self.flags = flags.FlagValues()
         self.former: set[str] = set()
-        for kind in ("string", "integer", "float", "bool", "enum", "list", "multi_string"):
-            define = getattr(flags, f"DEFINE_{kind}")
-            setattr(self, kind, partial(define, flag_values=self.flags))
+        self.string = partial(flags.DEFINE_string, flag_values=self.flags)
+        self.integer = partial(flags.DEFINE_integer, flag_values=self.flags)
+        self.float = partial(flags.DEFINE_float, flag_values=self.flags)
+        self.bool = partial(flags.DEFINE_bool, flag_values=self.flags)
+        self.enum = partial(flags.DEFINE_enum, flag_values=self.flags)
+        self.list = partial(flags.DEFINE_list, flag_values=self.flags)
+        self.multi_string = partial(flags.DEFINE_multi_string, flag_values=self.flags)
 
     def run(self, main: Callable[[list[str]], None], arguments: Sequence[str]) -> None:
         """Parses the flags and calls `main` with the other arguments; or prints the help.

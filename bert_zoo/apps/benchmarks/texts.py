@@ -39,7 +39,6 @@ from bert_zoo.tasks.classification import sigmoid, softmax
 from bert_zoo.training.label_frequencies import start_from_frequencies
 
 Metric = Callable[[Sequence[float], np.ndarray], dict[str, float]]
-TREC_FILES = {"train": "trec_train.txt", "test": "trec_test.txt"}
 
 
 class TextBenchmark(Benchmark):
@@ -333,7 +332,7 @@ def trec_benchmark(options, fine: bool = False) -> TextBenchmark:
     """
 
     def read(split: str) -> LabelledTexts:
-        path = Path(options.data_dir) / TREC_FILES[split]
+        path = Path(options.data_dir) / f"trec_{split}.txt"
         # The test file lacks some of the fine classes.
         names = None if split == "train" else task.label_names
         return read_trec(path, fine=fine, label_names=names)
@@ -400,7 +399,13 @@ def table_benchmark(options) -> TextBenchmark:
     def all_remarks() -> Iterator[str]:
         for path in filter(None, (options.train_file, options.dev_file)):
             yield from remarks(Path(path), whole(path))
-        yield from unmeasured(task)
+        split = task.measured[0]
+        measured = set(chain(*task.data(split).classes)) if task.label_names else set()
+        if names := [n for i, n in enumerate(task.label_names) if i not in measured]:
+            yield (
+                f"No {split} row has one of the labels {quoted(names)}, of which nothing is measured "
+                "then."
+            )
 
     make, metric = TextBenchmark, class_metrics
     if is_multi_label:
@@ -410,14 +415,3 @@ def table_benchmark(options) -> TextBenchmark:
     own = own_files(options, read, rows_of, groups)
     task = make(**own, metric=metric, remarks=all_remarks)
     return task
-
-
-def unmeasured(task: TextBenchmark) -> Iterator[str]:
-    """A remark on classes of which nothing is measured."""
-    split = task.measured[0]
-    if not task.label_names:
-        return
-    missing = set(range(len(task.label_names))) - set(chain(*task.data(split).classes))
-    if missing:
-        names = quoted([task.label_names[i] for i in sorted(missing)])
-        yield f"No {split} row has one of the labels {names}, of which nothing is measured then."
