@@ -17,6 +17,7 @@ import json
 import statistics
 import subprocess
 import sys
+import tempfile
 import textwrap
 import time
 from collections.abc import Callable
@@ -80,11 +81,15 @@ MIN_TEXTS = 20_000
 
 
 class Reference:
-    """A function that runs in another environment, called through a pipe, once a round."""
+    """A function that runs in another environment, called through a pipe, once a round.
 
-    def __init__(self, name: str, code: str, **settings):
+    `calls` of it are timed together; `race` closes it.
+    """
+
+    def __init__(self, name: str, code: str, calls: int = 1, **settings):
         self.name = name
-        program = f"settings = {settings!r}\n{textwrap.dedent(code)}\n{_SERVE}"
+        self.calls = calls
+        program = f"settings = {settings | {'calls': calls}!r}\n{textwrap.dedent(code)}\n{_SERVE}"
         self.process = subprocess.Popen(
             [_REFERENCE_PYTHON.value, "-c", program],
             stdin=subprocess.PIPE,
@@ -98,7 +103,7 @@ class Reference:
         line = self.process.stdout.readline()
         if not line:
             raise RuntimeError(f"{self.name} stopped with code {self.process.wait()}.")
-        return float(line)
+        return float(line) / self.calls
 
     def close(self) -> None:
         self.process.stdin.close()
@@ -176,6 +181,9 @@ def race(
             elapsed = run()
             if round_number >= warmup:
                 seconds[name].append(elapsed)
+    for run in contestants.values():
+        if isinstance(run, Reference):
+            run.close()
     ours = next(iter(seconds.values()))
     results = {}
     print(f"\n{title}")
@@ -192,7 +200,11 @@ def race(
     return results
 
 
-def race_encoders(dtype: str) -> dict[str, dict]:
+def race_encoders(scratch: Path) -> dict[str, dict[str, dict]]:
+    return {f"encoder {dtype}": race_encoder(dtype) for dtype in ("float32", "bfloat16")}
+
+
+def race_encoder(dtype: str) -> dict[str, dict]:
     import keras_hub
     import tensorflow as tf
 
@@ -221,9 +233,8 @@ def race_encoders(dtype: str) -> dict[str, dict]:
         return timed(lambda: tf.nest.map_structure(lambda t: t.numpy(), run(inputs)))
 
     contestants = {"bert_zoo": graph(ours), f"KerasHub {keras_hub.__version__}": graph(hub)}
-    reference = None
     if _REFERENCE_PYTHON.value:
-        reference = Reference(
+        contestants["Hugging Face transformers (torch)"] = Reference(
             "transformers",
             _TORCH_ENCODER,
             dtype=dtype,
@@ -232,12 +243,8 @@ def race_encoders(dtype: str) -> dict[str, dict]:
             length=_LENGTH.value,
             **BASE,
         )
-        contestants["Hugging Face transformers (torch)"] = reference
     title = f"BERT base, forward, {_BATCH.value}x{_LENGTH.value} tokens, {dtype}"
-    results = race(title, contestants)
-    if reference:
-        reference.close()
-    return results
+    return race(title, contestants)
 
 
 def minilm_directory() -> Path:
@@ -255,7 +262,7 @@ def minilm_directory() -> Path:
     return directory
 
 
-def race_tokenizers(scratch: Path) -> dict[str, dict]:
+def race_tokenizers(scratch: Path) -> dict[str, dict[str, dict]]:
     import tensorflow as tf
 
     from bert_zoo.data import messages
@@ -276,12 +283,11 @@ def race_tokenizers(scratch: Path) -> dict[str, dict]:
             pass
 
     contestants = {"bert_zoo, tf.data": timed(ours)}
-    reference = None
     if _REFERENCE_PYTHON.value:
         # splitlines may cut where "\n" alone does not, so both read the same joined file.
         file = scratch / "texts.txt"
         file.write_text("\n".join(texts), encoding="utf-8")
-        reference = Reference(
+        contestants["Hugging Face tokenizers (Rust)"] = Reference(
             "tokenizers",
             _RUST_TOKENIZER,
             texts=str(file),
@@ -289,14 +295,11 @@ def race_tokenizers(scratch: Path) -> dict[str, dict]:
             vocabulary=str(vocabulary),
             threads=_THREADS.value,
         )
-        contestants["Hugging Face tokenizers (Rust)"] = reference
-    results = race(f"{_FAMILY.value}, raw text to ids", contestants, "texts/s", len(texts))
-    if reference:
-        reference.close()
-    return results
+    title = f"{_FAMILY.value}, raw text to ids"
+    return {"tokenizer": race(title, contestants, "texts/s", len(texts))}
 
 
-def race_recurrence() -> dict[str, dict[str, dict]]:
+def race_recurrence(scratch: Path) -> dict[str, dict[str, dict]]:
     """Evaluation with cached memory beside a window that slides by one token (the paper's Table 9).
 
     Both see `attention` tokens before each prediction; the window runs all of them anew for each.
@@ -367,7 +370,7 @@ def race_recurrence() -> dict[str, dict[str, dict]]:
     return results
 
 
-def race_finetunings(scratch: Path) -> dict[str, dict]:
+def race_finetunings(scratch: Path) -> dict[str, dict[str, dict]]:
     """Whole fine-tunings of minilm_l6; see benchmark_finetuning.py."""
     if not _GLUE_DIR.value:
         raise app.UsageError("Fine-tuning needs --glue_dir, the folder with GLUE's folders.")
@@ -390,7 +393,7 @@ def race_finetunings(scratch: Path) -> dict[str, dict]:
         results[name]["runs"] = finetuning.runs
         if name in differences:
             results[name]["difference_before_training"] = differences[name]
-    return results
+    return {f"finetuning {_TASK.value}": results}
 
 
 def race_single_calls(scratch: Path) -> dict[str, dict[str, dict]]:
@@ -404,9 +407,8 @@ def race_single_calls(scratch: Path) -> dict[str, dict[str, dict]]:
 
         works = {"bert_zoo": race_of.ours, "the model alone": race_of.alone} | race_of.others
         contestants = {name: seconds_a_call(work) for name, work in works.items()}
-        reference = None
         if race_of.encoded and _REFERENCE_PYTHON.value:
-            reference = Reference(
+            contestants["sentence-transformers"] = Reference(
                 "sentence-transformers",
                 benchmark_single_calls.ENCODE,
                 threads=_THREADS.value,
@@ -415,12 +417,7 @@ def race_single_calls(scratch: Path) -> dict[str, dict[str, dict]]:
                 calls=race_of.calls,
                 batch_size=benchmark_single_calls.BATCH_SIZE,
             )
-            contestants["sentence-transformers"] = lambda run=reference, calls=race_of.calls: (
-                run() / calls
-            )
         results[race_of.title] = race(race_of.title, contestants)
-        if reference:
-            reference.close()
     print(f"\n{benchmark_single_calls.table(results)}")
     return results
 
@@ -428,31 +425,28 @@ def race_single_calls(scratch: Path) -> dict[str, dict[str, dict]]:
 def main(argv: list[str]) -> None:
     if len(argv) > 1:
         raise app.UsageError(f"Unknown arguments {argv[1:]}; options begin with --.")
-    import tempfile
-
     import tensorflow as tf
 
     tf.config.threading.set_intra_op_parallelism_threads(_THREADS.value)
     tf.config.threading.set_inter_op_parallelism_threads(_THREADS.value)
     print(f"TensorFlow {tf.__version__}, {_THREADS.value} threads, Python {sys.version.split()[0]}")
     results = {"arguments": sys.argv[1:]}
-    if "encoder" in _WHAT.value:
-        for dtype in ("float32", "bfloat16"):
-            results[f"encoder {dtype}"] = race_encoders(dtype)
-    if "tokenizer" in _WHAT.value:
-        with tempfile.TemporaryDirectory() as scratch:
-            results["tokenizer"] = race_tokenizers(Path(scratch))
-    if "recurrence" in _WHAT.value:
-        results |= race_recurrence()
-    if "finetuning" in _WHAT.value:
-        with tempfile.TemporaryDirectory() as scratch:
-            results[f"finetuning {_TASK.value}"] = race_finetunings(Path(scratch))
-    if "single_calls" in _WHAT.value:
-        with tempfile.TemporaryDirectory() as scratch:
-            results |= race_single_calls(Path(scratch))
+    for what in WHAT:
+        if what in _WHAT.value:
+            with tempfile.TemporaryDirectory() as scratch:
+                results |= WHAT[what](Path(scratch))
     if _OUTPUT.value:
         Path(_OUTPUT.value).write_text(json.dumps(results, indent=2) + "\n", encoding="utf-8")
 
+
+# What to time -> a function of an empty directory that gives title -> what `race` returns.
+WHAT = {
+    "encoder": race_encoders,
+    "tokenizer": race_tokenizers,
+    "recurrence": race_recurrence,
+    "finetuning": race_finetunings,
+    "single_calls": race_single_calls,
+}
 
 if __name__ == "__main__":
     app.run(main)

@@ -70,6 +70,6 @@ def print_table(rows: Sequence[Mapping[str, Any]]) -> None:
         return
     widths = [10 if isinstance(value, float) else 24 for value in rows[0].values()]
     print()
-    for row in (rows[0].keys(), *(row.values() for row in rows)):
+    for row in (list(rows[0]), *([row.get(name, "") for name in rows[0]] for row in rows)):
         cells = (f"{value:.4f}" if isinstance(value, float) else str(value) for value in row)
         print("  " + "  ".join(f"{c:<{width}}" for c, width in zip(cells, widths, strict=True)))
