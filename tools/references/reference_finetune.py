@@ -23,21 +23,25 @@ import json
 import pathlib
 import platform
 import statistics
+import sys
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 
-import numpy as np
 import torch
 import transformers
 from absl import app, flags, logging
 from reference_adamw import bert_adamw
 from transformers.trainer_pt_utils import get_length_grouped_indices
 
+# Reading and scoring GLUE needs numpy alone.
+sys.path.append(str(pathlib.Path(__file__).resolve().parents[2]))
+from bert_zoo.data import glue
+
 _OUTPUT_DIR = flags.DEFINE_string("output_dir", None, "Directory for metrics.json.", required=True)
 _DATA_DIR = flags.DEFINE_string(
     "data_dir",
     None,
-    "Directory with CoLA/, SST-2/ and RTE/, as GLUE distributes them.",
+    "Directory with CoLA/, SST-2/, ... as GLUE distributes them.",
     required=True,
 )
 _MODEL_DIR = flags.DEFINE_string(
@@ -60,38 +64,7 @@ EPOCHS = 3
 MAX_LENGTH = 128
 
 
-# --- Tasks ---------------------------------------------------------------------------------------
-
-
-def accuracy(labels: np.ndarray, predictions: np.ndarray) -> float:
-    return float(np.mean(labels == predictions))
-
-
-def matthews_correlation(labels: np.ndarray, predictions: np.ndarray) -> float:
-    """Of two classes, 0 and 1; 0.0 where one of them never occurs or is never predicted."""
-    if len(set(labels)) < 2 or len(set(predictions)) < 2:
-        return 0.0
-    return float(np.corrcoef(labels, predictions)[0, 1])
-
-
-@dataclasses.dataclass(frozen=True)
-class Task:
-    """Where a GLUE task's texts and labels stand, and how it is scored."""
-
-    directory: str
-    has_header: bool
-    text_columns: tuple[int, ...]
-    label_column: int
-    labels: tuple[str, ...]
-    metric: Callable[[np.ndarray, np.ndarray], float]
-
-
-TASKS = {
-    "sst2": Task("SST-2", True, (0,), 1, ("0", "1"), accuracy),
-    "cola": Task("CoLA", False, (3,), 1, ("0", "1"), matthews_correlation),
-    "rte": Task("RTE", True, (1, 2), 3, ("entailment", "not_entailment"), accuracy),
-}
-_TASK = flags.DEFINE_enum("task", None, list(TASKS), "GLUE task.", required=True)
+_TASK = flags.DEFINE_enum("task", None, ["sst2", "cola", "rte"], "GLUE task.", required=True)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -102,14 +75,13 @@ class Split:
     labels: torch.Tensor
 
 
-def read_split(path: pathlib.Path, task: Task, tokenizer: transformers.BertTokenizer) -> Split:
-    lines = path.read_bytes().decode("utf-8").removesuffix("\n").split("\n")
-    rows = [line.rstrip("\r").split("\t") for line in lines[1 if task.has_header else 0 :]]
-    columns = ([row[column] for row in rows] for column in task.text_columns)
+def read_split(split: str, tokenizer: transformers.BertTokenizer) -> Split:
+    data = glue.load_glue(_TASK.value, split, _DATA_DIR.value)
+    columns = data.texts if isinstance(data.texts, tuple) else (data.texts,)
     batch = tokenizer(*columns, truncation=True, max_length=MAX_LENGTH)
     return Split(
-        encoded=[{name: batch[name][i] for name in batch} for i in range(len(rows))],
-        labels=torch.tensor([task.labels.index(row[task.label_column]) for row in rows]),
+        encoded=[{name: batch[name][i] for name in batch} for i in range(len(data))],
+        labels=torch.tensor(data.labels),
     )
 
 
@@ -138,23 +110,23 @@ def padded(
 # --- Training ------------------------------------------------------------------------------------
 
 
-def evaluate(model, split: Split, task: Task, tokenizer, device: torch.device) -> float:
+def evaluate(model, split: Split, tokenizer, device: torch.device) -> dict[str, float]:
     model.eval()
     predictions = []
     with torch.no_grad():
         in_order = torch.arange(len(split.labels)).split(BATCH_SIZE)
         for inputs, _ in padded(split, in_order, tokenizer, device):
             predictions.append(model(**inputs).logits.argmax(dim=-1).cpu())
-    return task.metric(split.labels.numpy(), torch.cat(predictions).numpy())
+    return glue.metrics(_TASK.value, split.labels.tolist(), torch.cat(predictions).tolist())
 
 
-def train(
-    seed: int, train_split: Split, dev_split: Split, task: Task, tokenizer, device: torch.device
-) -> dict:
+def train(seed: int, train_split: Split, dev_split: Split, tokenizer, device: torch.device) -> dict:
     """Trains one seed; returns its dev metric after each epoch, steps and seconds of training."""
     torch.manual_seed(seed)
     model = transformers.BertForSequenceClassification.from_pretrained(
-        _MODEL_DIR.value, num_labels=len(task.labels), dtype=torch.float32
+        _MODEL_DIR.value,
+        num_labels=len(glue.DATA_SETS[_TASK.value].label_names),
+        dtype=torch.float32,
     ).to(device)
     num_steps = EPOCHS * -(-len(train_split.labels) // BATCH_SIZE)
     last_step = min(num_steps, _MAX_STEPS.value or num_steps)
@@ -177,10 +149,11 @@ def train(
         if device.type == "cuda":
             torch.cuda.synchronize()
         seconds += time.perf_counter() - start
-        dev_metrics.append(evaluate(model, dev_split, task, tokenizer, device))
+        name, value = next(iter(evaluate(model, dev_split, tokenizer, device).items()))
+        dev_metrics.append(value)
         logging.info(
             "Seed %d, step %d of %d: dev %s %.4f, %.1f s of training.",
-            *(seed, steps, num_steps, task.metric.__name__, dev_metrics[-1], seconds),
+            *(seed, steps, num_steps, name, value, seconds),
         )
     return {
         "seed": seed,
@@ -209,27 +182,24 @@ def main(argv: list[str]) -> None:
     transformers.utils.logging.set_verbosity_error()
     transformers.utils.logging.disable_progress_bar()
 
-    task = TASKS[_TASK.value]
     device = torch.device(_DEVICE.value)
     tokenizer = transformers.BertTokenizer.from_pretrained(_MODEL_DIR.value)
-    data_dir = pathlib.Path(_DATA_DIR.value) / task.directory
-    train_split, dev_split = (
-        read_split(data_dir / f"{name}.tsv", task, tokenizer) for name in ("train", "dev")
-    )
+    measured = glue.DATA_SETS[_TASK.value].measured_splits[0]
+    splits = [read_split(name, tokenizer) for name in ("train", measured)]
     runs = [
-        train(seed, train_split, dev_split, task, tokenizer, device)
+        train(seed, *splits, tokenizer, device)
         for seed in range(_FIRST_SEED.value, _FIRST_SEED.value + _SEEDS.value)
     ]
 
     finals = [run["final"] for run in runs]
     metrics = {
         "task": _TASK.value,
-        "metric": task.metric.__name__,
+        "metric": glue.DATA_SETS[_TASK.value].metrics[0],
         "mean": statistics.mean(finals),
         "sd": statistics.stdev(finals) if len(finals) > 1 else None,
         "runs": runs,
-        "train_examples": len(train_split.labels),
-        "dev_examples": len(dev_split.labels),
+        "train_examples": len(splits[0].labels),
+        "dev_examples": len(splits[1].labels),
         "hardware": hardware(device),
         "made_with": {"torch": torch.__version__, "transformers": transformers.__version__},
     }
