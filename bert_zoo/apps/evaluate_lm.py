@@ -43,25 +43,23 @@ def main(arguments: list[str]) -> None:
     ids = encode_file(_FILE.value, tokenizer)
     ids = ids[round(len(ids) * (1 - _LAST.value)) :]
     config = model.encoder.config
-    given = {
-        "segment_length": _SEGMENT.value,
-        "batch_size": _BATCH_SIZE.value,
-        "clamp_len": _CLAMP_LEN.value,
-        "same_length": _SAME_LENGTH.value,
-    }
-    own = {name: getattr(config, name) for name in ("mem_len", "clamp_len", "same_length")}
-    reading = Reading(**own | {name: value for name, value in given.items() if value is not None})
-    memories = [int(m) for m in _MEM_LEN.value] if _MEM_LEN.value else [config.mem_len]
+    reading = Reading(
+        segment_length=_SEGMENT.value,
+        batch_size=_BATCH_SIZE.value,
+        mem_len=config.mem_len,
+        clamp_len=config.clamp_len if _CLAMP_LEN.value is None else _CLAMP_LEN.value,
+        same_length=config.same_length if _SAME_LENGTH.value is None else _SAME_LENGTH.value,
+    )
     print(
         f"{len(ids):,} {tokenizer.unit}s in segments of {reading.segment_length}, clamp_len "
         f"{reading.clamp_len}, same_length {reading.same_length} (off without memory)\n"
         f"{'memory':>8}{'perplexity':>14}{'bits':>10}{'seconds':>10}"
     )
-    directory = None if _OUTPUT.value is None else Path(_OUTPUT.value)
-    if directory is not None:
+    directory = Path(_OUTPUT.value) if _OUTPUT.value else None
+    if directory:
         directory.mkdir(parents=True, exist_ok=True)
     results = {}
-    for mem_len in memories:
+    for mem_len in map(int, _MEM_LEN.value or [config.mem_len]):
         # Without a memory, the same number of keys for all would be one: the token itself.
         read = dataclasses.replace(
             reading, mem_len=mem_len, same_length=reading.same_length and mem_len > 0
@@ -74,7 +72,7 @@ def main(arguments: list[str]) -> None:
         )
     if _EFFECTIVE.value:
         results["effective_context"] = measure_context(model, ids, directory)
-    if directory is not None:
+    if directory:
         write_json(directory / "evaluation.json", results)
         print(f"\nWritten to {directory}.")
 
@@ -108,7 +106,7 @@ def measure_context(model, ids, directory: Path | None) -> dict:
             for context, gain in zip(contexts[1:], result["gains"], strict=True)
         )
         print(f"  {name:<24} {result['effective_context']:>6} tokens (gain of each step: {gains})")
-    if directory is not None:
+    if directory:
         path = directory / "effective_context.png"
         language_modelling.draw_effective_context(losses, results, contexts, path)
         runs = {name: language_modelling.history(path.parent) for name, path in paths.items()}

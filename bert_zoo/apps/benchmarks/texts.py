@@ -45,7 +45,7 @@ class TextBenchmark(Benchmark):
     """Classes of texts or of pairs of texts.
 
     Args:
-        name, read, measured, source: as `Benchmark`; data are `LabelledTexts` or have its attributes.
+        *args, **kwargs: as `Benchmark`; data are `LabelledTexts` or have its attributes.
         metric: (labels, class ids or scores [N]) -> metrics.
         label_names: of the classes, empty for scores; those of the training data by default.
         write_official: (split, class ids or scores [N], directory) -> the file for the official
@@ -57,16 +57,14 @@ class TextBenchmark(Benchmark):
 
     def __init__(
         self,
-        name: str,
-        read: Callable[[str], LabelledTexts],
-        *,
+        *args,
         metric: Metric,
         label_names: Sequence[str] | None = None,
         write_official: Callable[[str, np.ndarray, Path], Path] | None = None,
         remarks: Callable[[], Iterable[str]] = tuple,
         **kwargs,
     ):
-        super().__init__(name, read, **kwargs)
+        super().__init__(*args, **kwargs)
         self.metric = metric
         self._label_names = label_names
         self.write_official = write_official
