@@ -49,21 +49,13 @@ THREADS_OF = (
 
 @dataclasses.dataclass(frozen=True)
 class Implementation:
-    """A program of `peers`, and what to expect of it.
+    """A program of `peers`, and what to expect of it."""
 
-    Attributes:
-        title: how it is called in tables.
-        program: its file.
-        is_reference: whether it needs the environment with torch and transformers.
-        tolerance: how far its encoder's outputs may lie from ours.
-        options: settings of its own.
-    """
-
-    title: str
-    program: str
-    is_reference: bool = False
-    tolerance: float = 0.0
-    options: dict[str, Any] = dataclasses.field(default_factory=dict)
+    title: str  # how it is called in tables
+    program: str  # its file
+    is_reference: bool = False  # whether it needs the environment with torch and transformers
+    tolerance: float = 0.0  # how far its encoder's outputs may lie from ours
+    options: dict[str, Any] = dataclasses.field(default_factory=dict)  # settings of its own
 
 
 OURS = "bert_zoo"

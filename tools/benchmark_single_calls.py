@@ -42,22 +42,15 @@ def work():
 
 @dataclass(frozen=True)
 class Race:
-    """One call of a verb, and what it is measured by.
+    """One call of a verb, and what it is measured by."""
 
-    Attributes:
-        title: the verb, and on what.
-        calls: in a round, whose time is divided by them.
-        ours: the call.
-        alone: the model's part of it.
-        others: name -> a call that does the same work.
-        encoded: the texts, where sentence-transformers does the same work with them.
-    """
-
-    title: str
-    calls: int
-    ours: Callable[[], object]
-    alone: Callable[[], object]
+    title: str  # the verb, and on what
+    calls: int  # in a round, whose time is divided by them
+    ours: Callable[[], object]  # the call
+    alone: Callable[[], object]  # the model's part of it
+    # Name -> a call that does the same work.
     others: dict[str, Callable[[], object]] = field(default_factory=dict)
+    # The texts, where sentence-transformers does the same work with them.
     encoded: Sequence[str] = ()
 
 

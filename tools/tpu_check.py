@@ -42,17 +42,11 @@ BATCHES = sorted(rows for k in range(3, 13) for rows in (2**k, 3 * 2 ** (k - 1))
 
 @dataclass(frozen=True)
 class Compiled:
-    """What the compiler says of one step on one chip.
+    """What the compiler says of one step on one chip."""
 
-    Attributes:
-        arguments: bytes of weights, optimizer and batch.
-        temporaries: bytes that the step needs on top.
-        operations: floating-point operations.
-    """
-
-    arguments: float
-    temporaries: float
-    operations: float
+    arguments: float  # bytes of weights, optimizer and batch
+    temporaries: float  # bytes that the step needs on top
+    operations: float  # floating-point operations
 
     @property
     def total(self) -> float:

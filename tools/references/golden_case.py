@@ -40,23 +40,15 @@ class Tokens:
 
 @dataclasses.dataclass(frozen=True)
 class Family:
-    """What the cases of a family have in common.
+    """What the cases of a family have in common."""
 
-    Attributes:
-        prefix: What the names of transformers' classes begin with.
-        tiny_config: The fields that differ from the configuration class's own values.
-        tokens: Its special tokens.
-        write_vocabulary: Writes the files of the tokenizer into a case's directory.
-        has_segments: Whether inputs have `segment_ids`.
-        capture_internals: Runs a model as `run_with_internals` does.
-    """
-
-    prefix: str
-    tiny_config: dict
-    tokens: Tokens
+    prefix: str  # what the names of transformers' classes begin with
+    tiny_config: dict  # the fields that differ from the configuration class's own values
+    tokens: Tokens  # its special tokens
+    # Writes the files of the tokenizer into a case's directory.
     write_vocabulary: Callable[[pathlib.Path], None]
-    has_segments: bool = True
-    capture_internals: Callable | None = None
+    has_segments: bool = True  # whether inputs have `segment_ids`
+    capture_internals: Callable | None = None  # runs a model as `run_with_internals` does
 
     def config(self, **changes) -> transformers.PreTrainedConfig:
         config_class = getattr(transformers, f"{self.prefix}Config")
@@ -181,16 +173,12 @@ def masked_token_labels(inputs, family, config, rng):
 
 @dataclasses.dataclass(frozen=True)
 class Task:
-    """What depends on the task alone.
+    """What depends on the task alone."""
 
-    Attributes:
-        model_class: The end of the name of transformers' class.
-        outputs: Name in io.npz -> transformers' name.
-        make_labels: (inputs, family, config, rng) to labels, for cases with gradients.
-    """
-
-    model_class: str
+    model_class: str  # the end of the name of transformers' class
+    # Name in io.npz -> transformers' name.
     outputs: dict[str, str] = dataclasses.field(default_factory=lambda: {"logits": "logits"})
+    # (inputs, family, config, rng) to labels, for cases with gradients.
     make_labels: Callable | None = None
 
 
@@ -273,47 +261,35 @@ def make_case(family: Family, case: "Case", directory: pathlib.Path) -> None:
 
 @dataclasses.dataclass(frozen=True)
 class Case:
-    """One directory: a checkpoint and what a reference computes with it.
+    """One directory: a checkpoint and what a reference computes with it."""
 
-    Attributes:
-        name: The directory's name.
-        about: What the case shows, in one sentence.
-        task: A key of TASKS; by default what the name begins with, else the encoder.
-        make: (family, case, directory) writes the files into an empty directory.
-        twin: The case of the same family that holds the same weights.
-        model_class: The reference's class, where it is not transformers' of the task.
-        config: What differs from the family's tiny_config.
-        model_arguments: Further arguments of the class.
-        make_inputs: (family, config, rng) to the arrays that io.npz stores as inputs.
-        gradients: Names of the parameters whose gradients are stored, and the loss and labels with them.
-        make_training: (model, rng) to the arrays of training.npz; without it there is none.
-        internals: Whether hidden states and attention probabilities are stored.
-        edit_weights: Changes the random weights of the model before they are written.
-        save: Writes the weights.
-        unused: Tensors that the file has beyond those of the class.
-        edit_config: From the config.json that transformers writes to the one that the case stores.
-        dtype: The type that the weights are stored in.
-        init: Parts of our model of the task that the class does not have.
-    """
-
-    name: str
-    about: str
-    task: str = ""
+    name: str  # the directory's name
+    about: str  # what the case shows, in one sentence
+    task: str = ""  # a key of TASKS; by default what the name begins with, else the encoder
+    # (family, case, directory) writes the files into an empty directory.
     make: Callable[[Family, "Case", pathlib.Path], None] = make_case
-    twin: str | None = None
+    twin: str | None = None  # the case of the same family that holds the same weights
+    # The reference's class, where it is not transformers' of the task.
     model_class: str | None = None
+    # What differs from the family's tiny_config.
     config: dict = dataclasses.field(default_factory=dict)
+    # Further arguments of the class.
     model_arguments: dict = dataclasses.field(default_factory=dict)
+    # (family, config, rng) to the arrays that io.npz stores as inputs.
     make_inputs: Callable = batch_inputs
+    # Names of the parameters whose gradients are stored, and the loss and labels with them.
     gradients: tuple[str, ...] = ()
+    # (model, rng) to the arrays of training.npz; without it there is none.
     make_training: Callable | None = None
-    internals: bool = False
+    internals: bool = False  # whether hidden states and attention probabilities are stored
+    # Changes the random weights of the model before they are written.
     edit_weights: Callable[[transformers.PreTrainedModel], None] | None = None
-    save: Callable = save_current
-    unused: tuple[str, ...] = ()
+    save: Callable = save_current  # writes the weights
+    unused: tuple[str, ...] = ()  # tensors that the file has beyond those of the class
+    # From the config.json that transformers writes to the one that the case stores.
     edit_config: Callable[[dict], dict] = dict
-    dtype: torch.dtype = torch.float32
-    init: tuple[str, ...] = ()
+    dtype: torch.dtype = torch.float32  # the type that the weights are stored in
+    init: tuple[str, ...] = ()  # parts of our model of the task that the class does not have
 
     def __post_init__(self):
         if not self.task:

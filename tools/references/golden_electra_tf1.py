@@ -53,16 +53,12 @@ _CONFIG = {
 
 @dataclasses.dataclass(frozen=True)
 class Case:
-    """A checkpoint of both networks.
-
-    Attributes:
-        embedding_size: width of the tables that both read.
-        generator_hidden_size, generator_layers: parts of the discriminator's, as the original's flags.
-    """
+    """A checkpoint of both networks."""
 
     name: str
     about: str
-    embedding_size: int
+    embedding_size: int  # width of the tables that both read
+    # Parts of the discriminator's, as the original's flags.
     generator_hidden_size: float
     generator_layers: float = 1.0
 

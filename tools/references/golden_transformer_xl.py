@@ -97,28 +97,19 @@ _NUM_SEGMENTS, _BATCH = 3, 3
 
 @dataclasses.dataclass(frozen=True)
 class Case:
-    """One directory: a checkpoint and what its reference computes with it.
+    """One directory: a checkpoint and what its reference computes with it."""
 
-    Attributes:
-        name: The directory's name.
-        about: What the case shows, in one sentence.
-        model_class: What computes it, where it is not the reference's `model_class`.
-        task: "causal_lm", or "encoder" without a softmax.
-        config: What differs from the tiny config, in transformers' keys; proj_same_dim is the
-            TensorFlow program's.
-        file: Name of the file with the weights.
-        segment_length: Tokens of a segment.
-        gradients: Names of the parameters whose gradients are stored.
-    """
-
-    name: str
-    about: str
+    name: str  # the directory's name
+    about: str  # what the case shows, in one sentence
+    # What computes it, where it is not the reference's `model_class`.
     model_class: str | None = None
-    task: str = "causal_lm"
+    task: str = "causal_lm"  # "causal_lm", or "encoder" without a softmax
+    # What differs from the tiny config, in transformers' keys; proj_same_dim is the TensorFlow
+    # program's.
     config: dict = dataclasses.field(default_factory=dict)
-    file: str = "model.safetensors"
-    segment_length: int = 6
-    gradients: tuple[str, ...] = ()
+    file: str = "model.safetensors"  # name of the file with the weights
+    segment_length: int = 6  # tokens of a segment
+    gradients: tuple[str, ...] = ()  # names of the parameters whose gradients are stored
 
     @property
     def full_config(self) -> dict:

@@ -75,21 +75,13 @@ TABLE = tuple(f.name for f in fields(DataOptions) if f.name not in ("data_dir", 
 
 @dataclass(frozen=True)
 class Entry:
-    """How a benchmark is made, without what takes long to import.
+    """How a benchmark is made, without what takes long to import."""
 
-    Attributes:
-        module: of this package.
-        function: of the module; takes `DataOptions`.
-        arguments: what it takes besides.
-        reads: fields of `DataOptions` that it reads.
-        needs: those that must be given.
-    """
-
-    module: str
-    function: str
-    arguments: Mapping[str, Any] = field(default_factory=dict)
-    reads: tuple[str, ...] = ("data_dir",)
-    needs: tuple[str, ...] = ()
+    module: str  # of this package
+    function: str  # of the module; takes `DataOptions`
+    arguments: Mapping[str, Any] = field(default_factory=dict)  # what it takes besides
+    reads: tuple[str, ...] = ("data_dir",)  # fields of `DataOptions` that it reads
+    needs: tuple[str, ...] = ()  # those that must be given
 
     def make(self, options: DataOptions) -> "Benchmark":
         module = importlib.import_module(f"{__name__}.{self.module}")

@@ -24,32 +24,22 @@ SHOWN_LENGTH = 100
 
 @dataclass(frozen=True)
 class Baseline:
-    """What answering without reading would score, which a model must beat.
+    """What answering without reading would score, which a model must beat."""
 
-    Attributes:
-        answer: a clause that says how, such as "always 'no'".
-        figures: metric -> value, of those that a `Measurement` has; a key of metrics.json.
-    """
-
-    answer: str
+    answer: str  # a clause that says how, such as "always 'no'"
+    # Metric -> value, of those that a `Measurement` has; a key of metrics.json.
     figures: dict[str, float]
 
 
 @dataclass(frozen=True)
 class Measurement:
-    """What comes out when predictions are compared with the truth.
+    """What comes out when predictions are compared with the truth."""
 
-    Attributes:
-        metrics: name -> value; the first one says which weights are best.
-        confusion: [truth, prediction] counts of classes; None for a task without.
-        table: rows of metrics by class or type.
-        hardest: the examples that the model does worst on, worst first.
-    """
-
-    metrics: dict[str, float]
+    metrics: dict[str, float]  # name -> value; the first one says which weights are best
+    # [truth, prediction] counts of classes; None for a task without.
     confusion: np.ndarray | None = None
-    table: Sequence[Mapping[str, Any]] = ()
-    hardest: Sequence[HardExample] = ()
+    table: Sequence[Mapping[str, Any]] = ()  # rows of metrics by class or type
+    hardest: Sequence[HardExample] = ()  # the examples that the model does worst on, worst first
 
 
 class Benchmark(ABC):

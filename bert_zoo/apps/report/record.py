@@ -20,76 +20,52 @@ NONCOMMERCIAL = re.compile(r"\bNC\b|non-?commercial|not for commercial", re.IGNO
 
 @dataclass(frozen=True)
 class HardExample:
-    """An example that the model does badly on.
+    """An example that the model does badly on."""
 
-    Attributes:
-        text: what the model read; of a tagging, words with blanks between them.
-        truth: the label, score or answer it should have given; the tags, with blanks between them.
-        prediction: what it gave instead.
-        loss: how bad that is; within a run the highest is the worst.
-        by_word: whether truth and prediction are tags, one for each word of the text.
-    """
-
-    text: str
+    text: str  # what the model read; of a tagging, words with blanks between them
+    # The label, score or answer it should have given; the tags, with blanks between them.
     truth: str
-    prediction: str
-    loss: float
-    by_word: bool = False
+    prediction: str  # what it gave instead
+    loss: float  # how bad that is; within a run the highest is the worst
+    by_word: bool = False  # whether truth and prediction are tags, one for each word of the text
 
 
 @dataclass(frozen=True)
 class RunRecord:
-    """A fine-tuning run: what went in, how it went, what came out.
+    """A fine-tuning run: what went in, how it went, what came out."""
 
-    Attributes:
-        model: the checkpoint that the run started from: a name, or a directory.
-        task: name of the benchmark, such as "sst2".
-        kind: what `load` calls the task.
-        use: what a model of this task is for.
-        data: a sentence: what the run was trained on and where that is from.
-        measured_on: "validation" or "test", or another split's name.
-        recipe: how the model was trained: setting -> value.
-        epochs: the metrics after each epoch; each has the same names, and the first of them says which
-            epoch is best.
-        losses: the mean training loss of each epoch.
-        kept_epoch: the epoch whose weights are kept, counted from 1.
-        seconds: of the training and the measurements between epochs.
-        labels: names of the classes; empty for a task without.
-        confusion: counts [truth, prediction] in the order of `labels`; None for a task without.
-        table: metrics by label or by type: a row of column -> value each, the first column its name.
-        hardest: the worst first.
-        checkpoint: what `bert_zoo.describe` says of the model; empty where it is no registered name.
-        reads_pairs: whether an example is two texts.
-        baseline: metrics of answering without reading, by the names that they have in `epochs`.
-        baseline_answer: how that is answered, such as "always 'no'".
-    """
-
-    model: str
-    task: str
-    kind: str
-    use: "Use"
-    data: str
+    model: str  # the checkpoint that the run started from: a name, or a directory
+    task: str  # name of the benchmark, such as "sst2"
+    kind: str  # what `load` calls the task
+    use: "Use"  # what a model of this task is for
+    data: str  # a sentence: what the run was trained on and where that is from
     num_train: int
     num_measured: int
-    measured_on: str
+    measured_on: str  # "validation" or "test", or another split's name
     seed: int
-    recipe: Mapping[str, Any]
+    recipe: Mapping[str, Any]  # how the model was trained: setting -> value
     versions: Mapping[str, str]
+    # The metrics after each epoch; each has the same names, and the first of them says which epoch
+    # is best.
     epochs: Sequence[Mapping[str, float]]
-    losses: Sequence[float]
-    kept_epoch: int
+    losses: Sequence[float]  # the mean training loss of each epoch
+    kept_epoch: int  # the epoch whose weights are kept, counted from 1
     steps: int
-    seconds: float
-    labels: Sequence[str]
+    seconds: float  # of the training and the measurements between epochs
+    labels: Sequence[str]  # names of the classes; empty for a task without
+    # Counts [truth, prediction] in the order of `labels`; None for a task without.
     confusion: np.ndarray | None
+    # Metrics by label or by type: a row of column -> value each, the first column its name.
     table: Sequence[Mapping[str, Any]]
-    hardest: Sequence[HardExample]
+    hardest: Sequence[HardExample]  # the worst first
     parameters: int
     trainable_parameters: int
+    # What `bert_zoo.describe` says of the model; empty where it is no registered name.
     checkpoint: Card
-    reads_pairs: bool = False
+    reads_pairs: bool = False  # whether an example is two texts
+    # Metrics of answering without reading, by the names that they have in `epochs`.
     baseline: Mapping[str, float] = field(default_factory=dict)
-    baseline_answer: str = ""
+    baseline_answer: str = ""  # how that is answered, such as "always 'no'"
 
     @property
     def kept(self) -> Mapping[str, float]:
