@@ -15,7 +15,7 @@ from bert_zoo.training import bert_adamw, compile_for_task
 tf = pytest.importorskip("tensorflow")
 
 from bert_zoo.data.buckets import Batching  # noqa: E402
-from bert_zoo.data.questions import question_batches, window_inputs, window_table  # noqa: E402
+from bert_zoo.data.questions import question_batches, window_table  # noqa: E402
 from bert_zoo.tasks.question_answering.answering import answer_questions  # noqa: E402
 from bert_zoo.tasks.question_answering.in_graph import best_answers  # noqa: E402
 from bert_zoo.text import preprocessor_from_dir  # noqa: E402
@@ -298,7 +298,8 @@ def test_inputs_of_a_table_are_the_rows_of_the_windows():
         questions, contexts = long_texts(5)
         rows = windows(questions, contexts)
         table = window_table(windows, questions, contexts)
-        expected, found = model_inputs(rows), window_inputs(table, tf.range(len(table.lengths)))
+        expected, found = model_inputs(rows), table.padded(tf.range(len(table.lengths)))
+        found = model_inputs(found)
         assert found.keys() == expected.keys()
         assert all(np.array_equal(found[name], expected[name]) for name in expected)
         assert np.array_equal(table.rows["example"], rows["example"])

@@ -48,7 +48,7 @@ def text_batches(
     labels = tf.constant(np.asarray(labels))
 
     def batch(numbers):
-        return table.padded([*table.tokens], numbers), tf.gather(labels, numbers)
+        return table.padded(numbers), tf.gather(labels, numbers)
 
     return Batches.of(RowOrder(table.padded_lengths, batching), batch)
 
@@ -85,7 +85,7 @@ def choice_batches(
 
     def batch(numbers):
         rows = tf.reshape(numbers[:, None] * count + tf.range(count, dtype=numbers.dtype), [-1])
-        flat = table.padded([*table.tokens], rows)
+        flat = table.padded(rows)
         inputs = {
             name: tf.reshape(value, [-1, count, tf.shape(value)[1]]) for name, value in flat.items()
         }
@@ -123,7 +123,7 @@ def tagged_batches(split: TaggedSplit, preprocessor: Preprocessor, batching: Bat
     table = token_table(preprocessor.packer, (words, labels), packed, padding)
 
     def batch(numbers):
-        inputs = table.padded([*table.tokens], numbers)
+        inputs = table.padded(numbers)
         return inputs, inputs.pop("labels")
 
     return Batches.of(RowOrder(table.padded_lengths, batching), batch)

@@ -57,11 +57,6 @@ def window_table(
     return token_table(windows.packer, columns, packed)
 
 
-def window_inputs(table: TokenTable, numbers: tf.Tensor) -> dict[str, tf.Tensor]:
-    """A model's inputs from some rows of a `window_table`, by their numbers; traceable."""
-    return table.padded([*model_inputs(table.tokens)], numbers)
-
-
 def question_batches(split: SquadSplit, windows: QuestionWindows, batching: Batching) -> Batches:
     """Batches to train a question answerer on, of windows of about equal length.
 
@@ -120,7 +115,7 @@ def labelled_windows(
 
     def batch(numbers):
         chosen = {name: tf.gather(positions, numbers) for name, positions in labels.items()}
-        return window_inputs(table, numbers), chosen
+        return model_inputs(table.padded(numbers)), chosen
 
     return table, batch
 

@@ -1,6 +1,6 @@
 """Texts that were tokenized once: rows of ids in memory, to be batched and padded."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -35,17 +35,16 @@ class TokenTable:
         lengths, kind_of_row = np.unique(self.lengths, return_inverse=True)
         return np.asarray([int(self.packer.width([length])) for length in lengths])[kind_of_row]
 
-    def padded(self, names: Sequence[str], numbers: tf.Tensor) -> dict[str, tf.Tensor]:
-        """Some columns of some rows with their padding mask; traceable.
+    def padded(self, numbers: tf.Tensor) -> dict[str, tf.Tensor]:
+        """The tokens of rows with their padding mask; traceable.
 
         Args:
-            names: of `tokens`.
             numbers: of the rows, int64 [batch].
 
         Returns:
             dict of int32 [batch, width], `padding_mask` among them.
         """
-        columns = {name: tf.gather(self.tokens[name], numbers) for name in names}
+        columns = {name: tf.gather(tokens, numbers) for name, tokens in self.tokens.items()}
         padded = self.packer.pad(columns, self.padding)
         static_width = self.packer.sequence_length if self.packer.padding == "fixed" else None
         for value in padded.values():
@@ -72,7 +71,16 @@ def token_table(
 
     @tf.autograph.experimental.do_not_convert
     def prepared(numbers, *columns):
-        return without_padding(prepare(numbers, *columns))
+        """Tokens without padding, what rows have one of, and the tokens of each row."""
+        rows = dict(prepare(numbers, *columns))
+        is_token = rows.pop("padding_mask") == 1
+        tokens = {
+            name: tf.boolean_mask(value, is_token)
+            for name, value in rows.items()
+            if value.shape.rank == 2
+        }
+        by_row = {name: value for name, value in rows.items() if value.shape.rank == 1}
+        return tokens, by_row, tf.math.count_nonzero(is_token, axis=1)
 
     with tf.device("CPU:0"):
         columns = (tf.range(int(number)), *columns)
@@ -83,39 +91,9 @@ def token_table(
             chunks = tf.data.Dataset.from_tensor_slices(columns).batch(CHUNK)
             chunks = chunks.map(prepared, num_parallel_calls=tf.data.AUTOTUNE)
             chunks = without_autotuning(chunks).as_numpy_iterator()
-        return table_of_chunks(packer, chunks, padding)
-
-
-def without_padding(rows: dict[str, tf.Tensor]) -> tuple[dict, dict, tf.Tensor]:
-    """Rows as they are kept; traceable.
-
-    Args:
-        rows: tensors [rows, width], `padding_mask` among them, and [rows].
-
-    Returns:
-        The tokens [tokens] of those with a width, those without one, and each row's tokens.
-    """
-    rows = dict(rows)
-    is_token = rows.pop("padding_mask") == 1
-    by_token = {name: value for name, value in rows.items() if value.shape.rank == 2}
-    by_row = {name: value for name, value in rows.items() if value.shape.rank == 1}
-    flat = {name: tf.boolean_mask(value, is_token) for name, value in by_token.items()}
-    return flat, by_row, tf.math.count_nonzero(is_token, axis=1)
-
-
-def table_of_chunks(
-    packer: Packer, chunks: Iterable[tuple], padding: Mapping[str, int] | None = None
-) -> TokenTable:
-    """The rows of chunks, each as `without_padding` gives it, in NumPy arrays."""
-    with tf.device("CPU:0"):
-        flat, by_row, lengths = zip(*chunks, strict=True)
-        lengths = np.concatenate(lengths)
+        flat, by_row, lengths = tf.nest.map_structure(lambda *parts: np.concatenate(parts), *chunks)
         tokens = {
             name: tf.RaggedTensor.from_row_lengths(values, lengths, validate=False)
-            for name, values in _concatenated(flat).items()
+            for name, values in flat.items()
         }
-    return TokenTable(packer, tokens, _concatenated(by_row), padding or {})
-
-
-def _concatenated(parts: Sequence[dict[str, np.ndarray]]) -> dict[str, np.ndarray]:
-    return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+    return TokenTable(packer, tokens, by_row, padding or {})

@@ -282,7 +282,7 @@ def _of_table(
 
     @tf.autograph.experimental.do_not_convert
     def padded(numbers):
-        return numbers, table.padded([*table.tokens], numbers)
+        return numbers, table.padded(numbers)
 
     batches = tf.data.Dataset.from_tensor_slices(order).batch(batch_size).map(padded).prefetch(1)
     found = [None] * len(order)
