@@ -50,6 +50,7 @@ class ZooModel(keras.Model):
 
     Attributes:
         task: the name that `load` knows it by.
+        labels: the names of its classes, in the order of their numbers, where it has classes.
         ids_rank: axes of the ids that it is called with.
         outputs_per_token: whether outputs carry the length of the input, so that `predict` has to
             pad all batches alike.
@@ -70,6 +71,7 @@ class ZooModel(keras.Model):
     """
 
     task: str
+    labels: tuple[str, ...] = ()
     ids_rank = 2
     reads_windows = False
     outputs_per_token = False

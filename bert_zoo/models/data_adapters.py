@@ -23,7 +23,6 @@ from bert_zoo.models.inputs import (
 from bert_zoo.models.labels import (
     as_arrays,
     checked_labels,
-    class_names,
     class_weights_of,
     label_arrays,
 )
@@ -63,7 +62,7 @@ def keras_arguments(
         )
     if batch_size is not None:
         check_batch_size(batch_size)
-    with_names = labelled and bool(class_names(model))
+    with_names = labelled and bool(model.labels)
     needs_labels = labelled and getattr(model, "loss", None) is not None
     options = {"one_length": one_length, "with_names": with_names, "class_weights": class_weights}
     if isinstance(x, Iterator | keras.utils.PyDataset):
@@ -340,7 +339,7 @@ def _refuse_dict_of_texts(x: Mapping) -> None:
 def _refuse_names_as_texts(model, dataset) -> None:
     if not _are_two_strings(dataset.element_spec):
         return
-    names = {name.encode() for name in class_names(model)}
+    names = {name.encode() for name in model.labels}
     for _, seconds in dataset.take(1):
         found = {*getattr(seconds, "flat_values", seconds).numpy().ravel().tolist()}
         if found and found <= names:

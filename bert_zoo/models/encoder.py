@@ -138,7 +138,7 @@ class Encoder(ZooModel):
         return self.backbone.initial_state(batch_size)
 
     def freeze(self, *, embeddings: bool = False, layers: int = 0) -> None:
-        """As `bert_zoo.layers.backbones.Groups.freeze`."""
+        """As `bert_zoo.training.freeze`, of nothing by default."""
         self.backbone.groups().freeze(embeddings=embeddings, layers=layers)
 
     def call(self, inputs, first_only=False, training=None):

@@ -404,11 +404,6 @@ def _are_names(row: Any) -> bool:
 # --- The labels of a model ---
 
 
-def class_names(model) -> tuple[str, ...]:
-    """The names of a model's classes, in the order of their numbers; empty where it has none."""
-    return getattr(model, "labels", ())
-
-
 def as_arrays(column):
     """Labels or weights, alone or by output, as NumPy arrays."""
     if isinstance(column, Mapping):
@@ -491,10 +486,9 @@ def read_class_weight(model, class_weight):
         A table for `class_weights_of` and None; or None and the argument for Keras, where labels have
         no names or the loss reads no class numbers.
     """
-    names = class_names(model)
-    if class_weight is None or not names:
+    if class_weight is None or not model.labels:
         return None, class_weight
-    table = class_weight_table(class_weight, names)
+    table = class_weight_table(class_weight, model.labels)
     if model.label_ranges(())[""].is_read_by(model.loss):
         return table, None
     return None, dict(enumerate(table.tolist()))
