@@ -83,9 +83,7 @@ class RecurrentStack(Stack):
 
     def build(self, input_shape):
         if self.has_biases:
-            self.content_bias, self.position_bias = add_biases(
-                self, self.num_heads, self.head_size, self.initializer_range
-            )
+            add_biases(self)
         super().build(input_shape)
 
     def call(self, x, memory, keys_mask=None, training=None):

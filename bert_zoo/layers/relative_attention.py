@@ -108,9 +108,7 @@ class RelativeAttention(keras.layers.Layer):
         self.position.build(input_shape)
         self.output_dense.build((None, self.width))
         if self.has_biases:
-            self.content_bias, self.position_bias = add_biases(
-                self, self.num_heads, self.head_size, self.initializer_range
-            )
+            add_biases(self)
         self.built = True
 
     def call(self, x, memory, distances, bias, shared_biases=None, training=None):
@@ -165,9 +163,8 @@ class RelativeAttention(keras.layers.Layer):
         return ops.transpose(keys, (1, 2, 0))
 
 
-def add_biases(layer: keras.layers.Layer, num_heads: int, head_size: int, stddev: float) -> tuple:
-    """Gives a layer the biases u and v, [heads, head_size] each."""
-    return tuple(
-        layer.add_weight(shape=(num_heads, head_size), initializer=initializer(stddev), name=name)
-        for name in ("content_bias", "position_bias")
-    )
+def add_biases(layer: keras.layers.Layer) -> None:
+    """Gives a layer the biases u and v, `content_bias` and `position_bias` [heads, head_size]."""
+    for name in ("content_bias", "position_bias"):
+        shape, start = (layer.num_heads, layer.head_size), initializer(layer.initializer_range)
+        setattr(layer, name, layer.add_weight(shape=shape, initializer=start, name=name))

@@ -446,16 +446,15 @@ class ZooModel(keras.Model):
         with warning_of_cut_texts(self, x):
             if is_text(x) and not kwargs and runs_alone(self):
                 return predict_texts(self, x, batch_size, verbose)
-            return self._predict(x, batch_size, verbose=verbose, **kwargs)
-
-    def _predict(self, x, batch_size: int | None, **kwargs):
-        rows = None
-        if compiles_for_each_shape(getattr(self, "distribute_strategy", None)):
-            x, rows = with_whole_batches(self, x, batch_size)
-        data = keras_arguments(self, x, batch_size=batch_size, one_length=self.outputs_per_token)
-        self._trace_prediction_for(data["x"])
-        outputs = super().predict(x=data["x"], batch_size=data.get("batch_size"), **kwargs)
-        return keras.tree.map_structure(lambda output: output[:rows], outputs)
+            rows = None
+            if compiles_for_each_shape(getattr(self, "distribute_strategy", None)):
+                x, rows = with_whole_batches(self, x, batch_size)
+            one_length = self.outputs_per_token
+            data = keras_arguments(self, x, batch_size=batch_size, one_length=one_length)
+            self._trace_prediction_for(data["x"])
+            rows_a_step = data.get("batch_size")
+            outputs = super().predict(data["x"], rows_a_step, verbose=verbose, **kwargs)
+            return keras.tree.map_structure(lambda output: output[:rows], outputs)
 
 
 def encoder_of(model: ZooModel):

@@ -362,16 +362,22 @@ def _check_text_spec(spec) -> None:
             raise ValueError("The dataset yields single texts. Batch it first: dataset.batch(32).")
 
 
+def input_length(model, texts, *, preprocessor):
+    """The tokens of a batch's longest row; traceable."""
+    import tensorflow as tf
+
+    silent = preprocessor.with_options(report_truncation=False)  # texts are read once more
+    return tf.shape(model.texts_to_inputs(texts, silent)["token_ids"])[-1]
+
+
 def _one_length(model, preprocessor, dataset):
     """The preprocessor, padding to the longest row of the whole dataset."""
     import tensorflow as tf
 
-    silent = preprocessor.with_options(report_truncation=False)  # texts are read again below
-    lengths = dataset.map(
-        lambda *e: tf.shape(
-            model.texts_to_inputs(_unpack(e if len(e) > 1 else e[0])[0], silent)["token_ids"]
-        )[-1],
-        num_parallel_calls=tf.data.AUTOTUNE,
-    )
+    def length(*element):
+        texts, *_ = _unpack(element if len(element) > 1 else element[0])
+        return input_length(model, texts, preprocessor=preprocessor)
+
+    lengths = dataset.map(length, num_parallel_calls=tf.data.AUTOTUNE)
     longest = without_autotuning(lengths).reduce(np.int32(1), tf.maximum)
     return preprocessor.with_options(sequence_length=int(longest), padding="fixed")

@@ -11,7 +11,13 @@ import keras
 import numpy as np
 from keras import ops
 
-from bert_zoo.models.data_adapters import DEFAULT_BATCH_SIZE, num_rows, rows_of, text_rows
+from bert_zoo.models.data_adapters import (
+    DEFAULT_BATCH_SIZE,
+    input_length,
+    num_rows,
+    rows_of,
+    text_rows,
+)
 from bert_zoo.models.graphs import in_graph
 from bert_zoo.models.inputs import check_batch_size
 from bert_zoo.private import strategy_of
@@ -51,10 +57,12 @@ def outputs_of_texts(
     rows = text_rows(model, texts)
     numbers = _batches(rows, batch_size or DEFAULT_BATCH_SIZE, in_order=per_token)
     batches = [rows_of(rows, of_batch) for of_batch in numbers] if len(numbers) > 1 else [rows]
-    reading = {"preprocessor": reader or model.text_reader, "per_token": per_token}
+    reader = reader or model.text_reader
+    reading = {"preprocessor": reader, "per_token": per_token}
     length = np.int32(0)
     if per_token and len(batches) > 1:
-        length = np.int32(max(int(in_graph(model, _length, b, length, **reading)) for b in batches))
+        lengths = (in_graph(model, input_length, b, preprocessor=reader) for b in batches)
+        length = np.int32(max(map(int, lengths)))
     outputs = []
     for batch in batches:
         outputs.append(_outputs(model, function, batch, length, reading, options))
@@ -102,14 +110,6 @@ def _read(model, texts, length, *, preprocessor, per_token: bool):
         inputs = model.texts_to_inputs(texts, preprocessor)
         return preprocessor.widened(inputs, length)
     return model.texts_to_inputs(texts, for_this_device(preprocessor))
-
-
-def _length(model, texts, length, *, preprocessor, per_token: bool):
-    import tensorflow as tf
-
-    silent = preprocessor.with_options(report_truncation=False)  # texts are read once more
-    inputs = _read(model, texts, length, preprocessor=silent, per_token=per_token)
-    return tf.shape(inputs["token_ids"])[-1]
 
 
 def for_this_device(preprocessor):
