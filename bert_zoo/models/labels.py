@@ -279,9 +279,12 @@ class LabelRange:
             raise TypeError(
                 f"{title}s {self._wanted()}; got {labels.dtype}, such as {_example(labels)}."
             )
+        are_rows = not self.per_token and shape and len(shape) == 2 and shape[1] == self.limit > 1
+        if shape is not None and not are_rows:
+            self._check_rank(shape, title)
         if kind != "f":
             labels = functions.asarray(labels, np.int64)
-        if not self.per_token and shape and len(shape) == 2 and shape[1] == self.limit > 1:
+        if are_rows:
             is_one_hot = functions.all((labels == 0) | (labels == 1), -1)
             is_one_hot &= functions.sum(labels, -1) == 1
             return _checked(functions.argmax(labels, -1), is_one_hot, labels, title, ONE_HOT)
@@ -289,8 +292,6 @@ class LabelRange:
             is_integer = functions.isfinite(labels) & (functions.floor(labels) == labels)
             integers = functions.asarray(functions.where(is_integer, labels, 0), np.int64)
             labels = _checked(integers, is_integer, labels, title, f"{self._wanted()}.")
-        if shape is not None:
-            self._check_rank(shape, title)
         in_range = (labels >= 0) & (labels < self.limit)
         if self.per_token:
             in_range |= labels == IGNORED_LABEL

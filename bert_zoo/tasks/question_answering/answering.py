@@ -205,12 +205,11 @@ def answered_batches(model, x, answers, sample_weight, *, batch_size: int, shuff
     table, batch = labelled_windows(windows, questions, contexts, spans, range(len(spans)))
 
     def weighted(numbers):
-        if sample_weight is None:
-            return batch(numbers)
-        of_questions = tf.constant(np.asarray(sample_weight, np.float32))
-        weights = tf.gather(of_questions, tf.gather(table.rows["example"], numbers))
         inputs, labels = batch(numbers)
-        return inputs, labels, dict.fromkeys(labels, weights)
+        if sample_weight is None:
+            return inputs, labels
+        of_windows = np.asarray(sample_weight, np.float32)[table.rows["example"]]
+        return inputs, labels, dict.fromkeys(labels, tf.gather(of_windows, numbers))
 
     numbers = tf.data.Dataset.range(len(table.lengths))
     if shuffle:
