@@ -10,7 +10,6 @@ from bert_zoo.data.corpus import Corpus
 from bert_zoo.data.token_shards import (
     RECORD_TOKENS,
     TokenShards,
-    starts_of_words,
     write_token_shards,
 )
 from bert_zoo.text import Preprocessor, WordPieceTokenizer
@@ -139,17 +138,6 @@ def test_another_vocabulary_is_refused(tmp_path, preprocessor):
 def test_text_without_tokens(tmp_path, preprocessor):
     with pytest.raises(ValueError, match="no tokens"):
         write_token_shards([["\u200e"]], preprocessor, tmp_path)
-
-
-def test_words_start_as_each_vocabulary_marks_them():
-    cases = [
-        ("alpha ##s .", "101"),
-        ("Ġalpha s . <mask>", "1001"),
-        ("▁alpha s . [ 19 é <unk> s.", "10111110"),
-        ("a b", "11"),
-    ]
-    for tokens, starts in cases:
-        assert "".join(map(str, starts_of_words(tokens.split()).astype(int))) == starts
 
 
 def test_index_is_readable(tmp_path, preprocessor):

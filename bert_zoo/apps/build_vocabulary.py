@@ -1,11 +1,14 @@
-"""Makes a language model's vocabulary from text files.
+"""Makes a vocabulary from text files.
 
+bert_zoo build_vocabulary --output vocabularies/mine --kind wordpiece --vocab_size 30522 "my/*.txt"
 bert_zoo build_vocabulary --output vocabularies/wt103 wikitext-103/train.txt
 bert_zoo build_vocabulary --output vocabularies/enwik8 --unit byte enwik8
 bert_zoo build_vocabulary --output vocabularies/text8 --unit character --space_token _ text8
 
-Writes a directory that bert_zoo.text.tokenizer_from_dir(path, "transformer_xl") reads: vocab.txt, a
-token a line by falling frequency, and tokenizer_config.json. docs/text.md describes both.
+Writes a directory that bert_zoo.text.tokenizer_from_dir reads: for "bert" with --kind wordpiece, for
+"roberta" with byte_bpe, for "albert" with sentencepiece; their text may be all that pretraining reads,
+docs/pretraining.md. Without --kind, for "transformer_xl": vocab.txt, a token a line by falling
+frequency, and tokenizer_config.json, docs/text.md.
 """
 
 from collections import Counter
@@ -20,7 +23,17 @@ if TYPE_CHECKING:
 
 PROGRAM = Program(__doc__, required=("output",), takes_arguments=True)
 _OUTPUT = PROGRAM.string("output", None, "The directory to write.")
-_UNIT = PROGRAM.enum("unit", "word", ["word", "character", "byte"], "What a token is.")
+_KIND = PROGRAM.enum(
+    "kind",
+    "symbols",
+    ["symbols", "wordpiece", "byte_bpe", "sentencepiece"],
+    "Whole words, characters or bytes, as a language model counts them; or pieces of words, trained by "
+    "tokenizers or sentencepiece.",
+)
+_VOCAB_SIZE = PROGRAM.integer(
+    "vocab_size", 30_000, "For pieces of words, the number of tokens.", lower_bound=300
+)
+_UNIT = PROGRAM.enum("unit", "word", ["word", "character", "byte"], "Of symbols, what a token is.")
 _LOWERCASE = PROGRAM.bool("lowercase", False, "Lower-case texts.")
 _EOS_TOKEN = PROGRAM.string(
     "eos_token", None, "The end of a line; empty for none. By default '<eos>' for words, else none."
@@ -46,6 +59,9 @@ _MIN_COUNT = PROGRAM.integer("min_count", 0, "Leave out tokens that are rarer.",
 def main(arguments: list[str]) -> None:
     if not arguments:
         raise ValueError("Name the text files to count, for example train.txt.")
+    if _KIND.value != "symbols":
+        _train_pieces(arguments)
+        return
     from bert_zoo.data.language_modelling import suggested_cutoffs
 
     # An empty flag says that there is no such token.
@@ -63,6 +79,22 @@ def main(arguments: list[str]) -> None:
     )
     tokenizer.save(_OUTPUT.value)
     _report(counts, tokenizer.vocabulary, suggested_cutoffs(tokenizer.vocab_size))
+
+
+def _train_pieces(sources: list[str]) -> None:
+    from bert_zoo.data.corpus import Corpus
+    from bert_zoo.data.subword_vocabularies import train_vocabulary
+
+    corpus = Corpus(sources)
+    tokens = train_vocabulary(
+        (sentence for document in corpus for sentence in document),
+        _KIND.value,
+        _OUTPUT.value,
+        vocab_size=_VOCAB_SIZE.value,
+        lowercase=_LOWERCASE.value,
+    )
+    print(f"Read {corpus.counts}.")
+    print(f"Wrote {len(tokens):,} tokens to {_OUTPUT.value}.")
 
 
 def counted_tokenizer(

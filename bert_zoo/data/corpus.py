@@ -404,7 +404,10 @@ class _Seen:
 
     def __enter__(self) -> _Seen:
         self._folder = tempfile.TemporaryDirectory(prefix="bert_zoo_")
-        self._base = sqlite3.connect(Path(self._folder.name) / "seen.sqlite", isolation_level=None)
+        # A library that takes texts may do so, one after the other, in a thread of its own.
+        self._base = sqlite3.connect(
+            Path(self._folder.name) / "seen.sqlite", isolation_level=None, check_same_thread=False
+        )
         # 64 MiB in memory, and nothing kept should the process die.
         for setting in ("cache_size=-65536", "journal_mode=OFF", "synchronous=OFF"):
             self._base.execute(f"PRAGMA {setting}")

@@ -11,7 +11,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import re
 from array import array
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -29,7 +28,6 @@ from numpy.lib.format import open_memmap
 from bert_zoo.data.corpus import Corpus
 from bert_zoo.json_files import read_object
 from bert_zoo.text.layout import Layout
-from bert_zoo.text.vocabulary import SUFFIX
 
 if TYPE_CHECKING:
     from bert_zoo.text.preprocessor import TextPreprocessor
@@ -45,8 +43,6 @@ BATCH_CHARACTERS = 1 << 17
 _ROLES = ("unk", "pad", "cls", "sep", "mask", "eos")
 # Places where something starts: sentences among the tokens, documents among the sentences.
 STARTS = ("documents", "sentences")
-# A token of SentencePiece that goes on with a word.
-_ENGLISH_INSIDE = re.compile(r"(?![▁<])(?![!-/:-@\[-`{-~€£]$)[A-Za-z!-/:-@\[-`{-~€£]+")
 
 
 class Document(NamedTuple):
@@ -201,6 +197,9 @@ class _Shard:
         for start in range(0, len(ids), RECORD_TOKENS):
             writer.write(ids[start : start + RECORD_TOKENS].tobytes())
         writer.close()
+        counts = np.zeros(self.vocab_size, np.int64)
+        for start in range(0, len(ids), 1 << 20):  # bincount makes eight bytes of each id
+            counts += np.bincount(ids[start : start + (1 << 20)], minlength=self.vocab_size)
         partial.replace(directory / name)
         about = {
             "file": name,
@@ -214,7 +213,7 @@ class _Shard:
             "about": np.array(json.dumps(about)),
             "sentences": np.asarray(self.sentences, np.int64),
             "documents": np.asarray(self.documents, np.int64),
-            "counts": np.bincount(ids, minlength=self.vocab_size),
+            "counts": counts,
         }
         _replace(_part(directory, number), lambda file: np.savez(file, **arrays))
         return about
@@ -318,7 +317,7 @@ def _note_vocabulary(directory: Path, tokenizer: Tokenizer) -> None:
     if note.exists():
         _check_vocabulary(read_object(note), tokenizer, directory)
         return
-    np.save(directory / "begins_word.npy", starts_of_words(tokenizer.vocabulary))
+    np.save(directory / "begins_word.npy", tokenizer.word_starts)
     text = json.dumps(_vocabulary_of(tokenizer), indent=2)
     _replace(note, lambda file: file.write(text.encode("utf-8")))
 
@@ -334,28 +333,6 @@ def _check_vocabulary(stored: dict[str, Any], tokenizer: Tokenizer, directory: P
             f"{directory} was tokenized by another vocabulary or with other options: by a {have}. The "
             f"model's is a {want}. Tokenize the text again, into another directory."
         )
-
-
-def starts_of_words(vocabulary: Sequence[str]) -> np.ndarray:
-    """Which tokens begin a word, wherever they stand; the first token of a text does in any case.
-
-    WordPiece marks the tokens that go on with a word. Byte-level BPE marks those with a space before
-    them, as fairseq has it. SentencePiece does too, and there single punctuation marks and what is
-    not English letters begin words of their own, as in ALBERT's original.
-
-    Args:
-        vocabulary: tokens in the order of their ids.
-
-    Returns:
-        bool [vocab_size]. All are true for vocabularies without any such mark.
-    """
-    if any(token.startswith(SUFFIX) for token in vocabulary):
-        return np.array([not token.startswith(SUFFIX) for token in vocabulary])
-    if any(token.startswith("Ġ") for token in vocabulary):
-        return np.array([token.startswith(("Ġ", "<")) for token in vocabulary])
-    if any(token.startswith("▁") for token in vocabulary):
-        return np.array([not _ENGLISH_INSIDE.fullmatch(token) for token in vocabulary])
-    return np.ones(len(vocabulary), bool)
 
 
 # --- Reading ---
@@ -377,7 +354,7 @@ class TokenShards:
         document_starts: int64 [documents + 1], each document's first sentence; at the end their number.
         sentence_starts: int64 [sentences + 1], each sentence's first token among all tokens; the same.
         counts: int64 [vocab_size], how often each token occurs.
-        begins_word: bool [vocab_size], see `starts_of_words`.
+        begins_word: bool [vocab_size], `word_starts` of the tokenizer.
         layout: the `Layout` of rows.
         special_ids: role, such as "cls" or "mask" -> id; "pad" among them in any case.
         index: what index.json says, such as "corpus", the counts of the `Corpus`.
@@ -448,14 +425,14 @@ class TokenShards:
         place = starts - self._first_token[shard]
         first = self._first_record[shard] + place // RECORD_TOKENS
         count = (place + lengths - 1) // RECORD_TOKENS - place // RECORD_TOKENS + 1
-        records = np.unique(np.repeat(first, count) + _ranges(count))
+        records = np.unique(np.repeat(first, count) + ranges(count))
         contents = self._records(records)
         # Tokens before each record among those that were read. A run's records lie side by side.
         sizes = np.array([len(content) // self._dtype.itemsize for content in contents], np.int64)
         before = np.cumsum(sizes) - sizes
         source = before[np.searchsorted(records, first)] + place % RECORD_TOKENS
         tokens = np.frombuffer(b"".join(contents), self._dtype)
-        return tokens[np.repeat(source, lengths) + _ranges(lengths)].astype(np.int32)
+        return tokens[np.repeat(source, lengths) + ranges(lengths)].astype(np.int32)
 
     def _records(self, records: np.ndarray) -> list[bytes]:
         """The records of these numbers, which rise."""
@@ -481,7 +458,7 @@ def _dtype(vocab_size: int) -> np.dtype:
     return np.dtype(np.uint16 if vocab_size <= 1 << 16 else np.int32)
 
 
-def _ranges(lengths: np.ndarray) -> np.ndarray:
+def ranges(lengths: np.ndarray) -> np.ndarray:
     """0, 1, ... for each length, one behind the other."""
     ends = np.cumsum(lengths)
     return np.arange(ends[-1] if len(ends) else 0) - np.repeat(ends - lengths, lengths)

@@ -1,0 +1,177 @@
+"""Vocabularies of pieces of words, trained by the libraries that the papers' authors or their heirs wrote.
+
+`tokenizers` and `sentencepiece` come with `pip install "bert_zoo[vocabularies]"`. The files are those that
+`bert_zoo.text.tokenizer_from_dir` reads; the tokenizers in the graph give the ids of the libraries.
+"""
+
+from __future__ import annotations
+
+import importlib
+import io
+import json
+import unicodedata
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+from bert_zoo.text.vocabulary import SUFFIX
+
+# Pieces of words that are seen once say nothing.
+_MIN_COUNT = 2
+# Of SentencePiece, which holds its sentences in memory.
+_MOST_SENTENCES = 1_000_000
+
+
+def train_vocabulary(
+    texts: Iterable[str],
+    kind: str,
+    directory: str | Path,
+    *,
+    vocab_size: int,
+    lowercase: bool = False,
+) -> list[str]:
+    """Trains a vocabulary and writes its files.
+
+    - "wordpiece", as BERT's: [PAD], [UNK], [CLS], [SEP] and [MASK] come first; vocab.txt.
+    - "byte_bpe", as RoBERTa's: <s>, <pad>, </s> and <unk> come first, <mask> last; vocab.json and
+      merges.txt.
+    - "sentencepiece", as ALBERT's, a unigram model: <pad>, <unk>, [CLS], [SEP] and [MASK] come first;
+      spiece.model. Of more than a million texts, so many are chosen at random.
+
+    Args:
+        texts: read once.
+        kind: one of `KINDS`.
+        directory: is made where it does not exist; tokenizer_config.json is written too.
+        vocab_size: tokens, special ones among them. Fewer where the texts do not have so many pieces,
+            but for SentencePiece, which refuses.
+        lowercase: whether texts are lower-cased, and accents taken off; not for "byte_bpe".
+
+    Returns:
+        The tokens in the order of their ids.
+
+    Raises:
+        ImportError: the library is not installed.
+        ValueError: an unknown kind, an option that it does not have, or texts that are too few.
+    """
+    if kind not in KINDS:
+        raise ValueError(f"kind is {kind!r}; choose one of {tuple(KINDS)}.")
+    if lowercase and kind == "byte_bpe":
+        raise ValueError("byte_bpe keeps texts as they are; leave lowercase out.")
+    tokens, files = KINDS[kind](iter(texts), vocab_size, lowercase)
+    directory = Path(directory)
+    directory.mkdir(parents=True, exist_ok=True)
+    for name, content in files.items():
+        if not isinstance(content, bytes):
+            content = (json.dumps(content, indent=2, ensure_ascii=False) + "\n").encode("utf-8")
+        (directory / name).write_bytes(content)
+    return tokens
+
+
+Files = dict[str, Any]
+
+
+def _wordpiece(texts: Iterator[str], vocab_size: int, lowercase: bool) -> tuple[list[str], Files]:
+    library = _library("tokenizers")
+    trained = library.Tokenizer(library.models.WordPiece(unk_token="[UNK]"))
+    trained.normalizer = library.normalizers.BertNormalizer(lowercase=lowercase)
+    trained.pre_tokenizer = library.pre_tokenizers.BertPreTokenizer()
+    trainer = library.trainers.WordPieceTrainer(
+        vocab_size=vocab_size,
+        min_frequency=_MIN_COUNT,
+        special_tokens=["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"],
+        continuing_subword_prefix=SUFFIX,
+        show_progress=False,
+    )
+    trained.train_from_iterator(texts, trainer)
+    tokens = _in_order(trained.get_vocab())
+    return tokens, {
+        "vocab.txt": "".join(f"{token}\n" for token in tokens).encode("utf-8"),
+        "tokenizer_config.json": {"tokenizer_class": "BertTokenizer", "do_lower_case": lowercase},
+    }
+
+
+def _byte_bpe(texts: Iterator[str], vocab_size: int, lowercase: bool) -> tuple[list[str], Files]:
+    library = _library("tokenizers")
+    trained = library.Tokenizer(library.models.BPE())
+    trained.pre_tokenizer = library.pre_tokenizers.ByteLevel(add_prefix_space=False)
+    trainer = library.trainers.BpeTrainer(
+        vocab_size=vocab_size - 1,
+        min_frequency=_MIN_COUNT,
+        special_tokens=["<s>", "<pad>", "</s>", "<unk>"],
+        initial_alphabet=library.pre_tokenizers.ByteLevel.alphabet(),
+        show_progress=False,
+    )
+    trained.train_from_iterator(texts, trainer)
+    tokens = [*_in_order(trained.get_vocab()), "<mask>"]
+    model = json.loads(trained.to_str())["model"]
+    # Older versions of the library write a merge as one string.
+    merges = (pair if isinstance(pair, str) else " ".join(pair) for pair in model["merges"])
+    return tokens, {
+        "vocab.json": {token: number for number, token in enumerate(tokens)},
+        "merges.txt": "".join(f"{merge}\n" for merge in ["#version: 0.2", *merges]).encode("utf-8"),
+        "tokenizer_config.json": {"tokenizer_class": "RobertaTokenizer"},
+    }
+
+
+def _sentencepiece(
+    texts: Iterator[str], vocab_size: int, lowercase: bool
+) -> tuple[list[str], Files]:
+    library = _library("sentencepiece")
+    model = io.BytesIO()
+    try:
+        library.SentencePieceTrainer.train(
+            sentence_iterator=map(_without_accents, texts) if lowercase else texts,
+            model_writer=model,
+            vocab_size=vocab_size,
+            model_type="unigram",
+            pad_id=0,
+            unk_id=1,
+            bos_id=-1,
+            eos_id=-1,
+            control_symbols=["[CLS]", "[SEP]", "[MASK]"],
+            character_coverage=0.99995,
+            input_sentence_size=_MOST_SENTENCES,
+            shuffle_input_sentence=True,
+            minloglevel=2,
+        )
+    except RuntimeError as error:
+        raise ValueError(
+            f"SentencePiece makes no vocabulary of {vocab_size:,} tokens from these texts ({error}). "
+            "Choose a smaller vocab_size, or more text."
+        ) from error
+    processor = library.SentencePieceProcessor(model_proto=model.getvalue())
+    tokens = [processor.id_to_piece(i) for i in range(processor.get_piece_size())]
+    return tokens, {
+        "spiece.model": model.getvalue(),
+        "tokenizer_config.json": {
+            "tokenizer_class": "AlbertTokenizer",
+            "do_lower_case": lowercase,
+            "keep_accents": not lowercase,
+        },
+    }
+
+
+def _without_accents(text: str) -> str:
+    text = unicodedata.normalize("NFKD", text)
+    return "".join(c for c in text if not unicodedata.combining(c)).lower()
+
+
+def _in_order(ids: dict[str, int]) -> list[str]:
+    return sorted(ids, key=ids.get)
+
+
+def _library(name: str) -> Any:
+    try:
+        return importlib.import_module(name)
+    except ImportError as error:
+        raise ImportError(
+            f'{name} is needed to train this vocabulary: pip install "bert_zoo[vocabularies]".'
+        ) from error
+
+
+Trainer = Callable[[Iterator[str], int, bool], tuple[list[str], Files]]
+KINDS: dict[str, Trainer] = {
+    "wordpiece": _wordpiece,
+    "byte_bpe": _byte_bpe,
+    "sentencepiece": _sentencepiece,
+}

@@ -1,0 +1,328 @@
+"""Rows for pretraining: every token where its scheme puts it, whatever the batch.
+
+Every token of the text occurs once in it, so that a row's tokens tell where they come from.
+"""
+
+import pickle
+from itertools import pairwise
+
+import numpy as np
+import pytest
+
+from bert_zoo.data import pretraining_rows
+from bert_zoo.data.pretraining_rows import (
+    DocSentences,
+    EpochPlan,
+    FullSentences,
+    PackedDocuments,
+    SentencePairs,
+    epoch_rows,
+)
+from bert_zoo.data.token_shards import TokenShards, write_token_shards
+from bert_zoo.text import Preprocessor, WordPieceTokenizer
+from bert_zoo.text.layout import BERT, ROBERTA, Layout
+
+SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+PAD, _, CLS, SEP, _ = range(5)
+FIRST = len(SPECIAL)
+XLNET = Layout("A sep cls:2", "A sep B:1 sep:1 cls:2", padding_side="left", padding_segment=3)
+SINGLE = [FullSentences(16), DocSentences(16), PackedDocuments(16)]
+PAIRS = [SentencePairs("next_sentence", 32), SentencePairs("sentence_order", 32)]
+
+
+def shards_of(tmp_path_factory, lengths, layout=BERT):
+    """Documents given by the lengths of their sentences, as shards, and their preprocessor."""
+    number = sum(map(sum, lengths))
+    words = [f"##w{i}" if i % 5 == 2 else f"w{i}" for i in range(number)]
+    # Continuations are tokens of a vocabulary whose words are single tokens, so they are never met by
+    # the tokenizer: they are written as words, and renamed in what begins a word.
+    plain = [word.removeprefix("##") for word in words]
+    tokenizer = WordPieceTokenizer([*SPECIAL, *plain, "##z"])
+    preprocessor = Preprocessor(tokenizer, sequence_length=16, layout=layout, padding="fixed")
+    left, documents = iter(plain), []
+    for document in lengths:
+        documents.append([" ".join(next(left) for _ in range(n)) for n in document])
+    directory = tmp_path_factory.mktemp("shards")
+    write_token_shards(documents, preprocessor, directory, shard_tokens=700)
+    shards = TokenShards(directory)
+    shards.begins_word[[FIRST + i for i, word in enumerate(words) if word.startswith("##")]] = False
+    return shards, preprocessor
+
+
+@pytest.fixture(scope="module")
+def text(tmp_path_factory):
+    rng = np.random.default_rng(0)
+    lengths = [rng.integers(1, 8, rng.integers(1, 15)).tolist() for _ in range(60)]
+    lengths[7] = [3, 50, 2]  # longer than a row
+    lengths[8] = [40]
+    return shards_of(tmp_path_factory, lengths)
+
+
+def rows_of(shards, scheme, seed=0, epoch=0, batch_size=7):
+    """The whole epoch as one batch, as wide as the scheme."""
+    batches = list(epoch_rows(shards, scheme, seed, epoch, batch_size=batch_size))
+    return {name: np.concatenate([b[name] for b in batches]) for name in batches[0]}
+
+
+def texts_of(rows, i):
+    """The places in the text of a row's tokens, cut at special tokens."""
+    ids = rows["token_ids"][i][rows["padding_mask"][i] == 1]
+    parts = np.split(ids, np.flatnonzero(ids < FIRST))
+    parts = [part[part >= FIRST] - FIRST for part in parts]
+    return [part for part in parts if len(part)]
+
+
+@pytest.mark.parametrize("scheme", SINGLE, ids=repr)
+def test_every_token_is_in_one_row(text, scheme):
+    shards, _ = text
+    for epoch in range(2):
+        plan = EpochPlan(shards, scheme, 3, epoch)
+        rows = plan.batch(np.arange(plan.num_rows))
+        tokens = rows["token_ids"][~rows["special"]]
+        np.testing.assert_array_equal(np.sort(tokens) - FIRST, np.arange(shards.num_tokens))
+        assert plan.num_tokens == shards.num_tokens
+        np.testing.assert_array_equal(rows["padding_mask"].sum(1), plan.lengths[plan.order])
+        np.testing.assert_array_equal(rows["special"], rows["token_ids"] < FIRST)
+    first, second = (rows_of(shards, scheme, 3, epoch)["token_ids"] for epoch in (0, 1))
+    assert first.shape != second.shape or (first != second).any()
+
+
+def sentence_edges(shards):
+    return set(shards.sentence_starts.tolist()), set(
+        shards.sentence_starts[shards.document_starts].tolist()
+    )
+
+
+def test_full_sentences(text):
+    shards, _ = text
+    sentences, documents = sentence_edges(shards)
+    rows = rows_of(shards, FullSentences(16))
+    crossing = 0
+    for i in range(len(rows["row"])):
+        runs = texts_of(rows, i)
+        crossing += len(runs) > 1
+        for before, after in pairwise(runs):
+            # A document ends where a separator stands, and another begins.
+            assert before[-1] + 1 in documents
+            assert after[0] in documents
+        for run in runs:
+            np.testing.assert_array_equal(np.diff(run), 1)
+            assert not documents & set((run[1:]).tolist())
+        length = rows["padding_mask"][i].sum()
+        # No more than what the next sentence needs is left free.
+        if length < 16 and runs[-1][-1] + 1 in sentences - documents:
+            end = runs[-1][-1] + 1
+            following = min(s for s in sentences if s > end)
+            assert length + min(following - end, 14) > 16
+    assert crossing > 10
+    # The parts in which an epoch is planned make no difference.
+    sizes = pretraining_rows.SECTION
+    try:
+        pretraining_rows.SECTION = 20
+        again = rows_of(shards, FullSentences(16))
+    finally:
+        pretraining_rows.SECTION = sizes
+    # Rows are the same; the order is drawn after them.
+    np.testing.assert_array_equal(again["token_ids"], rows["token_ids"])
+
+
+@pytest.mark.parametrize("section", [20, 1 << 18])
+def test_doc_sentences(text, section, monkeypatch):
+    monkeypatch.setattr(pretraining_rows, "SECTION", section)
+    shards, _ = text
+    sentences, documents = sentence_edges(shards)
+    rows = rows_of(shards, DocSentences(16))
+    for i in range(len(rows["row"])):
+        (run,) = texts_of(rows, i)
+        assert not documents & set(run[1:].tolist())
+        # Whole sentences, but for those that no row can hold.
+        for place, is_edge in ((run[0], run[0] in sentences), (run[-1], run[-1] + 1 in sentences)):
+            number = np.searchsorted(shards.sentence_starts, place, "right") - 1
+            length = shards.sentence_starts[number + 1] - shards.sentence_starts[number]
+            assert is_edge or length > 14
+
+
+@pytest.mark.parametrize("layout", [BERT, ROBERTA, XLNET], ids=["bert", "roberta", "xlnet"])
+def test_rows_are_laid_out_as_the_preprocessor_does(tmp_path_factory, layout):
+    import tensorflow as tf
+
+    shards, preprocessor = shards_of(tmp_path_factory, [[3, 4, 5, 4]] * 6, layout)
+    for scheme in (DocSentences(16), SentencePairs(length=16), SentencePairs("sentence_order", 16)):
+        rows = rows_of(shards, scheme)
+        parts = [texts_of(rows, i) for i in range(len(rows["row"]))]
+        segments = [tf.ragged.constant([p[k] + FIRST for p in parts]) for k in range(len(parts[0]))]
+        packed = preprocessor.pack(segments)
+        assert {"token_ids", "padding_mask"} <= packed.keys() <= rows.keys()
+        for name, values in packed.items():
+            np.testing.assert_array_equal(rows[name], values, err_msg=name)
+            assert rows[name].dtype == np.int32
+
+
+@pytest.mark.parametrize("scheme", [*SINGLE, *PAIRS], ids=repr)
+def test_rows_do_not_depend_on_batches(text, scheme):
+    shards, _ = text
+    rows = rows_of(shards, scheme, batch_size=7)
+    number = len(rows["row"])
+    np.testing.assert_array_equal(rows["row"], np.arange(number))
+    plan = EpochPlan(pickle.loads(pickle.dumps(shards)), scheme, 0, 0)
+    some = np.random.default_rng(0).permutation(number)[:9]
+    plan.shards.begins_word[:] = shards.begins_word
+    for name, values in plan.batch(some).items():
+        np.testing.assert_array_equal(values, rows[name][some], err_msg=name)
+    later = list(epoch_rows(shards, scheme, 0, 0, batch_size=5, start_row=10, drop_remainder=True))
+    assert all(len(batch["row"]) == 5 for batch in later)
+    together = np.concatenate([batch["token_ids"] for batch in later])
+    np.testing.assert_array_equal(together, rows["token_ids"][10 : number - number % 5])
+    others = rows_of(shards, scheme, seed=1)
+    assert (
+        others["token_ids"].shape != rows["token_ids"].shape
+        or (others["token_ids"] != rows["token_ids"]).any()
+    )
+
+
+def test_words_start(text):
+    shards, _ = text
+    for scheme in (*SINGLE, *PAIRS):
+        rows = rows_of(shards, scheme)
+        assert not rows["word_starts"][rows["special"]].any()
+        starts = shards.begins_word[rows["token_ids"]] & ~rows["special"]
+        # A run begins with a word, or with the rest of one.
+        first = ~rows["special"] & np.pad(rows["special"], ((0, 0), (1, 0)))[:, :-1]
+        np.testing.assert_array_equal(rows["word_starts"], starts | first)
+        assert (first & ~starts).any()
+
+
+def test_packed_documents(text):
+    shards, _ = text
+    plan = EpochPlan(shards, PackedDocuments(64), 0, 0)
+    rows = plan.batch(np.arange(plan.num_rows))
+    assert plan.lengths.mean() > 0.85 * 64
+    several = 0
+    for i in range(plan.num_rows):
+        numbers, ids = rows["document_ids"][i], rows["token_ids"][i]
+        length = rows["padding_mask"][i].sum()
+        assert (numbers[length:] == 0).all() and (numbers[:length] > 0).all()
+        several += numbers.max() > 1
+        for number in range(1, numbers.max() + 1):
+            (places,) = np.nonzero(numbers == number)
+            np.testing.assert_array_equal(np.diff(places), 1)
+            np.testing.assert_array_equal(rows["position_ids"][i][places], np.arange(len(places)))
+            assert ids[places[0]] == CLS and ids[places[-1]] == SEP
+            run = ids[places[1:-1]]
+            np.testing.assert_array_equal(np.diff(run), 1)
+    assert several > plan.num_rows / 3
+    assert rows["document_ids"].dtype == rows["position_ids"].dtype == np.int32
+
+
+@pytest.fixture(scope="module")
+def even(tmp_path_factory):
+    """Sentences of five tokens, so that rows of 3 + 25 tokens are filled exactly."""
+    rng = np.random.default_rng(1)
+    return shards_of(tmp_path_factory, [[5] * int(rng.integers(1, 40)) for _ in range(120)])[0]
+
+
+def document_of(shards, place):
+    sentence = np.searchsorted(shards.sentence_starts, place, "right") - 1
+    return np.searchsorted(shards.document_starts, sentence, "right") - 1
+
+
+def test_next_sentences(even):
+    labels, first_shares = [], []
+    for epoch in range(20):
+        rows = rows_of(even, SentencePairs(length=28, short_rows=0), 0, epoch)
+        spans = {}
+        for i, label in enumerate(rows["next_sentence"]):
+            a, b = texts_of(rows, i)
+            ids = rows["token_ids"][i]
+            length = rows["padding_mask"][i].sum()
+            np.testing.assert_array_equal(
+                np.flatnonzero(ids[:length] < FIRST), [0, len(a) + 1, length - 1]
+            )
+            np.testing.assert_array_equal(rows["segment_ids"][i][: length], [0] * (len(a) + 2) + [1] * (len(b) + 1))  # fmt: skip
+            same = document_of(even, a[0]) == document_of(even, b[0])
+            assert same == (label == 0)
+            if label == 0:
+                assert b[0] == a[-1] + 1
+            # From where the row took its sentences, and where the next one has to begin.
+            spans[a[0]] = (b if label == 0 else a)[-1] + 1
+            end = even.sentence_starts[even.document_starts[document_of(even, a[0]) + 1]]
+            if end - a[0] >= 25:
+                labels.append(label)
+                first_shares.append(len(a) // 5)
+        # Unused sentences are put back: rows follow each other without a gap in each document.
+        for start, end in zip(*(even.sentence_starts[even.document_starts[i:][: len(even)]] for i in (0, 1)), strict=True):  # fmt: skip
+            place = start
+            while place < end:
+                place = spans.pop(place)
+            assert place == end
+        assert not spans
+    assert 0.45 < np.mean(labels) < 0.55
+    # The first text has 1 to 4 of 5 sentences, each as often.
+    shares = np.bincount(first_shares, minlength=6)[1:] / len(first_shares)
+    np.testing.assert_allclose(shares, [0.25] * 4 + [0], atol=0.05)
+
+
+def test_sentence_order(even):
+    labels = []
+    for epoch in range(10):
+        rows = rows_of(even, SentencePairs("sentence_order", 28, short_rows=0), 0, epoch)
+        for i, label in enumerate(rows["sentence_order"]):
+            a, b = texts_of(rows, i)
+            if document_of(even, a[0]) != document_of(even, b[0]):
+                assert label == 1 and len(a) == 5  # a sentence that was left alone
+                continue
+            before, after = (b, a) if label else (a, b)
+            assert after[0] == before[-1] + 1
+            labels.append(label)
+        # Nothing is put back.
+        alone = sum(document_of(even, a[0]) != document_of(even, b[0]) for a, b in (texts_of(rows, i) for i in range(len(rows["row"]))))  # fmt: skip
+        inside = sum(len(a) + len(b) for a, b in (texts_of(rows, i) for i in range(len(rows["row"]))) if document_of(even, a[0]) == document_of(even, b[0]))  # fmt: skip
+        assert inside + 5 * alone == even.num_tokens
+    assert 0.45 < np.mean(labels) < 0.55
+
+
+def test_pairs_that_are_too_long_are_cut(text):
+    shards, _ = text
+    cut_front = cut_end = 0
+    for epoch in range(10):
+        rows = rows_of(shards, SentencePairs(length=20), 0, epoch)
+        assert rows["padding_mask"].sum(1).max() == 20
+        for i in range(len(rows["row"])):
+            a, b = texts_of(rows, i)
+            for run in (a, b):
+                np.testing.assert_array_equal(np.diff(run), 1)
+            if len(a) + len(b) == 17:
+                cut_front += a[0] not in shards.sentence_starts
+                cut_end += b[-1] + 1 not in shards.sentence_starts
+    assert cut_front > 20 and cut_end > 20
+
+
+def test_some_rows_are_short(even):
+    lengths = EpochPlan(even, SentencePairs(length=103, short_rows=1), 0, 0).lengths
+    whole = EpochPlan(even, SentencePairs(length=103, short_rows=0), 0, 0).lengths
+    assert len(lengths) > 1.3 * len(whole)
+    assert len(set(lengths.tolist())) > 10
+
+
+def test_rows_by_length(text):
+    shards, _ = text
+    whole = rows_of(shards, DocSentences(128))
+    batches = list(epoch_rows(shards, DocSentences(128), 0, 0, batch_size=4, group_by_length=True))
+    tokens = np.concatenate([batch["token_ids"][~batch["special"]] for batch in batches])
+    np.testing.assert_array_equal(np.sort(tokens), np.sort(whole["token_ids"][~whole["special"]]))
+    assert sum(batch["token_ids"].size for batch in batches) < 0.8 * whole["token_ids"].size
+    assert {batch["token_ids"].shape[1] % 8 for batch in batches} == {0}
+    rows = np.concatenate([batch["row"] for batch in batches])
+    np.testing.assert_array_equal(rows, np.arange(len(rows)))
+
+
+def test_errors(text, tmp_path_factory):
+    shards, _ = text
+    with pytest.raises(ValueError, match="length is 3"):
+        EpochPlan(shards, FullSentences(3), 0, 0)
+    with pytest.raises(ValueError, match="label is 'order'"):
+        SentencePairs("order")
+    alone, _ = shards_of(tmp_path_factory, [[3, 4]])
+    with pytest.raises(ValueError, match="one document only"):
+        EpochPlan(alone, SentencePairs(), 0, 0)
+    assert EpochPlan(alone, FullSentences(16), 0, 0).num_rows == 1
