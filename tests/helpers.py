@@ -90,6 +90,12 @@ PAIRS = (TEXTS, ["it was good", "not very", "they saw it"])
 CHOICES = (TEXTS, [["it was good", "no"], ["not very", "a big city"], ["they saw it", "a film"]])
 
 
+def slow_but(values, *quick) -> list:
+    """Parameters of a test, all but a few of them marked slow."""
+    assert set(quick) <= set(values), quick
+    return [v if v in quick else pytest.param(v, marks=pytest.mark.slow) for v in values]
+
+
 def texts_for(task: str):
     """Texts of the kind that a task reads."""
     if task == "multiple_choice":

@@ -73,6 +73,7 @@ def tokens_of(tokenizer, texts):
 # ---------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_every_code_point_in_every_context_gives_the_references_ids(own, references):
     pages = [samples.page_text(page) for page in range(text_samples.NUM_PAGES)]
     checksums = [

@@ -28,6 +28,7 @@ from helpers import (
     flat,
     load_case,
     loaded,
+    slow_but,
     state_of,
     steps_of,
     stored_gradients,
@@ -55,11 +56,16 @@ def having(name: str) -> list[str]:
     return [case for case in CASES if any(key.startswith(name) for key in arrays(case))]
 
 
+def vocabulary_of(case: str) -> str | None:
+    """What its vocabulary's file ends in, if it has one."""
+    for path in sorted(directory_of(case).iterdir()):
+        if path.suffix in (".txt", ".model") or path.name in ("vocab.json", "encoder.json"):
+            return path.suffix
+    return None
+
+
 def has_text(case: str) -> bool:
-    return any(
-        path.suffix in (".txt", ".model") or path.name in ("vocab.json", "encoder.json")
-        for path in directory_of(case).iterdir()
-    )
+    return vocabulary_of(case) is not None
 
 
 def answers(model, case: str) -> list:
@@ -238,9 +244,12 @@ def test_training_lowers_the_loss(case):
             assert losses[-1] < 0.8 * losses[0], name
 
 
-@pytest.mark.parametrize(
-    "case", [case for case in ONE_A_TASK if task_of(case) == "classification" and has_text(case)]
-)
+CLASSIFIERS = [case for case in ONE_A_TASK if task_of(case) == "classification" and has_text(case)]
+# One of each kind of tokenizer.
+QUICK_CLASSIFIERS = {vocabulary_of(case): case for case in reversed(CLASSIFIERS)}.values()
+
+
+@pytest.mark.parametrize("case", slow_but(CLASSIFIERS, *QUICK_CLASSIFIERS))
 @needs_tensorflow
 def test_texts_are_trained_on(case):
     model, texts = load_case(case), TEXTS[:2]
@@ -262,20 +271,25 @@ def other_labels(outputs, ranges, name: str = ""):
 
 
 @pytest.mark.parametrize("case", ONE_A_TASK)
-def test_saved_directory_and_keras_file_give_the_same_model(case, tmp_path):
+def test_saved_directory_gives_the_same_model(case, tmp_path):
+    bert_zoo.save(loaded(case), tmp_path)
+    assert_same_model(bert_zoo.load(tmp_path), case)
+
+
+@pytest.mark.parametrize("case", slow_but(ONE_A_TASK, *COVER))
+def test_keras_file_gives_the_same_model(case, tmp_path):
+    loaded(case).save(tmp_path / "model.keras")
+    assert_same_model(keras.saving.load_model(tmp_path / "model.keras"), case)
+
+
+def assert_same_model(again, case: str) -> None:
     model = loaded(case)
-    bert_zoo.save(model, tmp_path / "saved")
-    model.save(tmp_path / "model.keras")
-    for again in (
-        bert_zoo.load(tmp_path / "saved"),
-        keras.saving.load_model(tmp_path / "model.keras"),
-    ):
-        assert type(again) is type(model)
-        assert again.get_config() == model.get_config()
-        assert_same_variables(again, model)
-        assert_same(answers(again, case), answers(model, case))
-        assert getattr(again, "labels", None) == getattr(model, "labels", None)
-        assert_reads_alike(again, model, case)
+    assert type(again) is type(model)
+    assert again.get_config() == model.get_config()
+    assert_same_variables(again, model)
+    assert_same(answers(again, case), answers(model, case))
+    assert getattr(again, "labels", None) == getattr(model, "labels", None)
+    assert_reads_alike(again, model, case)
 
 
 def assert_reads_alike(ours, theirs, case: str) -> None:

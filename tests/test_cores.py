@@ -18,6 +18,7 @@ from helpers import (
     loaded_task,
     recurrent_arrays,
     segments_of,
+    slow_but,
     task_inputs,
     variables_of,
 )
@@ -38,7 +39,7 @@ def rows(inputs, number: int):
     return {name: tf.constant(value[:number]) for name, value in inputs.items()}
 
 
-@pytest.mark.parametrize("task", TASKS)
+@pytest.mark.parametrize("task", slow_but(TASKS, "classification", "pretraining", "embedding"))
 def test_shares_of_a_batch_give_what_the_batch_gives(task, share):
     model, inputs = loaded_task(task), task_inputs(task)
     total = len(inputs["token_ids"])
@@ -96,7 +97,7 @@ def test_a_memory_is_shared_with_the_rows(share, monkeypatch):
         assert_same(ours, theirs, TOLERANCE)
 
 
-@pytest.mark.parametrize("jit_compile", [False, True])
+@pytest.mark.parametrize("jit_compile", slow_but([False, True], False))
 def test_training_with_shares_gives_the_same_weights(share, jit_compile):
     inputs = task_inputs("classification")
     labels = np.arange(len(inputs["token_ids"]))

@@ -12,7 +12,17 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-from helpers import CHOICES, GOLDEN, PAIRS, TASK_CASES, TEXTS, assert_same, load_task, loaded_task
+from helpers import (
+    CHOICES,
+    GOLDEN,
+    PAIRS,
+    TASK_CASES,
+    TEXTS,
+    assert_same,
+    load_task,
+    loaded_task,
+    slow_but,
+)
 
 import bert_zoo
 from bert_zoo.layers.common import ACTIVATIONS
@@ -33,7 +43,7 @@ def repeated(texts, number: int):
     return (texts * number)[:number]
 
 
-@pytest.mark.parametrize("task", TASK_CASES)
+@pytest.mark.parametrize("task", slow_but(TASK_CASES, "embedding", "classification", "masked_lm"))
 def test_predict_gives_what_the_model_gives_for_all_texts_at_once(task):
     model = loaded_task(task)
     kinds = {"multiple_choice": [CHOICES], "question_answering": [PAIRS]}.get(task, [MANY, PAIRS])
@@ -193,7 +203,7 @@ def test_many_models_in_turn_give_no_warning(caplog):
     assert not caplog.records
 
 
-@pytest.mark.parametrize("family", registry().families)
+@pytest.mark.parametrize("family", slow_but(registry().families, "bert", "roberta", "albert"))
 def test_every_family_gives_sentence_vectors(family):
     names = ("encoder", "hf_encoder")
     directory = next(d for n in names if (d := GOLDEN.parent / family / n).is_dir())

@@ -183,6 +183,7 @@ def worker_environments(number: int) -> list[dict[str, str]]:
     return [{"TF_CONFIG": json.dumps({"cluster": cluster, "task": task})} for task in tasks]
 
 
+@pytest.mark.slow
 def test_two_workers_train_as_one(tmp_path):
     alone = train("masked_lm", tmp_path, "one")
     processes = [

@@ -84,6 +84,7 @@ def classifier_directory(exports, tmp_path):
 # --- Signatures ----------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_pairs_are_served_beside_single_texts(exports):
     model, _, reloaded = exports("classification")
     expected = {"logits": model(model.preprocessor(PAIRS))}
@@ -244,6 +245,7 @@ def test_a_tokenizer_that_cannot_tell_places_serves_no_answers(tmp_path):
     assert not (tmp_path / "saved_model").exists()
 
 
+@pytest.mark.slow
 def test_mask_positions_select_logits(exports):
     model, _, reloaded = exports("masked_lm")
     ids = task_inputs("masked_lm")
@@ -487,6 +489,7 @@ def test_wrong_arguments_are_named(tmp_path, monkeypatch):
         bert_zoo.layers.SavedModelLayer(tmp_path)
 
 
+@pytest.mark.slow
 def test_the_command_line_writes_a_saved_model(tmp_path):
     arguments = ["--model", GOLDEN / "regression", "--task", "regression"]
     program = Path(__file__).parents[1] / "tools" / "export.py"
@@ -494,6 +497,7 @@ def test_the_command_line_writes_a_saved_model(tmp_path):
     assert tf.saved_model.contains_saved_model(str(tmp_path / "out"))
 
 
+@pytest.mark.slow
 @needs_minilm
 def test_real_sentence_vectors_survive_the_round_trip(tmp_path):
     german = "Mein Päckchen ist noch nicht da – wo bleibt es?"
@@ -560,6 +564,7 @@ def test_the_layer_has_the_models_parameters(exports):
     assert [v.name for v in layer.trainable_weights] == [v.name for v in model.trainable_weights]
 
 
+@pytest.mark.slow
 def test_berts_optimizer_trains_the_layer_and_spares_its_biases(classifier_directory):
     from bert_zoo.training import bert_adamw
 

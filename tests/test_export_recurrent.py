@@ -12,6 +12,7 @@ from helpers import (
     load_recurrent,
     memoized_exports,
     run_program,
+    slow_but,
     steps_of,
 )
 from helpers import recurrent_arrays as golden
@@ -77,7 +78,7 @@ def close(ours, theirs) -> None:
 # --- Segment by segment --------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("case", LM_CASES)
+@pytest.mark.parametrize("case", slow_but(LM_CASES, LM_CASES[0]))
 def test_segments_are_scored_as_the_reference_does(case, exports):
     model, _, reloaded = exports(case)
     io, memory, carried = golden(case), start(reloaded, 3), {}
@@ -135,6 +136,7 @@ def test_token_by_token_gives_what_one_segment_gives(case, exports):
     assert_same(outputs, whole, TOLERANCE)
 
 
+@pytest.mark.slow
 def test_a_memory_of_nothing_is_carried_too(tmp_path):
     model = load_recurrent("hf_adaptive", weights=None, mem_len=0, same_length=False)
     bert_zoo.export(model, tmp_path, text=False)
@@ -216,6 +218,7 @@ def test_an_empty_batch_gives_empty_outputs(case, exports):
     assert {value.shape[0] for value in served.values()} == {0}
 
 
+@pytest.mark.slow
 def test_ids_alone_are_exported_on_request(tmp_path):
     bert_zoo.export(load_recurrent("hf_encoder"), tmp_path, text=False)
     reloaded = tf.saved_model.load(str(tmp_path))
@@ -278,6 +281,7 @@ def test_gradients_are_the_models(exports):
         np.testing.assert_allclose(tf.convert_to_tensor(a), tf.convert_to_tensor(b), atol=1e-4)
 
 
+@pytest.mark.slow
 def test_it_serves_and_trains_in_plain_tensorflow(exports):
     model, directory, _ = exports("hf_adaptive")
     program = """
@@ -327,6 +331,7 @@ print(json.dumps([scored, chosen, losses]))
     assert losses[-1] < 0.5 * losses[0]
 
 
+@pytest.mark.slow
 def test_mixed_precision_serves_float32(tmp_path):
     model = load_recurrent("hf_adaptive", dtype="mixed_bfloat16")
     bert_zoo.export(model, tmp_path, text=False)
@@ -369,6 +374,7 @@ def test_the_layer_scores_ids_texts_and_segments(exports):
     assert layer.count_params() == model.count_params()
 
 
+@pytest.mark.slow
 def test_fit_trains_a_language_model(exports):
     _, directory, _ = exports("torch_same_length")
     layer = bert_zoo.layers.SavedModelLayer(directory)

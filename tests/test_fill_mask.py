@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import tensorflow as tf
-from helpers import ONE_A_TASK, family_of, loaded, task_of
+from helpers import ONE_A_TASK, family_of, loaded, slow_but, task_of
 
 FAMILIES = [family_of(case) for case in ONE_A_TASK if task_of(case) == "masked_lm"]
 
@@ -27,7 +27,7 @@ def softmax_at_masks(model, parts: list[str]) -> np.ndarray:
     return tf.nn.softmax(logits[: ids.size]).numpy()[ids[0] == tokenizer.mask_id]
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", slow_but(FAMILIES, "bert", "roberta", "albert"))
 def test_candidates_are_the_likeliest_tokens_of_a_direct_softmax(family):
     model = model_of(family)
     mask = mask_of(model)

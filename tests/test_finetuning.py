@@ -93,6 +93,7 @@ def test_a_test_set_does_not_choose_the_weights(measured_on, kept, tmp_path):
     assert saved[-1] == kept
 
 
+@pytest.mark.slow
 def test_a_stopped_run_goes_on_as_if_it_had_not_been(run, tmp_path, monkeypatch):
     """With dropout, and orders of rows that differ between epochs."""
     directory = tmp_path / "toy"

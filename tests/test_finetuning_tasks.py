@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import tensorflow as tf
+from helpers import slow_but
 
 from bert_zoo.apps import finetuning
 from bert_zoo.apps.benchmarks import make_task
@@ -93,14 +94,7 @@ KINDS = {
 }
 
 
-# What reads and writes its files by what another kind has as well.
-SLOW_KINDS = ("regression", "multiple_choice")
-PARAMS = [
-    pytest.param(kind, marks=pytest.mark.slow) if kind in SLOW_KINDS else kind for kind in KINDS
-]
-
-
-@pytest.fixture(scope="module", params=PARAMS)
+@pytest.fixture(scope="module", params=slow_but(KINDS, "token_classification"))
 def run(request, tmp_path_factory):
     """The kind, its task, its run directory, and what is asked."""
     write, file, options, question = KINDS[request.param]

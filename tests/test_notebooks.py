@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 
 import pytest
-from helpers import WEIGHTS, needs_minilm
+from helpers import WEIGHTS, needs_minilm, slow_but
 
 ROOT = Path(__file__).parents[1]
 COLAB = ROOT / "colab"
@@ -169,7 +169,7 @@ QUICK = ("load_and_embed",)
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize(
     "name",
-    [name if name in QUICK else pytest.param(name, marks=pytest.mark.slow) for name in SETTINGS],
+    slow_but(SETTINGS, *QUICK),
 )
 def test_it_runs(name, execute, tmp_path, monkeypatch):
     data, directory = tmp_path / "data", tmp_path / "run"

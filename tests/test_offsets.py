@@ -8,6 +8,7 @@ from pathlib import Path
 import offset_samples as samples
 import pytest
 import tensorflow as tf
+from helpers import slow_but
 
 from bert_zoo import text
 
@@ -56,7 +57,7 @@ SLOW = {"uncased_with_accents", "byte_bpe_prefix_space", "bert_cased", "roberta"
 
 @pytest.mark.parametrize(
     "name",
-    [pytest.param(n, marks=pytest.mark.slow) if n in SLOW else n for n in samples.CASES],
+    slow_but(samples.CASES, *(n for n in samples.CASES if n not in SLOW)),
 )
 def test_offsets_are_the_references(name, tokenizers, references):
     case, tokenizer = samples.CASES[name], tokenizers(name)

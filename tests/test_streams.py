@@ -11,7 +11,7 @@ from pathlib import Path
 import keras
 import numpy as np
 import pytest
-from helpers import load_recurrent, unallocated, variables_of
+from helpers import load_recurrent, slow_but, unallocated, variables_of
 
 import bert_zoo
 from bert_zoo.apps import language_modelling as lm
@@ -61,7 +61,7 @@ def carried_by_hand(model, data) -> list[np.ndarray]:
     return log_probs
 
 
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("case", slow_but(CASES, CASES[0]))
 def test_memory_is_carried_from_step_to_step_and_forgotten_where_streams_begin(case):
     model, data = stateful(case), segments(IDS, 2, 7)
     expected = carried_by_hand(model.language_model, data)
@@ -75,6 +75,7 @@ def test_memory_is_carried_from_step_to_step_and_forgotten_where_streams_begin(c
     np.testing.assert_allclose(figures["perplexity"], math.exp(nats), rtol=1e-5)
 
 
+@pytest.mark.slow
 def test_evaluation_between_steps_leaves_the_memory_of_training_alone():
     losses = {}
     for validated in (False, True):
@@ -115,14 +116,15 @@ def test_a_training_that_was_stopped_goes_on_with_the_same_losses(tmp_path):
         assert np.array_equal(*map(keras.ops.convert_to_numpy, (one, other)))
 
 
-def test_a_checkpoint_whose_bytes_have_changed_is_refused(tmp_path):
+@pytest.fixture(scope="module")
+def trained():
     model = stateful()
-    model.fit(
-        segments(IDS, 3, 7),
-        steps_per_epoch=2,
-        callbacks=[TrainingCheckpoint(tmp_path, every=2)],
-        verbose=0,
-    )
+    model.fit(segments(IDS, 3, 7), steps_per_epoch=1, verbose=0)
+    return model
+
+
+def test_a_checkpoint_whose_bytes_have_changed_is_refused(trained, tmp_path):
+    resume.write_checkpoint(trained, tmp_path, 1)
     (checkpoint,) = tmp_path.iterdir()
     content = bytearray(checkpoint.read_bytes())
     content[-5] ^= 1
@@ -131,10 +133,8 @@ def test_a_checkpoint_whose_bytes_have_changed_is_refused(tmp_path):
         restore(stateful(), tmp_path)
 
 
-def test_a_checkpoint_that_cannot_be_written_leaves_the_older_one(tmp_path, monkeypatch):
-    model = stateful()
-    model.fit(segments(IDS, 3, 7), steps_per_epoch=1, verbose=0)
-    resume.write_checkpoint(model, tmp_path, 1)
+def test_a_checkpoint_that_cannot_be_written_leaves_the_older_one(trained, tmp_path, monkeypatch):
+    resume.write_checkpoint(trained, tmp_path, 1)
     before = list(tmp_path.iterdir())
 
     def full(tensors, path, metadata):
@@ -143,19 +143,13 @@ def test_a_checkpoint_that_cannot_be_written_leaves_the_older_one(tmp_path, monk
 
     monkeypatch.setattr("bert_zoo.weights.safetensors_io.save_file", full)
     with pytest.raises(OSError, match=r"no room for .*unnamed\.safetensors, because the disk"):
-        resume.write_checkpoint(model, tmp_path, 2)
+        resume.write_checkpoint(trained, tmp_path, 2)
     assert list(tmp_path.iterdir()) == before
     assert restore(stateful(), tmp_path) == 1
 
 
-def test_a_checkpoint_of_another_model_is_refused(tmp_path):
-    model = stateful()
-    model.fit(
-        segments(IDS, 3, 7),
-        steps_per_epoch=2,
-        callbacks=[TrainingCheckpoint(tmp_path, 2)],
-        verbose=0,
-    )
+def test_a_checkpoint_of_another_model_is_refused(trained, tmp_path):
+    resume.write_checkpoint(trained, tmp_path, 1)
     with pytest.raises(WeightsError, match="not of this model and optimizer"):
         restore(stateful("hf_plain"), tmp_path)
     assert restore(stateful(), tmp_path / "nothing") == 0
@@ -172,6 +166,7 @@ def test_batches_that_do_not_fit_the_memory_are_refused():
             write(model, "nowhere")
 
 
+@pytest.mark.slow
 def test_keras_file_holds_model_optimizer_and_memory(tmp_path):
     model, data = stateful(), segments(IDS, 3, 7)
     model.fit(data.take(4), verbose=0)
@@ -207,7 +202,7 @@ COUNTS = {
 }
 
 
-@pytest.mark.parametrize("name", COUNTS)
+@pytest.mark.parametrize("name", slow_but(COUNTS, "wt103_base", "enwik8_large"))
 def test_recipes_have_the_originals_sizes(name):
     vocab_size, params = COUNTS[name]
     config = RecurrentConfig(vocab_size=vocab_size, **LANGUAGE_MODEL_PRESETS[name].config)

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import tensorflow as tf
-from helpers import load_task, loaded
+from helpers import load_task, loaded, slow_but
 
 from bert_zoo.data.batches import tagged_batches
 from bert_zoo.data.buckets import Batching
@@ -266,7 +266,7 @@ def test_predictions_of_words_are_those_of_their_tokens():
 # ---------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", slow_but(FAMILIES, "bert"))
 def test_words_get_the_probabilities_of_their_first_pieces(family):
     tagger = model_of(family)
     packed = pack_words(WORDS, tagger.preprocessor)

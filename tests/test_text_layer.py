@@ -15,6 +15,7 @@ from helpers import (
     loaded,
     loaded_task,
     run_program,
+    slow_but,
     task_inputs,
 )
 
@@ -96,6 +97,7 @@ np.save({str(tmp_path / "outputs.npy")!r}, np.stack(outputs))
         np.testing.assert_allclose(outputs, expected, atol=1e-6)
 
 
+@pytest.mark.slow
 def test_pairs_of_texts_are_trained_on_and_come_back(tmp_path):
     model = classifier_of(GOLDEN / "encoder", pairs=True)
     batches = tf.data.Dataset.from_tensor_slices(((TEXTS, SECOND), LABELS)).batch(3)
@@ -133,15 +135,7 @@ def test_what_the_layer_cannot_do_is_said(tmp_path):
         copy(TEXTS)
 
 
-@pytest.mark.parametrize(
-    "task",
-    [
-        task
-        if task in ("encoder", "multiple_choice")
-        else pytest.param(task, marks=pytest.mark.slow)
-        for task in TASK_CASES
-    ],
-)
+@pytest.mark.parametrize("task", slow_but(TASK_CASES, "multiple_choice"))
 def test_kerass_own_export_gives_equal_outputs(task, tmp_path):
     model = loaded_task(task)
     model.export(str(tmp_path), verbose=False)

@@ -12,6 +12,7 @@ from helpers import (
     assert_same,
     assert_same_variables,
     load_task,
+    slow_but,
     task_inputs,
     tensors_of,
     variables_of,
@@ -245,7 +246,7 @@ KINDS = {
 }
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", slow_but(KINDS, "list", "pair of lists", "tf.data with weights"))
 def test_fit_and_evaluate_take(kind, classifier):
     arguments = KINDS[kind]()
     history = classifier.fit(**arguments, epochs=1, verbose=0).history
@@ -390,6 +391,7 @@ def test_training_stopped_and_resumed_equals_training_through(tmp_path):
         np.testing.assert_allclose(variables_of(resumed)[path], value, atol=1e-6, err_msg=path)
 
 
+@pytest.mark.slow
 def test_same_seed_gives_the_same_training():
     def run():
         keras.utils.set_random_seed(3)

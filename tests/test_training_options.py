@@ -162,6 +162,7 @@ def test_accumulated_batches_train_as_one_batch_does():
         np.testing.assert_allclose(models[4][path], value, atol=2e-5, err_msg=path)
 
 
+@pytest.mark.slow
 def test_batches_accumulate_where_replicas_update_together():
     """Such a strategy cannot update variables within a branch."""
     inputs, _ = labelled()
@@ -245,6 +246,7 @@ def test_rematerialized_training_is_the_same_with_dropout(case, graph, recompute
             assert np.array_equal(ours.numpy(), theirs.numpy()), ours.path
 
 
+@pytest.mark.slow
 def test_rematerialized_language_model_has_the_same_gradients(recomputed_blocks):
     ids = segments_of(recurrent_arrays("hf_adaptive"), "token_ids")[0]["token_ids"]
     results = []
@@ -381,6 +383,7 @@ def test_lora_trains_thin_matrices_and_the_head_alone(case, targets):
     assert moved == trained
 
 
+@pytest.mark.slow
 def test_lora_is_merged_into_what_is_saved_and_exported(tmp_path):
     model, (inputs, _) = load_task("classification", max_length=24), labelled()
     add_lora(model, rank=2, alpha=4, targets="all")

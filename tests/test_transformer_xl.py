@@ -467,6 +467,7 @@ def test_a_batch_without_labels_counts_nothing():
     assert found == {"loss": 0.0, "perplexity": 1.0, "bits": 0.0}
 
 
+@pytest.mark.slow
 def test_training_lowers_the_loss_and_comes_back_with_the_keras_file(tmp_path):
     keras.utils.set_random_seed(0)
     model, inputs = load_recurrent("hf_adaptive"), labelled("hf_adaptive")[0]

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 import text_samples
+from helpers import slow_but
 
 from bert_zoo import text
 from bert_zoo.text import wordpiece
@@ -55,11 +56,7 @@ def small():
 
 @pytest.mark.parametrize(
     "configuration",
-    [
-        *("uncased", "cased"),
-        pytest.param("uncased_with_accents", marks=pytest.mark.slow),
-        pytest.param("cased_without_accents", marks=pytest.mark.slow),
-    ],
+    slow_but(("uncased", "cased", "uncased_with_accents", "cased_without_accents"), "uncased"),
 )
 def test_every_code_point_in_every_context_gives_the_references_words(configuration, references):
     options = dict(text_samples.CONFIGURATIONS[configuration])
