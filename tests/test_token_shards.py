@@ -6,6 +6,7 @@ import pickle
 import numpy as np
 import pytest
 
+from bert_zoo.data import token_shards
 from bert_zoo.data.corpus import Corpus
 from bert_zoo.data.token_shards import (
     RECORD_TOKENS,
@@ -47,7 +48,7 @@ def expected(preprocessor, document):
 
 
 @pytest.mark.parametrize("shard_tokens", [500, 1 << 24])
-def test_shards_hold_what_the_tokenizer_gives(tmp_path, preprocessor, shard_tokens):
+def test_shards_hold_what_the_tokenizer_gives(tmp_path, preprocessor, shard_tokens, monkeypatch):
     documents = some_documents()
     shards = write_token_shards(
         Corpus(documents), preprocessor, tmp_path / "a", shard_tokens=shard_tokens
@@ -78,6 +79,10 @@ def test_shards_hold_what_the_tokenizer_gives(tmp_path, preprocessor, shard_toke
     starts, lengths = np.array([long + 2000, 0, long + 1, long]), np.array([2100, 3, 4000, 1])
     wanted = [everything[s : s + n] for s, n in zip(starts, lengths, strict=True)]
     np.testing.assert_array_equal(shards.read(starts, lengths), np.concatenate(wanted))
+    np.testing.assert_array_equal(shards.read(starts, lengths), np.concatenate(wanted))
+    monkeypatch.setattr(token_shards, "KEPT_RECORDS", 0)
+    bare = TokenShards(shards.directory)
+    np.testing.assert_array_equal(bare.read(starts, lengths), np.concatenate(wanted))
     assert shards.read([], []).shape == (0,)
     again = pickle.loads(pickle.dumps(shards))
     np.testing.assert_array_equal(again.document(3).token_ids, shards.document(3).token_ids)

@@ -408,8 +408,8 @@ class _Seen:
         self._base = sqlite3.connect(
             Path(self._folder.name) / "seen.sqlite", isolation_level=None, check_same_thread=False
         )
-        # 64 MiB in memory, and nothing kept should the process die.
-        for setting in ("cache_size=-65536", "journal_mode=OFF", "synchronous=OFF"):
+        # 16 MiB in memory, and nothing kept should the process die.
+        for setting in ("cache_size=-16384", "journal_mode=OFF", "synchronous=OFF"):
             self._base.execute(f"PRAGMA {setting}")
         for table in DUPLICATES:
             self._base.execute(f"CREATE TABLE {table} (hash INTEGER PRIMARY KEY)")

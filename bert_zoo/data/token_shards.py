@@ -35,11 +35,13 @@ if TYPE_CHECKING:
 
 INDEX = "index.json"
 # Tokens that a program holds until it writes them, and that it makes anew when it was stopped.
-SHARD_TOKENS = 1 << 24
+SHARD_TOKENS = 1 << 23
 # Tokens of a record: what is read for a row that needs some of them.
 RECORD_TOKENS = 2048
+# Records that a reader keeps in memory: 64 MiB where ids take two bytes.
+KEPT_RECORDS = 1 << 14
 # Characters that are tokenized in one call: enough that what each call costs does not count.
-BATCH_CHARACTERS = 1 << 17
+BATCH_CHARACTERS = 1 << 16
 _ROLES = ("unk", "pad", "cls", "sep", "mask", "eos")
 # Places where something starts: sentences among the tokens, documents among the sentences.
 STARTS = ("documents", "sentences")
@@ -341,7 +343,7 @@ def _check_vocabulary(stored: dict[str, Any], tokenizer: Tokenizer, directory: P
 class TokenShards:
     """Tokenized documents in a directory that `write_token_shards` wrote, read at any place.
 
-    It holds no more than a vocabulary in memory, may be used by several threads, and is pickled as its
+    It holds some 64 MiB in memory at most, may be used by several threads, and is pickled as its
     directory.
 
     Args:
@@ -390,6 +392,8 @@ class TokenShards:
         self._first_token = np.cumsum(tokens) - tokens
         records = -(-tokens // RECORD_TOKENS)
         self._first_record = np.cumsum(records) - records
+        # By number, the first ones that were read: a small text is read from memory after an epoch.
+        self._kept: dict[int, bytes] = {}
         # Made when they are needed, as a process that is forked must not share them.
         self._readers: dict[tuple[int, int], ArrayRecordReader] = {}
 
@@ -436,12 +440,16 @@ class TokenShards:
 
     def _records(self, records: np.ndarray) -> list[bytes]:
         """The records of these numbers, which rise."""
-        shards = np.searchsorted(self._first_record, records, side="right") - 1
-        contents: list[bytes] = []
+        new = np.array([number for number in records.tolist() if number not in self._kept], int)
+        shards = np.searchsorted(self._first_record, new, side="right") - 1
+        read: dict[int, bytes] = {}
         for shard in np.unique(shards):
-            numbers = records[shards == shard] - self._first_record[shard]
-            contents += self._reader(int(shard)).read(numbers.tolist())
-        return contents
+            numbers = new[shards == shard]
+            contents = self._reader(int(shard)).read((numbers - self._first_record[shard]).tolist())
+            read |= zip(numbers.tolist(), contents, strict=True)
+        if len(self._kept) < KEPT_RECORDS:
+            self._kept |= read
+        return [self._kept[n] if n in self._kept else read[n] for n in records.tolist()]
 
     def _reader(self, shard: int) -> ArrayRecordReader:
         key = (os.getpid(), shard)
