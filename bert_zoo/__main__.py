@@ -8,7 +8,16 @@ import sys
 
 from bert_zoo.apps.program import HELP, command, plain_errors
 
-VERBS = ("finetune", "evaluate", "predict", "export", "train_lm", "evaluate_lm", "build_vocabulary")
+VERBS = (
+    "finetune",
+    "evaluate",
+    "predict",
+    "export",
+    "train_lm",
+    "evaluate_lm",
+    "build_vocabulary",
+    "create_pretraining_data",
+)
 
 
 def main(verb: str | None = None) -> None:
