@@ -136,7 +136,7 @@ def test_characters_are_lower_cased_in_the_context_of_their_word(tmp_path, small
 def test_several_files_are_counted_in_their_order(tmp_path):
     first, second = write(tmp_path / "1", "b a"), write(tmp_path / "2", "c a b d")
     assert lm.build_vocabulary([first, second], special=(), unknown_token=None) == [*"bacd"]
-    assert lm.count_symbols([first, second]) == {"a": 2, "b": 2, "c": 1, "d": 1}
+    assert lm.count_tokens([first, second]) == {"a": 2, "b": 2, "c": 1, "d": 1}
 
 
 @pytest.mark.parametrize(
@@ -150,7 +150,7 @@ def test_several_files_are_counted_in_their_order(tmp_path):
     ],
 )
 def test_special_symbols_come_first_and_unknown_where_its_count_puts_it(counts, options, expected):
-    assert lm.select_symbols(counts, **options) == expected
+    assert lm.select_tokens(counts, **options) == expected
 
 
 @pytest.mark.parametrize(
@@ -182,9 +182,9 @@ def test_a_file_that_cannot_be_read_is_named(content, options, problem, tmp_path
 
 def test_a_missing_file_and_an_unknown_unit_are_named(tmp_path):
     with pytest.raises(FileNotFoundError, match=r"no file .*absent\.txt"):
-        lm.count_symbols([tmp_path / "absent.txt"])
+        lm.count_tokens([tmp_path / "absent.txt"])
     with pytest.raises(ValueError, match="unit is 'letter'"):
-        lm.count_symbols([], unit="letter")
+        lm.count_tokens([], unit="letter")
 
 
 # ---------------------------------------------------------------------------------------------

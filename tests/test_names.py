@@ -22,6 +22,7 @@ WORDS = {
     "headless": "without a head",
     "be had": "be downloaded",
     "knows it not": "does not know it",
+    "fresh weights": "randomly initialised",
     "word on the log": "a warning",
 }
 

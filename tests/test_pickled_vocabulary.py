@@ -135,13 +135,13 @@ def test_other_attributes_of_hugging_faces_tokenizer_are_left_alone(tmp_path, mo
 def test_utf_8_that_was_read_as_latin_1_is_put_right_and_logged(tmp_path, caplog):
     with caplog.at_level(logging.INFO):
         assert read(tmp_path, pickle.dumps(attributes(GARBLED), 2)) == EXPECTED
-    assert "3 of 6 symbols were UTF-8 read as Latin-1" in caplog.text
+    assert "3 of 6 tokens were UTF-8 read as Latin-1" in caplog.text
 
 
 @pytest.mark.parametrize("more", ["Ł", "é"])
 def test_symbols_are_left_as_they_are_unless_all_can_be_put_right(more, tmp_path):
     symbols = [*GARBLED, more]
-    assert read(tmp_path, pickle.dumps(attributes(symbols), 2)).symbols == symbols
+    assert read(tmp_path, pickle.dumps(attributes(symbols), 2)).tokens == symbols
 
 
 @pytest.mark.parametrize(
@@ -203,9 +203,9 @@ def test_reading_needs_no_tensorflow():
         (attributes(sym2idx=None), "do not agree"),
         (attributes(idx2sym=["a", "a"], sym2idx={"a": 1}), "do not agree"),
         (attributes(lower_case=None), "whether its words are in lower case"),
-        (attributes(unk_idx=len(SYMBOLS)), "no symbol of the id 6"),
-        (attributes(unk_idx=-1), "no symbol of the id -1"),
-        (attributes(unk_idx="<unk>"), "no symbol of the id '<unk>'"),
+        (attributes(unk_idx=len(SYMBOLS)), "no token of the id 6"),
+        (attributes(unk_idx=-1), "no token of the id -1"),
+        (attributes(unk_idx="<unk>"), "no token of the id '<unk>'"),
     ],
 )
 def test_what_is_no_whole_vocabulary_is_refused(value, message, tmp_path):
@@ -247,7 +247,7 @@ def test_a_file_cut_anywhere_is_refused(corpus, tmp_path):
 @pytest.mark.parametrize("place", ["counter", "sym2idx", "vocab_file", "idx2sym"])
 def test_a_vocabulary_that_runs_code_is_refused_without_running_it(place, protocol, tmp_path):
     hostile = pickle.dumps(attributes(**{place: Runs(tmp_path / "marker")}), protocol)
-    message = r"refused.*builtin\w*\.eval, which is not allowed.*write the symbols"
+    message = r"refused.*builtin\w*\.eval, which is not allowed.*write the tokens"
     with pytest.raises(WeightsError, match=message):
         read(tmp_path, hostile)
     write_archive(tmp_path / "vocab.bin", hostile, b"")

@@ -370,7 +370,7 @@ def test_options_of_a_call_go_before_the_files(tmp_path):
 def test_the_originals_pickled_vocabularies_are_read(
     name, symbols, tokens, expected, tmp_path, monkeypatch
 ):
-    found = namedtuple("Found", "symbols lowercase eos_token unknown_token")
+    found = namedtuple("Found", "tokens lowercase eos_token unknown_token")
     monkeypatch.setattr(
         "bert_zoo.families.transformer_xl_vocabulary.read_pickled_vocabulary",
         lambda path: found(symbols, path.name == name, *tokens),

@@ -25,15 +25,17 @@ PROGRAM = Program(__doc__, required=("output",), takes_arguments=True)
 _OUTPUT = PROGRAM.string("output", None, "The directory to write.")
 _KIND = PROGRAM.enum(
     "kind",
-    "symbols",
-    ["symbols", "wordpiece", "byte_bpe", "sentencepiece"],
+    "word_level",
+    ["word_level", "wordpiece", "byte_bpe", "sentencepiece"],
     "Whole words, characters or bytes, as a language model counts them; or pieces of words, trained by "
     "tokenizers or sentencepiece.",
 )
 _VOCAB_SIZE = PROGRAM.integer(
     "vocab_size", 30_000, "For pieces of words, the number of tokens.", lower_bound=300
 )
-_UNIT = PROGRAM.enum("unit", "word", ["word", "character", "byte"], "Of symbols, what a token is.")
+_UNIT = PROGRAM.enum(
+    "unit", "word", ["word", "character", "byte"], "Of kind word_level, what a token is."
+)
 _LOWERCASE = PROGRAM.bool("lowercase", False, "Lower-case texts.")
 _EOS_TOKEN = PROGRAM.string(
     "eos_token", None, "The end of a line; empty for none. By default '<eos>' for words, else none."
@@ -59,7 +61,7 @@ _MIN_COUNT = PROGRAM.integer("min_count", 0, "Leave out tokens that are rarer.",
 def main(arguments: list[str]) -> None:
     if not arguments:
         raise ValueError("Name the text files to count, for example train.txt.")
-    if _KIND.value != "symbols":
+    if _KIND.value != "word_level":
         _train_pieces(arguments)
         return
     from bert_zoo.data.language_modelling import suggested_cutoffs
@@ -110,10 +112,10 @@ def counted_tokenizer(
 ) -> tuple["WordLevelTokenizer", Counter[str]]:
     """A tokenizer of the tokens that text files have, and how often they have them.
 
-    The options are those of `WordLevelTokenizer` and `select_symbols`; `eos_token` and `unknown_token` are
+    The options are those of `WordLevelTokenizer` and `select_tokens`; `eos_token` and `unknown_token` are
     by default "<eos>" and "<unk>" for words, and none for characters and bytes.
     """
-    from bert_zoo.data.language_modelling import count_symbols, select_symbols
+    from bert_zoo.data.language_modelling import count_tokens, select_tokens
     from bert_zoo.text import WordLevelTokenizer
 
     words = unit == "word"
@@ -121,8 +123,8 @@ def counted_tokenizer(
     special = {name: token if words else None for name, token in usual.items()} | special
     eos_token, unknown_token = special["eos_token"], special["unknown_token"]
     reading = {"unit": unit, "lowercase": lowercase, "space_token": space_token}
-    counts = count_symbols(paths, **reading)
-    vocabulary = select_symbols(
+    counts = count_tokens(paths, **reading)
+    vocabulary = select_tokens(
         counts,
         max_size=max_size,
         min_count=min_count,

@@ -42,7 +42,7 @@ _HELD_OUT = PROGRAM.float(
 _VOCABULARY = PROGRAM.string(
     "vocabulary", None, "A directory of `bert_zoo build_vocabulary`; else train_file's tokens."
 )
-_MAX_SYMBOLS = PROGRAM.integer("max_symbols", None, "The most tokens of a vocabulary made here.")
+_MAX_SIZE = PROGRAM.integer("max_size", None, "The most tokens of a vocabulary made here.")
 _OUTPUT_DIR = PROGRAM.string("output_dir", None, "Run directory; runs/lm-<preset> if not set.")
 _STOP_AT = PROGRAM.integer("stop_at", None, "Stop after this step, to go on later.")
 _EVERY = PROGRAM.integer("every", 250, "Steps between measurements.", lower_bound=1)
@@ -58,6 +58,7 @@ PROGRAM.integer("mem_len", None, "Tokens remembered from before a segment.", low
 PROGRAM.list("cutoffs", None, "Where the adaptive softmax's clusters begin.")
 PROGRAM.integer("div_val", None, "By what each cluster's vectors are smaller.", lower_bound=1)
 PROGRAM.renamed("recipe", "preset")
+PROGRAM.renamed("max_symbols", "max_size")
 PROGRAM.renamed("steps", "total_steps")
 
 
@@ -139,6 +140,6 @@ def make_tokenizer(preset: LanguageModelPreset) -> "WordLevelTokenizer":
         [path for path in paths if path],
         unit=preset.unit,
         space_token=preset.space_token,
-        max_size=_MAX_SYMBOLS.value,
+        max_size=_MAX_SIZE.value,
     )
     return tokenizer

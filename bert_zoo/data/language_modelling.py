@@ -23,20 +23,20 @@ _BLOCK_BYTES = 1 << 20
 # --- Vocabularies ---
 
 
-def count_symbols(
+def count_tokens(
     paths: Iterable[str | Path],
     *,
     unit: str = "word",
     lowercase: bool = False,
     space_token: str | None = None,
 ) -> Counter[str]:
-    """Counts the symbols of text files, as a `WordLevelTokenizer` with the same options splits them.
+    """Counts the tokens of text files, as a `WordLevelTokenizer` with the same options splits them.
 
     Args:
         paths: text files, UTF-8 unless the unit is "byte".
 
     Returns:
-        Symbol -> count, in the order of first appearance.
+        Token -> count, in the order of first appearance.
 
     Raises:
         FileNotFoundError: no such file.
@@ -58,10 +58,10 @@ def count_symbols(
         return Counter({str(value): count for value, count in counts.items()})
     if space_token is None:
         return counts
-    # A space counts where its symbol first appears, or where it does itself.
+    # A space counts where its token first appears, or where it does itself.
     merged: Counter[str] = Counter()
-    for symbol, count in counts.items():
-        merged[space_token if symbol == " " else symbol] += count
+    for token, count in counts.items():
+        merged[space_token if token == " " else token] += count
     return merged
 
 
@@ -76,19 +76,19 @@ def build_vocabulary(
     special: Sequence[str] = ("<eos>",),
     unknown_token: str | None = "<unk>",
 ) -> list[str]:
-    """Makes a vocabulary from text files; `count_symbols` and `select_symbols` say how.
+    """Makes a vocabulary from text files; `count_tokens` and `select_tokens` say how.
 
     The original counts train.txt alone for WikiText-103, and train.txt, valid.txt and test.txt, in
     this order, for the Penn Treebank, WikiText-2, enwik8 and text8. For the two last `special` is
     () and `unknown_token` None.
     """
-    counts = count_symbols(paths, unit=unit, lowercase=lowercase, space_token=space_token)
-    return select_symbols(
+    counts = count_tokens(paths, unit=unit, lowercase=lowercase, space_token=space_token)
+    return select_tokens(
         counts, max_size=max_size, min_count=min_count, special=special, unknown_token=unknown_token
     )
 
 
-def select_symbols(
+def select_tokens(
     counts: Mapping[str, int],
     *,
     max_size: int | None = None,
@@ -96,20 +96,20 @@ def select_symbols(
     special: Sequence[str] = ("<eos>",),
     unknown_token: str | None = "<unk>",
 ) -> list[str]:
-    """Orders symbols as the original's vocabularies are: special ones, then by falling frequency.
+    """Orders tokens as the original's vocabularies are: special ones, then by falling frequency.
 
     Args:
-        counts: symbol -> count, in the order of first appearance, which decides between equal counts.
-        max_size: how many of the most frequent symbols are taken; None means all. Special symbols
+        counts: token -> count, in the order of first appearance, which decides between equal counts.
+        max_size: how many of the most frequent tokens are taken; None means all. Special tokens
             that the texts lack come on top.
-        min_count: symbols that are rarer are left out.
-        special: the symbols that come first.
+        min_count: tokens that are rarer are left out.
+        special: the tokens that come first.
         unknown_token: stands where its count puts it, as in WikiText, whose "<unk>" is a word
-            like any other. Where that leaves it out, it follows the special symbols. None for a
-            vocabulary that has every symbol there is.
+            like any other. Where that leaves it out, it follows the special tokens. None for a
+            vocabulary that has every token there is.
 
     Returns:
-        The symbols in the order of their ids.
+        The tokens in the order of their ids.
     """
     frequent = [s for s, n in Counter(counts).most_common(max_size) if n >= min_count]
     if unknown_token is not None and unknown_token not in frequent:
@@ -121,7 +121,7 @@ def suggested_cutoffs(vocab_size: int) -> list[int]:
     """Returns cutoffs for adaptive softmax: the shares that WikiText-103's are of its vocabulary.
 
     7.5%, 15% and 75%, to two digits; the original's for the One Billion Word Benchmark are 7.6%,
-    12.6% and 80.7%. None below 50,000 symbols: the original has none for WikiText-2's 33,278.
+    12.6% and 80.7%. None below 50,000 tokens: the original has none for WikiText-2's 33,278.
     """
     if vocab_size < 50_000:
         return []
@@ -148,7 +148,7 @@ def encode_file(path: str | Path, tokenizer: WordLevelTokenizer) -> np.ndarray:
 
     Raises:
         FileNotFoundError: no such file.
-        ValueError: an empty file; bytes that are not UTF-8 (names the line); a symbol that the
+        ValueError: an empty file; bytes that are not UTF-8 (names the line); a token that the
             vocabulary lacks, with a tokenizer without unknown token.
     """
     pieces = _pieces(

@@ -53,11 +53,11 @@ _ALLOWED = {
 
 _ADVICE = (
     "bert_zoo reads only the vocabularies of Transformer-XL from pickles. Where you trust the file, "
-    "load it with the program that wrote it and write the symbols of its idx2sym to vocab.txt, one "
+    "load it with the program that wrote it and write the tokens of its idx2sym to vocab.txt, one "
     "on each line."
 )
 
-# Beyond any symbol's length: the encoded WikiText-103 beside its vocabulary is a string of 0.8 GB.
+# Beyond any token's length: the encoded WikiText-103 beside its vocabulary is a string of 0.8 GB.
 _LONGEST_STRING = 1 << 16
 
 # The originals' files: Hugging Face's of two times, the TensorFlow program's and the PyTorch one's.
@@ -76,17 +76,17 @@ def read_vocabulary(files: VocabularyFiles, overrides: dict[str, Any]) -> Tokeni
     path = files.path(name)
     found = read_pickled_vocabulary(path)
     options = {"unknown_token": found.unknown_token, "eos_token": found.eos_token}
-    options = with_assumed_options(found.symbols, path, options | overrides)
+    options = with_assumed_options(found.tokens, path, options | overrides)
     # The numbers of bytes are the same in lower case.
     lowercase = found.lowercase and options["unit"] != "byte"
-    arguments = {"vocabulary": found.symbols, "lowercase": lowercase, **options}
+    arguments = {"vocabulary": found.tokens, "lowercase": lowercase, **options}
     return TokenizerParts("WordLevelTokenizer", arguments, path)
 
 
 class PickledVocabulary(NamedTuple):
     """A word or character vocabulary of Transformer-XL; None for a special token that it lacks."""
 
-    symbols: list[str]  # in the order of their ids
+    tokens: list[str]  # in the order of their ids
     lowercase: bool  # whether the program lower-cased the text
     eos_token: str | None  # what it put at the end of every line
     unknown_token: str | None  # what words became that are not in the vocabulary
@@ -96,8 +96,8 @@ def read_pickled_vocabulary(path: str | os.PathLike) -> PickledVocabulary:
     """Reads the vocabulary in a `cache.pkl`, `cache.pt`, `vocab.pkl` or `vocab.bin`.
 
     transformers read the released file of Python 2, whose strings are UTF-8, as Latin-1, so that
-    about 10,000 symbols of its transfo-xl-wt103 are other than the words that the model was trained
-    on (huggingface/transformers issue 271). Where all symbols of a file are such, they are put
+    about 10,000 tokens of its transfo-xl-wt103 are other than the words that the model was trained
+    on (huggingface/transformers issue 271). Where all tokens of a file are such, they are put
     right, and this is logged.
 
     Raises:
@@ -115,14 +115,14 @@ def read_pickled_vocabulary(path: str | os.PathLike) -> PickledVocabulary:
         table = table["vocab"]  # of its corpus
     if not isinstance(table, dict) or "idx2sym" not in table:
         raise WeightsError(f"{path} holds no vocabulary: nothing in it is called idx2sym.")
-    symbols = _symbols(table, path)
+    tokens = _tokens(table, path)
     lowercase, unknown_id = table.get("lower_case"), table.get("unk_idx")
     if type(lowercase) is not bool:
         raise WeightsError(f"{path} does not say whether its words are in lower case.")
-    if unknown_id is not None and unknown_id not in range(len(symbols)):
-        raise WeightsError(f"{path} has no symbol of the id {shown(unknown_id)}, its unk_idx.")
-    unknown = first_known(UNKNOWN_TOKENS, symbols) if unknown_id is None else symbols[unknown_id]
-    return PickledVocabulary(symbols, lowercase, first_known(EOS_TOKENS, symbols), unknown)
+    if unknown_id is not None and unknown_id not in range(len(tokens)):
+        raise WeightsError(f"{path} has no token of the id {shown(unknown_id)}, its unk_idx.")
+    unknown = first_known(UNKNOWN_TOKENS, tokens) if unknown_id is None else tokens[unknown_id]
+    return PickledVocabulary(tokens, lowercase, first_known(EOS_TOKENS, tokens), unknown)
 
 
 def _read_pickle_file(path: Path) -> Any:
@@ -146,31 +146,31 @@ _READERS: dict[str, Callable[[Path], Any]] = {
 }
 
 
-def _symbols(table: dict[str | int, Any], path: Path) -> list[str]:
-    symbols, ids = table["idx2sym"], table.get("sym2idx")
-    if type(symbols) is not list or not symbols or {*map(type, symbols)} != {str}:
+def _tokens(table: dict[str | int, Any], path: Path) -> list[str]:
+    tokens, ids = table["idx2sym"], table.get("sym2idx")
+    if type(tokens) is not list or not tokens or {*map(type, tokens)} != {str}:
         raise WeightsError(f"idx2sym of {path} is not a list of strings.")
-    expected = {symbol: index for index, symbol in enumerate(symbols)}
-    if ids != expected or len(expected) != len(symbols):
+    expected = {token: index for index, token in enumerate(tokens)}
+    if ids != expected or len(expected) != len(tokens):
         raise WeightsError(
-            f"idx2sym and sym2idx of {path} do not agree: not every symbol has one id. The file is "
+            f"idx2sym and sym2idx of {path} do not agree: not every token has one id. The file is "
             "damaged: download it again."
         )
-    if broken := [symbol for symbol in symbols if re.search("[\ud800-\udfff]", symbol)]:
-        raise WeightsError(f"Symbols of {path} are not UTF-8: {shown(broken)}.")
-    return _undo_latin_1(symbols, path)
+    if broken := [token for token in tokens if re.search("[\ud800-\udfff]", token)]:
+        raise WeightsError(f"Tokens of {path} are not UTF-8: {shown(broken)}.")
+    return _undo_latin_1(tokens, path)
 
 
-def _undo_latin_1(symbols: list[str], path: Path) -> list[str]:
-    """The symbols, read as UTF-8 where all of them are UTF-8 that was read as Latin-1."""
+def _undo_latin_1(tokens: list[str], path: Path) -> list[str]:
+    """The tokens, read as UTF-8 where all of them are UTF-8 that was read as Latin-1."""
     try:
-        decoded = [symbol.encode("latin-1").decode("utf-8") for symbol in symbols]
+        decoded = [token.encode("latin-1").decode("utf-8") for token in tokens]
     except UnicodeError:
-        return symbols
-    changed = sum(new != old for new, old in zip(decoded, symbols, strict=True))
+        return tokens
+    changed = sum(new != old for new, old in zip(decoded, tokens, strict=True))
     if changed:
         _LOGGER.info(
-            "%s: %s of %s symbols were UTF-8 read as Latin-1 and have been put right.",
-            *(path, f"{changed:,}", f"{len(symbols):,}"),
+            "%s: %s of %s tokens were UTF-8 read as Latin-1 and have been put right.",
+            *(path, f"{changed:,}", f"{len(tokens):,}"),
         )
     return decoded

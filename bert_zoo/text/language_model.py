@@ -45,7 +45,7 @@ class LanguageModelPreprocessor(TextPreprocessor):
 
     @tf.autograph.experimental.do_not_convert
     def scored(self, texts: Any) -> dict[str, tf.Tensor]:
-        """Turns a batch of texts into inputs and the token that each place has to predict.
+        """Turns a batch of texts into inputs and the token that each position has to predict.
 
         With an end token, which stands before a text as before any line, every token of the text is
         a label: the inputs are <eos> and the tokens without the last. (A tokenizer that puts <eos>

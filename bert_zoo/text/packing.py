@@ -30,7 +30,7 @@ class Positions(NamedTuple):
     """Where a segment stands in packed rows."""
 
     inside: tf.Tensor  # bool [rows, width], whether a token of the segment stands there
-    source: tf.Tensor  # int64 [rows, width], that token's place in the segment's `values`
+    source: tf.Tensor  # int64 [rows, width], that token's position in the segment's `values`
 
     def gather(self, values: tf.Tensor, otherwise: int = 0) -> tf.Tensor:
         """What is known of the segment's tokens, in the rows; `otherwise` where none stands."""

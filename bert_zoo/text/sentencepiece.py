@@ -145,7 +145,9 @@ class _Graph(NamedTuple):
     sentencepiece: Any  # tensorflow_text's tokenizer
     cleaner: TextCleaner
     token_ids: tf.RaggedTensor  # int32 [pieces, (token ids)]
-    token_spans: tf.RaggedTensor  # int32 [pieces, (token ids), 2]; places in pieces without spaces
+    token_spans: (
+        tf.RaggedTensor
+    )  # int32 [pieces, (token ids), 2]; positions in pieces without spaces
     is_part_of_word: tf.Tensor  # bool [code points]
     special_tokens: SpecialTokens | None  # those that are found in texts
 
@@ -170,7 +172,7 @@ class _Graph(NamedTuple):
         characters = tf.strings.unicode_decode(cleaned, "UTF-8")
         codes = characters.values
         row = pieces.value_rowids()
-        # From bytes to characters, where the last place is that after all texts.
+        # From bytes to characters, where the last position is that after all texts.
         byte_splits = tf.concat([[0], tf.cumsum(utf8_lengths(codes))], 0)
         row_bytes = tf.gather(byte_splits, tf.gather(characters.row_splits, row))
         places = tf.concat([characters_of_bytes(codes), [tf.size(codes)]], 0)

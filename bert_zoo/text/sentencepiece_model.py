@@ -71,17 +71,17 @@ def _values_in(units: np.ndarray) -> np.ndarray:
     """The values of all strings in uint32 [units], found as the library would walk through it."""
     values = []
     was_there = np.zeros(len(units), bool)
-    places = np.zeros(1, np.uint32)
-    while places.size:
-        was_there[places] = True
-        found = units[places]
-        children = places ^ (found >> 10 << ((found & 0x200) >> 6))
+    positions = np.zeros(1, np.uint32)
+    while positions.size:
+        was_there[positions] = True
+        found = units[positions]
+        children = positions ^ (found >> 10 << ((found & 0x200) >> 6))
         # All children of a unit lie in one block.
         if children.max() >= len(units):
             raise ValueError("its rules of normalisation point outside of their table.")
         values.append(units[children[(found & _HAS_LEAF) > 0]] & _VALUE)
         labels = np.arange(256, dtype=np.uint32)
-        places = (children[:, None] ^ labels).ravel()
-        is_child = (units[places] & _LABEL) == np.tile(labels, len(children))
-        places = np.unique(places[is_child & ~was_there[places]])
+        positions = (children[:, None] ^ labels).ravel()
+        is_child = (units[positions] & _LABEL) == np.tile(labels, len(children))
+        positions = np.unique(positions[is_child & ~was_there[positions]])
     return np.concatenate(values)

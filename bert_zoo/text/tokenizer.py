@@ -109,8 +109,8 @@ class Tokenizer(tf.Module):
             texts: as for a call.
 
         Returns:
-            ids, as calling the tokenizer gives them; starts, the place of each token's first
-            character; ends, the place after its last one: int32 [batch, (tokens)] each.
+            ids, as calling the tokenizer gives them; starts, the position of each token's first
+            character; ends, the position after its last one: int32 [batch, (tokens)] each.
 
         Raises:
             TypeError, ValueError: as for a call.

@@ -62,7 +62,7 @@ class QuestionWindows(TextPreprocessor):
         if not hasattr(tokenizer, "tokenize_with_offsets"):
             raise TypeError(
                 f"{type(tokenizer).__name__} has no method tokenize_with_offsets, and answers are "
-                "found in a context by the places of its tokens. Use one of bert_zoo.text's "
+                "found in a context by the positions of its tokens. Use one of bert_zoo.text's "
                 "tokenizers, or add the method as bert_zoo.text.tokenizer.Tokenizer describes it."
             )
         for name, value in (("stride", stride), ("max_question_length", max_question_length)):

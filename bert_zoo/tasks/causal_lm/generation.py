@@ -34,7 +34,7 @@ SEEDED = ("top_k", "top_p", "random")
 UNSUPPORTED = ("ContrastiveSampler", "SpeculativeSampler")
 # Held by the call that draws from a sampler which calls share.
 _DRAWING = threading.Lock()
-# The id of a place that no token was chosen for.
+# The id of a position that no token was chosen for.
 OPEN = -1
 
 
@@ -52,7 +52,7 @@ def read_prompts(model, rows: Sequence[np.ndarray]) -> dict[str, Any]:
 
     Rows of different lengths are padded on the right, where no query sees, and each row's memory
     ends with its own last token: every row has the state that it has alone. (Padding on the left
-    would push zeros that a text starts from, which count as a past, out of their places.)
+    would push zeros that a text starts from, which count as a past, out of their positions.)
     """
     state = model.initial_memory(len(rows))
     lengths = np.array([len(row) for row in rows])
@@ -214,7 +214,7 @@ class TextPrompts:
         if not hasattr(self.tokenizer, "eos_id"):
             raise ValueError(
                 "The prompt is empty, and this vocabulary has no end token to start a text from. "
-                "Pass a prompt of at least one symbol."
+                "Pass a prompt of at least one token."
             )
         return np.array([self.tokenizer.eos_id], "int32")
 
@@ -333,7 +333,7 @@ def _drawing_from(seed: int | None, sampler) -> Iterator[None]:
 
 def _chosen(model, rows, sampler, stop_ids, number: int) -> np.ndarray:
     """Tokens int32 [batch, at most number]; a row that has ended repeats its stop token."""
-    # The sampler fills the places behind the prompt's last token.
+    # The sampler fills the positions behind the prompt's last token.
     canvas = np.full((len(rows), 1 + number), OPEN, "int32")
     canvas[:, 0] = [row[-1] for row in rows]
     is_given = np.zeros(canvas.shape, bool)
@@ -345,7 +345,7 @@ def _chosen(model, rows, sampler, stop_ids, number: int) -> np.ndarray:
 
 
 def _filled(model, canvas, is_given, state, *, sampler, stop_ids):
-    """The canvas [batch, places] with tokens of the sampler's choice where none is given."""
+    """The canvas [batch, positions] with tokens of the sampler's choice where none is given."""
 
     def next_log_probs(prompt, state, index):
         tokens = ops.take(prompt, index - 1, axis=1)

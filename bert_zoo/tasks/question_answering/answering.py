@@ -26,8 +26,8 @@ class SpanAnswer:
         question: the question.
         context: the context.
         text: the answer, cut from the context; "" for no answer.
-        start: the place of its first character in the context; None for no answer.
-        end: the place after its last character; None for no answer.
+        start: the position of its first character in the context; None for no answer.
+        end: the position after its last character; None for no answer.
         score: its probability among the candidates.
         no_answer_score: log-odds of no answer against the best span; None where the question was
             said to have an answer.

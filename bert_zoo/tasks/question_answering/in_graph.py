@@ -107,7 +107,7 @@ class _Text:
     def __init__(self, text: tf.Tensor):
         self._codes = tf.strings.unicode_decode(text, "UTF-8")
         is_ink = ~tf.reduce_any(self._codes[:, None] == tf.constant(WHITE_SPACE), axis=1)
-        # The places of all characters that are not white space, and how many are before each place.
+        # The positions of all characters that are not white space, and how many are before each position.
         self._ink = tf.where(is_ink)[:, 0]
         self._ink_before = tf.concat([[0], tf.cumsum(tf.cast(is_ink, tf.int32))], 0)
 
@@ -122,8 +122,8 @@ class _Text:
     def cut(self, starts: tf.Tensor, ends: tf.Tensor) -> tf.Tensor:
         """The texts of spans, string [spans]."""
         # From characters, as many as the spans have: strings are only cut from copies of all of it.
-        places = tf.ragged.range(starts, ends)
-        return tf.strings.unicode_encode(tf.gather(self._codes, places), "UTF-8")
+        positions = tf.ragged.range(starts, ends)
+        return tf.strings.unicode_encode(tf.gather(self._codes, positions), "UTF-8")
 
 
 def _all_spans(text: _Text, windows: Tensors, max_answer_length: int) -> _Spans:

@@ -211,7 +211,7 @@ def marks_spans(labels: Sequence[str]) -> bool:
 class _Sentence(NamedTuple):
     text: str
     words: tuple[str, ...]
-    places: list[tuple[int, int]]
+    spans: list[tuple[int, int]]
 
 
 def _sentence(text) -> _Sentence:
@@ -219,8 +219,8 @@ def _sentence(text) -> _Sentence:
     from bert_zoo.text.words import word_spans
 
     if isinstance(text, str):
-        places = word_spans(text)
-        return _Sentence(text, tuple(text[start:end] for start, end in places), places)
+        spans = word_spans(text)
+        return _Sentence(text, tuple(text[start:end] for start, end in spans), spans)
     is_list = isinstance(text, Sequence | np.ndarray)
     if not is_list or not all(isinstance(word, str | bytes) for word in text):
         raise TypeError(
@@ -229,16 +229,16 @@ def _sentence(text) -> _Sentence:
         )
     words = tuple(w.decode("utf-8", "replace") if isinstance(w, bytes) else str(w) for w in text)
     ends = np.cumsum([len(word) + 1 for word in words], dtype=int) - 1
-    places = [(int(end) - len(word), int(end)) for word, end in zip(words, ends, strict=True)]
-    return _Sentence(" ".join(words), words, places)
+    spans = [(int(end) - len(word), int(end)) for word, end in zip(words, ends, strict=True)]
+    return _Sentence(" ".join(words), words, spans)
 
 
 def _tagging(
     sentence: _Sentence, probabilities: np.ndarray, labels: Sequence[str], aggregate: bool
 ) -> Tagging:
     words = tuple(
-        TaggedWord(word, labels[int(row.argmax())], float(row.max()), *place)
-        for word, place, row in zip(sentence.words, sentence.places, probabilities, strict=True)
+        TaggedWord(word, labels[int(row.argmax())], float(row.max()), *span)
+        for word, span, row in zip(sentence.words, sentence.spans, probabilities, strict=True)
     )
     if not aggregate:
         return Tagging(sentence.text, words, None)
