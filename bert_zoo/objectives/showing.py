@@ -152,11 +152,9 @@ def show(
     def spelled(ids) -> list[str]:
         return [tokenizer.id_to_token(int(token)) for token in ids]
 
-    length = int(np.count_nonzero(batch["padding_mask"]))
-    tokens = spelled(token_ids[0, :length])
-    asked: list[str | None] = [None] * length
-    wanted = labels["mlm_logits"][0]
-    for position in inputs["mask_positions"][0][wanted != IGNORED_LABEL]:
+    tokens, reads = spelled(token_ids[0]), spelled(inputs["token_ids"][0])
+    asked: list[str | None] = [None] * len(tokens)
+    for position in inputs["mask_positions"][0][labels["mlm_logits"][0] != IGNORED_LABEL]:
         asked[position] = tokens[position]
     spans = [
         Span(tokens[before], spelled(ids[ids != IGNORED_LABEL]), tokens[behind])
@@ -167,7 +165,8 @@ def show(
         )
         if behind
     ]
-    reads = spelled(inputs["token_ids"][0, :length])
-    drawn = Shown(objective, tokens, reads, asked, spans, objective.replaced)
+    real = np.flatnonzero(batch["padding_mask"][0])
+    rows = ([row[place] for place in real] for row in (tokens, reads, asked))
+    drawn = Shown(objective, *rows, spans, objective.replaced)
     print(drawn)
     return drawn
