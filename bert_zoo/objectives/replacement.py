@@ -104,20 +104,24 @@ class Replacement:
         replaced = np.where(choice < self.mask, tokens.mask_id, token_ids).astype(np.int32)
         if self.random:
             is_random = (self.mask <= choice) & (choice < self.mask + self.random)
-            cumulated = self._cumulated(tokens)
-            at = draws.integers("random token", int(cumulated[-1]), predictions)[is_random]
-            replaced[is_random] = np.searchsorted(cumulated, at, side="right")
+            replaced[is_random] = self._random_ids(draws, tokens, predictions)[is_random]
         return replaced
 
-    def _cumulated(self, tokens: TokenIds) -> np.ndarray:
-        """int64 [vocab_size], sums of the weights of each id and those before it."""
-        weights = np.ones(tokens.vocab_size, np.int64)
-        if self.distribution == "corpus":
-            if tokens.counts is None:
-                raise ValueError(
-                    "Random tokens are drawn as often as they occur in the corpus, whose counts are "
-                    "not known. Give them, TokenIds(counts=), or choose distribution='uniform'."
-                )
-            weights = np.array(tokens.counts, np.int64)
-        weights[list(self.excluded_ids)] = 0
-        return np.cumsum(weights)
+    def _random_ids(self, draws: Draws, tokens: TokenIds, predictions: int) -> np.ndarray:
+        """int64 [batch, predictions], tokens that are drawn whatever stood there."""
+        if self.distribution == "uniform":
+            number = tokens.vocab_size - len(self.excluded_ids)
+            drawn = draws.integers("random token", number, predictions)
+            for excluded in sorted(self.excluded_ids):
+                drawn += drawn >= excluded
+            return drawn
+        if tokens.counts is None:
+            raise ValueError(
+                "Random tokens are drawn as often as they occur in the corpus, whose counts are not "
+                "known. Give them, TokenIds(counts=), or choose distribution='uniform'."
+            )
+        counts = np.array(tokens.counts, np.int64)
+        counts[list(self.excluded_ids)] = 0
+        sums = np.cumsum(counts)
+        drawn = draws.integers("random token", int(sums[-1]), predictions)
+        return np.searchsorted(sums, drawn, side="right")
