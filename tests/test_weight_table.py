@@ -73,11 +73,6 @@ def tiny_configs() -> dict[str, tuple]:
 
 
 CONFIGS = tiny_configs()
-CASES = [
-    pytest.param(family, config, task, id=f"{name}-{task}")
-    for name, (family, config) in CONFIGS.items()
-    for task in family.tasks
-]
 
 
 def bindings_of(family, config, task: str, fmt: str) -> list:
@@ -87,6 +82,23 @@ def bindings_of(family, config, task: str, fmt: str) -> list:
 def formats_of(family) -> list[str]:
     """The formats that have names of their own for tensors."""
     return [name for name, fmt in family.formats.items() if fmt.root is not None]
+
+
+def ties(family, config, task: str) -> bool:
+    """Whether the task has a projection that can be tied to the embeddings."""
+    variables = [
+        {b.variable for fmt in formats_of(family) for b in bindings_of(family, variant, task, fmt)}
+        for variant in (config, config.replace(tie_word_embeddings=True))
+    ]
+    return variables[0] != variables[1]
+
+
+CASES = [
+    pytest.param(family, config, task, id=f"{name}-{task}")
+    for name, (family, config) in CONFIGS.items()
+    for task in family.tasks
+    if config.tie_word_embeddings or ties(family, config, task)
+]
 
 
 def repeated(names) -> list[str]:
