@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 # How the learning rate goes on after its linear warmup; `bert_zoo.training.presets` has the classes.
 SCHEDULES = ("linear", "linear_after_warmup", "constant")
+OPTIMIZERS = ("adamw", "lamb")
 AT_LEAST_ONE = ("epochs", "batch_size", "max_length", "steps_per_execution")
 
 
@@ -29,6 +30,7 @@ class Recipe:
         batch_size: rows of one update.
         gradient_accumulation_steps: batches that an update's rows are computed in, one after the
             other, to save memory.
+        optimizer: "adamw", or "lamb" for batches of thousands of rows; see `BertLamb`.
         learning_rate: the highest, at the end of warmup.
         schedule: "linear" is BERT's, which falls from step 0; "linear_after_warmup" falls from the end
             of warmup; "constant" does not fall.
@@ -70,6 +72,7 @@ class Recipe:
     total_steps: int | None = None
     batch_size: int = 32
     gradient_accumulation_steps: int = 1
+    optimizer: str = "adamw"
     learning_rate: float = 5e-5
     schedule: str = "linear"
     warmup_proportion: float = 0.1
@@ -108,6 +111,7 @@ class Recipe:
                 self.total_steps is None or self.total_steps >= 1,
                 "at least 1, or None",
             ),
+            "optimizer": (self.optimizer in OPTIMIZERS, f"one of {', '.join(OPTIMIZERS)}"),
             "learning_rate": (self.learning_rate > 0, "above 0"),
             "schedule": (self.schedule in SCHEDULES, f"one of {', '.join(SCHEDULES)}"),
             "warmup_proportion": (
@@ -200,6 +204,92 @@ class Preset:
         """Every recipe of the grid; the preset's own where there is none."""
         for values in product(*self.grid.values()):
             yield self.recipe.replace(**dict(zip(self.grid, values, strict=True)))
+
+
+# What a row of pretraining is; `bert_zoo.data.pretraining_rows` has the schemes.
+ROWS = ("next_sentence", "sentence_order", "full_sentences", "doc_sentences", "packed_documents")
+PAIRS = ROWS[:2]
+PRETRAINING_SIZES = ("nano", "mini", "small", "base", "large")
+
+
+@dataclass(frozen=True)
+class PretrainingSize:
+    """A model to pretrain.
+
+    Attributes:
+        config: fields of the family's configuration, `vocab_size` of a vocabulary that is made.
+        changes: settings in place of the preset's, by names of `Recipe`.
+        phases: as in `PretrainingPreset`; empty for the preset's.
+        objective: a key of `bert_zoo.objectives.OBJECTIVES`; empty for the family's.
+    """
+
+    config: Mapping[str, Any]
+    changes: Mapping[str, Any] = field(default_factory=dict)
+    phases: tuple[tuple[int, float], ...] = ()
+    objective: str = ""
+
+
+@dataclass(frozen=True)
+class PretrainingPreset:
+    """How models of a family are pretrained from nothing.
+
+    Attributes:
+        rows: one of `ROWS`.
+        recipe: the settings; `total_steps` are all updates, and `max_length` is said by `phases`.
+        phases: tokens of a row, and the share of the updates (or of the time) with rows of that
+            length; one after the other.
+        sizes: name, one of `PRETRAINING_SIZES` -> the model.
+        vocabulary: kind of a vocabulary that is made of the text: "wordpiece", "byte_bpe" or
+            "sentencepiece".
+        lowercase: whether texts are lower-cased by it.
+        source: where the settings are published.
+    """
+
+    rows: str
+    recipe: Recipe
+    phases: tuple[tuple[int, float], ...]
+    sizes: Mapping[str, PretrainingSize]
+    vocabulary: str
+    lowercase: bool
+    source: str
+
+    def __post_init__(self):
+        for phases in (self.phases, *(size.phases for size in self.sizes.values())):
+            if phases and abs(sum(share for _, share in phases) - 1) > 1e-9:
+                raise ValueError(f"phases are {phases}; their shares must add up to 1.")
+
+    def of_size(self, size: str) -> tuple["PretrainingPreset", PretrainingSize]:
+        """The preset with a size's settings, and the size.
+
+        Raises:
+            ValueError: there is no such size.
+        """
+        if size not in self.sizes:
+            raise ValueError(f"size is {size!r}; it is one of {', '.join(self.sizes)}.")
+        chosen = self.sizes[size]
+        recipe = self.recipe.replace(**chosen.changes)
+        return replace(self, recipe=recipe, phases=chosen.phases or self.phases), chosen
+
+
+# On going on with a checkpoint, on texts of a domain: Gururangan et al. 2020 (arXiv:2004.10964), appendix
+# B, have this rate for 256 rows and Adam's second moment; rows are fewer here, for small texts.
+ADAPTATION = Recipe(
+    batch_size=64,
+    learning_rate=1e-4,
+    schedule="linear_after_warmup",
+    warmup_proportion=0.06,
+    betas=(0.9, 0.98),
+    max_length=128,
+)
+# Of sizes below the papers': settings of our own, for texts of some megabytes and a few cores.
+SMALL_SCALE = {
+    "optimizer": "adamw",
+    "batch_size": 128,
+    "total_steps": 20_000,
+    "warmup_steps": 1_000,
+    "learning_rate": 1e-3,
+    "clip_norm": 1.0,
+}
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from bert_zoo.config import Config, EncoderConfig, Pooling, TextSpec
-from bert_zoo.presets import LanguageModelPreset, Preset
+from bert_zoo.presets import LanguageModelPreset, Preset, PretrainingPreset
 from bert_zoo.text.format import TextFormat
 from bert_zoo.weights.formats import BertZoo, Format
 from bert_zoo.weights.table import Head, Row, RowsOf, SecondEncoder
@@ -137,6 +137,7 @@ class Family:
     # depends on them.
     settings: Sequence[str] = ()
     presets: Sequence[Preset] = ()  # published settings of fine-tuning
+    pretraining_preset: PretrainingPreset | None = None  # published settings of pretraining
     # Models that are trained from nothing, with their settings.
     language_model_presets: Sequence[LanguageModelPreset] = ()
 

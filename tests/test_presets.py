@@ -10,6 +10,7 @@ from keras import ops
 
 from bert_zoo.config import EncoderConfig
 from bert_zoo.models import Classifier, Encoder, QuestionAnswerer
+from bert_zoo.presets import PRETRAINING_SIZES, ROWS
 from bert_zoo.registry import registry
 from bert_zoo.training.presets import (
     PRESETS,
@@ -80,6 +81,55 @@ def test_published_updates_are_the_published_epochs():
         updates = num_rows * recipe.epochs / recipe.batch_size
         assert recipe.total_steps == pytest.approx(updates, rel=0.01), benchmark
         assert recipe.warmup_steps == pytest.approx(0.06 * recipe.total_steps, rel=0.01)
+
+
+@pytest.mark.parametrize(
+    ("family", "size", "settings", "phases"),
+    [
+        ("bert", "base", (256, 1_000_000, 10_000, 1e-4, "adamw"), ((128, 0.9), (512, 0.1))),
+        ("roberta", "large", (8192, 500_000, 30_000, 4e-4, "adamw"), ((512, 1.0),)),
+        ("albert", "base", (4096, 125_000, 3125, 0.00176, "lamb"), ((512, 1.0),)),
+        ("spanbert", "large", (256, 2_400_000, 10_000, 1e-4, "adamw"), ((512, 1.0),)),
+        ("electra", "small", (128, 1_000_000, 10_000, 5e-4, "adamw"), ((128, 1.0),)),
+    ],
+)
+def test_pretraining_presets_are_the_published_ones(family, size, settings, phases):
+    preset, _ = registry().families[family].pretraining_preset.of_size(size)
+    recipe = preset.recipe
+    found = (
+        recipe.batch_size,
+        recipe.total_steps,
+        recipe.warmup_steps,
+        recipe.learning_rate,
+        recipe.optimizer,
+    )
+    assert (found, preset.phases) == (settings, phases)
+
+
+def test_pretraining_presets_have_every_size_and_rows_that_it_reads():
+    presets = {n: f.pretraining_preset for n, f in registry().families.items()}
+    assert {"bert", "roberta", "albert", "spanbert", "electra"} == {
+        n for n in presets if presets[n]
+    }
+    for name, pretraining in presets.items():
+        if pretraining is None:
+            continue
+        family = registry().families[name]
+        assert pretraining.rows in ROWS and tuple(pretraining.sizes) == PRETRAINING_SIZES
+        for size in PRETRAINING_SIZES:
+            preset, chosen = pretraining.of_size(size)
+            config = family.config_class(**{**family.defaults, **chosen.config})
+            assert max(length for length, _ in preset.phases) <= config.longest_input
+        # A checkpoint of the smallest has a few megabytes.
+        assert (
+            4
+            * family.config_class(
+                **family.defaults | dict(pretraining.sizes["nano"].config)
+            ).rough_parameters()
+            < 8e6
+        )
+    with pytest.raises(ValueError, match="size is 'tiny'; it is one of nano, mini"):
+        presets["bert"].of_size("tiny")
 
 
 def test_grids_give_every_candidate():

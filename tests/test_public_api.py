@@ -31,7 +31,7 @@ MODULES = {
         ByteBpeTokenizer LanguageModelPreprocessor Packer Preprocessor SentencePieceTokenizer
         SymbolTokenizer WordLevelTokenizer WordPieceTokenizer preprocessor_from_dir tokenizer_from_dir""",
     "bert_zoo.training": """
-        BertAdamW KeepBest Recipe TokenAccuracy TrainingCheckpoint WarmupCosineDecay
+        BertAdamW BertLamb KeepBest Recipe TimeBudget TokenAccuracy TrainingCheckpoint WarmupCosineDecay
         WarmupLinearDecay WarmupThenConstant WarmupThenLinearDecay add_lora bert_adamw
         compile_for_task default_preset freeze language_model_adam optimizer_for preset presets_for
         rematerialize restore start_from_frequencies strategy use_cores""",

@@ -6,7 +6,7 @@ from typing import Any
 from bert_zoo.config import EncoderConfig
 from bert_zoo.families import bert
 from bert_zoo.families.albert_checkpoints import CHECKPOINTS
-from bert_zoo.families.albert_presets import PRESETS
+from bert_zoo.families.albert_presets import PRESETS, PRETRAINING
 from bert_zoo.registry import Family
 from bert_zoo.text.files import VocabularyFiles
 from bert_zoo.text.format import TextFormat, TokenizerParts
@@ -144,4 +144,5 @@ FAMILY = Family(
     objectives=("masked_lm", "sentence_order"),
     pretraining="ngrams",
     presets=PRESETS,
+    pretraining_preset=PRETRAINING,
 )

@@ -1,7 +1,17 @@
 """ALBERT's fine-tuning settings."""
 
-from bert_zoo.families.bert_presets import ANSWERS, CHOICES, SENTENCES, WORDS, of_glue
-from bert_zoo.presets import Preset, Recipe
+from bert_zoo.families.bert_presets import (
+    ANSWERS,
+    CHOICES,
+    MINI,
+    NANO,
+    ONE_LENGTH,
+    SENTENCES,
+    WORDS,
+    of_glue,
+    width,
+)
+from bert_zoo.presets import SMALL_SCALE, Preset, PretrainingPreset, PretrainingSize, Recipe
 
 # Task -> rows an update, learning rate, updates, warmup.
 GLUE = {
@@ -39,4 +49,26 @@ PRESETS = (
         "google-research/albert README.md, run_race.py",
         note="Version 2 diverges with dropout in the encoder; its configuration has none.",
     ),
+)
+
+PRETRAINING = PretrainingPreset(
+    rows="sentence_order",
+    recipe=Recipe(
+        optimizer="lamb",
+        batch_size=4096,
+        total_steps=125_000,
+        warmup_steps=3125,
+        learning_rate=0.00176,
+    ),
+    phases=((512, 1.0),),
+    sizes={
+        "nano": PretrainingSize({**NANO, "embedding_size": 64}, SMALL_SCALE, ONE_LENGTH),
+        "mini": PretrainingSize(MINI, SMALL_SCALE, ONE_LENGTH),
+        "small": PretrainingSize(width(512, 6)),
+        "base": PretrainingSize(width(768, 12)),
+        "large": PretrainingSize(width(1024, 24)),
+    },
+    vocabulary="sentencepiece",
+    lowercase=True,
+    source="Lan et al. 2019, section 4.1; google-research/albert README.md, run_pretraining.py",
 )

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from bert_zoo.config import EncoderConfig
 from bert_zoo.families.bert_checkpoints import CHECKPOINTS
-from bert_zoo.families.bert_presets import PRESETS
+from bert_zoo.families.bert_presets import PRESETS, PRETRAINING
 from bert_zoo.registry import Family
 from bert_zoo.text.format import TextFormat
 from bert_zoo.text.wordpiece_files import read_wordpiece
@@ -284,4 +284,5 @@ FAMILY = Family(
     objectives=("masked_lm", "next_sentence"),
     pretraining="masked_tokens",
     presets=PRESETS,
+    pretraining_preset=PRETRAINING,
 )

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 
 from bert_zoo.config import Config
-from bert_zoo.presets import Preset, Recipe
+from bert_zoo.presets import SMALL_SCALE, Preset, PretrainingPreset, PretrainingSize, Recipe
 
 SENTENCES = ("classification", "multi_label_classification", "regression")
 WORDS = ("token_classification",)
@@ -85,4 +85,37 @@ PRESETS = (
         "NoviScl/BERT-RACE, a third party's, which reports 65.0 for BERT-base",
         benchmark="race",
     ),
+)
+
+
+def width(hidden_size: int, num_layers: int, **more: int) -> dict[str, int]:
+    """The sizes of an encoder whose heads are 64 wide and whose inner layers four times its width."""
+    return {
+        "hidden_size": hidden_size,
+        "num_layers": num_layers,
+        "num_heads": hidden_size // 64,
+        "intermediate_size": 4 * hidden_size,
+        **more,
+    }
+
+
+# The smallest: a vocabulary and rows for files of a few megabytes.
+NANO = width(128, 2, vocab_size=6_000, max_positions=128)
+MINI = width(256, 4, vocab_size=10_000)
+ONE_LENGTH = ((128, 1.0),)
+# mini and small are the layers and widths of Turc et al. 2019 (arXiv:1908.08962).
+PRETRAINING = PretrainingPreset(
+    rows="next_sentence",
+    recipe=Recipe(batch_size=256, total_steps=1_000_000, warmup_steps=10_000, learning_rate=1e-4),
+    phases=((128, 0.9), (512, 0.1)),
+    sizes={
+        "nano": PretrainingSize(NANO, SMALL_SCALE, ONE_LENGTH),
+        "mini": PretrainingSize(MINI, SMALL_SCALE, ONE_LENGTH),
+        "small": PretrainingSize(width(512, 4)),
+        "base": PretrainingSize(width(768, 12)),
+        "large": PretrainingSize(width(1024, 24)),
+    },
+    vocabulary="wordpiece",
+    lowercase=True,
+    source="Devlin et al. 2018, appendix A.2; google-research/bert README.md, run_pretraining.py",
 )

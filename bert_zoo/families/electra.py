@@ -7,7 +7,7 @@ from typing import Any
 from bert_zoo.config import ConfigError, EncoderConfig
 from bert_zoo.families import bert, roberta
 from bert_zoo.families.electra_checkpoints import CHECKPOINTS
-from bert_zoo.families.electra_presets import PRESETS
+from bert_zoo.families.electra_presets import PRESETS, PRETRAINING
 from bert_zoo.registry import Family
 from bert_zoo.text.format import TextFormat
 from bert_zoo.text.wordpiece_files import read_wordpiece
@@ -171,4 +171,5 @@ FAMILY = Family(
     pretraining="replaced_tokens",
     config_class=ElectraConfig,
     presets=PRESETS,
+    pretraining_preset=PRETRAINING,
 )

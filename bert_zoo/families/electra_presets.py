@@ -1,7 +1,17 @@
 """ELECTRA's fine-tuning settings."""
 
-from bert_zoo.families.bert_presets import ANSWERS, CHOICES, SENTENCES, WORDS, is_large
-from bert_zoo.presets import Preset, Recipe
+from bert_zoo.families.bert_presets import (
+    ANSWERS,
+    CHOICES,
+    MINI,
+    NANO,
+    ONE_LENGTH,
+    SENTENCES,
+    WORDS,
+    is_large,
+    width,
+)
+from bert_zoo.presets import SMALL_SCALE, Preset, PretrainingPreset, PretrainingSize, Recipe
 
 SOURCE = "google-research/electra configure_finetuning.py"
 # Small and base; large has a lower rate, which falls less from layer to layer.
@@ -37,3 +47,32 @@ def presets(size: str, recipe: Recipe) -> list[Preset]:
 
 
 PRESETS = tuple(preset for size, recipe in RECIPES.items() for preset in presets(size, recipe))
+
+
+def with_generator(config: dict[str, int], generator: int, tables: int) -> dict[str, int]:
+    return {**config, "generator_hidden_size": generator, "embedding_size": tables}
+
+
+PRETRAINING = PretrainingPreset(
+    rows="full_sentences",
+    recipe=Recipe(batch_size=256, total_steps=766_000, warmup_steps=10_000, learning_rate=2e-4),
+    phases=((512, 1.0),),
+    sizes={
+        "nano": PretrainingSize(with_generator(NANO, 64, 128), SMALL_SCALE, ONE_LENGTH),
+        "mini": PretrainingSize(with_generator(MINI, 64, 128), SMALL_SCALE, ONE_LENGTH),
+        "small": PretrainingSize(
+            with_generator(width(256, 12), 64, 128),
+            {"batch_size": 128, "total_steps": 1_000_000, "learning_rate": 5e-4},
+            ONE_LENGTH,
+        ),
+        "base": PretrainingSize(with_generator(width(768, 12), 256, 768)),
+        "large": PretrainingSize(
+            with_generator(width(1024, 24), 256, 1024),
+            {"batch_size": 2048, "total_steps": 400_000},
+            objective="replaced_tokens_large",
+        ),
+    },
+    vocabulary="wordpiece",
+    lowercase=True,
+    source="Clark et al. 2020, appendix A; google-research/electra configure_pretraining.py",
+)

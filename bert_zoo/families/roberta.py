@@ -5,7 +5,7 @@ from dataclasses import replace
 from bert_zoo.config import EncoderConfig
 from bert_zoo.families import bert
 from bert_zoo.families.roberta_checkpoints import CHECKPOINTS
-from bert_zoo.families.roberta_presets import PRESETS
+from bert_zoo.families.roberta_presets import PRESETS, PRETRAINING
 from bert_zoo.registry import Family
 from bert_zoo.text.byte_bpe_files import read_byte_bpe
 from bert_zoo.text.format import TextFormat
@@ -106,4 +106,5 @@ FAMILY = Family(
     checkpoints=CHECKPOINTS,
     pretraining="dynamic_masked_tokens",
     presets=PRESETS,
+    pretraining_preset=PRETRAINING,
 )

@@ -1,7 +1,17 @@
 """RoBERTa's fine-tuning settings, of the paper and of fairseq's files."""
 
-from bert_zoo.families.bert_presets import ANSWERS, CHOICES, SENTENCES, WORDS, of_glue
-from bert_zoo.presets import Preset, Recipe
+from bert_zoo.families.bert_presets import (
+    ANSWERS,
+    CHOICES,
+    MINI,
+    NANO,
+    ONE_LENGTH,
+    SENTENCES,
+    WORDS,
+    of_glue,
+    width,
+)
+from bert_zoo.presets import SMALL_SCALE, Preset, PretrainingPreset, PretrainingSize, Recipe
 
 # fairseq's optimizer: bias correction, decay of everything, no clipping.
 RECIPE = Recipe(
@@ -57,4 +67,29 @@ PRESETS = (
         ),
         "fairseq examples/roberta/README.race.md",
     ),
+)
+
+# Rows of the position table begin behind that of padding.
+PRETRAINING = PretrainingPreset(
+    rows="full_sentences",
+    recipe=RECIPE.replace(
+        batch_size=8192,
+        total_steps=500_000,
+        warmup_steps=24_000,
+        learning_rate=6e-4,
+        weight_decay=0.01,
+    ),
+    phases=((512, 1.0),),
+    sizes={
+        "nano": PretrainingSize({**NANO, "max_positions": 130}, SMALL_SCALE, ONE_LENGTH),
+        "mini": PretrainingSize({**MINI, "max_positions": 514}, SMALL_SCALE, ONE_LENGTH),
+        "small": PretrainingSize(width(512, 4, max_positions=514)),
+        "base": PretrainingSize(width(768, 12, max_positions=514)),
+        "large": PretrainingSize(
+            width(1024, 24, max_positions=514), {"warmup_steps": 30_000, "learning_rate": 4e-4}
+        ),
+    },
+    vocabulary="byte_bpe",
+    lowercase=False,
+    source="Liu et al. 2019, table 9; fairseq examples/roberta/README.pretraining.md",
 )

@@ -6,7 +6,7 @@ from bert_zoo.config import ConfigError, EncoderConfig, is_integer
 from bert_zoo.error_text import shown
 from bert_zoo.families import bert
 from bert_zoo.families.bert_checkpoints import BASE, LARGE
-from bert_zoo.families.spanbert_presets import PRESETS
+from bert_zoo.families.spanbert_presets import PRESETS, PRETRAINING
 from bert_zoo.registry import HF, Archive, Checkpoint, TextSpec
 from bert_zoo.text.format import TextFormat
 from bert_zoo.text.wordpiece_files import read_wordpiece
@@ -144,4 +144,5 @@ FAMILY = replace(
     pretraining="spans",
     config_class=SpanBertConfig,
     presets=PRESETS,
+    pretraining_preset=PRETRAINING,
 )

@@ -1,7 +1,16 @@
 """SpanBERT's fine-tuning settings."""
 
-from bert_zoo.families.bert_presets import ANSWERS, CHOICES, SENTENCES, WORDS
-from bert_zoo.presets import Preset, Recipe
+from bert_zoo.families.bert_presets import (
+    ANSWERS,
+    CHOICES,
+    MINI,
+    NANO,
+    ONE_LENGTH,
+    SENTENCES,
+    WORDS,
+    width,
+)
+from bert_zoo.presets import SMALL_SCALE, Preset, PretrainingPreset, PretrainingSize, Recipe
 
 # BertAdam clips each gradient alone, and its rate falls from the end of warmup.
 RECIPE = Recipe(learning_rate=2e-5, schedule="linear_after_warmup", clip_each=True)
@@ -27,4 +36,33 @@ PRESETS = (
         RECIPE.replace(batch_size=16),
         "Devlin et al. 2018, section 4.4, with SpanBERT's optimizer",
     ),
+)
+
+# Base's rate, rows and updates are those of its authors' answer in issue 6 of their repository.
+PRETRAINING = PretrainingPreset(
+    rows="doc_sentences",
+    recipe=Recipe(
+        batch_size=2048,
+        total_steps=300_000,
+        warmup_steps=10_000,
+        learning_rate=5e-4,
+        schedule="linear_after_warmup",
+        epsilon=1e-8,
+        bias_correction=True,
+        decay_all=True,
+    ),
+    phases=((512, 1.0),),
+    sizes={
+        "nano": PretrainingSize(NANO, SMALL_SCALE, ONE_LENGTH),
+        "mini": PretrainingSize(MINI, SMALL_SCALE, ONE_LENGTH),
+        "small": PretrainingSize(width(512, 4)),
+        "base": PretrainingSize(width(768, 12)),
+        "large": PretrainingSize(
+            width(1024, 24),
+            {"batch_size": 256, "total_steps": 2_400_000, "learning_rate": 1e-4},
+        ),
+    },
+    vocabulary="wordpiece",
+    lowercase=False,
+    source="facebookresearch/SpanBERT pretraining/README.md; Joshi et al. 2020, section 4.2",
 )

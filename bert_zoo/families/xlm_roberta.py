@@ -31,6 +31,7 @@ FAMILY = replace(
     roberta.FAMILY,
     name="xlm_roberta",
     defaults=roberta.FAMILY.defaults | {"vocab_size": 250002},
+    pretraining_preset=None,
     formats={
         "hf": replace(
             roberta.FAMILY.formats["hf"],

@@ -2,6 +2,7 @@
 
 from bert_zoo.models.cores import use_cores
 from bert_zoo.models.metrics import TokenAccuracy
+from bert_zoo.training.budget import TimeBudget
 from bert_zoo.training.checkpoint_selection import KeepBest
 from bert_zoo.training.compiling import compile_for_task
 from bert_zoo.training.distribution import strategy
@@ -10,6 +11,7 @@ from bert_zoo.training.label_frequencies import start_from_frequencies
 from bert_zoo.training.lora import add_lora
 from bert_zoo.training.optimizers import (
     BertAdamW,
+    BertLamb,
     WarmupCosineDecay,
     WarmupLinearDecay,
     WarmupThenConstant,
@@ -22,8 +24,10 @@ from bert_zoo.training.resume import TrainingCheckpoint, restore
 
 __all__ = [
     "BertAdamW",
+    "BertLamb",
     "KeepBest",
     "Recipe",
+    "TimeBudget",
     "TokenAccuracy",
     "TrainingCheckpoint",
     "WarmupCosineDecay",

@@ -1,7 +1,7 @@
 """The originals' optimizers and learning-rate schedules.
 
 Source: google-research/bert optimization.py, AdamWeightDecayOptimizer and create_optimizer;
-kimiyoung/transformer-xl tf/train_gpu.py.
+google-research/albert lamb_optimizer.py; kimiyoung/transformer-xl tf/train_gpu.py.
 """
 
 import functools
@@ -305,6 +305,43 @@ class BertAdamW(keras.optimizers.AdamW):
             "layer_decay": self.layer_decay,
             "decay_all": self.decay_all,
         }
+
+
+@keras.saving.register_keras_serializable("bert_zoo")
+class BertLamb(BertAdamW):
+    """LAMB as ALBERT was trained: each variable moves by a part of its own norm, for large batches.
+
+    Biases and norms neither decay nor are scaled: they move as `BertAdamW` has it. For the others the
+    decay is a part of the update, whose norm becomes that of the variable before the learning rate; an
+    update or a variable of zeros is not scaled. `keras.optimizers.Lamb` corrects the moments, decays
+    outside of the update and scales every variable. Arguments: as `BertAdamW`; `decay_all` scales all too.
+
+    Source: You et al. 2019 (arXiv:1904.00962), algorithm 2, without bounds on the ratio;
+    google-research/albert lamb_optimizer.py.
+    """
+
+    def update_step(self, gradient, variable, learning_rate):
+        index = self._get_variable_index(variable)
+        dtype = variable.dtype
+        m, v = self._momentums[index], self._velocities[index]
+        gradient = ops.cast(gradient, dtype)
+        self.assign_add(m, (gradient - m) * (1 - self.beta_1))
+        self.assign_add(v, (ops.square(gradient) - v) * (1 - self.beta_2))
+        step = ops.cast(self.iterations + 1, dtype)
+        corrections = [
+            1 - ops.power(ops.cast(beta, dtype), step) if self.bias_correction else 1.0
+            for beta in (self.beta_1, self.beta_2)
+        ]
+        update = m / corrections[0] / (ops.sqrt(v / corrections[1]) + self.epsilon)
+        if self._use_weight_decay(variable):
+            value = ops.convert_to_tensor(variable)
+            update = update + (self.weight_decay or 0.0) * value
+            norms = [ops.sqrt(ops.sum(ops.square(x))) for x in (value, update)]
+            are_positive = ops.logical_and(norms[0] > 0, norms[1] > 0)
+            ratio = ops.where(are_positive, ops.divide_no_nan(*norms), 1.0)
+            update = ops.cast(ratio, dtype) * update
+        rate = ops.cast(learning_rate, dtype) * self._parts_of_rate[index]
+        self.assign_sub(variable, rate * update)
 
 
 def _is_on_one_device_of_tensorflow() -> bool:

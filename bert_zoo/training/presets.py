@@ -11,6 +11,7 @@ from bert_zoo.training.freezing import freeze, rematerialize
 from bert_zoo.training.lora import add_lora
 from bert_zoo.training.optimizers import (
     BertAdamW,
+    BertLamb,
     WarmupLinearDecay,
     WarmupThenConstant,
     WarmupThenLinearDecay,
@@ -37,6 +38,7 @@ SCHEDULE_CLASSES = {
     "linear_after_warmup": WarmupThenLinearDecay,
     "constant": WarmupThenConstant,
 }
+OPTIMIZER_CLASSES = {"adamw": BertAdamW, "lamb": BertLamb}
 _FAMILIES = registry().families.values()
 PRESETS: dict[str, Preset] = {p.name: p for family in _FAMILIES for p in family.presets}
 LANGUAGE_MODEL_PRESETS: dict[str, LanguageModelPreset] = {
@@ -99,18 +101,22 @@ def default_preset(family: str, config: Config, task: str, benchmark: str = "") 
     return found[0]
 
 
-def optimizer_for(recipe: Recipe, total_steps: int) -> BertAdamW:
+def optimizer_for(recipe: Recipe, total_steps: int | None) -> BertAdamW:
     """The optimizer of a recipe, with its schedule.
 
     Args:
         recipe: the settings.
-        total_steps: updates of the whole training, as `recipe.updates_of` counts them.
+        total_steps: updates of the whole training, as `recipe.updates_of` counts them; None for a rate
+            that is set from outside, as `TimeBudget` does.
     """
-    warmup = recipe.warmup_of(total_steps)
+    rate = recipe.learning_rate
+    if total_steps is not None:
+        schedule = SCHEDULE_CLASSES[recipe.schedule]
+        rate = schedule(rate, total_steps, recipe.warmup_of(total_steps))
     clipping = "clipnorm" if recipe.clip_each else "global_clipnorm"
     accumulated = recipe.gradient_accumulation_steps
-    return BertAdamW(
-        SCHEDULE_CLASSES[recipe.schedule](recipe.learning_rate, total_steps, warmup),
+    return OPTIMIZER_CLASSES[recipe.optimizer](
+        rate,
         bias_correction=recipe.bias_correction,
         layer_decay=recipe.layer_decay,
         decay_all=recipe.decay_all,
