@@ -10,6 +10,7 @@ from bert_zoo.apps.program import HELP, command, plain_errors
 
 VERBS = (
     "finetune",
+    "pretrain",
     "evaluate",
     "predict",
     "export",

@@ -120,20 +120,25 @@ class Program:
 
         return strategy(self.flags.strategy, model_parallel=model_parallel)
 
-    def define_fields(self, options: type) -> list[str]:
-        """Defines a flag for each field of a dataclass; one that is not set is None. Gives their names."""
+    def define_fields(self, options: type, names: Sequence[str] | None = None) -> list[str]:
+        """Defines a flag for each field of a dataclass, or of `names`; one that is not set is None.
+
+        Returns:
+            Their names.
+        """
         define = {int: self.integer, float: self.float, bool: self.bool, tuple: self.list}
         hints, texts = get_type_hints(options), descriptions(options)
-        for field in fields(options):
-            define.get(_plain_type(hints[field.name]), self.string)(
-                field.name, None, texts[field.name]
-            )
-        return [field.name for field in fields(options)]
+        names = [field.name for field in fields(options)] if names is None else [*names]
+        for name in names:
+            define.get(_plain_type(hints[name]), self.string)(name, None, texts[name])
+        return names
 
     def given(self, options: type) -> dict[str, Any]:
         """Field name -> value of those fields of a dataclass whose flags are set."""
         hints, given = get_type_hints(options), {}
         for field in fields(options):
+            if field.name not in self.flags:
+                continue
             value = self.flags[field.name].value
             if isinstance(value, list):
                 value = tuple(map(get_args(hints[field.name])[0], value))

@@ -259,6 +259,34 @@ def _task_config(
     return opened.config.with_pooler(pooler).replace(**changes)
 
 
+def missing_parts(name: str | os.PathLike, task: str) -> frozenset[str]:
+    """The parts of a task's model that a checkpoint has no weights for, as `init` of `load` names them.
+
+    Args:
+        name, task: as for `load`.
+    """
+    opened = open_checkpoint(name, with_weights=True, task=task)
+    return _missing(opened, task, _parts(opened, task, _task_config(opened, task, None, None, {})))
+
+
+def _parts(opened: Opened, task: str, config: Config) -> dict[str, set[str]]:
+    """The parts beside the encoder, each with the keys of the source that fill it."""
+    parts: dict[str, set[str]] = {}
+    for binding in opened.plan.bindings(task, config.pooler):
+        if binding.part == POOLER or not binding.variable.startswith(ENCODER_PREFIX):
+            parts.setdefault(binding.part, set()).update(binding.keys)
+    return parts
+
+
+def _missing(opened: Opened, task: str, parts: dict[str, set[str]]) -> frozenset[str]:
+    return frozenset(
+        part
+        for part, keys in parts.items()
+        if not any(key in opened.source for key in keys)
+        or (part != POOLER and not _says_it_is(opened, task))
+    )
+
+
 def _untrained_parts(
     opened: Opened, task: str, config: Config, init: Sequence[str]
 ) -> frozenset[str]:
@@ -275,10 +303,7 @@ def _untrained_parts(
             f"Models of the family {opened.family.name} have no task {task!r}; they have "
             f"{', '.join(opened.family.tasks)}."
         )
-    parts: dict[str, set[str]] = {}  # -> the keys that fill them
-    for binding in opened.plan.bindings(task, config.pooler):
-        if binding.part == POOLER or not binding.variable.startswith(ENCODER_PREFIX):
-            parts.setdefault(binding.part, set()).update(binding.keys)
+    parts = _parts(opened, task, config)
     unknown = sorted(set(init) - set(parts))
     if unknown:
         raise ValueError(
@@ -287,12 +312,7 @@ def _untrained_parts(
         )
     if opened.source is None:
         return frozenset()
-    missing = {
-        part
-        for part, keys in parts.items()
-        if not any(key in opened.source for key in keys)
-        or (part != POOLER and not _says_it_is(opened, task))
-    }
+    missing = _missing(opened, task, parts)
     refused = missing - set(init) if task not in TRAINED_BY_USERS else set()
     if refused:
         raise WeightsError(

@@ -38,13 +38,21 @@ class StopAtDivergence(keras.callbacks.Callback):
         loss = float(logs["loss"])
         if math.isfinite(loss):
             return
-        rate = float(ops.convert_to_numpy(self.model.optimizer.learning_rate))
-        np.savez(self.path, **_named_arrays(self.batch_at(self.epoch, batch)))
-        raise TrainingDiverged(
-            f"The loss is {loss} after batch {batch + 1} of epoch {self.epoch + 1}, at a learning "
-            f"rate of {rate:.3g}. Training stops here; the batch is in {self.path}. Lower the "
-            "learning rate, or lengthen the warmup; if it happens at any rate, look at the batch."
-        )
+        where = f"after batch {batch + 1} of epoch {self.epoch + 1}"
+        raise diverged(self.model, loss, where, self.batch_at(self.epoch, batch), self.path)
+
+
+def diverged(
+    model: keras.Model, loss: float, where: str, batch: Any, path: Path
+) -> TrainingDiverged:
+    """The error of a loss that is no number; the batch, (inputs, labels), is written to a .npz file."""
+    rate = float(ops.convert_to_numpy(model.optimizer.learning_rate))
+    np.savez(path, **_named_arrays(batch))
+    return TrainingDiverged(
+        f"The loss is {loss} {where}, at a learning rate of {rate:.3g}. Training stops here; the batch "
+        f"is in {path}. Lower the learning rate, or lengthen the warmup; if it happens at any rate, "
+        "look at the batch."
+    )
 
 
 def _named_arrays(batch: Any) -> dict[str, np.ndarray]:

@@ -44,19 +44,24 @@ def write_report(record: RunRecord, path: str | PathLike) -> None:
         _heading(record),
         _warnings(record),
         _tiles(record),
-        _section("By epoch", _charts(record) + _epoch_table(record)),
+        section("By epoch", _charts(record) + _epoch_table(record)),
         _confusions(record),
         _table(record),
         _hardest(record),
         _facts(record),
     )
+    write_page(f"{record.model} on {record.task}", parts, path)
+
+
+def write_page(title: str, parts: Iterable[str], path: str | PathLike) -> None:
+    """Writes an HTML file of a title and parts in markup; empty ones are left out."""
     page = f"""<!DOCTYPE html>
 <html lang="en">
 <head>
 <meta charset="utf-8">
 <meta http-equiv="Content-Security-Policy" content="{POLICY}">
 <meta name="viewport" content="width=device-width, initial-scale=1">
-<title>{escape(f"{record.model} on {record.task}")}</title>
+<title>{escape(title)}</title>
 <style>
 {STYLES}</style>
 </head>
@@ -150,12 +155,12 @@ def _epoch_table(record: RunRecord) -> str:
         cells = ("" if value is None else number(value) for value in beaten)
         rows.append(_row(escape(record.baseline_answer), cells, "baseline"))
     names = ("training loss", *map(record.named, record.kept))
-    return _grid(_head("epoch") + "".join(_head(name, "number") for name in names), rows)
+    return grid(head("epoch") + "".join(head(name, "number") for name in names), rows)
 
 
 def _row(head: str, numbers: Iterable[str], classes: str) -> str:
     start = f'<tr class="{classes}">' if classes else "<tr>"
-    return f"{start}<th>{head}</th>{''.join(map(_number, numbers))}</tr>"
+    return f"{start}<th>{head}</th>{''.join(map(number_cell, numbers))}</tr>"
 
 
 # --- Where it goes wrong ---
@@ -185,19 +190,19 @@ def _confusions(record: RunRecord) -> str:
         parts.append(
             f'<p class="soft small">The matrix of {len(labels)} labels is too large for a page.</p>'
         )
-    return _section("Confusions", "".join(parts))
+    return section("Confusions", "".join(parts))
 
 
 def _pairs(counts: np.ndarray, labels: Sequence[str]) -> str:
     rows = "".join(
         f"<tr><th>{escape(pair.truth)}</th><td>{escape(pair.prediction)}</td>"
-        f"{_number(number(pair.count))}{_number(f'{pair.share:.1%}')}</tr>"
+        f"{number_cell(number(pair.count))}{number_cell(f'{pair.share:.1%}')}</tr>"
         for pair in most_confused(counts, labels, MOST_PAIRS)
     )
     if not rows:
         return ""
-    heads = _head("truth") + _head("taken for")
-    return _grid(heads + _head("times", "number") + _head("of this truth", "number"), [rows])
+    heads = head("truth") + head("taken for")
+    return grid(heads + head("times", "number") + head("of this truth", "number"), [rows])
 
 
 def _matrix(counts: np.ndarray, labels: Sequence[str], classes: str) -> str:
@@ -214,7 +219,7 @@ def _matrix(counts: np.ndarray, labels: Sequence[str], classes: str) -> str:
             for j, count in enumerate(counts[i])
         )
         rows.append(f'<tr><th title="{escape(label)}">{escape(label)}</th>{cells}</tr>')
-    return _grid(_head("truth ↓ prediction →", "soft small") + heads, rows, classes)
+    return grid(head("truth ↓ prediction →", "soft small") + heads, rows, classes)
 
 
 def _cell(count: int, share: float, right: bool, with_share: bool) -> str:
@@ -232,20 +237,20 @@ def _table(record: RunRecord) -> str:
     numeric = {
         name for name in columns if any(isinstance(row.get(name), Real) for row in record.table)
     }
-    heads = (_head(words(name), "number" if name in numeric else "name") for name in columns)
+    heads = (head(words(name), "number" if name in numeric else "name") for name in columns)
     rows = (
         f"<tr>{''.join(_table_cell(row.get(name)) for name in columns)}</tr>"
         for row in record.table
     )
-    table = _grid("".join(heads), rows)
+    table = grid("".join(heads), rows)
     if len(record.table) > OPEN_ROWS:
         table = _details(f"All {len(record.table)} rows", table)
-    return _section(f"By {escape(words(columns[0]))}", table)
+    return section(f"By {escape(words(columns[0]))}", table)
 
 
 def _table_cell(value: Any) -> str:
     if isinstance(value, Real):
-        return _number(number(value))
+        return number_cell(number(value))
     return f"<td>{'' if value is None else escape(str(value))}</td>"
 
 
@@ -259,7 +264,7 @@ def _hardest(record: RunRecord) -> str:
         f"<li>{(_tagged_example if example.by_word else _example)(example)}</li>"
         for example in record.hardest
     )
-    return _section(
+    return section(
         f"The {len(record.hardest)} hardest {escape(record.measured_on)} examples",
         f'<ol class="hard">{items}</ol>',
     )
@@ -334,14 +339,12 @@ def _facts(record: RunRecord) -> str:
         "Versions": {name: escape(version) for name, version in record.versions.items()},
     }
     tables = "".join(
-        f"<div><h3>{title}</h3>{_fact_table(facts)}</div>" for title, facts in groups.items()
+        f"<div><h3>{title}</h3>{fact_table(facts)}</div>" for title, facts in groups.items()
     )
-    return _section(
-        "What went in", f'<p>{escape(record.data)}</p><div class="facts">{tables}</div>'
-    )
+    return section("What went in", f'<p>{escape(record.data)}</p><div class="facts">{tables}</div>')
 
 
-def _fact_table(facts: Mapping[str, str]) -> str:
+def fact_table(facts: Mapping[str, str]) -> str:
     """Name -> markup, as rows; empty ones are left out."""
     rows = (f"<tr><th>{escape(n)}</th><td>{value}</td></tr>" for n, value in facts.items() if value)
     return f"<table><tbody>{''.join(rows)}</tbody></table>"
@@ -350,7 +353,7 @@ def _fact_table(facts: Mapping[str, str]) -> str:
 # --- Pieces ---
 
 
-def _section(title: str, body: str) -> str:
+def section(title: str, body: str) -> str:
     """A section; the title is markup."""
     return f"<section><h2>{title}</h2>{body}</section>"
 
@@ -360,7 +363,7 @@ def _details(summary: str, body: str) -> str:
     return f"<details><summary>{summary}</summary>{body}</details>"
 
 
-def _grid(heads: str, rows: Iterable[str], classes: str = "plain") -> str:
+def grid(heads: str, rows: Iterable[str], classes: str = "plain") -> str:
     """A table, of markup, that scrolls by itself where the screen is narrow."""
     return (
         f'<div class="wide" tabindex="0"><table class="{classes}"><thead><tr>{heads}</tr></thead>'
@@ -368,9 +371,9 @@ def _grid(heads: str, rows: Iterable[str], classes: str = "plain") -> str:
     )
 
 
-def _head(text: str, classes: str = "name") -> str:
+def head(text: str, classes: str = "name") -> str:
     return f'<th class="{classes}">{escape(text)}</th>'
 
 
-def _number(text: str) -> str:
+def number_cell(text: str) -> str:
     return f'<td class="number">{text}</td>'

@@ -1,0 +1,202 @@
+"""Pretrains: goes on from a checkpoint with text of your own, or begins from nothing.
+
+bert_zoo pretrain --model minilm_l6 --text "my/*.txt" --minutes 30
+bert_zoo pretrain --model roberta_base --text corpus.jsonl --steps 2000 --general_text wiki.txt
+bert_zoo pretrain --recipe bert --size nano --text "my/*.txt" --minutes 60
+bert_zoo pretrain --recipe electra --size small --text "tfds:wikipedia/20230601.en" --steps 100000
+
+Going on, tokens are hidden as the checkpoint's family has it; from nothing, by the settings of its
+paper. A part of the text is set aside, and shows before and after how well masked tokens are
+predicted. Started again with the same options, a run that was stopped goes on as if nothing had been.
+docs/pretraining.md says how to get the most of it.
+"""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from bert_zoo.apps.program import Program, command
+from bert_zoo.presets import ADAPTATION, PAIRS, PRETRAINING_SIZES, ROWS, Recipe
+from bert_zoo.registry import registry
+
+if TYPE_CHECKING:
+    from bert_zoo.apps.pretraining import Settings
+    from bert_zoo.tasks.objectives import ObjectiveModel
+
+PRESETS = {
+    name: family.pretraining_preset
+    for name, family in registry().families.items()
+    if family.pretraining_preset is not None
+}
+PROGRAM = Program(
+    __doc__,
+    required=("text",),
+    on_interrupt="Stopped. Run the same command to go on after the last checkpoint, as if nothing "
+    "had been.",
+)
+_MODEL = PROGRAM.string("model", None, "A name of bert_zoo.list_models(), or a directory.")
+_RECIPE = PROGRAM.enum("recipe", None, list(PRESETS), "Begin from nothing, as this family did.")
+_SIZE = PROGRAM.enum("size", "nano", PRETRAINING_SIZES, "Of a model that begins from nothing.")
+_TEXT = PROGRAM.list("text", None, "Files, folders or patterns; or tfds: and a data set's name.")
+_GENERAL = PROGRAM.list("general_text", None, "Text of other kinds, to see what is forgotten.")
+_HELD_OUT = PROGRAM.float(
+    "held_out", 0.05, "Share of the documents to measure on.", lower_bound=0, upper_bound=0.9
+)
+_STEPS = PROGRAM.integer("steps", None, "Updates of the whole training.", lower_bound=1)
+_MINUTES = PROGRAM.float(
+    "minutes", None, "A budget of time, in place of steps: the rate falls to 0 at its end."
+)
+_OBJECTIVE = PROGRAM.string(
+    "objective", None, "How tokens are hidden: a key of bert_zoo.objectives.OBJECTIVES."
+)
+_ROWS = PROGRAM.enum("rows", None, ROWS, "What a row is; by default as the family has it.")
+_LENGTH = PROGRAM.integer("length", None, "Tokens of a row, in all of the training.", lower_bound=8)
+_VOCABULARY = PROGRAM.string(
+    "vocabulary", None, "From nothing: a directory with a vocabulary; else one is made of the text."
+)
+_OUTPUT_DIR = PROGRAM.string("output_dir", None, "Run directory; runs/pretrain-<name> if not set.")
+_SEED = PROGRAM.integer("seed", 0, "Of initial weights, rows, masks and dropout.", lower_bound=0)
+_CHECKPOINT_MINUTES = PROGRAM.float(
+    "checkpoint_minutes", 5.0, "From one checkpoint to the next.", lower_bound=0
+)
+# Of the fields of a recipe, those that pretraining reads.
+_SETTINGS = (
+    *("batch_size", "gradient_accumulation_steps", "optimizer", "learning_rate", "schedule"),
+    *("warmup_proportion", "weight_decay", "clip_norm", "dtype"),
+)
+PROGRAM.define_fields(Recipe, _SETTINGS)
+PROGRAM.define_strategy()
+PROGRAM.groups = {"Settings of the recipe, in place of its own": _SETTINGS}
+
+
+def main(arguments: list[str]) -> None:
+    if (_MODEL.value is None) == (_RECIPE.value is None):
+        raise ValueError(
+            "Give --model to go on from a checkpoint, or --recipe to begin from nothing."
+        )
+    if _STEPS.value is not None and _MINUTES.value is not None:
+        raise ValueError("--steps and --minutes both say when training ends. Leave one out.")
+    strategy = PROGRAM.strategy()
+    from bert_zoo.apps import pretraining
+    from bert_zoo.models.replicas import is_chief
+
+    text = _TEXT.value[0] if _TEXT.value[0].startswith("tfds:") else _TEXT.value
+    name = _MODEL.value or f"{_RECIPE.value}_{_SIZE.value}"
+    directory = Path(_OUTPUT_DIR.value or f"runs/pretrain-{Path(name).name}")
+    if _MODEL.value:
+        settings = settings_to_go_on()
+
+        def make_model():
+            return pretraining.model_to_go_on_with(name, settings.objective, settings.recipe.dtype)
+    else:
+        settings, config = settings_from_nothing()
+        make_model = model_maker(config, text, directory, settings.recipe.dtype)
+    results = pretraining.pretrain(
+        name,
+        make_model,
+        settings,
+        text,
+        directory,
+        general_text=_GENERAL.value,
+        held_out=_HELD_OUT.value,
+        seed=_SEED.value,
+        checkpoint_seconds=60 * _CHECKPOINT_MINUTES.value,
+        strategy=strategy,
+    )
+    if not is_chief(strategy):
+        return
+    for sentence in results["sentences"]:
+        found = {
+            when: ", ".join(f"{token} {score:.2f}" for token, score in sentence[when])
+            for when in ("before", "after")
+        }
+        print(f"\n{sentence['text']}  ({sentence['word']})")
+        print(f"  before: {found['before']}\n  after:  {found['after']}")
+    print(
+        f"\n{results['steps']:,} steps, {results['tokens']:,} tokens, "
+        f"{results['tokens_per_second']:,.0f} tokens a second, "
+        f"{results['flops_per_second'] / 1e9:,.0f} GFLOP/s in products of matrices."
+    )
+    print(f"The run is in {directory}, with a report: {directory / 'report.html'}")
+    print(f"Fine-tune it: {command('finetune')} --model {directory / 'model'} --task messages")
+
+
+def settings_to_go_on() -> "Settings":
+    """Those of `ADAPTATION`, with rows as the checkpoint's family has them, and flags."""
+    from bert_zoo.loading.directories import open_checkpoint
+    from bert_zoo.loading.load import missing_parts
+
+    if _STEPS.value is None and _MINUTES.value is None:
+        raise ValueError("Say how long to train: --minutes 30, or --steps 1000.")
+    opened = open_checkpoint(_MODEL.value, with_weights=True)
+    preset = opened.family.pretraining_preset
+    rows = preset.rows if preset else "full_sentences"
+    if rows in PAIRS and missing_parts(_MODEL.value, "pretraining"):
+        rows = "full_sentences"
+    length = min(_LENGTH.value or ADAPTATION.max_length, opened.config.longest_input)
+    return _with_flags(ADAPTATION, rows, ((length, 1.0),), "")
+
+
+def settings_from_nothing() -> tuple["Settings", dict[str, Any]]:
+    """Those of the recipe's preset, with flags; and the model's configuration."""
+    preset, size = PRESETS[_RECIPE.value].of_size(_SIZE.value)
+    phases = ((_LENGTH.value, 1.0),) if _LENGTH.value else preset.phases
+    settings = _with_flags(preset.recipe, preset.rows, phases, size.objective)
+    print(f"Recipe {_RECIPE.value} of size {_SIZE.value}: {preset.source}.")
+    return settings, dict(size.config)
+
+
+def _with_flags(
+    recipe: Recipe, rows: str, phases: tuple[tuple[int, float], ...], objective: str
+) -> "Settings":
+    from bert_zoo.apps.pretraining import Settings
+
+    if recipe.warmup_steps is not None:
+        # In a training of another length, the same part of it warms up.
+        share = recipe.warmup_steps / recipe.total_steps
+        recipe = recipe.replace(warmup_steps=None, warmup_proportion=share)
+    changes = PROGRAM.given(Recipe)
+    if _STEPS.value is not None:
+        changes["total_steps"] = _STEPS.value
+    return Settings(
+        recipe.replace(**changes),
+        rows=_ROWS.value or rows,
+        phases=phases,
+        objective=_OBJECTIVE.value or objective,
+        seconds=None if _MINUTES.value is None else 60 * _MINUTES.value,
+    )
+
+
+def model_maker(
+    config: dict[str, Any], text: Any, directory: Path, dtype: str
+) -> Callable[[], "ObjectiveModel"]:
+    """What makes a model of a vocabulary that is given, or made of the text and kept with the run."""
+    from bert_zoo.apps import pretraining
+    from bert_zoo.data.corpus import Corpus
+    from bert_zoo.text import preprocessor_from_dir
+
+    family = registry().families[_RECIPE.value]
+    preset = PRESETS[_RECIPE.value]
+    path = Path(_VOCABULARY.value or directory / pretraining.VOCABULARY)
+    if not _VOCABULARY.value and not path.is_dir():
+        from bert_zoo.data.subword_vocabularies import train_vocabulary
+
+        size = {**family.defaults, **config}["vocab_size"]
+        corpus = Corpus(text, held_out=_HELD_OUT.value)
+        partial = path.with_name(f"{path.name}.partial")
+        tokens = train_vocabulary(
+            (sentence for document in corpus for sentence in document),
+            preset.vocabulary,
+            partial,
+            vocab_size=size,
+            lowercase=preset.lowercase,
+        )
+        partial.rename(path)
+        print(f"A vocabulary of {len(tokens):,} tokens is made of the text: {path}.")
+
+    def make_model():
+        longest = family.config_class(**{**family.defaults, **config}).longest_input
+        preprocessor = preprocessor_from_dir(path, family.name, sequence_length=longest)
+        return pretraining.new_model(family, config, preprocessor, dtype)
+
+    return make_model

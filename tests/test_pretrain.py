@@ -1,0 +1,226 @@
+"""Pretraining from text to a model: going on, from nothing, stopped at any batch, and its program."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from helpers import directory_of, run_program, slow_but, tensors_of, variables_of
+
+import bert_zoo
+from bert_zoo.apps import pretraining
+from bert_zoo.apps.pretraining import Keeper, Settings, model_to_go_on_with, new_model, pretrain
+from bert_zoo.presets import Recipe
+from bert_zoo.registry import registry
+from bert_zoo.text import preprocessor_from_dir
+from bert_zoo.training.divergence import TrainingDiverged
+
+TOOLS = Path(__file__).parents[1] / "tools"
+WORDS = "the cat sat on a tree and saw big red house in city they ran it was good film bird".split()
+RECIPE = Recipe(
+    total_steps=6, batch_size=8, gradient_accumulation_steps=2, learning_rate=1e-3, clip_norm=1.0
+)
+# The objectives' families, with a golden vocabulary and rows that they were trained with.
+FAMILIES = ("bert", "roberta", "albert", "spanbert", "electra")
+
+
+@pytest.fixture(scope="module")
+def text(tmp_path_factory) -> str:
+    """Documents of random words, which hold next to nothing to learn."""
+    random = np.random.default_rng(0)
+    path = tmp_path_factory.mktemp("text") / "text.txt"
+    documents = [
+        "\n".join(" ".join(random.choice(WORDS, random.integers(6, 12))) for _ in range(6))
+        for _ in range(120)
+    ]
+    path.write_text("\n\n".join(documents), encoding="utf-8")
+    return str(path)
+
+
+def small(family: str):
+    """Makes a model of two narrow layers with a golden vocabulary; and its preset's rows."""
+    page = registry().families[family]
+    preset, size = page.pretraining_preset.of_size("nano")
+    config = {**size.config, "hidden_size": 32, "num_heads": 2, "intermediate_size": 64}
+    if "embedding_size" in config:
+        config["embedding_size"] = 16
+    if "generator_hidden_size" in config:
+        config["generator_hidden_size"] = 16
+    preprocessor = preprocessor_from_dir(
+        directory_of(f"{family}/encoder"), family, sequence_length=32
+    )
+    return lambda: new_model(page, config, preprocessor), preset.rows
+
+
+@pytest.mark.parametrize("family", slow_but(FAMILIES, "albert"))
+def test_every_family_is_pretrained_from_nothing_by_its_own_objective(family, text, tmp_path):
+    make_model, rows = small(family)
+    settings = Settings(RECIPE, rows, ((16, 0.5), (24, 0.5)))
+    results = pretrain(family, make_model, settings, [text], tmp_path, held_out=0.2)
+    assert results["steps"] == 6
+    outputs = {
+        "bert": {"mlm_logits", "nsp_logits"},
+        "albert": {"mlm_logits", "sop_logits"},
+        "spanbert": {"mlm_logits", "sbo_logits"},
+        "electra": {"mlm_logits", "discriminator_logits"},
+        "roberta": set(),
+    }[family]
+    wanted = {"held out loss", *(f"held out {name}_loss" for name in outputs)}
+    assert results["before"].keys() == results["after"].keys() == wanted
+    assert all(np.isfinite(value) for value in results["after"].values())
+    assert results["after"]["held out loss"] != results["before"]["held out loss"]
+    assert json.loads((tmp_path / "metrics.json").read_text())["steps"] == 6
+    assert (tmp_path / "report.html").stat().st_size > 5000
+    assert not (tmp_path / "checkpoint").exists()
+    for task in ("encoder", "classification", "question_answering"):
+        assert bert_zoo.load(tmp_path, task=task).task == task
+
+
+def test_a_checkpoint_without_a_head_gets_a_new_one_that_is_said(text, tmp_path, caplog):
+    source = str(directory_of("bert/encoder"))
+    settings = Settings(RECIPE, "full_sentences", ((16, 1.0),))
+    results = pretrain(
+        source,
+        lambda: model_to_go_on_with(source),
+        settings,
+        [text],
+        tmp_path,
+        general_text=[text],
+        held_out=0.2,
+    )
+    assert "has no trained masked_lm; it is randomly initialised" in caplog.text
+    assert {"held out loss", "general text loss"} == results["after"].keys()
+    model = bert_zoo.load(tmp_path)
+    assert model.task == "masked_lm"
+    after, before = (
+        variables_of(bert_zoo.load(path, task="encoder")) for path in (tmp_path / "model", source)
+    )
+    assert after.keys() == before.keys()
+    moved = {name: np.abs(after[name] - before[name]).max() for name in before}
+    # Nothing was said of the pooler; six steps of at most about three times the rate.
+    assert {name for name in moved if "pooler" in name} == {n for n, m in moved.items() if m == 0}
+    assert 1e-5 < max(moved.values()) < 6 * 3.2 * RECIPE.learning_rate
+
+
+class Killed(BaseException):
+    """As a signal would end a program, at any place."""
+
+
+@pytest.mark.parametrize(
+    ("family", "rows", "killed_at"),
+    [
+        ("electra", "packed_documents", (4,)),
+        pytest.param("bert", "next_sentence", (1, 6, 9), marks=pytest.mark.slow),
+    ],
+)
+def test_a_training_that_was_killed_ends_with_the_same_bits(
+    family, rows, killed_at, text, tmp_path, monkeypatch
+):
+    """Of two lengths, with accumulated gradients, dropout, and checkpoints that lag behind."""
+    make_model, _ = small(family)
+    settings = Settings(RECIPE, rows, ((16, 0.5), (24, 0.5)))
+
+    def run(directory):
+        return pretrain(
+            family, make_model, settings, [text], directory, held_out=0.2, checkpoint_seconds=0
+        )
+
+    through = run(tmp_path / "through")
+    left = list(killed_at)
+    train, save = Keeper.on_train_batch_end, Keeper.save
+
+    def killing(keeper, batch, logs=None):
+        train(keeper, batch, logs)
+        if left and keeper.progress.all_batches == left[0]:
+            left.pop(0)
+            raise Killed
+
+    # Every second batch, so that others are trained again.
+    monkeypatch.setattr(Keeper, "on_train_batch_end", killing)
+    monkeypatch.setattr(
+        Keeper, "save", lambda keeper: keeper.progress.all_batches % 2 or save(keeper)
+    )
+    for _ in killed_at:
+        with pytest.raises(Killed):
+            run(tmp_path / "stopped")
+    stopped = run(tmp_path / "stopped")
+    assert not left
+    assert stopped["after"] == through["after"]
+    wanted, found = (tensors_of(tmp_path / d / "model") for d in ("through", "stopped"))
+    assert wanted.keys() == found.keys()
+    for name, value in wanted.items():
+        assert np.array_equal(value, found[name]), name
+
+
+def test_other_settings_do_not_go_on_and_a_finished_run_stays(text, tmp_path):
+    make_model, rows = small("roberta")
+    settings = Settings(RECIPE, rows, ((16, 1.0),))
+    first = pretrain("new", make_model, settings, [text], tmp_path, held_out=0.0)
+    assert first["before"] == first["after"] == {}
+    again = pretrain("new", make_model, settings, [text], tmp_path, held_out=0.0)
+    assert again["seconds"] == first["seconds"]
+    other = Settings(RECIPE.replace(learning_rate=1e-4), rows, ((16, 1.0),))
+    with pytest.raises(ValueError, match=r"finished run.*learning_rate was 0.001 and is 0.0001"):
+        pretrain("new", make_model, other, [text], tmp_path, held_out=0.0)
+
+
+def test_a_loss_that_is_no_number_stops_with_step_rate_and_batch(text, tmp_path):
+    make_model, rows = small("roberta")
+    recipe = RECIPE.replace(learning_rate=1e38, clip_norm=None, warmup_proportion=0.0)
+    settings = Settings(recipe, rows, ((16, 1.0),))
+    with pytest.raises(TrainingDiverged, match=r"The loss is \S+ at step \d, .*learning rate"):
+        pretrain("new", make_model, settings, [text], tmp_path, held_out=0.2)
+    with np.load(tmp_path / "diverged_batch.npz") as batch:
+        assert batch["token_ids"].shape == (4, 16)
+        assert {"mask_positions", "labels"} <= set(batch)
+
+
+def test_a_budget_of_time_ends_the_training(text, tmp_path):
+    make_model, rows = small("roberta")
+    recipe = RECIPE.replace(gradient_accumulation_steps=1)
+    settings = Settings(recipe, rows, ((16, 0.9), (24, 0.1)), seconds=3.0)
+    results = pretrain("new", make_model, settings, [text], tmp_path, held_out=0.2)
+    assert results["steps"] >= 1
+    assert results["measured"][-1]["rate"] < RECIPE.learning_rate
+
+
+def test_rows_of_pairs_need_a_head_for_them(text, tmp_path):
+    source = str(directory_of("bert/encoder"))
+    settings = Settings(RECIPE, "next_sentence", ((16, 1.0),))
+    with pytest.raises(ValueError, match=r"needs a head for pairs.*full_sentences"):
+        pretrain(source, lambda: model_to_go_on_with(source), settings, [text], tmp_path)
+
+
+def test_text_that_is_too_short_is_refused(tmp_path):
+    make_model, rows = small("roberta")
+    path = tmp_path / "short.txt"
+    path.write_text("\n\n".join(f"the cat sat on {word}" for word in WORDS[:8]))
+    settings = Settings(RECIPE, rows, ((64, 1.0),))
+    with pytest.raises(ValueError, match=r"a batch has 4\. Lower batch_size"):
+        pretrain("new", make_model, settings, [str(path)], tmp_path / "run", held_out=0.0)
+    path.write_text("the cat sat on the tree\n")
+    with pytest.raises(ValueError, match="none is left for the part"):
+        pretrain("new", make_model, settings, [str(path)], tmp_path / "run2", held_out=0.5)
+
+
+@pytest.mark.slow
+def test_the_program_goes_on_from_a_checkpoint(text, tmp_path):
+    printed = run_program(
+        *(TOOLS / "pretrain.py", "--model", str(directory_of("bert/pretraining")), "--text", text),
+        *("--steps", "4", "--batch_size", "8", "--length", "16", "--held_out", "0.2"),
+        *("--output_dir", str(tmp_path / "run")),
+    )
+    assert "Before: held out loss" in printed and "After: held out loss" in printed
+    assert f"finetune.py --model {tmp_path / 'run' / 'model'}" in printed
+    assert bert_zoo.load(tmp_path / "run").task == "pretraining"
+
+
+def test_masked_sentences_are_the_same_ones_each_time():
+    preprocessor = bert_zoo.load(directory_of("bert/encoder")).preprocessor
+    documents = [[" ".join(WORDS[i : i + 8]) for i in range(10)]] * 2
+    found = pretraining.masked_sentences(iter(documents), preprocessor)
+    assert found == pretraining.masked_sentences(iter(documents), preprocessor)
+    assert found
+    for sentence, word in found:
+        assert sentence.count("[MASK]") == 1
+        assert len(word) > 3 and word not in ("[MASK]",)
