@@ -5,6 +5,8 @@
     python tools/benchmark.py --what finetuning --task cola --glue_dir ../shared/data/glue \
         --rows 1000 --rounds 3 --reference_python reference-env/bin/python --output cola.json
     python tools/benchmark.py --what single_calls --reference_python reference-env/bin/python
+    python tools/benchmark.py --what pretraining_data --texts ../shared/data/text/brown.txt \
+        --vocabulary ../shared/data/vocab/bert_uncased --reference_python reference-env/bin/python
 
 `reference_python` is the interpreter of an environment with torch and transformers (and accelerate
 for fine-tuning, sentence-transformers for single calls), which bert_zoo itself never imports. Rounds alternate between the implementations,
@@ -13,6 +15,7 @@ medians and the spread of both over the rounds, and written as JSON. Libraries s
 those that are counted: leave the program as many cores as `threads` (`taskset -c 0,1 python ...`).
 """
 
+import itertools
 import json
 import statistics
 import subprocess
@@ -30,7 +33,7 @@ from absl import app, flags
 _WHAT = flags.DEFINE_multi_enum(
     "what",
     ["encoder", "tokenizer"],
-    ["encoder", "tokenizer", "recurrence", "finetuning", "single_calls"],
+    ["encoder", "tokenizer", "recurrence", "finetuning", "single_calls", "pretraining_data"],
     "What to time; may be given several times.",
 )
 _REFERENCE_PYTHON = flags.DEFINE_string(
@@ -141,6 +144,30 @@ tokenizer = getattr(transformers, settings["tokenizer"]).from_pretrained(setting
 texts = open(settings["texts"], encoding="utf-8").read().split("\\n")
 def work():
     tokenizer(texts, add_special_tokens=False)
+"""
+
+_COLLATOR = """
+import os
+os.environ["RAYON_NUM_THREADS"] = str(settings["threads"])
+import transformers
+tokenizer = transformers.BertTokenizerFast.from_pretrained(settings["vocabulary"])
+collate = transformers.DataCollatorForLanguageModeling(
+    tokenizer, mlm_probability=0.15, return_tensors="np")
+lines = [line for line in open(settings["texts"], encoding="utf-8").read().split("\\n") if line]
+inside, batch = settings["length"] - 2, settings["batch"]
+def tokenized():
+    ids = []
+    for start in range(0, len(lines), 1000):
+        for row in tokenizer(lines[start : start + 1000], add_special_tokens=False)["input_ids"]:
+            ids += row
+    cls, sep = tokenizer.cls_token_id, tokenizer.sep_token_id
+    runs = (ids[start : start + inside] for start in range(0, len(ids), inside))
+    return [{"input_ids": [cls, *run, sep]} for run in runs]
+kept = None if settings["anew"] else tokenized()
+def work():
+    rows = kept or tokenized()
+    for start in range(0, len(rows), batch):
+        collate(rows[start : start + batch])
 """
 
 
@@ -299,6 +326,56 @@ def race_tokenizers(scratch: Path) -> dict[str, dict[str, dict]]:
     return {"tokenizer": race(title, contestants, "texts/s", len(texts))}
 
 
+def race_pretraining_data(scratch: Path) -> dict[str, dict[str, dict]]:
+    """A text to masked rows, tokenized anew and tokenized before, beside Hugging Face's collator.
+
+    The collator gets rows of full length, which its users make of their texts themselves.
+    """
+    from bert_zoo.data.corpus import Corpus
+    from bert_zoo.data.pretraining_rows import FullSentences, epoch_rows
+    from bert_zoo.data.token_shards import write_token_shards
+    from bert_zoo.objectives import OBJECTIVES, Draws, TokenIds
+    from bert_zoo.text import preprocessor_from_dir
+
+    if not _TEXTS.value:
+        raise app.UsageError("Pretraining data needs --texts, a file with a sentence a line.")
+    vocabulary = _VOCABULARY.value or minilm_directory()
+    length, batch_size = _LENGTH.value, 256
+    preprocessor = preprocessor_from_dir(vocabulary, "bert", sequence_length=length)
+    folders = (scratch / f"{number}" for number in itertools.count())
+
+    def tokenize():
+        return write_token_shards(Corpus(_TEXTS.value), preprocessor, next(folders))
+
+    def mask(shards, epoch: int) -> None:
+        tokens = TokenIds.of(preprocessor.tokenizer, shards.counts)
+        objective = OBJECTIVES["masked_tokens"].for_tokens(tokens)
+        for batch in epoch_rows(shards, FullSentences(length), 0, epoch, batch_size=batch_size):
+            objective(batch, Draws(0, epoch, batch["row"]))
+
+    shards, epochs = tokenize(), itertools.count()
+    ours = {
+        "text to masked rows": lambda: mask(tokenize(), 0),
+        "tokens to masked rows": lambda: mask(shards, next(epochs)),
+    }
+    results = {}
+    for title, work in ours.items():
+        contestants = {"bert_zoo": timed(work)}
+        if _REFERENCE_PYTHON.value:
+            contestants["Hugging Face's collator"] = Reference(
+                "transformers",
+                _COLLATOR,
+                texts=str(_TEXTS.value),
+                vocabulary=str(vocabulary),
+                threads=_THREADS.value,
+                length=length,
+                batch=batch_size,
+                anew=title.startswith("text"),
+            )
+        results[title] = race(title, contestants, "tokens/s", shards.num_tokens)
+    return results
+
+
 def race_recurrence(scratch: Path) -> dict[str, dict[str, dict]]:
     """Evaluation with cached memory beside a window that slides by one token (the paper's Table 9).
 
@@ -446,6 +523,7 @@ WHAT = {
     "recurrence": race_recurrence,
     "finetuning": race_finetunings,
     "single_calls": race_single_calls,
+    "pretraining_data": race_pretraining_data,
 }
 
 if __name__ == "__main__":

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 import numpy as np
 from array_record.python.array_record_module import ArrayRecordReader, ArrayRecordWriter
 from filelock import FileLock
-from numpy.lib.format import open_memmap
+from numpy.lib.format import write_array_header_1_0
 
 from bert_zoo.data.corpus import Corpus
 from bert_zoo.json_files import read_object
@@ -266,15 +266,17 @@ def _write_index(directory: Path, shards: list[dict[str, Any]], about: dict[str,
     """Writes what is known of all shards together; index.json last, which makes them complete."""
     totals = {n: sum(shard[n] for shard in shards) for n in ("documents", "sentences", "tokens")}
     for name in STARTS:
-        # As many as there are sentences, in memory for one shard at a time.
-        starts = open_memmap(directory / f"{name}.npy", "w+", np.int64, (totals[name] + 1,))
-        place = 1
-        for number in range(len(shards)):
-            with np.load(_part(directory, number)) as part:
-                lengths = part[name]
-            starts[place : place + len(lengths)] = starts[place - 1] + np.cumsum(lengths)
-            place += len(lengths)
-        starts.flush()
+        # As many as there are sentences; in memory for one shard at a time.
+        with (directory / f"{name}.npy").open("wb") as file:
+            shape = (totals[name] + 1,)
+            write_array_header_1_0(file, {"descr": "<i8", "fortran_order": False, "shape": shape})
+            file.write(np.int64(0).tobytes())
+            place = 0
+            for number in range(len(shards)):
+                with np.load(_part(directory, number)) as part:
+                    starts = place + np.cumsum(part[name])
+                file.write(starts.tobytes())
+                place = int(starts[-1]) if len(starts) else place
     counts = 0
     for number in range(len(shards)):
         with np.load(_part(directory, number)) as part:
