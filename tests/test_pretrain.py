@@ -10,6 +10,7 @@ from helpers import directory_of, run_program, slow_but, tensors_of, variables_o
 import bert_zoo
 from bert_zoo.apps import pretraining
 from bert_zoo.apps.pretraining import Keeper, Settings, model_to_go_on_with, new_model, pretrain
+from bert_zoo.data.token_shards import TokenShards
 from bert_zoo.presets import Recipe
 from bert_zoo.registry import registry
 from bert_zoo.text import preprocessor_from_dir
@@ -78,7 +79,7 @@ def test_every_family_is_pretrained_from_nothing_by_its_own_objective(family, te
 
 def test_a_checkpoint_without_a_head_gets_a_new_one_that_is_said(text, tmp_path, caplog):
     source = str(directory_of("bert/encoder"))
-    settings = Settings(RECIPE, "full_sentences", ((16, 1.0),))
+    settings = Settings(RECIPE, "full_sentences", ((16, 1.0),), starts_from_frequencies=True)
     results = pretrain(
         source,
         lambda: model_to_go_on_with(source),
@@ -92,6 +93,10 @@ def test_a_checkpoint_without_a_head_gets_a_new_one_that_is_said(text, tmp_path,
     assert {"held out loss", "general text loss"} == results["after"].keys()
     model = bert_zoo.load(tmp_path)
     assert model.task == "masked_lm"
+    counts = TokenShards(tmp_path / "tokens" / "train").counts
+    began = pretraining.log_frequencies(counts)
+    np.testing.assert_allclose(np.exp(began).sum(), 1.0)
+    assert np.abs(model.masked_lm.bias - began).max() < 6 * 3.2 * RECIPE.learning_rate
     after, before = (
         variables_of(bert_zoo.load(path, task="encoder")) for path in (tmp_path / "model", source)
     )

@@ -12,6 +12,7 @@ docs/pretraining.md says how to get the most of it.
 """
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -134,7 +135,13 @@ def settings_to_go_on() -> "Settings":
     if rows in PAIRS and missing_parts(_MODEL.value, "pretraining"):
         rows = "full_sentences"
     length = min(_LENGTH.value or ADAPTATION.max_length, opened.config.longest_input)
-    return _with_flags(ADAPTATION, rows, ((length, 1.0),), "")
+    settings = _with_flags(ADAPTATION, rows, ((length, 1.0),), "")
+    if "masked_lm" in opened.family.heads and "masked_lm" in missing_parts(
+        _MODEL.value, "masked_lm"
+    ):
+        print("Its new head for masked tokens begins with how often each occurs in the text.")
+        settings = replace(settings, starts_from_frequencies=True)
+    return settings
 
 
 def settings_from_nothing() -> tuple["Settings", dict[str, Any]]:

@@ -87,6 +87,8 @@ class Settings:
         phases: tokens of a row, and the share of the training with rows of that length.
         objective: a key of `bert_zoo.objectives.OBJECTIVES`; empty for the family's.
         seconds: a budget of time; None for one of updates.
+        starts_from_frequencies: whether the head for masked tokens, a new one, begins with how often each
+            token occurs in the text. It need not learn that first, which takes hundreds of updates.
     """
 
     recipe: Recipe
@@ -94,6 +96,7 @@ class Settings:
     phases: tuple[tuple[int, float], ...]
     objective: str = ""
     seconds: float | None = None
+    starts_from_frequencies: bool = False
 
 
 # ---------------------------------------------------------------------------------------------
@@ -208,11 +211,16 @@ class HeldOut:
         Args:
             counts: int [vocabulary], of the text that is trained on.
         """
-        log_probs = np.log(counts + 1.0) - np.log(counts.sum() + len(counts))
+        log_probs = log_frequencies(counts)
         labels = [self.batches.at(number)[1] for number in range(self.count)]
         labels = [rows if self.batches.mlm_only else rows["mlm_logits"] for rows in labels]
         tokens = np.concatenate([rows[rows != IGNORED_LABEL] for rows in labels])
         return float(-log_probs[tokens].mean())
+
+
+def log_frequencies(counts: np.ndarray) -> np.ndarray:
+    """The logarithms of tokens' shares of a text, in which each is counted once more."""
+    return np.log(counts + 1.0) - np.log(counts.sum() + len(counts))
 
 
 def held_out_rows(
@@ -511,6 +519,7 @@ def pretrain(
         "rows": settings.rows,
         "phases": settings.phases,
         "seconds": settings.seconds,
+        "starts_from_frequencies": settings.starts_from_frequencies,
         "seed": seed,
         "examples": shards.index["shards"],
         "recipe": asdict(recipe),
@@ -537,6 +546,13 @@ def pretrain(
     with strategy.scope():
         optimizer = optimizer_for(recipe, None if settings.seconds else recipe.total_steps)
         compile_for(model, optimizer, objective, phases[0].at(0)[1])
+        if settings.starts_from_frequencies:
+            values = log_frequencies(shards.counts)
+            bias = model.masked_lm.bias
+            # A model's table can be larger than its vocabulary.
+            bias.assign(
+                np.pad(values, (0, bias.shape[0] - len(values)), constant_values=values.min())
+            )
         restore(model, checkpoints)
     held_documents = Corpus(text, held_out=held_out, part="held_out") if held_out else ()
     sentences = masked_sentences(iter(held_documents), preprocessor)

@@ -9,6 +9,13 @@ from bert_zoo.apps.report.curves import line_chart
 from bert_zoo.apps.report.page import fact_table, grid, head, number_cell, section, write_page
 from bert_zoo.apps.report.wording import duration, number, setting, words
 
+# Of the fields of a recipe, those that pretraining reads.
+SETTINGS = (
+    *("total_steps", "batch_size", "gradient_accumulation_steps", "optimizer", "learning_rate"),
+    *("schedule", "warmup_proportion", "warmup_steps", "weight_decay", "decay_all", "betas"),
+    *("epsilon", "bias_correction", "clip_norm", "dtype"),
+)
+
 
 def write_pretraining_page(
     name: str, config: Mapping[str, Any], results: Mapping[str, Any], path: str | PathLike
@@ -69,7 +76,8 @@ def _losses(results: Mapping[str, Any]) -> str:
 
 
 def _line(title: str, row: Mapping[str, float], columns: Sequence[str]) -> str:
-    cells = (number(row[name]) if name in row else "" for name in columns)
+    shown = {"rate": "{:.3g}".format}
+    cells = (shown.get(name, number)(row[name]) if name in row else "" for name in columns)
     return f"<tr><th>{escape(title)}</th>{''.join(map(number_cell, cells))}</tr>"
 
 
@@ -92,7 +100,8 @@ def _sentences(sentences: Sequence[Mapping[str, Any]]) -> str:
 def _facts(config: Mapping[str, Any], results: Mapping[str, Any]) -> str:
     training = {n: config[n] for n in ("objective", "rows", "phases", "seed")}
     training |= {"tokens": f"{results['tokens']:,}", "parameters": f"{results['parameters']:,}"}
-    groups = {"Training": training, "Recipe": config["recipe"], "Text": config["data"]}
+    recipe = {name: config["recipe"][name] for name in SETTINGS}
+    groups = {"Training": training, "Recipe": recipe, "Text": config["data"]}
     tables = "".join(
         f"<div><h3>{title}</h3>"
         f"{fact_table({words(n): escape(setting(v)) for n, v in facts.items()})}</div>"
