@@ -20,7 +20,7 @@ from bert_zoo.data.pretraining_rows import (
 )
 from bert_zoo.data.token_shards import TokenShards, write_token_shards
 from bert_zoo.text import Preprocessor, WordPieceTokenizer
-from bert_zoo.text.layout import BERT, ROBERTA, Layout
+from bert_zoo.text.layout import BERT, PLAIN, ROBERTA, Layout
 
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 PAD, _, CLS, SEP, _ = range(5)
@@ -142,12 +142,15 @@ def test_doc_sentences(text, section, monkeypatch):
             assert is_edge or length > 14
 
 
-@pytest.mark.parametrize("layout", [BERT, ROBERTA, XLNET], ids=["bert", "roberta", "xlnet"])
+@pytest.mark.parametrize(
+    "layout", [BERT, ROBERTA, XLNET, PLAIN], ids=["bert", "roberta", "xlnet", "plain"]
+)
 def test_rows_are_laid_out_as_the_preprocessor_does(tmp_path_factory, layout):
     import tensorflow as tf
 
     shards, preprocessor = shards_of(tmp_path_factory, [[3, 4, 5, 4]] * 6, layout)
-    for scheme in (DocSentences(16), SentencePairs(length=16), SentencePairs("sentence_order", 16)):
+    pairs = [SentencePairs(length=16), SentencePairs("sentence_order", 16)] if layout.pair else []
+    for scheme in (DocSentences(16), *pairs):
         rows = rows_of(shards, scheme)
         parts = [texts_of(rows, i) for i in range(len(rows["row"]))]
         segments = [tf.ragged.constant([p[k] + FIRST for p in parts]) for k in range(len(parts[0]))]
@@ -156,6 +159,13 @@ def test_rows_are_laid_out_as_the_preprocessor_does(tmp_path_factory, layout):
         for name, values in packed.items():
             np.testing.assert_array_equal(rows[name], values, err_msg=name)
             assert rows[name].dtype == np.int32
+    for scheme in SINGLE:
+        rows = rows_of(shards, scheme)
+        tokens = rows["token_ids"][~rows["special"]]
+        np.testing.assert_array_equal(np.sort(tokens) - FIRST, np.arange(shards.num_tokens))
+    if not layout.pair:
+        with pytest.raises(ValueError, match="rows have one"):
+            EpochPlan(shards, SentencePairs(length=16), 0, 0)
 
 
 @pytest.mark.parametrize("scheme", [*SINGLE, *PAIRS], ids=repr)
