@@ -369,4 +369,4 @@ def unallocated(config: Config, task: str = "encoder", family: str = "bert"):
             return model_class(encoder, **classes)
     finally:
         # Keras would allocate what it has put off at the end of any later scope.
-        keras.backend.clear_session()
+        keras.backend.clear_session(free_memory=False)

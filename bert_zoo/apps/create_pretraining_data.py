@@ -22,10 +22,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bert_zoo.apps.program import Program
+from bert_zoo.registry import registry
 
 if TYPE_CHECKING:
     from bert_zoo.data.pretraining_rows import Scheme
 
+FAMILIES = list(registry().families)
 SCHEMES = ("next_sentence", "sentence_order", "full_sentences", "doc_sentences")
 # Rows that are masked together.
 _BATCH = 256
@@ -39,8 +41,8 @@ _TEXT_FIELD = PROGRAM.string(
     "text_field", "text", "The field with the text, of JSON Lines and TFRecords."
 )
 _VOCABULARY = PROGRAM.string("vocabulary", None, "The directory of the vocabulary.")
-_FAMILY = PROGRAM.string(
-    "family", "bert", "The family whose tokenizer and special tokens are used."
+_FAMILY = PROGRAM.enum(
+    "family", FAMILIES[0], FAMILIES, "Whose tokenizer and special tokens are used."
 )
 _OUTPUT = PROGRAM.string("output", None, "The directory to write.")
 _ROWS = PROGRAM.enum("rows", SCHEMES[0], SCHEMES, "What a row is.")
