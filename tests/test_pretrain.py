@@ -59,6 +59,7 @@ def test_every_family_is_pretrained_from_nothing_by_its_own_objective(family, te
     settings = Settings(RECIPE, rows, ((16, 0.5), (24, 0.5)))
     results = pretrain(family, make_model, settings, [text], tmp_path, held_out=0.2)
     assert results["steps"] == 6
+    assert 0 < results["flops_per_second"] < results["peak_flops_per_second"]
     outputs = {
         "bert": {"mlm_logits", "nsp_logits"},
         "albert": {"mlm_logits", "sop_logits"},

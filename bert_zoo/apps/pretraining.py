@@ -14,6 +14,7 @@ from typing import Any
 import keras
 import numpy as np
 import tensorflow as tf
+from keras import ops
 
 import bert_zoo
 from bert_zoo.apps.finetuning import (
@@ -68,6 +69,8 @@ MEASURED_ROWS, MEASUREMENTS = 256, 5
 EPOCHS_APART, MEASURED_SEED = 1 << 20, 1 << 30
 # Sentences whose masks are filled before and after, from so many that are looked at, and their words.
 SHOWN, LOOKED_AT, SHOWN_WORDS = 6, 2_000, range(6, 25)
+# Of the matrices whose product shows what the machine can, without a GPU and with one.
+PEAK_SIZES = (2048, 8192)
 SCHEMES: dict[str, Callable[[int], Scheme]] = {
     "next_sentence": lambda length: SentencePairs("next_sentence", length),
     "sentence_order": lambda length: SentencePairs("sentence_order", length),
@@ -289,6 +292,22 @@ def training_flops(model: ObjectiveModel, batches: PretrainingBatches) -> float:
     return 3 * batches.batch_size * (config.forward_flops(length) + head)
 
 
+def peak_flops(dtype: str) -> float:
+    """Floating-point operations a second of a large product of matrices on this machine.
+
+    Args:
+        dtype: of its numbers.
+    """
+    size = PEAK_SIZES[bool(tf.config.list_physical_devices("GPU"))]
+    matrix = ops.cast(ops.ones((size, size)), dtype)
+    best = math.inf
+    for _ in range(4):
+        start = time.perf_counter()
+        ops.convert_to_numpy(ops.matmul(matrix, matrix)[0, 0])
+        best = min(best, time.perf_counter() - start)
+    return 2 * size**3 / best
+
+
 # ---------------------------------------------------------------------------------------------
 # Training
 # ---------------------------------------------------------------------------------------------
@@ -393,7 +412,7 @@ class Keeper(keras.callbacks.Callback):
     def write_row(self, at_end: bool = False) -> None:
         """Measures, and notes it beside the mean loss of training since the time before."""
         progress = self.progress
-        rate = float(keras.ops.convert_to_numpy(self.model.optimizer.learning_rate))
+        rate = float(ops.convert_to_numpy(self.model.optimizer.learning_rate))
         row = {"step": updates_of(self.model), "seconds": progress.seconds, "rate": rate}
         if progress.losses:
             row["loss"] = progress.loss / progress.losses
@@ -595,6 +614,7 @@ def pretrain(
         "tokens": round(progress.tokens),
         "tokens_per_second": speed,
         "flops_per_second": speed * training_flops(model, phases[-1]) / phases[-1].tokens,
+        "peak_flops_per_second": peak_flops(model.compute_dtype),
         "parameters": model.count_params(),
     }
     _print_losses("After", results["after"])

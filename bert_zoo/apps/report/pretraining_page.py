@@ -46,7 +46,11 @@ def _tiles(results: Mapping[str, Any]) -> str:
     tiles += [
         (f"{results['tokens_per_second']:,.0f}", "tokens a second"),
         (duration(results["seconds"]), f"{results['steps']:,} steps"),
-        (f"{results['flops_per_second'] / 1e9:,.0f} GFLOP/s", "in products of matrices"),
+        (
+            f"{results['flops_per_second'] / results['peak_flops_per_second']:.0%}",
+            "of the speed of one large product of matrices on this machine "
+            f"({results['peak_flops_per_second'] / 1e9:,.0f} GFLOP/s)",
+        ),
     ]
     shown = (
         f'<div class="tile"><b>{escape(value)}</b><span>{escape(name)}</span></div>'
