@@ -326,6 +326,7 @@ class Progress:
         busy_tokens: tokens of those steps.
         tokens: that were trained on, special ones among them and padding not.
         loss, losses: the sum, and number, of batches' losses since the latest measurement.
+        measured_at: the share of the training that was done at the latest measurement.
         rows: what was measured, a row each time.
         before: what was measured and answered before the first batch.
     """
@@ -339,6 +340,7 @@ class Progress:
     tokens: float = 0.0
     loss: float = 0.0
     losses: int = 0
+    measured_at: float = 0.0
     rows: list[dict[str, float]] = field(default_factory=list)
     before: dict[str, Any] = field(default_factory=dict)
 
@@ -403,8 +405,10 @@ class Keeper(keras.callbacks.Callback):
         progress.loss += loss
         progress.losses += 1
         share = self.share()
-        if share < 1 and int(share * MEASUREMENTS) > len(progress.rows):
+        if share < 1 and int(share * MEASUREMENTS) > int(progress.measured_at * MEASUREMENTS):
             self.write_row()
+            # Of a budget of time, measuring takes a share too.
+            progress.measured_at = self.share()
         if now - self._saved >= self.every:
             self.save()
         self._step_start = time.monotonic()
