@@ -128,18 +128,19 @@ def settings_to_go_on() -> "Settings":
     """Those of `ADAPTATION`, with rows as the checkpoint's family has them, and flags."""
     from bert_zoo.loading.directories import open_checkpoint
     from bert_zoo.loading.load import missing_parts
+    from bert_zoo.models import MaskedLM, Pretraining
 
     if _STEPS.value is None and _MINUTES.value is None:
         raise ValueError("Say how long to train: --minutes 30, or --steps 1000.")
     opened = open_checkpoint(_MODEL.value, with_weights=True)
     preset = opened.family.pretraining_preset
     rows = preset.rows if preset else "full_sentences"
-    if rows in PAIRS and missing_parts(_MODEL.value, "pretraining"):
+    if rows in PAIRS and missing_parts(_MODEL.value, Pretraining.task):
         rows = "full_sentences"
     length = min(_LENGTH.value or ADAPTATION.max_length, opened.config.longest_input)
     settings = _with_flags(ADAPTATION, rows, ((length, 1.0),), "")
-    if "masked_lm" in opened.family.heads and "masked_lm" in missing_parts(
-        _MODEL.value, "masked_lm"
+    if MaskedLM.task in opened.family.heads and MaskedLM.task in missing_parts(
+        _MODEL.value, MaskedLM.task
     ):
         print("Its new head for masked tokens begins with how often each occurs in the text.")
         settings = replace(settings, starts_from_frequencies=True)

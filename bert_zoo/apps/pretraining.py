@@ -43,6 +43,7 @@ from bert_zoo.data.pretraining_rows import (
 from bert_zoo.data.token_shards import TokenShards, write_token_shards
 from bert_zoo.loading.directories import open_checkpoint
 from bert_zoo.loading.load import missing_parts
+from bert_zoo.models import MaskedLM, Pretraining
 from bert_zoo.models.encoder import Encoder
 from bert_zoo.models.replicas import is_chief
 from bert_zoo.objectives import OBJECTIVES, Draws, objective_for
@@ -117,7 +118,7 @@ def new_model(family: Family, config: Mapping[str, Any], preprocessor, dtype: st
         dtype: a Keras dtype policy.
     """
     sizes = {**family.defaults, **config, "vocab_size": preprocessor.tokenizer.vocab_size}
-    task = "pretraining" if "pretraining" in family.heads else "masked_lm"
+    task = Pretraining.task if Pretraining.task in family.heads else MaskedLM.task
     config = family.config_class(**sizes).with_pooler(family.heads[task].pooler)
     return TASKS[task](Encoder(config, family.name, preprocessor=preprocessor, dtype=dtype))
 
@@ -134,18 +135,18 @@ def model_to_go_on_with(name: str, objective: str = "", dtype: str = "float32") 
         dtype: a Keras dtype policy.
     """
     family = open_checkpoint(name, with_weights=False).family
-    if not (objective or family.pretraining) or "masked_lm" not in family.heads:
+    if not (objective or family.pretraining) or MaskedLM.task not in family.heads:
         raise ValueError(
             f"{name} was not pretrained with hidden tokens. Language models go on in "
             "`bert_zoo train_lm`; models of masked tokens are those of "
             "bert_zoo.list_models(provides='masked_lm')."
         )
     chosen = OBJECTIVES.get(objective or family.pretraining)
-    task = "masked_lm"
-    if "pretraining" in family.heads:
-        has_all = not missing_parts(name, "pretraining")
+    task = MaskedLM.task
+    if Pretraining.task in family.heads:
+        has_all = not missing_parts(name, Pretraining.task)
         if has_all or getattr(chosen, "replaced", False) or hasattr(chosen, "targets"):
-            task = "pretraining"
+            task = Pretraining.task
     model = bert_zoo.load(name, task=task, init=tuple(missing_parts(name, task)), dtype=dtype)
     if model.encoder.config.pooler:
         return model
@@ -508,7 +509,7 @@ def pretrain(
     preprocessor = model.preprocessor
     shards = tokenized(text, preprocessor, directory / TOKENS / "train", held_out, "train")
     objective = objective_for(model, settings.objective or None, shards.counts)
-    mlm_only = model.task == "masked_lm"
+    mlm_only = model.task == MaskedLM.task
     if settings.rows in PAIRS and (
         mlm_only or settings.rows not in registry().families[model.encoder.family].objectives
     ):

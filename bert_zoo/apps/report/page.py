@@ -148,8 +148,8 @@ def _epoch_table(record: RunRecord) -> str:
     rows = []
     for epoch, values in record.by_epoch():
         kept = epoch == record.kept_epoch
-        head = f'{epoch}<span class="badge">kept</span>' if kept else str(epoch)
-        rows.append(_row(head, map(number, values), "kept" if kept else ""))
+        label = f'{epoch}<span class="badge">kept</span>' if kept else str(epoch)
+        rows.append(_row(label, map(number, values), "kept" if kept else ""))
     if record.baseline:
         beaten = (record.baseline.get(name) for name in ("", *record.kept))
         cells = ("" if value is None else number(value) for value in beaten)
@@ -158,9 +158,9 @@ def _epoch_table(record: RunRecord) -> str:
     return grid(head("epoch") + "".join(head(name, "number") for name in names), rows)
 
 
-def _row(head: str, numbers: Iterable[str], classes: str) -> str:
+def _row(label: str, numbers: Iterable[str], classes: str) -> str:
     start = f'<tr class="{classes}">' if classes else "<tr>"
-    return f"{start}<th>{head}</th>{''.join(map(number_cell, numbers))}</tr>"
+    return f"{start}<th>{label}</th>{''.join(map(number_cell, numbers))}</tr>"
 
 
 # --- Where it goes wrong ---
