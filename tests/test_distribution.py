@@ -142,7 +142,7 @@ def test_replicas_train_as_one_in_half_precision(dtype, tmp_path):
     for name in [name for name in one if name.endswith("qkv/bias")]:
         del one[name], two[name]
     # Eight bits of gradient, of which Adam makes steps of 5e-5, and of logits of 3 and less.
-    assert_same_training(one, two, weights=2e-4, figures=0.1)
+    assert_same_training(one, two, weights=3e-4, figures=0.1)
     np.testing.assert_allclose(two["losses"], one["losses"], atol=5e-3)
 
 
