@@ -1,6 +1,7 @@
 """Objectives of pretraining in tf.data."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -31,18 +32,31 @@ def hide_tokens(objective: Masking, seed: int, epoch: int | tf.Tensor = 0) -> Ca
         names = sorted(batch)
         specs = _specs(objective, batch)
 
-        def run(epoch: np.ndarray, *values: np.ndarray) -> list[np.ndarray]:
+        def run(epoch: np.ndarray, *values: np.ndarray):
             rows = dict(zip(names, values, strict=True))
-            results = objective(rows, Draws(seed, int(epoch), rows["row"]))
-            return tf.nest.flatten(results)
+            return objective(rows, Draws(seed, int(epoch), rows["row"]))
 
-        values = [tf.cast(epoch, tf.int64), *(batch[name] for name in names)]
-        flat = tf.numpy_function(run, values, [spec.dtype for spec in tf.nest.flatten(specs)])
-        for value, spec in zip(flat, tf.nest.flatten(specs), strict=True):
-            value.set_shape(spec.shape)
-        return tf.nest.pack_sequence_as(specs, flat)
+        return run_numpy(run, [tf.cast(epoch, tf.int64), *(batch[name] for name in names)], specs)
 
     return transform
+
+
+def run_numpy(function: Callable, values: Sequence[Any], specs: Any) -> Any:
+    """What a function of NumPy arrays gives, within a graph, with the shapes of `specs`.
+
+    Args:
+        function: from arrays, one a value, to a structure like that of `specs`.
+        values: tensors.
+        specs: a structure of TensorSpecs.
+    """
+
+    def flat(*arrays: np.ndarray) -> list[np.ndarray]:
+        return tf.nest.flatten(function(*arrays))
+
+    results = tf.numpy_function(flat, values, [spec.dtype for spec in tf.nest.flatten(specs)])
+    for result, spec in zip(results, tf.nest.flatten(specs), strict=True):
+        result.set_shape(spec.shape)
+    return tf.nest.pack_sequence_as(specs, results)
 
 
 def _specs(objective: Masking, batch: Mapping[str, tf.Tensor]):

@@ -11,6 +11,7 @@ from bert_zoo.data.pretraining_rows import EpochPlan, Scheme
 from bert_zoo.data.token_shards import TokenShards
 from bert_zoo.objectives.draws import Draws
 from bert_zoo.objectives.masking import Masking
+from bert_zoo.training.hidden_tokens import run_numpy
 
 # Batches that are made at the same time, and ahead of the one that is trained on.
 PARALLEL, AHEAD = 2, 8
@@ -96,16 +97,9 @@ class PretrainingBatches:
         specs = tf.nest.map_structure(
             lambda array: tf.TensorSpec(array.shape, array.dtype), example
         )
-        flat_specs = tf.nest.flatten(specs)
-
-        def flat(number: np.ndarray) -> list[np.ndarray]:
-            return tf.nest.flatten(self.at(number))
 
         def batch(number):
-            values = tf.numpy_function(flat, [number], [spec.dtype for spec in flat_specs])
-            for value, spec in zip(values, flat_specs, strict=True):
-                value.set_shape(spec.shape)
-            return tf.nest.pack_sequence_as(specs, values)
+            return run_numpy(self.at, [number], specs)
 
         numbers = tf.data.Dataset.range(first, end)
         return numbers.map(batch, num_parallel_calls=PARALLEL, deterministic=True).prefetch(AHEAD)
