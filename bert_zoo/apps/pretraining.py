@@ -304,7 +304,8 @@ def peak_flops(dtype: str) -> float:
     best = math.inf
     for _ in range(4):
         start = time.perf_counter()
-        ops.convert_to_numpy(ops.matmul(matrix, matrix)[0, 0])
+        # As float32: TensorFlow 2.21 on NumPy 2 gives no scalar of bfloat16.
+        ops.convert_to_numpy(ops.cast(ops.matmul(matrix, matrix)[0, 0], "float32"))
         best = min(best, time.perf_counter() - start)
     return 2 * size**3 / best
 
