@@ -49,6 +49,21 @@ def test_folds_measure_every_row_once_with_each_class_in_its_share(tmp_path):
     assert sorted(measured) == sorted(read_table(file).texts)
 
 
+def test_fewer_training_rows_have_each_class_in_its_share_and_are_among_more_of_them(tmp_path):
+    file = table(tmp_path / "a.jsonl", ["a"] * 100 + ["b"] * 80 + ["c"] * 20)
+    options = {"train_file": file, "held_out": 50}
+    few, more, everything = (make_task("table", **options, train_rows=rows) for rows in (15, 60, 0))
+    assert [few.train.labels.count(i) for i in range(3)] == pytest.approx([7.5, 6, 1.5], abs=1)
+    assert set(few.train.texts) < set(more.train.texts) < set(everything.train.texts)
+    assert (len(few.train), len(more.train), len(everything.train)) == (15, 60, 150)
+    assert few.data("validation") == everything.data("validation")
+    beside = make_task("table", train_file=file, dev_file=file, train_rows=15)
+    assert len(beside.train) == 15 and len(beside.data("validation")) == 200
+    for rows, message in ((151, "has 150 rows to train on"), (-1, "0 for all")):
+        with pytest.raises(ValueError, match=message):
+            len(make_task("table", **options, train_rows=rows).train)
+
+
 def test_a_spread_order_is_a_random_permutation():
     groups = [None] * 1000
     order = spread_order(groups, seed=3)

@@ -29,7 +29,10 @@ class DataOptions:
         folds: parts that the training file is cut into for cross-validation, each of which is measured
             by a run that trains on the others.
         fold: the number, from 0, of the one part that is measured.
-        split_seed: of the choice of rows for held_out and folds; the same for all seeds of the training.
+        train_rows: rows (sentences, articles) of the training file that are trained on, drawn at random,
+            of each class its share; 0 for all that are not measured.
+        split_seed: of the choice of rows for held_out, folds and train_rows; the same for all seeds of
+            the training.
         text: the table's column of texts, by name; by number from 0 in a file without header.
         text_pair: the table's column of second texts, for a task on pairs.
         label: the table's column of labels.
@@ -53,6 +56,7 @@ class DataOptions:
     held_out: float = 0
     folds: int = 0
     fold: int = 0
+    train_rows: int = 0
     split_seed: int = 0
     text: str = "text"
     text_pair: str | None = None
@@ -68,7 +72,10 @@ class DataOptions:
     tag_column: int = -1
 
 
-FILES = ("train_file", "dev_file", "test_file", "held_out", "folds", "fold", "split_seed")
+FILES = (
+    *("train_file", "dev_file", "test_file", "held_out", "folds", "fold", "train_rows"),
+    "split_seed",
+)
 TAG_COLUMNS = ("word_column", "tag_column")
 TABLE = tuple(f.name for f in fields(DataOptions) if f.name not in ("data_dir", *TAG_COLUMNS))
 

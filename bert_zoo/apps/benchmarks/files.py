@@ -36,7 +36,10 @@ def own_files(
             "There is nothing to measure on. Name a dev_file or a test_file, or hold back some of "
             "the training file's rows with held_out."
         )
+    if options.train_rows < 0:
+        raise ValueError(f"train_rows is {options.train_rows}; it is a number of rows, 0 for all.")
     is_divided = bool(options.held_out or options.folds)
+    is_cut = is_divided or bool(options.train_rows)
 
     @cache
     def train_file() -> Any:
@@ -45,15 +48,18 @@ def own_files(
     @cache
     def parts() -> dict[str, list[int]]:
         order = spread_order(groups(train_file()), options.split_seed)
-        start, end = _measured_stretch(options, len(order))
-        measured = set(order[start:end].tolist())
-        return {
-            "validation": sorted(measured),
-            "train": [row for row in range(len(order)) if row not in measured],
-        }
+        start, end = _measured_stretch(options, len(order)) if is_divided else (0, 0)
+        left = [*order[end:].tolist(), *order[:start].tolist()]
+        wanted = options.train_rows or len(left)
+        if wanted > len(left):
+            raise ValueError(
+                f"train_rows is {wanted}, and {options.train_file} has {len(left)} rows to train on. Ask "
+                "for fewer, or leave it out for all."
+            )
+        return {"validation": sorted(order[start:end].tolist()), "train": sorted(left[:wanted])}
 
     def split_data(split: str) -> Any:
-        if is_divided and split in ("train", "validation"):
+        if (is_divided and split == "validation") or (is_cut and split == "train"):
             return take(train_file(), parts()[split])
         if split == "train":
             return train_file()
