@@ -31,6 +31,7 @@ PROGRAM.define_strategy()
 
 def main(arguments: list[str]) -> None:
     from bert_zoo.apps import finetuning
+    from bert_zoo.loading.directories import kept_metrics
     from bert_zoo.models.replicas import is_chief
 
     directory = Path(_RUN.value)
@@ -38,7 +39,7 @@ def main(arguments: list[str]) -> None:
     with strategy.scope():
         model = finetuning.kept_model(directory)
     config = finetuning.read_json(directory / finetuning.CONFIG)
-    kept = finetuning.kept_metrics(directory)
+    kept = kept_metrics(directory)
     options = config["data"] | PROGRAM.given(DataOptions)
     if _TASK.value:
         options["name"] = _TASK.value

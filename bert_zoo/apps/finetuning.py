@@ -31,7 +31,7 @@ from bert_zoo.training.distribution import present_strategy
 from bert_zoo.training.divergence import StopAtDivergence
 from bert_zoo.training.presets import Recipe, load_options, optimizer_for, prepare
 from bert_zoo.training.resume import notes_of, restore, write_checkpoint
-from bert_zoo.weights.files import replacing
+from bert_zoo.weights.files import write_json
 
 log = logging.getLogger("bert_zoo")
 
@@ -406,21 +406,6 @@ def tensorboard(directory: Path) -> list[keras.callbacks.Callback]:
     return [keras.callbacks.TensorBoard(directory)]
 
 
-def write_json(path: Path, values: Any) -> None:
-    """Writes JSON, whole or not at all; numbers that JSON does not have (NaN, infinity) as null."""
-
-    def valid(value):
-        if isinstance(value, Mapping):
-            return {key: valid(part) for key, part in value.items()}
-        if isinstance(value, list | tuple):
-            return [valid(part) for part in value]
-        return None if isinstance(value, float) and not math.isfinite(value) else value
-
-    with replacing(path) as temporary:
-        text = json.dumps(valid(values), indent=2, ensure_ascii=False, allow_nan=False)
-        temporary.write_text(text + "\n", encoding="utf-8")
-
-
 def draw(
     path: Path, size: tuple[float, float], plot: Callable[..., None], columns: int = 1
 ) -> None:
@@ -476,11 +461,6 @@ def summarize(runs: Sequence[dict[str, Any]]) -> dict[str, Any]:
 def read_json(path: Path) -> Any:
     """What `write_json` wrote."""
     return json.loads(path.read_text(encoding="utf-8"))
-
-
-def kept_metrics(directory: Path) -> dict[str, float]:
-    """The metrics of the model of a run directory."""
-    return read_json(directory / METRICS)["kept"]
 
 
 def kept_model(directory: Path) -> ZooModel:

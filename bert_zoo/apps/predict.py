@@ -24,10 +24,11 @@ def main(arguments: list[str]) -> None:
     if not texts:
         raise ValueError("Give texts as arguments, or one a line on standard input.")
     from bert_zoo.apps import finetuning
+    from bert_zoo.loading.directories import kept_metrics
 
     directory = Path(_RUN.value)
     model = finetuning.kept_model(directory)
-    print(answer(model, texts, finetuning.kept_metrics(directory)))
+    print(answer(model, texts, kept_metrics(directory)))
 
 
 def answer(model: Any, texts: list[str], metrics: dict[str, float]) -> Any:

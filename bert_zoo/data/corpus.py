@@ -18,7 +18,7 @@ from typing import Any
 
 from tqdm import tqdm
 
-from bert_zoo.data.files import lines, string
+from bert_zoo.data.files import examples_of, lines, string
 from bert_zoo.data.sentences import LONGEST, split_sentences
 from bert_zoo.error_text import quoted, shown
 from bert_zoo.json_files import member, parse_json
@@ -270,19 +270,9 @@ class Corpus:
             yield texts if len(texts) > 1 else _sentences_of(texts[0])
 
     def _of_data_set(self) -> Iterator[Iterable[str]]:
-        import tensorflow_datasets as tfds
-
         name = self.source.removeprefix(_TFDS)
-        try:
-            examples = tfds.load(name, split=self.split)
-        # What a failed download raises depends on the step: network, checksum, disk, file format.
-        except Exception as error:
-            raise RuntimeError(
-                f"tensorflow_datasets could not provide {name}, split {self.split} "
-                f"({type(error).__name__}: {error}). Check its name, or download the text by other "
-                "means and pass its files."
-            ) from error
-        for number, example in enumerate(tfds.as_numpy(examples)):
+        instead = "Check its name, or download the text by other means and pass its files."
+        for number, example in enumerate(examples_of(name, self.split, instead)):
             where = f"{name}, example {number}"
             if self.text_field not in example:
                 raise ValueError(

@@ -157,19 +157,27 @@ def check_known(problem: str, name: str, known: Collection[str]) -> None:
 
 
 def download(name: str, split: str, files: str) -> list[dict[str, Any]]:
+    """A whole split of `examples_of`; `files` are what to pass as data_dir instead, for messages."""
+    return list(
+        examples_of(
+            name,
+            split,
+            f"Download {files} by other means and pass it as data_dir (--data_dir on the command line).",
+        )
+    )
+
+
+def examples_of(name: str, split: str, instead: str) -> Iterator[dict[str, Any]]:
     """Reads a split with `tensorflow_datasets`, in its order: by a hash, not as in the original.
 
     Args:
         name: of the data set and its configuration there, such as "glue/rte".
         split: the split's name there.
-        files: what to pass as data_dir instead, for messages.
+        instead: what to do where this fails, for messages.
 
     Raises:
         RuntimeError: the download failed, or tensorflow_datasets cannot be imported.
     """
-    instead = (
-        f"Download {files} by other means and pass it as data_dir (--data_dir on the command line)."
-    )
     try:
         import tensorflow_datasets as tfds
     except ImportError as error:
@@ -178,7 +186,7 @@ def download(name: str, split: str, files: str) -> list[dict[str, Any]]:
             f"({error}). Install it with `pip install tensorflow-datasets`. {instead}"
         ) from error
     try:
-        return list(tfds.as_numpy(tfds.load(name, split=split)))
+        yield from tfds.as_numpy(tfds.load(name, split=split))
     # What a failed download raises depends on the step: network, checksum, disk, file format.
     except Exception as error:
         raise RuntimeError(

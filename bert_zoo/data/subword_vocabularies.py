@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from bert_zoo.text.vocabulary import SUFFIX
+from bert_zoo.weights.files import write_json
 
 # Pieces of words that are seen once say nothing.
 _MIN_COUNT = 2
@@ -61,9 +62,10 @@ def train_vocabulary(
     directory = Path(directory)
     directory.mkdir(parents=True, exist_ok=True)
     for name, content in files.items():
-        if not isinstance(content, bytes):
-            content = (json.dumps(content, indent=2, ensure_ascii=False) + "\n").encode("utf-8")
-        (directory / name).write_bytes(content)
+        if isinstance(content, bytes):
+            (directory / name).write_bytes(content)
+        else:
+            write_json(directory / name, content)
     return tokens
 
 

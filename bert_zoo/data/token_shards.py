@@ -13,12 +13,12 @@ import json
 import os
 from array import array
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from array_record.python.array_record_module import ArrayRecordReader, ArrayRecordWriter
@@ -28,6 +28,7 @@ from numpy.lib.format import write_array_header_1_0
 from bert_zoo.data.corpus import Corpus
 from bert_zoo.json_files import read_object
 from bert_zoo.text.layout import Layout
+from bert_zoo.weights.files import remove_leftovers, replacing, write_json
 
 if TYPE_CHECKING:
     from bert_zoo.text.preprocessor import TextPreprocessor
@@ -98,6 +99,7 @@ def write_token_shards(
     directory = Path(directory)
     directory.mkdir(parents=True, exist_ok=True)
     with FileLock(directory / ".lock"):
+        remove_leftovers(directory)
         tokenizer, layout = preprocessor.tokenizer, preprocessor.packer.layout
         _note_vocabulary(directory, tokenizer)
         left = iter(documents)
@@ -217,7 +219,8 @@ class _Shard:
             "documents": np.asarray(self.documents, np.int64),
             "counts": counts,
         }
-        _replace(_part(directory, number), lambda file: np.savez(file, **arrays))
+        with replacing(_part(directory, number)) as temporary, temporary.open("wb") as file:
+            np.savez(file, **arrays)
         return about
 
 
@@ -282,18 +285,7 @@ def _write_index(directory: Path, shards: list[dict[str, Any]], about: dict[str,
         with np.load(_part(directory, number)) as part:
             counts = counts + part["counts"]
     np.save(directory / "counts.npy", counts)
-    text = json.dumps({**totals, **about, "shards": shards}, indent=2, ensure_ascii=False)
-    _replace(directory / INDEX, lambda file: file.write(text.encode("utf-8")))
-
-
-def _replace(path: Path, write: Callable[[BinaryIO], Any]) -> None:
-    """Writes a file so that it is there whole or not at all."""
-    partial = path.with_name(f"{path.name}.partial")
-    with partial.open("wb") as file:
-        write(file)
-        file.flush()
-        os.fsync(file.fileno())
-    partial.replace(path)
+    write_json(directory / INDEX, {**totals, **about, "shards": shards})
 
 
 # --- Vocabularies ---
@@ -322,8 +314,7 @@ def _note_vocabulary(directory: Path, tokenizer: Tokenizer) -> None:
         _check_vocabulary(read_object(note), tokenizer, directory)
         return
     np.save(directory / "begins_word.npy", tokenizer.word_starts)
-    text = json.dumps(_vocabulary_of(tokenizer), indent=2)
-    _replace(note, lambda file: file.write(text.encode("utf-8")))
+    write_json(note, _vocabulary_of(tokenizer))
 
 
 def _check_vocabulary(stored: dict[str, Any], tokenizer: Tokenizer, directory: Path) -> None:

@@ -113,7 +113,8 @@ def _model_of_run(directory: Path) -> Path:
     seeds = sorted(directory.glob(f"seed_*/{RUN_MODEL}/{BertZoo.config_file}"))
     if not seeds:
         return directory
-    metrics = {config.parent.parent: _kept_metric(config.parent.parent) for config in seeds}
+    runs = [config.parent.parent for config in seeds]
+    metrics = {run: next(iter(kept_metrics(run).values()), None) for run in runs}
     # Of those that are not over, nothing is known.
     best = max(metrics, key=lambda run: (metrics[run] is not None, metrics[run] or 0.0))
     log.warning(
@@ -125,14 +126,13 @@ def _model_of_run(directory: Path) -> Path:
     return best / RUN_MODEL
 
 
-def _kept_metric(run: Path) -> float | None:
-    """The metric by which a run chose its model; None where it is not over."""
+def kept_metrics(run: Path) -> dict[str, float]:
+    """The metrics of the model that a fine-tuning kept, the one that chose it first; none while it runs."""
     path = run / RUN_METRICS
     if not path.is_file():
-        return None
+        return {}
     kept = read_object(path).section("kept")
-    first = next(iter(kept), None)
-    return None if first is None else kept.take(first, float)
+    return {name: kept.take(name, float) for name in kept}
 
 
 def _open_registered(

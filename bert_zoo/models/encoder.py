@@ -1,6 +1,5 @@
 """The encoder that users hold, alone or inside a task model."""
 
-import json
 import logging
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -20,6 +19,7 @@ from bert_zoo.models.interface import Interface
 from bert_zoo.models.long_texts import LongTexts, are_rows, over_windows
 from bert_zoo.registry import Pooling, registry
 from bert_zoo.text.format import DeferredPreprocessor
+from bert_zoo.weights.files import write_json
 
 log = logging.getLogger("bert_zoo")
 
@@ -267,8 +267,7 @@ class Encoder(ZooModel):
         if preprocessor is None:
             return
         preprocessor.save_vocabulary(directory)
-        options = json.dumps(preprocessor.get_config(), indent=2)
-        (Path(directory) / PREPROCESSOR_FILE).write_text(options + "\n", encoding="utf-8")
+        write_json(Path(directory) / PREPROCESSOR_FILE, preprocessor.get_config())
 
     def load_assets(self, directory: str) -> None:
         options = Path(directory) / PREPROCESSOR_FILE

@@ -3,13 +3,14 @@
 import errno
 import hashlib
 import json
+import math
 import os
 import shutil
 import struct
 import uuid
 import zipfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -81,6 +82,9 @@ def replacing(path: str | os.PathLike) -> Iterator[Path]:
     try:
         with naming_full_disk(path):
             yield temporary
+            # Else a power cut may leave the new name with nothing in it.
+            with temporary.open("rb+") as file:
+                os.fsync(file.fileno())
             os.replace(temporary, path)
     finally:
         temporary.unlink(missing_ok=True)
@@ -108,9 +112,17 @@ def replacing_directory(target: Path) -> Iterator[Path]:
 
 
 def write_json(path: Path, values: Any) -> None:
-    """Writes a JSON file that people may read, atomically."""
+    """Writes a JSON file that people may read, atomically; NaN and infinity, which JSON lacks, as null."""
+
+    def valid(value):
+        if isinstance(value, Mapping):
+            return {key: valid(part) for key, part in value.items()}
+        if isinstance(value, list | tuple):
+            return [valid(part) for part in value]
+        return None if isinstance(value, float) and not math.isfinite(value) else value
+
     with replacing(path) as temporary:
-        text = json.dumps(values, indent=2, ensure_ascii=False)
+        text = json.dumps(valid(values), indent=2, ensure_ascii=False, allow_nan=False)
         temporary.write_text(text + "\n", encoding="utf-8")
 
 

@@ -1,0 +1,17 @@
+"""Pretraining: from text, and a checkpoint or nothing, to a run directory."""
+
+from bert_zoo.apps.pretraining.measuring import log_frequencies, masked_sentences
+from bert_zoo.apps.pretraining.models import model_to_go_on_with, new_model
+from bert_zoo.apps.pretraining.progress import Keeper
+from bert_zoo.apps.pretraining.run import VOCABULARY, Settings, pretrain
+
+__all__ = [
+    "VOCABULARY",
+    "Keeper",
+    "Settings",
+    "log_frequencies",
+    "masked_sentences",
+    "model_to_go_on_with",
+    "new_model",
+    "pretrain",
+]

@@ -1,0 +1,41 @@
+"""How fast a pretraining is, beside what the machine can do."""
+
+import math
+import time
+
+import tensorflow as tf
+from keras import ops
+
+from bert_zoo.tasks.objectives import ObjectiveModel
+from bert_zoo.training.pretraining_batches import PretrainingBatches
+
+# Of the matrices whose product shows what the machine can, without a GPU and with one.
+PEAK_SIZES = (2048, 8192)
+
+
+def training_flops(model: ObjectiveModel, batches: PretrainingBatches) -> float:
+    """Floating-point operations of the products of a batch's training step, three times those forward.
+
+    Counted are the encoder and the logits of masked tokens; of a model with a generator, the encoder.
+    """
+    config, length = model.encoder.config, batches.scheme.length
+    predicted = batches.objective.predictions(length) * config.table_width
+    head = 2 * predicted * (config.vocab_size + config.hidden_size)
+    return 3 * batches.batch_size * (config.forward_flops(length) + head)
+
+
+def peak_flops(dtype: str) -> float:
+    """Floating-point operations a second of a large product of matrices on this machine.
+
+    Args:
+        dtype: of its numbers.
+    """
+    size = PEAK_SIZES[bool(tf.config.list_physical_devices("GPU"))]
+    matrix = ops.cast(ops.ones((size, size)), dtype)
+    best = math.inf
+    for _ in range(4):
+        start = time.perf_counter()
+        # As float32: TensorFlow 2.21 on NumPy 2 gives no scalar of bfloat16.
+        ops.convert_to_numpy(ops.cast(ops.matmul(matrix, matrix)[0, 0], "float32"))
+        best = min(best, time.perf_counter() - start)
+    return 2 * size**3 / best
