@@ -1,5 +1,6 @@
 """Corpora: sources of several kinds give the documents that they hold, whole and in order."""
 
+import gzip
 import json
 import random
 
@@ -82,6 +83,23 @@ def test_json_lines(tmp_path):
     broken = written(tmp_path / "c.jsonl", '{"text": "One."}\n{"text": \n')
     with pytest.raises(ValueError, match=r"c\.jsonl, line 2"):
         read(broken)
+
+
+def test_packed_files_are_unpacked_while_they_are_read(tmp_path):
+    text = "Grüße.\nZwei.\n\nDrei.\n"
+    path = tmp_path / "text.txt.gz"
+    path.write_bytes(gzip.compress(text.encode("latin-1")))
+    assert read(path, encoding="latin-1") == [["Grüße.", "Zwei."], ["Drei."]]
+    with pytest.raises(ValueError, match=r"text.txt.gz, line 1: this is not UTF-8.*--encoding"):
+        read(path)
+    lines = tmp_path / "lines.jsonl.gz"
+    lines.write_bytes(gzip.compress(b'{"text": "One. Two."}\n' * 2))
+    assert read(lines) == [["One.", "Two."]] * 2
+    whole = path.read_bytes()
+    for damaged in (whole[: len(whole) - 9], text.encode()):
+        path.write_bytes(damaged)
+        with pytest.raises(ValueError, match=r"text.txt.gz, line [15]: the file is not whole gzip"):
+            read(path, encoding="latin-1")
 
 
 def test_tfrecords_and_data_sets(tmp_path, monkeypatch):

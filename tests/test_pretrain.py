@@ -204,9 +204,20 @@ def test_text_that_is_too_short_is_refused(tmp_path):
     settings = Settings(RECIPE, rows, ((64, 1.0),))
     with pytest.raises(ValueError, match=r"a batch has 4\. Lower batch_size"):
         pretrain("new", make_model, settings, [str(path)], tmp_path / "run", held_out=0.0)
-    path.write_text("the cat sat on the tree\n")
+    path.write_bytes("the café sat on the tree\n".encode("latin-1"))
+    with pytest.raises(ValueError, match=r"line 1: this is not UTF-8.*--encoding latin-1"):
+        pretrain("new", make_model, settings, [str(path)], tmp_path / "run", held_out=0.0)
+    reading = {"encoding": "latin-1", "form": "documents"}
     with pytest.raises(ValueError, match="none is left for the part"):
-        pretrain("new", make_model, settings, [str(path)], tmp_path / "run2", held_out=0.5)
+        pretrain(
+            "new",
+            make_model,
+            settings,
+            [str(path)],
+            tmp_path / "run2",
+            held_out=0.5,
+            reading=reading,
+        )
 
 
 @pytest.mark.slow

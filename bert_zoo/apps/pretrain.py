@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bert_zoo.apps.program import Program, command
+from bert_zoo.data.corpus import FORMS, Corpus
 from bert_zoo.presets import ADAPTATION, PAIRS, PRETRAINING_SIZES, ROWS, Recipe
 from bert_zoo.registry import registry
 
@@ -39,6 +40,10 @@ _MODEL = PROGRAM.string("model", None, "A name of bert_zoo.list_models(), or a d
 _RECIPE = PROGRAM.enum("recipe", None, list(PRESETS), "Begin from nothing, as this family did.")
 _SIZE = PROGRAM.enum("size", "nano", PRETRAINING_SIZES, "Of a model that begins from nothing.")
 _TEXT = PROGRAM.list("text", None, "Files, folders or patterns; or tfds: and a data set's name.")
+_FORM = PROGRAM.enum(
+    "form", None, FORMS, "What a line of the text is; by default what its first lines speak for."
+)
+_ENCODING = PROGRAM.string("encoding", None, "Of the text, such as latin-1; UTF-8 if not set.")
 _GENERAL = PROGRAM.list("general_text", None, "Text of other kinds, to see what is forgotten.")
 _HELD_OUT = PROGRAM.float(
     "held_out", 0.05, "Share of the documents to measure on.", lower_bound=0, upper_bound=0.9
@@ -82,6 +87,7 @@ def main(arguments: list[str]) -> None:
     from bert_zoo.models.replicas import is_chief
 
     text = _TEXT.value[0] if _TEXT.value[0].startswith("tfds:") else _TEXT.value
+    reading = {"form": _FORM.value, "encoding": _ENCODING.value}
     name = _MODEL.value or f"{_RECIPE.value}_{_SIZE.value}"
     directory = Path(_OUTPUT_DIR.value or f"runs/pretrain-{Path(name).name}")
     if _MODEL.value:
@@ -91,7 +97,8 @@ def main(arguments: list[str]) -> None:
             return pretraining.model_to_go_on_with(name, settings.objective, settings.recipe.dtype)
     else:
         settings, config = settings_from_nothing()
-        make_model = model_maker(config, text, directory, settings.recipe.dtype)
+        corpus = Corpus(text, held_out=_HELD_OUT.value, **reading)
+        make_model = model_maker(config, corpus, directory, settings.recipe.dtype)
     results = pretraining.pretrain(
         name,
         make_model,
@@ -99,6 +106,7 @@ def main(arguments: list[str]) -> None:
         text,
         directory,
         general_text=_GENERAL.value,
+        reading=reading,
         held_out=_HELD_OUT.value,
         seed=_SEED.value,
         checkpoint_seconds=60 * _CHECKPOINT_MINUTES.value,
@@ -178,11 +186,10 @@ def _with_flags(
 
 
 def model_maker(
-    config: dict[str, Any], text: Any, directory: Path, dtype: str
+    config: dict[str, Any], corpus: Corpus, directory: Path, dtype: str
 ) -> Callable[[], "ObjectiveModel"]:
     """What makes a model of a vocabulary that is given, or made of the text and kept with the run."""
     from bert_zoo.apps import pretraining
-    from bert_zoo.data.corpus import Corpus
     from bert_zoo.text import preprocessor_from_dir
 
     family = registry().families[_RECIPE.value]
@@ -192,7 +199,6 @@ def model_maker(
         from bert_zoo.data.subword_vocabularies import train_vocabulary
 
         size = {**family.defaults, **config}["vocab_size"]
-        corpus = Corpus(text, held_out=_HELD_OUT.value)
         partial = path.with_name(f"{path.name}.partial")
         tokens = train_vocabulary(
             (sentence for document in corpus for sentence in document),

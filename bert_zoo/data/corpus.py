@@ -18,7 +18,7 @@ from typing import Any
 
 from tqdm import tqdm
 
-from bert_zoo.data.files import examples_of, lines, string
+from bert_zoo.data.files import examples_of, is_gzip, lines, string
 from bert_zoo.data.sentences import LONGEST, split_sentences
 from bert_zoo.error_text import quoted, shown
 from bert_zoo.json_files import member, parse_json
@@ -98,7 +98,7 @@ class Corpus:
 
     Other files are known by their names: ".jsonl" and ".ndjson" have a JSON object a line
     ("json_lines"), names with ".tfrecord" hold tf.train.Example protos. Their texts are documents, or
-    lists of sentences.
+    lists of sentences. Files whose names end in ".gz" besides are unpacked while they are read.
 
     Args:
         source: a file, a folder (all files in it, by name), a pattern such as "my/*.txt", a list of
@@ -211,7 +211,8 @@ class Corpus:
             yield from map(_sentences_of, self.source)
         else:
             total = sum(path.stat().st_size for path in self.files)
-            # Shown in a terminal only. Characters are taken for bytes between the ends of files.
+            # Shown in a terminal only. Characters are taken for bytes between the ends of files, but
+            # for packed ones, which have more of them.
             with tqdm(total=total, unit="B", unit_scale=True, desc="Reading", disable=None) as bar:
                 done = 0
                 for path in self.files:
@@ -246,15 +247,18 @@ class Corpus:
 
     def _lines(self, path: Path, read: Callable[[int], Any]) -> Iterator[tuple[int, str]]:
         for number, line in lines(path, self.encoding, max_line_bytes=_MAX_LINE_BYTES):
-            read(len(line) + 1)
+            if not is_gzip(path):
+                read(len(line) + 1)
             yield number, line
 
     def _of_records(self, path: Path, read: Callable[[int], Any]) -> Iterator[Iterable[str]]:
         import tensorflow as tf
 
-        records = tf.data.TFRecordDataset(str(path)).as_numpy_iterator()
+        packing = "GZIP" if is_gzip(path) else None
+        records = tf.data.TFRecordDataset(str(path), packing).as_numpy_iterator()
         for number, record in enumerate(records, start=1):
-            read(len(record))
+            if not packing:
+                read(len(record))
             where = f"{path}, record {number}"
             try:
                 fields = tf.train.Example.FromString(record).features.feature
@@ -312,6 +316,8 @@ _READERS = {"json_lines": Corpus._of_json, "tfrecord": Corpus._of_records}
 
 def _kind(path: Path) -> str | None:
     """The form that a file's name tells; None for text files."""
+    if is_gzip(path):
+        path = path.with_suffix("")
     if path.suffix.lower() in (".jsonl", ".ndjson"):
         return "json_lines"
     return "tfrecord" if ".tfrecord" in path.name.lower() else None

@@ -4,11 +4,14 @@ Nothing here imports TensorFlow, unless `download` is called.
 """
 
 import codecs
+import gzip
+import io
 import sys
+import zlib
 from collections.abc import Collection, Iterable, Iterator
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from bert_zoo.error_text import shown
 from bert_zoo.json_files import member, parse_json
@@ -17,6 +20,8 @@ from bert_zoo.json_files import member, parse_json
 # a million tokens: what is longer is a missing line end or another kind of file.
 MAX_LINE_BYTES = 1 << 20
 
+# What gzip raises for a file that is damaged, cut short or something else.
+_NOT_GZIP = (gzip.BadGzipFile, EOFError, zlib.error)
 _NAME_ENCODING = "Name the file's own encoding, for example encoding='{0}' (--encoding {0}), or convert it to UTF-8."
 # The longer marks before those that begin them; what follows a mark has that one byte order.
 _BYTE_ORDER_MARKS = {
@@ -51,18 +56,18 @@ def lines(
     alone. A byte order mark is no part of the first line.
 
     Args:
-        path: the file.
-        encoding: of the file; by default what its byte order mark says, UTF-8 where it has none.
+        path: the file; one whose name ends in ".gz" is unpacked while it is read.
+        encoding: of the text; by default what its byte order mark says, UTF-8 where it has none.
         max_line_bytes: where a longer line is refused; not much more than this is held in memory.
         keep_ends: whether lines keep their line end, "\\n" or "\\r\\n".
 
     Raises:
-        ValueError: names file and line of what is too long or not in that encoding.
+        ValueError: names file and line of what is too long, not in that encoding or not gzip.
         FileNotFoundError: there is no such file.
     """
     codec, mark = _codec_of(path, encoding)
     line_number = 0
-    with path.open(encoding=codec, newline="\n") as file:
+    with io.TextIOWrapper(_opened(path), encoding=codec, newline="\n") as file:
         file.buffer.seek(len(mark))
         next_line = partial(file.readline, max_line_bytes + 1)
         try:
@@ -80,6 +85,8 @@ def lines(
                         f"mark. {_NAME_ENCODING.format('utf-16-le')}"
                     )
                 yield line_number, text if keep_ends else text.removesuffix("\n").removesuffix("\r")
+        except _NOT_GZIP as error:
+            raise _not_gzip(path, line_number + 1, error) from error
         except UnicodeDecodeError as error:
             # Python decodes blocks, the bad one as soon as no whole line is left of those before.
             line_number += 1 + error.object[: error.start].decode(codec).count("\n")
@@ -90,11 +97,30 @@ def lines(
             ) from error
 
 
+def _opened(path: Path) -> BinaryIO:
+    """A file's bytes, unpacked where its name ends in ".gz"."""
+    return gzip.open(path) if is_gzip(path) else path.open("rb")
+
+
+def is_gzip(path: Path) -> bool:
+    return path.suffix.lower() == ".gz"
+
+
+def _not_gzip(path: Path, line_number: int, error: Exception) -> ValueError:
+    return ValueError(
+        f"{path}, line {line_number}: the file is not whole gzip ({error}). Fetch it again, or take "
+        "'.gz' off its name if it is not packed."
+    )
+
+
 def _codec_of(path: Path, encoding: str | None) -> tuple[str, bytes]:
     """The codec that reads a file, and the byte order mark before what it reads."""
     require_file(path, advice="Check its name and folder.")
-    with path.open("rb") as file:
-        start = file.read(max(map(len, _BYTE_ORDER_MARKS)))
+    with _opened(path) as file:
+        try:
+            start = file.read(max(map(len, _BYTE_ORDER_MARKS)))
+        except _NOT_GZIP as error:
+            raise _not_gzip(path, 1, error) from error
     mark = next((mark for mark in _BYTE_ORDER_MARKS if start.startswith(mark)), b"")
     marked = _BYTE_ORDER_MARKS.get(mark, "utf-8")
     if encoding is None:

@@ -5,6 +5,7 @@ import math
 import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -89,27 +90,24 @@ class Settings:
     starts_from_frequencies: bool = False
 
 
-def tokenized(
-    text: Sequence[str] | str, preprocessor, directory: Path, held_out: float, part: str
-) -> TokenShards:
-    """The tokens of a part of a text, "train" or "held_out"; made where they are not there yet.
+def tokenized(corpus: Corpus, preprocessor, directory: Path) -> TokenShards:
+    """The tokens of a text, or of its part; made where they are not there yet.
 
     Raises:
         ValueError: the part has no documents.
     """
-    corpus = Corpus(text, held_out=held_out, part=part, drop_duplicates=("documents",))
     try:
         shards = write_token_shards(corpus, preprocessor, directory)
     except ValueError:
         if corpus.counts.documents:
             raise
         raise ValueError(
-            f"Of {corpus.counts.other_part:,} documents none is left for the part {part!r}. Blank "
+            f"Of {corpus.counts.other_part:,} documents none is left for the part {corpus.part!r}. Blank "
             "lines, or lines where a line is a document, divide them; --held_out says which share is "
             "set aside, 0 for none."
         ) from None
     counts = CorpusCounts(**shards.index["corpus"])
-    print(f"{part.replace('_', ' ').capitalize()}: {counts}; {shards.num_tokens:,} tokens.")
+    print(f"{corpus.part.replace('_', ' ').capitalize()}: {counts}; {shards.num_tokens:,} tokens.")
     return shards
 
 
@@ -131,6 +129,7 @@ def pretrain(
     directory: Path,
     *,
     general_text: Sequence[str] | str | None = None,
+    reading: Mapping[str, Any] | None = None,
     held_out: float = 0.05,
     seed: int = 0,
     checkpoint_seconds: float = 300.0,
@@ -153,6 +152,7 @@ def pretrain(
         text: what `Corpus` takes.
         directory: made if it does not exist.
         general_text: text of other kinds, on which the loss is measured too.
+        reading: options of `Corpus` for `text`, `form` and `encoding`; `general_text` has none.
         held_out: share of the documents to measure on; 0 measures nothing.
         seed: of randomly initialised weights, rows, masks and dropout.
         checkpoint_seconds: from one checkpoint to the next.
@@ -174,7 +174,10 @@ def pretrain(
     with strategy.scope():
         model = make_model()
     preprocessor = model.preprocessor
-    shards = tokenized(text, preprocessor, directory / TOKENS / "train", held_out, "train")
+    documents = partial(
+        Corpus, text, held_out=held_out, drop_duplicates=("documents",), **(reading or {})
+    )
+    shards = tokenized(documents(part="train"), preprocessor, directory / TOKENS / "train")
     objective = objective_for(model, settings.objective or None, shards.counts)
     mlm_only = model.task == MaskedLM.task
     if settings.rows in PAIRS and (
@@ -184,14 +187,14 @@ def pretrain(
             f"rows={settings.rows} needs a head for pairs, which this model lacks. Choose rows of "
             f"{', '.join(rows for rows in SCHEMES if rows not in PAIRS)}."
         )
-    measured = []
-    texts = {"held out": text if held_out else None, "general text": general_text}
-    for what, source in texts.items():
-        if source is None:
-            continue
+    texts, measured = {}, []
+    if held_out:
+        texts["held out"] = documents(part="held_out")
+    if general_text is not None:
+        texts["general text"] = Corpus(general_text, drop_duplicates=("documents",))
+    for what, corpus in texts.items():
         path = directory / TOKENS / what.replace(" ", "_")
-        share, part = (held_out, "held_out") if source is text else (0.0, "train")
-        tokens = tokenized(source, preprocessor, path, share, part)
+        tokens = tokenized(corpus, preprocessor, path)
         scheme = SCHEMES[settings.rows](settings.phases[0][0])
         measured.append(
             held_out_rows(what, tokens, scheme, objective, recipe.micro_batch_size, mlm_only)
@@ -214,7 +217,12 @@ def pretrain(
         "seed": seed,
         "examples": shards.index["shards"],
         "recipe": asdict(recipe),
-        "data": {"text": text, "general_text": general_text, "held_out": held_out},
+        "data": {
+            "text": text,
+            **(reading or {}),
+            "general_text": general_text,
+            "held_out": held_out,
+        },
     }
     notes = notes_of(checkpoints)
     if notes:
@@ -245,8 +253,7 @@ def pretrain(
                 np.pad(values, (0, bias.shape[0] - len(values)), constant_values=values.min())
             )
         restore(model, checkpoints)
-    held_documents = Corpus(text, held_out=held_out, part="held_out") if held_out else ()
-    sentences = masked_sentences(iter(held_documents), preprocessor)
+    sentences = masked_sentences(iter(texts.get("held out", ())), preprocessor)
     if notes:
         print(f"Going on from step {updates_of(model):,} with the training in {directory}.")
     else:
