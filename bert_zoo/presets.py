@@ -221,12 +221,15 @@ class PretrainingSize:
         changes: settings in place of the preset's, by names of `Recipe`.
         phases: as in `PretrainingPreset`; empty for the preset's.
         objective: a key of `bert_zoo.objectives.OBJECTIVES`; empty for the family's.
+        starts_from_frequencies: whether the head for masked tokens begins with how often each token
+            occurs in the text.
     """
 
     config: Mapping[str, Any]
     changes: Mapping[str, Any] = field(default_factory=dict)
     phases: tuple[tuple[int, float], ...] = ()
     objective: str = ""
+    starts_from_frequencies: bool = False
 
 
 @dataclass(frozen=True)
@@ -282,6 +285,7 @@ ADAPTATION = Recipe(
     max_length=128,
 )
 # Of sizes below the papers': settings of our own, for texts of some megabytes and a few cores.
+# docs/pretraining.md has what they were chosen by.
 SMALL_SCALE = {
     "optimizer": "adamw",
     "batch_size": 128,

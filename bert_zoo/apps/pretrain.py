@@ -160,6 +160,7 @@ def settings_from_nothing() -> tuple["Settings", dict[str, Any]]:
     preset, size = PRESETS[_RECIPE.value].of_size(_SIZE.value)
     phases = ((_LENGTH.value, 1.0),) if _LENGTH.value else preset.phases
     settings = _with_flags(preset.recipe, preset.rows, phases, size.objective)
+    settings = replace(settings, starts_from_frequencies=size.starts_from_frequencies)
     print(f"Recipe {_RECIPE.value} of size {_SIZE.value}: {preset.source}.")
     return settings, dict(size.config)
 

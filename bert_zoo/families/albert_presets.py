@@ -5,13 +5,13 @@ from bert_zoo.families.bert_presets import (
     CHOICES,
     MINI,
     NANO,
-    ONE_LENGTH,
     SENTENCES,
     WORDS,
     of_glue,
+    own_size,
     width,
 )
-from bert_zoo.presets import SMALL_SCALE, Preset, PretrainingPreset, PretrainingSize, Recipe
+from bert_zoo.presets import Preset, PretrainingPreset, PretrainingSize, Recipe
 
 # Task -> rows an update, learning rate, updates, warmup.
 GLUE = {
@@ -62,8 +62,8 @@ PRETRAINING = PretrainingPreset(
     ),
     phases=((512, 1.0),),
     sizes={
-        "nano": PretrainingSize({**NANO, "embedding_size": 64}, SMALL_SCALE, ONE_LENGTH),
-        "mini": PretrainingSize(MINI, SMALL_SCALE, ONE_LENGTH),
+        "nano": own_size({**NANO, "embedding_size": 64}),
+        "mini": own_size(MINI),
         "small": PretrainingSize(width(512, 6)),
         "base": PretrainingSize(width(768, 12)),
         "large": PretrainingSize(width(1024, 24)),

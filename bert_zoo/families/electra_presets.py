@@ -9,9 +9,10 @@ from bert_zoo.families.bert_presets import (
     SENTENCES,
     WORDS,
     is_large,
+    own_size,
     width,
 )
-from bert_zoo.presets import SMALL_SCALE, Preset, PretrainingPreset, PretrainingSize, Recipe
+from bert_zoo.presets import Preset, PretrainingPreset, PretrainingSize, Recipe
 
 SOURCE = "google-research/electra configure_finetuning.py"
 # Small and base; large has a lower rate, which falls less from layer to layer.
@@ -58,8 +59,8 @@ PRETRAINING = PretrainingPreset(
     recipe=Recipe(batch_size=256, total_steps=766_000, warmup_steps=10_000, learning_rate=2e-4),
     phases=((512, 1.0),),
     sizes={
-        "nano": PretrainingSize(with_generator(NANO, 64, 128), SMALL_SCALE, ONE_LENGTH),
-        "mini": PretrainingSize(with_generator(MINI, 64, 128), SMALL_SCALE, ONE_LENGTH),
+        "nano": own_size(with_generator(NANO, 64, 128)),
+        "mini": own_size(with_generator(MINI, 64, 128)),
         "small": PretrainingSize(
             with_generator(width(256, 12), 64, 128),
             {"batch_size": 128, "total_steps": 1_000_000, "learning_rate": 5e-4},

@@ -5,13 +5,13 @@ from bert_zoo.families.bert_presets import (
     CHOICES,
     MINI,
     NANO,
-    ONE_LENGTH,
     SENTENCES,
     WORDS,
     of_glue,
+    own_size,
     width,
 )
-from bert_zoo.presets import SMALL_SCALE, Preset, PretrainingPreset, PretrainingSize, Recipe
+from bert_zoo.presets import Preset, PretrainingPreset, PretrainingSize, Recipe
 
 # fairseq's optimizer: bias correction, decay of everything, no clipping.
 RECIPE = Recipe(
@@ -81,8 +81,8 @@ PRETRAINING = PretrainingPreset(
     ),
     phases=((512, 1.0),),
     sizes={
-        "nano": PretrainingSize({**NANO, "max_positions": 130}, SMALL_SCALE, ONE_LENGTH),
-        "mini": PretrainingSize({**MINI, "max_positions": 514}, SMALL_SCALE, ONE_LENGTH),
+        "nano": own_size({**NANO, "max_positions": 130}),
+        "mini": own_size({**MINI, "max_positions": 514}),
         "small": PretrainingSize(width(512, 4, max_positions=514)),
         "base": PretrainingSize(width(768, 12, max_positions=514)),
         "large": PretrainingSize(

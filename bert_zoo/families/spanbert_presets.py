@@ -5,12 +5,12 @@ from bert_zoo.families.bert_presets import (
     CHOICES,
     MINI,
     NANO,
-    ONE_LENGTH,
     SENTENCES,
     WORDS,
+    own_size,
     width,
 )
-from bert_zoo.presets import SMALL_SCALE, Preset, PretrainingPreset, PretrainingSize, Recipe
+from bert_zoo.presets import Preset, PretrainingPreset, PretrainingSize, Recipe
 
 # BertAdam clips each gradient alone, and its rate falls from the end of warmup.
 RECIPE = Recipe(learning_rate=2e-5, schedule="linear_after_warmup", clip_each=True)
@@ -53,8 +53,8 @@ PRETRAINING = PretrainingPreset(
     ),
     phases=((512, 1.0),),
     sizes={
-        "nano": PretrainingSize(NANO, SMALL_SCALE, ONE_LENGTH),
-        "mini": PretrainingSize(MINI, SMALL_SCALE, ONE_LENGTH),
+        "nano": own_size(NANO),
+        "mini": own_size(MINI),
         "small": PretrainingSize(width(512, 4)),
         "base": PretrainingSize(width(768, 12)),
         "large": PretrainingSize(
