@@ -324,8 +324,35 @@ class LanguageModelPreset:
     segment_length: int  # tokens of a row in one step; training's memory is `mem_len` of `config`
     total_steps: int
     evaluation: Reading  # how the paper read the test set
+    size: str = ""  # what `bert_zoo pretrain` calls it, one of `PRETRAINING_SIZES`; "" for none
+    vocab_size: int | None = None  # the most tokens of a vocabulary that is made here; None for all
     learning_rate: float = 2.5e-4
     warmup_steps: int = 0
     floor: float = 0.004
     clip_norm: float = 0.25
     space_token: str | None = None  # what stands for a space among characters
+
+    @property
+    def warmup_proportion(self) -> float:
+        """The part of the training in which the learning rate rises."""
+        return self.warmup_steps / self.total_steps
+
+    def with_steps(self, total_steps: int) -> "LanguageModelPreset":
+        """The same for a training of another length, of which the same part warms up."""
+        warmup = round(total_steps * self.warmup_proportion)
+        return replace(self, total_steps=total_steps, warmup_steps=warmup)
+
+
+# On going on with a language model: settings of our own.
+STREAM_ADAPTATION = LanguageModelPreset(
+    name="adaptation",
+    family="",
+    config={},
+    unit="word",
+    batch_size=32,
+    segment_length=64,
+    total_steps=1_000,
+    evaluation=Reading(64, 64),
+    learning_rate=1e-4,
+    warmup_steps=60,
+)

@@ -1,5 +1,6 @@
 """Pretraining from text to a model: going on, from nothing, stopped at any batch, and its program."""
 
+import dataclasses
 import json
 from pathlib import Path
 
@@ -8,12 +9,21 @@ import pytest
 from helpers import directory_of, run_program, slow_but, tensors_of, variables_of
 
 import bert_zoo
-from bert_zoo.apps import pretraining
-from bert_zoo.apps.pretraining import Keeper, Settings, model_to_go_on_with, new_model, pretrain
+from bert_zoo.apps import language_modelling, pretraining
+from bert_zoo.apps.pretraining import (
+    Keeper,
+    Settings,
+    StreamSettings,
+    model_to_go_on_with,
+    new_model,
+    pretrain,
+)
+from bert_zoo.data.corpus import Corpus
 from bert_zoo.data.token_shards import TokenShards
-from bert_zoo.presets import Recipe
+from bert_zoo.presets import LanguageModelPreset, Reading, Recipe
 from bert_zoo.registry import registry
-from bert_zoo.text import preprocessor_from_dir
+from bert_zoo.text import WordLevelTokenizer, preprocessor_from_dir
+from bert_zoo.text.language_model import LanguageModelPreprocessor
 from bert_zoo.training.divergence import TrainingDiverged
 
 TOOLS = Path(__file__).parents[1] / "tools"
@@ -53,6 +63,28 @@ def small(family: str):
     return lambda: new_model(page, config, preprocessor), preset.rows
 
 
+def small_stream(**changes):
+    """Makes a language model of two narrow layers; and its settings."""
+    preset = LanguageModelPreset(
+        "tiny",
+        "transformer_xl",
+        config={
+            **{"num_layers": 2, "hidden_size": 16, "num_heads": 2, "head_size": 8},
+            **{"intermediate_size": 32, "mem_len": 6, "cutoffs": (10,), "div_val": 2},
+        },
+        unit="word",
+        batch_size=4,
+        segment_length=8,
+        total_steps=6,
+        evaluation=Reading(8, 8),
+        learning_rate=1e-2,
+    )
+    tokenizer = WordLevelTokenizer(["<eos>", "<unk>", *WORDS[:16]], eos_at="newlines")
+    preprocessor = LanguageModelPreprocessor(tokenizer, sequence_length=64)
+    settings = StreamSettings(dataclasses.replace(preset, **changes))
+    return lambda: language_modelling.new_model(preset, preprocessor), settings
+
+
 @pytest.mark.parametrize("family", slow_but(FAMILIES, "albert"))
 def test_every_family_is_pretrained_from_nothing_by_its_own_objective(family, text, tmp_path):
     make_model, rows = small(family)
@@ -76,6 +108,33 @@ def test_every_family_is_pretrained_from_nothing_by_its_own_objective(family, te
     assert not (tmp_path / "checkpoint").exists()
     for task in ("encoder", "classification", "question_answering"):
         assert bert_zoo.load(tmp_path, task=task).task == task
+
+
+def test_a_language_model_reads_the_text_as_one_stream(text, tmp_path):
+    make_model, settings = small_stream(total_steps=40)
+    results = pretrain("tiny", make_model, settings, [text], tmp_path, held_out=0.2)
+    assert results["steps"] == 40 and results["tokens"] == 40 * 32
+    assert results["before"].keys() == results["after"].keys() == {"held out loss"}
+    # Words are random, but for ends of lines: what can be learnt is how often each occurs.
+    assert results["before"]["held out loss"] == pytest.approx(np.log(18), rel=0.2)
+    assert results["after"]["held out loss"] == pytest.approx(results["unigram loss"], rel=0.03)
+    assert results["flops_per_second"] > 0
+    assert (tmp_path / "report.html").stat().st_size > 3000
+    model = bert_zoo.load(tmp_path)
+    shards = TokenShards(tmp_path / "tokens" / "train")
+    ids = shards.stream()
+    assert len(ids) == shards.num_tokens and model.task == "causal_lm"
+    lines = [s for document in Corpus([text], held_out=0.2) for s in document]
+    assert (ids == 0).sum() == len(lines)
+    read = [model.preprocessor.tokenizer.id_to_token(i) for i in ids[: len(lines[0].split()) + 1]]
+    assert read == [w if w in WORDS[:16] else "<unk>" for w in lines[0].split()] + ["<eos>"]
+
+
+def test_clusters_that_a_vocabulary_is_too_small_for_are_left_out(capsys):
+    _, settings = small_stream()
+    assert language_modelling.fitted(settings.recipe, 11) is settings.recipe
+    assert language_modelling.fitted(settings.recipe, 10).config["cutoffs"] == ()
+    assert "begin at (10,), none are left" in capsys.readouterr().out
 
 
 def test_a_checkpoint_without_a_head_gets_a_new_one_that_is_said(text, tmp_path, caplog):
@@ -116,15 +175,19 @@ class Killed(BaseException):
     ("family", "rows", "killed_at"),
     [
         ("electra", "packed_documents", (4,)),
+        ("transformer_xl", "", (3,)),
         pytest.param("bert", "next_sentence", (1, 6, 9), marks=pytest.mark.slow),
     ],
 )
 def test_a_training_that_was_killed_ends_with_the_same_bits(
     family, rows, killed_at, text, tmp_path, monkeypatch
 ):
-    """Of two lengths, with accumulated gradients, dropout, and checkpoints that lag behind."""
-    make_model, _ = small(family)
-    settings = Settings(RECIPE, rows, ((16, 0.5), (24, 0.5)))
+    """Of two lengths, with accumulated gradients, dropout, memory, and checkpoints that lag behind."""
+    if rows:
+        make_model, _ = small(family)
+        settings = Settings(RECIPE, rows, ((16, 0.5), (24, 0.5)))
+    else:
+        make_model, settings = small_stream()
 
     def run(directory):
         return pretrain(
@@ -230,6 +293,20 @@ def test_the_program_goes_on_from_a_checkpoint(text, tmp_path):
     assert "Before: held out loss" in printed and "After: held out loss" in printed
     assert f"finetune.py --model {tmp_path / 'run' / 'model'}" in printed
     assert bert_zoo.load(tmp_path / "run").task == "pretraining"
+
+
+@pytest.mark.slow
+def test_the_program_begins_a_language_model_and_goes_on_with_it(text, tmp_path):
+    first, second = str(tmp_path / "first"), str(tmp_path / "second")
+    flags = ("--text", text, "--steps", "4", "--batch_size", "4", "--length", "8")
+    flags += ("--held_out", "0.2", "--output_dir")
+    recipe = ("--recipe", "transformer_xl", "--size", "nano")
+    printed = run_program(TOOLS / "pretrain.py", *recipe, *flags, first)
+    assert "A vocabulary of" in printed and "none are left" in printed
+    assert f"evaluate_lm.py --model {tmp_path / 'first' / 'model'}" in printed
+    printed = run_program(TOOLS / "pretrain.py", "--model", first, *flags, second)
+    assert "After: held out loss" in printed
+    assert bert_zoo.load(second).task == "causal_lm"
 
 
 def test_masked_sentences_are_the_same_ones_each_time():

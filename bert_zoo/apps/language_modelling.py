@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,7 @@ import numpy as np
 import bert_zoo
 from bert_zoo.apps.finetuning import DIVERGED, draw, read_json, versions, write_json
 from bert_zoo.config import ConfigError
-from bert_zoo.data.language_modelling import segments
+from bert_zoo.data.language_modelling import StreamBatches, segments
 from bert_zoo.models import CausalLM, Encoder, StatefulLM
 from bert_zoo.models.replicas import is_chief
 from bert_zoo.presets import LanguageModelPreset, Reading
@@ -46,6 +46,20 @@ def new_model(preset: LanguageModelPreset, preprocessor, dtype: str = "float32")
     family = registry().families[preset.family]
     config = family.config_class(vocab_size=size, **preset.config)
     return CausalLM(Encoder(config, family.name, preprocessor=preprocessor, dtype=dtype))
+
+
+def fitted(preset: LanguageModelPreset, vocab_size: int) -> LanguageModelPreset:
+    """The preset without the clusters that a vocabulary is too small for, which is said."""
+    cutoffs = preset.config.get("cutoffs", ())
+    kept = tuple(cutoff for cutoff in cutoffs if cutoff < vocab_size)
+    if kept == cutoffs:
+        return preset
+    print(f"The vocabulary has {vocab_size:,} tokens: of the clusters that begin at {cutoffs}, "
+          f"{kept or 'none'} are left.")  # fmt: skip
+    config = {**preset.config, "cutoffs": kept}
+    if "tie_projs" in config:
+        config["tie_projs"] = config["tie_projs"][: len(kept) + 1]
+    return replace(preset, config=config)
 
 
 def under_settings(model: CausalLM, **settings: Any) -> CausalLM:
@@ -153,16 +167,11 @@ def train(
     if step:
         print(f"Going on from step {step:,}.")
     size = (preset.batch_size, preset.segment_length)
-    per_pass = int(segments(train_ids, *size).cardinality())
-
-    def from_step(step: int):
-        rest = segments(train_ids, *size, first_step=step % per_pass)
-        return rest.concatenate(segments(train_ids, *size).repeat())
-
+    batches = StreamBatches(train_ids, *size)
     measured = History(model, directory, step, writes)
     callbacks = [
         # Before the checkpoint, which would keep weights that are no numbers.
-        StopAtDivergence(directory / DIVERGED, lambda *_: next(iter(from_step(measured.step)))),
+        StopAtDivergence(directory / DIVERGED, lambda *_: batches.at(measured.step)),
         TrainingCheckpoint(checkpoints, every, step),
         measured,
     ]
@@ -170,7 +179,7 @@ def train(
     for first, steps, measurements in stretches(step, last, every):
         done = first // every
         stateful.fit(
-            from_step(first),
+            batches.dataset(first),
             steps_per_epoch=steps,
             initial_epoch=done,
             epochs=done + measurements,

@@ -4,10 +4,11 @@ bert_zoo pretrain --model minilm_l6 --text "my/*.txt" --minutes 30
 bert_zoo pretrain --model roberta_base --text corpus.jsonl --steps 2000 --general_text wiki.txt
 bert_zoo pretrain --recipe bert --size nano --text "my/*.txt" --minutes 60
 bert_zoo pretrain --recipe electra --size small --text "tfds:wikipedia/20230601.en" --steps 100000
+bert_zoo pretrain --recipe transformer_xl --size nano --text "my/*.txt" --steps 5000
 
 Going on, tokens are hidden as the checkpoint's family has it; from nothing, by the settings of its
-paper. A part of the text is set aside, and shows before and after how well masked tokens are
-predicted. Started again with the same options, a run that was stopped goes on as if nothing had been.
+paper. Language models predict each token from those before it. A part of the text is set aside, and
+shows before and after how well tokens are predicted. Started again with the same options, a run that was stopped goes on as if nothing had been.
 docs/pretraining.md says how to get the most of it.
 """
 
@@ -18,17 +19,32 @@ from typing import TYPE_CHECKING, Any
 
 from bert_zoo.apps.program import Program, command
 from bert_zoo.data.corpus import FORMS, Corpus
-from bert_zoo.presets import ADAPTATION, PAIRS, PRETRAINING_SIZES, ROWS, Recipe
+from bert_zoo.presets import (
+    ADAPTATION,
+    PAIRS,
+    PRETRAINING_SIZES,
+    ROWS,
+    STREAM_ADAPTATION,
+    LanguageModelPreset,
+    Recipe,
+)
 from bert_zoo.registry import registry
 
 if TYPE_CHECKING:
-    from bert_zoo.apps.pretraining import Settings
+    from bert_zoo.apps.pretraining import Settings, StreamSettings
+    from bert_zoo.models import CausalLM
     from bert_zoo.tasks.objectives import ObjectiveModel
 
 PRESETS = {
     name: family.pretraining_preset
     for name, family in registry().families.items()
     if family.pretraining_preset is not None
+}
+# Family -> size -> preset, of language models.
+STREAM_PRESETS = {
+    name: {preset.size: preset for preset in family.language_model_presets if preset.size}
+    for name, family in registry().families.items()
+    if family.language_model_presets
 }
 PROGRAM = Program(
     __doc__,
@@ -37,7 +53,9 @@ PROGRAM = Program(
     "had been.",
 )
 _MODEL = PROGRAM.string("model", None, "A name of bert_zoo.list_models(), or a directory.")
-_RECIPE = PROGRAM.enum("recipe", None, list(PRESETS), "Begin from nothing, as this family did.")
+_RECIPE = PROGRAM.enum(
+    "recipe", None, [*PRESETS, *STREAM_PRESETS], "Begin from nothing, as this family did."
+)
 _SIZE = PROGRAM.enum("size", "nano", PRETRAINING_SIZES, "Of a model that begins from nothing.")
 _TEXT = PROGRAM.list("text", None, "Files, folders or patterns; or tfds: and a data set's name.")
 _FORM = PROGRAM.enum(
@@ -56,7 +74,12 @@ _OBJECTIVE = PROGRAM.string(
     "objective", None, "How tokens are hidden: a key of bert_zoo.objectives.OBJECTIVES."
 )
 _ROWS = PROGRAM.enum("rows", None, ROWS, "What a row is; by default as the family has it.")
-_LENGTH = PROGRAM.integer("length", None, "Tokens of a row, in all of the training.", lower_bound=8)
+_LENGTH = PROGRAM.integer(
+    "length",
+    None,
+    "Tokens of a row (of a language model: of a segment) in all of the training.",
+    lower_bound=8,
+)
 _VOCABULARY = PROGRAM.string(
     "vocabulary", None, "From nothing: a directory with a vocabulary; else one is made of the text."
 )
@@ -71,6 +94,9 @@ _SETTINGS = (
     *("warmup_proportion", "weight_decay", "clip_norm", "dtype"),
 )
 PROGRAM.define_fields(Recipe, _SETTINGS)
+# Of these, and of the flags above, those that language models have too.
+_STREAM_SETTINGS = ("batch_size", "learning_rate", "clip_norm")
+_NOT_OF_STREAMS = ("objective", "rows", *(set(_SETTINGS) - {*_STREAM_SETTINGS, "dtype"}))
 PROGRAM.define_strategy()
 PROGRAM.groups = {"Settings of the recipe, in place of its own": _SETTINGS}
 
@@ -90,14 +116,16 @@ def main(arguments: list[str]) -> None:
     reading = {"form": _FORM.value, "encoding": _ENCODING.value}
     name = _MODEL.value or f"{_RECIPE.value}_{_SIZE.value}"
     directory = Path(_OUTPUT_DIR.value or f"runs/pretrain-{Path(name).name}")
-    if _MODEL.value:
+    corpus = Corpus(text, held_out=_HELD_OUT.value, **reading)
+    if is_stream := reads_streams():
+        settings, make_model = stream_to_go_on() if _MODEL.value else new_stream(corpus, directory)
+    elif _MODEL.value:
         settings = settings_to_go_on()
 
         def make_model():
             return pretraining.model_to_go_on_with(name, settings.objective, settings.recipe.dtype)
     else:
         settings, config = settings_from_nothing()
-        corpus = Corpus(text, held_out=_HELD_OUT.value, **reading)
         make_model = model_maker(config, corpus, directory, settings.recipe.dtype)
     results = pretraining.pretrain(
         name,
@@ -129,7 +157,22 @@ def main(arguments: list[str]) -> None:
         "product reaches on this machine."
     )
     print(f"The run is in {directory}, with a report: {directory / 'report.html'}")
-    print(f"Fine-tune it: {command('finetune')} --model {directory / 'model'} --task messages")
+    if is_stream:
+        print(
+            f"Measure it: {command('evaluate_lm')} --model {directory / 'model'} --file other.txt"
+        )
+    else:
+        print(f"Fine-tune it: {command('finetune')} --model {directory / 'model'} --task messages")
+
+
+def reads_streams() -> bool:
+    """Whether the model is a language model with a memory."""
+    if _RECIPE.value:
+        return _RECIPE.value in STREAM_PRESETS
+    from bert_zoo.loading.directories import open_checkpoint
+    from bert_zoo.models import CausalLM
+
+    return CausalLM.task in open_checkpoint(_MODEL.value, with_weights=False).family.heads
 
 
 def settings_to_go_on() -> "Settings":
@@ -138,8 +181,7 @@ def settings_to_go_on() -> "Settings":
     from bert_zoo.loading.load import missing_parts
     from bert_zoo.models import MaskedLM, Pretraining
 
-    if _STEPS.value is None and _MINUTES.value is None:
-        raise ValueError("Say how long to train: --minutes 30, or --steps 1000.")
+    _check_length()
     opened = open_checkpoint(_MODEL.value, with_weights=True)
     preset = opened.family.pretraining_preset
     rows = preset.rows if preset else "full_sentences"
@@ -153,6 +195,11 @@ def settings_to_go_on() -> "Settings":
         print("Its new head for masked tokens begins with how often each occurs in the text.")
         settings = replace(settings, starts_from_frequencies=True)
     return settings
+
+
+def _check_length() -> None:
+    if _STEPS.value is None and _MINUTES.value is None:
+        raise ValueError("Say how long to train: --minutes 30, or --steps 1000.")
 
 
 def settings_from_nothing() -> tuple["Settings", dict[str, Any]]:
@@ -217,3 +264,73 @@ def model_maker(
         return pretraining.new_model(family, config, preprocessor, dtype)
 
     return make_model
+
+
+# --- Language models with a memory ---
+
+
+def stream_to_go_on() -> tuple["StreamSettings", Callable[[], "CausalLM"]]:
+    """The settings of `STREAM_ADAPTATION` with flags, and what loads the model."""
+    import bert_zoo
+    from bert_zoo.models import CausalLM
+
+    _check_length()
+
+    def make_model():
+        return bert_zoo.load(_MODEL.value, task=CausalLM.task, dtype=_dtype())
+
+    return _stream_settings(STREAM_ADAPTATION), make_model
+
+
+def new_stream(
+    corpus: Corpus, directory: Path
+) -> tuple["StreamSettings", Callable[[], "CausalLM"]]:
+    """Those of the recipe's preset, with flags; and what makes a model of the text's words."""
+    from collections import Counter
+
+    from bert_zoo.apps import language_modelling, pretraining
+    from bert_zoo.data.language_modelling import select_tokens
+    from bert_zoo.text import WordLevelTokenizer, preprocessor_from_dir
+
+    preset = STREAM_PRESETS[_RECIPE.value][_SIZE.value]
+    path = Path(_VOCABULARY.value or directory / pretraining.VOCABULARY)
+    if not _VOCABULARY.value and not path.is_dir():
+        counts = Counter(word for document in corpus for line in document for word in line.split())
+        tokens = select_tokens(counts, max_size=preset.vocab_size)
+        partial = path.with_name(f"{path.name}.partial")
+        WordLevelTokenizer(tokens, eos_at="newlines").save(partial)
+        partial.rename(path)
+        known = sum(counts[token] for token in tokens) / counts.total()
+        print(
+            f"A vocabulary of {len(tokens):,} of the text's {len(counts):,} words is made, which are "
+            f"{known:.1%} of it: {path}."
+        )
+    preprocessor = preprocessor_from_dir(path, preset.family, sequence_length=2048)
+    preset = language_modelling.fitted(preset, preprocessor.tokenizer.vocab_size)
+
+    def make_model():
+        return language_modelling.new_model(preset, preprocessor, _dtype())
+
+    return _stream_settings(preset), make_model
+
+
+def _stream_settings(preset: LanguageModelPreset) -> "StreamSettings":
+    from bert_zoo.apps.pretraining import StreamSettings
+
+    if unread := [name for name in _NOT_OF_STREAMS if PROGRAM.flags[name].value is not None]:
+        raise ValueError(
+            f"A language model's training has no {', '.join(unread)}. Leave "
+            f"{', '.join(f'--{name}' for name in unread)} out."
+        )
+    given = {name: PROGRAM.flags[name].value for name in _STREAM_SETTINGS}
+    changes = {name: value for name, value in given.items() if value is not None}
+    if _LENGTH.value:
+        changes["segment_length"] = _LENGTH.value
+    if _STEPS.value is not None:
+        preset = preset.with_steps(_STEPS.value)
+    seconds = None if _MINUTES.value is None else 60 * _MINUTES.value
+    return StreamSettings(replace(preset, **changes), seconds=seconds)
+
+
+def _dtype() -> str:
+    return PROGRAM.flags.dtype or Recipe.dtype

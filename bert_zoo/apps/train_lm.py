@@ -140,6 +140,6 @@ def make_tokenizer(preset: LanguageModelPreset) -> "WordLevelTokenizer":
         [path for path in paths if path],
         unit=preset.unit,
         space_token=preset.space_token,
-        max_size=_MAX_SIZE.value,
+        max_size=_MAX_SIZE.value or preset.vocab_size,
     )
     return tokenizer

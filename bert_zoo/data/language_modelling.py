@@ -320,3 +320,30 @@ def segments(
 
     steps = tf.data.Dataset.range(first_step, num_steps)
     return steps.map(batch).prefetch(tf.data.AUTOTUNE)
+
+
+class StreamBatches:
+    """The batches of `segments` by number, one pass after the other, so that a training goes on anywhere.
+
+    Args:
+        token_ids, batch_size, segment_length: as of `segments`.
+
+    Attributes:
+        per_pass: batches of a pass.
+        tokens: of a batch.
+    """
+
+    def __init__(self, token_ids: np.ndarray, batch_size: int, segment_length: int):
+        self.token_ids, self.size = token_ids, (batch_size, segment_length)
+        self.per_pass = int(segments(token_ids, *self.size).cardinality())
+        self.tokens = float(batch_size * segment_length)
+
+    def at(self, number: int) -> dict[str, tf.Tensor]:
+        """A batch."""
+        return next(iter(self.dataset(number)))
+
+    def dataset(self, first: int, end: int | None = None) -> tf.data.Dataset:
+        """The batches from `first` on, to before `end` if that is given."""
+        rest = segments(self.token_ids, *self.size, first_step=first % self.per_pass)
+        data = rest.concatenate(segments(self.token_ids, *self.size).repeat())
+        return data if end is None else data.take(end - first)

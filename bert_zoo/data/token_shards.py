@@ -25,7 +25,7 @@ from array_record.python.array_record_module import ArrayRecordReader, ArrayReco
 from filelock import FileLock
 from numpy.lib.format import write_array_header_1_0
 
-from bert_zoo.data.corpus import Corpus
+from bert_zoo.data.corpus import CorpusCounts
 from bert_zoo.json_files import read_object
 from bert_zoo.text.layout import Layout
 from bert_zoo.weights.files import remove_leftovers, replacing, write_json
@@ -83,7 +83,8 @@ def write_token_shards(
     byte-level BPE. Sentences without any token are left out.
 
     Args:
-        documents: lists of sentences, such as a `Corpus`, whose counts are kept in the index.
+        documents: lists of sentences, such as a `Corpus`; its `counts`, a `CorpusCounts`, are kept in the
+            index.
         preprocessor: what tokenizes, and whose layout the rows will have.
         directory: is made where it does not exist.
         shard_tokens: a shard is finished with the document that fills it.
@@ -117,8 +118,9 @@ def write_token_shards(
             about = _vocabulary_of(tokenizer)
             about["special_ids"]["pad"] = preprocessor.packer.pad_id
             about["layout"] = layout.get_config()
-            if isinstance(documents, Corpus):
-                about["corpus"] = asdict(documents.counts)
+            counts = getattr(documents, "counts", None)
+            if isinstance(counts, CorpusCounts):
+                about["corpus"] = asdict(counts)
             _write_index(directory, shards, about)
     return TokenShards(directory, tokenizer)
 
@@ -407,12 +409,19 @@ class TokenShards:
         word_starts[:1] = True
         return Document(ids, starts[:-1] - starts[0], word_starts)
 
+    def stream(self) -> np.ndarray:
+        """Reads all tokens, one document behind the other: int32 [tokens]."""
+        lengths = [shard["tokens"] for shard in self.index["shards"] if shard["tokens"]]
+        starts = np.cumsum(lengths) - lengths
+        runs = (self.read([a], [n]) for a, n in zip(starts, lengths, strict=True))
+        return np.concatenate([*runs])
+
     def read(self, starts: np.ndarray, lengths: np.ndarray) -> np.ndarray:
         """Reads runs of tokens.
 
         Args:
             starts: integers [runs], the place of each run's first token among all tokens.
-            lengths: integers [runs], at least 1; no run reaches past the end of its document.
+            lengths: integers [runs], at least 1; no run reaches past the end of its shard.
 
         Returns:
             int32 [sum of lengths], the runs one behind the other.

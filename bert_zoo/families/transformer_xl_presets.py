@@ -1,4 +1,4 @@
-"""The Transformer-XL paper's trainings, and one that a laptop does.
+"""The Transformer-XL paper's trainings, and smaller ones.
 
 Source: kimiyoung/transformer-xl tf/scripts/*.sh (model, training and evaluation of each data set) and
 tf/train_gpu.py (what they leave to their defaults).
@@ -63,6 +63,46 @@ PRESETS = (
         learning_rate=2e-3,
         warmup_steps=100,
     ),
+    # Words of texts of some megabytes to some hundreds, on a few cores or one GPU: settings of our own.
+    _preset(
+        "words_nano",
+        config=_sizes(4, 128, 4, 512, cutoffs=(2_000, 4_000), div_val=2, mem_len=32),
+        unit="word",
+        batch_size=32,
+        segment_length=32,
+        total_steps=20_000,
+        evaluation=Reading(32, 64),
+        size="nano",
+        vocab_size=8_000,
+        learning_rate=1e-3,
+        warmup_steps=400,
+    ),
+    _preset(
+        "words_mini",
+        config=_sizes(6, 256, 4, 1024, cutoffs=(4_000, 8_000), div_val=2, mem_len=64),
+        unit="word",
+        batch_size=32,
+        segment_length=64,
+        total_steps=50_000,
+        evaluation=Reading(64, 128),
+        size="mini",
+        vocab_size=16_000,
+        learning_rate=5e-4,
+        warmup_steps=1_000,
+    ),
+    _preset(
+        "words_small",
+        config=_sizes(8, 320, 8, 1280, cutoffs=(8_000, 16_000), div_val=2, mem_len=128),
+        unit="word",
+        batch_size=32,
+        segment_length=128,
+        total_steps=100_000,
+        evaluation=Reading(128, 256),
+        size="small",
+        vocab_size=32_000,
+        learning_rate=3e-4,
+        warmup_steps=2_000,
+    ),
     _base_characters("enwik8_base", unit="byte"),
     _base_characters("text8_base", unit="character", space_token="_"),
     _large_characters("enwik8_large", unit="byte"),
@@ -75,6 +115,7 @@ PRESETS = (
         segment_length=150,
         total_steps=400_000,
         evaluation=Reading(64, 640, 400),
+        size="base",
     ),
     _preset(
         "wt103_large",
@@ -84,6 +125,7 @@ PRESETS = (
         segment_length=384,
         total_steps=4_000_000,
         evaluation=Reading(128, 1600, 1000, batch_size=8),
+        size="large",
         warmup_steps=16_000,
         # tf/train.py, for TPUs, ends higher than tf/train_gpu.py.
         floor=0.01,

@@ -14,6 +14,7 @@ import tensorflow as tf
 from keras import ops
 
 from bert_zoo.apps.finetuning import CHECKPOINT, DIVERGED, updates_of
+from bert_zoo.data.language_modelling import StreamBatches
 from bert_zoo.training.divergence import diverged
 from bert_zoo.training.pretraining_batches import PretrainingBatches
 from bert_zoo.training.resume import write_checkpoint
@@ -72,7 +73,7 @@ class Keeper(keras.callbacks.Callback):
         self,
         progress: Progress,
         directory: Path,
-        batches: PretrainingBatches,
+        batches: PretrainingBatches | StreamBatches,
         share: Callable[[], float],
         measure: Callable[[bool], dict[str, float]],
         *,

@@ -1,4 +1,4 @@
-"""How fast a pretraining is, beside what the machine can do."""
+"""What the machine can do, to compare a pretraining with."""
 
 import math
 import time
@@ -6,22 +6,8 @@ import time
 import tensorflow as tf
 from keras import ops
 
-from bert_zoo.tasks.objectives import ObjectiveModel
-from bert_zoo.training.pretraining_batches import PretrainingBatches
-
 # Of the matrices whose product shows what the machine can, without a GPU and with one.
 PEAK_SIZES = (2048, 8192)
-
-
-def training_flops(model: ObjectiveModel, batches: PretrainingBatches) -> float:
-    """Floating-point operations of the products of a batch's training step, three times those forward.
-
-    Counted are the encoder and the logits of masked tokens; of a model with a generator, the encoder.
-    """
-    config, length = model.encoder.config, batches.scheme.length
-    predicted = batches.objective.predictions(length) * config.table_width
-    head = 2 * predicted * (config.vocab_size + config.hidden_size)
-    return 3 * batches.batch_size * (config.forward_flops(length) + head)
 
 
 def peak_flops(dtype: str) -> float:

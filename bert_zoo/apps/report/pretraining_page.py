@@ -9,10 +9,19 @@ from bert_zoo.apps.report.curves import line_chart
 from bert_zoo.apps.report.page import fact_table, grid, head, number_cell, section, write_page
 from bert_zoo.apps.report.wording import duration, number, setting, words
 
-# Of the fields of a recipe, those that pretraining reads.
+# What is shown of a run, where its kind of training has it; and of the fields of its recipe.
+TRAINING = ("objective", "rows", "phases", "memory", "cutoffs", "dtype", "seed")
 SETTINGS = (
     *("total_steps", "batch_size", "gradient_accumulation_steps", "optimizer", "learning_rate"),
-    *("schedule", "warmup_proportion", "warmup_steps", "weight_decay", "decay_all", "betas"),
+    *(
+        "schedule",
+        "warmup_proportion",
+        "warmup_steps",
+        "floor",
+        "weight_decay",
+        "decay_all",
+        "betas",
+    ),
     *("epsilon", "bias_correction", "clip_norm", "dtype"),
 )
 
@@ -74,7 +83,7 @@ def _losses(results: Mapping[str, Any]) -> str:
     if results["unigram loss"] is not None:
         several = "held out mlm_logits_loss"
         unigram = {several if several in before else "held out loss": results["unigram loss"]}
-        lines.append(_line("masked tokens by their frequency alone", unigram, columns))
+        lines.append(_line("tokens by their frequency alone", unigram, columns))
     heads = head("step") + "".join(head(name, "number") for name in columns)
     return section("Losses", f'<div class="charts">{"".join(charts)}</div>{grid(heads, lines)}')
 
@@ -102,9 +111,9 @@ def _sentences(sentences: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _facts(config: Mapping[str, Any], results: Mapping[str, Any]) -> str:
-    training = {n: config[n] for n in ("objective", "rows", "phases", "seed")}
+    training = {name: config[name] for name in TRAINING if name in config}
     training |= {"tokens": f"{results['tokens']:,}", "parameters": f"{results['parameters']:,}"}
-    recipe = {name: config["recipe"][name] for name in SETTINGS}
+    recipe = {name: config["recipe"][name] for name in SETTINGS if name in config["recipe"]}
     groups = {"Training": training, "Recipe": recipe, "Text": config["data"]}
     tables = "".join(
         f"<div><h3>{title}</h3>"

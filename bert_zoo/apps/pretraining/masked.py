@@ -1,0 +1,173 @@
+"""Trainings with hidden tokens: rows, objectives, and what is measured of them."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from bert_zoo.apps.pretraining.measuring import (
+    HeldOut,
+    answers,
+    held_out_rows,
+    log_frequencies,
+    masked_sentences,
+)
+from bert_zoo.data.corpus import Corpus
+from bert_zoo.data.pretraining_rows import (
+    DocSentences,
+    FullSentences,
+    PackedDocuments,
+    Scheme,
+    SentencePairs,
+)
+from bert_zoo.data.token_shards import TokenShards
+from bert_zoo.models import MaskedLM
+from bert_zoo.objectives import objective_for
+from bert_zoo.presets import PAIRS, Recipe
+from bert_zoo.registry import registry
+from bert_zoo.tasks.objectives import ObjectiveModel
+from bert_zoo.training.presets import optimizer_for
+from bert_zoo.training.pretraining_batches import PretrainingBatches
+
+# Phases begin so many epochs from each other, so that no two have the same rows.
+EPOCHS_APART = 1 << 20
+SCHEMES: dict[str, Callable[[int], Scheme]] = {
+    "next_sentence": lambda length: SentencePairs("next_sentence", length),
+    "sentence_order": lambda length: SentencePairs("sentence_order", length),
+    "full_sentences": FullSentences,
+    "doc_sentences": DocSentences,
+    "packed_documents": PackedDocuments,
+}
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What a pretraining with hidden tokens depends on beside model, text and seed.
+
+    Attributes:
+        recipe: `total_steps` are all updates, where `seconds` do not say how long it is.
+        rows: a key of `SCHEMES`.
+        phases: tokens of a row, and the share of the training with rows of that length.
+        objective: a key of `bert_zoo.objectives.OBJECTIVES`; empty for the family's.
+        seconds: a budget of time; None for one of updates.
+        starts_from_frequencies: whether the head for masked tokens, a new one, begins with how often each
+            token occurs in the text. It need not learn that first, which takes hundreds of updates.
+    """
+
+    recipe: Recipe
+    rows: str
+    phases: tuple[tuple[int, float], ...]
+    objective: str = ""
+    seconds: float | None = None
+    starts_from_frequencies: bool = False
+
+    @property
+    def batches_per_update(self) -> int:
+        return self.recipe.gradient_accumulation_steps
+
+
+class MaskedTraining:
+    """A model with heads for hidden tokens, and the batches that it is trained on.
+
+    Args:
+        model: what `fit` trains.
+        settings: how.
+        shards: the text.
+        seed: of rows and masks.
+
+    Attributes:
+        phases: the batches of each phase.
+
+    Raises:
+        ValueError: rows of pairs, for a model without a head for them, or too short a text.
+    """
+
+    def __init__(self, model: ObjectiveModel, settings: Settings, shards: TokenShards, seed: int):
+        self.model, self.settings, self.shards = model, settings, shards
+        self.objective = objective_for(model, settings.objective or None, shards.counts)
+        self.mlm_only = model.task == MaskedLM.task
+        if settings.rows in PAIRS and (
+            self.mlm_only
+            or settings.rows not in registry().families[model.encoder.family].objectives
+        ):
+            raise ValueError(
+                f"rows={settings.rows} needs a head for pairs, which this model lacks. Choose rows of "
+                f"{', '.join(rows for rows in SCHEMES if rows not in PAIRS)}."
+            )
+        self.phases = [
+            PretrainingBatches(
+                shards,
+                SCHEMES[settings.rows](length),
+                self.objective,
+                settings.recipe.micro_batch_size,
+                seed=seed,
+                first_epoch=number * EPOCHS_APART,
+                mlm_only=self.mlm_only,
+            )
+            for number, (length, _) in enumerate(settings.phases)
+        ]
+
+    @staticmethod
+    def documents(corpus: Corpus) -> Iterable[Sequence[str]]:
+        """A text's documents as they are tokenized."""
+        return corpus
+
+    def about(self) -> dict[str, Any]:
+        """What `config.json` says of it beside the recipe."""
+        settings = self.settings
+        return {
+            "objective": repr(self.objective),
+            "rows": settings.rows,
+            "phases": settings.phases,
+            "starts_from_frequencies": settings.starts_from_frequencies,
+        }
+
+    def held_out(self, name: str, shards: TokenShards) -> HeldOut:
+        """Rows of a text to measure on, as those of the first phase."""
+        scheme = SCHEMES[self.settings.rows](self.settings.phases[0][0])
+        rows = self.settings.recipe.micro_batch_size
+        return held_out_rows(name, shards, scheme, self.objective, rows, self.mlm_only)
+
+    def compile(self) -> None:
+        """Compiles the model with the losses of those objectives that rows have labels for."""
+        model, recipe = self.model, self.settings.recipe
+        losses, weights = model.default_loss(), model.default_loss_weights
+        labels = self.phases[0].at(0)[1]
+        if isinstance(labels, Mapping):
+            wanted = {*labels, *(["discriminator_logits"] if self.objective.replaced else [])}
+            losses = {name: loss for name, loss in losses.items() if name in wanted}
+            weights = {name: weight for name, weight in weights.items() if name in wanted}
+        optimizer = optimizer_for(recipe, None if self.settings.seconds else recipe.total_steps)
+        model.compile(optimizer=optimizer, loss=losses, loss_weights=weights)
+        if self.settings.starts_from_frequencies:
+            values, bias = log_frequencies(self.shards.counts), model.masked_lm.bias
+            # A model's table can be larger than its vocabulary.
+            more = bias.shape[0] - len(values)
+            bias.assign(np.pad(values, (0, more), constant_values=values.min()))
+
+    def questions(self, corpus: Corpus | None) -> list[tuple[str, str]]:
+        """Sentences of held-out text with a word behind the mask, and the word."""
+        return masked_sentences(iter(corpus or ()), self.model.preprocessor)
+
+    def answers(self, questions: Sequence[tuple[str, str]]) -> list[list[list[Any]]]:
+        """The likeliest words in the masks' places."""
+        return answers(self.model, questions)
+
+    def flops(self) -> float:
+        """Floating-point operations of the products of a training step, three times those forward.
+
+        Of a batch of the last phase: the encoder and the logits of masked tokens; of a model with a
+        generator, the encoder.
+        """
+        config, batches = self.model.encoder.config, self.phases[-1]
+        length = batches.scheme.length
+        predicted = batches.objective.predictions(length) * config.table_width
+        head = 2 * predicted * (config.vocab_size + config.hidden_size)
+        return 3 * batches.batch_size * (config.forward_flops(length) + head)
+
+    def trained(self) -> ObjectiveModel:
+        """The model to save."""
+        for layer in self.model.encoder.backbone.groups().top:
+            layer.trainable = True  # see `model_to_go_on_with`
+        return self.model
