@@ -17,12 +17,18 @@ pytestmark = [
     ),
 ]
 TESTS = Path(__file__).parent
+# What is compiled -> a golden checkpoint, a task, further options.
 CASES = {
     "bert": ("bert/masked_lm", "masked_lm"),
     "roberta": ("roberta/classification", "classification"),
     "albert": ("albert/token_classification", "token_classification"),
     "spanbert": ("spanbert/squad", "question_answering"),
     "transformer_xl": ("transformer_xl/hf_plain", "causal_lm"),
+    "pairs": ("bert/pretraining", "pretraining"),
+    "packed rows": ("bert/pretraining", "pretraining", "--packed"),
+    "sentence order, with LAMB": ("albert/pretraining", "pretraining"),
+    "spans": ("spanbert/pretraining", "pretraining"),
+    "sampling of replaced tokens": ("electra/tf1_small", "pretraining", "--packed"),
 }
 LINE = (
     r"{} +2 rows: arguments \d+\.\d\d GB, temporaries \d+\.\d\d GB: fits in 16 GB; \d+\.\d\d TFLOP"
@@ -30,11 +36,11 @@ LINE = (
 
 
 @pytest.mark.parametrize("backend", ["jax", "tensorflow"])
-@pytest.mark.parametrize("family", CASES)
-def test_training_and_inference_compile_for_a_tpu(family, backend):
-    case, task = CASES[family]
+@pytest.mark.parametrize("name", CASES)
+def test_training_and_inference_compile_for_a_tpu(name, backend):
+    case, task, *options = CASES[name]
     arguments = ["--model", TESTS / "golden" / case, "--task", task, "--backend", backend]
-    arguments += ["--batch", "2", "--length", "8"]
+    arguments += ["--batch", "2", "--length", "16", *options]
     done = subprocess.run(
         [sys.executable, TESTS.parent / "tools" / "tpu_check.py", *arguments],
         capture_output=True,

@@ -2,10 +2,12 @@
 
     python tools/tpu_check.py --model albert_base --task classification --batch 32 --length 128
     python tools/tpu_check.py --model bert_large --task masked_lm --batch 64 --backend tensorflow
+    python tools/tpu_check.py --model electra_base --task pretraining --batch 64 --packed
     python tools/tpu_check.py --model bert_large --task classification --length 512 --largest
 
 It prints what the compiler says each step takes of a chip's memory, its arithmetic, and whether it
-fits. Needs `pip install bert_zoo[tpu-check]`: JAX and libtpu, whose compiler runs on any processor. A
+fits. Steps of `masked_lm` and `pretraining` are those of `bert_zoo pretrain`: the inputs and labels of an
+objective, a fixed number of predictions a row, and for `pretraining` the optimizer of the family's recipe. Needs `pip install bert_zoo[tpu-check]`: JAX and libtpu, whose compiler runs on any processor. A
 model without released weights here is compiled with random ones; numbers do not depend on them.
 """
 
@@ -32,6 +34,9 @@ _LARGEST = flags.DEFINE_bool(
     "largest",
     False,
     "Look for the largest batch (8, 12, 16, 24, 32, 48, ...) whose training step fits, from --batch on.",
+)
+_PACKED = flags.DEFINE_bool(
+    "packed", False, "Of masked_lm and pretraining: rows of several documents (document_ids)."
 )
 _REMATERIALIZE = flags.DEFINE_bool("rematerialize", False, "Train in less memory and more time.")
 
@@ -64,9 +69,9 @@ def main(argv: list[str]) -> None:
     memory = memory_of(_TOPOLOGY.value)
     model = fresh_model()
     device = chip(_TOPOLOGY.value)
-    again = ", rematerialized" if _REMATERIALIZE.value else ""
+    more = ", packed" * _PACKED.value + ", rematerialized" * _REMATERIALIZE.value
     print(
-        f"{_MODEL.value} for {_TASK.value}, rows of {_LENGTH.value} tokens, {_DTYPE.value}{again}, "
+        f"{_MODEL.value} for {_TASK.value}, rows of {_LENGTH.value} tokens, {_DTYPE.value}{more}, "
         f"Keras on {_BACKEND.value}, one chip of {_TOPOLOGY.value}:",
         flush=True,
     )
@@ -145,11 +150,61 @@ def fresh_model():
     from bert_zoo.training import rematerialize
 
     model = bert_zoo.load(_MODEL.value, _TASK.value, weights=None, dtype=_DTYPE.value)
+    if is_pretrained(model):
+        compile_for_pretraining(model)
+    elif _PACKED.value:
+        raise app.UsageError("--packed is for --task masked_lm and --task pretraining.")
     if _REMATERIALIZE.value:
         rematerialize(model)
     model.optimizer.build(model.trainable_variables)
     build_for(model, batch(model, _BATCH.value, keras_tensor))
     return model
+
+
+def is_pretrained(model) -> bool:
+    """Whether the model's steps are those of `bert_zoo pretrain`."""
+    from bert_zoo.tasks.objectives import ObjectiveModel
+
+    return isinstance(model, ObjectiveModel)
+
+
+def compile_for_pretraining(model) -> None:
+    """With the losses of what rows have labels for; all heads together, by the family's recipe."""
+    from bert_zoo.apps.pretraining.masked import compile_for
+    from bert_zoo.training.presets import optimizer_for
+
+    optimizer, preset = model.optimizer, model.family.pretraining_preset
+    if model.task == "pretraining" and preset is not None:
+        optimizer = optimizer_for(preset.recipe, preset.recipe.total_steps)
+    objective, (_, labels) = objective_and_row(model)
+    compile_for(model, optimizer, objective, labels)
+
+
+def objective_and_row(model) -> tuple[Any, tuple[dict[str, Any], Any]]:
+    """What hides tokens, and the inputs and labels that it makes of a row."""
+    import numpy as np
+
+    from bert_zoo.objectives import OBJECTIVES, Draws, TokenIds
+    from bert_zoo.presets import PAIRS
+
+    size, all_heads = model.encoder.config.vocab_size, model.task == "pretraining"
+    objective = OBJECTIVES[model.family.pretraining if all_heads else "masked_tokens"]
+    counts = np.ones(size, np.int64)
+    objective = objective.for_tokens(TokenIds(mask_id=0, vocab_size=size, counts=counts))
+    ones, row = np.ones((1, _LENGTH.value), np.int32), np.zeros(1, np.int64)
+    special = np.zeros(ones.shape, bool)
+    special[:, [0, -1]] = True
+    rows = {"token_ids": ones, "padding_mask": ones, "row": row}
+    rows |= {"special": special, "word_starts": ~special}
+    if "segment_ids" in model.encoder.backbone.inputs:
+        rows["segment_ids"] = 0 * ones
+    preset = model.family.pretraining_preset
+    if _PACKED.value:
+        rows["document_ids"] = ones
+    elif all_heads and preset is not None and preset.rows in PAIRS:
+        rows[preset.rows] = np.zeros(1, np.int32)
+    inputs, labels = objective(rows, Draws(0, 0, row))
+    return objective, (inputs, labels if all_heads else labels["mlm_logits"])
 
 
 def keras_tensor(shape: tuple[int, ...]):
@@ -160,6 +215,11 @@ def keras_tensor(shape: tuple[int, ...]):
 
 def batch(model, rows: int, make: Callable[[tuple[int, ...]], Any]) -> tuple:
     """(inputs, labels) of a batch, or (inputs,) where labels are inputs; `make` gets shapes."""
+    import keras
+
+    if is_pretrained(model):
+        _, row = objective_and_row(model)
+        return keras.tree.map_structure(lambda array: make((rows, *array.shape[1:])), row)
     tokens = (rows, _LENGTH.value)
     if model.task == "causal_lm":
         return ({"token_ids": make(tokens), "labels": make(tokens)},)

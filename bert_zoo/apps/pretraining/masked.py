@@ -23,8 +23,8 @@ from bert_zoo.data.pretraining_rows import (
 )
 from bert_zoo.data.token_shards import TokenShards
 from bert_zoo.models import MaskedLM
-from bert_zoo.models.task_model import Use
 from bert_zoo.objectives import objective_for
+from bert_zoo.objectives.masking import Masking
 from bert_zoo.presets import PAIRS, Recipe
 from bert_zoo.registry import registry
 from bert_zoo.tasks.objectives import ObjectiveModel
@@ -68,6 +68,23 @@ class Settings:
         return self.recipe.gradient_accumulation_steps
 
 
+def compile_for(model: ObjectiveModel, optimizer, objective: Masking, labels: Any) -> None:
+    """Compiles a model with the losses of those objectives that rows have labels for.
+
+    Args:
+        model: of one head or several.
+        optimizer: what trains it.
+        objective: what hides tokens.
+        labels: of a batch, by logits; or an array, those of one head.
+    """
+    losses, weights = model.default_loss(), model.default_loss_weights
+    if isinstance(labels, Mapping):
+        wanted = {*labels, *(["discriminator_logits"] if objective.replaced else [])}
+        losses = {name: loss for name, loss in losses.items() if name in wanted}
+        weights = {name: weight for name, weight in weights.items() if name in wanted}
+    model.compile(optimizer=optimizer, loss=losses, loss_weights=weights)
+
+
 class MaskedTraining:
     """A model with heads for hidden tokens, and the batches that it is trained on.
 
@@ -79,20 +96,10 @@ class MaskedTraining:
 
     Attributes:
         phases: the batches of each phase.
-        use: what the model is for.
 
     Raises:
         ValueError: rows of pairs, for a model without a head for them, or too short a text.
     """
-
-    use = Use(
-        "fill-mask",
-        "predicts tokens behind masks, and is a beginning for fine-tuning on any task",
-        "tokenizer = model.preprocessor.tokenizer\n"
-        "mask = tokenizer.id_to_token(tokenizer.mask_id)\n"
-        'print(model.fill_mask(f"A {mask} text."))',
-        limits=("Without fine-tuning it is of use for nothing but words behind masks.",),
-    )
 
     def __init__(self, model: ObjectiveModel, settings: Settings, shards: TokenShards, seed: int):
         self.model, self.settings, self.shards = model, settings, shards
@@ -141,16 +148,10 @@ class MaskedTraining:
         return held_out_rows(name, shards, scheme, self.objective, rows, self.mlm_only)
 
     def compile(self) -> None:
-        """Compiles the model with the losses of those objectives that rows have labels for."""
+        """Compiles the model with the recipe's optimizer; a new head may begin with frequencies."""
         model, recipe = self.model, self.settings.recipe
-        losses, weights = model.default_loss(), model.default_loss_weights
-        labels = self.phases[0].at(0)[1]
-        if isinstance(labels, Mapping):
-            wanted = {*labels, *(["discriminator_logits"] if self.objective.replaced else [])}
-            losses = {name: loss for name, loss in losses.items() if name in wanted}
-            weights = {name: weight for name, weight in weights.items() if name in wanted}
         optimizer = optimizer_for(recipe, None if self.settings.seconds else recipe.total_steps)
-        model.compile(optimizer=optimizer, loss=losses, loss_weights=weights)
+        compile_for(model, optimizer, self.objective, self.phases[0].at(0)[1])
         if self.settings.starts_from_frequencies:
             values, bias = log_frequencies(self.shards.counts), model.masked_lm.bias
             # A model's table can be larger than its vocabulary.

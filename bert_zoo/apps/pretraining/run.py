@@ -17,7 +17,6 @@ from bert_zoo.apps.finetuning import (
     CONFIG,
     METRICS,
     MODEL,
-    card_of,
     check_same_run,
     draw,
     read_json,
@@ -30,22 +29,19 @@ from bert_zoo.apps.pretraining.progress import PROGRESS, Keeper, Progress, print
 from bert_zoo.apps.pretraining.speed import peak_flops
 from bert_zoo.apps.pretraining.streams import StreamSettings, StreamTraining
 from bert_zoo.apps.pretraining.text import tokenized
-from bert_zoo.apps.report.pretraining_card import write_pretraining_card
 from bert_zoo.apps.report.pretraining_page import write_pretraining_page
-from bert_zoo.cards import Card
 from bert_zoo.data.corpus import Corpus
 from bert_zoo.data.language_modelling import StreamBatches
 from bert_zoo.data.token_shards import TokenShards
 from bert_zoo.models import CausalLM
 from bert_zoo.models.replicas import is_chief
-from bert_zoo.models.task_model import Use
 from bert_zoo.tasks.objectives import ObjectiveModel
 from bert_zoo.training.budget import TimeBudget
 from bert_zoo.training.distribution import present_strategy
 from bert_zoo.training.pretraining_batches import PretrainingBatches
 from bert_zoo.training.resume import notes_of, restore
 
-TOKENS, VOCABULARY, CURVE = "tokens", "vocabulary", "learning_curve.png"
+TOKENS, VOCABULARY = "tokens", "vocabulary"
 # More batches than there are.
 ENDLESS = 1 << 20
 
@@ -57,7 +53,6 @@ def pretrain(
     text: Sequence[str] | str,
     directory: Path,
     *,
-    goes_on: bool = False,
     general_text: Sequence[str] | str | None = None,
     reading: Mapping[str, Any] | None = None,
     held_out: float = 0.05,
@@ -72,7 +67,7 @@ def pretrain(
     With a budget of time learning rates go by the clock, and are not.
 
     The directory holds `config.json`, the text's tokens (`tokens`), `metrics.json`, the model (`model`, a
-    bert_zoo directory that `load` takes for every task, with a card), `report.html`, `learning_curve.png` and, for
+    bert_zoo directory that `load` takes for every task), `report.html`, `learning_curve.png` and, for
     TensorBoard, `tensorboard`.
 
     Args:
@@ -81,7 +76,6 @@ def pretrain(
         settings: how to train.
         text: what `Corpus` takes.
         directory: made if it does not exist.
-        goes_on: whether `name` is that of a checkpoint, as `load` takes it, for the model card.
         general_text: text of other kinds, on which the loss is measured too.
         reading: options of `Corpus` for `text`, `form` and `encoding`; `general_text` has none.
         held_out: share of the documents to measure on; 0 measures nothing.
@@ -214,9 +208,7 @@ def pretrain(
     }
     print_losses("After", results["after"])
     if writes:
-        base = card_of(name) if goes_on else None
-        about = config | {"versions": versions()}
-        _write_results(name, trained, training.use, base, about, results, directory)
+        _write_results(name, trained, config, results, directory)
     return results
 
 
@@ -274,8 +266,6 @@ def _train_phase(
 def _write_results(
     name: str,
     model: ObjectiveModel | CausalLM,
-    use: Use,
-    base: Card | None,
     config: Mapping[str, Any],
     results: Mapping[str, Any],
     directory: Path,
@@ -294,19 +284,6 @@ def _write_results(
             axes.plot(*zip(*found, strict=True), label=metric)
         axes.set(xlabel="step", ylabel="loss")
 
-    curve = directory / CURVE
-    draw(curve, (6, 3.5), plot)
-    has_curve = curve.is_file()
-    if has_curve:
-        shutil.copy(curve, directory / MODEL)
-    write_pretraining_card(
-        name,
-        use,
-        base,
-        config,
-        results,
-        directory / MODEL / "README.md",
-        CURVE if has_curve else None,
-    )
+    draw(directory / "learning_curve.png", (6, 3.5), plot)
     write_json(directory / METRICS, results)
     shutil.rmtree(directory / CHECKPOINT)
