@@ -7,6 +7,10 @@
     python tools/benchmark.py --what single_calls --reference_python reference-env/bin/python
     python tools/benchmark.py --what pretraining_data --texts ../shared/data/text/brown.txt \
         --vocabulary ../shared/data/vocab/bert_uncased --reference_python reference-env/bin/python
+    python tools/benchmark.py --what pretraining_pipeline --texts ../shared/data/text/brown.txt
+    python tools/benchmark.py --what pretraining_step       # beside KerasHub's BertMaskedLM
+    python tools/benchmark.py --what pretraining_rows --texts ../shared/data/text/abc_news.txt \
+        --form documents --encoding latin-1
 
 `reference_python` is the interpreter of an environment with torch and transformers (and accelerate
 for fine-tuning, sentence-transformers for single calls), which bert_zoo itself never imports. Rounds alternate between the implementations,
@@ -23,17 +27,21 @@ import sys
 import tempfile
 import textwrap
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import benchmark_finetuning
+import benchmark_pretraining
 import benchmark_single_calls
 from absl import app, flags
 
 _WHAT = flags.DEFINE_multi_enum(
     "what",
     ["encoder", "tokenizer"],
-    ["encoder", "tokenizer", "recurrence", "finetuning", "single_calls", "pretraining_data"],
+    [
+        *("encoder", "tokenizer", "recurrence", "finetuning", "single_calls", "pretraining_data"),
+        *("pretraining_pipeline", "pretraining_step", "pretraining_rows"),
+    ],
     "What to time; may be given several times.",
 )
 _REFERENCE_PYTHON = flags.DEFINE_string(
@@ -48,6 +56,8 @@ _LENGTH = flags.DEFINE_integer("length", 128, "Tokens a row.", lower_bound=1)
 _TEXTS = flags.DEFINE_string(
     "texts", None, "File with a text a line for the tokenizers; by default, the shipped messages."
 )
+_FORM = flags.DEFINE_string("form", None, "Of texts to pretrain on; see Corpus.")
+_ENCODING = flags.DEFINE_string("encoding", None, "Of texts to pretrain on.")
 # Family -> Hugging Face's class of its tokenizer.
 TOKENIZERS = {
     "bert": "BertTokenizerFast",
@@ -331,21 +341,19 @@ def race_pretraining_data(scratch: Path) -> dict[str, dict[str, dict]]:
 
     The collator gets rows of full length, which its users make of their texts themselves.
     """
-    from bert_zoo.data.corpus import Corpus
     from bert_zoo.data.pretraining_rows import FullSentences, epoch_rows
     from bert_zoo.data.token_shards import write_token_shards
     from bert_zoo.objectives import OBJECTIVES, Draws, TokenIds
     from bert_zoo.text import preprocessor_from_dir
 
-    if not _TEXTS.value:
-        raise app.UsageError("Pretraining data needs --texts, a file with a sentence a line.")
+    texts = corpus()
     vocabulary = _VOCABULARY.value or minilm_directory()
     length, batch_size = _LENGTH.value, 256
     preprocessor = preprocessor_from_dir(vocabulary, "bert", sequence_length=length)
     folders = (scratch / f"{number}" for number in itertools.count())
 
     def tokenize():
-        return write_token_shards(Corpus(_TEXTS.value), preprocessor, next(folders))
+        return write_token_shards(texts, preprocessor, next(folders))
 
     def mask(shards, epoch: int) -> None:
         tokens = TokenIds.of(preprocessor.tokenizer, shards.counts)
@@ -374,6 +382,37 @@ def race_pretraining_data(scratch: Path) -> dict[str, dict[str, dict]]:
             )
         results[title] = race(title, contestants, "tokens/s", shards.num_tokens)
     return results
+
+
+def race_pretraining_pipeline(scratch: Path) -> dict[str, dict[str, dict]]:
+    """Ready tokens to batches, beside the nano step; see benchmark_pretraining.py."""
+    return race_pretraining([benchmark_pretraining.pipeline_race(corpus(), scratch)])
+
+
+def race_pretraining_step(scratch: Path) -> dict[str, dict[str, dict]]:
+    """A masked step of BERT-base's shape, beside KerasHub's; see benchmark_pretraining.py."""
+    return race_pretraining([benchmark_pretraining.step_race(_BATCH.value, _LENGTH.value)])
+
+
+def race_pretraining_rows(scratch: Path) -> dict[str, dict[str, dict]]:
+    """Rows packed, in buckets and padded; see benchmark_pretraining.py."""
+    vocabulary = _VOCABULARY.value or minilm_directory()
+    return race_pretraining(
+        benchmark_pretraining.row_races(corpus(), scratch, _LENGTH.value, vocabulary)
+    )
+
+
+def race_pretraining(races: Iterable[benchmark_pretraining.Race]) -> dict[str, dict[str, dict]]:
+    return {r.title: race(r.title, r.contestants, "tokens/s", r.tokens) for r in races}
+
+
+def corpus():
+    """The texts to pretrain on."""
+    from bert_zoo.data.corpus import Corpus
+
+    if not _TEXTS.value:
+        raise app.UsageError("Pretraining needs --texts, a file; --form says what a line of it is.")
+    return Corpus(_TEXTS.value, form=_FORM.value, encoding=_ENCODING.value)
 
 
 def race_recurrence(scratch: Path) -> dict[str, dict[str, dict]]:
@@ -524,6 +563,9 @@ WHAT = {
     "finetuning": race_finetunings,
     "single_calls": race_single_calls,
     "pretraining_data": race_pretraining_data,
+    "pretraining_pipeline": race_pretraining_pipeline,
+    "pretraining_step": race_pretraining_step,
+    "pretraining_rows": race_pretraining_rows,
 }
 
 if __name__ == "__main__":
