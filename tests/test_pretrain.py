@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from helpers import directory_of, run_program, slow_but, tensors_of, variables_of
+from huggingface_hub import ModelCard
 
 import bert_zoo
 from bert_zoo.apps import language_modelling, pretraining
@@ -122,6 +123,11 @@ def test_a_language_model_reads_the_text_as_one_stream(text, tmp_path):
     assert (tmp_path / "report.html").stat().st_size > 3000
     model = bert_zoo.load(tmp_path)
     shards = TokenShards(tmp_path / "tokens" / "train")
+    card = ModelCard.load(tmp_path / "model" / "README.md")
+    assert card.data.pipeline_tag == "text-generation" and card.data.base_model is None
+    assert card.data.eval_results[0].metric_value == round(results["after"]["held out loss"], 4)
+    for part in (text, shards.index["shards"][0]["text_sha256"], "began from nothing", "generate("):
+        assert part in card.text.replace("\\", "")
     ids = shards.stream()
     assert len(ids) == shards.num_tokens and model.task == "causal_lm"
     lines = [s for document in Corpus([text], held_out=0.2) for s in document]
@@ -146,6 +152,7 @@ def test_a_checkpoint_without_a_head_gets_a_new_one_that_is_said(text, tmp_path,
         settings,
         [text],
         tmp_path,
+        goes_on=True,
         general_text=[text],
         held_out=0.2,
     )
@@ -154,6 +161,12 @@ def test_a_checkpoint_without_a_head_gets_a_new_one_that_is_said(text, tmp_path,
     model = bert_zoo.load(tmp_path)
     assert model.task == "masked_lm"
     counts = TokenShards(tmp_path / "tokens" / "train").counts
+    card = ModelCard.load(tmp_path / "model" / "README.md")
+    assert "It went on from" in card.text and "![Losses by step](learning_curve.png)" in card.text
+    assert card.data.license is None and "# license: name one" in card.content
+    assert (tmp_path / "model" / "learning_curve.png").is_file()
+    bert_zoo.save(model, tmp_path / "model")
+    assert (tmp_path / "model" / "README.md").read_text(encoding="utf-8") == card.content
     began = pretraining.log_frequencies(counts)
     np.testing.assert_allclose(np.exp(began).sum(), 1.0)
     assert np.abs(model.masked_lm.bias - began).max() < 6 * 3.2 * RECIPE.learning_rate

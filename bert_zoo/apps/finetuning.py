@@ -348,7 +348,6 @@ def run_record(
     results: Mapping[str, Any],
     seed: int,
 ) -> RunRecord:
-    is_registered = not Path(name).exists() and not name.startswith("hf://")
     baseline = results.get("baseline", {})
     return RunRecord(
         model=name,
@@ -373,11 +372,17 @@ def run_record(
         hardest=measure.kept.hardest,
         parameters=model.count_params(),
         trainable_parameters=sum(math.prod(v.shape) for v in model.trainable_variables),
-        checkpoint=bert_zoo.describe(name) if is_registered else Card(),
+        checkpoint=card_of(name),
         reads_pairs=task.reads_pairs,
         baseline=baseline.get("figures", {}),
         baseline_answer=baseline.get("answer", ""),
     )
+
+
+def card_of(name: str) -> Card:
+    """The card of a checkpoint, as `load` takes its name; an empty one where it is not registered."""
+    is_registered = not Path(name).exists() and not name.startswith("hf://")
+    return bert_zoo.describe(name) if is_registered else Card()
 
 
 def device_bucket() -> int:

@@ -133,6 +133,7 @@ def main(arguments: list[str]) -> None:
         settings,
         text,
         directory,
+        goes_on=_MODEL.value is not None,
         general_text=_GENERAL.value,
         reading=reading,
         held_out=_HELD_OUT.value,

@@ -160,8 +160,13 @@ def encode_file(path: str | Path, tokenizer: WordLevelTokenizer) -> np.ndarray:
     try:
         return np.concatenate([tokenizer([piece]).flat_values for piece in pieces])
     except tf.errors.InvalidArgumentError as error:
-        problem = error.message.partition("assertion failed: ")[2].partition("\n")[0]
-        raise ValueError(f"{path} does not fit the tokenizer: {problem or error}") from error
+        raise misfit(path, error) from error
+
+
+def misfit(what: object, error: tf.errors.InvalidArgumentError) -> ValueError:
+    """What to say where a `WordLevelTokenizer` without an unknown token met one that it lacks."""
+    problem = error.message.partition("assertion failed: ")[2].partition("\n")[0]
+    return ValueError(f"{what} does not fit the tokenizer: {problem or error}")
 
 
 def _pieces(

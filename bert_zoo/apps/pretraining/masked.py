@@ -23,6 +23,7 @@ from bert_zoo.data.pretraining_rows import (
 )
 from bert_zoo.data.token_shards import TokenShards
 from bert_zoo.models import MaskedLM
+from bert_zoo.models.task_model import Use
 from bert_zoo.objectives import objective_for
 from bert_zoo.objectives.masking import Masking
 from bert_zoo.presets import PAIRS, Recipe
@@ -96,10 +97,20 @@ class MaskedTraining:
 
     Attributes:
         phases: the batches of each phase.
+        use: what the model is for.
 
     Raises:
         ValueError: rows of pairs, for a model without a head for them, or too short a text.
     """
+
+    use = Use(
+        "fill-mask",
+        "predicts tokens behind masks, and is a beginning for fine-tuning on any task",
+        "tokenizer = model.preprocessor.tokenizer\n"
+        "mask = tokenizer.id_to_token(tokenizer.mask_id)\n"
+        'print(model.fill_mask(f"A {mask} text."))',
+        limits=("Without fine-tuning it is of use for nothing but words behind masks.",),
+    )
 
     def __init__(self, model: ObjectiveModel, settings: Settings, shards: TokenShards, seed: int):
         self.model, self.settings, self.shards = model, settings, shards

@@ -17,6 +17,7 @@ from bert_zoo.apps.finetuning import (
     CONFIG,
     METRICS,
     MODEL,
+    card_of,
     check_same_run,
     draw,
     read_json,
@@ -29,19 +30,22 @@ from bert_zoo.apps.pretraining.progress import PROGRESS, Keeper, Progress, print
 from bert_zoo.apps.pretraining.speed import peak_flops
 from bert_zoo.apps.pretraining.streams import StreamSettings, StreamTraining
 from bert_zoo.apps.pretraining.text import tokenized
+from bert_zoo.apps.report.pretraining_card import write_pretraining_card
 from bert_zoo.apps.report.pretraining_page import write_pretraining_page
+from bert_zoo.cards import Card
 from bert_zoo.data.corpus import Corpus
 from bert_zoo.data.language_modelling import StreamBatches
 from bert_zoo.data.token_shards import TokenShards
 from bert_zoo.models import CausalLM
 from bert_zoo.models.replicas import is_chief
+from bert_zoo.models.task_model import Use
 from bert_zoo.tasks.objectives import ObjectiveModel
 from bert_zoo.training.budget import TimeBudget
 from bert_zoo.training.distribution import present_strategy
 from bert_zoo.training.pretraining_batches import PretrainingBatches
 from bert_zoo.training.resume import notes_of, restore
 
-TOKENS, VOCABULARY = "tokens", "vocabulary"
+TOKENS, VOCABULARY, CURVE = "tokens", "vocabulary", "learning_curve.png"
 # More batches than there are.
 ENDLESS = 1 << 20
 
@@ -53,6 +57,7 @@ def pretrain(
     text: Sequence[str] | str,
     directory: Path,
     *,
+    goes_on: bool = False,
     general_text: Sequence[str] | str | None = None,
     reading: Mapping[str, Any] | None = None,
     held_out: float = 0.05,
@@ -67,7 +72,7 @@ def pretrain(
     With a budget of time learning rates go by the clock, and are not.
 
     The directory holds `config.json`, the text's tokens (`tokens`), `metrics.json`, the model (`model`, a
-    bert_zoo directory that `load` takes for every task), `report.html`, `learning_curve.png` and, for
+    bert_zoo directory that `load` takes for every task, with a card), `report.html`, `learning_curve.png` and, for
     TensorBoard, `tensorboard`.
 
     Args:
@@ -76,6 +81,7 @@ def pretrain(
         settings: how to train.
         text: what `Corpus` takes.
         directory: made if it does not exist.
+        goes_on: whether `name` is that of a checkpoint, as `load` takes it, for the model card.
         general_text: text of other kinds, on which the loss is measured too.
         reading: options of `Corpus` for `text`, `form` and `encoding`; `general_text` has none.
         held_out: share of the documents to measure on; 0 measures nothing.
@@ -208,7 +214,9 @@ def pretrain(
     }
     print_losses("After", results["after"])
     if writes:
-        _write_results(name, trained, config, results, directory)
+        base = card_of(name) if goes_on else None
+        about = config | {"versions": versions()}
+        _write_results(name, trained, training.use, base, about, results, directory)
     return results
 
 
@@ -266,6 +274,8 @@ def _train_phase(
 def _write_results(
     name: str,
     model: ObjectiveModel | CausalLM,
+    use: Use,
+    base: Card | None,
     config: Mapping[str, Any],
     results: Mapping[str, Any],
     directory: Path,
@@ -284,6 +294,19 @@ def _write_results(
             axes.plot(*zip(*found, strict=True), label=metric)
         axes.set(xlabel="step", ylabel="loss")
 
-    draw(directory / "learning_curve.png", (6, 3.5), plot)
+    curve = directory / CURVE
+    draw(curve, (6, 3.5), plot)
+    has_curve = curve.is_file()
+    if has_curve:
+        shutil.copy(curve, directory / MODEL)
+    write_pretraining_card(
+        name,
+        use,
+        base,
+        config,
+        results,
+        directory / MODEL / "README.md",
+        CURVE if has_curve else None,
+    )
     write_json(directory / METRICS, results)
     shutil.rmtree(directory / CHECKPOINT)

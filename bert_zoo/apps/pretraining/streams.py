@@ -12,6 +12,7 @@ from bert_zoo.data.corpus import Corpus, CorpusCounts
 from bert_zoo.data.language_modelling import StreamBatches
 from bert_zoo.data.token_shards import TokenShards
 from bert_zoo.models import CausalLM, StatefulLM
+from bert_zoo.models.task_model import Use
 from bert_zoo.presets import LanguageModelPreset
 from bert_zoo.training.optimizers import language_model_adam
 
@@ -40,11 +41,7 @@ class StreamSettings:
 
 
 class Lines:
-    """A text's documents as lines of a stream: each one text, whose sentences end in a line end.
-
-    Raises:
-        ValueError: the vocabulary lacks a token, and has none that stands for unknown ones.
-    """
+    """A text's documents as lines of a stream: each one text, whose sentences end in a line end."""
 
     def __init__(self, corpus: Corpus):
         self.corpus = corpus
@@ -99,15 +96,23 @@ class StreamTraining:
     Attributes:
         model: what `fit` trains, with the memory.
         phases: the stream's batches, the same ones all through the training.
+        use: what the model is for.
+        documents: a text's documents as they are tokenized.
     """
+
+    use = Use(
+        "text-generation",
+        "goes on from a text, a token at a time",
+        'print(model.generate("A beginning", sampler="top_p", seed=1))',
+        limits=("What it writes reads like the texts, and need not be true.",),
+    )
+    documents = Lines
 
     def __init__(self, model: CausalLM, settings: StreamSettings, shards: TokenShards, seed: int):
         self.language_model, self.settings = model, settings
         recipe = settings.recipe
         self.model = StatefulLM(model, recipe.batch_size)
         self.phases = [StreamBatches(shards.stream(), recipe.batch_size, recipe.segment_length)]
-
-    documents = Lines
 
     def about(self) -> dict[str, Any]:
         """What `config.json` says of it beside the recipe."""

@@ -3,7 +3,10 @@
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+import tensorflow as tf
+
 from bert_zoo.data.corpus import Corpus, CorpusCounts
+from bert_zoo.data.language_modelling import misfit
 from bert_zoo.data.token_shards import TokenShards, write_token_shards
 
 
@@ -19,10 +22,12 @@ def tokenized(
         directory: for the tokens.
 
     Raises:
-        ValueError: the part has no documents.
+        ValueError: the part has no documents, or tokens that the vocabulary lacks.
     """
     try:
         shards = write_token_shards(documents, preprocessor, directory)
+    except tf.errors.InvalidArgumentError as error:
+        raise misfit("The text", error) from error
     except ValueError:
         if corpus.counts.documents:
             raise

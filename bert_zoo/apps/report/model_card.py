@@ -5,13 +5,14 @@ Its head is YAML as Hugging Face's hub reads it (https://huggingface.co/docs/hub
 
 import math
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from os import PathLike
 from pathlib import Path
 from typing import Any
 
 from huggingface_hub import EvalResult, ModelCardData
 
+from bert_zoo.apps.report.markdown import grid, plain
 from bert_zoo.apps.report.record import RunRecord
 from bert_zoo.apps.report.wording import duration, number, setting, with_paper_links, words
 
@@ -31,7 +32,6 @@ HUB_METRICS = {
     "spearman": "spearmanr",
 }
 HUB_SOURCE = re.compile(r"hf://([^@\s]+)")
-MARKDOWN = re.compile(r"([\\`*\[\]|#])")
 MOST_LABELS = 100
 
 
@@ -39,8 +39,8 @@ def write_model_card(record: RunRecord, path: str | PathLike) -> None:
     """Writes the model card of a run as a Markdown file: README.md of the model's directory."""
     parts = (
         f"---\n{_hub_data(record).to_yaml()}\n---",
-        f"# {_text(record.model)}, fine-tuned on {_text(record.task)}",
-        f"> **⚠ {_text(record.licence_warning)}**" if record.licence_warning else "",
+        f"# {plain(record.model)}, fine-tuned on {plain(record.task)}",
+        f"> **⚠ {plain(record.licence_warning)}**" if record.licence_warning else "",
         _summary(record),
         _scores(record),
         _use(record),
@@ -69,9 +69,7 @@ def _hub_data(record: RunRecord) -> ModelCardData:
         for name, value in record.kept.items()
         if name in HUB_METRICS and math.isfinite(value)
     ]
-    # The base's place on the hub; none where it has none, for another place may be someone else's.
-    sources = [record.model, *record.checkpoint.get("sources", ())]
-    base = next((found[1] for source in sources if (found := HUB_SOURCE.match(source))), None)
+    base = base_on_hub([record.model, *record.checkpoint.get("sources", ())])
     # What the base's licence asks holds for what is trained from it.
     hub_licence = HUB_LICENCES.get(record.licence, "other" if record.licence else "unknown")
     return ModelCardData(
@@ -88,13 +86,18 @@ def _hub_data(record: RunRecord) -> ModelCardData:
     )
 
 
+def base_on_hub(sources: Iterable[str]) -> str | None:
+    """The first place on the hub; None where there is none, for another place may be someone else's."""
+    return next((found[1] for source in sources if (found := HUB_SOURCE.match(source))), None)
+
+
 # --- What people read ---
 
 
 def _summary(record: RunRecord) -> str:
     texts = '(["A text."], ["Its partner."])' if record.reads_pairs else '["A text."]'
     return (
-        f"This model {record.use.purpose}. It is {_text(record.model)}, fine-tuned with bert_zoo.\n\n"
+        f"This model {record.use.purpose}. It is {plain(record.model)}, fine-tuned with bert_zoo.\n\n"
         "```python\n"
         "import bert_zoo\n\n"
         'model = bert_zoo.load("path/to/this/directory")\n'
@@ -104,23 +107,23 @@ def _summary(record: RunRecord) -> str:
 
 
 def _scores(record: RunRecord) -> str:
-    scores = _grid(
+    scores = grid(
         ["metric", f"{record.measured_on}, {record.num_measured:,} examples"],
         [[record.named(name), number(value)] for name, value in record.kept.items()],
     )
     if record.baseline:
         beaten = ", ".join(f"{words(n)} {number(v)}" for n, v in record.baseline.items())
-        scores += f"\n\nWithout reading, {_text(record.baseline_answer)}: {_text(beaten)}."
+        scores += f"\n\nWithout reading, {plain(record.baseline_answer)}: {plain(beaten)}."
     parts = [
         "## Scores",
         f"Of the weights in this directory, which are those after epoch {record.kept_epoch} of "
         f"{len(record.epochs)}.",
         scores,
-        _text(record.caution),
+        plain(record.caution),
     ]
     if columns := record.table_columns:
         rows = [[_cell(row.get(name)) for name in columns] for row in record.table]
-        parts += [f"By {_text(words(columns[0]))}:", _grid(list(map(words, columns)), rows)]
+        parts += [f"By {plain(words(columns[0]))}:", grid(list(map(words, columns)), rows)]
     return "\n\n".join(part for part in parts if part)
 
 
@@ -136,7 +139,7 @@ def _use(record: RunRecord) -> str:
         f'It {record.use.purpose}, for texts like those that it was trained on; see "Training".',
     ]
     if record.labels:
-        shown = ", ".join(_text(str(label)) for label in record.labels[:MOST_LABELS])
+        shown = ", ".join(plain(str(label)) for label in record.labels[:MOST_LABELS])
         more = len(record.labels) - MOST_LABELS
         rest = f", and {more:,} more, which `config.json` lists" if more > 0 else ""
         lines.append(f"Its {len(record.labels):,} labels: {shown}{rest}.")
@@ -145,7 +148,7 @@ def _use(record: RunRecord) -> str:
 
 def _limits(record: RunRecord) -> str:
     limits = [
-        f"It has been measured on the {_text(record.measured_on)} examples named above and on nothing "
+        f"It has been measured on the {plain(record.measured_on)} examples named above and on nothing "
         "else: other sources, other times and other languages are not known.",
         f"The scores are of one training run, with seed {record.seed}; other seeds give others.",
         "It has not been examined for unfair treatment of people or groups, and what its "
@@ -177,11 +180,11 @@ def _training(record: RunRecord) -> str:
     return "\n\n".join(
         [
             "## Training",
-            _text(record.data),
-            _grid(["setting", "value"], facts.items()),
+            plain(record.data),
+            grid(["setting", "value"], facts.items()),
             "After each epoch:",
-            _grid(["epoch", "training loss", *map(record.named, record.kept)], epochs),
-            f"Versions: {_text(versions)}.",
+            grid(["epoch", "training loss", *map(record.named, record.kept)], epochs),
+            f"Versions: {plain(versions)}.",
         ]
     )
 
@@ -191,32 +194,17 @@ def _base(record: RunRecord) -> str:
     if not card:
         return (
             "## Base checkpoint and licence\n\n"
-            f"{_text(record.model)}. Its licence is not known to bert_zoo: find it out before you "
+            f"{plain(record.model)}. Its licence is not known to bert_zoo: find it out before you "
             "pass this model on."
         )
     lines = [
-        f"- Checkpoint: {_text(card.get('name', record.model))} "
-        f"({_text(card.get('family', 'family unknown'))})",
-        f"- **Licence: {_text(record.licence or 'not known')}**. It holds for this model too, "
+        f"- Checkpoint: {plain(card.get('name', record.model))} "
+        f"({plain(card.get('family', 'family unknown'))})",
+        f"- **Licence: {plain(record.licence or 'not known')}**. It holds for this model too, "
         "beside what the training data asks.",
     ]
     if card.get("paper"):
-        lines.append(f"- Paper: {with_paper_links(_text(card['paper']), '[{0}]({1})'.format)}")
+        lines.append(f"- Paper: {with_paper_links(plain(card['paper']), '[{0}]({1})'.format)}")
     if card.get("note"):
-        lines.append(f"- {_text(card['note'])}")
+        lines.append(f"- {plain(card['note'])}")
     return "## Base checkpoint and licence\n\n" + "\n".join(lines)
-
-
-# --- Markdown ---
-
-
-def _text(value: str) -> str:
-    """A text as one line that Markdown shows as it is."""
-    line = " ".join(value.split())
-    line = line.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
-    return MARKDOWN.sub(r"\\\1", line)
-
-
-def _grid(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    lines = [f"| {' | '.join(map(_text, row))} |" for row in (heads, *rows)]
-    return "\n".join([lines[0], f"|{'---|' * len(heads)}", *lines[1:]])
