@@ -1,6 +1,7 @@
 """Pretraining from text to a model: going on, from nothing, stopped at any batch, and its program."""
 
 import dataclasses
+import errno
 import json
 from pathlib import Path
 
@@ -20,12 +21,18 @@ from bert_zoo.apps.pretraining import (
     pretrain,
 )
 from bert_zoo.data.corpus import Corpus
-from bert_zoo.data.token_shards import TokenShards
+from bert_zoo.data.pretraining_rows import FullSentences
+from bert_zoo.data.token_shards import TokenShards, write_token_shards
+from bert_zoo.objectives import objective_for
 from bert_zoo.presets import LanguageModelPreset, Reading, Recipe
 from bert_zoo.registry import registry
 from bert_zoo.text import WordLevelTokenizer, preprocessor_from_dir
 from bert_zoo.text.language_model import LanguageModelPreprocessor
+from bert_zoo.training import pretraining_batches
 from bert_zoo.training.divergence import TrainingDiverged
+from bert_zoo.training.pretraining_batches import PretrainingBatches
+from bert_zoo.weights import safetensors_io
+from bert_zoo.weights.files import DiskFullError
 
 TOOLS = Path(__file__).parents[1] / "tools"
 WORDS = "the cat sat on a tree and saw big red house in city they ran it was good film bird".split()
@@ -49,7 +56,7 @@ def text(tmp_path_factory) -> str:
     return str(path)
 
 
-def small(family: str):
+def small(family: str, dtype: str = "float32"):
     """Makes a model of two narrow layers with a golden vocabulary; and its preset's rows."""
     page = registry().families[family]
     preset, size = page.pretraining_preset.of_size("nano")
@@ -61,7 +68,7 @@ def small(family: str):
     preprocessor = preprocessor_from_dir(
         directory_of(f"{family}/encoder"), family, sequence_length=32
     )
-    return lambda: new_model(page, config, preprocessor), preset.rows
+    return lambda: new_model(page, config, preprocessor, dtype), preset.rows
 
 
 def small_stream(**changes):
@@ -185,22 +192,24 @@ class Killed(BaseException):
 
 
 @pytest.mark.parametrize(
-    ("family", "rows", "killed_at"),
+    ("family", "rows", "every", "killed_at"),
     [
-        ("electra", "packed_documents", (4,)),
-        ("transformer_xl", "", (3,)),
-        pytest.param("bert", "next_sentence", (1, 6, 9), marks=pytest.mark.slow),
+        ("electra", "packed_documents", 2, (5,)),
+        ("transformer_xl", "", 4, (6,)),
+        pytest.param("bert", "next_sentence", 2, (1, 6, 9), marks=pytest.mark.slow),
     ],
 )
 def test_a_training_that_was_killed_ends_with_the_same_bits(
-    family, rows, killed_at, text, tmp_path, monkeypatch
+    family, rows, every, killed_at, text, tmp_path, monkeypatch
 ):
-    """Of two lengths, with accumulated gradients, dropout, memory, and checkpoints that lag behind."""
+    """Of two lengths, with accumulated gradients, dropout, and checkpoints that lag behind; or with memory
+    and two batches an execution, of which the last has one."""
     if rows:
         make_model, _ = small(family)
         settings = Settings(RECIPE, rows, ((16, 0.5), (24, 0.5)))
     else:
-        make_model, settings = small_stream()
+        make_model, settings = small_stream(total_steps=7)
+        settings = dataclasses.replace(settings, steps_per_execution=2)
 
     def run(directory):
         return pretrain(
@@ -217,10 +226,10 @@ def test_a_training_that_was_killed_ends_with_the_same_bits(
             left.pop(0)
             raise Killed
 
-    # Every second batch, so that others are trained again.
+    # Of some batches, so that others are trained again.
     monkeypatch.setattr(Keeper, "on_train_batch_end", killing)
     monkeypatch.setattr(
-        Keeper, "save", lambda keeper: keeper.progress.all_batches % 2 or save(keeper)
+        Keeper, "save", lambda keeper: keeper.progress.all_batches % every or save(keeper)
     )
     for _ in killed_at:
         with pytest.raises(Killed):
@@ -228,20 +237,78 @@ def test_a_training_that_was_killed_ends_with_the_same_bits(
     stopped = run(tmp_path / "stopped")
     assert not left
     assert stopped["after"] == through["after"]
+    assert stopped["tokens"] == through["tokens"] and stopped["steps"] == through["steps"]
+    seen = [[(r["step"], r.get("loss")) for r in run["measured"]] for run in (through, stopped)]
+    assert seen[0] == seen[1] and seen[0][-1][0] == settings.recipe.total_steps
     wanted, found = (tensors_of(tmp_path / d / "model") for d in ("through", "stopped"))
     assert wanted.keys() == found.keys()
     for name, value in wanted.items():
         assert np.array_equal(value, found[name]), name
 
 
+def test_after_a_full_disk_a_training_ends_with_the_same_bits(text, tmp_path, monkeypatch):
+    make_model, settings = small_stream()
+
+    def run(directory):
+        return pretrain("tiny", make_model, settings, [text], directory, checkpoint_seconds=0)
+
+    run(tmp_path / "through")
+    written, save_file = [], safetensors_io.save_file
+
+    def full(tensors, path, metadata):
+        written.append(path)
+        if len(written) == 3:
+            path.write_bytes(bytes(100))
+            raise OSError(errno.ENOSPC, "No space left on device", str(path))
+        save_file(tensors, path, metadata=metadata)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(safetensors_io, "save_file", full)
+        with pytest.raises(DiskFullError, match=r"no room.*then run the same again"):
+            run(tmp_path / "stopped")
+    (left,) = (tmp_path / "stopped" / "checkpoint").iterdir()
+    assert left.name.startswith("step-000000002-")
+    run(tmp_path / "stopped")
+    wanted, found = (tensors_of(tmp_path / d / "model") for d in ("through", "stopped"))
+    assert all(np.array_equal(value, found[name]) for name, value in wanted.items())
+
+
+def test_a_training_that_goes_on_plans_no_epoch_that_is_over(text, tmp_path, monkeypatch):
+    make_model, _ = small("roberta")
+    model = make_model()
+    shards = write_token_shards(Corpus([text]), model.preprocessor, tmp_path)
+    objective = objective_for(model, None, shards.counts)
+    planned, plan = [], pretraining_batches.EpochPlan
+
+    def counted(shards, scheme, seed, epoch):
+        planned.append(epoch)
+        return plan(shards, scheme, seed, epoch)
+
+    monkeypatch.setattr(pretraining_batches, "EpochPlan", counted)
+
+    def batches():
+        return PretrainingBatches(shards, FullSentences(32), objective, 8, seed=0, mlm_only=True)
+
+    first = batches()
+    number = 5 * first.per_epoch
+    wanted, _ = first.at(number)
+    planned.clear()
+    second = batches()
+    second.starts = first.starts
+    found, _ = second.at(number)
+    assert len(planned) == 2 and planned[0] == 0 and planned[1] >= 4
+    assert np.array_equal(found["token_ids"], wanted["token_ids"])
+
+
 def test_other_settings_do_not_go_on_and_a_finished_run_stays(text, tmp_path):
     make_model, rows = small("roberta")
-    settings = Settings(RECIPE, rows, ((16, 1.0),))
+    recipe = RECIPE.replace(optimizer="lamb")
+    settings = Settings(recipe, rows, ((16, 1.0),))
     first = pretrain("new", make_model, settings, [text], tmp_path, held_out=0.0)
     assert first["before"] == first["after"] == {}
     again = pretrain("new", make_model, settings, [text], tmp_path, held_out=0.0)
     assert again["seconds"] == first["seconds"]
-    other = Settings(RECIPE.replace(learning_rate=1e-4), rows, ((16, 1.0),))
+    other = Settings(recipe.replace(learning_rate=1e-4), rows, ((16, 1.0),))
     with pytest.raises(ValueError, match=r"finished run.*learning_rate was 0.001 and is 0.0001"):
         pretrain("new", make_model, other, [text], tmp_path, held_out=0.0)
 
@@ -258,7 +325,8 @@ def test_a_loss_that_is_no_number_stops_with_step_rate_and_batch(text, tmp_path)
 
 
 def test_a_budget_of_time_ends_the_training(text, tmp_path):
-    make_model, rows = small("roberta")
+    """In mixed precision, too."""
+    make_model, rows = small("roberta", dtype="mixed_bfloat16")
     recipe = RECIPE.replace(gradient_accumulation_steps=1)
     settings = Settings(recipe, rows, ((16, 0.9), (24, 0.1)), seconds=3.0)
     results = pretrain("new", make_model, settings, [text], tmp_path, held_out=0.2)
@@ -306,6 +374,29 @@ def test_the_program_goes_on_from_a_checkpoint(text, tmp_path):
     assert "Before: held out loss" in printed and "After: held out loss" in printed
     assert f"finetune.py --model {tmp_path / 'run' / 'model'}" in printed
     assert bert_zoo.load(tmp_path / "run").task == "pretraining"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("flags, backend", [(("--strategy", "cpu:2"), None), ((), "jax")])
+def test_the_program_trains_the_same_on_two_devices_and_on_jax(
+    flags, backend, text, tmp_path, monkeypatch
+):
+    """Dropout draws other numbers there; four steps at a low rate move little besides."""
+    results = []
+    for name, more in (("one", ()), ("other", flags)):
+        if more == flags and backend:
+            monkeypatch.setenv("KERAS_BACKEND", backend)
+        run_program(
+            *(TOOLS / "pretrain.py", "--model", directory_of("bert/pretraining"), "--text", text),
+            *("--steps", "4", "--batch_size", "8", "--length", "16", "--held_out", "0.2"),
+            *("--learning_rate", "1e-3", "--output_dir", tmp_path / name, *more),
+        )
+        results.append(json.loads((tmp_path / name / "metrics.json").read_text()))
+    one, other = results
+    assert other["before"]["held out loss"] == pytest.approx(one["before"]["held out loss"], 1e-5)
+    moved = abs(one["after"]["held out loss"] - one["before"]["held out loss"])
+    apart = abs(one["after"]["held out loss"] - other["after"]["held out loss"])
+    assert apart < 0.2 * moved
 
 
 @pytest.mark.slow

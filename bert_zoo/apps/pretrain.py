@@ -91,12 +91,13 @@ _CHECKPOINT_MINUTES = PROGRAM.float(
 # Of the fields of a recipe, those that pretraining reads.
 _SETTINGS = (
     *("batch_size", "gradient_accumulation_steps", "optimizer", "learning_rate", "schedule"),
-    *("warmup_proportion", "weight_decay", "clip_norm", "dtype"),
+    *("warmup_proportion", "weight_decay", "clip_norm", "steps_per_execution", "dtype"),
 )
 PROGRAM.define_fields(Recipe, _SETTINGS)
 # Of these, and of the flags above, those that language models have too.
 _STREAM_SETTINGS = ("batch_size", "learning_rate", "clip_norm")
-_NOT_OF_STREAMS = ("objective", "rows", *(set(_SETTINGS) - {*_STREAM_SETTINGS, "dtype"}))
+_OF_STREAMS = (*_STREAM_SETTINGS, "steps_per_execution", "dtype")
+_NOT_OF_STREAMS = ("objective", "rows", *(name for name in _SETTINGS if name not in _OF_STREAMS))
 PROGRAM.define_strategy()
 PROGRAM.groups = {"Settings of the recipe, in place of its own": _SETTINGS}
 
@@ -330,7 +331,8 @@ def _stream_settings(preset: LanguageModelPreset) -> "StreamSettings":
     if _STEPS.value is not None:
         preset = preset.with_steps(_STEPS.value)
     seconds = None if _MINUTES.value is None else 60 * _MINUTES.value
-    return StreamSettings(replace(preset, **changes), seconds=seconds)
+    steps = PROGRAM.flags.steps_per_execution or Recipe.steps_per_execution
+    return StreamSettings(replace(preset, **changes), seconds=seconds, steps_per_execution=steps)
 
 
 def _dtype() -> str:

@@ -338,6 +338,8 @@ class StreamBatches:
         tokens: of a batch.
     """
 
+    starts = ()  # as of `PretrainingBatches`: passes are all alike, and need no planning
+
     def __init__(self, token_ids: np.ndarray, batch_size: int, segment_length: int):
         self.token_ids, self.size = token_ids, (batch_size, segment_length)
         self.per_pass = int(segments(token_ids, *self.size).cardinality())

@@ -32,6 +32,12 @@ class PretrainingBatches:
         mlm_only: whether labels are those of masked tokens alone, an array, as `task="masked_lm"` has
             it.
 
+    Attributes:
+        per_epoch: batches of the first epoch.
+        tokens: of a batch on average, special ones among them and padding not.
+        starts: the number of each epoch's first batch, of those that were planned and the next. Kept and
+            given back, it saves planning all epochs again that are over.
+
     Raises:
         ValueError: the text has fewer rows than a batch.
     """
@@ -51,8 +57,7 @@ class PretrainingBatches:
         self.batch_size, self.seed, self.first_epoch = batch_size, seed, first_epoch
         self.mlm_only = mlm_only
         self._plans: dict[int, EpochPlan] = {}
-        # The number of each epoch's first batch.
-        self._starts = [0]
+        self.starts = [0]
         self._lock = threading.Lock()
         self.per_epoch = self._plan(0).num_rows // batch_size
         if not self.per_epoch:
@@ -60,7 +65,6 @@ class PretrainingBatches:
                 f"The text has {self._plan(0).num_rows:,} rows of up to {scheme.length} tokens, and a "
                 f"batch has {batch_size}. Lower batch_size, or bring more text."
             )
-        # Of a batch, special tokens among them and padding not.
         self.tokens = float(self._plan(0).lengths.mean() * batch_size)
 
     def _plan(self, epoch: int) -> EpochPlan:
@@ -75,11 +79,11 @@ class PretrainingBatches:
     def _place(self, number: int) -> tuple[EpochPlan, int, int]:
         """The plan, the epoch and the first row of a batch."""
         with self._lock:
-            while self._starts[-1] <= number:
-                plan = self._plan(len(self._starts) - 1)
-                self._starts.append(self._starts[-1] + plan.num_rows // self.batch_size)
-            epoch = bisect.bisect_right(self._starts, number) - 1
-            return self._plan(epoch), epoch, (number - self._starts[epoch]) * self.batch_size
+            while self.starts[-1] <= number:
+                plan = self._plan(len(self.starts) - 1)
+                self.starts.append(self.starts[-1] + plan.num_rows // self.batch_size)
+            epoch = bisect.bisect_right(self.starts, number) - 1
+            return self._plan(epoch), epoch, (number - self.starts[epoch]) * self.batch_size
 
     def at(self, number: int) -> tuple[dict[str, np.ndarray], Any]:
         """Inputs and labels of a batch."""

@@ -69,7 +69,14 @@ class Settings:
         return self.recipe.gradient_accumulation_steps
 
 
-def compile_for(model: ObjectiveModel, optimizer, objective: Masking, labels: Any) -> None:
+def compile_for(
+    model: ObjectiveModel,
+    optimizer,
+    objective: Masking,
+    labels: Any,
+    *,
+    steps_per_execution: int = 1,
+) -> None:
     """Compiles a model with the losses of those objectives that rows have labels for.
 
     Args:
@@ -77,13 +84,19 @@ def compile_for(model: ObjectiveModel, optimizer, objective: Masking, labels: An
         optimizer: what trains it.
         objective: what hides tokens.
         labels: of a batch, by logits; or an array, those of one head.
+        steps_per_execution: batches that the backend trains on before it answers.
     """
     losses, weights = model.default_loss(), model.default_loss_weights
     if isinstance(labels, Mapping):
         wanted = {*labels, *(["discriminator_logits"] if objective.replaced else [])}
         losses = {name: loss for name, loss in losses.items() if name in wanted}
         weights = {name: weight for name, weight in weights.items() if name in wanted}
-    model.compile(optimizer=optimizer, loss=losses, loss_weights=weights)
+    model.compile(
+        optimizer=optimizer,
+        loss=losses,
+        loss_weights=weights,
+        steps_per_execution=steps_per_execution,
+    )
 
 
 class MaskedTraining:
@@ -162,7 +175,13 @@ class MaskedTraining:
         """Compiles the model with the recipe's optimizer; a new head may begin with frequencies."""
         model, recipe = self.model, self.settings.recipe
         optimizer = optimizer_for(recipe, None if self.settings.seconds else recipe.total_steps)
-        compile_for(model, optimizer, self.objective, self.phases[0].at(0)[1])
+        compile_for(
+            model,
+            optimizer,
+            self.objective,
+            self.phases[0].at(0)[1],
+            steps_per_execution=recipe.steps_per_execution,
+        )
         if self.settings.starts_from_frequencies:
             values, bias = log_frequencies(self.shards.counts), model.masked_lm.bias
             # A model's table can be larger than its vocabulary.

@@ -37,6 +37,7 @@ class Progress:
         busy_tokens: tokens of those steps.
         tokens: that were trained on, special ones among them and padding not.
         loss, losses: the sum, and number, of batches' losses since the latest measurement.
+        starts: of the present phase, `PretrainingBatches.starts`.
         measured_at: the share of the training that was done at the latest measurement.
         rows: what was measured, a row each time.
         before: what was measured and answered before the first batch.
@@ -51,6 +52,7 @@ class Progress:
     tokens: float = 0.0
     loss: float = 0.0
     losses: int = 0
+    starts: list[int] = field(default_factory=list)
     measured_at: float = 0.0
     rows: list[dict[str, float]] = field(default_factory=list)
     before: dict[str, Any] = field(default_factory=dict)
@@ -59,10 +61,14 @@ class Progress:
 class Keeper(keras.callbacks.Callback):
     """Counts, measures, writes checkpoints, and ends a training whose loss is no number.
 
+    All of that after each execution of the backend, which is of a batch or, with `steps_per_execution`, of
+    several.
+
     Args:
         progress: is brought up to date.
         directory: of the run.
         batches: of the present phase.
+        end: the number behind that of the last batch of the `fit`.
         share: gives the part of the whole training that is done.
         measure: gives what is measured, by name; of all texts, or of the held-out one alone.
         every: seconds between checkpoints.
@@ -74,6 +80,7 @@ class Keeper(keras.callbacks.Callback):
         progress: Progress,
         directory: Path,
         batches: PretrainingBatches | StreamBatches,
+        end: int,
         share: Callable[[], float],
         measure: Callable[[bool], dict[str, float]],
         *,
@@ -82,7 +89,8 @@ class Keeper(keras.callbacks.Callback):
     ):
         super().__init__()
         self.progress, self.directory, self.batches = progress, directory, batches
-        self.share, self.measure, self.every, self.writes = share, measure, every, writes
+        self.end, self.share, self.measure = end, share, measure
+        self.every, self.writes = every, writes
         self._now = self._saved = time.monotonic()
         self._step_start: float | None = None
         self.board = None
@@ -93,28 +101,33 @@ class Keeper(keras.callbacks.Callback):
         self._now = self._saved = time.monotonic()
 
     def on_train_batch_begin(self, batch, logs=None):
-        # What `fit` logs is then the loss of a batch, not the mean since its beginning.
+        # What `fit` logs is then the loss of an execution, not the mean since the beginning of `fit`.
         self.model.reset_metrics()
 
     def on_train_batch_end(self, batch, logs=None):
         progress, loss = self.progress, float(logs["loss"])
-        number = progress.batches
-        progress.batches += 1
-        progress.all_batches += 1
-        progress.tokens += self.batches.tokens
+        first = progress.batches
+        # The last execution may have fewer.
+        trained = min(self.model.steps_per_execution, self.end - first)
+        progress.batches += trained
+        progress.all_batches += trained
+        tokens = trained * self.batches.tokens
+        progress.tokens += tokens
         now = time.monotonic()
         progress.seconds += now - self._now
         if self._step_start is not None:
             progress.busy += now - self._step_start
-            progress.busy_tokens += self.batches.tokens
+            progress.busy_tokens += tokens
         self._now = now
         if not math.isfinite(loss):
             where = f"at step {updates_of(self.model):,}, batch {progress.all_batches:,}"
+            if trained > 1:
+                where += f" or one of the {trained - 1} before, of which the first is written"
             raise diverged(
-                self.model, loss, where, self.batches.at(number), self.directory / DIVERGED
+                self.model, loss, where, self.batches.at(first), self.directory / DIVERGED
             )
-        progress.loss += loss
-        progress.losses += 1
+        progress.loss += loss * trained
+        progress.losses += trained
         share = self.share()
         if share < 1 and int(share * MEASUREMENTS) > int(progress.measured_at * MEASUREMENTS):
             self.write_row()
@@ -146,6 +159,7 @@ class Keeper(keras.callbacks.Callback):
 
     def save(self) -> None:
         """Writes a checkpoint."""
+        self.progress.starts = [*self.batches.starts]
         if self.writes:
             write_checkpoint(
                 self.model,

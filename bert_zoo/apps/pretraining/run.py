@@ -178,7 +178,7 @@ def pretrain(
 
     for number in range(progress.phase, len(training.phases)):
         if number > progress.phase:
-            progress.phase, progress.batches = number, 0
+            progress.phase, progress.batches, progress.starts = number, 0, []
         until = sum(share for _, share in settings.phases[: number + 1])
         _train_phase(
             training,
@@ -256,11 +256,14 @@ def _train_phase(
         def share() -> float:
             return progress.all_batches / all_batches
 
-    keeper = Keeper(progress, directory, batches, share, measure, every=every, writes=writes)
+    if progress.starts:
+        batches.starts = progress.starts
+    end = progress.batches + left
+    keeper = Keeper(progress, directory, batches, end, share, measure, every=every, writes=writes)
     keeper.set_model(model)
     if left > 0:
         model.fit(
-            batches.dataset(progress.batches, progress.batches + left),
+            batches.dataset(progress.batches, end),
             callbacks=[*callbacks, keeper],
             # Of a budget of time, no one knows how many batches it has.
             verbose="auto" if writes and not settings.seconds else 0,

@@ -27,10 +27,12 @@ class StreamSettings:
     Attributes:
         recipe: `total_steps` are all updates, where `seconds` do not say how long it is.
         seconds: a budget of time; None for one of updates.
+        steps_per_execution: as of `Recipe`.
     """
 
     recipe: LanguageModelPreset
     seconds: float | None = None
+    steps_per_execution: int = 1
 
     batches_per_update = 1
 
@@ -123,6 +125,7 @@ class StreamTraining:
             "memory": config.mem_len,
             "cutoffs": config.cutoffs,
             "dtype": self.language_model.dtype_policy.name,
+            "steps_per_execution": self.settings.steps_per_execution,
         }
 
     def held_out(self, name: str, shards: TokenShards) -> HeldOutStream:
@@ -139,7 +142,8 @@ class StreamTraining:
                 warmup_steps=recipe.warmup_steps,
                 floor=recipe.floor,
                 clip_norm=recipe.clip_norm,
-            )
+            ),
+            steps_per_execution=self.settings.steps_per_execution,
         )
 
     def questions(self, corpus: Corpus | None) -> list[tuple[str, str]]:

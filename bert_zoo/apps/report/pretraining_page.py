@@ -22,7 +22,7 @@ SETTINGS = (
         "decay_all",
         "betas",
     ),
-    *("epsilon", "bias_correction", "clip_norm", "dtype"),
+    *("epsilon", "bias_correction", "clip_norm", "steps_per_execution", "dtype"),
 )
 
 
