@@ -168,12 +168,11 @@ def test_a_checkpoint_without_a_head_gets_a_new_one_that_is_said(text, tmp_path,
     model = bert_zoo.load(tmp_path)
     assert model.task == "masked_lm"
     counts = TokenShards(tmp_path / "tokens" / "train").counts
-    card = ModelCard.load(tmp_path / "model" / "README.md")
+    page = tmp_path / "model" / "README.md"
+    written, card = page.read_text(encoding="utf-8"), ModelCard.load(page)
     assert "It went on from" in card.text and "![Losses by step](learning_curve.png)" in card.text
-    assert card.data.license is None and "# license: name one" in card.content
+    assert card.data.license is None and "# license: name one" in written
     assert (tmp_path / "model" / "learning_curve.png").is_file()
-    bert_zoo.save(model, tmp_path / "model")
-    assert (tmp_path / "model" / "README.md").read_text(encoding="utf-8") == card.content
     began = pretraining.log_frequencies(counts)
     np.testing.assert_allclose(np.exp(began).sum(), 1.0)
     assert np.abs(model.masked_lm.bias - began).max() < 6 * 3.2 * RECIPE.learning_rate
@@ -185,6 +184,8 @@ def test_a_checkpoint_without_a_head_gets_a_new_one_that_is_said(text, tmp_path,
     # Nothing was said of the pooler; six steps of at most about three times the rate.
     assert {name for name in moved if "pooler" in name} == {n for n, m in moved.items() if m == 0}
     assert 1e-5 < max(moved.values()) < 6 * 3.2 * RECIPE.learning_rate
+    bert_zoo.save(model, tmp_path / "model")
+    assert page.read_text(encoding="utf-8") == written
 
 
 class Killed(BaseException):
@@ -359,7 +360,7 @@ def test_text_that_is_too_short_is_refused(tmp_path):
             settings,
             [str(path)],
             tmp_path / "run2",
-            held_out=0.5,
+            held_out=0.99,
             reading=reading,
         )
 

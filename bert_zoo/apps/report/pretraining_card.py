@@ -78,7 +78,7 @@ def _hub_data(
         base_model_relation="finetune" if hub else None,
         library_name="bert_zoo",
         pipeline_tag=use.pipeline,
-        tags=["bert_zoo", "keras", "pretraining", use.pipeline],
+        tags=["bert_zoo", "keras", use.pipeline],
         metrics=["loss"] if measured else None,
         model_name=f"{name}, pretrained",
         eval_results=measured or None,
