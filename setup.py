@@ -1,5 +1,8 @@
-"""Kept for tools that still call setup.py; all metadata stands in pyproject.toml."""
+"""What pyproject.toml cannot say: the tree's checkpoints are installed within the package."""
 
-from setuptools import setup
+from setuptools import find_packages, setup
 
-setup()
+setup(
+    packages=[*find_packages(include=["bert_zoo*"]), "bert_zoo.checkpoints"],
+    package_dir={"bert_zoo.checkpoints": "checkpoints"},
+)

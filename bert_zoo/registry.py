@@ -80,7 +80,18 @@ class Package(AnySource):
         return f"the Python package {self.distribution}"
 
 
-Source = HF | Archive | Files | Package
+@dataclass(frozen=True)
+class Bundled(AnySource):
+    """Files that come with this package: a folder of the source tree's `checkpoints`."""
+
+    name: str  # of the folder
+    sha256: Mapping[str, str]  # file name -> hash that must hold
+
+    def __str__(self) -> str:
+        return f"bert_zoo itself, checkpoints/{self.name}"
+
+
+Source = HF | Archive | Files | Package | Bundled
 
 
 @dataclass(frozen=True)

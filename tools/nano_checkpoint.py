@@ -1,0 +1,243 @@
+"""Makes the folder of a checkpoint that this project trained from the run that trained it.
+
+bert_zoo pretrain --recipe bert --size nano --text ... --output_dir runs/nano/bert
+python tools/nano_checkpoint.py --run runs/nano/bert --name bert_nano
+
+copies the run's model to checkpoints/bert_nano, with weights of half the size, writes its card
+(README.md) from what the run measured, and prints what its declaration on the family's page says.
+What an earlier card has below "Fine-tuned" is kept.
+"""
+
+import json
+import shlex
+import shutil
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from absl import app, flags
+
+_RUN = flags.DEFINE_string("run", None, "Directory of a finished pretraining.", required=True)
+_NAME = flags.DEFINE_string("name", None, "Of the checkpoint.", required=True)
+
+CHECKPOINTS = Path(__file__).resolve().parents[1] / "checkpoints"
+WEIGHTS, CARD, CURVE = "model.safetensors", "README.md", "learning_curve.png"
+# What the unigram model says of each token: float16 [vocabulary].
+FREQUENCIES = "log_frequencies.npy"
+# File -> what it is, and the terms that it is distributed under.
+TEXTS = {
+    "brown.txt": (
+        "the Brown corpus (Francis and Kučera), American prose of 1961, from NLTK",
+        "for non-commercial purposes",
+    ),
+    "movie_reviews.txt": (
+        "film reviews, polarity dataset 2.0 (Pang and Lee 2004), from NLTK",
+        "CC BY 4.0",
+    ),
+    "abc_news.txt": (
+        "news of the Australian Broadcasting Commission, 2006, from NLTK",
+        "none are stated",
+    ),
+    "wikitext2_part.txt": (
+        "Wikipedia articles, the validation part of WikiText-2 (Merity et al. 2016); measured on alone",
+        "CC BY-SA 3.0",
+    ),
+}
+FINE_TUNED = "## Fine-tuned"
+# What is shown of a model: our own words, for none of the texts go into the project.
+MASKED = (
+    "It is one of the best {mask} of the year.",
+    "He did not know what to {mask}.",
+    "The government said it will {mask} the water supply.",
+    "She looked at him and {mask} her head.",
+    "The story is about a young {mask} who falls in love.",
+    "There is no {mask} that the plan will work.",
+)
+PROMPT = "The film is about"
+NOT_MEASURED = """
+Development sets, three seeds.
+
+| task | this checkpoint | the same shape, randomly initialised |
+|---|---:|---:|
+| SST-2 (accuracy) | not measured yet | not measured yet |
+| CoLA (Matthews correlation) | not measured yet | not measured yet |
+"""
+LIMITS = """## What it is not good for
+
+Results. It has read a few million words of English a few times and knows next to nothing of the world: `minilm_l6` and `bert_tiny`
+are better starts for whatever counts. What it predicts is what American prose of 1961, film reviews and Australian news would say, with
+their opinions and gaps. It is for tests, examples, and programs that are tried out: real weights, heads and vocabulary in
+no time and without a network.
+
+The weights are under Apache-2.0, as this project is; the texts that they were trained on are not part of it."""
+
+
+def read_json(path: Path) -> Any:
+    return json.loads(path.read_text(encoding="utf-8"))
+
+
+def copy_model(run: Path, directory: Path) -> None:
+    """Copies a run's model, its weights as float16, and how often each token occurs in its text."""
+    from bert_zoo.weights.safetensors_io import write_safetensors
+    from bert_zoo.weights.sources import open_weights
+
+    shutil.rmtree(directory, ignore_errors=True)
+    shutil.copytree(run / "model", directory)
+    weights = open_weights(directory)
+    stored = {name: weights[name].astype(np.float16) for name in weights}
+    write_safetensors(directory / WEIGHTS, stored, weights.metadata)
+    shutil.copy(run / CURVE, directory)
+    counts = np.load(run / "tokens" / "train" / "counts.npy")
+    frequencies = np.log((counts + 1.0) / (counts.sum() + len(counts)))
+    np.save(directory / FREQUENCIES, frequencies.astype(np.float16))
+
+
+def shown(run: Path, directory: Path) -> tuple[str, float]:
+    """What a model predicts, in Markdown; and how much a probability differs from the run's own."""
+    import bert_zoo
+
+    task = read_json(directory / "bert_zoo.json")["task"]
+    if task == "causal_lm":
+        stored, trained = (bert_zoo.load(path, task=task) for path in (directory, run / "model"))
+        found = [np.exp(model.score([PROMPT])[0].log_probs) for model in (stored, trained)]
+        written = stored.generate(PROMPT, max_new_tokens=40, sampler="top_k", seed=0)
+        return f"It goes on from \u201c{PROMPT}\u201d:\n\n> {written}", float(
+            np.ptp(found, axis=0).max()
+        )
+    stored, trained = (bert_zoo.load(path, task="masked_lm") for path in (directory, run / "model"))
+    tokenizer = stored.preprocessor.tokenizer
+    texts = [text.format(mask=tokenizer.id_to_token(tokenizer.mask_id)) for text in MASKED]
+    rows, difference = [], 0.0
+    for text in texts:
+        words = stored.fill_mask(text, top_k=3)[0]
+        probability = {c.token: c.score for c in trained.fill_mask(text, top_k=10)[0]}
+        difference = max(difference, *(abs(c.score - probability[c.token]) for c in words))
+        rows.append((text, ", ".join(f"{c.token.strip()} {c.score:.2f}" for c in words)))
+    return table(["text", "the three likeliest"], rows, 0), difference
+
+
+def command_of(config: Mapping[str, Any], steps: int) -> str:
+    """The command that a run was started with, its paths below one folder."""
+    from bert_zoo.registry import registry
+
+    recipe, _, size = config["model"].rpartition("_")
+    options = {"recipe": recipe, "size": size, "steps": steps}
+    preset = registry().families[recipe].pretraining_preset
+    if preset is not None:
+        preset, _ = preset.of_size(size)
+        options |= {
+            name: config["recipe"][name]
+            for name in ("batch_size", "optimizer", "learning_rate")
+            if config["recipe"][name] != getattr(preset.recipe, name)
+        }
+    for option in ("text", "general_text"):
+        options[option] = ",".join(Path(path).name for path in config["data"][option])
+    flags = (f"--{name} {shlex.quote(str(value))}" for name, value in options.items())
+    return f"bert_zoo pretrain {' '.join(flags)}"
+
+
+def table(heads: Sequence[str], rows: Iterable[Sequence[Any]], numbers: int) -> str:
+    """A table in Markdown; its last columns, so many, hold numbers."""
+    rule = ["---"] * (len(heads) - numbers) + ["---:"] * numbers
+    lines = (" | ".join(map(str, cells)) for cells in (heads, rule, *rows))
+    return "\n".join(f"| {line} |" for line in lines)
+
+
+def losses(results: Mapping[str, Any]) -> list[tuple[str, float, float | None, float]]:
+    """Of each loss: name, untrained, of the unigram model where it has one, and trained."""
+    before, after = results["before"], results["after"]
+    of_masked = "held out mlm_logits_loss"
+    of_masked = of_masked if of_masked in after else "held out loss"
+    unigram = {of_masked: results["unigram loss"]}
+    return [(name, before[name], unigram.get(name), after[name]) for name in sorted(after)]
+
+
+def scores(results: Mapping[str, Any]) -> dict[str, float]:
+    """What the declaration has for scores."""
+    found = {}
+    for name, untrained, unigram, trained in losses(results):
+        found[name] = round(trained, 3)
+        if unigram is not None:
+            found[f"{name}, unigram model"] = round(unigram, 3)
+            found[f"{name}, untrained"] = round(untrained, 3)
+    return found
+
+
+def card(name: str, run: Path, predictions: str, difference: float, fine_tuned: str) -> str:
+    config, results = read_json(run / "config.json"), read_json(run / "metrics.json")
+    tokens = read_json(run / "tokens" / "train" / "index.json")["tokens"]
+    rows = [
+        (name, *("" if value is None else f"{value:.3f}" for value in values))
+        for name, *values in losses(results)
+    ]
+    texts = [
+        (f"`{Path(path).name}`", *TEXTS[Path(path).name])
+        for path in (*config["data"]["text"], *config["data"]["general_text"])
+    ]
+    versions = ", ".join(f"{library} {version}" for library, version in config["versions"].items())
+    parts = [
+        f"# {name}",
+        f"`bert_zoo.load({name!r})` comes with the package and needs no network. "
+        f"{results['parameters']:,} parameters with all heads, stored as float16: the probabilities below differ by at "
+        f"most {difference:.0e} from those of the weights as they were trained.",
+        "## What it learned\n\n" + table(["loss", "untrained", "unigram model", name], rows, 3),
+        f"Held out is {config['data']['held_out']:.0%} of the documents; the unigram model knows how often each token "
+        "occurs in the others, and nothing of the sentence."
+        + (
+            " The untrained one knows that too: its head for masked tokens begins with it."
+            if config.get("starts_from_frequencies")
+            else ""
+        ),
+        "" if len(config["phases"]) == 1 else short_rows(config["phases"]),
+        f"![Losses by step]({CURVE})",
+        predictions,
+        "## How it was trained\n\n```\n" + command_of(config, results["steps"]) + "\n```",
+        table(["text", "what it is", "terms"], texts, 0),
+        f"{tokens:,} tokens of text; {results['steps']:,} steps over {results['tokens']:,} tokens in "
+        f"{results['seconds'] / 60:.0f} minutes of a few threads that other programs shared ({versions}). "
+        "`tools/nano_checkpoint.py` made this folder from the run.",
+        FINE_TUNED + fine_tuned,
+        LIMITS,
+    ]
+    return "\n\n".join(part.strip() for part in parts if part) + "\n"
+
+
+def short_rows(phases: Sequence[Sequence[float]]) -> str:
+    """That it has seen few long rows."""
+    (length, share), *_ = phases
+    return (
+        f"Rows had {length:.0f} tokens in {share:.0%} of the training, and so have those that it is measured on: of "
+        "longer texts it knows less."
+    )
+
+
+def earlier_section(path: Path) -> str:
+    """What a card has of fine-tuning."""
+    if not path.is_file():
+        return NOT_MEASURED
+    _, _, rest = path.read_text(encoding="utf-8").partition(FINE_TUNED)
+    return rest.partition("\n## ")[0]
+
+
+def main(_: Sequence[str]) -> None:
+    import bert_zoo
+    from bert_zoo.weights.files import sha256_of
+
+    run, directory = Path(_RUN.value), CHECKPOINTS / _NAME.value
+    fine_tuned = earlier_section(directory / CARD)
+    copy_model(run, directory)
+    text = card(_NAME.value, run, *shown(run, directory), fine_tuned)
+    (directory / CARD).write_text(text, encoding="utf-8")
+    for path in directory.iterdir():
+        path.chmod(0o644)
+    declaration = {
+        "sha256": sha256_of(directory / WEIGHTS),
+        "params": bert_zoo.load(directory, task="encoder").count_params(),
+        "scores": scores(read_json(run / "metrics.json")),
+    }
+    print(json.dumps(declaration, indent=4))
+
+
+if __name__ == "__main__":
+    app.run(main)
