@@ -406,6 +406,24 @@ def test_answers_lie_in_the_input():
     )
 
 
+def test_a_model_that_is_compiled_for_one_of_its_objectives_takes_its_labels_alone():
+    model, inputs = load_task("pretraining"), task_inputs("pretraining")
+    shape = model.predict(inputs, verbose=0)["mlm_logits"].shape[:2]
+    labels = {"mlm_logits": np.full(shape, 7)}
+    message_of(
+        ValueError,
+        lambda: model.evaluate(inputs, labels, verbose=0),
+        "['mlm_logits', 'nsp_logits']",
+    )
+    model.compile(loss={"mlm_logits": model.default_loss()["mlm_logits"]})
+    assert np.isfinite(model.evaluate(inputs, labels, verbose=0))
+    message_of(
+        ValueError,
+        lambda: model.evaluate(inputs, {**labels, "nsp_logits": np.zeros(4, int)}, verbose=0),
+        "['mlm_logits']",
+    )
+
+
 def test_choices_exist():
     model, inputs = load_task("multiple_choice"), task_inputs("multiple_choice")
     labels = np.array([0, 3])

@@ -435,12 +435,14 @@ def checked_labels(model, x, y):
         y: an array, or a tensor of TensorFlow, which is checked when its graph runs; or a dict of them
             by output.
     """
-    ranges = model.label_ranges(x)
+    ranges, loss = model.label_ranges(x), getattr(model, "loss", None)
+    if isinstance(loss, Mapping):
+        # Compiled with the losses of some outputs, it is trained on these alone.
+        ranges = {name: labels for name, labels in ranges.items() if name in loss}
     if ranges and set(y if isinstance(y, Mapping) else {""}) != set(ranges):
         wanted = "one array" if "" in ranges else f"a dict of {sorted(ranges)}"
         got = f"a dict of {sorted(y)}" if isinstance(y, Mapping) else type(y).__name__
         raise ValueError(f"The labels of task {model.task!r} are {wanted}; got {got}.")
-    loss = getattr(model, "loss", None)
 
     def numbers(name: str, labels):
         title = f"{name} label" if name else "label"
