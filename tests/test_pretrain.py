@@ -195,7 +195,7 @@ class Killed(BaseException):
 @pytest.mark.parametrize(
     ("family", "rows", "every", "killed_at"),
     [
-        ("electra", "packed_documents", 2, (5,)),
+        ("electra", "packed_documents", 2, (9,)),
         ("transformer_xl", "", 4, (6,)),
         pytest.param("bert", "next_sentence", 2, (1, 6, 9), marks=pytest.mark.slow),
     ],

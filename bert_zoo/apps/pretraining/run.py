@@ -262,6 +262,9 @@ def _train_phase(
     keeper = Keeper(progress, directory, batches, end, share, measure, every=every, writes=writes)
     keeper.set_model(model)
     if left > 0:
+        # A graph for this phase's shapes alone. One that has met another length is traced for any, which
+        # differs in the last bits from that of a training that goes on in this phase.
+        model.make_train_function(force=True)
         model.fit(
             batches.dataset(progress.batches, end),
             callbacks=[*callbacks, keeper],
