@@ -66,9 +66,8 @@ Development sets, three seeds.
 LIMITS = """## What it is not good for
 
 Results. It has read a few million words of English a few times and knows next to nothing of the world: `minilm_l6` and `bert_tiny`
-are better starts for whatever counts. What it predicts is what American prose of 1961, film reviews and Australian news would say, with
-their opinions and gaps. It is for tests, examples, and programs that are tried out: real weights, heads and vocabulary in
-no time and without a network.
+are better starts for whatever counts. What it predicts is what the texts above would say, with their opinions and gaps. It is for
+tests, examples, and programs that are tried out: real weights, heads and vocabulary in no time and without a network.
 
 The weights are under Apache-2.0, as this project is; the texts that they were trained on are not part of it."""
 

@@ -5,6 +5,8 @@ Face repository holds one.
 """
 
 from bert_zoo.families.bert_checkpoints import BASE, LARGE
+from bert_zoo.families.electra_presets import PRETRAINING
+from bert_zoo.families.nano import SIZE, trained_here
 from bert_zoo.registry import HF, Archive, Checkpoint, TextSpec
 
 ARCHIVES = "https://storage.googleapis.com/electra-data/electra_"
@@ -86,4 +88,24 @@ def generator(size: str) -> Checkpoint:
     )
 
 
-CHECKPOINTS = [*(discriminator(size) for size in SIZES), *(generator(size) for size in SIZES)]
+CHECKPOINTS = [
+    *(discriminator(size) for size in SIZES),
+    *(generator(size) for size in SIZES),
+    trained_here(
+        "electra_nano",
+        PRETRAINING.sizes[SIZE].config,
+        PAPER,
+        sha256="55c4b2c22e370a7fef1d0e14d520f96578bf0254bb443e0ab9ba8e5e730a2f33",
+        params=1_181_440,
+        scores={
+            "general text discriminator_logits_loss": 0.371,
+            "general text loss": 24.721,
+            "general text mlm_logits_loss": 6.187,
+            "held out discriminator_logits_loss": 0.366,
+            "held out loss": 23.503,
+            "held out mlm_logits_loss": 5.2,
+            "held out mlm_logits_loss, unigram model": 6.739,
+            "held out mlm_logits_loss, untrained": 6.884,
+        },
+    ),
+]
