@@ -18,7 +18,7 @@ _LAZY_VERBS = {
     "similarity": "bert_zoo.loading.similarity",
 }
 _LAZY_PACKAGES = tuple(
-    "apps data layers metrics models objectives serving tasks text training".split()
+    "apps data layers metrics models objectives runtime serving tasks text training".split()
 )
 
 __all__ = ["describe", "export", "list_models", "load", "save", "similarity"]

@@ -13,7 +13,7 @@ import bert_zoo
 from bert_zoo.apps import finetuning
 from bert_zoo.apps.benchmarks.texts import TextBenchmark
 from bert_zoo.data.tables import LabelledTexts
-from bert_zoo.tasks.classification import Classification, Classifications, softmax
+from bert_zoo.results.classifications import Classification, Classifications, softmax
 from bert_zoo.training import compile_for_task
 from bert_zoo.training.divergence import StopAtDivergence, TrainingDiverged
 from bert_zoo.training.presets import Recipe

@@ -12,7 +12,7 @@ import bert_zoo
 # Names that only ever grow: what is renamed stays here, and warns of its new name.
 MODULES = {
     "bert_zoo": "describe export list_models load save similarity __version__ "
-    "apps data layers metrics models objectives serving text training",
+    "apps data layers metrics models objectives runtime serving text training",
     "bert_zoo.layers": """
         AdaptiveEmbedding Dropout Embeddings FeedForward Pooler PostNormBlock Preprocessor
         RecurrentBlock RecurrentStack RelativeAttention SavedModelLayer SelfAttention Stack""",
@@ -26,6 +26,7 @@ MODULES = {
     "bert_zoo.objectives": """
         Draws DynamicMaskedTokens MaskedTokens NGrams OBJECTIVES ReplacedTokens Replacement Spans
         TokenIds WholeWords objective_for show""",
+    "bert_zoo.runtime": "RuntimeModel load",
     "bert_zoo.serving": "HUB_NAMES",
     "bert_zoo.text": """
         ByteBpeTokenizer LanguageModelPreprocessor Packer Preprocessor SentencePieceTokenizer
@@ -57,7 +58,7 @@ MODULES = {
 # Parameters in their order: those before "|" are taken by position too.
 PARAMETERS = {
     "describe": "name | batch_size max_length task predictions",
-    "export": "model directory | pairs text",
+    "export": "model directory | format quantize pairs text",
     "list_models": "pattern provides |",
     "load": """
         name task | weights num_classes num_labels labels problem_type thresholds init dtype

@@ -13,13 +13,12 @@ from bert_zoo.data.buckets import Batching
 from bert_zoo.data.tagging import TaggedSplit
 from bert_zoo.tasks.token_classification.tagging import label_rows, word_probabilities
 from bert_zoo.text import preprocessor_from_dir
+from bert_zoo.text.splitting import row_splits_that_fit, word_spans
 from bert_zoo.text.words import (
     pack_words,
-    row_splits_that_fit,
     token_labels,
     word_batch,
     word_pieces,
-    word_spans,
 )
 from bert_zoo.training import bert_adamw, compile_for_task
 

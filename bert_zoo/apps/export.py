@@ -1,9 +1,11 @@
-"""Writes a SavedModel that takes text.
+"""Writes a model that serves text: a SavedModel, or for LiteRT or ONNX Runtime.
 
 bert_zoo export --model minilm_l6 --task embedding --output exported/minilm_l6
 bert_zoo export --model runs/minilm_l6-rte/model --pairs --output exported/rte
 
-docs/export.md says what it can be asked.
+bert_zoo export --model minilm_l6 --task embedding --format litert --quantize int8 --output exported/int8
+
+docs/export.md says what a SavedModel can be asked, docs/serving.md what the others can.
 """
 
 from bert_zoo.apps.program import Program
@@ -15,6 +17,8 @@ _TASK = PROGRAM.string(
 )
 _OUTPUT = PROGRAM.string("output", None, "The directory to write.")
 _PAIRS = PROGRAM.bool("pairs", False, "Make serving_default take pairs of texts.")
+_FORMAT = PROGRAM.string("format", "saved_model", "saved_model, litert or onnx.")
+_QUANTIZE = PROGRAM.string("quantize", None, "Of weights, for litert and onnx: int8 or float16.")
 _MAX_LENGTH = PROGRAM.integer(
     "max_length", None, "Tokens that a text, or a pair, is cut to; the model's own by default."
 )
@@ -24,5 +28,11 @@ def main(arguments: list[str]) -> None:
     import bert_zoo
 
     model = bert_zoo.load(_MODEL.value, _TASK.value, max_length=_MAX_LENGTH.value)
-    bert_zoo.export(model, _OUTPUT.value, pairs=_PAIRS.value)
-    print(f"Wrote the SavedModel of {_MODEL.value}, task {model.task}, to {_OUTPUT.value}.")
+    bert_zoo.export(
+        model,
+        _OUTPUT.value,
+        format=_FORMAT.value,
+        quantize=_QUANTIZE.value,
+        pairs=_PAIRS.value,
+    )
+    print(f"Wrote {_MODEL.value}, task {model.task}, format {_FORMAT.value}, to {_OUTPUT.value}.")

@@ -89,7 +89,7 @@ class AdaptiveEmbedding(keras.layers.Layer):
             if embedded is None:
                 embedded = found
             else:
-                embedded = ops.where((token_ids >= start)[..., None], found, embedded)
+                embedded = ops.where(ops.expand_dims(token_ids >= start, -1), found, embedded)
             start += rows
         return self.dropout(embedded * math.sqrt(self.hidden_size), training=training)
 

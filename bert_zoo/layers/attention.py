@@ -21,7 +21,9 @@ def masked_score(dtype: str) -> float:
 
 def attention_bias(padding_mask, dtype: str):
     """Turns a mask [batch, length], 1 for real tokens, into a bias [batch, 1, 1, length]."""
-    return ((1 - ops.cast(padding_mask, dtype)) * masked_score(dtype))[:, None, None, :]
+    bias = (1 - ops.cast(padding_mask, dtype)) * masked_score(dtype)
+    # Not None in an index, which LiteRT's converter refuses where batch and length are free.
+    return ops.expand_dims(bias, (1, 2))
 
 
 def bias_between_documents(document_ids, dtype: str):

@@ -167,6 +167,11 @@ class ZooModel(keras.Model):
         # Without them, a client could not tell what the rows stand for.
         return outputs | ids if self.outputs_per_token else outputs
 
+    def portable_verb(self) -> dict[str, Any]:
+        """What `bert_zoo.runtime` needs to answer as the model's verb does: its name as `verb`, and what
+        the verb reads of the model beside its outputs. Empty where there is none."""
+        return {}
+
     def levels_below_head(self) -> dict[int, int]:
         """The encoder's variables by id, and how many layers below the head each lies; see `Groups`."""
         return encoder_of(self).backbone.groups().levels_below_head()

@@ -1,25 +1,50 @@
-"""`export`: one SavedModel that serves text, without this package."""
+"""`export`: a model that serves text without this package, in TensorFlow, LiteRT or ONNX Runtime."""
 
 import os
+from importlib.util import find_spec
 from pathlib import Path
 
 import keras
 
 from bert_zoo.models.base import ZooModel
+from bert_zoo.runtime.files import (
+    DESCRIPTION_FILE,
+    LITERT_FILE,
+    ONNX_SUFFIX,
+    TOKENIZER_FILE,
+    VERSION,
+)
 from bert_zoo.tasks.causal_lm.streams import StatefulLM
 from bert_zoo.training.lora import without_lora
-from bert_zoo.weights.files import replacing_directory
+from bert_zoo.weights.files import replacing_directory, write_json
 
-# What tf.saved_model.save writes. `assets.extra`, for one, is the user's.
-SAVED_MODEL_ENTRIES = {"saved_model.pb", "fingerprint.pb", "variables", "assets"}
+# By format: what its directory has for certain, and what else is the export's. A SavedModel's
+# `assets.extra`, for one, is the user's.
+_ENTRIES = {
+    "saved_model": ("saved_model.pb", {"fingerprint.pb", "variables", "assets"}),
+    "litert": (DESCRIPTION_FILE, {LITERT_FILE, TOKENIZER_FILE}),
+    "onnx": (DESCRIPTION_FILE, {TOKENIZER_FILE}),
+}
+_QUANTIZED = (None, "int8", "float16")
+# What the converters need beside TensorFlow.
+_MODULES = {"onnx": ("onnx", "onnxruntime", "tf2onnx")}
+# Of a file in either format: the offsets of flat buffers, and protocol buffers, end there.
+_LARGEST_FILE = 2**31 - 2**24
 
 
 def export(
-    model: ZooModel, directory: str | os.PathLike, *, pairs: bool = False, text: bool = True
+    model: ZooModel,
+    directory: str | os.PathLike,
+    *,
+    format: str = "saved_model",
+    quantize: str | None = None,
+    pairs: bool = False,
+    text: bool = True,
 ) -> None:
-    """Writes a SavedModel of TensorFlow's and tensorflow_text's ops alone.
+    """Writes a model for TensorFlow Serving, LiteRT or ONNX Runtime.
 
-    Its signatures, with batch size and length free:
+    `format="saved_model"`: a SavedModel of TensorFlow's and tensorflow_text's ops alone. Its
+    signatures, with batch size and length free:
 
     * `serving_default` takes `text` (string [batch]); question answering `question` and `context`;
       multiple choice `text` and `choices` (string [batch, choices]).
@@ -44,20 +69,31 @@ def export(
 
     The reloaded object follows TF-Hub's reusable SavedModel interface; `bert_zoo.layers.
     SavedModelLayer` puts it back into a Keras model. docs/export.md lists the outputs of each task.
+    `format="litert"` (`model.tflite`, all signatures in one file) and `format="onnx"` (a file for each
+    signature): `tokens` and the other signatures on ids, without `segment_ids` for models that have
+    none, and without `initial_memory`, a memory of zeros. They give the model's own outputs, logits and
+    not labels. docs/serving.md says what else is in the directory.
+
     LoRA is written as part of the kernels that it belongs to.
 
     Args:
         model: any model of the zoo, on Keras's TensorFlow backend.
-        directory: where to write. It may hold an earlier SavedModel, which is replaced once the new
-            one is complete, and nothing else.
-        pairs: make `serving_default` take `text` and `text_pair`.
-        text: False leaves out all that takes text, for a model without vocabulary;
+        directory: where to write. It may hold an earlier export of the same format, which is replaced
+            once the new one is complete, and nothing else.
+        format: "saved_model", "litert" or "onnx".
+        quantize: of weights, for the latter two: "int8", with products in int8 (dynamic range);
+            "float16", which halves the file, and products stay float32; or None.
+        pairs: make a SavedModel's `serving_default` take `text` and `text_pair`.
+        text: False leaves out all that takes text, for a model without vocabulary; a SavedModel's
             `serving_default` is then the same as `tokens`.
 
     Raises:
         TypeError: not a model of the zoo; or a `StatefulLM`, whose language model is what serves.
         RuntimeError: Keras runs on another backend.
-        ValueError: the model has no vocabulary, or does not read pairs; or the path is not local.
+        ValueError: the model has no vocabulary, or does not read pairs; the path is not local; an
+            unknown format or one that has no such option; or, for "litert" and "onnx", a model that
+            does not compute in float32, or with more than 2 GB of weights.
+        ImportError: the extra of the format is not installed.
         FileExistsError: `directory` holds other files.
 
     Source: tensorflow.org/hub, "Reusable SavedModels" and "Common SavedModel APIs for Text Tasks".
@@ -76,24 +112,102 @@ def export(
             "Save the model with bert_zoo.save(model, directory), then load and export it in a "
             "process with the environment variable KERAS_BACKEND=tensorflow."
         )
+    _check_options(model, format, quantize, pairs=pairs, text=text)
     if text and not getattr(model, "encoder", model).has_preprocessor:
         raise ValueError(
             "This model has no vocabulary, so it cannot serve text. Set model.preprocessor = "
             "bert_zoo.text.preprocessor_from_dir(...), or pass text=False to export the signatures "
             "on ids alone."
         )
-    target = _checked_target(directory)
+    target = _checked_target(directory, format)
+    model = without_lora(model)
+    with replacing_directory(target) as temporary:
+        if format == "saved_model":
+            _write_saved_model(model, temporary, pairs=pairs, text=text)
+        else:
+            temporary.mkdir()
+            _write_portable(model, temporary, format, quantize, text=text)
 
+
+def _check_options(
+    model: ZooModel, format: str, quantize: str | None, *, pairs: bool, text: bool
+) -> None:
+    if format not in _ENTRIES:
+        raise ValueError(f"format is {format!r}; choose one of {tuple(_ENTRIES)}.")
+    if quantize not in _QUANTIZED:
+        raise ValueError(f"quantize is {quantize!r}; choose one of {_QUANTIZED}.")
+    if format == "saved_model":
+        if quantize is not None:
+            raise ValueError(
+                f"quantize={quantize!r} is for format='litert' and format='onnx'; a SavedModel keeps the "
+                "model's weights. Leave quantize out, or choose one of these formats."
+            )
+        return
+    if pairs:
+        raise ValueError(
+            f"pairs=True chooses a SavedModel's signature for texts; format={format!r} has none, and "
+            "its signatures on ids read pairs as single texts. Leave pairs out."
+        )
+    modules = (*_MODULES.get(format, ()), *(("tokenizers",) if text else ()))
+    if missing := [name for name in modules if not find_spec(name)]:
+        raise ImportError(
+            f"format={format!r} needs {', '.join(missing)}: pip install 'bert_zoo[{format}]'."
+        )
+    if text and model.reads_windows:
+        raise ValueError(
+            f"The model reads long texts in windows, which format={format!r} has not: it would cut them. "
+            "Load the model with long_texts=None, or pass text=False."
+        )
+    if model.dtype_policy.compute_dtype != "float32":
+        raise ValueError(
+            f"The model computes in {model.dtype_policy.compute_dtype}, and format={format!r} is made from "
+            "float32; quantize is how its weights become smaller. Load the model with dtype='float32'."
+        )
+    size = 4 * model.count_params()
+    if size > _LARGEST_FILE:
+        raise ValueError(
+            f"The model's weights take {size / 2**30:.1f} GiB, and a file of format={format!r} holds less "
+            "than 2 GiB. Export a SavedModel."
+        )
+
+
+def _write_saved_model(model: ZooModel, directory: Path, **options: bool) -> None:
     import tensorflow as tf
 
     from bert_zoo.serving.servable import make_servable
 
-    saved, signatures = make_servable(without_lora(model), pairs=pairs, text=text)
-    with replacing_directory(target) as temporary:
-        tf.saved_model.save(saved, str(temporary), signatures=signatures)
+    saved, signatures = make_servable(model, **options)
+    tf.saved_model.save(saved, str(directory), signatures=signatures)
 
 
-def _checked_target(directory: str | os.PathLike) -> Path:
+def _write_portable(
+    model: ZooModel, directory: Path, format: str, quantize: str | None, *, text: bool
+) -> None:
+    from bert_zoo.serving.description import text_description
+    from bert_zoo.serving.litert import write_litert
+    from bert_zoo.serving.onnx_files import write_onnx
+    from bert_zoo.serving.portable import id_functions
+
+    functions = id_functions(model)
+    if format == "litert":
+        write_litert(model, functions, directory, quantize)
+    else:
+        write_onnx(functions, directory, quantize)
+    description = {
+        "version": VERSION,
+        "format": format,
+        "quantize": quantize,
+        "task": model.task,
+        "verb": None,
+        **model.portable_verb(),
+        "outputs_per_token": [*model.interface.outputs] if model.outputs_per_token else [],
+        "signatures": {name: function.description() for name, function in functions.items()},
+        **text_description(model, directory, text=text),
+    }
+    write_json(directory / DESCRIPTION_FILE, description)
+
+
+def _checked_target(directory: str | os.PathLike, format: str) -> Path:
     if "://" in os.fspath(directory):
         raise ValueError(
             f"{directory} is not a local directory. Export to one, and copy it from there."
@@ -102,12 +216,15 @@ def _checked_target(directory: str | os.PathLike) -> Path:
     if not target.exists():
         return target
     if not target.is_dir():
-        raise FileExistsError(f"{target} is a file. Name a directory for the SavedModel.")
+        raise FileExistsError(f"{target} is a file. Name a directory for the export.")
+    certain, others = _ENTRIES[format]
     found = {entry.name for entry in target.iterdir()}
-    foreign = sorted(found - SAVED_MODEL_ENTRIES)
-    if found and (foreign or "saved_model.pb" not in found):
+    foreign = sorted(found - others - {certain})
+    if format == "onnx":
+        foreign = [name for name in foreign if not name.endswith(ONNX_SUFFIX)]
+    if found and (foreign or certain not in found):
         raise FileExistsError(
-            f"{target} holds other files than a SavedModel, which would be lost: "
+            f"{target} holds other files than an export of format={format!r}, which would be lost: "
             f"{(foreign or sorted(found))[:10]}. Name a new or empty directory, or delete it first."
         )
     return target

@@ -39,7 +39,7 @@ def make_servable(
             f"is of task {model.task!r}, {_what_it_reads(model)}, exported with text={text}. Leave pairs "
             "out."
         )
-    state = _state_specs(model)
+    state = state_specs(model)
     # What carries a state reads streams, in which there is no padding.
     names = ("token_ids",) if state else tuple(HUB_NAMES)
     ids = [ids_spec(model, name) for name in (*names, *interface.labels)]
@@ -130,10 +130,10 @@ def _run(model: ZooModel, ids: Tensors, training: bool) -> tuple[dict[str, Any],
         del encoded["attentions"]
     if encoder is model:
         return encoded, {}
-    return encoded, _by_name(model, model.head_outputs(encoded, ids, training))
+    return encoded, by_name(model, model.head_outputs(encoded, ids, training))
 
 
-def _by_name(model: ZooModel, outputs) -> Tensors:
+def by_name(model: ZooModel, outputs) -> Tensors:
     return outputs if isinstance(outputs, dict) else {model.interface.outputs[0]: outputs}
 
 
@@ -199,7 +199,7 @@ def with_state(model: ZooModel, inputs: Tensors) -> dict[str, Any]:
     return inputs
 
 
-def _state_specs(model: ZooModel) -> list[tf.TensorSpec]:
+def state_specs(model: ZooModel) -> list[tf.TensorSpec]:
     memory = as_served(model, model.initial_memory(1)) if model.state else {}
     return [
         tf.TensorSpec([None, *value.shape[1:]], value.dtype, name=name)
@@ -272,7 +272,7 @@ def _outputs_of_windows(model: ZooModel, texts: tf.Tensor, preprocessor) -> Tens
     rows, text = document_windows(preprocessor, long_texts.stride).rows(texts)
     outputs = in_chunks(model.window_outputs, model.check_in_graph(rows), by_length=True)
     pooled = pooled_rows(outputs, text, tf.size(texts, tf.int64), long_texts.mode)
-    return served_outputs(model, _by_name(model, model.from_pooled(pooled)))
+    return served_outputs(model, by_name(model, model.from_pooled(pooled)))
 
 
 def _text_signature(model: ZooModel, call, preprocessor, inputs: tuple[tuple[str, int], ...]):

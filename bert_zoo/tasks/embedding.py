@@ -30,6 +30,9 @@ class SentenceEmbedder(TaskModel):
     def from_pooled(self, outputs):
         return self.encoder.from_pooled(outputs)
 
+    def portable_verb(self):
+        return {"verb": "embed"}
+
     def embed(self, texts, batch_size: int = 32):
         """As `Encoder.embed`."""
         return self.encoder.embed(texts, batch_size)

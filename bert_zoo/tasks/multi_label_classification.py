@@ -2,7 +2,6 @@
 
 import logging
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import keras
@@ -19,28 +18,10 @@ from bert_zoo.models.losses import BinaryCrossentropy
 from bert_zoo.models.metrics import LabelF1
 from bert_zoo.models.task_model import Use
 from bert_zoo.private import metrics_given
-from bert_zoo.tasks.classification import Classifier, highest, listed, sigmoid
-from bert_zoo.tasks.printed import Row, one_line
+from bert_zoo.results.classifications import multi_label_classified
+from bert_zoo.tasks.classification import Classifier
 
 log = logging.getLogger("bert_zoo")
-
-
-@dataclass(frozen=True)
-class MultiLabelClassification(Row):
-    """The labels of a text whose probability is above their threshold.
-
-    Attributes:
-        text: the text, or the pair of texts.
-        labels: names with their probabilities, likeliest first; empty where no label applies.
-        scores: every label's probability.
-    """
-
-    text: str | tuple[str, str]
-    labels: dict[str, float]
-    scores: dict[str, float]
-
-    def cells(self) -> tuple[str, ...]:
-        return (listed(self.labels) or "(no label)", one_line(self.text))
 
 
 @keras.saving.register_keras_serializable("bert_zoo")
@@ -90,6 +71,10 @@ class MultiLabelClassifier(Classifier):
                 metric.thresholds = self._thresholds
         self.train_function = self.test_function = None
 
+    def portable_verb(self):
+        labels = list(self.labels)
+        return {"verb": "classify_many", "labels": labels, "thresholds": list(self.thresholds)}
+
     def classify(self, texts, batch_size: int = 32, top_k: int | None = None):
         """Every label of each text whose probability is above its threshold, at most `top_k` of them.
 
@@ -100,10 +85,7 @@ class MultiLabelClassifier(Classifier):
 
     def classified(self, text: str | tuple[str, str], logits: np.ndarray, top_k: int | None):
         """What logits [classes] say of a text."""
-        scores = dict(zip(self.labels, map(float, sigmoid(logits)), strict=True))
-        thresholds = dict(zip(self.labels, self.thresholds, strict=True))
-        above = {label: score for label, score in scores.items() if score > thresholds[label]}
-        return MultiLabelClassification(text, highest(above, top_k), scores)
+        return multi_label_classified(text, logits, self.labels, self.thresholds, top_k)
 
     def _metrics_given(self) -> list[Any]:
         """What `compile` was given, not yet made into objects where these are names."""

@@ -34,7 +34,7 @@ from bert_zoo.text.offsets import (
     utf8_lengths,
 )
 from bert_zoo.text.special_tokens import SpecialTokens
-from bert_zoo.text.tokenizer import Tokenizer, added_token, special_ids
+from bert_zoo.text.tokenizer import Tokenizer, add_tokens_in_text, added_token, special_ids
 from bert_zoo.text.unicode_tables import code_points
 from bert_zoo.text.vocabulary import HF_SPECIAL_TOKENS, Vocabulary, special_tokens
 
@@ -101,6 +101,22 @@ class ByteBpeTokenizer(Tokenizer):
         with tf.init_scope(), tf.device("CPU:0"):
             self._engine = _Engine(self._vocabulary, self.merges, self._options)
         self._trace(self._engine.tokenize, partial(self._engine.tokenize, with_offsets=True))
+
+    def in_rust(self):
+        from tokenizers import Tokenizer as RustTokenizer
+        from tokenizers import decoders, models, pre_tokenizers, processors
+
+        options = self._options
+        ids = {token: index for index, token in enumerate(self.vocabulary)}
+        tokenizer = RustTokenizer(models.BPE(ids, [*self.merges]))
+        prefix = {"add_prefix_space": options.add_prefix_space}
+        tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(**prefix)
+        tokenizer.decoder = decoders.ByteLevel()
+        # Of offsets alone.
+        tokenizer.post_processor = processors.ByteLevel(trim_offsets=True, **prefix)
+        lstrip = options.mask_token if options.lstrip_mask else None
+        add_tokens_in_text(tokenizer, special_ids(options, self._vocabulary), lstrip)
+        return tokenizer
 
     def _begins_word(self, token: str) -> bool:
         return token.startswith("Ġ")

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import itertools
+import unicodedata
+from collections.abc import Iterable
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
@@ -18,9 +20,14 @@ from bert_zoo.private import lasting_sentencepiece
 from bert_zoo.text.albert_text import TextCleaner
 from bert_zoo.text.offsets import characters_of_bytes, joined_rows, token_columns, utf8_lengths
 from bert_zoo.text.sentencepiece_files import Scheme
-from bert_zoo.text.sentencepiece_model import check_sentencepiece_model
+from bert_zoo.text.sentencepiece_model import (
+    NORMAL,
+    USER,
+    check_sentencepiece_model,
+    read_sentencepiece_model,
+)
 from bert_zoo.text.special_tokens import SpecialTokens
-from bert_zoo.text.tokenizer import Tokenizer, import_tensorflow_text
+from bert_zoo.text.tokenizer import Tokenizer, add_tokens_in_text, import_tensorflow_text
 from bert_zoo.text.unicode_tables import code_points, parse_ranges
 from bert_zoo.text.vocabulary import HF_SPECIAL_TOKENS, Vocabulary
 
@@ -95,6 +102,81 @@ class SentencePieceTokenizer(Tokenizer):
             )
         self._trace(self._graph.tokenize, partial(self._graph.tokenize, with_offsets=True))
 
+    def in_rust(self):
+        from tokenizers import Tokenizer as RustTokenizer
+        from tokenizers import decoders, models, pre_tokenizers
+
+        special = set(self._settings.scheme.special_tokens.values())
+        model = read_sentencepiece_model(self._settings.model)
+        scores = {piece.text.decode(): piece.score for piece in model.pieces}
+        in_text = self._settings.options["special_tokens_in_text"]
+        # Others, special tokens above all, are no text unless they are found before.
+        spelled = {piece.text.decode() for piece in model.pieces if piece.type in (0, NORMAL, USER)}
+        spelled |= special if in_text else set()
+        tokenizer = RustTokenizer(
+            models.Unigram(
+                [
+                    (token, scores.get(token, 0.0)) if token in spelled else (f" {token}", 0.0)
+                    for token in self.vocabulary
+                ],
+                self.unk_id,
+            )
+        )
+        tokenizer.normalizer = self._normalizer_in_rust(model.before.rules)
+        # Not split into words, as the library reads a text.
+        tokenizer.pre_tokenizer = pre_tokenizers.Metaspace(SPACE, "always", split=False)
+        tokenizer.decoder = decoders.Metaspace(SPACE, "always")
+        if in_text:
+            add_tokens_in_text(tokenizer, sorted(special))
+        return tokenizer
+
+    def _normalizer_in_rust(self, rules: bytes):
+        """The steps of TextCleaner, then the model's rules and its trimming of spaces."""
+        from tokenizers import Regex, normalizers
+
+        options, steps = self._settings.options, []
+        if options["rewrite_quotes"]:
+            steps += [normalizers.Replace("``", '"'), normalizers.Replace("''", '"')]
+        if options["remove_space"]:
+            white_space = onig_class(code_points("python/whitespace"))
+            steps += [normalizers.Replace(Regex(f"[{white_space}]+"), " "), normalizers.Strip()]
+        if not options["keep_accents"]:
+            steps += [normalizers.NFKD(), normalizers.Replace(Regex(f"[{_combining()}]"), "")]
+        if options["lowercase"]:
+            steps.append(normalizers.Lowercase())
+        if self._settings.scheme.next_line_is_space:
+            steps.append(normalizers.Replace("\u0085", " "))
+        if rules:
+            steps.append(normalizers.Precompiled(rules))
+        steps += [normalizers.Replace(Regex(" {2,}"), " "), normalizers.Strip()]
+        return normalizers.Sequence(steps)
+
+    @property
+    def split_tokens(self) -> dict[int, list[int]]:
+        rows = zip(self._graph.token_ids.to_list(), self._first_ids(), strict=True)
+        return {first: row for row, first in rows if len(row) > 1}
+
+    def _first_ids(self) -> list[int]:
+        """The token of each piece by itself."""
+        pieces = _pieces(self._sentencepiece)
+        ids = {token: index for index, token in enumerate(self.vocabulary)}
+        return [ids.get(piece, self.unk_id) for piece in pieces]
+
+    @property
+    def rust_differences(self) -> tuple[str, ...]:
+        found = [
+            "The library's rules of normalisation (nmt_nfkc) are applied to groups of characters that are "
+            "read as one, so that a rare character beside a combining mark may become another token.",
+            "Long runs of one letter, whose segmentations are equally likely, may be cut elsewhere.",
+        ]
+        if self._settings.options["lowercase"]:
+            found.append("A capital sigma at the end of a Greek word becomes σ and not ς.")
+        if self.split_tokens:
+            found.append(
+                "Pieces of a digit and a comma stay whole; bert_zoo.runtime splits them by split_tokens."
+            )
+        return tuple(found)
+
     @classmethod
     def from_file(
         cls, path: str | Path, scheme: Scheme | str, **options: bool | None
@@ -137,6 +219,17 @@ class SentencePieceTokenizer(Tokenizer):
             **{HF_SPECIAL_TOKENS[option]: t for option, t in scheme.special_tokens.items()},
         }
         return {scheme.model_file: self._settings.model, "tokenizer_config.json": config}
+
+
+def onig_class(codes: Iterable[int]) -> str:
+    """Code points as the inside of a character class of Rust's Regex, which is Oniguruma's."""
+    return "".join(rf"\x{{{code:x}}}" for code in codes)
+
+
+def _combining() -> str:
+    """The marks that TextCleaner drops, as `onig_class`."""
+    codes = (code for code in code_points("python/changed") if unicodedata.combining(chr(code)))
+    return onig_class(codes)
 
 
 class _Graph(NamedTuple):

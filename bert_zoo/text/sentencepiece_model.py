@@ -22,7 +22,7 @@ _SCHEMA = {
     "Model": ((1, "Piece*", "pieces"), (3, "Normalizer", "before"), (5, "Normalizer", "after")),
 }
 # SentencePiece.Type of the proto: NORMAL, UNKNOWN, CONTROL, USER_DEFINED, UNUSED and BYTE.
-_NORMAL, _TYPES = 1, range(1, 7)
+NORMAL, USER, _TYPES = 1, 4, range(1, 7)
 
 # Units of the table: a label in the low byte, the highest bit set in those with a value.
 _LABEL, _VALUE = np.uint32(0x800000FF), np.uint32(0x7FFFFFFF)
@@ -32,12 +32,9 @@ _UNIT_BYTES, _BLOCK_UNITS = 4, 256
 
 def check_sentencepiece_model(data: bytes) -> None:
     """Raises ValueError where a model's pieces or its rules of normalisation cannot be right."""
-    try:
-        model = message_class(_SCHEMA, "Model").FromString(data)
-    except DecodeError:
-        raise ValueError("they are no protocol buffer.") from None
+    model = read_sentencepiece_model(data)
     for piece in model.pieces:
-        text, score, kind = piece.text, piece.score, piece.type or _NORMAL
+        text, score, kind = piece.text, piece.score, piece.type or NORMAL
         if not text or b"\0" in text or not math.isfinite(score) or kind not in _TYPES:
             raise ValueError(
                 f"no piece can be {shown(text)} with the score {score} and the type {kind}."
@@ -49,6 +46,14 @@ def check_sentencepiece_model(data: bytes) -> None:
     for normalizer in (model.before, model.after):
         if normalizer.rules:
             _check_rules(normalizer.rules)
+
+
+def read_sentencepiece_model(data: bytes):
+    """A model's `pieces` with `text`, `score` and `type`, and the `rules` of `before` and `after`."""
+    try:
+        return message_class(_SCHEMA, "Model").FromString(data)
+    except DecodeError:
+        raise ValueError("they are no protocol buffer.") from None
 
 
 def _check_rules(rules: bytes) -> None:

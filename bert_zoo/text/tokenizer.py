@@ -5,10 +5,10 @@ from __future__ import annotations
 import copy
 import importlib
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
@@ -17,6 +17,9 @@ from bert_zoo.error_text import shown
 from bert_zoo.forks import refuse_fork
 from bert_zoo.text.batches import text_batch
 from bert_zoo.text.vocabulary import HF_SPECIAL_TOKENS, Vocabulary
+
+if TYPE_CHECKING:
+    import tokenizers
 
 
 class SpecialToken(NamedTuple):
@@ -125,6 +128,26 @@ class Tokenizer(tf.Module):
         ids, starts, ends = (tokens.with_values(tokens.values[:, i]) for i in range(3))
         return ids, starts, ends
 
+    def in_rust(self) -> tokenizers.Tokenizer | None:
+        """The same tokenizer of Hugging Face's library in Rust, which runs without TensorFlow.
+
+        It adds no special tokens. None where that library has nothing like it.
+
+        Raises:
+            ImportError: the package tokenizers is not installed.
+        """
+        return None
+
+    @property
+    def split_tokens(self) -> dict[int, list[int]]:
+        """Tokens of `in_rust` that are several of this tokenizer."""
+        return {}
+
+    @property
+    def rust_differences(self) -> tuple[str, ...]:
+        """On which texts ids of `in_rust` are others, a sentence each."""
+        return ()
+
     def _trace(self, tokenize: TokenizeFunction, with_offsets: TokenizeFunction | None = None):
         """Traces what tokenizes, so that it is fast outside tf.data too."""
         texts = tf.TensorSpec([None], tf.string, name="texts")
@@ -230,6 +253,17 @@ def added_token(content: str, *, lstrip: bool = False, special: bool = False) ->
         "single_word": False,
         "special": special,
     }
+
+
+def add_tokens_in_text(
+    tokenizer: tokenizers.Tokenizer, tokens: Iterable[str], lstrip: str | None = None
+) -> None:
+    """Has a tokenizer in Rust find tokens in raw texts; one may take the white space before it."""
+    from tokenizers import AddedToken
+
+    tokenizer.add_special_tokens(
+        [AddedToken(token, lstrip=token == lstrip, normalized=False) for token in tokens]
+    )
 
 
 def special_ids(options: SimpleNamespace, vocabulary: Vocabulary) -> dict[str, int]:

@@ -19,6 +19,7 @@ from bert_zoo.text.special_tokens import SpecialTokens
 from bert_zoo.text.tokenizer import (
     TokenizeFunction,
     Tokenizer,
+    add_tokens_in_text,
     added_token,
     import_tensorflow_text,
     special_ids,
@@ -91,6 +92,31 @@ class WordPieceTokenizer(Tokenizer):
         with tf.init_scope(), tf.device("CPU:0"):
             self._engine = _Engine(self._vocabulary, self._options)
         self._trace(self._engine.tokenize, partial(self._engine.tokenize, with_offsets=True))
+
+    def in_rust(self):
+        from tokenizers import Tokenizer as RustTokenizer
+        from tokenizers import decoders, models, normalizers, pre_tokenizers
+
+        options = self._options
+        ids = {token: index for index, token in enumerate(self.vocabulary)}
+        tokenizer = RustTokenizer(
+            models.WordPiece(
+                ids,
+                unk_token=options.unknown_token,
+                continuing_subword_prefix=SUFFIX,
+                max_input_chars_per_word=options.max_word_length,
+            )
+        )
+        tokenizer.normalizer = normalizers.BertNormalizer(
+            clean_text=True,
+            handle_chinese_chars=options.split_cjk,
+            strip_accents=options.strip_accents,
+            lowercase=options.lowercase,
+        )
+        tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+        tokenizer.decoder = decoders.WordPiece(prefix=SUFFIX)
+        add_tokens_in_text(tokenizer, special_ids(options, self._vocabulary))
+        return tokenizer
 
     def _begins_word(self, token: str) -> bool:
         return not token.startswith(SUFFIX)

@@ -9,7 +9,6 @@ word has a label.
 from __future__ import annotations
 
 import itertools
-import re
 import weakref
 from typing import Any, NamedTuple
 
@@ -20,7 +19,6 @@ from bert_zoo.config import IGNORED_LABEL
 from bert_zoo.text.batches import as_utf8, split_at_white_space, text_batch
 from bert_zoo.text.preprocessor import Preprocessor
 from bert_zoo.text.tokenizer import Tokenizer
-from bert_zoo.text.unicode_tables import python_class
 
 NO_WORD = -1
 
@@ -94,20 +92,6 @@ def _ragged_words(rows: list[Any], name: str) -> tf.RaggedTensor:
     )
 
 
-def word_spans(text: str) -> list[tuple[int, int]]:
-    """Where the words of a raw text begin and end, in characters.
-
-    Words are what BERT's original code finds before it looks up pieces: what stands between white
-    space, with each punctuation mark, symbol of ASCII and Chinese character a word of its own.
-    """
-    return [match.span() for match in _WORD.finditer(text)]
-
-
-_ALONE = python_class("bert/punctuation", "bert/cjk")
-_WHITE_SPACE = python_class("bert/whitespace", "python/whitespace")
-_WORD = re.compile(f"[{_ALONE}]|[^{_ALONE}{_WHITE_SPACE}]+")
-
-
 class PackedWords(NamedTuple):
     """A model's inputs, and which word each token is of."""
 
@@ -169,30 +153,6 @@ def pack_pieces(pieces: tf.RaggedTensor, preprocessor: Preprocessor) -> PackedWo
     number = tf.range(words.nrows()) - tf.gather(first_word, row_of_word)
     number_of_token = tf.cast(tf.gather(number, words.value_rowids()), tf.int32)
     return PackedWords(inputs, positions.gather(number_of_token, otherwise=NO_WORD))
-
-
-def row_splits_that_fit(lengths: np.ndarray, sentences: np.ndarray, budget: int) -> np.ndarray:
-    """Splits sentences that are too long for one row into several, between words.
-
-    Args:
-        lengths: int [words], the pieces of each word of all sentences.
-        sentences: int [batch + 1], the row splits of the words.
-        budget: the most tokens of a row, without the special ones.
-
-    Returns:
-        int64 [rows + 1], the row splits of rows. A single word that is too long is a row by itself.
-    """
-    starts = []
-    pieces = lengths.tolist()
-    for begin, end in itertools.pairwise(sentences.tolist()):
-        starts.append(begin)
-        tokens = 0
-        for word in range(begin, end):
-            tokens += pieces[word]
-            if tokens > budget and word > starts[-1]:
-                starts.append(word)
-                tokens = pieces[word]
-    return np.array([*starts, len(pieces)], np.int64)
 
 
 def token_labels(labels: Any, packed: PackedWords, words: tf.RaggedTensor) -> tf.Tensor:

@@ -34,8 +34,8 @@ from bert_zoo.data.batches import Texts, text_batches
 from bert_zoo.data.remarks import remarks
 from bert_zoo.data.tables import LabelledTexts, read_table, read_trec
 from bert_zoo.error_text import quoted, shown
+from bert_zoo.results.classifications import sigmoid, softmax
 from bert_zoo.tasks import Classifier, MultiLabelClassifier, Regressor
-from bert_zoo.tasks.classification import sigmoid, softmax
 from bert_zoo.training.label_frequencies import start_from_frequencies
 
 Metric = Callable[[Sequence[float], np.ndarray], dict[str, float]]

@@ -66,7 +66,7 @@ class MaskedLMHead(keras.layers.Layer):
         """
         x = sequence_output
         if mask_positions is not None:
-            x = ops.take_along_axis(x, mask_positions[:, :, None], axis=1)
+            x = ops.take_along_axis(x, ops.expand_dims(mask_positions, -1), axis=1)
         shape = (-1, ops.shape(x)[1], self.vocab_size)
         x = ops.reshape(x, (-1, ops.shape(x)[-1]))
         x = self.norm(self.activation(self.transform(x)))

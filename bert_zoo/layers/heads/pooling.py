@@ -36,7 +36,7 @@ def pool(sequence_output, padding_mask, pooling: Pooling):
     else:
         mask = ops.ones_like(x[:, :, :1])
         if padding_mask is not None:
-            mask = ops.cast(padding_mask, "float32")[:, :, None]
+            mask = ops.expand_dims(ops.cast(padding_mask, "float32"), -1)
         x = MODES[pooling.mode](x, mask)
     return normalized(x) if pooling.normalize else x
 

@@ -69,7 +69,7 @@ class SpanBoundaryHead(keras.layers.Layer):
         targets, hidden = self.target_position.input_dim, self.hidden_size
         spans = ops.shape(span_boundaries)[1]
         pairs = ops.reshape(span_boundaries, (-1, 2 * spans))
-        boundaries = ops.take_along_axis(sequence_output, pairs[:, :, None], axis=1)
+        boundaries = ops.take_along_axis(sequence_output, ops.expand_dims(pairs, -1), axis=1)
         boundaries = ops.reshape(boundaries, (-1, 1, 2 * hidden))
         positions = self.target_position(ops.arange(targets))
         rows = ops.shape(boundaries)[0]

@@ -16,7 +16,7 @@ from keras import ops
 from bert_zoo.config import is_integer
 from bert_zoo.models.graphs import on_model
 from bert_zoo.models.inputs import as_array, as_ids, check_range, check_rank
-from bert_zoo.tasks.printed import Rows
+from bert_zoo.results.printed import Rows
 from bert_zoo.tasks.tokens import detokenized, tokenized
 
 # Tokens of a prompt that are read at once.

@@ -10,7 +10,7 @@ from keras import ops
 from bert_zoo.models.data_adapters import text_rows
 from bert_zoo.models.direct import for_this_device
 from bert_zoo.models.graphs import on_model
-from bert_zoo.tasks.printed import Row, Rows, surroundings, table
+from bert_zoo.results.printed import Row, Rows, surroundings, table
 from bert_zoo.tasks.tokens import detokenized, tokenized
 
 

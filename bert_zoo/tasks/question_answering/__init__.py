@@ -80,6 +80,9 @@ class QuestionAnswerer(TaskModel):
 
         return answered_batches(self, x, y, sample_weight, **options)
 
+    def portable_verb(self):
+        return {"verb": "answer"}
+
     def answer(
         self,
         question,

@@ -1,63 +1,20 @@
 """Answers from texts: windows over the context, the model on each, the best spans of all."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 import keras
 import numpy as np
 from keras import ops
 from tqdm import tqdm
 
-from bert_zoo.metrics.squad import AnswerSelection, Candidate, Window, select_answers
+from bert_zoo.metrics.squad import AnswerSelection, Window, select_answers
 from bert_zoo.models.direct import for_this_device
 from bert_zoo.models.graphs import in_graph, on_model
 from bert_zoo.models.inputs import check_batch_size
-from bert_zoo.tasks.printed import Rows, flat, surroundings
+from bert_zoo.results.answers import SpanAnswer, SpanAnswers, span_answer
 from bert_zoo.tasks.question_answering import LOGITS, MAX_ANSWER_LENGTH, N_BEST
 
 BATCH_SIZE = 32
-
-
-@dataclass(frozen=True)
-class SpanAnswer:
-    """What a context answers to a question.
-
-    Attributes:
-        question: the question.
-        context: the context.
-        text: the answer, cut from the context; "" for no answer.
-        start: the position of its first character in the context; None for no answer.
-        end: the position after its last character; None for no answer.
-        score: its probability among the candidates.
-        no_answer_score: log-odds of no answer against the best span; None where the question was
-            said to have an answer.
-        candidates: the likeliest answers, best first, as of `bert_zoo.metrics.squad`.
-    """
-
-    question: str
-    context: str
-    text: str
-    start: int | None
-    end: int | None
-    score: float
-    no_answer_score: float | None
-    candidates: tuple[Candidate, ...]
-
-    def __str__(self) -> str:
-        best = next(candidate for candidate in self.candidates if candidate.text)
-        if self.text:
-            left, right = surroundings(self.context, best.start, best.end)
-            place = flat(f"{left}»{best.text}«{right}")
-            return f"{flat(self.text)}  {self.score:.3f}  {place}"
-        guess = f"{flat(best.text)}  {best.probability:.3f}"
-        return f"no answer  {self.score:.3f}  (best guess: {guess})"
-
-
-class SpanAnswers(Rows):
-    """A list of `SpanAnswer` that prints questions with answers."""
-
-    def __str__(self) -> str:
-        return "\n".join(f"{flat(row.question)}\n    {row}" for row in self)
 
 
 def answer(
@@ -73,15 +30,10 @@ def answer(
     selections = answer_questions(
         model, questions, contexts, allow_no_answer=no_answer_threshold is not None, **options
     )
-    answers = SpanAnswers()
-    for question, context, selection in zip(questions, contexts, selections, strict=True):
-        best = selection.best
-        if no_answer_threshold is not None and not selection.answer(no_answer_threshold):
-            best = next(candidate for candidate in selection.candidates if not candidate.text)
-        place = (best.text, best.start, best.end, best.probability)
-        answers.append(
-            SpanAnswer(question, context, *place, selection.no_answer_score, selection.candidates)
-        )
+    answers = SpanAnswers(
+        span_answer(*row, no_answer_threshold)
+        for row in zip(questions, contexts, selections, strict=True)
+    )
     return answers[0] if single else answers
 
 

@@ -56,6 +56,9 @@ class TokenClassifier(LabelledModel):
             y = ops.where(ops.equal(x["padding_mask"], 0), IGNORED_LABEL, y)
         return super().compute_metrics(x, y, y_pred, sample_weight)
 
+    def portable_verb(self):
+        return {"verb": "tag", "labels": list(self.labels)}
+
     def tag(self, texts, aggregate: bool = True, batch_size: int = 32):
         """The likeliest label of each word, and the spans that labels such as "B-LOC" mark.
 

@@ -1,106 +1,19 @@
 """Tags for words: from raw texts, or lists of words, to labels and the spans that they mark."""
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
-from statistics import fmean
-from typing import NamedTuple
+from collections.abc import Iterator
+from dataclasses import replace
 
 import keras
 import numpy as np
 from keras import ops
 
 from bert_zoo.config import IGNORED_LABEL
-from bert_zoo.data.tagging import OUTSIDE, spans
 from bert_zoo.error_text import shown
 from bert_zoo.models.direct import for_this_device
 from bert_zoo.models.graphs import in_graph, on_model
 from bert_zoo.models.inputs import check_batch_size
 from bert_zoo.models.labels import checked_labels, class_indices
-from bert_zoo.tasks.printed import Row, Rows, table
-
-
-@dataclass(frozen=True)
-class TaggedWord(Row):
-    """A word's likeliest label.
-
-    Attributes:
-        text: the word.
-        label: its name.
-        score: its probability.
-        start, end: the word's characters in `Tagging.text`, `end` being the first one after it.
-    """
-
-    text: str
-    label: str
-    score: float
-    start: int
-    end: int
-
-    def cells(self) -> tuple[str, ...]:
-        return (self.text, self.label, f"{self.score:.2f}")
-
-
-@dataclass(frozen=True)
-class TaggedSpan:
-    """Words that belong together, such as a name.
-
-    Attributes:
-        text: as it stands in `Tagging.text`.
-        type: of the span, "LOC" for the labels "B-LOC" and "I-LOC".
-        score: the mean of its words' scores.
-        start, end: its characters in `Tagging.text`.
-        first_word, end_word: its words, `end_word` being the first one after it.
-    """
-
-    text: str
-    type: str
-    score: float
-    start: int
-    end: int
-    first_word: int
-    end_word: int
-
-    def __str__(self) -> str:
-        return f"[{self.text}]{self.type} {self.score:.2f}"
-
-
-@dataclass(frozen=True)
-class Tagging:
-    """A text with its words' labels; prints the text with its spans marked, or a table of words.
-
-    Attributes:
-        text: the text; of a list of words, the words with a blank between.
-        words: the words with their labels.
-        spans: what the labels mark; None where they are not to be read so, or are not of a tag
-            scheme (see `bert_zoo.data.tagging`), as parts of speech are not.
-    """
-
-    text: str
-    words: tuple[TaggedWord, ...]
-    spans: tuple[TaggedSpan, ...] | None
-
-    @property
-    def labels(self) -> list[str]:
-        """The words' labels, as `bert_zoo.metrics.span_report` takes them."""
-        return [word.label for word in self.words]
-
-    def __str__(self) -> str:
-        if self.spans is None:
-            return table(word.cells() for word in self.words)
-        parts, at = [], 0
-        for span in self.spans:
-            parts += [self.text[at : span.start], str(span)]
-            at = span.end
-        return "".join([*parts, self.text[at:]])
-
-
-class Taggings(Rows):
-    """A list of `Tagging` that prints one after the other."""
-
-    def __str__(self) -> str:
-        # Tables of words need a line between them.
-        between = "\n\n" if any(row.spans is None for row in self) else "\n"
-        return between.join(map(str, self))
+from bert_zoo.results.taggings import Taggings, marks_spans, sentence_of, tagging
 
 
 def tag(model, texts, aggregate: bool, batch_size: int) -> Taggings:
@@ -113,13 +26,13 @@ def tag(model, texts, aggregate: bool, batch_size: int) -> Taggings:
         texts = [*texts]
     if has_rows_of_words(texts) and hasattr(texts, "numpy"):
         texts = word_batch(texts).to_list()
-    sentences = [*map(_sentence, texts if has_rows_of_words(texts) else strings(texts))]
+    sentences = [*map(sentence_of, texts if has_rows_of_words(texts) else strings(texts))]
     if not sentences:
         raise ValueError("There are no texts: texts is empty.")
     aggregate = aggregate and marks_spans(model.labels)
     probabilities = word_probabilities(model, [list(s.words) for s in sentences], batch_size)
     pairs = zip(sentences, probabilities, strict=True)
-    return Taggings(_tagging(*pair, model.labels, aggregate) for pair in pairs)
+    return Taggings(tagging(*pair, model.labels, aggregate) for pair in pairs)
 
 
 def word_probabilities(model, words, batch_size: int = 32) -> list[np.ndarray]:
@@ -133,7 +46,8 @@ def word_probabilities(model, words, batch_size: int = 32) -> list[np.ndarray]:
         words: sentences, as `bert_zoo.text.words.word_batch` takes them.
         batch_size: rows a step.
     """
-    from bert_zoo.text.words import row_splits_that_fit, word_batch
+    from bert_zoo.text.splitting import row_splits_that_fit
+    from bert_zoo.text.words import word_batch
 
     sentences, preprocessor = word_batch(words), model.preprocessor
     budget = preprocessor.sequence_length - preprocessor.packer.layout.specials(1)
@@ -200,56 +114,6 @@ def _probabilities(model, pieces, preprocessor):
     packed = pack_pieces(pieces, for_this_device(preprocessor))
     logits = ops.cast(model(packed.inputs, training=False), "float32")
     return tf.boolean_mask(ops.softmax(logits), packed.first_pieces)
-
-
-def marks_spans(labels: Sequence[str]) -> bool:
-    """Whether labels are tags that mark spans: "O", and others that begin with B, I, E or S."""
-    prefixes = {label.partition("-")[0] for label in labels}
-    return OUTSIDE in prefixes and prefixes <= {OUTSIDE, *"BIES"} and len(prefixes) > 1
-
-
-class _Sentence(NamedTuple):
-    text: str
-    words: tuple[str, ...]
-    spans: list[tuple[int, int]]
-
-
-def _sentence(text) -> _Sentence:
-    """A raw text, or a list of words, as words with their characters in a text."""
-    from bert_zoo.text.words import word_spans
-
-    if isinstance(text, str):
-        spans = word_spans(text)
-        return _Sentence(text, tuple(text[start:end] for start, end in spans), spans)
-    is_list = isinstance(text, Sequence | np.ndarray)
-    if not is_list or not all(isinstance(word, str | bytes) for word in text):
-        raise TypeError(
-            f"A text to tag is a string or a list of words, strings; got {text!r} "
-            f"({type(text).__name__})."
-        )
-    words = tuple(w.decode("utf-8", "replace") if isinstance(w, bytes) else str(w) for w in text)
-    ends = np.cumsum([len(word) + 1 for word in words], dtype=int) - 1
-    spans = [(int(end) - len(word), int(end)) for word, end in zip(words, ends, strict=True)]
-    return _Sentence(" ".join(words), words, spans)
-
-
-def _tagging(
-    sentence: _Sentence, probabilities: np.ndarray, labels: Sequence[str], aggregate: bool
-) -> Tagging:
-    words = tuple(
-        TaggedWord(word, labels[int(row.argmax())], float(row.max()), *span)
-        for word, span, row in zip(sentence.words, sentence.spans, probabilities, strict=True)
-    )
-    if not aggregate:
-        return Tagging(sentence.text, words, None)
-    marked = []
-    for span in spans([word.label for word in words]):
-        inside = words[span.start : span.end]
-        start, end = inside[0].start, inside[-1].end
-        score = fmean(word.score for word in inside)
-        text = sentence.text[start:end]
-        marked.append(TaggedSpan(text, span.type, score, start, end, span.start, span.end))
-    return Tagging(sentence.text, words, tuple(marked))
 
 
 # --- Words with labels in `fit` and `evaluate` ---

@@ -1,0 +1,1 @@
+"""What the verbs return, and how it prints; without TensorFlow and Keras."""

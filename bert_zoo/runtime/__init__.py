@@ -1,0 +1,8 @@
+"""Models that `bert_zoo.export` wrote for LiteRT or ONNX Runtime, with the verbs of the models in Keras.
+
+Imports NumPy, Hugging Face's tokenizers and the runtime, and neither TensorFlow nor Keras.
+"""
+
+from bert_zoo.runtime.models import RuntimeModel, load
+
+__all__ = ["RuntimeModel", "load"]

@@ -1,0 +1,323 @@
+"""Exported models and their verbs."""
+
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from bert_zoo.json_files import read_object
+from bert_zoo.metrics.squad import Window, select_answers
+from bert_zoo.results.answers import SpanAnswer, SpanAnswers, span_answer
+from bert_zoo.results.classifications import (
+    Classifications,
+    classified,
+    multi_label_classified,
+    softmax,
+)
+from bert_zoo.results.taggings import Taggings, marks_spans, sentence_of, tagging
+from bert_zoo.runtime.files import DESCRIPTION_FILE, VERSION
+from bert_zoo.runtime.reading import Arrays, Reader, Row
+from bert_zoo.runtime.sessions import SESSIONS, checked_inputs
+from bert_zoo.text.splitting import row_splits_that_fit
+
+# The signature that texts are read by.
+SIGNATURE = "tokens"
+
+
+def load(directory: str | Path, *, threads: int | None = None) -> "RuntimeModel":
+    """Opens what `bert_zoo.export(model, directory, format=...)` wrote for LiteRT or ONNX Runtime.
+
+    Args:
+        directory: of the export.
+        threads: of the runtime; as it has it by default.
+
+    Returns:
+        A `RuntimeModel` with the verb of the model's task, `classify`, `embed`, `answer` or `tag`, where
+        there is one.
+
+    Raises:
+        FileNotFoundError: there is no such export.
+        ImportError: the runtime is not installed.
+        ValueError: a newer bert_zoo wrote it.
+    """
+    directory = Path(directory).expanduser()
+    path = directory / DESCRIPTION_FILE
+    if not path.is_file():
+        raise FileNotFoundError(
+            f"{directory} has no {DESCRIPTION_FILE}. bert_zoo.export(model, directory, "
+            f"format='litert') writes it, with any of the formats {sorted(SESSIONS)}."
+        )
+    description = dict(read_object(path))
+    if description["version"] > VERSION:
+        raise ValueError(
+            f"{path} is of version {description['version']}, and this bert_zoo reads {VERSION} and "
+            "older ones. Update it."
+        )
+    kind = _KINDS.get(description["verb"], RuntimeModel)
+    return kind(directory, description, threads)
+
+
+class RuntimeModel:
+    """An exported model.
+
+    Attributes:
+        task: the name of its task.
+        description: what its export says of it; `text` among it, with the `differences` of its
+            tokenizer, if there are any.
+    """
+
+    def __init__(self, directory: Path, description: Mapping[str, Any], threads: int | None):
+        self.description = description
+        self.task = description["task"]
+        self._session = SESSIONS[description["format"]](directory, threads)
+        self._inputs = description["signatures"][SIGNATURE]
+        self._has_choices = len(self._inputs["token_ids"]["shape"]) == 3
+        self._reader = Reader(directory, description["text"]) if description["text"] else None
+
+    def run(self, inputs: Mapping[str, Any], signature: str = SIGNATURE) -> Arrays:
+        """A signature's outputs for ids, NumPy by name.
+
+        Args:
+            inputs: arrays by the names that `description["signatures"]` has.
+            signature: its name.
+
+        Raises:
+            ValueError: an unknown signature, or inputs that do not fit it.
+        """
+        signatures = self.description["signatures"]
+        if signature not in signatures:
+            raise ValueError(
+                f"There is no signature {signature!r}; there are {sorted(signatures)}."
+            )
+        return self._session.run(signature, checked_inputs(inputs, signatures[signature]))
+
+    @property
+    def reader(self) -> Reader:
+        """What makes ids of texts."""
+        if self._reader is None:
+            raise ValueError(
+                "This export takes ids alone: " + " ".join(self.description["text_missing"])
+            )
+        return self._reader
+
+    def predict(self, texts, batch_size: int = 32) -> dict[str, list[np.ndarray]]:
+        """The model's outputs for each text, by name; those of tokens without padding.
+
+        Args:
+            texts: strings or bytes; a pair of such batches; for multiple choice (prompts, choices),
+                where choices are a list for each prompt.
+            batch_size: texts a step. Texts of like length go together.
+        """
+        if not self._has_choices:
+            pair = texts if isinstance(texts, tuple) else (texts,)
+            rows = self.reader.cut_rows(*map(strings, pair))
+            return _by_name(self._outputs_of_rows(rows, batch_size))
+        prompts, choices = strings(texts[0]), [strings(row) for row in texts[1]]
+        found = []
+        for prompt, row in zip(prompts, choices, strict=True):
+            inputs = self.reader.padded(self.reader.cut_rows([prompt] * len(row), row))
+            inputs = {name: inputs[name][None] for name in self._inputs}
+            found.append({name: value[0] for name, value in self.run(inputs).items()})
+        return _by_name(found)
+
+    def _outputs_of_rows(self, rows: Sequence[Row], batch_size: int) -> list[Arrays]:
+        """The outputs of each row, those of tokens without padding."""
+        if batch_size < 1:
+            raise ValueError(f"batch_size is {batch_size!r}; it must be a positive integer.")
+        found: list[Arrays] = [{}] * len(rows)
+        lengths = [len(row.token_ids) for row in rows]
+        for numbers in _batches(lengths, batch_size):
+            batch = [rows[number] for number in numbers]
+            inputs = self.reader.padded(batch)
+            outputs = self.run({name: inputs[name] for name in self._inputs})
+            width = inputs["token_ids"].shape[1]
+            per_token = self.description["outputs_per_token"]
+            for at, (number, row) in enumerate(zip(numbers, batch, strict=True)):
+                inside = self.reader.inside(row, width)
+                found[number] = {
+                    name: value[at][inside] if name in per_token else value[at]
+                    for name, value in outputs.items()
+                }
+        return found
+
+
+class _Classifier(RuntimeModel):
+    @property
+    def labels(self) -> list[str]:
+        return self.description["labels"]
+
+    def classify(self, texts, batch_size: int = 32, top_k: int | None = None) -> Classifications:
+        """As the Keras model's `classify`."""
+        if top_k is not None and top_k < 1:
+            raise ValueError(f"top_k is {top_k!r}; it is how many labels are wanted, at least 1.")
+        pair = isinstance(texts, tuple)
+        texts = tuple(map(strings, texts)) if pair else strings(texts)
+        logits = self.predict(texts, batch_size)["logits"] if (texts[0] if pair else texts) else []
+        rows = zip(*texts, strict=True) if pair else texts
+        return Classifications(
+            self._classified(*row, top_k) for row in zip(rows, logits, strict=True)
+        )
+
+    def _classified(self, text, logits, top_k):
+        return classified(text, logits, self.labels, top_k)
+
+
+class _MultiLabelClassifier(_Classifier):
+    def _classified(self, text, logits, top_k):
+        thresholds = self.description["thresholds"]
+        return multi_label_classified(text, logits, self.labels, thresholds, top_k)
+
+
+class _Embedder(RuntimeModel):
+    def embed(self, texts, batch_size: int = 32) -> np.ndarray:
+        """As the Keras model's `embed`: sentence vectors, float32 [texts, hidden]."""
+        return np.stack(self.predict(texts, batch_size)["embedding"])
+
+
+class _Tagger(RuntimeModel):
+    @property
+    def labels(self) -> list[str]:
+        return self.description["labels"]
+
+    def tag(self, texts, aggregate: bool = True, batch_size: int = 32) -> Taggings:
+        """As the Keras model's `tag`."""
+        texts = [texts] if isinstance(texts, str | bytes) else [*texts]
+        sentences = [
+            sentence_of(t.decode("utf-8", "replace") if isinstance(t, bytes) else t) for t in texts
+        ]
+        if not sentences:
+            raise ValueError("There are no texts: texts is empty.")
+        aggregate = aggregate and marks_spans(self.labels)
+        probabilities = self._word_probabilities([s.words for s in sentences], batch_size)
+        pairs = zip(sentences, probabilities, strict=True)
+        return Taggings(tagging(*pair, self.labels, aggregate) for pair in pairs)
+
+    def _word_probabilities(
+        self, sentences: Sequence[Sequence[str]], batch_size: int
+    ) -> list[np.ndarray]:
+        """For each sentence float32 [words, labels], of each word's first piece."""
+        pieces = self.reader.words([*itertools.chain.from_iterable(sentences)])
+        lengths = np.array([*map(len, pieces)], int)
+        ends = np.cumsum([0, *map(len, sentences)])
+        budget = self.reader.sequence_length - self.reader.layout.specials(1)
+        rows, firsts = [], []
+        for start, end in itertools.pairwise(row_splits_that_fit(lengths, ends, budget)):
+            ids = [*itertools.chain.from_iterable(pieces[start:end])]
+            rows.append(self.reader.row(ids[:budget]))
+            firsts.append(np.cumsum(lengths[start:end]) - lengths[start:end])
+        found = [
+            softmax(outputs["logits"][row.places[0][0] + first])
+            for outputs, row, first in zip(
+                self._outputs_of_rows(rows, batch_size), rows, firsts, strict=True
+            )
+        ]
+        return np.split(np.concatenate(found), ends[1:-1])
+
+
+class _Answerer(RuntimeModel):
+    def answer(
+        self,
+        question,
+        context,
+        no_answer_threshold: float | None = 0.0,
+        *,
+        n_best: int = 20,
+        max_answer_length: int = 30,
+        stride: int = 128,
+        max_question_length: int = 64,
+        batch_size: int = 32,
+    ) -> SpanAnswer | SpanAnswers:
+        """As the Keras model's `answer`."""
+        single = isinstance(question, str) and isinstance(context, str)
+        questions, contexts = strings(question), strings(context)
+        contexts *= len(questions) if isinstance(context, str) else 1
+        questions *= len(contexts) if isinstance(question, str) else 1
+        if len(questions) != len(contexts):
+            raise ValueError(
+                f"There are {len(questions)} questions and {len(contexts)} contexts; there must be as "
+                "many of each."
+            )
+        for name, value in (("stride", stride), ("max_question_length", max_question_length)):
+            if value < 1:
+                raise ValueError(f"{name} is {value!r}; it is a number of tokens, at least 1.")
+        for number, text in enumerate(contexts):
+            if not text.strip():
+                raise ValueError(
+                    f"The context of question {number} is {text!r}, and an answer is a part of its "
+                    "context. Leave the question out, or give it a text to be answered from."
+                )
+        windows = [*self._windows(questions, contexts, stride, max_question_length)]
+        outputs = self._outputs_of_rows([row for _, row, _, _ in windows], batch_size)
+        of_questions: list[list[Window]] = [[] for _ in questions]
+        for (number, row, first_token, offsets), found in zip(windows, outputs, strict=True):
+            start, length = row.places[1]
+            mask = np.zeros(len(row.token_ids), np.int32)
+            mask[start : start + length] = 1
+            spans = np.zeros((len(mask), 2), np.int32)
+            spans[start : start + length] = np.int32(offsets).reshape(-1, 2)
+            logits = found["start_logits"], found["end_logits"]
+            of_questions[number].append(Window(*logits, mask, spans, first_token))
+        options = {"n_best": n_best, "max_answer_length": max_answer_length}
+        answers = SpanAnswers()
+        for question, context, of_question in zip(questions, contexts, of_questions, strict=True):
+            selection = select_answers(
+                context, of_question, allow_no_answer=no_answer_threshold is not None, **options
+            )
+            answers.append(span_answer(question, context, selection, no_answer_threshold))
+        return answers[0] if single else answers
+
+    def _windows(
+        self, questions: Sequence[str], contexts: Sequence[str], stride: int, max_question: int
+    ) -> Iterator[tuple[int, Row, int, list]]:
+        """As `bert_zoo.text.windows.QuestionWindows`: for each window the number of its question, its
+        row, the tokens of the context before it and the offsets of those that it shows."""
+        reader = self.reader
+        room = reader.sequence_length - reader.layout.specials(2)
+        pairs = zip(reader.tokenized(questions), reader.tokenized(contexts), strict=True)
+        for number, (question, context) in enumerate(pairs):
+            asked = question.ids[: min(max_question, room // 2)]
+            shown = room - len(asked)
+            step = min(shown, stride)
+            rest = max(len(context.ids) - shown, 0)
+            for first in range(0, rest + step, step):
+                piece = slice(first, first + shown)
+                row = reader.row(asked, context.ids[piece])
+                yield number, row, first, context.offsets[piece]
+
+
+# By the verb that an export names.
+_KINDS = {
+    "classify": _Classifier,
+    "classify_many": _MultiLabelClassifier,
+    "embed": _Embedder,
+    "tag": _Tagger,
+    "answer": _Answerer,
+}
+
+
+def strings(texts: Any) -> list[str]:
+    """A string or several, bytes among them, as a list of strings.
+
+    Raises:
+        TypeError: something that is no text.
+    """
+    texts = [texts] if isinstance(texts, str | bytes) else [*texts]
+    for number, text in enumerate(texts):
+        if not isinstance(text, str | bytes):
+            raise TypeError(f"texts[{number}] is {text!r} ({type(text).__name__}), not a string.")
+    return [t.decode("utf-8", "replace") if isinstance(t, bytes) else str(t) for t in texts]
+
+
+def _batches(lengths: Sequence[int], batch_size: int) -> Iterator[np.ndarray]:
+    """The numbers of the rows of each batch, the shortest rows first."""
+    order = np.argsort(lengths, kind="stable")
+    for start in range(0, len(order), batch_size):
+        yield order[start : start + batch_size]
+
+
+def _by_name(outputs: Sequence[Arrays]) -> dict[str, list[np.ndarray]]:
+    if not outputs:
+        raise ValueError("There are no texts: texts is empty.")
+    return {name: [of_row[name] for of_row in outputs] for name in outputs[0]}

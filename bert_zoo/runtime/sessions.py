@@ -1,0 +1,93 @@
+"""Signatures on ids, run by LiteRT or ONNX Runtime."""
+
+import threading
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from bert_zoo.runtime.files import LITERT_FILE, onnx_file
+
+Arrays = dict[str, np.ndarray]
+
+
+class LiteRT:
+    """`model.tflite` in LiteRT's interpreter, which one thread at a time may call."""
+
+    def __init__(self, directory: Path, threads: int | None):
+        try:
+            from ai_edge_litert.interpreter import Interpreter
+        except ImportError as error:
+            raise ImportError(
+                f"{directory} is an export for LiteRT: pip install 'bert_zoo[litert]', or "
+                "ai-edge-litert alone."
+            ) from error
+        self._interpreter = Interpreter(str(directory / LITERT_FILE), num_threads=threads)
+        self._runners: dict[str, Any] = {}
+        self._lock = threading.Lock()
+
+    def run(self, signature: str, inputs: Arrays) -> Arrays:
+        with self._lock:
+            if signature not in self._runners:
+                self._runners[signature] = self._interpreter.get_signature_runner(signature)
+            return self._runners[signature](**inputs)
+
+
+class OnnxRuntime:
+    """`<signature>.onnx`, each in a session of its own on the CPU, made when it is first asked for."""
+
+    def __init__(self, directory: Path, threads: int | None):
+        try:
+            import onnxruntime
+        except ImportError as error:
+            raise ImportError(
+                f"{directory} is an export for ONNX Runtime: pip install 'bert_zoo[onnx]', or "
+                "onnxruntime alone."
+            ) from error
+        self._directory = directory
+        self._options = onnxruntime.SessionOptions()
+        if threads is not None:
+            self._options.intra_op_num_threads = threads
+        self._sessions: dict[str, Any] = {}
+        self._lock = threading.Lock()
+
+    def run(self, signature: str, inputs: Arrays) -> Arrays:
+        session = self._session(signature)
+        names = [output.name for output in session.get_outputs()]
+        return dict(zip(names, session.run(names, inputs), strict=True))
+
+    def _session(self, signature: str):
+        from onnxruntime import InferenceSession
+
+        with self._lock:
+            if signature not in self._sessions:
+                self._sessions[signature] = InferenceSession(
+                    self._directory / onnx_file(signature),
+                    self._options,
+                    providers=["CPUExecutionProvider"],
+                )
+            return self._sessions[signature]
+
+
+SESSIONS = {"litert": LiteRT, "onnx": OnnxRuntime}
+
+
+def checked_inputs(inputs: Mapping[str, Any], wanted: Mapping[str, Mapping[str, Any]]) -> Arrays:
+    """The inputs of a signature as arrays of its types.
+
+    Raises:
+        ValueError: names or shapes that are not those of the signature.
+    """
+    if inputs.keys() != wanted.keys():
+        raise ValueError(f"The signature takes {sorted(wanted)}; got {sorted(inputs)}.")
+    arrays = {}
+    for name, spec in wanted.items():
+        array = np.asarray(inputs[name], spec["dtype"])
+        fits = array.ndim == len(spec["shape"]) and all(
+            size in (None, found) for size, found in zip(spec["shape"], array.shape, strict=True)
+        )
+        if not fits:
+            raise ValueError(f"{name} has the shape {array.shape}; it must be {spec['shape']}.")
+        arrays[name] = array
+    return arrays

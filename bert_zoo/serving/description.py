@@ -1,0 +1,75 @@
+"""What an export for LiteRT or ONNX Runtime says of texts, and its tokenizer in Rust."""
+
+import logging
+from pathlib import Path
+from typing import Any
+
+from bert_zoo.models.base import ZooModel
+from bert_zoo.runtime.files import TOKENIZER_FILE
+from bert_zoo.text.layout import Part
+from bert_zoo.text.preprocessor import TextPreprocessor
+
+log = logging.getLogger("bert_zoo")
+
+
+def text_description(model: ZooModel, directory: Path, *, text: bool) -> dict[str, Any]:
+    """Writes `tokenizer.json`; gives `text`, what `bert_zoo.runtime` reads texts by.
+
+    Where there is none, `text` is None and `text_missing` says why.
+    """
+    if not text:
+        return {"text": None, "text_missing": ["it was exported with text=False."]}
+    preprocessor = model.preprocessor
+    in_rust = preprocessor.tokenizer.in_rust()
+    if in_rust is None:
+        reason = (
+            f"Hugging Face's library in Rust has nothing like {type(preprocessor.tokenizer).__name__}, "
+            "so ids have to be made by its vocabulary elsewhere."
+        )
+        log.warning("The export takes ids alone: %s", reason)
+        return {"text": None, "text_missing": [reason]}
+    differences = preprocessor.tokenizer.rust_differences
+    if differences:
+        log.warning("Not all ids of %s are the model's: %s", TOKENIZER_FILE, " ".join(differences))
+    _add_special_tokens(in_rust, preprocessor)
+    in_rust.save(str(directory / TOKENIZER_FILE))
+    tokenizer, packer = preprocessor.tokenizer, preprocessor.packer
+    roles = {"pad": packer.pad_id, "unk": tokenizer.unk_id}
+    roles |= {role: getattr(tokenizer, f"{role}_id") for role in packer.layout.roles}
+    options = tokenizer.get_config()
+    described = {
+        "layout": packer.layout.get_config(),
+        "sequence_length": packer.sequence_length,
+        "truncation": packer.truncation,
+        "bucket": packer.bucket,
+        "ids": {role: int(index) for role, index in roles.items()},
+        # Words that are tokenized by themselves, for tags, have one before them; see `text.words`.
+        "blank_before_words": not options.get("add_prefix_space", True),
+        "split_tokens": tokenizer.split_tokens,
+        "differences": list(differences),
+    }
+    return {"text": described}
+
+
+def _add_special_tokens(in_rust, preprocessor: TextPreprocessor) -> None:
+    """Has `encode(text)` and `encode(first, second)` compose rows as the model's layout says."""
+    from tokenizers import processors
+
+    layout, tokenizer = preprocessor.packer.layout, preprocessor.tokenizer
+    tokens = {
+        role: tokenizer.id_to_token(getattr(tokenizer, f"{role}_id")) for role in layout.roles
+    }
+
+    def template(parts: list[Part]) -> list[str]:
+        names = (f"${part.name}" if part.is_text else tokens[part.name] for part in parts)
+        return [f"{name}:{part.segment}" for name, part in zip(names, parts, strict=True)]
+
+    composing = processors.TemplateProcessing(
+        single=template(layout.parts(1)),
+        pair=template(layout.parts(2)) if layout.pair else None,
+        special_tokens=[(token, tokenizer.token_to_id(token)) for token in tokens.values()],
+    )
+    before = in_rust.post_processor
+    in_rust.post_processor = (
+        composing if before is None else processors.Sequence([before, composing])
+    )

@@ -1,0 +1,90 @@
+"""ONNX: a file for each of a model's signatures on ids."""
+
+import contextlib
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import numpy as np
+import tensorflow as tf
+
+from bert_zoo.runtime.files import onnx_file
+from bert_zoo.serving.portable import IdFunction
+
+OPSET = 17
+# Smaller tensors stay as they are.
+_QUANTIZED_SIZE = 1024
+
+
+def write_onnx(functions: Mapping[str, IdFunction], directory: Path, quantize: str | None) -> None:
+    """Writes `<signature>.onnx`, each with the weights that it reads."""
+    for name, function in functions.items():
+        _write(_converted(function), directory / onnx_file(name), quantize)
+
+
+def _converted(function: IdFunction):
+    import tf2onnx
+
+    traced = tf.function(function.traced(), autograph=False)
+    with _without_copies():
+        model, _ = tf2onnx.convert.from_function(
+            traced,
+            input_signature=function.specs,
+            opset=OPSET,
+            custom_op_handlers={"Erfc": (_erfc, [])},
+        )
+    return model
+
+
+@contextlib.contextmanager
+def _without_copies() -> Iterator[None]:
+    """Keeps tf2onnx 1.17 from copying the model, weights included, before each of its optimizations.
+
+    It would go on without one that fails.
+    """
+    name = "TF2ONNX_CATCH_ERRORS"
+    before = os.environ.get(name)
+    os.environ[name] = "FALSE"
+    try:
+        yield
+    finally:
+        del os.environ[name]
+        if before is not None:
+            os.environ[name] = before
+
+
+def _erfc(graph, node, name, args) -> None:
+    """1 - erf(x): tf2onnx 1.17 does not know TensorFlow's Erfc, of GELU, and ONNX has no such op."""
+    node.type, node.domain = "Erf", ""
+    one = graph.make_const(f"{name}_one", np.ones([], np.float32)).output[0]
+    difference = graph.insert_new_node_on_output("Sub", node.output[0], name=f"{name}_difference")
+    graph.replace_inputs(difference, [one, node.output[0]])
+
+
+def _write(model, path: Path, quantize: str | None) -> None:
+    import onnx
+    from onnxruntime.quantization import QuantType, quantize_dynamic
+
+    if quantize == "float16":
+        _weights_in_float16(model)
+    onnx.save(model, path)
+    if quantize == "int8":
+        # Weights with a scale for each output; inputs of products are quantized as they come.
+        quantize_dynamic(path, path, per_channel=True, weight_type=QuantType.QInt8)
+
+
+def _weights_in_float16(model) -> None:
+    """Keeps weights in float16, which the runtime widens once, when it loads them."""
+    from onnx import TensorProto, helper, numpy_helper
+
+    graph = model.graph
+    casts = []
+    for tensor in graph.initializer:
+        if tensor.data_type != TensorProto.FLOAT or np.prod(tensor.dims) < _QUANTIZED_SIZE:
+            continue
+        name, values = tensor.name, numpy_helper.to_array(tensor)
+        tensor.CopyFrom(numpy_helper.from_array(values.astype(np.float16), f"{name}_float16"))
+        casts.append(helper.make_node("Cast", [tensor.name], [name], to=TensorProto.FLOAT))
+    nodes = [*casts, *graph.node]
+    del graph.node[:]
+    graph.node.extend(nodes)

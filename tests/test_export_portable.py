@@ -1,0 +1,160 @@
+"""Exports for LiteRT and ONNX Runtime compute what the models do."""
+
+import json
+from importlib.util import find_spec
+
+import keras
+import numpy as np
+import pytest
+from helpers import (
+    ONE_A_TASK,
+    TOLERANCE,
+    load_case,
+    slow_but,
+    steps_of,
+)
+
+import bert_zoo
+
+tf = pytest.importorskip("tensorflow")
+pytestmark = pytest.mark.skipif(
+    keras.backend.backend() != "tensorflow", reason="exports need Keras's TensorFlow backend"
+)
+
+# What converts, and what runs the result.
+MODULES = {"litert": ["ai_edge_litert"], "onnx": ["onnx", "onnxruntime", "tf2onnx"]}
+QUICK = ("bert/classification",)
+RECURRENT = ("transformer_xl/hf_adaptive", "transformer_xl/hf_encoder")
+
+
+def formats(*quick: str) -> list:
+    """The formats as parameters, all but some of them slow."""
+    return [
+        pytest.param(
+            name,
+            marks=[
+                pytest.mark.skipif(
+                    not all(map(find_spec, modules)), reason=f"needs the extra: bert_zoo[{name}]"
+                ),
+                *(() if name in quick else [pytest.mark.slow]),
+            ],
+        )
+        for name, modules in MODULES.items()
+    ]
+
+
+def export(model, directory, format: str, **options) -> dict:
+    """Exports what takes ids; gives the inputs of each signature."""
+    bert_zoo.export(model, directory, format=format, **{"text": False, **options})
+    return json.loads((directory / "runtime.json").read_text())["signatures"]
+
+
+def runner(directory, signature: str):
+    """A signature as a function of arrays by name to arrays by name."""
+    if (directory / "model.tflite").exists():
+        from ai_edge_litert.interpreter import Interpreter
+
+        # Holds the interpreter.
+        return Interpreter(str(directory / "model.tflite")).get_signature_runner(signature)
+    from onnxruntime import InferenceSession
+
+    session = InferenceSession(directory / f"{signature}.onnx")
+    names = [output.name for output in session.get_outputs()]
+    return lambda **inputs: dict(zip(names, session.run(None, inputs), strict=True))
+
+
+def named(model, outputs) -> dict:
+    return outputs if isinstance(outputs, dict) else {model.interface.outputs[0]: outputs}
+
+
+def assert_holds(served: dict, expected: dict, atol: float = TOLERANCE) -> None:
+    for name, value in served.items():
+        np.testing.assert_allclose(value, expected[name], atol=atol, rtol=0, err_msg=name)
+
+
+def inputs_for(model, io: dict, names) -> dict:
+    """A case's inputs; where it has none of a name, some."""
+    shape = io["token_ids"].shape
+    others = {
+        "segment_ids": np.zeros(shape, np.int32),
+        "padding_mask": np.ones(shape, np.int32),
+        "mask_positions": np.tile(np.int32([1, 3]), (shape[0], 1)),
+        "replaced_token_ids": io["token_ids"][:, ::-1],
+    }
+    return {name: io[name] if name in io else others[name] for name in names}
+
+
+@pytest.mark.parametrize("format", formats("litert", "onnx"))
+@pytest.mark.parametrize("case", slow_but(ONE_A_TASK, *QUICK))
+def test_outputs_are_the_models(case, format, tmp_path):
+    model, io = load_case(case), steps_of(case, labels=False)[0]
+    signatures = export(model, tmp_path, format)
+    for name, inputs in signatures.items():
+        if any(part.startswith("memory") for part in inputs):
+            continue
+        given = inputs_for(model, io, inputs)
+        expected = named(model, model(given))
+        for rows in (slice(None), slice(1)):  # any batch and length
+            one = {n: value[rows] for n, value in given.items()}
+            assert_holds(runner(tmp_path, name)(**one), {n: v[rows] for n, v in expected.items()})
+
+
+@pytest.mark.parametrize("format", formats("litert"))
+@pytest.mark.parametrize("case", slow_but(RECURRENT, "transformer_xl/hf_encoder"))
+def test_a_memory_goes_in_and_comes_out(case, format, tmp_path):
+    model = load_case(case)
+    signatures = export(model, tmp_path, format)
+    steps, memory = steps_of(case, labels=False), model.initial_memory(3)
+    carried = {f"memory_{i}": np.asarray(layer) for i, layer in enumerate(memory["memory"])}
+    carried["memory_mask"] = np.asarray(memory["memory_mask"])
+    runners = {name: runner(tmp_path, name) for name in signatures.keys() - {"tokens"}}
+    for step in steps:
+        ids = {"token_ids": step["token_ids"]}
+        expected = model({**ids, **memory})
+        memory = {name: expected[name] for name in ("memory", "memory_mask")}
+        layers = {f"new_memory_{i}": layer for i, layer in enumerate(memory["memory"])}
+        expected = {**expected, **layers, "new_memory_mask": memory["memory_mask"]}
+        for name, run in runners.items():
+            served = run(**ids, **carried)
+            if name == "step" and "log_probs" in served:  # of the next token
+                assert_holds(served, {**expected, "log_probs": expected["log_probs"][:, -1]})
+            else:
+                assert_holds(served, expected)
+        carried = {n.removeprefix("new_"): v for n, v in served.items() if n.startswith("new_")}
+
+
+@pytest.mark.parametrize("format", formats("litert"))
+@pytest.mark.parametrize("quantize", slow_but(["int8", "float16"], "int8"))
+def test_quantized_weights_take_less_room_and_give_nearly_the_same(quantize, format, tmp_path):
+    model = bert_zoo.load("bert_l2_h128", weights=None, task="embedding")
+    signatures = export(model, tmp_path / "float32", format)
+    export(model, tmp_path / "small", format, quantize=quantize)
+    sizes = [
+        sum(file.stat().st_size for file in (tmp_path / name).iterdir() if file.suffix != ".json")
+        for name in ("float32", "small")
+    ]
+    assert sizes[1] < sizes[0] * {"int8": 0.3, "float16": 0.55}[quantize]
+    ids = np.arange(1000, 1024, dtype=np.int32).reshape(2, 12)
+    given = inputs_for(model, {"token_ids": ids}, signatures["tokens"])
+    served = runner(tmp_path / "small", "tokens")(**given)["embedding"]
+    cosines = np.sum(served * np.asarray(model(given)), axis=-1)
+    assert (cosines > {"int8": 0.98, "float16": 0.99999}[quantize]).all()
+
+
+def test_what_a_format_cannot_do_is_refused(tmp_path):
+    model = load_case("bert/classification")
+    for options, message in (
+        ({"format": "tflite"}, "choose one of"),
+        ({"format": "litert", "quantize": "int4"}, "choose one of"),
+        ({"quantize": "int8"}, "is for format='litert'"),
+        ({"format": "litert", "pairs": True}, "Leave pairs out"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            bert_zoo.export(model, tmp_path, **options)
+    half = load_case("bert/classification", dtype="mixed_bfloat16")
+    with pytest.raises(ValueError, match="dtype='float32'"):
+        bert_zoo.export(half, tmp_path, format="litert")
+    (tmp_path / "mine.txt").touch()
+    with pytest.raises(FileExistsError, match=r"mine\.txt"):
+        bert_zoo.export(model, tmp_path, format="litert", text=False)
+    assert [file.name for file in tmp_path.iterdir()] == ["mine.txt"]

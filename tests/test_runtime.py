@@ -1,0 +1,242 @@
+"""`bert_zoo.runtime` answers as the models do, without TensorFlow and Keras."""
+
+import functools
+import gzip
+import json
+import logging
+from importlib.util import find_spec
+
+import keras
+import numpy as np
+import pytest
+import text_samples
+from helpers import (
+    ALL_GOLDEN,
+    CHOICES,
+    PAIRS,
+    TEXTS,
+    TOLERANCE,
+    load_case,
+    loaded,
+    needs_minilm,
+    run_program,
+    slow_but,
+    task_of,
+)
+
+import bert_zoo
+import bert_zoo.runtime
+from bert_zoo.data import messages
+
+tf = pytest.importorskip("tensorflow")
+from bert_zoo.text import ByteBpeTokenizer, SentencePieceTokenizer, WordPieceTokenizer  # noqa: E402
+
+pytestmark = pytest.mark.skipif(
+    keras.backend.backend() != "tensorflow", reason="exports need Keras's TensorFlow backend"
+)
+NEEDED = ("ai_edge_litert", "onnxruntime", "tf2onnx", "tokenizers")
+needs_runtimes = pytest.mark.skipif(
+    not all(map(find_spec, NEEDED)), reason="needs the extras: bert_zoo[litert,onnx]"
+)
+# Each task in one of the formats.
+CASES = {
+    "bert/classification": "litert",
+    "bert/multi_label_classification": "onnx",
+    "bert/question_answering": "onnx",
+    "bert/token_classification": "litert",
+    "bert/multiple_choice": "litert",
+    "bert/regression": "litert",
+    "roberta/classification": "litert",
+    "roberta/token_classification": "onnx",
+    "roberta/question_answering": "litert",
+    "albert/question_answering": "litert",
+}
+QUICK = ("bert/classification", "bert/question_answering", "roberta/token_classification")
+
+
+@pytest.fixture(scope="module")
+def exported(tmp_path_factory):
+    """(case, task, format) -> a golden model and the directory of its export."""
+
+    @functools.cache
+    def export(case: str, task: str | None = None, format: str | None = None):
+        model, directory = load_case(case, task), tmp_path_factory.mktemp("export")
+        bert_zoo.export(model, directory, format=format or CASES[case])
+        return model, directory
+
+    return export
+
+
+def assert_alike(ours, theirs) -> None:
+    """Results of verbs are the same, numbers within the tolerance."""
+    assert type(ours) is type(theirs)
+    if isinstance(ours, float):
+        assert ours == pytest.approx(theirs, abs=TOLERANCE)
+    elif isinstance(ours, dict):
+        assert_alike(list(ours.items()), list(theirs.items()))
+    elif isinstance(ours, list | tuple):
+        assert len(ours) == len(theirs)
+        for pair in zip(ours, theirs, strict=True):
+            assert_alike(*pair)
+    elif hasattr(ours, "__dataclass_fields__"):
+        assert_alike(vars(ours), vars(theirs))
+    else:
+        assert ours == theirs
+
+
+@needs_runtimes
+@pytest.mark.parametrize("case", slow_but(CASES, *QUICK))
+def test_verbs_answer_as_the_models_do(case, exported):
+    model, directory = exported(case)
+    runtime = bert_zoo.runtime.load(directory, threads=1)
+    texts = [*TEXTS, " ".join(TEXTS * 3), "", TEXTS[0].upper()]
+    if hasattr(model, "classify"):
+        for given in (texts, PAIRS, TEXTS[0]):
+            assert_alike(runtime.classify(given, batch_size=2), model.classify(given))
+        assert_alike(runtime.classify(texts, top_k=2), model.classify(texts, top_k=2))
+    elif hasattr(model, "tag"):
+        for given in (texts, [["the", "cat"], ["a"]]):
+            assert_alike(runtime.tag(given, batch_size=2), model.tag(given))
+    elif hasattr(model, "answer"):
+        contexts = [" ".join(TEXTS), " ".join(TEXTS * 12), "a big  red house, in the\u3000city "]
+        questions = ["the cat", "what did she see in the big red house", ""]
+        for threshold in (None, 0.0, float("inf")):
+            expected = model.answer(questions, contexts, threshold)
+            assert_alike(runtime.answer(questions, contexts, threshold), expected)
+        assert_alike(
+            runtime.answer(questions[0], contexts[0]), model.answer(questions[0], contexts[0])
+        )
+    else:
+        given = CHOICES if model.task.startswith("multiple") else texts
+        served = np.stack(runtime.predict(given)["logits"])
+        np.testing.assert_allclose(served, model.predict(given, verbose=0), atol=TOLERANCE)
+
+
+@needs_runtimes
+def test_sentence_vectors_are_the_models(exported, caplog):
+    model, directory = exported("bert/encoder", "embedding", "litert")
+    runtime = bert_zoo.runtime.load(directory)
+    texts = [*TEXTS, TEXTS[0] * 20]
+    with caplog.at_level(logging.WARNING):
+        served = runtime.embed(texts, batch_size=2)
+    assert sum("is cut" in record.message for record in caplog.records) == 1
+    np.testing.assert_allclose(served, model.embed(texts), atol=TOLERANCE)
+    with pytest.raises(ValueError, match="signature"):
+        runtime.run({}, "step")
+    with pytest.raises(ValueError, match="takes"):
+        runtime.run({"token_ids": [[1]]})
+
+
+@needs_runtimes
+def test_neither_tensorflow_nor_keras_is_imported(exported):
+    model, directory = exported("bert/classification")
+    program = (
+        "import json, sys; import bert_zoo.runtime; model = bert_zoo.runtime.load(sys.argv[1]);"
+        "label = model.classify(sys.argv[2])[0].label;"
+        "print(json.dumps([label, sorted({name.partition('.')[0] for name in sys.modules})]))"
+    )
+    printed = run_program("-c", program, directory, TEXTS[0])
+    label, modules = json.loads(printed.splitlines()[-1])
+    assert label == model.classify(TEXTS[0])[0].label
+    assert not {"tensorflow", "tensorflow_text", "keras", "jax"} & {*modules}
+
+
+@pytest.mark.slow
+@needs_runtimes
+def test_an_export_without_text_says_so(tmp_path):
+    bert_zoo.export(loaded("bert/classification"), tmp_path, format="litert", text=False)
+    with pytest.raises(ValueError, match="text=False"):
+        bert_zoo.runtime.load(tmp_path).classify(TEXTS)
+
+
+def test_what_is_no_export_is_refused(tmp_path):
+    with pytest.raises(FileNotFoundError, match=r"format='litert'"):
+        bert_zoo.runtime.load(tmp_path)
+
+
+# --- tokenizer.json --------------------------------------------------------------------------------
+
+
+def rows_in_rust(tokenizer, texts) -> list[list[int]]:
+    encoded = tokenizer.in_rust().encode_batch(texts, add_special_tokens=False)
+    split = tokenizer.split_tokens
+    return [[part for i in row.ids for part in split.get(i, [i])] for row in encoded]
+
+
+STRESS = [*text_samples.WRITTEN_TEXTS, *text_samples.random_texts(400)]
+
+
+@pytest.mark.parametrize("configuration", text_samples.CONFIGURATIONS)
+def test_wordpiece_in_rust_gives_the_same_ids(configuration):
+    pytest.importorskip("tokenizers")
+    options = text_samples.CONFIGURATIONS[configuration]
+    tokenizer = WordPieceTokenizer(text_samples.stress_vocabulary(), **options)
+    assert tokenizer.rust_differences == ()
+    assert rows_in_rust(tokenizer, STRESS) == tokenizer(STRESS).to_list()
+
+
+@pytest.mark.parametrize("configuration", ["released", "without_lstrip", "prefix_space"])
+def test_byte_bpe_in_rust_gives_the_same_ids(configuration):
+    pytest.importorskip("tokenizers")
+    import byte_bpe_samples as samples
+
+    options = samples.CONFIGURATIONS[configuration]
+    tokenizer = ByteBpeTokenizer(*samples.own_vocabulary(), **options)
+    texts = [*samples.WRITTEN, *samples.random_texts(300)]
+    assert tokenizer.rust_differences == ()
+    assert rows_in_rust(tokenizer, texts) == tokenizer(texts).to_list()
+
+
+def test_sentencepiece_in_rust_gives_the_same_ids_but_for_what_it_says():
+    pytest.importorskip("tokenizers")
+    model = gzip.decompress((ALL_GOLDEN / "text" / "xlm_roberta_small.model.gz").read_bytes())
+    tokenizer = SentencePieceTokenizer(model, "xlm_roberta")
+    assert len(tokenizer.rust_differences) == 2
+    # Long runs of a letter, and marks that are read together with what precedes them.
+    pairs = zip(STRESS, rows_in_rust(tokenizer, STRESS), tokenizer(STRESS).to_list(), strict=True)
+    different = [text for text, ours, theirs in pairs if ours != theirs]
+    assert len(different) < 0.03 * len(STRESS)
+    plain = [text for text in different if text.isascii() and "x" * 50 not in text]
+    assert not plain
+
+
+def test_tokenizer_json_composes_rows_as_the_model_does(tmp_path):
+    tokenizers = pytest.importorskip("tokenizers")
+    from bert_zoo.serving.description import text_description
+
+    for case in ("bert/classification", "roberta/classification", "albert/classification"):
+        model = loaded(case)
+        assert task_of(case) == model.task
+        text_description(model, tmp_path, text=True)
+        written = tokenizers.Tokenizer.from_file(str(tmp_path / "tokenizer.json"))
+        for texts in (TEXTS, PAIRS):
+            rows = [*zip(*texts, strict=True)] if isinstance(texts, tuple) else texts
+            ids = model.preprocessor.with_options(sequence_length=256)(texts)
+            for row, token_ids, mask in zip(
+                written.encode_batch(rows),
+                *map(np.asarray, (ids["token_ids"], ids["padding_mask"])),
+                strict=True,
+            ):
+                assert row.ids == token_ids[mask == 1].tolist()
+
+
+# --- A model of real size -------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+@needs_minilm
+@needs_runtimes
+@pytest.mark.parametrize("format", ["litert", "onnx"])
+def test_vectors_of_real_sentences_keep_their_directions(format, tmp_path):
+    model = bert_zoo.load("minilm_l6", task="embedding")
+    texts = messages.load("test")[0]
+    expected = model.embed(texts)
+    for quantize, least in ((None, 1 - 1e-5), ("int8", 0.99)):
+        directory = tmp_path / str(quantize)
+        bert_zoo.export(model, directory, format=format, quantize=quantize)
+        found = bert_zoo.runtime.load(directory).embed(texts)
+        cosines = np.sum(found * expected, -1) / np.linalg.norm(found, axis=-1)
+        print(f"{format} {quantize}: cosine {cosines.min():.4f} or more, {cosines.mean():.4f}")
+        assert cosines.min() > least
+        if quantize is None:
+            np.testing.assert_allclose(found, expected, atol=TOLERANCE)
