@@ -29,6 +29,7 @@ ENTRIES = {
     if any(isinstance(source, Bundled) for source in checkpoint.sources)
 }
 MASKED = [name for name, (_, checkpoint) in ENTRIES.items() if "masked_lm" in checkpoint.provides]
+LANGUAGE_MODELS = [name for name in ENTRIES if name not in MASKED]
 MOST_BYTES = 6_000_000
 # Our own words: no model has read them.
 TEXTS = [
@@ -132,6 +133,29 @@ def test_it_predicts_masked_tokens_better_than_their_frequency_does(name):
     unigram = -frequencies[labels[labels >= 0]].astype("float32").mean()
     untrained = losses(bert_zoo.load(name, "masked_lm", weights=None), inputs, labels)
     assert losses(model, inputs, labels) + 0.5 < unigram < untrained - 1
+
+
+@pytest.mark.parametrize("name", LANGUAGE_MODELS)
+def test_it_predicts_the_next_token_better_than_its_frequency_does(name):
+    def loss(model) -> float:
+        return float(-np.concatenate([score.log_probs for score in model.score(TEXTS)]).mean())
+
+    model, untrained = loaded(name, "causal_lm"), bert_zoo.load(name, "causal_lm", weights=None)
+    untrained.preprocessor = model.preprocessor
+    tokenizer = model.preprocessor.tokenizer
+    tokens = [token for score in model.score(TEXTS) for token in score.tokens]
+    ids = [tokenizer.token_to_id(token) for token in tokens]
+    frequencies = np.load(ROOT / "checkpoints" / name / "log_frequencies.npy")
+    unigram = float(-frequencies[ids].astype("float32").mean())
+    assert loss(model) + 0.5 < unigram < loss(untrained) - 0.5
+
+
+@pytest.mark.parametrize("name", LANGUAGE_MODELS)
+def test_it_writes(name):
+    model = loaded(name, "causal_lm")
+    text = model.generate("the film", max_new_tokens=20, sampler="top_k", seed=0)
+    words = text.removeprefix("the film").split()
+    assert text.startswith("the film") and len(words) >= 5 and len(set(words)) >= 4
 
 
 @pytest.mark.parametrize(

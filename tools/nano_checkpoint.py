@@ -196,7 +196,8 @@ def card(name: str, run: Path, predictions: str, difference: float, fine_tuned: 
         f"{tokens:,} tokens of text; {results['steps']:,} steps over {results['tokens']:,} tokens in "
         f"{results['seconds'] / 60:.0f} minutes of a few threads that other programs shared ({versions}). "
         "`tools/nano_checkpoint.py` made this folder from the run.",
-        FINE_TUNED + fine_tuned,
+        # Language models have no heads to fine-tune.
+        FINE_TUNED + fine_tuned if results["sentences"] else "",
         LIMITS,
     ]
     return "\n\n".join(part.strip() for part in parts if part) + "\n"
@@ -221,6 +222,7 @@ def earlier_section(path: Path) -> str:
 
 def main(_: Sequence[str]) -> None:
     import bert_zoo
+    from bert_zoo.registry import registry
     from bert_zoo.weights.files import sha256_of
 
     run, directory = Path(_RUN.value), CHECKPOINTS / _NAME.value
@@ -230,9 +232,10 @@ def main(_: Sequence[str]) -> None:
     (directory / CARD).write_text(text, encoding="utf-8")
     for path in directory.iterdir():
         path.chmod(0o644)
+    family = registry().families[read_json(directory / "bert_zoo.json")["family"]]
     declaration = {
         "sha256": sha256_of(directory / WEIGHTS),
-        "params": bert_zoo.load(directory, task="encoder").count_params(),
+        "params": bert_zoo.load(directory, task=family.params_task).count_params(),
         "scores": scores(read_json(run / "metrics.json")),
     }
     print(json.dumps(declaration, indent=4))

@@ -23,8 +23,8 @@ def trained_here(
         licence="Apache-2.0",
         paper=f"{paper}; trained by this project, see checkpoints/{name}/README.md",
         note=(
-            "For tests, examples and first tries without a network: it is small and has read 18 MB of "
-            "English. Not for results."
+            "For tests, examples and first tries without a network: it is small and has read some "
+            "megabytes of English. Not for results."
         ),
         **{
             "provides": frozenset({"encoder", "masked_lm", "pretraining"}),

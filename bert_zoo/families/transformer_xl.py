@@ -1,11 +1,12 @@
 """Transformer-XL (Dai et al. 2019, arXiv:1901.02860): segment recurrence, relative positions."""
 
 from bert_zoo.families import transformer_xl_formats as formats
-from bert_zoo.families.transformer_xl_checkpoints import CHECKPOINTS
+from bert_zoo.families.nano import SIZE, trained_here
+from bert_zoo.families.transformer_xl_checkpoints import CHECKPOINTS, PAPER
 from bert_zoo.families.transformer_xl_config import RecurrentConfig
 from bert_zoo.families.transformer_xl_presets import PRESETS
 from bert_zoo.families.transformer_xl_vocabulary import read_vocabulary
-from bert_zoo.registry import Family
+from bert_zoo.registry import Family, TextSpec
 from bert_zoo.text.format import TextFormat
 from bert_zoo.text.layout import PLAIN
 from bert_zoo.weights.table import Head
@@ -77,6 +78,9 @@ def backbone(config: RecurrentConfig, dtype):
     )
 
 
+# What this project trained itself.
+(NANO,) = (preset for preset in PRESETS if preset.size == SIZE)
+
 FAMILY = Family(
     name="transformer_xl",
     backbone=backbone,
@@ -90,7 +94,24 @@ FAMILY = Family(
         )
     },
     text=TextFormat(read_vocabulary, layout=PLAIN, preprocessor="LanguageModelPreprocessor"),
-    checkpoints=CHECKPOINTS,
+    checkpoints=[
+        *CHECKPOINTS,
+        trained_here(
+            "transformer_xl_nano",
+            {**NANO.config, "vocab_size": 8002},
+            PAPER,
+            sha256="c616f29f59479937f6f91a9e1c72b51a2537bcfa9cb8383e2438f50fc4129ae8",
+            params=1_422_212,
+            scores={
+                "general text loss": 4.547,
+                "held out loss": 4.438,
+                "held out loss, unigram model": 5.881,
+                "held out loss, untrained": 8.501,
+            },
+            provides=frozenset({"encoder", "causal_lm"}),
+            text=TextSpec(lowercase=False, max_length=2048),
+        ),
+    ],
     config_class=RecurrentConfig,
     tasks_without_head=("encoder",),
     params_task="causal_lm",
