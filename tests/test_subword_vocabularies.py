@@ -80,6 +80,13 @@ def test_ids_are_those_of_the_library(texts, tmp_path, kind, family, library, lo
     assert flat.count(tokenizer.unk_id) < 0.01 * len(flat)
 
 
+def test_a_mask_stands_for_a_word_with_the_space_before_it(texts, tmp_path):
+    train_vocabulary(texts, "byte_bpe", tmp_path, vocab_size=800)
+    tokenizer = tokenizer_from_dir(tmp_path, "roberta")
+    before, mask, after = tokenizer(["the", "<mask>", " of"]).to_list()
+    assert tokenizer(["the <mask> of"]).to_list() == [before + mask + after]
+
+
 def test_errors(texts, tmp_path):
     with pytest.raises(ValueError, match="kind is 'bpe'"):
         train_vocabulary(texts, "bpe", tmp_path, vocab_size=300)

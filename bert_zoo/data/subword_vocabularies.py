@@ -111,7 +111,11 @@ def _byte_bpe(texts: Iterator[str], vocab_size: int, lowercase: bool) -> tuple[l
     return tokens, {
         "vocab.json": {token: number for number, token in enumerate(tokens)},
         "merges.txt": "".join(f"{merge}\n" for merge in ["#version: 0.2", *merges]).encode("utf-8"),
-        "tokenizer_config.json": {"tokenizer_class": "RobertaTokenizer"},
+        "tokenizer_config.json": {
+            "tokenizer_class": "RobertaTokenizer",
+            # Tokens begin with the space before them, and so does what a mask stands for.
+            "mask_token": {"content": "<mask>", "lstrip": True, "special": True},
+        },
     }
 
 

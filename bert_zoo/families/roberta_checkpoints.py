@@ -1,6 +1,8 @@
 """The released RoBERTa checkpoints, as data."""
 
 from bert_zoo.families.bert_checkpoints import BASE, LARGE
+from bert_zoo.families.nano import SIZE, trained_here
+from bert_zoo.families.roberta_presets import PRETRAINING
 from bert_zoo.registry import HF, Archive, Checkpoint, TextSpec
 
 FAIRSEQ = "https://dl.fbaipublicfiles.com/fairseq/models/"
@@ -103,5 +105,20 @@ CHECKPOINTS = [
             "RTE (dev accuracy)": 67.9,
         },
         note="Distilled from roberta_base.",
+    ),
+    trained_here(
+        "roberta_nano",
+        {**PRETRAINING.sizes[SIZE].config, **NO_POOLER},
+        PAPER,
+        sha256="6f38cc2459c6361fd78328edcbc73758e8d11913d3b917a13d9023a1debc27de",
+        params=1_181_568,
+        scores={
+            "general text loss": 5.673,
+            "held out loss": 4.972,
+            "held out loss, unigram model": 6.81,
+            "held out loss, untrained": 7.892,
+        },
+        provides=frozenset({"encoder", "masked_lm"}),
+        text=TextSpec(lowercase=None, max_length=128),
     ),
 ]

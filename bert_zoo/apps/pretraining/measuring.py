@@ -46,11 +46,15 @@ class HeldOut:
         Args:
             counts: int [vocabulary], of the text that is trained on.
         """
-        log_probs = log_frequencies(counts)
         labels = [self.batches.at(number)[1] for number in range(self.count)]
         labels = [rows if self.batches.mlm_only else rows["mlm_logits"] for rows in labels]
         tokens = np.concatenate([rows[rows != IGNORED_LABEL] for rows in labels])
-        return float(-log_probs[tokens].mean())
+        # Special tokens, which the text does not hold, are asked for too by RoBERTa's objective; of them,
+        # and of words that are new, it knows how often they are.
+        asked = np.bincount(tokens, minlength=len(counts))
+        known = asked[counts > 0].sum()
+        counts = np.where(counts > 0, counts, asked * counts.sum() / max(known, 1))
+        return float(-log_frequencies(counts)[tokens].mean())
 
 
 def log_frequencies(counts: np.ndarray) -> np.ndarray:
