@@ -1,5 +1,6 @@
 """The published recipes, and the optimizers that are made of them."""
 
+import types
 from dataclasses import fields
 
 import keras
@@ -300,3 +301,14 @@ def test_recipe_prepares_a_model_and_trains_it():
     assert model.encoder.stack.rematerialize
     with pytest.raises(ValueError, match="LoRA freezes the encoder by itself"):
         prepare(load_task("classification"), recipe.replace(freeze_layers=1))
+
+
+def test_a_small_model_reads_no_more_than_it_can(monkeypatch, capsys):
+    from bert_zoo.apps import finetune
+    from bert_zoo.apps.benchmarks import make_task
+
+    monkeypatch.setattr(finetune, "_MODEL", types.SimpleNamespace(value="roberta_nano"))
+    monkeypatch.setattr(finetune, "_RECIPE", types.SimpleNamespace(value=None))
+    monkeypatch.setattr(finetune.PROGRAM, "given", lambda kind: {})
+    assert finetune.recipe_for(make_task("messages")).max_length == 128
+    assert "Recipe roberta/glue, with max_length=128." in capsys.readouterr().out

@@ -132,12 +132,15 @@ def recipe_for(task: "Benchmark") -> Recipe:
     from bert_zoo.loading.directories import open_checkpoint
     from bert_zoo.training.presets import default_preset, preset
 
+    opened = open_checkpoint(_MODEL.value, with_weights=False)
     if _RECIPE.value:
         chosen = preset(_RECIPE.value)
     else:
-        opened = open_checkpoint(_MODEL.value, with_weights=False)
         chosen = default_preset(opened.family.name, opened.config, task.kind, task.name)
-    changes = PROGRAM.given(Recipe)
+    # A recipe is of a family, whose small models may read less than its large ones.
+    longest = opened.config.longest_input
+    too_long = {"max_length": longest} if chosen.recipe.max_length > longest else {}
+    changes = too_long | PROGRAM.given(Recipe)
     settings = ", ".join(f"{name}={value}" for name, value in changes.items())
     print(f"Recipe {chosen.name}" + (f", with {settings}" if settings else "") + ".")
     return chosen.recipe.replace(**changes)
