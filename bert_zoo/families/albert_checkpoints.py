@@ -5,7 +5,9 @@ approximation for v2. Google trained all of them with the approximation; `load(n
 activation="gelu_tanh")` computes v1 as Google's code did.
 """
 
+from bert_zoo.families.albert_presets import PRETRAINING
 from bert_zoo.families.bert_checkpoints import BASE, LARGE
+from bert_zoo.families.nano import SIZE, trained_here
 from bert_zoo.registry import HF, Archive, Checkpoint, TextSpec
 
 GOOGLE = "https://storage.googleapis.com/albert_models/albert_"
@@ -93,4 +95,21 @@ def chinese(size: str) -> Checkpoint:
 CHECKPOINTS = [
     *(english(size, tag) for tag in ("v2", "v1") for size in SIZES),
     *(chinese(size) for size in SIZES),
+    trained_here(
+        "albert_nano",
+        PRETRAINING.sizes[SIZE].config,
+        PAPER,
+        sha256="2163cd24e5df2b60b888f5caa8826399993eaae14f9c5de33e46cacaa20f0e07",
+        params=615_552,
+        scores={
+            "general text loss": 6.998,
+            "general text mlm_logits_loss": 6.498,
+            "general text sop_logits_loss": 0.5,
+            "held out loss": 6.36,
+            "held out mlm_logits_loss": 5.91,
+            "held out mlm_logits_loss, unigram model": 6.579,
+            "held out mlm_logits_loss, untrained": 6.638,
+            "held out sop_logits_loss": 0.45,
+        },
+    ),
 ]
