@@ -39,6 +39,7 @@ from helpers import (
 
 import bert_zoo
 from bert_zoo import models
+from bert_zoo.layers.common import FIRST
 from bert_zoo.registry import registry
 
 needs_tensorflow = pytest.mark.skipif(
@@ -137,20 +138,28 @@ def test_loss_and_gradients_equal_the_reference(case):
 
 
 @pytest.mark.parametrize("case", [case for case in ONE_A_TASK if task_of(case) == "encoder"])
-def test_the_first_token_alone_is_as_among_all(case):
+@pytest.mark.parametrize("which", ["first", "some"])
+def test_tokens_computed_alone_are_as_among_all(case, which):
     model = load_case(case, output_hidden_states=True, output_attentions=True)
-    if "first_only" not in inspect.signature(model.call).parameters or carries_state(arrays(case)):
+    if "positions" not in inspect.signature(model.call).parameters or carries_state(arrays(case)):
         pytest.skip("The whole of a segment is remembered.")
     (inputs,) = steps_of(case)
-    whole, first = model(inputs), model(inputs, first_only=True)
+    rows, length = inputs["token_ids"].shape
+    at = np.zeros((rows, 1), int)
+    if which == "some":
+        at = np.random.default_rng(0).integers(0, length, (rows, 3))
+    whole = model(inputs)
+    first = model(inputs, positions=FIRST if which == "first" else at)
     assert set(first) == set(whole)
+    last = np.take_along_axis(np.asarray(whole["sequence_output"]), at[:, :, None], axis=1)
+    attended = np.take_along_axis(np.asarray(whole["attentions"][-1]), at[:, None, :, None], axis=2)
     # Other shapes round otherwise: JAX differs by up to 1.5e-6 where values are around 1.
     atol = 3e-6 if keras.backend.backend() == "jax" else 1e-6
-    assert_same(first["sequence_output"], whole["sequence_output"][:, :1], atol)
+    assert_same(first["sequence_output"], last, atol)
     assert_same(first["hidden_states"][:-1], whole["hidden_states"][:-1])
     assert_same(first["hidden_states"][-1], first["sequence_output"])
     assert_same(first["attentions"][:-1], whole["attentions"][:-1], 1e-7)
-    assert_same(first["attentions"][-1], whole["attentions"][-1][:, :, :1], atol)
+    assert_same(first["attentions"][-1], attended, atol)
     if "pooled_output" in whole:
         assert_same(first["pooled_output"], whole["pooled_output"], atol)
 

@@ -8,6 +8,7 @@ from bert_zoo import layers
 from bert_zoo.config import EncoderConfig
 from bert_zoo.families import bert
 from bert_zoo.layers.attention import attention_bias
+from bert_zoo.layers.common import FIRST
 
 # The first and last offset, from query to key, of each bucket among keys that come before: what
 # `MPNetEncoder.relative_position_bucket` of transformers 5.23 gives for offsets of -600 to 600.
@@ -59,7 +60,7 @@ def test_relative_bias_is_added_to_the_scores_of_every_layer():
         np.testing.assert_allclose(after, keras.ops.reshape(expected, (3, 5, 8)), atol=1e-6)
         np.testing.assert_allclose(found, probabilities, atol=1e-6)
     assert keras.ops.max(attentions[0][1, :, :, 3:]) < 1e-6
-    first, attended = stack(x, bias, first_only=True)
+    first, attended = stack(x, bias, positions=FIRST)
     np.testing.assert_allclose(first[-1], hidden_states[-1][:, :1], atol=1e-6)
     np.testing.assert_allclose(attended[-1], attentions[-1][:, :, :1], atol=1e-6)
 

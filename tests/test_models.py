@@ -16,6 +16,7 @@ from helpers import (
 )
 
 from bert_zoo.registry import Pooling, registry
+from bert_zoo.training import rematerialize
 from bert_zoo.weights.bind import named_variables
 
 TOLERANCE = 1e-5
@@ -159,7 +160,7 @@ def test_encoder_alone_returns_no_more_than_asked():
 
 
 # ---------------------------------------------------------------------------------------------
-# The first token alone
+# The tokens that heads read
 # ---------------------------------------------------------------------------------------------
 
 
@@ -191,6 +192,55 @@ def test_the_last_layer_computes_what_the_head_reads(task, monkeypatch):
     # The memory guide, which imports no Keras, asks the weight table.
     head = registry().families["bert"].heads.get(task)
     assert head is None or model.reads_first_only == head.reads_first_only
+
+
+@pytest.mark.parametrize("kind", ["", "packed", "rematerialized"])
+@pytest.mark.parametrize(
+    "case", [TASK_CASES["pretraining"], "spanbert/pretraining", "mpnet/masked_lm"]
+)
+def test_pretraining_computes_the_last_layer_where_heads_read(case, kind, monkeypatch):
+    """Same logits and gradients as with all tokens, from as many as are asked for, and the first."""
+    model = load_case(case, dropout=0.0)
+    rows, length = 3, 12
+    random = np.random.default_rng(0)
+    inputs = {"token_ids": random.integers(5, 20, (rows, length), "int32")}
+    inputs["mask_positions"] = np.int32([[1, 5], [0, 0], [11, 3]])
+    if "span_boundaries" in model.positions_read:
+        inputs["span_boundaries"] = np.int32(
+            [[[2, 5], [0, 0]], [[7, 9], [2, 5]], [[0, 4], [8, 11]]]
+        )
+    if kind == "packed":
+        inputs["document_ids"] = np.int32([[1] * 5 + [2] * 7, [1] * 12, [1] * 8 + [2] * 3 + [0]])
+    elif kind == "rematerialized":
+        rematerialize(model)
+
+    def gradients(outputs):
+        with tf.GradientTape() as tape:
+            given = outputs()
+            loss = sum(tf.reduce_mean(tf.square(value)) for value in flat(given).values())
+        found = tape.gradient(loss, [v.value for v in model.trainable_variables])
+        return flat(given), [None if g is None else tf.convert_to_tensor(g).numpy() for g in found]
+
+    def of_all_tokens():
+        encoded = model.encoder(model.encoder_inputs(inputs), training=True)
+        return model.head_outputs(encoded, inputs, True)
+
+    outputs, found = gradients(lambda: model(inputs, training=True))
+    expected_outputs, expected = gradients(of_all_tokens)
+    assert_same(outputs, expected_outputs, TOLERANCE)
+    for variable, one, other in zip(model.trainable_variables, found, expected, strict=True):
+        assert (one is None) == (other is None), variable.path
+        if one is not None:
+            np.testing.assert_allclose(one, other, atol=TOLERANCE, err_msg=variable.path)
+    pools = model.encoder.backbone.pooler is not None and kind != "packed"
+    asked = 2 + 4 * ("span_boundaries" in inputs) + pools
+    assert rows_of_last_feed_forward(model, inputs, monkeypatch) == rows * asked
+
+
+def test_positions_of_the_encoder_are_checked():
+    model, inputs = loaded_task("encoder"), task_inputs("encoder")
+    with pytest.raises(ValueError, match=r"positions\[0, 1\] is 16, outside of \[0, 16\)"):
+        model(inputs, positions=np.int32([[3, 16]]))
 
 
 def test_vectors_of_the_first_token_need_no_other(monkeypatch):

@@ -5,7 +5,7 @@ import math
 import keras
 from keras import ops
 
-from bert_zoo.layers.common import dense
+from bert_zoo.layers.common import at_positions, dense
 from bert_zoo.layers.dropout import Dropout
 
 # Added to the scores of padding. Large enough to vanish in the softmax of float32 and bfloat16,
@@ -32,6 +32,12 @@ def bias_between_documents(document_ids, dtype: str):
     is_padding = ops.equal(document_ids, 0)[:, None, :]
     hidden = ops.cast(ops.logical_or(apart, is_padding), dtype)
     return (hidden * masked_score(keras.backend.standardize_dtype(dtype)))[:, None]
+
+
+def at_queries(scores, positions):
+    """Scores [batch, heads, length, keys] of the queries at positions; see `at_positions`."""
+    by_query = at_positions(ops.transpose(scores, (0, 2, 1, 3)), positions)
+    return ops.transpose(by_query, (0, 2, 1, 3))
 
 
 class SelfAttention(keras.layers.Layer):
@@ -68,26 +74,27 @@ class SelfAttention(keras.layers.Layer):
         self.output_dense.build(input_shape)
         self.built = True
 
-    def call(self, x, bias, first_only=False, training=None):
+    def call(self, x, bias, positions=None, training=None):
         """Attends within each row of the batch.
 
         Args:
             x: [batch * length, hidden_size].
             bias: [batch, 1 or heads, 1 or length, length], added to the scores; see `attention_bias`.
-            first_only: whether the first token of each row alone attends; to all of them.
+            positions: int [batch, number] or `FIRST`: the tokens of each row that alone attend; to all
+                of them. None for all.
 
         Returns:
-            The output, as x or [batch, hidden_size], and the probabilities [batch, heads, length or 1,
-            length] before dropout.
+            The output [batch * length or number, hidden_size], and the probabilities [batch, heads,
+            length or number, length] before dropout.
         """
         length = ops.shape(bias)[-1]
         heads = (-1, length, self.num_heads, self.head_size)
         # Not slices: TensorFlow's gradient of a slice fills the whole product with zeros first.
         query, key, value = (ops.reshape(part, heads) for part in ops.split(self.qkv(x), 3, -1))
-        if first_only:
-            query = query[:, :1]
+        if positions is not None:
+            query = at_positions(query, positions)
             if bias.shape[2] != 1:
-                bias = bias[:, :, :1]
+                bias = at_queries(bias, positions)
         query = ops.transpose(query, (0, 2, 1, 3)) * (1 / math.sqrt(self.head_size))
         key = ops.transpose(key, (0, 2, 3, 1))
         value = ops.transpose(value, (0, 2, 1, 3))

@@ -8,7 +8,8 @@ import keras
 from keras import ops
 
 from bert_zoo.config import Config
-from bert_zoo.layers.attention import attention_bias, bias_between_documents
+from bert_zoo.layers.attention import at_queries, attention_bias, bias_between_documents
+from bert_zoo.layers.common import at_positions
 from bert_zoo.layers.recurrent_stack import updated_memory
 
 
@@ -129,7 +130,7 @@ class Backbone(keras.layers.Layer):
             layer.build((None, None, self.config.hidden_size))
         self.built = True
 
-    def call(self, inputs, first_only=False, training=None) -> dict[str, Any]:
+    def call(self, inputs, positions=None, training=None) -> dict[str, Any]:
         """From what `inputs` and `state` name to what an `Encoder` returns, which says more.
 
         `hidden_states` and `attentions` are always there, the state where there is one.
@@ -181,9 +182,10 @@ class TransformerBackbone(Backbone):
         top = () if self.pooler is None else (self.pooler,)
         return Groups(self.embeddings, self.stack, top)
 
-    def call(self, inputs, first_only=False, training=None):
+    def call(self, inputs, positions=None, training=None):
         token_ids, document_ids = inputs["token_ids"], inputs.get("document_ids")
-        if first_only and document_ids is not None:
+        is_first = isinstance(positions, slice)
+        if is_first and document_ids is not None:
             raise ValueError(
                 "This reads the first token of each row, and rows with document_ids hold several "
                 "documents. Give each document a row of its own, or leave document_ids out."
@@ -200,13 +202,19 @@ class TransformerBackbone(Backbone):
         bias = attention_bias(mask, keras.backend.standardize_dtype(embedded.dtype))
         if document_ids is not None:
             bias = ops.minimum(bias, bias_between_documents(document_ids, bias.dtype))
+        is_pooled = self.pooler is not None and document_ids is None
+        adds_first = is_pooled and positions is not None and not is_first
+        if adds_first:
+            positions = ops.pad(positions, ((0, 0), (1, 0)))
         hidden_states, attentions = self.stack(
-            embedded, bias, first_only=first_only, training=training
+            embedded, bias, positions=positions, training=training
         )
-        outputs = {"sequence_output": hidden_states[-1]}
-        if self.pooler is not None and document_ids is None:
-            outputs["pooled_output"] = self.pooler(hidden_states[-1])
-        return outputs | {"hidden_states": hidden_states, "attentions": attentions}
+        outputs = {"pooled_output": self.pooler(hidden_states[-1])} if is_pooled else {}
+        if adds_first:
+            hidden_states[-1] = hidden_states[-1][:, 1:]
+            attentions[-1:] = (probabilities[:, :, 1:] for probabilities in attentions[-1:])
+        outputs |= {"sequence_output": hidden_states[-1], "hidden_states": hidden_states}
+        return outputs | {"attentions": attentions}
 
 
 class RecurrentBackbone(Backbone):
@@ -222,7 +230,7 @@ class RecurrentBackbone(Backbone):
     Padding is not attended to, now or from memory. Returned are the new `memory` of `mem_len`
     positions, through which no gradient runs, and `memory_mask` where a mask came in or memory
     starts empty. Shapes in and out are the same for a memory of `mem_len`, so one compiled step
-    serves a text of any length. `first_only` saves no time here, where memory holds every token.
+    serves a text of any length. `positions` save no time here, where memory holds every token.
 
     Args:
         config: sizes and choices.
@@ -267,7 +275,7 @@ class RecurrentBackbone(Backbone):
             "memory_mask": holds(shape[:2], "int32"),
         }
 
-    def call(self, inputs, first_only=False, training=None):
+    def call(self, inputs, positions=None, training=None):
         token_ids, padding_mask = inputs["token_ids"], inputs.get("padding_mask")
         memory, memory_mask = (inputs.get(name) for name in self.state)
         starts_empty = self.config.memory_start == "empty"
@@ -297,9 +305,9 @@ class RecurrentBackbone(Backbone):
         state = {"memory": [updated_memory(old, new, mem_len) for old, new in pairs]}
         if keys_mask is not None:
             state["memory_mask"] = updated_memory(memory_mask, padding_mask, mem_len)
-        if first_only:
-            hidden_states = [*hidden_states[:-1], hidden_states[-1][:, :1]]
-            attentions = [*attentions[:-1], attentions[-1][:, :, :1]]
+        if positions is not None:
+            hidden_states = [*hidden_states[:-1], at_positions(hidden_states[-1], positions)]
+            attentions = [*attentions[:-1], at_queries(attentions[-1], positions)]
         outputs = {"sequence_output": hidden_states[-1], "hidden_states": hidden_states}
         return outputs | {"attentions": attentions, **state}
 

@@ -3,7 +3,7 @@
 import keras
 from keras import ops
 
-from bert_zoo.layers.common import norm
+from bert_zoo.layers.common import at_positions, norm
 from bert_zoo.layers.dropout import Dropout
 
 
@@ -45,11 +45,12 @@ class PostNormBlock(Block):
     Source: google-research/bert modeling.py, transformer_model. Arguments: as `Block`.
     """
 
-    def call(self, x, bias, first_only=False, training=None):
-        """As `SelfAttention.call`: the output, as x or [batch, hidden], and the probabilities."""
-        attended, probabilities = self.attention(x, bias, first_only=first_only, training=training)
-        if first_only:
-            x = ops.reshape(x, (-1, ops.shape(bias)[-1], x.shape[-1]))[:, 0]
+    def call(self, x, bias, positions=None, training=None):
+        """As `SelfAttention.call`."""
+        attended, probabilities = self.attention(x, bias, positions=positions, training=training)
+        if positions is not None:
+            rows = ops.reshape(x, (-1, ops.shape(bias)[-1], x.shape[-1]))
+            x = ops.reshape(at_positions(rows, positions), (-1, x.shape[-1]))
         x = self.attention_norm(x + self.dropout(attended, training=training))
         x = self.output_norm(x + self.dropout(self.feed_forward(x), training=training))
         return x, probabilities

@@ -6,6 +6,9 @@ from collections.abc import Callable
 import keras
 from keras import ops
 
+# The position of each row's first token; see `at_positions`.
+FIRST = slice(0, 1)
+
 ACTIVATIONS: dict[str, Callable] = {
     "gelu": functools.partial(ops.gelu, approximate=False),
     "gelu_tanh": functools.partial(ops.gelu, approximate=True),
@@ -37,6 +40,21 @@ def table(rows: int, width: int, name: str, *, stddev: float, dtype):
 def norm(name: str, *, epsilon: float, dtype):
     """Layer normalisation over features."""
     return keras.layers.LayerNormalization(epsilon=epsilon, dtype=dtype, name=name)
+
+
+def at_positions(x, positions):
+    """What stands at positions of rows, [batch, number, ...].
+
+    Args:
+        x: [batch, length, ...].
+        positions: int [batch, number], a number in [0, length) as often as one likes; or `FIRST`.
+    """
+    if isinstance(positions, slice):
+        return x[:, positions]
+    batch, length, *rest = ops.shape(x)
+    # Not take_along_axis, which would spread positions over all features.
+    begins = ops.expand_dims(ops.arange(batch, dtype=positions.dtype) * length, 1)
+    return ops.take(ops.reshape(x, (-1, *rest)), begins + positions, axis=0)
 
 
 def vocabulary_logits(x, token_table, bias):

@@ -48,20 +48,20 @@ class Stack(keras.layers.Layer):
             self.relative_bias.build(None)
         self.built = True
 
-    def call(self, x, bias, first_only=False, training=None):
+    def call(self, x, bias, positions=None, training=None):
         """Runs the stack.
 
         Args:
             x: [batch, length, hidden_size].
             bias: [batch, 1, 1 or length, length].
-            first_only: whether the last hidden state of each row's first token is all that is wanted.
+            positions: int [batch, number] or `FIRST`: whose last hidden states are all that is wanted.
                 Nothing else depends on what the last block makes of other tokens, which is most of
                 its work.
 
         Returns:
             Hidden states [batch, length, hidden_size], the input first, one more than layers; and
             attention probabilities [batch, heads, length, length], one for each run of a block. With
-            `first_only`, the last ones are [batch, 1, hidden_size] and [batch, heads, 1, length].
+            `positions`, the last ones are [batch, number, hidden_size] and [batch, heads, number, length].
         """
         length = ops.shape(x)[1]
         if self.relative_bias is not None:
@@ -73,10 +73,16 @@ class Stack(keras.layers.Layer):
             for run, number in enumerate(numbers):
                 ends = layer == last and run == len(numbers) - 1
                 x, *probabilities = self.run(
-                    self.blocks[number], x, bias, first_only=first_only and ends, training=training
+                    self.blocks[number],
+                    x,
+                    bias,
+                    positions=positions if ends else None,
+                    training=training,
                 )
                 attentions += probabilities
-            tokens = 1 if first_only and layer == last else length
+            tokens = length
+            if layer == last and positions is not None:
+                tokens = 1 if isinstance(positions, slice) else ops.shape(positions)[1]
             hidden_states.append(ops.reshape(x, (-1, tokens, self.hidden_size)))
         return hidden_states, attentions
 

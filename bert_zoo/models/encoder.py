@@ -9,6 +9,7 @@ import keras
 
 from bert_zoo.config import Config
 from bert_zoo.json_files import read_object
+from bert_zoo.layers.common import FIRST
 from bert_zoo.layers.heads.pooling import normalized, pool
 from bert_zoo.models.base import ZooModel
 from bert_zoo.models.cut_texts import warning_of_cut_texts
@@ -30,7 +31,8 @@ def _sentence_vectors(model, inputs, *, pooling: Pooling, training: bool | None 
     """Ids to pooled vectors [batch, hidden]."""
     if not are_rows(inputs):
         return over_windows(model, inputs, training)
-    outputs = model(inputs, first_only=pooling.reads_first_only, training=training)
+    positions = FIRST if pooling.reads_first_only else None
+    outputs = model(inputs, positions=positions, training=training)
     return pool(outputs["sequence_output"], inputs.get("padding_mask"), pooling)
 
 
@@ -46,9 +48,9 @@ class Encoder(ZooModel):
     Returns a dict: `sequence_output` [batch, length, hidden]; `pooled_output` [batch, hidden] where
     the encoder has a pooler and rows are single documents; on request `hidden_states`, the embedding output first, and
     `attentions` [batch, heads, length, keys], one a layer; and the new state. Called with
-    `first_only=True`, for what reads the first token alone, the last layer computes no other:
-    `sequence_output` and the last hidden state are [batch, 1, hidden], the last attentions [batch,
-    heads, 1, keys].
+    `positions`, int [batch, number], or `bert_zoo.layers.common.FIRST` for the first token of each row,
+    the last layer computes no others: `sequence_output` and the last hidden state are [batch, number,
+    hidden], the last attentions [batch, heads, number, keys].
 
     Args:
         config: sizes and choices.
@@ -141,9 +143,13 @@ class Encoder(ZooModel):
         """As `bert_zoo.training.freeze`, of nothing by default."""
         self.backbone.groups().freeze(embeddings=embeddings, layers=layers)
 
-    def call(self, inputs, first_only=False, training=None):
+    def call(self, inputs, positions=None, training=None):
         inputs = self._checked(inputs)
-        outputs = dict(self.backbone(inputs, first_only=first_only, training=training))
+        if positions is not None and not isinstance(positions, slice):
+            positions, length = as_ids("positions", positions), inputs["token_ids"].shape[1]
+            if length is not None:
+                check_range("positions", positions, length, "the length of the input")
+        outputs = dict(self.backbone(inputs, positions=positions, training=training))
         if not self.output_hidden_states:
             del outputs["hidden_states"]
         if not self.output_attentions:

@@ -7,6 +7,7 @@ from typing import Any
 import keras
 
 from bert_zoo import private
+from bert_zoo.layers.common import FIRST
 from bert_zoo.layers.heads import OutputHead
 from bert_zoo.models.base import ZooModel
 from bert_zoo.models.cores import in_shares
@@ -110,7 +111,8 @@ class TaskModel(ZooModel):
     def outputs_of_rows(self, inputs, training=None):
         """As `call`, of inputs that are rows of their own and no windows."""
         read = self.encoder_inputs(inputs)
-        encoded = self.encoder(read, first_only=self.reads_first_only, training=training)
+        positions = FIRST if self.reads_first_only else None
+        encoded = self.encoder(read, positions=positions, training=training)
         return self.head_outputs(encoded, inputs, training)
 
     def window_outputs(self, inputs, training=None):

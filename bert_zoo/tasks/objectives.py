@@ -1,13 +1,16 @@
 """Objectives of pretraining: heads that stand side by side on one encoder, or on two."""
 
+import itertools
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import keras
+from keras import ops
 
 from bert_zoo.layers.heads import MaskedLMHead, SpanBoundaryHead
-from bert_zoo.models.inputs import check_range
+from bert_zoo.models.inputs import as_ids, check_range
 from bert_zoo.models.labels import LabelRange
 from bert_zoo.models.losses import ReplacedTokenLoss, class_loss, token_loss
 from bert_zoo.models.task_model import TaskModel
@@ -37,6 +40,10 @@ class Objective:
         """Logits from the encoder's outputs and the model's inputs; None where these lack something."""
         raise NotImplementedError
 
+    def reads_all(self, inputs) -> bool:
+        """Whether it reads the last hidden states of more tokens than those that `reads` names."""
+        return False
+
     def label_range(self, model: "ObjectiveModel") -> LabelRange:
         size = model.encoder.config.vocab_size
         return LabelRange(size, "the size of the vocabulary", ("batch", "length"))
@@ -60,12 +67,16 @@ class MaskedTokens(Objective):
             **model.layer_options,
         )
 
+    def reads_all(self, inputs):
+        return inputs.get("mask_positions") is None
+
     def logits(self, head, model, encoded, inputs):
-        if model.generator is not None:
-            read = {n: inputs[n] for n in model.generator.inputs if inputs.get(n) is not None}
-            encoded = model.generator(read)
         positions = model.positions(inputs, "mask_positions")
-        return head(encoded["sequence_output"], model.token_table, positions)
+        if model.generator is None:
+            return head(encoded["sequence_output"], model.token_table, positions)
+        read = {n: inputs[n] for n in model.generator.inputs if inputs.get(n) is not None}
+        generated = model.generator(read, positions=positions)
+        return head(generated["sequence_output"], model.token_table)
 
 
 @dataclass(frozen=True)
@@ -130,6 +141,9 @@ class ReplacedTokens(Objective):
         config = model.encoder.config
         layer = {"transform": config.activation, "transform_size": config.hidden_size}
         return model.output_head(1, name, dropout=0.0, **layer)
+
+    def reads_all(self, inputs):
+        return True
 
     def logits(self, head, model, encoded, inputs):
         return head(encoded["sequence_output"])[..., 0]
@@ -196,6 +210,35 @@ class ObjectiveModel(TaskModel):
         if positions is not None and length is not None:
             check_range(name, positions, length, "the length of the input")
         return positions
+
+    def outputs_of_rows(self, inputs, training=None):
+        positions = self.positions_to_compute(inputs)
+        if positions is None:
+            return super().outputs_of_rows(inputs, training)
+        read = self.encoder_inputs(inputs)
+        side_by_side = ops.concatenate(
+            [ops.reshape(p, (-1, math.prod(p.shape[1:]))) for p in positions.values()], axis=1
+        )
+        encoded = self.encoder(read, positions=side_by_side, training=training)
+        # Heads find the same tokens where they are now.
+        places, start = {}, 0
+        for name, of_input in positions.items():
+            shape = (1, *of_input.shape[1:])
+            end = start + math.prod(shape)
+            places[name] = ops.reshape(ops.arange(start, end, dtype="int32"), shape)
+            start = end
+        return self.head_outputs(encoded, {**inputs, **places}, training)
+
+    def positions_to_compute(self, inputs) -> dict[str, Any] | None:
+        """The inputs of `positions_read` where heads read no others, and they are fewer than tokens."""
+        if any(objective.reads_all(inputs) for objective in self.objectives.values()):
+            return None
+        given = {name: self.positions(inputs, name) for name in self.positions_read}
+        given = {name: as_ids(name, value) for name, value in given.items() if value is not None}
+        shapes, length = [value.shape[1:] for value in given.values()], inputs["token_ids"].shape[1]
+        if None in itertools.chain([length], *shapes) or sum(map(math.prod, shapes)) >= length:
+            return None
+        return given
 
     def head_outputs(self, encoded, inputs, training=None):
         logits = {
