@@ -230,7 +230,11 @@ def kept_for_backward(config: Config, head: Head | None, step: Step) -> Kept:
     kernels = (4 + bool(distances)) * hidden * attended + 2 * hidden * shapes.intermediate
     shared += step.cast_weights(kernels)
 
-    queries_of_last = step.rows if head is not None and head.reads_first_only else step.tokens
+    queries_of_last = step.tokens
+    if head is not None and head.reads_first_only:
+        queries_of_last = step.rows
+    elif head is not None and head.predicts_tokens:
+        queries_of_last = step.rows * step.predictions
     kept_by_head, logits = _head(config, shapes, head, step)
     widest = max(shapes.intermediate, scores)
     return Kept(

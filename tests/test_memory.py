@@ -159,10 +159,17 @@ def test_rematerialization_keeps_outputs_of_blocks_and_two_blocks():
     assert estimate(rematerialize=True).activations == small < estimate().activations / 3
 
 
-def test_predicted_tokens_cost_a_vocabulary_each():
+def test_predicted_tokens_cost_a_vocabulary_and_a_last_layer_each():
     options = {"task": "masked_lm"}
+    family, checkpoint = registry().resolve("bert_base_uncased")
+    config, head = family.config(checkpoint), family.heads["masked_lm"]
+    twenty, next_one, every = (
+        memory.kept_for_backward(config, head, memory.Step(32, 128, n, memory.FLOAT32)).last
+        for n in (20, 21, 128)
+    )
     few, many = (estimate(predictions=n, **options).activations for n in (20, 21))
-    assert many - few == pytest.approx(32 * 30522 * 4, rel=0.2)
+    assert many - few == pytest.approx(32 * 30522 * 4 + next_one - twenty, rel=0.2)
+    assert 0.2 < twenty / every < 0.3
     assert estimate(**options).activations > estimate(predictions=100, **options).activations
 
 
