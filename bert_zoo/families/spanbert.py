@@ -6,6 +6,7 @@ from bert_zoo.config import ConfigError, EncoderConfig, is_integer
 from bert_zoo.error_text import shown
 from bert_zoo.families import bert
 from bert_zoo.families.bert_checkpoints import BASE, LARGE
+from bert_zoo.families.nano import SIZE, trained_here
 from bert_zoo.families.spanbert_presets import PRESETS, PRETRAINING
 from bert_zoo.registry import HF, Archive, Checkpoint, TextSpec
 from bert_zoo.text.format import TextFormat
@@ -14,6 +15,7 @@ from bert_zoo.weights.formats import Fairseq
 from bert_zoo.weights.formats.codec import ConfigCodec, ConfigRow
 from bert_zoo.weights.table import BIAS, DENSE, EMBED, NORM, Copy, Head, Row
 
+PAPER = "SpanBERT: Improving Pre-training by Representing and Predicting Spans, arXiv:1907.10529"
 FAIRSEQ = "https://dl.fbaipublicfiles.com/fairseq/models/spanbert_"
 SIZES = {"base": BASE, "large": LARGE}
 PARAMS = {"base": 107_719_680, "large": 332_529_664}
@@ -75,7 +77,7 @@ def released(size: str, archive: str, *hubs: HF, **card) -> Checkpoint:
         sources=[*hubs, Archive(f"{FAIRSEQ}{archive}.tar.gz")],
         params=PARAMS[size],
         licence="CC-BY-NC-4.0 (not for commercial use)",
-        paper="SpanBERT: Improving Pre-training by Representing and Predicting Spans, arXiv:1907.10529",
+        paper=PAPER,
         text=TextSpec(lowercase=False),
         **{"provides": frozenset({"encoder"}), **card},
     )
@@ -137,6 +139,24 @@ FAMILY = replace(
         on_squad("base", "2.0", "squad2_base"),
         on_squad("large", "1.1", "squad1"),
         on_squad("large", "2.0", "squad2"),
+        trained_here(
+            "spanbert_nano",
+            PRETRAINING.sizes[SIZE].config,
+            PAPER,
+            sha256="7eae3cc94e021c72b38e69b782fef57629b3305aa1da6a0c28cb00a3947a2b74",
+            params=1_181_440,
+            text=TextSpec(lowercase=False, max_length=128),
+            scores={
+                "general text loss": 14.433,
+                "general text mlm_logits_loss": 6.977,
+                "general text sbo_logits_loss": 7.456,
+                "held out loss": 12.392,
+                "held out mlm_logits_loss": 5.92,
+                "held out mlm_logits_loss, unigram model": 7.197,
+                "held out mlm_logits_loss, untrained": 7.323,
+                "held out sbo_logits_loss": 6.472,
+            },
+        ),
     ],
     # Its files do not say that the vocabulary is BERT's cased one.
     text=TextFormat(read_wordpiece, options={"lowercase": False}),
