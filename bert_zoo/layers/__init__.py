@@ -9,10 +9,17 @@ import importlib
 
 from bert_zoo.layers.adaptive_embedding import AdaptiveEmbedding
 from bert_zoo.layers.attention import SelfAttention
-from bert_zoo.layers.backbones import Backbone, RecurrentBackbone, TransformerBackbone
+from bert_zoo.layers.backbones import (
+    Backbone,
+    DisentangledBackbone,
+    RecurrentBackbone,
+    TransformerBackbone,
+)
 from bert_zoo.layers.block import PostNormBlock
+from bert_zoo.layers.disentangled_attention import DisentangledAttention
+from bert_zoo.layers.disentangled_stack import Convolution, DisentangledBlock, DisentangledStack
 from bert_zoo.layers.dropout import Dropout
-from bert_zoo.layers.embeddings import Embeddings
+from bert_zoo.layers.embeddings import Embeddings, TokenEmbeddings
 from bert_zoo.layers.feed_forward import FeedForward
 from bert_zoo.layers.pooler import Pooler
 from bert_zoo.layers.recurrent_stack import RecurrentBlock, RecurrentStack
@@ -23,6 +30,11 @@ from bert_zoo.layers.stack import Stack
 __all__ = [
     "AdaptiveEmbedding",
     "Backbone",
+    "Convolution",
+    "DisentangledAttention",
+    "DisentangledBackbone",
+    "DisentangledBlock",
+    "DisentangledStack",
     "Dropout",
     "Embeddings",
     "FeedForward",
@@ -37,6 +49,7 @@ __all__ = [
     "SavedModelLayer",
     "SelfAttention",
     "Stack",
+    "TokenEmbeddings",
     "TransformerBackbone",
 ]
 

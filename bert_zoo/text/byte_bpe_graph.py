@@ -154,9 +154,10 @@ class Merger(tf.Module):
         # A token that merging does not arrive at is no answer; so merging itself is asked.
         spelled = np.array([token for token in tokens if ALPHABET.keys() >= set(token)], object)
         merged = self._merge(tf.constant(spelled))
+        # Of bytes that the vocabulary lacks nothing is left.
         is_whole = (merged.row_lengths() == 1).numpy()
-        whole_ids = tf.gather(merged.values, merged.row_splits[:-1]).numpy()
-        self._whole = lookup_table(spelled[is_whole], whole_ids[is_whole], default=-1)
+        whole_ids = tf.gather(merged.values, merged.row_splits[:-1].numpy()[is_whole]).numpy()
+        self._whole = lookup_table(spelled[is_whole], whole_ids, default=-1)
 
     def _pairs_with_bounds(
         self, merges: Merges, ids: dict[str, int]

@@ -49,6 +49,7 @@ class Family:
     write_vocabulary: Callable[[pathlib.Path], None]
     has_segments: bool = True  # whether inputs have `segment_ids`
     capture_internals: Callable | None = None  # runs a model as `run_with_internals` does
+    captures_always: bool = False  # whether it runs the models of every case
 
     def config(self, **changes) -> transformers.PreTrainedConfig:
         config_class = getattr(transformers, f"{self.prefix}Config")
@@ -124,7 +125,7 @@ def random_inputs(
     segment_ids = np.zeros(shape, np.int32)
     for row, length in enumerate(lengths):
         token_ids[row, length - 1] = tokens.last
-        segments = getattr(config, "type_vocab_size", 1)
+        segments = max(getattr(config, "type_vocab_size", 1), 1)
         starts = np.sort(rng.integers(1, length, segments - 1))
         for start in starts:
             segment_ids[row, start:length] += 1
@@ -404,9 +405,10 @@ def reference_outputs(
     family: Family, case: Case, model: transformers.PreTrainedModel, inputs: dict
 ) -> dict[str, np.ndarray]:
     with torch.no_grad():
-        if case.internals:
+        if case.internals or family.captures_always:
             run = family.capture_internals or run_with_internals
             result, internals = run(model, torch_inputs(inputs))
+            internals = internals if case.internals else {}
         else:
             result, internals = model(**torch_inputs(inputs)), {}
     outputs = {ours: result.get(theirs) for ours, theirs in TASKS[case.task].outputs.items()}
