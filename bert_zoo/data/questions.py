@@ -13,7 +13,13 @@ from bert_zoo.data.buckets import Batches, Batching, RowOrder
 from bert_zoo.data.squad import SquadExample, SquadSplit, checked_answer
 from bert_zoo.data.token_table import TokenTable, token_table
 from bert_zoo.error_text import quoted
-from bert_zoo.text.windows import TOKEN_COLUMNS, QuestionWindows, answer_positions, model_inputs
+from bert_zoo.text.windows import (
+    TOKEN_COLUMNS,
+    QuestionWindows,
+    answer_positions,
+    first_tokens,
+    model_inputs,
+)
 
 log = logging.getLogger("bert_zoo")
 
@@ -48,7 +54,9 @@ def window_table(
     def packed(numbers, questions, contexts, *answers):
         rows = windows(questions, contexts)
         if answers:
-            positions = answer_positions(rows, *answers)
+            positions = answer_positions(rows, *answers, windows.packer.layout.cls_position)
+            # Among a row's tokens, which other batches pad otherwise.
+            positions = [place - first_tokens(rows["padding_mask"]) for place in positions]
             rows = {name: value for name, value in rows.items() if name not in TOKEN_COLUMNS}
             rows |= dict(zip(("start_positions", "end_positions"), positions, strict=True))
         rows["example"] = tf.gather(numbers, rows["example"])
@@ -114,8 +122,10 @@ def labelled_windows(
     }
 
     def batch(numbers):
-        chosen = {name: tf.gather(positions, numbers) for name, positions in labels.items()}
-        return model_inputs(table.padded(numbers)), chosen
+        inputs = model_inputs(table.padded(numbers))
+        first = first_tokens(inputs["padding_mask"])
+        chosen = {n: tf.gather(positions, numbers) + first for n, positions in labels.items()}
+        return inputs, chosen
 
     return table, batch
 
@@ -136,7 +146,8 @@ def _trained_answer(example: SquadExample) -> tuple[int, int]:
 def _report_lost_answers(
     table: TokenTable, ids: Sequence[Any], answers: Sequence[tuple[int, int]]
 ) -> None:
-    shown_whole = set(table.rows["example"][table.rows["start_positions"] > 0].tolist())
+    nowhere = table.packer.layout.cls_position % table.lengths
+    shown_whole = set(table.rows["example"][table.rows["start_positions"] != nowhere].tolist())
     lost = [
         id
         for number, (id, answer) in enumerate(zip(ids, answers, strict=True))

@@ -243,7 +243,7 @@ def _check_numbers(scores: Mapping[str, float]) -> None:
 class Window:
     """What a model says about one window of a question's context."""
 
-    # [length]; position 0, the token before the question, stands for no answer.
+    # [length]; position `no_answer` stands for none.
     start_logits: np.ndarray
     end_logits: np.ndarray  # [length]
     # [length], 1 for tokens of the context, which stand next to each other.
@@ -254,6 +254,8 @@ class Window:
     # The number of the context's tokens before this window: with a stride, the number of the
     # window times the stride.
     first_token: int = 0
+    # The position that stands for no answer: 0, the token before the question, or -1, the last one.
+    no_answer: int = 0
 
 
 @dataclass(frozen=True)
@@ -263,8 +265,8 @@ class Candidate:
     text: str  # the answer; "" for no answer
     start: int | None  # position of its first character in the context; None for no answer
     end: int | None  # the position after its last character; None for no answer
-    start_logit: float  # of its first token, or of position 0
-    end_logit: float  # of its last token, or of position 0
+    start_logit: float  # of its first token, or of the position that stands for no answer
+    end_logit: float  # of its last token, or of that position
     probability: float = 0.0  # the softmax of the score over the candidates of the question
 
     @property
@@ -379,12 +381,12 @@ def _shown(window: Window, context: str, number: int) -> _Shown:
             f"first_token of window {number} is {window.first_token}; it must not be negative."
         )
     positions = np.flatnonzero(mask)
-    if mask[0] or (np.diff(positions) != 1).any():
+    if mask[window.no_answer] or (np.diff(positions) != 1).any():
         raise ValueError(
             f"context_mask of window {number} marks the positions {positions.tolist()}. They must "
-            "stand next to each other, and position 0 stands for no answer."
+            f"stand next to each other, and position {window.no_answer} stands for no answer."
         )
-    read = np.append(0, positions)
+    read = np.append(window.no_answer, positions)
     if not np.isfinite(start_logits[read] + end_logits[read]).all():
         raise ValueError(f"Window {number} has logits that are not finite.")
     begins, ends = offsets[positions].T
@@ -399,7 +401,7 @@ def _shown(window: Window, context: str, number: int) -> _Shown:
         end_logits[positions],
         offsets[positions],
         window.first_token,
-        (start_logits[0], end_logits[0]),
+        (start_logits[window.no_answer], end_logits[window.no_answer]),
     )
 
 

@@ -251,6 +251,7 @@ class _Answerer(RuntimeModel):
         windows = [*self._windows(questions, contexts, stride, max_question_length)]
         outputs = self._outputs_of_rows([row for _, row, _, _ in windows], batch_size)
         of_questions: list[list[Window]] = [[] for _ in questions]
+        no_answer = self.reader.layout.cls_position
         for (number, row, first_token, offsets), found in zip(windows, outputs, strict=True):
             start, length = row.places[1]
             mask = np.zeros(len(row.token_ids), np.int32)
@@ -258,7 +259,7 @@ class _Answerer(RuntimeModel):
             spans = np.zeros((len(mask), 2), np.int32)
             spans[start : start + length] = np.int32(offsets).reshape(-1, 2)
             logits = found["start_logits"], found["end_logits"]
-            of_questions[number].append(Window(*logits, mask, spans, first_token))
+            of_questions[number].append(Window(*logits, mask, spans, first_token, no_answer))
         options = {"n_best": n_best, "max_answer_length": max_answer_length}
         answers = SpanAnswers()
         for question, context, of_question in zip(questions, contexts, of_questions, strict=True):

@@ -66,6 +66,11 @@ class Layout:
         return self.specials(2 if self.pair else 1)
 
     @property
+    def cls_position(self) -> int:
+        """Where the token that stands for a whole row is among its tokens: 0, or -1 behind all others."""
+        return -1 if _parts(self.single)[-1].name == "cls" else 0
+
+    @property
     def roles(self) -> list[str]:
         """The special tokens that it names, as "cls"."""
         parts = [*_parts(self.single), *_parts(self.pair)]

@@ -219,7 +219,10 @@ def model_inputs(rows: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
 
 
 def answer_positions(
-    rows: dict[str, tf.Tensor], answer_starts: tf.Tensor, answer_ends: tf.Tensor
+    rows: dict[str, tf.Tensor],
+    answer_starts: tf.Tensor,
+    answer_ends: tf.Tensor,
+    cls_position: int = 0,
 ) -> tuple[tf.Tensor, tf.Tensor]:
     """Where answers stand in the rows of QuestionWindows; traceable.
 
@@ -229,10 +232,11 @@ def answer_positions(
         rows: as QuestionWindows returns them.
         answer_starts, answer_ends: int [batch], characters of each context, the end exclusive; -1
             both for a question without answer.
+        cls_position: of the rows' layout.
 
     Returns:
-        int32 [rows] each: the positions of the answer's first and last token; 0, that of [CLS],
-        in a row that does not show all of it, and where there is no answer.
+        int32 [rows] each: the positions of the answer's first and last token; that of [CLS] in a row
+        that does not show all of it, and where there is no answer.
 
     Raises:
         tf.errors.InvalidArgumentError: an answer without characters, or outside of its context.
@@ -259,7 +263,15 @@ def answer_positions(
         & (last == tf.gather(tf.math.unsorted_segment_max(last, example, questions), example))
     )
     shift = begin - rows["first_token"]
-    return tf.where(shows_all, first + shift, 0), tf.where(shows_all, last + shift, 0)
+    nowhere = first_tokens(rows["padding_mask"])
+    if cls_position:
+        nowhere += tf.reduce_sum(rows["padding_mask"], axis=1) + cls_position
+    return tuple(tf.where(shows_all, place + shift, nowhere) for place in (first, last))
+
+
+def first_tokens(padding_mask: tf.Tensor) -> tf.Tensor:
+    """The position of each row's first token, int32 [rows]: 0 but where padding stands left."""
+    return tf.argmax(padding_mask, axis=1, output_type=tf.int32)
 
 
 def _answers_in_contexts(

@@ -24,7 +24,7 @@ class QuestionAnswerer(TaskModel):
     "answer_start": ...}, of one or with lists of several, of which the first is trained; None where
     the context has no answer. Contexts are read whole, in the windows that `answer` reads by
     default, and rows of a batch are windows: those that do not show all of the answer are trained
-    to point at the first token. With a dict of positions as y, a pair is one row, cut where it is
+    to point at the first token (XLNet's at the last). With a dict of positions as y, a pair is one row, cut where it is
     too long, as in `predict`.
 
     Source: google-research/bert run_squad.py, create_model.
@@ -64,7 +64,9 @@ class QuestionAnswerer(TaskModel):
         questions, contexts = (tf.strings.unicode_transcode(t, "UTF-8", "UTF-8") for t in texts)
         rows = question_windows(preprocessor)(questions, contexts)
         rows |= run(model_inputs(rows))
-        answers = best_answers(contexts, rows, n_best=N_BEST, max_answer_length=MAX_ANSWER_LENGTH)
+        choice = {"n_best": N_BEST, "max_answer_length": MAX_ANSWER_LENGTH}
+        column = preprocessor.packer.layout.cls_position
+        answers = best_answers(contexts, rows, no_answer=column, **choice)
         return rows | answers
 
     def label_ranges(self, inputs) -> dict[str, LabelRange]:

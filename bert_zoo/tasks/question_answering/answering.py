@@ -194,7 +194,7 @@ def _of_one_batch(
     texts = (np.array(column, object) for column in (questions, contexts))
     found = in_graph(model, _window_outputs, *texts, batch_size=batch_size, **reading)
     rows, logits = keras.tree.map_structure(np.asarray, found)
-    return (_windows(rows, logits), rows["example"]) if len(logits[0]) else ([], [])
+    return (_windows(model, rows, logits), rows["example"]) if len(logits[0]) else ([], [])
 
 
 def _window_outputs(model, questions, contexts, *, batch_size: int, preprocessor, window_options):
@@ -242,17 +242,22 @@ def _of_table(
             logits = map(ops.convert_to_numpy, on_model(model, _logits, model_inputs(rows)))
             rows = {name: value.numpy() for name, value in rows.items()}
             rows["first_token"] = table.rows["first_token"][numbers]
-            for number, window in zip(numbers.numpy(), _windows(rows, [*logits]), strict=True):
+            for number, window in zip(
+                numbers.numpy(), _windows(model, rows, [*logits]), strict=True
+            ):
                 found[number] = window
             bar.update(len(numbers))
     return found, table.rows["example"]
 
 
-def _windows(rows: dict[str, np.ndarray], logits: Sequence[np.ndarray]) -> list[Window]:
+def _windows(model, rows: dict[str, np.ndarray], logits: Sequence[np.ndarray]) -> list[Window]:
     """Rows as `select_answers` takes them, without padding."""
     offsets = np.stack([rows["starts"], rows["ends"]], axis=-1)
     columns = (*logits, rows["context_mask"], offsets)
+    no_answer = model.preprocessor.packer.layout.cls_position
     return [
-        Window(*(column[row][is_token] for column in columns), int(rows["first_token"][row]))
+        Window(
+            *(column[row][is_token] for column in columns), int(rows["first_token"][row]), no_answer
+        )
         for row, is_token in enumerate(rows["padding_mask"] == 1)
     ]

@@ -25,7 +25,12 @@ ANSWER_SPECS = {
 
 
 def best_answers(
-    contexts: tf.Tensor, rows: Tensors, *, n_best: int, max_answer_length: int
+    contexts: tf.Tensor,
+    rows: Tensors,
+    *,
+    n_best: int,
+    max_answer_length: int,
+    no_answer: int = 0,
 ) -> Tensors:
     """The best span of each question's context and what no answer scores against it.
 
@@ -33,6 +38,7 @@ def best_answers(
         contexts: string [batch], of valid UTF-8.
         rows: those of QuestionWindows for them, and `start_logits` and `end_logits` [rows, width].
         n_best, max_answer_length: as for `bert_zoo.metrics.squad.select_answers`.
+        no_answer: the column that stands for no answer, 0 or -1.
 
     Returns:
         dict of [batch]: `answer`, string; `start` and `end`, int32, its characters in the context;
@@ -44,7 +50,7 @@ def best_answers(
         context, number = arguments
         is_its = rows["example"] == number
         windows = {name: tf.boolean_mask(column, is_its) for name, column in rows.items()}
-        return _best_answer(context, windows, n_best, max_answer_length)
+        return _best_answer(context, windows, n_best, max_answer_length, no_answer)
 
     numbers = tf.range(tf.size(contexts))
     return tf.map_fn(of_question, (contexts, numbers), fn_output_signature=ANSWER_SPECS)
@@ -67,12 +73,12 @@ class _Spans(NamedTuple):
 
 
 def _best_answer(
-    context: tf.Tensor, windows: Tensors, n_best: int, max_answer_length: int
+    context: tf.Tensor, windows: Tensors, n_best: int, max_answer_length: int, column: int
 ) -> Tensors:
     """`best_answers` of one question, scalars."""
     # In the precision of select_answers, or close scores would change places.
     windows |= {name: tf.cast(windows[name], tf.float64) for name in ("start_logits", "end_logits")}
-    no_answer = tf.reduce_min(windows["start_logits"][:, 0] + windows["end_logits"][:, 0])
+    no_answer = tf.reduce_min(windows["start_logits"][:, column] + windows["end_logits"][:, column])
     text = _Text(context)
     spans = _best_spans(text, _all_spans(text, windows, max_answer_length), n_best)
 
