@@ -18,7 +18,8 @@ def config_files() -> list[str]:
         for fmt in family.formats.values()
         if fmt.config_file
     ]
-    return list(dict.fromkeys(files))
+    # Files of weights that stand in for one are looked for last.
+    return sorted(dict.fromkeys(files), key=lambda file: "*" in file)
 
 
 def fetch_checkpoint(checkpoint: Checkpoint, task: str | None = None) -> Path:
