@@ -256,7 +256,10 @@ def _head(config: Config, shapes: Shapes, head: Head | None, step: Step) -> tupl
         return 0, 0
     hidden, table, number = config.hidden_size, config.table_width, step.number
     gathered = hidden * number if step.predictions < step.length else 0
-    transform = (KEPT_BY_ACTIVATION[config.activation] - 1) * table * number + _norm(table, number)
+    transform = 0
+    if not head.projects_directly:
+        transform = (KEPT_BY_ACTIVATION[config.activation] - 1) * table * number
+        transform += _norm(table, number)
     # Cross-entropy makes the logits' gradient while it reads the logits; both are float32.
     logits = config.vocab_size * FLOAT32
     rows = step.rows * step.predictions
@@ -292,6 +295,6 @@ def head_parameters(config: Config, head: Head | None) -> int:
     if head is None or not head.predicts_tokens:
         return 0
     table = config.table_width
-    transform = table * (config.hidden_size + 3)
+    transform = 0 if head.projects_directly else table * (config.hidden_size + 3)
     decoder = 0 if config.tie_word_embeddings else config.vocab_size * table
     return transform + decoder + config.vocab_size

@@ -171,13 +171,18 @@ def test_padding_changes_nothing(case):
     if "padding_mask" not in inputs:
         pytest.skip("Every row is as long as the others.")
     mask = inputs["padding_mask"]
-    right = (np.diff(mask, axis=-1) <= 0).all(tuple(range(1, mask.ndim)))
-    inputs = {name: value[right] for name, value in inputs.items()}
+    steps, axes = np.diff(mask, axis=-1), tuple(range(1, mask.ndim))
+    chosen = (steps <= 0).all(axes)
+    is_left = bool(mask[chosen].all())  # no row has any on the right
+    chosen = (steps >= 0).all(axes) if is_left else chosen
+    inputs = {name: value[chosen] for name, value in inputs.items()}
     mask = inputs["padding_mask"].astype(bool)
     assert not mask.all()
     more = min(3, POSITIONS - mask.shape[-1])
+    sides = (more, 0) if is_left else (0, more)
+    kept = np.s_[more:] if is_left else np.s_[: mask.shape[-1]]
     longer = {
-        name: np.pad(value, [(0, 0)] * (mask.ndim - 1) + [(0, more)])
+        name: np.pad(value, [(0, 0)] * (mask.ndim - 1) + [sides])
         if value.shape == mask.shape
         else value
         for name, value in inputs.items()
@@ -188,7 +193,7 @@ def test_padding_changes_nothing(case):
     for name, found in flat(model(longer)).items():
         value = expected[name]
         if value.shape[: mask.ndim] == mask.shape:
-            value, found = value[mask], np.moveaxis(found, mask.ndim - 1, 0)[: mask.shape[-1]]
+            value, found = value[mask], np.moveaxis(found, mask.ndim - 1, 0)[kept]
             found = np.moveaxis(found, 0, mask.ndim - 1)[mask]
         np.testing.assert_allclose(found, value, atol=TOLERANCE, rtol=0, err_msg=name)
 

@@ -86,6 +86,7 @@ albert_base albert_large albert_xlarge albert_xxlarge albert_base.v1 albert_larg
 albert_xlarge.v1 albert_xxlarge.v1 albert_base_chinese albert_large_chinese albert_xlarge_chinese
 albert_xxlarge_chinese spanbert_base spanbert_large spanbert_large.with_head spanbert_base.squad1.1
 spanbert_base.squad2.0 spanbert_large.squad1.1 spanbert_large.squad2.0
+xlnet_base xlnet_large
 transformer_xl_wt103 transformer_xl_enwik8 transformer_xl_text8 transformer_xl_lm1b
 """.split()
     + [f"bert_l{n}_h{h}" for n in (2, 4, 6, 8, 10, 12) for h in (128, 256, 512, 768)]

@@ -29,7 +29,8 @@ XLM_TEXTS = ["Paris is<mask>.", "", "été\x00 中", "hello", b"\xff<s>"]
 
 @pytest.fixture(scope="module")
 def references():
-    return json.loads(gzip.decompress((GOLDEN / "sentencepiece.json.gz").read_bytes()))
+    found = json.loads(gzip.decompress((GOLDEN / "sentencepiece.json.gz").read_bytes()))
+    return found | {"xlnet": json.loads(gzip.decompress((GOLDEN / "xlnet.json.gz").read_bytes()))}
 
 
 @pytest.fixture(scope="module")
@@ -49,12 +50,15 @@ def albert():
     return SentencePieceTokenizer.from_file(ALBERT_MODEL, "albert")
 
 
-@pytest.fixture(scope="module", params=["albert", "albert_cased", "xlm_roberta"])
+@pytest.fixture(scope="module", params=["albert", "albert_cased", "xlm_roberta", "xlnet"])
 def reference_and_tokenizer(request, references, small_model):
     if request.param == "xlm_roberta":
         return references["xlm_roberta"], SentencePieceTokenizer(small_model, "xlm_roberta")
     if not ALBERT_MODEL.is_file():
         pytest.skip("needs the vocabularies in ../shared/data")
+    if request.param == "xlnet":
+        model = text_samples.with_xlnet_tokens(ALBERT_MODEL.read_bytes())
+        return references["xlnet"], SentencePieceTokenizer(model, "xlnet")
     return references[request.param], SentencePieceTokenizer.from_file(
         ALBERT_MODEL, "albert", lowercase=request.param == "albert"
     )

@@ -1,5 +1,6 @@
 """Trained vocabularies: the tokenizers in the graph read them, with the ids of the libraries."""
 
+import functools
 import re
 from pathlib import Path
 
@@ -50,6 +51,16 @@ def albert(directory, lowercase):
     return lambda text: library.encode(_without_accents(text) if lowercase else text)
 
 
+def xlnet(directory, lowercase):
+    from bert_zoo.data.subword_vocabularies import _without_marks
+
+    library = sentencepiece.SentencePieceProcessor(model_file=str(directory / "spiece.model"))
+    quotes = (("``", '"'), ("''", '"'))
+    return lambda text: library.encode(
+        _without_marks(functools.reduce(lambda t, pair: t.replace(*pair), quotes, text))
+    )
+
+
 @pytest.mark.parametrize(
     "kind, family, library, lowercase",
     [
@@ -58,6 +69,7 @@ def albert(directory, lowercase):
         ("byte_bpe", "roberta", byte_bpe, False),
         ("sentencepiece", "albert", albert, True),
         ("sentencepiece", "albert", albert, False),
+        ("sentencepiece_cased", "xlnet", xlnet, False),
     ],
 )
 def test_ids_are_those_of_the_library(texts, tmp_path, kind, family, library, lowercase):
@@ -69,7 +81,7 @@ def test_ids_are_those_of_the_library(texts, tmp_path, kind, family, library, lo
     assert len(special) == 4
     encode = library(tmp_path, lowercase)
     some = [*SAMPLES, *texts[::20]]
-    if kind == "sentencepiece":
+    if kind.startswith("sentencepiece"):
         # ALBERT's code cuts off a comma behind a number, which the library does not; and versions of
         # the library differ in which of several equal segmentations of "000" they take.
         some = [re.sub(r"\d+,?", "", text) for text in some]

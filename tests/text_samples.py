@@ -129,6 +129,13 @@ def stress_vocabulary() -> list[str]:
     )
 
 
+def with_xlnet_tokens(model: bytes) -> bytes:
+    """ALBERT's SentencePiece model with special tokens of XLNet's names, which are as long."""
+    for ours in (b"cls", b"sep", b"mask"):
+        model = model.replace(b"[%s]" % ours.upper(), b"<%s>" % ours)
+    return model
+
+
 def corpora(data: Path) -> Iterator[tuple[str, list[str]]]:
     """Yields name and texts of the corpora in shared/data that ids were hashed for."""
     with gzip.open(data / "text" / "tokenizer_texts.json.gz", "rt", encoding="utf-8") as file:

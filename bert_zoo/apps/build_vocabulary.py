@@ -26,7 +26,7 @@ _OUTPUT = PROGRAM.string("output", None, "The directory to write.")
 _KIND = PROGRAM.enum(
     "kind",
     "word_level",
-    ["word_level", "wordpiece", "byte_bpe", "sentencepiece"],
+    ["word_level", "wordpiece", "byte_bpe", "sentencepiece", "sentencepiece_cased"],
     "Whole words, characters or bytes, as a language model counts them; or pieces of words, trained by "
     "tokenizers or sentencepiece.",
 )

@@ -212,11 +212,13 @@ def _write_rows(
 @cache
 def _objective(settings: Settings) -> tuple[Any, Any]:
     """The preprocessor and the objective; made once in a worker."""
-    from bert_zoo.objectives import OBJECTIVES, Spans
+    from bert_zoo.objectives import OBJECTIVES, Permutations, Spans
     from bert_zoo.text import preprocessor_from_dir
 
     # BERT's features have no place for SpanBERT's boundaries.
-    known = [name for name, value in OBJECTIVES.items() if not isinstance(value, Spans)]
+    known = [
+        name for name, value in OBJECTIVES.items() if not isinstance(value, Spans | Permutations)
+    ]
     if settings.objective not in known:
         raise ValueError(f"objective is {settings.objective!r}; choose one of {known}.")
     with _local(settings.vocabulary) as vocabulary:

@@ -38,6 +38,8 @@ def train_vocabulary(
       merges.txt.
     - "sentencepiece", as ALBERT's, a unigram model: <pad>, <unk>, [CLS], [SEP] and [MASK] come first;
       spiece.model. Of more than a million texts, so many are chosen at random.
+    - "sentencepiece_cased", the same as XLNet's, without accents: <unk>, <s>, </s>, <cls>, <sep>, <pad>,
+      <mask>, <eod> and <eop> come first.
 
     Args:
         texts: read once.
@@ -45,7 +47,8 @@ def train_vocabulary(
         directory: is made where it does not exist; tokenizer_config.json is written too.
         vocab_size: tokens, special ones among them. Fewer where the texts do not have so many pieces,
             but for SentencePiece, which refuses.
-        lowercase: whether texts are lower-cased, and accents taken off; not for "byte_bpe".
+        lowercase: whether texts are lower-cased, and accents taken off; not for "byte_bpe" and
+            "sentencepiece_cased".
 
     Returns:
         The tokens in the order of their ids.
@@ -56,8 +59,8 @@ def train_vocabulary(
     """
     if kind not in KINDS:
         raise ValueError(f"kind is {kind!r}; choose one of {tuple(KINDS)}.")
-    if lowercase and kind == "byte_bpe":
-        raise ValueError("byte_bpe keeps texts as they are; leave lowercase out.")
+    if lowercase and kind in CASED_KINDS:
+        raise ValueError(f"{kind} keeps texts as they are; leave lowercase out.")
     tokens, files = KINDS[kind](iter(texts), vocab_size, lowercase)
     directory = Path(directory)
     directory.mkdir(parents=True, exist_ok=True)
@@ -122,23 +125,52 @@ def _byte_bpe(texts: Iterator[str], vocab_size: int, lowercase: bool) -> tuple[l
 def _sentencepiece(
     texts: Iterator[str], vocab_size: int, lowercase: bool
 ) -> tuple[list[str], Files]:
+    options = {
+        **{"pad_id": 0, "unk_id": 1, "bos_id": -1, "eos_id": -1},
+        "control_symbols": ["[CLS]", "[SEP]", "[MASK]"],
+    }
+    if lowercase:
+        texts = map(_without_accents, texts)
+    config = {
+        "tokenizer_class": "AlbertTokenizer",
+        "do_lower_case": lowercase,
+        "keep_accents": not lowercase,
+    }
+    return _trained_sentencepiece(texts, vocab_size, options, config)
+
+
+def _sentencepiece_cased(
+    texts: Iterator[str], vocab_size: int, lowercase: bool
+) -> tuple[list[str], Files]:
+    options = {
+        **{"unk_id": 0, "bos_id": 1, "eos_id": 2},
+        "control_symbols": ["<cls>", "<sep>", "<pad>", "<mask>", "<eod>"],
+        "user_defined_symbols": ["<eop>"],
+    }
+    config = {
+        "tokenizer_class": "XLNetTokenizer",
+        "do_lower_case": False,
+        "keep_accents": False,
+    }
+    return _trained_sentencepiece(map(_without_marks, texts), vocab_size, options, config)
+
+
+def _trained_sentencepiece(
+    texts: Iterator[str], vocab_size: int, options: dict[str, Any], config: dict[str, Any]
+) -> tuple[list[str], Files]:
     library = _library("sentencepiece")
     model = io.BytesIO()
     try:
         library.SentencePieceTrainer.train(
-            sentence_iterator=map(_without_accents, texts) if lowercase else texts,
+            sentence_iterator=texts,
             model_writer=model,
             vocab_size=vocab_size,
             model_type="unigram",
-            pad_id=0,
-            unk_id=1,
-            bos_id=-1,
-            eos_id=-1,
-            control_symbols=["[CLS]", "[SEP]", "[MASK]"],
             character_coverage=0.99995,
             input_sentence_size=_MOST_SENTENCES,
             shuffle_input_sentence=True,
             minloglevel=2,
+            **options,
         )
     except RuntimeError as error:
         raise ValueError(
@@ -147,19 +179,16 @@ def _sentencepiece(
         ) from error
     processor = library.SentencePieceProcessor(model_proto=model.getvalue())
     tokens = [processor.id_to_piece(i) for i in range(processor.get_piece_size())]
-    return tokens, {
-        "spiece.model": model.getvalue(),
-        "tokenizer_config.json": {
-            "tokenizer_class": "AlbertTokenizer",
-            "do_lower_case": lowercase,
-            "keep_accents": not lowercase,
-        },
-    }
+    return tokens, {"spiece.model": model.getvalue(), "tokenizer_config.json": config}
 
 
 def _without_accents(text: str) -> str:
+    return _without_marks(text).lower()
+
+
+def _without_marks(text: str) -> str:
     text = unicodedata.normalize("NFKD", text)
-    return "".join(c for c in text if not unicodedata.combining(c)).lower()
+    return "".join(c for c in text if not unicodedata.combining(c))
 
 
 def _in_order(ids: dict[str, int]) -> list[str]:
@@ -180,4 +209,6 @@ KINDS: dict[str, Trainer] = {
     "wordpiece": _wordpiece,
     "byte_bpe": _byte_bpe,
     "sentencepiece": _sentencepiece,
+    "sentencepiece_cased": _sentencepiece_cased,
 }
+CASED_KINDS = ("byte_bpe", "sentencepiece_cased")

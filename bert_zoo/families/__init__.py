@@ -3,8 +3,6 @@
 from bert_zoo.families import (
     albert,
     bert,
-    deberta,
-    deberta_v2,
     distilbert,
     electra,
     mpnet,
@@ -12,6 +10,7 @@ from bert_zoo.families import (
     spanbert,
     transformer_xl,
     xlm_roberta,
+    xlnet,
 )
 
 FAMILIES = (
@@ -23,7 +22,6 @@ FAMILIES = (
     distilbert.FAMILY,
     mpnet.FAMILY,
     electra.FAMILY,
-    deberta.FAMILY,
-    deberta_v2.FAMILY,
     transformer_xl.FAMILY,
+    xlnet.FAMILY,
 )

@@ -108,6 +108,8 @@ SCHEME = Scheme(
         "special_tokens_in_text": False,
     },
     splits_number_commas=True,
+    # Google's code means to take that space away, but compares a str with bytes, which never are equal.
+    split_digits_begin_words=True,
 )
 
 

@@ -9,32 +9,26 @@ import importlib
 
 from bert_zoo.layers.adaptive_embedding import AdaptiveEmbedding
 from bert_zoo.layers.attention import SelfAttention
-from bert_zoo.layers.backbones import (
-    Backbone,
-    DisentangledBackbone,
-    RecurrentBackbone,
-    TransformerBackbone,
-)
+from bert_zoo.layers.backbones import Backbone, RecurrentBackbone, TransformerBackbone
 from bert_zoo.layers.block import PostNormBlock
-from bert_zoo.layers.disentangled_attention import DisentangledAttention
-from bert_zoo.layers.disentangled_stack import Convolution, DisentangledBlock, DisentangledStack
 from bert_zoo.layers.dropout import Dropout
-from bert_zoo.layers.embeddings import Embeddings, TokenEmbeddings
+from bert_zoo.layers.embeddings import Embeddings
 from bert_zoo.layers.feed_forward import FeedForward
 from bert_zoo.layers.pooler import Pooler
 from bert_zoo.layers.recurrent_stack import RecurrentBlock, RecurrentStack
 from bert_zoo.layers.relative_attention import RelativeAttention
 from bert_zoo.layers.relative_bias import RelativeBias
 from bert_zoo.layers.stack import Stack
+from bert_zoo.layers.two_streams import (
+    StreamEmbeddings,
+    TwoStreamAttention,
+    TwoStreamBackbone,
+    TwoStreamStack,
+)
 
 __all__ = [
     "AdaptiveEmbedding",
     "Backbone",
-    "Convolution",
-    "DisentangledAttention",
-    "DisentangledBackbone",
-    "DisentangledBlock",
-    "DisentangledStack",
     "Dropout",
     "Embeddings",
     "FeedForward",
@@ -49,8 +43,11 @@ __all__ = [
     "SavedModelLayer",
     "SelfAttention",
     "Stack",
-    "TokenEmbeddings",
+    "StreamEmbeddings",
     "TransformerBackbone",
+    "TwoStreamAttention",
+    "TwoStreamBackbone",
+    "TwoStreamStack",
 ]
 
 

@@ -9,8 +9,7 @@ from keras import ops
 
 from bert_zoo.config import Config
 from bert_zoo.layers.attention import at_queries, attention_bias, bias_between_documents
-from bert_zoo.layers.common import at_positions, table
-from bert_zoo.layers.embeddings import positions_in_documents
+from bert_zoo.layers.common import at_positions
 from bert_zoo.layers.recurrent_stack import updated_memory
 
 
@@ -22,11 +21,21 @@ class Ids:
         limit: ids lie in [0, limit).
         meaning: what the limit is, for messages.
         required: whether every call must give it.
+        axes: what they are; those of `token_ids` by default.
     """
 
     limit: int
     meaning: str
     required: bool = False
+    axes: tuple[str, ...] = ("batch", "length")
+
+    def fits(self, shape: Sequence[int | None], of_tokens: Sequence[int | None]) -> bool:
+        """Whether a shape goes with that of `token_ids`, as far as both are known."""
+        wanted = dict(zip(("batch", "length"), of_tokens, strict=True))
+        return len(shape) == len(self.axes) and all(
+            wanted.get(axis) is None or size in (None, wanted[axis], 1)
+            for axis, size in zip(self.axes, shape, strict=True)
+        )
 
 
 PADDING = "1 is a real token and 0 padding"
@@ -93,9 +102,12 @@ class Backbone(keras.layers.Layer):
         config: sizes and choices.
         state: names of inputs that a call returns for the next one. Those in `inputs` are ids, the
             others lists of floating-point tensors, one a layer.
+        has_second_stream: whether tokens are predicted by a stream that does not see them; see
+            `inputs_for_targets`.
     """
 
     state: tuple[str, ...] = ()
+    has_second_stream = False
 
     def __init__(self, config: Config, **kwargs):
         super().__init__(**{"name": "backbone", **kwargs})
@@ -124,18 +136,12 @@ class Backbone(keras.layers.Layer):
         """The inputs of `state` for so many rows that begin; their number may be a tensor."""
         return {}
 
-    def mask_embedding(self, *, initializer_range: float, dtype) -> keras.layers.Layer | None:
-        """A table of positions that the head for masked tokens alone reads; None for no such table."""
-        return None
-
-    def masked_states(self, encoded, inputs, embedding, positions, training=None):
-        """What that head reads, where there is such a table, [batch, length or number, hidden].
+    def inputs_for_targets(self, inputs, positions) -> dict[str, Any]:
+        """What a call takes besides, so that a second stream predicts the tokens at positions.
 
         Args:
-            encoded: what a call gave, of every token.
-            inputs: that it was given.
-            embedding: the table.
-            positions: int [batch, number], the tokens that are predicted; None for all.
+            inputs: as `call` takes them.
+            positions: int [batch, targets], ascending and then 0 for none.
         """
         raise NotImplementedError
 
@@ -201,7 +207,11 @@ class TransformerBackbone(Backbone):
     def call(self, inputs, positions=None, training=None):
         token_ids, document_ids = inputs["token_ids"], inputs.get("document_ids")
         is_first = isinstance(positions, slice)
-        self._check_rows(document_ids, is_first)
+        if is_first and document_ids is not None:
+            raise ValueError(
+                "This reads the first token of each row, and rows with document_ids hold several "
+                "documents. Give each document a row of its own, or leave document_ids out."
+            )
         embedded = self.embeddings(
             token_ids,
             inputs.get("segment_ids"),
@@ -227,78 +237,6 @@ class TransformerBackbone(Backbone):
             attentions[-1:] = (probabilities[:, :, 1:] for probabilities in attentions[-1:])
         outputs |= {"sequence_output": hidden_states[-1], "hidden_states": hidden_states}
         return outputs | {"attentions": attentions}
-
-    def _check_rows(self, document_ids, is_first: bool) -> None:
-        if is_first and document_ids is not None:
-            raise ValueError(
-                "This reads the first token of each row, and rows with document_ids hold several "
-                "documents. Give each document a row of its own, or leave document_ids out."
-            )
-
-
-class DisentangledBackbone(TransformerBackbone):
-    """Token embeddings and a stack that knows distances; absolute positions are for masks alone (DeBERTa).
-
-    `position_ids` are read by the head for masked tokens.
-
-    Args:
-        config: sizes and choices.
-        embeddings: a `TokenEmbeddings`.
-        stack: a `DisentangledStack`.
-    """
-
-    def call(self, inputs, positions=None, training=None):
-        self._check_rows(inputs.get("document_ids"), isinstance(positions, slice))
-        embedded = self.embeddings(inputs["token_ids"], training=training)
-        bias, document_ids = self._visible(inputs)
-        # Neighbours see padding where there is a convolution.
-        embedded = embedded * ops.expand_dims(ops.cast(document_ids > 0, embedded.dtype), -1)
-        hidden_states, attentions = self.stack(
-            embedded, bias, document_ids, positions=positions, training=training
-        )
-        outputs = {"sequence_output": hidden_states[-1], "hidden_states": hidden_states}
-        return outputs | {"attentions": attentions}
-
-    def _visible(self, inputs):
-        """The bias of attention, and which document each token is of, 0 for padding."""
-        padding_mask, document_ids = inputs.get("padding_mask"), inputs.get("document_ids")
-        if padding_mask is None:
-            padding_mask = ops.ones_like(inputs["token_ids"])
-        bias = attention_bias(padding_mask, self.compute_dtype)
-        if document_ids is None:
-            return bias, padding_mask
-        between = bias_between_documents(document_ids, self.compute_dtype)
-        return ops.minimum(bias, between), document_ids * padding_mask
-
-    def mask_embedding(self, *, initializer_range, dtype):
-        return table(
-            self.config.max_positions,
-            self.config.hidden_size,
-            "position_embedding",
-            stddev=initializer_range,
-            dtype=dtype,
-        )
-
-    def masked_states(self, encoded, inputs, embedding, positions, training=None):
-        hidden, bias = encoded["hidden_states"][-2], self._visible(inputs)[0]
-        length, most = hidden.shape[1], self.config.max_positions
-        if length is not None and length > most:
-            raise ValueError(
-                f"The input has {length} tokens a row and the head for masked tokens knows {most} "
-                f"positions. Cut the text shorter, for instance with load(..., max_length={most})."
-            )
-        position_ids, document_ids = inputs.get("position_ids"), inputs.get("document_ids")
-        if position_ids is None and document_ids is not None:
-            position_ids = positions_in_documents(document_ids)
-        if position_ids is None:
-            position_ids = ops.broadcast_to(
-                ops.arange(ops.shape(hidden)[1], dtype="int32")[None], ops.shape(hidden)[:2]
-            )
-        queries = hidden
-        if positions is not None:
-            queries, position_ids = (at_positions(x, positions) for x in (hidden, position_ids))
-        queries = queries + embedding(position_ids)
-        return self.stack.decode(queries, hidden, bias, positions, training=training)
 
 
 class RecurrentBackbone(Backbone):
@@ -360,8 +298,17 @@ class RecurrentBackbone(Backbone):
         }
 
     def call(self, inputs, positions=None, training=None):
+        memory, masks = self.past(inputs)
+        keys_mask = None if masks is None else ops.concatenate(masks, axis=1)
+        embedded = self.embeddings(inputs["token_ids"], training=training)
+        hidden_states, attentions = self.stack(embedded, memory, keys_mask, training=training)
+        outputs = self.outputs(hidden_states, attentions, positions)
+        return outputs | self.next_state(hidden_states, memory, masks)
+
+    def past(self, inputs) -> tuple[list, list | None]:
+        """The memory; and the masks of memory and tokens, or None where all is seen."""
         token_ids, padding_mask = inputs["token_ids"], inputs.get("padding_mask")
-        memory, memory_mask = (inputs.get(name) for name in self.state)
+        memory, memory_mask = (inputs.get(name) for name in RecurrentBackbone.state)
         starts_empty = self.config.memory_start == "empty"
         if memory is None:
             if memory_mask is not None:
@@ -373,27 +320,33 @@ class RecurrentBackbone(Backbone):
             memory = start["memory"]
             memory_mask = start["memory_mask"] if starts_empty else None
         self._check_memory(memory, memory_mask, token_ids)
+        if not starts_empty and memory_mask is None and padding_mask is None:
+            return memory, None
+        if memory_mask is None:
+            memory_mask = ops.ones(ops.shape(memory[0])[:2], "int32")
+        if padding_mask is None:
+            padding_mask = ops.ones_like(token_ids)
+        return memory, [memory_mask, padding_mask]
 
-        keys_mask = None
-        if starts_empty or memory_mask is not None or padding_mask is not None:
-            if memory_mask is None:
-                memory_mask = ops.ones(ops.shape(memory[0])[:2], "int32")
-            if padding_mask is None:
-                padding_mask = ops.ones_like(token_ids)
-            keys_mask = ops.concatenate([memory_mask, padding_mask], axis=1)
-
-        embedded = self.embeddings(token_ids, training=training)
-        hidden_states, attentions = self.stack(embedded, memory, keys_mask, training=training)
+    def next_state(self, hidden_states, memory, masks, kept: int = 0) -> dict[str, Any]:
+        """What of `state` a call returns, of the first tokens that are kept, or of all for 0."""
         mem_len = self.config.mem_len
-        pairs = zip(memory, hidden_states, strict=False)
-        state = {"memory": [updated_memory(old, new, mem_len) for old, new in pairs]}
-        if keys_mask is not None:
-            state["memory_mask"] = updated_memory(memory_mask, padding_mask, mem_len)
+
+        def updated(old, new):
+            return updated_memory(old, new[:, :kept] if kept else new, mem_len)
+
+        state = {"memory": [updated(*pair) for pair in zip(memory, hidden_states, strict=False)]}
+        if masks is not None:
+            state["memory_mask"] = updated(*masks)
+        return {name: value for name, value in state.items() if name in self.state}
+
+    def outputs(self, hidden_states, attentions, positions) -> dict[str, Any]:
+        """What a call returns besides, of all tokens or of the last layer's at positions alone."""
         if positions is not None:
             hidden_states = [*hidden_states[:-1], at_positions(hidden_states[-1], positions)]
             attentions = [*attentions[:-1], at_queries(attentions[-1], positions)]
         outputs = {"sequence_output": hidden_states[-1], "hidden_states": hidden_states}
-        return outputs | {"attentions": attentions, **state}
+        return outputs | {"attentions": attentions}
 
     def state_after(self, token_ids, lengths, state: Mapping[str, Any]) -> dict[str, Any]:
         """The state after the first tokens of rows, each its own number of them.

@@ -106,15 +106,20 @@ class RecurrentStack(Stack):
             absent = attention_bias(keys_mask, dtype)
             # float16 has no room for the sum of two.
             bias = ops.minimum(bias, absent)
-        distances = self.dropout(
-            distance_embedding(num_keys, self.hidden_size, self.clamp_len, dtype),
-            training=training,
-        )
+        distances = distance_embedding(num_keys, self.hidden_size, self.clamp_len, dtype)
+        return self.run_blocks(x, memory, distances, bias, training)
+
+    def run_blocks(self, x, memory, distances, bias, training):
+        """As `call`, with what `RelativeAttention.call` takes besides; a memory may be None."""
+        length, dtype = ops.shape(x)[1], keras.backend.standardize_dtype(x.dtype)
+        distances = self.dropout(distances, training=training)
         shared = (self.content_bias, self.position_bias) if self.has_biases else None
         hidden_states, attentions = [x], []
         flat = ops.reshape(x, (-1, self.hidden_size))
         for block, remembered in zip(self.blocks, memory, strict=True):
-            inputs = (flat, ops.cast(remembered, dtype), distances, bias, shared)
+            if remembered is not None:
+                remembered = ops.cast(remembered, dtype)
+            inputs = (flat, remembered, distances, bias, shared)
             flat, *probabilities = self.run(block, *inputs, training=training)
             attentions += probabilities
             hidden_states.append(ops.reshape(flat, (-1, length, self.hidden_size)))

@@ -1,6 +1,7 @@
 """Attention over a segment and the memory before it, by content and by distance."""
 
 import math
+from collections.abc import Sequence
 
 import keras
 from keras import ops
@@ -10,7 +11,7 @@ from bert_zoo.layers.common import dense, initializer
 from bert_zoo.layers.dropout import Dropout
 
 
-def distance_embedding(num_keys: int, width: int, clamp_len: int, dtype: str):
+def distance_embedding(num_keys: int, width: int, clamp_len: int, dtype: str, ahead: int = 0):
     """Sinusoids of the distances from a query to keys (Dai et al. 2019, section 3.3).
 
     Computed in float32 throughout, as the originals do: what rounding leaves of large angles is part
@@ -21,36 +22,37 @@ def distance_embedding(num_keys: int, width: int, clamp_len: int, dtype: str):
         width: of the embedding, sines first and cosines after them.
         clamp_len: distances beyond this count as this; none do where it is not positive.
         dtype: of the result.
+        ahead: keys that may stand behind a query; may be a tensor.
 
     Returns:
-        [num_keys + 1, width], for the distances num_keys, ..., 1, 0. The first is that of no key: it
-        fills the column that `shifted_to_keys` moves out of sight.
+        [num_keys + 1 + ahead, width], for the distances num_keys, ..., 1, 0, -1, ..., -ahead. The first
+        is that of no key: it fills the column that `shifted_to_keys` moves out of sight.
     """
-    distances = ops.cast(ops.arange(num_keys, -1, -1), "float32")
+    distances = ops.cast(ops.arange(num_keys, -1 - ahead, -1), "float32")
     if clamp_len > 0:
-        distances = ops.minimum(distances, float(clamp_len))
+        distances = ops.clip(distances, -float(clamp_len), float(clamp_len))
     frequencies = 1 / (10000.0 ** (ops.arange(0, width, 2, dtype="float32") / width))
     angles = distances[:, None] * frequencies[None, :]
     return ops.cast(ops.concatenate([ops.sin(angles), ops.cos(angles)], axis=-1), dtype)
 
 
-def shifted_to_keys(scores, num_keys):
+def shifted_to_keys(scores):
     """From one column a distance to one column a key.
 
     Args:
-        scores: [..., length, num_keys + 1]; column c of every row belongs to the distance
-            num_keys - c.
-        num_keys: an integer, or a tensor.
+        scores: [..., length, columns], of queries that are the last of the keys; column c of every row
+            belongs to the distance keys - c.
 
     Returns:
-        [..., length, num_keys]; column j of row i holds the score of the distance from query i to
-        key j. Keys after their query hold other rows' numbers, which the caller masks.
+        [..., length, columns - 1]; column j of row i holds the score of the distance from query i to
+        key j, where there was a column for it. Others hold other rows' numbers, which the caller masks
+        or cuts off.
     """
     # Read row by row, the wanted matrix is the given one without its first `length` numbers: each
     # row begins one distance later than the one above.
-    *batch, length, _ = ops.shape(scores)
-    flat = ops.reshape(scores, (*batch, length * (num_keys + 1)))
-    return ops.reshape(flat[..., length:], (*batch, length, num_keys))
+    *batch, length, columns = ops.shape(scores)
+    flat = ops.reshape(scores, (*batch, length * columns))
+    return ops.reshape(flat[..., length:], (*batch, length, columns - 1))
 
 
 def causal_bias(length, num_keys, span: int | None, dtype: str):
@@ -124,30 +126,50 @@ class RelativeAttention(keras.layers.Layer):
         Returns:
             The output, as x, and the probabilities [batch, heads, length, keys] before dropout.
         """
-        length, num_keys = ops.shape(bias)[-2:]
-        u, v = (self.content_bias, self.position_bias) if self.has_biases else shared_biases
-        heads = (-1, length, self.num_heads, self.head_size)
-        query, key, value = (ops.reshape(part, heads) for part in ops.split(self.qkv(x), 3, -1))
-        old_key, old_value = self._remembered(memory)
-        key = ops.concatenate([old_key, key], axis=1)
-        value = ops.concatenate([old_value, value], axis=1)
+        query, key, value = self.projected(x, ops.shape(bias)[-2])
+        key, value = self.after_memory(memory, key, value)
+        biases = (self.content_bias, self.position_bias) if self.has_biases else shared_biases
+        by_content, by_distance = self.scores(query, key, self.distance_keys(distances), biases)
+        scores = by_content + shifted_to_keys(by_distance) + bias
+        context, probabilities = self.attended(scores, value, training)
+        return self.output_dense(ops.reshape(context, (-1, self.width))), probabilities
 
+    def projected(self, x, length):
+        """Queries, keys and values [batch, length, heads, head_size] of x [batch * length, hidden_size]."""
+        heads = (-1, length, self.num_heads, self.head_size)
+        return [ops.reshape(part, heads) for part in ops.split(self.qkv(x), 3, -1)]
+
+    def after_memory(self, memory, key, value):
+        """Keys and values of a segment behind those of the memory, if there is one."""
+        if memory is None:
+            return key, value
+        old_key, old_value = self._remembered(memory)
+        return ops.concatenate([old_key, key], axis=1), ops.concatenate([old_value, value], axis=1)
+
+    def scores(self, query, key, distance_keys, biases):
+        """The scores [batch, heads, length, ...] of keys, and of distances.
+
+        Args:
+            query, key: [batch, length or keys, heads, head_size].
+            distance_keys: [heads, head_size, distances].
+            biases: (u, v), each [heads, head_size].
+        """
+        by_content, by_distance = (self.scaled(query, bias) for bias in biases)
+        content = ops.matmul(by_content, ops.transpose(key, (0, 2, 3, 1)))
+        return content, ops.matmul(by_distance, distance_keys)
+
+    def scaled(self, query, bias):
+        """Queries with a bias [heads, head_size], ready for a product: [batch, heads, length, head_size]."""
         scale = 1 / math.sqrt(self.head_size)
-        by_content = (query + ops.cast(u, query.dtype)) * scale
-        by_distance = (query + ops.cast(v, query.dtype)) * scale
-        content = ops.matmul(
-            ops.transpose(by_content, (0, 2, 1, 3)), ops.transpose(key, (0, 2, 3, 1))
-        )
-        distance = ops.matmul(
-            ops.transpose(by_distance, (0, 2, 1, 3)), self._distance_keys(distances)
-        )
-        scores = content + shifted_to_keys(distance, num_keys) + bias
+        return ops.transpose((query + ops.cast(bias, query.dtype)) * scale, (0, 2, 1, 3))
+
+    def attended(self, scores, value, training):
+        """What is read [batch, length, heads, head_size], and the probabilities [batch, heads, length, keys]."""
         probabilities = ops.softmax(scores)
         context = ops.matmul(
             self.dropout(probabilities, training=training), ops.transpose(value, (0, 2, 1, 3))
         )
-        context = ops.reshape(ops.transpose(context, (0, 2, 1, 3)), (-1, self.width))
-        return self.output_dense(context), probabilities
+        return ops.transpose(context, (0, 2, 1, 3)), probabilities
 
     def _remembered(self, memory):
         """Keys and values [batch, memory length, heads, head_size]; nothing asks from the memory."""
@@ -157,14 +179,16 @@ class RelativeAttention(keras.layers.Layer):
         shape = (batch, length, self.num_heads, self.head_size)
         return (ops.reshape(part, shape) for part in ops.split(flat, 2, -1))
 
-    def _distance_keys(self, distances):
+    def distance_keys(self, distances):
         """[distances, hidden_size] to [heads, head_size, distances]."""
         keys = ops.reshape(self.position(distances), (-1, self.num_heads, self.head_size))
         return ops.transpose(keys, (1, 2, 0))
 
 
-def add_biases(layer: keras.layers.Layer) -> None:
-    """Gives a layer the biases u and v, `content_bias` and `position_bias` [heads, head_size]."""
-    for name in ("content_bias", "position_bias"):
+def add_biases(
+    layer: keras.layers.Layer, names: Sequence[str] = ("content_bias", "position_bias")
+) -> None:
+    """Gives a layer biases [heads, head_size], u and v by default."""
+    for name in names:
         shape, start = (layer.num_heads, layer.head_size), initializer(layer.initializer_range)
         setattr(layer, name, layer.add_weight(shape=shape, initializer=start, name=name))

@@ -46,12 +46,12 @@ class Encoder(ZooModel):
     padding); and of what `backbone.state` names, as the call before returned it.
 
     Returns a dict: `sequence_output` [batch, length, hidden]; `pooled_output` [batch, hidden] where
-    the encoder has a pooler and rows are single documents; on request `hidden_states`, the embedding output first, and
+    the encoder has a pooler and rows are single documents; `query_output` [batch, targets, hidden] where
+    a second stream was asked for; on request `hidden_states`, the embedding output first, and
     `attentions` [batch, heads, length, keys], one a layer; and the new state. Called with
     `positions`, int [batch, number], or `bert_zoo.layers.common.FIRST` for the first token of each row,
     the last layer computes no others: `sequence_output` and the last hidden state are [batch, number,
-    hidden], the last attentions [batch, heads, number, keys]. Called with `internals=True`, it gives
-    hidden states and attentions in any case.
+    hidden], the last attentions [batch, heads, number, keys].
 
     Args:
         config: sizes and choices.
@@ -144,16 +144,16 @@ class Encoder(ZooModel):
         """As `bert_zoo.training.freeze`, of nothing by default."""
         self.backbone.groups().freeze(embeddings=embeddings, layers=layers)
 
-    def call(self, inputs, positions=None, internals=False, training=None):
+    def call(self, inputs, positions=None, training=None):
         inputs = self._checked(inputs)
         if positions is not None and not isinstance(positions, slice):
             positions, length = as_ids("positions", positions), inputs["token_ids"].shape[1]
             if length is not None:
                 check_range("positions", positions, length, "the length of the input")
         outputs = dict(self.backbone(inputs, positions=positions, training=training))
-        if not (self.output_hidden_states or internals):
+        if not self.output_hidden_states:
             del outputs["hidden_states"]
-        if not (self.output_attentions or internals):
+        if not self.output_attentions:
             del outputs["attentions"]
         return outputs
 
@@ -176,13 +176,10 @@ class Encoder(ZooModel):
         wanted = tuple(inputs["token_ids"].shape)
         for name in (name for name in table if name in inputs):
             found = tuple(inputs[name].shape)
-            fits = len(found) == 2 and all(
-                None in (a, b) or a in (b, 1) for a, b in zip(found, wanted, strict=True)
-            )
-            if name not in self.state and not fits:
-                raise ValueError(
-                    f"{name} has shape {found} and token_ids {wanted}; they must be the same."
-                )
+            if name not in self.state and not table[name].fits(found, wanted):
+                axes = table[name].axes
+                said = "they must be the same" if len(axes) == 2 else f"its axes are {list(axes)}"
+                raise ValueError(f"{name} has shape {found} and token_ids {wanted}; {said}.")
             check_range(name, inputs[name], table[name].limit, table[name].meaning)
         return inputs
 

@@ -149,23 +149,21 @@ class TaskModel(ZooModel):
     def sentence_head(self, units: int) -> OutputHead:
         """A head over a whole text; where the family reads no pooler, with a layer in its place."""
         config, head = self.encoder.config, self.stored_head
-        if head.pooler:
-            return self.output_head(units, "classifier", self.head_dropout)
-        rate = head.dropout_first
         return self.output_head(
             units,
             "classifier",
             self.head_dropout,
-            transform=getattr(config, head.transform, head.transform),
+            transform=None if head.pooler else head.transform,
             transform_size=config.hidden_size,
-            dropout_first=0.0 if rate is None else getattr(config, rate),
+            dropout_first=head.dropout_first,
         )
 
     def summary_of(self, encoded):
         """What a head over a whole text reads, [batch, hidden]."""
         if self.stored_head.pooler:
             return encoded["pooled_output"]
-        return encoded["sequence_output"][:, 0]
+        place = {"first": 0, "last": -1}[self.stored_head.summary]
+        return encoded["sequence_output"][:, place]
 
     def get_config(self):
         encoder = keras.saving.serialize_keras_object(self.encoder)
@@ -214,14 +212,17 @@ class LabelledModel(TaskModel):
 
 
 class SentenceModel(TaskModel):
-    """Logits over a whole text, read from its first token."""
+    """Logits over a whole text, read from its first token, or of some families its last."""
 
-    reads_first_only = True
     pools_windows = True
     num_outputs: int
 
     def add_head(self, config):
         self.classifier = self.sentence_head(self.num_outputs)
+
+    @property
+    def reads_first_only(self) -> bool:
+        return self.stored_head.reads_first_only
 
     def head_outputs(self, encoded, inputs, training=None):
         return self.classifier(self.summary_of(encoded), training=training)

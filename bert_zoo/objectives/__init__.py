@@ -13,6 +13,7 @@ a chosen token, `words` which tokens are of a word, `showing` what prints; the o
 from bert_zoo.objectives.draws import Draws
 from bert_zoo.objectives.masked_tokens import DynamicMaskedTokens, MaskedTokens
 from bert_zoo.objectives.ngrams import NGrams
+from bert_zoo.objectives.permutations import Permutations
 from bert_zoo.objectives.replaced_tokens import ReplacedTokens
 from bert_zoo.objectives.replacement import Replacement, TokenIds
 from bert_zoo.objectives.showing import objective_for, show
@@ -26,6 +27,7 @@ OBJECTIVES = {
     "whole_words": WholeWords(),
     "ngrams": NGrams(),
     "spans": Spans(),
+    "permutations": Permutations(),
     "replaced_tokens": ReplacedTokens(),
     "replaced_tokens_large": ReplacedTokens(rate=0.25),
 }
@@ -36,6 +38,7 @@ __all__ = [
     "DynamicMaskedTokens",
     "MaskedTokens",
     "NGrams",
+    "Permutations",
     "ReplacedTokens",
     "Replacement",
     "Spans",

@@ -52,18 +52,18 @@ class Objective:
 class MaskedTokens(Objective):
     """The tokens behind masks: [batch, length, vocabulary], or at `mask_positions` alone.
 
-    The generator's, where there is one.
+    The generator's, where there is one; of a second stream, where the encoder has one.
     """
 
     def head(self, model, name):
-        config = model.encoder.config
+        config, stored = model.encoder.config, model.stored_head
+        activation = stored.activation or config.activation
         return MaskedLMHead(
             config.vocab_size,
             config.table_width,
-            activation=model.stored_head.activation or config.activation,
+            activation=None if stored.projects_directly else activation,
             epsilon=config.layer_norm_epsilon,
             tied=config.tie_word_embeddings,
-            position_embedding=model.mask_reader.mask_embedding(**model.layer_options),
             name=name,
             **model.layer_options,
         )
@@ -72,15 +72,14 @@ class MaskedTokens(Objective):
         return inputs.get("mask_positions") is None
 
     def logits(self, head, model, encoded, inputs):
-        positions, reader = model.positions(inputs, "mask_positions"), model.mask_reader
-        read = {n: inputs[n] for n in reader.inputs if inputs.get(n) is not None}
-        if head.position_embedding is not None:
-            encoded = encoded if model.generator is None else reader(read)
-            states = reader.masked_states(encoded, read, head.position_embedding, positions)
-            return head(states, reader.token_table)
+        if "query_output" in encoded:
+            return head(encoded["query_output"], model.token_table)
+        positions = model.positions(inputs, "mask_positions")
         if model.generator is None:
             return head(encoded["sequence_output"], model.token_table, positions)
-        return head(reader(read, positions=positions)["sequence_output"], model.token_table)
+        read = {n: inputs[n] for n in model.generator.inputs if inputs.get(n) is not None}
+        generated = model.generator(read, positions=positions)
+        return head(generated["sequence_output"], model.token_table)
 
 
 @dataclass(frozen=True)
@@ -196,20 +195,23 @@ class ObjectiveModel(TaskModel):
 
     def build(self, input_shape):
         for name, objective in self.objectives.items():
-            reader = self.mask_reader if isinstance(objective, MaskedTokens) else self.encoder
+            reader = self.encoder
+            if isinstance(objective, MaskedTokens) and self.generator is not None:
+                reader = self.generator
             per_token = objective.label_range(self).per_token
             shape = (None, None) if per_token else (None,)
             getattr(self, name).build((*shape, reader.config.hidden_size))
         self.built = True
 
     @property
-    def mask_reader(self):
-        """The backbone that masked tokens are predicted from."""
-        return self.encoder.backbone if self.generator is None else self.generator
-
-    @property
     def token_table(self):
         return self.encoder.backbone.token_table
+
+    def encoder_inputs(self, inputs):
+        read, positions = super().encoder_inputs(inputs), self.positions(inputs, "mask_positions")
+        if positions is None or not self.encoder.backbone.has_second_stream:
+            return read
+        return {**self.encoder.backbone.inputs_for_targets(read, positions), **read}
 
     def positions(self, inputs, name: str):
         """The input of that name, checked to lie in the text; None where it is not given."""
@@ -219,13 +221,10 @@ class ObjectiveModel(TaskModel):
         return positions
 
     def outputs_of_rows(self, inputs, training=None):
-        read = self.encoder_inputs(inputs)
-        if self.decodes_masks:
-            encoded = self.encoder(read, internals=True, training=training)
-            return self.head_outputs(encoded, inputs, training)
         positions = self.positions_to_compute(inputs)
         if positions is None:
             return super().outputs_of_rows(inputs, training)
+        read = self.encoder_inputs(inputs)
         side_by_side = ops.concatenate(
             [ops.reshape(p, (-1, math.prod(p.shape[1:]))) for p in positions.values()], axis=1
         )
@@ -239,14 +238,14 @@ class ObjectiveModel(TaskModel):
             start = end
         return self.head_outputs(encoded, {**inputs, **places}, training)
 
-    @property
-    def decodes_masks(self) -> bool:
-        """Whether the head for masked tokens reads the encoder's hidden states below the last."""
-        return self.generator is None and self.masked_lm.position_embedding is not None
-
     def positions_to_compute(self, inputs) -> dict[str, Any] | None:
-        """The inputs of `positions_read` where heads read no others, and they are fewer than tokens."""
-        if any(objective.reads_all(inputs) for objective in self.objectives.values()):
+        """The inputs of `positions_read` where heads read no others, and they are fewer than tokens.
+
+        None where a second stream is read there.
+        """
+        if self.encoder.backbone.has_second_stream or any(
+            objective.reads_all(inputs) for objective in self.objectives.values()
+        ):
             return None
         given = {name: self.positions(inputs, name) for name in self.positions_read}
         given = {name: as_ids(name, value) for name, value in given.items() if value is not None}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import itertools
+import re
 import unicodedata
 from collections.abc import Iterable
 from functools import partial
@@ -199,8 +200,7 @@ class SentencePieceTokenizer(Tokenizer):
             raise ValueError(f"{path}: {error}") from error
 
     def _begins_word(self, token: str) -> bool:
-        # As ALBERT's create_pretraining_data.py: only letters of English go on with a word.
-        return token.startswith(SPACE) or not (token.isascii() and token.isalpha())
+        return re.fullmatch(self._settings.scheme.begins_word, token, re.DOTALL) is not None
 
     def _join(self, ids: tf.RaggedTensor) -> tf.Tensor:
         joined = tf.strings.reduce_join(tf.gather(self._words, ids), axis=1)
@@ -346,13 +346,16 @@ def _tokens_of_pieces(
     if scheme.splits_number_commas:
         comma_id = vocabulary.id_of(",", "comma")
         split = [i for i, piece in enumerate(pieces) if _is_number_with_comma(piece)]
-        # Google's code means to take away a space that this puts before digits inside a word, but
-        # compares a str with bytes, which never are equal: the space stays.
         digits = [pieces[i][:-1].replace(SPACE, "") for i in split]
         encoded_digits = sentencepiece.tokenize(tf.constant(digits, tf.string)).to_list()
         for i, encoded in zip(split, encoded_digits, strict=True):
-            rows[i] = [*(rows[piece][0] for piece in encoded), comma_id]
-            widths = [len(pieces[piece].replace(SPACE, "")) for piece in encoded]
+            parts = [pieces[piece] for piece in encoded]
+            if not (scheme.split_digits_begin_words or pieces[i].startswith(SPACE)):
+                # The library puts a space before whatever it encodes.
+                parts[0] = parts[0].removeprefix(SPACE)
+                parts = [part for part in parts if part]
+            rows[i] = [*(ids.get(part, unk_id) for part in parts), comma_id]
+            widths = [len(part.replace(SPACE, "")) for part in parts]
             ends = list(itertools.accumulate([*widths, 1]))
             spans[i] = list(zip([0, *ends], ends, strict=False))
     lengths = [len(row) for row in rows]

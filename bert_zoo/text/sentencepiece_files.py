@@ -35,6 +35,11 @@ class Scheme:
     first_tokens: tuple[str, ...] = ()
     last_tokens: tuple[str, ...] = ()
     splits_number_commas: bool = False  # whether "1," becomes "1" and ","
+    # Whether a space comes before digits that are split off so inside a word.
+    split_digits_begin_words: bool = False
+    # Pattern of the pieces that objectives take for the first of a word. ALBERT's: only letters of
+    # English go on with one (create_pretraining_data.py).
+    begins_word: str = r"▁.*|(?![A-Za-z]+$).*"
     # Whether U+0085 becomes a space, as Hugging Face has it and the library has not.
     next_line_is_space: bool = False
     options: Mapping[str, bool] = field(default_factory=_PLAIN.copy)  # where none are given

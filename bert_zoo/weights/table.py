@@ -20,8 +20,6 @@ class Stored:
     # The stored tensor's shape under a configuration, where it has other axes than the variable: a
     # kernel [hidden, heads * size] may be stored as [hidden, heads, size].
     shape: Callable[[Any], tuple[int, ...]] | None = None
-    # (Number, of how many) where the rows of each head stand among those of other variables.
-    of_head: tuple[int, int] | None = None
 
 
 # Variable -> how it is stored, by layout ("pytorch", "tensorflow") or, where one format differs from
@@ -146,12 +144,11 @@ class Head:
 
     rows: tuple[Row | RowsOf | SecondEncoder, ...]  # its modules, named from the model's root
     # Whether the task reads the pooled first token. A head over whole texts that does not has a dense
-    # layer over the first token in the pooler's place.
+    # layer over the first token, or the last, in the pooler's place.
     pooler: bool = False
-    # The activation of that layer, or the configuration's attribute that names it.
-    transform: str = "tanh"
-    # The configuration's attribute with the rate before that layer; None for no dropout there.
-    dropout_first: str | None = "head_dropout"
+    summary: str = "first"  # the token that it reads there: "first" or "last"
+    transform: str = "tanh"  # the activation of that layer
+    dropout_first: bool = True  # whether there is dropout before that layer too
     # The configuration's attribute with the rate of a head that is fine-tuned.
     dropout: str = "head_dropout"
     activation: str | None = None  # of the head's transform, where it is not the encoder's
@@ -160,13 +157,19 @@ class Head:
 
     @property
     def predicts_tokens(self) -> bool:
-        """Whether it projects onto the vocabulary with the layers of a masked language model."""
-        return self._has("masked_lm/transform")
+        """Whether it projects onto the vocabulary."""
+        return self._has("masked_lm/transform") or self._has("masked_lm/decoder")
+
+    @property
+    def projects_directly(self) -> bool:
+        """Whether nothing stands before that projection."""
+        return self.predicts_tokens and not self._has("masked_lm/transform")
 
     @property
     def reads_first_only(self) -> bool:
         """Whether it reads no token but the first."""
-        return not self.predicts_tokens and (self.pooler or self._has("classifier/transform"))
+        summarizes = self.pooler or (self._has("classifier/transform") and self.summary == "first")
+        return summarizes and not self.predicts_tokens
 
     def _has(self, layer: str) -> bool:
         return any(isinstance(row, Row) and row.ours == layer for row in self.rows)

@@ -49,14 +49,16 @@ class Family:
     write_vocabulary: Callable[[pathlib.Path], None]
     has_segments: bool = True  # whether inputs have `segment_ids`
     capture_internals: Callable | None = None  # runs a model as `run_with_internals` does
-    captures_always: bool = False  # whether it runs the models of every case
+    # Task -> the end of the name of transformers' class, where it is not that of `TASKS`.
+    classes: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
     def config(self, **changes) -> transformers.PreTrainedConfig:
         config_class = getattr(transformers, f"{self.prefix}Config")
         return config_class(**(self.tiny_config | changes))
 
     def model_class(self, task: str) -> type[transformers.PreTrainedModel]:
-        return getattr(transformers, f"{self.prefix}{TASKS[task].model_class}")
+        ending = self.classes.get(task, TASKS[task].model_class)
+        return getattr(transformers, f"{self.prefix}{ending}")
 
 
 # --- Weights -------------------------------------------------------------------------------------
@@ -125,7 +127,7 @@ def random_inputs(
     segment_ids = np.zeros(shape, np.int32)
     for row, length in enumerate(lengths):
         token_ids[row, length - 1] = tokens.last
-        segments = max(getattr(config, "type_vocab_size", 1), 1)
+        segments = getattr(config, "type_vocab_size", 1)
         starts = np.sort(rng.integers(1, length, segments - 1))
         for start in starts:
             segment_ids[row, start:length] += 1
@@ -250,7 +252,7 @@ def make_case(family: Family, case: "Case", directory: pathlib.Path) -> None:
     inputs = case.make_inputs(family, model.config, rng)
     arrays = inputs | reference_outputs(family, case, model, inputs)
     if case.gradients:
-        make_labels = TASKS[case.task].make_labels
+        make_labels = case.make_labels or TASKS[case.task].make_labels
         labels = make_labels(inputs, family, model.config, rng).astype(np.int64)
         arrays |= {"labels": labels.astype(np.int32)} | reference_gradients(
             case, model, inputs, labels
@@ -283,6 +285,11 @@ class Case:
     # (model, rng) to the arrays of training.npz; without it there is none.
     make_training: Callable | None = None
     internals: bool = False  # whether hidden states and attention probabilities are stored
+    # (model, inputs, **options) to what the model returns; a call with `torch_inputs` by default.
+    call: Callable | None = None
+    # (model, inputs) to the outputs by our names, where they are not those of one call.
+    run: Callable | None = None
+    make_labels: Callable | None = None  # in place of the task's
     # Changes the random weights of the model before they are written.
     edit_weights: Callable[[transformers.PreTrainedModel], None] | None = None
     save: Callable = save_current  # writes the weights
@@ -401,16 +408,24 @@ def run_with_internals(
     }
 
 
+def called(case: Case, model: transformers.PreTrainedModel, inputs: dict, **options):
+    if case.call is not None:
+        return case.call(model, inputs, **options)
+    return model(**torch_inputs(inputs), **options)
+
+
 def reference_outputs(
     family: Family, case: Case, model: transformers.PreTrainedModel, inputs: dict
 ) -> dict[str, np.ndarray]:
     with torch.no_grad():
-        if case.internals or family.captures_always:
+        if case.run is not None:
+            outputs = case.run(model, inputs)
+            return {name: value.numpy().astype(np.float32) for name, value in outputs.items()}
+        if case.internals:
             run = family.capture_internals or run_with_internals
             result, internals = run(model, torch_inputs(inputs))
-            internals = internals if case.internals else {}
         else:
-            result, internals = model(**torch_inputs(inputs)), {}
+            result, internals = called(case, model, inputs), {}
     outputs = {ours: result.get(theirs) for ours, theirs in TASKS[case.task].outputs.items()}
     return {
         name: value.numpy().astype(np.float32)
@@ -426,7 +441,7 @@ def reference_gradients(
     targets = torch.from_numpy(labels)
     if model.config.problem_type == "multi_label_classification":
         targets = targets.double()  # transformers takes no integers there
-    loss = model(**torch_inputs(inputs), labels=targets).loss
+    loss = called(case, model, inputs, labels=targets).loss
     loss.backward()
     parameters = dict(model.named_parameters())
     return {"loss": loss.detach().numpy().astype(np.float32)} | {

@@ -3,13 +3,16 @@
     python tools/references/sentencepiece_references.py tables
     python tools/references/sentencepiece_references.py model
     python tools/references/sentencepiece_references.py golden PATH_OF_GOOGLE_ALBERT/tokenization.py
+    python tools/references/sentencepiece_references.py xlnet
 
 `tables` writes "python" in bert_zoo/text/unicode_tables.json, from Python 3.11. `model` trains the small
 XLM-R-like model that tests use. `golden` runs google-research/albert's tokenization.py (without its
-TensorFlow 1 imports) and Hugging Face's XLMRobertaTokenizer on the texts of tests/text_samples.py.
+TensorFlow 1 imports) and Hugging Face's XLMRobertaTokenizer on the texts of tests/text_samples.py; `xlnet`
+runs transformers 4's XLNetTokenizer, which does what zihangdai/xlnet prepro_utils.py does (transformers 5's splits
+no commas off numbers), with the pieces of ALBERT's model.
 
 Needs sentencepiece 0.2.1 (0.2.2 breaks ties between segmentations in another way, see
-docs/text.md), six and, for `golden`, transformers and ../shared/data.
+docs/text.md), six and, for `golden`, transformers and ../shared/data; for `xlnet` transformers 4.35.
 """
 
 from __future__ import annotations
@@ -221,6 +224,23 @@ def write_golden(albert_code: str) -> None:
     write_answers("sentencepiece.json.gz", references)
 
 
+def write_xlnet() -> None:
+    """Writes what transformers 4's XLNetTokenizer answers, cased."""
+    from transformers import XLNetTokenizer
+
+    model = (SHARED_DATA / "vocab" / "albert" / "spiece.model").read_bytes()
+    with tempfile.TemporaryDirectory() as directory:
+        path = Path(directory, "spiece.model")
+        path.write_bytes(text_samples.with_xlnet_tokens(model))
+        tokenizer = XLNetTokenizer(str(path))
+
+    def encode(text: str) -> list[int]:
+        # Not `tokenize`, which looks for special tokens first.
+        return tokenizer.convert_tokens_to_ids(tokenizer._tokenize(text))
+
+    write_answers("xlnet.json.gz", answers(encode))
+
+
 def context_text(page: int) -> str:
     """Returns every code point of a page in CONTEXTS."""
     codes = range(page * text_samples.PAGE, (page + 1) * text_samples.PAGE)
@@ -298,4 +318,5 @@ def hugging_face_encoder(model: bytes) -> Encoder:
 
 
 if __name__ == "__main__":
-    run({"tables": write_tables, "model": train_model, "golden": write_golden})
+    commands = {"tables": write_tables, "model": train_model, "golden": write_golden}
+    run(commands | {"xlnet": write_xlnet})

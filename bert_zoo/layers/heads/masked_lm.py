@@ -7,7 +7,7 @@ from bert_zoo.layers.common import ACTIVATIONS, dense, norm, table, vocabulary_l
 
 
 class MaskedLMHead(keras.layers.Layer):
-    """Dense, activation, norm, and a projection onto the vocabulary with its own bias.
+    """Dense, activation, norm, and a projection onto the vocabulary with its own bias, or that alone.
 
     The projection reads the encoder's token table (tied), or a table of its own.
     Source: google-research/bert run_pretraining.py, get_masked_lm_output.
@@ -15,10 +15,9 @@ class MaskedLMHead(keras.layers.Layer):
     Args:
         vocab_size: logits.
         width: of the token table and of the transform.
-        activation: as the encoder's.
+        activation: as the encoder's; None where there is nothing before the projection.
         epsilon: of the layer norm.
         tied: whether the projection is the token table that `call` is given.
-        position_embedding: a table that makes what `call` is given (`Backbone.masked_states`), or None.
     """
 
     def __init__(
@@ -26,22 +25,22 @@ class MaskedLMHead(keras.layers.Layer):
         vocab_size: int,
         width: int,
         *,
-        activation: str,
+        activation: str | None,
         epsilon: float,
         tied: bool,
         initializer_range: float,
-        position_embedding: keras.layers.Layer | None = None,
         **kwargs,
     ):
         super().__init__(**kwargs)
         self.vocab_size = vocab_size
-        self.position_embedding = position_embedding
         self.width = width
-        self.activation = ACTIVATIONS[activation]
-        self.transform = dense(
-            width, "transform", stddev=initializer_range, dtype=self.dtype_policy
-        )
-        self.norm = norm("norm", epsilon=epsilon, dtype=self.dtype_policy)
+        self.transform = None
+        if activation is not None:
+            self.activation = ACTIVATIONS[activation]
+            self.transform = dense(
+                width, "transform", stddev=initializer_range, dtype=self.dtype_policy
+            )
+            self.norm = norm("norm", epsilon=epsilon, dtype=self.dtype_policy)
         self.decoder = None
         if not tied:
             self.decoder = table(
@@ -49,12 +48,11 @@ class MaskedLMHead(keras.layers.Layer):
             )
 
     def build(self, input_shape):
-        self.transform.build(input_shape)
-        self.norm.build((*input_shape[:-1], self.width))
+        if self.transform is not None:
+            self.transform.build(input_shape)
+            self.norm.build((*input_shape[:-1], self.width))
         if self.decoder is not None:
             self.decoder.build()
-        if self.position_embedding is not None:
-            self.position_embedding.build()
         self.bias = self.add_weight(shape=(self.vocab_size,), initializer="zeros", name="bias")
         self.built = True
 
@@ -74,7 +72,8 @@ class MaskedLMHead(keras.layers.Layer):
             x = ops.take_along_axis(x, ops.expand_dims(mask_positions, -1), axis=1)
         shape = (-1, ops.shape(x)[1], self.vocab_size)
         x = ops.reshape(x, (-1, ops.shape(x)[-1]))
-        x = self.norm(self.activation(self.transform(x)))
+        if self.transform is not None:
+            x = self.norm(self.activation(self.transform(x)))
         if self.decoder is not None:
             token_table = self.decoder.embeddings
         return ops.reshape(vocabulary_logits(x, token_table, self.bias), shape)

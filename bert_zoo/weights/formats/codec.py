@@ -18,6 +18,7 @@ class ConfigRow:
     key: str = ""  # in the source's file; the field's name by default
     values: Mapping[Any, Any] | None = None  # the source's values -> ours, where they differ
     optional: bool = False  # whether a file may leave the key out (our default then applies)
+    null: Any = None  # our value that the file says by null, which is our default
 
     def __post_init__(self):
         object.__setattr__(self, "key", self.key or self.field)
@@ -33,6 +34,8 @@ class ConfigRow:
         )
 
     def encode(self, value: Any) -> Any:
+        if self.null is not None and value == self.null:
+            return None
         if self.values is None:
             return value
         return next(theirs for theirs, ours in self.values.items() if ours == value)

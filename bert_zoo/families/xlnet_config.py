@@ -1,0 +1,141 @@
+"""The sizes and choices that define an XLNet."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from bert_zoo.config import UNLIMITED, Config, ConfigError, Shapes, is_integer
+from bert_zoo.error_text import shown
+
+
+@dataclass(frozen=True, kw_only=True)
+class XLNetConfig(Config):
+    """Everything that fixes an XLNet's parameters and arithmetic (Yang et al. 2019)."""
+
+    # What precedes a text is not there, and segments are compared, whatever their numbers.
+    memory_start: ClassVar[str] = "empty"
+    most_segments: ClassVar[int] = UNLIMITED
+    # Nothing but the encoder's own last dropout stands before a head over tokens.
+    span_dropout: ClassVar[float] = 0.0
+
+    vocab_size: int  # rows of the token table
+    hidden_size: int = 768  # width of the residual stream ("d_model")
+    num_layers: int = 12  # blocks
+    num_heads: int = 12  # attention heads a block
+    head_size: int = 0  # width of a head; 0: `hidden_size / num_heads`
+    intermediate_size: int = 3072  # width of the feed-forward layer ("d_inner")
+    mem_len: int = 0  # hidden states that a layer keeps of earlier segments; 0 for no memory
+    reuse_len: int = 0  # tokens of a segment, its first ones, that are kept; 0 for all
+    clamp_len: int = -1  # distances beyond this count as this; -1 for none
+    activation: str = (
+        "gelu"  # of the feed-forward layer; Google's programs mean "gelu_tanh" by "gelu"
+    )
+    layer_norm_epsilon: float = 1e-12  # added to the variance
+    hidden_dropout: float = (
+        0.1  # on embeddings, positions, within and behind sublayers, on the output
+    )
+    attention_dropout: float = 0.1  # rate on attention probabilities
+    summary_dropout: float = 0.1  # behind the layer that reads the last token for a whole text
+    initializer_range: float = 0.02  # standard deviation of randomly initialised weights
+    tie_word_embeddings: bool = True  # whether predictions project onto the token table
+
+    def __post_init__(self):
+        problems = self.problems_with(
+            positive=("vocab_size", "hidden_size", "num_layers", "num_heads", "intermediate_size"),
+            natural={
+                "head_size": "hidden_size / num_heads",
+                "mem_len": "no memory",
+                "reuse_len": "all of a segment",
+            },
+            rates=("hidden_dropout", "attention_dropout", "summary_dropout"),
+            flags=("tie_word_embeddings",),
+        )
+        if not problems and not self.head_size and self.hidden_size % self.num_heads:
+            problems.append(
+                f"hidden_size {self.hidden_size} is not a multiple of num_heads {self.num_heads}."
+            )
+        if not problems and self.hidden_size % 2:
+            problems.append(
+                f"hidden_size is {self.hidden_size}; positions are pairs of a sine and a cosine, "
+                "so it must be even."
+            )
+        if not is_integer(self.clamp_len):
+            problems.append(
+                f"clamp_len is {shown(self.clamp_len)}; it must be a number of tokens, or -1 for none."
+            )
+        if problems:
+            raise ConfigError("This encoder cannot be built: " + " ".join(problems))
+
+    @property
+    def size_of_head(self) -> int:
+        """Width of a head."""
+        return self.head_size or self.hidden_size // self.num_heads
+
+    @property
+    def attended(self) -> int:
+        """Width of all heads together."""
+        return self.num_heads * self.size_of_head
+
+    @property
+    def head_dropout(self) -> float:
+        """Dropout rate before a head over whole texts."""
+        return self.summary_dropout
+
+    @property
+    def table_width(self) -> int:
+        """Width of the token table."""
+        return self.hidden_size
+
+    @property
+    def num_blocks(self) -> int:
+        """Blocks with weights of their own."""
+        return self.num_layers
+
+    @property
+    def longest_input(self) -> int:
+        """The most tokens that a row may have."""
+        return UNLIMITED
+
+    @property
+    def priced_lengths(self) -> tuple[int, ...]:
+        """Lengths of input whose cost a checkpoint's card shows."""
+        return (128, 512)
+
+    def card(self) -> dict[str, int]:
+        """The sizes that a checkpoint's card shows."""
+        sizes = ("num_layers", "hidden_size", "num_heads", "intermediate_size", "vocab_size")
+        return {name: getattr(self, name) for name in (*sizes, "mem_len")}
+
+    def shapes(self, length: int) -> Shapes:
+        """What it computes for rows of `length` tokens, in one stream."""
+        return Shapes(
+            tables=((self.vocab_size, self.hidden_size),),
+            embedded=(self.hidden_size,),
+            normed=0,
+            embeddings_dropped=self.hidden_size,
+            runs=self.num_layers,
+            hidden=self.hidden_size,
+            intermediate=self.intermediate_size,
+            attended=self.attended,
+            heads=self.num_heads,
+            queries=3,
+            memory=self.mem_len,
+            distances=self.mem_len + 2 * length,
+            drops_within_feed_forward=True,
+        )
+
+    def rough_parameters(self) -> int:
+        block = self.hidden_size * (5 * self.attended + 2 * self.intermediate_size)
+        return self.vocab_size * self.hidden_size + self.num_layers * block
+
+    def forward_flops(self, length: int) -> int:
+        """Floating-point operations of the blocks' products for a segment of `length` tokens.
+
+        With a full memory, whose keys and values are made anew for each segment.
+        """
+        hidden, attended = self.hidden_size, self.attended
+        keys = self.mem_len + length
+        dense = length * (2 * hidden * attended + 2 * hidden * self.intermediate_size)
+        keys_and_values = 2 * keys * hidden * attended
+        positions = (keys + length) * hidden * attended
+        scores = length * (3 * keys + length + 2) * attended
+        return 2 * self.num_layers * (dense + keys_and_values + positions + scores)

@@ -1,0 +1,215 @@
+"""XLNet: two streams, orders, segments, memory, and how it fills in a text."""
+
+import json
+import re
+
+import numpy as np
+import pytest
+from helpers import (
+    TOLERANCE,
+    arrays,
+    assert_same,
+    assert_same_variables,
+    directory_of,
+    inputs_of,
+    load_case,
+    loaded,
+    save_tf1,
+    tensors_of,
+)
+
+import bert_zoo
+
+STREAMS = "xlnet/encoder_two_streams"
+FILLED = "xlnet/masked_lm_targets"
+
+
+def test_positions_stand_for_the_mapping_and_the_mask():
+    """Also where a row has fewer, and where the first token is one."""
+    io = arrays(FILLED)
+    model, inputs = loaded(FILLED), inputs_of(io)
+    ids = {name: inputs[name] for name in ("token_ids", "segment_ids", "padding_mask")}
+    positions = inputs["target_mapping"].argmax(2).astype("int32")
+    logits = model({**ids, "mask_positions": positions})
+    np.testing.assert_allclose(logits, io["logits"], atol=TOLERANCE)
+    more = np.pad(positions, ((0, 0), (0, 1)))
+    assert_same(model({**ids, "mask_positions": more})[:, :2], logits, TOLERANCE)
+
+
+def test_a_target_does_not_see_its_token_nor_those_of_others():
+    model, inputs = loaded(FILLED), inputs_of(arrays(FILLED))
+    ids = {name: inputs[name] for name in ("token_ids", "segment_ids", "padding_mask")}
+    positions = inputs["target_mapping"].argmax(2).astype("int32")
+    logits = model({**ids, "mask_positions": positions})
+    other = ids["token_ids"].copy()
+    np.put_along_axis(other, positions, 20, axis=1)
+    assert_same(model({**ids, "token_ids": other, "mask_positions": positions}), logits)
+    other[:, 14] = 20  # <sep>
+    found = model({**ids, "token_ids": other, "mask_positions": positions})
+    assert np.abs(found - logits).max(2).min() > 1e-3
+    # The content stream does see them.
+    whole = model({**ids, "token_ids": other})
+    assert whole.shape == (*other.shape, 95)
+
+
+def test_one_segment_is_as_none_but_for_a_memory_which_is_the_first():
+    """What a query adds to all keys alike, the softmax does not show."""
+    model, inputs = loaded("xlnet/encoder"), inputs_of(arrays("xlnet/encoder"))
+    del inputs["segment_ids"]
+    without = model(inputs)
+    one, other = (
+        model({**inputs, "segment_ids": np.full_like(inputs["token_ids"], segment)})
+        for segment in (0, 4)
+    )
+    assert_same(one, other)
+    assert_same(one, without, TOLERANCE)
+    model = load_case("xlnet/encoder", mem_len=5)
+    state = {name: model(inputs)[name] for name in ("memory", "memory_mask")}
+    first, second = (
+        model({**inputs, **state, "segment_ids": np.full_like(inputs["token_ids"], segment)})
+        for segment in (0, 1)
+    )
+    assert_same(first, model({**inputs, **state}), TOLERANCE)
+    difference = first["sequence_output"] - second["sequence_output"]
+    assert np.abs(difference).max() > 0.01
+
+
+def test_there_is_a_memory_only_where_it_has_a_length():
+    inputs = inputs_of(arrays("xlnet/encoder"))
+    assert set(loaded("xlnet/encoder")(inputs)) == {"sequence_output"}
+    model = load_case("xlnet/encoder", mem_len=5, reuse_len=9)
+    found = model(inputs)
+    assert [layer.shape for layer in found["memory"]] == [(4, 5, 32)] * 2
+    # The first nine tokens are kept, of which the row of six has none.
+    mask = inputs["padding_mask"][:, 4:9]
+    np.testing.assert_array_equal(found["memory_mask"], mask)
+    assert_same(
+        found["sequence_output"], loaded("xlnet/encoder")(inputs)["sequence_output"], TOLERANCE
+    )
+
+
+def test_wrong_shapes_are_named():
+    inputs = inputs_of(arrays(STREAMS))
+    with pytest.raises(ValueError, match=r"perm_mask has shape \(4, 16\).*\['batch', 'length'"):
+        loaded(STREAMS)({**inputs, "perm_mask": inputs["token_ids"]})
+    with pytest.raises(ValueError, match=r"target_mapping\[0, 0, 0\] is 7, outside of \[0, 2\)"):
+        loaded(STREAMS)({**inputs, "target_mapping": inputs["target_mapping"] * 0 + 7})
+
+
+def test_a_text_is_filled_in():
+    pytest.importorskip("tensorflow")
+    model = loaded("xlnet/masked_lm")
+    one, two = model.fill_mask("the cat <mask> on the <mask>", top_k=3)
+    assert [len(one), len(two)] == [3, 3]
+    assert sum(c.score for c in model.fill_mask("a <mask>", top_k=90)[0]) <= 1 + 1e-5
+    (first,) = model.fill_mask("<mask> sat", targets=["▁the", "▁cat"])
+    assert {c.token for c in first} == {"the", "cat"}
+    # What stands in the place does not matter, so that another mark gives the same.
+    (again,) = model.fill_mask("<mask> sat", targets=["▁the", "▁cat"])
+    assert [c.score for c in first] == [c.score for c in again]
+
+
+def test_permutations_are_trained():
+    pytest.importorskip("tensorflow")
+    from bert_zoo.objectives import Draws, objective_for
+    from bert_zoo.training import compile_for_task
+
+    model = load_case("xlnet/masked_lm", "pretraining", dropout=0.0)
+    batch = {
+        name: np.asarray(value)
+        for name, value in model.preprocessor(
+            ["the cat sat on the tree and saw a big dog"] * 4
+        ).items()
+    }
+    special = np.isin(batch["token_ids"], [3, 4]) | (batch["padding_mask"] == 0)
+    starts = model.preprocessor.tokenizer.word_starts[batch["token_ids"]] & ~special
+    rows = batch | {"row": np.arange(4), "special": special, "word_starts": starts}
+    inputs, labels = objective_for(model)(rows, Draws(0, 0, rows["row"]))
+    assert model(inputs)["mlm_logits"].shape[:2] == labels["mlm_logits"].shape
+    compile_for_task(model)
+    model.optimizer.learning_rate = 1e-2
+    losses = model.fit(inputs, labels, epochs=20, verbose=0).history["loss"]
+    assert losses[-1] < 0.5 * losses[0]
+
+
+# zihangdai/xlnet modeling.py: Hugging Face's name of a tensor -> Google's.
+GOOGLE = (
+    (r"^transformer\.word_embedding\.weight$", "word_embedding/lookup_table"),
+    (r"^transformer\.mask_emb$", "mask_emb/mask_emb"),
+    (r"^transformer\.layer\.(\d+)\.rel_attn\.([qkvor])$", r"layer_\1/rel_attn/\2/kernel"),
+    (
+        r"^transformer\.layer\.(\d+)\.(rel_attn|ff)\.layer_norm\.weight$",
+        r"layer_\1/\2/LayerNorm/gamma",
+    ),
+    (
+        r"^transformer\.layer\.(\d+)\.(rel_attn|ff)\.layer_norm\.bias$",
+        r"layer_\1/\2/LayerNorm/beta",
+    ),
+    (r"^transformer\.layer\.(\d+)\.ff\.(layer_[12])\.weight$", r"layer_\1/ff/\2/kernel"),
+    (r"^transformer\.layer\.(\d+)\.ff\.(layer_[12])\.bias$", r"layer_\1/ff/\2/bias"),
+)
+STACKED = r"^transformer\.layer\.(\d+)\.rel_attn\.(r_._bias|seg_embed)$"
+
+
+def test_googles_archive_is_the_same_model(tmp_path):
+    """Kernels by heads, biases of all layers in one tensor, GELU by its tanh approximation."""
+    pytest.importorskip("tensorflow")
+    case = "xlnet/masked_lm"
+    stacks, google = {}, {"global_step": np.int64(7)}
+    for key, tensor in tensors_of(directory_of(case)).items():
+        if found := re.match(STACKED, key):
+            stacks.setdefault(found[2], {})[int(found[1])] = tensor
+            continue
+        for pattern, name in GOOGLE:
+            if re.match(pattern, key):
+                dense = "/ff/" in (renamed := re.sub(pattern, name, key)) and "kernel" in renamed
+                google[f"model/transformer/{renamed}"] = tensor.T if dense else tensor
+                break
+        else:
+            assert key == "lm_loss.bias"
+            google["model/lm_loss/bias"] = tensor
+    for name, layers in stacks.items():
+        google[f"model/transformer/{name}"] = np.stack([layers[i] for i in range(len(layers))])
+    save_tf1(tmp_path / "xlnet_model.ckpt", google)
+    sizes = {"d_head": 8, "d_inner": 64, "d_model": 32, "n_head": 4, "n_layer": 2, "n_token": 95}
+    config = {**sizes, "ff_activation": "gelu", "untie_r": True}
+    (tmp_path / "xlnet_config.json").write_text(json.dumps(config))
+    model = bert_zoo.load(tmp_path, "masked_lm")
+    assert_same_variables(model, loaded(case))
+    assert model.encoder.config.activation == "gelu_tanh"
+    inputs = inputs_of(arrays(case))
+    exact = bert_zoo.load(tmp_path, "masked_lm", activation="gelu")
+    assert_same(exact(inputs), loaded(case)(inputs))
+
+
+def test_no_answer_is_the_last_token():
+    """Whatever stands left of a row, in windows of a batch and in those that are padded anew."""
+    pytest.importorskip("tensorflow")
+    from bert_zoo.data.questions import labelled_windows
+    from bert_zoo.text.windows import answer_positions, question_windows
+
+    model = loaded("xlnet/question_answering")
+    windows = question_windows(model.preprocessor, sequence_length=30, stride=6)
+    questions = ["was it red", "the cat"]
+    contexts = ["the cat sat on the big red house, and she saw it in the city", "a bird"]
+    answers = [(20, 26), (-1, -1)]  # "ig red", in the middle of words
+    rows = windows(questions, contexts)
+    starts, ends = answer_positions(rows, *map(list, zip(*answers, strict=True)), -1)
+    width = rows["token_ids"].shape[1]
+    shown = starts.numpy() != width - 1
+    assert shown.any() and not shown.all() and not shown[-1]
+    assert ((starts <= ends) & (rows["padding_mask"].numpy().argmax(1) <= starts)).numpy().all()
+    spans = [
+        (rows["starts"][row, start], rows["ends"][row, end])
+        for row, (start, end) in enumerate(zip(starts, ends, strict=True))
+        if shown[row]
+    ]
+    assert all(start <= 20 and end >= 26 for start, end in spans)
+    table, batch = labelled_windows(windows, questions, contexts, answers, [0, 1])
+    for number in range(len(table.lengths)):
+        inputs, labels = batch(np.array([number]))
+        shift = width - inputs["token_ids"].shape[1]
+        assert labels["start_logits"].numpy() == starts[number] - shift
+        assert labels["end_logits"].numpy() == ends[number] - shift
+    found = model.answer(questions[0], contexts[0], n_best=5)
+    assert found.no_answer_score is not None
