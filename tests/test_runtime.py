@@ -226,12 +226,12 @@ def test_tokenizer_json_composes_rows_as_the_model_does(tmp_path):
 @pytest.mark.slow
 @needs_minilm
 @needs_runtimes
-@pytest.mark.parametrize("format", ["litert", "onnx"])
-def test_vectors_of_real_sentences_keep_their_directions(format, tmp_path):
+@pytest.mark.parametrize("format, least_in_int8", [("litert", 0.995), ("onnx", 0.975)])
+def test_vectors_of_real_sentences_keep_their_directions(format, least_in_int8, tmp_path):
     model = bert_zoo.load("minilm_l6", task="embedding")
     texts = messages.load("test")[0]
     expected = model.embed(texts)
-    for quantize, least in ((None, 1 - 1e-5), ("int8", 0.99)):
+    for quantize, least in ((None, 1 - 1e-5), ("int8", least_in_int8)):
         directory = tmp_path / str(quantize)
         bert_zoo.export(model, directory, format=format, quantize=quantize)
         found = bert_zoo.runtime.load(directory).embed(texts)

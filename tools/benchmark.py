@@ -11,9 +11,12 @@
     python tools/benchmark.py --what pretraining_step       # beside KerasHub's BertMaskedLM
     python tools/benchmark.py --what pretraining_rows --texts ../shared/data/text/abc_news.txt \
         --form documents --encoding latin-1
+    python tools/benchmark.py --what serving --runs runs/sst2,runs/cola --serving_dir served \
+        --figure docs/figures/serving.png --reference_python reference-env/bin/python
 
 `reference_python` is the interpreter of an environment with torch and transformers (and accelerate
-for fine-tuning, sentence-transformers for single calls), which bert_zoo itself never imports. Rounds alternate between the implementations,
+for fine-tuning, sentence-transformers for single calls, both and onnxruntime for serving), which
+bert_zoo itself never imports. Rounds alternate between the implementations,
 so that a change of the machine's speed meets all of them. Medians are printed, with ratios of
 medians and the spread of both over the rounds, and written as JSON. Libraries start threads beside
 those that are counted: leave the program as many cores as `threads` (`taskset -c 0,1 python ...`).
@@ -29,9 +32,11 @@ import textwrap
 import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import Any
 
 import benchmark_finetuning
 import benchmark_pretraining
+import benchmark_serving
 import benchmark_single_calls
 from absl import app, flags
 
@@ -40,7 +45,7 @@ _WHAT = flags.DEFINE_multi_enum(
     ["encoder", "tokenizer"],
     [
         *("encoder", "tokenizer", "recurrence", "finetuning", "single_calls", "pretraining_data"),
-        *("pretraining_pipeline", "pretraining_step", "pretraining_rows"),
+        *("pretraining_pipeline", "pretraining_step", "pretraining_rows", "serving"),
     ],
     "What to time; may be given several times.",
 )
@@ -88,6 +93,13 @@ _PEERS = flags.DEFINE_multi_enum(
     [name for name in benchmark_finetuning.IMPLEMENTATIONS if name != benchmark_finetuning.OURS],
     "Whom fine-tuning is compared with; may be given several times.",
 )
+_RUNS = flags.DEFINE_list(
+    "runs", [], "Run directories of `bert_zoo finetune` to serve; the first one's texts are timed."
+)
+_SERVING_DIR = flags.DEFINE_string(
+    "serving_dir", None, "Where exports, scores and costs are kept, and not made again."
+)
+_FIGURE = flags.DEFINE_string("figure", None, "Where serving draws scores against time, a PNG.")
 _OUTPUT = flags.DEFINE_string("output", None, "Where to write the figures as JSON.")
 BASE = {"layers": 12, "hidden": 768, "heads": 12, "intermediate": 3072, "vocabulary": 30522}
 MIN_TEXTS = 20_000
@@ -538,6 +550,27 @@ def race_single_calls(scratch: Path) -> dict[str, dict[str, dict]]:
     return results
 
 
+def race_serving(scratch: Path) -> dict[str, Any]:
+    """Exports of fine-tuned models beside torch's; see benchmark_serving.py."""
+    if not _RUNS.value:
+        raise app.UsageError("Serving needs --runs, directories that bert_zoo finetune wrote.")
+    bench = benchmark_serving.Bench(
+        _RUNS.value,
+        Path(_SERVING_DIR.value or scratch),
+        _REFERENCE_PYTHON.value,
+        _THREADS.value,
+    )
+    results = {
+        "runs": [run.name for run in bench.runs],
+        "costs": bench.costs(_ROUNDS.value),
+        "scores": bench.scores(),
+    }
+    print(f"\n{benchmark_serving.table(results, bench.systems)}")
+    if _FIGURE.value:
+        benchmark_serving.draw_scores(results, bench.systems, Path(_FIGURE.value))
+    return {"serving": results}
+
+
 def main(argv: list[str]) -> None:
     if len(argv) > 1:
         raise app.UsageError(f"Unknown arguments {argv[1:]}; options begin with --.")
@@ -566,6 +599,7 @@ WHAT = {
     "pretraining_pipeline": race_pretraining_pipeline,
     "pretraining_step": race_pretraining_step,
     "pretraining_rows": race_pretraining_rows,
+    "serving": race_serving,
 }
 
 if __name__ == "__main__":

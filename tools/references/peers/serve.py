@@ -1,0 +1,163 @@
+"""Serves an exported model to `tools/benchmark_serving.py`, in a process and environment of its own.
+
+    python serve.py KIND DIRECTORY THREADS OPTIONS     # options as JSON
+
+It loads the model, and then answers requests as they come, a line of JSON each:
+{"requests": [columns, ...]}, where columns are a list of texts, two of pairs, or a list of questions
+and one of contexts. One line of JSON goes back: `seconds` of all of them together, `answers` in the
+order of the texts, and `memory`, the process's largest resident memory so far, in bytes. An answer is
+the number of the likeliest class; of questions, the best span and the log-odds of no answer.
+
+Nothing is imported but the standard library before the kind of model says what it needs.
+"""
+
+import json
+import re
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+Columns = list[list[str]]
+Answerer = Callable[[Columns], list]
+
+
+def saved_model(directory: str, threads: int, *, questions: bool = False) -> Answerer:
+    import tensorflow as tf
+    import tensorflow_text  # noqa: F401  registers the tokenizer's ops
+
+    served = tf.saved_model.load(directory).signatures
+    if questions:
+
+        def answer(columns):
+            question, context = map(tf.constant, columns)
+            found = served["serving_default"](question=question, context=context)
+            texts = [text.decode() for text in found["answer"].numpy()]
+            return [*zip(texts, found["no_answer_score"].numpy().tolist(), strict=True)]
+
+        return answer
+
+    def classify(columns):
+        texts = dict(zip(("text", "text_pair"), map(tf.constant, columns), strict=False))
+        signature = served["pairs" if len(columns) > 1 else "serving_default"]
+        return signature(**texts)["logits"].numpy().argmax(-1).tolist()
+
+    return classify
+
+
+def runtime(directory: str, threads: int, *, questions: bool = False) -> Answerer:
+    import bert_zoo.runtime
+
+    model = bert_zoo.runtime.load(directory, threads=threads)
+    if questions:
+
+        def answer(columns):
+            # A threshold above all scores: the best span, whatever no answer's score is.
+            found = model.answer(*columns, no_answer_threshold=float("inf"))
+            return [(row.text, row.no_answer_score) for row in found]
+
+        return answer
+
+    def classify(columns):
+        rows = model.predict(columns[0] if len(columns) == 1 else tuple(columns))["logits"]
+        return [int(logits.argmax()) for logits in rows]
+
+    return classify
+
+
+def keras(directory: str, threads: int) -> Answerer:
+    import bert_zoo
+
+    model = bert_zoo.load(directory)
+    numbers = {label: number for number, label in enumerate(model.labels)}
+
+    def classify(columns):
+        found = model.classify(columns[0] if len(columns) == 1 else tuple(columns))
+        return [numbers[row.label] for row in found]
+
+    return classify
+
+
+def torch(directory: str, threads: int, *, dtype: str, compiled: bool = False) -> Answerer:
+    import torch
+    from transformers import AutoModelForSequenceClassification, AutoTokenizer
+
+    torch.set_num_threads(threads)
+    tokenizer = AutoTokenizer.from_pretrained(directory)
+    model = AutoModelForSequenceClassification.from_pretrained(
+        directory, dtype=getattr(torch, dtype)
+    ).eval()
+    run = torch.compile(model, dynamic=True) if compiled else model
+
+    def classify(columns):
+        read = tokenizer(*columns, padding=True, truncation=True, return_tensors="pt")
+        with torch.inference_mode():
+            return run(**read).logits.argmax(-1).tolist()
+
+    return classify
+
+
+def onnx(directory: str, threads: int) -> Answerer:
+    import numpy as np
+    import onnxruntime
+    from tokenizers import Tokenizer
+
+    tokenizer = Tokenizer.from_file(f"{directory}/tokenizer.json")
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = threads
+    session = onnxruntime.InferenceSession(
+        f"{directory}/model.onnx", options, providers=["CPUExecutionProvider"]
+    )
+
+    def classify(columns):
+        rows = tokenizer.encode_batch([*zip(*columns, strict=True)] if columns[1:] else columns[0])
+        inputs = {
+            "input_ids": np.array([row.ids for row in rows]),
+            "attention_mask": np.array([row.attention_mask for row in rows]),
+            "token_type_ids": np.array([row.type_ids for row in rows]),
+        }
+        return session.run(["logits"], inputs)[0].argmax(-1).tolist()
+
+    return classify
+
+
+def sentence_transformers(directory: str, threads: int) -> Answerer:
+    import torch
+    from sentence_transformers import SentenceTransformer
+
+    torch.set_num_threads(threads)
+    model = SentenceTransformer(directory, device="cpu")
+    # It makes vectors, not classes: there is nothing to score.
+    return lambda columns: len(model.encode(columns[0], show_progress_bar=False)) * [None]
+
+
+KINDS = {
+    function.__name__: function
+    for function in (saved_model, runtime, keras, torch, onnx, sentence_transformers)
+}
+
+
+def largest_memory() -> int:
+    """Bytes, of this process alone: `getrusage` counts what its parent had when it was started."""
+    status = Path("/proc/self/status").read_text(encoding="ascii")
+    return int(re.search(r"VmHWM:\s+(\d+) kB", status)[1]) * 1024
+
+
+def main() -> None:
+    kind, directory, threads, options = sys.argv[1:]
+    answer = KINDS[kind](directory, int(threads), **json.loads(options))
+    for line in sys.stdin:
+        requests = json.loads(line)["requests"]
+        start = time.perf_counter()
+        answers = [answer(columns) for columns in requests]
+        seconds = time.perf_counter() - start
+        result = {
+            "seconds": seconds,
+            "answers": [row for of_request in answers for row in of_request],
+            "memory": largest_memory(),
+        }
+        print(json.dumps(result), flush=True)
+
+
+if __name__ == "__main__":
+    main()
