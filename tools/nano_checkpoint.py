@@ -55,14 +55,7 @@ MASKED = (
     "There is no {mask} that the plan will work.",
 )
 PROMPT = "The film is about"
-NOT_MEASURED = """
-Development sets, three seeds.
-
-| task | this checkpoint | the same shape, randomly initialised |
-|---|---:|---:|
-| SST-2 (accuracy) | not measured yet | not measured yet |
-| CoLA (Matthews correlation) | not measured yet | not measured yet |
-"""
+NOT_MEASURED = "\nNot measured.\n"
 LIMITS = """## What it is not good for
 
 Results. It has read a few million words of English a few times and knows next to nothing of the world: `minilm_l6` and `bert_tiny`
