@@ -11,6 +11,8 @@
     python tools/benchmark.py --what pretraining_step       # beside KerasHub's BertMaskedLM
     python tools/benchmark.py --what pretraining_rows --texts ../shared/data/text/abc_news.txt \
         --form documents --encoding latin-1
+    python tools/benchmark.py --what packing --glue_dir ../shared/data/glue \
+        --squad ../shared/data/squad/squad_v2_sample.json
     python tools/benchmark.py --what serving --runs runs/sst2,runs/cola --serving_dir served \
         --figure docs/figures/serving.png --reference_python reference-env/bin/python
 
@@ -35,6 +37,7 @@ from pathlib import Path
 from typing import Any
 
 import benchmark_finetuning
+import benchmark_packing
 import benchmark_pretraining
 import benchmark_serving
 import benchmark_single_calls
@@ -45,7 +48,7 @@ _WHAT = flags.DEFINE_multi_enum(
     ["encoder", "tokenizer"],
     [
         *("encoder", "tokenizer", "recurrence", "finetuning", "single_calls", "pretraining_data"),
-        *("pretraining_pipeline", "pretraining_step", "pretraining_rows", "serving"),
+        *("pretraining_pipeline", "pretraining_step", "pretraining_rows", "packing", "serving"),
     ],
     "What to time; may be given several times.",
 )
@@ -84,7 +87,10 @@ _SEGMENT = flags.DEFINE_integer("segment_length", 128, "Of the recurrence.", low
 _TASK = flags.DEFINE_enum(
     "task", "cola", benchmark_finetuning.TASKS, "GLUE task to fine-tune minilm_l6 on."
 )
-_GLUE_DIR = flags.DEFINE_string("glue_dir", None, "Folder with GLUE's folders, for fine-tuning.")
+_GLUE_DIR = flags.DEFINE_string(
+    "glue_dir", None, "Folder with GLUE's folders, for fine-tuning and packing."
+)
+_SQUAD = flags.DEFINE_string("squad", None, "File of SQuAD's, for packing.")
 _ROWS = flags.DEFINE_integer("rows", 0, "Texts to fine-tune on; 0 takes all.", lower_bound=0)
 _EPOCHS = flags.DEFINE_integer("finetuning_epochs", 3, "Passes over them.", lower_bound=1)
 _PEERS = flags.DEFINE_multi_enum(
@@ -524,6 +530,13 @@ def race_finetunings(scratch: Path) -> dict[str, dict[str, dict]]:
     return {f"finetuning {_TASK.value}": results}
 
 
+def race_packing(scratch: Path) -> dict[str, dict[str, dict]]:
+    """Packed rows beside a text a row in batches of like length; see benchmark_packing.py."""
+    if not _GLUE_DIR.value or not _SQUAD.value:
+        raise app.UsageError("Packing needs --glue_dir, with SST-2's folder, and --squad, a file.")
+    return race_pretraining(benchmark_packing.races(_GLUE_DIR.value, _SQUAD.value))
+
+
 def race_single_calls(scratch: Path) -> dict[str, dict[str, dict]]:
     """Each verb beside the model alone; see benchmark_single_calls.py."""
     results = {}
@@ -599,6 +612,7 @@ WHAT = {
     "pretraining_pipeline": race_pretraining_pipeline,
     "pretraining_step": race_pretraining_step,
     "pretraining_rows": race_pretraining_rows,
+    "packing": race_packing,
     "serving": race_serving,
 }
 

@@ -3,6 +3,8 @@
 from bert_zoo.families import (
     albert,
     bert,
+    deberta,
+    deberta_v2,
     distilbert,
     electra,
     mpnet,
@@ -22,6 +24,8 @@ FAMILIES = (
     distilbert.FAMILY,
     mpnet.FAMILY,
     electra.FAMILY,
+    deberta.FAMILY,
+    deberta_v2.FAMILY,
     transformer_xl.FAMILY,
     xlnet.FAMILY,
 )

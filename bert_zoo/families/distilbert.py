@@ -53,7 +53,7 @@ MASKED_LM = bert.projecting_head("vocab_transform", "vocab_layer_norm", "vocab_p
 SENTENCE = Head(
     (Row(DENSE, "classifier/transform", hf="pre_classifier"), bert.CLASSIFIER),
     transform="relu",
-    dropout_first=False,
+    dropout_first=None,
 )
 
 PRESETS = (

@@ -161,7 +161,7 @@ FAMILY = Family(
         "multiple_choice": Head(
             (SUMMARY, bert.CLASSIFIER),
             transform="gelu",
-            dropout_first=False,
+            dropout_first=None,
             dropout="summary_dropout",
         ),
     },

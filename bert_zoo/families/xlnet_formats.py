@@ -150,7 +150,7 @@ SUMMARY = Head(
         ),
         Row(DENSE, "classifier/dense", hf="logits_proj"),
     ),
-    dropout_first=False,
+    dropout_first=None,
     summary="last",
 )
 HF_CLASSES = bert.hf_classes("XLNet") | {

@@ -9,10 +9,17 @@ import importlib
 
 from bert_zoo.layers.adaptive_embedding import AdaptiveEmbedding
 from bert_zoo.layers.attention import SelfAttention
-from bert_zoo.layers.backbones import Backbone, RecurrentBackbone, TransformerBackbone
+from bert_zoo.layers.backbones import (
+    Backbone,
+    DisentangledBackbone,
+    RecurrentBackbone,
+    TransformerBackbone,
+)
 from bert_zoo.layers.block import PostNormBlock
+from bert_zoo.layers.disentangled_attention import DisentangledAttention
+from bert_zoo.layers.disentangled_stack import Convolution, DisentangledBlock, DisentangledStack
 from bert_zoo.layers.dropout import Dropout
-from bert_zoo.layers.embeddings import Embeddings
+from bert_zoo.layers.embeddings import Embeddings, TokenEmbeddings
 from bert_zoo.layers.feed_forward import FeedForward
 from bert_zoo.layers.pooler import Pooler
 from bert_zoo.layers.recurrent_stack import RecurrentBlock, RecurrentStack
@@ -29,6 +36,11 @@ from bert_zoo.layers.two_streams import (
 __all__ = [
     "AdaptiveEmbedding",
     "Backbone",
+    "Convolution",
+    "DisentangledAttention",
+    "DisentangledBackbone",
+    "DisentangledBlock",
+    "DisentangledStack",
     "Dropout",
     "Embeddings",
     "FeedForward",
@@ -44,6 +56,7 @@ __all__ = [
     "SelfAttention",
     "Stack",
     "StreamEmbeddings",
+    "TokenEmbeddings",
     "TransformerBackbone",
     "TwoStreamAttention",
     "TwoStreamBackbone",

@@ -9,7 +9,8 @@ from keras import ops
 
 from bert_zoo.config import Config
 from bert_zoo.layers.attention import at_queries, attention_bias, bias_between_documents
-from bert_zoo.layers.common import at_positions
+from bert_zoo.layers.common import at_positions, table
+from bert_zoo.layers.embeddings import positions_in_documents
 from bert_zoo.layers.recurrent_stack import updated_memory
 
 
@@ -136,6 +137,21 @@ class Backbone(keras.layers.Layer):
         """The inputs of `state` for so many rows that begin; their number may be a tensor."""
         return {}
 
+    def mask_embedding(self, *, initializer_range: float, dtype) -> keras.layers.Layer | None:
+        """A table of positions that the head for masked tokens alone reads; None for no such table."""
+        return None
+
+    def masked_states(self, encoded, inputs, embedding, positions, training=None):
+        """What that head reads, where there is such a table, [batch, length or number, hidden].
+
+        Args:
+            encoded: what a call gave, of every token.
+            inputs: that it was given.
+            embedding: the table.
+            positions: int [batch, number], the tokens that are predicted; None for all.
+        """
+        raise NotImplementedError
+
     def inputs_for_targets(self, inputs, positions) -> dict[str, Any]:
         """What a call takes besides, so that a second stream predicts the tokens at positions.
 
@@ -207,11 +223,7 @@ class TransformerBackbone(Backbone):
     def call(self, inputs, positions=None, training=None):
         token_ids, document_ids = inputs["token_ids"], inputs.get("document_ids")
         is_first = isinstance(positions, slice)
-        if is_first and document_ids is not None:
-            raise ValueError(
-                "This reads the first token of each row, and rows with document_ids hold several "
-                "documents. Give each document a row of its own, or leave document_ids out."
-            )
+        self._check_rows(document_ids, is_first)
         embedded = self.embeddings(
             token_ids,
             inputs.get("segment_ids"),
@@ -237,6 +249,78 @@ class TransformerBackbone(Backbone):
             attentions[-1:] = (probabilities[:, :, 1:] for probabilities in attentions[-1:])
         outputs |= {"sequence_output": hidden_states[-1], "hidden_states": hidden_states}
         return outputs | {"attentions": attentions}
+
+    def _check_rows(self, document_ids, is_first: bool) -> None:
+        if is_first and document_ids is not None:
+            raise ValueError(
+                "This reads the first token of each row, and rows with document_ids hold several "
+                "documents. Give each document a row of its own, or leave document_ids out."
+            )
+
+
+class DisentangledBackbone(TransformerBackbone):
+    """Token embeddings and a stack that knows distances; absolute positions are for masks alone (DeBERTa).
+
+    `position_ids` are read by the head for masked tokens.
+
+    Args:
+        config: sizes and choices.
+        embeddings: a `TokenEmbeddings`.
+        stack: a `DisentangledStack`.
+    """
+
+    def call(self, inputs, positions=None, training=None):
+        self._check_rows(inputs.get("document_ids"), isinstance(positions, slice))
+        embedded = self.embeddings(inputs["token_ids"], training=training)
+        bias, document_ids = self._visible(inputs)
+        # Neighbours see padding where there is a convolution.
+        embedded = embedded * ops.expand_dims(ops.cast(document_ids > 0, embedded.dtype), -1)
+        hidden_states, attentions = self.stack(
+            embedded, bias, document_ids, positions=positions, training=training
+        )
+        outputs = {"sequence_output": hidden_states[-1], "hidden_states": hidden_states}
+        return outputs | {"attentions": attentions}
+
+    def _visible(self, inputs):
+        """The bias of attention, and which document each token is of, 0 for padding."""
+        padding_mask, document_ids = inputs.get("padding_mask"), inputs.get("document_ids")
+        if padding_mask is None:
+            padding_mask = ops.ones_like(inputs["token_ids"])
+        bias = attention_bias(padding_mask, self.compute_dtype)
+        if document_ids is None:
+            return bias, padding_mask
+        between = bias_between_documents(document_ids, self.compute_dtype)
+        return ops.minimum(bias, between), document_ids * padding_mask
+
+    def mask_embedding(self, *, initializer_range, dtype):
+        return table(
+            self.config.max_positions,
+            self.config.hidden_size,
+            "position_embedding",
+            stddev=initializer_range,
+            dtype=dtype,
+        )
+
+    def masked_states(self, encoded, inputs, embedding, positions, training=None):
+        hidden, bias = encoded["hidden_states"][-2], self._visible(inputs)[0]
+        length, most = hidden.shape[1], self.config.max_positions
+        if length is not None and length > most:
+            raise ValueError(
+                f"The input has {length} tokens a row and the head for masked tokens knows {most} "
+                f"positions. Cut the text shorter, for instance with load(..., max_length={most})."
+            )
+        position_ids, document_ids = inputs.get("position_ids"), inputs.get("document_ids")
+        if position_ids is None and document_ids is not None:
+            position_ids = positions_in_documents(document_ids)
+        if position_ids is None:
+            position_ids = ops.broadcast_to(
+                ops.arange(ops.shape(hidden)[1], dtype="int32")[None], ops.shape(hidden)[:2]
+            )
+        queries = hidden
+        if positions is not None:
+            queries, position_ids = (at_positions(x, positions) for x in (hidden, position_ids))
+        queries = queries + embedding(position_ids)
+        return self.stack.decode(queries, hidden, bias, positions, training=training)
 
 
 class RecurrentBackbone(Backbone):

@@ -104,7 +104,7 @@ class Embeddings(keras.layers.Layer):
                 f"{self.longest_input})."
             )
         if position_ids is None and document_ids is not None:
-            position_ids = self._positions_in_documents(document_ids)
+            position_ids = positions_in_documents(document_ids) + self.position_offset
         elif position_ids is None and self.position_offset:
             position_ids = self._positions_of_tokens(token_ids)
         # Tables are cast before they are added: variables are float32 under mixed precision.
@@ -127,11 +127,56 @@ class Embeddings(keras.layers.Layer):
         is_token = ops.cast(ops.not_equal(token_ids, self.pad_id), "int32")
         return ops.cumsum(is_token, axis=1) * is_token + self.position_offset - 1
 
-    def _positions_in_documents(self, document_ids):
-        same = ops.equal(document_ids[:, :, None], document_ids[:, None, :])
-        begin = ops.argmax(ops.cast(same, "int32"), axis=-1)  # the first of the largest
-        place = ops.arange(ops.shape(document_ids)[1], dtype="int32")[None, :]
-        return place - ops.cast(begin, "int32") + self.position_offset
-
     def compute_output_shape(self, token_ids_shape):
         return (*token_ids_shape, self.hidden_size)
+
+
+class TokenEmbeddings(keras.layers.Layer):
+    """A table of tokens, normalised; where they stand is told elsewhere (DeBERTa).
+
+    Args:
+        vocab_size, hidden_size: rows and width of the table.
+        epsilon: of the layer norm.
+        dropout: rate on the output.
+    """
+
+    def __init__(
+        self,
+        vocab_size: int,
+        hidden_size: int,
+        *,
+        epsilon: float,
+        dropout: float,
+        initializer_range: float,
+        **kwargs,
+    ):
+        super().__init__(**kwargs)
+        self.token_embedding = table(
+            vocab_size,
+            hidden_size,
+            "token_embedding",
+            stddev=initializer_range,
+            dtype=self.dtype_policy,
+        )
+        self.norm = norm("norm", epsilon=epsilon, dtype=self.dtype_policy)
+        self.dropout = Dropout(dropout, dtype=self.dtype_policy, name="dropout")
+
+    def build(self, token_ids_shape):
+        self.token_embedding.build()
+        self.norm.build((None, None, self.token_embedding.output_dim))
+        self.built = True
+
+    def call(self, token_ids, training=None):
+        """int [batch, length] to [batch, length, hidden_size]."""
+        return self.dropout(self.norm(self.token_embedding(token_ids)), training=training)
+
+    def compute_output_shape(self, token_ids_shape):
+        return (*token_ids_shape, self.token_embedding.output_dim)
+
+
+def positions_in_documents(document_ids):
+    """int [batch, length], from 0 on in each document of a row; `document_ids` as `Embeddings.call`."""
+    same = ops.equal(document_ids[:, :, None], document_ids[:, None, :])
+    begin = ops.argmax(ops.cast(same, "int32"), axis=-1)  # the first of the largest
+    place = ops.arange(ops.shape(document_ids)[1], dtype="int32")[None, :]
+    return place - ops.cast(begin, "int32")

@@ -51,7 +51,8 @@ class Encoder(ZooModel):
     `attentions` [batch, heads, length, keys], one a layer; and the new state. Called with
     `positions`, int [batch, number], or `bert_zoo.layers.common.FIRST` for the first token of each row,
     the last layer computes no others: `sequence_output` and the last hidden state are [batch, number,
-    hidden], the last attentions [batch, heads, number, keys].
+    hidden], the last attentions [batch, heads, number, keys]. Called with `internals=True`, it gives
+    hidden states and attentions in any case.
 
     Args:
         config: sizes and choices.
@@ -144,16 +145,16 @@ class Encoder(ZooModel):
         """As `bert_zoo.training.freeze`, of nothing by default."""
         self.backbone.groups().freeze(embeddings=embeddings, layers=layers)
 
-    def call(self, inputs, positions=None, training=None):
+    def call(self, inputs, positions=None, internals=False, training=None):
         inputs = self._checked(inputs)
         if positions is not None and not isinstance(positions, slice):
             positions, length = as_ids("positions", positions), inputs["token_ids"].shape[1]
             if length is not None:
                 check_range("positions", positions, length, "the length of the input")
         outputs = dict(self.backbone(inputs, positions=positions, training=training))
-        if not self.output_hidden_states:
+        if not (self.output_hidden_states or internals):
             del outputs["hidden_states"]
-        if not self.output_attentions:
+        if not (self.output_attentions or internals):
             del outputs["attentions"]
         return outputs
 

@@ -149,13 +149,16 @@ class TaskModel(ZooModel):
     def sentence_head(self, units: int) -> OutputHead:
         """A head over a whole text; where the family reads no pooler, with a layer in its place."""
         config, head = self.encoder.config, self.stored_head
+        if head.pooler:
+            return self.output_head(units, "classifier", self.head_dropout)
+        rate = head.dropout_first
         return self.output_head(
             units,
             "classifier",
             self.head_dropout,
-            transform=None if head.pooler else head.transform,
+            transform=getattr(config, head.transform, head.transform),
             transform_size=config.hidden_size,
-            dropout_first=head.dropout_first,
+            dropout_first=0.0 if rate is None else getattr(config, rate),
         )
 
     def summary_of(self, encoded):

@@ -64,6 +64,7 @@ class MaskedTokens(Objective):
             activation=None if stored.projects_directly else activation,
             epsilon=config.layer_norm_epsilon,
             tied=config.tie_word_embeddings,
+            position_embedding=model.mask_reader.mask_embedding(**model.layer_options),
             name=name,
             **model.layer_options,
         )
@@ -74,12 +75,15 @@ class MaskedTokens(Objective):
     def logits(self, head, model, encoded, inputs):
         if "query_output" in encoded:
             return head(encoded["query_output"], model.token_table)
-        positions = model.positions(inputs, "mask_positions")
+        positions, reader = model.positions(inputs, "mask_positions"), model.mask_reader
+        read = {n: inputs[n] for n in reader.inputs if inputs.get(n) is not None}
+        if head.position_embedding is not None:
+            encoded = encoded if model.generator is None else reader(read)
+            states = reader.masked_states(encoded, read, head.position_embedding, positions)
+            return head(states, reader.token_table)
         if model.generator is None:
             return head(encoded["sequence_output"], model.token_table, positions)
-        read = {n: inputs[n] for n in model.generator.inputs if inputs.get(n) is not None}
-        generated = model.generator(read, positions=positions)
-        return head(generated["sequence_output"], model.token_table)
+        return head(reader(read, positions=positions)["sequence_output"], model.token_table)
 
 
 @dataclass(frozen=True)
@@ -195,13 +199,16 @@ class ObjectiveModel(TaskModel):
 
     def build(self, input_shape):
         for name, objective in self.objectives.items():
-            reader = self.encoder
-            if isinstance(objective, MaskedTokens) and self.generator is not None:
-                reader = self.generator
+            reader = self.mask_reader if isinstance(objective, MaskedTokens) else self.encoder
             per_token = objective.label_range(self).per_token
             shape = (None, None) if per_token else (None,)
             getattr(self, name).build((*shape, reader.config.hidden_size))
         self.built = True
+
+    @property
+    def mask_reader(self):
+        """The backbone that masked tokens are predicted from."""
+        return self.encoder.backbone if self.generator is None else self.generator
 
     @property
     def token_table(self):
@@ -221,10 +228,13 @@ class ObjectiveModel(TaskModel):
         return positions
 
     def outputs_of_rows(self, inputs, training=None):
+        read = self.encoder_inputs(inputs)
+        if self.decodes_masks:
+            encoded = self.encoder(read, internals=True, training=training)
+            return self.head_outputs(encoded, inputs, training)
         positions = self.positions_to_compute(inputs)
         if positions is None:
             return super().outputs_of_rows(inputs, training)
-        read = self.encoder_inputs(inputs)
         side_by_side = ops.concatenate(
             [ops.reshape(p, (-1, math.prod(p.shape[1:]))) for p in positions.values()], axis=1
         )
@@ -237,6 +247,11 @@ class ObjectiveModel(TaskModel):
             places[name] = ops.reshape(ops.arange(start, end, dtype="int32"), shape)
             start = end
         return self.head_outputs(encoded, {**inputs, **places}, training)
+
+    @property
+    def decodes_masks(self) -> bool:
+        """Whether the head for masked tokens reads the encoder's hidden states below the last."""
+        return self.generator is None and self.masked_lm.position_embedding is not None
 
     def positions_to_compute(self, inputs) -> dict[str, Any] | None:
         """The inputs of `positions_read` where heads read no others, and they are fewer than tokens.

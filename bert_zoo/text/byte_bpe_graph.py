@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import tensorflow as tf
 
-from bert_zoo.text.offsets import lookup_table
+from bert_zoo.text.offsets import lookup_table, picked
 from bert_zoo.text.tokenizer import traced_once
 from bert_zoo.text.unicode_tables import code_points
 
@@ -63,7 +63,7 @@ class Splitter(tf.Module):
         pieces = tf.strings.unicode_encode(pieces, "UTF-8")
         row_ends = tf.where(~is_piece)[:, 0] - tf.range(tf.size(ends, tf.int64))
         return tf.RaggedTensor.from_row_splits(
-            tf.boolean_mask(pieces, is_piece), tf.concat([[0], row_ends], 0), validate=False
+            picked(pieces, is_piece), tf.concat([[0], row_ends], 0), validate=False
         )
 
 
@@ -100,8 +100,8 @@ def _with_contractions(
         pairs == [ord(a) * 0x80 + ord(b) for a, b in ("re", "ve", "ll")], axis=1
     )
     length = tf.where(one, 2, tf.where(two, 3, 0))
-    begin = tf.boolean_mask(apostrophes, length > 0)
-    end = begin + tf.cast(tf.boolean_mask(length, length > 0), tf.int64)
+    begin = picked(apostrophes, length > 0)
+    end = begin + tf.cast(picked(length, length > 0), tf.int64)
     starts = tf.tensor_scatter_nd_update(
         starts, (begin + 1)[:, None], tf.zeros_like(begin, tf.bool)
     )
@@ -154,9 +154,10 @@ class Merger(tf.Module):
         # A token that merging does not arrive at is no answer; so merging itself is asked.
         spelled = np.array([token for token in tokens if ALPHABET.keys() >= set(token)], object)
         merged = self._merge(tf.constant(spelled))
+        # Of bytes that the vocabulary lacks nothing is left.
         is_whole = (merged.row_lengths() == 1).numpy()
-        whole_ids = tf.gather(merged.values, merged.row_splits[:-1]).numpy()
-        self._whole = lookup_table(spelled[is_whole], whole_ids[is_whole], default=-1)
+        whole_ids = tf.gather(merged.values, merged.row_splits[:-1].numpy()[is_whole]).numpy()
+        self._whole = lookup_table(spelled[is_whole], whole_ids, default=-1)
 
     def _pairs_with_bounds(
         self, merges: Merges, ids: dict[str, int]
@@ -188,7 +189,7 @@ class Merger(tf.Module):
         """Returns the ids int32 [pieces, (tokens)] of pieces, string [pieces]."""
         whole = self._whole.lookup(pieces)
         is_whole = whole >= 0
-        others, which = tf.unique(tf.boolean_mask(pieces, ~is_whole))
+        others, which = tf.unique(picked(pieces, ~is_whole))
         merged = self._merge(others)
         # The ids of a piece are a slice of the pool.
         num_pieces = tf.size(pieces, tf.int64)
@@ -208,7 +209,7 @@ class Merger(tf.Module):
         # One terminator more in front, so that every id has neighbours.
         ids = tf.gather(self._id_of_char, chars.values)
         if self._lacks_bytes:
-            ids = tf.boolean_mask(ids, ids != _ABSENT)
+            ids = picked(ids, ids != _ABSENT)
         ids = tf.concat([[self._end], ids], 0)
         found = self._find_pairs(ids, tf.range(tf.size(ids, tf.int64) - 1))
         ids, _ = tf.while_loop(
@@ -219,9 +220,7 @@ class Merger(tf.Module):
         )
         is_token = ids != self._end
         row_splits = tf.where(~is_token)[:, 0] - tf.range(tf.size(pieces, tf.int64) + 1)
-        return tf.RaggedTensor.from_row_splits(
-            tf.boolean_mask(ids, is_token), row_splits, validate=False
-        )
+        return tf.RaggedTensor.from_row_splits(picked(ids, is_token), row_splits, validate=False)
 
     def _find_pairs(self, ids: tf.Tensor, positions: tf.Tensor) -> tf.Tensor:
         """Returns the numbers of the pairs of the ids at some positions with the next ones."""
@@ -243,7 +242,7 @@ class Merger(tf.Module):
         )
         chosen = tf.cond(
             tf.reduce_any(is_safe),
-            lambda: tf.boolean_mask(positions, is_safe),
+            lambda: picked(positions, is_safe),
             lambda: self._first_of_each_piece(ids, positions, candidates),
         )
         merged = tf.gather(self._merged, tf.gather(pairs, chosen))
@@ -265,9 +264,9 @@ class Merger(tf.Module):
         """Returns the positions of each piece's first merge, wherever it has it."""
         piece = tf.searchsorted(tf.where(ids == self._end)[:, 0], positions)
         first = tf.gather(tf.math.segment_min(candidates, piece), piece)
-        chosen = tf.boolean_mask(positions, candidates == first)
+        chosen = picked(positions, candidates == first)
         # A pair overlaps with itself in a run of one token; from its left end, every other counts.
         starts_run = tf.concat([[True], chosen[1:] != chosen[:-1] + 1], 0)
         run = tf.cumsum(tf.cast(starts_run, tf.int32)) - 1
-        run_start = tf.gather(tf.boolean_mask(chosen, starts_run), run)
-        return tf.boolean_mask(chosen, (chosen - run_start) % 2 == 0)
+        run_start = tf.gather(picked(chosen, starts_run), run)
+        return picked(chosen, (chosen - run_start) % 2 == 0)

@@ -21,7 +21,7 @@ from typing import NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from bert_zoo.text.offsets import look_up
+from bert_zoo.text.offsets import look_up, picked
 from bert_zoo.text.unicode_tables import code_points, combining_classes, mapping, paged
 
 _ISOLATED = 1 << 21
@@ -132,13 +132,13 @@ def _split(row_splits: tf.Tensor, units: tf.Tensor, *origins: tf.Tensor) -> list
     spaces_before = tf.cumsum(tf.cast(is_space, tf.int64))
     start_at = tf.where(starts)[:, 0]
     char_starts = start_at - tf.gather(spaces_before, start_at)
-    chars = tf.bitwise.bitwise_and(tf.boolean_mask(units, ~is_space), _ISOLATED - 1)
+    chars = tf.bitwise.bitwise_and(picked(units, ~is_space), _ISOLATED - 1)
     num_chars = tf.size(chars, out_type=tf.int64)
     char_splits = tf.concat([char_starts, [num_chars]], 0)
     word_splits = tf.searchsorted(start_at, row_splits, out_type=tf.int64)
     return [
         tf.RaggedTensor.from_nested_row_splits(values, [word_splits, char_splits], validate=False)
-        for values in (chars, *(tf.boolean_mask(origin, ~is_space) for origin in origins))
+        for values in (chars, *(picked(origin, ~is_space) for origin in origins))
     ]
 
 
@@ -165,7 +165,7 @@ def _apply_rules(
         )
         kept = ~_is_dropped(wide[0])
         kept_before = tf.concat([[0], tf.cumsum(tf.cast(kept, tf.int64))], 0)
-        return tf.gather(kept_before, splits), *(tf.boolean_mask(part, kept) for part in wide)
+        return tf.gather(kept_before, splits), *(picked(part, kept) for part in wide)
 
     changes_size = (rule < 0) | (units >= _SURVIVES) | _is_dropped(units)
     return tf.cond(tf.reduce_any(changes_size), resize, lambda: single)
@@ -208,4 +208,4 @@ def _consumed_origins(origins: tf.Tensor, is_there: tf.Tensor, order: tf.Tensor)
     differs = tf.concat([[True], origins[1:] != origins[:-1]], 0)
     is_first = differs & is_there
     place = tf.cumsum(tf.cast(tf.gather(is_first, order), tf.int32)) - 1
-    return tf.gather(tf.boolean_mask(origins, is_first), tf.maximum(place, 0))
+    return tf.gather(picked(origins, is_first), tf.maximum(place, 0))

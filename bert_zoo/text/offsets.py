@@ -20,6 +20,11 @@ def joined_rows(tokens: tf.RaggedTensor, parts: tf.RaggedTensor) -> tf.RaggedTen
     return tf.RaggedTensor.from_row_splits(tokens.values, row_splits, validate=False)
 
 
+def picked(values: tf.Tensor, is_picked: tf.Tensor) -> tf.Tensor:
+    """The values [n, ...] where a mask, bool [n], says so; tf.boolean_mask makes thrice the graph for it."""
+    return tf.gather(values, tf.squeeze(tf.where(is_picked), 1))
+
+
 def sums_before(lengths: tf.Tensor, row_splits: tf.Tensor) -> tf.Tensor:
     """Returns for each of [n] lengths the sum of those before it in its row."""
     before = tf.concat([[0], tf.cumsum(lengths)], 0)

@@ -8,8 +8,14 @@ from collections.abc import Mapping
 import tensorflow as tf
 
 from bert_zoo.text.batches import as_utf8
-from bert_zoo.text.offsets import joined_rows, lookup_table, sums_before, token_columns
-from bert_zoo.text.tokenizer import TokenizeFunction, traced_once
+from bert_zoo.text.offsets import (
+    joined_rows,
+    lookup_table,
+    picked,
+    sums_before,
+    token_columns,
+)
+from bert_zoo.text.tokenizer import TokenizeFunction
 from bert_zoo.text.unicode_tables import re2_class
 
 # UTF-8 never has this byte, so it can mark special tokens in texts that were made UTF-8.
@@ -48,33 +54,35 @@ class SpecialTokens(tf.Module):
 
         `tokenize` takes string [n] and gives int32 [n, (tokens)], or [n, (tokens), 3] with offsets.
         """
-        # Traced once for both branches.
-        tokenize = traced_once(tokenize, tf.TensorSpec([None], tf.string))
+        if len(self._patterns) > 1:
+            is_cut = tf.constant(True)
+        else:
+            found = tf.strings.regex_full_match(texts, rf"\C*?(?:{self._patterns[0]})\C*")
+            is_cut = tf.reduce_any(found)
 
-        def tokenize_segments() -> tf.RaggedTensor:
+        def segmented() -> tuple[tf.Tensor, ...]:
             segments = self._segments(texts)
             special = self._ids_of(segments.values)
-            is_special = special >= 0
-            tokens = tokenize(tf.where(is_special, "", segments.values))
-            lengths = tf.strings.length(segments.values, unit="UTF8_CHAR")
-            if with_offsets:
-                special = token_columns(special, tf.zeros_like(lengths), lengths)
             # A segment is either text, or one special token and so without tokens of its own.
-            special = tf.RaggedTensor.from_row_lengths(
-                tf.boolean_mask(special, is_special), tf.cast(is_special, tf.int64), validate=False
-            )
-            tokens = tf.concat([tokens, special], axis=1)
-            if with_offsets:
-                segment_starts = sums_before(lengths, segments.row_splits)
-                shifts = tf.gather(segment_starts, tokens.value_rowids())
-                shifts = token_columns(tf.zeros_like(shifts), shifts, shifts)
-                tokens = tokens.with_values(tokens.values + shifts)
-            return joined_rows(tokens, segments)
+            plain = tf.where(special >= 0, "", segments.values)
+            return plain, segments.values, segments.row_splits, special
 
-        if len(self._patterns) > 1:
-            return tokenize_segments()
-        found = tf.strings.regex_full_match(texts, rf"\C*?(?:{self._patterns[0]})\C*")
-        return tf.cond(tf.reduce_any(found), tokenize_segments, lambda: tokenize(texts))
+        def whole() -> tuple[tf.Tensor, ...]:
+            row_splits = tf.range(tf.size(texts, tf.int64) + 1)
+            return texts, texts, row_splits, tf.fill(tf.shape(texts), -1)
+
+        # `tokenize` stands in neither branch: a pass over a data set begins with optimising the graph,
+        # which takes the longer the more of it there is, even where it is the same twice.
+        plain, segments, row_splits, special = tf.cond(is_cut, segmented, whole)
+        tokens = tokenize(plain)
+
+        def joined() -> tuple[tf.Tensor, tf.Tensor]:
+            rows = tf.RaggedTensor.from_row_splits(segments, row_splits, validate=False)
+            found = _with_special_tokens(tokens, rows, special, with_offsets)
+            return found.values, found.row_splits
+
+        values, splits = tf.cond(is_cut, joined, lambda: (tokens.values, tokens.row_splits))
+        return tf.RaggedTensor.from_row_splits(values, splits, validate=False)
 
     def _ids_of(self, segments: tf.Tensor) -> tf.Tensor:
         """The ids of the segments that are special tokens, and -1."""
@@ -101,3 +109,28 @@ class SpecialTokens(tf.Module):
         marked = tf.strings.regex_replace(segments.values, pattern, _MARK + rb"\0" + _MARK)
         marked = tf.where(self._ids_of(segments.values) >= 0, segments.values, marked)
         return joined_rows(tf.strings.split(marked, _MARK), segments)
+
+
+def _with_special_tokens(
+    tokens: tf.RaggedTensor, segments: tf.RaggedTensor, special: tf.Tensor, with_offsets: bool
+) -> tf.RaggedTensor:
+    """The tokens of texts, from those of their segments and the ids of what is special, else -1."""
+    is_special = special >= 0
+    lengths = tf.strings.length(segments.values, unit="UTF8_CHAR")
+    if with_offsets:
+        special = token_columns(special, tf.zeros_like(lengths), lengths)
+    # Each special token has a segment to itself, which has no others.
+    before = tf.concat([[0], tf.cumsum(tf.cast(is_special, tf.int64))], 0)
+    row_splits = tokens.row_splits + before
+    segment = tf.cast(tokens.value_rowids(), tf.int64)
+    of_text = tf.range(tf.size(segment, tf.int64)) + tf.gather(before, segment)
+    of_special = picked(row_splits[:-1], is_special)
+    places = [tf.cast(each, tf.int32) for each in (of_text, of_special)]
+    values = tf.dynamic_stitch(places, [tokens.values, picked(special, is_special)])
+    tokens = tf.RaggedTensor.from_row_splits(values, row_splits, validate=False)
+    if with_offsets:
+        segment_starts = sums_before(lengths, segments.row_splits)
+        shifts = tf.gather(segment_starts, tokens.value_rowids())
+        shifts = token_columns(tf.zeros_like(shifts), shifts, shifts)
+        tokens = tokens.with_values(tokens.values + shifts)
+    return joined_rows(tokens, segments)

@@ -82,10 +82,12 @@ class Binding:
     keys: tuple[str, ...]
     layout: Stored  # how they are stored
     sizes: tuple[int, ...] = ()  # of the parts along our last axis; equal ones where it is empty
-    # (Number, of how many) where the tensor holds several variables below each other.
+    # (Number, of how many) where the tensor holds several variables, below each other or, with
+    # `heads`, the rows of each head of one below those of the one before.
     entry: tuple[int, int] | None = None
     # Of each stored tensor, where it has other axes than the variable's part.
     shape: tuple[int, ...] | None = None
+    heads: int = 0
     encoder: str = ""  # name of the second encoder that it is a part of, or stands on
 
     @property
@@ -100,7 +102,12 @@ class Binding:
             parts = [self.shape] * len(parts)
         elif self.layout.transposed:
             parts = [part[::-1] for part in parts]
-        return parts if self.entry is None else [(self.entry[1], *part) for part in parts]
+        if self.entry is None:
+            return parts
+        count = self.entry[1]
+        if self.heads:
+            return [(count * rows, *rest) for rows, *rest in parts]
+        return [(count, *part) for part in parts]
 
     def _part_shapes(self, shape: tuple[int, ...]) -> list[tuple[int, ...]]:
         sizes = self.sizes or (shape[-1] // max(len(self.keys), 1),) * len(self.keys)
@@ -109,7 +116,7 @@ class Binding:
     def to_ours(self, tensors: list[np.ndarray], shape: tuple[int, ...]) -> np.ndarray:
         """The value of a variable of `shape` from the tensors of `keys`, of which there is one."""
         if self.entry is not None:
-            tensors = [tensor[self.entry[0]] for tensor in tensors]
+            tensors = [self._entry_of(tensor) for tensor in tensors]
         if self.shape is not None:
             turned = -1 if self.layout.transposed else 1
             parts = self._part_shapes(shape)
@@ -127,6 +134,20 @@ class Binding:
             part = np.ascontiguousarray(self._turned(part))
             stored[key] = part if self.shape is None else part.reshape(self.shape)
         return stored
+
+    def _entry_of(self, tensor: np.ndarray) -> np.ndarray:
+        number, count = self.entry
+        if not self.heads:
+            return tensor[number]
+        by_head = tensor.reshape(self.heads, count, -1, *tensor.shape[1:])
+        return by_head[:, number].reshape(-1, *tensor.shape[1:])
+
+    def joined(self, entries: list[np.ndarray]) -> np.ndarray:
+        """A stored tensor from its entries, in their order."""
+        if not self.heads:
+            return np.stack(entries)
+        by_head = [entry.reshape(self.heads, -1, *entry.shape[1:]) for entry in entries]
+        return np.concatenate(by_head, axis=1).reshape(-1, *entries[0].shape[1:])
 
     def _turned(self, tensor: np.ndarray) -> np.ndarray:
         """To our layout, or back."""
@@ -250,8 +271,9 @@ def _bindings(
                 tuple(key.replace("{i}", str(i)) for key in keys),
                 stored,
                 row.sizes if len(keys) > 1 else (),
-                (i, blocks) if is_stacked else None,
+                (i, blocks) if is_stacked else stored.of_head,
                 shape,
+                config.num_heads if stored.of_head else 0,
             )
 
 
@@ -432,12 +454,16 @@ def to_stored(variables: Mapping[str, Any], bindings: Iterable[Binding]) -> dict
     from keras import ops
 
     stored: dict[str, np.ndarray] = {}
-    entries: dict[str, list[np.ndarray]] = {}
+    entries: dict[str, list[tuple[int, np.ndarray]]] = {}
+    joins = {}
     for binding in bindings:
         tensors = binding.to_stored(ops.convert_to_numpy(variables[binding.variable]))
         if binding.entry is None:
             stored |= tensors
-        else:
-            for key, tensor in tensors.items():
-                entries.setdefault(key, []).append(tensor)
-    return stored | {key: np.stack(parts) for key, parts in entries.items()}
+            continue
+        for key, tensor in tensors.items():
+            entries.setdefault(key, []).append((binding.entry[0], tensor))
+            joins[key] = binding.joined
+    for key, parts in entries.items():
+        stored[key] = joins[key]([tensor for _, tensor in sorted(parts, key=lambda part: part[0])])
+    return stored

@@ -20,6 +20,8 @@ class Stored:
     # The stored tensor's shape under a configuration, where it has other axes than the variable: a
     # kernel [hidden, heads * size] may be stored as [hidden, heads, size].
     shape: Callable[[Any], tuple[int, ...]] | None = None
+    # (Number, of how many) where the rows of each head stand among those of other variables.
+    of_head: tuple[int, int] | None = None
 
 
 # Variable -> how it is stored, by layout ("pytorch", "tensorflow") or, where one format differs from
@@ -147,8 +149,10 @@ class Head:
     # layer over the first token, or the last, in the pooler's place.
     pooler: bool = False
     summary: str = "first"  # the token that it reads there: "first" or "last"
-    transform: str = "tanh"  # the activation of that layer
-    dropout_first: bool = True  # whether there is dropout before that layer too
+    # The activation of that layer, or the configuration's attribute that names it.
+    transform: str = "tanh"
+    # The configuration's attribute with the rate before that layer; None for no dropout there.
+    dropout_first: str | None = "head_dropout"
     # The configuration's attribute with the rate of a head that is fine-tuned.
     dropout: str = "head_dropout"
     activation: str | None = None  # of the head's transform, where it is not the encoder's

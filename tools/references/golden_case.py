@@ -49,6 +49,7 @@ class Family:
     write_vocabulary: Callable[[pathlib.Path], None]
     has_segments: bool = True  # whether inputs have `segment_ids`
     capture_internals: Callable | None = None  # runs a model as `run_with_internals` does
+    captures_always: bool = False  # whether it runs the models of every case
     # Task -> the end of the name of transformers' class, where it is not that of `TASKS`.
     classes: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
@@ -127,7 +128,7 @@ def random_inputs(
     segment_ids = np.zeros(shape, np.int32)
     for row, length in enumerate(lengths):
         token_ids[row, length - 1] = tokens.last
-        segments = getattr(config, "type_vocab_size", 1)
+        segments = max(getattr(config, "type_vocab_size", 1), 1)
         starts = np.sort(rng.integers(1, length, segments - 1))
         for start in starts:
             segment_ids[row, start:length] += 1
@@ -421,9 +422,10 @@ def reference_outputs(
         if case.run is not None:
             outputs = case.run(model, inputs)
             return {name: value.numpy().astype(np.float32) for name, value in outputs.items()}
-        if case.internals:
+        if case.internals or family.captures_always:
             run = family.capture_internals or run_with_internals
             result, internals = run(model, torch_inputs(inputs))
+            internals = internals if case.internals else {}
         else:
             result, internals = called(case, model, inputs), {}
     outputs = {ours: result.get(theirs) for ours, theirs in TASKS[case.task].outputs.items()}

@@ -30,7 +30,7 @@ from golden_sentencepiece import train_sentencepiece
 
 _SPECIAL = ("<s>", "<pad>", "</s>", "<unk>")
 _SPACE = "Ġ"  # how byte-level BPE writes a space
-_MERGES = tuple(
+BPE_MERGES = tuple(
     line.replace("_", _SPACE)
     for line in (
         *("_ t", "h e", "_t he", "_ a", "i n", "_ s", "_a n", "_an d", "_ w", "_w a", "_wa s"),
@@ -43,7 +43,7 @@ _FILLERS = ("madeupword0000", "madeupword0001", "madeupword0002")
 BPE_TOKENS = (
     *"abcdefghijklmnopqrstuvwxyz0123456789.,!?'-",
     _SPACE,
-    *(merge.replace(" ", "") for merge in _MERGES),
+    *(merge.replace(" ", "") for merge in BPE_MERGES),
     "<|endoftext|>",
 )
 VOCABULARY = (*_SPECIAL, *BPE_TOKENS, *_FILLERS, "<mask>")
@@ -53,7 +53,7 @@ PAD = VOCABULARY.index("<pad>")
 def write_bpe_vocabulary(directory: pathlib.Path) -> None:
     ids = {token: index for index, token in enumerate(VOCABULARY)}
     (directory / "vocab.json").write_text(json.dumps(ids, ensure_ascii=False))
-    write_lines(directory / "merges.txt", ("#version: 0.2", *_MERGES))
+    write_lines(directory / "merges.txt", ("#version: 0.2", *BPE_MERGES))
     write_json(directory / "tokenizer_config.json", {"tokenizer_class": "RobertaTokenizer"})
     tokens = transformers.AutoTokenizer.from_pretrained(directory).tokenize("the cat's dog<mask>")
     if tokens != ["t", "he", "Ġcat", "'s", "Ġdog", "<mask>"]:
@@ -132,7 +132,7 @@ def hub_config(config: dict) -> dict:
 
 def make_fairseq_twin(family, case, directory, *, names, dtype, zipped):
     golden_fairseq.write_twin(directory.parent / case.twin, directory, names, dtype, zipped)
-    golden_fairseq.write_bpe_files(directory, BPE_TOKENS, _MERGES, _FILLERS, VOCABULARY)
+    golden_fairseq.write_bpe_files(directory, BPE_TOKENS, BPE_MERGES, _FILLERS, VOCABULARY)
 
 
 # --- The cases -----------------------------------------------------------------------------------

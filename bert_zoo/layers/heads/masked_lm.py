@@ -18,6 +18,7 @@ class MaskedLMHead(keras.layers.Layer):
         activation: as the encoder's; None where there is nothing before the projection.
         epsilon: of the layer norm.
         tied: whether the projection is the token table that `call` is given.
+        position_embedding: a table that makes what `call` is given (`Backbone.masked_states`), or None.
     """
 
     def __init__(
@@ -29,10 +30,12 @@ class MaskedLMHead(keras.layers.Layer):
         epsilon: float,
         tied: bool,
         initializer_range: float,
+        position_embedding: keras.layers.Layer | None = None,
         **kwargs,
     ):
         super().__init__(**kwargs)
         self.vocab_size = vocab_size
+        self.position_embedding = position_embedding
         self.width = width
         self.transform = None
         if activation is not None:
@@ -53,6 +56,8 @@ class MaskedLMHead(keras.layers.Layer):
             self.norm.build((*input_shape[:-1], self.width))
         if self.decoder is not None:
             self.decoder.build()
+        if self.position_embedding is not None:
+            self.position_embedding.build()
         self.bias = self.add_weight(shape=(self.vocab_size,), initializer="zeros", name="bias")
         self.built = True
 

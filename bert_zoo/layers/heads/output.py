@@ -17,7 +17,7 @@ class OutputHead(keras.layers.Layer):
         dropout: rate on the input.
         transform: activation of a dense layer before the logits; None for no such layer.
         transform_size: its width.
-        dropout_first: whether there is dropout before that layer too, beside the one behind it.
+        dropout_first: rate before that layer, beside the dropout behind it.
     """
 
     def __init__(
@@ -28,15 +28,17 @@ class OutputHead(keras.layers.Layer):
         initializer_range: float,
         transform: str | None = None,
         transform_size: int = 0,
-        dropout_first: bool = True,
+        dropout_first: float = 0.0,
         **kwargs,
     ):
         super().__init__(**kwargs)
         self.units = units
-        self.dropout_first = dropout_first
         self.transform = None
         if transform is not None:
             self.activation = ACTIVATIONS[transform]
+            self.dropout_first = Dropout(
+                dropout_first, dtype=self.dtype_policy, name="dropout_first"
+            )
             self.transform = dense(
                 transform_size, "transform", stddev=initializer_range, dtype=self.dtype_policy
             )
@@ -54,8 +56,7 @@ class OutputHead(keras.layers.Layer):
     def call(self, x, training=None):
         """[..., hidden] to [..., units]."""
         if self.transform is not None:
-            if self.dropout_first:
-                x = self.dropout(x, training=training)
+            x = self.dropout_first(x, training=training)
             x = self.activation(self.transform(x))
         return self.dense(self.dropout(x, training=training))
 

@@ -1,0 +1,418 @@
+"""The golden cases of DeBERTa 1 to 3.
+
+Encoders and fine-tuned heads are computed by transformers. Its head for masked tokens is another one than
+Microsoft's: those cases are computed by the original code (https://github.com/microsoft/DeBERTa at
+4d7fe0b, MIT), read from a directory that the caller names.
+
+Padding asks what tokens ask here, as in other families: transformers has padding attend to everything
+alike, and the original to nothing. No token sees the difference, which `_check_tokens` makes sure of.
+"""
+
+import dataclasses
+import functools
+import importlib
+import json
+import pathlib
+import sys
+import types
+
+import numpy as np
+import torch
+from absl import app, flags
+from golden_case import (
+    POSITIONS,
+    TINY_SIZES,
+    Case,
+    Family,
+    Tokens,
+    batch_inputs,
+    head_cases,
+    labelled,
+    longest_inputs,
+    masked_token_labels,
+    random_inputs,
+    randomize,
+    run_with_internals,
+    save_bin,
+)
+from golden_files import random_generator, write_json, write_lines
+from golden_roberta import BPE_MERGES, BPE_TOKENS
+from golden_sentencepiece import train_sentencepiece
+
+_DEBERTA_DIR = flags.DEFINE_string(
+    "deberta_dir", None, "The original DeBERTa repository, for the families deberta and deberta_v2."
+)
+
+# --- Vocabularies --------------------------------------------------------------------------------
+
+_SPECIAL = ("[PAD]", "[CLS]", "[SEP]", "[UNK]")
+_TOKENS = Tokens(pad=0, first=1, last=2, first_ordinary=len(_SPECIAL))
+_VOCABULARY = (*_SPECIAL, *BPE_TOKENS, "[MASK]")
+_PIECES = 90
+
+
+def write_bpe(directory: pathlib.Path) -> None:
+    ids = {token: index for index, token in enumerate(_VOCABULARY)}
+    (directory / "vocab.json").write_text(json.dumps(ids, ensure_ascii=False))
+    write_lines(directory / "merges.txt", ("#version: 0.2", *BPE_MERGES))
+    # As the hub's.
+    write_json(directory / "tokenizer_config.json", {"do_lower_case": False, "vocab_type": "gpt2"})
+
+
+def write_pieces(directory: pathlib.Path) -> None:
+    roles = dict(zip(("pad", "bos", "eos", "unk"), enumerate(_SPECIAL), strict=True))
+    options = {f"{role}_id": index for role, (index, _) in roles.items()}
+    options |= {f"{role}_piece": piece for role, (_, piece) in roles.items()}
+    train_sentencepiece(directory / "spm.model", _PIECES, **options)
+    write_json(directory / "tokenizer_config.json", {"do_lower_case": False, "vocab_type": "spm"})
+    write_json(directory / "added_tokens.json", {"[MASK]": _PIECES})
+
+
+# --- Padding that asks as tokens do --------------------------------------------------------------
+
+
+def _of_keys(encoder, attention_mask):
+    """Which keys are seen, [batch, 1, 1, length], whoever asks."""
+    return attention_mask[:, None, None, :]
+
+
+def _check_tokens(run, encoder_class):
+    """What `run()` gives with such a mask, which must be what it gives of tokens without."""
+    plain, mask = run()
+    original = encoder_class.get_attention_mask
+    encoder_class.get_attention_mask = _of_keys
+    try:
+        changed, _ = run()
+    finally:
+        encoder_class.get_attention_mask = original
+    for name, value in plain.items():
+        differs = (value - changed[name]).abs()
+        if value.dim() > 1 and value.shape[:2] == mask.shape:
+            differs = differs[mask == 1]
+        elif value.dim() == 4 and value.shape[1:3] == mask.shape:
+            differs = differs[:, mask == 1]
+        elif value.dim() == 5:
+            differs = differs.permute(1, 3, 0, 2, 4)[mask == 1]
+        if differs.max() > 1e-6:
+            raise ValueError(f"The mask changes {name} by {differs.max()}.")
+    return changed
+
+
+def run_padded(model, inputs):
+    """As `run_with_internals`, of any task, with padding as above."""
+    encoder_class = type(model.base_model.encoder)
+    mask = inputs["attention_mask"]
+
+    def run():
+        result = model(**inputs)
+        outputs = {n: v for n, v in result.items() if isinstance(v, torch.Tensor)}
+        if model is model.base_model:
+            outputs |= run_with_internals(model, inputs)[1]
+        return outputs, mask
+
+    changed = _check_tokens(run, encoder_class)
+    internals = {n: changed[n] for n in ("hidden_states", "attentions") if n in changed}
+    return changed, internals
+
+
+# --- The original code ---------------------------------------------------------------------------
+
+
+@functools.cache
+def _original() -> types.SimpleNamespace:
+    """The modules of the model, without the programs around them."""
+    if _DEBERTA_DIR.value is None:
+        raise app.UsageError(
+            "The masked tokens of deberta and deberta_v2 are computed by the original code: give "
+            "--deberta_dir, or name the others with --cases."
+        )
+    directory = pathlib.Path(_DEBERTA_DIR.value) / "DeBERTa"
+    if not (directory / "deberta" / "bert.py").is_file():
+        raise FileNotFoundError(f"{directory} is not that of the DeBERTa repository.")
+
+    def stand_in(name: str, path: pathlib.Path | None = None, **attributes) -> types.ModuleType:
+        module = types.ModuleType(name)
+        module.__dict__.update(attributes)
+        if path is not None:
+            module.__path__ = [str(path)]
+        sys.modules[name] = module
+        return module
+
+    class Logger:
+        def __getattr__(self, name):
+            return lambda *_, **__: None
+
+    stand_in("DeBERTa", directory)
+    stand_in("DeBERTa.utils", directory / "utils", get_logger=Logger, xtqdm=None)
+    package = stand_in("DeBERTa.deberta", directory / "deberta")
+    stand_in("DeBERTa.deberta.cache_utils", load_model_state=None)
+    stand_in("DeBERTa.apps", directory / "apps")
+    stand_in("DeBERTa.apps.models", directory / "apps" / "models")
+    for name in ("ops", "config", "disentangled_attention", "bert", "deberta", "nnmodule"):
+        module = importlib.import_module(f"DeBERTa.deberta.{name}")
+        package.__dict__.update({n: getattr(module, n) for n in module.__all__})
+    models = ("masked_language_model", "replaced_token_detection_model")
+    return types.SimpleNamespace(
+        ModelConfig=package.ModelConfig,
+        encoder=sys.modules["DeBERTa.deberta.bert"].BertEncoder,
+        buckets=importlib.import_module("DeBERTa.deberta.da_utils").build_relative_position,
+        **{name: importlib.import_module(f"DeBERTa.apps.models.{name}") for name in models},
+    )
+
+
+def _hub_config(config) -> dict:
+    """What the released config.json says."""
+    keys = (
+        *("model_type", "attention_probs_dropout_prob", "hidden_act", "hidden_dropout_prob"),
+        *("hidden_size", "initializer_range", "intermediate_size", "max_position_embeddings"),
+        *(
+            "relative_attention",
+            "position_buckets",
+            "norm_rel_ebd",
+            "share_att_key",
+            "pos_att_type",
+        ),
+        *("layer_norm_eps", "conv_kernel_size", "conv_act", "max_relative_positions"),
+        *("position_biased_input", "num_attention_heads", "num_hidden_layers", "type_vocab_size"),
+        "vocab_size",
+    )
+    written = {key: value for key, value in config.to_dict().items() if key in keys}
+    return written | {"pos_att_type": "|".join(config.pos_att_type)}
+
+
+def _random_state(family: Family, config, rng) -> dict[str, torch.Tensor]:
+    """Encoder, table of positions and head, under the names of released files."""
+    encoder = family.model_class("encoder")(config)
+    width, rows = config.hidden_size, config.vocab_size
+    head = torch.nn.ModuleDict(
+        {
+            "dense": torch.nn.Linear(width, width),
+            "LayerNorm": torch.nn.LayerNorm(width),
+            "positions": torch.nn.Embedding(config.max_position_embeddings, width),
+            "classes": torch.nn.Linear(1, rows),
+        }
+    )
+    for module in (encoder, head):
+        randomize(module, rng)
+    state = {f"deberta.{name}": value for name, value in encoder.state_dict().items()}
+    scope = "lm_predictions.lm_head"
+    state["deberta.embeddings.position_embeddings.weight"] = head["positions"].weight.data
+    for name in ("dense", "LayerNorm"):
+        values = head[name].state_dict().items()
+        state |= {f"{scope}.{name}.{part}": value for part, value in values}
+    return state | {f"{scope}.bias": head["classes"].bias.data}
+
+
+def make_masked_lm(family: Family, case: Case, directory: pathlib.Path) -> None:
+    """A file as Microsoft's, and what its code makes of it."""
+    original, rng = _original(), random_generator(f"{family.prefix}/{case.name}")
+    config = family.config(**case.config)
+    state = _random_state(family, config, rng)
+    save_bin(state, directory)
+    said = _hub_config(config)
+    write_json(directory / "config.json", said)
+    family.write_vocabulary(directory)
+
+    model = original.masked_language_model.MaskedLanguageModel(original.ModelConfig.from_dict(said))
+    missing = model.load_state_dict({n: v.clone() for n, v in state.items()}, strict=True)
+    if missing.missing_keys or missing.unexpected_keys:
+        raise ValueError(f"The original code does not read {directory}: {missing}.")
+    model.double().eval()
+    inputs = case.make_inputs(family, config, rng)
+    token_ids, padding_mask = (
+        torch.from_numpy(inputs[name]).long() for name in ("token_ids", "padding_mask")
+    )
+
+    def run(labels=None):
+        # It gives logits of what has a label.
+        everything = torch.ones_like(token_ids) if labels is None else labels
+        seen = padding_mask[:, None, :].expand(-1, token_ids.shape[1], -1)
+        return model(token_ids, padding_mask, everything, attention_mask=seen)
+
+    plain = model(token_ids, padding_mask, torch.ones_like(token_ids))["logits"]
+
+    def changed():
+        logits = run()["logits"].reshape(*token_ids.shape, -1)
+        return {"logits": logits}, padding_mask
+
+    with torch.no_grad():
+        logits = _check_tokens(changed, original.encoder)["logits"]
+        differs = (plain.reshape(logits.shape) - logits).abs()[padding_mask == 1].max()
+        if differs > 1e-6:
+            raise ValueError(f"The mask changes logits by {differs}.")
+    labels = masked_token_labels(inputs, family, config, rng)
+    loss = run(torch.from_numpy(np.maximum(labels, 0)).long())["loss"].mean()
+    loss.backward()
+    parameters = dict(model.named_parameters())
+    np.savez_compressed(
+        directory / "io.npz",
+        **inputs,
+        logits=logits.numpy().astype(np.float32),
+        labels=labels.astype(np.int32),
+        loss=loss.detach().numpy().astype(np.float32),
+        **{
+            f"gradient/{name}": parameters[name].grad.numpy().astype(np.float32)
+            for name in case.gradients
+        },
+    )
+
+
+def make_buckets(path: pathlib.Path) -> None:
+    """The original's buckets of the distances 0 to length - 1, for several sizes."""
+    tables = {}
+    for buckets, furthest in ((256, 512), (8, 16), (32, 128), (64, 2048), (256, 1024)):
+        rows = _original().buckets(furthest + 8, 1, bucket_size=buckets, max_position=furthest)
+        tables[f"{buckets}_{furthest}"] = rows[0, :, 0].numpy().astype(np.int32)
+    np.savez_compressed(path, **tables)
+
+
+# --- The cases -----------------------------------------------------------------------------------
+
+_RELATIVE = {
+    "relative_attention": True,
+    "position_biased_input": False,
+    "pos_att_type": ["p2c", "c2p"],
+    "max_position_embeddings": POSITIONS,
+}
+DEBERTA = Family(
+    prefix="Deberta",
+    tiny_config={**TINY_SIZES, **_RELATIVE, "vocab_size": len(_VOCABULARY)},
+    tokens=_TOKENS,
+    write_vocabulary=write_bpe,
+    has_segments=False,
+    capture_internals=run_padded,
+    captures_always=True,
+)
+# Distances beyond 4 share rows, as those beyond 128 of the released ones.
+_SECOND = {"position_buckets": 8, "norm_rel_ebd": "layer_norm", "share_att_key": True}
+DEBERTA_V2 = Family(
+    prefix="DebertaV2",
+    # Some rows more than pieces, as released.
+    tiny_config={**TINY_SIZES, **_RELATIVE, **_SECOND, "vocab_size": _PIECES + 5},
+    tokens=_TOKENS,
+    write_vocabulary=write_pieces,
+    has_segments=False,
+    capture_internals=run_padded,
+    captures_always=True,
+)
+_ONE_LAYER = {"num_hidden_layers": 1}  # enough for a head, and smaller
+_CONVOLUTION = {"conv_kernel_size": 3, "conv_act": "gelu"}
+_GRADIENTS = (
+    "deberta.embeddings.word_embeddings.weight",
+    "deberta.embeddings.LayerNorm.weight",
+    "deberta.encoder.rel_embeddings.weight",
+    "deberta.encoder.layer.1.output.dense.bias",
+)
+_FIRST_GRADIENTS = (
+    *_GRADIENTS,
+    "deberta.encoder.layer.0.attention.self.in_proj.weight",
+    "deberta.encoder.layer.0.attention.self.v_bias",
+    "deberta.encoder.layer.1.attention.self.pos_proj.weight",
+    "deberta.encoder.layer.1.attention.self.pos_q_proj.bias",
+)
+_SECOND_GRADIENTS = (
+    *_GRADIENTS,
+    "deberta.encoder.LayerNorm.weight",
+    "deberta.encoder.layer.0.attention.self.query_proj.weight",
+    "deberta.encoder.layer.1.attention.self.key_proj.weight",
+    "deberta.encoder.layer.1.attention.self.value_proj.bias",
+)
+_LM_GRADIENTS = (
+    *_GRADIENTS,
+    "deberta.embeddings.position_embeddings.weight",
+    "lm_predictions.lm_head.dense.weight",
+    "lm_predictions.lm_head.bias",
+)
+_CLASSES = labelled("contradiction", "neutral", "entailment")
+
+
+def far_inputs(family, config, rng):
+    return random_inputs(family, config, rng, lengths=(POSITIONS, 29))
+
+
+def without_legacy(config: dict) -> dict:
+    """Without transformers' switch between two heads, which the released files do not have."""
+    return {key: value for key, value in config.items() if key != "legacy"}
+
+
+def _heads(gradients: tuple[str, ...]) -> tuple[Case, ...]:
+    return (
+        Case(
+            "classification",
+            "A layer with GELU over the first token, three named classes; the dropout before the "
+            "classes differs from the other rates; loss and gradients.",
+            config={"problem_type": "single_label_classification", "cls_dropout": 0.3} | _CLASSES,
+            gradients=(*gradients, "pooler.dense.weight", "classifier.bias"),
+        ),
+        Case(
+            "classification_tanh",
+            "That layer has tanh, and dropout before it.",
+            config=_ONE_LAYER
+            | {"pooler_hidden_act": "tanh", "pooler_dropout": 0.2}
+            | labelled("no", "yes"),
+        ),
+        Case(
+            "question_answering",
+            "Start and end of the answer, up to the last position that the model has.",
+            config=_ONE_LAYER,
+            make_inputs=longest_inputs,
+        ),
+        *head_cases(_ONE_LAYER, choice=", behind the layer that classifiers have"),
+        Case(
+            "masked_lm",
+            "Microsoft's head behind the enhanced mask decoder, by its own code; loss and gradients.",
+            make=make_masked_lm,
+            model_class="MaskedLanguageModel",
+            gradients=_LM_GRADIENTS,
+        ),
+    )
+
+
+_FIRST = (
+    Case(
+        "encoder",
+        "A row for each distance, one projection for three; every hidden state and attention.",
+        internals=True,
+    ),
+    Case(
+        "encoder_near",
+        "Distances beyond 12 count as 12.",
+        config=_ONE_LAYER | {"max_relative_positions": 12},
+        make_inputs=far_inputs,
+    ),
+    *(case for case in _heads(_FIRST_GRADIENTS) if case.task != "multiple_choice"),
+)
+_SECOND_CASES = (
+    Case(
+        "encoder",
+        "As versions 3: buckets of distances with a norm, shared projections; every hidden state "
+        "and attention.",
+        make_inputs=far_inputs,
+        internals=True,
+    ),
+    Case(
+        "encoder_convolution",
+        "As version 2: a convolution behind the first block.",
+        config=_CONVOLUTION,
+        make_inputs=batch_inputs,
+    ),
+    Case(
+        "encoder_plain",
+        "Projections of distances of their own, no norm of these and no buckets.",
+        config=_ONE_LAYER
+        | {"share_att_key": False, "norm_rel_ebd": "none", "position_buckets": -1},
+    ),
+    *_heads(_SECOND_GRADIENTS),
+    Case(
+        "masked_lm_convolution",
+        "The same with a convolution.",
+        config=_CONVOLUTION,
+        make=make_masked_lm,
+        model_class="MaskedLanguageModel",
+    ),
+)
+
+CASES, V2_CASES = (
+    tuple(dataclasses.replace(case, edit_config=without_legacy) for case in cases)
+    for cases in (_FIRST, _SECOND_CASES)
+)
