@@ -11,6 +11,7 @@ from bert_zoo.families import (
     roberta,
     spanbert,
     transformer_xl,
+    xlm,
     xlm_roberta,
     xlnet,
 )
@@ -26,6 +27,7 @@ FAMILIES = (
     electra.FAMILY,
     deberta.FAMILY,
     deberta_v2.FAMILY,
+    xlm.FAMILY,
     transformer_xl.FAMILY,
     xlnet.FAMILY,
 )

@@ -1,6 +1,7 @@
 """BERT (Devlin et al. 2018, arXiv:1810.04805)."""
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from bert_zoo.config import EncoderConfig
 from bert_zoo.families.bert_checkpoints import CHECKPOINTS
@@ -14,10 +15,13 @@ from bert_zoo.weights.formats.hf import ACTIVATIONS
 from bert_zoo.weights.table import BIAS, DENSE, EMBED, NORM, OUTPUT, Copy, Head, Row
 
 
-def backbone(config: EncoderConfig, dtype, relative_bias=None):
+def backbone(
+    config: EncoderConfig, dtype, relative_bias=None, embedding: Mapping[str, Any] = {}, **more: Any
+):
     """Embeddings, a stack of post-norm blocks, and a pooler where there is one.
 
-    The stack takes `relative_bias`, a layer; see `bert_zoo.layers.Stack`.
+    The stack takes `relative_bias`, a layer; see `bert_zoo.layers.Stack`. The embeddings take what
+    `embedding` has, in place of what the configuration says, and the backbone takes `more`.
     """
     from bert_zoo.layers import (
         Embeddings,
@@ -66,7 +70,7 @@ def backbone(config: EncoderConfig, dtype, relative_bias=None):
             pad_id=config.pad_id,
             name="embeddings",
             **normed,
-            **options,
+            **{**options, **embedding},
         ),
         stack=Stack(
             [block(i) for i in range(config.num_blocks)],
@@ -77,6 +81,7 @@ def backbone(config: EncoderConfig, dtype, relative_bias=None):
             name="stack",
         ),
         pooler=Pooler(hidden_size, name="pooler", **options) if config.pooler else None,
+        **more,
         dtype=dtype,
     )
 

@@ -23,12 +23,14 @@ class Ids:
         meaning: what the limit is, for messages.
         required: whether every call must give it.
         axes: what they are; those of `token_ids` by default.
+        is_apart: whether a SavedModel takes it in a signature of its own, as it is seldom given.
     """
 
     limit: int
     meaning: str
     required: bool = False
     axes: tuple[str, ...] = ("batch", "length")
+    is_apart: bool = False
 
     def fits(self, shape: Sequence[int | None], of_tokens: Sequence[int | None]) -> bool:
         """Whether a shape goes with that of `token_ids`, as far as both are known."""
@@ -189,21 +191,38 @@ class TransformerBackbone(Backbone):
         embeddings: a layer (token_ids, segment_ids, position_ids) -> [batch, length, hidden].
         stack: a `Stack`.
         pooler: a layer [batch, length, hidden] -> [batch, hidden], or None.
+        num_languages: of `language_ids`, which tell the language of each token; 0 for models without.
+        zeroes_padding: whether the hidden states of padding are 0 after the embeddings and after each
+            layer (XLM).
     """
 
-    def __init__(self, config: Config, *, embeddings, stack, pooler=None, **kwargs):
+    def __init__(
+        self,
+        config: Config,
+        *,
+        embeddings,
+        stack,
+        pooler=None,
+        num_languages: int = 0,
+        zeroes_padding: bool = False,
+        **kwargs,
+    ):
         super().__init__(config, **kwargs)
         self.embeddings = embeddings
         self.stack = stack
         self.pooler = pooler
+        self.num_languages = num_languages
+        self.zeroes_padding = zeroes_padding
 
     @property
     def inputs(self) -> dict[str, Ids]:
         config = self.config
         segments = Ids(config.num_segments, "the number of segments")
+        languages = Ids(self.num_languages, "the number of languages", is_apart=True)
         return {
             "token_ids": Ids(config.vocab_size, "the size of the vocabulary", required=True),
             **({"segment_ids": segments} if config.num_segments else {}),
+            **({"language_ids": languages} if self.num_languages else {}),
             "padding_mask": Ids(2, PADDING),
             "position_ids": Ids(config.max_positions, "the rows of the position table"),
             "document_ids": Ids(
@@ -229,9 +248,13 @@ class TransformerBackbone(Backbone):
             inputs.get("segment_ids"),
             inputs.get("position_ids"),
             document_ids,
+            inputs.get("language_ids"),
             training=training,
         )
         mask = inputs.get("padding_mask")
+        kept = mask if self.zeroes_padding else None
+        if kept is not None:
+            embedded = embedded * ops.expand_dims(ops.cast(kept, embedded.dtype), -1)
         mask = ops.ones_like(token_ids) if mask is None else mask
         bias = attention_bias(mask, keras.backend.standardize_dtype(embedded.dtype))
         if document_ids is not None:
@@ -241,7 +264,7 @@ class TransformerBackbone(Backbone):
         if adds_first:
             positions = ops.pad(positions, ((0, 0), (1, 0)))
         hidden_states, attentions = self.stack(
-            embedded, bias, positions=positions, training=training
+            embedded, bias, positions=positions, kept=kept, training=training
         )
         outputs = {"pooled_output": self.pooler(hidden_states[-1])} if is_pooled else {}
         if adds_first:

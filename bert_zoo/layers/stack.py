@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import keras
 from keras import ops
 
+from bert_zoo.layers.common import at_positions
 from bert_zoo.layers.recomputation import recomputed
 
 
@@ -48,7 +49,7 @@ class Stack(keras.layers.Layer):
             self.relative_bias.build(None)
         self.built = True
 
-    def call(self, x, bias, positions=None, training=None):
+    def call(self, x, bias, positions=None, kept=None, training=None):
         """Runs the stack.
 
         Args:
@@ -57,6 +58,8 @@ class Stack(keras.layers.Layer):
             positions: int [batch, number] or `FIRST`: whose last hidden states are all that is wanted.
                 Nothing else depends on what the last block makes of other tokens, which is most of
                 its work.
+            kept: [batch, length], 1 for tokens and 0 for those whose hidden states become 0 after each
+                layer; None for none of them.
 
         Returns:
             Hidden states [batch, length, hidden_size], the input first, one more than layers; and
@@ -68,6 +71,8 @@ class Stack(keras.layers.Layer):
             bias = bias + self.relative_bias(x)
         hidden_states, attentions = [x], []
         x = ops.reshape(x, (-1, self.hidden_size))
+        if kept is not None:
+            kept = ops.expand_dims(ops.cast(kept, x.dtype), -1)
         last = len(self.blocks_of_layers) - 1
         for layer, numbers in enumerate(self.blocks_of_layers):
             for run, number in enumerate(numbers):
@@ -83,6 +88,9 @@ class Stack(keras.layers.Layer):
             tokens = length
             if layer == last and positions is not None:
                 tokens = 1 if isinstance(positions, slice) else ops.shape(positions)[1]
+                kept = None if kept is None else at_positions(kept, positions)
+            if kept is not None:
+                x = x * ops.reshape(kept, (-1, 1))
             hidden_states.append(ops.reshape(x, (-1, tokens, self.hidden_size)))
         return hidden_states, attentions
 

@@ -172,13 +172,14 @@ def _as_hugging_face(
             encoder.long_texts.stride,
         )
     config = encoder.config
-    others = {n: getattr(config, n) for n, v in fmt.supports.items() if getattr(config, n) != v}
+    supported = {n: v(config) if callable(v) else v for n, v in fmt.supports.items()}
+    others = {n: getattr(config, n) for n, v in supported.items() if getattr(config, n) != v}
     if others:
         log.warning(
             "Hugging Face's %s does not know %s and computes with %s: its outputs will differ.",
             fmt.classes["encoder"],
             others,
-            {name: fmt.supports[name] for name in others},
+            {name: supported[name] for name in others},
         )
     pooling = encoder.pooling if is_bare and not encoder.state else None
     return replace(description, classes=(hf_class,), pooling=pooling)

@@ -167,6 +167,14 @@ class ZooModel(keras.Model):
         # Without them, a client could not tell what the rows stand for.
         return outputs | ids if self.outputs_per_token else outputs
 
+    @property
+    def inputs_apart(self) -> dict[str, tuple[int, ...]]:
+        """Inputs beside ids and mask, each in a signature of its own where the model is served -> the axes
+        behind the first two."""
+        ids = encoder_of(self).backbone.inputs
+        more = [*self.second_ids, *(name for name in ids if ids[name].is_apart)]
+        return {**self.positions_read, **dict.fromkeys(more, ())}
+
     def portable_verb(self) -> dict[str, Any]:
         """What `bert_zoo.runtime` needs to answer as the model's verb does: its name as `verb`, and what
         the verb reads of the model beside its outputs. Empty where there is none."""

@@ -149,7 +149,7 @@ class TaskModel(ZooModel):
     def sentence_head(self, units: int) -> OutputHead:
         """A head over a whole text; where the family reads no pooler, with a layer in its place."""
         config, head = self.encoder.config, self.stored_head
-        if head.pooler:
+        if head.pooler or head.transform is None:
             return self.output_head(units, "classifier", self.head_dropout)
         rate = head.dropout_first
         return self.output_head(

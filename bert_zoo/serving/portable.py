@@ -65,7 +65,7 @@ def id_functions(model: ZooModel) -> dict[str, IdFunction]:
         return IdFunction((*specs, *carried), run)
 
     functions = {"tokens": function(ids)}
-    for name, axes in {**model.positions_read, **dict.fromkeys(model.second_ids, ())}.items():
+    for name, axes in model.inputs_apart.items():
         positions = tf.TensorSpec([None, None, *axes], tf.int32, name=name)
         functions[name] = function((*ids, positions))
     for name, gives_next_token in interface.steps if state else ():

@@ -46,7 +46,7 @@ def make_servable(
     call = call_function(model, [ids_spec(model, name) for name in interface.labels], state)
     servable = reusable_object(model, call)
     signatures = {"tokens": _step_signature(model, call, ids, ())}
-    for name, axes in {**model.positions_read, **dict.fromkeys(model.second_ids, ())}.items():
+    for name, axes in model.inputs_apart.items():
         signatures[name] = _positions_signature(model, name, axes)
     if state:
         signatures["initial_memory"] = _initial_state_signature(model)

@@ -149,8 +149,9 @@ class Head:
     # layer over the first token, or the last, in the pooler's place.
     pooler: bool = False
     summary: str = "first"  # the token that it reads there: "first" or "last"
-    # The activation of that layer, or the configuration's attribute that names it.
-    transform: str = "tanh"
+    # The activation of that layer, or the configuration's attribute that names it; None where there is no
+    # such layer, and the logits are of the token itself.
+    transform: str | None = "tanh"
     # The configuration's attribute with the rate before that layer; None for no dropout there.
     dropout_first: str | None = "head_dropout"
     # The configuration's attribute with the rate of a head that is fine-tuned.
@@ -172,7 +173,8 @@ class Head:
     @property
     def reads_first_only(self) -> bool:
         """Whether it reads no token but the first."""
-        summarizes = self.pooler or (self._has("classifier/transform") and self.summary == "first")
+        has_summary = self.transform is None or self._has("classifier/transform")
+        summarizes = self.pooler or (has_summary and self.summary == "first")
         return summarizes and not self.predicts_tokens
 
     def _has(self, layer: str) -> bool:

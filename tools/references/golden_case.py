@@ -390,6 +390,8 @@ def torch_inputs(inputs: dict[str, np.ndarray]) -> dict[str, torch.Tensor]:
         "token_ids": "input_ids",
         "segment_ids": "token_type_ids",
         "padding_mask": "attention_mask",
+        "position_ids": "position_ids",
+        "language_ids": "langs",
     }
     return {
         theirs[name]: torch.from_numpy(values).long()

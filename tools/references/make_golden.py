@@ -33,6 +33,7 @@ import golden_minilm
 import golden_mpnet
 import golden_roberta
 import golden_spanbert
+import golden_xlm
 import golden_xlnet
 import torch
 import transformers
@@ -68,6 +69,7 @@ _FAMILIES = {
     "electra": (golden_electra.ELECTRA, golden_electra.CASES),
     "deberta": (golden_deberta.DEBERTA, golden_deberta.CASES),
     "deberta_v2": (golden_deberta.DEBERTA_V2, golden_deberta.V2_CASES),
+    "xlm": (golden_xlm.XLM, golden_xlm.CASES),
     "spanbert": (golden_spanbert.SPANBERT, golden_spanbert.CASES),
     "xlnet": (golden_xlnet.XLNET, golden_xlnet.CASES),
 }

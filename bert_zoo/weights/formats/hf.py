@@ -79,7 +79,8 @@ class HuggingFace(Format):
     classes: Mapping[str, str] = field(default_factory=dict)
     # Whether a config.json without a model_type is of this family, as it is older than the key.
     may_be_untyped: bool = False
-    # Field of the configuration -> the one value that Hugging Face's class computes with.
+    # Field of the configuration -> the one value that Hugging Face's class computes with, or a function
+    # from a configuration to it.
     supports: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self):

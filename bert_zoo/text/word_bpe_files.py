@@ -1,0 +1,60 @@
+"""Vocabularies of XLM's BPE in files; without TensorFlow."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from bert_zoo.json_files import read_object
+from bert_zoo.text.files import VocabularyFiles, read_named_tokens, tokens_by_id
+from bert_zoo.text.format import TokenizerParts
+
+MASK = "<special1>"
+# What transformers looks for in raw texts beside the tokens that files name.
+_IN_TEXTS = ("<s>", *(f"<special{number}>" for number in range(10)))
+
+
+def read_word_bpe(files: VocabularyFiles, overrides: dict[str, Any]) -> TokenizerParts:
+    """Reads vocab.json and merges.txt, and the settings beside them.
+
+    Languages are those of tokenizer_config.json's `lang2id`, or of config.json's.
+
+    Args:
+        files: of the directory.
+        overrides: keyword arguments of WordBpeTokenizer that overrule the files.
+
+    Raises:
+        FileNotFoundError: there is no vocabulary, or a part of one.
+        ConfigError: a damaged file.
+    """
+    missing = [name for name in ("vocab.json", "merges.txt") if not files.has(name)]
+    if missing:
+        raise FileNotFoundError(
+            f"{files.directory} lacks {' and '.join(missing)}; it holds {files.names()}."
+        )
+    # A file of fastBPE says how often each pair occurred, too.
+    pairs = (tuple(line.split()[:2]) for line in files.lines("merges.txt"))
+    named = read_named_tokens(files, MASK)
+    vocabulary = named.added_to(tokens_by_id(files.json("vocab.json")), files.directory)
+    config = files.json("tokenizer_config.json")
+    languages = config.section("lang2id")
+    if not languages and files.has("config.json"):
+        # Not through `files`, which writes again what it has read.
+        languages = read_object(files.path("config.json")).section("lang2id")
+    told = {
+        name: config.take(name, kind) for name, kind in (("language", str), ("pretokenized", bool))
+    }
+    lowercase = config.take("do_lowercase_and_remove_accent", bool, True)
+    arguments = {
+        "vocabulary": vocabulary,
+        "merges": [pair for pair in pairs if len(pair) == 2],
+        "languages": dict(languages.values_of(int)) if languages else None,
+        "lowercase": lowercase,
+        **{name: value for name, value in told.items() if value is not None},
+        **named.special,
+        "added_tokens": [
+            *named.added.values(),
+            *sorted({*_IN_TEXTS} & {*vocabulary}),
+        ],
+        **overrides,
+    }
+    return TokenizerParts("WordBpeTokenizer", arguments, files.directory)
