@@ -99,7 +99,10 @@ class Preprocessor(keras.layers.Layer):
         length = self.options["sequence_length"] if self.options["padding"] == "fixed" else None
         # Options of files of bert_zoo 0.1 have no layout.
         has_segments = self.options.get("layout", self.options).get("segments", False)
-        names = ["token_ids", "padding_mask"] + ["segment_ids"] * has_segments
+        packer = None if self._preprocessor is None else self._preprocessor.packer
+        has_languages = packer is not None and packer.language_id is not None
+        names = ["token_ids", "padding_mask"]
+        names += ["segment_ids"] * has_segments + ["language_ids"] * has_languages
         return {
             name: keras.KerasTensor((texts.shape[0], length), dtype="int32", name=name)
             for name in names

@@ -12,6 +12,7 @@ _MODULES = {
     "Packer": "bert_zoo.text.packing",
     "Preprocessor": "bert_zoo.text.preprocessor",
     "SentencePieceTokenizer": "bert_zoo.text.sentencepiece",
+    "WordBpeTokenizer": "bert_zoo.text.word_bpe",
     "WordLevelTokenizer": "bert_zoo.text.word_level",
     "WordPieceTokenizer": "bert_zoo.text.wordpiece",
     # These know the families.

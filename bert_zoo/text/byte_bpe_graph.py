@@ -136,23 +136,32 @@ class Merger(tf.Module):
     def __init__(self, tokens: Sequence[str], merges: Merges):
         super().__init__()
         ids = {token: index for index, token in enumerate(tokens)}
-        self._end = len(tokens)  # the terminator's id: a token that no merge has
-        self._num_merges = len(merges)
-        keys, self._left_bound, self._right_bound = self._pairs_with_bounds(merges, ids)
-        self._no_pair = len(keys)
-        self._pairs = lookup_table(keys, np.arange(len(keys), dtype=np.int32), default=len(keys))
-        # One more, so that there is something to gather where there are no merges.
-        self._merged = tf.constant([*(ids[left + right] for left, right in merges), 0], tf.int32)
+        self._prepare(merges, ids)
         id_of_char = np.zeros(ord(max(ALPHABET)) + 1, np.int32)
         for char in ALPHABET:
             id_of_char[ord(char)] = ids.get(char, _ABSENT)
         self._lacks_bytes = not ids.keys() >= ALPHABET.keys()
         id_of_char[ord(_TERMINATOR)] = self._end
         self._id_of_char = tf.constant(id_of_char)
-        pieces = tf.TensorSpec([None], tf.string, name="pieces")
-        self._merge = traced_once(self._merge_in_rounds, pieces)
+        self._look_up_whole([token for token in tokens if ALPHABET.keys() >= set(token)])
+
+    def _prepare(self, merges: Merges, ids: dict[str, int]) -> None:
+        """Makes the tables of merges, whose tokens have these ids, 0 to their number - 1."""
+        self._end = len(ids)  # the terminator's id: a token that no merge has
+        self._num_merges = len(merges)
+        keys, self._left_bound, self._right_bound = self._pairs_with_bounds(merges, ids)
+        self._no_pair = len(keys)
+        self._pairs = lookup_table(keys, np.arange(len(keys), dtype=np.int32), default=len(keys))
+        # One more, so that there is something to gather where there are no merges.
+        self._merged = tf.constant([*(ids[left + right] for left, right in merges), 0], tf.int32)
+
+    def _look_up_whole(self, pieces: Sequence[str]) -> None:
+        """Makes the table of those pieces that are a token."""
+        self._merge = traced_once(
+            self._merge_in_rounds, tf.TensorSpec([None], tf.string, name="pieces")
+        )
         # A token that merging does not arrive at is no answer; so merging itself is asked.
-        spelled = np.array([token for token in tokens if ALPHABET.keys() >= set(token)], object)
+        spelled = np.array(pieces, object)
         merged = self._merge(tf.constant(spelled))
         # Of bytes that the vocabulary lacks nothing is left.
         is_whole = (merged.row_lengths() == 1).numpy()
@@ -204,13 +213,15 @@ class Merger(tf.Module):
         slices = tf.ragged.range(starts, starts + lengths)
         return slices.with_values(tf.gather(pool, slices.values))
 
-    def _merge_in_rounds(self, pieces: tf.Tensor) -> tf.RaggedTensor:
+    def _first_ids(self, pieces: tf.Tensor) -> tf.Tensor:
+        """What merging begins with, int32 [n]: each piece's ids, and the terminator's behind them."""
         chars = tf.strings.unicode_decode(tf.strings.join([pieces, _TERMINATOR]), "UTF-8")
-        # One terminator more in front, so that every id has neighbours.
         ids = tf.gather(self._id_of_char, chars.values)
-        if self._lacks_bytes:
-            ids = picked(ids, ids != _ABSENT)
-        ids = tf.concat([[self._end], ids], 0)
+        return picked(ids, ids != _ABSENT) if self._lacks_bytes else ids
+
+    def _merge_in_rounds(self, pieces: tf.Tensor) -> tf.RaggedTensor:
+        # One terminator more in front, so that every id has neighbours.
+        ids = tf.concat([[self._end], self._first_ids(pieces)], 0)
         found = self._find_pairs(ids, tf.range(tf.size(ids, tf.int64) - 1))
         ids, _ = tf.while_loop(
             lambda ids, pairs: tf.reduce_any(pairs < self._num_merges),

@@ -55,6 +55,7 @@ class Packer(tf.Module):
             second if they are equal), as Hugging Face's fast tokenizers do. "only_first" and
             "only_second" shorten that one segment, and fail on a row where that is not enough.
         separators, segments: deprecated; see `as_layout`.
+        language_id: what `language_ids` are everywhere; None for models without.
         **ids: of padding and of the special tokens that the layout names: `pad_id`, `cls_id`, ...
 
     Raises:
@@ -72,6 +73,7 @@ class Packer(tf.Module):
         truncation: str = "longest_first",
         separators: int | None = None,
         segments: bool | None = None,
+        language_id: int | None = None,
         **ids: int,
     ):
         super().__init__()
@@ -91,6 +93,7 @@ class Packer(tf.Module):
         # A plain object, so that tf.Module does not track what is inside it.
         self._ids = SimpleNamespace(**{role: int(ids[name]) for role, name in names.items()})
         self.sequence_length = _checked_length(sequence_length, self.layout.most_specials)
+        self.language_id = language_id
 
     @classmethod
     def of_tokenizer(
@@ -105,7 +108,8 @@ class Packer(tf.Module):
         layout = as_layout(layout, separators, segments)
         ids = {f"{role}_id": getattr(tokenizer, f"{role}_id") for role in layout.roles}
         ids["pad_id"] = getattr(tokenizer, "pad_id", 0)
-        return cls(layout=layout, **ids, **options)
+        language_id = getattr(tokenizer, "language_id", None)
+        return cls(layout=layout, language_id=language_id, **ids, **options)
 
     @property
     def pad_id(self) -> int:
@@ -195,7 +199,13 @@ class Packer(tf.Module):
             **({"segment_ids": segment_ids} if self.layout.segments else {}),
             "padding_mask": tf.cast(is_token, tf.int32),
         }
-        return packed, positions
+        return packed | self._languages(packed["token_ids"]), positions
+
+    def _languages(self, token_ids: tf.Tensor) -> dict[str, tf.Tensor]:
+        """The input that says of every token which language it is of, where the tokenizer knows."""
+        if self.language_id is None:
+            return {}
+        return {"language_ids": tf.zeros_like(token_ids) + self.language_id}
 
     def pad(
         self, rows: Mapping[str, tf.RaggedTensor], others: Mapping[str, int] | None = None
@@ -211,6 +221,7 @@ class Packer(tf.Module):
         places = Positions(is_token, tokens.row_starts()[:, None] + position)
         values = {**self.padding_values, **(others or {})}
         padded = {n: places.gather(v.values, values.get(n, 0)) for n, v in rows.items()}
+        padded |= self._languages(padded["token_ids"])
         return {**padded, "padding_mask": tf.cast(is_token, tf.int32)}
 
     def widened(

@@ -95,6 +95,17 @@ class TextPreprocessor(tf.Module):
             made.report = self.report  # or it would be said again
         return made
 
+    def in_language(self, language: str) -> Self:
+        """A preprocessor of texts in another language, for a tokenizer that tells languages apart.
+
+        Raises:
+            TypeError: the tokenizer does not.
+            ValueError: a language that it does not know.
+        """
+        if not hasattr(self.tokenizer, "in_language"):
+            raise TypeError(f"A {type(self.tokenizer).__name__} reads all languages alike.")
+        return type(self)(self.tokenizer.in_language(language), **self.get_config())
+
     def widened(self, inputs: Mapping[str, tf.Tensor], length: tf.Tensor) -> dict[str, tf.Tensor]:
         """Pads a model's inputs [batch, tokens] to `length` tokens, if they have fewer; traceable."""
         return self.packer.widened(inputs, length, {"labels": IGNORED_LABEL})

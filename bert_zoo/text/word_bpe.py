@@ -1,0 +1,217 @@
+"""BPE of words in the graph, with the ids of transformers' XLMTokenizer.
+
+Words come from Moses (`bert_zoo.text.moses`). Each begins as its characters, the last one with "</w>" behind
+it; then, of its neighbouring pairs, the one that comes first in the list of merges is joined wherever it
+stands, until no pair is in the list.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from functools import partial
+from types import SimpleNamespace
+from typing import Any, Self
+
+import numpy as np
+import tensorflow as tf
+
+from bert_zoo.error_text import shown
+from bert_zoo.text.batches import as_utf8, split_at_white_space
+from bert_zoo.text.byte_bpe_graph import Merger
+from bert_zoo.text.moses import MosesWords
+from bert_zoo.text.offsets import joined_rows, lookup_table
+from bert_zoo.text.special_tokens import SpecialTokens
+from bert_zoo.text.tokenizer import Tokenizer, added_token, special_ids
+from bert_zoo.text.vocabulary import HF_SPECIAL_TOKENS, Vocabulary, special_tokens
+
+WORD_END = "</w>"
+# Above every code point: marks a word's last one.
+_LAST = 1 << 21
+
+
+class WordBpeTokenizer(Tokenizer):
+    """XLM's tokenizer: Moses' words, then merges of characters to tokens.
+
+    Ids equal those of transformers' XLMTokenizer with the same `lang`; see `bert_zoo.text.moses`. Special
+    and added tokens inside a text become their own ids, as they do there. It does not tell where in a text
+    its tokens come from.
+
+    Args:
+        vocabulary: tokens in the order of their ids; those that end a word end with "</w>".
+        merges: pairs of tokens, first merges first. What they make need not be in the vocabulary.
+        language: of the texts, as "en".
+        languages: name -> number of each language that the model was trained on; None where there is none
+            to tell.
+        lowercase: lower-case, and remove accents.
+        pretokenized: whether the words of texts are found already, and stand between white space:
+            nothing is normalised or lower-cased then (transformers' `bypass_tokenizer`).
+        unknown_token, padding_token, cls_token, sep_token, mask_token: the special tokens' names.
+        added_tokens: further tokens of the vocabulary that are found in the raw text.
+
+    Attributes:
+        language_id: the language's number; None where `languages` is.
+
+    Raises:
+        ValueError: duplicates in the vocabulary, a special token that it lacks, a language that the model
+            was not trained on, or whose words another library finds.
+
+    Source: Sennrich et al. 2016 (arXiv:1508.07909); huggingface/transformers tokenization_xlm.py.
+    """
+
+    def __init__(
+        self,
+        vocabulary: Sequence[str],
+        merges: Sequence[tuple[str, str]],
+        *,
+        language: str = "en",
+        languages: Mapping[str, int] | None = None,
+        lowercase: bool = True,
+        pretokenized: bool = False,
+        unknown_token: str = "<unk>",
+        padding_token: str = "<pad>",
+        cls_token: str = "</s>",
+        sep_token: str = "</s>",
+        mask_token: str = "<special1>",
+        added_tokens: Sequence[str] = (),
+    ):
+        named = special_tokens(unknown_token, padding_token, cls_token, sep_token, mask_token)
+        super().__init__(
+            Vocabulary(vocabulary),
+            language=language,
+            languages=None if languages is None else dict(languages),
+            lowercase=bool(lowercase),
+            pretokenized=bool(pretokenized),
+            **named,
+            added_tokens=[t for t in dict.fromkeys(added_tokens) if t not in named.values()],
+        )
+        if languages is not None and language not in languages:
+            raise ValueError(
+                f"language is {shown(language)}; the model was trained on {', '.join(languages)}."
+            )
+        self.language_id = None if languages is None else languages[language]
+        # As transformers counts them: of a pair that comes twice, the last place.
+        places = {tuple(pair): place for place, pair in enumerate(merges)}
+        # In a plain object, so that tf.Module does not track each of them.
+        self._merges = SimpleNamespace(pairs=tuple(sorted(places, key=places.__getitem__)))
+        with tf.init_scope(), tf.device("CPU:0"):
+            options = self._options
+            self._special_tokens = SpecialTokens(special_ids(options, self._vocabulary))
+            self._words = (
+                split_at_white_space
+                if pretokenized
+                else MosesWords(language, lowercase=options.lowercase)
+            )
+            self._merger = WordMerger(self.vocabulary, self.merges, self.unk_id)
+            self._spellings = tf.constant(
+                [token.replace(WORD_END, " ") for token in self.vocabulary]
+            )
+        self._trace(self._tokenize_batch)
+
+    def in_language(self, language: str) -> Self:
+        """The tokenizer of texts in another language, with the same vocabulary."""
+        options = {**self.get_config(), "language": language}
+        return type(self)(self.vocabulary, self.merges, **options)
+
+    @property
+    def merges(self) -> tuple[tuple[str, str], ...]:
+        """Every merge, in its order."""
+        return self._merges.pairs
+
+    def _tokenize_batch(self, texts: tf.Tensor) -> tf.RaggedTensor:
+        tokenize = partial(self._special_tokens.tokenize_around, with_offsets=False)
+        return tokenize(as_utf8(texts), self._tokenize_plain)
+
+    def _tokenize_plain(self, texts: tf.Tensor) -> tf.RaggedTensor:
+        words = self._words(texts)
+        return joined_rows(self._merger(words.values), words)
+
+    def _join(self, ids: tf.RaggedTensor) -> tf.Tensor:
+        joined = tf.strings.reduce_join(tf.gather(self._spellings, ids), axis=1)
+        return tf.strings.strip(joined)
+
+    def _files(self) -> dict[str, Any]:
+        options = self._options
+        special = {theirs: getattr(options, ours) for ours, theirs in HF_SPECIAL_TOKENS.items()}
+        config = {
+            "tokenizer_class": "XLMTokenizer",
+            "do_lowercase_and_remove_accent": options.lowercase,
+            "language": options.language,
+            "pretokenized": options.pretokenized,
+            **special,
+            "added_tokens_decoder": {
+                str(self.token_to_id(token)): added_token(token, special=True)
+                for token in dict.fromkeys([*special.values(), *options.added_tokens])
+            },
+        }
+        if options.languages is not None:
+            config["lang2id"] = options.languages
+            config["id2lang"] = {str(number): name for name, number in options.languages.items()}
+        ids = {token: index for index, token in enumerate(self.vocabulary)}
+        return {
+            "vocab.json": json.dumps(ids, ensure_ascii=False) + "\n",
+            "merges.txt": "".join(f"{left} {right}\n" for left, right in self.merges),
+            "tokenizer_config.json": config,
+        }
+
+
+class WordMerger(Merger):
+    """Joins the characters of words to tokens of a vocabulary.
+
+    Merges may make what is no token and be joined on to one; what stays so becomes the unknown token, as
+    every character does that no merge and no token has.
+    """
+
+    def __init__(self, tokens: Sequence[str], merges: Sequence[tuple[str, str]], unknown_id: int):
+        tf.Module.__init__(self)
+        parts = (part for left, right in merges for part in (left, right, left + right))
+        ids = {symbol: index for index, symbol in enumerate(dict.fromkeys([*tokens, *parts]))}
+        places = {token: index for index, token in enumerate(tokens)}
+        # The last one stands for characters without a symbol.
+        self._token_ids = tf.constant([*(places.get(s, unknown_id) for s in ids), unknown_id])
+        ids[""] = len(ids)
+        self._prepare(merges, ids)
+        if not _makes_before_use(merges):
+            # No merge is safe then: each word makes its merges one by one.
+            self._left_bound = self._right_bound = tf.fill(tf.shape(self._left_bound), -1)
+        chars = {}
+        for symbol, index in ids.items():
+            bare = symbol.removesuffix(WORD_END)
+            if len(bare) == 1:
+                chars[ord(bare) + (_LAST if bare != symbol else 0)] = index
+        self._first = lookup_table(
+            np.array([*chars], np.int64), np.array([*chars.values()], np.int32), default=ids[""]
+        )
+        self._look_up_whole(
+            [t.removesuffix(WORD_END) for t in tokens if t.endswith(WORD_END) and t != WORD_END]
+        )
+
+    def _first_ids(self, pieces: tf.Tensor) -> tf.Tensor:
+        codes = tf.strings.unicode_decode(pieces, "UTF-8")
+        is_last = tf.scatter_nd(
+            codes.row_splits[1:, None] - 1,
+            tf.ones_like(pieces, tf.int32),
+            tf.shape(codes.values, tf.int64),
+        )
+        chars = tf.cast(codes.values + is_last * _LAST, tf.int64)
+        ids = codes.with_values(self._first.lookup(chars))
+        ends = tf.fill([tf.size(pieces), 1], self._end)
+        return tf.concat(
+            [ids, tf.RaggedTensor.from_tensor(ends, row_splits_dtype=tf.int64)], 1
+        ).values
+
+    def _merge_in_rounds(self, pieces: tf.Tensor) -> tf.RaggedTensor:
+        merged = super()._merge_in_rounds(pieces)
+        return merged.with_values(tf.gather(self._token_ids, merged.values))
+
+
+def _makes_before_use(merges: Sequence[tuple[str, str]]) -> bool:
+    """Whether all merges that make a symbol come before all that use it."""
+    first_used: dict[str, int] = {}
+    for number, pair in enumerate(merges):
+        for part in pair:
+            first_used.setdefault(part, number)
+    return all(
+        first_used.get(left + right, number) >= number
+        for number, (left, right) in enumerate(merges)
+    )
