@@ -207,8 +207,13 @@ class Preset:
 
 
 # What a row of pretraining is; `bert_zoo.data.pretraining_rows` has the schemes.
-ROWS = ("next_sentence", "sentence_order", "full_sentences", "doc_sentences", "packed_documents")
+ROWS = (
+    *("next_sentence", "sentence_order", "full_sentences", "doc_sentences", "packed_documents"),
+    *("languages", "translations"),
+)
 PAIRS = ROWS[:2]
+# Of a text in several languages.
+MULTILINGUAL = ROWS[-2:]
 PRETRAINING_SIZES = ("nano", "mini", "small", "base", "large")
 
 
@@ -242,7 +247,7 @@ class PretrainingPreset:
         phases: tokens of a row, and the share of the updates (or of the time) with rows of that
             length; one after the other.
         sizes: name, one of `PRETRAINING_SIZES` -> the model.
-        vocabulary: kind of a vocabulary that is made of the text: "wordpiece", "byte_bpe" or
+        vocabulary: kind of a vocabulary that is made of the text: "wordpiece", "byte_bpe", "word_bpe",
             "sentencepiece" or "sentencepiece_cased".
         lowercase: whether texts are lower-cased by it.
         source: where the settings are published.

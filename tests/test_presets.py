@@ -109,7 +109,7 @@ def test_pretraining_presets_are_the_published_ones(family, size, settings, phas
 
 def test_pretraining_presets_have_every_size_and_rows_that_it_reads():
     presets = {n: f.pretraining_preset for n, f in registry().families.items()}
-    assert {"bert", "roberta", "albert", "spanbert", "electra"} == {
+    assert {"bert", "roberta", "albert", "spanbert", "electra", "xlm", "xlnet"} == {
         n for n in presets if presets[n]
     }
     for name, pretraining in presets.items():

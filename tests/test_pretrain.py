@@ -23,6 +23,7 @@ from bert_zoo.apps.pretraining import (
 from bert_zoo.data.corpus import Corpus
 from bert_zoo.data.pretraining_rows import FullSentences
 from bert_zoo.data.token_shards import TokenShards, write_token_shards
+from bert_zoo.data.translations import ParallelLines
 from bert_zoo.objectives import objective_for
 from bert_zoo.presets import LanguageModelPreset, Reading, Recipe
 from bert_zoo.registry import registry
@@ -116,6 +117,45 @@ def test_every_family_is_pretrained_from_nothing_by_its_own_objective(family, te
     assert not (tmp_path / "checkpoint").exists()
     for task in ("encoder", "classification", "question_answering"):
         assert bert_zoo.load(tmp_path, task=task).task == task
+
+
+@pytest.mark.parametrize("rows", slow_but(("languages", "translations"), "translations"))
+def test_texts_in_several_languages_are_trained_with_their_languages(rows, text, tmp_path, capsys):
+    lines = [line for line in Path(text).read_text().splitlines() if line]
+    files = []
+    for number, language in enumerate(("en", "fr")):
+        path = tmp_path / f"text.{language}"
+        path.write_text("\n".join(line[number:] for line in lines), encoding="utf-8")
+        files.append(str(path))
+    page = registry().families["xlm"]
+    config = {**page.pretraining_preset.of_size("nano")[1].config, "num_languages": 3}
+    config |= {"hidden_size": 32, "num_heads": 2, "intermediate_size": 128}
+    preprocessor = preprocessor_from_dir(directory_of("xlm/encoder"), "xlm", sequence_length=32)
+    settings = Settings(RECIPE, rows, ((24, 1.0),), languages=("en", "fr"))
+    results = pretrain(
+        "tiny",
+        lambda: new_model(page, config, preprocessor),
+        settings,
+        files,
+        tmp_path / "run",
+        held_out=0.2,
+    )
+    assert results["steps"] == 6
+    model = bert_zoo.load(tmp_path / "run" / "model")
+    for language, number in (("de", 0), ("en", 1), ("fr", 2)):
+        inputs = model.preprocessor.in_language(language)(["a tree"])
+        assert set(inputs["language_ids"].numpy().ravel()) == {number}
+    assert model.fill_mask("the <special1> sat")[0][0].token
+
+
+def test_files_in_several_languages_have_the_same_lines(tmp_path):
+    (tmp_path / "en").write_text("a\nb\n")
+    (tmp_path / "de").write_text("a\n")
+    lines = ParallelLines([tmp_path / "en", tmp_path / "de"], ["en", "de"])
+    with pytest.raises(ValueError, match="file of de ends after 1 lines"):
+        list(lines)
+    with pytest.raises(ValueError, match="2 files and 1 languages"):
+        ParallelLines([tmp_path / "en", tmp_path / "de"], ["en"])
 
 
 def test_a_language_model_reads_the_text_as_one_stream(text, tmp_path):

@@ -16,6 +16,7 @@ from bert_zoo.data.pretraining_rows import (
     FullSentences,
     PackedDocuments,
     SentencePairs,
+    Translations,
     epoch_rows,
 )
 from bert_zoo.data.token_shards import TokenShards, write_token_shards
@@ -336,3 +337,74 @@ def test_errors(text, tmp_path_factory):
     with pytest.raises(ValueError, match="one document only"):
         EpochPlan(alone, SentencePairs(), 0, 0)
     assert EpochPlan(alone, FullSentences(16), 0, 0).num_rows == 1
+
+
+# --- Several languages ---
+
+
+@pytest.fixture(scope="module")
+def translated(tmp_path_factory):
+    """Documents of a sentence in each of three languages; and their lengths, [documents, 3]."""
+    lengths = np.random.default_rng(1).integers(1, 14, (50, 3))
+    return shards_of(tmp_path_factory, lengths.tolist())[0], lengths
+
+
+def test_rows_of_one_language_hold_every_sentence_of_it(translated):
+    shards, lengths = translated
+    plan = EpochPlan(shards, Translations(24, (4, 7, 9), pairs=False), 0, 0)
+    rows = plan.batch(np.arange(plan.num_rows))
+    sentence_of = np.repeat(np.arange(150), lengths.ravel())
+    found = []
+    for i in range(plan.num_rows):
+        real = rows["padding_mask"][i] == 1
+        (language,) = set(rows["language_ids"][i][real])
+        assert rows["token_ids"][i][0] == CLS and rows["token_ids"][i][real][-1] == SEP
+        np.testing.assert_array_equal(rows["position_ids"][i][real], np.arange(real.sum()))
+        for part in texts_of(rows, i):
+            (sentence,) = set(sentence_of[part])
+            assert len(part) == lengths.ravel()[sentence]
+            assert (4, 7, 9)[sentence % 3] == language
+            found.append(sentence)
+    assert sorted(found) == list(range(150))
+    # Full ones: the next sentence did not fit.
+    assert rows["padding_mask"].sum(1).mean() > 16
+
+
+def test_rows_of_translations_are_two_languages_with_positions_of_their_own(translated):
+    shards, lengths = translated
+    scheme = Translations(20, (4, 7, 9))
+    drawn = []
+    for epoch in range(6):
+        plan = EpochPlan(shards, scheme, 0, epoch)
+        rows = plan.batch(np.arange(plan.num_rows))
+        pairs = [
+            i
+            for i in range(plan.num_rows)
+            if len({*rows["language_ids"][i][rows["padding_mask"][i] == 1]}) == 2
+        ]
+        assert len(pairs) == 50
+        for i in pairs:
+            real = rows["padding_mask"][i] == 1
+            first, second = texts_of(rows, i)
+            at = len(first) + 2
+            wanted = [CLS, *(first + FIRST), SEP, CLS, *(second + FIRST), SEP]
+            np.testing.assert_array_equal(rows["token_ids"][i][real], wanted)
+            positions = [*range(at), *range(len(second) + 2)]
+            np.testing.assert_array_equal(rows["position_ids"][i][real], positions)
+            document = np.searchsorted(np.cumsum(lengths.sum(1)), first[0], side="right")
+            assert document == np.searchsorted(np.cumsum(lengths.sum(1)), second[0], side="right")
+            languages = rows["language_ids"][i]
+            assert len({*languages[:at]}) == 1 and len({*languages[at : real.sum()]}) == 1
+            drawn.append((languages[0], languages[at]))
+            wholes = lengths[document][[(4, 7, 9).index(language) for language in drawn[-1]]]
+            # Cut where both are too long together, the longer one first.
+            assert len(first) + len(second) == min(wholes.sum(), 16)
+            assert len(first) >= min(wholes[0], 8) and len(second) >= min(wholes[1], 8)
+    counts = [drawn.count((a, b)) for a in (4, 7, 9) for b in (4, 7, 9) if a != b]
+    assert sum(counts) == 300 and min(counts) > 30
+
+
+def test_a_document_without_a_translation_is_refused(tmp_path_factory):
+    shards, _ = shards_of(tmp_path_factory, [[3, 4], [2], [5, 1]])
+    with pytest.raises(ValueError, match="5 sentences with tokens in 3 documents"):
+        EpochPlan(shards, Translations(24), 0, 0)

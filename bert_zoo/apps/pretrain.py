@@ -5,6 +5,7 @@ bert_zoo pretrain --model roberta_base --text corpus.jsonl --steps 2000 --genera
 bert_zoo pretrain --recipe bert --size nano --text "my/*.txt" --minutes 60
 bert_zoo pretrain --recipe electra --size small --text "tfds:wikipedia/20230601.en" --steps 100000
 bert_zoo pretrain --recipe transformer_xl --size nano --text "my/*.txt" --steps 5000
+bert_zoo pretrain --recipe xlm --size nano --text train.en.gz,train.de.gz --languages en,de --steps 5000
 
 Going on, tokens are hidden as the checkpoint's family has it; from nothing, by the settings of its
 paper. Language models predict each token from those before it. A part of the text is set aside, and
@@ -21,6 +22,7 @@ from bert_zoo.apps.program import Program, command
 from bert_zoo.data.corpus import FORMS, Corpus
 from bert_zoo.presets import (
     ADAPTATION,
+    MULTILINGUAL,
     PAIRS,
     PRETRAINING_SIZES,
     ROWS,
@@ -74,6 +76,12 @@ _OBJECTIVE = PROGRAM.string(
     "objective", None, "How tokens are hidden: a key of bert_zoo.objectives.OBJECTIVES."
 )
 _ROWS = PROGRAM.enum("rows", None, ROWS, "What a row is; by default as the family has it.")
+_LANGUAGES = PROGRAM.list(
+    "languages",
+    None,
+    "Of a text with a file for each, whose lines say the same: their names, in the files' order. Rows are "
+    "of one language and of translations by default; --rows languages is without translations.",
+)
 _LENGTH = PROGRAM.integer(
     "length",
     None,
@@ -97,7 +105,12 @@ PROGRAM.define_fields(Recipe, _SETTINGS)
 # Of these, and of the flags above, those that language models have too.
 _STREAM_SETTINGS = ("batch_size", "learning_rate", "clip_norm")
 _OF_STREAMS = (*_STREAM_SETTINGS, "steps_per_execution", "dtype")
-_NOT_OF_STREAMS = ("objective", "rows", *(name for name in _SETTINGS if name not in _OF_STREAMS))
+_NOT_OF_STREAMS = (
+    "objective",
+    "rows",
+    "languages",
+    *(name for name in _SETTINGS if name not in _OF_STREAMS),
+)
 PROGRAM.define_strategy()
 PROGRAM.groups = {"Settings of the recipe, in place of its own": _SETTINGS}
 
@@ -109,6 +122,7 @@ def main(arguments: list[str]) -> None:
         )
     if _STEPS.value is not None and _MINUTES.value is not None:
         raise ValueError("--steps and --minutes both say when training ends. Leave one out.")
+    _check_languages()
     strategy = PROGRAM.strategy()
     from bert_zoo.apps import pretraining
     from bert_zoo.models.replicas import is_chief
@@ -117,7 +131,12 @@ def main(arguments: list[str]) -> None:
     reading = {"form": _FORM.value, "encoding": _ENCODING.value}
     name = _MODEL.value or f"{_RECIPE.value}_{_SIZE.value}"
     directory = Path(_OUTPUT_DIR.value or f"runs/pretrain-{Path(name).name}")
-    corpus = Corpus(text, held_out=_HELD_OUT.value, **reading)
+    if _LANGUAGES.value:
+        from bert_zoo.data.translations import ParallelLines
+
+        corpus = Corpus(ParallelLines(text, _LANGUAGES.value), held_out=_HELD_OUT.value)
+    else:
+        corpus = Corpus(text, held_out=_HELD_OUT.value, **reading)
     if is_stream := reads_streams():
         settings, make_model = stream_to_go_on() if _MODEL.value else new_stream(corpus, directory)
     elif _MODEL.value:
@@ -167,6 +186,23 @@ def main(arguments: list[str]) -> None:
         print(f"Fine-tune it: {command('finetune')} --model {directory / 'model'} --task messages")
 
 
+def _check_languages() -> None:
+    """Raises ValueError for flags that do not go with a text in several languages, or need one."""
+    if not _LANGUAGES.value:
+        if _ROWS.value in MULTILINGUAL:
+            raise ValueError(
+                f"Rows of {_ROWS.value} are of a text in several languages. Say which the files of --text "
+                "are of: --languages en,de."
+            )
+        return
+    unread = {"general_text": _GENERAL.value, "form": _FORM.value, "encoding": _ENCODING.value}
+    given = [f"--{name}" for name, value in unread.items() if value is not None]
+    if _ROWS.value not in (None, *MULTILINGUAL):
+        given.append(f"--rows {_ROWS.value}")
+    if given:
+        raise ValueError(f"{', '.join(given)} does not go with --languages. Leave one out.")
+
+
 def reads_streams() -> bool:
     """Whether the model is a language model with a memory."""
     if _RECIPE.value:
@@ -207,11 +243,20 @@ def _check_length() -> None:
 def settings_from_nothing() -> tuple["Settings", dict[str, Any]]:
     """Those of the recipe's preset, with flags; and the model's configuration."""
     preset, size = PRESETS[_RECIPE.value].of_size(_SIZE.value)
+    config = dict(size.config)
+    if _LANGUAGES.value:
+        fields = registry().families[_RECIPE.value].config_class.__dataclass_fields__
+        if "num_languages" not in fields:
+            raise ValueError(
+                f"Models of {_RECIPE.value} tell no languages apart. Leave --languages out, and their "
+                "files are one text; or choose another recipe."
+            )
+        config["num_languages"] = len(_LANGUAGES.value)
     phases = ((_LENGTH.value, 1.0),) if _LENGTH.value else preset.phases
     settings = _with_flags(preset.recipe, preset.rows, phases, size.objective)
     settings = replace(settings, starts_from_frequencies=size.starts_from_frequencies)
     print(f"Recipe {_RECIPE.value} of size {_SIZE.value}: {preset.source}.")
-    return settings, dict(size.config)
+    return settings, config
 
 
 def _with_flags(
@@ -226,9 +271,11 @@ def _with_flags(
     changes = PROGRAM.given(Recipe)
     if _STEPS.value is not None:
         changes["total_steps"] = _STEPS.value
+    languages = tuple(_LANGUAGES.value or ())
     return Settings(
         recipe.replace(**changes),
-        rows=_ROWS.value or rows,
+        rows=_ROWS.value or (MULTILINGUAL[-1] if languages else rows),
+        languages=languages,
         phases=phases,
         objective=_OBJECTIVE.value or objective,
         seconds=None if _MINUTES.value is None else 60 * _MINUTES.value,
@@ -256,6 +303,7 @@ def model_maker(
             partial,
             vocab_size=size,
             lowercase=preset.lowercase,
+            languages=_LANGUAGES.value or (),
         )
         partial.rename(path)
         print(f"A vocabulary of {len(tokens):,} tokens is made of the text: {path}.")

@@ -24,6 +24,8 @@ SECTION = 1 << 18
 BUCKET = 8
 # Stands in templates for a run of tokens, and for nothing.
 _RUN, _NONE = -1, -2
+# Kinds of runs, by their place among a template's.
+_FIRST, _MIDDLE, _SECOND = 1, 2, 4
 
 Batch = dict[str, np.ndarray]
 
@@ -36,12 +38,17 @@ class Runs(NamedTuple):
         starts: int64 [runs], the place of its first token among all tokens.
         lengths: int64 [runs], its tokens.
         labels: int32 [rows] for schemes with a label, else of no size.
+        kinds: int8 [runs], where in the template each stands, for schemes whose rows do not tell it; else
+            of no size.
+        languages: int32 [runs], for schemes with languages, else of no size.
     """
 
     rows: np.ndarray
     starts: np.ndarray
     lengths: np.ndarray
     labels: np.ndarray = np.zeros(0, np.int32)
+    kinds: np.ndarray = np.zeros(0, np.int8)
+    languages: np.ndarray = np.zeros(0, np.int32)
 
 
 @dataclass(frozen=True)
@@ -244,7 +251,88 @@ class SentencePairs:
         )
 
 
-Scheme = FullSentences | DocSentences | PackedDocuments | SentencePairs
+@dataclass(frozen=True)
+class Translations:
+    """Rows of one language, and rows of a sentence with its translation: XLM's.
+
+    Every document of the text is a sentence in each of the languages, in their order. In a row of one
+    language sentences of documents in random order follow each other, a separator between them, up to the
+    full length. With `pairs`, there is beside those a row for each document, of two of its sentences in
+    different languages, drawn at random, each with special tokens of its own; positions start again with
+    the second. Pairs that are too long lose the end of the longer text.
+
+    Attributes:
+        length: tokens of a row, special ones among them.
+        languages: the number that each language has in `language_ids`.
+        pairs: whether there are rows with translations.
+
+    Source: Lample and Conneau 2019 (arXiv:1901.07291), sections 3.3 and 3.5; facebookresearch/XLM
+    xlm/trainer.py, generate_batch, and xlm/utils.py, concat_batches.
+    """
+
+    length: int = 256
+    languages: tuple[int, ...] = (0, 1)
+    pairs: bool = True
+
+    def plan(self, shards: TokenShards, rng: np.random.Generator) -> Iterator[Runs]:
+        number, documents = len(self.languages), shards.num_documents
+        if len(shards.sentence_starts) != number * documents + 1:
+            raise ValueError(
+                f"The text has {len(shards.sentence_starts) - 1:,} sentences with tokens in {documents:,} "
+                f"documents; each must have one in each of {number} languages. Take lines out that have no "
+                "translation."
+            )
+        for place, language in enumerate(self.languages):
+            sentences = rng.permutation(documents) * number + place
+            yield self._stream(shards, sentences, language)
+        if self.pairs:
+            yield self._translated(shards, rng)
+
+    def _stream(self, shards: TokenShards, sentences: np.ndarray, language: int) -> Runs:
+        specials = shards.layout.specials(1)
+        separator = len(_separator(shards.layout))
+        starts = shards.sentence_starts[sentences]
+        lengths = shards.sentence_starts[sentences + 1] - starts
+        starts, lengths = _cut(starts, lengths, self.length - specials)
+        before = np.concatenate([[0], np.cumsum(lengths + separator)])
+        # The last sentence's separator is its row's end.
+        most = self.length - specials + separator
+        end = np.searchsorted(before, before[:-1] + most, side="right") - 1
+        begins = np.zeros(len(starts), bool)
+        begins[_followed(end)] = True
+        kinds = np.where(begins, _FIRST, _MIDDLE).astype(np.int8)
+        languages = np.full(len(starts), language, np.int32)
+        return Runs(np.cumsum(begins) - 1, starts, lengths, kinds=kinds, languages=languages)
+
+    def _translated(self, shards: TokenShards, rng: np.random.Generator) -> Runs:
+        number, documents = len(self.languages), shards.num_documents
+        first = rng.integers(number, size=documents)
+        second = (first + rng.integers(1, number, size=documents)) % number
+        place = np.stack([first, second], axis=1)
+        sentences = np.arange(documents)[:, None] * number + place
+        starts = shards.sentence_starts[sentences]
+        lengths = shards.sentence_starts[sentences + 1] - starts
+        room = self.length - 2 * shards.layout.specials(1)
+        kept = np.minimum(
+            lengths, np.maximum(room - lengths[:, ::-1], [room - room // 2, room // 2])
+        )
+        return Runs(
+            np.repeat(np.arange(documents), 2),
+            starts.ravel(),
+            kept.ravel(),
+            kinds=np.tile(np.array([_FIRST, _SECOND], np.int8), documents),
+            languages=np.array(self.languages, np.int32)[place.ravel()],
+        )
+
+    def template(self, layout: Layout) -> _Template:
+        around = _around(layout)
+        after = around[1]
+        return _Template(
+            only=around, first=around, middle=([], after), last=([], after), second=around
+        )
+
+
+Scheme = FullSentences | DocSentences | PackedDocuments | SentencePairs | Translations
 
 
 class EpochPlan:
@@ -280,7 +368,7 @@ class EpochPlan:
         for part in scheme.plan(shards, rng):
             runs.append(part._replace(rows=part.rows + number))
             number = int(runs[-1].rows[-1]) + 1
-        rows, self._starts, lengths, self._labels = (
+        rows, self._starts, lengths, self._labels, kinds, self._languages = (
             np.concatenate([getattr(part, name) for part in runs]) for name in Runs._fields
         )
         self._lengths = lengths.astype(np.int32)
@@ -289,7 +377,7 @@ class EpochPlan:
         self._splits = np.searchsorted(rows, np.arange(number + 1))
         self.order = rng.permutation(number)
         self.num_tokens = int(lengths.sum())
-        self._kinds = self._template.kinds(self._splits)
+        self._kinds = kinds if len(kinds) else self._template.kinds(self._splits)
         specials = (self._template.ids(shards.special_ids) >= 0).sum(1)
         self.lengths = np.add.reduceat(lengths + specials[self._kinds], self._splits[:-1])
 
@@ -308,7 +396,8 @@ class EpochPlan:
             - `word_starts` bool [batch, width], the first tokens of words and of runs;
             - for `PackedDocuments`, `document_ids` (from 1; 0 for padding) and `position_ids` int32
               [batch, width];
-            - for `SentencePairs`, its label int32 [batch].
+            - for `SentencePairs`, its label int32 [batch];
+            - for `Translations`, `language_ids` and `position_ids` int32 [batch, width].
         """
         numbers = np.asarray(numbers, np.int64)
         width = self.scheme.length if width is None else width
@@ -360,6 +449,13 @@ class EpochPlan:
             document = np.arange(len(runs)) - np.repeat(np.cumsum(counts) - counts, counts) + 1
             batch["document_ids"] = laid_out(np.repeat(document, per_run), 0)
             batch["position_ids"] = laid_out(ranges(per_run), 0)
+        if len(self._languages):
+            batch["language_ids"] = laid_out(np.repeat(self._languages[runs], per_run), 0)
+            # Of each run, how many of its row's tokens its positions leave out.
+            left_out = (np.cumsum(per_run) - per_run) * (kinds == _SECOND)
+            row_starts = np.repeat(np.cumsum(row_lengths) - row_lengths, counts)
+            left_out -= row_starts * (kinds == _SECOND)
+            batch["position_ids"] = laid_out(ranges(row_lengths) - np.repeat(left_out, per_run), 0)
         if len(self._labels):
             batch[self.scheme.label] = self._labels[rows]
         return batch
@@ -534,6 +630,7 @@ class _Template:
 
     Attributes:
         only, first, middle, last: pairs of lists of special tokens as (role, segment).
+        second: of the second of two texts that each have positions of their own.
         segments: of the tokens of first and of last runs.
         numbered: whether each run is a document of its own, with positions that start again.
     """
@@ -542,15 +639,16 @@ class _Template:
     first: tuple[Sequence, Sequence] = ((), ())
     middle: tuple[Sequence, Sequence] = ((), ())
     last: tuple[Sequence, Sequence] = ((), ())
+    second: tuple[Sequence, Sequence] = ((), ())
     segments: tuple[int, int] = (0, 0)
     numbered: bool = False
 
     def _slots(self) -> list[list[tuple[str, int]]]:
         """For each kind of run as many slots before the run as after it, empty ones among them."""
-        kinds = (self.only, self.first, self.middle, self.last)
+        kinds = (self.only, self.first, self.middle, self.last, self.second)
         width = max(len(part) for kind in kinds for part in kind)
         none = [("", 0)]
-        segments = (self.segments[0], *self.segments[:1] * 2, self.segments[1])
+        segments = (*self.segments[:1] * 3, *self.segments[1:] * 2)
         return [
             none * (width - len(before))
             + [*before, ("run", segment), *after]

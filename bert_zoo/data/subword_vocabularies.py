@@ -10,7 +10,8 @@ import importlib
 import io
 import json
 import unicodedata
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,8 @@ from bert_zoo.weights.files import write_json
 
 # Pieces of words that are seen once say nothing.
 _MIN_COUNT = 2
+# Texts whose words are found in one call.
+_WORDS_OF = 1_000
 # Of SentencePiece, which holds its sentences in memory.
 _MOST_SENTENCES = 1_000_000
 
@@ -30,12 +33,15 @@ def train_vocabulary(
     *,
     vocab_size: int,
     lowercase: bool = False,
+    languages: Sequence[str] = (),
 ) -> list[str]:
     """Trains a vocabulary and writes its files.
 
     - "wordpiece", as BERT's: [PAD], [UNK], [CLS], [SEP] and [MASK] come first; vocab.txt.
     - "byte_bpe", as RoBERTa's: <s>, <pad>, </s> and <unk> come first, <mask> last; vocab.json and
       merges.txt.
+    - "word_bpe", as XLM's: <s>, </s>, <pad>, <unk> and <special0> to <special9> come first; vocab.json
+      and merges.txt. Words are found as English's.
     - "sentencepiece", as ALBERT's, a unigram model: <pad>, <unk>, [CLS], [SEP] and [MASK] come first;
       spiece.model. Of more than a million texts, so many are chosen at random.
     - "sentencepiece_cased", the same as XLNet's, without accents: <unk>, <s>, </s>, <cls>, <sep>, <pad>,
@@ -49,6 +55,8 @@ def train_vocabulary(
             but for SentencePiece, which refuses.
         lowercase: whether texts are lower-cased, and accents taken off; not for "byte_bpe" and
             "sentencepiece_cased".
+        languages: for "word_bpe", names of the languages that a model is to tell apart, which get the
+            numbers 0, 1, ...
 
     Returns:
         The tokens in the order of their ids.
@@ -61,7 +69,17 @@ def train_vocabulary(
         raise ValueError(f"kind is {kind!r}; choose one of {tuple(KINDS)}.")
     if lowercase and kind in CASED_KINDS:
         raise ValueError(f"{kind} keeps texts as they are; leave lowercase out.")
+    if languages and kind != "word_bpe":
+        raise ValueError(f"{kind} reads all languages alike; leave languages out.")
     tokens, files = KINDS[kind](iter(texts), vocab_size, lowercase)
+    if languages:
+        numbers = {name: number for number, name in enumerate(languages)}
+        names = {str(number): name for name, number in numbers.items()}
+        files["tokenizer_config.json"] |= {
+            "language": languages[0],
+            "lang2id": numbers,
+            "id2lang": names,
+        }
     directory = Path(directory)
     directory.mkdir(parents=True, exist_ok=True)
     for name, content in files.items():
@@ -118,6 +136,41 @@ def _byte_bpe(texts: Iterator[str], vocab_size: int, lowercase: bool) -> tuple[l
             "tokenizer_class": "RobertaTokenizer",
             # Tokens begin with the space before them, and so does what a mask stands for.
             "mask_token": {"content": "<mask>", "lstrip": True, "special": True},
+        },
+    }
+
+
+def _word_bpe(texts: Iterator[str], vocab_size: int, lowercase: bool) -> tuple[list[str], Files]:
+    library = _library("tokenizers")
+    from bert_zoo.text.moses import MosesWords
+
+    words_of = MosesWords("en", lowercase=lowercase)
+
+    def words() -> Iterator[str]:
+        while batch := list(islice(texts, _WORDS_OF)):
+            for row in words_of(batch).to_list():
+                yield b" ".join(row).decode("utf-8")
+
+    trained = library.Tokenizer(library.models.BPE(end_of_word_suffix="</w>"))
+    trained.pre_tokenizer = library.pre_tokenizers.WhitespaceSplit()
+    trainer = library.trainers.BpeTrainer(
+        vocab_size=vocab_size,
+        min_frequency=_MIN_COUNT,
+        special_tokens=["<s>", "</s>", "<pad>", "<unk>", *(f"<special{n}>" for n in range(10))],
+        end_of_word_suffix="</w>",
+        show_progress=False,
+    )
+    trained.train_from_iterator(words(), trainer)
+    tokens = _in_order(trained.get_vocab())
+    model = json.loads(trained.to_str())["model"]
+    # Older versions of the library write a merge as one string.
+    merges = (pair if isinstance(pair, str) else " ".join(pair) for pair in model["merges"])
+    return tokens, {
+        "vocab.json": {token: number for number, token in enumerate(tokens)},
+        "merges.txt": "".join(f"{merge}\n" for merge in merges).encode("utf-8"),
+        "tokenizer_config.json": {
+            "tokenizer_class": "XLMTokenizer",
+            "do_lowercase_and_remove_accent": lowercase,
         },
     }
 
@@ -208,6 +261,7 @@ Trainer = Callable[[Iterator[str], int, bool], tuple[list[str], Files]]
 KINDS: dict[str, Trainer] = {
     "wordpiece": _wordpiece,
     "byte_bpe": _byte_bpe,
+    "word_bpe": _word_bpe,
     "sentencepiece": _sentencepiece,
     "sentencepiece_cased": _sentencepiece_cased,
 }

@@ -7,6 +7,7 @@ from typing import Any
 from bert_zoo.config import ConfigError, EncoderConfig
 from bert_zoo.families import bert
 from bert_zoo.families.xlm_checkpoints import CHECKPOINTS
+from bert_zoo.families.xlm_presets import PRESETS, PRETRAINING
 from bert_zoo.registry import Family
 from bert_zoo.text.format import TextFormat
 from bert_zoo.text.layout import Layout
@@ -179,6 +180,8 @@ FAMILY = Family(
     text=TextFormat(read_word_bpe, layout=Layout(pair="cls A sep B sep", segments=False)),
     checkpoints=CHECKPOINTS,
     objectives=("masked_lm",),
-    pretraining="masked_tokens",
+    pretraining="stream_masked_tokens",
     config_class=XlmConfig,
+    presets=PRESETS,
+    pretraining_preset=PRETRAINING,
 )

@@ -11,7 +11,7 @@ a chosen token, `words` which tokens are of a word, `showing` what prints; the o
 """
 
 from bert_zoo.objectives.draws import Draws
-from bert_zoo.objectives.masked_tokens import DynamicMaskedTokens, MaskedTokens
+from bert_zoo.objectives.masked_tokens import DynamicMaskedTokens, MaskedTokens, StreamMaskedTokens
 from bert_zoo.objectives.ngrams import NGrams
 from bert_zoo.objectives.permutations import Permutations
 from bert_zoo.objectives.replaced_tokens import ReplacedTokens
@@ -24,6 +24,7 @@ from bert_zoo.objectives.whole_words import WholeWords
 OBJECTIVES = {
     "masked_tokens": MaskedTokens(),
     "dynamic_masked_tokens": DynamicMaskedTokens(),
+    "stream_masked_tokens": StreamMaskedTokens(),
     "whole_words": WholeWords(),
     "ngrams": NGrams(),
     "spans": Spans(),
@@ -42,6 +43,7 @@ __all__ = [
     "ReplacedTokens",
     "Replacement",
     "Spans",
+    "StreamMaskedTokens",
     "TokenIds",
     "WholeWords",
     "objective_for",

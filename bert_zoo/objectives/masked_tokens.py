@@ -47,6 +47,24 @@ class DynamicMaskedTokens(MaskedTokens):
         return self.max_predictions or math.ceil(self.rate * length)
 
     def numbers(self, batch, draws):
-        wanted = self.rate * np.count_nonzero(batch["padding_mask"], axis=1)
+        wanted = self.rate * np.count_nonzero(self.eligible(batch), axis=1)
         wanted = (wanted + draws.uniform("number", 1)[:, 0]).astype(np.int64)
         return np.minimum(wanted, self.predictions(batch["token_ids"].shape[1]))
+
+
+@dataclass(frozen=True, kw_only=True)
+class StreamMaskedTokens(DynamicMaskedTokens):
+    """XLM's: any token but a row's first one, and random tokens are of all of the vocabulary.
+
+    Of rows with translations too, where either text helps to tell what is hidden in the other.
+
+    Source: Lample and Conneau 2019 (arXiv:1901.07291), sections 3.3 and 3.5; facebookresearch/XLM
+    xlm/trainer.py, mask_out.
+    """
+
+    replacement: Replacement = Replacement()  # noqa: RUF009 (frozen)
+
+    def eligible(self, batch):
+        eligible = super().eligible(batch)
+        eligible[:, 0] = False
+        return eligible

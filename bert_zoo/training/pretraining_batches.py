@@ -89,8 +89,9 @@ class PretrainingBatches:
         """Inputs and labels of a batch."""
         plan, epoch, first = self._place(int(number))
         rows = plan.batch(range(first, first + self.batch_size))
-        # Positions of a model's table, which the model itself counts from `document_ids`.
-        rows.pop("position_ids", None)
+        if "document_ids" in rows:
+            # Positions of a model's table, which the model itself counts from these.
+            del rows["position_ids"]
         draws = Draws(self.seed, self.first_epoch + epoch, rows["row"])
         inputs, labels = self.objective(rows, draws)
         return inputs, labels["mlm_logits"] if self.mlm_only else labels

@@ -20,6 +20,7 @@ from bert_zoo.data.pretraining_rows import (
     PackedDocuments,
     Scheme,
     SentencePairs,
+    Translations,
 )
 from bert_zoo.data.token_shards import TokenShards
 from bert_zoo.models import MaskedLM
@@ -41,6 +42,11 @@ SCHEMES: dict[str, Callable[[int], Scheme]] = {
     "doc_sentences": DocSentences,
     "packed_documents": PackedDocuments,
 }
+# Of a text in several languages: (tokens of a row, their numbers) -> scheme.
+MULTILINGUAL_SCHEMES: dict[str, Callable[[int, tuple[int, ...]], Scheme]] = {
+    "languages": lambda length, languages: Translations(length, languages, pairs=False),
+    "translations": Translations,
+}
 
 
 @dataclass(frozen=True)
@@ -49,12 +55,13 @@ class Settings:
 
     Attributes:
         recipe: `total_steps` are all updates, where `seconds` do not say how long it is.
-        rows: a key of `SCHEMES`.
+        rows: a key of `SCHEMES`, or with `languages` of `MULTILINGUAL_SCHEMES`.
         phases: tokens of a row, and the share of the training with rows of that length.
         objective: a key of `bert_zoo.objectives.OBJECTIVES`; empty for the family's.
         seconds: a budget of time; None for one of updates.
         starts_from_frequencies: whether the head for masked tokens, a new one, begins with how often each
             token occurs in the text. It need not learn that first, which takes hundreds of updates.
+        languages: of a text whose files say the same, their names in the files' order.
     """
 
     recipe: Recipe
@@ -63,6 +70,20 @@ class Settings:
     objective: str = ""
     seconds: float | None = None
     starts_from_frequencies: bool = False
+    languages: tuple[str, ...] = ()
+
+    def scheme(self, length: int, tokenizer: Any) -> Scheme:
+        """What a row of so many tokens is."""
+        if not self.languages:
+            return SCHEMES[self.rows](length)
+        known = tokenizer.get_config().get("languages") or {}
+        if missing := [name for name in self.languages if name not in known]:
+            raise ValueError(
+                f"The model knows no language {', '.join(missing)}; it has "
+                f"{', '.join(known) or 'no languages by name'}."
+            )
+        numbers = tuple(known[name] for name in self.languages)
+        return MULTILINGUAL_SCHEMES[self.rows](length, numbers)
 
     @property
     def batches_per_update(self) -> int:
@@ -140,7 +161,7 @@ class MaskedTraining:
         self.phases = [
             PretrainingBatches(
                 shards,
-                SCHEMES[settings.rows](length),
+                settings.scheme(length, model.preprocessor.tokenizer),
                 self.objective,
                 settings.recipe.micro_batch_size,
                 seed=seed,
@@ -163,11 +184,13 @@ class MaskedTraining:
             "rows": settings.rows,
             "phases": settings.phases,
             "starts_from_frequencies": settings.starts_from_frequencies,
+            **({"languages": list(settings.languages)} if settings.languages else {}),
         }
 
     def held_out(self, name: str, shards: TokenShards) -> HeldOut:
         """Rows of a text to measure on, as those of the first phase."""
-        scheme = SCHEMES[self.settings.rows](self.settings.phases[0][0])
+        length = self.settings.phases[0][0]
+        scheme = self.settings.scheme(length, self.model.preprocessor.tokenizer)
         rows = self.settings.recipe.micro_batch_size
         return held_out_rows(name, shards, scheme, self.objective, rows, self.mlm_only)
 
@@ -190,7 +213,13 @@ class MaskedTraining:
 
     def questions(self, corpus: Corpus | None) -> list[tuple[str, str]]:
         """Sentences of held-out text with a word behind the mask, and the word."""
-        return masked_sentences(iter(corpus or ()), self.model.preprocessor)
+        documents = iter(corpus or ())
+        if self.settings.languages:
+            language = self.model.preprocessor.tokenizer.get_config()["language"]
+            languages = self.settings.languages
+            place = languages.index(language) if language in languages else 0
+            documents = ([sentences[place]] for sentences in documents)
+        return masked_sentences(documents, self.model.preprocessor)
 
     def answers(self, questions: Sequence[tuple[str, str]]) -> list[list[list[Any]]]:
         """The likeliest words in the masks' places."""

@@ -36,6 +36,7 @@ from bert_zoo.cards import Card
 from bert_zoo.data.corpus import Corpus
 from bert_zoo.data.language_modelling import StreamBatches
 from bert_zoo.data.token_shards import TokenShards
+from bert_zoo.data.translations import ParallelLines, reading_in_turn
 from bert_zoo.models import CausalLM
 from bert_zoo.models.replicas import is_chief
 from bert_zoo.models.task_model import Use
@@ -79,7 +80,7 @@ def pretrain(
         name: what it begins with, for the report.
         make_model: makes the model, under the strategy.
         settings: how to train.
-        text: what `Corpus` takes.
+        text: what `Corpus` takes; or with languages in the settings, a file for each.
         directory: made if it does not exist.
         goes_on: whether `name` is that of a checkpoint, as `load` takes it, for the model card.
         general_text: text of other kinds, on which the loss is measured too.
@@ -106,13 +107,17 @@ def pretrain(
         model = make_model()
     preprocessor = model.preprocessor
     kind = StreamTraining if isinstance(settings, StreamSettings) else MaskedTraining
+    languages = getattr(settings, "languages", ())
+    source, reader = text, preprocessor
+    if languages:
+        source, reader = ParallelLines(text, languages), reading_in_turn(preprocessor, languages)
     part_of = partial(
-        Corpus, text, held_out=held_out, drop_duplicates=("documents",), **(reading or {})
+        Corpus, source, held_out=held_out, drop_duplicates=("documents",), **(reading or {})
     )
 
     def tokens_of(corpus: Corpus, where: str) -> TokenShards:
         documents = kind.documents(corpus)
-        return tokenized(corpus, documents, preprocessor, directory / TOKENS / where)
+        return tokenized(corpus, documents, reader, directory / TOKENS / where)
 
     shards = tokens_of(part_of(part="train"), "train")
     with strategy.scope():
