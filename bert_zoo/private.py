@@ -148,6 +148,13 @@ def lasting_sentencepiece(resource) -> Any:
     return Lasting(resource._model, resource._name)
 
 
+def onnx_optimizers() -> dict[str, Any]:
+    """What tf2onnx puts a graph in order by, name -> class; its `from_function` takes no choice of them."""
+    from tf2onnx import optimizer
+
+    return optimizer._optimizers
+
+
 # --- Python --------------------------------------------------------------------------------------
 
 

@@ -181,6 +181,11 @@ def test_lasting_sentencepiece():
         assert part in source, f"{part} is gone from tensorflow_text"
 
 
+def test_onnx_optimizers():
+    pytest.importorskip("tf2onnx")
+    assert "remove_back_to_back" in private.onnx_optimizers()
+
+
 def test_is_being_imported():
     assert not private.is_being_imported(sys.modules["json"])
     module = types.ModuleType("half")

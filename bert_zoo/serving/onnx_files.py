@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import tensorflow as tf
 
+from bert_zoo.private import onnx_optimizers
 from bert_zoo.runtime.files import onnx_file
 from bert_zoo.serving.portable import IdFunction
 
@@ -26,7 +27,7 @@ def _converted(function: IdFunction):
     import tf2onnx
 
     traced = tf.function(function.traced(), autograph=False)
-    with _without_copies():
+    with _mended():
         model, _ = tf2onnx.convert.from_function(
             traced,
             input_signature=function.specs,
@@ -37,17 +38,23 @@ def _converted(function: IdFunction):
 
 
 @contextlib.contextmanager
-def _without_copies() -> Iterator[None]:
-    """Keeps tf2onnx 1.17 from copying the model, weights included, before each of its optimizations.
+def _mended() -> Iterator[None]:
+    """tf2onnx 1.17 as it is right for our graphs, within this context.
 
-    It would go on without one that fails.
+    It would copy the model, weights included, before each optimization, to go on without one that
+    fails. And one that leaves out the first of two reshapes takes no care of a 0 in the second's
+    shape, which then means another axis: attention with a single head, as of ELECTRA's small generator,
+    would not run. ONNX Runtime does the rest of what this one does.
     """
-    name = "TF2ONNX_CATCH_ERRORS"
-    before = os.environ.get(name)
+    name, optimizers = "TF2ONNX_CATCH_ERRORS", onnx_optimizers()
+    before, all_of_them = os.environ.get(name), dict(optimizers)
     os.environ[name] = "FALSE"
+    del optimizers["remove_back_to_back"]
     try:
         yield
     finally:
+        optimizers.clear()
+        optimizers.update(all_of_them)
         del os.environ[name]
         if before is not None:
             os.environ[name] = before
