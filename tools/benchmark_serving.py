@@ -59,9 +59,10 @@ _constant = partial(
     variables={"TF_ONEDNN_ASSUME_FROZEN_WEIGHTS": "1"},
     is_scored=False,
 )
-BASE = _torch("Hugging Face in torch", "float32", options={"dtype": "float32"})
+BASE = _ours("bert_zoo, SavedModel", "float32", "saved_model", "saved_model")
+TORCH = _torch("Hugging Face in torch", "float32", options={"dtype": "float32"})
 SYSTEMS = (
-    BASE,
+    TORCH,
     _torch("Hugging Face in torch", "bfloat16", options={"dtype": "bfloat16"}),
     _torch("torch.compile", "float32", options={"dtype": "float32", "compiled": True}),
     System(
@@ -73,7 +74,7 @@ SYSTEMS = (
         is_scored=False,
     ),
     System("bert_zoo, `classify`", "float32", "keras", "zoo", is_scored=False),
-    _ours("bert_zoo, SavedModel", "float32", "saved_model", "saved_model"),
+    BASE,
     _ours("bert_zoo, SavedModel", "bfloat16", "saved_model", "saved_model_bfloat16"),
     _constant(numbers="float32", folder="saved_model"),
     _constant(numbers="bfloat16", folder="saved_model_bfloat16"),
@@ -179,7 +180,7 @@ class Bench:
         elif format == "zoo":
             shutil.copytree(source, target)
         elif system.is_reference:
-            written = self.exported(number, BASE)
+            written = self.exported(number, TORCH)
             quantize = ["int8"] if system.numbers == "int8" else []
             program = str(PROGRAMS / "export_onnx.py")
             command = [self.reference_python, program, str(written), str(target), *quantize]
@@ -333,8 +334,6 @@ def table(results: Mapping[str, Any], systems: Sequence[System]) -> str:
 
 
 def _ratio(costs: Mapping[str, Mapping[str, Any]], name: str, what: str) -> str:
-    if BASE.name not in costs:
-        return ""
     median, least, most = times_as_fast(costs, name, what)
     return "1" if name == BASE.name else f"{median:.2f} ({least:.2f}–{most:.2f})"
 
@@ -343,13 +342,13 @@ def draw_scores(results: Mapping[str, Any], systems: Sequence[System], path: Pat
     """Draws the mean score of all runs that every system serves against the time for one text."""
     from bert_zoo.apps.finetuning import draw
 
-    scores = {s: results["scores"][s.name] for s in systems if s.is_scored}
-    common = [run for run in results["runs"] if all(run in of for of in scores.values())]
+    scored = [(s, results["scores"][s.name]) for s in systems if s.is_scored]
+    common = [run for run in results["runs"] if all(run in of_runs for _, of_runs in scored)]
     markers = dict(zip(("float32", "bfloat16", "float16", "int8"), "osD^", strict=True))
 
     def plot(axes):
-        titles = list(dict.fromkeys(system.title for system in scores))
-        for system, of_runs in scores.items():
+        titles = list(dict.fromkeys(system.title for system, _ in scored))
+        for system, of_runs in scored:
             x = statistics.median(results["costs"][system.name]["single"])
             y = statistics.mean(of_runs[run] for run in common)
             color = f"C{titles.index(system.title)}"
