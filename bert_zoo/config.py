@@ -155,7 +155,7 @@ class EncoderConfig(Config):
     initializer_range: float = 0.02
     pooler: bool = True  # whether the encoder ends with a tanh layer over the first token
     tie_word_embeddings: bool = True  # whether a masked-LM head projects onto the token table
-    pad_id: int = 0  # the id of padding
+    pad_id: int | None = 0  # the id of padding; None where the vocabulary has none
 
     def __post_init__(self):
         sizes = ("vocab_size", "hidden_size", "num_layers", "num_heads", "intermediate_size")
@@ -172,7 +172,8 @@ class EncoderConfig(Config):
             rates=rates,
             flags=("positions_after_padding", "pooler", "tie_word_embeddings"),
         )
-        if not is_integer(self.pad_id) or self.pad_id < 0:
+        may_lack = self.pad_id is None and not self.positions_after_padding
+        if not may_lack and (not is_integer(self.pad_id) or self.pad_id < 0):
             problems.append(f"pad_id is {shown(self.pad_id)}; it must be an id, 0 or more.")
         if not problems and self.hidden_size % self.num_heads:
             problems.append(

@@ -231,7 +231,7 @@ def kept_for_backward(config: Config, head: Head | None, step: Step) -> Kept:
     shared += step.cast_weights(kernels)
 
     queries_of_last = step.tokens
-    if head is not None and head.reads_first_only:
+    if head is not None and (head.reads_first_only or head.last_token):
         queries_of_last = step.rows
     elif head is not None and head.predicts_tokens:
         queries_of_last = step.rows * step.predictions
@@ -250,7 +250,7 @@ def kept_for_backward(config: Config, head: Head | None, step: Step) -> Kept:
 
 def _head(config: Config, shapes: Shapes, head: Head | None, step: Step) -> tuple[int, int]:
     """What a projection onto the vocabulary keeps, and its logits, in bytes; zeros without one."""
-    if shapes.clusters:
+    if shapes.clusters and not (head is not None and head.classifies):
         return _adaptive_softmax(config, shapes, step)
     if head is None or not head.predicts_tokens:
         return 0, 0

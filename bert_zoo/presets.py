@@ -324,7 +324,7 @@ class LanguageModelPreset:
     name: str  # what it is chosen by
     family: str  # of the model
     config: Mapping[str, Any]  # of the family's configuration; `vocab_size` is the vocabulary's
-    unit: str  # what a token of the text is: "word", "character" or "byte"
+    unit: str  # what a token of the text is: "word", "character", "byte" or "subword"
     batch_size: int  # rows a step
     segment_length: int  # tokens of a row in one step; training's memory is `mem_len` of `config`
     total_steps: int
@@ -360,4 +360,8 @@ STREAM_ADAPTATION = LanguageModelPreset(
     evaluation=Reading(64, 64),
     learning_rate=1e-4,
     warmup_steps=60,
+)
+# The same for those whose positions end: rows are as long as there are positions.
+ROW_ADAPTATION = replace(
+    STREAM_ADAPTATION, unit="subword", batch_size=8, learning_rate=5e-5, clip_norm=1.0
 )

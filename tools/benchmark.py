@@ -9,6 +9,7 @@
         --vocabulary ../shared/data/vocab/bert_uncased --reference_python reference-env/bin/python
     python tools/benchmark.py --what pretraining_pipeline --texts ../shared/data/text/brown.txt
     python tools/benchmark.py --what pretraining_step       # beside KerasHub's BertMaskedLM
+    python tools/benchmark.py --what generation --reference_python reference-env/bin/python
     python tools/benchmark.py --what pretraining_rows --texts ../shared/data/text/abc_news.txt \
         --form documents --encoding latin-1
     python tools/benchmark.py --what packing --glue_dir ../shared/data/glue \
@@ -49,6 +50,7 @@ _WHAT = flags.DEFINE_multi_enum(
     [
         *("encoder", "tokenizer", "recurrence", "finetuning", "single_calls", "pretraining_data"),
         *("pretraining_pipeline", "pretraining_step", "pretraining_rows", "packing", "serving"),
+        "generation",
     ],
     "What to time; may be given several times.",
 )
@@ -84,6 +86,8 @@ _ATTENTION = flags.DEFINE_list(
     "attention_lengths", ["800", "1800", "2800", "3800"], "Contexts of the recurrence, in tokens."
 )
 _SEGMENT = flags.DEFINE_integer("segment_length", 128, "Of the recurrence.", lower_bound=1)
+_DECODER = flags.DEFINE_string("decoder", "gpt2", "Whose sizes generation is timed with.")
+_NEW_TOKENS = flags.DEFINE_integer("new_tokens", 64, "Of generation, a row.", lower_bound=2)
 _TASK = flags.DEFINE_enum(
     "task", "cola", benchmark_finetuning.TASKS, "GLUE task to fine-tune minilm_l6 on."
 )
@@ -162,6 +166,20 @@ mask = torch.ones_like(ids)
 def work():
     with torch.no_grad():
         model(input_ids=ids, attention_mask=mask)
+"""
+
+_TORCH_GENERATION = """
+import torch, transformers
+torch.set_num_threads(settings["threads"])
+model = transformers.AutoModelForCausalLM.from_pretrained(settings["directory"]).eval()
+ids = torch.tensor(settings["prompt"])
+model.generation_config.eos_token_id = None
+options = dict(attention_mask=torch.ones_like(ids), do_sample=False, use_cache=True,
+    pad_token_id=0, min_new_tokens=settings["new"], max_new_tokens=settings["new"])
+def work():
+    with torch.no_grad():
+        found = model.generate(ids, **options)
+    open(settings["found"], "w").write(str(found.tolist()))
 """
 
 _RUST_TOKENIZER = """
@@ -584,6 +602,52 @@ def race_serving(scratch: Path) -> dict[str, Any]:
     return {"serving": results}
 
 
+def race_generation(scratch: Path) -> dict[str, dict[str, dict]]:
+    """Greedy generation from a prompt of ids, with what is kept of earlier tokens, and without it."""
+    import numpy as np
+
+    import bert_zoo
+    from bert_zoo.tasks import CausalLM
+
+    model = bert_zoo.load(_DECODER.value, task=CausalLM.task, weights=None)
+    # Of another size, so that the likeliest token is not a close call, nor always the same.
+    for variable in model.trainable_variables:
+        variable.assign(np.asarray(variable) * (1.0 if variable.shape.rank == 1 else 4.0))
+    bert_zoo.save(model, scratch / "model", format="hf")
+    results = {}
+    for rows in (1, _BATCH.value):
+        shape = (rows, _LENGTH.value)
+        prompt = np.random.default_rng(0).integers(
+            0, model.encoder.config.vocab_size, shape, "int32"
+        )
+        found = {}
+
+        def ours(prompt=prompt, found=found) -> None:
+            new = _NEW_TOKENS.value
+            found["ours"] = model.generate({"token_ids": prompt}, max_new_tokens=new, stop=None)
+
+        contestants = {"bert_zoo": timed(ours)}
+        file = scratch / f"{rows}.json"
+        if _REFERENCE_PYTHON.value:
+            contestants["Hugging Face transformers (torch)"] = Reference(
+                "transformers",
+                _TORCH_GENERATION,
+                threads=_THREADS.value,
+                directory=str(scratch / "model"),
+                prompt=prompt.tolist(),
+                new=_NEW_TOKENS.value,
+                found=str(file),
+            )
+        title = (
+            f"{_DECODER.value}, greedy, {rows}x{_LENGTH.value} tokens and {_NEW_TOKENS.value} new"
+        )
+        results[title] = race(title, contestants, "tokens/s", work=rows * _NEW_TOKENS.value)
+        if file.is_file():
+            same = np.mean(np.array(json.loads(file.read_text())) == found["ours"])
+            print(f"  {same:.1%} of the tokens are the same.")
+    return results
+
+
 def main(argv: list[str]) -> None:
     if len(argv) > 1:
         raise app.UsageError(f"Unknown arguments {argv[1:]}; options begin with --.")
@@ -614,6 +678,7 @@ WHAT = {
     "pretraining_rows": race_pretraining_rows,
     "packing": race_packing,
     "serving": race_serving,
+    "generation": race_generation,
 }
 
 if __name__ == "__main__":

@@ -19,12 +19,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bert_zoo.apps.program import Program, command
+from bert_zoo.config import UNLIMITED
 from bert_zoo.data.corpus import FORMS, Corpus
 from bert_zoo.presets import (
     ADAPTATION,
     MULTILINGUAL,
     PAIRS,
     PRETRAINING_SIZES,
+    ROW_ADAPTATION,
     ROWS,
     STREAM_ADAPTATION,
     LanguageModelPreset,
@@ -179,9 +181,11 @@ def main(arguments: list[str]) -> None:
     )
     print(f"The run is in {directory}, with a report: {directory / 'report.html'}")
     if is_stream:
-        print(
-            f"Measure it: {command('evaluate_lm')} --model {directory / 'model'} --file other.txt"
-        )
+        model = f"{directory / 'model'}"
+        if settings.recipe.unit == ROW_ADAPTATION.unit:
+            print(f'Try it: bert_zoo.load("{model}").generate("A beginning", sampler="top_p")')
+        else:
+            print(f"Measure it: {command('evaluate_lm')} --model {model} --file other.txt")
     else:
         print(f"Fine-tune it: {command('finetune')} --model {directory / 'model'} --task messages")
 
@@ -204,7 +208,7 @@ def _check_languages() -> None:
 
 
 def reads_streams() -> bool:
-    """Whether the model is a language model with a memory."""
+    """Whether the model predicts each token from those before it."""
     if _RECIPE.value:
         return _RECIPE.value in STREAM_PRESETS
     from bert_zoo.loading.directories import open_checkpoint
@@ -320,16 +324,26 @@ def model_maker(
 
 
 def stream_to_go_on() -> tuple["StreamSettings", Callable[[], "CausalLM"]]:
-    """The settings of `STREAM_ADAPTATION` with flags, and what loads the model."""
+    """The settings of `STREAM_ADAPTATION` or `ROW_ADAPTATION` with flags, and what loads the model."""
     import bert_zoo
+    from bert_zoo.loading.directories import open_checkpoint
     from bert_zoo.models import CausalLM
 
     _check_length()
+    positions = open_checkpoint(_MODEL.value, with_weights=False).config.longest_input
 
     def make_model():
         return bert_zoo.load(_MODEL.value, task=CausalLM.task, dtype=_dtype())
 
-    return _stream_settings(STREAM_ADAPTATION), make_model
+    if positions == UNLIMITED:
+        return _stream_settings(STREAM_ADAPTATION), make_model
+    settings = _stream_settings(replace(ROW_ADAPTATION, segment_length=positions))
+    if settings.recipe.segment_length > positions:
+        raise ValueError(
+            f"--length={settings.recipe.segment_length} is more than the {positions} positions of this "
+            "model. Ask for fewer."
+        )
+    return settings, make_model
 
 
 def new_stream(

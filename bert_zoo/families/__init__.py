@@ -7,6 +7,8 @@ from bert_zoo.families import (
     deberta_v2,
     distilbert,
     electra,
+    gpt,
+    gpt2,
     mpnet,
     roberta,
     spanbert,
@@ -28,6 +30,8 @@ FAMILIES = (
     deberta.FAMILY,
     deberta_v2.FAMILY,
     xlm.FAMILY,
+    gpt.FAMILY,
+    gpt2.FAMILY,
     transformer_xl.FAMILY,
     xlnet.FAMILY,
 )

@@ -3,7 +3,7 @@
 import itertools
 import operator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from bert_zoo.config import UNLIMITED, Config, ConfigError, Shapes, is_integer
 from bert_zoo.error_text import shown
@@ -53,6 +53,8 @@ class RecurrentConfig(Config):
     attention_dropout: float = 0.0  # rate on attention probabilities
     initializer_range: float = 0.02  # standard deviation of randomly initialised weights
     projection_initializer_range: float = 0.01  # of projections between tables and `hidden_size`
+
+    softmax_bias: ClassVar[bool] = True
 
     def __post_init__(self):
         for name in ("cutoffs", "tie_projs"):  # lists, where they come from JSON
@@ -110,6 +112,11 @@ class RecurrentConfig(Config):
                 problems.append(f"{name} is {shown(getattr(self, name))}; it is one of {known}.")
         if problems:
             raise ConfigError("This encoder cannot be built: " + " ".join(problems))
+
+    @property
+    def output_dropout(self) -> float:
+        """The rate before the softmax."""
+        return self.hidden_dropout
 
     @property
     def cluster_bounds(self) -> tuple[int, ...]:

@@ -11,11 +11,13 @@ from bert_zoo.layers.adaptive_embedding import AdaptiveEmbedding
 from bert_zoo.layers.attention import SelfAttention
 from bert_zoo.layers.backbones import (
     Backbone,
+    CausalBackbone,
     DisentangledBackbone,
     RecurrentBackbone,
     TransformerBackbone,
 )
-from bert_zoo.layers.block import PostNormBlock
+from bert_zoo.layers.block import PostNormBlock, PreNormBlock
+from bert_zoo.layers.causal_stack import CausalAttention, CausalStack
 from bert_zoo.layers.disentangled_attention import DisentangledAttention
 from bert_zoo.layers.disentangled_stack import Convolution, DisentangledBlock, DisentangledStack
 from bert_zoo.layers.dropout import Dropout
@@ -36,6 +38,9 @@ from bert_zoo.layers.two_streams import (
 __all__ = [
     "AdaptiveEmbedding",
     "Backbone",
+    "CausalAttention",
+    "CausalBackbone",
+    "CausalStack",
     "Convolution",
     "DisentangledAttention",
     "DisentangledBackbone",
@@ -46,6 +51,7 @@ __all__ = [
     "FeedForward",
     "Pooler",
     "PostNormBlock",
+    "PreNormBlock",
     "Preprocessor",
     "RecurrentBackbone",
     "RecurrentBlock",

@@ -98,6 +98,17 @@ class SelfAttention(keras.layers.Layer):
         query = ops.transpose(query, (0, 2, 1, 3)) * (1 / math.sqrt(self.head_size))
         key = ops.transpose(key, (0, 2, 3, 1))
         value = ops.transpose(value, (0, 2, 1, 3))
+        return self.attended(query, key, value, bias, training)
+
+    def attended(self, query, key, value, bias, training):
+        """What `call` returns.
+
+        Args:
+            query: [batch, heads, queries, head_size], scaled.
+            key: [batch, heads, head_size, keys].
+            value: [batch, heads, keys, head_size].
+            bias: [batch, 1 or heads, 1 or queries, keys], added to the scores.
+        """
         probabilities = ops.softmax(ops.matmul(query, key) + bias)
         context = ops.matmul(self.dropout(probabilities, training=training), value)
         context = ops.reshape(ops.transpose(context, (0, 2, 1, 3)), (-1, self.hidden_size))

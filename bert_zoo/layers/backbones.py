@@ -8,10 +8,16 @@ import keras
 from keras import ops
 
 from bert_zoo.config import Config
-from bert_zoo.layers.attention import at_queries, attention_bias, bias_between_documents
+from bert_zoo.layers.attention import (
+    at_queries,
+    attention_bias,
+    bias_between_documents,
+    masked_score,
+)
 from bert_zoo.layers.common import at_positions, table
 from bert_zoo.layers.embeddings import positions_in_documents
 from bert_zoo.layers.recurrent_stack import updated_memory
+from bert_zoo.layers.relative_attention import causal_bias
 
 
 @dataclass(frozen=True)
@@ -104,12 +110,14 @@ class Backbone(keras.layers.Layer):
     Attributes:
         config: sizes and choices.
         state: names of inputs that a call returns for the next one. Those in `inputs` are ids, the
-            others lists of floating-point tensors, one a layer.
+            others lists of floating-point tensors.
+        state_is_optional: whether a call returns it only where it is given.
         has_second_stream: whether tokens are predicted by a stream that does not see them; see
             `inputs_for_targets`.
     """
 
     state: tuple[str, ...] = ()
+    state_is_optional = False
     has_second_stream = False
 
     def __init__(self, config: Config, **kwargs):
@@ -135,8 +143,13 @@ class Backbone(keras.layers.Layer):
         """Its layers, for what treats lower and higher ones differently."""
         raise NotImplementedError
 
-    def initial_state(self, batch_size: int) -> dict[str, Any]:
-        """The inputs of `state` for so many rows that begin; their number may be a tensor."""
+    def initial_state(self, batch_size: int, tokens: int | None = None) -> dict[str, Any]:
+        """The inputs of `state` for so many rows that begin; their number may be a tensor.
+
+        Args:
+            tokens: how many will be read and written at most, where the state grows with them; by
+                default as many as the model has positions for.
+        """
         return {}
 
     def mask_embedding(self, *, initializer_range: float, dtype) -> keras.layers.Layer | None:
@@ -194,6 +207,7 @@ class TransformerBackbone(Backbone):
         num_languages: of `language_ids`, which tell the language of each token; 0 for models without.
         zeroes_padding: whether the hidden states of padding are 0 after the embeddings and after each
             layer (XLM).
+        final_norm: a layer over the last hidden state, or None.
     """
 
     def __init__(
@@ -205,6 +219,7 @@ class TransformerBackbone(Backbone):
         pooler=None,
         num_languages: int = 0,
         zeroes_padding: bool = False,
+        final_norm=None,
         **kwargs,
     ):
         super().__init__(config, **kwargs)
@@ -213,6 +228,7 @@ class TransformerBackbone(Backbone):
         self.pooler = pooler
         self.num_languages = num_languages
         self.zeroes_padding = zeroes_padding
+        self.final_norm = final_norm
 
     @property
     def inputs(self) -> dict[str, Ids]:
@@ -236,13 +252,34 @@ class TransformerBackbone(Backbone):
         return self.embeddings.token_embedding.embeddings
 
     def groups(self) -> Groups:
-        top = () if self.pooler is None else (self.pooler,)
+        top = tuple(layer for layer in (self.final_norm, self.pooler) if layer is not None)
         return Groups(self.embeddings, self.stack, top)
 
     def call(self, inputs, positions=None, training=None):
-        token_ids, document_ids = inputs["token_ids"], inputs.get("document_ids")
+        document_ids = inputs.get("document_ids")
         is_first = isinstance(positions, slice)
         self._check_rows(document_ids, is_first)
+        embedded, bias = self.embedded(inputs, training)
+        is_pooled = self.pooler is not None and document_ids is None
+        adds_first = is_pooled and positions is not None and not is_first
+        if adds_first:
+            positions = ops.pad(positions, ((0, 0), (1, 0)))
+        kept = inputs.get("padding_mask") if self.zeroes_padding else None
+        hidden_states, attentions = self.stack(
+            embedded, bias, positions=positions, kept=kept, training=training
+        )
+        if self.final_norm is not None:
+            hidden_states[-1] = self.final_norm(hidden_states[-1])
+        outputs = {"pooled_output": self.pooler(hidden_states[-1])} if is_pooled else {}
+        if adds_first:
+            hidden_states[-1] = hidden_states[-1][:, 1:]
+            attentions[-1:] = (probabilities[:, :, 1:] for probabilities in attentions[-1:])
+        outputs |= {"sequence_output": hidden_states[-1], "hidden_states": hidden_states}
+        return outputs | {"attentions": attentions}
+
+    def embedded(self, inputs, training):
+        """What the stack is given: embeddings [batch, length, hidden], and the bias of scores."""
+        token_ids, document_ids = inputs["token_ids"], inputs.get("document_ids")
         embedded = self.embeddings(
             token_ids,
             inputs.get("segment_ids"),
@@ -252,26 +289,13 @@ class TransformerBackbone(Backbone):
             training=training,
         )
         mask = inputs.get("padding_mask")
-        kept = mask if self.zeroes_padding else None
-        if kept is not None:
-            embedded = embedded * ops.expand_dims(ops.cast(kept, embedded.dtype), -1)
+        if self.zeroes_padding and mask is not None:
+            embedded = embedded * ops.expand_dims(ops.cast(mask, embedded.dtype), -1)
         mask = ops.ones_like(token_ids) if mask is None else mask
         bias = attention_bias(mask, keras.backend.standardize_dtype(embedded.dtype))
         if document_ids is not None:
             bias = ops.minimum(bias, bias_between_documents(document_ids, bias.dtype))
-        is_pooled = self.pooler is not None and document_ids is None
-        adds_first = is_pooled and positions is not None and not is_first
-        if adds_first:
-            positions = ops.pad(positions, ((0, 0), (1, 0)))
-        hidden_states, attentions = self.stack(
-            embedded, bias, positions=positions, kept=kept, training=training
-        )
-        outputs = {"pooled_output": self.pooler(hidden_states[-1])} if is_pooled else {}
-        if adds_first:
-            hidden_states[-1] = hidden_states[-1][:, 1:]
-            attentions[-1:] = (probabilities[:, :, 1:] for probabilities in attentions[-1:])
-        outputs |= {"sequence_output": hidden_states[-1], "hidden_states": hidden_states}
-        return outputs | {"attentions": attentions}
+        return embedded, bias
 
     def _check_rows(self, document_ids, is_first: bool) -> None:
         if is_first and document_ids is not None:
@@ -279,6 +303,127 @@ class TransformerBackbone(Backbone):
                 "This reads the first token of each row, and rows with document_ids hold several "
                 "documents. Give each document a row of its own, or leave document_ids out."
             )
+
+
+class CausalBackbone(TransformerBackbone):
+    """Embeddings and a stack of blocks whose tokens attend to those before them (GPT).
+
+    Beside the inputs of `TransformerBackbone`, it takes what was computed of the tokens before these,
+    and returns it with theirs, where it is given:
+
+    * `memory`: for each layer the keys [batch, heads, head_size, slots] and the values [batch, heads,
+      slots, head_size] of earlier tokens, with slots that are still free.
+    * `memory_mask` int [batch, slots]: 1 where a slot holds a token.
+
+    The tokens of a call take the slots behind all that are taken in any row, which must be there;
+    padding behind them leaves its slots out, and positions count tokens alone. So shapes in and out are
+    the same, and one compiled step serves a text up to the number of slots. Where too few are free,
+    outputs are no numbers.
+
+    Args: as `TransformerBackbone`; the stack is a `CausalStack`.
+    """
+
+    state = ("memory", "memory_mask")
+    state_is_optional = True
+
+    @property
+    def inputs(self) -> dict[str, Ids]:
+        return {**super().inputs, "memory_mask": Ids(2, "1 is a token and 0 a free slot")}
+
+    @property
+    def token_table(self):
+        """As `RecurrentBackbone.token_table`, of one cluster without projection."""
+        return [super().token_table], [None]
+
+    def initial_state(self, batch_size: int, tokens: int | None = None) -> dict[str, Any]:
+        config = self.config
+        slots = config.longest_input if tokens is None else tokens
+        size = config.hidden_size // config.num_heads
+        shapes = ((size, slots), (slots, size))
+        return {
+            "memory": [
+                ops.zeros((batch_size, config.num_heads, *shape), self.compute_dtype)
+                for _ in range(config.num_layers)
+                for shape in shapes
+            ],
+            "memory_mask": ops.zeros((batch_size, slots), "int32"),
+        }
+
+    def embedded(self, inputs, training):
+        embedded, bias = super().embedded(inputs, training)
+        length = ops.shape(embedded)[1]
+        return embedded, ops.minimum(bias, causal_bias(length, length, None, bias.dtype))
+
+    def call(self, inputs, positions=None, training=None):
+        memory, memory_mask = (inputs.get(name) for name in self.state)
+        if memory is None and memory_mask is None:
+            return super().call(inputs, positions, training)
+        self._check_memory(memory, memory_mask, inputs)
+        if positions is not None or "document_ids" in inputs:
+            raise ValueError(
+                "With memory, rows go on with one text, and all of its tokens are computed: leave "
+                "document_ids and positions out."
+            )
+        token_ids, mask = inputs["token_ids"], inputs.get("padding_mask")
+        mask = ops.ones_like(token_ids) if mask is None else mask
+        length, slots = ops.shape(token_ids)[1], ops.shape(memory_mask)[1]
+        numbers = ops.arange(slots, dtype="int32")
+        start = ops.max(memory_mask * (numbers + 1)[None, :])
+        places = ops.arange(length, dtype="int32")
+        position_ids = inputs.get("position_ids")
+        if position_ids is None:
+            # Of tokens; padding behind them may lie beyond the last position.
+            position_ids = (ops.sum(memory_mask, axis=1)[:, None] + places[None, :]) * mask
+        embedded = self.embeddings(token_ids, None, position_ids, training=training)
+        dtype = keras.backend.standardize_dtype(embedded.dtype)
+        memory_mask = ops.slice_update(memory_mask, (0, start), mask)
+        later = numbers[None, :] > (start + places)[:, None]
+        bias = ops.minimum(
+            attention_bias(memory_mask, dtype), ops.cast(later, dtype) * masked_score(dtype)
+        )
+        # Or tokens would take the place of others, in silence.
+        bias = ops.where(start + length > slots, float("nan"), bias)
+        hidden_states, attentions, memory = self.stack(
+            embedded, bias, memory=memory, start=start, training=training
+        )
+        if self.final_norm is not None:
+            hidden_states[-1] = self.final_norm(hidden_states[-1])
+        return {
+            "sequence_output": hidden_states[-1],
+            "hidden_states": hidden_states,
+            "attentions": attentions,
+            "memory": memory,
+            "memory_mask": memory_mask,
+        }
+
+    def state_after(self, token_ids, lengths, state: Mapping[str, Any]) -> dict[str, Any]:
+        """As `RecurrentBackbone.state_after`."""
+        mask = ops.arange(ops.shape(token_ids)[1])[None, :] < lengths[:, None]
+        outputs = self({"token_ids": token_ids, "padding_mask": ops.cast(mask, "int32"), **state})
+        return {name: outputs[name] for name in self.state}
+
+    def _check_memory(self, memory, memory_mask, inputs) -> None:
+        config, tensors = self.config, 2 * self.config.num_layers
+        if memory is None or memory_mask is None:
+            raise ValueError(
+                "memory and memory_mask go together: pass both, as the model returned them or as "
+                "initial_memory(batch_size) gives them, or neither."
+            )
+        if isinstance(memory, Mapping) or len(memory) != tensors:
+            raise ValueError(
+                f"memory has {len(memory)} entries; it is a list of {tensors} tensors, the keys and the "
+                f"values of each of the {config.num_layers} layers."
+            )
+        batch, slots = inputs["token_ids"].shape[0], memory_mask.shape[1]
+        size = config.hidden_size // config.num_heads
+        for number, entry in enumerate(memory):
+            of_token = (slots, size) if number % 2 else (size, slots)
+            wanted = (batch, config.num_heads, *of_token)
+            if not _fits(entry.shape, wanted):
+                raise ValueError(
+                    f"memory[{number}] has shape {tuple(entry.shape)}; it must be {wanted}: batch, heads, "
+                    "and, of keys the other way round, slots and size."
+                )
 
 
 class DisentangledBackbone(TransformerBackbone):
@@ -395,7 +540,7 @@ class RecurrentBackbone(Backbone):
     def groups(self) -> Groups:
         return Groups(self.embeddings, self.stack)
 
-    def initial_state(self, batch_size: int) -> dict[str, Any]:
+    def initial_state(self, batch_size: int, tokens: int | None = None) -> dict[str, Any]:
         config = self.config
         shape = (batch_size, config.mem_len, config.hidden_size)
         holds = ops.zeros if config.memory_start == "empty" else ops.ones

@@ -45,12 +45,37 @@ class PostNormBlock(Block):
     Source: google-research/bert modeling.py, transformer_model. Arguments: as `Block`.
     """
 
-    def call(self, x, bias, positions=None, training=None):
-        """As `SelfAttention.call`."""
-        attended, probabilities = self.attention(x, bias, positions=positions, training=training)
-        if positions is not None:
-            rows = ops.reshape(x, (-1, ops.shape(bias)[-1], x.shape[-1]))
-            x = ops.reshape(at_positions(rows, positions), (-1, x.shape[-1]))
+    def call(self, x, bias, positions=None, training=None, **options):
+        """As the attention's `call`, which may take and give more than `SelfAttention`'s."""
+        attended, *others = self.attention(
+            x, bias, positions=positions, training=training, **options
+        )
+        x = residual(x, bias, positions)
         x = self.attention_norm(x + self.dropout(attended, training=training))
         x = self.output_norm(x + self.dropout(self.feed_forward(x), training=training))
-        return x, probabilities
+        return x, *others
+
+
+class PreNormBlock(Block):
+    """Layer norm, attention, dropout and residual sum; then the same around the feed-forward layer.
+
+    Source: Radford et al. 2019, section 2.3; openai/gpt-2 src/model.py, block. Arguments: as `Block`.
+    """
+
+    def call(self, x, bias, positions=None, training=None, **options):
+        """As `PostNormBlock.call`."""
+        attended, *others = self.attention(
+            self.attention_norm(x), bias, positions=positions, training=training, **options
+        )
+        x = residual(x, bias, positions)
+        x = x + self.dropout(attended, training=training)
+        fed = self.feed_forward(self.output_norm(x))
+        return x + self.dropout(fed, training=training), *others
+
+
+def residual(x, bias, positions):
+    """The tokens of x [batch * length, hidden] that attend."""
+    if positions is None:
+        return x
+    rows = ops.reshape(x, (-1, ops.shape(bias)[-1], x.shape[-1]))
+    return ops.reshape(at_positions(rows, positions), (-1, x.shape[-1]))

@@ -57,7 +57,8 @@ def at_positions(x, positions):
     return ops.take(ops.reshape(x, (-1, *rest)), begins + positions, axis=0)
 
 
-def vocabulary_logits(x, token_table, bias):
+def vocabulary_logits(x, token_table, bias=None):
     """float32 logits [rows, vocabulary] of x [rows, width], by a table [vocabulary, width]."""
     logits = ops.matmul(x, ops.transpose(ops.cast(token_table, x.dtype)))
-    return ops.cast(logits, "float32") + ops.cast(bias, "float32")
+    logits = ops.cast(logits, "float32")
+    return logits if bias is None else logits + ops.cast(bias, "float32")

@@ -25,7 +25,7 @@ class Embeddings(keras.layers.Layer):
         pad_id: the id of padding.
         hidden_size: width of the output.
         embedding_size: width of the tables.
-        epsilon: of the layer norm.
+        epsilon: of the layer norm; None for no norm (GPT).
         dropout: rate on the output.
     """
 
@@ -40,7 +40,7 @@ class Embeddings(keras.layers.Layer):
         num_languages: int = 0,
         position_offset: int,
         pad_id: int,
-        epsilon: float,
+        epsilon: float | None,
         dropout: float,
         initializer_range: float,
         **kwargs,
@@ -66,7 +66,9 @@ class Embeddings(keras.layers.Layer):
             self.language_embedding = table(
                 num_languages, embedding_size, "language_embedding", **options
             )
-        self.norm = norm("norm", epsilon=epsilon, dtype=self.dtype_policy)
+        self.norm = None
+        if epsilon is not None:
+            self.norm = norm("norm", epsilon=epsilon, dtype=self.dtype_policy)
         self.projection = None
         if embedding_size != hidden_size:
             self.projection = dense(hidden_size, "projection", **options)
@@ -83,7 +85,7 @@ class Embeddings(keras.layers.Layer):
             if each is not None and not each.built:
                 each.build()
         table_shape = (None, None, self.token_embedding.output_dim)
-        if not self.norm.built:
+        if self.norm is not None and not self.norm.built:
             self.norm.build(table_shape)
         if self.projection is not None:
             self.projection.build(table_shape)
@@ -137,7 +139,9 @@ class Embeddings(keras.layers.Layer):
             x = x + ops.cast(self.segment_embedding.embeddings[0], cast)
         if language_ids is not None and self.language_embedding is not None:
             positions = positions + self.language_embedding(language_ids)
-        x = self.norm(x + positions)
+        x = x + positions
+        if self.norm is not None:
+            x = self.norm(x)
         # ALBERT's dropout comes before the projection, as in its modeling.py.
         x = self.dropout(x, training=training)
         return x if self.projection is None else self.projection(x)

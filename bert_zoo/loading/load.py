@@ -364,10 +364,12 @@ def _classes(
             labels = told if opened.source is None else None
             num_classes = None if labels else DEFAULT_NUM_CLASSES
         return {"num_classes": num_classes, "labels": labels}
-    (bias,) = (b for b in opened.plan.heads[task] if b.variable == "classifier/dense/bias")
-    shape = opened.source.shape(bias.keys[0]) if bias.keys[0] in opened.source else ()
-    # One number a class, in every format; without it, `assign` says what is missing.
-    stored = shape[0] if shape else num_classes or DEFAULT_NUM_CLASSES
+    # The kernel, and the bias where there is one: a number for each class, in every format.
+    *_, last = (b for b in opened.plan.heads[task] if b.variable.startswith("classifier/dense/"))
+    shape = opened.source.shape(last.keys[0]) if last.keys[0] in opened.source else ()
+    # Without it, `assign` says what is missing.
+    classes_last = len(shape) == 2 and not last.layout.transposed
+    stored = shape[-classes_last] if shape else num_classes or DEFAULT_NUM_CLASSES
     asked = len(labels) if labels is not None else num_classes
     if asked not in (None, stored):
         raise ValueError(
@@ -420,7 +422,7 @@ def _long_texts(
     stride: int | None,
 ) -> LongTexts:
     """What the user asks for, else what was saved."""
-    pools = model_class.pools_windows and not encoder.state
+    pools = model_class.pools_windows and not encoder.always_gives_state
     saved = opened.long_texts if pools else LongTexts()
     if mode is None and stride is None:
         return saved

@@ -181,5 +181,5 @@ def _as_hugging_face(
             others,
             {name: supported[name] for name in others},
         )
-    pooling = encoder.pooling if is_bare and not encoder.state else None
+    pooling = encoder.pooling if is_bare and not encoder.always_gives_state else None
     return replace(description, classes=(hf_class,), pooling=pooling)

@@ -114,6 +114,11 @@ class ZooModel(keras.Model):
     def has_preprocessor(self) -> bool:
         return self.inner().has_preprocessor
 
+    @property
+    def always_gives_state(self) -> bool:
+        """Whether every call returns the state, and not only those that are given one."""
+        return bool(self.state) and not encoder_of(self).backbone.state_is_optional
+
     @functools.cached_property
     def graphs(self) -> Graphs:
         """What verbs have traced; see `bert_zoo.models.graphs`."""
@@ -356,7 +361,7 @@ class ZooModel(keras.Model):
         Raises:
             ValueError: a model with a memory, whose outputs Keras cannot export.
         """
-        if self.state:
+        if self.always_gives_state:
             raise ValueError(
                 "Keras exports no model that returns a memory, a list of tensors. Use "
                 "bert_zoo.export(model, directory), whose signatures take and give it."

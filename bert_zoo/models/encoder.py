@@ -137,9 +137,13 @@ class Encoder(ZooModel):
         # XLA must know how many windows there are; Keras uses it where no one said anything.
         self.supports_jit = not value.in_windows
 
-    def initial_memory(self, batch_size: int) -> dict[str, Any]:
-        """The state before so many texts: what a backbone with a memory takes with the first segment."""
-        return self.backbone.initial_state(batch_size)
+    def initial_memory(self, batch_size: int, tokens: int | None = None) -> dict[str, Any]:
+        """The state before so many texts: what a backbone with a memory takes with the first segment.
+
+        Args:
+            tokens: see `bert_zoo.layers.Backbone.initial_state`.
+        """
+        return self.backbone.initial_state(batch_size, tokens)
 
     def freeze(self, *, embeddings: bool = False, layers: int = 0) -> None:
         """As `bert_zoo.training.freeze`, of nothing by default."""

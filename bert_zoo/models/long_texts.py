@@ -141,4 +141,4 @@ def pooled_rows(values, texts, number, mode: str) -> Any:
 def can_pool_windows(model) -> bool:
     """Whether a model's outputs for the windows of a text can be pooled."""
     # A state carries a text on from one segment to the next.
-    return model.pools_windows and not getattr(model, "encoder", model).state
+    return model.pools_windows and not getattr(model, "encoder", model).always_gives_state

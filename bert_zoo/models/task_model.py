@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import keras
+from keras import ops
 
 from bert_zoo import private
 from bert_zoo.layers.common import FIRST
@@ -111,9 +112,12 @@ class TaskModel(ZooModel):
     def outputs_of_rows(self, inputs, training=None):
         """As `call`, of inputs that are rows of their own and no windows."""
         read = self.encoder_inputs(inputs)
-        positions = FIRST if self.reads_first_only else None
-        encoded = self.encoder(read, positions=positions, training=training)
+        encoded = self.encoder(read, positions=self.positions_of(read), training=training)
         return self.head_outputs(encoded, inputs, training)
+
+    def positions_of(self, read):
+        """Where the head reads the encoder's outputs, as `Encoder` takes them; None for everywhere."""
+        return FIRST if self.reads_first_only else None
 
     def window_outputs(self, inputs, training=None):
         """What is pooled of the windows of long texts: ids [rows, length] to [rows, size]."""
@@ -150,7 +154,7 @@ class TaskModel(ZooModel):
         """A head over a whole text; where the family reads no pooler, with a layer in its place."""
         config, head = self.encoder.config, self.stored_head
         if head.pooler or head.transform is None:
-            return self.output_head(units, "classifier", self.head_dropout)
+            return self.output_head(units, "classifier", self.head_dropout, use_bias=head.use_bias)
         rate = head.dropout_first
         return self.output_head(
             units,
@@ -159,6 +163,7 @@ class TaskModel(ZooModel):
             transform=getattr(config, head.transform, head.transform),
             transform_size=config.hidden_size,
             dropout_first=0.0 if rate is None else getattr(config, rate),
+            use_bias=head.use_bias,
         )
 
     def summary_of(self, encoded):
@@ -214,11 +219,22 @@ class LabelledModel(TaskModel):
         return {**super().get_config(), "labels": list(self.labels)}
 
 
+def last_positions(inputs):
+    """Where each row's last token stands, int32 [batch, 1]."""
+    mask = inputs.get("padding_mask")
+    mask = ops.ones_like(inputs["token_ids"]) if mask is None else mask
+    mask = ops.cast(mask, "int32")
+    return ops.max(mask * ops.arange(ops.shape(mask)[1], dtype="int32"), axis=1, keepdims=True)
+
+
 class SentenceModel(TaskModel):
     """Logits over a whole text, read from its first token, or of some families its last."""
 
     pools_windows = True
     num_outputs: int
+
+    def positions_of(self, read):
+        return last_positions(read) if self.stored_head.last_token else super().positions_of(read)
 
     def add_head(self, config):
         self.classifier = self.sentence_head(self.num_outputs)

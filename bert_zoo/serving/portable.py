@@ -49,7 +49,9 @@ def id_functions(model: ZooModel) -> dict[str, IdFunction]:
     the client's to make. A language model takes no labels and gives the log-probabilities of all tokens:
     neither converter has the op that picks labels' without computing those of rare ones.
     """
-    state, interface = state_specs(model), model.interface
+    # Neither converter has the op by which a decoder writes into its slots.
+    state = state_specs(model) if model.always_gives_state else []
+    interface = model.interface
     ids = (
         (ids_spec(model, "token_ids"),)
         if state

@@ -5,6 +5,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from bert_zoo.layers.common import at_positions
 from bert_zoo.layers.heads.pooling import pool
 from bert_zoo.models.base import ZooModel, encoder_of
 from bert_zoo.models.chunks import in_chunks
@@ -41,7 +42,7 @@ def make_servable(
         )
     state = state_specs(model)
     # What carries a state reads streams, in which there is no padding.
-    names = ("token_ids",) if state else tuple(HUB_NAMES)
+    names = ("token_ids",) if model.always_gives_state else tuple(HUB_NAMES)
     ids = [ids_spec(model, name) for name in (*names, *interface.labels)]
     call = call_function(model, [ids_spec(model, name) for name in interface.labels], state)
     servable = reusable_object(model, call)
@@ -73,14 +74,15 @@ def make_servable(
 def _packs_pairs(model: ZooModel) -> bool:
     """Whether the model tells two texts apart, by segments or, as RoBERTa, by separators alone."""
     layout = model.preprocessor.packer.layout
-    if not layout.pair:
+    # With labels among what it reads, it scores single texts.
+    if not layout.pair or model.interface.labels:
         return False
     num_segments, _ = model.id_limits().get("segment_ids", (0, ""))
     return num_segments > 1 or not layout.segments
 
 
 def _what_it_reads(model: ZooModel) -> str:
-    if model.state:
+    if model.always_gives_state or model.interface.labels:
         return "with a memory, reads single texts"
     num_segments, _ = model.id_limits().get("segment_ids", (0, ""))
     return f"with {num_segments} segment(s)"
@@ -130,7 +132,11 @@ def _run(model: ZooModel, ids: Tensors, training: bool) -> tuple[dict[str, Any],
         del encoded["attentions"]
     if encoder is model:
         return encoded, {}
-    return encoded, by_name(model, model.head_outputs(encoded, ids, training))
+    read_by_head, positions = encoded, model.positions_of(read)
+    if positions is not None:
+        at_them = at_positions(encoded["sequence_output"], positions)
+        read_by_head = {**encoded, "sequence_output": at_them}
+    return encoded, by_name(model, model.head_outputs(read_by_head, ids, training))
 
 
 def by_name(model: ZooModel, outputs) -> Tensors:
@@ -310,7 +316,11 @@ def _preprocessor_object(model: ZooModel, preprocessor, packs_pairs: bool) -> tf
 
     @tf.function(autograph=False)
     def call(texts):
-        read = model.texts_to_inputs(texts, preprocessor) if model.state else preprocessor(texts)
+        read = (
+            model.texts_to_inputs(texts, preprocessor)
+            if model.interface.labels
+            else preprocessor(texts)
+        )
         return under_hub_names(read)
 
     @tf.function(autograph=False)

@@ -8,6 +8,7 @@ import warnings
 
 _MODULES = {
     "ByteBpeTokenizer": "bert_zoo.text.byte_bpe",
+    "CharBpeTokenizer": "bert_zoo.text.char_bpe",
     "LanguageModelPreprocessor": "bert_zoo.text.language_model",
     "Packer": "bert_zoo.text.packing",
     "Preprocessor": "bert_zoo.text.preprocessor",

@@ -61,7 +61,8 @@ class ByteBpeTokenizer(Tokenizer):
             does not begin with one.
         lstrip_mask: the mask token takes the white space before it, as in the released files and
             in fairseq. (transformers 5.23 does so only where a file of the directory says so.)
-        unknown_token, padding_token, cls_token, sep_token, mask_token: the special tokens' names.
+        unknown_token, padding_token, cls_token, sep_token, mask_token, eos_token: the special tokens'
+            names; None for those that the vocabulary does not have.
         added_tokens: further tokens of the vocabulary that are found in the raw text.
         source: what an error names as the origin of vocabulary and merges.
 
@@ -79,25 +80,27 @@ class ByteBpeTokenizer(Tokenizer):
         *,
         add_prefix_space: bool = False,
         lstrip_mask: bool = True,
-        unknown_token: str = "<unk>",
-        padding_token: str = "<pad>",
-        cls_token: str = "<s>",
-        sep_token: str = "</s>",
-        mask_token: str = "<mask>",
+        unknown_token: str | None = "<unk>",
+        padding_token: str | None = "<pad>",
+        cls_token: str | None = "<s>",
+        sep_token: str | None = "</s>",
+        mask_token: str | None = "<mask>",
+        eos_token: str | None = None,
         added_tokens: Sequence[str] = (),
         source: str | Path = "the arguments",
     ):
         named = special_tokens(unknown_token, padding_token, cls_token, sep_token, mask_token)
+        named["eos_token"] = eos_token
         further = [t for t in dict.fromkeys(added_tokens) if t not in named.values()]
         super().__init__(
             Vocabulary(vocabulary),
             add_prefix_space=bool(add_prefix_space),
-            lstrip_mask=bool(lstrip_mask),
+            lstrip_mask=bool(lstrip_mask and mask_token),
             **named,
             added_tokens=further,
         )
         # In a plain object, so that tf.Module does not track each of them.
-        self._merges = SimpleNamespace(pairs=_checked_merges(merges, self._vocabulary, source))
+        self._merges = SimpleNamespace(pairs=_byte_merges(merges, self._vocabulary, source))
         with tf.init_scope(), tf.device("CPU:0"):
             self._engine = _Engine(self._vocabulary, self.merges, self._options)
         self._trace(self._engine.tokenize, partial(self._engine.tokenize, with_offsets=True))
@@ -134,8 +137,10 @@ class ByteBpeTokenizer(Tokenizer):
     def _files(self) -> dict[str, Any]:
         options = self._options
         special = {theirs: getattr(options, ours) for ours, theirs in HF_SPECIAL_TOKENS.items()}
+        special |= dict.fromkeys(("bos_token", "eos_token"), options.eos_token)
+        special = {theirs: token for theirs, token in special.items() if token is not None}
         config = {
-            "tokenizer_class": "RobertaTokenizer",
+            "tokenizer_class": "RobertaTokenizer" if options.cls_token else "GPT2Tokenizer",
             "add_prefix_space": options.add_prefix_space,
             **special,
             "added_tokens_decoder": {
@@ -167,8 +172,9 @@ class _Engine(tf.Module):
         _check_mask(special, options)
         lstrip = options.mask_token if options.lstrip_mask else None
         self._special_tokens = SpecialTokens(special, lstrip)
-        self._mask_id = vocabulary.id_of(options.mask_token)
-        self._mask_length = len(options.mask_token)
+        # No token has the id -1.
+        self._mask_id = vocabulary.id_of(options.mask_token) if options.mask_token else -1
+        self._mask_length = len(options.mask_token or "")
         self._add_prefix_space = options.add_prefix_space
         self._splitter = Splitter()
         self._merger = Merger(vocabulary.tokens, merges)
@@ -263,11 +269,10 @@ def _check_mask(special: Iterable[str], options: SimpleNamespace) -> None:
             )
 
 
-def _checked_merges(
+def _byte_merges(
     merges: Sequence[tuple[str, str]], vocabulary: Vocabulary, source: str | Path
 ) -> tuple[tuple[str, str], ...]:
-    """The list of merges, checked against the vocabulary."""
-    pairs = tuple(map(tuple, merges))
+    """The list of merges, checked against the vocabulary, which may lack bytes."""
     missing = [f"byte 0x{b:02x} ({c!r})" for c, b in ALPHABET.items() if c not in vocabulary]
     if missing:
         logger.warning(
@@ -277,6 +282,14 @@ def _checked_merges(
             source,
             _listed(missing),
         )
+    return checked_merges(merges, vocabulary, source)
+
+
+def checked_merges(
+    merges: Sequence[tuple[str, str]], vocabulary: Vocabulary, source: str | Path
+) -> tuple[tuple[str, str], ...]:
+    """The list of merges, checked against the vocabulary."""
+    pairs = tuple(map(tuple, merges))
     problems, last_made, first_used = [], {}, {}
     for number, pair in enumerate(pairs):
         if len(pair) != 2 or not all(isinstance(part, str) and part for part in pair):
@@ -300,7 +313,7 @@ def _checked_merges(
     ]
     if problems:
         raise ValueError(
-            f"The merges of {source} are not a list that byte-level BPE can follow: "
+            f"The merges of {source} are not a list that BPE can follow: "
             f"{_listed(problems)}. Check that vocabulary and merges belong together, and fetch "
             "the files again."
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from bert_zoo.config import ConfigError
@@ -20,12 +21,15 @@ from bert_zoo.text.format import TokenizerParts
 GPT2_FILES = "https://dl.fbaipublicfiles.com/fairseq/gpt2_bpe/"
 
 
-def read_byte_bpe(files: VocabularyFiles, overrides: dict[str, Any]) -> TokenizerParts:
-    """Reads Hugging Face's files or fairseq's, and the settings beside them.
+def read_byte_bpe(
+    files: VocabularyFiles, overrides: dict[str, Any], **defaults: Any
+) -> TokenizerParts:
+    """Reads Hugging Face's files, fairseq's or GPT-2's own, and the settings beside them.
 
     Args:
         files: of the directory.
         overrides: keyword arguments of ByteBpeTokenizer that overrule the files.
+        **defaults: such that the files overrule.
 
     Raises:
         FileNotFoundError: there is no vocabulary, or a part of one.
@@ -35,8 +39,9 @@ def read_byte_bpe(files: VocabularyFiles, overrides: dict[str, Any]) -> Tokenize
     vocabulary, merges = (_read_fairseq if is_fairseqs else read_vocabulary_and_merges)(files)
     prefix = files.json("tokenizer.json").section("pre_tokenizer")
     prefix = prefix.take("add_prefix_space", bool, False)
-    named = read_named_tokens(files, "<mask>")
+    named = read_named_tokens(files, defaults.get("mask_token", "<mask>"))
     arguments = {
+        **defaults,
         "vocabulary": named.added_to(vocabulary, files.directory),
         "merges": merges,
         "source": files.directory,
@@ -52,20 +57,27 @@ def read_byte_bpe(files: VocabularyFiles, overrides: dict[str, Any]) -> Tokenize
     return TokenizerParts("ByteBpeTokenizer", arguments, files.directory)
 
 
-def read_vocabulary_and_merges(files: VocabularyFiles) -> tuple[list[str], list[tuple[str, ...]]]:
-    """Reads vocab.json and merges.txt, or tokenizer.json where they are not both there.
+def read_vocabulary_and_merges(
+    files: VocabularyFiles, model_of: Callable[[JsonObject], JsonObject] | None = None
+) -> tuple[list[str], list[tuple[str, ...]]]:
+    """Reads vocab.json and merges.txt, or GPT-2's encoder.json and vocab.bpe, or else tokenizer.json.
 
-    Gives the tokens in the order of their ids, and the merges; raises as `read_byte_bpe`.
+    `model_of` finds the model in the latter, and refuses what the tokenizer does not do; by default that
+    of byte-level BPE. Gives the tokens in the order of their ids, and the merges; raises as
+    `read_byte_bpe`.
     """
     if files.has("vocab.json") and files.has("merges.txt"):
         vocabulary = tokens_by_id(files.json("vocab.json"))
         return vocabulary, merges_of_lines(files.lines("merges.txt"))
+    if files.has("encoder.json") and files.has("vocab.bpe"):
+        vocabulary = tokens_by_id(files.json("encoder.json"))
+        return vocabulary, merges_of_lines(files.lines("vocab.bpe"))
     if not files.has("tokenizer.json"):
         raise FileNotFoundError(
             f"{files.directory} has neither vocab.json with merges.txt nor tokenizer.json; it holds "
             f"{files.names()}."
         )
-    model = _byte_level_model(files.json("tokenizer.json"))
+    model = (model_of or _byte_level_model)(files.json("tokenizer.json"))
     # Files of before 2024 write a merge as one string.
     merges = [
         merge.split(" ") if isinstance(merge, str) else merge

@@ -110,6 +110,33 @@ class TextPreprocessor(tf.Module):
         """Pads a model's inputs [batch, tokens] to `length` tokens, if they have fewer; traceable."""
         return self.packer.widened(inputs, length, {"labels": IGNORED_LABEL})
 
+    @tf.autograph.experimental.do_not_convert
+    def scored(self, texts: Any) -> dict[str, tf.Tensor]:
+        """Turns a batch of texts into inputs and the token that each position has to predict.
+
+        With an end token, which stands before a text as before any line, every token of the text is
+        a label: the inputs are <eos> and the tokens without the last. (A tokenizer that puts <eos>
+        before lines has it there already.) Without one, the first token is only an input.
+
+        Takes and raises what a call does.
+
+        Returns:
+            dict of int32 [batch, length]: `token_ids`; `labels`, -100 where there is none;
+            `padding_mask`, 1 where a token is. At most `sequence_length` tokens a row are labels.
+        """
+        texts = single_texts(texts)
+        tokens = self.tokenizer(texts)
+        if hasattr(self.tokenizer, "eos_id") and self.tokenizer.eos_at != "line_starts_and_ends":
+            eos = tf.fill([tokens.nrows(), 1], self.tokenizer.eos_id)
+            tokens = tf.concat([eos, tokens], axis=1)
+        (tokens,) = self.packer.checked(tokens)
+        lengths = tf.maximum(tokens.row_lengths() - 1, 0)
+        inputs, (positions,) = self._rows([tokens], [lengths])
+        # The token at each index + 1.
+        following = tf.concat([tokens.values[1:], [IGNORED_LABEL]], 0)
+        labels = positions.gather(following, otherwise=IGNORED_LABEL)
+        return with_batch_size({**inputs, "labels": labels}, texts)
+
     def _rows(
         self, segments: Sequence[tf.RaggedTensor], lengths: Sequence[tf.Tensor]
     ) -> tuple[dict[str, tf.Tensor], list[Positions]]:
@@ -189,6 +216,15 @@ class Preprocessor(TextPreprocessor):
             "input_mask": packed["padding_mask"],
             "input_type_ids": packed.get("segment_ids", tf.zeros_like(packed["token_ids"])),
         }
+
+
+def single_texts(texts: Any) -> tf.Tensor:
+    if isinstance(texts, tuple):
+        raise TypeError(
+            f"Got a tuple of {len(texts)}, which is a pair of batches elsewhere; a language model "
+            "reads single texts. Pass a batch as a list, and join what belongs together."
+        )
+    return text_batch(texts)
 
 
 def with_batch_size(rows: dict[str, tf.Tensor], texts: tf.Tensor) -> dict[str, tf.Tensor]:

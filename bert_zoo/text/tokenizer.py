@@ -16,7 +16,7 @@ import tensorflow as tf
 from bert_zoo.error_text import shown
 from bert_zoo.forks import refuse_fork
 from bert_zoo.text.batches import text_batch
-from bert_zoo.text.vocabulary import HF_SPECIAL_TOKENS, Vocabulary
+from bert_zoo.text.vocabulary import Vocabulary
 
 if TYPE_CHECKING:
     import tokenizers
@@ -61,6 +61,9 @@ class Tokenizer(tf.Module):
     """
 
     _untracked: SimpleNamespace | None = None
+    # What a token is, and where a text has `eos_token` beside its own spelling; see `WordLevelTokenizer`.
+    unit = "subword"
+    eos_at = "never"
 
     def __init__(self, vocabulary: Vocabulary, **options: Any):
         refuse_fork()
@@ -272,8 +275,9 @@ def special_ids(options: SimpleNamespace, vocabulary: Vocabulary) -> dict[str, i
     Raises:
         ValueError: the vocabulary lacks one, or two of them can overlap in a text.
     """
-    named = [getattr(options, option) for option in HF_SPECIAL_TOKENS]
-    distinct = list(dict.fromkeys([*named, *options.added_tokens]))
+    named = [getattr(options, option, None) for option in SPECIAL_TOKENS]
+    tokens = [token for token in (*named, *options.added_tokens) if token is not None]
+    distinct = list(dict.fromkeys(tokens))
     beginning_with: dict[str, list[str]] = {}
     for token in distinct:
         for stop in range(1, len(token) + 1):

@@ -16,7 +16,7 @@ HF_SPECIAL_TOKENS = {
 }
 
 
-def special_tokens(*tokens: str) -> dict[str, str]:
+def special_tokens(*tokens: str | None) -> dict[str, str | None]:
     """The unknown, padding, class, separator and mask token by the names of the options."""
     return dict(zip(HF_SPECIAL_TOKENS, tokens, strict=True))
 

@@ -146,9 +146,10 @@ class Head:
 
     rows: tuple[Row | RowsOf | SecondEncoder, ...]  # its modules, named from the model's root
     # Whether the task reads the pooled first token. A head over whole texts that does not has a dense
-    # layer over the first token, or the last, in the pooler's place.
+    # layer over the first token, or the last, in the pooler's place; or reads the last real token.
     pooler: bool = False
     summary: str = "first"  # the token that it reads there: "first" or "last"
+    last_token: bool = False
     # The activation of that layer, or the configuration's attribute that names it; None where there is no
     # such layer, and the logits are of the token itself.
     transform: str | None = "tanh"
@@ -174,8 +175,20 @@ class Head:
     def reads_first_only(self) -> bool:
         """Whether it reads no token but the first."""
         has_summary = self.transform is None or self._has("classifier/transform")
-        summarizes = self.pooler or (has_summary and self.summary == "first")
+        is_first = self.summary == "first" and not self.last_token
+        summarizes = self.pooler or (has_summary and is_first)
         return summarizes and not self.predicts_tokens
+
+    @property
+    def use_bias(self) -> bool:
+        """Whether the output layer of a classifier has a bias."""
+        rows = (r for r in self.rows if isinstance(r, Row) and r.ours == "classifier/dense")
+        return all("bias" in row.kind for row in rows)
+
+    @property
+    def classifies(self) -> bool:
+        """Whether it ends in classes, and not in the vocabulary."""
+        return self._has("classifier/dense")
 
     def _has(self, layer: str) -> bool:
         return any(isinstance(row, Row) and row.ours == layer for row in self.rows)

@@ -65,7 +65,10 @@ class Family:
 # --- Weights -------------------------------------------------------------------------------------
 
 
-_NORM_SCALES = ("layernorm.weight", "layer_norm.weight", ".gamma")
+_NORM_SCALES = (
+    *("layernorm.weight", "layer_norm.weight", ".gamma"),
+    *("ln_1.weight", "ln_2.weight", "ln_f.weight"),
+)
 
 
 def randomize(model: torch.nn.Module, rng: np.random.Generator) -> None:
@@ -191,6 +194,7 @@ TASKS = {
         "Model", {"sequence_output": "last_hidden_state", "pooled_output": "pooler_output"}
     ),
     "masked_lm": Task("ForMaskedLM", make_labels=masked_token_labels),
+    "causal_lm": Task("LMHeadModel"),
     "pretraining": Task(
         "ForPreTraining",
         {

@@ -29,6 +29,7 @@ import golden_bert
 import golden_deberta
 import golden_distilbert
 import golden_electra
+import golden_gpt
 import golden_minilm
 import golden_mpnet
 import golden_roberta
@@ -70,6 +71,8 @@ _FAMILIES = {
     "deberta": (golden_deberta.DEBERTA, golden_deberta.CASES),
     "deberta_v2": (golden_deberta.DEBERTA_V2, golden_deberta.V2_CASES),
     "xlm": (golden_xlm.XLM, golden_xlm.CASES),
+    "gpt": (golden_gpt.GPT, golden_gpt.GPT_CASES),
+    "gpt2": (golden_gpt.GPT2, golden_gpt.GPT2_CASES),
     "spanbert": (golden_spanbert.SPANBERT, golden_spanbert.CASES),
     "xlnet": (golden_xlnet.XLNET, golden_xlnet.CASES),
 }

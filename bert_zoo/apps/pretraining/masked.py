@@ -172,7 +172,7 @@ class MaskedTraining:
         ]
 
     @staticmethod
-    def documents(corpus: Corpus) -> Iterable[Sequence[str]]:
+    def documents(corpus: Corpus, tokenizer) -> Iterable[Sequence[str]]:
         """A text's documents as they are tokenized."""
         return corpus
 

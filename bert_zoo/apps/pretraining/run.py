@@ -28,7 +28,7 @@ from bert_zoo.apps.finetuning import (
 from bert_zoo.apps.pretraining.masked import MaskedTraining, Settings
 from bert_zoo.apps.pretraining.progress import PROGRESS, Keeper, Progress, print_losses
 from bert_zoo.apps.pretraining.speed import peak_flops
-from bert_zoo.apps.pretraining.streams import StreamSettings, StreamTraining
+from bert_zoo.apps.pretraining.streams import RowTraining, StreamSettings, StreamTraining
 from bert_zoo.apps.pretraining.text import tokenized
 from bert_zoo.apps.report.pretraining_card import write_pretraining_card
 from bert_zoo.apps.report.pretraining_page import write_pretraining_page
@@ -106,7 +106,9 @@ def pretrain(
     with strategy.scope():
         model = make_model()
     preprocessor = model.preprocessor
-    kind = StreamTraining if isinstance(settings, StreamSettings) else MaskedTraining
+    kind = MaskedTraining
+    if isinstance(settings, StreamSettings):
+        kind = StreamTraining if model.always_gives_state else RowTraining
     languages = getattr(settings, "languages", ())
     source, reader = text, preprocessor
     if languages:
@@ -116,7 +118,7 @@ def pretrain(
     )
 
     def tokens_of(corpus: Corpus, where: str) -> TokenShards:
-        documents = kind.documents(corpus)
+        documents = kind.documents(corpus, preprocessor.tokenizer)
         return tokenized(corpus, documents, reader, directory / TOKENS / where)
 
     shards = tokens_of(part_of(part="train"), "train")

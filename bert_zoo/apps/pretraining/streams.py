@@ -1,4 +1,4 @@
-"""Trainings of language models with a memory, which read a text as streams."""
+"""Trainings of language models: with a memory on streams, else on rows."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -15,6 +15,7 @@ from bert_zoo.models import CausalLM, StatefulLM
 from bert_zoo.models.task_model import Use
 from bert_zoo.presets import LanguageModelPreset
 from bert_zoo.training.optimizers import language_model_adam
+from bert_zoo.training.row_batches import RowBatches
 
 # Tokens of held-out text that are measured.
 MEASURED_TOKENS = 1 << 16
@@ -57,6 +58,7 @@ class Lines:
             yield ["".join(f"{sentence}\n" for sentence in document)]
 
 
+@dataclass
 class HeldOutStream:
     """The beginning of a text that is not trained on, and what it shows.
 
@@ -66,13 +68,12 @@ class HeldOutStream:
         batches: of them.
     """
 
-    def __init__(self, name: str, shards: TokenShards, recipe: LanguageModelPreset):
-        self.name = name
-        self.token_ids = shards.stream()[:MEASURED_TOKENS]
-        self.batches = StreamBatches(self.token_ids, recipe.batch_size, recipe.segment_length)
+    name: str
+    token_ids: np.ndarray
+    batches: StreamBatches | RowBatches
 
-    def losses(self, model: StatefulLM) -> dict[str, float]:
-        """The loss in nats a token, with the memory of training."""
+    def losses(self, model: StatefulLM | CausalLM) -> dict[str, float]:
+        """The loss in nats a token, with the memory of training if it has one."""
         data = self.batches.dataset(0, self.batches.per_pass)
         metrics = model.evaluate(data, return_dict=True, verbose=0)
         return {"loss": float(metrics["bits"]) * math.log(2)}
@@ -99,7 +100,6 @@ class StreamTraining:
         model: what `fit` trains, with the memory.
         phases: the stream's batches, the same ones all through the training.
         use: what the model is for.
-        documents: a text's documents as they are tokenized.
     """
 
     use = Use(
@@ -108,13 +108,25 @@ class StreamTraining:
         'print(model.generate("A beginning", sampler="top_p", seed=1))',
         limits=("What it writes reads like the texts, and need not be true.",),
     )
-    documents = Lines
 
     def __init__(self, model: CausalLM, settings: StreamSettings, shards: TokenShards, seed: int):
-        self.language_model, self.settings = model, settings
-        recipe = settings.recipe
-        self.model = StatefulLM(model, recipe.batch_size)
-        self.phases = [StreamBatches(shards.stream(), recipe.batch_size, recipe.segment_length)]
+        self.language_model, self.settings, self.seed = model, settings, seed
+        self.model = self.trained_model()
+        self.phases = [self.batches_of(shards.stream())]
+
+    @staticmethod
+    def documents(corpus: Corpus, tokenizer) -> Lines:
+        """A text's documents as they are tokenized."""
+        return Lines(corpus)
+
+    def trained_model(self) -> StatefulLM | CausalLM:
+        """What `fit` trains."""
+        return StatefulLM(self.language_model, self.settings.recipe.batch_size)
+
+    def batches_of(self, token_ids: np.ndarray) -> StreamBatches | RowBatches:
+        """A stream's batches."""
+        recipe = self.settings.recipe
+        return StreamBatches(token_ids, recipe.batch_size, recipe.segment_length)
 
     def about(self) -> dict[str, Any]:
         """What `config.json` says of it beside the recipe."""
@@ -130,7 +142,8 @@ class StreamTraining:
 
     def held_out(self, name: str, shards: TokenShards) -> HeldOutStream:
         """A text to measure on."""
-        return HeldOutStream(name, shards, self.settings.recipe)
+        token_ids = shards.stream()[:MEASURED_TOKENS]
+        return HeldOutStream(name, token_ids, self.batches_of(token_ids))
 
     def compile(self) -> None:
         """Compiles the model with the recipe's optimizer."""
@@ -166,3 +179,53 @@ class StreamTraining:
     def trained(self) -> CausalLM:
         """The model to save."""
         return self.language_model
+
+
+class Texts(Lines):
+    """A text's documents, each one text whose sentences stand on lines, with a token that ends it."""
+
+    def __init__(self, corpus: Corpus, end: str):
+        super().__init__(corpus)
+        self.end = end
+
+    def __iter__(self) -> Iterator[list[str]]:
+        for document in self.corpus:
+            yield ["\n".join(document) + self.end]
+
+
+class RowTraining(StreamTraining):
+    """A language model whose positions end, and rows of a text that are as long as they can be.
+
+    Documents stand one behind the other, with the vocabulary's end token between them where it has one, as
+    GPT-2 was trained; rows begin and end anywhere. Arguments: as `StreamTraining`, but for
+
+        seed: of the order of rows.
+    """
+
+    @staticmethod
+    def documents(corpus: Corpus, tokenizer) -> Texts:
+        has_end = hasattr(tokenizer, "eos_id")
+        return Texts(corpus, tokenizer.id_to_token(tokenizer.eos_id) if has_end else "\n")
+
+    def trained_model(self) -> CausalLM:
+        return self.language_model
+
+    def batches_of(self, token_ids: np.ndarray) -> RowBatches:
+        recipe = self.settings.recipe
+        return RowBatches(token_ids, recipe.batch_size, recipe.segment_length, self.seed)
+
+    def held_out(self, name: str, shards: TokenShards) -> HeldOutStream:
+        """A text to measure on, which may have fewer rows than a batch, or be shorter than one."""
+        recipe, token_ids = self.settings.recipe, shards.stream()[:MEASURED_TOKENS]
+        length = max(1, min(recipe.segment_length, len(token_ids) - 1))
+        rows = max(1, min(recipe.batch_size, (len(token_ids) - 1) // length))
+        return HeldOutStream(name, token_ids, RowBatches(token_ids, rows, length, self.seed))
+
+    def about(self) -> dict[str, Any]:
+        return {
+            "objective": "each token from those before it",
+            "rows": "full rows, with documents one behind the other",
+            "phases": self.settings.phases,
+            "dtype": self.language_model.dtype_policy.name,
+            "steps_per_execution": self.settings.steps_per_execution,
+        }

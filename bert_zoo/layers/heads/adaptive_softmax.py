@@ -27,6 +27,7 @@ class AdaptiveSoftmax(keras.layers.Layer):
         hidden_size: width of the input.
         initializer_range: standard deviation of randomly initialised tables.
         projection_initializer_range: that of projections.
+        use_bias: whether tokens have biases; a plain softmax may have none.
     """
 
     def __init__(
@@ -40,6 +41,7 @@ class AdaptiveSoftmax(keras.layers.Layer):
         hidden_size: int,
         initializer_range: float,
         projection_initializer_range: float,
+        use_bias: bool = True,
         **kwargs,
     ):
         super().__init__(**kwargs)
@@ -49,6 +51,7 @@ class AdaptiveSoftmax(keras.layers.Layer):
         self.projected = tuple(projected)
         self.hidden_size = hidden_size
         self.projection_initializer_range = projection_initializer_range
+        self.use_bias = use_bias
         self.tables = None
         if not tied:
             self.tables = cluster_tables(
@@ -60,6 +63,8 @@ class AdaptiveSoftmax(keras.layers.Layer):
             table.build()
         self.biases = [
             self.add_weight(shape=(rows,), initializer="zeros", name=f"bias_{table}")
+            if self.use_bias
+            else None
             for table, rows in enumerate(self.table_sizes)
         ]
         self.projections = [

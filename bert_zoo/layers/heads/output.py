@@ -18,6 +18,7 @@ class OutputHead(keras.layers.Layer):
         transform: activation of a dense layer before the logits; None for no such layer.
         transform_size: its width.
         dropout_first: rate before that layer, beside the dropout behind it.
+        use_bias: whether the logits have one.
     """
 
     def __init__(
@@ -29,6 +30,7 @@ class OutputHead(keras.layers.Layer):
         transform: str | None = None,
         transform_size: int = 0,
         dropout_first: float = 0.0,
+        use_bias: bool = True,
         **kwargs,
     ):
         super().__init__(**kwargs)
@@ -44,7 +46,9 @@ class OutputHead(keras.layers.Layer):
             )
         self.dropout = Dropout(dropout, dtype=self.dtype_policy, name="dropout")
         # A loss over bfloat16 logits loses the small differences that training is about.
-        self.dense = dense(units, "dense", stddev=initializer_range, dtype="float32")
+        self.dense = dense(
+            units, "dense", stddev=initializer_range, dtype="float32", use_bias=use_bias
+        )
 
     def build(self, input_shape):
         if self.transform is not None:

@@ -25,7 +25,8 @@ class CausalLM(TaskModel):
 
     * `log_probs`: float32 [batch, length, vocabulary]; with `labels` those of the labels alone,
       [batch, length] in the order of the tokens, 0 where the label is -100;
-    * the encoder's state: `memory`, and `memory_mask` where it gives one.
+    * the encoder's state: `memory`, and `memory_mask` where it gives one. Models whose positions end
+      (GPT) return it where it is given, as what generation need not compute again.
 
     `fit` and `evaluate` take such dicts with `labels`, or texts, and minimise the mean negative
     log-probability; they report `perplexity` and `bits`, a token, over all tokens seen.
@@ -45,7 +46,7 @@ class CausalLM(TaskModel):
 
     def add_head(self, config):
         dtype = self.dtype_policy
-        self.output_dropout = Dropout(config.hidden_dropout, dtype=dtype, name="output_dropout")
+        self.output_dropout = Dropout(config.output_dropout, dtype=dtype, name="output_dropout")
         self.softmax = AdaptiveSoftmax(
             config.cluster_bounds,
             config.table_sizes,
@@ -54,6 +55,7 @@ class CausalLM(TaskModel):
             tied=config.tie_word_embeddings,
             hidden_size=config.hidden_size,
             projection_initializer_range=config.projection_initializer_range,
+            use_bias=config.softmax_bias,
             name="softmax",
             **self.layer_options,
         )
@@ -93,9 +95,9 @@ class CausalLM(TaskModel):
         limits = super().id_limits()
         return {**limits, "labels": limits["token_ids"]}
 
-    def initial_memory(self, batch_size: int) -> dict[str, Any]:
+    def initial_memory(self, batch_size: int, tokens: int | None = None) -> dict[str, Any]:
         """As `Encoder.initial_memory`."""
-        return self.encoder.initial_memory(batch_size)
+        return self.encoder.initial_memory(batch_size, tokens)
 
     def served_answers(self, outputs):
         return {"total_log_prob": ops.sum(outputs["log_probs"], axis=-1)}
@@ -122,9 +124,10 @@ class CausalLM(TaskModel):
     ):
         """Goes on from a prompt, a token at a time, with the memory of what came before.
 
-        Texts of any length are read and written: memory keeps the last `mem_len` tokens. Each prompt
-        of a batch gets what it gets alone, whatever the lengths of the others, except for the random
-        numbers of samplers that draw them.
+        With a memory of `mem_len` tokens, texts of any length are read and written; a model whose positions
+        end keeps the keys and values of all tokens, and a text has room there. Each prompt of a batch gets
+        what it gets alone, whatever the lengths of the others, except for the random numbers of samplers
+        that draw them.
 
         Args:
             prompt: a text or several; or a dict of `token_ids` [batch, length], with a `padding_mask`
@@ -150,7 +153,8 @@ class CausalLM(TaskModel):
 
         Raises:
             ValueError, TypeError: options or prompts that do not fit; an empty prompt without an end
-                token; a model whose `mem_len` is 0; a stream of beams.
+                token; a text that may become longer than the model has positions; a model whose
+                `mem_len` is 0; a stream of beams.
             ImportError: keras_hub cannot be imported.
         """
         from bert_zoo.tasks.causal_lm.generation import generate
@@ -164,7 +168,9 @@ class CausalLM(TaskModel):
 
         The first token is predicted from the vocabulary's end token, as a line is in training; where
         the vocabulary has none, it is read and not scored. Long texts are read in segments with the
-        memory carried on; nothing is cut off.
+        memory carried on; nothing is cut off. Where a text is longer than the model has positions, it is
+        read in windows of so many tokens, of which half are seen again: each token has at least half of
+        them before it.
 
         Args:
             texts: a text or several.

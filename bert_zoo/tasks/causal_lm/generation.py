@@ -21,6 +21,8 @@ from bert_zoo.tasks.tokens import detokenized, tokenized
 
 # Tokens of a prompt that are read at once.
 PIECE = 128
+# A memory that grows with the text has a multiple of so many slots.
+SLOTS = 64
 # keras_hub's classes by the names that `generate` takes, and those that draw random numbers.
 SAMPLERS = {
     "greedy": "GreedySampler",
@@ -45,8 +47,10 @@ class GeneratedTexts(Rows):
         return "\n\n".join(f"[{number}] {text}" for number, text in enumerate(self))
 
 
-def read_prompts(model, rows: Sequence[np.ndarray]) -> dict[str, Any]:
+def read_prompts(model, rows: Sequence[np.ndarray], new_tokens: int = 0) -> dict[str, Any]:
     """The state after token ids of any length each, in pieces of `PIECE` tokens.
+
+    Where the state grows with the text, it has room for so many new tokens.
 
     The state of a text is what `initial_memory` returns.
 
@@ -54,8 +58,10 @@ def read_prompts(model, rows: Sequence[np.ndarray]) -> dict[str, Any]:
     ends with its own last token: every row has the state that it has alone. (Padding on the left
     would push zeros that a text starts from, which count as a past, out of their positions.)
     """
-    state = model.initial_memory(len(rows))
     lengths = np.array([len(row) for row in rows])
+    # XLA and JAX compile for each number of slots.
+    slots = -(-(lengths.max() + new_tokens) // SLOTS) * SLOTS
+    state = model.initial_memory(len(rows), tokens=int(slots))
     for start in range(0, lengths.max(), PIECE):
         kept = np.clip(lengths - start, 0, PIECE).astype("int32")
         piece = np.zeros((len(rows), kept.max()), "int32")
@@ -81,7 +87,7 @@ def generate(model, prompt, *, max_new_tokens, sampler, temperature, seed, stop,
     """See `CausalLM.generate`."""
     if not is_integer(max_new_tokens) or max_new_tokens < 1:
         raise ValueError(f"max_new_tokens is {max_new_tokens!r}; it must be a positive integer.")
-    if any(0 in entry.shape for entry in keras.tree.flatten(model.initial_memory(1))):
+    if any(0 in entry.shape for entry in keras.tree.flatten(model.initial_memory(1, tokens=1))):
         raise ValueError(
             "This model's mem_len is 0, so every token would be chosen by the one before it alone. "
             "Load it with a memory, for example load(..., mem_len=512)."
@@ -91,6 +97,14 @@ def generate(model, prompt, *, max_new_tokens, sampler, temperature, seed, stop,
     sampler = _as_sampler(sampler, temperature, seed, own=stream)
     stop_ids = _stop_ids(model, stop)
     prompts = (IdPrompts if isinstance(prompt, Mapping) else TextPrompts)(model, prompt, stop_ids)
+    longest = max(map(len, prompts.rows))
+    # The last token is not read.
+    if longest + max_new_tokens - 1 > model.longest_input:
+        raise ValueError(
+            f"The longest prompt has {longest} tokens, and with max_new_tokens={max_new_tokens} its text "
+            f"would be longer than the {model.longest_input} positions of this model. Ask for at most "
+            f"{max(model.longest_input - longest + 1, 0)} new tokens, or shorten the prompt."
+        )
     if not stream:
         with _drawing_from(seed, sampler) if is_named else contextlib.nullcontext():
             chosen = _chosen(model, prompts.rows, sampler, stop_ids, max_new_tokens)
@@ -338,7 +352,7 @@ def _chosen(model, rows, sampler, stop_ids, number: int) -> np.ndarray:
     canvas[:, 0] = [row[-1] for row in rows]
     is_given = np.zeros(canvas.shape, bool)
     is_given[:, 0] = True
-    state = read_prompts(model, [row[:-1] for row in rows])
+    state = read_prompts(model, [row[:-1] for row in rows], number)
     tokens = on_model(model, _filled, canvas, is_given, state, sampler=sampler, stop_ids=stop_ids)
     chosen = ops.convert_to_numpy(tokens)[:, 1:]
     return chosen[:, (chosen != OPEN).all(axis=0)]
@@ -366,7 +380,7 @@ def _filled(model, canvas, is_given, state, *, sampler, stop_ids):
 
 def _columns(model, rows, sampler, stop_ids, number: int) -> Iterator[np.ndarray]:
     """The columns of what `_chosen` returns, each as soon as it is there."""
-    state = read_prompts(model, [row[:-1] for row in rows])
+    state = read_prompts(model, [row[:-1] for row in rows], number)
     tokens = np.array([row[-1] for row in rows], "int32")
     ended = np.zeros(len(rows), bool)
     for _ in range(number):

@@ -48,15 +48,34 @@ class TextScores(Rows):
 def label_log_probs(model, token_ids: np.ndarray, labels: np.ndarray, length: int) -> np.ndarray:
     """Log-probabilities of the labels, float32 [batch, tokens], in segments of `length` tokens.
 
-    Rows may be padded on the right: no token sees what comes after it.
+    Rows may be padded on the right: no token sees what comes after it. Those that are longer than the
+    model has positions are read in windows that overlap by half.
     """
-    state = model.initial_memory(len(token_ids))
+    tokens, window = token_ids.shape[1], model.longest_input
+    if tokens <= window:
+        return _of_window(model, token_ids, labels, length)
+    step = window // 2
+    found = []
+    for start in range(0, tokens - window + step, step):
+        rows = (array[:, start : start + window] for array in (token_ids, labels))
+        of_window = _of_window(model, *rows, length)
+        found.append(of_window[:, window - step :] if start else of_window)
+    return np.concatenate(found, axis=1)
+
+
+def _of_window(model, token_ids: np.ndarray, labels: np.ndarray, length: int) -> np.ndarray:
+    state = model.initial_memory(len(token_ids), tokens=_multiple(token_ids.shape[1], length))
     segments = []
     for start in range(0, token_ids.shape[1], length):
         ids, wanted = (array[:, start : start + length] for array in (token_ids, labels))
         found, state = on_model(model, _scored_segment, ids, wanted, state)
         segments.append(ops.convert_to_numpy(found))
     return np.concatenate(segments, axis=1)
+
+
+def _multiple(number: int, of: int) -> int:
+    """The number, rounded up to a multiple of another."""
+    return -(-number // of) * of
 
 
 def _scored_segment(model, token_ids, labels, state):
@@ -100,9 +119,11 @@ def score(model, texts, batch_size: int, segment_length: int) -> TextScores:
 def _text_score(tokenizer, text: str, ids: np.ndarray, log_probs: np.ndarray) -> TextScore:
     nats = -float(log_probs.sum(dtype=np.float64))
     characters = len(ids)
-    if tokenizer.unit == "word":
-        # Without an end token to start from, the first word is not scored.
-        characters = len(text if hasattr(tokenizer, "eos_id") else text.split(maxsplit=1)[1])
+    if tokenizer.unit in ("word", "subword"):
+        characters = len(text)
+        # Without an end token to start from, the first token is not scored.
+        if not hasattr(tokenizer, "eos_id"):
+            characters = len(tokenizer.detokenize([ids]).numpy()[0].decode("utf-8", "replace"))
     tokens = tuple(tokenizer.id_to_token(int(index)) for index in ids)
     bits = nats / math.log(2) / characters if characters else math.nan
     return TextScore(text, tokens, log_probs, math.exp(nats / len(ids)), bits)

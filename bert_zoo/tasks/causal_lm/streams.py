@@ -95,6 +95,11 @@ class StatefulLM(ZooModel):
                 )
         if isinstance(language_model, dict):
             language_model = keras.saving.deserialize_keras_object(language_model)
+        if not language_model.always_gives_state:
+            raise ValueError(
+                f"A model of the family {language_model.encoder.family} has positions for one row alone, "
+                "and cannot go on with a stream. Call fit and evaluate of the language model itself."
+            )
         kwargs.setdefault("dtype", language_model.dtype_policy)
         super().__init__(**kwargs)
         self.language_model = language_model

@@ -58,6 +58,8 @@ class ConfigCodec:
     config_class: type[Config] = EncoderConfig  # of what is read
     # From a file's content to one without keys that only other versions of the program wrote.
     prepare: Callable[[Mapping[str, Any]], Mapping[str, Any]] = dict
+    # The other way, from what the rows write to a file's content.
+    finish: Callable[[dict[str, Any]], dict[str, Any]] = dict
 
     def decode(self, values: Mapping[str, Any], *, where: str) -> Config:
         """Reads a configuration file's content.
@@ -117,4 +119,4 @@ class ConfigCodec:
     def encode(self, config: Config) -> dict[str, Any]:
         """The file's content for `config`; fields that the format lacks are left out."""
         values = {row.key: row.encode(getattr(config, row.field)) for row in self.rows}
-        return {**self.written, **values}
+        return {**self.written, **self.finish(values)}

@@ -1,0 +1,53 @@
+"""What a GPT's configuration has beside BERT's."""
+
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+from bert_zoo.config import EncoderConfig, Shapes
+
+
+@dataclass(frozen=True, kw_only=True)
+class CausalConfig(EncoderConfig):
+    """Everything that fixes a decoder's parameters and arithmetic.
+
+    Its language model projects onto the vocabulary as one cluster of `AdaptiveSoftmax` without bias.
+    """
+
+    num_segments: int = 0
+    pooler: bool = False
+    layer_norm_epsilon: float = 1e-5
+    activation: str = "gelu_tanh"
+    embedding_dropout: float = 0.1  # rate on the sum of the tables
+
+    softmax_bias: ClassVar[bool] = False
+    output_dropout: ClassVar[float] = 0.0
+    cutoffs: ClassVar[tuple[int, ...]] = ()
+
+    @property
+    def cluster_bounds(self) -> tuple[int, ...]:
+        return (0, self.vocab_size)
+
+    @property
+    def cluster_sizes(self) -> tuple[int, ...]:
+        return (self.vocab_size,)
+
+    @property
+    def table_sizes(self) -> tuple[int, ...]:
+        return (self.vocab_size,)
+
+    @property
+    def table_widths(self) -> tuple[int, ...]:
+        return (self.table_width,)
+
+    @property
+    def projection_initializer_range(self) -> float:
+        return self.initializer_range
+
+    def has_own_projection(self, cluster: int) -> bool:
+        return False
+
+    def with_pooler(self, pooler: bool) -> "CausalConfig":
+        return self
+
+    def shapes(self, length: int) -> Shapes:
+        return replace(super().shapes(length), normed=0, clusters=self.cluster_bounds)

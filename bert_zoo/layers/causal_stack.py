@@ -1,0 +1,66 @@
+"""Blocks whose tokens attend to those before them, with the keys and values of earlier calls."""
+
+import math
+
+from keras import ops
+
+from bert_zoo.layers.attention import SelfAttention
+from bert_zoo.layers.stack import Stack
+
+
+class CausalAttention(SelfAttention):
+    """`SelfAttention` that may also attend to what it has computed before.
+
+    Source: Radford et al. 2019; openai/gpt-2 src/model.py, attn.
+    """
+
+    def call(self, x, bias, positions=None, memory=None, start=None, training=None):
+        """As `SelfAttention.call`; with memory, also attends to that of earlier tokens.
+
+        Args:
+            x, positions: as there.
+            bias: as there; with memory [batch, 1, length, slots].
+            memory: keys [batch, heads, head_size, slots] and values [batch, heads, slots, head_size], or
+                None.
+            start: the first slot that x takes, an int32 scalar.
+
+        Returns:
+            Output and probabilities; with memory, it as the third, with x in its slots.
+        """
+        if memory is None:
+            return super().call(x, bias, positions=positions, training=training)
+        keys, values = memory
+        heads = (ops.shape(keys)[0], -1, self.num_heads, self.head_size)
+        query, key, value = (ops.reshape(part, heads) for part in ops.split(self.qkv(x), 3, -1))
+        query = ops.transpose(query, (0, 2, 1, 3)) * (1 / math.sqrt(self.head_size))
+        keys = ops.slice_update(keys, (0, 0, 0, start), ops.transpose(key, (0, 2, 3, 1)))
+        values = ops.slice_update(values, (0, 0, start, 0), ops.transpose(value, (0, 2, 1, 3)))
+        output, probabilities = self.attended(query, keys, values, bias, training)
+        return output, probabilities, (keys, values)
+
+
+class CausalStack(Stack):
+    """A `Stack` of blocks with `CausalAttention`."""
+
+    def call(self, x, bias, positions=None, kept=None, memory=None, start=None, training=None):
+        """As `Stack.call`; with memory, it as the third result, with x in its slots.
+
+        Args:
+            bias: with memory, [batch, 1, length, slots].
+            memory: for each block its keys and its values, see `CausalAttention.call`; None for none.
+            start: see there.
+        """
+        if memory is None:
+            return super().call(x, bias, positions=positions, kept=kept, training=training)
+        length = ops.shape(x)[1]
+        hidden_states, attentions, updated = [x], [], []
+        x = ops.reshape(x, (-1, self.hidden_size))
+        for number, block in enumerate(self.blocks):
+            of_block = memory[2 * number : 2 * number + 2]
+            x, probabilities, (keys, values) = block(
+                x, bias, memory=of_block, start=start, training=training
+            )
+            attentions.append(probabilities)
+            updated += keys, values
+            hidden_states.append(ops.reshape(x, (-1, length, self.hidden_size)))
+        return hidden_states, attentions, updated

@@ -1,0 +1,133 @@
+"""BPE over the characters of words, with the ids of Hugging Face's fast GPT tokenizer on every input.
+
+A text becomes words as BERT's does; each begins as its characters, the last of which bears the suffix
+"</w>", and is merged as `bert_zoo.text.byte_bpe` says.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import tensorflow as tf
+
+from bert_zoo.text.byte_bpe import checked_merges
+from bert_zoo.text.byte_bpe_graph import Merges
+from bert_zoo.text.normalizer import Rules, build_rules, split_words
+from bert_zoo.text.offsets import joined_rows
+from bert_zoo.text.special_tokens import SpecialTokens
+from bert_zoo.text.tokenizer import Tokenizer, add_tokens_in_text, added_token, special_ids
+from bert_zoo.text.vocabulary import Vocabulary
+from bert_zoo.text.word_bpe import WORD_END, WordMerger
+
+
+class CharBpeTokenizer(Tokenizer):
+    """GPT's tokenizer: clean, lower-case, split into words as BERT's, then merge characters to tokens.
+
+    Ids equal those of the tokenizers library's BertNormalizer, BertPreTokenizer and BPE on every text.
+    (OpenAI's own program split words with ftfy and spaCy, which transformers has left, too.) Special and
+    added tokens inside a text become their own ids. A character that the vocabulary lacks is one
+    unknown token. There are no offsets, and `word_starts` is true of every token: it is the end of a word
+    that a token tells.
+
+    Args:
+        vocabulary: tokens in the order of their ids; those that end a word end in "</w>".
+        merges: pairs of tokens, first merges first.
+        lowercase: lower-case the text, and remove accents.
+        unknown_token: the unknown token's name.
+        padding_token: that of padding, where there is one.
+        added_tokens: further tokens of the vocabulary that are found in the raw text.
+        source: what an error names as the origin of vocabulary and merges.
+
+    Raises:
+        ValueError: as `ByteBpeTokenizer`.
+
+    Source: Radford et al. 2018; Sennrich et al. 2016 (arXiv:1508.07909); huggingface/tokenizers.
+    """
+
+    def __init__(
+        self,
+        vocabulary: Sequence[str],
+        merges: Merges,
+        *,
+        lowercase: bool = True,
+        unknown_token: str = "<unk>",
+        padding_token: str | None = None,
+        added_tokens: Sequence[str] = (),
+        source: str | Path = "the arguments",
+    ):
+        named = {"unknown_token": unknown_token, "padding_token": padding_token}
+        further = [t for t in dict.fromkeys(added_tokens) if t not in named.values()]
+        options = {"lowercase": bool(lowercase), **named, "added_tokens": further}
+        super().__init__(Vocabulary(vocabulary), **options)
+        # In a plain object, so that tf.Module does not track each of them.
+        self._merges = SimpleNamespace(pairs=checked_merges(merges, self._vocabulary, source))
+        with tf.init_scope(), tf.device("CPU:0"):
+            special = special_ids(self._options, self._vocabulary)
+            self._special_tokens = SpecialTokens(special)
+            rules = build_rules(lowercase=lowercase, strip_accents=lowercase, split_cjk=True)
+            self._rules = Rules(*map(tf.constant, rules))
+            self._merger = WordMerger(self.vocabulary, self.merges, self.unk_id)
+            self._spellings = tf.constant(
+                [
+                    token.removesuffix(WORD_END) + " " if token.endswith(WORD_END) else token
+                    for token in self.vocabulary
+                ]
+            )
+        around = partial(self._special_tokens.tokenize_around, with_offsets=False)
+        self._trace(lambda texts: around(texts, self._tokenize_plain))
+
+    def _tokenize_plain(self, texts: tf.Tensor) -> tf.RaggedTensor:
+        """Tokenizes texts without special tokens."""
+        (words,) = split_words(texts, self._rules, with_origins=False)
+        ids = self._merger(tf.strings.unicode_encode(words.values, "UTF-8"))
+        return joined_rows(ids, words)
+
+    def in_rust(self):
+        from tokenizers import Tokenizer as RustTokenizer
+        from tokenizers import decoders, models, normalizers, pre_tokenizers
+
+        ids = {token: index for index, token in enumerate(self.vocabulary)}
+        unknown = self._options.unknown_token
+        tokenizer = RustTokenizer(
+            models.BPE(ids, [*self.merges], unk_token=unknown, end_of_word_suffix=WORD_END)
+        )
+        tokenizer.normalizer = normalizers.BertNormalizer(lowercase=self._options.lowercase)
+        tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+        tokenizer.decoder = decoders.BPEDecoder(suffix=WORD_END)
+        add_tokens_in_text(tokenizer, special_ids(self._options, self._vocabulary))
+        return tokenizer
+
+    @property
+    def merges(self) -> tuple[tuple[str, str], ...]:
+        """Every merge, in its order."""
+        return self._merges.pairs
+
+    def _join(self, ids: tf.RaggedTensor) -> tf.Tensor:
+        joined = tf.strings.reduce_join(tf.gather(self._spellings, ids), axis=1)
+        return tf.strings.regex_replace(joined, " $", "")
+
+    def _files(self) -> dict[str, Any]:
+        options = self._options
+        config = {
+            "tokenizer_class": "OpenAIGPTTokenizer",
+            "do_lower_case": options.lowercase,
+            "unk_token": options.unknown_token,
+        }
+        if options.padding_token is not None:
+            config["pad_token"] = options.padding_token
+        if options.added_tokens:
+            config["added_tokens_decoder"] = {
+                str(self.token_to_id(token)): added_token(token) for token in options.added_tokens
+            }
+        ids = {token: index for index, token in enumerate(self.vocabulary)}
+        merges = "".join(f"{left} {right}\n" for left, right in self.merges)
+        return {
+            "vocab.json": json.dumps(ids, ensure_ascii=False) + "\n",
+            "merges.txt": "#version: 0.2\n" + merges,
+            "tokenizer_config.json": config,
+        }
