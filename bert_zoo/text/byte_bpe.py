@@ -25,7 +25,9 @@ import tensorflow as tf
 
 from bert_zoo.error_text import shown
 from bert_zoo.text.batches import as_utf8
+from bert_zoo.text.byte_bpe_files import NFC, serialized
 from bert_zoo.text.byte_bpe_graph import ALPHABET, Merger, Splitter
+from bert_zoo.text.composition import tokenize_composed
 from bert_zoo.text.offsets import (
     characters_of_bytes,
     joined_rows,
@@ -48,6 +50,9 @@ class ByteBpeTokenizer(Tokenizer):
     tokens inside a text become their own ids, as they do there. Bytes that are not UTF-8 count as
     U+FFFD, as in `text.decode("utf-8", "replace")`. An empty text has no tokens.
 
+    With a normalization, special and added tokens are found in the text as it is; what stands between
+    them is normalised and cut once more, at the tokens that are found there, and then split and merged.
+
     Offsets equal that library's with RoBERTa's `trim_offsets`: " the" stands for its three letters,
     and a blank alone for nothing (start and end are equal). Each token with a part of a character's
     bytes stands for that character, and the mask token for itself, without the white space it takes.
@@ -64,6 +69,9 @@ class ByteBpeTokenizer(Tokenizer):
         unknown_token, padding_token, cls_token, sep_token, mask_token, eos_token: the special tokens'
             names; None for those that the vocabulary does not have.
         added_tokens: further tokens of the vocabulary that are found in the raw text.
+        normalized_tokens: those that are found in the normalised text, the leftmost first and of these
+            the longest, as ModernBERT's runs of blanks.
+        normalization: "NFC", which composes letters and accents, or None.
         source: what an error names as the origin of vocabulary and merges.
 
     Raises:
@@ -87,6 +95,8 @@ class ByteBpeTokenizer(Tokenizer):
         mask_token: str | None = "<mask>",
         eos_token: str | None = None,
         added_tokens: Sequence[str] = (),
+        normalized_tokens: Sequence[str] = (),
+        normalization: str | None = None,
         source: str | Path = "the arguments",
     ):
         named = special_tokens(unknown_token, padding_token, cls_token, sep_token, mask_token)
@@ -98,7 +108,16 @@ class ByteBpeTokenizer(Tokenizer):
             lstrip_mask=bool(lstrip_mask and mask_token),
             **named,
             added_tokens=further,
+            normalized_tokens=list(dict.fromkeys(normalized_tokens)),
+            normalization=normalization,
         )
+        if normalization not in (None, NFC):
+            raise ValueError(f"normalization is {normalization!r}; it is {NFC!r} or None.")
+        if normalized_tokens and normalization is None:
+            raise ValueError(
+                f"normalized_tokens are {shown([*normalized_tokens])} and there is no normalization; "
+                "give them as added_tokens."
+            )
         # In a plain object, so that tf.Module does not track each of them.
         self._merges = SimpleNamespace(pairs=_byte_merges(merges, self._vocabulary, source))
         with tf.init_scope(), tf.device("CPU:0"):
@@ -106,12 +125,14 @@ class ByteBpeTokenizer(Tokenizer):
         self._trace(self._engine.tokenize, partial(self._engine.tokenize, with_offsets=True))
 
     def in_rust(self):
+        from tokenizers import AddedToken, decoders, models, normalizers, pre_tokenizers, processors
         from tokenizers import Tokenizer as RustTokenizer
-        from tokenizers import decoders, models, pre_tokenizers, processors
 
         options = self._options
         ids = {token: index for index, token in enumerate(self.vocabulary)}
         tokenizer = RustTokenizer(models.BPE(ids, [*self.merges]))
+        if options.normalization:
+            tokenizer.normalizer = normalizers.NFC()
         prefix = {"add_prefix_space": options.add_prefix_space}
         tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(**prefix)
         tokenizer.decoder = decoders.ByteLevel()
@@ -119,6 +140,7 @@ class ByteBpeTokenizer(Tokenizer):
         tokenizer.post_processor = processors.ByteLevel(trim_offsets=True, **prefix)
         lstrip = options.mask_token if options.lstrip_mask else None
         add_tokens_in_text(tokenizer, special_ids(options, self._vocabulary), lstrip)
+        tokenizer.add_tokens([AddedToken(t, normalized=True) for t in options.normalized_tokens])
         return tokenizer
 
     def _begins_word(self, token: str) -> bool:
@@ -139,20 +161,35 @@ class ByteBpeTokenizer(Tokenizer):
         special = {theirs: getattr(options, ours) for ours, theirs in HF_SPECIAL_TOKENS.items()}
         special |= dict.fromkeys(("bos_token", "eos_token"), options.eos_token)
         special = {theirs: token for theirs, token in special.items() if token is not None}
+        added = {
+            token: added_token(
+                token,
+                lstrip=options.lstrip_mask and token == options.mask_token,
+                special=token in special.values(),
+                normalized=token in options.normalized_tokens,
+            )
+            for token in dict.fromkeys(
+                [*special.values(), *options.added_tokens, *options.normalized_tokens]
+            )
+        }
+        added = {self.token_to_id(token): entry for token, entry in added.items()}
         config = {
             "tokenizer_class": "RobertaTokenizer" if options.cls_token else "GPT2Tokenizer",
             "add_prefix_space": options.add_prefix_space,
             **special,
-            "added_tokens_decoder": {
-                str(self.token_to_id(token)): added_token(
-                    token,
-                    lstrip=options.lstrip_mask and token == options.mask_token,
-                    special=token in special.values(),
-                )
-                for token in dict.fromkeys([*special.values(), *options.added_tokens])
-            },
+            "added_tokens_decoder": {str(index): entry for index, entry in added.items()},
         }
         ids = {token: index for index, token in enumerate(self.vocabulary)}
+        if options.normalization:
+            config["tokenizer_class"] = "PreTrainedTokenizerFast"
+            settings = {"add_prefix_space": options.add_prefix_space}
+            template = (options.cls_token, options.sep_token)
+            return {
+                "tokenizer.json": serialized(
+                    ids, self.merges, added, options.normalization, settings, *template
+                ),
+                "tokenizer_config.json": config,
+            }
         merges = "".join(f"{left} {right}\n" for left, right in self.merges)
         return {
             "vocab.json": json.dumps(ids, ensure_ascii=False) + "\n",
@@ -172,6 +209,11 @@ class _Engine(tf.Module):
         _check_mask(special, options)
         lstrip = options.mask_token if options.lstrip_mask else None
         self._special_tokens = SpecialTokens(special, lstrip)
+        self._normalizes = options.normalization is not None
+        self._normalized_tokens = None
+        if options.normalized_tokens:
+            ids = {t: vocabulary.id_of(t, "added token") for t in options.normalized_tokens}
+            self._normalized_tokens = SpecialTokens(ids)
         # No token has the id -1.
         self._mask_id = vocabulary.id_of(options.mask_token) if options.mask_token else -1
         self._mask_length = len(options.mask_token or "")
@@ -193,6 +235,11 @@ class _Engine(tf.Module):
     def tokenize(self, texts: tf.Tensor, with_offsets: bool = False) -> tf.RaggedTensor:
         """Tokenizes string [batch] to int32 [batch, (tokens)], or with offsets [batch, (tokens), 3]."""
         tokenize = partial(self._tokenize_plain, with_offsets=with_offsets)
+        if self._normalized_tokens is not None:
+            around = self._normalized_tokens.tokenize_around
+            tokenize = partial(around, tokenize=tokenize, with_offsets=with_offsets)
+        if self._normalizes:
+            tokenize = partial(tokenize_composed, tokenize=tokenize, with_offsets=with_offsets)
         tokens = self._special_tokens.tokenize_around(texts, tokenize, with_offsets=with_offsets)
         if not with_offsets:
             return tokens

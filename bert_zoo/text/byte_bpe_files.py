@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from bert_zoo.config import ConfigError
@@ -17,6 +17,8 @@ from bert_zoo.text.files import (
 )
 from bert_zoo.text.format import TokenizerParts
 
+# The one normalization that there may be, by Hugging Face's name.
+NFC = "NFC"
 # Where fairseq keeps the files of GPT-2's vocabulary, which its archives do not hold.
 GPT2_FILES = "https://dl.fbaipublicfiles.com/fairseq/gpt2_bpe/"
 
@@ -37,9 +39,12 @@ def read_byte_bpe(
     """
     is_fairseqs = files.has("dict.txt") and not files.has("vocab.json")
     vocabulary, merges = (_read_fairseq if is_fairseqs else read_vocabulary_and_merges)(files)
-    prefix = files.json("tokenizer.json").section("pre_tokenizer")
-    prefix = prefix.take("add_prefix_space", bool, False)
-    named = read_named_tokens(files, defaults.get("mask_token", "<mask>"))
+    serialized = files.json("tokenizer.json")
+    prefix = serialized.section("pre_tokenizer").take("add_prefix_space", bool, False)
+    normalization = serialized.section("normalizer").take("type", str)
+    named = read_named_tokens(
+        files, defaults.get("mask_token", "<mask>"), finds_normalized=normalization is not None
+    )
     arguments = {
         **defaults,
         "vocabulary": named.added_to(vocabulary, files.directory),
@@ -51,7 +56,9 @@ def read_byte_bpe(
         # fairseq's fill_mask strips what stands before the mask.
         "lstrip_mask": is_fairseqs if named.lstrip_mask is None else named.lstrip_mask,
         **named.special,
-        "added_tokens": list(named.added.values()),
+        "added_tokens": [t for t in named.added.values() if t not in named.normalized],
+        "normalized_tokens": [t for t in named.added.values() if t in named.normalized],
+        "normalization": normalization,
         **overrides,
     }
     return TokenizerParts("ByteBpeTokenizer", arguments, files.directory)
@@ -114,13 +121,14 @@ def _byte_level_model(serialized: JsonObject) -> JsonObject:
     """Returns the model in a tokenizer.json; raises for what this tokenizer does not do."""
     model = serialized.section("model")
     pre_tokenizer = serialized.section("pre_tokenizer")
+    normalizer = serialized.get("normalizer")
     wanted = [
         ("model.type", model.get("type", "BPE"), "BPE"),
         ("model.dropout", model.get("dropout"), None),
         ("model.continuing_subword_prefix", model.get("continuing_subword_prefix") or "", ""),
         ("model.end_of_word_suffix", model.get("end_of_word_suffix") or "", ""),
         ("model.ignore_merges", model.get("ignore_merges", False), False),
-        ("normalizer", serialized.get("normalizer"), None),
+        ("normalizer", None if normalizer == {"type": NFC} else normalizer, None),
         ("pre_tokenizer.type", pre_tokenizer.get("type"), "ByteLevel"),
         ("pre_tokenizer.use_regex", pre_tokenizer.get("use_regex", True), True),
     ]
@@ -128,3 +136,61 @@ def _byte_level_model(serialized: JsonObject) -> JsonObject:
         wanted, serialized.where, "byte-level BPE here", "a model with RoBERTa's tokenizer"
     )
     return model
+
+
+def serialized(
+    ids: Mapping[str, int],
+    merges: Sequence[tuple[str, str]],
+    added: Mapping[int, Mapping[str, Any]],
+    normalization: str | None,
+    byte_level: Mapping[str, bool],
+    first: str,
+    last: str,
+) -> dict[str, Any]:
+    """A tokenizer.json, for what vocab.json and merges.txt cannot say.
+
+    Args:
+        ids: of the tokens.
+        merges: pairs of tokens.
+        added: id -> an added token, as tokenizer_config.json describes it.
+        normalization: "NFC", or None.
+        byte_level: settings of the splitting.
+        first, last: the tokens before a text, and behind each.
+    """
+    level = {"type": "ByteLevel", "trim_offsets": True, "use_regex": True, **byte_level}
+
+    def part(kind: str, name: str) -> dict[str, Any]:
+        return {kind: {"id": name, "type_id": 0}}
+
+    begin, end = part("SpecialToken", first), part("SpecialToken", last)
+    single = [begin, part("Sequence", "A"), end]
+    return {
+        "version": "1.0",
+        "truncation": None,
+        "padding": None,
+        "added_tokens": [{"id": index, **added[index]} for index in sorted(added)],
+        "normalizer": None if normalization is None else {"type": normalization},
+        "pre_tokenizer": level,
+        "post_processor": {
+            "type": "TemplateProcessing",
+            "single": single,
+            "pair": [*single, part("Sequence", "B"), end],
+            "special_tokens": {
+                token: {"id": token, "ids": [ids[token]], "tokens": [token]}
+                for token in (first, last)
+            },
+        },
+        "decoder": level,
+        "model": {
+            "type": "BPE",
+            "dropout": None,
+            "unk_token": None,
+            "continuing_subword_prefix": None,
+            "end_of_word_suffix": None,
+            "fuse_unk": False,
+            "byte_fallback": False,
+            "ignore_merges": False,
+            "vocab": dict(ids),
+            "merges": [list(pair) for pair in merges],
+        },
+    }

@@ -60,6 +60,8 @@ class NamedTokens(NamedTuple):
 
     special: dict[str, str]  # the tokenizer's option -> the token
     added: dict[int, str]  # id -> a token that is looked for in raw texts
+    # Of those, the ones that are looked for in normalised text, where the others are not.
+    normalized: frozenset[str]
     lstrip_mask: (
         bool | None
     )  # whether the mask token takes white space before it; None: no file says
@@ -87,12 +89,15 @@ class NamedTokens(NamedTuple):
         return vocabulary
 
 
-def read_named_tokens(files: VocabularyFiles, mask: Any) -> NamedTokens:
+def read_named_tokens(
+    files: VocabularyFiles, mask: Any, *, finds_normalized: bool = False
+) -> NamedTokens:
     """Reads tokenizer.json, special_tokens_map.json, tokenizer_config.json and added_tokens.json.
 
     Args:
         files: of the directory.
         mask: the mask token where no file names it; it alone may take the white space before it.
+        finds_normalized: whether the tokenizer finds tokens in normalised text too.
 
     Raises:
         ConfigError: a damaged file, or a token that is found otherwise than as it is written.
@@ -120,11 +125,18 @@ def read_named_tokens(files: VocabularyFiles, mask: Any) -> NamedTokens:
         if source.get(name) is not None
     }
     added = {i: token for token, i in files.json("added_tokens.json").values_of(int).items()}
+    normalized = set()
     for index, entry in by_id:
-        added[index] = _added_token(entry, mask)
+        added[index] = _plain(entry, mask)
+        if entry.take("normalized", bool) and not entry.take("special", bool):
+            normalized.add(added[index])
+            if not finds_normalized:
+                _refuse_normalized(entry)
     if None in added:
         raise ConfigError(f"{serialized.where}: the added token {shown(added[None])} has no id.")
-    return NamedTokens(special, dict(sorted(added.items())), lstrip_mask)
+    # A token with a role is special, whatever its entry says.
+    normalized -= set(special.values())
+    return NamedTokens(special, dict(sorted(added.items())), frozenset(normalized), lstrip_mask)
 
 
 def _as_id(index: str, decoder: JsonObject) -> int:
@@ -140,14 +152,12 @@ def _content(source: JsonObject, name: str, mask: Any) -> str:
     return _plain(source.section(name), mask)
 
 
-def _added_token(entry: JsonObject, mask: Any) -> str:
-    if entry.take("normalized", bool) and not entry.take("special", bool):
-        raise ConfigError(
-            f"{entry.where}: the added token {shown(entry.get('content'))} has normalized=true: "
-            "Hugging Face looks for it in the normalised text, which this tokenizer does not do, so "
-            "ids would differ. Add it with normalized=False or special=True."
-        )
-    return _plain(entry, mask)
+def _refuse_normalized(entry: JsonObject) -> None:
+    raise ConfigError(
+        f"{entry.where}: the added token {shown(entry.get('content'))} has normalized=true: "
+        "Hugging Face looks for it in the normalised text, which this tokenizer does not do, so "
+        "ids would differ. Add it with normalized=False or special=True."
+    )
 
 
 def _plain(entry: JsonObject, mask: Any) -> str:

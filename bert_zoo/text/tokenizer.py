@@ -246,12 +246,14 @@ def traced_once(function: Callable, *signature: tf.TensorSpec) -> Callable:
     return graph
 
 
-def added_token(content: str, *, lstrip: bool = False, special: bool = False) -> dict[str, Any]:
+def added_token(
+    content: str, *, lstrip: bool = False, special: bool = False, normalized: bool = False
+) -> dict[str, Any]:
     """An added token as tokenizer_config.json describes it."""
     return {
         "content": content,
         "lstrip": lstrip,
-        "normalized": False,
+        "normalized": normalized,
         "rstrip": False,
         "single_word": False,
         "special": special,

@@ -1,6 +1,7 @@
 """Makes what byte-level BPE is measured against, from Hugging Face's Rust tokenizers.
 
     python tools/references/byte_bpe_references.py tables       # "byte_bpe" in bert_zoo/text/unicode_tables.json
+    python tools/references/byte_bpe_references.py composition  # "composition" in the same, with tensorflow_text
     python tools/references/byte_bpe_references.py golden       # tests/golden/text/byte_bpe.json.gz
 
 Needs `tokenizers` and `transformers`, which neither the package nor its tests do, and for `golden` the
@@ -45,6 +46,38 @@ def write_tables() -> None:
     )
 
 
+def write_composition() -> None:
+    """Writes the section "composition" of unicode_tables.json; needs tensorflow_text."""
+    import tensorflow as tf
+    import tensorflow_text
+    import tokenizers
+
+    def icu(texts: list[str], form: str) -> list[str]:
+        return [
+            t.decode() for t in tensorflow_text.normalize_utf8(tf.constant(texts), form).numpy()
+        ]
+
+    def differing(texts: list[str]) -> list[bool]:
+        reference = map(tokenizers.normalizers.NFC().normalize_str, texts)
+        return [a != b for a, b in zip(icu(texts, "NFC"), reference, strict=True)]
+
+    characters = [*map(chr, CODE_POINTS)]
+    codes = set()
+    # A mark of any class moves to one side of these.
+    for context in ("a{}\u0327", "a\u0315{}", "a\u0301{}\u0315\u0327"):
+        texts = map(context.format, characters)
+        codes |= {
+            ord(c) for c, differs in zip(characters, differing([*texts]), strict=True) if differs
+        }
+    # Of parts that are joined, the one that newer scripts brought.
+    parts = [text for text in icu(characters, "NFD") if len(text) > 1]
+    codes |= {
+        ord(max(text)) for text, differs in zip(parts, differing(parts), strict=True) if differs
+    }
+    source = f"tokenizers {tokenizers.__version__}, tensorflow_text {tensorflow_text.__version__}"
+    unicode_file.write_section("composition", source, {"younger": unicode_file.ranges_of(codes)})
+
+
 def write_golden() -> None:
     """Writes the checked-in answers of the reference."""
     import tokenizers
@@ -76,4 +109,4 @@ def write_golden() -> None:
 
 
 if __name__ == "__main__":
-    run({"tables": write_tables, "golden": write_golden})
+    run({"tables": write_tables, "composition": write_composition, "golden": write_golden})
