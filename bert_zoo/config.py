@@ -27,6 +27,8 @@ class Config:
     """What configurations of encoders share: changing a field, and the way to JSON and back."""
 
     pooler: ClassVar[bool] = False
+    # What heads over whole texts read where there is no pooler: one of `POOLING_MODES`.
+    classifier_pooling: ClassVar[str] = "cls"
 
     def replace(self, **changes: Any) -> Self:
         return dataclasses.replace(self, **changes)
@@ -118,6 +120,9 @@ class Shapes:
     memory: int = 0  # tokens of earlier segments that are attended to
     distances: int = 0  # keys that stand for distances, and that all rows share; 0 without such
     drops_within_feed_forward: bool = False  # whether there is dropout behind the activation
+    gated: bool = False  # whether the feed-forward layer has a second product as wide
+    keys: int = 0  # that a token attends to, on average over runs; 0 for all
+    key_copies: float = 1  # how often keys and values are kept, on average over runs
     clusters: tuple[int, ...] = ()  # bounds of those of an adaptive softmax; empty without one
 
 

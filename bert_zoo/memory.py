@@ -210,7 +210,7 @@ def kept_for_backward(config: Config, head: Head | None, step: Step) -> Kept:
     shapes, number = config.shapes(step.length), step.number
     rate, attention_rate = config.hidden_dropout, config.attention_dropout
     hidden, attended, keys = shapes.hidden, shapes.attended, shapes.memory + step.length
-    scores, distances = shapes.heads * keys, shapes.distances * number
+    scores, distances = shapes.heads * (shapes.keys or keys), shapes.distances * number
 
     embedded = shapes.normed and _norm(shapes.normed, number)
     embedded += sum(shapes.embedded) * number + MASK * bool(rate) * shapes.embeddings_dropped
@@ -219,19 +219,24 @@ def kept_for_backward(config: Config, head: Head | None, step: Step) -> Kept:
     per_query = (shapes.queries + 1) * attended * number
     # The softmax, and where there is dropout its result and mask.
     per_query += scores * (2 * number + MASK if attention_rate else number)
-    per_query += KEPT_BY_ACTIVATION[config.activation] * shapes.intermediate * number
+    # A gate keeps itself and its product with the activation's result.
+    kept_inside = KEPT_BY_ACTIVATION[config.activation] + 2 * shapes.gated
+    per_query += kept_inside * shapes.intermediate * number
     per_query += 2 * _norm(hidden, number) + MASK * bool(rate) * 2 * hidden
     if shapes.drops_within_feed_forward and rate:
         per_query += shapes.intermediate * (number + MASK)
     # A layer's memory, the old and the new.
     memories = 2 * step.rows * shapes.memory * hidden * number
     # Keys and values, of the memory too. All rows share the keys of distances.
-    shared = 2 * step.rows * keys * attended * number + distances * attended + memories
-    kernels = (4 + bool(distances)) * hidden * attended + 2 * hidden * shapes.intermediate
+    shared = round(shapes.key_copies * 2 * step.rows * keys * attended * number)
+    shared += distances * attended + memories
+    kernels = (4 + bool(distances)) * hidden * attended
+    kernels += (2 + shapes.gated) * hidden * shapes.intermediate
     shared += step.cast_weights(kernels)
 
     queries_of_last = step.tokens
-    if head is not None and (head.reads_first_only or head.last_token):
+    first_only = head is not None and head.reads_first_only and config.classifier_pooling == "cls"
+    if head is not None and (first_only or head.last_token):
         queries_of_last = step.rows
     elif head is not None and head.predicts_tokens:
         queries_of_last = step.rows * step.predictions
@@ -257,7 +262,7 @@ def _head(config: Config, shapes: Shapes, head: Head | None, step: Step) -> tupl
     hidden, table, number = config.hidden_size, config.table_width, step.number
     gathered = hidden * number if step.predictions < step.length else 0
     transform = 0
-    if not head.projects_directly:
+    if not head.projects_directly or head.has("prediction_head/dense"):
         transform = (KEPT_BY_ACTIVATION[config.activation] - 1) * table * number
         transform += _norm(table, number)
     # Cross-entropy makes the logits' gradient while it reads the logits; both are float32.
@@ -296,5 +301,7 @@ def head_parameters(config: Config, head: Head | None) -> int:
         return 0
     table = config.table_width
     transform = 0 if head.projects_directly else table * (config.hidden_size + 3)
+    if head.has("prediction_head/dense"):
+        transform = table * (config.hidden_size + 1)
     decoder = 0 if config.tie_word_embeddings else config.vocab_size * table
     return transform + decoder + config.vocab_size

@@ -24,6 +24,7 @@ from helpers import (
 from safetensors.numpy import save_file
 
 import bert_zoo
+from bert_zoo.config import ConfigError
 from bert_zoo.weights.bind import named_variables
 from bert_zoo.weights.files import WeightsError
 from bert_zoo.weights.sources import open_weights
@@ -321,3 +322,45 @@ def test_the_directory_of_another_generator_is_refused(file, message, tmp_path):
     with pytest.raises(WeightsError, match=message):
         bert_zoo.load(tmp_path, "pretraining")
     bert_zoo.load(tmp_path, "encoder")
+
+
+def modernbert_config(**changes):
+    from bert_zoo.families.modernbert_config import HF_CODEC
+
+    values = json.loads((directory_of("modernbert/masked_lm") / "config.json").read_text())
+    known = {row.key for row in HF_CODEC.rows} | {"layer_types", "rope_parameters"}
+    values = {name: value for name, value in values.items() if name in known} | changes
+    return HF_CODEC.decode(values, where="config.json")
+
+
+def test_modernberts_keys_of_transformers_4_and_5_say_the_same():
+    theirs = {
+        "layer_types": ["full_attention", *["sliding_attention"] * 2, "full_attention"],
+        "rope_parameters": {
+            "full_attention": {"rope_type": "default", "rope_theta": 160000.0},
+            "sliding_attention": {"rope_type": "default", "rope_theta": 10000.0},
+        },
+    }
+    assert modernbert_config(**theirs) == modernbert_config()
+    ropes = {"full_attention": {"rope_type": "yarn", "rope_theta": 1.0}}
+    with pytest.raises(ConfigError, match="rope_type 'default'"):
+        modernbert_config(rope_parameters=ropes)
+    with pytest.raises(ConfigError, match="attends globally"):
+        modernbert_config(layer_types=["sliding_attention", *theirs["layer_types"][1:]])
+    # Where transformers 4 finds null, both kinds of layers have one theta.
+    assert modernbert_config(local_rope_theta=None).local_rope_theta == 160000.0
+    for name, value in {
+        "local_attention": 7,
+        "global_rope_theta": 0,
+        "num_attention_heads": 32,
+    }.items():
+        with pytest.raises(ConfigError, match=r"local_attention|global_rope_theta|pairs"):
+            modernbert_config(**{name: value})
+
+
+def test_modernberts_heads_read_the_first_token_or_the_mean():
+    inputs = inputs_of(arrays("modernbert/classification"))
+    mean = load_case("modernbert/classification")
+    first = load_case("modernbert/classification", classifier_pooling="cls")
+    assert not mean.reads_first_only and first.reads_first_only
+    assert not np.allclose(mean(inputs), first(inputs), atol=1e-3)

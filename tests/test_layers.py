@@ -83,3 +83,93 @@ def test_embeddings_without_segments_take_none(num_segments):
     )
     outputs = backbone({"token_ids": np.array([[3, 4, 5]])})
     assert outputs["sequence_output"].shape == (1, 3, 8)
+
+
+# --- Windows -------------------------------------------------------------------------------------
+
+WINDOW = 8
+
+
+def encoder_with_windows(**changes):
+    from bert_zoo.models.encoder import Encoder
+    from bert_zoo.registry import registry
+
+    family = registry().families["modernbert"]
+    sizes = {"vocab_size": 50, "hidden_size": 16, "num_heads": 2, "intermediate_size": 24}
+    sizes |= {"num_layers": 3, "local_attention": WINDOW, "global_attention_every": 2, "pad_id": 0}
+    config = family.config_class(
+        **{**family.defaults, **sizes, "initializer_range": 0.3, **changes}
+    )
+    return Encoder(config, family.name, output_hidden_states=True, output_attentions=True)
+
+
+def masked_and_in_blocks(monkeypatch, encoder, inputs, **options) -> list[dict]:
+    """What an encoder gives with windows as masks over all tokens, and in blocks."""
+    found = []
+    for fewest in (1 << 30, 0):
+        monkeypatch.setattr(type(encoder.config), "fewest_blocks", fewest)
+        found.append(encoder(inputs, **options))
+    return found
+
+
+@pytest.mark.parametrize("length", [1, 3, 4, 5, 8, 11, 29])
+@pytest.mark.parametrize("positions", [None, FIRST, [[0, 0]] * 3])
+def test_windows_in_blocks_are_windows_as_masks(length, positions, monkeypatch):
+    generator = np.random.default_rng(0)
+    ids = generator.integers(1, 50, (3, length)).astype("int32")
+    mask = (np.arange(length) < np.array([[length], [length - 2], [length - 4]])).astype("int32")
+    mask[:, 0] = 1
+    inputs = {"token_ids": ids, "padding_mask": mask}
+    encoder = encoder_with_windows(num_layers=2)
+    masks, blocks = masked_and_in_blocks(monkeypatch, encoder, inputs, positions=positions)
+    for name in ("sequence_output", "hidden_states", "attentions"):
+        for one, other in zip(
+            keras.tree.flatten(masks[name]), keras.tree.flatten(blocks[name]), strict=True
+        ):
+            one, other = map(keras.ops.convert_to_numpy, (one, other))
+            assert one.shape == other.shape
+            real = mask[:, : one.shape[-2], None] if one.shape[-2] == length else np.ones((3, 1, 1))
+            real = real[:, None] if one.ndim == 4 else real
+            np.testing.assert_allclose(one * real, other * real, atol=2e-6, err_msg=name)
+
+
+def test_windows_keep_to_documents_and_gradients_are_the_same(monkeypatch):
+    tf = pytest.importorskip("tensorflow")
+    if keras.backend.backend() != "tensorflow":
+        pytest.skip("Gradients are TensorFlow's.")
+    generator = np.random.default_rng(1)
+    ids = generator.integers(1, 50, (2, 30)).astype("int32")
+    documents = np.repeat([[1, 2, 3, 0], [1, 1, 2, 2]], [6, 7, 13, 4], axis=1).astype("int32")
+    inputs = {"token_ids": ids, "document_ids": documents, "padding_mask": np.minimum(documents, 1)}
+    encoder = encoder_with_windows()
+    weights = generator.normal(size=(2, 30, 16)) * (documents > 0)[..., None]
+
+    def gradients():
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_sum(encoder(inputs)["sequence_output"] * weights)
+        return [loss, *tape.gradient(loss, [v.value for v in encoder.trainable_variables])]
+
+    monkeypatch.setattr(type(encoder.config), "fewest_blocks", 1 << 30)
+    masks = gradients()
+    monkeypatch.setattr(type(encoder.config), "fewest_blocks", 0)
+    for one, other in zip(masks, gradients(), strict=True):
+        one, other = map(tf.convert_to_tensor, (one, other))
+        np.testing.assert_allclose(one, other, atol=1e-4)
+    alone = encoder({"token_ids": ids[:1, 6:13]})["sequence_output"]
+    packed = encoder(inputs)["sequence_output"][:1, 6:13]
+    np.testing.assert_allclose(alone, packed, atol=2e-6)
+
+
+def test_queries_of_long_rows_attend_some_at_a_time(monkeypatch):
+    from bert_zoo.layers import windowed_attention
+
+    ids = np.random.default_rng(2).integers(1, 50, (2, 23)).astype("int32")
+    encoder = encoder_with_windows()
+    for inputs in ({"token_ids": ids}, {"token_ids": ids, "document_ids": ids // 40 + 1}):
+        whole = encoder(inputs)
+        monkeypatch.setattr(windowed_attention, "QUERIES_AT_ONCE", 5)
+        parts = encoder(inputs)
+        monkeypatch.undo()
+        for one, other in zip(keras.tree.flatten(whole), keras.tree.flatten(parts), strict=True):
+            one, other = map(keras.ops.convert_to_numpy, (one, other))
+            np.testing.assert_allclose(one, other, atol=2e-6)

@@ -61,6 +61,8 @@ def bytes_read_by_gradients(graph) -> int:
         ("bert_base_uncased", ENCODER, "float32"),
         ("bert_base_uncased", ENCODER, "mixed_bfloat16"),
         ("albert_base", ENCODER | {"embedding_size": 16}, "float32"),
+        ("modernbert_base", ENCODER | {"local_attention": 64}, "float32"),
+        ("modernbert_base", ENCODER | {"local_attention": 8}, "float32"),
     ],
 )
 def test_an_encoder_keeps_what_gradients_read(name, changes, dtype, task):

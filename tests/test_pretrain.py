@@ -41,7 +41,7 @@ RECIPE = Recipe(
     total_steps=6, batch_size=8, gradient_accumulation_steps=2, learning_rate=1e-3, clip_norm=1.0
 )
 # The objectives' families, with a golden vocabulary and rows that they were trained with.
-FAMILIES = ("bert", "roberta", "albert", "spanbert", "electra")
+FAMILIES = ("bert", "roberta", "albert", "spanbert", "electra", "modernbert")
 
 
 @pytest.fixture(scope="module")
@@ -107,6 +107,7 @@ def test_every_family_is_pretrained_from_nothing_by_its_own_objective(family, te
         "spanbert": {"mlm_logits", "sbo_logits"},
         "electra": {"mlm_logits", "discriminator_logits"},
         "roberta": set(),
+        "modernbert": set(),
     }[family]
     wanted = {"held out loss", *(f"held out {name}_loss" for name in outputs)}
     assert results["before"].keys() == results["after"].keys() == wanted

@@ -172,6 +172,19 @@ def test_roberta_chooses_special_tokens_too_and_a_number_that_varies():
     assert read[[0, 1, 2]].tolist() == [0, 0, 0]
 
 
+def test_modernbert_chooses_twice_as_many_and_draws_any_token():
+    batch = rows(np.full(ROWS, 17))
+    inputs, labels = drawn("dynamic_masked_tokens_30", batch)
+    chosen = chosen_of(batch, inputs, labels)
+    # 0.3 * 17 = 5.1
+    assert_rates(np.bincount(chosen.sum(1)), [*[1e-12] * 5, 0.9, 0.1])
+    masked, other, kept = replacements(batch, inputs, chosen)
+    random = 0.1 / VOCAB_SIZE
+    assert_rates(
+        [masked.sum(), other.sum(), kept.sum()], [0.8 + random, 0.1 - 2 * random, 0.1 + random]
+    )
+
+
 def runs(chosen):
     """Of bool [length], [start, end] of each run of true ones, both within it."""
     edges = np.flatnonzero(np.diff(np.concatenate([[0], chosen, [0]]).astype(int)))
@@ -401,7 +414,7 @@ def test_a_row_is_masked_alike_in_every_batch(name):
         assert not np.array_equal(other, inputs["mask_positions"])
 
 
-@pytest.mark.parametrize("name", sorted({*OBJECTIVES} - {"dynamic_masked_tokens"}))
+@pytest.mark.parametrize("name", sorted(n for n in OBJECTIVES if "dynamic" not in n))
 def test_a_row_without_words_asks_for_nothing(name):
     batch = rows([2, 12])
     chosen = chosen_of(batch, *drawn(name, batch))
@@ -469,6 +482,7 @@ def test_tf_data_gives_the_same_with_static_shapes(name, length):
     [
         ("bert/masked_lm", "masked_tokens"),
         ("roberta/masked_lm", "dynamic_masked_tokens"),
+        ("modernbert/masked_lm", "dynamic_masked_tokens_30"),
         ("albert/masked_lm", "ngrams"),
         ("spanbert/pretraining", "spans"),
         ("electra/discriminator", "replaced_tokens"),

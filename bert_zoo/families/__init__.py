@@ -9,6 +9,7 @@ from bert_zoo.families import (
     electra,
     gpt,
     gpt2,
+    modernbert,
     mpnet,
     roberta,
     spanbert,
@@ -32,6 +33,7 @@ FAMILIES = (
     xlm.FAMILY,
     gpt.FAMILY,
     gpt2.FAMILY,
+    modernbert.FAMILY,
     transformer_xl.FAMILY,
     xlnet.FAMILY,
 )

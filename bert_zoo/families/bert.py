@@ -241,7 +241,7 @@ SENTENCE_TASKS = ("classification", "multi_label_classification", "regression")
 TASK_HEADS = {
     **dict.fromkeys((*SENTENCE_TASKS, "multiple_choice"), Head((CLASSIFIER,), pooler=True)),
     "token_classification": Head((CLASSIFIER,)),
-    "question_answering": Head((SPAN,)),
+    "question_answering": Head((SPAN,), dropout="span_dropout"),
 }
 
 

@@ -175,7 +175,7 @@ FAMILY = Family(
         "pretraining": MASKED_LM,
         **dict.fromkeys(bert.SENTENCE_TASKS, SENTENCE),
         "token_classification": Head((bert.CLASSIFIER,)),
-        "question_answering": Head((bert.SPAN,)),
+        "question_answering": Head((bert.SPAN,), dropout="span_dropout"),
     },
     text=TextFormat(read_word_bpe, layout=Layout(pair="cls A sep B sep", segments=False)),
     checkpoints=CHECKPOINTS,

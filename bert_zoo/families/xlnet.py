@@ -99,7 +99,7 @@ FAMILY = Family(
         **dict.fromkeys(("masked_lm", "pretraining"), formats.LANGUAGE_MODEL),
         **dict.fromkeys((*bert.SENTENCE_TASKS, "multiple_choice"), formats.SUMMARY),
         "token_classification": Head((bert.CLASSIFIER,), dropout="span_dropout"),
-        "question_answering": Head((bert.SPAN,)),
+        "question_answering": Head((bert.SPAN,), dropout="span_dropout"),
     },
     text=TextFormat(
         read_sentencepiece,

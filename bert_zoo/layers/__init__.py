@@ -34,6 +34,7 @@ from bert_zoo.layers.two_streams import (
     TwoStreamBackbone,
     TwoStreamStack,
 )
+from bert_zoo.layers.windowed_attention import RotaryAttention, RotaryBackbone
 
 __all__ = [
     "AdaptiveEmbedding",
@@ -58,6 +59,8 @@ __all__ = [
     "RecurrentStack",
     "RelativeAttention",
     "RelativeBias",
+    "RotaryAttention",
+    "RotaryBackbone",
     "SavedModelLayer",
     "SelfAttention",
     "Stack",

@@ -48,6 +48,8 @@ class SelfAttention(keras.layers.Layer):
     Args:
         num_heads, hidden_size: heads, and the width of input and output.
         dropout: rate on the attention probabilities.
+        use_bias: whether the products have biases.
+        output_range: as `initializer_range`, of the last product; the same by default.
     """
 
     def __init__(
@@ -57,15 +59,18 @@ class SelfAttention(keras.layers.Layer):
         *,
         dropout: float,
         initializer_range: float,
+        output_range: float | None = None,
+        use_bias: bool = True,
         **kwargs,
     ):
         super().__init__(**kwargs)
         self.num_heads = num_heads
         self.head_size = hidden_size // num_heads
         self.hidden_size = hidden_size
-        self.qkv = dense(3 * hidden_size, "qkv", stddev=initializer_range, dtype=self.dtype_policy)
+        options = {"use_bias": use_bias, "dtype": self.dtype_policy}
+        self.qkv = dense(3 * hidden_size, "qkv", stddev=initializer_range, **options)
         self.output_dense = dense(
-            hidden_size, "output", stddev=initializer_range, dtype=self.dtype_policy
+            hidden_size, "output", stddev=output_range or initializer_range, **options
         )
         self.dropout = Dropout(dropout, dtype=self.dtype_policy, name="dropout")
 

@@ -190,6 +190,10 @@ class Backbone(keras.layers.Layer):
         """
         raise NotImplementedError
 
+    def shown_attentions(self, attentions: Sequence, length) -> list[Any]:
+        """The attentions of a call on rows of `length` as users see them, [batch, heads, length, keys]."""
+        return list(attentions)
+
 
 class TransformerBackbone(Backbone):
     """Embeddings, a stack of blocks that attend to every token, and perhaps a pooler (BERT).

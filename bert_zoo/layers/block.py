@@ -15,6 +15,9 @@ class Block(keras.layers.Layer):
         feed_forward: a layer x -> output.
         epsilon: of both layer norms.
         dropout: rate on both sublayers' outputs.
+        norm_bias: whether the layer norms have biases.
+        norm_first: whether there is a norm of attention; the first of blocks that begin with theirs may
+            read embeddings that are normed already.
     """
 
     def __init__(
@@ -24,18 +27,22 @@ class Block(keras.layers.Layer):
         *,
         epsilon: float,
         dropout: float,
+        norm_bias: bool = True,
+        norm_first: bool = True,
         **kwargs,
     ):
         super().__init__(**kwargs)
+        options = {"epsilon": epsilon, "use_bias": norm_bias, "dtype": self.dtype_policy}
         self.attention = attention
-        self.attention_norm = norm("attention_norm", epsilon=epsilon, dtype=self.dtype_policy)
+        self.attention_norm = norm("attention_norm", **options) if norm_first else None
         self.feed_forward = feed_forward
-        self.output_norm = norm("output_norm", epsilon=epsilon, dtype=self.dtype_policy)
+        self.output_norm = norm("output_norm", **options)
         self.dropout = Dropout(dropout, dtype=self.dtype_policy, name="dropout")
 
     def build(self, input_shape):
         for layer in (self.attention, self.attention_norm, self.feed_forward, self.output_norm):
-            layer.build(input_shape)
+            if layer is not None:
+                layer.build(input_shape)
         self.built = True
 
 
@@ -50,7 +57,7 @@ class PostNormBlock(Block):
         attended, *others = self.attention(
             x, bias, positions=positions, training=training, **options
         )
-        x = residual(x, bias, positions)
+        x = residual(x, attended, positions)
         x = self.attention_norm(x + self.dropout(attended, training=training))
         x = self.output_norm(x + self.dropout(self.feed_forward(x), training=training))
         return x, *others
@@ -64,18 +71,20 @@ class PreNormBlock(Block):
 
     def call(self, x, bias, positions=None, training=None, **options):
         """As `PostNormBlock.call`."""
+        normed = x if self.attention_norm is None else self.attention_norm(x)
         attended, *others = self.attention(
-            self.attention_norm(x), bias, positions=positions, training=training, **options
+            normed, bias, positions=positions, training=training, **options
         )
-        x = residual(x, bias, positions)
+        x = residual(x, attended, positions)
         x = x + self.dropout(attended, training=training)
         fed = self.feed_forward(self.output_norm(x))
         return x + self.dropout(fed, training=training), *others
 
 
-def residual(x, bias, positions):
-    """The tokens of x [batch * length, hidden] that attend."""
+def residual(x, attended, positions):
+    """The tokens of x [batch * length, hidden] that have attended, of which there is [tokens, hidden]."""
     if positions is None:
         return x
-    rows = ops.reshape(x, (-1, ops.shape(bias)[-1], x.shape[-1]))
+    number = 1 if isinstance(positions, slice) else ops.shape(positions)[1]
+    rows = ops.reshape(x, (ops.shape(attended)[0] // number, -1, x.shape[-1]))
     return ops.reshape(at_positions(rows, positions), (-1, x.shape[-1]))

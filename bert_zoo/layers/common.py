@@ -37,9 +37,9 @@ def table(rows: int, width: int, name: str, *, stddev: float, dtype):
     )
 
 
-def norm(name: str, *, epsilon: float, dtype):
+def norm(name: str, *, epsilon: float, dtype, use_bias: bool = True):
     """Layer normalisation over features."""
-    return keras.layers.LayerNormalization(epsilon=epsilon, dtype=dtype, name=name)
+    return keras.layers.LayerNormalization(epsilon=epsilon, center=use_bias, dtype=dtype, name=name)
 
 
 def at_positions(x, positions):

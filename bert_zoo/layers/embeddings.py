@@ -7,6 +7,17 @@ from bert_zoo.layers.common import dense, norm, table
 from bert_zoo.layers.dropout import Dropout
 
 
+def check_length(token_ids, longest_input: int) -> None:
+    """ValueError for ids [batch, length] of more tokens than there are positions."""
+    length = ops.shape(token_ids)[1]
+    if isinstance(length, int) and length > longest_input:
+        raise ValueError(
+            f"The input has {length} tokens a row and this model has {longest_input} "
+            "positions. Cut the text shorter, for instance with load(..., max_length="
+            f"{longest_input})."
+        )
+
+
 class Embeddings(keras.layers.Layer):
     """Sum of token, position and segment tables, normalised (BERT section 3, figure 2).
 
@@ -115,13 +126,8 @@ class Embeddings(keras.layers.Layer):
         Returns:
             [batch, length, hidden_size].
         """
+        check_length(token_ids, self.longest_input)
         length = ops.shape(token_ids)[1]
-        if isinstance(length, int) and length > self.longest_input:
-            raise ValueError(
-                f"The input has {length} tokens a row and this model has {self.longest_input} "
-                "positions. Cut the text shorter, for instance with load(..., max_length="
-                f"{self.longest_input})."
-            )
         if position_ids is None and document_ids is not None:
             position_ids = positions_in_documents(document_ids) + self.position_offset
         elif position_ids is None and self.position_offset:
@@ -155,12 +161,14 @@ class Embeddings(keras.layers.Layer):
 
 
 class TokenEmbeddings(keras.layers.Layer):
-    """A table of tokens, normalised; where they stand is told elsewhere (DeBERTa).
+    """A table of tokens, normalised; where they stand is told elsewhere (DeBERTa, ModernBERT).
 
     Args:
         vocab_size, hidden_size: rows and width of the table.
         epsilon: of the layer norm.
         dropout: rate on the output.
+        norm_bias: whether the layer norm has a bias.
+        longest_input: the most tokens that a row may have; None for any number.
     """
 
     def __init__(
@@ -171,9 +179,12 @@ class TokenEmbeddings(keras.layers.Layer):
         epsilon: float,
         dropout: float,
         initializer_range: float,
+        norm_bias: bool = True,
+        longest_input: int | None = None,
         **kwargs,
     ):
         super().__init__(**kwargs)
+        self.longest_input = longest_input
         self.token_embedding = table(
             vocab_size,
             hidden_size,
@@ -181,7 +192,7 @@ class TokenEmbeddings(keras.layers.Layer):
             stddev=initializer_range,
             dtype=self.dtype_policy,
         )
-        self.norm = norm("norm", epsilon=epsilon, dtype=self.dtype_policy)
+        self.norm = norm("norm", epsilon=epsilon, use_bias=norm_bias, dtype=self.dtype_policy)
         self.dropout = Dropout(dropout, dtype=self.dtype_policy, name="dropout")
 
     def build(self, token_ids_shape):
@@ -191,6 +202,8 @@ class TokenEmbeddings(keras.layers.Layer):
 
     def call(self, token_ids, training=None):
         """int [batch, length] to [batch, length, hidden_size]."""
+        if self.longest_input is not None:
+            check_length(token_ids, self.longest_input)
         return self.dropout(self.norm(self.token_embedding(token_ids)), training=training)
 
     def compute_output_shape(self, token_ids_shape):

@@ -1,6 +1,7 @@
 """The position-wise feed-forward sublayer."""
 
 import keras
+from keras import ops
 
 from bert_zoo.layers.common import ACTIVATIONS, dense
 from bert_zoo.layers.dropout import Dropout
@@ -9,11 +10,17 @@ from bert_zoo.layers.dropout import Dropout
 class FeedForward(keras.layers.Layer):
     """Two dense layers with an activation between them (Vaswani et al. 2017, section 3.3).
 
+    Where it is gated, the first one is twice as wide: one half goes through the activation and is
+    multiplied with the other (Shazeer 2020, arXiv:2002.05202).
+
     Args:
         intermediate_size: width between the two.
         hidden_size: width of input and output.
         activation: a name in `bert_zoo.config.ACTIVATIONS`.
         inner_dropout: rate behind the activation.
+        gated: whether the activation's output is multiplied with another product of the input.
+        use_bias: whether the dense layers have biases.
+        output_range: as `initializer_range`, of the last product; the same by default.
     """
 
     def __init__(
@@ -24,24 +31,35 @@ class FeedForward(keras.layers.Layer):
         activation: str,
         initializer_range: float,
         inner_dropout: float = 0.0,
+        gated: bool = False,
+        use_bias: bool = True,
+        output_range: float | None = None,
         **kwargs,
     ):
         super().__init__(**kwargs)
         self.activation = ACTIVATIONS[activation]
+        self.intermediate_size = intermediate_size
+        self.gated = gated
+        options = {"use_bias": use_bias, "dtype": self.dtype_policy}
         self.intermediate = dense(
-            intermediate_size, "intermediate", stddev=initializer_range, dtype=self.dtype_policy
+            (1 + gated) * intermediate_size, "intermediate", stddev=initializer_range, **options
         )
         self.output_dense = dense(
-            hidden_size, "output", stddev=initializer_range, dtype=self.dtype_policy
+            hidden_size, "output", stddev=output_range or initializer_range, **options
         )
         self.dropout = Dropout(inner_dropout, dtype=self.dtype_policy, name="dropout")
 
     def build(self, input_shape):
         self.intermediate.build(input_shape)
-        self.output_dense.build((*input_shape[:-1], self.intermediate.units))
+        self.output_dense.build((*input_shape[:-1], self.intermediate_size))
         self.built = True
 
     def call(self, x, training=None):
         """[..., hidden_size] to the same shape."""
-        inner = self.activation(self.intermediate(x))
+        inner = self.intermediate(x)
+        if self.gated:
+            inner, gate = ops.split(inner, 2, axis=-1)
+            inner = self.activation(inner) * gate
+        else:
+            inner = self.activation(inner)
         return self.output_dense(self.dropout(inner, training=training))

@@ -54,7 +54,7 @@ class Stack(keras.layers.Layer):
 
         Args:
             x: [batch, length, hidden_size].
-            bias: [batch, 1, 1 or length, length].
+            bias: [batch, 1, 1 or length, length]; what the blocks read beside x.
             positions: int [batch, number] or `FIRST`: whose last hidden states are all that is wanted.
                 Nothing else depends on what the last block makes of other tokens, which is most of
                 its work.

@@ -158,8 +158,10 @@ class Encoder(ZooModel):
         outputs = dict(self.backbone(inputs, positions=positions, training=training))
         if not (self.output_hidden_states or internals):
             del outputs["hidden_states"]
-        if not (self.output_attentions or internals):
-            del outputs["attentions"]
+        attentions = outputs.pop("attentions")
+        if self.output_attentions or internals:
+            length = keras.ops.shape(inputs["token_ids"])[1]
+            outputs["attentions"] = self.backbone.shown_attentions(attentions, length)
         return outputs
 
     def _checked(self, inputs) -> dict[str, Any]:

@@ -8,8 +8,9 @@ import keras
 from keras import ops
 
 from bert_zoo import private
+from bert_zoo.config import Pooling
 from bert_zoo.layers.common import FIRST
-from bert_zoo.layers.heads import OutputHead
+from bert_zoo.layers.heads import OutputHead, PredictionHead, pool
 from bert_zoo.models.base import ZooModel
 from bert_zoo.models.cores import in_shares
 from bert_zoo.models.encoder import Encoder
@@ -60,6 +61,7 @@ class TaskModel(ZooModel):
     problem_type: str | None = None
     use: Use | None = None
     default_optimizer = "bert_adamw"
+    prediction_head: PredictionHead | None = None
 
     def __init__(self, encoder: Encoder | dict[str, Any], **kwargs):
         kwargs.setdefault("name", self.task)
@@ -150,28 +152,34 @@ class TaskModel(ZooModel):
         """The rate before a head of fine-tuning."""
         return getattr(self.encoder.config, self.stored_head.dropout)
 
-    def sentence_head(self, units: int) -> OutputHead:
-        """A head over a whole text; where the family reads no pooler, with a layer in its place."""
-        config, head = self.encoder.config, self.stored_head
-        if head.pooler or head.transform is None:
-            return self.output_head(units, "classifier", self.head_dropout, use_bias=head.use_bias)
-        rate = head.dropout_first
-        return self.output_head(
-            units,
-            "classifier",
-            self.head_dropout,
-            transform=getattr(config, head.transform, head.transform),
-            transform_size=config.hidden_size,
-            dropout_first=0.0 if rate is None else getattr(config, rate),
-            use_bias=head.use_bias,
-        )
+    def tuned_head(self, units: int, name: str) -> OutputHead:
+        """A head that is fine-tuned, with the layer before it that the family's page lists."""
+        config, head, layer = self.encoder.config, self.stored_head, {}
+        if head.has(f"{name}/transform"):
+            rate = head.dropout_first
+            layer = {
+                "transform": getattr(config, head.transform, head.transform),
+                "transform_size": config.hidden_size,
+                "dropout_first": 0.0 if rate is None else getattr(config, rate),
+            }
+        self.add_prediction_head()
+        return self.output_head(units, name, self.head_dropout, use_bias=head.use_bias, **layer)
 
-    def summary_of(self, encoded):
-        """What a head over a whole text reads, [batch, hidden]."""
-        if self.stored_head.pooler:
-            return encoded["pooled_output"]
-        place = {"first": 0, "last": -1}[self.stored_head.summary]
-        return encoded["sequence_output"][:, place]
+    def add_prediction_head(self) -> None:
+        """Makes the layer below the head, where the family's page lists one."""
+        config, head, name = self.encoder.config, self.stored_head, "prediction_head"
+        if head.has(f"{name}/dense"):
+            self.prediction_head = PredictionHead(
+                config.hidden_size,
+                activation=head.activation or config.activation,
+                epsilon=config.layer_norm_epsilon,
+                name=name,
+                **self.layer_options,
+            )
+
+    def prepared(self, x):
+        """What the head reads, from the encoder's outputs [..., hidden]."""
+        return x if self.prediction_head is None else self.prediction_head(x)
 
     def get_config(self):
         encoder = keras.saving.serialize_keras_object(self.encoder)
@@ -228,7 +236,7 @@ def last_positions(inputs):
 
 
 class SentenceModel(TaskModel):
-    """Logits over a whole text, read from its first token, or of some families its last."""
+    """Logits over a whole text, read from its first token; of some families its last, or the mean."""
 
     pools_windows = True
     num_outputs: int
@@ -236,12 +244,28 @@ class SentenceModel(TaskModel):
     def positions_of(self, read):
         return last_positions(read) if self.stored_head.last_token else super().positions_of(read)
 
-    def add_head(self, config):
-        self.classifier = self.sentence_head(self.num_outputs)
-
     @property
     def reads_first_only(self) -> bool:
-        return self.stored_head.reads_first_only
+        return self.stored_head.reads_first_only and self.text_pooling.reads_first_only
+
+    @property
+    def text_pooling(self) -> Pooling:
+        """How the head's input is made of the token outputs, where there is no pooler."""
+        return Pooling(self.encoder.config.classifier_pooling, normalize=False)
+
+    def add_head(self, config):
+        self.classifier = self.tuned_head(self.num_outputs, "classifier")
+
+    def summary_of(self, encoded, inputs):
+        """What the head reads, [rows, hidden]."""
+        if self.stored_head.pooler:
+            return encoded["pooled_output"]
+        if not self.text_pooling.reads_first_only:
+            mask = self.encoder_inputs(inputs).get("padding_mask")
+            return pool(encoded["sequence_output"], mask, self.text_pooling)
+        place = {"first": 0, "last": -1}[self.stored_head.summary]
+        return encoded["sequence_output"][:, place]
 
     def head_outputs(self, encoded, inputs, training=None):
-        return self.classifier(self.summary_of(encoded), training=training)
+        summary = self.prepared(self.summary_of(encoded, inputs))
+        return self.classifier(summary, training=training)

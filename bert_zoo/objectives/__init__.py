@@ -25,6 +25,7 @@ OBJECTIVES = {
     "masked_tokens": MaskedTokens(),
     "dynamic_masked_tokens": DynamicMaskedTokens(),
     "stream_masked_tokens": StreamMaskedTokens(),
+    "dynamic_masked_tokens_30": DynamicMaskedTokens(rate=0.3, replacement=Replacement()),
     "whole_words": WholeWords(),
     "ngrams": NGrams(),
     "spans": Spans(),

@@ -82,7 +82,8 @@ class MaskedTokens(Objective):
             states = reader.masked_states(encoded, read, head.position_embedding, positions)
             return head(states, reader.token_table)
         if model.generator is None:
-            return head(encoded["sequence_output"], model.token_table, positions)
+            x = model.prepared(encoded["sequence_output"])
+            return head(x, model.token_table, positions)
         return head(reader(read, positions=positions)["sequence_output"], model.token_table)
 
 
@@ -194,10 +195,13 @@ class ObjectiveModel(TaskModel):
         return {n: axes for o in self.objectives.values() for n, axes in o.reads.items()}
 
     def add_head(self, config):
+        self.add_prediction_head()
         for name, objective in self.objectives.items():
             setattr(self, name, objective.head(self, name))
 
     def build(self, input_shape):
+        if self.prediction_head is not None:
+            self.prediction_head.build((None, None, self.encoder.config.hidden_size))
         for name, objective in self.objectives.items():
             reader = self.mask_reader if isinstance(objective, MaskedTokens) else self.encoder
             per_token = objective.label_range(self).per_token

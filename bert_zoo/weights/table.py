@@ -50,6 +50,8 @@ OUTPUT: Kind = {
 BIAS: Kind = {"bias": {"pytorch": Stored(""), "tensorflow": Stored("")}}
 # A dense layer without bias.
 KERNEL: Kind = {"kernel": DENSE["kernel"]}
+# A layer norm without bias.
+SCALE: Kind = {"gamma": NORM["gamma"]}
 
 
 def raw(variable: str, **stored: Stored) -> Kind:
@@ -155,6 +157,7 @@ class Head:
     transform: str | None = "tanh"
     # The configuration's attribute with the rate before that layer; None for no dropout there.
     dropout_first: str | None = "head_dropout"
+    of_texts: bool = False  # whether it reads texts as wholes; those with that layer or a pooler do
     # The configuration's attribute with the rate of a head that is fine-tuned.
     dropout: str = "head_dropout"
     activation: str | None = None  # of the head's transform, where it is not the encoder's
@@ -164,19 +167,19 @@ class Head:
     @property
     def predicts_tokens(self) -> bool:
         """Whether it projects onto the vocabulary."""
-        return self._has("masked_lm/transform") or self._has("masked_lm/decoder")
+        return self.has("masked_lm/transform") or self.has("masked_lm/decoder")
 
     @property
     def projects_directly(self) -> bool:
         """Whether nothing stands before that projection."""
-        return self.predicts_tokens and not self._has("masked_lm/transform")
+        return self.predicts_tokens and not self.has("masked_lm/transform")
 
     @property
     def reads_first_only(self) -> bool:
         """Whether it reads no token but the first."""
-        has_summary = self.transform is None or self._has("classifier/transform")
+        has_summary = self.transform is None or self.has("classifier/transform")
         is_first = self.summary == "first" and not self.last_token
-        summarizes = self.pooler or (has_summary and is_first)
+        summarizes = self.pooler or ((self.of_texts or has_summary) and is_first)
         return summarizes and not self.predicts_tokens
 
     @property
@@ -188,7 +191,8 @@ class Head:
     @property
     def classifies(self) -> bool:
         """Whether it ends in classes, and not in the vocabulary."""
-        return self._has("classifier/dense")
+        return self.has("classifier/dense")
 
-    def _has(self, layer: str) -> bool:
+    def has(self, layer: str) -> bool:
+        """Whether it has that layer, by our path."""
         return any(isinstance(row, Row) and row.ours == layer for row in self.rows)

@@ -65,10 +65,7 @@ class Family:
 # --- Weights -------------------------------------------------------------------------------------
 
 
-_NORM_SCALES = (
-    *("layernorm.weight", "layer_norm.weight", ".gamma"),
-    *("ln_1.weight", "ln_2.weight", "ln_f.weight"),
-)
+_NORM_SCALES = ("norm.weight", ".gamma", "ln_1.weight", "ln_2.weight", "ln_f.weight")
 
 
 def randomize(model: torch.nn.Module, rng: np.random.Generator) -> None:

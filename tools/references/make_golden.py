@@ -31,6 +31,7 @@ import golden_distilbert
 import golden_electra
 import golden_gpt
 import golden_minilm
+import golden_modernbert
 import golden_mpnet
 import golden_roberta
 import golden_spanbert
@@ -73,6 +74,7 @@ _FAMILIES = {
     "xlm": (golden_xlm.XLM, golden_xlm.CASES),
     "gpt": (golden_gpt.GPT, golden_gpt.GPT_CASES),
     "gpt2": (golden_gpt.GPT2, golden_gpt.GPT2_CASES),
+    "modernbert": (golden_modernbert.MODERNBERT, golden_modernbert.CASES),
     "spanbert": (golden_spanbert.SPANBERT, golden_spanbert.CASES),
     "xlnet": (golden_xlnet.XLNET, golden_xlnet.CASES),
 }

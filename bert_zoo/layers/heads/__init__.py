@@ -4,6 +4,14 @@ from bert_zoo.layers.heads.adaptive_softmax import AdaptiveSoftmax
 from bert_zoo.layers.heads.masked_lm import MaskedLMHead
 from bert_zoo.layers.heads.output import OutputHead
 from bert_zoo.layers.heads.pooling import pool
+from bert_zoo.layers.heads.prediction import PredictionHead
 from bert_zoo.layers.heads.span_boundary import SpanBoundaryHead
 
-__all__ = ["AdaptiveSoftmax", "MaskedLMHead", "OutputHead", "SpanBoundaryHead", "pool"]
+__all__ = [
+    "AdaptiveSoftmax",
+    "MaskedLMHead",
+    "OutputHead",
+    "PredictionHead",
+    "SpanBoundaryHead",
+    "pool",
+]

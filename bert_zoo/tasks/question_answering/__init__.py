@@ -44,10 +44,11 @@ class QuestionAnswerer(TaskModel):
     interface = Interface(LOGITS, texts=(("question", 1), ("context", 1)), pairs=False)
 
     def add_head(self, config):
-        self.span = self.output_head(2, "span", config.span_dropout)
+        name = "span" if self.stored_head.has("span/dense") else "classifier"
+        self.span = self.tuned_head(2, name)
 
     def head_outputs(self, encoded, inputs, training=None):
-        logits = self.span(encoded["sequence_output"])
+        logits = self.span(self.prepared(encoded["sequence_output"]))
         return {"start_logits": logits[..., 0], "end_logits": logits[..., 1]}
 
     def default_loss(self):

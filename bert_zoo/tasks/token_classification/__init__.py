@@ -24,10 +24,10 @@ class TokenClassifier(LabelledModel):
     outputs_per_token = True
 
     def add_head(self, config):
-        self.classifier = self.output_head(self.num_classes, "classifier", self.head_dropout)
+        self.classifier = self.tuned_head(self.num_classes, "classifier")
 
     def head_outputs(self, encoded, inputs, training=None):
-        return self.classifier(encoded["sequence_output"], training=training)
+        return self.classifier(self.prepared(encoded["sequence_output"]), training=training)
 
     def default_loss(self):
         return token_loss()

@@ -1,0 +1,190 @@
+"""The sizes and choices that define a ModernBERT, and how Hugging Face's config.json says them."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+from bert_zoo.config import POOLING_MODES, ConfigError, EncoderConfig, Shapes, is_integer, is_number
+from bert_zoo.error_text import shown
+from bert_zoo.weights.formats.codec import ConfigCodec, ConfigRow
+from bert_zoo.weights.formats.hf import ACTIVATIONS
+
+POOLINGS = tuple(mode for mode in POOLING_MODES if mode != "max")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModernBertConfig(EncoderConfig):
+    """Everything that fixes a ModernBERT's parameters and arithmetic.
+
+    `hidden_dropout` is the rate on embeddings; `attention_dropout` also that on what attention adds.
+    """
+
+    # Layers 0, n, 2n, ... attend to all tokens, the others to those at most half of `local_attention` away.
+    global_attention_every: int = 3
+    local_attention: int = 128
+    global_rope_theta: float = (
+        160_000.0  # base of the wavelengths of rotary positions, by kind of layer
+    )
+    local_rope_theta: float = 10_000.0
+    inner_dropout: float = 0.0  # rate within the feed-forward layer
+    classifier_pooling: str = (
+        "cls"  # what heads over whole texts read: the first token, or the mean
+    )
+
+    # Rows of more blocks than these are attended to block by block, which is faster from there on
+    # (tools/benchmark_long_texts.py).
+    fewest_blocks: ClassVar[int] = 4
+
+    def __post_init__(self):
+        super().__post_init__()
+        problems = self.problems_with(
+            positive=("global_attention_every",), natural={}, rates=("inner_dropout",)
+        )
+        window = self.local_attention
+        if not is_integer(window) or window < 2 or window % 2:
+            problems.append(f"local_attention is {shown(window)}; it must be even, at least 2.")
+        for name in ("global_rope_theta", "local_rope_theta"):
+            value = getattr(self, name)
+            if not is_number(value) or not 0 < value < math.inf:
+                problems.append(f"{name} is {shown(value)}; it must be a positive number.")
+        if self.classifier_pooling not in POOLINGS:
+            problems.append(
+                f"classifier_pooling is {shown(self.classifier_pooling)}; choose one of {POOLINGS}."
+            )
+        if self.hidden_size // self.num_heads % 2:
+            problems.append(
+                f"hidden_size {self.hidden_size} leaves {self.num_heads} heads an odd width, and rotary "
+                "positions turn pairs of numbers."
+            )
+        if problems:
+            raise ConfigError("This encoder cannot be built: " + " ".join(problems))
+
+    def is_global(self, layer: int) -> bool:
+        """Whether a layer attends to all tokens."""
+        return layer % self.global_attention_every == 0
+
+    @property
+    def output_range(self) -> float:
+        """Initial deviation of what adds to the residual stream (Warner et al. 2024, appendix A.2)."""
+        return self.initializer_range / math.sqrt(2 * self.num_layers)
+
+    @property
+    def global_layers(self) -> int:
+        return len(range(0, self.num_layers, self.global_attention_every))
+
+    @property
+    def reach(self) -> int:
+        """The largest distance between tokens that see each other in a local layer."""
+        return self.local_attention // 2
+
+    def attends_in_blocks(self, length: int) -> bool:
+        """Whether local layers cut rows of so many tokens into blocks; see `RotaryAttention`."""
+        return length > self.fewest_blocks * self.reach
+
+    def keys(self, length: int) -> int:
+        """The keys of a query in a local layer, those that are masked among them."""
+        return 3 * self.reach if self.attends_in_blocks(length) else length
+
+    def shapes(self, length: int) -> Shapes:
+        local_layers = self.num_layers - self.global_layers
+        keys = self.global_layers * length + local_layers * self.keys(length)
+        copies = self.global_layers + local_layers * (3 if self.attends_in_blocks(length) else 1)
+        return replace(
+            super().shapes(length),
+            gated=True,
+            keys=round(keys / self.num_layers),
+            key_copies=copies / self.num_layers,
+        )
+
+    def rough_parameters(self) -> int:
+        gates = self.num_layers * self.hidden_size * self.intermediate_size
+        positions = self.max_positions * self.hidden_size
+        return super().rough_parameters() + gates - positions
+
+    def forward_flops(self, length: int) -> int:
+        hidden, layers = self.hidden_size, self.num_layers
+        gates = hidden * self.intermediate_size
+        spared = length - self.keys(length)
+        attention = 2 * (layers - self.global_layers) * spared * hidden
+        return super().forward_flops(length) + 2 * length * (layers * gates - attention)
+
+
+DEFAULTS = {
+    "num_layers": 22,
+    "intermediate_size": 1152,
+    "max_positions": 8192,
+    "num_segments": 0,
+    "layer_norm_epsilon": 1e-5,
+    "hidden_dropout": 0.0,
+    "attention_dropout": 0.0,
+    "pooler": False,
+    "pad_id": 50283,
+}
+LAYER_TYPES = {"global": "full_attention", "local": "sliding_attention"}
+
+
+def settings(values: Mapping[str, Any]) -> dict[str, Any]:
+    """A config.json with transformers 4's keys in the place of transformers 5's."""
+    values = dict(values)
+    if values.get("local_rope_theta", 0) is None and "global_rope_theta" in values:
+        values["local_rope_theta"] = values["global_rope_theta"]  # as transformers 4 reads it
+    kinds = {theirs: ours for ours, theirs in LAYER_TYPES.items()}
+    for kind, rope in (values.pop("rope_parameters", None) or {}).items():
+        if kind not in kinds or rope.get("rope_type", "default") != "default":
+            raise ConfigError(
+                f"rope_parameters has {shown(kind)}: {shown(rope)}; there are {list(kinds)} here, of "
+                "rope_type 'default'."
+            )
+        values[f"{kinds[kind]}_rope_theta"] = rope.get("rope_theta")
+    types = values.pop("layer_types", None)
+    if types is not None:
+        found = [i for i in range(1, len(types)) if types[i] == types[0]]
+        every = values.setdefault("global_attn_every_n_layers", (*found, len(types))[0])
+        regular = [LAYER_TYPES["local" if i % every else "global"] for i in range(len(types))]
+        if types != regular:
+            raise ConfigError(
+                f"layer_types is {shown(types)}; every {every}th layer attends globally here, from the "
+                "first on."
+            )
+    return values
+
+
+HF_CODEC = ConfigCodec(
+    rows=[
+        *map(ConfigRow, ("vocab_size", "hidden_size", "intermediate_size")),
+        ConfigRow("num_layers", "num_hidden_layers"),
+        ConfigRow("num_heads", "num_attention_heads"),
+        ConfigRow("max_positions", "max_position_embeddings", optional=True),
+        ConfigRow("activation", "hidden_activation", ACTIVATIONS, optional=True),
+        ConfigRow("layer_norm_epsilon", "norm_eps", optional=True),
+        ConfigRow("hidden_dropout", "embedding_dropout", optional=True),
+        ConfigRow("inner_dropout", "mlp_dropout", optional=True),
+        ConfigRow("pad_id", "pad_token_id", optional=True),
+        ConfigRow("global_attention_every", "global_attn_every_n_layers", optional=True),
+        *(
+            ConfigRow(name, optional=True)
+            for name in (
+                *("local_attention", "global_rope_theta", "local_rope_theta", "attention_dropout"),
+                *("classifier_dropout", "classifier_pooling", "initializer_range"),
+                "tie_word_embeddings",
+            )
+        ),
+    ],
+    fixed={
+        **dict.fromkeys(("attention_bias", "mlp_bias", "norm_bias", "classifier_bias"), (False,)),
+        "decoder_bias": (True,),
+        "classifier_activation": ("gelu",),
+    },
+    # Two of BERT's that nothing reads; how random weights begin; and how transformers computes.
+    ignored=frozenset(
+        """
+        position_embedding_type layer_norm_eps initializer_cutoff_factor cls_token_id
+        deterministic_flash_attn reference_compile repad_logits_with_grad sparse_pred_ignore_index
+        sparse_prediction
+        """.split()
+    ),
+    defaults=DEFAULTS,
+    config_class=ModernBertConfig,
+    prepare=settings,
+)

@@ -1,0 +1,42 @@
+"""The layer that every head of a family begins with."""
+
+import keras
+
+from bert_zoo.layers.common import ACTIVATIONS, dense, norm
+
+
+class PredictionHead(keras.layers.Layer):
+    """Dense, activation and norm, without biases, under the heads of all tasks.
+
+    So a model that is fine-tuned begins with what masked tokens taught this layer.
+    Source: Warner et al. 2024 (ModernBERT, arXiv:2412.13663); ModernBertPredictionHead of transformers.
+
+    Args:
+        hidden_size: width of input and output.
+        activation: a name in `bert_zoo.config.ACTIVATIONS`.
+        epsilon: of the layer norm.
+    """
+
+    def __init__(
+        self,
+        hidden_size: int,
+        *,
+        activation: str,
+        epsilon: float,
+        initializer_range: float,
+        **kwargs,
+    ):
+        super().__init__(**kwargs)
+        options = {"use_bias": False, "dtype": self.dtype_policy}
+        self.dense = dense(hidden_size, "dense", stddev=initializer_range, **options)
+        self.activation = ACTIVATIONS[activation]
+        self.norm = norm("norm", epsilon=epsilon, **options)
+
+    def build(self, input_shape):
+        self.dense.build(input_shape)
+        self.norm.build(input_shape)
+        self.built = True
+
+    def call(self, x):
+        """[..., hidden_size] to the same shape."""
+        return self.norm(self.activation(self.dense(x)))
