@@ -592,7 +592,7 @@ def rewritten(tmp_path, name: str = "config.json", **changes):
         ({"hidden_size": "32"}, ["hidden_size is '32'", "positive integer"]),
         ({"num_hidden_layers": 0}, ["num_layers is 0"]),
         ({"layer_norm_eps": 0}, ["layer_norm_epsilon is 0"]),
-        ({"model_type": "gpt2"}, ["'gpt2'", "'bert'"]),
+        ({"model_type": "llama"}, ["'llama'", "'bert'"]),
         ({"id2label": {"0": "a", "2": "b"}}, ["id2label", "0, 1, 2"]),
         ({"pruned_heads": {"1": [2]}}, ["pruned_heads"]),
     ],
@@ -624,8 +624,8 @@ def test_bert_zoo_directory_of_another_version(tmp_path):
     config = json.loads(path.read_text())
     path.write_text(json.dumps(config | {"format_version": 99}))
     message_of(ConfigError, lambda: bert_zoo.load(tmp_path), "99", "reads format 1")
-    path.write_text(json.dumps(config | {"family": "gpt"}))
-    message_of(ConfigError, lambda: bert_zoo.load(tmp_path), "'gpt'", "'bert'")
+    path.write_text(json.dumps(config | {"family": "llama"}))
+    message_of(ConfigError, lambda: bert_zoo.load(tmp_path), "'llama'", "'bert'")
     path.write_text(json.dumps(config | {"config": config["config"] | {"magic": 1}}))
     message_of(ConfigError, lambda: bert_zoo.load(tmp_path), "['magic']", "hidden_size")
     path.write_text(json.dumps(config | {"task": "translation"}))

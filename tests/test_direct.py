@@ -127,7 +127,7 @@ def _with_lora(model):
 
 
 def _other_head(model):
-    head = model.sentence_head(model.num_classes)
+    head = model.tuned_head(model.num_classes, "classifier")
     head.build((None, model.encoder.config.hidden_size))
     return head
 

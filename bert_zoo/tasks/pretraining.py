@@ -89,7 +89,7 @@ class Pretraining(FillsMasks):
     def outputs_of_rows(self, inputs, training=None):
         if not self.samples_within(inputs) or not (training or self.is_evaluated):
             return super().outputs_of_rows(inputs, training)
-        mlm_logits = MASKED_TOKENS.logits(self.masked_lm, self, None, inputs)
+        mlm_logits = MASKED_TOKENS.logits(self.masked_lm, self, {}, inputs)
         sampled = sampled_tokens(mlm_logits, self.samples if training else EVALUATION_SEED)
         token_ids = with_tokens(inputs["token_ids"], inputs["mask_positions"], sampled)
         inputs = {**inputs, "replaced_token_ids": token_ids}
