@@ -152,8 +152,20 @@ def text_file(directory: Path) -> dict[str, str]:
     return {"TEXT_FILE": str(path), "STEPS": "20", "EVERY": "10", "HELD_OUT": "5000"}
 
 
+def adaptation_files(directory: Path) -> dict[str, str]:
+    glue_files(directory)
+    path = directory / "reviews.txt"
+    sentences = [f"{PHRASES[row % 4]}, said number {row}." for row in range(2000)]
+    documents = ["\n".join(sentences[row : row + 10]) for row in range(0, 2000, 10)]
+    path.write_text("\n\n".join(documents))
+    files = {"TRAIN_FILE": "SST-2/train.tsv", "DEV_FILE": "SST-2/dev.tsv"}
+    files = {name: str(directory / file) for name, file in files.items()}
+    return files | {"TEXT_FILE": str(path), "STEPS": "3", "LABELLED": "16", "EPOCHS": "1"}
+
+
 # Notebook -> what makes its data and gives its settings.
 SETTINGS = {
+    "adapt_to_your_text": adaptation_files,
     "load_and_embed": lambda directory: {},
     "glue_on_tpu": glue_files,
     "squad": squad_file,
