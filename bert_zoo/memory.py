@@ -236,7 +236,7 @@ def kept_for_backward(config: Config, head: Head | None, step: Step) -> Kept:
 
     queries_of_last = step.tokens
     first_only = head is not None and head.reads_first_only and config.classifier_pooling == "cls"
-    if head is not None and (first_only or head.last_token):
+    if head is not None and (first_only or head.summary == "last_real"):
         queries_of_last = step.rows
     elif head is not None and head.predicts_tokens:
         queries_of_last = step.rows * step.predictions

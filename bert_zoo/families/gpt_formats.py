@@ -97,7 +97,7 @@ def table_copies(table: str) -> dict[str, Callable[[CausalConfig], tuple[Copy, .
 LOGITS = Row(EMBED, "softmax/table_0", hf="lm_head", when=bert.untied)
 SCORE = Head(
     (Row({"kernel": OUTPUT["kernel"]}, "classifier/dense", hf="score"),),
-    last_token=True,
+    summary="last_real",
     transform=None,
     dropout="output_dropout",
 )

@@ -242,7 +242,8 @@ class SentenceModel(TaskModel):
     num_outputs: int
 
     def positions_of(self, read):
-        return last_positions(read) if self.stored_head.last_token else super().positions_of(read)
+        reads_last = self.stored_head.summary == "last_real"
+        return last_positions(read) if reads_last else super().positions_of(read)
 
     @property
     def reads_first_only(self) -> bool:
@@ -263,7 +264,8 @@ class SentenceModel(TaskModel):
         if not self.text_pooling.reads_first_only:
             mask = self.encoder_inputs(inputs).get("padding_mask")
             return pool(encoded["sequence_output"], mask, self.text_pooling)
-        place = {"first": 0, "last": -1}[self.stored_head.summary]
+        # The last real token is the only one that was computed.
+        place = {"first": 0, "last": -1, "last_real": 0}[self.stored_head.summary]
         return encoded["sequence_output"][:, place]
 
     def head_outputs(self, encoded, inputs, training=None):

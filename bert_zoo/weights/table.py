@@ -148,10 +148,10 @@ class Head:
 
     rows: tuple[Row | RowsOf | SecondEncoder, ...]  # its modules, named from the model's root
     # Whether the task reads the pooled first token. A head over whole texts that does not has a dense
-    # layer over the first token, or the last, in the pooler's place; or reads the last real token.
+    # layer over one token in the pooler's place.
     pooler: bool = False
-    summary: str = "first"  # the token that it reads there: "first" or "last"
-    last_token: bool = False
+    # The token that it reads there: "first", "last", or "last_real", which no padding follows.
+    summary: str = "first"
     # The activation of that layer, or the configuration's attribute that names it; None where there is no
     # such layer, and the logits are of the token itself.
     transform: str | None = "tanh"
@@ -178,7 +178,7 @@ class Head:
     def reads_first_only(self) -> bool:
         """Whether it reads no token but the first."""
         has_summary = self.transform is None or self.has("classifier/transform")
-        is_first = self.summary == "first" and not self.last_token
+        is_first = self.summary == "first"
         summarizes = self.pooler or ((self.of_texts or has_summary) and is_first)
         return summarizes and not self.predicts_tokens
 
