@@ -22,7 +22,7 @@ def packed_row(config) -> tuple[dict[str, np.ndarray], list]:
             document_ids[row, end - length : end] = number
             if length:
                 places.append((row, end - length, end))
-    token_ids[document_ids == 0] = config.pad_id
+    token_ids[document_ids == 0] = config.pad_id or 0  # decoders have none
     return {"token_ids": token_ids, "document_ids": document_ids}, places
 
 

@@ -412,7 +412,7 @@ def test_a_model_of_another_family_is_refused(tmp_path, small_model):
     path.write_bytes(small_model)
     with pytest.raises(ValueError, match=r"small\.model: .*lacks the padding token '<pad>'"):
         SentencePieceTokenizer.from_file(path, "albert")
-    with pytest.raises(ValueError, match=r"'nope'.*\['albert', .*'xlm_roberta'\]"):
+    with pytest.raises(ValueError, match=r"'nope'.*'albert', .*'xlm_roberta'"):
         SentencePieceTokenizer(small_model, "nope")
 
 

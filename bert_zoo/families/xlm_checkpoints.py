@@ -18,7 +18,7 @@ def released(name: str, params: int, lowercase: bool = True, note: str = "", **s
         sources=[HF(f"FacebookAI/{name.replace('_', '-')}")],
         provides=frozenset({"encoder", "masked_lm", "pretraining"}),
         params=params,
-        licence="CC-BY-NC-4.0",
+        licence="CC-BY-NC-4.0 (not for commercial use)",
         paper=PAPER,
         text=TextSpec(lowercase=lowercase),
         scores=scores,
