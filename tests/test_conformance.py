@@ -61,7 +61,7 @@ def vocabulary_of(case: str) -> str | None:
     """What its vocabulary's file ends in, if it has one."""
     for path in sorted(directory_of(case).iterdir()):
         names = ("vocab.json", "encoder.json", "tokenizer.json")
-        if path.suffix in (".txt", ".model") or path.name in names:
+        if path.name != "merges.txt" and (path.suffix in (".txt", ".model") or path.name in names):
             return path.suffix
     return None
 
