@@ -91,7 +91,8 @@ class Masking:
         inputs = {**passed, "token_ids": token_ids, "mask_positions": positions}
         labels = {"mlm_logits": wanted}
         labels |= {logits: np.asarray(batch[n]) for n, logits in LABELS.items() if n in batch}
-        return inputs, labels
+        more_inputs, more_labels = self.of_chosen(batch, chosen, draws)
+        return inputs | more_inputs, labels | more_labels
 
     def predictions(self, length: int) -> int:
         """Predictions of each row, in a batch whose rows have `length` tokens."""
@@ -109,6 +110,12 @@ class Masking:
     def groups(self, chosen: np.ndarray, positions: np.ndarray) -> np.ndarray | None:
         """int [batch, predictions], spans that are replaced alike; None for each token by itself."""
         return None
+
+    def of_chosen(
+        self, batch: Mapping[str, np.ndarray], chosen: np.ndarray, draws: Draws
+    ) -> tuple[Arrays, Arrays]:
+        """Inputs and labels that an objective has beside the masked tokens'."""
+        return {}, {}
 
 
 def shuffled(there: np.ndarray, draws: Draws, name: str) -> np.ndarray:

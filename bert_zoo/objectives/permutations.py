@@ -5,7 +5,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from bert_zoo.config import IGNORED_LABEL
 from bert_zoo.error_text import shown
 from bert_zoo.objectives.masking import PLACE, Masking, shuffled
 from bert_zoo.objectives.replacement import Replacement
@@ -47,13 +46,8 @@ class Permutations(Masking):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} is {shown(getattr(self, name))}; it must be at least 1.")
 
-    def __call__(self, batch, draws):
-        inputs, labels = super().__call__(batch, draws)
-        is_used = labels["mlm_logits"] != IGNORED_LABEL
-        chosen = np.zeros(batch["special"].shape, bool)
-        chosen[np.nonzero(is_used)[0], inputs["mask_positions"][is_used]] = True
-        inputs["perm_mask"] = self.hidden(batch, chosen, draws).astype(np.int8)
-        return inputs, labels
+    def of_chosen(self, batch, chosen, draws):
+        return {"perm_mask": self.hidden(batch, chosen, draws).astype(np.int8)}, {}
 
     def choose(self, batch, draws):
         numbers = self.numbers(batch, draws)

@@ -54,13 +54,9 @@ class Spans(Masking):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} is {shown(getattr(self, name))}; it must be at least 1.")
 
-    def __call__(self, batch, draws):
-        inputs, labels = super().__call__(batch, draws)
-        is_used = labels["mlm_logits"] != IGNORED_LABEL
-        chosen = np.zeros(batch["special"].shape, bool)
-        chosen[np.nonzero(is_used)[0], inputs["mask_positions"][is_used]] = True
-        inputs["span_boundaries"], labels["sbo_logits"] = self._boundaries(batch, chosen)
-        return inputs, labels
+    def of_chosen(self, batch, chosen, draws):
+        boundaries, labels = self._boundaries(batch, chosen)
+        return {"span_boundaries": boundaries}, {"sbo_logits": labels}
 
     def predictions(self, length):
         return self.max_predictions or math.ceil(self.rate * length)
