@@ -12,13 +12,34 @@ from bert_zoo.text.layout import PLAIN
 from bert_zoo.weights.table import Head
 
 
+def block(i: int, attention, config, dtype, pre_lnorm: bool):
+    """Attention to a memory, and a feed-forward layer; XLNet's too."""
+    from bert_zoo.layers import FeedForward, RecurrentBlock
+
+    return RecurrentBlock(
+        attention,
+        FeedForward(
+            config.intermediate_size,
+            config.hidden_size,
+            activation=config.activation,
+            inner_dropout=config.hidden_dropout,
+            name="feed_forward",
+            initializer_range=config.initializer_range,
+            dtype=dtype,
+        ),
+        epsilon=config.layer_norm_epsilon,
+        dropout=config.hidden_dropout,
+        pre_lnorm=pre_lnorm,
+        dtype=dtype,
+        name=f"layer_{i}",
+    )
+
+
 def backbone(config: RecurrentConfig, dtype):
     """Adaptive embeddings and a stack of blocks with a memory."""
     from bert_zoo.layers import (
         AdaptiveEmbedding,
-        FeedForward,
         RecurrentBackbone,
-        RecurrentBlock,
         RecurrentStack,
         RelativeAttention,
     )
@@ -26,29 +47,14 @@ def backbone(config: RecurrentConfig, dtype):
     options = {"initializer_range": config.initializer_range, "dtype": dtype}
     heads = {"num_heads": config.num_heads, "head_size": config.head_size}
 
-    def block(i: int) -> RecurrentBlock:
-        return RecurrentBlock(
-            RelativeAttention(
-                hidden_size=config.hidden_size,
-                dropout=config.attention_dropout,
-                has_biases=config.untie_r,
-                name="attention",
-                **heads,
-                **options,
-            ),
-            FeedForward(
-                config.intermediate_size,
-                config.hidden_size,
-                activation=config.activation,
-                inner_dropout=config.hidden_dropout,
-                name="feed_forward",
-                **options,
-            ),
-            epsilon=config.layer_norm_epsilon,
-            dropout=config.hidden_dropout,
-            pre_lnorm=config.pre_lnorm,
-            dtype=dtype,
-            name=f"layer_{i}",
+    def attention() -> RelativeAttention:
+        return RelativeAttention(
+            hidden_size=config.hidden_size,
+            dropout=config.attention_dropout,
+            has_biases=config.untie_r,
+            name="attention",
+            **heads,
+            **options,
         )
 
     return RecurrentBackbone(
@@ -64,7 +70,10 @@ def backbone(config: RecurrentConfig, dtype):
             **options,
         ),
         stack=RecurrentStack(
-            [block(i) for i in range(config.num_layers)],
+            [
+                block(i, attention(), config, dtype, config.pre_lnorm)
+                for i in range(config.num_layers)
+            ],
             config.hidden_size,
             has_biases=not config.untie_r,
             clamp_len=config.clamp_len,

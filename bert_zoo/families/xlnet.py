@@ -1,6 +1,6 @@
 """XLNet (Yang et al. 2019, arXiv:1906.08237): a language model of all orders, in two streams."""
 
-from bert_zoo.families import bert
+from bert_zoo.families import bert, transformer_xl
 from bert_zoo.families import xlnet_formats as formats
 from bert_zoo.families.xlnet_checkpoints import CHECKPOINTS
 from bert_zoo.families.xlnet_config import XLNetConfig
@@ -16,8 +16,6 @@ from bert_zoo.weights.table import Head
 def backbone(config: XLNetConfig, dtype):
     """A stack of two-stream blocks with a memory."""
     from bert_zoo.layers import (
-        FeedForward,
-        RecurrentBlock,
         StreamEmbeddings,
         TwoStreamAttention,
         TwoStreamBackbone,
@@ -27,28 +25,13 @@ def backbone(config: XLNetConfig, dtype):
     options = {"initializer_range": config.initializer_range, "dtype": dtype}
     heads = {"num_heads": config.num_heads, "head_size": config.size_of_head}
 
-    def block(i: int) -> RecurrentBlock:
-        return RecurrentBlock(
-            TwoStreamAttention(
-                hidden_size=config.hidden_size,
-                dropout=config.attention_dropout,
-                name="attention",
-                **heads,
-                **options,
-            ),
-            FeedForward(
-                config.intermediate_size,
-                config.hidden_size,
-                activation=config.activation,
-                inner_dropout=config.hidden_dropout,
-                name="feed_forward",
-                **options,
-            ),
-            epsilon=config.layer_norm_epsilon,
-            dropout=config.hidden_dropout,
-            pre_lnorm=False,
-            dtype=dtype,
-            name=f"layer_{i}",
+    def attention() -> TwoStreamAttention:
+        return TwoStreamAttention(
+            hidden_size=config.hidden_size,
+            dropout=config.attention_dropout,
+            name="attention",
+            **heads,
+            **options,
         )
 
     return TwoStreamBackbone(
@@ -61,7 +44,10 @@ def backbone(config: XLNetConfig, dtype):
             **options,
         ),
         stack=TwoStreamStack(
-            [block(i) for i in range(config.num_layers)],
+            [
+                transformer_xl.block(i, attention(), config, dtype, pre_lnorm=False)
+                for i in range(config.num_layers)
+            ],
             config.hidden_size,
             clamp_len=config.clamp_len,
             dropout=config.hidden_dropout,
