@@ -244,7 +244,10 @@ class TwoStreamBackbone(RecurrentBackbone):
         # A 0 behind another position stands for none.
         is_first = ops.equal(ops.arange(ops.shape(positions)[1]), 0)[None, :]
         is_target = ops.cast(ops.logical_or(positions > 0, is_first), "int32")
-        mapping = ops.one_hot(positions, length, dtype="int32") * is_target[:, :, None]
+        # Not one_hot, whose int64 neither LiteRT's converter nor ONNX Runtime takes; None in an index,
+        # see `attention_bias`.
+        is_place = ops.equal(ops.expand_dims(positions, 2), ops.arange(length, dtype="int32"))
+        mapping = ops.cast(is_place, "int32") * ops.expand_dims(is_target, 2)
         hidden = ops.broadcast_to(
             ops.max(mapping, axis=1, keepdims=True), (ops.shape(mapping)[0], length, length)
         )

@@ -122,8 +122,10 @@ def in_blocks(x, size: int, beside: bool = False):
     With one more block of zeros at both ends, where what is `beside` those there are is read too.
     """
     length = ops.shape(x)[1]
+    # Not -length % size: tf2onnx 1.17 rounds quotients of integers towards zero.
+    blocks = (length + size - 1) // size
     ends = size if beside else 0
-    widths = [[0, 0], [ends, ends + -length % size], *([0, 0] for _ in x.shape[2:])]
+    widths = [[0, 0], [ends, ends + blocks * size - length], *([0, 0] for _ in x.shape[2:])]
     padded = ops.pad(x, widths)
     return ops.reshape(padded, (-1, ops.shape(padded)[1] // size, size, *x.shape[2:]))
 
