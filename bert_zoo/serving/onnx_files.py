@@ -32,7 +32,10 @@ def _converted(function: IdFunction):
             traced,
             input_signature=function.specs,
             opset=OPSET,
-            custom_op_handlers={"Erfc": (_erfc, [])},
+            custom_op_handlers={
+                "Erfc": (_erfc, []),
+                "XlaDynamicUpdateSlice": (_dynamic_update_slice, []),
+            },
         )
     return model
 
@@ -66,6 +69,35 @@ def _erfc(graph, node, name, args) -> None:
     one = graph.make_const(f"{name}_one", np.ones([], np.float32)).output[0]
     difference = graph.insert_new_node_on_output("Sub", node.output[0], name=f"{name}_difference")
     graph.replace_inputs(difference, [one, node.output[0]])
+
+
+def _dynamic_update_slice(graph, node, name, args) -> None:
+    """One tensor in the place of a part of another, along the axis on which it is a part.
+
+    tf2onnx 1.17 does not know this op, by which a decoder writes into its slots. As in XLA, what does not
+    fit behind the start stands at the end.
+    """
+    from onnx import TensorProto
+    from tf2onnx.utils import make_name
+
+    def constant(value: int) -> str:
+        return graph.make_const(make_name(name), np.array([value], np.int64)).output[0]
+
+    def made(op: str, *inputs: str, **attributes) -> str:
+        return graph.make_node(op, list(inputs), attr=attributes).output[0]
+
+    whole, part, starts = node.input
+    shape, of_part = (graph.get_shape(tensor) for tensor in (whole, part))
+    axis = next(i for i, size in enumerate(shape) if size not in (-1, of_part[i]))
+    first, size, at_axis, behind = (constant(v) for v in (0, shape[axis], axis, axis + 1))
+    length = made("Slice", made("Shape", part), at_axis, behind, first)
+    start = made("Slice", made("Cast", starts, to=TensorProto.INT64), at_axis, behind, first)
+    start = made("Min", start, made("Sub", size, length))
+    before = made("Slice", whole, first, start, at_axis)
+    after = made("Slice", whole, made("Add", start, length), size, at_axis)
+    graph.remove_node(name)
+    joined = [before, part, after]
+    graph.make_node("Concat", joined, attr={"axis": axis}, name=name, outputs=node.output)
 
 
 def _write(model, path: Path, quantize: str | None) -> None:

@@ -49,14 +49,10 @@ def id_functions(model: ZooModel) -> dict[str, IdFunction]:
     the client's to make. A language model takes no labels and gives the log-probabilities of all tokens:
     neither converter has the op that picks labels' without computing those of rare ones.
     """
-    # Neither converter has the op by which a decoder writes into its slots.
-    state = state_specs(model) if model.always_gives_state else []
-    interface = model.interface
-    ids = (
-        (ids_spec(model, "token_ids"),)
-        if state
-        else tuple(ids_spec(model, name) for name in HUB_NAMES if name in model.id_limits())
-    )
+    interface, state = model.interface, state_specs(model)
+    # What always carries a state reads streams, and so does every step: there is no padding.
+    read = ("token_ids",) if model.always_gives_state else tuple(HUB_NAMES)
+    ids = tuple(ids_spec(model, name) for name in read if name in model.id_limits())
 
     def function(specs, carried=(), *, next_token: bool = False) -> IdFunction:
         def run(inputs: Tensors) -> Tensors:
@@ -71,7 +67,7 @@ def id_functions(model: ZooModel) -> dict[str, IdFunction]:
         positions = tf.TensorSpec([None, None, *axes], tf.int32, name=name)
         functions[name] = function((*ids, positions))
     for name, gives_next_token in interface.steps if state else ():
-        functions[name] = function(ids, state, next_token=gives_next_token)
+        functions[name] = function(ids[:1], state, next_token=gives_next_token)
     return functions
 
 
