@@ -1,0 +1,194 @@
+r"""Compares settings of fine-tuning on several tasks, seed by seed, to choose the default recipe by.
+
+    python tools/study_defaults.py --model minilm_l6 --data_dir ../shared/data --output_dir runs/study \
+        --settings original,bias_correction --tasks sst2_500,trec --seeds 5
+
+A run that is in the output directory is not trained again, so that the same command, or one with more settings,
+goes on. Prints what is there as a table in Markdown: the metric after the last epoch, mean and standard error over the
+seeds, and seconds of training; the random number generators of two settings begin with the same seeds.
+"""
+
+import math
+import shutil
+import statistics
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from absl import app, flags
+
+_MODEL = flags.DEFINE_string("model", "minilm_l6", "What load() takes.")
+_DATA_DIR = flags.DEFINE_string("data_dir", None, "Folder with glue/ and classification/.")
+_OUTPUT_DIR = flags.DEFINE_string("output_dir", "runs/study", "Where the runs are.")
+_SETTINGS = flags.DEFINE_list("settings", ["original"], "Names in SETTINGS.")
+_TASKS = flags.DEFINE_list("tasks", ["messages"], "Names in TASKS.")
+_SEEDS = flags.DEFINE_integer("seeds", 5, "Seeds from 0 on.", lower_bound=1)
+_FIRST_SEED = flags.DEFINE_integer("first_seed", 0, "The first of them.", lower_bound=0)
+_DTYPE = flags.DEFINE_string("dtype", "float32", "A Keras dtype policy.")
+_TRAIN = flags.DEFINE_bool("train", True, "Whether to train what is missing.")
+
+
+# The end of the name of the classifier's weights.
+HEAD = "classifier/dense/kernel"
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What is changed of BERT's own recipe.
+
+    Attributes:
+        recipe: settings of `Recipe`.
+        head_scale: factor of the classifier's initial weights.
+        new_layers: so many layers from the top, and the pooler, are randomly initialised (Zhang et al.
+            2021, arXiv:2006.05987, section 4).
+    """
+
+    recipe: dict[str, Any] = field(default_factory=dict)
+    head_scale: float = 1.0
+    new_layers: int = 0
+
+
+def corrected(**recipe: Any) -> dict[str, Any]:
+    return {"bias_correction": True, **recipe}
+
+
+SETTINGS = {
+    "original": Setting(),
+    "bias_correction": Setting(corrected()),
+    "rate_1e-4": Setting(corrected(learning_rate=1e-4)),
+    "rate_2e-4": Setting(corrected(learning_rate=2e-4)),
+    "rate_3e-4": Setting(corrected(learning_rate=3e-4)),
+    "rate_2e-4_rows_16": Setting(corrected(learning_rate=2e-4, batch_size=16)),
+    "rate_2e-4_epochs_5": Setting(corrected(learning_rate=2e-4, epochs=5)),
+    "rate_2e-4_layer_decay_0.8": Setting(corrected(learning_rate=2e-4, layer_decay=0.8)),
+    "rate_2e-4_head_3": Setting(corrected(learning_rate=2e-4), head_scale=3.0),
+    "rate_2e-4_new_layer": Setting(corrected(learning_rate=2e-4), new_layers=1),
+}
+
+
+@dataclass(frozen=True)
+class Data:
+    """A task's data: the arguments of `make_task`, with paths below the folder of the data."""
+
+    options: dict[str, Any]
+    paths: dict[str, str] = field(default_factory=dict)
+
+    def task(self, folder: Path) -> Any:
+        from bert_zoo.apps.benchmarks import make_task
+
+        return make_task(
+            **self.options, **{name: str(folder / path) for name, path in self.paths.items()}
+        )
+
+
+def sst2(rows: int) -> Data:
+    files = {"train_file": "glue/SST-2/train.tsv", "dev_file": "glue/SST-2/dev.tsv"}
+    return Data({"name": "table", "text": "sentence", "train_rows": rows}, files)
+
+
+TASKS = {
+    "messages": Data({"name": "messages"}),
+    "sst2_500": sst2(500),
+    "sst2_6000": sst2(6_000),
+    "sst2": sst2(0),
+    "trec": Data({"name": "trec"}, {"data_dir": "classification"}),
+    "cola": Data({"name": "cola"}, {"data_dir": "glue"}),
+    "rte": Data({"name": "rte"}, {"data_dir": "glue"}),
+}
+
+
+def train(setting: Setting, data: Data, seed: int, directory: Path) -> None:
+    """One run, of which the metrics are kept and the weights are not."""
+    import keras
+
+    from bert_zoo.apps.finetuning import MODEL, finetune
+    from bert_zoo.presets import Recipe
+
+    keras.utils.clear_session()
+    task = data.task(Path(_DATA_DIR.value))
+    task.prepare = begin_with(setting, task.prepare)
+    recipe = Recipe(**setting.recipe, dtype=_DTYPE.value)
+    finetune(_MODEL.value, task, recipe, directory, seed=seed, export=False)
+    shutil.rmtree(directory / MODEL)
+
+
+def begin_with(setting: Setting, prepare: Callable[[Any], None]) -> Callable[[Any], None]:
+    """What changes a newly loaded model as a task and a setting say."""
+
+    def prepared(model: Any) -> None:
+        prepare(model)
+        (kernel,) = (v for v in model.trainable_variables if v.path.endswith(HEAD))
+        kernel.assign(kernel * setting.head_scale)
+        if setting.new_layers:
+            groups = model.encoder.backbone.groups()
+            for layer in (*groups.stack.blocks[-setting.new_layers :], *groups.top):
+                initialise(layer, model.encoder.config.initializer_range)
+
+    return prepared
+
+
+def initialise(layer: Any, initializer_range: float) -> None:
+    """Kernels from BERT's distribution, norms and biases as new ones are."""
+    import keras
+
+    draw = keras.initializers.TruncatedNormal(stddev=initializer_range)
+    for variable in layer.trainable_variables:
+        if variable.name == "kernel":
+            variable.assign(draw(variable.shape))
+        else:
+            variable.assign(keras.ops.full(variable.shape, float(variable.name == "gamma")))
+
+
+@dataclass(frozen=True)
+class Cell:
+    """The runs of a setting on a task."""
+
+    metric: str
+    values: Sequence[float]
+    seconds: float
+
+    def __str__(self) -> str:
+        mean = f"{statistics.mean(self.values):.3f}"
+        if len(self.values) > 1:
+            error = statistics.stdev(self.values) / math.sqrt(len(self.values))
+            mean += f" ± {error:.3f}"
+        return f"{mean}, {self.seconds:.0f} s ({len(self.values)})"
+
+
+def cell(directories: Sequence[Path]) -> Cell | None:
+    """What finished runs measured; None where there are none."""
+    from bert_zoo.apps.finetuning import METRICS, read_json
+
+    runs = [read_json(d / METRICS) for d in directories if (d / METRICS).is_file()]
+    if not runs:
+        return None
+    metric = next(iter(runs[0]["last"]))
+    values = [run["last"][metric] for run in runs]
+    return Cell(metric, values, statistics.median(run["seconds"] for run in runs))
+
+
+def main(argv: list[str]) -> None:
+    if len(argv) > 1:
+        raise app.UsageError(f"Unknown arguments {argv[1:]}; options begin with --.")
+    output = Path(_OUTPUT_DIR.value)
+    seeds = range(_FIRST_SEED.value, _FIRST_SEED.value + _SEEDS.value)
+    if _TRAIN.value:
+        from bert_zoo.apps.finetuning import METRICS
+
+        for seed in seeds:
+            for task in _TASKS.value:
+                for setting in _SETTINGS.value:
+                    directory = output / setting / task / f"seed_{seed}"
+                    if not (directory / METRICS).is_file():
+                        print(f"{setting} on {task}, seed {seed}", flush=True)
+                        train(SETTINGS[setting], TASKS[task], seed, directory)
+    print("| setting | " + " | ".join(_TASKS.value) + " |")
+    print("|---" * (1 + len(_TASKS.value)) + "|")
+    for setting in _SETTINGS.value:
+        cells = [cell(sorted((output / setting / task).glob("seed_*"))) for task in _TASKS.value]
+        print(f"| {setting} | " + " | ".join(str(c or "") for c in cells) + " |")
+
+
+if __name__ == "__main__":
+    app.run(main)
