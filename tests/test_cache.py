@@ -971,7 +971,7 @@ def test_pytorch_files_are_taken_only_where_there_is_nothing_better(hub):
 
 
 def test_a_repository_without_weights_is_an_error(hub):
-    hub.files = {"config.json": b"{}", "tf_model.h5": b""}
+    hub.files = {"config.json": b"{}", "flax_model.msgpack": b""}
     with pytest.raises(DownloadError, match=r"hf://org/bert@main gave no whole model"):
         cache.fetch_hub("org/bert")
 

@@ -277,13 +277,13 @@ def test_several_checkpoints_in_a_directory_are_listed(first, second, tmp_path):
 def test_without_a_checkpoint_the_error_says_what_is_there_and_what_was_looked_for(tmp_path):
     with pytest.raises(FileNotFoundError, match=r"Looked for: model\.safetensors.*Found: nothing"):
         open_weights(tmp_path)
-    (tmp_path / "tf_model.h5").touch()
-    with pytest.raises(FileNotFoundError, match=r"\*\.ckpt\.index.*Found: tf_model\.h5"):
+    (tmp_path / "weights.msgpack").touch()
+    with pytest.raises(FileNotFoundError, match=r"\*\.ckpt\.index.*Found: weights\.msgpack"):
         open_weights(tmp_path)
     with pytest.raises(FileNotFoundError, match="neither a directory, nor a file, nor the prefix"):
         open_weights(tmp_path / "nothing")
-    with pytest.raises(WeightsError, match=r"tf_model\.h5 is not a weight file"):
-        open_weights(tmp_path / "tf_model.h5")
+    with pytest.raises(WeightsError, match=r"weights\.msgpack is not a weight file"):
+        open_weights(tmp_path / "weights.msgpack")
 
 
 # --- TensorFlow 1 --------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ from bert_zoo.text.format import TextFormat, TokenizerParts
 from bert_zoo.text.sentencepiece_files import Scheme, read_sentencepiece
 from bert_zoo.text.vocabulary import special_tokens
 from bert_zoo.text.wordpiece_files import read_wordpiece
-from bert_zoo.weights.formats import TF1, HuggingFace
+from bert_zoo.weights.formats import TF1, HuggingFace, keras_hub
 from bert_zoo.weights.formats.codec import ConfigCodec, ConfigRow
 from bert_zoo.weights.table import DENSE, NORM, OUTPUT, Head, Row
 
@@ -132,6 +132,24 @@ FAMILY = Family(
             classes={**bert.hf_classes("Albert"), "pretraining": "AlbertForPreTraining"},
         ),
         "tf1": TF1(codec=TF1_CODEC, config_file="albert_config.json", root="bert/"),
+        "keras_hub": keras_hub.KerasHub(
+            class_name="AlbertBackbone",
+            codec=keras_hub.codec(
+                keras_hub.SEGMENTS,
+                ConfigRow("embedding_size", "embedding_dim"),
+                ConfigRow("num_hidden_groups", "num_groups"),
+                ConfigRow("inner_group_num", "num_inner_repetitions"),
+                defaults={**DEFAULTS, "activation": "gelu_tanh"},
+            ),
+            layers={
+                **keras_hub.TABLES,
+                **keras_hub.ENCODER,
+                **keras_hub.CLASSIFIER,
+                "embeddings/projection": "layers/dense",
+                "pooler/dense": "layers/dense_1",
+            },
+            classes={"AlbertTextClassifier": "AlbertForSequenceClassification"},
+        ),
     },
     encoder_rows=ENCODER_ROWS,
     heads={

@@ -9,7 +9,7 @@ from bert_zoo.families.bert_presets import PRESETS, PRETRAINING
 from bert_zoo.registry import Family
 from bert_zoo.text.format import TextFormat
 from bert_zoo.text.wordpiece_files import read_wordpiece
-from bert_zoo.weights.formats import TF1, HuggingFace
+from bert_zoo.weights.formats import TF1, HuggingFace, keras_hub
 from bert_zoo.weights.formats.codec import ConfigCodec, ConfigRow
 from bert_zoo.weights.formats.hf import ACTIVATIONS
 from bert_zoo.weights.table import BIAS, DENSE, EMBED, NORM, OUTPUT, Copy, Head, Row
@@ -281,7 +281,21 @@ FAMILY = Family(
     name="bert",
     backbone=backbone,
     defaults={"vocab_size": 30522},
-    formats={"hf": HF, "tf1": TF1(codec=TF1_CODEC, config_file="bert_config.json", root="bert/")},
+    formats={
+        "hf": HF,
+        "tf1": TF1(codec=TF1_CODEC, config_file="bert_config.json", root="bert/"),
+        "keras_hub": keras_hub.KerasHub(
+            class_name="BertBackbone",
+            codec=keras_hub.codec(keras_hub.SEGMENTS, defaults={"activation": "gelu_tanh"}),
+            layers={
+                **keras_hub.TABLES,
+                **keras_hub.ENCODER,
+                **keras_hub.CLASSIFIER,
+                "pooler/dense": "layers/dense",
+            },
+            classes={"BertTextClassifier": "BertForSequenceClassification"},
+        ),
+    },
     encoder_rows=ENCODER_ROWS,
     heads=HEADS,
     text=TextFormat(read_wordpiece),

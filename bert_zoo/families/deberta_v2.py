@@ -6,6 +6,7 @@ from bert_zoo.families import bert, deberta
 from bert_zoo.families.deberta_v2_checkpoints import CHECKPOINTS
 from bert_zoo.text.format import TextFormat
 from bert_zoo.text.sentencepiece_files import Scheme, read_sentencepiece
+from bert_zoo.weights.formats import keras_hub
 from bert_zoo.weights.formats.codec import ConfigRow
 from bert_zoo.weights.table import DENSE, NORM, Row, Stored
 
@@ -72,6 +73,9 @@ ENCODER_ROWS = (
     Row(CONVOLUTION, "stack/convolution", hf="encoder.conv.conv", when=has_convolution),
     Row(NORM, "stack/convolution/norm", hf="encoder.conv.LayerNorm", when=has_convolution),
 )
+KERAS_HUB_BLOCK = keras_hub.block_names(
+    "disentangled_attention_encoder", "_self_attention_layer/_{}_dense"
+)
 SCHEME = Scheme(
     name="deberta_v2",
     model_file="spm.model",
@@ -90,7 +94,24 @@ FAMILY = replace(
             model_type="deberta-v2",
             codec=HF_CODEC,
             classes=bert.hf_classes("DebertaV2"),
-        )
+        ),
+        "keras_hub": keras_hub.KerasHub(
+            class_name="DebertaV3Backbone",
+            codec=keras_hub.codec(
+                ConfigRow("position_buckets", "bucket_size"),
+                defaults=DEFAULTS,
+                config_class=deberta.DebertaConfig,
+            ),
+            layers={
+                **keras_hub.TABLES,
+                **KERAS_HUB_BLOCK,
+                **keras_hub.TWO_LAYERS,
+                "stack/position_embedding": "layers/relative_embedding",
+                "stack/position_norm": "layers/relative_embedding/layer_norm",
+            },
+            classes={"DebertaV3TextClassifier": "DebertaV2ForSequenceClassification"},
+            joins_heads=True,
+        ),
     },
     encoder_rows=ENCODER_ROWS,
     text=TextFormat(read_sentencepiece, {"scheme": SCHEME}, deberta.LAYOUT),

@@ -8,7 +8,7 @@ from bert_zoo.registry import Family
 from bert_zoo.text.format import TextFormat
 from bert_zoo.text.layout import Layout
 from bert_zoo.text.wordpiece_files import read_wordpiece
-from bert_zoo.weights.formats import HuggingFace
+from bert_zoo.weights.formats import HuggingFace, keras_hub
 from bert_zoo.weights.formats.codec import ConfigCodec, ConfigRow
 from bert_zoo.weights.formats.hf import ACTIVATIONS
 from bert_zoo.weights.table import DENSE, Head, Row
@@ -89,7 +89,13 @@ FAMILY = Family(
             codec=HF_CODEC,
             root="distilbert.",
             classes=bert.hf_classes("DistilBert"),
-        )
+        ),
+        "keras_hub": keras_hub.KerasHub(
+            class_name="DistilBertBackbone",
+            codec=keras_hub.codec(defaults=DEFAULTS),
+            layers={**keras_hub.JOINT_TABLES, **keras_hub.ENCODER, **keras_hub.TWO_LAYERS},
+            classes={"DistilBertTextClassifier": "DistilBertForSequenceClassification"},
+        ),
     },
     encoder_rows=ENCODER_ROWS,
     heads={

@@ -11,7 +11,7 @@ from bert_zoo.families.electra_presets import PRESETS, PRETRAINING
 from bert_zoo.registry import Family
 from bert_zoo.text.format import TextFormat
 from bert_zoo.text.wordpiece_files import read_wordpiece
-from bert_zoo.weights.formats import TF1, HuggingFace
+from bert_zoo.weights.formats import TF1, HuggingFace, keras_hub
 from bert_zoo.weights.formats.codec import ConfigCodec, ConfigRow
 from bert_zoo.weights.table import DENSE, Copy, Head, Row, SecondEncoder
 
@@ -148,6 +148,23 @@ FAMILY = Family(
             root="electra/",
             encoders={"generator": "generator/"},
             sizes={"generator_hidden_size": "^generator/encoder/layer_0/output/dense/bias$"},
+        ),
+        "keras_hub": keras_hub.KerasHub(
+            class_name="ElectraBackbone",
+            codec=keras_hub.codec(
+                ConfigRow("vocab_size"),
+                keras_hub.SEGMENTS,
+                ConfigRow("embedding_size", "embedding_dim"),
+                defaults={**DEFAULTS, "activation": "gelu_tanh"},
+                config_class=ElectraConfig,
+            ),
+            layers={
+                **keras_hub.TABLES,
+                **keras_hub.ENCODER,
+                "embeddings/projection": "layers/dense",
+            },
+            # Its place among the dense layers depends on whether there is a projection.
+            unread={r"^layers/dense(_1)?/": "pooler"},
         ),
     },
     encoder_rows=(*SHARED, *OWN),

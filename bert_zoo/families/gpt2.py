@@ -14,7 +14,7 @@ from bert_zoo.text.byte_bpe_files import read_byte_bpe
 from bert_zoo.text.files import VocabularyFiles
 from bert_zoo.text.format import TextFormat, TokenizerParts
 from bert_zoo.text.vocabulary import special_tokens
-from bert_zoo.weights.formats import TF1, HuggingFace
+from bert_zoo.weights.formats import TF1, HuggingFace, keras_hub
 from bert_zoo.weights.formats.codec import ConfigCodec, ConfigRow
 from bert_zoo.weights.formats.hf import ACTIVATIONS
 from bert_zoo.weights.table import EMBED, Head, Row
@@ -75,6 +75,15 @@ FAMILY = Family(
             ignorable=(r"(^|\.)attn\.(masked_)?bias$",),
         ),
         "tf1": TF1(codec=TF1_CODEC, config_file="hparams.json", root="model/"),
+        "keras_hub": keras_hub.KerasHub(
+            class_name="GPT2Backbone",
+            codec=keras_hub.codec(defaults=DEFAULTS, config_class=CausalConfig),
+            layers={
+                **keras_hub.TABLES,
+                **keras_hub.block_names("transformer_decoder"),
+                "final_norm": "layers/layer_normalization",
+            },
+        ),
     },
     encoder_rows=ENCODER_ROWS,
     heads={

@@ -10,12 +10,14 @@ from bert_zoo.registry import Family
 from bert_zoo.text.byte_bpe_files import read_byte_bpe
 from bert_zoo.text.format import TextFormat
 from bert_zoo.text.layout import ROBERTA
-from bert_zoo.weights.formats import Fairseq, HuggingFace
+from bert_zoo.weights.formats import Fairseq, HuggingFace, keras_hub
 from bert_zoo.weights.formats.codec import ConfigCodec, ConfigRow
 from bert_zoo.weights.table import DENSE, OUTPUT, Copy, Head, Row
 
 # What every file means without saying it: fairseq utils.py, make_positions.
 DEFAULTS = {"pad_id": 1, "positions_after_padding": True}
+# Of programs other than Hugging Face's, which has a table of one segment.
+WITHOUT_SEGMENTS = {**DEFAULTS, "num_segments": 1, "layer_norm_epsilon": 1e-5, "pooler": False}
 FAIRSEQ_CODEC = ConfigCodec(
     rows=[
         ConfigRow("vocab_size", "embed_tokens_rows"),
@@ -37,7 +39,7 @@ FAIRSEQ_CODEC = ConfigCodec(
     },
     # Everything else among fairseq's arguments belongs to the training.
     ignored=None,
-    defaults={**DEFAULTS, "num_segments": 1, "layer_norm_epsilon": 1e-5, "pooler": False},
+    defaults=WITHOUT_SEGMENTS,
 )
 
 LAYER = "layers.{i}."
@@ -91,6 +93,13 @@ FAMILY = Family(
             classes=bert.hf_classes("Roberta"),
         ),
         "fairseq": Fairseq(codec=FAIRSEQ_CODEC, root="encoder.sentence_encoder."),
+        "keras_hub": keras_hub.KerasHub(
+            class_name="RobertaBackbone",
+            codec=keras_hub.codec(defaults=WITHOUT_SEGMENTS),
+            layers={**keras_hub.JOINT_TABLES, **keras_hub.ENCODER, **keras_hub.TWO_LAYERS},
+            classes={"RobertaTextClassifier": "RobertaForSequenceClassification"},
+            positions_from_zero=True,
+        ),
     },
     encoder_rows=bert.renamed(bert.ENCODER_ROWS, "fairseq", FAIRSEQ_NAMES),
     heads={

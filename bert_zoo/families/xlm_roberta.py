@@ -39,6 +39,11 @@ FAMILY = replace(
             classes=bert.hf_classes("XLMRoberta"),
         ),
         "fairseq": replace(roberta.FAMILY.formats["fairseq"], codec=FAIRSEQ_CODEC),
+        "keras_hub": replace(
+            roberta.FAMILY.formats["keras_hub"],
+            class_name="XLMRobertaBackbone",
+            classes={"XLMRobertaTextClassifier": "XLMRobertaForSequenceClassification"},
+        ),
     },
     text=TextFormat(read_sentencepiece, {"scheme": SCHEME}, ROBERTA),
     checkpoints=[

@@ -169,7 +169,7 @@ def _open_directory(
         trained_task=description.task or PROBLEM_TYPES.get(description.problem_type),
         long_texts=record(description.long_texts, LongTexts, LongTexts(), mode=str, stride=int),
         unsaid=fmt.unsaid(values),
-        vocabulary=directory,
+        vocabulary=fmt.vocabulary_directory(directory),
     )
     if not with_weights:
         return replace(opened, plan=family.plan(BertZoo.name, config))
@@ -215,9 +215,10 @@ def _read_config(path: Path) -> tuple[Family, Format, Config, JsonObject]:
             if fmt.family_key:
                 raise
             refusals.append(f"As {family.name}: {error}")
-    key = candidates[0][1].family_key
+    keys = [fmt.family_key for _, fmt in candidates]
+    key = next((key for key in keys if key in values), keys[0])
     if key:
-        known = sorted({fmt.family_value for _, fmt in candidates})
+        known = sorted({fmt.family_value for _, fmt in candidates if fmt.family_key == key})
         raise ConfigError(
             f"{path} is of the {key} {shown(values.get(key))}; this version of bert_zoo has {known}."
         )
@@ -283,7 +284,12 @@ def _with_tensors(
     plan = family.plan(plan.format, config, root, plan.head_root)
     _check_size(config, source)
     return replace(
-        opened, family=family, config=config, source=source, plan=plan, vocabulary=directory
+        opened,
+        family=family,
+        config=config,
+        source=source,
+        plan=plan,
+        vocabulary=opened.vocabulary or directory,
     )
 
 

@@ -57,8 +57,8 @@ def load(
 
     Args:
         name: a name of `list_models()`, "hf://org/repo@revision", or the path of a directory: of
-            bert_zoo, of Hugging Face, with a TF1 checkpoint or fairseq's model.pt, or a run of
-            `bert_zoo finetune` (of several seeds, the best).
+            bert_zoo, of Hugging Face, of KerasHub (a preset), with a TF1 checkpoint or fairseq's
+            model.pt, or a run of `bert_zoo finetune` (of several seeds, the best).
         task: "encoder" (the default), "classification", "multi_label_classification", "regression",
             "token_classification", "question_answering", "multiple_choice", "masked_lm",
             "pretraining", "causal_lm" or "embedding". A bert_zoo directory is loaded as what it was
@@ -219,7 +219,8 @@ def _say_what_is_left_out(opened: Opened) -> None:
         task
         for task in opened.family.heads
         if task in TRAINED_BY_USERS
-        and all(key in opened.source for b in opened.plan.heads[task] for key in b.keys)
+        and (keys := {key for b in opened.plan.heads[task] for key in b.keys})
+        and all(key in opened.source for key in keys)
         and _says_it_is(opened, task)
     ]
     if opened.trained_task in found:
@@ -391,9 +392,11 @@ def _classes(
 
 def _assign(model: ZooModel, opened: Opened, pooler: bool, untrained: frozenset[str]) -> None:
     """Moves the checkpoint's tensors to a model's variables, but for those of some parts."""
+    bindings = opened.plan.bindings(model.task, pooler)
+    read = {key for binding in bindings for key in binding.keys}
     unread = []
     for pattern, what in opened.plan.format.unread.items():
-        keys = [key for key in opened.source if re.search(pattern, key)]
+        keys = [key for key in opened.source if re.search(pattern, key) and key not in read]
         unread += keys
         if keys:
             log.warning(
@@ -403,7 +406,6 @@ def _assign(model: ZooModel, opened: Opened, pooler: bool, untrained: frozenset[
                 listing(keys),
                 opened.family.name,
             )
-    bindings = opened.plan.bindings(model.task, pooler)
     left_out = {b.variable for b in bindings if b.part in untrained}
     assign(
         {path: v for path, v in variables_of(model).items() if path not in left_out},

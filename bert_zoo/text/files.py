@@ -8,6 +8,9 @@ from bert_zoo.error_text import shown
 from bert_zoo.json_files import JsonObject, parse_object, utf8_text
 from bert_zoo.text.vocabulary import HF_SPECIAL_TOKENS
 
+# What files are called in the presets of KerasHub.
+_OTHER_NAMES = {"vocab.txt": "vocabulary.txt", "vocab.json": "vocabulary.json"}
+
 
 class VocabularyFiles:
     """The files of a directory that a tokenizer is made from.
@@ -26,7 +29,9 @@ class VocabularyFiles:
         self._parsed: dict[str, JsonObject] = {}
 
     def path(self, name: str) -> Path:
-        return self.directory / name
+        path = self.directory / name
+        other = self.directory / _OTHER_NAMES.get(name, name)
+        return other if other.is_file() and not path.is_file() else path
 
     def has(self, name: str) -> bool:
         return self.path(name).is_file()

@@ -60,7 +60,9 @@ def read_sentencepiece(files: VocabularyFiles, overrides: dict[str, Any]) -> Tok
     config = files.json("tokenizer_config.json")
     names = {option: option for option in _PLAIN} | {"lowercase": "do_lower_case"}
     options = {option: config.take(name, bool) for option, name in names.items() if name in config}
-    models = sorted(path.name for path in files.directory.glob("*.model"))
+    models = sorted(
+        path.name for pattern in ("*.model", "*.spm") for path in files.directory.glob(pattern)
+    )
     if len(models) != 1:
         raise FileNotFoundError(
             f"{files.directory} should hold one SentencePiece model, *.model; it holds "

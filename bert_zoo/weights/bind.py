@@ -88,6 +88,9 @@ class Binding:
     # Of each stored tensor, where it has other axes than the variable's part.
     shape: tuple[int, ...] | None = None
     heads: int = 0
+    lacking_rows: int = (
+        0  # the variable's first rows, which are not stored; zeros stand in for them
+    )
     encoder: str = ""  # name of the second encoder that it is a part of, or stands on
 
     @property
@@ -111,6 +114,8 @@ class Binding:
 
     def _part_shapes(self, shape: tuple[int, ...]) -> list[tuple[int, ...]]:
         sizes = self.sizes or (shape[-1] // max(len(self.keys), 1),) * len(self.keys)
+        if self.lacking_rows:
+            shape = (shape[0] - self.lacking_rows, *shape[1:])
         return [(*shape[:-1], size) for size in sizes]
 
     def to_ours(self, tensors: list[np.ndarray], shape: tuple[int, ...]) -> np.ndarray:
@@ -122,12 +127,16 @@ class Binding:
             parts = self._part_shapes(shape)
             tensors = [t.reshape(part[::turned]) for t, part in zip(tensors, parts, strict=True)]
         parts = [self._turned(tensor) for tensor in tensors]
-        return parts[0] if len(parts) == 1 else np.concatenate(parts, axis=-1)
+        value = parts[0] if len(parts) == 1 else np.concatenate(parts, axis=-1)
+        if self.lacking_rows:
+            value = np.concatenate([np.zeros((self.lacking_rows, *shape[1:]), value.dtype), value])
+        return value
 
     def to_stored(self, value: np.ndarray) -> dict[str, np.ndarray]:
         """The tensors of `keys`; of one that holds several variables, this variable's entry."""
         if not self.keys:
             return {}
+        value = value[self.lacking_rows :]
         cuts = np.cumsum(self.sizes)[:-1] if self.sizes else len(self.keys)
         stored = {}
         for key, part in zip(self.keys, np.split(value, cuts, axis=-1), strict=True):
@@ -260,11 +269,12 @@ def _bindings(
     ]
     is_stacked = fmt.name in row.stacked
     blocks = config.num_blocks if "{i}" in row.ours else 1
-    for variable, forms in row.kind.items():
-        stored = fmt.stored(variable, forms)
+    for variable in row.kind:
+        stored = fmt.stored(row, variable)
         path = f"{ours}{row.ours}/{variable}"
         keys = [name + stored.suffix for name in names]
         shape = None if stored.shape is None else stored.shape(config)
+        lacking = 0 if stored.lacking_rows is None else stored.lacking_rows(config)
         for i in range(blocks):
             yield Binding(
                 path.replace("{i}", str(i)),
@@ -274,6 +284,7 @@ def _bindings(
                 (i, blocks) if is_stacked else stored.of_head,
                 shape,
                 config.num_heads if stored.of_head else 0,
+                lacking_rows=lacking,
             )
 
 

@@ -47,6 +47,8 @@ _SAFETENSORS_FILES = (
     "model-*-of-*.safetensors",
 )
 _TORCH_FILES = ("pytorch_model.bin", "pytorch_model.bin.index.json", "pytorch_model-*-of-*.bin")
+# Where a repository has several, the first kind is taken.
+_WEIGHT_FILES = (_SAFETENSORS_FILES, _TORCH_FILES, ("tf_model.h5",))
 _COMMIT = re.compile("[0-9a-f]{40}")
 # What a directory is given to before it counts as whole.
 _Check = Callable[[Path], Any]
@@ -193,9 +195,10 @@ def _folder_name(url: str) -> str:
 def fetch_hub(repo: str, revision: str = "main", *, sha256: str | None = None) -> Path:
     """Brings a model of the Hugging Face hub to its local cache.
 
-    The weights are taken as safetensors; only a repository without them gives its PyTorch files.
-    Other formats are never downloaded. A commit that is whole in the cache is not asked for again,
-    and whatever keeps the hub from answering, a whole copy in the cache is used.
+    The weights are taken as safetensors; only a repository without them gives its PyTorch files, and
+    only one without these its tf_model.h5. Other formats are never downloaded. A commit that is whole
+    in the cache is not asked for again, and whatever keeps the hub from answering, a whole copy in
+    the cache is used.
 
     Args:
         repo: name of the repository, such as "google-bert/bert-base-uncased".
@@ -208,7 +211,8 @@ def fetch_hub(repo: str, revision: str = "main", *, sha256: str | None = None) -
     """
     cached = _cached_snapshot(repo, revision) if _COMMIT.fullmatch(revision) else None
     directory = cached or _downloaded_snapshot(repo, revision)
-    weights = _matching(directory, _SAFETENSORS_FILES) or _matching(directory, _TORCH_FILES)
+    kinds = (_matching(directory, files) for files in _WEIGHT_FILES)
+    weights = next((files for files in kinds if files), [])
     for file in weights:
         if expected := sha256 or _hub_sha256(file):
             verify_sha256_once(file, expected)
@@ -269,7 +273,7 @@ def _missing(directory: Path) -> str:
 def _snapshot(repo: str, revision: str, **options: Any) -> Path:
     from huggingface_hub import snapshot_download
 
-    for weights in (_SAFETENSORS_FILES, _TORCH_FILES):
+    for weights in _WEIGHT_FILES:
         wanted = [*MODEL_FILES, *weights]
         directory = Path(
             snapshot_download(repo, revision=revision, allow_patterns=wanted, **options)

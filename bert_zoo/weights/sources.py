@@ -11,17 +11,21 @@ from bert_zoo.config import ConfigError
 from bert_zoo.error_text import listing, shown
 from bert_zoo.json_files import read_object
 from bert_zoo.weights.files import WeightsError
+from bert_zoo.weights.hdf5 import PresetSource
 from bert_zoo.weights.safetensors_io import SafetensorsSource
 from bert_zoo.weights.tensor_source import TensorSource
 from bert_zoo.weights.tf1 import TF1Source
+from bert_zoo.weights.tf_model_h5 import TFModelSource
 from bert_zoo.weights.torch_bin import TorchSource
 
 # The files that a directory is searched for. The first kind that is there is taken; Hugging Face
-# repositories keep the same weights as safetensors and as .bin, so the former hides the latter.
+# repositories keep the same weights as safetensors, as .bin and as .h5, so that one hides the next.
 _KINDS = {
     "safetensors": ("model.safetensors", "model.safetensors.index.json"),
     "PyTorch": ("pytorch_model.bin", "pytorch_model.bin.index.json"),
     "fairseq": ("model.pt",),
+    "TensorFlow classes": ("tf_model.h5",),
+    "KerasHub": ("model.weights.h5",),
 }
 _TF1_KIND = (
     *("*.ckpt.index", "*.ckpt-*.index"),
@@ -35,8 +39,9 @@ def open_weights(directory_or_file: str | os.PathLike) -> TensorSource:
 
     Args:
         directory_or_file: a directory with one checkpoint (a Hugging Face or bert_zoo directory,
-          or a TensorFlow 1 checkpoint); or a file: `*.safetensors`, `*.bin`, `*.pt`, `*.pth`, a
-          shard index `*.index.json`, a TensorFlow `*.index`; or a TensorFlow checkpoint prefix.
+          a KerasHub preset, or a TensorFlow 1 checkpoint); or a file: `*.safetensors`, `*.bin`, `*.pt`,
+          `*.pth`, `*.h5` of transformers or KerasHub, a shard index `*.index.json`, a TensorFlow
+          `*.index`; or a TensorFlow checkpoint prefix.
 
     Returns:
         A lazy mapping from name to array.
@@ -98,6 +103,8 @@ _READERS: dict[str, Callable[[Path], TensorSource]] = {
     ".bin": TorchSource,
     ".pt": TorchSource,
     ".pth": TorchSource,
+    ".weights.h5": PresetSource,
+    ".h5": TFModelSource,
     ".index": lambda path: TF1Source(str(path.with_suffix(""))),
 }
 

@@ -20,6 +20,8 @@ class Stored:
     # The stored tensor's shape under a configuration, where it has other axes than the variable: a
     # kernel [hidden, heads * size] may be stored as [hidden, heads, size].
     shape: Callable[[Any], tuple[int, ...]] | None = None
+    # How many of the variable's first rows are not stored, under a configuration.
+    lacking_rows: Callable[[Any], int] | None = None
     # (Number, of how many) where the rows of each head stand among those of other variables.
     of_head: tuple[int, int] | None = None
 

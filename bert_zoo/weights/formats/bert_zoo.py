@@ -34,7 +34,7 @@ class BertZoo(Format):
         # A table of several encoders is the first one's.
         return (f"/{self.root}{row.ours}" if row.is_shared else row.ours,)
 
-    def stored(self, variable: str, forms: Mapping[str, Stored]) -> Stored:
+    def stored(self, row: Row, variable: str) -> Stored:
         return Stored(f"/{variable}")
 
     @classmethod

@@ -75,8 +75,9 @@ class Format:
         """What the format calls a row's module; () where it has none."""
         return row.names.get(self.name, ())
 
-    def stored(self, variable: str, forms: Mapping[str, Stored]) -> Stored:
-        """How the format stores a variable, of the forms that its kind gives."""
+    def stored(self, row: Row, variable: str) -> Stored:
+        """How the format stores a variable of a row's module."""
+        forms = row.kind[variable]
         return forms.get(self.name) or forms[self.layout]
 
     def renamed(self, key: str) -> str:
@@ -115,6 +116,10 @@ class Format:
     def description(self, values: JsonObject, directory: Path) -> Description:
         """What a directory with this configuration file says of the model."""
         return Description()
+
+    def vocabulary_directory(self, directory: Path) -> Path:
+        """Where the vocabulary's files are."""
+        return directory
 
     def write_beside(self, directory: Path, config: Config, description: Description) -> None:
         """Writes what a directory has beside configuration, weights and vocabulary."""

@@ -100,7 +100,10 @@ class HuggingFace(Format):
 
     def is_of_family(self, values: JsonObject) -> bool:
         model_type = values.take("model_type", str)
-        return self.may_be_untyped if model_type is None else model_type == self.model_type
+        if model_type is None:
+            # A configuration that names a class of Keras is another program's.
+            return self.may_be_untyped and "class_name" not in values
+        return model_type == self.model_type
 
     def unsaid(self, values: JsonObject) -> frozenset[str]:
         return self.codec.unsaid(values)

@@ -1,0 +1,154 @@
+"""KerasHub's presets: config.json, model.weights.h5, and for a task task.json and task.weights.h5."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, ClassVar
+
+from bert_zoo.config import Config, TextSpec
+from bert_zoo.json_files import JsonObject, read_object
+from bert_zoo.weights.formats.codec import ConfigCodec, ConfigRow
+from bert_zoo.weights.formats.format import Description
+from bert_zoo.weights.formats.keras_layers import PARTS, KerasLayers, fused
+from bert_zoo.weights.table import Row, Stored
+
+TASK_FILE, TOKENIZER_FILE, PREPROCESSOR_FILE = "task.json", "tokenizer.json", "preprocessor.json"
+VOCABULARY_DIRECTORY = "assets/tokenizer"
+
+
+def block_names(
+    block: str, attention: str = "_self_attention_layer/{}_dense"
+) -> dict[str, str | tuple[str, ...]]:
+    """The names of a block's layers by our paths."""
+    ours, theirs = "stack/layer_{i}/", f"layers/{block}_{{i}}/"
+    parts = dict(zip(PARTS, fused(theirs + attention), strict=True))
+    return {
+        f"{ours}attention/qkv": tuple(parts.values()),
+        **{f"{ours}attention/{part}": name for part, name in parts.items()},
+        f"{ours}attention/output": theirs + attention.format("output"),
+        f"{ours}attention_norm": f"{theirs}_self_attention_layer_norm",
+        f"{ours}feed_forward/intermediate": f"{theirs}_feedforward_intermediate_dense",
+        f"{ours}feed_forward/output": f"{theirs}_feedforward_output_dense",
+        f"{ours}output_norm": f"{theirs}_feedforward_layer_norm",
+    }
+
+
+# Of encoders whose tables are layers of their own, and of those that have them in one.
+TABLES = {
+    "embeddings/token_embedding": "layers/reversible_embedding",
+    "embeddings/position_embedding": "layers/position_embedding",
+    "embeddings/segment_embedding": "layers/embedding",
+    "embeddings/norm": "layers/layer_normalization",
+}
+JOINT_TABLES = {
+    "embeddings/token_embedding": "layers/token_and_position_embedding/token_embedding",
+    "embeddings/position_embedding": "layers/token_and_position_embedding/position_embedding",
+    "embeddings/norm": "layers/layer_normalization",
+}
+ENCODER = block_names("transformer_encoder")
+CLASSIFIER = {"classifier/dense": "task/layers/dense"}
+# A classifier with a layer in the pooler's place.
+TWO_LAYERS = {
+    "classifier/transform": "task/layers/dense",
+    "classifier/dense": "task/layers/dense_1",
+}
+
+ROWS = (
+    ConfigRow("vocab_size", "vocabulary_size"),
+    ConfigRow("hidden_size", "hidden_dim"),
+    ConfigRow("intermediate_size", "intermediate_dim"),
+    ConfigRow("num_layers"),
+    ConfigRow("num_heads"),
+    ConfigRow("hidden_dropout", "dropout"),
+    ConfigRow("max_positions", "max_sequence_length"),
+)
+SEGMENTS = ConfigRow("num_segments")
+
+
+def codec(*rows: ConfigRow, **options: Any) -> ConfigCodec:
+    """Of a backbone's arguments: those that all have, and `rows`."""
+    own = {row.field for row in rows}
+    return ConfigCodec(
+        rows=[*(row for row in ROWS if row.field not in own), *rows],
+        ignored=frozenset({"name", "trainable", "dtype"}),
+        **options,
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class KerasHub(KerasLayers):
+    """A family's KerasHub presets.
+
+    Keras names a layer's file entries by its class and a number, which the first one lacks. A task's
+    head is read from its own file, under `task/`.
+    """
+
+    name: ClassVar[str] = "keras_hub"
+    family_key: ClassVar[str] = "class_name"
+    renames: ClassVar[tuple[tuple[str, str], ...]] = (
+        # Written by Keras 2, and the first versions of 3.
+        (r"^(task/)?_layer_checkpoint_dependencies/", r"\1layers/"),
+        (r"^layers/((?:transformer|disentangled_attention)_(?:en|de)coder)/", r"layers/\1_0/"),
+    )
+    never_weights: ClassVar[tuple[str, ...]] = (r"^(task/)?optimizer/", r"seed_generator/")
+
+    config_file: str = "config.json"
+    class_name: str = ""  # of its backbone
+    # Classes of its tasks -> transformers' of the same.
+    classes: Mapping[str, str] = field(default_factory=dict)
+    # Whether its positions count from 0, where ours begin behind the row of padding.
+    positions_from_zero: bool = False
+
+    @property
+    def family_value(self) -> str:
+        return self.class_name
+
+    def is_of_family(self, values: JsonObject) -> bool:
+        return values.take("class_name", str) == self.class_name
+
+    def suffix(self, row: Row, variable: str) -> str:
+        return f"/vars/{list(row.kind).index(variable)}"
+
+    def stored(self, row: Row, variable: str) -> Stored:
+        if self.positions_from_zero and row.ours == "embeddings/position_embedding":
+            return Stored(self.suffix(row, variable), lacking_rows=first_position)
+        return super().stored(row, variable)
+
+    def decode(self, values: JsonObject, *, where: str) -> Config:
+        arguments = dict(values.section("config"))
+        config = self.codec.decode(arguments, where=where)
+        # One rate stands for all of an encoder's.
+        rates = ("attention_dropout", "embedding_dropout")
+        config = config.replace(**{n: config.hidden_dropout for n in rates if hasattr(config, n)})
+        if not self.positions_from_zero:
+            return config
+        return config.replace(max_positions=config.max_positions + first_position(config))
+
+    def description(self, values: JsonObject, directory: Path) -> Description:
+        task = read_object(directory / TASK_FILE) if (directory / TASK_FILE).is_file() else {}
+        known = self.classes.get(task.get("class_name"))
+        return Description(classes=() if known is None else (known,), text=_text(directory))
+
+    def vocabulary_directory(self, directory: Path) -> Path:
+        assets = directory / VOCABULARY_DIRECTORY
+        return assets if assets.is_dir() else directory
+
+
+def first_position(config: Config) -> int:
+    """The rows of a table before that of the first token."""
+    return config.pad_id + 1
+
+
+def _text(directory: Path) -> TextSpec | None:
+    """How a preset's tokenizer and preprocessor read texts."""
+    tokenizer, preprocessor = (
+        read_object(path).section("config") if path.is_file() else JsonObject({}, path)
+        for path in (directory / TOKENIZER_FILE, directory / PREPROCESSOR_FILE)
+    )
+    if not tokenizer:
+        return None
+    length = preprocessor.take("sequence_length", int)
+    return TextSpec(
+        lowercase=tokenizer.take("lowercase", bool),
+        **({} if length is None else {"max_length": length}),
+    )

@@ -1,0 +1,218 @@
+"""Weights of other libraries for TensorFlow: what they store is what this package computes with."""
+
+import gzip
+import json
+import shutil
+import zlib
+
+import h5py
+import numpy as np
+import pytest
+from helpers import (
+    ALL_GOLDEN,
+    ONE_A_TASK,
+    TOLERANCE,
+    assert_same,
+    assert_same_variables,
+    directory_of,
+    family_of,
+    loaded,
+    slow_but,
+    task_of,
+    tensors_of,
+)
+
+import bert_zoo
+from bert_zoo.config import ConfigError
+from bert_zoo.registry import registry
+from bert_zoo.weights.files import WeightsError
+from bert_zoo.weights.sources import open_weights
+from bert_zoo.weights.tf_model_h5 import is_transposed, pytorch_name
+
+# --- transformers' TensorFlow classes ------------------------------------------------------------
+
+TF_KERAS = ALL_GOLDEN / "tf_keras"
+# Case -> path of each array in the tf_model.h5 that transformers writes of it -> its checksum.
+TF_ARRAYS = json.loads(gzip.decompress((TF_KERAS / "names.json.gz").read_bytes()))
+# ALBERT's second bias, which repeats the first one in files that PyTorch's class wrote.
+UNUSED = {"predictions.decoder.bias": "predictions.bias"}
+# Family -> the case whose file is kept.
+TF_FILES = {
+    "bert": "bert/pretraining",
+    "deberta_v2": "deberta_v2/encoder_convolution",
+    "gpt2": "gpt2/causal_lm",
+    "transformer_xl": "transformer_xl/hf_adaptive",
+    "xlnet": "xlnet/question_answering",
+}
+
+
+def tf_directory(case: str, to, h5=None):
+    """A directory as TFPreTrainedModel.save_pretrained() leaves it."""
+    ignored = shutil.ignore_patterns("io.npz", "*.safetensors", "training.npz")
+    directory = shutil.copytree(directory_of(case), to, ignore=ignored)
+    shutil.copy(h5 or TF_KERAS / f"{case.partition('/')[0]}.h5", directory / "tf_model.h5")
+    return directory
+
+
+@pytest.mark.parametrize("case", sorted({*TF_ARRAYS} & {*ONE_A_TASK} - {*TF_FILES.values()}))
+def test_every_array_of_tf_classes_is_a_tensor_of_the_torch_class(case):
+    """By its bytes: its name, and the order of its axes, are those that transformers reads it with."""
+    fmt = registry().families[family_of(case)].formats["hf"]
+    root = fmt.root
+    # A bare encoder has a root here and none there.
+    tensors = {
+        key.removeprefix(root): value for key, value in tensors_of(directory_of(case)).items()
+    }
+    read = set()
+    for path, checksum in TF_ARRAYS[case].items():
+        stored = path.split("/", 2)[2]
+        name = pytorch_name(stored).removeprefix(root)
+        read.add(name)
+        if name.startswith("pooler.") and name not in tensors:
+            continue  # MPNet's has one whatever its head reads.
+        tensor = tensors[UNUSED.get(name, name)]
+        found = np.ascontiguousarray(tensor.T if is_transposed(stored) else tensor)
+        assert zlib.crc32(found.tobytes()) == checksum, path
+    assert {name for name in tensors if not fmt.is_ignorable(name)} <= read
+
+
+@pytest.mark.parametrize("case", slow_but(TF_FILES.values(), "bert/pretraining", "gpt2/causal_lm"))
+def test_tf_model_h5_gives_the_same_model(case, tmp_path):
+    assert_same_variables(
+        bert_zoo.load(tf_directory(case, tmp_path / "tf"), task_of(case)), loaded(case)
+    )
+
+
+def test_albert_s_class_computes_with_the_second_of_two_biases(tmp_path):
+    path = tmp_path / "tf_model.h5"
+    with h5py.File(path, "w") as file:
+        for value, name in enumerate(("predictions/bias:0", "predictions/decoder/bias:0")):
+            file[f"predictions/tf_albert_for_masked_lm/{name}"] = np.full(3, value, "float32")
+    source = open_weights(path)
+    assert list(source) == ["predictions.bias"]
+    assert source["predictions.bias"].tolist() == [1, 1, 1]
+
+
+def changed(change, to):
+    """The file of BERT with something done to it."""
+    path = shutil.copy(TF_KERAS / "bert.h5", to / "tf_model.h5")
+    with h5py.File(path, "r+") as file:
+        (model,) = file["mlm___cls"]
+        change(file, f"mlm___cls/{model}/bert/embeddings/LayerNorm/gamma:0")
+    return path
+
+
+def link(file, name):
+    del file[name]
+    file[name] = h5py.ExternalLink("elsewhere.h5", "gamma")
+
+
+def compress(file, name):
+    del file[name]
+    file.create_dataset(name, data=np.ones(32, "float32"), compression="gzip")
+
+
+def leave_values_out(file, name):
+    del file[name]
+    file.create_dataset(name, shape=(10**6, 10**6), dtype="float32")
+
+
+def change_one_of_two(file, name):
+    file[name][0] = 7.0
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (link, "has a link"),
+        (compress, "without compression"),
+        (leave_values_out, "has the shape"),
+        (change_one_of_two, "several values"),
+    ],
+)
+def test_what_is_not_an_array_in_the_file_is_refused(change, message, tmp_path):
+    with pytest.raises(WeightsError, match=message):
+        dict(open_weights(changed(change, tmp_path)))
+
+
+def test_safetensors_hide_a_tf_model_h5(tmp_path):
+    directory = tf_directory("bert/pretraining", tmp_path / "tf")
+    shutil.copy(directory_of("bert/pretraining") / "model.safetensors", directory)
+    (directory / "tf_model.h5").write_bytes(b"no HDF5")
+    assert open_weights(directory).location.endswith("model.safetensors")
+
+
+def test_an_array_that_no_model_has_is_refused(tmp_path):
+    def add(file, name):
+        file["bert/tf_bert_for_pre_training/bert/more/kernel:0"] = np.ones(3, "float32")
+
+    directory = tf_directory("bert/pretraining", tmp_path / "tf", changed(add, tmp_path))
+    with pytest.raises(WeightsError, match=r"not known, so not loaded: bert\.more\.weight"):
+        bert_zoo.load(directory, "pretraining")
+
+
+# --- KerasHub ------------------------------------------------------------------------------------
+
+SIZES = {"num_layers": 2, "num_heads": 4, "hidden_dim": 32, "intermediate_dim": 48}
+TABLES = {"vocabulary_size": 50, "max_sequence_length": 20}
+GROUPS = {"embedding_dim": 16, "num_groups": 2, "num_inner_repetitions": 2, "num_layers": 4}
+# Name of the backbone's class -> its arguments.
+BACKBONES = {
+    "Albert": {**TABLES, **SIZES, **GROUPS},
+    "Bert": {**TABLES, **SIZES},
+    "DebertaV3": {**TABLES, **SIZES, "bucket_size": 4},
+    "DistilBert": {**TABLES, **SIZES},
+    "Electra": {"vocab_size": 50, "max_sequence_length": 20, "embedding_dim": 16, **SIZES},
+    "GPT2": {**TABLES, **SIZES},
+    "Roberta": {**TABLES, **SIZES},
+    "XLMRoberta": {**TABLES, **SIZES},
+}
+
+
+def with_random_values(model):
+    """The model with weights that no initializer gives, so that none is taken for another."""
+    random = np.random.default_rng(0)
+    for variable in model.weights:
+        if "seed" not in variable.path:
+            variable.assign(random.normal(0.0, 0.3, variable.shape))
+    return model
+
+
+def hub_inputs(backbone, pad: int) -> dict[str, np.ndarray]:
+    random = np.random.default_rng(1)
+    mask = (np.arange(12) < np.array([[12], [7], [4]])).astype("int32")
+    arrays = {
+        "token_ids": np.where(mask, random.integers(5, 50, mask.shape), pad).astype("int32"),
+        "padding_mask": mask,
+        "segment_ids": random.integers(0, 2, mask.shape).astype("int32"),
+    }
+    return {name: arrays[name] for name in backbone.input}
+
+
+@pytest.fixture(scope="module")
+def hub():
+    return pytest.importorskip("keras_hub").models
+
+
+@pytest.mark.parametrize("name", slow_but(BACKBONES, "Bert", "Roberta"))
+def test_keras_hub_presets_compute_the_same(name, hub, tmp_path):
+    backbone = getattr(hub, f"{name}Backbone")(**BACKBONES[name])
+    task = getattr(hub, f"{name}TextClassifier", None)
+    theirs = backbone if task is None else task(backbone, num_classes=3, preprocessor=None)
+    with_random_values(theirs).save_to_preset(tmp_path)
+    inputs = hub_inputs(backbone, 1 if "Roberta" in name else 0)
+    expected, ours = backbone(inputs), bert_zoo.load(tmp_path, "encoder")(inputs)
+    expected = expected if isinstance(expected, dict) else {"sequence_output": expected}
+    tokens = inputs["padding_mask"] > 0
+    assert_same(ours["sequence_output"][tokens], expected["sequence_output"][tokens], TOLERANCE)
+    if "pooled_output" in ours:
+        assert_same(ours["pooled_output"], expected["pooled_output"], TOLERANCE)
+    if task is not None:
+        classifier = bert_zoo.load(tmp_path, "classification")
+        assert_same(classifier(inputs), theirs(inputs), TOLERANCE)
+
+
+def test_a_preset_of_another_class_is_named(tmp_path):
+    (tmp_path / "config.json").write_text('{"class_name": "GemmaBackbone", "config": {}}')
+    with pytest.raises(ConfigError, match=r"class_name 'GemmaBackbone'.*BertBackbone"):
+        bert_zoo.load(tmp_path)
