@@ -30,7 +30,11 @@ XLM_TEXTS = ["Paris is<mask>.", "", "été\x00 中", "hello", b"\xff<s>"]
 @pytest.fixture(scope="module")
 def references():
     found = json.loads(gzip.decompress((GOLDEN / "sentencepiece.json.gz").read_bytes()))
-    return found | {"xlnet": json.loads(gzip.decompress((GOLDEN / "xlnet.json.gz").read_bytes()))}
+    others = {
+        name: json.loads(gzip.decompress((GOLDEN / f"{name}.json.gz").read_bytes()))
+        for name in ("camembert", "xlnet")
+    }
+    return found | others
 
 
 @pytest.fixture(scope="module")
@@ -50,10 +54,17 @@ def albert():
     return SentencePieceTokenizer.from_file(ALBERT_MODEL, "albert")
 
 
-@pytest.fixture(scope="module", params=["albert", "albert_cased", "xlm_roberta", "xlnet"])
+# CamemBERT's are XLM-RoBERTa's with other numbers.
+SCHEMES = [
+    *("albert", "albert_cased", "xlm_roberta", "xlnet"),
+    pytest.param("camembert", marks=pytest.mark.slow),
+]
+
+
+@pytest.fixture(scope="module", params=SCHEMES)
 def reference_and_tokenizer(request, references, small_model):
-    if request.param == "xlm_roberta":
-        return references["xlm_roberta"], SentencePieceTokenizer(small_model, "xlm_roberta")
+    if request.param in ("camembert", "xlm_roberta"):
+        return references[request.param], SentencePieceTokenizer(small_model, request.param)
     if not ALBERT_MODEL.is_file():
         pytest.skip("needs the vocabularies in ../shared/data")
     if request.param == "xlnet":
@@ -79,6 +90,13 @@ def test_written_texts_give_the_references_ids(reference_and_tokenizer, referenc
     rows = tokenizer(references["texts"]).to_list()
     for written, row, wanted in zip(references["texts"], rows, reference["written"], strict=True):
         assert row == wanted, written
+
+
+def test_camembert_numbers_all_pieces_behind_four_tokens(references, small_model):
+    tokenizer = SentencePieceTokenizer(small_model, "camembert")
+    texts = references["texts"][:20]
+    assert tokenizer(texts).to_list() == references["camembert"]["written"][:20]
+    assert (tokenizer.cls_id, tokenizer.sep_id, tokenizer.pad_id, tokenizer.unk_id) == (5, 6, 1, 3)
 
 
 def test_the_written_texts_test_more_than_unknown_tokens(references):

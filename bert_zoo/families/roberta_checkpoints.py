@@ -106,6 +106,23 @@ CHECKPOINTS = [
         },
         note="Distilled from roberta_base.",
     ),
+    Checkpoint(
+        "codebert",
+        BASE,
+        sources=[HF("microsoft/codebert-base")],
+        provides=frozenset({"encoder"}),
+        params=124_645_632,
+        licence="MIT (the code repository's; the weights' card names none)",
+        paper=(
+            "CodeBERT: A Pre-Trained Model for Programming and Natural Languages, arXiv:2002.08155"
+        ),
+        text=CASED,
+        aliases=["codebert_base"],
+        note=(
+            "Python, Java, JavaScript, PHP, Ruby and Go, with their comments: the first text is language, the "
+            "second code. Trained on masked and on replaced tokens."
+        ),
+    ),
     trained_here(
         "roberta_nano",
         {**PRETRAINING.sizes[SIZE].config, **NO_POOLER},

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 from bert_zoo.families import bert, roberta
 from bert_zoo.families.bert_checkpoints import BASE, LARGE
+from bert_zoo.families.bert_derived_checkpoints import multilingual_e5
 from bert_zoo.families.roberta_checkpoints import fairseq
 from bert_zoo.text.format import TextFormat
 from bert_zoo.text.layout import ROBERTA
@@ -47,19 +48,23 @@ FAMILY = replace(
     },
     text=TextFormat(read_sentencepiece, {"scheme": SCHEME}, ROBERTA),
     checkpoints=[
-        fairseq(
-            f"xlm_roberta_{size}",
-            f"xlm-roberta-{size}",
-            f"xlmr.{size}",
-            config,
-            params,
-            paper=PAPER,
-            scores={"XNLI (test accuracy, average over 15 languages)": accuracy},
-            note="100 languages.",
-        )
-        for size, config, params, accuracy in (
-            ("base", BASE, 277_453_056, 76.2),
-            ("large", LARGE, 558_840_832, 80.9),
-        )
+        *(
+            fairseq(
+                f"xlm_roberta_{size}",
+                f"xlm-roberta-{size}",
+                f"xlmr.{size}",
+                config,
+                params,
+                paper=PAPER,
+                scores={"XNLI (test accuracy, average over 15 languages)": accuracy},
+                note="100 languages.",
+            )
+            for size, config, params, accuracy in (
+                ("base", BASE, 277_453_056, 76.2),
+                ("large", LARGE, 558_840_832, 80.9),
+            )
+        ),
+        multilingual_e5("base", BASE, 278_043_648),
+        multilingual_e5("large", LARGE, 559_890_432),
     ],
 )

@@ -1,4 +1,4 @@
-"""The golden cases of RoBERTa and XLM-RoBERTa, and RoBERTa's twins in fairseq's format."""
+"""The golden cases of RoBERTa and XLM-RoBERTa, RoBERTa's twins in fairseq's format, and what reads as they do."""
 
 import functools
 import json
@@ -60,9 +60,11 @@ def write_bpe_vocabulary(directory: pathlib.Path) -> None:
         raise ValueError(f"transformers reads the vocabulary in {directory} as {tokens}.")
 
 
-def write_sentencepiece_vocabulary(directory: pathlib.Path) -> None:
+def write_sentencepiece_vocabulary(
+    directory: pathlib.Path, tokenizer: str = "XLMRobertaTokenizer"
+) -> None:
     train_sentencepiece(directory / "sentencepiece.bpe.model", _XLM_PIECES)
-    write_json(directory / "tokenizer_config.json", {"tokenizer_class": "XLMRobertaTokenizer"})
+    write_json(directory / "tokenizer_config.json", {"tokenizer_class": tokenizer})
 
 
 _TOKENS = Tokens(pad=PAD, first=0, last=2, first_ordinary=len(_SPECIAL))
@@ -83,6 +85,29 @@ XLM_ROBERTA = Family(
     prefix="XLMRoberta",
     # <s>, <pad>, </s>, <unk>, the pieces behind SentencePiece's own first three, and <mask>.
     tiny_config=_SIZES | {"vocab_size": 4 + _XLM_PIECES - 3 + 1},
+    tokens=_TOKENS,
+    write_vocabulary=write_sentencepiece_vocabulary,
+    has_segments=False,
+)
+
+CAMEMBERT = Family(
+    prefix="Camembert",
+    # <s>NOTUSED, <pad>, </s>NOTUSED, <unk>, all pieces, and <mask>.
+    tiny_config=_SIZES | {"vocab_size": 4 + _XLM_PIECES + 1, "bos_token_id": 5, "eos_token_id": 6},
+    tokens=Tokens(pad=PAD, first=5, last=6, first_ordinary=7),
+    write_vocabulary=functools.partial(
+        write_sentencepiece_vocabulary, tokenizer="CamembertTokenizer"
+    ),
+    has_segments=False,
+)
+MULTILINGUAL_MINILM = Family(
+    prefix="Bert",
+    # Two rows more than there are tokens, as in the released files.
+    tiny_config=TINY_SIZES
+    | {
+        "max_position_embeddings": POSITIONS,
+        "vocab_size": XLM_ROBERTA.tiny_config["vocab_size"] + 2,
+    },
     tokens=_TOKENS,
     write_vocabulary=write_sentencepiece_vocabulary,
     has_segments=False,
@@ -247,4 +272,16 @@ XLM_CASES = (
         "Three named classes.",
         config=_ENTAILMENT,
     ),
+)
+
+CAMEMBERT_CASES = (Case("masked_lm", "The output layer is the word embedding."),)
+
+
+def says_tokenizer(config: dict) -> dict:
+    """As the hub's, by which the family is told from BERT."""
+    return config | {"tokenizer_class": "XLMRobertaTokenizer"}
+
+
+MULTILINGUAL_MINILM_CASES = (
+    Case("encoder", "BERT's encoder with its pooler.", edit_config=says_tokenizer),
 )

@@ -65,6 +65,11 @@ _FAMILIES = {
     "bert": (golden_bert.BERT, golden_bert.CASES),
     "roberta": (golden_roberta.ROBERTA, golden_roberta.CASES),
     "xlm_roberta": (golden_roberta.XLM_ROBERTA, golden_roberta.XLM_CASES),
+    "camembert": (golden_roberta.CAMEMBERT, golden_roberta.CAMEMBERT_CASES),
+    "multilingual_minilm": (
+        golden_roberta.MULTILINGUAL_MINILM,
+        golden_roberta.MULTILINGUAL_MINILM_CASES,
+    ),
     "albert": (golden_albert.ALBERT, golden_albert.CASES),
     "distilbert": (golden_distilbert.DISTILBERT, golden_distilbert.CASES),
     "mpnet": (golden_mpnet.MPNET, golden_mpnet.CASES),

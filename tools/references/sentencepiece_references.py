@@ -4,15 +4,17 @@
     python tools/references/sentencepiece_references.py model
     python tools/references/sentencepiece_references.py golden PATH_OF_GOOGLE_ALBERT/tokenization.py
     python tools/references/sentencepiece_references.py xlnet
+    python tools/references/sentencepiece_references.py camembert
 
 `tables` writes "python" in bert_zoo/text/unicode_tables.json, from Python 3.11. `model` trains the small
 XLM-R-like model that tests use. `golden` runs google-research/albert's tokenization.py (without its
 TensorFlow 1 imports) and Hugging Face's XLMRobertaTokenizer on the texts of tests/text_samples.py; `xlnet`
 runs transformers 4's XLNetTokenizer, which does what zihangdai/xlnet prepro_utils.py does (transformers 5's splits
-no commas off numbers), with the pieces of ALBERT's model.
+no commas off numbers), with the pieces of ALBERT's model; `camembert` transformers 4's CamembertTokenizer with
+the small model.
 
 Needs sentencepiece 0.2.1 (0.2.2 breaks ties between segmentations in another way, see
-docs/text.md), six and, for `golden`, transformers and ../shared/data; for `xlnet` transformers 4.35.
+docs/text.md), six and, for `golden`, transformers and ../shared/data; for `xlnet` and `camembert` transformers 4.35.
 """
 
 from __future__ import annotations
@@ -241,6 +243,27 @@ def write_xlnet() -> None:
     write_answers("xlnet.json.gz", answers(encode))
 
 
+def write_camembert() -> None:
+    """Writes what transformers 4's CamembertTokenizer answers, with special tokens in texts."""
+    from transformers import CamembertTokenizer
+
+    with tempfile.TemporaryDirectory() as directory:
+        path = Path(directory, "sentencepiece.bpe.model")
+        path.write_bytes(gzip.decompress((GOLDEN / "xlm_roberta_small.model.gz").read_bytes()))
+        tokenizer = CamembertTokenizer(str(path))
+
+    special = re.compile("(<s>|<pad>|</s>|<unk>|<mask>)")
+
+    def encode(text: str) -> list[int]:
+        # Not `tokenize`, which passes over spaces beside special tokens in its own way.
+        tokens: list[str] = []
+        for part in special.split(text.replace("\x85", " ")):
+            tokens += [part] if special.fullmatch(part) else tokenizer._tokenize(part)
+        return tokenizer.convert_tokens_to_ids(tokens)
+
+    write_answers("camembert.json.gz", answers(encode))
+
+
 def context_text(page: int) -> str:
     """Returns every code point of a page in CONTEXTS."""
     codes = range(page * text_samples.PAGE, (page + 1) * text_samples.PAGE)
@@ -319,4 +342,4 @@ def hugging_face_encoder(model: bytes) -> Encoder:
 
 if __name__ == "__main__":
     commands = {"tables": write_tables, "model": train_model, "golden": write_golden}
-    run(commands | {"xlnet": write_xlnet})
+    run(commands | {"xlnet": write_xlnet, "camembert": write_camembert})

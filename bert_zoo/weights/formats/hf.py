@@ -77,6 +77,8 @@ class HuggingFace(Format):
     model_type: str = ""  # of its config.json
     # The `architectures` entry of a model, by task; that of "encoder" for tasks without a head.
     classes: Mapping[str, str] = field(default_factory=dict)
+    # Of its config.json, where another family has the same `model_type`; empty for no matter.
+    tokenizer_class: str = ""
     # Whether a config.json without a model_type is of this family, as it is older than the key.
     may_be_untyped: bool = False
     # Field of the configuration -> the one value that Hugging Face's class computes with, or a function
@@ -100,6 +102,8 @@ class HuggingFace(Format):
 
     def is_of_family(self, values: JsonObject) -> bool:
         model_type = values.take("model_type", str)
+        if self.tokenizer_class and values.take("tokenizer_class", str) != self.tokenizer_class:
+            return False
         if model_type is None:
             # A configuration that names a class of Keras is another program's.
             return self.may_be_untyped and "class_name" not in values
@@ -121,6 +125,8 @@ class HuggingFace(Format):
     def encode(self, config: Config, description: Description) -> dict[str, Any]:
         """The content of config.json."""
         values = {"architectures": list(description.classes), **self.codec.encode(config)}
+        if self.tokenizer_class:
+            values["tokenizer_class"] = self.tokenizer_class
         labels = description.labels
         if description.problem_type is not None:
             values["problem_type"] = description.problem_type

@@ -1,0 +1,56 @@
+"""CamemBERT (Martin et al. 2020, arXiv:1911.03894): RoBERTa in French."""
+
+from dataclasses import replace
+
+from bert_zoo.families import bert, roberta
+from bert_zoo.families.bert_checkpoints import BASE, LARGE
+from bert_zoo.registry import HF, Checkpoint, TextSpec
+from bert_zoo.text.format import TextFormat
+from bert_zoo.text.layout import ROBERTA
+from bert_zoo.text.sentencepiece_files import Scheme, read_sentencepiece
+from bert_zoo.text.vocabulary import special_tokens
+
+# All pieces stand behind fairseq's four tokens, the first three too, of which <s> and </s> are the ones
+# that the models were trained with.
+SCHEME = Scheme(
+    name="camembert",
+    model_file="sentencepiece.bpe.model",
+    tokenizer_class="CamembertTokenizer",
+    replaced_pieces=("<unk>",),
+    first_tokens=("<s>NOTUSED", "<pad>", "</s>NOTUSED", "<unk>", "<unk>NOTUSED"),
+    last_tokens=("<mask>",),
+    special_tokens=special_tokens("<unk>", "<pad>", "<s>", "</s>", "<mask>"),
+    next_line_is_space=True,
+)
+
+FAMILY = replace(
+    roberta.FAMILY,
+    name="camembert",
+    defaults=roberta.FAMILY.defaults | {"vocab_size": 32005},
+    pretraining_preset=None,
+    formats={
+        "hf": replace(
+            roberta.FAMILY.formats["hf"],
+            model_type="camembert",
+            classes=bert.hf_classes("Camembert"),
+        )
+    },
+    text=TextFormat(read_sentencepiece, {"scheme": SCHEME}, ROBERTA),
+    checkpoints=[
+        Checkpoint(
+            f"camembert_{size}",
+            config | {"pooler": False},
+            sources=[HF(f"almanach/camembert-{size}")],
+            provides=frozenset({"encoder", "masked_lm"}),
+            params=params,
+            licence="MIT",
+            paper="CamemBERT: a Tasty French Language Model, arXiv:1911.03894",
+            text=TextSpec(lowercase=None),
+            note=f"French, trained on {text}; whole words were masked.",
+        )
+        for size, config, params, text in (
+            ("base", BASE, 110_031_360, "OSCAR"),
+            ("large", LARGE, 335_611_904, "CCNet"),
+        )
+    ],
+)

@@ -1,0 +1,67 @@
+"""Multilingual MiniLM (Wang et al. 2020, arXiv:2002.10957): BERT's layers with XLM-RoBERTa's text."""
+
+from dataclasses import replace
+
+from bert_zoo.families import bert, xlm_roberta
+from bert_zoo.families.bert_derived_checkpoints import EMBEDDING, SMALL, multilingual_e5
+from bert_zoo.registry import HF, Checkpoint, Pooling, TextSpec
+
+PARAMS = 117_653_760
+
+FAMILY = replace(
+    bert.FAMILY,
+    name="multilingual_minilm",
+    # The pieces and special tokens are 250,002; the rows behind them stand for none.
+    defaults=SMALL | {"vocab_size": 250037},
+    formats={
+        "hf": replace(
+            bert.HF,
+            tokenizer_class=xlm_roberta.SCHEME.tokenizer_class,
+            classes=bert.hf_classes("Bert"),
+            may_be_untyped=False,
+            unread={},
+        )
+    },
+    heads={"masked_lm": bert.HEADS["masked_lm"], **bert.TASK_HEADS},
+    text=xlm_roberta.FAMILY.text,
+    objectives=("masked_lm",),
+    pretraining_preset=None,
+    checkpoints=[
+        Checkpoint(
+            "multilingual_minilm",
+            {},
+            sources=[HF("microsoft/Multilingual-MiniLM-L12-H384")],
+            provides=frozenset({"encoder"}),
+            params=PARAMS,
+            licence="MIT",
+            paper=(
+                "MiniLM: Deep Self-Attention Distillation for Task-Agnostic Compression of Pre-Trained "
+                "Transformers, arXiv:2002.10957"
+            ),
+            text=TextSpec(lowercase=None),
+            aliases=["mminilm", "multilingual_minilm_l12_h384"],
+            scores={"XNLI (test accuracy, average over 15 languages)": 71.1},
+            note=(
+                "Distilled from xlm_roberta_base in its hundred languages: to be fine-tuned. The pooler in "
+                "its files was not trained."
+            ),
+        ),
+        Checkpoint(
+            "paraphrase_multilingual_minilm",
+            {},
+            sources=[HF("sentence-transformers/paraphrase-multilingual-MiniLM-L12-v2")],
+            provides=EMBEDDING,
+            params=PARAMS,
+            licence="Apache-2.0",
+            paper=(
+                "Making Monolingual Sentence Embeddings Multilingual using Knowledge Distillation, "
+                "arXiv:2004.09813"
+            ),
+            text=TextSpec(lowercase=None, max_length=128),
+            pooling=Pooling("mean", normalize=False),
+            aliases=["paraphrase-multilingual-MiniLM-L12-v2"],
+            note="A sentence encoder of 50 languages; mean-pooled.",
+        ),
+        multilingual_e5("small", {}, PARAMS),
+    ],
+)
