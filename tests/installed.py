@@ -1,0 +1,72 @@
+"""What an installed bert_zoo must be able to do, in a minute: `make dist-test` runs it outside of the checkout.
+
+python tests/installed.py       in an environment into which the wheel was installed
+"""
+
+import subprocess
+import sys
+import tempfile
+from importlib.metadata import version
+from pathlib import Path
+
+import numpy as np
+
+CHECKOUT = Path(__file__).parents[1]
+SAVED = Path(__file__).parent / "saved_by"
+SERVE = """
+import sys, tensorflow as tf, tensorflow_text
+answers = tf.saved_model.load("served").signatures["serving_default"](text=tf.constant(["good"]))
+assert answers["probabilities"].shape == (1, 2), answers
+assert "bert_zoo" not in sys.modules
+"""
+
+
+def main() -> None:
+    import bert_zoo
+
+    assert not Path(bert_zoo.__file__).is_relative_to(CHECKOUT), bert_zoo.__file__
+    assert bert_zoo.__version__ == version("bert_zoo")
+    assert len(bert_zoo.list_models()) > 100
+    print(bert_zoo.describe("albert_base"))
+    heavy = {"tensorflow", "keras", "tensorflow_datasets", "keras_hub", "jax"} & set(sys.modules)
+    assert not heavy, f"`import bert_zoo` imports {heavy}."
+
+    print(bert_zoo.load("roberta_nano", task="masked_lm").fill_mask("She looked at <mask> face ."))
+    model = bert_zoo.load("bert_nano", task="classification", labels=["bad", "good"])
+    model.fit(["good", "bad"] * 8, ["good", "bad"] * 8, epochs=2, verbose=0)
+    bert_zoo.save(model, "saved")
+    same = bert_zoo.load("saved").predict(["good"], verbose=0) - model.predict(["good"], verbose=0)
+    assert np.abs(same).max() < 1e-6
+    bert_zoo.export(model, "served")
+    subprocess.run([sys.executable, "-c", SERVE], check=True)
+
+    for directory in sorted(SAVED.glob("*/*")):
+        check_saved(directory)
+    program = Path(sys.executable).with_name("bert_zoo")
+    assert (
+        "finetune" in subprocess.run([program], capture_output=True, text=True, check=True).stdout
+    )
+    shown = ("tensorflow", "keras", "tensorflow-text", "numpy")
+    print("python", sys.version.split()[0], *(f"{name} {version(name)}" for name in shown))
+
+
+def check_saved(directory: Path) -> None:
+    """A model that a release saved gives what it gave then."""
+    import keras
+
+    import bert_zoo
+
+    expected = np.load(directory / "outputs.npz")
+    models = [bert_zoo.load(directory), *map(keras.models.load_model, directory.glob("*.keras"))]
+    for model in models:
+        outputs = model.predict(expected["texts"].tolist(), verbose=0)
+        np.testing.assert_allclose(outputs, expected["outputs"], atol=1e-5)
+
+
+if __name__ == "__main__":
+    import os
+
+    with tempfile.TemporaryDirectory() as directory:
+        os.chdir(directory)
+        main()
+        os.chdir(CHECKOUT)
