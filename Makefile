@@ -2,6 +2,9 @@
 # make test         installs the package in a virtual environment and runs its tests
 # make test-slow    runs the tests that the others repeat, and those that take minutes
 # make lint         checks format, style and that no import runs up the package's floors
+# make docs         builds the documentation site in site/; a link that leads nowhere stops it
+# make dist         builds wheel and sdist in dist/, with the site in the sdist
+# make dist-test    installs the wheel beside the oldest and the newest Keras and TensorFlow and tries it
 # make test-jax     runs the tests of Keras's JAX backend where TensorFlow is not installed
 
 PYTHON ?= python3
@@ -18,7 +21,7 @@ QUIET = TF_CPP_MIN_LOG_LEVEL=3
 PYTEST = $(QUIET) TF_NUM_INTRAOP_THREADS=1 $(BIN)/python -m pytest --ignore tests/test_jax.py \
 	--numprocesses auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder --durations 15
 
-.PHONY: quickstart test test-slow test-jax lint clean
+.PHONY: quickstart test test-slow test-jax docs dist dist-test lint clean
 
 quickstart: $(VENV)/installed-plots
 	$(QUIET) $(BIN)/python tools/finetune.py --model minilm_l6 --task messages \
@@ -32,6 +35,9 @@ test-slow: $(VENV)/installed-test
 
 test-jax: $(VENV_JAX)/installed
 	KERAS_BACKEND=jax $(VENV_JAX)/bin/python -m pytest tests/test_jax.py tests/test_conformance.py
+
+docs: $(VENV)/installed-docs
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 lint: $(VENV)/installed-dev
 	$(BIN)/ruff format --check .
@@ -54,5 +60,22 @@ $(VENV_JAX)/installed: pyproject.toml
 	$(VENV_JAX)/bin/python -m pip install --quiet --no-deps --editable . $(WEIGHTS)
 	touch $@
 
+dist: docs $(VENV)/installed-dev
+	rm -rf dist
+	$(BIN)/python -m build --outdir dist .
+
+# The ends of the ranges in pyproject.toml; what the newest is, pip knows.
+OLDEST = tensorflow==2.18.0 tensorflow-text==2.18.0 keras==3.10.0
+OLDEST_PYTHON ?= python3.11
+NEWEST_PYTHON ?= python3.13
+
+dist-test: dist
+	set -e; directory=$$(mktemp -d); trap 'rm -rf "$$directory"' EXIT; \
+	$(OLDEST_PYTHON) -m venv "$$directory/oldest"; \
+	"$$directory/oldest/bin/pip" install --quiet dist/*.whl $(OLDEST); \
+	$(NEWEST_PYTHON) -m venv "$$directory/newest"; \
+	"$$directory/newest/bin/pip" install --quiet dist/*.whl; \
+	for end in oldest newest; do $(QUIET) "$$directory/$$end/bin/python" tests/installed.py; done
+
 clean:
-	rm -rf $(VENV) $(VENV_JAX) runs build dist *.egg-info
+	rm -rf $(VENV) $(VENV_JAX) runs site build dist *.egg-info

@@ -481,7 +481,7 @@ def test_a_failed_download_says_why_and_names_data_dir(fake_tfds):
 
 def test_a_missing_tfds_says_so_and_names_data_dir(monkeypatch):
     monkeypatch.setitem(sys.modules, "tensorflow_datasets", None)
-    with pytest.raises(RuntimeError, match=r"pip install tensorflow-datasets.*--data_dir"):
+    with pytest.raises(RuntimeError, match=r"pip install 'bert_zoo\[datasets\]'.*--data_dir"):
         glue.load_glue("rte", "train")
 
 

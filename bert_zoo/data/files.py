@@ -209,7 +209,7 @@ def examples_of(name: str, split: str, instead: str) -> Iterator[dict[str, Any]]
     except ImportError as error:
         raise RuntimeError(
             f"{name} cannot be downloaded because tensorflow_datasets cannot be imported "
-            f"({error}). Install it with `pip install tensorflow-datasets`. {instead}"
+            f"({error}). Install it with `pip install 'bert_zoo[datasets]'`. {instead}"
         ) from error
     try:
         yield from tfds.as_numpy(tfds.load(name, split=split))
