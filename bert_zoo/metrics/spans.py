@@ -95,7 +95,7 @@ def span_report(
     """Scores predicted tags by the spans that they mark.
 
     Args:
-        references: the tags of each sentence, [sentences][words].
+        references: for each sentence, the tags of its words.
         predictions: the same, as predicted.
 
     Raises:

@@ -1,0 +1,260 @@
+"""The examples of README and docs/ run as they stand, and give what the pages say.
+
+A page runs from top to bottom, in one namespace and a directory of its own. Numbers behind a statement's
+comment, and a block of `text` behind an example, are what it prints; trained as the page says, it gives
+nearly those. Comments that readers do not see say the rest:
+
+    <!-- first                    what an example takes as given, run before it
+    texts = ["one", "another"]
+    -->
+    <!-- not run: why -->         the next example is compiled and no more
+"""
+
+import ast
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from helpers import needs_minilm, slow_but
+
+import bert_zoo
+from bert_zoo.registry import registry
+
+ROOT = Path(__file__).parents[1]
+DOCS = ROOT / "docs"
+FAMILIES = registry().families
+PAGES = [
+    "README.md",
+    *sorted(path.relative_to(ROOT).as_posix() for path in DOCS.rglob("*.md")),
+]
+EXAMPLE = re.compile(
+    r"^<!-- first\n(?P<first>.*?)^-->$"
+    r"|^(?P<not_run><!-- not run: .+ -->\n)?```python\n(?P<code>.*?)^```$"
+    r"(?:\n+```text\n(?P<printed>.*?)^```$)?",
+    flags=re.MULTILINE | re.DOTALL,
+)
+NUMBER = re.compile(r"-?\d+\.\d+")
+# What is loaded in the place of weights that would be downloaded.
+STAND_INS = {"bert_base": "minilm_l6"}
+
+
+@dataclass
+class Example:
+    code: str
+    printed: str  # what the page says that all of it prints, if it says so
+    hidden: bool  # from readers
+    runs: bool
+
+
+def examples(text: str) -> Iterator[Example]:
+    for found in EXAMPLE.finditer(text):
+        hidden = found["first"] is not None
+        code = found["first"] if hidden else found["code"]
+        yield Example(code, found["printed"] or "", hidden, runs=not found["not_run"])
+
+
+def text_of(page: str) -> str:
+    return (ROOT / page).read_text(encoding="utf-8")
+
+
+WITH_EXAMPLES = [page for page in PAGES if any(examples(text_of(page)))]
+
+
+def agree(shown: str, comment: str) -> bool:
+    """Whether the words are the same, and the numbers nearly: trained weights differ by machine."""
+    numbers, wanted = (list(map(float, NUMBER.findall(text))) for text in (shown, comment))
+    words, wanted_words = (NUMBER.sub("", text).split() for text in (shown, comment))
+    near = [abs(a - b) for a, b in zip(numbers, wanted, strict=False)]
+    return words[: len(wanted_words)] == wanted_words and max(near, default=0) < 0.35
+
+
+def one_short_epoch(monkeypatch) -> None:
+    """Trains on few rows, once: what comes out is not compared."""
+    from bert_zoo.data import messages
+    from bert_zoo.models.base import ZooModel
+
+    fit, load = ZooModel.fit, messages.load
+    monkeypatch.setattr(
+        ZooModel, "fit", lambda *args, **options: fit(*args, **options | {"epochs": 1})
+    )
+    monkeypatch.setattr(messages, "load", lambda split: tuple(c[:24] for c in load(split)))
+
+
+def run(text: str, read_output, compare_trained: bool = True) -> tuple[dict, int]:
+    """Runs a page's examples, statement by statement.
+
+    Args:
+        read_output: gives what was printed since it was called before.
+        compare_trained: whether results behind the first training are compared.
+
+    Returns:
+        The page's names, and how many results were compared.
+    """
+    names, compared, trained = {"__name__": "__main__"}, 0, False
+    for example in examples(text):
+        compile(example.code, "example", "exec")
+        if not example.runs:
+            continue
+        lines = example.code.splitlines()
+        printed = ""
+        for statement in ast.parse(example.code).body:
+            source = ast.get_source_segment(example.code, statement)
+            comment = lines[statement.end_lineno - 1].partition("  # ")[2]
+            trained |= not example.hidden and ".fit(" in source
+            comparing = compare_trained or not trained
+            read_output()
+            if isinstance(statement, ast.Expr):
+                value = eval(source, names)
+                output = read_output()
+                printed += output
+                shown = output if value is None else str(value)
+                if NUMBER.search(comment) and comparing:
+                    assert agree(shown, comment), (source, shown)
+                    compared += 1
+            else:
+                exec(source, names)
+                printed += read_output()
+        if example.printed and comparing:
+            assert agree(printed, example.printed), printed
+            compared += 1
+    return names, compared
+
+
+@pytest.fixture
+def page_runner(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    entries = registry()._entries
+    for name, stand_in in STAND_INS.items():
+        monkeypatch.setitem(entries, name, entries[stand_in])
+    return lambda text, **options: run(text, lambda: capsys.readouterr().out, **options)
+
+
+@needs_minilm
+@pytest.mark.parametrize("page", slow_but(WITH_EXAMPLES, "docs/howto/embed.md"))
+def test_a_page_runs_from_top_to_bottom(page, page_runner):
+    page_runner(text_of(page))
+
+
+@needs_minilm
+def test_readme_runs_in_short(page_runner, monkeypatch):
+    one_short_epoch(monkeypatch)
+    names, compared = page_runner(text_of("README.md"), compare_trained=False)
+    assert compared >= 2
+    assert names["served"].signatures["serving_default"] is not None
+
+
+def test_the_examples_that_do_not_run_are_python():
+    for page in WITH_EXAMPLES:
+        for example in examples(text_of(page)):
+            compile(example.code, page, "exec")
+
+
+def test_an_example_that_prints_something_else_fails(page_runner):
+    page_runner("```python\nprint('a 0.50')\n```\n\n```text\na 0.51\n```\n")
+    with pytest.raises(AssertionError, match=r"a 0\.50"):
+        page_runner("```python\nprint('a 0.50')\n```\n\n```text\nb 0.51\n```\n")
+
+
+def test_what_an_example_takes_as_given_is_run_before_it(page_runner):
+    page = "<!-- first\nx = 3\n-->\n```python\ny = x + 1\n```\n<!-- not run: no z -->\n```python\nz\n```\n"
+    names, _ = page_runner(page)
+    assert names["y"] == 4
+
+
+@pytest.mark.parametrize(
+    ("shown", "comment", "wanted"),
+    [
+        ("track  0.71  Where?", "track  0.7  Where?", True),
+        ("refund  0.71  Where?", "track  0.7  Where?", False),
+        ("-0.058", "0.589", False),
+    ],
+)
+def test_results_are_compared_by_words_and_numbers(shown, comment, wanted):
+    assert agree(shown, comment) == wanted
+
+
+# --- Families and reference ----------------------------------------------------------------------
+
+
+def test_every_family_has_a_page():
+    pages = {path.stem for path in (DOCS / "families").glob("*.md")} - {"index"}
+    assert pages == set(FAMILIES)
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_a_familys_page_says_what_the_paper_says_and_what_differs(name, page_runner, monkeypatch):
+    monkeypatch.syspath_prepend(ROOT / "tools" / "site")
+    from family_page import family_page
+
+    text = text_of(f"docs/families/{name}.md")
+    paper = re.search(
+        r"^## The paper in five sentences\n+(.*?)^## What differs from it here\n+- ",
+        text,
+        flags=re.MULTILINE | re.DOTALL,
+    )
+    sentences = re.findall(r"[.:](?=\s)", paper[1].replace("et al. ", ""))
+    assert len(sentences) >= 4
+    generated = family_page(FAMILIES[name])
+    for checkpoint in FAMILIES[name].checkpoints:
+        assert f"`{checkpoint.full_name}`" in generated
+        assert checkpoint.licence in generated
+    _, compared = page_runner(generated)
+    assert compared == 1
+
+
+def test_the_reference_has_every_public_name():
+    import importlib
+
+    paths = re.findall(
+        r"^::: (\S+)$",
+        "\n".join(path.read_text(encoding="utf-8") for path in (DOCS / "api").glob("*.md")),
+        flags=re.MULTILINE,
+    )
+    assert len(paths) == len(set(paths))
+    objects = []
+    for path in paths:
+        module, _, name = path.rpartition(".")
+        objects.append(getattr(importlib.import_module(module), name))
+    packages = "models layers training text objectives metrics runtime".split()
+    for package in (bert_zoo, *(getattr(bert_zoo, name) for name in packages)):
+        for name in package.__all__:
+            thing = getattr(package, name)
+            if callable(thing):
+                assert thing in objects, f"{package.__name__}.{name} is missing in docs/api."
+
+
+# --- Other pages ---------------------------------------------------------------------------------
+
+
+def test_the_front_pages_picture_finds_its_figures(monkeypatch):
+    monkeypatch.syspath_prepend(ROOT / "tools")
+    import comparison_figure
+
+    assert all(
+        0.1 < comparison_figure.ratio(*where) < 100 for *where, _ in comparison_figure.RATIOS
+    )
+    assert len(comparison_figure.served()) == len(comparison_figure.SERVED)
+    with pytest.raises(ValueError, match="no row begins with 'no such'"):
+        comparison_figure.ratio("Speed", "no such", "Hugging Face")
+
+
+def test_the_map_of_the_code_names_what_is_there():
+    files = re.findall(r"`((?:bert_zoo|tests|docs)/[\w/.]+)`", text_of("docs/code.md"))
+    assert len(files) > 30
+    assert not [file for file in files if not (ROOT / file).exists()]
+
+
+def test_the_commands_are_programs_with_these_flags():
+    from bert_zoo.__main__ import VERBS
+
+    commands = [
+        line
+        for page in PAGES
+        for line in re.findall(r"^ *bert_zoo .+$|`(bert_zoo [^`]+)`", text_of(page), re.MULTILINE)
+    ]
+    assert commands
+    for line in filter(None, commands):
+        verb = line.split()[1]
+        assert verb.isupper() or verb in VERBS, line

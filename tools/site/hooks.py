@@ -1,0 +1,59 @@
+"""What mkdocs does beside reading docs/: pages of other folders, a folder in the navigation, families.
+
+mkdocs calls these functions by their names: https://www.mkdocs.org/user-guide/plugins/#events.
+"""
+
+from pathlib import Path
+from typing import Any
+
+from family_page import family_page
+from mkdocs.config.defaults import MkDocsConfig
+from mkdocs.structure.files import File, Files
+from mkdocs.structure.pages import Page
+
+from bert_zoo.registry import registry
+
+ROOT = Path(__file__).parents[2]
+# Pages that stand in the repository where its readers look for them, beside docs/.
+OUTSIDE = ("CONTRIBUTING.md", "CHANGELOG.md", "checkpoints/README.md")
+FAMILIES = "families/"
+
+
+def on_config(config: MkDocsConfig) -> MkDocsConfig:
+    """Lists the pages of the folders that the navigation names."""
+    config.nav = _with_pages_of_folders(config.nav, Path(config.docs_dir))
+    return config
+
+
+def _with_pages_of_folders(nav: Any, docs: Path) -> Any:
+    if isinstance(nav, list):
+        return [_with_pages_of_folders(entry, docs) for entry in nav]
+    if isinstance(nav, dict):
+        return {title: _with_pages_of_folders(entry, docs) for title, entry in nav.items()}
+    if not nav.endswith("/"):
+        return nav
+    pages = sorted(path.relative_to(docs).as_posix() for path in docs.glob(f"{nav}*.md"))
+    # The folder's own page first.
+    return sorted(pages, key=lambda page: not page.endswith("/index.md"))
+
+
+def on_files(files: Files, config: MkDocsConfig) -> Files:
+    """Adds the pages that stand outside docs/, at the places that their links are written for."""
+    cards = ROOT.glob("checkpoints/*/README.md")
+    names = [*OUTSIDE, *(card.relative_to(ROOT).as_posix() for card in cards)]
+    for name in names:
+        content = (ROOT / name).read_text(encoding="utf-8").replace("](docs/", "](")
+        files.append(File.generated(config, name, content=content))
+    for figure in ROOT.glob("checkpoints/*/*.png"):
+        name = figure.relative_to(ROOT).as_posix()
+        files.append(File.generated(config, name, abs_src_path=str(figure)))
+    return files
+
+
+def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
+    """Puts what the registry knows of a family under what its page says."""
+    name = Path(page.file.src_uri)
+    if page.file.src_uri.startswith(FAMILIES) and name.stem in registry().families:
+        return markdown + family_page(registry().families[name.stem])
+    # From docs/, the repository's root is a folder up; in the site the root's pages are beside them.
+    return markdown.replace("](../checkpoints/", "](checkpoints/")
