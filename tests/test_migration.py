@@ -8,6 +8,7 @@ import zlib
 import h5py
 import numpy as np
 import pytest
+import tensorflow as tf
 from helpers import (
     ALL_GOLDEN,
     ONE_A_TASK,
@@ -215,4 +216,80 @@ def test_keras_hub_presets_compute_the_same(name, hub, tmp_path):
 def test_a_preset_of_another_class_is_named(tmp_path):
     (tmp_path / "config.json").write_text('{"class_name": "GemmaBackbone", "config": {}}')
     with pytest.raises(ConfigError, match=r"class_name 'GemmaBackbone'.*BertBackbone"):
+        bert_zoo.load(tmp_path)
+
+
+# --- Model Garden --------------------------------------------------------------------------------
+
+GARDEN = ALL_GOLDEN / "model_garden"
+# Case -> family, and task.
+GARDEN_CASES = {
+    "albert": ("albert", "encoder"),
+    "bert": ("bert", "encoder"),
+    "bert_v2": ("bert", "encoder"),
+    "classification": ("bert", "classification"),
+    "electra": ("electra", "encoder"),
+    "masked_lm": ("bert", "masked_lm"),
+}
+
+
+def garden_arrays(case: str) -> dict[str, np.ndarray]:
+    with np.load(GARDEN / case / "io.npz") as file:
+        return dict(file)
+
+
+@pytest.mark.parametrize("case", GARDEN_CASES)
+def test_model_garden_s_checkpoints_compute_the_same(case):
+    io, (family, task) = garden_arrays(case), GARDEN_CASES[case]
+    model = bert_zoo.load(GARDEN / case, task)
+    assert getattr(model, "encoder", model).family == family
+    outputs = model({name: io[name] for name in io if io[name].dtype == "int32"})
+    if not isinstance(outputs, dict):
+        outputs = {"logits": outputs}
+    tokens = io["padding_mask"] > 0
+    for name, value in outputs.items():
+        rows = tokens if name == "sequence_output" else ...
+        assert_same(np.asarray(value)[rows], io[name][rows], TOLERANCE)
+
+
+# As Model Garden's first version, and TF-Hub's first modules, call them.
+FIRST_NAMES = {
+    "position_embedding/embeddings": "embedding_postprocessor/position_embeddings",
+    "type_embeddings/embeddings": "embedding_postprocessor/type_embeddings",
+    "embeddings/layer_norm": "embedding_postprocessor/layer_norm",
+    "transformer/layer_": "encoder/layer_",
+    "self_attention/attention_output": "self_attention_output",
+}
+
+
+def write_hub_module(directory, tensors) -> None:
+    """The files of a SavedModel that hold its variables, and its vocabulary."""
+    variables = {}
+    for name, tensor in tensors.items():
+        for new, first in FIRST_NAMES.items():
+            name = name.replace(new, first)
+        variables[f"v{len(variables)}"] = tf.Variable(tensor, name=f"bert_model/{name}")
+    variables["lower"] = tf.Variable(True, name="Variable")
+    (directory / "variables").mkdir(parents=True)
+    tf.train.Checkpoint(**variables).write(str(directory / "variables" / "variables"))
+    (directory / "saved_model.pb").touch()
+    (directory / "assets").mkdir()
+    words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *(f"w{i}" for i in range(25))]
+    (directory / "assets" / "vocab.txt").write_text("\n".join(words) + "\n")
+
+
+def test_tf_hub_s_first_modules_are_read_with_their_vocabulary(tmp_path):
+    source = open_weights(GARDEN / "bert")
+    write_hub_module(tmp_path, {k: source[k] for k in source if not k.startswith("_")})
+    model = bert_zoo.load(tmp_path)
+    assert_same_variables(model, bert_zoo.load(GARDEN / "bert"))
+    assert model.preprocessor(["w1 w2"])["token_ids"].numpy().tolist()[0][:4] == [2, 6, 7, 3]
+
+
+def test_an_albert_of_unknown_depth_asks_for_its_configuration(tmp_path):
+    for file in (GARDEN / "albert").glob("ckpt*"):
+        shutil.copy(file, tmp_path)
+    with pytest.raises(
+        ConfigError, match=r"none that was released is 16 wide.*albert_config\.json"
+    ):
         bert_zoo.load(tmp_path)

@@ -11,6 +11,7 @@ from helpers import run_program, save_tf1
 from safetensors.numpy import save_file
 from test_torch_bin import tensor_pickle, write_archive
 
+from bert_zoo.weights import object_graph
 from bert_zoo.weights.crc32c import crc32c
 from bert_zoo.weights.files import WeightsError
 from bert_zoo.weights.safetensors_io import SafetensorsSource, write_safetensors
@@ -356,11 +357,15 @@ def test_a_damaged_tf1_checkpoint_is_refused(checkpoint, tmp_path):
             dict(open_weights(tmp_path))
 
 
-def test_an_object_based_tf2_checkpoint_is_refused(tmp_path):
+def test_variables_of_a_tf2_checkpoint_have_their_own_names(tmp_path):
     tf = pytest.importorskip("tensorflow", reason="TensorFlow checkpoints need TensorFlow")
-    tf.train.Checkpoint(kernel=tf.Variable([1.0])).write(str(tmp_path / "model.ckpt-1"))
-    with pytest.raises(WeightsError, match="object-based TensorFlow 2 checkpoint"):
-        open_weights(tmp_path)
+    named = tf.Variable([1.0], name="dense/kernel")
+    twins = [tf.Variable([2.0], name="twin"), tf.Variable([3.0], name="twin")]
+    tf.train.Checkpoint(a=named, b=twins[0], c=twins[1]).write(str(tmp_path / "model.ckpt-1"))
+    source = open_weights(tmp_path)
+    values = {key: source[key].tolist() for key in source if key != object_graph.KEY}
+    path = "/.ATTRIBUTES/VARIABLE_VALUE"
+    assert values == {"dense/kernel": [1.0], f"b{path}": [2.0], f"c{path}": [3.0]}
 
 
 def test_a_tf1_checkpoint_needs_no_tensorflow():

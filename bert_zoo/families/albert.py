@@ -1,9 +1,9 @@
 """ALBERT (Lan et al. 2019, arXiv:1909.11942): factorized embeddings, layers that share weights."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
-from bert_zoo.config import EncoderConfig
+from bert_zoo.config import ConfigError, EncoderConfig
 from bert_zoo.families import bert
 from bert_zoo.families.albert_checkpoints import CHECKPOINTS
 from bert_zoo.families.albert_presets import PRESETS, PRETRAINING
@@ -13,7 +13,7 @@ from bert_zoo.text.format import TextFormat, TokenizerParts
 from bert_zoo.text.sentencepiece_files import Scheme, read_sentencepiece
 from bert_zoo.text.vocabulary import special_tokens
 from bert_zoo.text.wordpiece_files import read_wordpiece
-from bert_zoo.weights.formats import TF1, HuggingFace, keras_hub
+from bert_zoo.weights.formats import TF1, HuggingFace, keras_hub, model_garden
 from bert_zoo.weights.formats.codec import ConfigCodec, ConfigRow
 from bert_zoo.weights.table import DENSE, NORM, OUTPUT, Head, Row
 
@@ -50,6 +50,22 @@ TF1_CODEC = ConfigCodec(
     fixed=UNRELEASED,
     defaults=DEFAULTS,
 )
+
+# Layers of the released models by their width.
+RELEASED_LAYERS = {768: 12, 1024: 24, 2048: 24, 4096: 12}
+
+
+def sizes_of(shapes: Mapping[str, Any]) -> dict[str, int]:
+    """The sizes that the shapes of Model Garden's variables tell, and the number of layers by them."""
+    sizes = model_garden.sizes_of(shapes)
+    width = sizes["hidden_size"]
+    if width not in RELEASED_LAYERS:
+        raise ConfigError(
+            "The layers of an ALBERT share their variables, which do not tell how many layers there "
+            f"are, and none that was released is {width} wide. Put its albert_config.json there."
+        )
+    return {**sizes, "num_layers": RELEASED_LAYERS[width]}
+
 
 QKV = ("query", "key", "value")
 # Kind, our path, and the names in both formats, all below a block.
@@ -149,6 +165,17 @@ FAMILY = Family(
                 "pooler/dense": "layers/dense_1",
             },
             classes={"AlbertTextClassifier": "AlbertForSequenceClassification"},
+        ),
+        **model_garden.formats(
+            {
+                **model_garden.LAYERS,
+                **model_garden.PROJECTION,
+                **model_garden.block_names("transformer_{i}"),
+                **bert.MODEL_GARDEN_HEAD,
+            },
+            blocks=model_garden.SHARED_BLOCKS,
+            prepare=sizes_of,
+            defaults={**DEFAULTS, "activation": "gelu_tanh"},
         ),
     },
     encoder_rows=ENCODER_ROWS,

@@ -9,7 +9,7 @@ from bert_zoo.families.bert_presets import PRESETS, PRETRAINING
 from bert_zoo.registry import Family
 from bert_zoo.text.format import TextFormat
 from bert_zoo.text.wordpiece_files import read_wordpiece
-from bert_zoo.weights.formats import TF1, HuggingFace, keras_hub
+from bert_zoo.weights.formats import TF1, HuggingFace, keras_hub, model_garden
 from bert_zoo.weights.formats.codec import ConfigCodec, ConfigRow
 from bert_zoo.weights.formats.hf import ACTIVATIONS
 from bert_zoo.weights.table import BIAS, DENSE, EMBED, NORM, OUTPUT, Copy, Head, Row
@@ -271,6 +271,11 @@ HEADS = {
     "pretraining": Head((*MASKED_LM_ROWS, NEXT_SENTENCE), pooler=True, copies=MASKED_LM_COPIES),
     **TASK_HEADS,
 }
+MODEL_GARDEN_HEAD = {
+    "masked_lm/transform": "cls/predictions/transform/dense",
+    "masked_lm/norm": "cls/predictions/transform/LayerNorm",
+    "masked_lm": "cls/predictions/output_bias",
+}
 HF = HuggingFace(
     model_type="bert",
     codec=HF_CODEC,
@@ -297,6 +302,10 @@ FAMILY = Family(
                 "pooler/dense": "layers/dense",
             },
             classes={"BertTextClassifier": "BertForSequenceClassification"},
+        ),
+        **model_garden.formats(
+            {**model_garden.LAYERS, **model_garden.BLOCKS, **MODEL_GARDEN_HEAD},
+            defaults={"activation": "gelu_tanh"},
         ),
     },
     encoder_rows=ENCODER_ROWS,

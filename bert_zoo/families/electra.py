@@ -11,7 +11,7 @@ from bert_zoo.families.electra_presets import PRESETS, PRETRAINING
 from bert_zoo.registry import Family
 from bert_zoo.text.format import TextFormat
 from bert_zoo.text.wordpiece_files import read_wordpiece
-from bert_zoo.weights.formats import TF1, HuggingFace, keras_hub
+from bert_zoo.weights.formats import TF1, HuggingFace, keras_hub, model_garden
 from bert_zoo.weights.formats.codec import ConfigCodec, ConfigRow
 from bert_zoo.weights.table import DENSE, Copy, Head, Row, SecondEncoder
 
@@ -165,6 +165,12 @@ FAMILY = Family(
             },
             # Its place among the dense layers depends on whether there is a projection.
             unread={r"^layers/dense(_1)?/": "pooler"},
+        ),
+        **model_garden.formats(
+            {**model_garden.LAYERS, **model_garden.PROJECTION, **model_garden.BLOCKS},
+            unread={"^pooler_transform/": "pooler"},
+            defaults={**DEFAULTS, "activation": "gelu_tanh"},
+            config_class=ElectraConfig,
         ),
     },
     encoder_rows=(*SHARED, *OWN),

@@ -36,6 +36,7 @@ PROBLEM_TYPES = {
     if getattr(model, "problem_type", None) is not None
 }
 # What `bert_zoo.training.finetune` leaves in a run's directory.
+SAVED_MODEL = "saved_model.pb"
 RUN_MODEL, RUN_METRICS = "model", "metrics.json"
 KERAS_SUFFIXES = (".keras", ".h5")
 # Parameters that a configuration may ask for, and times those of the file, before it is compared
@@ -183,16 +184,21 @@ def _config_file(directory: Path) -> Path:
         for path in sorted(directory.glob(pattern)):
             if path.is_file():
                 return path
-    if (directory / "saved_model.pb").is_file():
-        raise FileNotFoundError(
-            f"{directory} is a SavedModel, whose graph load() cannot take apart. "
-            "tf.saved_model.load(directory) runs it, bert_zoo.layers.SavedModelLayer(directory) "
-            "puts it into a Keras model, and load() takes the directory that the model was saved "
-            "to with bert_zoo.save."
-        )
+    if (directory / SAVED_MODEL).is_file():
+        raise FileNotFoundError(_cannot_take_apart(directory))
     raise FileNotFoundError(
         f"{directory} holds no model: none of {', '.join(patterns)} is there (bert_zoo's, Hugging "
         f"Face's, the originals'). It holds {sorted(p.name for p in directory.iterdir())[:20]}."
+    )
+
+
+def _cannot_take_apart(directory: Path) -> str:
+    """What to do with a SavedModel of which nothing but the graph tells what it is."""
+    return (
+        f"{directory} is a SavedModel, whose graph load() cannot take apart, and it has no variables of "
+        "an encoder of Model Garden, as TF-Hub's have. tf.saved_model.load(directory) runs it, "
+        "bert_zoo.layers.SavedModelLayer(directory) puts it into a Keras model, and load() takes "
+        "the directory that the model was saved to with bert_zoo.save."
     )
 
 
@@ -222,8 +228,10 @@ def _read_config(path: Path) -> tuple[Family, Format, Config, JsonObject]:
         raise ConfigError(
             f"{path} is of the {key} {shown(values.get(key))}; this version of bert_zoo has {known}."
         )
-    if "*" in candidates[0][1].config_file:
-        named = ", ".join(file for file in config_files() if "*" not in file)
+    if path.parent.name == "variables" and (path.parents[1] / SAVED_MODEL).is_file():
+        raise ConfigError(_cannot_take_apart(path.parents[1]))
+    if path.suffix == ".index":
+        named = ", ".join(file for file in config_files() if not file.endswith(".index"))
         refusals.insert(
             0,
             f"There is no configuration file ({named}) beside {path}, and the shapes of its tensors "

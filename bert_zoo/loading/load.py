@@ -57,8 +57,9 @@ def load(
 
     Args:
         name: a name of `list_models()`, "hf://org/repo@revision", or the path of a directory: of
-            bert_zoo, of Hugging Face, of KerasHub (a preset), with a TF1 checkpoint or fairseq's
-            model.pt, or a run of `bert_zoo finetune` (of several seeds, the best).
+            bert_zoo, of Hugging Face, of KerasHub (a preset), with a TF1 checkpoint, one of
+            TensorFlow Model Garden or a SavedModel of it, or fairseq's model.pt; or a run of
+            `bert_zoo finetune` (of several seeds, the best).
         task: "encoder" (the default), "classification", "multi_label_classification", "regression",
             "token_classification", "question_answering", "multiple_choice", "masked_lm",
             "pretraining", "causal_lm" or "embedding". A bert_zoo directory is loaded as what it was

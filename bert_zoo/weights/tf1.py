@@ -1,4 +1,4 @@
-"""TensorFlow 1 checkpoints, as Google released BERT, ALBERT, ELECTRA, XLNet and Transformer-XL.
+"""TensorFlow's checkpoints, as Google released BERT, ALBERT, ELECTRA, XLNet and Transformer-XL.
 
 A checkpoint is a table of names, `prefix.index`, in the format of LevelDB's tables, and the
 tensors' bytes, `prefix.data-?????-of-?????`. Both are read here, without TensorFlow, whose own reader
@@ -17,6 +17,7 @@ import numpy as np
 
 from bert_zoo.error_text import shortened, shown
 from bert_zoo.protobuf import DecodeError, message_class
+from bert_zoo.weights import object_graph
 from bert_zoo.weights.crc32c import crc32c
 from bert_zoo.weights.files import WeightsError
 from bert_zoo.weights.tensor_source import (
@@ -27,9 +28,6 @@ from bert_zoo.weights.tensor_source import (
 )
 
 _DATA_FILE = re.compile(r"\.data-(\d{5})-of-(\d{5})")
-# The entry by which TensorFlow 2 marks checkpoints whose names are paths of Python attributes.
-_OBJECT_GRAPH = "_CHECKPOINTABLE_OBJECT_GRAPH"
-
 _FOOTER_BYTES = 48
 _TABLE_MAGIC = (0xDB4775248B80FB57).to_bytes(8, "little")
 _BLOCK_TRAILER_BYTES = 5  # how it is compressed and its checksum
@@ -70,12 +68,13 @@ _DTYPES = {
 
 
 class TF1Source(TensorSource):
-    """A name-based checkpoint `prefix.index` with `prefix.data-?????-of-?????`.
+    """A checkpoint `prefix.index` with `prefix.data-?????-of-?????`.
 
-    Every variable is listed under the file's own name, optimizer slots and counters among them.
+    Every variable is listed under the file's own name, optimizer slots and counters among them; in one of
+    TensorFlow 2, under the variable's name where it has one for itself (see `object_graph`).
 
     Raises:
-        WeightsError: a damaged or incomplete checkpoint, or one of TensorFlow 2's kind.
+        WeightsError: a damaged or incomplete checkpoint.
     """
 
     def __init__(self, prefix: str):
@@ -90,17 +89,13 @@ class TF1Source(TensorSource):
                 )
             self._entries = _entries(table)
             _check_places(self._entries, [shard.stat().st_size for shard in self._shards])
+            if object_graph.KEY in self._entries:
+                names = object_graph.variable_names(self._string(prefix, object_graph.KEY))
+                self._entries = {names.get(key, key): e for key, e in self._entries.items()}
         except WeightsError:
             raise
         except (ValueError, DecodeError) as error:
             raise _damaged(prefix, error) from error
-        if _OBJECT_GRAPH in self._entries:
-            raise WeightsError(
-                f"{prefix} is an object-based TensorFlow 2 checkpoint (it has {_OBJECT_GRAPH}), "
-                "whose names depend on the program that wrote it. bert_zoo reads TensorFlow 1 "
-                "checkpoints, Hugging Face directories and bert_zoo directories; convert it to one "
-                "of these."
-            )
         super().__init__(prefix, {name: _shape(entry) for name, entry in self._entries.items()})
 
     def _read(self, key: str) -> np.ndarray:
@@ -118,6 +113,18 @@ class TF1Source(TensorSource):
         values = raw.view(_DTYPES[entry.type].newbyteorder(self._order)).reshape(_shape(entry))
         values = values.astype(values.dtype.newbyteorder("="), copy=False)
         return bfloat16_bits_to_float32(values) if entry.type == _BFLOAT16 else values
+
+    def _string(self, prefix: str, key: str) -> bytes:
+        """The one string of an entry: its length, the checksum of that, and its bytes."""
+        entry = self._entries[key]
+        raw = read_bytes(self._shards[entry.shard], entry.offset, entry.size, prefix)
+        length, start = _varint(raw[:_LONGEST_VARINT].tobytes(), 0)
+        checked = np.frombuffer(length.to_bytes(4, "little"), np.uint8)
+        if _shape(entry) or start + 4 + length != entry.size:
+            raise ValueError(f"{key} is not one string")
+        if _masked(crc32c(np.concatenate([checked, raw[start:]]))) != entry.checksum:
+            raise ValueError(f"the bytes of {key} do not match their checksum")
+        return raw[start + 4 :].tobytes()
 
 
 # --- files ---------------------------------------------------------------------------------------

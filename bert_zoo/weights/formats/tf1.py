@@ -40,9 +40,12 @@ class TF1(Format):
 
     @classmethod
     def settings(cls, path: Path) -> JsonObject:
-        if path.suffix == ".json":
-            return read_object(path)
-        from bert_zoo.weights.sources import open_weights
+        return read_object(path) if path.suffix == ".json" else shapes_in(path)
 
-        source = open_weights(path)
-        return JsonObject({key: source.shape(key) for key in source}, path)
+
+def shapes_in(path: Path) -> JsonObject:
+    """The shapes of a checkpoint's tensors by name, in the place of a configuration file."""
+    from bert_zoo.weights.sources import open_weights
+
+    source = open_weights(path)
+    return JsonObject({key: source.shape(key) for key in source}, path)
