@@ -170,6 +170,15 @@ def test_unread_bias_of_an_untied_decoder_is_named(caplog):
     assert [r.message for r in caplog.records if "cls.predictions.bias of" in r.message]
 
 
+def test_what_a_student_was_distilled_with_is_named_and_left_out(tmp_path, caplog):
+    """As TinyBERT's files, with settings of its distillation among the configuration."""
+    tensors = tensors_of(GOLDEN / "encoder")
+    tensors |= {f"fit_denses.{i}.weight": np.zeros((48, 32), "float32") for i in range(3)}
+    directory = write_hf(tmp_path, tensors, cell={}, emb_size=32, structure=[], pre_trained="")
+    assert_same_variables(bert_zoo.load(directory), loaded_task("encoder"))
+    assert "fit_denses.0.weight" in caplog.text and "distilled" in caplog.text
+
+
 # --- What does not fit ---------------------------------------------------------------------------
 
 

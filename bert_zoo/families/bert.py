@@ -282,7 +282,7 @@ HF = HuggingFace(
     root="bert.",
     classes={**hf_classes("Bert"), "pretraining": "BertForPreTraining"},
     may_be_untyped=True,
-    unread={r"^fit_dense(s\.\d+)?\.": "TinyBERT's projections onto its teacher's width"},
+    unread={r"^fit_dense(s\.\d+)?\.": "head that TinyBERT was distilled with"},
 )
 
 FAMILY = Family(

@@ -61,7 +61,7 @@ _MINILM = "minilm_l6"
 _BUCKETS = "deberta_buckets"
 
 
-_FAMILIES = {
+FAMILIES = {
     "bert": (golden_bert.BERT, golden_bert.CASES),
     "roberta": (golden_roberta.ROBERTA, golden_roberta.CASES),
     "xlm_roberta": (golden_roberta.XLM_ROBERTA, golden_roberta.XLM_CASES),
@@ -89,7 +89,7 @@ def main(argv: list[str]) -> None:
     if len(argv) > 1:
         raise app.UsageError(f"Unexpected arguments: {argv[1:]}.")
     names = {
-        name: [f"{name}/{case.name}" for case in cases] for name, (_, cases) in _FAMILIES.items()
+        name: [f"{name}/{case.name}" for case in cases] for name, (_, cases) in FAMILIES.items()
     }
     everything = {*names, *itertools.chain(*names.values()), _MINILM, _BUCKETS}
     unknown = sorted(set(_CASES.value) - everything)
@@ -101,7 +101,7 @@ def main(argv: list[str]) -> None:
 
     wanted = set(_CASES.value) or everything
     output_dir = pathlib.Path(_OUTPUT_DIR.value)
-    for name, (family, cases) in _FAMILIES.items():
+    for name, (family, cases) in FAMILIES.items():
         made = [case for case in cases if wanted & {name, f"{name}/{case.name}"}]
         for case in made:
             directory = output_dir / name / case.name
