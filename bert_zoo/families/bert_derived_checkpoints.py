@@ -41,6 +41,26 @@ MINILM_HASH = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
 
 GERMAN = {"vocab_size": 31102}
 
+# For where commits and hashes come from, see checkpoints/README.md.
+COMMITS = {
+    "BAAI/bge-small-en-v1.5": "5c38ec7c405ec4b44b94cc5a9bb96e735b38267a",
+    "BAAI/bge-base-en-v1.5": "a5beb1e3e68b9ab74eb54cfd186867f64f240e1a",
+    "BAAI/bge-large-en-v1.5": "d4aa6901d3a41ba39fb536a557fa166f842b0e09",
+    "intfloat/e5-small-v2": "dca8b1a9dae0d4575df2bf423a5edb485a431236",
+    "intfloat/e5-base-v2": "1c644c92ad3ba1efdad3f1451a637716616a20e8",
+    "intfloat/e5-large-v2": "b322e09026e4ea05f42beadf4d661fb4e101d311",
+    "intfloat/multilingual-e5-small": "fd1525a9fd15316a2d503bf26ab031a61d056e98",
+    "intfloat/multilingual-e5-base": "d13f1b27baf31030b7fd040960d60d909913633f",
+    "intfloat/multilingual-e5-large": "ab10c1a7f42e74530fe7ae5be82e6d4f11a719eb",
+}
+SAFETENSORS_HASHES = {
+    "BAAI/bge-small-en-v1.5": "3c9f31665447c8911517620762200d2245a2518d6e7208acc78cd9db317e21ad",
+}
+
+
+def hub(repo: str) -> HF:
+    return HF(repo, COMMITS[repo], SAFETENSORS_HASHES.get(repo))
+
 
 def sentence_encoders(
     family: str,
@@ -63,7 +83,7 @@ def sentence_encoders(
             f"{family}_{size}",
             SIZES[size] | UNCASED_VOCAB,
             tag=tag,
-            sources=[HF(repo.format(size=size))],
+            sources=[hub(repo.format(size=size))],
             provides=EMBEDDING,
             params=UNCASED_PARAMS[size],
             licence="MIT",
@@ -108,7 +128,7 @@ def multilingual_e5(size: str, config: Mapping[str, Any], params: int) -> Checkp
     return Checkpoint(
         f"multilingual_e5_{size}",
         config,
-        sources=[HF(f"intfloat/multilingual-e5-{size}")],
+        sources=[hub(f"intfloat/multilingual-e5-{size}")],
         provides=EMBEDDING,
         params=params,
         licence="MIT",

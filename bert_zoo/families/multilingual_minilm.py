@@ -48,7 +48,12 @@ FAMILY = replace(
         Checkpoint(
             "paraphrase_multilingual_minilm",
             {},
-            sources=[HF("sentence-transformers/paraphrase-multilingual-MiniLM-L12-v2")],
+            sources=[
+                HF(
+                    "sentence-transformers/paraphrase-multilingual-MiniLM-L12-v2",
+                    "bf3bf13ab40c3157080a7ab344c831b9ad18b5eb",
+                )
+            ],
             provides=EMBEDDING,
             params=PARAMS,
             licence="Apache-2.0",

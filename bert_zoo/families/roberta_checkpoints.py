@@ -18,6 +18,7 @@ COMMITS = {
     "roberta-large": "722cf37b1afa9454edce342e7895e588b6ff1d59",
     "roberta-large-mnli": "2a8f12d27941090092df78e4ba6f0928eb5eac98",
     "distilroberta-base": "fb53ab8802853c8e4fbdbcd0529f21fc6f459b2b",
+    "codebert-base": "3b0952feddeffad0063f274080e3c23d75e7eb39",
     "xlm-roberta-base": "e73636d4f797dec63c3081bb6ed5c7b0bb3f2089",
     "xlm-roberta-large": "c23d21b0620b635a76227c604d44e43a9f0ee389",
 }
@@ -109,7 +110,7 @@ CHECKPOINTS = [
     Checkpoint(
         "codebert",
         BASE,
-        sources=[HF("microsoft/codebert-base")],
+        sources=[hub("microsoft", "codebert-base")],
         provides=frozenset({"encoder"}),
         params=124_645_632,
         licence="MIT (the code repository's; the weights' card names none)",
