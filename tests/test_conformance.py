@@ -14,6 +14,7 @@ import pytest
 from helpers import (
     CASES,
     COVER,
+    ENCODERS,
     ONE_A_TASK,
     TEXTS,
     TOLERANCE,
@@ -202,7 +203,7 @@ def test_padding_changes_nothing(case):
 # --- Ways of running -----------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("case", COVER)
+@pytest.mark.parametrize("case", slow_but(COVER, *ENCODERS))
 @needs_tensorflow
 def test_graph_xla_and_predict_equal_eager(case):
     import tensorflow as tf
@@ -243,7 +244,7 @@ def test_mixed_bfloat16_is_close(case):
                 assert task_of(case) == "encoder" or value.dtype == "float32", name
 
 
-@pytest.mark.parametrize("case", COVER)
+@pytest.mark.parametrize("case", slow_but(COVER, *ENCODERS))
 def test_training_lowers_the_loss(case):
     keras.utils.set_random_seed(0)
     model, (inputs, *_) = load_case(case, dropout=0.0), steps_of(case)
@@ -286,7 +287,7 @@ def other_labels(outputs, ranges, name: str = ""):
 # --- Formats -------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("case", ONE_A_TASK)
+@pytest.mark.parametrize("case", slow_but(ONE_A_TASK, *COVER))
 def test_saved_directory_gives_the_same_model(case, tmp_path):
     bert_zoo.save(loaded(case), tmp_path)
     assert_same_model(bert_zoo.load(tmp_path), case)
@@ -383,7 +384,7 @@ def assert_serves(served: dict, outputs) -> None:
     assert_same({name: served[name] for name in outputs}, outputs, TOLERANCE)
 
 
-@pytest.mark.parametrize("case", COVER)
+@pytest.mark.parametrize("case", slow_but(COVER, *ENCODERS))
 @needs_tensorflow
 def test_saved_model_answers_ids_as_the_model_does(case, exported):
     from bert_zoo.serving import HUB_NAMES
@@ -419,7 +420,7 @@ def stateless(outputs):
     return {name: outputs[name] for name in outputs if name not in state} if state else outputs
 
 
-@pytest.mark.parametrize("case", [case for case in COVER if has_text(case)])
+@pytest.mark.parametrize("case", slow_but([*filter(has_text, COVER)], *filter(has_text, ENCODERS)))
 @needs_tensorflow
 def test_saved_model_answers_texts_as_the_model_does(case, exported):
     serve = exported(case).signatures["serving_default"]
