@@ -1,0 +1,53 @@
+"""The page that compares libraries: what it is made of, and KerasHub's differences, which can be run here."""
+
+import datetime
+
+import pytest
+from helpers import ALL_GOLDEN
+
+from bert_zoo.registry import registry
+
+
+@pytest.fixture
+def tools(monkeypatch, request):
+    monkeypatch.syspath_prepend(request.config.rootpath / "tools")
+    monkeypatch.syspath_prepend(request.config.rootpath / "tools" / "references" / "peers")
+
+
+def test_the_page_has_every_family_and_says_what_was_not_run(tools):
+    import comparison_page
+
+    # transformers 4.35 was the last with Transformer-XL, and no other library has it.
+    assert {*comparison_page.FAMILIES, "transformer_xl"} == set(registry().families)
+    found = {
+        "version": "0.32",
+        "differences": dict.fromkeys(map("{}/encoder".format, registry().families), 1.5e-6),
+    }
+    found["differences"]["xlm/encoder"] = "ValueError: there is no converter"
+    page = comparison_page.page({"keras_hub": found}, datetime.date(2026, 11, 23))
+    assert "on 23 November 2026" in page and "KerasHub 0.32" in page
+    assert "| [BERT](families/bert.md) | not run | not run | 1.5e-06 |" in page
+    assert "| [XLM](families/xlm.md) | not run | not run | not read |" in page
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("library", "family", "most"),
+    [("keras_hub", "gpt2", 1e-5), ("keras_hub", "bert", 1e-3), ("bert_zoo", "bert", 1e-5)],
+)
+def test_a_library_gives_what_the_page_says(tools, library, family, most):
+    import exactness
+
+    assert exactness.difference(getattr(exactness, library), ALL_GOLDEN / family / "encoder") < most
+
+
+def test_a_checkpoint_that_is_not_read_is_said_so(tools):
+    import exactness
+
+    def load(directory):
+        raise ValueError(f"no converter for {directory}\nand more")
+
+    assert (
+        exactness.difference(load, ALL_GOLDEN / "bert" / "encoder")
+        == "ValueError: no converter for DIRECTORY"
+    )
