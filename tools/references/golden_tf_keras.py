@@ -4,7 +4,7 @@ Each of their checkpoints that has a TensorFlow class in transformers 4.46 is lo
 safetensors file, its outputs are compared with the reference's, and its tf_model.h5 is written:
 
 - `names.json.gz`: of each case, the path of every array in that file -> the CRC-32 of its bytes
-- `<family>.h5`: the file itself, of some cases
+- `<name>.h5`: the file itself, of some cases
 
 In an environment of its own, for these classes need Keras 2:
 
@@ -36,9 +36,10 @@ _GOLDEN_DIR = flags.DEFINE_string("golden_dir", "tests/golden", "Directory of th
 _TOLERANCE = 1e-5
 # This class has GELU by the error function, and PyTorch's its tanh approximation.
 _OTHER_GELU = {"OpenAIGPT": 1e-3}
-# Cases whose file is kept.
+# Files that are kept, of these cases.
 _KEPT = {
     "bert": "bert/pretraining",
+    "bert_classification": "bert/classification",
     "deberta_v2": "deberta_v2/encoder_convolution",
     "gpt2": "gpt2/causal_lm",
     "transformer_xl": "transformer_xl/hf_adaptive",
@@ -114,9 +115,9 @@ def _stored(tf_class, directory: pathlib.Path, golden: pathlib.Path, case: str) 
 
         with h5py.File(path) as file:
             file.visititems(note)
-        for family, kept in _KEPT.items():
+        for file, kept in _KEPT.items():
             if kept == case:
-                shutil.copy(path, golden / "tf_keras" / f"{family}.h5")
+                shutil.copy(path, golden / "tf_keras" / f"{file}.h5")
     return found
 
 
