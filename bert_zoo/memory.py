@@ -42,8 +42,10 @@ USABLE = 0.9
 MOST_ROWS = 1 << 20
 
 # Tensors of the feed-forward layer's width that an activation and the product behind it keep: the
-# result always; erf's GELU also x / 2, x / sqrt(2) and erfc; tanh's also x, x / 2, tanh and 1 + tanh; SiLU also x.
-KEPT_BY_ACTIVATION = {"relu": 1, "silu": 2, "gelu": 4, "gelu_tanh": 5}
+# result always; erf's GELU also x; tanh's also x, x / 2, tanh and 1 + tanh; SiLU also x.
+KEPT_BY_ACTIVATION = {"relu": 1, "silu": 2, "gelu": 2, "gelu_tanh": 5}
+# And those in float32: the normal distribution's part below x.
+KEPT_IN_FLOAT32 = {"gelu": 1}
 # Gradients of the widest tensors of a block that are there at once.
 GRADIENTS_AT_ONCE = 3
 # Ways of training that are shown: words -> options of `training_memory`. `rematerialize` is
@@ -201,8 +203,8 @@ def largest_batches(config: Config, parameters: int, **options: Any) -> LargestB
 
 
 def _norm(width: int, number: int) -> int:
-    """Bytes a token: the output, and in float32 whatever is computed in, the input and its scale."""
-    return width * (number + 2 * FLOAT32)
+    """Bytes a token: the output, and in float32 it before gamma and beta, and the scale."""
+    return width * (number + FLOAT32) + FLOAT32
 
 
 def kept_for_backward(config: Config, head: Head | None, step: Step) -> Kept:
@@ -222,6 +224,7 @@ def kept_for_backward(config: Config, head: Head | None, step: Step) -> Kept:
     # A gate keeps itself and its product with the activation's result.
     kept_inside = KEPT_BY_ACTIVATION[config.activation] + 2 * shapes.gated
     per_query += kept_inside * shapes.intermediate * number
+    per_query += KEPT_IN_FLOAT32.get(config.activation, 0) * shapes.intermediate * FLOAT32
     per_query += 2 * _norm(hidden, number) + MASK * bool(rate) * 2 * hidden
     if shapes.drops_within_feed_forward and rate:
         per_query += shapes.intermediate * (number + MASK)
@@ -264,6 +267,7 @@ def _head(config: Config, shapes: Shapes, head: Head | None, step: Step) -> tupl
     transform = 0
     if not head.projects_directly or head.has("prediction_head/dense"):
         transform = (KEPT_BY_ACTIVATION[config.activation] - 1) * table * number
+        transform += KEPT_IN_FLOAT32.get(config.activation, 0) * table * FLOAT32
         transform += _norm(table, number)
     # Cross-entropy makes the logits' gradient while it reads the logits; both are float32.
     logits = config.vocab_size * FLOAT32

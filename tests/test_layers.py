@@ -1,5 +1,7 @@
 """Layers that no golden checkpoint has, or not alone."""
 
+import functools
+
 import keras
 import numpy as np
 import pytest
@@ -8,7 +10,7 @@ from bert_zoo import layers
 from bert_zoo.config import EncoderConfig
 from bert_zoo.families import bert
 from bert_zoo.layers.attention import attention_bias
-from bert_zoo.layers.common import FIRST
+from bert_zoo.layers.common import FIRST, Activation, norm
 
 # The first and last offset, from query to key, of each bucket among keys that come before: what
 # `MPNetEncoder.relative_position_bucket` of transformers 5.23 gives for offsets of -600 to 600.
@@ -173,3 +175,45 @@ def test_queries_of_long_rows_attend_some_at_a_time(monkeypatch):
         for one, other in zip(keras.tree.flatten(whole), keras.tree.flatten(parts), strict=True):
             one, other = map(keras.ops.convert_to_numpy, (one, other))
             np.testing.assert_allclose(one, other, atol=2e-6)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "mixed_bfloat16"])
+@pytest.mark.parametrize("name", ["gelu", "norm"])
+def test_gradients_of_training_are_those_of_the_plain_formulas(name, dtype):
+    """What `Activation` and `LayerNorm` compute in training, beside Keras's functions in float64."""
+    import tensorflow as tf
+
+    rng = np.random.default_rng(0)
+    x, upstream = (rng.normal(scale=3, size=(4, 6, 16)) for _ in range(2))
+    if name == "gelu":
+        layer = Activation("gelu", dtype=dtype)
+        plain = functools.partial(keras.ops.gelu, approximate=False)
+    else:
+        layer = norm("norm", epsilon=1e-5, dtype=dtype)
+        layer.build(x.shape)
+        layer.set_weights([rng.normal(size=16) for _ in range(2)])
+        gamma, beta = (tf.cast(weight, "float64") for weight in layer.get_weights())
+        plain = functools.partial(
+            keras.ops.layer_normalization, gamma=gamma, beta=beta, epsilon=1e-5
+        )
+
+    def outputs_and_gradients(function, dtype):
+        given = tf.cast(tf.cast(x, layer.compute_dtype), dtype)
+        with tf.GradientTape() as tape:
+            tape.watch(given)
+            outputs = function(given)
+        wanted = tf.cast(tf.cast(upstream, layer.compute_dtype), dtype)
+        return outputs, tape.gradient(outputs, given, wanted)
+
+    run = functools.partial(outputs_and_gradients, dtype=layer.compute_dtype)
+    tolerance = 1e-5 if dtype == "float32" else 3e-2
+    for jit_compile in (None, False, True):
+        compiled = run
+        if jit_compile is not None:
+            compiled = tf.function(run, jit_compile=jit_compile, autograph=False)
+        for training in (False, True):
+            found = compiled(functools.partial(layer, training=training))
+            for mine, expected in zip(found, outputs_and_gradients(plain, "float64"), strict=True):
+                np.testing.assert_allclose(
+                    tf.cast(mine, "float64"), expected, rtol=tolerance, atol=tolerance
+                )

@@ -262,7 +262,8 @@ def test_dropout_acts_in_training_alone():
     first, second = (flat(model(inputs, training=True))[""] for _ in range(2))
     assert np.abs(first - second).max() > 1e-4
     silent = load_task("classification", dropout=0.0)
-    assert_same(silent(inputs, training=True), silent(inputs))
+    # Rounding differs: in training, GELU is computed in another way.
+    assert_same(silent(inputs, training=True), silent(inputs), 2e-6)
 
 
 def test_classifier_dropout_is_the_checkpoints_own():

@@ -6,6 +6,8 @@ from collections.abc import Callable
 import keras
 from keras import ops
 
+from bert_zoo.layers import gradients
+
 # The position of each row's first token; see `at_positions`.
 FIRST = slice(0, 1)
 
@@ -16,6 +18,8 @@ ACTIVATIONS: dict[str, Callable] = {
     "silu": ops.silu,
     "tanh": ops.tanh,
 }
+# The same functions, with gradients of their own.
+ACTIVATIONS_IN_TRAINING = ACTIVATIONS | {"gelu": gradients.gelu}
 
 
 def initializer(stddev: float) -> keras.initializers.Initializer:
@@ -37,9 +41,42 @@ def table(rows: int, width: int, name: str, *, stddev: float, dtype):
     )
 
 
+class Activation(keras.layers.Layer):
+    """An activation function, with a faster gradient in training where there is one.
+
+    Args:
+        function: a key of `ACTIVATIONS`.
+    """
+
+    def __init__(self, function: str, **kwargs):
+        super().__init__(**kwargs)
+        self.function = function
+        self.built = True
+
+    def call(self, x, training=None):
+        return (ACTIVATIONS_IN_TRAINING if training else ACTIVATIONS)[self.function](x)
+
+
+class LayerNorm(keras.layers.LayerNormalization):
+    """Keras's over features, in fewer passes over memory, and with a faster gradient in training."""
+
+    def call(self, inputs, training=None):
+        dtype = keras.backend.standardize_dtype(inputs.dtype)
+        precise = keras.backend.result_type(dtype, "float32")
+        x = ops.cast(inputs, precise)
+        if training:
+            x = gradients.standardized(x, self.epsilon)
+        else:
+            x, _ = gradients.standardize(x, self.epsilon)
+        x = x * ops.cast(self.gamma, precise)
+        if self.center:
+            x = x + ops.cast(self.beta, precise)
+        return ops.cast(x, self.compute_dtype)
+
+
 def norm(name: str, *, epsilon: float, dtype, use_bias: bool = True):
     """Layer normalisation over features."""
-    return keras.layers.LayerNormalization(epsilon=epsilon, center=use_bias, dtype=dtype, name=name)
+    return LayerNorm(epsilon=epsilon, center=use_bias, dtype=dtype, name=name)
 
 
 def at_positions(x, positions):

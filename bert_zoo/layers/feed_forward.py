@@ -3,7 +3,7 @@
 import keras
 from keras import ops
 
-from bert_zoo.layers.common import ACTIVATIONS, dense
+from bert_zoo.layers.common import Activation, dense
 from bert_zoo.layers.dropout import Dropout
 
 
@@ -37,7 +37,7 @@ class FeedForward(keras.layers.Layer):
         **kwargs,
     ):
         super().__init__(**kwargs)
-        self.activation = ACTIVATIONS[activation]
+        self.activation = Activation(activation, dtype=self.dtype_policy, name="activation")
         self.intermediate_size = intermediate_size
         self.gated = gated
         options = {"use_bias": use_bias, "dtype": self.dtype_policy}
@@ -59,7 +59,7 @@ class FeedForward(keras.layers.Layer):
         inner = self.intermediate(x)
         if self.gated:
             inner, gate = ops.split(inner, 2, axis=-1)
-            inner = self.activation(inner) * gate
+            inner = self.activation(inner, training=training) * gate
         else:
-            inner = self.activation(inner)
+            inner = self.activation(inner, training=training)
         return self.output_dense(self.dropout(inner, training=training))

@@ -3,7 +3,7 @@
 import keras
 from keras import ops
 
-from bert_zoo.layers.common import ACTIVATIONS, dense, norm, table, vocabulary_logits
+from bert_zoo.layers.common import Activation, dense, norm, table, vocabulary_logits
 
 
 class MaskedLMHead(keras.layers.Layer):
@@ -39,7 +39,7 @@ class MaskedLMHead(keras.layers.Layer):
         self.width = width
         self.transform = None
         if activation is not None:
-            self.activation = ACTIVATIONS[activation]
+            self.activation = Activation(activation, dtype=self.dtype_policy, name="activation")
             self.transform = dense(
                 width, "transform", stddev=initializer_range, dtype=self.dtype_policy
             )

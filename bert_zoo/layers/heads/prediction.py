@@ -2,7 +2,7 @@
 
 import keras
 
-from bert_zoo.layers.common import ACTIVATIONS, dense, norm
+from bert_zoo.layers.common import Activation, dense, norm
 
 
 class PredictionHead(keras.layers.Layer):
@@ -29,7 +29,7 @@ class PredictionHead(keras.layers.Layer):
         super().__init__(**kwargs)
         options = {"use_bias": False, "dtype": self.dtype_policy}
         self.dense = dense(hidden_size, "dense", stddev=initializer_range, **options)
-        self.activation = ACTIVATIONS[activation]
+        self.activation = Activation(activation, dtype=self.dtype_policy, name="activation")
         self.norm = norm("norm", epsilon=epsilon, **options)
 
     def build(self, input_shape):

@@ -3,7 +3,7 @@
 import keras
 from keras import ops
 
-from bert_zoo.layers.common import ACTIVATIONS, dense, norm, table, vocabulary_logits
+from bert_zoo.layers.common import Activation, dense, norm, table, vocabulary_logits
 
 
 class SpanBoundaryHead(keras.layers.Layer):
@@ -38,7 +38,7 @@ class SpanBoundaryHead(keras.layers.Layer):
         super().__init__(**kwargs)
         self.vocab_size = vocab_size
         self.hidden_size = hidden_size
-        self.activation = ACTIVATIONS[activation]
+        self.activation = Activation(activation, dtype=self.dtype_policy, name="activation")
         options = {"stddev": initializer_range, "dtype": self.dtype_policy}
         self.target_position = table(max_targets, position_size, "target_position", **options)
         self.first, self.second = (dense(hidden_size, n, **options) for n in ("first", "second"))

@@ -1,0 +1,62 @@
+"""Functions of many cheap operations, for training: with gradients written out.
+
+The gradients that TensorFlow derives go through memory more often and keep more tensors. Inference does
+without: there TensorFlow's optimizer finds the plain formulas, and fuses them with products of matrices.
+"""
+
+import math
+
+import keras
+from keras import ops
+
+
+def gelu(x):
+    """x times the part of a normal distribution that lies below x (Hendrycks and Gimpel 2016).
+
+    Half precision is computed in float32, in which TensorFlow's erf is fast on a CPU.
+    """
+    dtype = keras.backend.standardize_dtype(x.dtype)
+    precise = keras.backend.result_type(dtype, "float32")
+
+    @ops.custom_gradient
+    def function(x):
+        wide = ops.cast(x, precise)
+        below = 0.5 + 0.5 * ops.erf(wide * math.sqrt(0.5))
+
+        def gradient(upstream):
+            # Cast anew: in half precision, keeping both would take more memory.
+            wide = ops.cast(x, precise)
+            density = ops.exp(-0.5 * ops.square(wide)) * (1 / math.sqrt(2 * math.pi))
+            return ops.cast(ops.cast(upstream, precise) * (below + wide * density), dtype)
+
+        return ops.cast(wide * below, dtype), gradient
+
+    return function(x)
+
+
+def standardize(x, epsilon: float):
+    """x with mean 0 and variance 1 over its last axis, and the scale that makes the variance so.
+
+    `epsilon` is added to the variance of x.
+    """
+    centered = x - ops.mean(x, axis=-1, keepdims=True)
+    variance = ops.mean(ops.square(centered), axis=-1, keepdims=True)
+    scale = ops.rsqrt(variance + epsilon)
+    return centered * scale, scale
+
+
+def standardized(x, epsilon: float):
+    """What `standardize` makes of x."""
+
+    @ops.custom_gradient
+    def function(x):
+        result, scale = standardize(x, epsilon)
+
+        def gradient(upstream):
+            mean = ops.mean(upstream, axis=-1, keepdims=True)
+            along = ops.mean(upstream * result, axis=-1, keepdims=True)
+            return scale * (upstream - mean - result * along)
+
+        return result, gradient
+
+    return function(x)
