@@ -205,7 +205,7 @@ def test_many_models_in_turn_give_no_warning(caplog):
 
 @pytest.mark.parametrize("family", slow_but(registry().families, "bert", "roberta", "albert"))
 def test_every_family_gives_sentence_vectors(family):
-    names = ("encoder", "hf_encoder")
+    names = ("encoder", "hf_encoder", "masked_lm")
     directory = next(d for n in names if (d := GOLDEN.parent / family / n).is_dir())
     encoder = bert_zoo.load(directory, task="encoder")
     letters = WordLevelTokenizer(["<eos>", "<unk>", *string.ascii_lowercase, " "], unit="character")
