@@ -21,12 +21,14 @@ SCHEME = Scheme(
     last_tokens=("<mask>",),
     special_tokens=special_tokens("<unk>", "<pad>", "<s>", "</s>", "<mask>"),
     next_line_is_space=True,
+    begins_word=r"▁.*|<.*",  # fairseq sentencepiece_bpe.py, is_beginning_of_word
 )
 
 FAMILY = replace(
     roberta.FAMILY,
     name="camembert",
     defaults=roberta.FAMILY.defaults | {"vocab_size": 32005},
+    pretraining="whole_words",
     pretraining_preset=None,
     formats={
         "hf": replace(
