@@ -151,8 +151,8 @@ real ones. Two correct programs in float32 differ by about
   names of files with a head.
 - SpanBERT's own configuration names no kind of model; transformers reads it as a BERT where one is written into it.
 - Transformer-XL is in bert_zoo alone: transformers had it up to version 4.35, and differences from that are in [Measured results](results.md#equal-to-the-reference).
-- Model Garden (tf-models-official 2.20) has not been run: it needs TensorFlow 2.20 with tf_keras, an environment of its own that was not
-  made for this page.
+- Model Garden needs TensorFlow with tf_keras and has not been run on these checkpoints. Its BERT and ours give the same vectors from a checkpoint of its own
+  ([its guide](migrating/model_garden.md)).
 - KerasFormers' version is that of its source tree; it is not among the packages of the index that this environment reaches.
 
 ## Lines a family
