@@ -213,6 +213,36 @@ def test_keras_hub_presets_compute_the_same(name, hub, tmp_path):
         assert_same(classifier(inputs), theirs(inputs), TOLERANCE)
 
 
+@pytest.mark.parametrize("name", slow_but(sorted(BACKBONES.keys() - {"Electra"}), "Roberta"))
+def test_what_is_saved_for_keras_hub_is_what_it_loads(name, hub, tmp_path):
+    """There and back: the weights are those that its own preset has."""
+    kinds = getattr(hub, f"{name}Backbone"), getattr(hub, f"{name}TextClassifier", None)
+    backbone = kinds[0](**BACKBONES[name])
+    is_task = kinds[1] is not None
+    first = kinds[1](backbone, num_classes=3, preprocessor=None) if is_task else backbone
+    with_random_values(first).save_to_preset(tmp_path / "first")
+    model = bert_zoo.load(tmp_path / "first", "classification" if is_task else "encoder")
+    bert_zoo.save(model, tmp_path / "second", format="keras_hub")
+    options = {"preprocessor": None} if is_task else {}
+    second = kinds[is_task].from_preset(str(tmp_path / "second"), **options)
+    inputs = hub_inputs(backbone, 1 if "Roberta" in name else 0)
+    expected, found = first(inputs), second(inputs)
+    assert_same(found, expected)
+
+
+def test_keras_hub_holds_no_other_heads_and_no_other_arithmetic(tmp_path, caplog):
+    with pytest.raises(
+        ValueError, match=r"holds a head of BertTextClassifier .* none of 'masked_lm'"
+    ):
+        bert_zoo.save(loaded("bert/masked_lm"), tmp_path, format="keras_hub")
+    bert_zoo.save(loaded("bert/relu"), tmp_path, format="keras_hub")
+    assert "BertBackbone does not know {'activation': 'relu'}" in caplog.text
+    with pytest.raises(ValueError, match="ElectraBackbone has a pooler"):
+        bert_zoo.save(loaded("electra/encoder"), tmp_path, format="keras_hub")
+    with pytest.raises(FileExistsError, match=r"model\.weights\.h5"):
+        bert_zoo.save(loaded("bert/relu"), tmp_path, format="hf")
+
+
 def test_a_preset_of_another_class_is_named(tmp_path):
     (tmp_path / "config.json").write_text('{"class_name": "GemmaBackbone", "config": {}}')
     with pytest.raises(ConfigError, match=r"class_name 'GemmaBackbone'.*BertBackbone"):

@@ -17,10 +17,13 @@ from bert_zoo.tasks.causal_lm.streams import StatefulLM
 from bert_zoo.training.lora import without_lora
 from bert_zoo.weights.bind import ENCODER_PREFIX, Plan, to_stored, variables_of
 from bert_zoo.weights.files import remove_leftovers, write_json
-from bert_zoo.weights.formats import BertZoo, Description, HuggingFace
-from bert_zoo.weights.safetensors_io import write_safetensors
+from bert_zoo.weights.formats import BertZoo, Description, Format, HuggingFace, KerasHub
 
 log = logging.getLogger("bert_zoo")
+
+# What is written, and the programs that the formats other than ours are of.
+FORMATS = {kind.name: kind for kind in (BertZoo, HuggingFace, KerasHub)}
+PROGRAMS = {HuggingFace.name: "Hugging Face transformers", KerasHub.name: "KerasHub"}
 
 
 def save(model: ZooModel, directory: str | os.PathLike, format: str = "bert_zoo") -> None:
@@ -32,9 +35,10 @@ def save(model: ZooModel, directory: str | os.PathLike, format: str = "bert_zoo"
     Args:
         model: any model of the zoo.
         directory: made if it does not exist; files of an earlier save are replaced.
-        format: "bert_zoo": configuration, weights (safetensors), vocabulary, head and labels; or
-            "hf": what Hugging Face transformers loads, heads included. Of a model of two encoders the
-            second one is written to a directory of its name below this one.
+        format: "bert_zoo": configuration, weights (safetensors), vocabulary, head and labels;
+            "hf": what Hugging Face transformers loads, heads included; or "keras_hub": a preset of
+            KerasHub, with the head of a classifier, without tokenizer and labels. Of a model of two
+            encoders the second one is written to a directory of its name below this one.
 
     Raises:
         TypeError: not a model of the zoo; or a `StatefulLM`, whose language model is what is saved.
@@ -49,9 +53,8 @@ def save(model: ZooModel, directory: str | os.PathLike, format: str = "bert_zoo"
             "it: save(model.language_model, directory); to go on with the training later, use "
             "bert_zoo.training.TrainingCheckpoint."
         )
-    formats = (BertZoo.name, HuggingFace.name)
-    if format not in formats:
-        raise ValueError(f"format is {format!r}; it is one of {list(formats)}.")
+    if format not in FORMATS:
+        raise ValueError(f"format is {format!r}; it is one of {list(FORMATS)}.")
     model = without_lora(model)
     encoder = getattr(model, "encoder", model)
     family, config = registry().families[encoder.family], encoder.config
@@ -59,7 +62,7 @@ def save(model: ZooModel, directory: str | os.PathLike, format: str = "bert_zoo"
     fmt = family.formats.get(format)
     if fmt is None:
         raise ValueError(
-            f"Hugging Face transformers has no models of the family {family.name}; leave format out."
+            f"{PROGRAMS[format]} has no models of the family {family.name}; leave format out."
         )
     description = _description(model, preprocessor)
     root = fmt.root
@@ -68,8 +71,12 @@ def save(model: ZooModel, directory: str | os.PathLike, format: str = "bert_zoo"
         if model.task not in family.heads:
             # A bare Hugging Face encoder has no prefix; inside a task model it has the family's.
             root = ""
+    elif format == KerasHub.name:
+        description = _as_keras_hub(fmt, family, model, description)
     directory = Path(directory).expanduser()
-    for other in {BertZoo.config_file, HuggingFace.config_file} - {fmt.config_file}:
+    kinds = FORMATS.values()
+    written = {name for kind in kinds for name in (kind.config_file, kind.weights_file)}
+    for other in written - {fmt.config_file, fmt.weights_file}:
         if (directory / other).exists():
             raise FileExistsError(
                 f"{directory} holds a model of another format ({other}), whose weights would be "
@@ -125,9 +132,9 @@ def _write(
         copy.key: tensors[copy.of] for copy in plan.copies if not copy.equal and copy.of in tensors
     }
     tensors |= {plan.root + name: value for name, value in fmt.buffers(config).items()}
-    write_safetensors(directory / "model.safetensors", tensors, fmt.metadata)
+    fmt.write_weights(directory, tensors)
     write_json(directory / fmt.config_file, values)
-    if preprocessor is not None:
+    if preprocessor is not None and fmt.holds_vocabulary:
         preprocessor.save_vocabulary(directory)
     fmt.write_beside(directory, config, description)
 
@@ -171,15 +178,46 @@ def _as_hugging_face(
             encoder.long_texts.mode,
             encoder.long_texts.stride,
         )
-    config = encoder.config
+    _say_what_differs(fmt, encoder.config, fmt.classes["encoder"])
+    pooling = encoder.pooling if is_bare and not encoder.always_gives_state else None
+    return replace(description, classes=(hf_class,), pooling=pooling)
+
+
+def _as_keras_hub(
+    fmt: KerasHub, family: Family, model: ZooModel, description: Description
+) -> Description:
+    """A model's description for KerasHub; says on the log what its format cannot say."""
+    if fmt.unread:
+        raise ValueError(
+            f"KerasHub's {fmt.class_name} has a {' and a '.join(fmt.unread.values())}, which models of the "
+            f"family {family.name} do not have. Leave format out."
+        )
+    encoder = getattr(model, "encoder", model)
+    classes = ()
+    if family.plan(fmt, encoder.config).heads.get(model.task):
+        hf_class = family.formats[HuggingFace.name].classes.get(model.task)
+        if hf_class not in fmt.classes.values():
+            raise ValueError(
+                f"KerasHub's format holds a head of {', '.join(fmt.classes) or 'no class'} for the family "
+                f"{family.name}, and none of {model.task!r}. Save without format, or save model.encoder."
+            )
+        classes = (hf_class,)
+    _say_what_differs(fmt, encoder.config, fmt.class_name)
+    log.warning(
+        "A KerasHub preset is written without tokenizer and names of labels: from_preset() takes "
+        "preprocessor=None."
+    )
+    return replace(description, classes=classes)
+
+
+def _say_what_differs(fmt: Format, config: Config, program: str) -> None:
+    """Says on the log what another program's class computes otherwise than a configuration has it."""
     supported = {n: v(config) if callable(v) else v for n, v in fmt.supports.items()}
     others = {n: getattr(config, n) for n, v in supported.items() if getattr(config, n) != v}
     if others:
         log.warning(
-            "Hugging Face's %s does not know %s and computes with %s: its outputs will differ.",
-            fmt.classes["encoder"],
+            "%s does not know %s and computes with %s: its outputs will differ.",
+            program,
             others,
             {name: supported[name] for name in others},
         )
-    pooling = encoder.pooling if is_bare and not encoder.always_gives_state else None
-    return replace(description, classes=(hf_class,), pooling=pooling)

@@ -4,14 +4,14 @@ Only what lies in the file itself is read: a link, or an array, that stands for 
 is refused, as is an array whose values are not all there.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from bert_zoo.error_text import shortened, shown
-from bert_zoo.weights.files import WeightsError, refuse_lfs_pointer
+from bert_zoo.weights.files import WeightsError, refuse_lfs_pointer, replacing
 from bert_zoo.weights.tensor_source import TensorSource, bfloat16_bits_to_float32
 
 # What h5py raises for files that are damaged.
@@ -78,6 +78,15 @@ class PresetSource(TensorSource):
     def _read(self, key: str) -> np.ndarray:
         file, stored = self._stored[key]
         return file[stored]
+
+
+def write_hdf5(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
+    """Writes an HDF5 file with arrays at their paths, atomically."""
+    import h5py
+
+    with replacing(path) as temporary, h5py.File(temporary, "w") as file:
+        for name, values in arrays.items():
+            file[name] = values
 
 
 def _arrays(group: Any, path: str, seen: set[int]) -> Iterator[tuple[str, Any]]:

@@ -44,6 +44,11 @@ class Format:
     # The key by which a configuration file names the family; where there is none, the first family
     # that can read the file is the one.
     family_key: ClassVar[str] = ""
+    # Of the file of weights that is written: its name, and strings by string in it.
+    weights_file: ClassVar[str] = "model.safetensors"
+    metadata: ClassVar[Mapping[str, str]] = {}
+    # Whether a written directory holds a vocabulary.
+    holds_vocabulary: ClassVar[bool] = True
 
     codec: ConfigCodec | None = None  # of its configuration file; None where there is none
     config_file: str = ""  # name of that file
@@ -66,6 +71,9 @@ class Format:
     # Patterns of keys that are weights of something that the family's models do not have -> what that
     # is, for the log.
     unread: Mapping[str, str] = field(default_factory=dict)
+    # Field of the configuration -> the one value that the format's own program computes with, or a
+    # function from a configuration to it.
+    supports: Mapping[str, Any] = field(default_factory=dict)
     # Makes the tensors below the encoder's root that files hold besides weights.
     buffers: Callable[[Any], Mapping[str, Any]] = no_buffers
 
@@ -120,6 +128,12 @@ class Format:
     def vocabulary_directory(self, directory: Path) -> Path:
         """Where the vocabulary's files are."""
         return directory
+
+    def write_weights(self, directory: Path, tensors: Mapping[str, Any]) -> None:
+        """Writes arrays, by the format's names, to a directory."""
+        from bert_zoo.weights.safetensors_io import write_safetensors
+
+        write_safetensors(directory / self.weights_file, tensors, self.metadata)
 
     def write_beside(self, directory: Path, config: Config, description: Description) -> None:
         """Writes what a directory has beside configuration, weights and vocabulary."""

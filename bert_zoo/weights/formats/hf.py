@@ -81,9 +81,6 @@ class HuggingFace(Format):
     tokenizer_class: str = ""
     # Whether a config.json without a model_type is of this family, as it is older than the key.
     may_be_untyped: bool = False
-    # Field of the configuration -> the one value that Hugging Face's class computes with, or a function
-    # from a configuration to it.
-    supports: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self):
         codec = self.codec

@@ -1,5 +1,6 @@
 """KerasHub's presets: config.json, model.weights.h5, and for a task task.json and task.weights.h5."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -7,12 +8,14 @@ from typing import Any, ClassVar
 
 from bert_zoo.config import Config, TextSpec
 from bert_zoo.json_files import JsonObject, read_object
+from bert_zoo.weights.files import write_json
 from bert_zoo.weights.formats.codec import ConfigCodec, ConfigRow
 from bert_zoo.weights.formats.format import Description
 from bert_zoo.weights.formats.keras_layers import PARTS, KerasLayers, fused
 from bert_zoo.weights.table import Row, Stored
 
 TASK_FILE, TOKENIZER_FILE, PREPROCESSOR_FILE = "task.json", "tokenizer.json", "preprocessor.json"
+TASK_WEIGHTS_FILE, TASK_ROOT = "task.weights.h5", "task/"
 VOCABULARY_DIRECTORY = "assets/tokenizer"
 
 
@@ -62,6 +65,7 @@ ROWS = (
     ConfigRow("hidden_dropout", "dropout"),
     ConfigRow("max_positions", "max_sequence_length"),
 )
+FIXED = ("activation", "layer_norm_epsilon")
 SEGMENTS = ConfigRow("num_segments")
 
 
@@ -92,12 +96,22 @@ class KerasHub(KerasLayers):
     )
     never_weights: ClassVar[tuple[str, ...]] = (r"^(task/)?optimizer/", r"seed_generator/")
 
+    weights_file: ClassVar[str] = "model.weights.h5"
+    holds_vocabulary: ClassVar[bool] = False
+
     config_file: str = "config.json"
     class_name: str = ""  # of its backbone
     # Classes of its tasks -> transformers' of the same.
     classes: Mapping[str, str] = field(default_factory=dict)
     # Whether its positions count from 0, where ours begin behind the row of padding.
     positions_from_zero: bool = False
+
+    def __post_init__(self):
+        # What its backbones have no argument for.
+        defaults = {n: getattr(self.codec.config_class, n) for n in FIXED}
+        fixed = {n: self.codec.defaults.get(n, value) for n, value in defaults.items()}
+        rates = {"attention_dropout": lambda config: config.hidden_dropout}
+        object.__setattr__(self, "supports", {**fixed, **rates})
 
     @property
     def family_value(self) -> str:
@@ -129,9 +143,51 @@ class KerasHub(KerasLayers):
         known = self.classes.get(task.get("class_name"))
         return Description(classes=() if known is None else (known,), text=_text(directory))
 
+    def encode(self, config: Config, description: Description) -> dict[str, Any]:
+        """The content of config.json."""
+        if self.positions_from_zero:
+            config = config.replace(max_positions=config.max_positions - first_position(config))
+        return _serialized(self.class_name, self.codec.encode(config))
+
+    def write_weights(self, directory: Path, tensors: Mapping[str, Any]) -> None:
+        from bert_zoo.weights.hdf5 import write_hdf5
+
+        stored = {re.sub(r"^(layers/\w+coder)_0/", r"\1/", key): tensors[key] for key in tensors}
+        of_task = {key for key in stored if key.startswith(TASK_ROOT)}
+        write_hdf5(directory / self.weights_file, {k: stored[k] for k in stored.keys() - of_task})
+        if of_task:
+            arrays = {key.removeprefix(TASK_ROOT): stored[key] for key in of_task}
+            write_hdf5(directory / TASK_WEIGHTS_FILE, arrays)
+
+    def write_beside(self, directory: Path, config: Config, description: Description) -> None:
+        """Writes task.json of a model with a head."""
+        named = [theirs for theirs, name in self.classes.items() if name in description.classes]
+        if not named:
+            return
+        dropout = config.hidden_dropout
+        if config.classifier_dropout is not None:
+            dropout = config.classifier_dropout
+        arguments = {
+            "backbone": self.encode(config, description),
+            "preprocessor": None,
+            "num_classes": len(description.labels or ("",)),
+            "dropout": dropout,
+        }
+        write_json(directory / TASK_FILE, _serialized(named[0], arguments))
+
     def vocabulary_directory(self, directory: Path) -> Path:
         assets = directory / VOCABULARY_DIRECTORY
         return assets if assets.is_dir() else directory
+
+
+def _serialized(class_name: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """An object of KerasHub as Keras writes it."""
+    return {
+        "module": "keras_hub.models",
+        "class_name": class_name,
+        "config": dict(arguments),
+        "registered_name": f"keras_hub>{class_name}",
+    }
 
 
 def first_position(config: Config) -> int:
