@@ -128,6 +128,20 @@ def make_sentence_transformers(directory: Path) -> None:
     bert_zoo.save(bert_zoo.load(directory_of("encoder"), "embedding"), directory, format="hf")
 
 
+def make_tf_keras(directory: Path) -> None:
+    """What transformers' TensorFlow classes leave."""
+    shutil.copy(GOLDEN.parent / "tf_keras" / "gpt2.h5", directory / "tf_model.h5")
+    shutil.copy(directory_of("gpt2/causal_lm") / "config.json", directory)
+
+
+def make_keras_hub(directory: Path) -> None:
+    bert_zoo.save(bert_zoo.load(directory_of("encoder")), directory, format="keras_hub")
+
+
+def make_model_garden(directory: Path) -> None:
+    copied(GOLDEN.parent / "model_garden" / "bert")(directory)
+
+
 def make_sharded(directory: Path) -> None:
     """A .bin in shards beside the .safetensors in shards of the golden case."""
     copied(directory_of("sharded"))(directory)
@@ -197,6 +211,9 @@ def golden_checkpoints() -> dict[str, Path]:
 def subjects() -> dict[str, Subject]:
     found = {
         "weights-sharded": Subject(make_sharded, read_weights, 30),
+        "checkpoint-tf_keras": Subject(make_tf_keras, read_checkpoint, 30),
+        "checkpoint-keras_hub": Subject(make_keras_hub, read_checkpoint, 30),
+        "checkpoint-model_garden": Subject(make_model_garden, read_checkpoint, 30),
         "checkpoint-own": Subject(make_own, read_checkpoint, 30),
         "model-own": Subject(make_own, read_model, 0),
         "checkpoint-sentence-transformers": Subject(
@@ -480,7 +497,8 @@ def test_a_damaged_file_gives_a_result_or_one_clear_error(name, tmp_path):
 def test_every_family_and_kind_of_file_is_damaged():
     checkpoints = [name.split("-", 1) for name in golden_checkpoints()]
     assert {family for family, _ in checkpoints} == set(registry().families)
-    others = {"bin.index.json", "pth"}  # the former in weights-sharded; the latter is .pt
+    # In weights-sharded; is .pt; in checkpoint-tf_keras and checkpoint-keras_hub.
+    others = {"bin.index.json", "pth", "h5", "weights.h5"}
     assert {f".{suffix}" for suffix in others.union(*(c[1:] for c in checkpoints))} == set(
         sources._READERS
     )

@@ -91,6 +91,7 @@ class TF1Source(TensorSource):
             _check_places(self._entries, [shard.stat().st_size for shard in self._shards])
             if object_graph.KEY in self._entries:
                 names = object_graph.variable_names(self._string(prefix, object_graph.KEY))
+                del self._entries[object_graph.KEY]
                 self._entries = {names.get(key, key): e for key, e in self._entries.items()}
         except WeightsError:
             raise

@@ -78,7 +78,6 @@ class ModelGarden(KerasLayers):
         r"/\.ATTRIBUTES/",  # without a name of its own, as an optimizer's variables
         # Counters, and what Keras keeps of an optimizer and of metrics.
         r"^(save_counter|global_step|iteration|learning_rate|count|total)(_\d+)?$",
-        "^_CHECKPOINTABLE_OBJECT_GRAPH$",
         r"^(Variable|do_lower_case)(_\d+)?$",  # whether a TF-Hub module lower-cases texts
     )
 

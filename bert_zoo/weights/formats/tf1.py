@@ -27,7 +27,6 @@ class TF1(Format):
         r"/(adam|lamb)_[mv]$",
         r"/(Adam|LAMB|AdamWeightDecayOptimizer|LAMBOptimizer)(_1)?$",
         r"(^|/)(global_step|beta[12]_power(_\d+)?|good_steps|loss_scale|current_loss_scale)$",
-        r"(^|/)_CHECKPOINTABLE_OBJECT_GRAPH$",
     )
 
     def names(self, row: Row) -> tuple[str, ...]:
