@@ -16,6 +16,8 @@
         --squad ../shared/data/squad/squad_v2_sample.json
     python tools/benchmark.py --what serving --runs runs/sst2,runs/cola --serving_dir served \
         --figure docs/figures/serving.png --reference_python reference-env/bin/python
+    python tools/benchmark.py --what modelling --parts parts --page docs/performance.md \
+        --reference_python reference-env/bin/python
 
 `reference_python` is the interpreter of an environment with torch and transformers (and accelerate
 for fine-tuning, sentence-transformers for single calls, both and onnxruntime for serving), which
@@ -38,6 +40,7 @@ from pathlib import Path
 from typing import Any
 
 import benchmark_finetuning
+import benchmark_modelling
 import benchmark_packing
 import benchmark_pretraining
 import benchmark_serving
@@ -50,7 +53,7 @@ _WHAT = flags.DEFINE_multi_enum(
     [
         *("encoder", "tokenizer", "recurrence", "finetuning", "single_calls", "pretraining_data"),
         *("pretraining_pipeline", "pretraining_step", "pretraining_rows", "packing", "serving"),
-        "generation",
+        *("generation", "modelling"),
     ],
     "What to time; may be given several times.",
 )
@@ -110,6 +113,16 @@ _SERVING_DIR = flags.DEFINE_string(
     "serving_dir", None, "Where exports, scores and costs are kept, and not made again."
 )
 _FIGURE = flags.DEFINE_string("figure", None, "Where serving draws scores against time, a PNG.")
+_WORKS = flags.DEFINE_multi_enum(
+    "works",
+    list(benchmark_modelling.WORKS),
+    list(benchmark_modelling.WORKS),
+    "Of modelling; may be given several times.",
+)
+_PARTS = flags.DEFINE_string(
+    "parts", None, "Where figures of modelling are kept, for the page of them all."
+)
+_PAGE = flags.DEFINE_string("page", None, "Where modelling writes its page, Markdown.")
 _OUTPUT = flags.DEFINE_string("output", None, "Where to write the figures as JSON.")
 BASE = {"layers": 12, "hidden": 768, "heads": 12, "intermediate": 3072, "vocabulary": 30522}
 MIN_TEXTS = 20_000
@@ -602,6 +615,39 @@ def race_serving(scratch: Path) -> dict[str, Any]:
     return {"serving": results}
 
 
+def race_modelling(scratch: Path) -> dict[str, dict[str, dict]]:
+    """BERT base in three libraries beside products of matrices alone; see benchmark_modelling.py."""
+    folder = Path(_PARTS.value or scratch)
+    folder.mkdir(parents=True, exist_ok=True)
+    results = {}
+    for work in _WORKS.value:
+        race_of = benchmark_modelling.race_of(work, _BATCH.value, _LENGTH.value, BASE)
+        contestants = {name: timed(run) for name, run in race_of.contestants.items()}
+        if _REFERENCE_PYTHON.value:
+            contestants[benchmark_modelling.TORCH] = Reference(
+                "torch",
+                benchmark_modelling.TORCH_PROGRAM,
+                threads=_THREADS.value,
+                batch=_BATCH.value,
+                length=_LENGTH.value,
+                **BASE,
+                **race_of.torch,
+            )
+        title = f"BERT base, {_BATCH.value}x{_LENGTH.value} tokens, {race_of.title}"
+        results[title] = race(title, contestants)
+        kinds = benchmark_modelling.profile(race_of.contestants[benchmark_modelling.OURS])
+        part = benchmark_modelling.part(race_of, results[title], kinds, _REFERENCE_PYTHON.value)
+        (folder / f"{work}.json").write_text(json.dumps(part, indent=2), encoding="utf-8")
+    if _PAGE.value:
+        page = Path(_PAGE.value)
+        files = (folder / f"{work}.json" for work in benchmark_modelling.WORKS)
+        parts = [json.loads(file.read_text()) for file in files if file.is_file()]
+        before = page.read_text(encoding="utf-8") if page.is_file() else ""
+        text = benchmark_modelling.page(parts, _BATCH.value, _LENGTH.value, before)
+        page.write_text(text, encoding="utf-8")
+    return results
+
+
 def race_generation(scratch: Path) -> dict[str, dict[str, dict]]:
     """Greedy generation from a prompt of ids, with what is kept of earlier tokens, and without it."""
     import numpy as np
@@ -679,6 +725,7 @@ WHAT = {
     "packing": race_packing,
     "serving": race_serving,
     "generation": race_generation,
+    "modelling": race_modelling,
 }
 
 if __name__ == "__main__":
