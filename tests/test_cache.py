@@ -970,6 +970,12 @@ def test_pytorch_files_are_taken_only_where_there_is_nothing_better(hub):
     assert sorted(hub.fetched) == sorted([*SMALL, "pytorch_model.bin"])
 
 
+def test_a_repository_with_nothing_else_gives_its_tf_model_h5(hub):
+    hub.files = {"config.json": b"{}", "tf_model.h5": b"HDF", "flax_model.msgpack": b"flax"}
+    directory = cache.fetch_hub("org/bert")
+    assert {path.name for path in directory.iterdir()} == {"config.json", "tf_model.h5"}
+
+
 def test_a_repository_without_weights_is_an_error(hub):
     hub.files = {"config.json": b"{}", "flax_model.msgpack": b""}
     with pytest.raises(DownloadError, match=r"hf://org/bert@main gave no whole model"):

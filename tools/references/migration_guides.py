@@ -10,6 +10,9 @@ takes as given were made with this package:
     python tools/references/migration_guides.py --page docs/migrating/transformers.md --directory made --make
     TF_USE_LEGACY_KERAS=1 their-env/bin/python tools/references/migration_guides.py \
         --page docs/migrating/transformers.md --directory made
+
+What is made for tf_hub.md has no graph: give it one by saving the same encoder, restored from
+tests/golden/model_garden/bert, with Model Garden and Keras 2 to `bert_en`.
 """
 
 import contextlib
