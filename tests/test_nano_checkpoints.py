@@ -159,17 +159,17 @@ def test_it_writes(name):
 
 
 @pytest.mark.parametrize(
-    ("name", "text", "word"),
+    ("name", "text", "words"),
     [
-        *((name, "she looked at {} face .", "the") for name in MASKED),
-        ("bert_nano", "he did n't want {} go home .", "to"),
+        *((name, "she looked at {} face .", ("the", "his", "her")) for name in MASKED),
+        ("bert_nano", "he did n't want {} go home .", ("to",)),
     ],
 )
-def test_it_fills_in_a_word_that_fits(name, text, word):
+def test_it_fills_in_a_word_that_fits(name, text, words):
     model = loaded(name, "masked_lm")
     tokenizer = model.preprocessor.tokenizer
     first = model.fill_mask(text.format(tokenizer.id_to_token(tokenizer.mask_id)), top_k=1)
-    assert first[0][0].token.strip() == word
+    assert first[0][0].token.strip() in words
 
 
 def test_it_is_a_start_for_training_and_goes_the_way_of_every_model(tmp_path):
