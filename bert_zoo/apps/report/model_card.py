@@ -21,6 +21,7 @@ from bert_zoo.apps.report.wording import duration, number, setting, with_paper_l
 HUB_LICENCES = {
     "Apache-2.0": "apache-2.0",
     "MIT": "mit",
+    "CC-BY-SA-4.0": "cc-by-sa-4.0",
     "CC-BY-NC-4.0 (not for commercial use)": "cc-by-nc-4.0",
 }
 # A metric -> its name on Hugging Face's hub; metrics that are not there stay in the text.
