@@ -22,9 +22,9 @@ from bert_zoo.families import (
 )
 
 FAMILIES = (
-    # Before bert, with which it shares a model_type.
-    multilingual_minilm.FAMILY,
+    # The first one, which stands where none is named.
     bert.FAMILY,
+    multilingual_minilm.FAMILY,
     roberta.FAMILY,
     xlm_roberta.FAMILY,
     camembert.FAMILY,

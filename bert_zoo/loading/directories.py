@@ -210,6 +210,7 @@ def _read_config(path: Path) -> tuple[Family, Format, Config, JsonObject]:
         for fmt in family.formats.values()
         if fmt.config_file and path.match(fmt.config_file)
     ]
+    candidates.sort(key=lambda candidate: not candidate[1].goes_first)
     values = candidates[0][1].settings(path)
     refusals = []
     for family, fmt in candidates:

@@ -109,6 +109,11 @@ class Format:
         """The content of a configuration file."""
         return read_object(path)
 
+    @property
+    def goes_first(self) -> bool:
+        """Whether it is asked before the formats of other families, which would take its files too."""
+        return False
+
     def is_of_family(self, values: JsonObject) -> bool:
         """Whether a configuration file may be of this family."""
         return True

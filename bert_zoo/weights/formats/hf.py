@@ -97,6 +97,10 @@ class HuggingFace(Format):
     def family_value(self) -> str:
         return self.model_type
 
+    @property
+    def goes_first(self) -> bool:
+        return bool(self.tokenizer_class)
+
     def is_of_family(self, values: JsonObject) -> bool:
         model_type = values.take("model_type", str)
         if self.tokenizer_class and values.take("tokenizer_class", str) != self.tokenizer_class:
