@@ -144,7 +144,6 @@ def initialise(layer: Any, initializer_range: float) -> None:
 class Cell:
     """The runs of a setting on a task."""
 
-    metric: str
     values: Sequence[float]
     seconds: float
 
@@ -165,7 +164,7 @@ def cell(directories: Sequence[Path]) -> Cell | None:
         return None
     metric = next(iter(runs[0]["last"]))
     values = [run["last"][metric] for run in runs]
-    return Cell(metric, values, statistics.median(run["seconds"] for run in runs))
+    return Cell(values, statistics.median(run["seconds"] for run in runs))
 
 
 def main(argv: list[str]) -> None:

