@@ -298,14 +298,7 @@ def race_encoder(dtype: str) -> dict[str, dict]:
 
     policy = {"float32": "float32", "bfloat16": "mixed_bfloat16"}[dtype]
     ours = bert_zoo.load("bert_base", weights=None, dtype=policy)
-    hub = keras_hub.models.BertBackbone(
-        vocabulary_size=BASE["vocabulary"],
-        num_layers=BASE["layers"],
-        num_heads=BASE["heads"],
-        hidden_dim=BASE["hidden"],
-        intermediate_dim=BASE["intermediate"],
-        dtype=policy,
-    )
+    hub = benchmark_modelling.hub_backbone(policy, BASE)
     shape = (_BATCH.value, _LENGTH.value)
     ids = tf.random.uniform(shape, 1000, 20000, tf.int32, seed=0)
     inputs = {

@@ -138,8 +138,9 @@ def race_of(work: str, rows: int, length: int, sizes: dict[str, int]) -> Race:
     return Race(title, contestants, settings, flops * passes)
 
 
-def hub_model(dtype: str, sizes: dict[str, int]) -> keras.Model:
-    backbone = keras_hub.models.BertBackbone(
+def hub_backbone(dtype: str, sizes: dict[str, int]) -> keras.Model:
+    """KerasHub's BERT of the sizes."""
+    return keras_hub.models.BertBackbone(
         vocabulary_size=sizes["vocabulary"],
         num_layers=sizes["layers"],
         num_heads=sizes["heads"],
@@ -147,6 +148,10 @@ def hub_model(dtype: str, sizes: dict[str, int]) -> keras.Model:
         intermediate_dim=sizes["intermediate"],
         dtype=dtype,
     )
+
+
+def hub_model(dtype: str, sizes: dict[str, int]) -> keras.Model:
+    backbone = hub_backbone(dtype, sizes)
     x = keras.layers.Dropout(0.1, dtype=dtype)(backbone.output["sequence_output"])
     return keras.Model(backbone.input, keras.layers.Dense(CLASSES, dtype="float32")(x))
 
