@@ -248,7 +248,7 @@ class PretrainingPreset:
             length; one after the other.
         sizes: name, one of `PRETRAINING_SIZES` -> the model.
         vocabulary: kind of a vocabulary that is made of the text: "wordpiece", "byte_bpe", "word_bpe",
-            "sentencepiece" or "sentencepiece_cased".
+            "sentencepiece", "sentencepiece_cased" or "sentencepiece_plain".
         lowercase: whether texts are lower-cased by it.
         source: where the settings are published.
     """

@@ -43,6 +43,7 @@ class HF(AnySource):
     # Of the weight file, where it is known. The commit alone fixes it too, for the hub knows large files
     # by this hash, and it is compared.
     sha256: str | None = None
+    beside: Sequence[str] = ()  # files of further encoders, without which it lacks a task
 
     def __str__(self) -> str:
         return f"hf://{self.repo}@{self.revision}"
@@ -139,8 +140,9 @@ class Family:
     checkpoints: Sequence[Checkpoint]
     # What `pretraining` trains: keys of `bert_zoo.tasks.objectives.OBJECTIVES`.
     objectives: Sequence[str] = ()
-    # How the tokens that it was pretrained with were chosen: a key of `bert_zoo.objectives.OBJECTIVES`.
-    pretraining: str = ""
+    # How the tokens that it was pretrained with were chosen: a key of `bert_zoo.objectives.OBJECTIVES`, or
+    # a function from a configuration to it.
+    pretraining: str | Callable[[Any], str] = ""
     config_class: type[Config] = EncoderConfig
     tasks_without_head: Sequence[str] = ("encoder", "embedding")  # they add no weights
     params_task: str = "encoder"  # the task whose model a checkpoint's `params` counts
@@ -171,6 +173,10 @@ class Family:
     def task_of(self, second: SecondEncoder) -> str:
         """The task that has the head of a second encoder alone."""
         return next(task for task, head in self.heads.items() if head is second.head)
+
+    def pretraining_of(self, config: Config) -> str:
+        """`pretraining` of a model."""
+        return self.pretraining if isinstance(self.pretraining, str) else self.pretraining(config)
 
     def config(self, checkpoint: Checkpoint) -> Config:
         return self.config_class(**{**self.defaults, **checkpoint.config})

@@ -970,6 +970,16 @@ def test_pytorch_files_are_taken_only_where_there_is_nothing_better(hub):
     assert sorted(hub.fetched) == sorted([*SMALL, "pytorch_model.bin"])
 
 
+def test_files_beside_are_taken_where_they_are_asked_for(hub):
+    hub.files = REPOSITORY | {"pytorch_model.generator.bin": b"other"}
+    cache.fetch_hub("org/bert")
+    assert "pytorch_model.generator.bin" not in hub.fetched
+    directory = cache.fetch_hub("org/bert", beside=("pytorch_model.generator.bin",))
+    assert (directory / "pytorch_model.generator.bin").read_bytes() == b"other"
+    with pytest.raises(DownloadError, match=r"has no other\.bin"):
+        cache.fetch_hub("org/bert", beside=("other.bin",))
+
+
 def test_a_repository_with_nothing_else_gives_its_tf_model_h5(hub):
     hub.files = {"config.json": b"{}", "tf_model.h5": b"HDF", "flax_model.msgpack": b"flax"}
     directory = cache.fetch_hub("org/bert")

@@ -6,7 +6,17 @@ import shutil
 import keras
 import numpy as np
 import pytest
-from helpers import ALL_GOLDEN, TOLERANCE, arrays, directory_of, inputs_of, load_case, loaded
+from helpers import (
+    ALL_GOLDEN,
+    TOLERANCE,
+    arrays,
+    directory_of,
+    inputs_of,
+    load_case,
+    loaded,
+    stored_gradients,
+    tensors_of,
+)
 from keras import ops
 
 import bert_zoo
@@ -14,6 +24,7 @@ from bert_zoo.config import ConfigError
 from bert_zoo.layers.common import FIRST
 from bert_zoo.layers.disentangled_attention import rows_of_distances
 from bert_zoo.weights.files import WeightsError
+from bert_zoo.weights.sources import open_weights
 
 ENCODERS = [
     "deberta/encoder",
@@ -154,3 +165,100 @@ def test_fill_mask_goes_through_the_decoder(case):
     known = probabilities[: model.preprocessor.tokenizer.vocab_size]
     assert [c.token_id for c in candidates] == np.argsort(-known)[:3].tolist()
     np.testing.assert_allclose([c.score for c in candidates], np.sort(known)[::-1][:3], atol=1e-5)
+
+
+# --- Version 3: a discriminator whose table is its generator's plus a difference -------------------
+
+BOTH = "deberta_v2/pretraining"
+
+
+def labels_of(io):
+    return {"mlm_logits": io["wanted"], "discriminator_logits": io["is_replaced"]}
+
+
+def test_a_step_on_given_samples_has_the_originals_losses_and_gradients():
+    """The table of the generator, above all, has a gradient of the masked tokens' loss alone."""
+    tf = pytest.importorskip("tensorflow")
+    io, model = arrays(BOTH), load_case(BOTH, dropout=0.0)
+    inputs, labels = inputs_of(io), labels_of(io)
+    with tf.GradientTape() as tape:
+        outputs = model(inputs, training=True)
+        loss = model.compute_loss(inputs, labels, outputs)
+    np.testing.assert_allclose(loss, io["losses"][0], rtol=1e-5)
+    losses = model.evaluate(inputs, labels, verbose=0, return_dict=True)
+    names = ("loss", "mlm_logits_loss", "discriminator_logits_loss")
+    np.testing.assert_allclose([losses[name] for name in names], io["losses"], rtol=1e-5)
+    found = stored_gradients(model, loss, tape)
+    stored = [name for name in io if name.startswith(("generator/", "discriminator/"))]
+    assert len(stored) == 9
+    for name in stored:
+        ours = name.removeprefix("discriminator/").replace("._weight", ".weight")
+        ours = ours.replace("generator/deberta.", "generator/")
+        ours = ours.replace("generator/lm_predictions", "lm_predictions")
+        # Some are of the order of the weight of replaced tokens, 50.
+        np.testing.assert_allclose(found[ours], io[name], rtol=1e-4, atol=1e-4, err_msg=name)
+
+
+def test_files_hold_the_whole_table_that_a_difference_is_learned_of(tmp_path):
+    io, model = arrays(BOTH), load_case(BOTH, dropout=0.0)
+    inputs = inputs_of(io)
+    table, base = model.encoder.embeddings.token_embedding, model.generator.embeddings
+    released = open_weights(directory_of(BOTH))["deberta.embeddings.word_embeddings.weight"]
+    np.testing.assert_allclose(table.whole, released, atol=1e-7)
+    before = ops.convert_to_numpy(table.embeddings)
+    model.optimizer.learning_rate = 1e-2
+    model.fit(inputs, labels_of(io), epochs=2, verbose=0)
+    assert np.abs(ops.convert_to_numpy(table.embeddings) - before).max() > 1e-3
+    whole = ops.convert_to_numpy(base.token_embedding.embeddings) + table.embeddings
+    bert_zoo.save(model, tmp_path)
+    stored = tensors_of(tmp_path)
+    np.testing.assert_array_equal(stored["encoder/embeddings/token_embedding/embeddings"], whole)
+    read = {"token_ids": inputs["replaced_token_ids"], "padding_mask": inputs["padding_mask"]}
+    wanted = model.encoder(read)["sequence_output"]
+    for task in ("encoder", "classification"):
+        again = bert_zoo.load(tmp_path, task)
+        encoder = getattr(again, "encoder", again)
+        np.testing.assert_allclose(encoder(read)["sequence_output"], wanted, atol=TOLERANCE)
+    # What stands on the discriminator now keeps the whole table too.
+    bert_zoo.save(model.encoder, tmp_path / "encoder")
+    stored = tensors_of(tmp_path / "encoder")
+    np.testing.assert_array_equal(stored["encoder/embeddings/token_embedding/embeddings"], whole)
+    generator = bert_zoo.load(tmp_path, "masked_lm")
+    assert generator.encoder.config.num_layers == 2
+    del inputs["replaced_token_ids"]
+    np.testing.assert_allclose(generator(inputs), model(inputs)["mlm_logits"], atol=TOLERANCE)
+
+
+def test_a_new_generator_begins_with_the_discriminators_table(tmp_path, caplog):
+    for path in directory_of(BOTH).iterdir():
+        if "generator" not in path.name:
+            shutil.copy(path, tmp_path)
+    with pytest.raises(WeightsError, match=r"no generator.*deberta_v3_xsmall, deberta_v3_large"):
+        bert_zoo.load(tmp_path, "pretraining")
+    model = bert_zoo.load(tmp_path, "pretraining", init=("generator",))
+    assert "has no trained generator; it is randomly initialised" in caplog.text
+    wanted = open_weights(tmp_path)["deberta.embeddings.word_embeddings.weight"]
+    np.testing.assert_array_equal(model.generator.embeddings.token_embedding.embeddings, wanted)
+    assert not np.any(model.encoder.embeddings.token_embedding.embeddings)
+
+
+def test_a_row_of_several_texts_is_judged_by_the_first_token_of_each():
+    model, io = loaded(BOTH), arrays(BOTH)
+    ids, length = io["replaced_token_ids"], int(io["padding_mask"][1].sum())
+    apart = [model({"token_ids": row}) for row in (ids[:1, :16], ids[1:2, :length])]
+    together = {
+        "token_ids": np.concatenate([ids[:1, :16], ids[1:2, :length]], axis=1),
+        "document_ids": np.repeat([1, 2], [16, length])[None].astype("int32"),
+    }
+    wanted = np.concatenate([each["discriminator_logits"] for each in apart], axis=1)
+    found = model(together)["discriminator_logits"]
+    np.testing.assert_allclose(found, wanted, atol=TOLERANCE)
+
+
+def test_a_generator_has_half_of_the_layers_or_as_many_as_are_said():
+    config = loaded(BOTH).encoder.config
+    assert config.generator.num_layers == 2
+    assert config.replace(num_layers=12).generator.num_layers == 6
+    assert config.replace(generator_layers=3).generator.num_layers == 3
+    with pytest.raises(ConfigError, match=r"generator_layers is -1; it must be 0 \(half of"):
+        config.replace(generator_layers=-1)

@@ -93,6 +93,7 @@ def test_published_updates_are_the_published_epochs():
         ("spanbert", "large", (256, 2_400_000, 10_000, 1e-4, "adamw"), ((512, 1.0),)),
         ("electra", "small", (128, 1_000_000, 10_000, 5e-4, "adamw"), ((128, 1.0),)),
         ("modernbert", "base", (4608, 364_000, 636, 8e-4, "adamw"), ((1024, 1.0),)),
+        ("deberta_v2", "base", (256, 1_000_000, 10_000, 1e-4, "adamw"), ((512, 1.0),)),
     ],
 )
 def test_pretraining_presets_are_the_published_ones(family, size, settings, phases):
@@ -110,8 +111,9 @@ def test_pretraining_presets_are_the_published_ones(family, size, settings, phas
 
 def test_pretraining_presets_have_every_size_and_rows_that_it_reads():
     presets = {n: f.pretraining_preset for n, f in registry().families.items()}
-    assert {"bert", "roberta", "albert", "spanbert", "electra", "modernbert", "xlm", "xlnet"} == {
-        n for n in presets if presets[n]
+    assert {name for name in presets if presets[name]} == {
+        *("bert", "roberta", "albert", "spanbert", "electra", "modernbert", "xlm", "xlnet"),
+        "deberta_v2",
     }
     for name, pretraining in presets.items():
         if pretraining is None:

@@ -41,7 +41,7 @@ RECIPE = Recipe(
     total_steps=6, batch_size=8, gradient_accumulation_steps=2, learning_rate=1e-3, clip_norm=1.0
 )
 # The objectives' families, with a golden vocabulary and rows that they were trained with.
-FAMILIES = ("bert", "roberta", "albert", "spanbert", "electra", "modernbert")
+FAMILIES = ("bert", "roberta", "albert", "spanbert", "electra", "modernbert", "deberta_v2")
 
 
 @pytest.fixture(scope="module")
@@ -106,6 +106,7 @@ def test_every_family_is_pretrained_from_nothing_by_its_own_objective(family, te
         "albert": {"mlm_logits", "sop_logits"},
         "spanbert": {"mlm_logits", "sbo_logits"},
         "electra": {"mlm_logits", "discriminator_logits"},
+        "deberta_v2": {"mlm_logits", "discriminator_logits"},
         "roberta": set(),
         "modernbert": set(),
     }[family]
@@ -238,6 +239,7 @@ class Killed(BaseException):
     [
         ("electra", "packed_documents", 2, (9,)),
         ("transformer_xl", "", 4, (6,)),
+        pytest.param("deberta_v2", "full_sentences", 2, (9,), marks=pytest.mark.slow),
         pytest.param("bert", "next_sentence", 2, (1, 6, 9), marks=pytest.mark.slow),
     ],
 )

@@ -373,6 +373,10 @@ def test_electra_hides_or_keeps():
         assert_rates([masked.sum(), kept.sum()], [0.85, 0.15])
         assert not other.any() and not chosen[batch["special"]].any()
     assert OBJECTIVES["replaced_tokens"].predictions(512) == 79
+    inputs, labels = drawn("replaced_masks", batch)
+    chosen = chosen_of(batch, inputs, labels)
+    masked, *_ = replacements(batch, inputs, chosen)
+    assert masked.sum() == chosen.sum() == 4 * ROWS
 
 
 def test_what_no_objective_reads_is_passed_on():
@@ -486,6 +490,8 @@ def test_tf_data_gives_the_same_with_static_shapes(name, length):
         ("albert/masked_lm", "ngrams"),
         ("spanbert/pretraining", "spans"),
         ("electra/discriminator", "replaced_tokens"),
+        ("deberta_v2/encoder_convolution", "masked_tokens"),
+        ("deberta_v2/pretraining", "replaced_masks"),
     ],
 )
 def test_a_familys_objective_is_shown_for_a_text(case, name, capsys):
@@ -510,18 +516,19 @@ def test_a_familys_objective_is_shown_for_a_text(case, name, capsys):
     text, _, asked = printed.splitlines()[2:5]
     for word in asked.split()[1:]:
         assert text[asked.index(f" {word}") :].startswith(f" {word}")
-    assert bool(drawn.spans) == (name == "spans") and drawn.replaced == (name == "replaced_tokens")
+    assert bool(drawn.spans) == (name == "spans") and drawn.replaced == name.startswith("replaced")
     assert show(model, ("the cat", "sat on"), "whole_words").reads
     with pytest.raises(ValueError, match="masked_tokens"):
         show(model, "the cat", "spanz")
 
 
 def test_every_family_with_a_mask_names_its_objective():
-    named = {name: family.pretraining for name, family in registry().families.items()}
-    assert {*named.values()} <= {"", *OBJECTIVES}
-    assert {name for name in named if not named[name]} == {
-        name for name, family in registry().families.items() if "masked_lm" not in family.heads
-    }
+    for family in registry().families.values():
+        named = {family.pretraining_of(family.config(one)) for one in family.checkpoints}
+        if "masked_lm" in family.heads:
+            assert named <= set(OBJECTIVES), family.name
+        else:
+            assert named == {""}, family.name
 
 
 def test_tokens_begin_words_as_their_vocabularies_say():

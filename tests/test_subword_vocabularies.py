@@ -61,6 +61,11 @@ def xlnet(directory, lowercase):
     )
 
 
+def deberta(directory, lowercase):
+    library = sentencepiece.SentencePieceProcessor(model_file=str(directory / "spm.model"))
+    return library.encode
+
+
 @pytest.mark.parametrize(
     "kind, family, library, lowercase",
     [
@@ -70,6 +75,7 @@ def xlnet(directory, lowercase):
         ("sentencepiece", "albert", albert, True),
         ("sentencepiece", "albert", albert, False),
         ("sentencepiece_cased", "xlnet", xlnet, False),
+        ("sentencepiece_plain", "deberta_v2", deberta, False),
     ],
 )
 def test_ids_are_those_of_the_library(texts, tmp_path, kind, family, library, lowercase):

@@ -188,7 +188,8 @@ def objective_and_row(model) -> tuple[Any, tuple[dict[str, Any], Any]]:
     from bert_zoo.presets import PAIRS
 
     size, all_heads = model.encoder.config.vocab_size, model.task == "pretraining"
-    objective = OBJECTIVES[model.family.pretraining if all_heads else "masked_tokens"]
+    own = model.family.pretraining_of(model.encoder.config)
+    objective = OBJECTIVES[own if all_heads else "masked_tokens"]
     counts = np.ones(size, np.int64)
     objective = objective.for_tokens(TokenIds(mask_id=0, vocab_size=size, counts=counts))
     ones, row = np.ones((1, _LENGTH.value), np.int32), np.zeros(1, np.int64)

@@ -26,7 +26,10 @@ _OUTPUT = PROGRAM.string("output", None, "The directory to write.")
 _KIND = PROGRAM.enum(
     "kind",
     "word_level",
-    ["word_level", "wordpiece", "byte_bpe", "sentencepiece", "sentencepiece_cased"],
+    [
+        *("word_level", "wordpiece", "byte_bpe"),
+        *("sentencepiece", "sentencepiece_cased", "sentencepiece_plain"),
+    ],
     "Whole words, characters or bytes, as a language model counts them; or pieces of words, trained by "
     "tokenizers or sentencepiece.",
 )

@@ -46,6 +46,8 @@ def train_vocabulary(
       spiece.model. Of more than a million texts, so many are chosen at random.
     - "sentencepiece_cased", the same as XLNet's, without accents: <unk>, <s>, </s>, <cls>, <sep>, <pad>,
       <mask>, <eod> and <eop> come first.
+    - "sentencepiece_plain", as DeBERTa 2's and 3's, a unigram model of texts as they are: [PAD], [CLS],
+      [SEP] and [UNK] come first, and [MASK] follows the pieces; spm.model.
 
     Args:
         texts: read once.
@@ -53,8 +55,8 @@ def train_vocabulary(
         directory: is made where it does not exist; tokenizer_config.json is written too.
         vocab_size: tokens, special ones among them. Fewer where the texts do not have so many pieces,
             but for SentencePiece, which refuses.
-        lowercase: whether texts are lower-cased, and accents taken off; not for "byte_bpe" and
-            "sentencepiece_cased".
+        lowercase: whether texts are lower-cased, and accents taken off; not for "byte_bpe",
+            "sentencepiece_cased" and "sentencepiece_plain".
         languages: for "word_bpe", names of the languages that a model is to tell apart, which get the
             numbers 0, 1, ...
 
@@ -208,8 +210,23 @@ def _sentencepiece_cased(
     return _trained_sentencepiece(map(_without_marks, texts), vocab_size, options, config)
 
 
+def _sentencepiece_plain(
+    texts: Iterator[str], vocab_size: int, lowercase: bool
+) -> tuple[list[str], Files]:
+    roles = {"pad": "[PAD]", "bos": "[CLS]", "eos": "[SEP]", "unk": "[UNK]"}
+    options = {f"{role}_id": number for number, role in enumerate(roles)}
+    options |= {f"{role}_piece": piece for role, piece in roles.items()}
+    config = {"tokenizer_class": "DebertaV2Tokenizer", "do_lower_case": False}
+    tokens, files = _trained_sentencepiece(texts, vocab_size - 1, options, config, "spm.model")
+    return [*tokens, "[MASK]"], files
+
+
 def _trained_sentencepiece(
-    texts: Iterator[str], vocab_size: int, options: dict[str, Any], config: dict[str, Any]
+    texts: Iterator[str],
+    vocab_size: int,
+    options: dict[str, Any],
+    config: dict[str, Any],
+    model_file: str = "spiece.model",
 ) -> tuple[list[str], Files]:
     library = _library("sentencepiece")
     model = io.BytesIO()
@@ -232,7 +249,7 @@ def _trained_sentencepiece(
         ) from error
     processor = library.SentencePieceProcessor(model_proto=model.getvalue())
     tokens = [processor.id_to_piece(i) for i in range(processor.get_piece_size())]
-    return tokens, {"spiece.model": model.getvalue(), "tokenizer_config.json": config}
+    return tokens, {model_file: model.getvalue(), "tokenizer_config.json": config}
 
 
 def _without_accents(text: str) -> str:
@@ -264,5 +281,6 @@ KINDS: dict[str, Trainer] = {
     "word_bpe": _word_bpe,
     "sentencepiece": _sentencepiece,
     "sentencepiece_cased": _sentencepiece_cased,
+    "sentencepiece_plain": _sentencepiece_plain,
 }
-CASED_KINDS = ("byte_bpe", "sentencepiece_cased")
+CASED_KINDS = ("byte_bpe", "sentencepiece_cased", "sentencepiece_plain")

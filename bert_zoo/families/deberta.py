@@ -33,10 +33,12 @@ class DebertaConfig(EncoderConfig):
     conv_activation: str = "gelu"
     pooler_dropout: float = 0.0  # before the layer over the first token that classifiers have
     pooler_activation: str = "gelu"
+    # Of the generator that `pretraining` trains beside a discriminator (version 3); 0: half of that's.
+    generator_layers: int = 0
 
     def __post_init__(self):
         super().__post_init__()
-        natural = {"conv_size": "no convolution"}
+        natural = {"conv_size": "no convolution", "generator_layers": "half of num_layers"}
         problems = self.problems_with(natural=natural, rates=("pooler_dropout",))
         for name in ("max_distance", "position_buckets"):
             value = getattr(self, name)
@@ -56,6 +58,11 @@ class DebertaConfig(EncoderConfig):
     @property
     def longest_distance(self) -> int:
         return self.max_positions if self.max_distance == -1 else self.max_distance
+
+    @property
+    def generator(self) -> "DebertaConfig":
+        """The generator's (microsoft/DeBERTa experiments/language_model/rtd_*.json)."""
+        return self.replace(num_layers=self.generator_layers or max(1, self.num_layers // 2))
 
 
 def backbone(config: DebertaConfig, dtype):

@@ -1,8 +1,8 @@
-"""DeBERTa's fine-tuning settings."""
+"""DeBERTa's fine-tuning settings, and version 3's of pretraining."""
 
 from bert_zoo.config import Config
-from bert_zoo.families.bert_presets import CHOICES, SENTENCES, WORDS
-from bert_zoo.presets import Preset, Recipe
+from bert_zoo.families.bert_presets import CHOICES, MINI, NANO, SENTENCES, WORDS, own_size, width
+from bert_zoo.presets import Preset, PretrainingPreset, PretrainingSize, Recipe
 
 SOURCE = "microsoft/DeBERTa experiments/glue/mnli.sh"
 RECIPE = Recipe(epochs=3, batch_size=64, warmup_steps=1000, max_length=256)
@@ -54,4 +54,20 @@ PRESETS = (
     ),
     *(preset(f"deberta/mnli_l{s[1]}_h{s[0]}", s, FIRST[s], False) for s in FIRST),
     *(preset(f"deberta/v3_l{s[1]}_h{s[0]}", s, THIRD[s], True) for s in THIRD),
+)
+
+PRETRAINING = PretrainingPreset(
+    rows="full_sentences",
+    recipe=Recipe(batch_size=256, total_steps=1_000_000, warmup_steps=10_000, learning_rate=1e-4),
+    phases=((512, 1.0),),
+    sizes={
+        "nano": own_size(NANO),
+        "mini": own_size(MINI),
+        "small": PretrainingSize(width(768, 6)),
+        "base": PretrainingSize(width(768, 12)),
+        "large": PretrainingSize(width(1024, 24)),
+    },
+    vocabulary="sentencepiece_plain",
+    lowercase=False,
+    source="microsoft/DeBERTa experiments/language_model/rtd.sh; small and large as base",
 )

@@ -1,14 +1,18 @@
-"""DeBERTa 2 and 3 (He et al. 2021, arXiv:2111.09543): buckets of distances, shared projections."""
+"""DeBERTa 2 and 3 (He et al. 2021, arXiv:2111.09543): buckets of distances, shared projections.
+
+Version 3 is trained as a discriminator of replaced tokens, beside a generator.
+"""
 
 from dataclasses import replace
 
 from bert_zoo.families import bert, deberta
+from bert_zoo.families.deberta_presets import PRETRAINING, is_third
 from bert_zoo.families.deberta_v2_checkpoints import CHECKPOINTS
 from bert_zoo.text.format import TextFormat
 from bert_zoo.text.sentencepiece_files import Scheme, read_sentencepiece
 from bert_zoo.weights.formats import keras_hub
 from bert_zoo.weights.formats.codec import ConfigRow
-from bert_zoo.weights.table import DENSE, NORM, Row, Stored
+from bert_zoo.weights.table import DENSE, NORM, Head, Row, SecondEncoder, Stored
 
 DEFAULTS = {
     **deberta.DEFAULTS,
@@ -73,6 +77,18 @@ ENCODER_ROWS = (
     Row(CONVOLUTION, "stack/convolution", hf="encoder.conv.conv", when=has_convolution),
     Row(NORM, "stack/convolution/norm", hf="encoder.conv.LayerNorm", when=has_convolution),
 )
+GENERATOR = SecondEncoder(
+    ENCODER_ROWS,
+    "generator/",
+    "generator",
+    lambda config: config.generator,
+    head=deberta.MASKED_LM,
+)
+DISCRIMINATOR_ROWS = (
+    Row(NORM, "replaced_token/norm", hf="mask_predictions.LayerNorm"),
+    Row(DENSE, "replaced_token/transform", hf="mask_predictions.dense"),
+    Row(DENSE, "replaced_token/dense", hf="mask_predictions.classifier"),
+)
 KERAS_HUB_BLOCK = keras_hub.block_names(
     "disentangled_attention_encoder", "_self_attention_layer/_{}_dense"
 )
@@ -94,6 +110,9 @@ FAMILY = replace(
             model_type="deberta-v2",
             codec=HF_CODEC,
             classes=bert.hf_classes("DebertaV2"),
+            # Differences from the generator's tables, which the tables beside them have taken in.
+            files_beside={"generator": "pytorch_model.generator.bin"},
+            ignorable=(r"embeddings\.(word|position)_embeddings\._weight$",),
         ),
         "keras_hub": keras_hub.KerasHub(
             class_name="DebertaV3Backbone",
@@ -114,6 +133,10 @@ FAMILY = replace(
         ),
     },
     encoder_rows=ENCODER_ROWS,
+    heads={**deberta.HEADS, "pretraining": Head((GENERATOR, *DISCRIMINATOR_ROWS))},
     text=TextFormat(read_sentencepiece, {"scheme": SCHEME}, deberta.LAYOUT),
     checkpoints=CHECKPOINTS,
+    objectives=("replaced_token", "masked_lm"),
+    pretraining=lambda config: "replaced_masks" if is_third(config) else "masked_tokens",
+    pretraining_preset=PRETRAINING,
 )

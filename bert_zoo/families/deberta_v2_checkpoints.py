@@ -1,15 +1,31 @@
 """The released checkpoints of DeBERTa 2, 3 and mDeBERTa, as data."""
 
+from dataclasses import replace
+
 from bert_zoo.families.bert_checkpoints import BASE, LARGE
 from bert_zoo.families.bert_presets import width
 from bert_zoo.families.deberta_checkpoints import on_mnli, released, scores
+from bert_zoo.registry import HF, Checkpoint
 
 V3 = {
     "paper": "DeBERTaV3: Improving DeBERTa using ELECTRA-Style Pre-Training with Gradient-Disentangled "
     "Embedding Sharing, arXiv:2111.09543",
     "provides": frozenset({"encoder"}),
 }
+PAIR = frozenset({"pretraining"})
 CONVOLUTION = {"conv_size": 3}
+GENERATOR = "pytorch_model.generator.bin"
+
+
+def with_generator(checkpoint: Checkpoint) -> Checkpoint:
+    """The same, whose repository has the generator too."""
+    (source,) = checkpoint.sources
+    return replace(
+        checkpoint,
+        sources=[replace(source, lacks=PAIR), HF(source.repo, beside=(GENERATOR,))],
+        provides=checkpoint.provides | PAIR,
+    )
+
 
 CHECKPOINTS = [
     *(
@@ -34,12 +50,14 @@ CHECKPOINTS = [
         )
         for checkpoint in (released_one, on_mnli(released_one))
     ),
-    released(
-        "deberta_v3_xsmall",
-        width(384, 12),
-        70_682_112,
-        scores=scores("-/- 84.8/82.0 88.1/88.3 - - - - - - -"),
-        **V3,
+    with_generator(
+        released(
+            "deberta_v3_xsmall",
+            width(384, 12),
+            70_682_112,
+            scores=scores("-/- 84.8/82.0 88.1/88.3 - - - - - - -"),
+            **V3,
+        )
     ),
     released(
         "deberta_v3_small",
@@ -55,12 +73,14 @@ CHECKPOINTS = [
         scores=scores("-/- 88.4/85.4 90.6/90.7 - - - - - - -"),
         **V3,
     ),
-    released(
-        "deberta_v3_large",
-        LARGE,
-        434_012_160,
-        scores=scores("-/- 91.5/89.0 91.8/91.9 96.9 96.0 75.3 92.7 92.2/- 93.0/- 93.0/-"),
-        **V3,
+    with_generator(
+        released(
+            "deberta_v3_large",
+            LARGE,
+            434_012_160,
+            scores=scores("-/- 91.5/89.0 91.8/91.9 96.9 96.0 75.3 92.7 92.2/- 93.0/- 93.0/-"),
+            **V3,
+        )
     ),
     released(
         "mdeberta_v3_base",

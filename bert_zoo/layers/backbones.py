@@ -441,6 +441,10 @@ class DisentangledBackbone(TransformerBackbone):
         stack: a `DisentangledStack`.
     """
 
+    @property
+    def token_table(self):
+        return self.embeddings.token_embedding.whole
+
     def call(self, inputs, positions=None, training=None):
         self._check_rows(inputs.get("document_ids"), isinstance(positions, slice))
         embedded = self.embeddings(inputs["token_ids"], training=training)

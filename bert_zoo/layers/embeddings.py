@@ -1,9 +1,14 @@
 """Token, position and segment embeddings."""
 
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
 import keras
+import numpy as np
 from keras import ops
 
-from bert_zoo.layers.common import dense, norm, table
+from bert_zoo.layers.common import dense, initializer, norm, table
 from bert_zoo.layers.dropout import Dropout
 
 
@@ -160,6 +165,91 @@ class Embeddings(keras.layers.Layer):
         return (*token_ids_shape, self.hidden_size)
 
 
+class TokenTable(keras.layers.Embedding):
+    """A table of tokens, which may be another one's plus a difference.
+
+    Then `embeddings` is the difference, which it learns, and the other table learns nothing through it.
+    Source: He et al. 2021 (DeBERTaV3, arXiv:2111.09543), section 3.2; microsoft/DeBERTa
+    DeBERTa/apps/tasks/rtd_task.py, register_discriminator_fw_hook.
+    """
+
+    base = None
+
+    def share(self, base: "TokenTable") -> None:
+        """Has another table hold what this one does, and this one learn its difference from that."""
+        whole = ops.convert_to_tensor(self.whole)
+        base.build()
+        base.embeddings.assign(whole)
+        self.embeddings.assign(ops.zeros_like(whole))
+        # A function, as Keras would count the other layer among those of this one.
+        self.base = lambda: base.embeddings
+
+    @property
+    def whole(self):
+        """The table [rows, width]."""
+        own = self.embeddings
+        return own if self.base is None else ops.stop_gradient(self.base()) + own
+
+    def call(self, inputs):
+        if self.base is None:
+            return super().call(inputs)
+        # Rows are added, and not tables, of which a batch reads few rows.
+        base, own = (ops.take(each, inputs, axis=0) for each in (self.base(), self.embeddings))
+        return ops.cast(ops.stop_gradient(base) + own, self.compute_dtype)
+
+    def stored_variables(self) -> "dict[int, StoredTable]":
+        """What files hold in the place of variables, by their ids: two whole tables."""
+        if self.base is None:
+            return {}
+        difference, base = self.embeddings, self.base()
+
+        def assign(table):
+            base.assign(table)
+            difference.assign(ops.zeros_like(table))
+
+        def assign_base(table):
+            difference.assign(self.whole - table)
+            base.assign(table)
+
+        return {
+            id(difference): StoredTable(difference, lambda: self.whole, assign),
+            id(base): StoredTable(base, lambda: base, assign_base),
+        }
+
+
+@dataclass(frozen=True)
+class StoredTable:
+    """A table as files hold it, in the place of a variable that holds a difference, or is one's base.
+
+    The first is assigned before the second, which begins as the same table: without a table of its own
+    in a file it stays so, and the first stays what it is when the second gets one.
+
+    Attributes:
+        variable: what it stands for.
+        read: gives the whole table.
+        assign: takes one.
+    """
+
+    variable: Any
+    read: Callable[[], Any]
+    assign: Callable[[Any], None]
+
+    @property
+    def value(self):
+        return ops.convert_to_tensor(self.read())
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return tuple(self.variable.shape)
+
+    @property
+    def dtype(self) -> str:
+        return self.variable.dtype
+
+    def __array__(self, dtype=None, copy=None) -> np.ndarray:
+        return np.asarray(ops.convert_to_numpy(self.value), dtype)
+
+
 class TokenEmbeddings(keras.layers.Layer):
     """A table of tokens, normalised; where they stand is told elsewhere (DeBERTa, ModernBERT).
 
@@ -185,15 +275,19 @@ class TokenEmbeddings(keras.layers.Layer):
     ):
         super().__init__(**kwargs)
         self.longest_input = longest_input
-        self.token_embedding = table(
+        self.token_embedding = TokenTable(
             vocab_size,
             hidden_size,
-            "token_embedding",
-            stddev=initializer_range,
+            embeddings_initializer=initializer(initializer_range),
             dtype=self.dtype_policy,
+            name="token_embedding",
         )
         self.norm = norm("norm", epsilon=epsilon, use_bias=norm_bias, dtype=self.dtype_policy)
         self.dropout = Dropout(dropout, dtype=self.dtype_policy, name="dropout")
+
+    def share_tables(self, other: "TokenEmbeddings") -> None:
+        """Takes over another one's table, of which the other keeps a difference; see `TokenTable`."""
+        other.token_embedding.share(self.token_embedding)
 
     def build(self, token_ids_shape):
         self.token_embedding.build()
@@ -212,7 +306,13 @@ class TokenEmbeddings(keras.layers.Layer):
 
 def positions_in_documents(document_ids):
     """int [batch, length], from 0 on in each document of a row; `document_ids` as `Embeddings.call`."""
-    same = ops.equal(document_ids[:, :, None], document_ids[:, None, :])
-    begin = ops.argmax(ops.cast(same, "int32"), axis=-1)  # the first of the largest
     place = ops.arange(ops.shape(document_ids)[1], dtype="int32")[None, :]
-    return place - ops.cast(begin, "int32")
+    return place - begin_of_documents(document_ids)
+
+
+def begin_of_documents(document_ids):
+    """int32 [batch, length], the position of the first token of each token's document."""
+    same = ops.equal(document_ids[:, :, None], document_ids[:, None, :])
+    return ops.cast(
+        ops.argmax(ops.cast(same, "int32"), axis=-1), "int32"
+    )  # the first of the largest

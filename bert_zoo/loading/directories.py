@@ -305,17 +305,25 @@ def _with_tensors(
 def _add_encoders_beside(
     source: RenamedSource, plan: Plan, family: Family, directory: Path, task: str | None
 ) -> list[tuple[SecondEncoder, Opened]]:
-    """Adds to a source the encoders that `save` wrote to directories of their own below its own."""
+    """Adds to a source the encoders that lie in files beside it or in directories below its own.
+
+    Returns:
+        Those in directories, as `save` writes them, which have a configuration.
+    """
     found = []
     rows = family.heads[task].rows if task in family.heads else ()
     for second in rows:
         if not isinstance(second, SecondEncoder) or second.name in plan.format.encoders:
             continue
-        below = directory / second.name
+        below, head = directory / second.name, family.task_of(second)
+        file = directory / plan.format.files_beside.get(second.name, "")
         if (below / plan.format.config_file).is_file():
-            other = _open_directory(below, str(below), True, family.task_of(second))
-            source.add(other.source, other.plan.names_beside(plan, second))
+            other = _open_directory(below, str(below), True, head)
+            source.add(other.source, other.plan.names_beside(plan, second, head))
             found.append((second, other))
+        elif file.is_file():
+            stored = RenamedSource(open_weights(file), plan.format)
+            source.add(stored, plan.names_beside(plan, second, head))
     return found
 
 

@@ -276,7 +276,10 @@ def _parts(opened: Opened, task: str, config: Config) -> dict[str, set[str]]:
     parts: dict[str, set[str]] = {}
     for binding in opened.plan.bindings(task, config.pooler):
         if binding.part == POOLER or not binding.variable.startswith(ENCODER_PREFIX):
-            parts.setdefault(binding.part, set()).update(binding.keys)
+            keys = parts.setdefault(binding.part, set())
+            # What stands on a second encoder does not tell that the encoder is there.
+            if not binding.encoder or binding.variable.startswith(f"{binding.encoder}/"):
+                keys.update(binding.keys)
     return parts
 
 

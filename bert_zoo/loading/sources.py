@@ -43,7 +43,9 @@ def fetch(source: Source) -> Path:
     if isinstance(source, Package | Bundled):
         return _installed_files(source)
     if isinstance(source, HF):
-        return cache.fetch_hub(source.repo, source.revision, sha256=source.sha256)
+        return cache.fetch_hub(
+            source.repo, source.revision, sha256=source.sha256, beside=source.beside
+        )
     if isinstance(source, Files):
         return cache.fetch_files(source.url, source.names, source.sha256, open_weights)
     return _checkpoint_directory(

@@ -32,6 +32,7 @@ OBJECTIVES = {
     "permutations": Permutations(),
     "replaced_tokens": ReplacedTokens(),
     "replaced_tokens_large": ReplacedTokens(rate=0.25),
+    "replaced_masks": ReplacedTokens(replacement=Replacement(mask=1.0, random=0.0)),
 }
 
 __all__ = [

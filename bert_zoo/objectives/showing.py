@@ -98,7 +98,7 @@ def objective_for(
 
     encoder = getattr(model, "encoder", model)
     if objective is None:
-        objective = registry().families[encoder.family].pretraining
+        objective = registry().families[encoder.family].pretraining_of(encoder.config)
         if not objective:
             raise ValueError(
                 f"The family {encoder.family} was not pretrained with hidden tokens. Name one of the "

@@ -9,7 +9,7 @@ from typing import Any
 import keras
 from keras import ops
 
-from bert_zoo.layers.heads import MaskedLMHead, SpanBoundaryHead
+from bert_zoo.layers.heads import MaskedLMHead, ReplacedTokenHead, SpanBoundaryHead
 from bert_zoo.models.inputs import as_ids, check_range
 from bert_zoo.models.labels import LabelRange
 from bert_zoo.models.losses import ReplacedTokenLoss, class_loss, token_loss
@@ -138,8 +138,7 @@ class SpanTokens(Objective):
 class ReplacedTokens(Objective):
     """Whether each token was put there by a generator: [batch, length] (ELECTRA's discriminator).
 
-    Source: Clark et al. 2020 (arXiv:2003.10555), section 2; google-research/electra
-    run_pretraining.py, _get_discriminator_output.
+    Source: Clark et al. 2020 (arXiv:2003.10555), section 2.
     """
 
     weight = 50.0
@@ -147,14 +146,20 @@ class ReplacedTokens(Objective):
 
     def head(self, model, name):
         config = model.encoder.config
-        layer = {"transform": config.activation, "transform_size": config.hidden_size}
-        return model.output_head(1, name, dropout=0.0, **layer)
+        has_norm = model.stored_head.has(f"{name}/norm")
+        return ReplacedTokenHead(
+            transform=config.activation,
+            transform_size=config.hidden_size,
+            epsilon=config.layer_norm_epsilon if has_norm else None,
+            name=name,
+            **model.layer_options,
+        )
 
     def reads_all(self, inputs):
         return True
 
     def logits(self, head, model, encoded, inputs):
-        return head(encoded["sequence_output"])[..., 0]
+        return head(encoded["sequence_output"], inputs.get("document_ids"))
 
     def label_range(self, model):
         what = "1 for a token that was replaced and 0 for another"

@@ -28,13 +28,15 @@ class Pretraining(FillsMasks):
     Where the configuration has a `generator`, another configuration, the encoder is a discriminator:
     `discriminator_logits` [batch, length] say whether the tokens that it reads, `replaced_token_ids`
     (default: `token_ids`), were put there by a generator; the generator reads `token_ids` and gives
-    `mlm_logits`. Both read the same tables of embeddings.
+    `mlm_logits`. Both read the same tables of embeddings (ELECTRA), or the discriminator's table of
+    tokens is the generator's plus a difference that it learns alone (DeBERTa 3, `TokenTable`).
 
     In `fit` and `evaluate`, where there are `mask_positions` (0 for none) and no `replaced_token_ids`,
     these are made of what the generator gives: `token_ids` with tokens sampled from its `mlm_logits`.
     They are an output too, and the labels are those of `mlm_logits` alone. `evaluate` always samples
     with the same noise.
-    Source: Clark et al. 2020 (arXiv:2003.10555), section 2; google-research/electra run_pretraining.py.
+    Source: Clark et al. 2020 (arXiv:2003.10555), section 2; google-research/electra run_pretraining.py;
+    He et al. 2021 (arXiv:2111.09543), section 3.
     """
 
     task = "pretraining"

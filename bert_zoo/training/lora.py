@@ -10,7 +10,7 @@ from bert_zoo.error_text import listing
 from bert_zoo.models.base import ZooModel, encoder_of
 from bert_zoo.private import all_layers
 from bert_zoo.training.freezing import forget_functions
-from bert_zoo.weights.bind import named_variables, trained_layers
+from bert_zoo.weights.bind import trained_layers, variables_of
 
 # What gets the thin matrices -> the part of a block.
 TARGETS: dict[str, Callable[[keras.layers.Layer], keras.layers.Layer]] = {
@@ -90,8 +90,8 @@ def without_lora(model: ZooModel) -> ZooModel:
         return model
     copy = type(model).from_config(model.get_config())
     encoder_of(copy)._preprocessor = encoder_of(model)._preprocessor
-    values = named_variables(model)
-    for path, variable in named_variables(copy).items():
+    values = variables_of(model)
+    for path, variable in variables_of(copy).items():
         parent, name = path.rpartition("/")[::2]
         value = values[path].value
         a, b = (values.get(f"{parent}/lora_{name}_{side}") for side in "ab")

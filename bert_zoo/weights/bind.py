@@ -17,7 +17,7 @@ import numpy as np
 
 from bert_zoo.config import Config
 from bert_zoo.error_text import listing
-from bert_zoo.private import children
+from bert_zoo.private import all_layers, children
 from bert_zoo.weights.files import WeightsError
 from bert_zoo.weights.formats.format import Format
 from bert_zoo.weights.table import Copy, Head, Row, Rows, SecondEncoder, Stored
@@ -68,9 +68,20 @@ def set_trained_layers(layer, trained: Mapping[str, bool], path: str = "") -> No
 
 
 def variables_of(model) -> dict[str, Any]:
-    """Every weight of a model under its path in a task model; those of a bare encoder, too."""
+    """Every weight of a model under its path in a task model; those of a bare encoder, too.
+
+    Where files hold something else than the variable, what stands for that (`stored_variables` of a
+    layer).
+    """
     prefix = "" if hasattr(model, "encoder") else ENCODER_PREFIX
-    return {prefix + path: variable for path, variable in named_variables(model).items()}
+    stored: dict[int, Any] = {}
+    for layer in all_layers(model):
+        if hasattr(layer, "stored_variables"):
+            stored |= layer.stored_variables()
+    return {
+        prefix + path: stored.get(id(variable), variable)
+        for path, variable in named_variables(model).items()
+    }
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,11 +195,12 @@ class Plan:
         bindings = [*self.encoder, *(b for head in self.heads.values() for b in head)]
         return {key for binding in bindings for key in binding.keys}
 
-    def names_beside(self, first: "Plan", second: SecondEncoder) -> Callable[[str], str]:
-        """From names in the file of a second encoder alone to those that `first` has for it."""
+    def names_beside(self, first: "Plan", second: SecondEncoder, task: str) -> Callable[[str], str]:
+        """From names in the file of a second encoder, with a task's head, to those that `first` has."""
+        of_head = {key for binding in self.heads[task] for key in binding.keys}
 
         def name(key: str) -> str:
-            if key.startswith(self.root):
+            if key.startswith(self.root) and key not in of_head:
                 return first.head_root + second.ours + key.removeprefix(self.root)
             return first.head_root + key.removeprefix(self.head_root)
 
@@ -316,11 +328,12 @@ def find_root(
         (name,) = next(_bindings(token_table, None, fmt, "", "", "/")).keys
         is_shared, name = name.startswith("/"), name.removeprefix("/")
         own = fmt.encoders.get(encoder, fmt.root)
+        others = tuple({fmt.root, *fmt.encoders.values()} - {own, ""})
         for key in source:
             if not key.endswith(name):
                 continue
             before = fmt.renamed(key).removesuffix(name)
-            if before and before[-1] not in "./":
+            if (before and before[-1] not in "./") or before.endswith(others):
                 continue
             has_own = before.endswith(own)
             head_root = before if is_shared else before.removesuffix(own)
@@ -363,11 +376,11 @@ class RenamedSource(TensorSource):
         super().__init__(source.location, shapes)
 
     def add(self, other: "RenamedSource", name: Callable[[str], str]) -> None:
-        """Takes the weights of another file under further names."""
+        """Takes the weights of another file under further names; they stand before its own."""
         for key in other:
             if not self._is_ignorable(key):
-                self._stored.setdefault(name(key), other._stored[key])
-                self._shapes.setdefault(name(key), other.shape(key))
+                self._stored[name(key)] = other._stored[key]
+                self._shapes[name(key)] = other.shape(key)
 
     def _read(self, key: str) -> np.ndarray:
         source, stored, part, parts = self._stored[key]

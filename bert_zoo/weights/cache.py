@@ -192,7 +192,9 @@ def _folder_name(url: str) -> str:
 # --- Hugging Face hub ----------------------------------------------------------------------------
 
 
-def fetch_hub(repo: str, revision: str = "main", *, sha256: str | None = None) -> Path:
+def fetch_hub(
+    repo: str, revision: str = "main", *, sha256: str | None = None, beside: Sequence[str] = ()
+) -> Path:
     """Brings a model of the Hugging Face hub to its local cache.
 
     The weights are taken as safetensors; only a repository without them gives its PyTorch files, and
@@ -204,32 +206,36 @@ def fetch_hub(repo: str, revision: str = "main", *, sha256: str | None = None) -
         repo: name of the repository, such as "google-bert/bert-base-uncased".
         revision: branch, tag or commit.
         sha256: hash of the weight file, where it is known; by default the one that the hub has.
+        beside: further files of the repository, without which it is not whole.
 
     Raises:
         DownloadError: no network, no such repository or revision, no access, no weights.
         WeightsError: a weight file's content does not match its hash.
     """
-    cached = _cached_snapshot(repo, revision) if _COMMIT.fullmatch(revision) else None
-    directory = cached or _downloaded_snapshot(repo, revision)
+    cached = _cached_snapshot(repo, revision, beside) if _COMMIT.fullmatch(revision) else None
+    directory = cached or _downloaded_snapshot(repo, revision, beside)
     kinds = (_matching(directory, files) for files in _WEIGHT_FILES)
     weights = next((files for files in kinds if files), [])
     for file in weights:
         if expected := sha256 or _hub_sha256(file):
             verify_sha256_once(file, expected)
+    for file in _matching(directory, beside):
+        if expected := _hub_sha256(file):
+            verify_sha256_once(file, expected)
     _compare_with_receipt(repo, revision, directory, weights)
     return directory
 
 
-def _downloaded_snapshot(repo: str, revision: str) -> Path:
+def _downloaded_snapshot(repo: str, revision: str, beside: Sequence[str]) -> Path:
     try:
-        directory = _snapshot(repo, revision)
+        directory = _snapshot(repo, revision, beside)
     # Whatever is between here and the hub may answer anything, which the library passes on.
     except Exception as error:
         reason = _hub_failure(repo, error)
         # A branch may point to a commit already of which too little has arrived.
         earlier = _hub_entry(repo, revision).receipt()
-        cached = _cached_snapshot(repo, revision) or (
-            earlier and _cached_snapshot(repo, earlier["commit"])
+        cached = _cached_snapshot(repo, revision, beside) or (
+            earlier and _cached_snapshot(repo, earlier["commit"], beside)
         )
         if not cached:
             raise DownloadError(
@@ -241,7 +247,7 @@ def _downloaded_snapshot(repo: str, revision: str) -> Path:
             *(repo, revision, shortened(f"{type(error).__name__}: {error}"), cached.name),
         )
         return cached
-    if missing := _missing(directory):
+    if missing := _missing(directory, beside):
         raise DownloadError(
             f"hf://{repo}@{revision} gave no whole model: {missing}. Either the repository keeps its "
             "weights in another format, or only a part of it was cached and the hub cannot be "
@@ -250,19 +256,20 @@ def _downloaded_snapshot(repo: str, revision: str) -> Path:
     return directory
 
 
-def _cached_snapshot(repo: str, revision: str) -> Path | None:
+def _cached_snapshot(repo: str, revision: str, beside: Sequence[str]) -> Path | None:
     """The snapshot in the cache, if it is whole."""
     try:
-        directory = _snapshot(repo, revision, local_files_only=True)
+        directory = _snapshot(repo, revision, beside, local_files_only=True)
     except (OSError, ValueError):
         return None
-    return None if _missing(directory) else directory
+    return None if _missing(directory, beside) else directory
 
 
-def _missing(directory: Path) -> str:
+def _missing(directory: Path, beside: Sequence[str]) -> str:
     """What a model needs and the snapshot lacks, in words."""
-    if not (directory / "config.json").is_file():
-        return f"{directory} has no config.json"
+    for file in ("config.json", *beside):
+        if not (directory / file).is_file():
+            return f"{directory} has no {file}"
     try:
         check_weight_files(directory)
     except (FileNotFoundError, WeightsError) as error:
@@ -270,11 +277,11 @@ def _missing(directory: Path) -> str:
     return ""
 
 
-def _snapshot(repo: str, revision: str, **options: Any) -> Path:
+def _snapshot(repo: str, revision: str, beside: Sequence[str], **options: Any) -> Path:
     from huggingface_hub import snapshot_download
 
     for weights in _WEIGHT_FILES:
-        wanted = [*MODEL_FILES, *weights]
+        wanted = [*MODEL_FILES, *weights, *beside]
         directory = Path(
             snapshot_download(repo, revision=revision, allow_patterns=wanted, **options)
         )

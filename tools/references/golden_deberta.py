@@ -257,6 +257,137 @@ def make_masked_lm(family: Family, case: Case, directory: pathlib.Path) -> None:
     )
 
 
+# --- Replaced tokens -----------------------------------------------------------------------------
+
+# Of the loss of replaced tokens; He et al. 2021 (arXiv:2111.09543), section 3.1.
+_WEIGHT = 50.0
+_GENERATOR_GRADIENTS = (
+    "deberta.embeddings.word_embeddings.weight",
+    "deberta.encoder.layer.0.attention.self.query_proj.weight",
+    "lm_predictions.lm_head.bias",
+)
+_DISCRIMINATOR_GRADIENTS = (
+    "deberta.embeddings.word_embeddings._weight",
+    "deberta.embeddings.LayerNorm.weight",
+    "deberta.encoder.layer.1.output.dense.bias",
+    "mask_predictions.LayerNorm.bias",
+    "mask_predictions.dense.weight",
+    "mask_predictions.classifier.weight",
+)
+
+
+def _discriminator(original, config, state):
+    """The original's, whose table is another one's plus the difference that the state holds.
+
+    As RTDModel of rtd_task.py makes and fills it, whose module needs a program around it.
+    """
+    model = original.replaced_token_detection_model.ReplacedTokenDetectionModel(config)
+    table = model.deberta.embeddings.word_embeddings
+    shape = table.weight.shape
+    del table.weight
+    table.register_parameter("_weight", torch.nn.Parameter(torch.zeros(shape)))
+    table.register_buffer("weight", torch.zeros(shape))
+    # Discriminators read no positions.
+    model.load_state_dict(state, strict=False)
+    return model.double().eval()
+
+
+def make_pretraining(family: Family, case: Case, directory: pathlib.Path) -> None:
+    """Files of discriminator and generator as Microsoft's, and a step of both by its code."""
+    original, rng = _original(), random_generator(f"{family.prefix}/{case.name}")
+    config = family.config(**case.config)
+    half = family.config(**case.config | {"num_hidden_layers": config.num_hidden_layers // 2})
+    generated = _random_state(family, half, rng)
+    # Released discriminators have a head for masked tokens too, which nothing trained.
+    state = _random_state(family, config, rng)
+    width = config.hidden_size
+    head = torch.nn.ModuleDict(
+        {
+            "dense": torch.nn.Linear(width, width),
+            "LayerNorm": torch.nn.LayerNorm(width),
+            "classifier": torch.nn.Linear(width, 1),
+        }
+    )
+    randomize(head, rng)
+    state |= {f"mask_predictions.{name}": value for name, value in head.state_dict().items()}
+    table = "deberta.embeddings.word_embeddings"
+    state[f"{table}._weight"] = state[f"{table}.weight"] - generated[f"{table}.weight"]
+    save_bin(state, directory)
+    (directory / "pytorch_model.bin").rename(directory / "discriminator")
+    save_bin(generated, directory)
+    (directory / "pytorch_model.bin").rename(directory / "pytorch_model.generator.bin")
+    (directory / "discriminator").rename(directory / "pytorch_model.bin")
+    said, said_of_half = _hub_config(config), _hub_config(half)
+    write_json(directory / "config.json", said)
+    family.write_vocabulary(directory)
+
+    inputs = case.make_inputs(family, config, rng)
+    token_ids, padding_mask = inputs["token_ids"], inputs["padding_mask"]
+    mask_id = _PIECES
+    positions = np.stack(
+        [rng.choice(np.arange(1, n - 1), 3, replace=False) for n in padding_mask.sum(1)]
+    )
+    labels, read = np.zeros_like(token_ids), token_ids.copy()
+    np.put_along_axis(labels, positions, np.take_along_axis(token_ids, positions, 1), 1)
+    samples = rng.integers(family.tokens.first_ordinary, config.vocab_size, positions.shape)
+    samples[:, 0] = np.take_along_axis(token_ids, positions, 1)[:, 0]  # some are right
+    np.put_along_axis(read, positions, samples, 1)
+    masked = np.where(labels > 0, mask_id, token_ids)
+
+    model_config = original.ModelConfig.from_dict
+    generator = original.masked_language_model.MaskedLanguageModel(model_config(said_of_half))
+    generator.load_state_dict(generated, strict=True)
+    generator.double().eval()
+    discriminator = _discriminator(original, model_config(said), state)
+    ours = discriminator.deberta.embeddings.word_embeddings
+    ours.weight = generator.deberta.embeddings.word_embeddings.weight.detach() + ours._weight
+    masked, read, mask, wanted = (
+        torch.from_numpy(np.asarray(value)).long() for value in (masked, read, padding_mask, labels)
+    )
+
+    encoder, get_attention_mask = original.encoder, original.encoder.get_attention_mask
+    encoder.get_attention_mask = _of_keys
+    try:
+        seen = mask[:, None, :].expand(-1, mask.shape[1], -1)
+        mlm = generator(masked, mask, wanted, attention_mask=seen)
+        rtd = discriminator(read, mask, wanted)
+        loss = mlm["loss"].mean() + _WEIGHT * rtd["loss"].mean()
+        loss.backward()
+        everything = generator(masked, mask, torch.ones_like(wanted), attention_mask=seen)["logits"]
+    finally:
+        encoder.get_attention_mask = get_attention_mask
+    # Logits are those of the labelled in their order, which is that of sorted positions.
+    positions = np.sort(positions, axis=1)
+    logits = everything.reshape(*mask.shape, -1)
+    at = torch.from_numpy(positions)[..., None].expand(-1, -1, logits.shape[-1])
+    gradients = {
+        f"{scope}/{name}": dict(model.named_parameters())[name].grad
+        for scope, model, names in (
+            ("generator", generator, _GENERATOR_GRADIENTS),
+            ("discriminator", discriminator, _DISCRIMINATOR_GRADIENTS),
+        )
+        for name in names
+    }
+    is_replaced = ((wanted > 0) & (wanted != read)).long()
+    arrays = {
+        "mlm_logits": logits.gather(1, at),
+        "discriminator_logits": rtd["logits"],
+        "losses": torch.stack([loss, mlm["loss"].mean(), rtd["loss"].mean()]),
+        **gradients,
+    }
+    np.savez_compressed(
+        directory / "io.npz",
+        token_ids=masked.numpy().astype(np.int32),
+        replaced_token_ids=read.numpy().astype(np.int32),
+        padding_mask=padding_mask,
+        mask_positions=positions.astype(np.int32),
+        # Not read, so of another type than what is.
+        wanted=np.take_along_axis(labels, positions, 1).astype(np.int64),
+        is_replaced=torch.where(mask > 0, is_replaced, -100).numpy(),
+        **{name: value.detach().numpy().astype(np.float32) for name, value in arrays.items()},
+    )
+
+
 def make_buckets(path: pathlib.Path) -> None:
     """The original's buckets of the distances 0 to length - 1, for several sizes."""
     tables = {}
@@ -328,6 +459,10 @@ _CLASSES = labelled("contradiction", "neutral", "entailment")
 
 def far_inputs(family, config, rng):
     return random_inputs(family, config, rng, lengths=(POSITIONS, 29))
+
+
+def short_inputs(family, config, rng):
+    return random_inputs(family, config, rng, lengths=(16, 11, 6))
 
 
 def without_legacy(config: dict) -> dict:
@@ -409,6 +544,16 @@ _SECOND_CASES = (
         config=_CONVOLUTION,
         make=make_masked_lm,
         model_class="MaskedLanguageModel",
+    ),
+    Case(
+        "pretraining",
+        "Version 3's discriminator and its generator of half as many layers, by Microsoft's code: a "
+        "step's losses and gradients on given samples.",
+        # The original's decoder of masks reads the last layer but one.
+        config={"num_hidden_layers": 4, "hidden_size": 16, "intermediate_size": 24},
+        make=make_pretraining,
+        make_inputs=short_inputs,
+        model_class="RTDModel",
     ),
 )
 

@@ -40,14 +40,16 @@ def model_to_go_on_with(name: str, objective: str = "", dtype: str = "float32") 
         objective: a key of `bert_zoo.objectives.OBJECTIVES`; empty for the family's.
         dtype: a Keras dtype policy.
     """
-    family = open_checkpoint(name, with_weights=False).family
-    if not (objective or family.pretraining) or MaskedLM.task not in family.heads:
+    opened = open_checkpoint(name, with_weights=False)
+    family = opened.family
+    objective = objective or family.pretraining_of(opened.config)
+    if not objective or MaskedLM.task not in family.heads:
         raise ValueError(
             f"{name} was not pretrained with hidden tokens. Language models go on in "
             "`bert_zoo train_lm`; models of masked tokens are those of "
             "bert_zoo.list_models(provides='masked_lm')."
         )
-    chosen = OBJECTIVES.get(objective or family.pretraining)
+    chosen = OBJECTIVES.get(objective)
     task = MaskedLM.task
     if Pretraining.task in family.heads:
         has_all = not missing_parts(name, Pretraining.task)

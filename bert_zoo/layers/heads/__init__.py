@@ -5,6 +5,7 @@ from bert_zoo.layers.heads.masked_lm import MaskedLMHead
 from bert_zoo.layers.heads.output import OutputHead
 from bert_zoo.layers.heads.pooling import pool
 from bert_zoo.layers.heads.prediction import PredictionHead
+from bert_zoo.layers.heads.replaced_token import ReplacedTokenHead
 from bert_zoo.layers.heads.span_boundary import SpanBoundaryHead
 
 __all__ = [
@@ -12,6 +13,7 @@ __all__ = [
     "MaskedLMHead",
     "OutputHead",
     "PredictionHead",
+    "ReplacedTokenHead",
     "SpanBoundaryHead",
     "pool",
 ]

@@ -58,6 +58,8 @@ class Format:
     root: str | None = ""
     # Roots of further encoders in the same file, by name.
     encoders: Mapping[str, str] = field(default_factory=dict)
+    # Files of further encoders beside the first one's, by name; they have the first one's root.
+    files_beside: Mapping[str, str] = field(default_factory=dict)
     ignorable: Sequence[str] = ()  # patterns of keys that are not weights of the model
     # Pattern of a key without which tensors are not of this format; empty for none.
     required_key: str = ""
