@@ -8,13 +8,13 @@ two copies are the same text. Prints the most memory that was resident before an
 included.
 """
 
-import resource
 import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
 
 from absl import app, flags
+from resident_memory import peak_memory
 
 _TEXTS = flags.DEFINE_string("texts", None, "A file of text.", required=True)
 _VOCABULARY = flags.DEFINE_string("vocabulary", None, "Directory of BERT's files.", required=True)
@@ -45,21 +45,15 @@ def measured(copies: int) -> str:
 
     preprocessor = preprocessor_from_dir(_VOCABULARY.value, "bert", sequence_length=128)
     preprocessor(["Loads what the first text loads."])
-    before = peak()
+    before = peak_memory()
     corpus = Corpus(Copies(_TEXTS.value, copies))
     with tempfile.TemporaryDirectory() as directory:
         shards = write_token_shards(corpus, preprocessor, directory)
         tokens = int(shards.counts.sum())
     return (
-        f"{copies:>6} times: {tokens:>13,} tokens, {peak() / MIB:,.0f} MiB at most, "
+        f"{copies:>6} times: {tokens:>13,} tokens, {peak_memory() / MIB:,.0f} MiB at most, "
         f"{before / MIB:,.0f} MiB before it began"
     )
-
-
-def peak() -> int:
-    """The most memory that was resident, in bytes."""
-    most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return most if sys.platform == "darwin" else most * 1024  # elsewhere in KiB
 
 
 def main(argv: list[str]) -> None:

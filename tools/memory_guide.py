@@ -7,10 +7,8 @@ A measurement is the growth of this process's largest resident memory over three
 CPU, after a step of a tiny model. It needs a machine with that much memory left.
 """
 
-import resource
-import sys
-
 from absl import app, flags
+from resident_memory import peak_memory
 
 _MEASURE = flags.DEFINE_string("measure", None, "A name of bert_zoo.list_models().")
 _BATCH_SIZE = flags.DEFINE_integer("batch_size", 32, "Rows a step.", lower_bound=1)
@@ -66,14 +64,14 @@ def measured() -> int:
     encoder = models.Encoder(tiny, family.name, dtype=_DTYPE.value)
     # What TensorFlow and oneDNN set up once is no part of the model's memory.
     _train(models.TASKS[_TASK.value](encoder, **classes), batch_size=2, length=8)
-    before = _peak()
+    before = peak_memory()
     model = bert_zoo.load(
         checkpoint.full_name, task=_TASK.value, weights=None, dtype=_DTYPE.value, **classes
     )
     if _REMATERIALIZE.value:
         rematerialize(model)
     _train(model, _BATCH_SIZE.value, _MAX_LENGTH.value)
-    return _peak() - before
+    return peak_memory() - before
 
 
 def _train(model, batch_size: int, length: int) -> None:
@@ -89,11 +87,6 @@ def _train(model, batch_size: int, length: int) -> None:
     labels = ids if model.task == "masked_lm" else ids[:, 0] % 2
     for _ in range(3):
         model.train_on_batch({"token_ids": ids, "padding_mask": np.ones_like(ids)}, labels)
-
-
-def _peak() -> int:
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return peak if sys.platform == "darwin" else peak * 1024  # elsewhere in KiB
 
 
 def main(argv: list[str]) -> None:
