@@ -18,15 +18,28 @@ def test_the_page_has_every_family_and_says_what_was_not_run(tools):
     import comparison_page
 
     assert set(comparison_page.FAMILIES) <= set(registry().families)
+    encoders = map("{}/encoder".format, registry().families)
     found = {
         "version": "0.32",
-        "differences": dict.fromkeys(map("{}/encoder".format, registry().families), 1.5e-6),
+        "differences": dict.fromkeys([*encoders, *comparison_page.FORMATS], 1.5e-6),
+        "features": dict.fromkeys(comparison_page.FEATURES),
+        "lines": {},
     }
-    found["differences"]["xlm/encoder"] = "ValueError: there is no converter"
+    found["features"]["writes_hugging_face"] = "ValueError: Export is not implemented"
+    found["differences"] |= {
+        "xlm/encoder": "ValueError: there is no converter",
+        "fairseq/fairseq_old": "FileNotFoundError: config.json",
+        "bert/classification": 1e-6,
+        "bert/masked_lm": 7.0,
+    }
     page = comparison_page.page({"keras_hub": found}, datetime.date(2026, 11, 23))
     assert "on 23 November 2026" in page and "KerasHub 0.32" in page
     assert "| [BERT](families/bert.md) | not run | not run | 1.5e-06 |" in page
     assert "| [XLM](families/xlm.md) | not run | not run | not read |" in page
+    assert "| `fit` on strings | not run | not run | yes |" in page
+    assert "| writes Hugging Face directories (BERT) | not run | not run | no |" in page
+    assert "| heads read from Hugging Face directories | not run | not run | 1 of 2 |" in page
+    assert "| not run | not run | `tf_model.h5`, TF1, Model Garden |" in page
 
 
 @pytest.mark.slow
@@ -43,7 +56,7 @@ def test_a_library_gives_what_the_page_says(tools, library, family, most):
 def test_a_checkpoint_that_is_not_read_is_said_so(tools):
     import exactness
 
-    def load(directory):
+    def load(directory, task):
         raise ValueError(f"no converter for {directory}\nand more")
 
     assert (

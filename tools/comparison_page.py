@@ -1,28 +1,33 @@
 """Writes docs/comparison.md: bert_zoo beside other libraries, family by family, on the same tiny checkpoints.
 
 python tools/comparison_page.py --transformers_python PYTHON --sentence_transformers_python PYTHON \\
-    --kerasformers_python PYTHON [--kerasformers_path SOURCE]
+    --kerasformers_python PYTHON [--kerasformers_path SOURCE] --tf_models_official_python PYTHON
 
 Each PYTHON is that of an environment with the library; KerasHub and bert_zoo run in this one. What is not
-given is not run, and the page says so. `tools/references/peers/exactness.py` is what runs there.
+given is not run, and the page says so. `exactness.py` and `features.py` of `tools/references/peers` are what runs there.
 """
 
 import argparse
 import datetime
 import json
 import os
+import shutil
 import subprocess
 import sys
-from collections.abc import Iterable
+import tempfile
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).parents[1]
 GOLDEN = ROOT / "tests" / "golden"
+PEERS = ROOT / "tools" / "references" / "peers"
 FAMILIES = {
     "bert": "BERT",
     "roberta": "RoBERTa",
     "xlm_roberta": "XLM-RoBERTa",
+    "camembert": "CamemBERT",
+    "multilingual_minilm": "multilingual MiniLM",
     "albert": "ALBERT",
     "spanbert": "SpanBERT",
     "distilbert": "DistilBERT",
@@ -42,7 +47,10 @@ LIBRARIES = {
     "keras_hub": "KerasHub",
     "kerasformers": "KerasFormers",
     "sentence_transformers": "sentence-transformers",
+    "tf_models_official": "Model Garden",
 }
+# Those that have a folder, or files, a family.
+BY_FAMILY = ("bert_zoo", "transformers", "keras_hub", "kerasformers")
 # What a cell says in the place of a number: part of an error -> words.
 REASONS = {
     "no converter": "not read",
@@ -52,44 +60,211 @@ REASONS = {
     "No such file": "not read",
 }
 NOT_RUN = "not run"
-FEATURES = """
-| | bert_zoo | transformers | KerasHub | KerasFormers | sentence-transformers | Model Garden |
-|---|---|---|---|---|---|---|
-| computes with | Keras 3 on TensorFlow; on ids also JAX | PyTorch | Keras 3 on TensorFlow, JAX, PyTorch | Keras 3 on TensorFlow, JAX, PyTorch | PyTorch | TensorFlow with tf_keras |
-| what it is for | BERT's family | everything, language, vision, sound | many language and vision models | many language and vision models | sentence vectors and rerankers, with the losses that train them | the authors' trainings, on TPUs |
-| tokenizer in TensorFlow's graph | yes | no | yes | no | no | yes |
-| training on strings | `fit` | tokenize first | `fit` | tokenize first | its trainer | tokenize first |
-| Hugging Face directories | read and written, heads included | its own | encoders are read, some written | read | its own | no |
-| TF1 checkpoints, TF-Hub's names, fairseq's files | read | no | no | no | no | TF1, by its converters |
-| Transformer-XL, SpanBERT's second head, ELECTRA in one model, DeBERTa's mask decoder | yes | no | no | no | no | no |
-| pretraining from a pile of text | a program, for seven objectives | example programs | no | no | no | programs, from TFRecords |
-| served without itself | SavedModel from strings, LiteRT, ONNX | through other packages | Keras's `export`, on ids | Keras's `export`, on ids | ONNX, OpenVINO | SavedModel |
-""".strip()
+# Largest differences: of hidden states that were read, other GELU or not, and of heads that are equal.
+READ, EQUAL = 1e-2, 1e-4
+HEADS = (
+    "classification",
+    "regression",
+    "token_classification",
+    "question_answering",
+    "multiple_choice",
+    "masked_lm",
+)
+# Checkpoints in formats that are not Hugging Face's of today, below the folder that `prepare` fills.
+FORMATS = {
+    "tf_model_h5/classification": "`tf_model.h5`",
+    "tf1_bert/encoder": "TF1",
+    "fairseq/fairseq_old": "fairseq",
+    "model_garden/bert_v2": "Model Garden",
+}
+# What no program shows; columns as in `LIBRARIES`.
+PURPOSES = {
+    "computes with": (
+        "Keras 3 on TensorFlow; on ids also JAX",
+        "PyTorch",
+        "Keras 3 on TensorFlow, JAX, PyTorch",
+        "Keras 3 on TensorFlow, JAX, PyTorch",
+        "PyTorch",
+        "TensorFlow with tf_keras",
+    ),
+    "what it is for": (
+        "BERT's family",
+        "everything, language, vision, sound",
+        "many language and vision models",
+        "many language and vision models",
+        "sentence vectors and rerankers, with the losses that train them",
+        "the authors' trainings, on TPUs",
+    ),
+    "pretraining from a pile of text": (
+        "a program, for seven objectives",
+        "example programs",
+        "no",
+        "no",
+        "no",
+        "programs, from TFRecords",
+    ),
+    "served without itself": (
+        "SavedModel from strings, LiteRT, ONNX",
+        "through other packages",
+        "Keras's `export`, on ids",
+        "Keras's `export`, on ids",
+        "ONNX, OpenVINO",
+        "SavedModel",
+    ),
+}
+# Functions of features.py -> rows.
+FEATURES = {
+    "tokenizes_in_the_graph": "tokenizer in TensorFlow's graph",
+    "trains_on_strings": "`fit` on strings",
+    "writes_hugging_face": "writes Hugging Face directories (BERT)",
+}
 
 
-def run(library: str, python: str, source: str | None = None) -> dict[str, Any]:
-    """What `exactness.py` finds with a library: its version, and differences by family.
+def prepare(directory: Path) -> None:
+    """Fills a folder with golden checkpoints in the formats of `FORMATS`, and ALBERT for Model Garden's converter."""
+    for name, task in {
+        "tf_model_h5/classification": "classification",
+        "tf1_bert/encoder": "encoder",
+        "tf1_albert/encoder": "encoder",
+        "fairseq/fairseq_old": "masked_lm",
+        "model_garden/bert_v2": "encoder",
+    }.items():
+        path = directory / name
+        path.mkdir(parents=True)
+        cases = {"cases": {path.name: {"task": task}}}
+        (path.parent / "cases.json").write_text(json.dumps(cases), encoding="utf-8")
+    without_weights = shutil.ignore_patterns("*.safetensors")
+    made = directory / "tf_model_h5" / "classification"
+    shutil.copytree(
+        GOLDEN / "bert" / "classification", made, ignore=without_weights, dirs_exist_ok=True
+    )
+    shutil.copy(GOLDEN / "tf_keras" / "bert_classification.h5", made / "tf_model.h5")
+    for family in ("bert", "albert"):
+        made = directory / f"tf1_{family}" / "encoder"
+        write_tf1(GOLDEN / family / "encoder", made)
+    shutil.copytree(
+        GOLDEN / "roberta" / "fairseq_old",
+        directory / "fairseq" / "fairseq_old",
+        dirs_exist_ok=True,
+    )
+    shutil.copytree(
+        GOLDEN / "model_garden" / "bert_v2",
+        directory / "model_garden" / "bert_v2",
+        dirs_exist_ok=True,
+    )
+
+
+def write_tf1(golden: Path, directory: Path) -> None:
+    """Writes an encoder as Google's programs store it, with its vocabulary, inputs and outputs."""
+    import tensorflow as tf
+
+    import bert_zoo
+    from bert_zoo.registry import registry
+    from bert_zoo.weights.bind import to_stored, variables_of
+
+    model = bert_zoo.load(golden)
+    family = registry().families[model.family]
+    plan = family.plan("tf1", model.config)
+    tensors = to_stored(variables_of(model), plan.bindings(None, model.config.pooler))
+    tf.raw_ops.SaveV2(
+        prefix=str(directory / "model.ckpt"),
+        tensor_names=list(tensors),
+        shape_and_slices=[""] * len(tensors),
+        tensors=list(tensors.values()),
+    )
+    # Google's GELU is the approximation by tanh.
+    about = family.formats["tf1"].codec.encode(model.config.replace(activation="gelu_tanh"))
+    about |= {"attention_probs_dropout_prob": 0.0, "hidden_dropout_prob": 0.0}
+    (directory / f"{family.name}_config.json").write_text(json.dumps(about), encoding="utf-8")
+    for file in golden.iterdir():
+        if file.name not in ("config.json", "model.safetensors"):
+            shutil.copy(file, directory)
+
+
+def run(library: str, python: str, source: str | None, prepared: Path) -> dict[str, Any]:
+    """What `features.py` and `exactness.py` find with a library.
 
     Raises:
-        subprocess.CalledProcessError: the program failed.
+        subprocess.CalledProcessError: a program failed.
     """
-    names = [f"{family}/encoder" for family in FAMILIES]
-    program = ROOT / "tools" / "references" / "peers" / "exactness.py"
-    path = os.pathsep.join(filter(None, [source, os.environ.get("PYTHONPATH")]))
-    found = subprocess.run(
-        [python, program, library, GOLDEN, *names],
-        env=os.environ | {"PYTHONPATH": path} | ({"KERAS_BACKEND": "torch"} if source else {}),
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    return json.loads(found.stdout.splitlines()[-1])
+    encoders = {f"{family}/encoder": GOLDEN / family / "encoder" for family in FAMILIES}
+    if library == "tf_models_official":  # what its converters read
+        encoders |= {
+            f"{family}/encoder": prepared / f"tf1_{family}" / "encoder"
+            for family in ("bert", "albert")
+        }
+    heads = {
+        f"{family}/{task}": GOLDEN / family / task
+        for family in FAMILIES
+        for task in HEADS
+        if (GOLDEN / family / task).is_dir()
+    }
+    directories = encoders | heads | {name: prepared / name for name in FORMATS}
+    environment = os.environ | {"TF_USE_LEGACY_KERAS": str(int(library == "tf_models_official"))}
+    if source:
+        path = os.pathsep.join(filter(None, [source, os.environ.get("PYTHONPATH")]))
+        environment |= {"PYTHONPATH": path, "KERAS_BACKEND": "torch"}
+
+    def printed(program: str, *arguments: str | Path) -> dict[str, Any]:
+        found = subprocess.run(
+            [python, PEERS / program, library, *arguments],
+            env=environment,
+            stdout=subprocess.PIPE,
+            text=True,
+            check=True,
+        )
+        return json.loads(found.stdout.splitlines()[-1])
+
+    differences = printed("exactness.py", *directories.values())
+    named = {name: differences[str(directory)] for name, directory in directories.items()}
+    families = FAMILIES if library in BY_FAMILY else ()
+    return printed("features.py", GOLDEN, *families) | {"differences": named}
 
 
 def cell(difference: float | str) -> str:
     if not isinstance(difference, str):
         return f"{difference:.1e}"
     return next((words for part, words in REASONS.items() if part in difference), difference)
+
+
+def below(difference: float | str, most: float) -> bool:
+    return not isinstance(difference, str) and difference < most
+
+
+def features_table(results: dict[str, dict[str, Any]]) -> Iterable[str]:
+    """Lines of the table of features; columns as in `LIBRARIES`."""
+
+    def heads(result: dict[str, Any]) -> str:
+        found = {
+            name: difference
+            for name, difference in result["differences"].items()
+            if name.partition("/")[2] in HEADS and name not in FORMATS
+        }
+        equal = sum(below(difference, EQUAL) for difference in found.values())
+        return f"{equal} of {len(found)}"
+
+    def formats(result: dict[str, Any]) -> str:
+        read = (
+            title for name, title in FORMATS.items() if below(result["differences"][name], READ)
+        )
+        return ", ".join(read) or "none"
+
+    tried: dict[str, Callable[[dict[str, Any]], str]] = {
+        title: lambda result, feature=feature: "no" if result["features"][feature] else "yes"
+        for feature, title in FEATURES.items()
+    }
+    tried |= {
+        "heads read from Hugging Face directories": heads,
+        "other files that are read": formats,
+    }
+    rows = PURPOSES | {
+        title: [of(results[name]) if name in results else NOT_RUN for name in LIBRARIES]
+        for title, of in tried.items()
+    }
+    yield f"| | {' | '.join(LIBRARIES.values())} |"
+    yield "|---" * (len(LIBRARIES) + 1) + "|"
+    for title, cells in rows.items():
+        yield f"| {title} | {' | '.join(cells)} |"
 
 
 def exactness_table(results: dict[str, dict[str, Any]]) -> Iterable[str]:
@@ -112,7 +287,7 @@ def exactness_table(results: dict[str, dict[str, Any]]) -> Iterable[str]:
 
 def lines_table(results: dict[str, dict[str, Any]]) -> Iterable[str]:
     """Lines of the table of lines of code; libraries that have modules by family."""
-    libraries = [library for library in LIBRARIES if results.get(library, {}).get("lines")]
+    libraries = [library for library in BY_FAMILY if library in results]
     yield f"| | {' | '.join(LIBRARIES[library] for library in libraries)} |"
     yield "|---|" + "---:|" * len(libraries)
     for family, title in FAMILIES.items():
@@ -133,7 +308,11 @@ Written by `tools/comparison_page.py` on {date:%d %B %Y}, with the versions in t
 
 ## What each is for
 
-{FEATURES}
+{chr(10).join(features_table(results))}
+
+The last five rows were found by running these versions. Heads of classification, regression, tagging, question answering, multiple choice and
+masked words are those of the next section's checkpoints, and count where their logits are within 1e-4 of the reference. sentence-transformers takes
+texts through a trainer of its own; Model Garden reads its own checkpoints besides.
 
 Where you train sentence vectors, need a model that is none of BERT's family, or work in PyTorch, take the library that is made for it: files go both ways.
 
@@ -146,13 +325,13 @@ real ones. Two correct programs in float32 differ by about
 
 {chr(10).join(exactness_table(results))}
 
-- KerasHub: BERT has GELU by its tanh approximation, whatever the configuration says. RoBERTa leaves out the table of segments, which is zeros in the released
+- KerasHub: BERT, and so multilingual MiniLM, has GELU by its tanh approximation, whatever the configuration says. RoBERTa leaves out the table of segments, which is zeros in the released
   files and is not here. It counts positions from a row's beginning, so that rows padded on the left differ too. ALBERT, DistilBERT and RoBERTa are read under the
   names of files with a head.
 - SpanBERT's own configuration names no kind of model; transformers reads it as a BERT where one is written into it.
 - Transformer-XL is in bert_zoo alone: transformers had it up to version 4.35, and differences from that are in [Measured results](results.md#equal-to-the-reference).
-- Model Garden needs TensorFlow with tf_keras and has not been run on these checkpoints. Its BERT and ours give the same vectors from a checkpoint of its own
-  ([its guide](migrating/model_garden.md)).
+- Model Garden reads no Hugging Face directories: the weights were written as TensorFlow 1 checkpoints for its converters, which there are for BERT and ALBERT.
+  Its GELU is the approximation by tanh. Of checkpoints that it wrote, both give the same ([its guide](migrating/model_garden.md)).
 - KerasFormers' version is that of its source tree; it is not among the packages of the index that this environment reaches.
 
 ## Lines a family
@@ -173,17 +352,20 @@ Side by side, with the programs that measure it: [forward passes and tokenizers]
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    for library in ("transformers", "sentence_transformers", "kerasformers"):
+    for library in ("transformers", "sentence_transformers", "kerasformers", "tf_models_official"):
         parser.add_argument(f"--{library}_python", help=f"of an environment with {library}")
     parser.add_argument("--kerasformers_path", help="of KerasFormers' source, if not installed")
     arguments = vars(parser.parse_args())
     pythons = {library: arguments.get(f"{library}_python") for library in LIBRARIES}
     pythons |= dict.fromkeys(("bert_zoo", "keras_hub"), sys.executable)
-    results = {
-        library: run(library, python, arguments.get(f"{library}_path"))
-        for library, python in pythons.items()
-        if python
-    }
+    with tempfile.TemporaryDirectory() as directory:
+        prepared = Path(directory)
+        prepare(prepared)
+        results = {
+            library: run(library, python, arguments.get(f"{library}_path"), prepared)
+            for library, python in pythons.items()
+            if python
+        }
     text = page(results, datetime.date.today())
     (ROOT / "docs" / "comparison.md").write_text(text, encoding="utf-8")
 

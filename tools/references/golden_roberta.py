@@ -274,7 +274,10 @@ XLM_CASES = (
     ),
 )
 
-CAMEMBERT_CASES = (Case("masked_lm", "The output layer is the word embedding."),)
+CAMEMBERT_CASES = (
+    Case("encoder", "The encoder with its pooler."),
+    Case("masked_lm", "The output layer is the word embedding."),
+)
 
 
 def says_tokenizer(config: dict) -> dict:

@@ -1,23 +1,24 @@
 """What other libraries compute from tests/golden's tiny checkpoints, beside what these were made with.
 
-    python exactness.py LIBRARY GOLDEN NAME ...      prints a line of JSON
+    python exactness.py LIBRARY DIRECTORY ...      prints a line of JSON
 
-LIBRARY is a function below, GOLDEN the folder tests/golden, a NAME a checkpoint below it, such as "bert/encoder". Runs
-in an environment with that library, so each imports it within its function. `tools/comparison_page.py` starts it.
+LIBRARY is a function below, a DIRECTORY a checkpoint such as tests/golden/bert/encoder; `cases.json` above it says its
+task. Runs in an environment with that library, so each imports it within its function. `tools/comparison_page.py` starts it.
 """
 
-import importlib.util
+import importlib
 import json
 import shutil
+import subprocess
 import sys
 import tempfile
-from collections.abc import Callable
-from importlib.metadata import version
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import numpy as np
 
-Inputs = dict[str, np.ndarray]
+Arrays = Mapping[str, np.ndarray]
+Run = Callable[[Arrays], Arrays]
 # Our names of inputs -> those of Hugging Face's models.
 HF_INPUTS = {
     "token_ids": "input_ids",
@@ -25,158 +26,256 @@ HF_INPUTS = {
     "segment_ids": "token_type_ids",
     "language_ids": "langs",
 }
+# Our names of outputs -> those of Hugging Face's models.
+HF_OUTPUTS = {
+    "sequence_output": "last_hidden_state",
+    "logits": "logits",
+    "start_logits": "start_logits",
+    "end_logits": "end_logits",
+}
 
 
-def bert_zoo(directory: Path) -> Callable[[Inputs], np.ndarray]:
+def bert_zoo(directory: Path, task: str) -> Run:
     import bert_zoo
 
-    model = bert_zoo.load(directory, "encoder")
-    return lambda inputs: np.asarray(model(inputs)["sequence_output"])
+    model = bert_zoo.load(directory, task)
 
-
-def transformers(directory: Path) -> Callable[[Inputs], np.ndarray]:
-    import torch
-    from transformers import AutoModel
-
-    model = AutoModel.from_pretrained(directory, dtype=torch.float32).eval()
-
-    def run(inputs: Inputs) -> np.ndarray:
-        given = {HF_INPUTS[name]: torch.tensor(ids).long() for name, ids in inputs.items()}
-        with torch.no_grad():
-            return model(**given).last_hidden_state.numpy()
+    def run(inputs: Arrays) -> Arrays:
+        outputs = model(inputs)
+        named = outputs if isinstance(outputs, dict) else {"logits": outputs}
+        return {name: np.asarray(output) for name, output in named.items() if name in HF_OUTPUTS}
 
     return run
 
 
-def sentence_transformers(directory: Path) -> Callable[[Inputs], np.ndarray]:
+def transformers(directory: Path, task: str) -> Run:
     import torch
+    import transformers
+
+    auto = transformers.AutoModel
+    if task != "encoder":
+        named = config_of(directory).get("architectures", ["AutoModelForMaskedLM"])
+        auto = getattr(transformers, named[0])
+    model = auto.from_pretrained(directory, dtype=torch.float32).eval()
+    return lambda inputs: named_by_hf(model(**torch_inputs(inputs)))
+
+
+def sentence_transformers(directory: Path, task: str) -> Run:
+    from sentence_transformers import CrossEncoder
     from sentence_transformers.models import Transformer
 
-    model = Transformer(str(directory)).eval()
+    if task == "classification":
+        model = CrossEncoder(str(directory), device="cpu").model.eval()
+        return lambda inputs: named_by_hf(model(**torch_inputs(inputs)))
+    if task != "encoder":
+        raise ValueError(f"There is no class for {task}.")
+    encoder = Transformer(str(directory)).eval()
 
-    def run(inputs: Inputs) -> np.ndarray:
-        given = {HF_INPUTS[name]: torch.tensor(ids).long() for name, ids in inputs.items()}
-        with torch.no_grad():
-            return model(given)["token_embeddings"].numpy()
+    def run(inputs: Arrays) -> Arrays:
+        return {"sequence_output": encoder(torch_inputs(inputs))["token_embeddings"].detach()}
 
     return run
 
 
-def keras_hub(directory: Path) -> Callable[[Inputs], np.ndarray]:
+def torch_inputs(inputs: Arrays) -> dict:
+    import torch
+
+    return {HF_INPUTS[name]: torch.tensor(ids).long() for name, ids in inputs.items()}
+
+
+def named_by_hf(outputs: Mapping) -> Arrays:
+    """The outputs of a model that names them as Hugging Face's do."""
+    return {
+        ours: np.asarray(outputs[theirs].detach())
+        for ours, theirs in HF_OUTPUTS.items()
+        if theirs in outputs
+    }
+
+
+def keras_hub(directory: Path, task: str) -> Run:
     import keras_hub
     from safetensors.numpy import load_file, save_file
 
-    config = json.loads((directory / "config.json").read_text())
+    classes = {
+        "encoder": keras_hub.models.Backbone,
+        "classification": keras_hub.models.TextClassifier,
+        "masked_lm": keras_hub.models.MaskedLM,
+    }
+    if task not in classes:
+        raise ValueError(f"There is no class for {task}.")
+    config = config_of(directory)
+    options = {} if task == "encoder" else {"preprocessor": None}
+    if task == "classification":
+        options["num_classes"] = len(config["id2label"])
     root = {"roberta": "roberta.", "albert": "albert.", "distilbert": "distilbert."}
     with tempfile.TemporaryDirectory() as copy:
         # These converters want the names that files with a head have, as most released ones do.
-        prefix = root.get(config.get("model_type"), "")
+        prefix = root.get(config.get("model_type"), "") if task == "encoder" else ""
         tensors = load_file(directory / "model.safetensors")
         named = {prefix + name.removeprefix(prefix): tensor for name, tensor in tensors.items()}
         shutil.copytree(directory, copy, dirs_exist_ok=True)
         save_file(named, Path(copy, "model.safetensors"), {"format": "pt"})
-        model = keras_hub.models.Backbone.from_preset(copy)
+        model = classes[task].from_preset(copy, **options)
 
-    def run(inputs: Inputs) -> np.ndarray:
+    def run(inputs: Arrays) -> Arrays:
         names = {tensor.name for tensor in model.inputs}
-        shape = inputs["token_ids"].shape
-        zeros = dict.fromkeys(names - inputs.keys(), np.zeros(shape, "int32"))
-        outputs = model({name: ids for name, ids in inputs.items() if name in names} | zeros)
-        return np.asarray(outputs["sequence_output"] if isinstance(outputs, dict) else outputs)
+        rows, length = inputs["token_ids"].shape
+        given = dict.fromkeys(names, np.zeros((rows, length), "int32"))
+        given |= {"mask_positions": np.tile(np.arange(length), (rows, 1))} | dict(inputs)
+        outputs = model({name: ids for name, ids in given.items() if name in names})
+        hidden = outputs["sequence_output"] if isinstance(outputs, dict) else outputs
+        return {"sequence_output" if task == "encoder" else "logits": np.asarray(hidden)}
 
     return run
 
 
-def kerasformers(directory: Path) -> Callable[[Inputs], np.ndarray]:
+# Task -> how KerasFormers' classes of it end.
+KERASFORMERS_CLASSES = {
+    "encoder": "Model",
+    "masked_lm": "MaskedLM",
+    "classification": "SequenceClassify",
+    "regression": "SequenceClassify",
+    "token_classification": "TokenClassify",
+    "question_answering": "QnA",
+    "multiple_choice": "MultipleChoice",
+}
+
+
+def kerasformers(directory: Path, task: str) -> Run:
     import keras
     from safetensors.numpy import load_file
 
-    config = json.loads((directory / "config.json").read_text())
+    config = config_of(directory)
     kind = config["model_type"].replace("-", "_").replace("openai_", "")
     module = importlib.import_module(f"kerasformers.models.{kind}")
-    (name,) = (n for n in dir(module) if n.lower() == f"{kind}model".replace("_", ""))
-    model_class = getattr(module, name)
-    model = model_class(**model_class.config_from_hf(config))
+    wanted = (kind.replace("_", "") + KERASFORMERS_CLASSES[task]).lower()
+    names = [name for name in dir(module) if name.lower() == wanted]
+    if not names:
+        raise ValueError(f"There is no class for {task}.")
+    model_class = getattr(module, names[0])
+    options = model_class.config_from_hf(config)
+    if task == "multiple_choice":  # their number is fixed
+        with np.load(directory / "io.npz") as io:
+            options["num_choices"] = io["token_ids"].shape[1]
+    model = model_class(**options)
     if hasattr(model, "build_for_transfer") and not model.built:
         model.build_for_transfer()
     # As its reader of hub directories does, which downloads them.
     model_class.transfer_from_hf(model, load_file(directory / "model.safetensors"))
 
-    def run(inputs: Inputs) -> np.ndarray:
+    def run(inputs: Arrays) -> Arrays:
         given = {HF_INPUTS[name]: ids for name, ids in inputs.items()}
         given.setdefault("token_type_ids", np.zeros_like(given["input_ids"]))
         outputs = model(given)
-        hidden = outputs["last_hidden_state"] if isinstance(outputs, dict) else outputs[0]
-        return keras.ops.convert_to_numpy(hidden)
+        if not isinstance(outputs, dict):
+            first = outputs[0] if isinstance(outputs, (tuple, list)) else outputs
+            outputs = {HF_OUTPUTS["sequence_output" if task == "encoder" else "logits"]: first}
+        return {
+            ours: keras.ops.convert_to_numpy(outputs[theirs])
+            for ours, theirs in HF_OUTPUTS.items()
+            if theirs in outputs
+        }
 
     return run
 
 
-def difference(load: Callable[[Path], Callable], directory: Path) -> float | str:
+def tf_models_official(directory: Path, task: str) -> Run:
+    """Model Garden, by its converter of TensorFlow 1's checkpoints and the encoder that this is for."""
+    import tensorflow as tf
+    from official.modeling import tf_utils
+    from official.nlp.modeling import networks
+
+    encoders = {"bert": networks.BertEncoder, "albert": networks.AlbertEncoder}
+    files = [file for kind in encoders if (file := directory / f"{kind}_config.json").is_file()]
+    if task != "encoder" or not files:
+        raise ValueError(f"There is no converter for {task} from {directory}.")
+    (file,) = files
+    kind = file.stem.removesuffix("_config")
+    config = json.loads(file.read_text())
+    with tempfile.TemporaryDirectory() as converted:
+        program = f"official.nlp.tools.tf2_{kind}_encoder_checkpoint_converter"
+        options = {
+            f"{kind}_config_file": file,
+            "checkpoint_to_convert": next(directory.glob("*.index")).with_suffix(""),
+            "converted_checkpoint_path": Path(converted, "converted"),
+        }
+        flags = [f"--{name}={value}" for name, value in options.items()]
+        subprocess.run([sys.executable, "-m", program, *flags], check=True, capture_output=True)
+        encoder = encoders[kind](
+            vocab_size=config["vocab_size"],
+            hidden_size=config["hidden_size"],
+            num_layers=config["num_hidden_layers"],
+            num_attention_heads=config["num_attention_heads"],
+            intermediate_size=config["intermediate_size"],
+            max_sequence_length=config["max_position_embeddings"],
+            type_vocab_size=config["type_vocab_size"],
+            embedding_width=config.get("embedding_size"),
+            activation=tf_utils.get_activation(config["hidden_act"]),
+            dict_outputs=True,
+        )
+        tf.train.Checkpoint(encoder=encoder).read(
+            tf.train.latest_checkpoint(converted)
+        ).assert_existing_objects_matched()
+
+    def run(inputs: Arrays) -> Arrays:
+        theirs = {
+            "token_ids": "input_word_ids",
+            "padding_mask": "input_mask",
+            "segment_ids": "input_type_ids",
+        }
+        given = {name: tf.constant(inputs[ours]) for ours, name in theirs.items()}
+        return {"sequence_output": encoder(given)["sequence_output"].numpy()}
+
+    return run
+
+
+def config_of(directory: Path) -> dict:
+    """What config.json says; nothing where it is not there, as in formats other than Hugging Face's."""
+    file = directory / "config.json"
+    return json.loads(file.read_text()) if file.is_file() else {}
+
+
+def difference(load: Callable[[Path, str], Run], directory: Path) -> float | str:
     """The largest difference over real tokens, or why there is none.
 
-    Of rows as people have them: padded on the right, without padding's token among the real ones.
+    Of rows as people have them, where there are any: padded on the right, without padding's token among
+    the real ones.
     """
+    cases = json.loads((directory.parent / "cases.json").read_text())["cases"]
     with np.load(directory / "io.npz") as io:
-        names = [name for name in HF_INPUTS if name in io]
-        inputs = {name: io[name] for name in names}
-        wanted = io["sequence_output"]
+        inputs = {name: io[name] for name in HF_INPUTS if name in io}
+        wanted = {name: io[name] for name in HF_OUTPUTS if name in io}
     try:
-        outputs = load(directory)(inputs)
+        outputs = load(directory, cases[directory.name]["task"])(inputs)
+        found = {name: np.asarray(outputs[name]) for name in wanted}
     # Whatever a library says of a checkpoint that it cannot read is the answer.
     except Exception as error:
         return f"{type(error).__name__}: {error}".splitlines()[0].replace(
             str(directory), "DIRECTORY"
         )
-    real = inputs.get("padding_mask", np.ones(wanted.shape[:2])) != 0
-    padding = json.loads((directory / "config.json").read_text()).get("pad_token_id")
-    odd = (real != np.minimum.accumulate(real, axis=1)) | (real & (inputs["token_ids"] == padding))
-    real &= ~odd.any(axis=1, keepdims=True)
-    return float(np.abs(outputs - wanted)[real].max())
-
-
-# What a family's folder or files are called, where it is not the family's name.
-FOLDERS = {
-    "transformers": {"gpt": "openai", "spanbert": ""},
-    "keras_hub": {"distilbert": "distil_bert", "deberta_v2": "deberta_v3", "spanbert": ""},
-    "kerasformers": {"spanbert": ""},
-}
-# Families of bert_zoo whose files begin with the name of another one.
-FAMILIES_THAT_BEGIN_SO = {"gpt": "gpt2", "deberta": "deberta_v2", "xlm": "xlm_roberta"}
-
-
-def lines_of(library: str, family: str) -> int:
-    """Lines of code that a family has for itself; 0 where there is none."""
-    package = Path(importlib.util.find_spec(library).origin).parent
-    if library == "bert_zoo":
-        ours = (package / "families").glob(f"{family}*.py")
-        others = FAMILIES_THAT_BEGIN_SO.get(family, "no other")
-        files = [file for file in ours if not file.stem.startswith(others)]
-    else:
-        folder = FOLDERS.get(library, {}).get(family, family)
-        models = package / ("src/models" if library == "keras_hub" else "models")
-        files = [*(models / folder).glob("*.py")] if folder else []
-    left_out = ("checkpoints", "presets", "test", "modular", "__init__")
-    return sum(
-        bool(line.strip()) and not line.lstrip().startswith("#")
-        for file in files
-        if not any(word in file.stem for word in left_out)
-        for line in file.read_text(encoding="utf-8").splitlines()
+    ids = inputs["token_ids"]
+    real = inputs.get("padding_mask", np.ones(ids.shape)) != 0
+    padding = config_of(directory).get("pad_token_id")
+    odd = (real != np.minimum.accumulate(real, axis=-1)) | (real & (ids == padding))
+    usual = ~odd.any(axis=-1)
+    if not usual.any():
+        usual = ~usual
+    tokens = real & usual[..., None]
+    return max(
+        float(np.abs(found[name] - output)[tokens if of_tokens(output, ids) else usual].max())
+        for name, output in wanted.items()
     )
 
 
+def of_tokens(output: np.ndarray, ids: np.ndarray) -> bool:
+    """Whether an output has one value, or vector, a token; else it has one a row."""
+    return output.shape[: ids.ndim] == ids.shape
+
+
 def main() -> None:
-    library, golden, *names = sys.argv[1:]
-    found = {name: difference(globals()[library], Path(golden, name)) for name in names}
-    families = [name.partition("/")[0] for name in names]
-    # It has no models of its own.
-    counted = () if library == "sentence_transformers" else families
-    lines = {family: lines_of(library, family) for family in counted}
-    try:
-        installed = version(library.replace("_", "-"))
-    except ModuleNotFoundError:  # a source tree
-        installed = __import__(library).__version__
-    print(json.dumps({"version": installed, "differences": found, "lines": lines}))
+    library, *directories = sys.argv[1:]
+    found = {name: difference(globals()[library], Path(name)) for name in directories}
+    print(json.dumps(found))
 
 
 if __name__ == "__main__":
