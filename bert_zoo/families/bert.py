@@ -9,7 +9,14 @@ from bert_zoo.families.bert_presets import PRESETS, PRETRAINING
 from bert_zoo.registry import Family
 from bert_zoo.text.format import TextFormat
 from bert_zoo.text.wordpiece_files import read_wordpiece
-from bert_zoo.weights.formats import TF1, HuggingFace, keras_hub, model_garden
+from bert_zoo.weights.formats import (
+    TF1,
+    Bert4Keras,
+    HuggingFace,
+    bert4keras,
+    keras_hub,
+    model_garden,
+)
 from bert_zoo.weights.formats.codec import ConfigCodec, ConfigRow
 from bert_zoo.weights.formats.hf import ACTIVATIONS
 from bert_zoo.weights.table import BIAS, DENSE, EMBED, NORM, OUTPUT, Copy, Head, Row
@@ -292,6 +299,7 @@ FAMILY = Family(
     formats={
         "hf": HF,
         "tf1": TF1(codec=TF1_CODEC, config_file="bert_config.json", root="bert/"),
+        "bert4keras": Bert4Keras(layers=bert4keras.LAYERS),
         "keras_hub": keras_hub.KerasHub(
             class_name="BertBackbone",
             codec=keras_hub.codec(keras_hub.SEGMENTS, defaults={"activation": "gelu_tanh"}),

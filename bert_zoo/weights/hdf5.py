@@ -20,6 +20,8 @@ _DAMAGED = (OSError, KeyError, RuntimeError, ValueError, TypeError, AttributeErr
 _DEEPEST = 30
 # Keras's mark, on an array of type V2, of a type that NumPy lacks.
 _BFLOAT16 = "bfloat16"
+# Of a file with a whole model.
+_MODEL, _OPTIMIZER = "model_weights/", "optimizer_weights/"
 
 
 class HDF5Source(TensorSource):
@@ -62,6 +64,27 @@ class HDF5Source(TensorSource):
             f"{self._path} is not a whole HDF5 file ({shortened(str(error))}). It is damaged or its "
             "download was cut short: delete it and download it again."
         )
+
+
+class VariablesSource(TensorSource):
+    """The variables of a model that Keras 2 saved with `save_weights` or `save`, by their names.
+
+    Each lies at `<layer>/<name>:0`, and in a whole model below `model_weights/`, beside the optimizer's,
+    which are left out.
+    """
+
+    def __init__(self, path: Path):
+        self._file = HDF5Source(path)
+        self._paths = {
+            stored.removeprefix(_MODEL).partition("/")[2].removesuffix(":0"): stored
+            for stored in self._file
+            if not stored.startswith(_OPTIMIZER)
+        }
+        shapes = {name: self._file.shape(stored) for name, stored in self._paths.items()}
+        super().__init__(str(path), shapes)
+
+    def _read(self, key: str) -> np.ndarray:
+        return self._file[self._paths[key]]
 
 
 class PresetSource(TensorSource):

@@ -11,7 +11,7 @@ from bert_zoo.config import ConfigError
 from bert_zoo.error_text import listing, shown
 from bert_zoo.json_files import read_object
 from bert_zoo.weights.files import WeightsError
-from bert_zoo.weights.hdf5 import PresetSource
+from bert_zoo.weights.hdf5 import HDF5Source, PresetSource, VariablesSource
 from bert_zoo.weights.safetensors_io import SafetensorsSource
 from bert_zoo.weights.tensor_source import TensorSource
 from bert_zoo.weights.tf1 import TF1Source
@@ -40,7 +40,7 @@ def open_weights(directory_or_file: str | os.PathLike) -> TensorSource:
     Args:
         directory_or_file: a directory with one checkpoint (a Hugging Face or bert_zoo directory,
           a KerasHub preset, or a TensorFlow 1 checkpoint); or a file: `*.safetensors`, `*.bin`, `*.pt`,
-          `*.pth`, `*.h5` of transformers or KerasHub, a shard index `*.index.json`, a TensorFlow
+          `*.pth`, `*.h5` of transformers, KerasHub or bert4keras, a shard index `*.index.json`, a TensorFlow
           `*.index`; or a TensorFlow checkpoint prefix.
 
     Returns:
@@ -95,6 +95,12 @@ class ShardedSource(TensorSource):
         return self._shard_of[key][key]
 
 
+def _keras2_source(path: Path) -> TensorSource:
+    """A model of bert4keras, told by its layers' names, or of transformers' TensorFlow classes."""
+    is_bert4keras = any("Embedding-Token/" in key for key in HDF5Source(path))
+    return VariablesSource(path) if is_bert4keras else TFModelSource(path)
+
+
 # By the end of the file's name; a longer ending stands before the shorter one that it contains.
 _READERS: dict[str, Callable[[Path], TensorSource]] = {
     ".safetensors.index.json": lambda path: ShardedSource(path, SafetensorsSource),
@@ -104,7 +110,7 @@ _READERS: dict[str, Callable[[Path], TensorSource]] = {
     ".pt": TorchSource,
     ".pth": TorchSource,
     ".weights.h5": PresetSource,
-    ".h5": TFModelSource,
+    ".h5": _keras2_source,
     ".index": lambda path: TF1Source(str(path.with_suffix(""))),
 }
 
@@ -116,8 +122,8 @@ def _only_checkpoint(directory: Path) -> Path:
         for kind, names in _KINDS.items()
     }
     taken = next((files for files in found.values() if files), []) + tf1
-    # ELECTRA's are named after the model alone.
-    taken = taken or sorted(directory.glob("*.index"))
+    # ELECTRA's are named after the model alone, bert4keras's as one likes.
+    taken = taken or sorted(directory.glob("*.index")) or sorted(directory.glob("*.h5"))
     if len(taken) == 1:
         return taken[0]
     looked_for = ", ".join([*(name for names in _KINDS.values() for name in names), *_TF1_KIND])
