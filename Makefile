@@ -69,13 +69,16 @@ OLDEST = tensorflow==2.18.0 tensorflow-text==2.18.0 keras==3.10.0
 OLDEST_PYTHON ?= python3.11
 NEWEST_PYTHON ?= python3.13
 
+# One environment after the other: each takes 2 GB. The wheel is built from the sdist.
 dist-test: dist
-	set -e; directory=$$(mktemp -d); trap 'rm -rf "$$directory"' EXIT; \
-	$(OLDEST_PYTHON) -m venv "$$directory/oldest"; \
-	"$$directory/oldest/bin/pip" install --quiet dist/*.whl $(OLDEST); \
-	$(NEWEST_PYTHON) -m venv "$$directory/newest"; \
-	"$$directory/newest/bin/pip" install --quiet dist/*.whl; \
-	for end in oldest newest; do $(QUIET) "$$directory/$$end/bin/python" tests/installed.py; done
+	set -e; unset PYTHONPATH; directory=$$(mktemp -d); trap 'rm -rf "$$directory"' EXIT; \
+	try() { \
+		"$$1" -m venv "$$directory/venv"; shift; \
+		"$$directory/venv/bin/pip" install --quiet --no-compile dist/*.whl "$$@"; \
+		$(QUIET) "$$directory/venv/bin/python" tests/installed.py; \
+		rm -rf "$$directory/venv"; \
+	}; \
+	try $(OLDEST_PYTHON) $(OLDEST); try $(NEWEST_PYTHON)
 
 clean:
 	rm -rf $(VENV) $(VENV_JAX) runs site build dist *.egg-info

@@ -31,7 +31,7 @@ LAYERS = {
     "masked_lm": "MLM-Bias",
     "next_sentence/dense": "NSP-Proba",
 }
-UNREAD = {r"^(?!(Embedding|Transformer|Pooler|NSP|MLM)-)": "layers beside bert4keras's"}
+UNREAD = {r"^(?!(Embedding|Transformer|Pooler|NSP|MLM)-)": "layer beside bert4keras's own"}
 
 
 @dataclass(frozen=True, kw_only=True)
