@@ -102,7 +102,8 @@ def texts_for(task: str):
     """Texts of the kind that a task reads."""
     if task == "multiple_choice":
         return CHOICES
-    return PAIRS if task in ("question_answering", "pretraining") else TEXTS
+    pairs = ("question_answering", "beam_question_answering", "pretraining")
+    return PAIRS if task in pairs else TEXTS
 
 
 # --- Golden checkpoints; a name without a family is one of BERT's --------------------------------

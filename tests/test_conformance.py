@@ -198,6 +198,8 @@ def test_padding_changes_nothing(case):
         if value.shape[: mask.ndim] == mask.shape:
             value, found = value[mask], np.moveaxis(found, mask.ndim - 1, 0)[kept]
             found = np.moveaxis(found, 0, mask.ndim - 1)[mask]
+        elif name.endswith("_positions"):
+            found = found - is_left * more
         np.testing.assert_allclose(found, value, atol=TOLERANCE, rtol=0, err_msg=name)
 
 
@@ -238,7 +240,7 @@ def test_mixed_bfloat16_is_close(case):
     for found, exact in zip(answers(model, case), answers(loaded(case), case), strict=True):
         state, exact = state_of(found), flat(exact)
         for name, value in flat(found).items():
-            if name.partition(".")[0] not in state:
+            if name.partition(".")[0] not in state and not name.endswith("_positions"):
                 # Eight bits of mantissa: a relative error of 2**-9 a rounding, on values of up to 5.
                 difference = np.abs(value.astype("float32") - exact[name]).max()
                 assert 0 < difference < 0.3, name
@@ -251,6 +253,8 @@ def test_training_lowers_the_loss(case):
     model, (inputs, *_) = load_case(case, dropout=0.0), steps_of(case)
     if not model.compiled:
         pytest.skip("An encoder has no loss.")
+    if task_of(case) == "beam_question_answering":
+        pytest.skip("It is given starts in training, as test_xlnet.py does.")
     labels = None if "labels" in inputs else other_labels(model(inputs), model.label_ranges(inputs))
     if labels is not None:
         labels = arrays(case).get("labels", labels)
@@ -432,6 +436,12 @@ def test_saved_model_answers_texts_as_the_model_does(case, exported):
         texts = read_whole(loaded(case), texts)
     columns = dict(zip(names, texts if len(names) > 1 else (texts,), strict=True))
     served = serve(**as_tensors(columns))
+    if task_of(case) == "beam_question_answering":  # `predict` does not know where the context is
+        found = loaded(case).answer(*texts, float("inf"))
+        assert [text.decode() for text in served["answer"].numpy()] == [a.text for a in found]
+        odds = [a.no_answer_score for a in found]
+        np.testing.assert_allclose(served["no_answer_score"], odds, atol=TOLERANCE)
+        return
     assert_serves(served, loaded(case).predict(texts, verbose=0))
     # What is served beside the outputs.
     for name, of_logits in {

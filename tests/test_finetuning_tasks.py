@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import tensorflow as tf
-from helpers import slow_but
+from helpers import directory_of, slow_but
 
 from bert_zoo.apps import finetuning
 from bert_zoo.apps.benchmarks import make_task
@@ -230,3 +230,17 @@ def test_bad_data_names_file_and_line(tmp_path):
         path.write_text(text)
         with pytest.raises(ValueError, match=message):
             len(make_task("table", train_file=str(path), held_out=1).train)
+
+
+@pytest.mark.slow
+def test_questions_are_answered_with_a_beam_of_starts(tmp_path):
+    write_questions(tmp_path / "questions.json")
+    file = str(tmp_path / "questions.json")
+    options = {"name": "questions", "train_file": file, "held_out": 2, "beam_search": True}
+    task, directory = make_task(**options), tmp_path / "run"
+    finetuning.finetune(str(directory_of("xlnet/encoder")), task, RECIPE, directory, data=options)
+    model, data = finetuning.kept_model(directory), task.data("validation")
+    assert model.task == task.kind == "beam_question_answering"
+    found = plain("question_answering", task.predict(model, data, RECIPE))
+    answers = served("question_answering", directory, data)
+    np.testing.assert_allclose(answers, found, atol=1e-5)

@@ -20,8 +20,8 @@ MODULES = {
         AnswerSelection SpanReport Window read_null_odds read_predictions select_answers span_report
         squad_v1 squad_v2 write_predictions""",
     "bert_zoo.models": """
-        CausalLM Classifier Encoder MaskedLM MultiLabelClassifier MultipleChoice Preprocessor
-        Pretraining QuestionAnswerer RecurrentEncoder Regressor SentenceEmbedder StatefulLM TASKS
+        BeamQuestionAnswerer CausalLM Classifier Encoder MaskedLM MultiLabelClassifier MultipleChoice
+        Preprocessor Pretraining QuestionAnswerer RecurrentEncoder Regressor SentenceEmbedder StatefulLM TASKS
         TokenClassifier""",
     "bert_zoo.objectives": """
         Draws DynamicMaskedTokens MaskedTokens NGrams OBJECTIVES ReplacedTokens Replacement Spans
@@ -69,6 +69,7 @@ PARAMETERS = {
 }
 EVERY_MODEL = "compile evaluate fit predict preprocessor from_config get_config"
 METHODS = {
+    "BeamQuestionAnswerer": "answer",
     "CausalLM": "generate score initial_memory",
     "Classifier": "classify",
     "Encoder": "embed freeze",

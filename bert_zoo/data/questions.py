@@ -19,6 +19,7 @@ from bert_zoo.text.windows import (
     answer_positions,
     first_tokens,
     model_inputs,
+    no_answer_positions,
 )
 
 log = logging.getLogger("bert_zoo")
@@ -31,6 +32,7 @@ def window_table(
     questions: Sequence[str],
     contexts: Sequence[str],
     answers: Sequence[tuple[int, int]] | None = None,
+    columns: Sequence[str] = (),
 ) -> TokenTable:
     """Tokenizes questions and contexts, on all cores, into rows that stay in memory.
 
@@ -38,8 +40,9 @@ def window_table(
         windows: cuts the contexts.
         questions, contexts: [N] texts.
         answers: [N], the characters of the context at which each answer starts and ends, the end
-            exclusive; NO_ANSWER where there is none. With them, rows go without the columns that
+            exclusive; NO_ANSWER where there is none. With them, rows go without the TOKEN_COLUMNS that
             only finding answers needs.
+        columns: those of them that are kept all the same.
 
     Raises:
         ValueError: there are no questions.
@@ -47,9 +50,9 @@ def window_table(
     if not len(questions):
         raise ValueError("There are no questions.")
 
-    columns = [tf.constant(questions), tf.constant(contexts)]
+    texts = [tf.constant(questions), tf.constant(contexts)]
     if answers is not None:
-        columns += [tf.constant(places, tf.int32) for places in zip(*answers, strict=True)]
+        texts += [tf.constant(places, tf.int32) for places in zip(*answers, strict=True)]
 
     def packed(numbers, questions, contexts, *answers):
         rows = windows(questions, contexts)
@@ -57,15 +60,18 @@ def window_table(
             positions = answer_positions(rows, *answers, windows.packer.layout.cls_position)
             # Among a row's tokens, which other batches pad otherwise.
             positions = [place - first_tokens(rows["padding_mask"]) for place in positions]
-            rows = {name: value for name, value in rows.items() if name not in TOKEN_COLUMNS}
+            left_out = {*TOKEN_COLUMNS} - {*columns}
+            rows = {name: value for name, value in rows.items() if name not in left_out}
             rows |= dict(zip(("start_positions", "end_positions"), positions, strict=True))
         rows["example"] = tf.gather(numbers, rows["example"])
         return rows
 
-    return token_table(windows.packer, columns, packed)
+    return token_table(windows.packer, texts, packed)
 
 
-def question_batches(split: SquadSplit, windows: QuestionWindows, batching: Batching) -> Batches:
+def question_batches(
+    split: SquadSplit, windows: QuestionWindows, batching: Batching, model=None
+) -> Batches:
     """Batches to train a question answerer on, of windows of about equal length.
 
     Questions are tokenized at once, and the rows kept in memory and shuffled anew in every epoch. A
@@ -77,10 +83,12 @@ def question_batches(split: SquadSplit, windows: QuestionWindows, batching: Batc
         windows: cuts the contexts; `question_windows(model.preprocessor, ...)`. With
             padding="fixed" and `drop_remainder` all batches have one shape.
         batching: its rows are windows.
+        model: the `QuestionAnswerer` to train, for one that is trained on more than positions.
 
     Returns:
         Batches of (inputs, labels): a model's inputs, int32 [batch, width], and `start_logits` and
-        `end_logits`, the positions of the answer's first and last token, int32 [batch].
+        `end_logits`, the positions of the answer's first and last token, int32 [batch]; as the model's
+        `as_trained` makes them.
 
     Raises:
         ValueError: no questions, a question whose answers were not read, or an answer that does not
@@ -93,6 +101,7 @@ def question_batches(split: SquadSplit, windows: QuestionWindows, batching: Batc
         [example.context for example in examples],
         [_trained_answer(example) for example in examples],
         [example.id for example in examples],
+        model,
     )
     return Batches.of(RowOrder(table.padded_lengths, batching), batch)
 
@@ -103,18 +112,21 @@ def labelled_windows(
     contexts: Sequence[str],
     answers: Sequence[tuple[int, int]],
     ids: Sequence[Any],
+    model=None,
 ) -> tuple[TokenTable, Callable[[tf.Tensor], tuple[dict, dict]]]:
     """Windows with the positions of answers, with a warning where none shows an answer.
 
     Args:
         windows, questions, contexts, answers: as for `window_table`.
         ids: [N], by which the log calls the questions.
+        model: as for `question_batches`.
 
     Returns:
         The table; and a traceable function of row numbers, int64 [batch], to (inputs, labels) as
         `question_batches` gives them.
     """
-    table = window_table(windows, questions, contexts, answers)
+    columns = () if model is None else model.columns_read
+    table = window_table(windows, questions, contexts, answers, columns)
     _report_lost_answers(table, ids, answers)
     labels = {
         "start_logits": tf.constant(table.rows["start_positions"]),
@@ -122,10 +134,14 @@ def labelled_windows(
     }
 
     def batch(numbers):
-        inputs = model_inputs(table.padded(numbers))
-        first = first_tokens(inputs["padding_mask"])
+        inputs = model_inputs(table.padded(numbers), columns)
+        mask = inputs["padding_mask"]
+        first = first_tokens(mask)
         chosen = {n: tf.gather(positions, numbers) + first for n, positions in labels.items()}
-        return inputs, chosen
+        if model is None:
+            return inputs, chosen
+        nowhere = no_answer_positions(mask, windows.packer.layout.cls_position)
+        return model.as_trained(inputs, chosen, nowhere)
 
     return table, batch
 

@@ -19,7 +19,7 @@ from bert_zoo.weights.formats import (
 )
 from bert_zoo.weights.formats.codec import ConfigCodec, ConfigRow
 from bert_zoo.weights.formats.hf import ACTIVATIONS
-from bert_zoo.weights.table import BIAS, DENSE, EMBED, NORM, OUTPUT, Copy, Head, Row
+from bert_zoo.weights.table import BIAS, DENSE, EMBED, KERNEL, NORM, OUTPUT, Copy, Head, Row
 
 
 def backbone(
@@ -244,6 +244,26 @@ def masked_lm_copies(scope: str) -> dict[str, Callable[[EncoderConfig], tuple[Co
 
 CLASSIFIER = Row(OUTPUT, "classifier/dense", hf="classifier", tf1="")
 SPAN = Row(OUTPUT, "span/dense", hf="qa_outputs", tf1="cls/squad/")
+
+
+def beam_span_head(before: str = "", **options) -> Head:
+    """The head of answers whose ends are found given their starts.
+
+    Args:
+        before: what its names begin with in Hugging Face's files.
+        **options: further ones of `Head`.
+    """
+    rows = (
+        Row(DENSE, "span/start", hf=f"{before}start_logits.dense"),
+        Row(DENSE, "span/end_transform", hf=f"{before}end_logits.dense_0"),
+        Row(NORM, "span/end_norm", hf=f"{before}end_logits.LayerNorm"),
+        Row(DENSE, "span/end", hf=f"{before}end_logits.dense_1"),
+        Row(DENSE, "span/no_answer_transform", hf=f"{before}answer_class.dense_0"),
+        Row(KERNEL, "span/no_answer", hf=f"{before}answer_class.dense_1"),
+    )
+    return Head(rows, **options)
+
+
 # Tasks whose heads differ in what their logits mean alone.
 SENTENCE_TASKS = ("classification", "multi_label_classification", "regression")
 # The heads of fine-tuning, whose names are the same in most families.

@@ -86,6 +86,7 @@ FAMILY = Family(
         **dict.fromkeys((*bert.SENTENCE_TASKS, "multiple_choice"), formats.SUMMARY),
         "token_classification": Head((bert.CLASSIFIER,), dropout="span_dropout"),
         "question_answering": Head((bert.SPAN,), dropout="span_dropout"),
+        "beam_question_answering": bert.beam_span_head(summary="last", dropout="hidden_dropout"),
     },
     text=TextFormat(
         read_sentencepiece,

@@ -156,6 +156,7 @@ SUMMARY = Head(
 HF_CLASSES = bert.hf_classes("XLNet") | {
     **dict.fromkeys(("masked_lm", "pretraining"), "XLNetLMHeadModel"),
     "question_answering": "XLNetForQuestionAnsweringSimple",
+    "beam_question_answering": "XLNetForQuestionAnswering",
 }
 FORMATS = {
     "hf": HuggingFace(model_type="xlnet", codec=HF_CODEC, root="transformer.", classes=HF_CLASSES),

@@ -245,7 +245,7 @@ class Window:
 
     # [length]; position `no_answer` stands for none.
     start_logits: np.ndarray
-    end_logits: np.ndarray  # [length]
+    end_logits: np.ndarray  # [length]; or [length, starts], given each of `starts`
     # [length], 1 for tokens of the context, which stand next to each other.
     context_mask: np.ndarray
     # [length, 2], the first character of the context of each token, and the one after its last;
@@ -256,6 +256,10 @@ class Window:
     first_token: int = 0
     # The position that stands for no answer: 0, the token before the question, or -1, the last one.
     no_answer: int = 0
+    # [starts], the only positions at which answers may start; None for all of the context.
+    starts: np.ndarray | None = None
+    # The log-odds of no answer, from a model that says so by itself.
+    no_answer_odds: float | None = None
 
 
 @dataclass(frozen=True)
@@ -305,7 +309,8 @@ def select_answers(
 
     As google-research/bert, run_squad.py (write_predictions): a span scores the sum of its two
     logits and begins at a token in the window that shows most of its surroundings; no answer scores
-    the sum of the logits at position 0, the least over the windows; equal texts count once.
+    the sum of the logits at position 0, the least over the windows; equal texts count once. Where the
+    model gives log-odds of no answer, that scores them, the least over the windows, above the best span.
 
     It differs from that program in two points. The text is cut from the context by the tokens'
     offsets, less white space at its ends, and not found again from word pieces. And all spans are
@@ -339,6 +344,8 @@ def select_answers(
     if allow_no_answer:
         # The window that is least sure of no answer speaks for all: one of them may hold an answer.
         start, end = min((tokens.no_answer for tokens in windows), key=sum)
+        if windows[0].gives_odds:
+            start, end = start + spans[0].start_logit, end + spans[0].end_logit
         no_answer = Candidate("", None, None, float(start), float(end))
         no_answer_score = no_answer.score - spans[0].start_logit - spans[0].end_logit
         ranked = sorted([*spans, no_answer], key=lambda candidate: -candidate.score)
@@ -350,13 +357,15 @@ def select_answers(
 
 
 class _Shown(NamedTuple):
-    """The context's tokens in a window, [tokens] each, and the logits of no answer."""
+    """The context's tokens in a window, [tokens] where nothing is said, and the logits of no answer."""
 
     start_logits: np.ndarray
-    end_logits: np.ndarray
+    end_logits: np.ndarray  # [tokens, starts]
+    starts: np.ndarray  # [starts], by number among these tokens
     offsets: np.ndarray
     first_token: int
     no_answer: tuple[float, float]
+    gives_odds: bool  # whether these are added to those of the best span
 
 
 def _shown(window: Window, context: str, number: int) -> _Shown:
@@ -366,9 +375,10 @@ def _shown(window: Window, context: str, number: int) -> _Shown:
     mask = np.asarray(window.context_mask).astype(bool)
     offsets = np.asarray(window.offsets)
     length = max(start_logits.size, 1)
+    starts = None if window.starts is None else np.asarray(window.starts, int)
     for name, array, shape in (
         ("start_logits", start_logits, (length,)),
-        ("end_logits", end_logits, (length,)),
+        ("end_logits", end_logits, (length,) if starts is None else (length, len(starts))),
         ("context_mask", mask, (length,)),
         ("offsets", offsets, (length, 2)),
     ):
@@ -387,7 +397,7 @@ def _shown(window: Window, context: str, number: int) -> _Shown:
             f"stand next to each other, and position {window.no_answer} stands for no answer."
         )
     read = np.append(window.no_answer, positions)
-    if not np.isfinite(start_logits[read] + end_logits[read]).all():
+    if not (np.isfinite(start_logits[read]).all() and np.isfinite(end_logits[read]).all()):
         raise ValueError(f"Window {number} has logits that are not finite.")
     begins, ends = offsets[positions].T
     wrong = positions[(begins < 0) | (begins > ends) | (ends > len(context))]
@@ -396,12 +406,26 @@ def _shown(window: Window, context: str, number: int) -> _Shown:
             f"The offsets at position {wrong[0]} of window {number} are {offsets[wrong[0]].tolist()}; "
             f"the context has {len(context)} characters. Offsets count characters, not bytes."
         )
+    count = len(positions)
+    gives_odds = window.no_answer_odds is not None
+    no_answer = (window.no_answer_odds, 0.0)
+    if not gives_odds:
+        no_answer = start_logits[window.no_answer], end_logits[window.no_answer].max()
+    if starts is None:
+        starts = np.arange(count)
+        end_logits = np.broadcast_to(end_logits[positions][:, None], (count, count))
+    else:
+        is_shown = mask[starts.clip(0, length - 1)] & (starts >= 0) & (starts < length)
+        starts = starts[is_shown] - positions[:1]
+        end_logits = end_logits[positions][:, is_shown]
     return _Shown(
         start_logits[positions],
-        end_logits[positions],
+        end_logits,
+        starts,
         offsets[positions],
         window.first_token,
-        (start_logits[window.no_answer], end_logits[window.no_answer]),
+        no_answer,
+        gives_odds,
     )
 
 
@@ -409,24 +433,28 @@ def _best_spans(
     context: str, windows: Sequence[_Shown], n_best: int, max_answer_length: int
 ) -> list[Candidate]:
     """The `n_best` best spans with different texts, best first."""
-    numbers, starts, ends, scores = [], [], [], []
-    for number, (window, can_start) in enumerate(zip(windows, _can_start(windows), strict=True)):
-        count = len(can_start)
-        first = np.flatnonzero(can_start)[:, None]
-        first, last = np.broadcast_arrays(first, first + np.arange(min(max_answer_length, count)))
-        first, last = first[last < count], last[last < count]
-        numbers.append(np.full(len(first), number))
-        starts.append(first)
+    can_start = [can[w.starts] for w, can in zip(windows, _can_start(windows), strict=True)]
+    if not any(can.any() for can in can_start):  # of those that a model has chosen
+        can_start = [np.ones_like(can) for can in can_start]
+    numbers, rows, ends, scores = [], [], [], []
+    for number, (window, can) in enumerate(zip(windows, can_start, strict=True)):
+        count = len(window.offsets)
+        row = np.flatnonzero(can)[:, None]
+        last = window.starts[row] + np.arange(min(max_answer_length, count))
+        row = np.broadcast_to(row, last.shape)[last < count]
+        last = last[last < count]
+        numbers.append(np.full(len(row), number))
+        rows.append(row)
         ends.append(last)
-        scores.append(window.start_logits[first] + window.end_logits[last])
+        scores.append(window.start_logits[window.starts[row]] + window.end_logits[last, row])
     if not numbers:
         return []
-    numbers, starts, ends = map(np.concatenate, (numbers, starts, ends))
+    numbers, rows, ends = map(np.concatenate, (numbers, rows, ends))
     best_first = np.argsort(-np.concatenate(scores), kind="stable")
 
     spans: dict[str, Candidate] = {}
     for index in best_first:
-        span = _cut(context, windows[numbers[index]], starts[index], ends[index])
+        span = _cut(context, windows[numbers[index]], rows[index], ends[index])
         # A text of white space alone would read as no answer.
         if span.text:
             spans.setdefault(span.text, span)
@@ -461,7 +489,8 @@ def _can_start(windows: Sequence[_Shown]) -> list[np.ndarray]:
     return [owner[tokens] == number for number, tokens in enumerate(slices)]
 
 
-def _cut(context: str, window: _Shown, first: int, last: int) -> Candidate:
+def _cut(context: str, window: _Shown, row: int, last: int) -> Candidate:
+    first = window.starts[row]
     start, end = int(window.offsets[first, 0]), int(window.offsets[last, 1])
     text = context[start:end]
     start += len(text) - len(text.lstrip())
@@ -471,7 +500,7 @@ def _cut(context: str, window: _Shown, first: int, last: int) -> Candidate:
         start,
         start + len(text),
         float(window.start_logits[first]),
-        float(window.end_logits[last]),
+        float(window.end_logits[last, row]),
     )
 
 

@@ -8,6 +8,7 @@ from bert_zoo.models.encoder import Encoder
 # Models of tasks, which stand on what is here, are names of this package too.
 OF_TASKS = (
     "TASKS",
+    "BeamQuestionAnswerer",
     "CausalLM",
     "Classifier",
     "MaskedLM",

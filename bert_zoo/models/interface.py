@@ -10,6 +10,8 @@ class Interface:
     Attributes:
         outputs: the model's outputs that signatures give, as far as the model has them. A model that
             returns a tensor and no dict has one.
+        of_rows: those of them that have one value or several a row and none a token, of models whose
+            outputs are of tokens.
         texts: inputs of the signature that takes texts -> their rank.
         pairs: whether one text or two can be read.
         labels: inputs int [batch, length] that the model reads beside those of its encoder.
@@ -19,6 +21,7 @@ class Interface:
     """
 
     outputs: tuple[str, ...] = ("logits",)
+    of_rows: tuple[str, ...] = ()
     texts: tuple[tuple[str, int], ...] = (("text", 1),)
     pairs: bool = True
     labels: tuple[str, ...] = ()

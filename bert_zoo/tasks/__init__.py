@@ -10,6 +10,7 @@ from bert_zoo.tasks.multi_label_classification import MultiLabelClassifier
 from bert_zoo.tasks.multiple_choice import MultipleChoice
 from bert_zoo.tasks.pretraining import Pretraining
 from bert_zoo.tasks.question_answering import QuestionAnswerer
+from bert_zoo.tasks.question_answering.beam import BeamQuestionAnswerer
 from bert_zoo.tasks.regression import Regressor
 from bert_zoo.tasks.token_classification import TokenClassifier
 
@@ -22,6 +23,7 @@ TASKS = {
         Regressor,
         TokenClassifier,
         QuestionAnswerer,
+        BeamQuestionAnswerer,
         MultipleChoice,
         MaskedLM,
         Pretraining,

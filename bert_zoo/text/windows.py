@@ -211,11 +211,15 @@ def question_windows(preprocessor: Preprocessor, **options: Any) -> QuestionWind
     return QuestionWindows(preprocessor.tokenizer, **{**preprocessor.get_config(), **options})
 
 
-def model_inputs(rows: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
-    """Returns what of the rows of QuestionWindows a model is called with."""
-    return {
-        name: value for name, value in rows.items() if name not in (*ROW_COLUMNS, *TOKEN_COLUMNS)
-    }
+def model_inputs(rows: dict[str, tf.Tensor], columns: tuple[str, ...] = ()) -> dict[str, tf.Tensor]:
+    """Returns what of the rows of QuestionWindows a model is called with.
+
+    Args:
+        rows: as QuestionWindows returns them.
+        columns: those of TOKEN_COLUMNS that it reads.
+    """
+    others = {*ROW_COLUMNS, *TOKEN_COLUMNS} - {*columns}
+    return {name: value for name, value in rows.items() if name not in others}
 
 
 def answer_positions(
@@ -263,15 +267,19 @@ def answer_positions(
         & (last == tf.gather(tf.math.unsorted_segment_max(last, example, questions), example))
     )
     shift = begin - rows["first_token"]
-    nowhere = first_tokens(rows["padding_mask"])
-    if cls_position:
-        nowhere += tf.reduce_sum(rows["padding_mask"], axis=1) + cls_position
+    nowhere = no_answer_positions(rows["padding_mask"], cls_position)
     return tuple(tf.where(shows_all, place + shift, nowhere) for place in (first, last))
 
 
 def first_tokens(padding_mask: tf.Tensor) -> tf.Tensor:
     """The position of each row's first token, int32 [rows]: 0 but where padding stands left."""
     return tf.argmax(padding_mask, axis=1, output_type=tf.int32)
+
+
+def no_answer_positions(padding_mask: tf.Tensor, cls_position: int) -> tf.Tensor:
+    """The position in each row that stands for no answer, int32 [rows]; that of [CLS] in the layout."""
+    first = first_tokens(padding_mask)
+    return first + tf.reduce_sum(padding_mask, axis=1) + cls_position if cls_position else first
 
 
 def _answers_in_contexts(

@@ -208,6 +208,7 @@ TASKS = {
     "question_answering": Task(
         "ForQuestionAnswering", {"start_logits": "start_logits", "end_logits": "end_logits"}
     ),
+    "beam_question_answering": Task("ForQuestionAnswering"),
     "multiple_choice": Task("ForMultipleChoice"),
 }
 

@@ -47,6 +47,8 @@ class DataOptions:
         regression: whether a table's labels are scores, not classes.
         word_column: a tagging file's column of words, by number from 0.
         tag_column: its column of tags; -1, the last one, by default.
+        beam_search: whether the end of an answer is found given its start, for the likeliest starts, and
+            its own logit says whether there is one; of families that have such a head, as XLNet.
     """
 
     data_dir: str | None = None
@@ -70,6 +72,7 @@ class DataOptions:
     regression: bool = False
     word_column: int = 0
     tag_column: int = -1
+    beam_search: bool = False
 
 
 FILES = (
@@ -77,7 +80,8 @@ FILES = (
     "split_seed",
 )
 TAG_COLUMNS = ("word_column", "tag_column")
-TABLE = tuple(f.name for f in fields(DataOptions) if f.name not in ("data_dir", *TAG_COLUMNS))
+OF_OTHERS = {"data_dir", "beam_search", *TAG_COLUMNS}
+TABLE = tuple(f.name for f in fields(DataOptions) if f.name not in OF_OTHERS)
 
 
 @dataclass(frozen=True)
@@ -111,9 +115,21 @@ BENCHMARKS: Mapping[str, Entry] = {
         reads=(*FILES, *TAG_COLUMNS, "encoding"),
         needs=("train_file",),
     ),
-    "squad_v1": Entry("questions", "squad_benchmark", {"version": "1.1"}),
-    "squad_v2": Entry("questions", "squad_benchmark", {"version": "2.0"}),
-    "questions": Entry("questions", "questions_benchmark", reads=FILES, needs=("train_file",)),
+    **{
+        f"squad_v{version[0]}": Entry(
+            "questions",
+            "squad_benchmark",
+            {"version": version},
+            reads=("data_dir", "beam_search"),
+        )
+        for version in ("1.1", "2.0")
+    },
+    "questions": Entry(
+        "questions",
+        "questions_benchmark",
+        reads=(*FILES, "beam_search"),
+        needs=("train_file",),
+    ),
     "swag": Entry("choices", "swag_benchmark", **_FOLDER),
     "race": Entry("choices", "race_benchmark"),
 }

@@ -17,7 +17,7 @@ from bert_zoo.data.questions import question_batches
 from bert_zoo.data.squad import SquadSplit, load_squad, read_squad
 from bert_zoo.metrics import AnswerSelection, squad_v1, squad_v2, write_predictions
 from bert_zoo.metrics.squad import N_BEST_FILE, NULL_ODDS_FILE, PREDICTIONS_FILE, token_f1
-from bert_zoo.tasks import QuestionAnswerer
+from bert_zoo.tasks import BeamQuestionAnswerer, QuestionAnswerer
 from bert_zoo.tasks.question_answering.answering import answer_questions
 from bert_zoo.text.windows import question_windows
 
@@ -27,7 +27,11 @@ NO_ANSWER = "(no answer)"
 
 
 class QuestionBenchmark(Benchmark):
-    """Answers to questions; arguments as `Benchmark`, data are `SquadSplit`s.
+    """Answers to questions; data are `SquadSplit`s.
+
+    Args:
+        beam_search: as of `DataOptions`.
+        others: as `Benchmark`.
 
     Where questions may have no answer (SQuAD 2.0), the best span is weighed against none, with the
     threshold that is best on the measured split.
@@ -36,6 +40,11 @@ class QuestionBenchmark(Benchmark):
     kind = QuestionAnswerer.task
     heads = ("span",)
     question = '--context FILE "some question"'
+
+    def __init__(self, *others, beam_search: bool = False, **options):
+        super().__init__(*others, **options)
+        if beam_search:
+            self.kind = BeamQuestionAnswerer.task
 
     @property
     def allows_no_answer(self) -> bool:
@@ -46,7 +55,7 @@ class QuestionBenchmark(Benchmark):
 
     def batches(self, model, recipe, seed):
         windows = question_windows(model.preprocessor, **_window_options(recipe))
-        return question_batches(self.train, windows, recipe.batching(seed))
+        return question_batches(self.train, windows, recipe.batching(seed), model)
 
     def predict(self, model, data, recipe):
         """[N] `AnswerSelection`s, in the order of the questions."""
@@ -145,6 +154,7 @@ def squad_benchmark(options, version: str) -> QuestionBenchmark:
         f"squad_v{version[0]}",
         lambda split: load_squad(version, split, options.data_dir),
         source=f"SQuAD {version} (Rajpurkar et al. 2016, 2018)",
+        beam_search=options.beam_search,
     )
 
 
@@ -166,4 +176,4 @@ def questions_benchmark(options) -> QuestionBenchmark:
         take,
         groups=lambda split: [None] * len(titles(split)),
     )
-    return QuestionBenchmark(**articles)
+    return QuestionBenchmark(**articles, beam_search=options.beam_search)

@@ -41,6 +41,8 @@ class QuestionAnswerer(TaskModel):
     truncation = "only_second"
     # The mean of both, as run_squad.py.
     default_loss_weights = dict.fromkeys(LOGITS, 0.5)
+    # What of the rows of windows it reads beside ids, of `bert_zoo.text.windows.TOKEN_COLUMNS`.
+    columns_read: tuple[str, ...] = ()
     interface = Interface(LOGITS, texts=(("question", 1), ("context", 1)), pairs=False)
 
     def add_head(self, config):
@@ -64,11 +66,30 @@ class QuestionAnswerer(TaskModel):
         # What is not UTF-8 is cut as the tokenizer counts it.
         questions, contexts = (tf.strings.unicode_transcode(t, "UTF-8", "UTF-8") for t in texts)
         rows = question_windows(preprocessor)(questions, contexts)
-        rows |= run(model_inputs(rows))
+        rows |= run(model_inputs(rows, self.columns_read))
         choice = {"n_best": N_BEST, "max_answer_length": MAX_ANSWER_LENGTH}
         column = preprocessor.packer.layout.cls_position
         answers = best_answers(contexts, rows, no_answer=column, **choice)
         return rows | answers
+
+    def as_trained(self, inputs, labels, no_answer):
+        """Inputs and labels of windows as the task is trained on them; traceable.
+
+        Args:
+            inputs: of the model, with `columns_read`.
+            labels: positions int32 [batch], by name in `LOGITS`.
+            no_answer: int32 [batch], the positions that stand for no answer.
+        """
+        return inputs, labels
+
+    def of_window(self, outputs, padding: int) -> dict:
+        """What `bert_zoo.metrics.Window` holds beside logits, from the outputs for one row.
+
+        Args:
+            outputs: NumPy arrays by name.
+            padding: tokens of padding in front of the row.
+        """
+        return {}
 
     def label_ranges(self, inputs) -> dict[str, LabelRange]:
         length = inputs["token_ids"].shape[1] if isinstance(inputs, Mapping) else None

@@ -154,7 +154,7 @@ def answered_batches(model, x, answers, sample_weight, *, batch_size: int, shuff
         found = answers_of(answer, context, f"answers[{row}]")
         spans.append((found[0].start, found[0].end) if found else NO_ANSWER)
     windows = question_windows(model.preprocessor)
-    table, batch = labelled_windows(windows, questions, contexts, spans, range(len(spans)))
+    table, batch = labelled_windows(windows, questions, contexts, spans, range(len(spans)), model)
 
     def weighted(numbers):
         inputs, labels = batch(numbers)
@@ -193,12 +193,13 @@ def _of_one_batch(
         return [], []
     texts = (np.array(column, object) for column in (questions, contexts))
     found = in_graph(model, _window_outputs, *texts, batch_size=batch_size, **reading)
-    rows, logits = keras.tree.map_structure(np.asarray, found)
-    return (_windows(model, rows, logits), rows["example"]) if len(logits[0]) else ([], [])
+    rows, outputs = keras.tree.map_structure(np.asarray, found)
+    is_batch = len(outputs["start_logits"]) > 0
+    return (_windows(model, rows, outputs), rows["example"]) if is_batch else ([], [])
 
 
 def _window_outputs(model, questions, contexts, *, batch_size: int, preprocessor, window_options):
-    """Windows, and their start and end logits [windows, width]; [0, 0] for more than a batch."""
+    """Windows, and what the model gives for them, float32; for more than a batch, nothing."""
     import tensorflow as tf
 
     from bert_zoo.text.windows import model_inputs, question_windows
@@ -206,15 +207,15 @@ def _window_outputs(model, questions, contexts, *, batch_size: int, preprocessor
     read = question_windows(for_this_device(preprocessor), **dict(window_options))
     rows = read(questions, contexts)
     is_batch = tf.shape(rows["token_ids"])[0] <= batch_size
-    nothing = tf.zeros([0, 0])
-    return rows, tf.cond(
-        is_batch, lambda: _logits(model, model_inputs(rows)), lambda: (nothing,) * 2
-    )
+    nothing = dict.fromkeys(model.interface.outputs, tf.zeros([0]))
+    inputs = model_inputs(rows, model.columns_read)
+    return rows, tf.cond(is_batch, lambda: _outputs(model, inputs), lambda: nothing)
 
 
-def _logits(model, inputs):
+def _outputs(model, inputs):
+    """What the model gives, float32."""
     outputs = model(inputs, training=False)
-    return tuple(ops.cast(outputs[name], "float32") for name in LOGITS)
+    return {name: ops.cast(outputs[name], "float32") for name in model.interface.outputs}
 
 
 def _of_table(
@@ -239,25 +240,26 @@ def _of_table(
     found = [None] * len(order)
     with tqdm(total=len(order), desc="answering", unit=" windows", disable=not verbose) as bar:
         for numbers, rows in without_autotuning(batches):
-            logits = map(ops.convert_to_numpy, on_model(model, _logits, model_inputs(rows)))
+            outputs = on_model(model, _outputs, model_inputs(rows, model.columns_read))
+            outputs = {name: ops.convert_to_numpy(value) for name, value in outputs.items()}
             rows = {name: value.numpy() for name, value in rows.items()}
             rows["first_token"] = table.rows["first_token"][numbers]
-            for number, window in zip(
-                numbers.numpy(), _windows(model, rows, [*logits]), strict=True
-            ):
+            for number, window in zip(numbers.numpy(), _windows(model, rows, outputs), strict=True):
                 found[number] = window
             bar.update(len(numbers))
     return found, table.rows["example"]
 
 
-def _windows(model, rows: dict[str, np.ndarray], logits: Sequence[np.ndarray]) -> list[Window]:
+def _windows(model, rows: dict[str, np.ndarray], outputs: dict[str, np.ndarray]) -> list[Window]:
     """Rows as `select_answers` takes them, without padding."""
     offsets = np.stack([rows["starts"], rows["ends"]], axis=-1)
-    columns = (*logits, rows["context_mask"], offsets)
     no_answer = model.preprocessor.packer.layout.cls_position
-    return [
-        Window(
-            *(column[row][is_token] for column in columns), int(rows["first_token"][row]), no_answer
-        )
-        for row, is_token in enumerate(rows["padding_mask"] == 1)
-    ]
+    windows = []
+    for row, is_token in enumerate(rows["padding_mask"] == 1):
+        logits = (outputs[name][row][is_token] for name in LOGITS)
+        columns = (rows["context_mask"][row][is_token], offsets[row][is_token])
+        padding = int(np.argmax(is_token))
+        more = model.of_window({name: value[row] for name, value in outputs.items()}, padding)
+        first_token = int(rows["first_token"][row])
+        windows.append(Window(*logits, *columns, first_token, no_answer, **more))
+    return windows

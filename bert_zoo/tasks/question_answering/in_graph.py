@@ -36,7 +36,9 @@ def best_answers(
 
     Args:
         contexts: string [batch], of valid UTF-8.
-        rows: those of QuestionWindows for them, and `start_logits` and `end_logits` [rows, width].
+        rows: those of QuestionWindows for them, and `start_logits` and `end_logits` [rows, width]; or
+            `end_logits` [rows, width, starts] given `start_positions` [rows, starts], and
+            `no_answer_logits` [rows, 1].
         n_best, max_answer_length: as for `bert_zoo.metrics.squad.select_answers`.
         no_answer: the column that stands for no answer, 0 or -1.
 
@@ -78,11 +80,16 @@ def _best_answer(
     """`best_answers` of one question, scalars."""
     # In the precision of select_answers, or close scores would change places.
     windows |= {name: tf.cast(windows[name], tf.float64) for name in ("start_logits", "end_logits")}
-    no_answer = tf.reduce_min(windows["start_logits"][:, column] + windows["end_logits"][:, column])
     text = _Text(context)
     spans = _best_spans(text, _all_spans(text, windows, max_answer_length), n_best)
 
     def answer() -> Tensors:
+        if "no_answer_logits" in windows:
+            odds = tf.cast(tf.reduce_min(windows["no_answer_logits"]), tf.float64)
+            no_answer = odds + spans.scores[0]
+        else:
+            of_windows = windows["start_logits"][:, column] + windows["end_logits"][:, column]
+            no_answer = tf.reduce_min(of_windows)
         start, end = spans.starts[0], spans.ends[0]
         # Which of select_answers' candidates a span is; no answer is always one, and the best span.
         rank = tf.range(tf.size(spans.scores)) + tf.cast(no_answer > spans.scores, tf.int32)
@@ -135,16 +142,33 @@ class _Text:
 def _all_spans(text: _Text, windows: Tensors, max_answer_length: int) -> _Spans:
     """All spans with a text, in the order of windows, starts and lengths."""
     in_context = windows["context_mask"] == 1
-    width = tf.shape(in_context)[1]
-    last = tf.range(width)[:, None] + tf.range(max_answer_length)
+    shape = tf.shape(in_context)
+    can_start = _can_start(windows)
+    if "start_positions" in windows:
+        first = windows["start_positions"]
+        can_start = tf.gather(can_start, first, batch_dims=1)
+        is_shown = tf.gather(in_context, first, batch_dims=1)
+        can_start = tf.where(tf.reduce_any(can_start), can_start, is_shown)
+    else:
+        first = tf.broadcast_to(tf.range(shape[1]), shape)
+    last = first[:, :, None] + tf.range(max_answer_length)
+    end_logits = windows["end_logits"]
+    if end_logits.shape.rank == 3:
+        end_logits = tf.transpose(end_logits, [0, 2, 1])
 
     def at_last(values: tf.Tensor) -> tf.Tensor:
-        """Of [windows, width], the values at the last tokens of spans [windows, width, lengths]."""
-        return tf.gather(tf.pad(values, [[0, 0], [0, max_answer_length]]), last, axis=1)
+        """Of [windows, width], or [windows, starts, width], values at the last tokens of spans [windows,
+        starts, lengths]."""
+        axes = values.shape.rank - 1
+        padded = tf.pad(values, [*([0, 0],) * axes, [0, max_answer_length]])
+        return tf.gather(padded, last, axis=axes, batch_dims=axes)
 
-    is_span = _can_start(windows)[:, :, None] & at_last(in_context)
-    scores = windows["start_logits"][:, :, None] + at_last(windows["end_logits"])
-    starts = tf.broadcast_to(windows["starts"][:, :, None], tf.shape(is_span))
+    def at_first(values: tf.Tensor) -> tf.Tensor:
+        return tf.gather(values, first, batch_dims=1)[:, :, None]
+
+    is_span = can_start[:, :, None] & at_last(in_context)
+    scores = at_first(windows["start_logits"]) + at_last(end_logits)
+    starts = tf.broadcast_to(at_first(windows["starts"]), tf.shape(is_span))
     columns = (starts, at_last(windows["ends"]), scores)
     spans = _Spans(*(tf.boolean_mask(column, is_span) for column in columns))
     spans = spans.gather(tf.where(text.has_ink(spans.starts, spans.ends))[:, 0])
