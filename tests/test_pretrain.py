@@ -25,7 +25,7 @@ from bert_zoo.data.pretraining_rows import FullSentences
 from bert_zoo.data.token_shards import TokenShards, write_token_shards
 from bert_zoo.data.translations import ParallelLines
 from bert_zoo.objectives import objective_for
-from bert_zoo.presets import LanguageModelPreset, Reading, Recipe
+from bert_zoo.presets import STREAMED, LanguageModelPreset, Reading, Recipe
 from bert_zoo.registry import registry
 from bert_zoo.text import WordLevelTokenizer, preprocessor_from_dir
 from bert_zoo.text.language_model import LanguageModelPreprocessor
@@ -240,6 +240,7 @@ class Killed(BaseException):
         ("electra", "packed_documents", 2, (9,)),
         ("transformer_xl", "", 4, (6,)),
         pytest.param("deberta_v2", "full_sentences", 2, (9,), marks=pytest.mark.slow),
+        ("xlnet", "streamed_pairs", 2, (9,)),
         pytest.param("bert", "next_sentence", 2, (1, 6, 9), marks=pytest.mark.slow),
     ],
 )
@@ -247,10 +248,11 @@ def test_a_training_that_was_killed_ends_with_the_same_bits(
     family, rows, every, killed_at, text, tmp_path, monkeypatch
 ):
     """Of two lengths, with accumulated gradients, dropout, and checkpoints that lag behind; or with memory
-    and two batches an execution, of which the last has one."""
+    and two batches an execution, of which the last has one; or with rows that a memory goes on behind."""
     if rows:
         make_model, _ = small(family)
-        settings = Settings(RECIPE, rows, ((16, 0.5), (24, 0.5)))
+        phases = ((24, 1.0),) if rows == STREAMED else ((16, 0.5), (24, 0.5))
+        settings = Settings(RECIPE, rows, phases)
     else:
         make_model, settings = small_stream(total_steps=7)
         settings = dataclasses.replace(settings, steps_per_execution=2)

@@ -16,6 +16,7 @@ from bert_zoo.data.pretraining_rows import (
     FullSentences,
     PackedDocuments,
     SentencePairs,
+    StreamedPairs,
     Translations,
     epoch_rows,
 )
@@ -408,3 +409,93 @@ def test_a_document_without_a_translation_is_refused(tmp_path_factory):
     shards, _ = shards_of(tmp_path_factory, [[3, 4], [2], [5, 1]])
     with pytest.raises(ValueError, match="5 sentences with tokens in 3 documents"):
         EpochPlan(shards, Translations(24), 0, 0)
+
+
+# --- Rows that go on where those of the batch before ended -----------------------------------------
+
+
+def originals_pair(bounds, size: int, begin: int, room: int, draws):
+    """zihangdai/xlnet data_utils.py, _split_a_and_b, with its draws given: begin and end of both texts."""
+    end, cuts = begin + 1, []
+    while end < size:
+        if end in bounds:
+            if end - begin >= room:
+                break
+            cuts.append(end)
+        end += 1
+    if not cuts or draws[2] < 0.5:
+        first_end = cuts[int(draws[0] * len(cuts))] if cuts else end
+        wanted = max(1, room - (first_end - begin))
+        second = int(draws[1] * (size - wanted))
+        second_end = second + wanted
+        while second > 0 and second not in bounds:
+            second -= 1
+        while second_end < size - 1 and second_end not in bounds:
+            second_end += 1
+    else:
+        first_end = cuts[int(draws[0] * len(cuts))]
+        second, second_end = first_end, end
+    while first_end - begin + second_end - second > room:
+        if first_end - begin > second_end - second:
+            first_end -= 1
+        else:
+            second_end -= 1
+    return first_end - begin, second, second_end - second
+
+
+def test_two_texts_of_a_row_are_the_originals():
+    generator = np.random.default_rng(0)
+    for size, most in ((400, 9), (400, 60), (90, 200)):
+        bounds = np.cumsum(generator.integers(1, most, size))
+        bounds = bounds[bounds < size]
+        begins, room = np.arange(8, size - 24, 5), 21
+        seed = int(generator.integers(1 << 30))
+        draws = np.random.default_rng(seed).random((3, len(begins)))
+        found = StreamedPairs._pairs(begins, bounds, size, room, np.random.default_rng(seed))
+        edges = set(bounds.tolist())
+        expected = [
+            originals_pair(edges, size, begin, room, draws[:, i]) for i, begin in enumerate(begins)
+        ]
+        np.testing.assert_array_equal(np.stack(found, axis=1), expected)
+
+
+def test_streams_go_on_in_both_directions(tmp_path_factory):
+    rng = np.random.default_rng(1)
+    lengths = [rng.integers(1, 8, rng.integers(1, 15)).tolist() for _ in range(60)]
+    shards, _ = shards_of(tmp_path_factory, lengths, XLNET)
+    scheme = StreamedPairs(24, batch_size=6)
+    plan = EpochPlan(shards, scheme, 3, 0)
+    rows = plan.batch(np.arange(plan.num_rows))
+    size, number = shards.num_tokens // 3, plan.num_rows // 6
+    assert number == (size - 24) // 12 + 1 > 10
+    assert rows["padding_mask"].all()
+    assert rows["starts_stream"].tolist() == [1] * 6 + [0] * 6 * (number - 1)
+    ids, backwards = rows["token_ids"] - FIRST, rows["reads_backwards"] == 1
+    assert backwards.reshape(-1, 6).tolist() == [[False] * 3 + [True] * 3] * number
+    steps = np.where(backwards, -1, 1)[:, None]
+    np.testing.assert_array_equal(np.diff(ids[:, :12]), np.broadcast_to(steps, (6 * number, 11)))
+    # The next batch's row goes on behind the first half; a row's first text does too.
+    np.testing.assert_array_equal(ids[6:, 0], ids[:-6, 11] + steps[6:, 0])
+    np.testing.assert_array_equal(ids[:, 12], ids[:, 11] + steps[:, 0])
+    begins = [0, size, 2 * size, size - 1, 2 * size - 1, 3 * size - 1]
+    assert ids[:6, 0].tolist() == begins
+    follows = 0
+    for row, (first, second) in enumerate(texts_of(rows, i)[:2] for i in range(len(ids))):
+        assert rows["segment_ids"][row].tolist() == [0] * (len(first) + 1) + [1] * (
+            len(second) + 1
+        ) + [2]
+        assert set(np.diff(first)) == set(np.diff(second)) | {steps[row, 0]} == {steps[row, 0]}
+        follows += second[0] == first[-1] + steps[row, 0]
+        words = shards.begins_word[rows["token_ids"][row]]
+        assert (rows["word_starts"][row] >= words & ~rows["special"][row]).all()
+    assert 0.1 < follows / len(ids) < 0.8
+    again = EpochPlan(shards, scheme, 3, 1).batch(np.arange(plan.num_rows))
+    np.testing.assert_array_equal(again["token_ids"][:, :12], rows["token_ids"][:, :12])
+    assert (again["token_ids"] != rows["token_ids"]).any()
+    some = np.array([7, 2, 40])
+    for name, values in EpochPlan(shards, scheme, 3, 0).batch(some).items():
+        np.testing.assert_array_equal(values, rows[name][some], err_msg=name)
+    with pytest.raises(ValueError, match="make it even"):
+        StreamedPairs(24, batch_size=5)
+    with pytest.raises(ValueError, match=r"Lower batch_size, or bring more text"):
+        EpochPlan(shards, StreamedPairs(512, batch_size=16), 0, 0)

@@ -19,6 +19,7 @@ from helpers import (
 )
 
 import bert_zoo
+from bert_zoo.objectives import Draws, Permutations
 
 STREAMS = "xlnet/encoder_two_streams"
 FILLED = "xlnet/masked_lm_targets"
@@ -213,3 +214,142 @@ def test_no_answer_is_the_last_token():
         assert labels["end_logits"].numpy() == ends[number] - shift
     found = model.answer(questions[0], contexts[0], n_best=5)
     assert found.no_answer_score is not None
+
+
+# --- Answers whose ends are found given their starts -----------------------------------------------
+
+BEAM = "xlnet/beam_question_answering"
+CONTEXTS = ["the cat sat on the big red house, and she saw it in the city " * 3, "a bird", "a tree"]
+
+
+def test_the_loss_of_given_starts_is_the_originals():
+    """Half of the losses of starts, ends and answerability; gradients reach what each of them reads."""
+    tf = pytest.importorskip("tensorflow")
+    io = arrays(f"{BEAM}_training")
+    model = load_case(f"{BEAM}_training", dropout=0.0)
+    inputs = inputs_of(io)
+    labels = {
+        "start_logits": inputs.pop("start_positions"),
+        "end_logits": io["end_positions"].astype("int32"),
+    }
+    last = np.full(4, inputs["token_ids"].shape[1] - 1, "int32")
+    inputs, labels = model.as_trained(inputs, labels, last)
+    with tf.GradientTape() as tape:
+        outputs = model(inputs, training=True)
+        loss = model.compute_loss(x=inputs, y=labels, y_pred=outputs)
+    assert float(loss) == pytest.approx(float(io["loss"]), abs=1e-5)
+    gradients = tape.gradient(loss, [v.value for v in model.span.trainable_variables])
+    assert all(np.abs(np.asarray(gradient)).max() > 0 for gradient in gradients)
+    del inputs["start_positions"]
+    with pytest.raises(ValueError, match=r"add start_positions \[batch\] to the inputs"):
+        model.compute_loss(x=inputs, y=labels, y_pred=model(inputs))
+
+
+@pytest.mark.parametrize("stride", [6, 128])
+def test_a_beams_answers_are_the_same_in_and_out_of_the_graph(stride):
+    """And the best of all windows' spans, whose starts their beams hold."""
+    tf = pytest.importorskip("tensorflow")
+    from bert_zoo.tasks.question_answering.answering import answer_questions
+    from bert_zoo.tasks.question_answering.in_graph import best_answers
+    from bert_zoo.text.windows import model_inputs, question_windows
+
+    model = loaded(BEAM)
+    questions = ["was it red", "the cat", "it"]
+    options = {"n_best": 4, "max_answer_length": 6}
+    cut = {"stride": stride, "sequence_length": 30 if stride == 6 else 512}
+    found = answer_questions(model, questions, CONTEXTS, **cut, **options)
+    some = answer_questions(model, questions, CONTEXTS, batch_size=2, **cut, **options)
+    rows = question_windows(model.preprocessor, **cut)(questions, CONTEXTS)
+    rows |= model(model_inputs(rows, model.columns_read))
+    served = best_answers(tf.constant(CONTEXTS), rows, no_answer=-1, **options)
+    rows = {name: np.asarray(value) for name, value in rows.items()}
+    assert (len(rows["example"]) > 5) == (stride == 6)
+    for number, (selection, again) in enumerate(zip(found, some, strict=True)):
+        best = selection.best
+        assert (best.text, best.start) == (again.best.text, again.best.start)
+        assert served["answer"][number].numpy().decode() == best.text
+        assert served["start"][number] == best.start and served["end"][number] == best.end
+        assert float(served["score"][number]) == pytest.approx(best.probability, abs=1e-5)
+        odds = rows["no_answer_logits"][rows["example"] == number].min()
+        assert selection.no_answer_score == pytest.approx(odds, abs=1e-5)
+        assert float(served["no_answer_score"][number]) == pytest.approx(odds, abs=1e-5)
+        scores = [
+            rows["start_logits"][row, start] + rows["end_logits"][row, end, beam]
+            for row in np.flatnonzero(rows["example"] == number)
+            for beam, start in enumerate(rows["start_positions"][row])
+            for end in range(start, min(start + 6, rows["end_logits"].shape[1]))
+            if rows["context_mask"][row, start] and rows["context_mask"][row, end]
+        ]
+        bound = max(scores)
+        assert best.score <= bound + 1e-5
+        if stride == 128:  # every token's only window
+            assert best.score == pytest.approx(bound, abs=1e-5)
+
+
+def test_a_beam_is_trained_on_answers():
+    pytest.importorskip("tensorflow")
+    model = bert_zoo.load(directory_of("xlnet/encoder"), "beam_question_answering", dropout=0.0)
+    questions, answers = ["was it red", "the cat"], [("the big red house", 15), None]
+    losses = model.fit((questions, CONTEXTS[:2]), answers, epochs=3, verbose=0).history["loss"]
+    assert losses[-1] < losses[0]
+    found = model.evaluate((questions, CONTEXTS[:2]), answers, return_dict=True, verbose=0)
+    assert 0 < found["loss"] < losses[-1]
+    assert model.answer(*questions, None).text
+
+
+# --- Rows that go on, in both directions -----------------------------------------------------------
+
+
+def test_spans_of_rows_read_backwards_are_those_of_their_text():
+    rng = np.random.default_rng(0)
+    special = np.zeros((9, 32), bool)
+    special[:, [20, 30, 31]] = True
+    batch = {
+        "token_ids": rng.integers(9, 90, (9, 32), "int32"),
+        "padding_mask": np.ones((9, 32), "int32"),
+        "special": special,
+        "word_starts": (rng.random((9, 32)) < 0.6) & ~special,
+    }
+    objective = Permutations(parts=1)
+    forward = objective.choose(batch, Draws(0, 0, np.arange(9)))
+    turned = {name: values[:, ::-1] for name, values in batch.items()}
+    turned["reads_backwards"] = np.ones(9, "int32")
+    backward = objective.choose(turned, Draws(0, 0, np.arange(9)))
+    assert forward.any(1).all()
+    np.testing.assert_array_equal(backward[:, ::-1], forward)
+
+
+def test_a_memory_goes_from_batch_to_batch_of_a_training():
+    tf = pytest.importorskip("tensorflow")
+    from bert_zoo.tasks.stateful_objectives import StatefulObjectives
+
+    model = load_case("xlnet/masked_lm", "pretraining", mem_len=9, reuse_len=8, dropout=0.0)
+    training = StatefulObjectives(model, 4, 2)
+    rng = np.random.default_rng(0)
+    state, steps = {}, []
+    for number in range(3):
+        inputs = {
+            "token_ids": rng.integers(9, 90, (4, 16), "int32"),
+            "mask_positions": np.tile(np.array([3, 9], "int32"), (4, 1)),
+            "reads_backwards": np.array([0, 0, 1, 1], "int32"),
+        }
+        steps.append(inputs)
+        starts = np.full(4, number == 0, "int32")
+        found = training({**inputs, "starts_stream": starts}, training=True)
+        rows = {**inputs, **state}
+        encoded = model.encoder(model.encoder_inputs(rows))
+        expected = model.head_outputs(encoded, rows)
+        assert_same(found, expected, TOLERANCE)
+        state = {name: encoded[name] for name in ("memory", "memory_mask")}
+        if number:
+            alone = model(inputs)["mlm_logits"]
+            assert np.abs(np.asarray(alone - found["mlm_logits"])).max() > 1e-3
+    again = training({**steps[0], "starts_stream": np.ones(4, "int32")}, training=True)
+    assert_same(again, model(steps[0]), TOLERANCE)
+    with pytest.raises(ValueError, match=r"rows and this memory 4\. Make StatefulObjectives"):
+        training(
+            {n: v[:2] for n, v in steps[0].items()} | {"starts_stream": np.ones(2)}, training=True
+        )
+    with pytest.raises(ValueError, match="its mem_len is 0"):
+        StatefulObjectives(load_case("xlnet/masked_lm"), 4)
+    assert len(tf.nest.flatten(training.training_memory.memory)) == 3

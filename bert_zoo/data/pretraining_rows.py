@@ -41,6 +41,8 @@ class Runs(NamedTuple):
         kinds: int8 [runs], where in the template each stands, for schemes whose rows do not tell it; else
             of no size.
         languages: int32 [runs], for schemes with languages, else of no size.
+        backwards: bool [runs], whether a run's tokens stand last to first, for schemes with such runs,
+            else of no size.
     """
 
     rows: np.ndarray
@@ -49,6 +51,7 @@ class Runs(NamedTuple):
     labels: np.ndarray = np.zeros(0, np.int32)
     kinds: np.ndarray = np.zeros(0, np.int8)
     languages: np.ndarray = np.zeros(0, np.int32)
+    backwards: np.ndarray = np.zeros(0, bool)
 
 
 @dataclass(frozen=True)
@@ -332,7 +335,112 @@ class Translations:
         )
 
 
-Scheme = FullSentences | DocSentences | PackedDocuments | SentencePairs | Translations
+@dataclass(frozen=True)
+class StreamedPairs:
+    """Rows that go on where those of the batch before ended, for a model with a memory: XLNet's.
+
+    The text, its documents one behind the other, is cut into equal streams, one for each row of a batch;
+    with `both_directions` into half as many, each of which is also read from its end to its beginning
+    (`reads_backwards`). A row's first half is the stream's, and the next batch goes on behind it. Then
+    come two texts: whole sentences that follow in the stream, and those behind them, or in half of
+    the rows sentences from anywhere in it. They lose the end of the longer text where they are too long.
+
+    Attributes:
+        length: tokens of a row, special ones among them.
+        batch_size: rows, of which batches are made in their order.
+        both_directions: whether half of the rows are read backwards.
+
+    Source: Yang et al. 2019 (arXiv:1906.08237), sections 2.4 to 3.1; zihangdai/xlnet data_utils.py,
+    create_tfrecords and _split_a_and_b.
+    """
+
+    length: int = 512
+    batch_size: int = 32
+    both_directions: bool = True
+
+    def __post_init__(self):
+        if self.both_directions and self.batch_size % 2:
+            raise ValueError(
+                f"batch_size is {self.batch_size}, and half of the rows are read backwards: make it even."
+            )
+
+    @property
+    def reused(self) -> int:
+        """Tokens of a row that the next batch goes on behind: what a memory keeps of it."""
+        return self.length // 2
+
+    def plan(self, shards: TokenShards, rng: np.random.Generator) -> Iterator[Runs]:
+        tokens, ways = int(shards.sentence_starts[-1]), 1 + self.both_directions
+        streams = self.batch_size // ways
+        size, room = tokens // streams, self.length - self.reused - shards.layout.specials(2)
+        if size < self.length or room < 2:
+            raise ValueError(
+                f"The text has {tokens:,} tokens, and {streams} streams with rows of {self.length} tokens "
+                "take as many each, and rows room for two texts. Lower batch_size, or bring more text."
+            )
+        begins = np.arange((size - self.length) // self.reused + 1) * self.reused
+        starts = np.empty((len(begins), self.batch_size, 3), np.int64)
+        lengths = np.empty_like(starts)
+        for stream in range(self.batch_size):
+            is_backwards, first = stream >= streams, stream % streams * size
+            inside = np.searchsorted(shards.sentence_starts, [first, first + size], side="right")
+            bounds = shards.sentence_starts[inside[0] : inside[1]] - first
+            bounds = bounds[bounds < size]
+            bounds = size - bounds[::-1] if is_backwards else bounds
+            pairs = self._pairs(begins + self.reused, bounds, size, room, rng)
+            at = np.stack([begins, begins + self.reused, pairs[1]], axis=1)
+            lengths[:, stream] = np.stack([np.full_like(begins, self.reused), *pairs[::2]], axis=1)
+            starts[:, stream] = first + at
+            if is_backwards:
+                starts[:, stream] = first + size - at - lengths[:, stream]
+        rows = np.arange(len(begins) * self.batch_size).repeat(3)
+        backwards = np.arange(self.batch_size).repeat(3) >= streams
+        yield Runs(rows, starts.ravel(), lengths.ravel(), backwards=np.tile(backwards, len(begins)))
+
+    @staticmethod
+    def _pairs(begins, bounds, size: int, room: int, rng) -> tuple[np.ndarray, ...]:
+        """The tokens of first texts, where second ones begin in the stream, and their tokens.
+
+        Args:
+            begins: int64 [rows], where in the stream the first texts begin.
+            bounds: int64 [n], where sentences do, but for the stream's first.
+            size, room: tokens of the stream, and of both texts together.
+            rng: draws.
+        """
+        draws = rng.random((3, len(begins)))
+        ends = np.append(bounds, size)
+        low = np.searchsorted(bounds, begins, side="right")
+        high = np.searchsorted(bounds, begins + room, side="left")
+        # The first text ends with one of the sentences that leave room, if any does.
+        chosen = low + (draws[0] * (high - low)).astype(np.int64)
+        is_alone = high <= low
+        first_end = np.where(is_alone, ends[high], ends[chosen])
+        # A second text from anywhere: whole sentences around as many tokens as there is room for.
+        wanted = np.maximum(1, room - (first_end - begins))
+        inside = (draws[1] * (size - wanted)).astype(np.int64)
+        start = np.append(0, bounds)[np.searchsorted(bounds, inside, side="right")]
+        end = ends[np.searchsorted(bounds, inside + wanted, side="left")]
+        end = np.maximum(np.minimum(end, size - 1), inside + wanted)
+        is_random = is_alone | (draws[2] < 0.5)
+        start, end = np.where(is_random, start, first_end), np.where(is_random, end, ends[high])
+        first, second = first_end - begins, end - start
+        kept = np.minimum(first, np.maximum(room - second, -(-room // 2)))
+        return kept, start, np.minimum(second, room - kept)
+
+    def template(self, layout: Layout) -> _Template:
+        parts = layout.parts(2)
+        a, b = (number for number, part in enumerate(parts) if part.is_text)
+        return _Template(
+            first=(parts[:a], []),
+            middle=([], parts[a + 1 : b]),
+            last=([], parts[b + 1 :]),
+            segments=(parts[a].segment, parts[b].segment),
+        )
+
+
+Scheme = (
+    FullSentences | DocSentences | PackedDocuments | SentencePairs | Translations | StreamedPairs
+)
 
 
 class EpochPlan:
@@ -346,7 +454,8 @@ class EpochPlan:
 
     Attributes:
         num_rows: how many there are.
-        order: int64 [rows], the place in the plan of the row with each number; a random order.
+        order: int64 [rows], the place in the plan of the row with each number; a random order, but for
+            `StreamedPairs`.
         lengths: int64 [rows], the tokens of each place in the plan, special ones among them.
         num_tokens: tokens of all rows, without special ones. Where the scheme puts every token of the
             text in one row, it is the text's number.
@@ -368,14 +477,15 @@ class EpochPlan:
         for part in scheme.plan(shards, rng):
             runs.append(part._replace(rows=part.rows + number))
             number = int(runs[-1].rows[-1]) + 1
-        rows, self._starts, lengths, self._labels, kinds, self._languages = (
+        rows, self._starts, lengths, self._labels, kinds, self._languages, self._backwards = (
             np.concatenate([getattr(part, name) for part in runs]) for name in Runs._fields
         )
         self._lengths = lengths.astype(np.int32)
         self.num_rows = number
         # Where each row's runs begin, and where the last one's end.
         self._splits = np.searchsorted(rows, np.arange(number + 1))
-        self.order = rng.permutation(number)
+        is_in_order = isinstance(scheme, StreamedPairs)
+        self.order = np.arange(number) if is_in_order else rng.permutation(number)
         self.num_tokens = int(lengths.sum())
         self._kinds = kinds if len(kinds) else self._template.kinds(self._splits)
         specials = (self._template.ids(shards.special_ids) >= 0).sum(1)
@@ -397,7 +507,9 @@ class EpochPlan:
             - for `PackedDocuments`, `document_ids` (from 1; 0 for padding) and `position_ids` int32
               [batch, width];
             - for `SentencePairs`, its label int32 [batch];
-            - for `Translations`, `language_ids` and `position_ids` int32 [batch, width].
+            - for `Translations`, `language_ids` and `position_ids` int32 [batch, width];
+            - for `StreamedPairs`, `reads_backwards` int32 [batch], and `starts_stream` int32 [batch], 1
+              for rows of the first batch.
         """
         numbers = np.asarray(numbers, np.int64)
         width = self.scheme.length if width is None else width
@@ -419,10 +531,17 @@ class EpochPlan:
         # Tokens of all rows, one behind the other.
         tokens = np.repeat(ids.ravel(), lengths)
         special = tokens >= 0
-        tokens[~special] = self.shards.read(starts, run_lengths)
+        read = self.shards.read(starts, run_lengths)
+        first_tokens = (np.cumsum(lengths) - lengths)[is_run.ravel()]
+        if len(self._backwards):
+            backwards = self._backwards[runs]
+            begins = np.cumsum(run_lengths) - run_lengths
+            turned = (2 * begins + run_lengths - 1).repeat(run_lengths) - np.arange(len(read))
+            read = read[np.where(backwards.repeat(run_lengths), turned, np.arange(len(read)))]
+            first_tokens = first_tokens + backwards * (run_lengths - 1)
+        tokens[~special] = read
         word_starts = self.shards.begins_word[tokens]
-        slot_starts = np.cumsum(lengths) - lengths
-        word_starts[slot_starts[is_run.ravel()]] = True
+        word_starts[first_tokens] = True
         word_starts &= ~special
 
         place = np.arange(width)
@@ -456,6 +575,9 @@ class EpochPlan:
             row_starts = np.repeat(np.cumsum(row_lengths) - row_lengths, counts)
             left_out -= row_starts * (kinds == _SECOND)
             batch["position_ids"] = laid_out(ranges(row_lengths) - np.repeat(left_out, per_run), 0)
+        if len(self._backwards):
+            batch["reads_backwards"] = self._backwards[first].astype(np.int32)
+            batch["starts_stream"] = (numbers < self.scheme.batch_size).astype(np.int32)
         if len(self._labels):
             batch[self.scheme.label] = self._labels[rows]
         return batch

@@ -416,17 +416,29 @@ class TokenShards:
         runs = (self.read([a], [n]) for a, n in zip(starts, lengths, strict=True))
         return np.concatenate([*runs])
 
+    def _cut(self, starts: np.ndarray, lengths: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Runs that are the given ones together, of which none reaches past the end of its shard."""
+        ends = starts + lengths
+        first = np.searchsorted(self._first_token, starts, side="right") - 1
+        counts = np.searchsorted(self._first_token, ends, side="left") - first
+        if (counts == 1).all():
+            return starts, lengths
+        shard = np.repeat(first, counts) + ranges(counts)
+        shard_ends = np.append(self._first_token[1:], ends.max())[shard]
+        cut = np.maximum(np.repeat(starts, counts), self._first_token[shard])
+        return cut, np.minimum(np.repeat(ends, counts), shard_ends) - cut
+
     def read(self, starts: np.ndarray, lengths: np.ndarray) -> np.ndarray:
         """Reads runs of tokens.
 
         Args:
             starts: integers [runs], the place of each run's first token among all tokens.
-            lengths: integers [runs], at least 1; no run reaches past the end of its shard.
+            lengths: integers [runs], at least 1.
 
         Returns:
             int32 [sum of lengths], the runs one behind the other.
         """
-        starts, lengths = np.asarray(starts, np.int64), np.asarray(lengths, np.int64)
+        starts, lengths = self._cut(np.asarray(starts, np.int64), np.asarray(lengths, np.int64))
         shard = np.searchsorted(self._first_token, starts, side="right") - 1
         place = starts - self._first_token[shard]
         first = self._first_record[shard] + place // RECORD_TOKENS

@@ -1,6 +1,7 @@
 """XLNet's fine-tuning settings."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from bert_zoo.families.bert_presets import (
@@ -17,6 +18,7 @@ from bert_zoo.families.bert_presets import (
 from bert_zoo.presets import Preset, PretrainingPreset, PretrainingSize, Recipe
 
 README, SCRIPTS = "zihangdai/xlnet README.md", "zihangdai/xlnet scripts/"
+SPANS = (*ANSWERS, "beam_question_answering")
 # TensorFlow's own Adam; the rate falls from the end of the warmup.
 RECIPE = Recipe(
     learning_rate=2e-5,
@@ -44,7 +46,7 @@ PRESETS = (
     ),
     Preset(
         "xlnet/squad",
-        ANSWERS,
+        SPANS,
         LONG.replace(epochs=4, batch_size=24, total_steps=12_000),
         SCRIPTS + "gpu_squad_base.sh",
         fits=lambda config: not is_large(config),
@@ -52,7 +54,7 @@ PRESETS = (
     ),
     Preset(
         "xlnet/squad_large",
-        ANSWERS,
+        SPANS,
         LONG.replace(epochs=4, batch_size=48, total_steps=8_000, learning_rate=3e-5),
         SCRIPTS + "tpu_squad_large.sh",
         fits=is_large,
@@ -73,7 +75,7 @@ def without_table(config: Mapping[str, Any]) -> dict[str, Any]:
 
 
 PRETRAINING = PretrainingPreset(
-    rows="full_sentences",
+    rows="streamed_pairs",
     recipe=Recipe(
         batch_size=8192,
         total_steps=500_000,
@@ -83,8 +85,9 @@ PRETRAINING = PretrainingPreset(
     ),
     phases=((512, 1.0),),
     sizes={
-        "nano": own_size(without_table(NANO)),
-        "mini": own_size(MINI),
+        # Rows go on from batch to batch, so that all have one length.
+        "nano": replace(own_size(without_table(NANO)), phases=((64, 1.0),)),
+        "mini": replace(own_size(MINI), phases=((64, 1.0),)),
         "small": PretrainingSize(width(512, 4)),
         "base": PretrainingSize(width(768, 12)),
         "large": PretrainingSize(width(1024, 24)),

@@ -27,12 +27,14 @@ class View(NamedTuple):
         is_apart: bool [batch, 1, length, keys], whether a key is of another segment; None where there
             are no segments.
         mapping: [batch, targets, length], 1 at the place of each target; None without a second stream.
+        backwards: int [batch], 1 for rows whose tokens are given last to first; None where there are none.
     """
 
     content: Any
     targets: Any
     is_apart: Any = None
     mapping: Any = None
+    backwards: Any = None
 
 
 class TwoStreamAttention(RelativeAttention):
@@ -64,7 +66,9 @@ class TwoStreamAttention(RelativeAttention):
         Args:
             x: [batch * (length + targets), hidden_size]; in each row targets stand behind tokens.
             memory: [batch, memory length, hidden_size], of what came before.
-            distances: [keys + length, hidden_size], for keys, ..., 1, 0, -1, ..., 1 - length.
+            distances: [keys + length, hidden_size], for keys, ..., 1, 0, -1, ..., 1 - length; where the
+                view has `backwards`, [2, keys + length, hidden_size], these and the same with the other
+                sign.
             view: what is seen.
             shared_biases: none.
 
@@ -78,7 +82,12 @@ class TwoStreamAttention(RelativeAttention):
         if mapping is not None:
             at_targets = query[:, length:]
             query, key, value = (part[:, :length] for part in (query, key, value))
-        keys = (*self.after_memory(memory, key, value), self.distance_keys(distances))
+        if view.backwards is None:
+            distance_keys = self.distance_keys(distances)
+        else:
+            both = ops.stack([self.distance_keys(distances[way]) for way in (0, 1)])
+            distance_keys = ops.take(both, view.backwards, axis=0)
+        keys = (*self.after_memory(memory, key, value), distance_keys)
         context, probabilities = self._read(query, *keys, view.content, view.is_apart, training)
         if mapping is not None:
             mapping = ops.cast(mapping, query.dtype)
@@ -115,6 +124,9 @@ class TwoStreamStack(RecurrentStack):
         distances = distance_embedding(
             num_keys, self.hidden_size, self.clamp_len, dtype, ahead=length - 1
         )
+        if view.backwards is not None:
+            sines, cosines = ops.split(distances, 2, axis=-1)
+            distances = ops.stack([distances, ops.concatenate([-sines, cosines], axis=-1)])
         (*lower, last), attentions = self.run_blocks(x, memory, distances, view, training)
         return [*lower, self.dropout(last, training=training)], attentions
 
@@ -184,6 +196,10 @@ class TwoStreamBackbone(RecurrentBackbone):
       none). There is then also `query_output` [batch, targets, hidden], of a second stream that starts
       with the same vector for every target, and sees of its own token no more than `perm_mask` says.
 
+    * `reads_backwards` int [batch]: 1 for a row whose tokens are given last to first, as is what its
+      memory holds. The signs of its distances are turned, so that a token is as far before or behind
+      another as it is in the text (the original's bi_data).
+
     There is a memory only where the configuration has `mem_len`; of a segment it keeps the first
     `reuse_len` tokens, or all where that is 0.
 
@@ -207,6 +223,7 @@ class TwoStreamBackbone(RecurrentBackbone):
             "segment_ids": Ids(self.config.most_segments, "the number of segments"),
             "perm_mask": Ids(2, "1 hides a token from another, and 0 does not", axes=pairs),
             "target_mapping": Ids(2, "1 is the place of a target", axes=targets),
+            "reads_backwards": Ids(2, "1 is a row given last to first", axes=("batch",)),
         }
 
     @property
@@ -280,4 +297,5 @@ class TwoStreamBackbone(RecurrentBackbone):
             is_apart = ops.not_equal(
                 ops.expand_dims(segment_ids, (1, 3)), ops.expand_dims(of_keys, (1, 2))
             )
-        return View(content, hidden, is_apart, inputs.get("target_mapping"))
+        mapping, backwards = (inputs.get(n) for n in ("target_mapping", "reads_backwards"))
+        return View(content, hidden, is_apart, mapping, backwards)

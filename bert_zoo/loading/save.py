@@ -13,7 +13,7 @@ from bert_zoo.models.base import ZooModel
 from bert_zoo.models.labels import DEFAULT_THRESHOLD
 from bert_zoo.models.task_model import LabelledModel
 from bert_zoo.registry import Family, registry
-from bert_zoo.tasks.causal_lm.streams import StatefulLM
+from bert_zoo.tasks.streams import StatefulModel
 from bert_zoo.training.lora import without_lora
 from bert_zoo.weights.bind import ENCODER_PREFIX, Plan, to_stored, variables_of
 from bert_zoo.weights.files import remove_leftovers, write_json
@@ -41,16 +41,16 @@ def save(model: ZooModel, directory: str | os.PathLike, format: str = "bert_zoo"
             encoders the second one is written to a directory of its name below this one.
 
     Raises:
-        TypeError: not a model of the zoo; or a `StatefulLM`, whose language model is what is saved.
+        TypeError: not a model of the zoo; or a `StatefulModel`, whose inner model is what is saved.
         ValueError: an unknown format.
         FileExistsError: the directory holds a model of the other format.
     """
     if not isinstance(model, ZooModel):
         raise TypeError(f"save() writes models that load() makes; got {type(model).__name__}.")
-    if isinstance(model, StatefulLM):
+    if isinstance(model, StatefulModel):
         raise TypeError(
-            "A StatefulLM holds the memory of a training beside its model. Save the model inside of "
-            "it: save(model.language_model, directory); to go on with the training later, use "
+            f"A {type(model).__name__} holds the memory of a training beside its model. Save the model "
+            f"inside of it: save(model.{model.held_as}, directory); to go on with the training later, use "
             "bert_zoo.training.TrainingCheckpoint."
         )
     if format not in FORMATS:

@@ -19,7 +19,8 @@ class Permutations(Masking):
     others come first in the order and are seen by all; special tokens have places in the order too, and
     are not predicted though they may be drawn. A row is cut into `parts`, each with an order of its own,
     of which an earlier one sees nothing of a later one. Tokens stay as they are, since the stream that
-    predicts one does not read it. Needs `word_starts`.
+    predicts one does not read it. Needs `word_starts`. Where there is `reads_backwards` int [batch], rows
+    with 1 hold their tokens last to first, and spans are drawn as if they did not.
 
     Beside what `Masking` gives, there is the input `perm_mask` int8 [batch, length, length], 1 where the
     token of a row must not see that of a column.
@@ -54,7 +55,8 @@ class Permutations(Masking):
         # The first parts have one more where the number does not divide.
         shares = -(-numbers[:, None] * np.arange(self.parts + 1) // self.parts)
         drawn = np.zeros(batch["special"].shape, bool)
-        for number, (columns, is_in) in enumerate(self._parts(batch["padding_mask"])):
+        parts = self._parts(batch["padding_mask"], batch.get("reads_backwards"))
+        for number, (columns, is_in) in enumerate(parts):
             starts = np.take_along_axis(batch["word_starts"], columns, axis=1) & is_in
             wanted = shares[:, number + 1] - shares[:, number]
             found = self._draw(is_in, starts, wanted, draws, f"part {number}")
@@ -88,15 +90,23 @@ class Permutations(Masking):
         hidden &= part_of[:, :, None] == part_of[:, None, :]
         return hidden | (part_of[:, :, None] < part_of[:, None, :])
 
-    def _parts(self, padding_mask) -> list[tuple[np.ndarray, np.ndarray]]:
-        """The columns of each part of the rows, int [batch, width], and which of them are part of it."""
+    def _parts(self, padding_mask, backwards=None) -> list[tuple[np.ndarray, np.ndarray]]:
+        """The columns of each part of the rows, int [batch, width], and which of them are part of it.
+
+        Those of rows with 1 in `backwards`, int [batch], come last to first.
+        """
         is_token = np.asarray(padding_mask) != 0
         first, number = np.argmax(is_token, axis=1), np.count_nonzero(is_token, axis=1)
         cuts = [first + number * part // self.parts for part in range(self.parts + 1)]
         parts = []
         for start, end in itertools.pairwise(cuts):
-            columns = start[:, None] + np.arange(max(int((end - start).max(initial=0)), 1))
-            parts.append((np.minimum(columns, is_token.shape[1] - 1), columns < end[:, None]))
+            offsets = np.arange(max(int((end - start).max(initial=0)), 1))
+            columns = start[:, None] + offsets
+            if backwards is not None:
+                turned = (end - 1)[:, None] - offsets
+                columns = np.where(backwards[:, None] == 1, turned, columns)
+            is_in = offsets < (end - start)[:, None]
+            parts.append((np.clip(columns, 0, is_token.shape[1] - 1), is_in))
         return parts
 
     def _draw(self, is_in, starts, wanted, draws, name: str) -> np.ndarray:

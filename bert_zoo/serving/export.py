@@ -14,7 +14,7 @@ from bert_zoo.runtime.files import (
     TOKENIZER_FILE,
     VERSION,
 )
-from bert_zoo.tasks.causal_lm.streams import StatefulLM
+from bert_zoo.tasks.streams import StatefulModel
 from bert_zoo.training.lora import without_lora
 from bert_zoo.weights.files import replacing_directory, write_json
 
@@ -88,7 +88,7 @@ def export(
             `serving_default` is then the same as `tokens`.
 
     Raises:
-        TypeError: not a model of the zoo; or a `StatefulLM`, whose language model is what serves.
+        TypeError: not a model of the zoo; or a `StatefulModel`, whose inner model is what serves.
         RuntimeError: Keras runs on another backend.
         ValueError: the model has no vocabulary, or does not read pairs; the path is not local; an
             unknown format or one that has no such option; or, for "litert" and "onnx", a model that
@@ -100,11 +100,11 @@ def export(
     """
     if not isinstance(model, ZooModel):
         raise TypeError(f"export() writes models that load() makes; got {type(model).__name__}.")
-    if isinstance(model, StatefulLM):
+    if isinstance(model, StatefulModel):
         raise TypeError(
-            "A StatefulLM keeps its memory to itself, so that it can be trained. Export the model "
-            "inside of it, whose signatures take the memory and give it: "
-            "export(model.language_model, directory)."
+            f"A {type(model).__name__} keeps its memory to itself, so that it can be trained. Export the "
+            "model inside of it, whose signatures take the memory and give it: "
+            f"export(model.{model.held_as}, directory)."
         )
     if keras.backend.backend() != "tensorflow":
         raise RuntimeError(
@@ -200,7 +200,11 @@ def _write_portable(
         "task": model.task,
         "verb": None,
         **model.portable_verb(),
-        "outputs_per_token": [*model.interface.outputs] if model.outputs_per_token else [],
+        "outputs_per_token": [
+            name
+            for name in model.interface.outputs
+            if model.outputs_per_token and name not in model.interface.of_rows
+        ],
         "signatures": {name: function.description() for name, function in functions.items()},
         **text_description(model, directory, text=text),
     }

@@ -157,6 +157,19 @@ def segments(family, config, rng):
     return {name: np.stack([row[name] for row in rows]) for name in rows[0]}
 
 
+def both_directions(family, config, rng):
+    """Segments, of which the second row's are given last to first."""
+    inputs = segments(family, config, rng)
+    backwards = np.tile(np.array([0, 1], np.int32), (_SEGMENTS, 1))
+    return inputs | {"reads_backwards": backwards}
+
+
+def carry_memory_both_ways(model, inputs):
+    # In a file it would be refused: it belongs to training, and names rows by halves of a batch.
+    model.bi_data = True
+    return carry_memory(model, inputs)
+
+
 def carry_memory(model, inputs):
     """What `encoder` gives for each segment, with the memory of those before."""
     found, memory = {"sequence_output": [], "hidden_states": []}, None
@@ -170,6 +183,93 @@ def carry_memory(model, inputs):
     return {
         name: torch.stack(values) if isinstance(values, list) else values
         for name, values in found.items()
+    }
+
+
+# --- Answers whose ends are found given their starts ------------------------------------------------
+
+_STARTS, _SUMMARY = 5, -1
+
+
+def questions(family, config, rng):
+    """A question of two tokens and its context."""
+    inputs = left_padded(family, config, rng, lengths=(16, 14, 13, 12))
+    behind = inputs["padding_mask"].cumsum(1)
+    inputs["segment_ids"] = np.where(behind > 3, 1, np.where(behind > 0, 0, 3)).astype(np.int32)
+    inputs["segment_ids"][:, _SUMMARY] = 2
+    inputs["token_ids"][behind == 3] = SEP
+    inputs["context_mask"] = (inputs["segment_ids"] == 1).astype(np.int32)
+    inputs["context_mask"][:, -2] = 0
+    return inputs
+
+
+def answered_questions(family, config, rng):
+    """With starts and ends; the last question has no answer."""
+    inputs = questions(family, config, rng)
+    return inputs | {"start_positions": np.array([9, 7, 12, 15], np.int32)}
+
+
+_ENDS, _NO_ANSWER = [12, 7, 13, 15], [0.0, 0.0, 0.0, 1.0]
+
+
+def spans(model, inputs):
+    """As zihangdai/xlnet, get_qa_outputs, from transformers' layers.
+
+    transformers 5.23 reads answerability off the given start in training, and the original off the
+    expected one always.
+    """
+    hidden = model.transformer(**torch_inputs(inputs)).last_hidden_state
+    nowhere = 1.0 - torch.from_numpy(inputs["context_mask"]).double()
+    nowhere[:, _SUMMARY] = 0.0
+    starts = model.start_logits(hidden, p_mask=nowhere).log_softmax(-1)
+    expected = torch.einsum("blh,bl->bh", hidden, starts.exp())
+    answerable = model.answer_class(hidden, start_states=expected)
+    return hidden, nowhere, starts, answerable
+
+
+def beam(model, inputs):
+    hidden, nowhere, starts, answerable = spans(model, inputs)
+    result = model(**torch_inputs(inputs), p_mask=nowhere)
+    positions = result.start_top_index
+    if not torch.equal(positions, starts.topk(_STARTS).indices) or not torch.allclose(
+        result.cls_logits, answerable
+    ):
+        raise ValueError("transformers finds other starts than the original's arithmetic.")
+    ends = [
+        model.end_logits(hidden, start_positions=start, p_mask=nowhere)
+        for start in positions.unbind(1)
+    ]
+    ends = torch.stack(ends, 1).log_softmax(-1)
+    # Its probabilities, by ends and then by starts.
+    likeliest = ends.exp().topk(model.end_n_top).values.transpose(1, 2).flatten(1)
+    if not torch.allclose(result.end_top_log_probs, likeliest):
+        raise ValueError("transformers finds other ends than the original's arithmetic.")
+    return {
+        "start_logits": starts,
+        "end_logits": ends.transpose(1, 2),
+        "start_positions": positions,
+        "no_answer_logits": answerable[:, None],
+    }
+
+
+def given_starts(model, inputs):
+    """With the loss, as zihangdai/xlnet run_squad.py, model_fn."""
+    hidden, nowhere, starts, answerable = spans(model, inputs)
+    start, end = torch.from_numpy(inputs["start_positions"]).long(), torch.tensor(_ENDS)
+    ends = model.end_logits(hidden, start_positions=start, p_mask=nowhere).log_softmax(-1)
+    losses = (
+        torch.nn.functional.nll_loss(starts, start),
+        torch.nn.functional.nll_loss(ends, end),
+        torch.nn.functional.binary_cross_entropy_with_logits(
+            answerable, torch.tensor(_NO_ANSWER).double()
+        ),
+    )
+    return {
+        "start_logits": starts,
+        "end_logits": ends,
+        "no_answer_logits": answerable[:, None],
+        "loss": 0.5 * sum(losses),
+        "end_positions": end,
     }
 
 
@@ -229,6 +329,13 @@ CASES = (
         run=carry_memory,
     ),
     Case(
+        "encoder_both_directions",
+        "The same with a row that is given last to first.",
+        config={"mem_len": 7, "reuse_len": 6, "n_layer": 1},
+        make_inputs=both_directions,
+        run=carry_memory_both_ways,
+    ),
+    Case(
         "masked_lm",
         "The language model over the content stream, and the config.json of the hub; loss and gradients.",
         make_inputs=left_padded,
@@ -267,6 +374,20 @@ CASES = (
         "question_answering",
         "Start and end of the answer.",
         make_inputs=left_padded,
+    ),
+    Case(
+        "beam_question_answering",
+        "Starts of the answer, ends given the five likeliest ones, and whether there is an answer.",
+        config={"n_layer": 1},
+        make_inputs=questions,
+        run=beam,
+    ),
+    Case(
+        "beam_question_answering_training",
+        "Ends given the start, and the loss.",
+        config={"n_layer": 1},
+        make_inputs=answered_questions,
+        run=given_starts,
     ),
     *(
         dataclasses.replace(

@@ -20,6 +20,7 @@ from bert_zoo.data.pretraining_rows import (
     PackedDocuments,
     Scheme,
     SentencePairs,
+    StreamedPairs,
     Translations,
 )
 from bert_zoo.data.token_shards import TokenShards
@@ -27,7 +28,7 @@ from bert_zoo.models import MaskedLM
 from bert_zoo.models.task_model import Use
 from bert_zoo.objectives import objective_for
 from bert_zoo.objectives.masking import Masking
-from bert_zoo.presets import PAIRS, Recipe
+from bert_zoo.presets import PAIRS, STREAMED, Recipe
 from bert_zoo.registry import registry
 from bert_zoo.tasks.objectives import ObjectiveModel
 from bert_zoo.training.presets import optimizer_for
@@ -55,7 +56,7 @@ class Settings:
 
     Attributes:
         recipe: `total_steps` are all updates, where `seconds` do not say how long it is.
-        rows: a key of `SCHEMES`, or with `languages` of `MULTILINGUAL_SCHEMES`.
+        rows: a key of `SCHEMES`, `STREAMED`, or with `languages` a key of `MULTILINGUAL_SCHEMES`.
         phases: tokens of a row, and the share of the training with rows of that length.
         objective: a key of `bert_zoo.objectives.OBJECTIVES`; empty for the family's.
         seconds: a budget of time; None for one of updates.
@@ -72,8 +73,15 @@ class Settings:
     starts_from_frequencies: bool = False
     languages: tuple[str, ...] = ()
 
+    @property
+    def goes_on(self) -> bool:
+        """Whether rows go on where those of the batch before ended."""
+        return self.rows == STREAMED
+
     def scheme(self, length: int, tokenizer: Any) -> Scheme:
         """What a row of so many tokens is."""
+        if self.goes_on:
+            return StreamedPairs(length, self.recipe.micro_batch_size)
         if not self.languages:
             return SCHEMES[self.rows](length)
         known = tokenizer.get_config().get("languages") or {}
@@ -130,6 +138,7 @@ class MaskedTraining:
         seed: of rows and masks.
 
     Attributes:
+        inner: the model with the heads, around which `model` may put a memory.
         phases: the batches of each phase.
         use: what the model is for.
 
@@ -147,7 +156,8 @@ class MaskedTraining:
     )
 
     def __init__(self, model: ObjectiveModel, settings: Settings, shards: TokenShards, seed: int):
-        self.model, self.settings, self.shards = model, settings, shards
+        self.model = self.inner = model
+        self.settings, self.shards = settings, shards
         self.objective = objective_for(model, settings.objective or None, shards.counts)
         self.mlm_only = model.task == MaskedLM.task
         if settings.rows in PAIRS and (
@@ -206,7 +216,7 @@ class MaskedTraining:
             steps_per_execution=recipe.steps_per_execution,
         )
         if self.settings.starts_from_frequencies:
-            values, bias = log_frequencies(self.shards.counts), model.masked_lm.bias
+            values, bias = log_frequencies(self.shards.counts), self.inner.masked_lm.bias
             # A model's table can be larger than its vocabulary.
             more = bias.shape[0] - len(values)
             bias.assign(np.pad(values, (0, more), constant_values=values.min()))
@@ -223,7 +233,7 @@ class MaskedTraining:
 
     def answers(self, questions: Sequence[tuple[str, str]]) -> list[list[list[Any]]]:
         """The likeliest words in the masks' places."""
-        return answers(self.model, questions)
+        return answers(self.inner, questions)
 
     def flops(self) -> float:
         """Floating-point operations of the products of a training step, three times those forward.
@@ -231,7 +241,7 @@ class MaskedTraining:
         Of a batch of the last phase: the encoder and the logits of masked tokens; of a model with a
         generator, the encoder.
         """
-        config, batches = self.model.encoder.config, self.phases[-1]
+        config, batches = self.inner.encoder.config, self.phases[-1]
         length = batches.scheme.length
         predicted = batches.objective.predictions(length) * config.table_width
         head = 2 * predicted * (config.vocab_size + config.hidden_size)

@@ -27,6 +27,7 @@ from bert_zoo.apps.finetuning import (
 )
 from bert_zoo.apps.pretraining.masked import MaskedTraining, Settings
 from bert_zoo.apps.pretraining.progress import PROGRESS, Keeper, Progress, print_losses
+from bert_zoo.apps.pretraining.remembering import RememberingTraining
 from bert_zoo.apps.pretraining.speed import peak_flops
 from bert_zoo.apps.pretraining.streams import RowTraining, StreamSettings, StreamTraining
 from bert_zoo.apps.pretraining.text import tokenized
@@ -106,7 +107,7 @@ def pretrain(
     with strategy.scope():
         model = make_model()
     preprocessor = model.preprocessor
-    kind = MaskedTraining
+    kind = RememberingTraining if getattr(settings, "goes_on", False) else MaskedTraining
     if isinstance(settings, StreamSettings):
         kind = StreamTraining if model.always_gives_state else RowTraining
     languages = getattr(settings, "languages", ())
