@@ -309,6 +309,8 @@ HF = HuggingFace(
     root="bert.",
     classes={**hf_classes("Bert"), "pretraining": "BertForPreTraining"},
     may_be_untyped=True,
+    # The first version has one for all layers, the second, that of the hub, one for each
+    # (huawei-noah/Pretrained-Language-Model, TinyBERT/transformer/modeling.py, and #124 there).
     unread={r"^fit_dense(s\.\d+)?\.": "head that TinyBERT was distilled with"},
 )
 

@@ -75,7 +75,8 @@ def sentence_encoders(
         family: what their names begin with.
         tag: their version.
         repo: of the hub, with {size}.
-        scores: the average of MTEB's English tasks by size.
+        scores: the average of MTEB's English tasks by size, as in FlagOpen/FlagEmbedding
+            research/baai_general_embedding/README.md.
         **card: what all have in common.
     """
     return [
