@@ -51,6 +51,21 @@ def test_card_is_complete(family, checkpoint):
     assert ("classification" in checkpoint.provides) == bool(checkpoint.labels)
 
 
+@pytest.mark.parametrize(
+    ("name", "key", "value"),
+    [
+        ("electra_base", "embedding_size", 768),
+        ("modernbert_base", "classifier_dropout", 0.0),
+        ("xlm_mlm_en_2048", "summary_first_dropout", 0.1),
+        ("albert_base", "classifier_dropout_prob", 0.0),
+    ],
+)
+def test_what_one_field_leaves_to_another_is_written_for_transformers(name, key, value):
+    family, checkpoint = registry().resolve(name)
+    config = family.config(checkpoint).replace(classifier_dropout=None)
+    assert family.formats["hf"].codec.encode(config)[key] == value
+
+
 @pytest.mark.parametrize(("family", "checkpoint"), CHECKPOINTS)
 def test_what_is_pinned_is_a_commit_and_whole_hashes(family, checkpoint):
     for source in checkpoint.sources:

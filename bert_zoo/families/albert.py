@@ -21,7 +21,9 @@ SIZES = ("embedding_size", "num_hidden_groups", "inner_group_num")
 ROWS = [
     *bert.ROWS,
     *(ConfigRow(name, optional=True) for name in SIZES),
-    ConfigRow("classifier_dropout", "classifier_dropout_prob", optional=True),
+    ConfigRow(
+        "classifier_dropout", "classifier_dropout_prob", optional=True, written="head_dropout"
+    ),
 ]
 # Of structures that Google tried and never released.
 UNRELEASED = {

@@ -24,7 +24,9 @@ HF_CODEC = ConfigCodec(
         ConfigRow("max_positions", "max_position_embeddings", optional=True),
         ConfigRow("hidden_dropout", "dropout", optional=True),
         ConfigRow("attention_dropout", optional=True),
-        ConfigRow("classifier_dropout", "seq_classif_dropout", optional=True),
+        ConfigRow(
+            "classifier_dropout", "seq_classif_dropout", optional=True, written="head_dropout"
+        ),
         ConfigRow("span_dropout", "qa_dropout", optional=True),
         ConfigRow("activation", "activation", ACTIVATIONS, optional=True),
         ConfigRow("initializer_range", optional=True),

@@ -48,7 +48,7 @@ HF_CODEC = replace(
     bert.HF_CODEC,
     rows=[
         *bert.HF_CODEC.rows,
-        ConfigRow("embedding_size", optional=True),
+        ConfigRow("embedding_size", optional=True, written="table_width"),
         ConfigRow("summary_dropout", "summary_last_dropout", optional=True),
     ],
     fixed={
@@ -154,7 +154,7 @@ FAMILY = Family(
             codec=keras_hub.codec(
                 ConfigRow("vocab_size"),
                 keras_hub.SEGMENTS,
-                ConfigRow("embedding_size", "embedding_dim"),
+                ConfigRow("embedding_size", "embedding_dim", written="table_width"),
                 defaults={**DEFAULTS, "activation": "gelu_tanh"},
                 config_class=ElectraConfig,
             ),

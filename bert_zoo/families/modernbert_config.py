@@ -160,14 +160,14 @@ HF_CODEC = ConfigCodec(
         ConfigRow("layer_norm_epsilon", "norm_eps", optional=True),
         ConfigRow("hidden_dropout", "embedding_dropout", optional=True),
         ConfigRow("inner_dropout", "mlp_dropout", optional=True),
+        ConfigRow("classifier_dropout", optional=True, written="head_dropout"),
         ConfigRow("pad_id", "pad_token_id", optional=True),
         ConfigRow("global_attention_every", "global_attn_every_n_layers", optional=True),
         *(
             ConfigRow(name, optional=True)
             for name in (
                 *("local_attention", "global_rope_theta", "local_rope_theta", "attention_dropout"),
-                *("classifier_dropout", "classifier_pooling", "initializer_range"),
-                "tie_word_embeddings",
+                *("classifier_pooling", "initializer_range", "tie_word_embeddings"),
             )
         ),
     ],

@@ -78,7 +78,9 @@ HF_CODEC = ConfigCodec(
         ConfigRow("language_embeddings", "use_lang_emb", optional=True),
         ConfigRow("hidden_dropout", "dropout", optional=True),
         ConfigRow("attention_dropout", optional=True),
-        ConfigRow("classifier_dropout", "summary_first_dropout", optional=True),
+        ConfigRow(
+            "classifier_dropout", "summary_first_dropout", optional=True, written="head_dropout"
+        ),
         ConfigRow("activation", "gelu_activation", {True: "gelu", False: "relu"}, optional=True),
         ConfigRow("layer_norm_epsilon", "layer_norm_eps", optional=True),
         ConfigRow("initializer_range", "init_std", optional=True),

@@ -19,9 +19,13 @@ class ConfigRow:
     values: Mapping[Any, Any] | None = None  # the source's values -> ours, where they differ
     optional: bool = False  # whether a file may leave the key out (our default then applies)
     null: Any = None  # our value that the file says by null, which is our default
+    written: str = (
+        ""  # what is written, where the field may leave it to others; the field by default
+    )
 
     def __post_init__(self):
         object.__setattr__(self, "key", self.key or self.field)
+        object.__setattr__(self, "written", self.written or self.field)
 
     def decode(self, value: Any) -> Any:
         if self.values is None:
@@ -118,5 +122,5 @@ class ConfigCodec:
 
     def encode(self, config: Config) -> dict[str, Any]:
         """The file's content for `config`; fields that the format lacks are left out."""
-        values = {row.key: row.encode(getattr(config, row.field)) for row in self.rows}
+        values = {row.key: row.encode(getattr(config, row.written)) for row in self.rows}
         return {**self.written, **self.finish(values)}
