@@ -1,7 +1,6 @@
 """Times bert_zoo beside other implementations, on the same work in the same run.
 
-    python tools/benchmark.py                          # beside KerasHub, which is installed with us
-    python tools/benchmark.py --reference_python reference-env/bin/python     # and Hugging Face
+    python tools/benchmark.py --reference_python reference-env/bin/python     # tokenizers
     python tools/benchmark.py --what finetuning --task cola --glue_dir ../shared/data/glue \
         --rows 1000 --rounds 3 --reference_python reference-env/bin/python --output cola.json
     python tools/benchmark.py --what single_calls --reference_python reference-env/bin/python
@@ -17,6 +16,8 @@
     python tools/benchmark.py --what serving --runs runs/sst2,runs/cola --serving_dir served \
         --figure docs/figures/serving.png --reference_python reference-env/bin/python
     python tools/benchmark.py --what modelling --parts parts --page docs/performance.md \
+        --reference_python reference-env/bin/python     # BERT, beside KerasHub's too
+    python tools/benchmark.py --what modelling --families xlnet,deberta --works forward_float32 \
         --reference_python reference-env/bin/python
 
 `reference_python` is the interpreter of an environment with torch and transformers (and accelerate
@@ -49,9 +50,9 @@ from absl import app, flags
 
 _WHAT = flags.DEFINE_multi_enum(
     "what",
-    ["encoder", "tokenizer"],
+    ["tokenizer"],
     [
-        *("encoder", "tokenizer", "recurrence", "finetuning", "single_calls", "pretraining_data"),
+        *("tokenizer", "recurrence", "finetuning", "single_calls", "pretraining_data"),
         *("pretraining_pipeline", "pretraining_step", "pretraining_rows", "packing", "serving"),
         *("generation", "modelling"),
     ],
@@ -64,7 +65,7 @@ _THREADS = flags.DEFINE_integer("threads", 2, "Threads of every implementation."
 _ROUNDS = flags.DEFINE_integer(
     "rounds", 7, "Timed rounds; one more warms up, but for fine-tuning.", lower_bound=1
 )
-_BATCH = flags.DEFINE_integer("batch_size", 8, "Rows of the encoder's input.", lower_bound=1)
+_BATCH = flags.DEFINE_integer("batch_size", 8, "Rows of a model's input.", lower_bound=1)
 _LENGTH = flags.DEFINE_integer("length", 128, "Tokens a row.", lower_bound=1)
 _TEXTS = flags.DEFINE_string(
     "texts", None, "File with a text a line for the tokenizers; by default, the shipped messages."
@@ -113,6 +114,14 @@ _SERVING_DIR = flags.DEFINE_string(
     "serving_dir", None, "Where exports, scores and costs are kept, and not made again."
 )
 _FIGURE = flags.DEFINE_string("figure", None, "Where serving draws scores against time, a PNG.")
+_FAMILIES = flags.DEFINE_list(
+    "families",
+    [benchmark_modelling.IN_DETAIL],
+    f"Of modelling; of {', '.join(benchmark_modelling.MODELS)}.",
+)
+flags.register_validator(
+    "families", lambda names: set(names) <= set(benchmark_modelling.MODELS), "There is no such."
+)
 _WORKS = flags.DEFINE_multi_enum(
     "works",
     list(benchmark_modelling.WORKS),
@@ -124,7 +133,6 @@ _PARTS = flags.DEFINE_string(
 )
 _PAGE = flags.DEFINE_string("page", None, "Where modelling writes its page, Markdown.")
 _OUTPUT = flags.DEFINE_string("output", None, "Where to write the figures as JSON.")
-BASE = {"layers": 12, "hidden": 768, "heads": 12, "intermediate": 3072, "vocabulary": 30522}
 MIN_TEXTS = 20_000
 
 
@@ -164,21 +172,6 @@ for _ in sys.stdin:
     start = time.perf_counter()
     work()
     print(time.perf_counter() - start, flush=True)
-"""
-
-_TORCH_ENCODER = """
-import torch
-from transformers import BertConfig, BertModel
-torch.set_num_threads(settings["threads"])
-model = BertModel(BertConfig(
-    vocab_size=settings["vocabulary"], hidden_size=settings["hidden"],
-    num_hidden_layers=settings["layers"], num_attention_heads=settings["heads"],
-    intermediate_size=settings["intermediate"])).eval().to(getattr(torch, settings["dtype"]))
-ids = torch.randint(1000, 20000, (settings["batch"], settings["length"]))
-mask = torch.ones_like(ids)
-def work():
-    with torch.no_grad():
-        model(input_ids=ids, attention_mask=mask)
 """
 
 _TORCH_GENERATION = """
@@ -284,46 +277,6 @@ def race(
             f"ours is {ratio:.2f}x as fast ({min(ratios):.2f}–{max(ratios):.2f})"
         )
     return results
-
-
-def race_encoders(scratch: Path) -> dict[str, dict[str, dict]]:
-    return {f"encoder {dtype}": race_encoder(dtype) for dtype in ("float32", "bfloat16")}
-
-
-def race_encoder(dtype: str) -> dict[str, dict]:
-    import keras_hub
-    import tensorflow as tf
-
-    import bert_zoo
-
-    policy = {"float32": "float32", "bfloat16": "mixed_bfloat16"}[dtype]
-    ours = bert_zoo.load("bert_base", weights=None, dtype=policy)
-    hub = benchmark_modelling.hub_backbone(policy, BASE)
-    shape = (_BATCH.value, _LENGTH.value)
-    ids = tf.random.uniform(shape, 1000, 20000, tf.int32, seed=0)
-    inputs = {
-        "token_ids": ids,
-        "segment_ids": tf.zeros_like(ids),
-        "padding_mask": tf.ones_like(ids),
-    }
-
-    def graph(model) -> Callable[[], float]:
-        run = tf.function(lambda inputs: model(inputs, training=False), autograph=False)
-        return timed(lambda: tf.nest.map_structure(lambda t: t.numpy(), run(inputs)))
-
-    contestants = {"bert_zoo": graph(ours), f"KerasHub {keras_hub.__version__}": graph(hub)}
-    if _REFERENCE_PYTHON.value:
-        contestants["Hugging Face transformers (torch)"] = Reference(
-            "transformers",
-            _TORCH_ENCODER,
-            dtype=dtype,
-            threads=_THREADS.value,
-            batch=_BATCH.value,
-            length=_LENGTH.value,
-            **BASE,
-        )
-    title = f"BERT base, forward, {_BATCH.value}x{_LENGTH.value} tokens, {dtype}"
-    return race(title, contestants)
 
 
 def minilm_directory() -> Path:
@@ -609,12 +562,14 @@ def race_serving(scratch: Path) -> dict[str, Any]:
 
 
 def race_modelling(scratch: Path) -> dict[str, dict[str, dict]]:
-    """BERT base in three libraries beside products of matrices alone; see benchmark_modelling.py."""
+    """Models of base size beside transformers', BERT beside more; see benchmark_modelling.py."""
     folder = Path(_PARTS.value or scratch)
     folder.mkdir(parents=True, exist_ok=True)
     results = {}
-    for work in _WORKS.value:
-        race_of = benchmark_modelling.race_of(work, _BATCH.value, _LENGTH.value, BASE)
+    for family, work in itertools.product(_FAMILIES.value, _WORKS.value):
+        race_of = benchmark_modelling.race_of(
+            family, work, _BATCH.value, _LENGTH.value, scratch / "model"
+        )
         contestants = {name: timed(run) for name, run in race_of.contestants.items()}
         if _REFERENCE_PYTHON.value:
             contestants[benchmark_modelling.TORCH] = Reference(
@@ -623,17 +578,19 @@ def race_modelling(scratch: Path) -> dict[str, dict[str, dict]]:
                 threads=_THREADS.value,
                 batch=_BATCH.value,
                 length=_LENGTH.value,
-                **BASE,
                 **race_of.torch,
             )
-        title = f"BERT base, {_BATCH.value}x{_LENGTH.value} tokens, {race_of.title}"
+        title = f"{family}, {_BATCH.value}x{_LENGTH.value} tokens, {race_of.title}"
         results[title] = race(title, contestants)
-        kinds = benchmark_modelling.profile(race_of.contestants[benchmark_modelling.OURS])
-        part = benchmark_modelling.part(race_of, results[title], kinds, _REFERENCE_PYTHON.value)
-        (folder / f"{work}.json").write_text(json.dumps(part, indent=2), encoding="utf-8")
+        part = benchmark_modelling.part(
+            family, race_of, results[title], _THREADS.value, _REFERENCE_PYTHON.value
+        )
+        file = folder / f"{family}_{work}.json"
+        file.write_text(json.dumps(part, indent=2), encoding="utf-8")
     if _PAGE.value:
         page = Path(_PAGE.value)
-        files = (folder / f"{work}.json" for work in benchmark_modelling.WORKS)
+        every = itertools.product(benchmark_modelling.MODELS, benchmark_modelling.WORKS)
+        files = (folder / f"{family}_{work}.json" for family, work in every)
         parts = [json.loads(file.read_text()) for file in files if file.is_file()]
         before = page.read_text(encoding="utf-8") if page.is_file() else ""
         text = benchmark_modelling.page(parts, _BATCH.value, _LENGTH.value, before)
@@ -706,7 +663,6 @@ def main(argv: list[str]) -> None:
 
 # What to time -> a function of an empty directory that gives title -> what `race` returns.
 WHAT = {
-    "encoder": race_encoders,
     "tokenizer": race_tokenizers,
     "recurrence": race_recurrence,
     "finetuning": race_finetunings,

@@ -1,14 +1,17 @@
-"""BERT base in three libraries, beside what the machine can do: forward passes and training steps.
+"""Models of base size in several libraries: forward passes and training steps.
 
-What the machine can do is the products of matrices alone, of the same sizes, in one function that
-TensorFlow traced. A library's share of that is their time over its own: a step of training has the
-products of the forward pass, and as many again for the gradients of each argument. All classify tokens, so that no
-library can leave out a part of the last layer; dropout, AdamW and clipping are the same.
+Each family's model stands beside transformers' class on torch, which reads the same weights. BERT's stands
+beside KerasHub's too, and beside what the machine can do: the products of matrices alone, of the same
+sizes, in one function that TensorFlow traced. A library's share of that is their time over its own: a step of
+training has the products of the forward pass, and as many again for the gradients of each argument. All
+classify tokens, so that no library can leave out a part of the last layer; dropout, AdamW and clipping are
+the same.
 """
 
 import datetime
 import functools
 import glob
+import itertools
 import platform
 import subprocess
 import tempfile
@@ -25,8 +28,26 @@ import numpy as np
 import tensorflow as tf
 
 import bert_zoo
+from bert_zoo.config import Config
 from bert_zoo.training.optimizers import bert_adamw
 
+# Family -> the checkpoint whose sizes are timed. Transformers has no GPT that classifies tokens.
+MODELS = {
+    "bert": "bert_base",
+    "roberta": "roberta_base",
+    "albert": "albert_base",
+    "distilbert": "distilbert_base_uncased",
+    "electra": "electra_base",
+    "mpnet": "mpnet_base",
+    "xlnet": "xlnet_base",
+    "xlm": "xlm_mlm_xnli15_1024",
+    "deberta": "deberta_base",
+    "deberta_v2": "deberta_v3_base",
+    "modernbert": "modernbert_base",
+    "gpt2": "gpt2",
+}
+# The one that KerasHub's and the products of matrices alone are of, which the page has apart.
+IN_DETAIL = "bert"
 # Name -> dtype, and whether it is a step of training, which nobody takes in pure bfloat16.
 WORKS = {
     "forward_float32": ("float32", False),
@@ -38,6 +59,8 @@ WORKS = {
 OURS, ALONE, TORCH = "bert_zoo", "products alone", "torch"
 HUB, HUB_WITHOUT_XLA = "KerasHub", "KerasHub, without XLA"
 CLASSES = 9
+# What is shown of each family, as `Race.title` has it.
+FAMILIES_WORKS = ("forward, float32", "step of training, float32")
 # Runs of a profile.
 PROFILED = 3
 # Parts of the names of operations -> what they do; the first that fits counts.
@@ -55,21 +78,16 @@ OTHERS = "element by element"
 BY_HAND = "## What was tried"
 
 TORCH_PROGRAM = """
-import contextlib, torch
-from transformers import BertConfig, BertForTokenClassification
+import torch, transformers
 torch.set_num_threads(settings["threads"])
 dtype = settings["dtype"]
-model = BertForTokenClassification(BertConfig(
-    vocab_size=settings["vocabulary"], hidden_size=settings["hidden"],
-    num_hidden_layers=settings["layers"], num_attention_heads=settings["heads"],
-    intermediate_size=settings["intermediate"], num_labels=settings["classes"]))
-if dtype == "bfloat16":
-    model = model.to(torch.bfloat16)
+model = transformers.AutoModelForTokenClassification.from_pretrained(
+    settings["directory"], dtype=torch.bfloat16 if dtype == "bfloat16" else torch.float32)
 mixed = dtype == "mixed_bfloat16"
 precision = lambda: torch.autocast("cpu", torch.bfloat16, enabled=mixed)
 ids = torch.randint(1000, 20000, (settings["batch"], settings["length"]))
 mask = torch.ones_like(ids)
-labels = ids % settings["classes"]
+labels = ids % model.config.num_labels
 if settings["training"]:
     model.train()
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-5, eps=1e-6, weight_decay=0.01)
@@ -95,65 +113,66 @@ class Race:
     title: str
     contestants: dict[str, Callable[[], object]]
     torch: dict[str, Any]  # settings of `TORCH_PROGRAM`
-    flops: int  # of the products of matrices
+    flops: int | None  # of the products of matrices, where they are among the contestants
 
 
-def race_of(work: str, rows: int, length: int, sizes: dict[str, int]) -> Race:
-    """Ours and KerasHub's models, with random weights.
+def race_of(family: str, work: str, rows: int, length: int, directory: Path) -> Race:
+    """A family's model with random weights, which are saved for torch.
 
     Args:
+        family: a key of `MODELS`.
         work: a key of `WORKS`.
         rows, length: of the batch.
-        sizes: as `benchmark.BASE`.
+        directory: where transformers finds the model.
     """
     dtype, training = WORKS[work]
     ids = np.random.default_rng(0).integers(1000, 20000, (rows, length), "int32")
-    inputs = {
-        "token_ids": ids,
-        "segment_ids": np.zeros_like(ids),
-        "padding_mask": np.ones_like(ids),
-    }
+    inputs = {"token_ids": ids, "padding_mask": np.ones_like(ids)}
     ours = bert_zoo.load(
-        "bert_base",
+        MODELS[family],
         task="token_classification",
         labels=[str(number) for number in range(CLASSES)],
         weights=None,
         dtype=dtype,
     )
-    hub, hub_without_xla = hub_model(dtype, sizes), None
+    bert_zoo.save(ours, directory, format="hf")
     if training:
         ours.compile(optimizer=bert_adamw(1e-5, bias_correction=True), loss=ours.default_loss())
-        hub_without_xla = hub_model(dtype, sizes)
-        for model, jit in ((hub, "auto"), (hub_without_xla, False)):
-            loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
-            model.compile(benchmark_pretraining.keras_adamw(), loss=loss, jit_compile=jit)
-    models = {OURS: ours, HUB: hub, HUB_WITHOUT_XLA: hub_without_xla}
     run = functools.partial(step, labels=ids % CLASSES) if training else forward
-    contestants = {name: run(model, inputs) for name, model in models.items() if model is not None}
-    products, flops = products_alone(rows * length, sizes, dtype)
-    passes = 3 if training else 1
-    contestants[ALONE] = lambda: [products() for _ in range(passes)]
-    settings = {"dtype": dtype, "training": training, "classes": CLASSES}
+    contestants, flops = {OURS: run(ours, inputs)}, None
+    if family == IN_DETAIL:
+        config, passes = ours.encoder.config, 3 if training else 1
+        inputs["segment_ids"] = np.zeros_like(ids)
+        for name, jit in {HUB: "auto", HUB_WITHOUT_XLA: False}.items():
+            if training or jit:
+                contestants[name] = run(hub_model(dtype, config, jit), inputs)
+        products, flops = products_alone(rows * length, config, dtype)
+        contestants[ALONE] = lambda: [products() for _ in range(passes)]
+        flops *= passes
+    settings = {"dtype": dtype, "training": training, "directory": str(directory)}
     title = f"{'step of training' if training else 'forward'}, {dtype}"
-    return Race(title, contestants, settings, flops * passes)
+    return Race(title, contestants, settings, flops)
 
 
-def hub_backbone(dtype: str, sizes: dict[str, int]) -> keras.Model:
-    """KerasHub's BERT of the sizes."""
-    return keras_hub.models.BertBackbone(
-        vocabulary_size=sizes["vocabulary"],
-        num_layers=sizes["layers"],
-        num_heads=sizes["heads"],
-        hidden_dim=sizes["hidden"],
-        intermediate_dim=sizes["intermediate"],
+def hub_model(dtype: str, config: Config, jit: str | bool) -> keras.Model:
+    """KerasHub's BERT of a configuration's sizes, which classifies tokens.
+
+    Args:
+        jit: whether steps of training are compiled by XLA; as Keras's `compile` takes it.
+    """
+    backbone = keras_hub.models.BertBackbone(
+        vocabulary_size=config.vocab_size,
+        num_layers=config.num_layers,
+        num_heads=config.num_heads,
+        hidden_dim=config.hidden_size,
+        intermediate_dim=config.intermediate_size,
         dtype=dtype,
     )
-
-
-def hub_model(dtype: str, sizes: dict[str, int]) -> keras.Model:
-    backbone = hub_backbone(dtype, sizes)
     x = keras.layers.Dropout(0.1, dtype=dtype)(backbone.output["sequence_output"])
-    return keras.Model(backbone.input, keras.layers.Dense(CLASSES, dtype="float32")(x))
+    model = keras.Model(backbone.input, keras.layers.Dense(CLASSES, dtype="float32")(x))
+    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    model.compile(benchmark_pretraining.keras_adamw(), loss=loss, jit_compile=jit)
+    return model
 
 
 def step(model, inputs, labels) -> Callable[[], object]:
@@ -166,14 +185,12 @@ def forward(model, inputs) -> Callable[[], object]:
     return lambda: run(tensors).numpy()
 
 
-def products_alone(
-    tokens: int, sizes: dict[str, int], dtype: str
-) -> tuple[Callable[[], object], int]:
+def products_alone(tokens: int, config: Config, dtype: str) -> tuple[Callable[[], object], int]:
     """A forward pass's products of matrices, without attention's, and their operations."""
-    hidden, inner = sizes["hidden"], sizes["intermediate"]
+    hidden, inner = config.hidden_size, config.intermediate_size
     dtype = "float32" if dtype == "float32" else "bfloat16"
     shapes = [(hidden, 3 * hidden), (hidden, hidden), (hidden, inner), (inner, hidden)]
-    shapes *= sizes["layers"]
+    shapes *= config.num_layers
     weights = [tf.cast(tf.random.normal(shape), dtype) for shape in shapes]
     given = {size: tf.cast(tf.random.normal((tokens, size)), dtype) for size in (hidden, inner)}
 
@@ -219,7 +236,11 @@ def processor() -> str:
 
 
 def part(
-    race: Race, seconds: dict[str, dict], profiled: dict[str, float], reference_python: str | None
+    family: str,
+    race: Race,
+    seconds: dict[str, dict],
+    threads: int,
+    reference_python: str | None,
 ) -> dict[str, Any]:
     """What the page shows of a race, as JSON."""
     versions = [f"{each.__name__} {each.__version__}" for each in (tf, keras, keras_hub)]
@@ -227,18 +248,22 @@ def part(
         command = "import torch, transformers as t; print('torch', torch.__version__, 'transformers', t.__version__)"
         printed = subprocess.run([reference_python, "-c", command], capture_output=True, text=True)
         versions.append(printed.stdout.strip())
-    return {
+    found = {
+        "family": family,
         "work": race.title,
+        "threads": threads,
         "contestants": {
             name: {key: figures[key] for key in ("seconds", "median", "ratio", "ratios")}
             for name, figures in seconds.items()
         },
-        "gigaflops": race.flops / seconds[ALONE]["median"] / 1e9,
-        "profile": profiled,
         "date": datetime.date.today().isoformat(),
         "processor": processor(),
         "versions": ", ".join(versions),
     }
+    if race.flops is not None:
+        found["gigaflops"] = race.flops / seconds[ALONE]["median"] / 1e9
+        found["profile"] = profile(race.contestants[OURS])
+    return found
 
 
 def page(parts: list[dict[str, Any]], rows: int, length: int, before: str) -> str:
@@ -248,44 +273,68 @@ def page(parts: list[dict[str, Any]], rows: int, length: int, before: str) -> st
         parts: what `part` gives.
         before: the page as it was, of which the part that is written by hand stays.
     """
+    detailed = [each for each in parts if each["family"] == IN_DETAIL]
     lines = [
         "# How fast models are",
         "",
-        f"Written by `python tools/benchmark.py --what modelling`: BERT base, {rows} rows of {length} tokens, "
-        "tokens classified, on two cores of a machine that had other work too. Medians, with ours as many "
-        "times as fast and the spread of that over interleaved rounds; the percentage is what the products "
-        "of matrices alone, without attention's, take of the time: three times those of a forward pass for "
-        "a step of training. torch computes `mixed_bfloat16` under `autocast`.",
+        "Written by `python tools/benchmark.py --what modelling --families "
+        f"{','.join(dict.fromkeys(each['family'] for each in parts))}`: models of base size, {rows} rows of "
+        f"{length} tokens, tokens classified, on a machine that had other work too. Medians, "
+        "with ours as many times as fast and the spread of that over interleaved rounds. torch computes "
+        "`mixed_bfloat16` under `autocast`.",
         "",
-        f"| work | {ALONE} | {OURS} | {HUB} | {HUB_WITHOUT_XLA} | {TORCH} |",
-        "|---|---|---|---|---|---|",
+        "## Beside transformers, by family",
+        "",
+        "float32, the same random weights in both; each attends as `from_pretrained` has it.",
+        "",
+        f"| model | threads | rounds | forward: {OURS} | {TORCH} | step of training: {OURS} | {TORCH} |",
+        "|---|---:|---:|---|---|---|---|",
     ]
-    for each in parts:
+    for family, name in MODELS.items():
+        found = {each["work"]: each for each in parts if each["family"] == family != IN_DETAIL}
+        if found:
+            one = next(iter(found.values()))
+            rounds = len(one["contestants"][OURS]["seconds"])
+            cells = [f"`{name}`", str(one["threads"]), str(rounds)]
+            for work, contestant in itertools.product(FAMILIES_WORKS, (OURS, TORCH)):
+                times = found[work]["contestants"] if work in found else {}
+                cells.append(_cell(times[contestant], contestant) if contestant in times else "")
+            lines.append(f"| {' | '.join(cells)} |")
+    of = sorted({f"{each['date']}: {each['processor']}; {each['versions']}" for each in parts})
+    lines += ["", *(f"Measured {each}." for each in of), "", "## BERT beside the machine", ""]
+    lines += [
+        "The percentage is what the products of matrices alone, without attention's, take of the time: three "
+        "times those of a forward pass for a step of training.",
+        "",
+        f"| work | threads | {ALONE} | {OURS} | {HUB} | {HUB_WITHOUT_XLA} | {TORCH} |",
+        "|---|---:|---|---|---|---|---|",
+    ]
+    for each in detailed:
         contestants = each["contestants"]
         alone = contestants[ALONE]["median"]
-        cells = [each["work"], f"{alone:.2f} s, {each['gigaflops']:.0f} GFLOP/s"]
+        cells = [each["work"], str(each["threads"])]
+        cells.append(f"{alone:.2f} s, {each['gigaflops']:.0f} GFLOP/s")
         for name in (OURS, HUB, HUB_WITHOUT_XLA, TORCH):
-            cells.append(_cell(contestants[name], alone, name) if name in contestants else "")
+            cells.append(_cell(contestants[name], name, alone) if name in contestants else "")
         lines.append(f"| {' | '.join(cells)} |")
-    of = sorted({f"{each['date']}: {each['processor']}; {each['versions']}" for each in parts})
-    lines += ["", *(f"Measured {each}." for each in of), "", "## Where the time goes", ""]
+    lines += ["", "## Where the time goes", ""]
     lines += [
-        "Seconds within TensorFlow's operations of one call of ours, by its profiler; on two threads they "
-        "overlap.",
+        "Seconds within TensorFlow's operations of one call of our BERT, by its profiler; on several "
+        "threads they overlap.",
         "",
-        f"| kind | {' | '.join(each['work'] for each in parts)} |",
-        f"|---{'|---' * len(parts)}|",
+        f"| kind | {' | '.join(each['work'] for each in detailed)} |",
+        f"|---{'|---' * len(detailed)}|",
     ]
-    kinds = dict.fromkeys(kind for each in parts for kind in each["profile"])
+    kinds = dict.fromkeys(kind for each in detailed for kind in each["profile"])
     for kind in kinds:
-        cells = [f"{each['profile'].get(kind, 0):.3f}" for each in parts]
+        cells = [f"{each['profile'].get(kind, 0):.3f}" for each in detailed]
         lines.append(f"| {kind} | {' | '.join(cells)} |")
     by_hand = before[before.index(BY_HAND) :] if BY_HAND in before else f"{BY_HAND}\n"
     return "\n".join([*lines, "", by_hand])
 
 
-def _cell(figures: dict[str, Any], alone: float, name: str) -> str:
-    text = f"{figures['median']:.2f} s, {alone / figures['median']:.0%}"
+def _cell(figures: dict[str, Any], name: str, alone: float | None = None) -> str:
+    text = f"{figures['median']:.2f} s" + (f", {alone / figures['median']:.0%}" if alone else "")
     if name == OURS:
         return text
     low, high = min(figures["ratios"]), max(figures["ratios"])
