@@ -181,7 +181,7 @@ def card(name: str, run: Path, predictions: str, difference: float, fine_tuned: 
             if config.get("starts_from_frequencies")
             else ""
         ),
-        "" if len(config["phases"]) == 1 else short_rows(config["phases"]),
+        "" if len(config["phases"]) == 1 else row_lengths(config["phases"]),
         f"![Losses by step]({CURVE})",
         predictions,
         "## How it was trained\n\n```\n" + command_of(config, results["steps"]) + "\n```",
@@ -196,13 +196,10 @@ def card(name: str, run: Path, predictions: str, difference: float, fine_tuned: 
     return "\n\n".join(part.strip() for part in parts if part) + "\n"
 
 
-def short_rows(phases: Sequence[Sequence[float]]) -> str:
-    """That it has seen few long rows."""
-    (length, share), *_ = phases
-    return (
-        f"Rows had {length:.0f} tokens in {share:.0%} of the training, and so have those that it is measured on: of "
-        "longer texts it knows less."
-    )
+def row_lengths(phases: Sequence[Sequence[float]]) -> str:
+    """What rows it was trained and is measured on."""
+    parts = [f"{length:.0f} tokens in {share:.0%} of the updates" for length, share in phases]
+    return f"Rows had {', '.join(parts)}; those that it is measured on have {phases[-1][0]:.0f}."
 
 
 def earlier_section(path: Path) -> str:

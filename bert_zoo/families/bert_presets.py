@@ -107,13 +107,17 @@ NANO = width(128, 2, vocab_size=6_000, max_positions=128) | {
     "hidden_dropout": 0.0,
     "attention_dropout": 0.0,
 }
-MINI = width(256, 4, vocab_size=10_000) | {"initializer_range": 0.03}
+MINI = width(256, 4, vocab_size=10_000, max_positions=128) | {"initializer_range": 0.03}
 ONE_LENGTH = ((128, 1.0),)
 
 
 def own_size(config: Mapping[str, Any]) -> PretrainingSize:
-    """A model of a size below the papers'; short rows come first, which are learned from sooner."""
-    phases = ((32, 0.9), (128, 0.1))
+    """A model of a size below the papers'; short rows come first, which are learned from sooner.
+
+    Long rows need a share of the updates while the rate is high: positions past the short rows are
+    new to the model then.
+    """
+    phases = ((32, 0.5), (64, 0.2), (128, 0.3))
     return PretrainingSize(config, SMALL_SCALE, phases, starts_from_frequencies=True)
 
 

@@ -82,7 +82,7 @@ PRETRAINING = PretrainingPreset(
     phases=((512, 1.0),),
     sizes={
         "nano": own_size({**NANO, "max_positions": 130}),
-        "mini": own_size({**MINI, "max_positions": 514}),
+        "mini": own_size({**MINI, "max_positions": 130}),
         "small": PretrainingSize(width(512, 4, max_positions=514)),
         "base": PretrainingSize(width(768, 12, max_positions=514)),
         "large": PretrainingSize(

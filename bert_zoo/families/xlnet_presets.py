@@ -87,7 +87,7 @@ PRETRAINING = PretrainingPreset(
     sizes={
         # Rows go on from batch to batch, so that all have one length.
         "nano": replace(own_size(without_table(NANO)), phases=((64, 1.0),)),
-        "mini": replace(own_size(MINI), phases=((64, 1.0),)),
+        "mini": replace(own_size(without_table(MINI)), phases=((64, 1.0),)),
         "small": PretrainingSize(width(512, 4)),
         "base": PretrainingSize(width(768, 12)),
         "large": PretrainingSize(width(1024, 24)),

@@ -198,8 +198,8 @@ class MaskedTraining:
         }
 
     def held_out(self, name: str, shards: TokenShards) -> HeldOut:
-        """Rows of a text to measure on, as those of the first phase."""
-        length = self.settings.phases[0][0]
+        """Rows of a text to measure on, as those of the last phase, which a user of the model has."""
+        length = self.settings.phases[-1][0]
         scheme = self.settings.scheme(length, self.model.preprocessor.tokenizer)
         rows = self.settings.recipe.micro_batch_size
         return held_out_rows(name, shards, scheme, self.objective, rows, self.mlm_only)
