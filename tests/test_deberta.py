@@ -235,6 +235,9 @@ def test_a_new_generator_begins_with_the_discriminators_table(tmp_path, caplog):
             shutil.copy(path, tmp_path)
     with pytest.raises(WeightsError, match=r"no generator.*deberta_v3_xsmall, deberta_v3_large"):
         bert_zoo.load(tmp_path, "pretraining")
+    # Nothing trained the head for masked tokens that a discriminator's file holds.
+    with pytest.raises(WeightsError, match="no masked_lm, which task 'masked_lm' needs"):
+        bert_zoo.load(tmp_path, "masked_lm")
     model = bert_zoo.load(tmp_path, "pretraining", init=("generator",))
     assert "has no trained generator; it is randomly initialised" in caplog.text
     wanted = open_weights(tmp_path)["deberta.embeddings.word_embeddings.weight"]

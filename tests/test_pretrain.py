@@ -3,6 +3,7 @@
 import dataclasses
 import errno
 import json
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -34,6 +35,7 @@ from bert_zoo.training.divergence import TrainingDiverged
 from bert_zoo.training.pretraining_batches import PretrainingBatches
 from bert_zoo.weights import safetensors_io
 from bert_zoo.weights.files import DiskFullError
+from bert_zoo.weights.sources import open_weights
 
 TOOLS = Path(__file__).parents[1] / "tools"
 WORDS = "the cat sat on a tree and saw big red house in city they ran it was good film bird".split()
@@ -228,6 +230,29 @@ def test_a_checkpoint_without_a_head_gets_a_new_one_that_is_said(text, tmp_path,
     assert 1e-5 < max(moved.values()) < 6 * 3.2 * RECIPE.learning_rate
     bert_zoo.save(model, tmp_path / "model")
     assert page.read_text(encoding="utf-8") == written
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("has_generator", [True, False])
+def test_a_discriminator_goes_on_with_its_generator_or_a_new_one(
+    has_generator, text, tmp_path, capsys
+):
+    from bert_zoo.apps import pretrain as program
+
+    source = tmp_path / "source"
+    shutil.copytree(directory_of("deberta_v2/pretraining"), source)
+    if not has_generator:
+        (source / "pytorch_model.generator.bin").unlink()
+    options = [f"--model={source}", f"--text={text}", f"--output_dir={tmp_path / 'run'}"]
+    options += ["--steps=4", "--batch_size=8", "--length=24", "--held_out=0.2"]
+    program.PROGRAM.run(program.main, options)
+    printed = capsys.readouterr().out
+    assert "held out discriminator_logits_loss" in printed
+    assert ("begins with how often" in printed) == (not has_generator)
+    model = bert_zoo.load(tmp_path / "run")
+    before = open_weights(source)["deberta.embeddings.word_embeddings.weight"]
+    moved = np.abs(model.encoder.embeddings.token_embedding.whole - before).max()
+    assert 1e-5 < moved < 1e-2
 
 
 class Killed(BaseException):

@@ -231,9 +231,9 @@ def settings_to_go_on() -> "Settings":
         rows = "full_sentences"
     length = min(_LENGTH.value or ADAPTATION.max_length, opened.config.longest_input)
     settings = _with_flags(ADAPTATION, rows, ((length, 1.0),), "")
-    if MaskedLM.task in opened.family.heads and MaskedLM.task in missing_parts(
-        _MODEL.value, MaskedLM.task
-    ):
+    # The head of a generator beside the model is no new one.
+    tasks = [task for task in (MaskedLM.task, Pretraining.task) if task in opened.family.heads]
+    if tasks and all(missing_parts(_MODEL.value, task) for task in tasks):
         print("Its new head for masked tokens begins with how often each occurs in the text.")
         settings = replace(settings, starts_from_frequencies=True)
     return settings

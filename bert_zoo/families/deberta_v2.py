@@ -111,6 +111,8 @@ FAMILY = replace(
             codec=HF_CODEC,
             classes=bert.hf_classes("DebertaV2"),
             # Differences from the generator's tables, which the tables beside them have taken in.
+            # Discriminators have the tensors of a head that their training does not use.
+            untrained_beside={"masked_lm": r"^mask_predictions\."},
             files_beside={"generator": "pytorch_model.generator.bin"},
             ignorable=(r"embeddings\.(word|position)_embeddings\._weight$",),
         ),

@@ -284,6 +284,9 @@ def _parts(opened: Opened, task: str, config: Config) -> dict[str, set[str]]:
 
 
 def _missing(opened: Opened, task: str, parts: dict[str, set[str]]) -> frozenset[str]:
+    pattern = opened.plan.format.untrained_beside.get(task)
+    if pattern is not None and any(re.search(pattern, key) for key in opened.source):
+        return frozenset(parts)
     return frozenset(
         part
         for part, keys in parts.items()

@@ -74,6 +74,8 @@ class Format:
     # Patterns of keys that are weights of something that the family's models do not have -> what that
     # is, for the log.
     unread: Mapping[str, str] = field(default_factory=dict)
+    # Task -> pattern of a key beside which a head for it was not trained.
+    untrained_beside: Mapping[str, str] = field(default_factory=dict)
     # Field of the configuration -> the one value that the format's own program computes with, or a
     # function from a configuration to it.
     supports: Mapping[str, Any] = field(default_factory=dict)
