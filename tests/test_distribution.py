@@ -27,7 +27,8 @@ from helpers import (
 import bert_zoo
 from bert_zoo.models.data_adapters import with_whole_batches
 from bert_zoo.models.replicas import is_chief
-from bert_zoo.tasks.causal_lm import streams
+from bert_zoo.tasks import streams
+from bert_zoo.tasks.causal_lm.streams import StatefulLM
 from bert_zoo.training import distribution, strategy
 
 TESTS = Path(__file__).parent
@@ -217,7 +218,7 @@ def test_a_memory_is_carried_on_replicas_and_workers_as_on_one_device(tmp_path):
 def test_batches_of_streams_divide_among_replicas(monkeypatch):
     monkeypatch.setattr(streams, "sharing_replicas", lambda: 2)
     with pytest.raises(ValueError, match="A batch of 3 streams does not divide among 2 replicas"):
-        streams.StatefulLM(load_recurrent("hf_plain"), 4, 3)
+        StatefulLM(load_recurrent("hf_plain"), 4, 3)
 
 
 DROPOUT = """

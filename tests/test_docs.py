@@ -237,7 +237,7 @@ def test_the_front_pages_picture_finds_its_figures(monkeypatch):
     )
     assert len(comparison_figure.served()) == len(comparison_figure.SERVED)
     with pytest.raises(ValueError, match="no row begins with 'no such'"):
-        comparison_figure.ratio("Speed", "no such", "Hugging Face")
+        comparison_figure.ratio("results.md", "Speed", "no such", "Hugging Face")
 
 
 def test_the_map_of_the_code_names_what_is_there():

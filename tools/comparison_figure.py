@@ -1,4 +1,4 @@
-"""Draws the picture of the documentation's front page from the tables of docs/results.md and docs/serving.md.
+"""Draws the picture of the documentation's front page from the tables of docs/.
 
 python tools/comparison_figure.py            writes docs/figures/comparison.png
 
@@ -13,20 +13,20 @@ from statistics import median
 
 DOCS = Path(__file__).parents[1] / "docs"
 OURS, OTHERS = "#bf360c", "#90a4ae"
-# Section of results.md, beginning of a row, column, and what the bar is called.
+# Page, section, beginning of a row, column, and what the bar is called.
 RATIOS = [
-    ("Whole fine-tunings side by side", "SST-2", "Hugging Face Trainer", "fine-tuning, SST-2 / HF Trainer"),
-    ("Whole fine-tunings side by side", "RTE", "Hugging Face Trainer", "fine-tuning, RTE / HF Trainer"),
-    ("Whole fine-tunings side by side", "CoLA, all", "Hugging Face Trainer", "fine-tuning, CoLA / HF Trainer"),
-    ("Whole fine-tunings side by side", "CoLA, 640", "KerasHub", "fine-tuning, CoLA / KerasHub"),
-    ("Parts of pretraining, side by side", "`pretraining_step", "ratio", "masked step, BERT base / KerasHub"),
-    ("Speed", "WordPiece", "Hugging Face", "WordPiece / HF's in Rust"),
-    ("Speed", "SentencePiece (ALBERT)", "Hugging Face", "SentencePiece / HF's in Rust"),
-    ("Speed", "byte-level BPE (RoBERTa)", "Hugging Face", "byte-level BPE / HF's in Rust"),
-    ("Speed", "BERT base, forward, 8x128, float32", "KerasHub 0.32", "forward, BERT base / KerasHub"),
-    ("Speed", "BERT base, forward, 8x128, float32", "Hugging Face", "forward, BERT base / HF in torch"),
-    ("Long texts", "2,048", "Hugging Face (torch, SDPA)", "ModernBERT, 2,048 tokens / HF in torch"),
-    ("Long texts", "512", "Hugging Face (torch, SDPA)", "ModernBERT, 512 tokens / HF in torch"),
+    ("results.md", "Whole fine-tunings side by side", "SST-2", "Hugging Face Trainer", "fine-tuning, SST-2 / HF Trainer"),
+    ("results.md", "Whole fine-tunings side by side", "RTE", "Hugging Face Trainer", "fine-tuning, RTE / HF Trainer"),
+    ("results.md", "Whole fine-tunings side by side", "CoLA, all", "Hugging Face Trainer", "fine-tuning, CoLA / HF Trainer"),
+    ("results.md", "Whole fine-tunings side by side", "CoLA, 640", "KerasHub", "fine-tuning, CoLA / KerasHub"),
+    ("results.md", "Parts of pretraining, side by side", "`pretraining_step", "ratio", "masked step, BERT base / KerasHub"),
+    ("results.md", "Speed", "WordPiece", "Hugging Face", "WordPiece / HF's in Rust"),
+    ("results.md", "Speed", "SentencePiece (ALBERT)", "Hugging Face", "SentencePiece / HF's in Rust"),
+    ("results.md", "Speed", "byte-level BPE (RoBERTa)", "Hugging Face", "byte-level BPE / HF's in Rust"),
+    ("performance.md", "BERT beside the machine", "forward, float32", "KerasHub", "forward, BERT base / KerasHub"),
+    ("performance.md", "BERT beside the machine", "forward, float32", "torch", "forward, BERT base / HF in torch"),
+    ("results.md", "Long texts", "2,048", "Hugging Face (torch, SDPA)", "ModernBERT, 2,048 tokens / HF in torch"),
+    ("results.md", "Long texts", "512", "Hugging Face (torch, SDPA)", "ModernBERT, 512 tokens / HF in torch"),
 ]  # fmt: skip
 # Rows of the table of serving.md by their first two cells.
 SERVED = [
@@ -67,18 +67,16 @@ def first_cell(row: dict[str, str]) -> str:
     return next(iter(row.values()))
 
 
-def ratio(section: str, beginning: str, column: str) -> float:
+def ratio(page: str, section: str, beginning: str, column: str) -> float:
     """How many times as fast a row says that bert_zoo is: the median where it names several rounds."""
-    row = next(
-        (r for r in rows_of("results.md", section) if first_cell(r).startswith(beginning)), None
-    )
+    row = next((r for r in rows_of(page, section) if first_cell(r).startswith(beginning)), None)
     if row is None:
-        raise ValueError(f"docs/results.md, {section}: no row begins with {beginning!r}.")
+        raise ValueError(f"docs/{page}, {section}: no row begins with {beginning!r}.")
     cell = row[column]
     named = re.findall(r"(\d+\.\d+)x", cell) or re.findall(r"^(\d+\.\d+)", cell)
     if not named:
         raise ValueError(
-            f"docs/results.md, {section}, {beginning!r}, {column!r}: no ratio in {cell!r}."
+            f"docs/{page}, {section}, {beginning!r}, {column!r}: no ratio in {cell!r}."
         )
     return median(map(float, named))
 
