@@ -1,7 +1,10 @@
-"""What a release saved loads in this version, and gives what it gave then."""
+"""What a release saved loads in this version, and gives what it gave then; a release is named alike everywhere."""
+
+import re
+import tomllib
 
 import pytest
-from installed import SAVED, check_saved
+from installed import CHECKOUT, SAVED, check_saved
 
 DIRECTORIES = sorted(SAVED.glob("*/*"))
 
@@ -15,3 +18,13 @@ def test_there_are_models_that_releases_saved():
 )
 def test_a_model_that_a_release_saved_gives_the_same(directory):
     check_saved(directory)
+
+
+def test_a_release_is_named_alike_everywhere():
+    version = tomllib.loads((CHECKOUT / "pyproject.toml").read_text())["project"]["version"]
+    citation = (CHECKOUT / "CITATION.cff").read_text()
+    date = re.search(r"^date-released: (.+)$", citation, re.MULTILINE)[1]
+    assert f"\nversion: {version}\n" in citation
+    headings = re.findall(r"^## (.+)$", (CHECKOUT / "CHANGELOG.md").read_text(), re.MULTILINE)
+    assert headings[0] == f"{version} ({date})"
+    assert (SAVED / version).is_dir(), "Run tools/save_release.py."
