@@ -321,7 +321,7 @@ FAMILY = Family(
     formats={
         "hf": HF,
         "tf1": TF1(codec=TF1_CODEC, config_file="bert_config.json", root="bert/"),
-        "bert4keras": Bert4Keras(layers=bert4keras.LAYERS),
+        "bert4keras": Bert4Keras(layers={**bert4keras.LAYERS, "masked_lm": "MLM-Bias"}),
         "keras_hub": keras_hub.KerasHub(
             class_name="BertBackbone",
             codec=keras_hub.codec(keras_hub.SEGMENTS, defaults={"activation": "gelu_tanh"}),

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 from bert_zoo.weights.formats.keras_layers import KerasLayers
-from bert_zoo.weights.table import Row, Stored
+from bert_zoo.weights.table import BIAS, Row, Stored
 
 _ATTENTION, _FEED_FORWARD = "Transformer-{i}-MultiHeadSelfAttention", "Transformer-{i}-FeedForward"
 # Keras numbers the layers within a layer.
@@ -28,7 +28,6 @@ LAYERS = {
     "pooler/dense": "Pooler-Dense",
     "masked_lm/transform": "MLM-Dense",
     "masked_lm/norm": "MLM-Norm",
-    "masked_lm": "MLM-Bias",
     "next_sentence/dense": "NSP-Proba",
 }
 UNREAD = {r"^(?!(Embedding|Transformer|Pooler|NSP|MLM)-)": "layer beside bert4keras's own"}
@@ -51,5 +50,5 @@ class Bert4Keras(KerasLayers):
         return Stored(self.suffix(row, variable))
 
     def suffix(self, row: Row, variable: str) -> str:
-        # The bias of the output over the vocabulary is a layer that scales and shifts.
-        return "/beta" if row.ours == "masked_lm" else f"/{variable}"
+        # A bias alone, that of the output over the vocabulary, is a layer that scales and shifts.
+        return "/beta" if row.kind is BIAS else f"/{variable}"
