@@ -206,15 +206,15 @@ class Preset:
             yield self.recipe.replace(**dict(zip(self.grid, values, strict=True)))
 
 
+# Rows that go on where those of the batch before ended, for a model with a memory.
+STREAMED = "streamed_pairs"
 # What a row of pretraining is; `bert_zoo.data.pretraining_rows` has the schemes.
 ROWS = (
     *("next_sentence", "sentence_order", "full_sentences", "doc_sentences", "packed_documents"),
-    "streamed_pairs",
+    STREAMED,
     *("languages", "translations"),
 )
 PAIRS = ROWS[:2]
-# Rows that go on where those of the batch before ended, for a model with a memory.
-STREAMED = "streamed_pairs"
 # Of a text in several languages.
 MULTILINGUAL = ROWS[-2:]
 PRETRAINING_SIZES = ("nano", "mini", "small", "base", "large")

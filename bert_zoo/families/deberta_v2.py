@@ -110,10 +110,10 @@ FAMILY = replace(
             model_type="deberta-v2",
             codec=HF_CODEC,
             classes=bert.hf_classes("DebertaV2"),
-            # Differences from the generator's tables, which the tables beside them have taken in.
             # Discriminators have the tensors of a head that their training does not use.
             untrained_beside={"masked_lm": r"^mask_predictions\."},
             files_beside={"generator": "pytorch_model.generator.bin"},
+            # Differences from the generator's tables, which the tables beside them have taken in.
             ignorable=(r"embeddings\.(word|position)_embeddings\._weight$",),
         ),
         "keras_hub": keras_hub.KerasHub(

@@ -313,6 +313,5 @@ def positions_in_documents(document_ids):
 def begin_of_documents(document_ids):
     """int32 [batch, length], the position of the first token of each token's document."""
     same = ops.equal(document_ids[:, :, None], document_ids[:, None, :])
-    return ops.cast(
-        ops.argmax(ops.cast(same, "int32"), axis=-1), "int32"
-    )  # the first of the largest
+    # Of the largest, the first.
+    return ops.cast(ops.argmax(ops.cast(same, "int32"), axis=-1), "int32")

@@ -19,9 +19,8 @@ class ConfigRow:
     values: Mapping[Any, Any] | None = None  # the source's values -> ours, where they differ
     optional: bool = False  # whether a file may leave the key out (our default then applies)
     null: Any = None  # our value that the file says by null, which is our default
-    written: str = (
-        ""  # what is written, where the field may leave it to others; the field by default
-    )
+    # What is written, where the field may leave it to others; the field by default.
+    written: str = ""
 
     def __post_init__(self):
         object.__setattr__(self, "key", self.key or self.field)
