@@ -121,6 +121,9 @@ class Shapes:
     distances: int = 0  # keys that stand for distances, and that all rows share; 0 without such
     drops_within_feed_forward: bool = False  # whether there is dropout behind the activation
     gated: bool = False  # whether the feed-forward layer has a second product as wide
+    feed_forwards: int = 1  # feed-forward layers of a block
+    # Width inside a block that is narrower than `hidden` and normalises nothing; 0 for none such.
+    bottleneck: int = 0
     keys: int = 0  # that a token attends to, on average over runs; 0 for all
     key_copies: float = 1  # how often keys and values are kept, on average over runs
     clusters: tuple[int, ...] = ()  # bounds of those of an adaptive softmax; empty without one

@@ -223,9 +223,17 @@ def kept_for_backward(config: Config, head: Head | None, step: Step) -> Kept:
     per_query += scores * (2 * number + MASK if attention_rate else number)
     # A gate keeps itself and its product with the activation's result.
     kept_inside = KEPT_BY_ACTIVATION[config.activation] + 2 * shapes.gated
-    per_query += kept_inside * shapes.intermediate * number
-    per_query += KEPT_IN_FLOAT32.get(config.activation, 0) * shapes.intermediate * FLOAT32
-    per_query += 2 * _norm(hidden, number) + MASK * bool(rate) * 2 * hidden
+    intermediate = shapes.feed_forwards * shapes.intermediate
+    per_query += kept_inside * intermediate * number
+    per_query += KEPT_IN_FLOAT32.get(config.activation, 0) * intermediate * FLOAT32
+    inside, per_token = shapes.bottleneck, 0
+    if inside:
+        # What a scale reads and what it gives: of queries and keys, attention, feed-forward layers.
+        per_query += 2 * (hidden + (1 + shapes.feed_forwards) * inside) * number
+        per_query += MASK * bool(rate) * hidden
+        per_token = 3 * inside * number
+    else:
+        per_query += 2 * _norm(hidden, number) + MASK * bool(rate) * 2 * hidden
     if shapes.drops_within_feed_forward and rate:
         per_query += shapes.intermediate * (number + MASK)
     # A layer's memory, the old and the new.
@@ -233,9 +241,9 @@ def kept_for_backward(config: Config, head: Head | None, step: Step) -> Kept:
     # Keys and values, of the memory too. All rows share the keys of distances.
     shared = round(shapes.key_copies * 2 * step.rows * keys * attended * number)
     shared += distances * attended + memories
-    kernels = (4 + bool(distances)) * hidden * attended
-    kernels += (2 + shapes.gated) * hidden * shapes.intermediate
-    shared += step.cast_weights(kernels)
+    kernels = (4 + bool(distances)) * hidden * attended + 3 * inside * attended
+    kernels += (2 + shapes.gated) * (inside or hidden) * intermediate
+    shared += step.cast_weights(kernels) + step.tokens * per_token
 
     queries_of_last = step.tokens
     first_only = head is not None and head.reads_first_only and config.classifier_pooling == "cls"
@@ -262,7 +270,7 @@ def _head(config: Config, shapes: Shapes, head: Head | None, step: Step) -> tupl
         return _adaptive_softmax(config, shapes, step)
     if head is None or not head.predicts_tokens:
         return 0, 0
-    hidden, table, number = config.hidden_size, config.table_width, step.number
+    hidden, table, number = config.hidden_size, head.projection_width(config), step.number
     gathered = hidden * number if step.predictions < step.length else 0
     transform = 0
     if not head.projects_directly or head.has("prediction_head/dense"):
@@ -303,9 +311,9 @@ def head_parameters(config: Config, head: Head | None) -> int:
     """Weights that a head adds to the encoder, where they are many."""
     if head is None or not head.predicts_tokens:
         return 0
-    table = config.table_width
-    transform = 0 if head.projects_directly else table * (config.hidden_size + 3)
+    width = head.projection_width(config)
+    transform = 0 if head.projects_directly else width * (config.hidden_size + 3)
     if head.has("prediction_head/dense"):
-        transform = table * (config.hidden_size + 1)
-    decoder = 0 if config.tie_word_embeddings else config.vocab_size * table
-    return transform + decoder + config.vocab_size
+        transform = width * (config.hidden_size + 1)
+    own = width - config.table_width * config.tie_word_embeddings
+    return transform + config.vocab_size * own + config.vocab_size

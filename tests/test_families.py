@@ -228,6 +228,100 @@ def test_googles_albert_is_the_same_model(name, prefix, file, tmp_path):
     )
 
 
+# --- MobileBERT ----------------------------------------------------------------------------------
+
+# google-research/mobilebert modeling.py, run_pretraining.py: Hugging Face's name of a module -> Google's.
+GOOGLE_MOBILEBERT = (
+    (r"^mobilebert\.", "bert/"),
+    (r"^cls\.predictions\.dense\.weight$", "cls/predictions/extra_output_weights"),
+    (r"ffn\.(\d)", r"ffn_layer_\1"),
+    (r"(?<!transform\.)LayerNorm\.weight$", "FakeLayerNorm/gamma"),
+    (r"(?<!transform\.)LayerNorm\.bias$", "FakeLayerNorm/beta"),
+)
+
+
+def write_google_mobilebert(directory, case: str, **changes):
+    """As Google's archive has it, with a configuration of its repository beside it; None removes."""
+    config = google_config(case)
+    theirs = json.loads((directory_of(case) / "config.json").read_text())
+    choices = (
+        *(
+            "trigram_input",
+            "use_bottleneck",
+            "intra_bottleneck_size",
+            "key_query_shared_bottleneck",
+        ),
+        *("num_feedforward_networks", "normalization_type", "classifier_activation"),
+    )
+    config |= {key: theirs[key] for key in choices} | changes
+    config = {key: value for key, value in config.items() if value is not None}
+    tensors = tensors_of(directory_of(case))
+    if task_of(case) == "encoder":
+        tensors = {f"mobilebert.{key}": tensor for key, tensor in tensors.items()}
+    google = google_tensors(tensors, *GOOGLE_MOBILEBERT)
+    extra = "cls/predictions/extra_output_weights"
+    if extra in google:
+        google[extra] = google[extra].T
+    google["global_step"] = np.int64(7)
+    google["bert/embeddings/word_embeddings/adam_m"] = np.zeros((2, 3), "float32")
+    save_tf1(directory / "mobilebert_variables.ckpt", google)
+    (directory / "bert_config.json").write_text(json.dumps(config))
+    return directory
+
+
+@pytest.mark.parametrize(
+    "name", ["encoder", "encoder_tanh", "masked_lm", "pretraining", "question_answering"]
+)
+def test_googles_mobilebert_is_the_same_model(name, tmp_path):
+    case = f"mobilebert/{name}"
+    # Google's "gelu" is the tanh approximation.
+    options = {"activation": "gelu"} if name == "encoder_tanh" else {}
+    model = bert_zoo.load(write_google_mobilebert(tmp_path, case), task_of(case), **options)
+    assert_same_variables(model, loaded(case))
+    assert_same(model(inputs_of(arrays(case))), loaded(case)(inputs_of(arrays(case))))
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"use_bottleneck_attention": True}, "use_bottleneck_attention is True"),
+        ({"normalization_type": None}, "normalization_type is 'layer_norm'"),
+        ({"hidden_act": "relu6"}, "hidden_act is 'relu6'"),
+        ({"intra_bottleneck_size": 18}, "bottleneck_size 18 is not a multiple of num_heads 4"),
+        ({"embedding_size": 32}, "embedding_size is 32.*hidden_size 32"),
+    ],
+)
+def test_another_mobilebert_than_the_released_one_is_refused_by_name(changes, message, tmp_path):
+    with pytest.raises(ConfigError, match=message):
+        bert_zoo.load(write_google_mobilebert(tmp_path, "mobilebert/encoder", **changes))
+
+
+def test_a_mobilebert_whose_pooler_has_no_layer_needs_none(caplog):
+    """Its classifier and next-sentence head read the first token; with a layer, that is missed."""
+    model = load_case("mobilebert/masked_lm", "classification")
+    assert "no trained classifier " in caplog.text
+    assert not [path for path in named_variables(model) if "pooler" in path]
+    load_case("mobilebert/encoder_tanh", "classification")
+    inputs = inputs_of(arrays("mobilebert/encoder"))
+    outputs = loaded("mobilebert/encoder")(inputs)
+    assert_same(outputs["pooled_output"], outputs["sequence_output"][:, 0])
+
+
+def test_the_last_tokens_neighbour_is_padding_where_there_is_some():
+    """As the reference, whatever ids stand there; which is seen where padding has a vector."""
+    case = "mobilebert/encoder_trained_padding"
+    model, inputs = loaded(case), inputs_of(arrays(case))
+    real = inputs["padding_mask"].astype(bool)
+    expected = arrays(case)["sequence_output"]
+    noise = {**inputs, "token_ids": np.where(real, inputs["token_ids"], 7)}
+    found = np.asarray(model(noise)["sequence_output"])
+    np.testing.assert_allclose(found[real], expected[real], atol=TOLERANCE)
+    row = int(real.sum(axis=1).argmin())
+    alone = {name: ids[row : row + 1, real[row]] for name, ids in inputs.items()}
+    difference = np.abs(model(alone)["sequence_output"][0] - expected[row, real[row]])
+    assert difference.max() > 1e-3
+
+
 # --- ELECTRA: two encoders in one file -----------------------------------------------------------
 
 BOTH = "electra/tf1_base"

@@ -65,6 +65,7 @@ def bytes_read_by_gradients(forward: list, backward: list) -> int:
         ("bert_base_uncased", ENCODER, "float32"),
         ("bert_base_uncased", ENCODER, "mixed_bfloat16"),
         ("albert_base", ENCODER | {"embedding_size": 16}, "float32"),
+        ("mobilebert_uncased", ENCODER | {"embedding_size": 12, "bottleneck_size": 16}, "float32"),
         ("modernbert_base", ENCODER | {"local_attention": 64}, "float32"),
         ("modernbert_base", ENCODER | {"local_attention": 8}, "float32"),
     ],

@@ -48,6 +48,8 @@ def tiny(family, checkpoint):
     config = family.config(checkpoint)
     fields = {field.name for field in dataclasses.fields(config)}
     sizes = {name: size for name, size in TINY_SIZES.items() if name in fields}
+    if "bottleneck_size" in fields:  # below `hidden_size`, as the token table's width
+        sizes |= {"bottleneck_size": 4, "embedding_size": 6}
     if getattr(config, "cutoffs", ()):
         sizes = {**sizes, "cutoffs": TINY_CUTOFFS, "div_val": min(config.div_val, 2)}
     return config.replace(**sizes)

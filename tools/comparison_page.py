@@ -31,6 +31,7 @@ FAMILIES = {
     "albert": "ALBERT",
     "spanbert": "SpanBERT",
     "distilbert": "DistilBERT",
+    "mobilebert": "MobileBERT",
     "mpnet": "MPNet",
     "electra": "ELECTRA",
     "deberta": "DeBERTa 1",

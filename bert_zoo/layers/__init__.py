@@ -17,13 +17,19 @@ from bert_zoo.layers.backbones import (
     TransformerBackbone,
 )
 from bert_zoo.layers.block import PostNormBlock, PreNormBlock
+from bert_zoo.layers.bottleneck import (
+    BottleneckAttention,
+    BottleneckBlock,
+    TrigramBackbone,
+    TrigramEmbeddings,
+)
 from bert_zoo.layers.causal_stack import CausalAttention, CausalStack
 from bert_zoo.layers.disentangled_attention import DisentangledAttention
 from bert_zoo.layers.disentangled_stack import Convolution, DisentangledBlock, DisentangledStack
 from bert_zoo.layers.dropout import Dropout
 from bert_zoo.layers.embeddings import Embeddings, TokenEmbeddings
 from bert_zoo.layers.feed_forward import FeedForward
-from bert_zoo.layers.pooler import Pooler
+from bert_zoo.layers.pooler import FirstToken, Pooler
 from bert_zoo.layers.recurrent_stack import RecurrentBlock, RecurrentStack
 from bert_zoo.layers.relative_attention import RelativeAttention
 from bert_zoo.layers.relative_bias import RelativeBias
@@ -39,6 +45,8 @@ from bert_zoo.layers.windowed_attention import RotaryAttention, RotaryBackbone
 __all__ = [
     "AdaptiveEmbedding",
     "Backbone",
+    "BottleneckAttention",
+    "BottleneckBlock",
     "CausalAttention",
     "CausalBackbone",
     "CausalStack",
@@ -50,6 +58,7 @@ __all__ = [
     "Dropout",
     "Embeddings",
     "FeedForward",
+    "FirstToken",
     "Pooler",
     "PostNormBlock",
     "PreNormBlock",
@@ -67,6 +76,8 @@ __all__ = [
     "StreamEmbeddings",
     "TokenEmbeddings",
     "TransformerBackbone",
+    "TrigramBackbone",
+    "TrigramEmbeddings",
     "TwoStreamAttention",
     "TwoStreamBackbone",
     "TwoStreamStack",

@@ -68,11 +68,15 @@ class SelfAttention(keras.layers.Layer):
         self.head_size = hidden_size // num_heads
         self.hidden_size = hidden_size
         options = {"use_bias": use_bias, "dtype": self.dtype_policy}
-        self.qkv = dense(3 * hidden_size, "qkv", stddev=initializer_range, **options)
+        self.make_projections(stddev=initializer_range, **options)
         self.output_dense = dense(
             hidden_size, "output", stddev=output_range or initializer_range, **options
         )
         self.dropout = Dropout(dropout, dtype=self.dtype_policy, name="dropout")
+
+    def make_projections(self, **options):
+        """Makes the layers of queries, keys and values, with `options` of `dense`."""
+        self.qkv = dense(3 * self.hidden_size, "qkv", **options)
 
     def build(self, input_shape):
         self.qkv.build(input_shape)
@@ -96,6 +100,10 @@ class SelfAttention(keras.layers.Layer):
         heads = (-1, length, self.num_heads, self.head_size)
         # Not slices: TensorFlow's gradient of a slice fills the whole product with zeros first.
         query, key, value = (ops.reshape(part, heads) for part in ops.split(self.qkv(x), 3, -1))
+        return self.attend_at(query, key, value, bias, positions, training)
+
+    def attend_at(self, query, key, value, bias, positions, training):
+        """What `call` returns, from heads [batch, length, heads, head_size] of all tokens."""
         if positions is not None:
             query = at_positions(query, positions)
             if bias.shape[2] != 1:

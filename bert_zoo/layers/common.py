@@ -94,6 +94,29 @@ def at_positions(x, positions):
     return ops.take(ops.reshape(x, (-1, *rest)), begins + positions, axis=0)
 
 
+def neighbours(x, step: int, document_ids=None):
+    """What stands `step` tokens further in each token's document; 0 where nothing does.
+
+    Args:
+        x: [batch, length, ...].
+        step: below 0 for what stands before.
+        document_ids: int [batch, length], the documents of a row by number; None where each row is one.
+    """
+    found = _shifted(x, step)
+    if document_ids is None:
+        return found
+    is_same = ops.equal(_shifted(document_ids, step), document_ids)
+    return found * ops.expand_dims(ops.cast(is_same, x.dtype), -1)
+
+
+def _shifted(x, step: int):
+    """[batch, length, ...] with the entry `step` places further in each place, and 0 at the ends."""
+    rest = [(0, 0)] * (len(x.shape) - 2)
+    if step < 0:
+        return ops.pad(x, [(0, 0), (-step, 0), *rest])[:, :step]
+    return ops.pad(x, [(0, 0), (0, step), *rest])[:, step:]
+
+
 def vocabulary_logits(x, token_table, bias=None):
     """float32 logits [rows, vocabulary] of x [rows, width], by a table [vocabulary, width]."""
     logits = ops.matmul(x, ops.transpose(ops.cast(token_table, x.dtype)))

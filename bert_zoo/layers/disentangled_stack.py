@@ -6,7 +6,14 @@ import keras
 from keras import ops
 
 from bert_zoo.layers.block import Block
-from bert_zoo.layers.common import ACTIVATIONS, at_positions, initializer, norm, table
+from bert_zoo.layers.common import (
+    ACTIVATIONS,
+    at_positions,
+    initializer,
+    neighbours,
+    norm,
+    table,
+)
 from bert_zoo.layers.disentangled_attention import rows_of_distances
 from bert_zoo.layers.dropout import Dropout
 from bert_zoo.layers.stack import Stack
@@ -83,32 +90,19 @@ class Convolution(keras.layers.Layer):
             positions: int [batch, number] or `FIRST`; None for all.
         """
         # Not a convolution's own padding, which would show a document its neighbours.
-        seen = [self._seen(embedded, document_ids, step) for step in self._steps()]
+        seen = [neighbours(embedded, step, document_ids) for step in self._steps()]
         kernel = ops.reshape(ops.cast(self.kernel, embedded.dtype), (-1, self.hidden_size))
-        neighbours = ops.concatenate(seen, -1)
+        seen = ops.concatenate(seen, -1)
         is_token = ops.expand_dims(ops.cast(document_ids > 0, embedded.dtype), -1)
         if positions is not None:
-            neighbours, is_token = (at_positions(y, positions) for y in (neighbours, is_token))
-        made = ops.matmul(neighbours, kernel) + ops.cast(self.bias, embedded.dtype)
+            seen, is_token = (at_positions(y, positions) for y in (seen, is_token))
+        made = ops.matmul(seen, kernel) + ops.cast(self.bias, embedded.dtype)
         made = self.activation(self.dropout(made * is_token, training=training))
         return self.norm(x + made) * is_token
 
     def _steps(self) -> range:
         reach = self.size // 2
         return range(-reach, reach + 1)
-
-    def _seen(self, x, document_ids, step: int):
-        """What stands `step` tokens further in the same document, as x; 0 where nothing does."""
-        is_same = ops.equal(_shifted(document_ids, step), document_ids)
-        return _shifted(x, step) * ops.expand_dims(ops.cast(is_same, x.dtype), -1)
-
-
-def _shifted(x, step: int):
-    """[batch, length, ...] with the entry `step` places further in each place, and 0 at the ends."""
-    rest = [(0, 0)] * (len(x.shape) - 2)
-    if step < 0:
-        return ops.pad(x, [(0, 0), (-step, 0), *rest])[:, :step]
-    return ops.pad(x, [(0, 0), (0, step), *rest])[:, step:]
 
 
 class DisentangledStack(Stack):

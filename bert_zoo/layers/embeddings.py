@@ -41,6 +41,8 @@ class Embeddings(keras.layers.Layer):
         pad_id: the id of padding.
         hidden_size: width of the output.
         embedding_size: width of the tables.
+        token_size: width of the table of tokens, where it is another; `embedded_tokens` of a subclass
+            makes vectors as wide as the other tables of it.
         epsilon: of the layer norm; None for no norm (GPT).
         dropout: rate on the output.
     """
@@ -51,6 +53,7 @@ class Embeddings(keras.layers.Layer):
         hidden_size: int,
         *,
         embedding_size: int,
+        token_size: int | None = None,
         max_positions: int,
         num_segments: int,
         num_languages: int = 0,
@@ -68,7 +71,9 @@ class Embeddings(keras.layers.Layer):
         self.longest_input = max_positions - position_offset
 
         options = {"stddev": initializer_range, "dtype": self.dtype_policy}
-        self.token_embedding = table(vocab_size, embedding_size, "token_embedding", **options)
+        self.token_embedding = table(
+            vocab_size, token_size or embedding_size, "token_embedding", **options
+        )
         self.position_embedding = table(
             max_positions, embedding_size, "position_embedding", **options
         )
@@ -100,7 +105,7 @@ class Embeddings(keras.layers.Layer):
         for each in (*tables, self.segment_embedding, self.language_embedding):
             if each is not None and not each.built:
                 each.build()
-        table_shape = (None, None, self.token_embedding.output_dim)
+        table_shape = (None, None, self.position_embedding.output_dim)
         if self.norm is not None and not self.norm.built:
             self.norm.build(table_shape)
         if self.projection is not None:
@@ -143,7 +148,7 @@ class Embeddings(keras.layers.Layer):
             positions = ops.cast(self.position_embedding.embeddings[:length], cast)[None]
         else:
             positions = self.position_embedding(position_ids)
-        x = self.token_embedding(token_ids)
+        x = self.embedded_tokens(token_ids, document_ids)
         if segment_ids is not None:
             x = x + self.segment_embedding(segment_ids)
         elif self.segment_embedding is not None:
@@ -156,6 +161,10 @@ class Embeddings(keras.layers.Layer):
         # ALBERT's dropout comes before the projection, as in its modeling.py.
         x = self.dropout(x, training=training)
         return x if self.projection is None else self.projection(x)
+
+    def embedded_tokens(self, token_ids, document_ids):
+        """What tokens alone add to the sum, [batch, length, embedding_size]; arguments as of `call`."""
+        return self.token_embedding(token_ids)
 
     def _positions_of_tokens(self, token_ids):
         is_token = ops.cast(ops.not_equal(token_ids, self.pad_id), "int32")

@@ -28,3 +28,14 @@ class Pooler(keras.layers.Layer):
 
     def compute_output_shape(self, input_shape):
         return (input_shape[0], self.hidden_size)
+
+
+class FirstToken(keras.layers.Layer):
+    """The first token as it is, in a pooler's place (google-research/mobilebert modeling.py)."""
+
+    def call(self, sequence_output):
+        """[batch, length, hidden_size] to [batch, hidden_size]."""
+        return sequence_output[:, 0]
+
+    def compute_output_shape(self, input_shape):
+        return (input_shape[0], input_shape[-1])

@@ -273,9 +273,9 @@ def _with_tensors(
     plan = family.plan_of(stored, config, encoder)
     source = RenamedSource(stored, plan.format)
     beside = _add_encoders_beside(source, plan, family, directory, task)
-    has_pooler = any(
-        key in source for binding in plan.encoder if binding.part == POOLER for key in binding.keys
-    )
+    of_pooler = [key for binding in plan.encoder if binding.part == POOLER for key in binding.keys]
+    # One without weights is in every file.
+    has_pooler = any(key in source for key in of_pooler) if of_pooler else config.pooler
     changes = {n: value for n, value in plan.format.conventions.items() if n in opened.unsaid}
     for name, pattern in plan.format.sizes.items():
         for key in source:

@@ -64,6 +64,7 @@ class MaskedTokens(Objective):
             activation=None if stored.projects_directly else activation,
             epsilon=config.layer_norm_epsilon,
             tied=config.tie_word_embeddings,
+            extra_width=stored.projection_width(config) - config.table_width,
             position_embedding=model.mask_reader.mask_embedding(**model.layer_options),
             name=name,
             **model.layer_options,

@@ -176,6 +176,10 @@ class Head:
         """Whether nothing stands before that projection."""
         return self.predicts_tokens and not self.has("masked_lm/transform")
 
+    def projection_width(self, config: Any) -> int:
+        """Width of what it projects onto the vocabulary."""
+        return config.hidden_size if self.has("masked_lm/extra_decoder") else config.table_width
+
     @property
     def reads_first_only(self) -> bool:
         """Whether it reads no token but the first."""

@@ -31,6 +31,7 @@ import golden_distilbert
 import golden_electra
 import golden_gpt
 import golden_minilm
+import golden_mobilebert
 import golden_modernbert
 import golden_mpnet
 import golden_roberta
@@ -72,6 +73,7 @@ FAMILIES = {
     ),
     "albert": (golden_albert.ALBERT, golden_albert.CASES),
     "distilbert": (golden_distilbert.DISTILBERT, golden_distilbert.CASES),
+    "mobilebert": (golden_mobilebert.MOBILEBERT, golden_mobilebert.CASES),
     "mpnet": (golden_mpnet.MPNET, golden_mpnet.CASES),
     "electra": (golden_electra.ELECTRA, golden_electra.CASES),
     "deberta": (golden_deberta.DEBERTA, golden_deberta.CASES),

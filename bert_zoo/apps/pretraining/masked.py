@@ -243,7 +243,8 @@ class MaskedTraining:
         """
         config, batches = self.inner.encoder.config, self.phases[-1]
         length = batches.scheme.length
-        predicted = batches.objective.predictions(length) * config.table_width
+        width = self.inner.stored_head.projection_width(config)
+        predicted = batches.objective.predictions(length) * width
         head = 2 * predicted * (config.vocab_size + config.hidden_size)
         return 3 * batches.batch_size * (config.forward_flops(length) + head)
 

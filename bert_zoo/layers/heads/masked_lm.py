@@ -14,7 +14,9 @@ class MaskedLMHead(keras.layers.Layer):
 
     Args:
         vocab_size: logits.
-        width: of the token table and of the transform.
+        width: of the token table and, with `extra_width`, of the transform.
+        extra_width: columns that the projection has behind the table's, from a table of the head's own
+            (MobileBERT).
         activation: as the encoder's; None where there is nothing before the projection.
         epsilon: of the layer norm.
         tied: whether the projection is the token table that `call` is given.
@@ -29,6 +31,7 @@ class MaskedLMHead(keras.layers.Layer):
         activation: str | None,
         epsilon: float,
         tied: bool,
+        extra_width: int = 0,
         initializer_range: float,
         position_embedding: keras.layers.Layer | None = None,
         **kwargs,
@@ -36,26 +39,27 @@ class MaskedLMHead(keras.layers.Layer):
         super().__init__(**kwargs)
         self.vocab_size = vocab_size
         self.position_embedding = position_embedding
-        self.width = width
+        self.width = width + extra_width
         self.transform = None
         if activation is not None:
             self.activation = Activation(activation, dtype=self.dtype_policy, name="activation")
             self.transform = dense(
-                width, "transform", stddev=initializer_range, dtype=self.dtype_policy
+                self.width, "transform", stddev=initializer_range, dtype=self.dtype_policy
             )
             self.norm = norm("norm", epsilon=epsilon, dtype=self.dtype_policy)
-        self.decoder = None
-        if not tied:
-            self.decoder = table(
-                vocab_size, width, "decoder", stddev=initializer_range, dtype=self.dtype_policy
-            )
+        options = {"stddev": initializer_range, "dtype": self.dtype_policy}
+        self.decoder = None if tied else table(vocab_size, width, "decoder", **options)
+        self.extra_decoder = None
+        if extra_width:
+            self.extra_decoder = table(vocab_size, extra_width, "extra_decoder", **options)
 
     def build(self, input_shape):
         if self.transform is not None:
             self.transform.build(input_shape)
             self.norm.build((*input_shape[:-1], self.width))
-        if self.decoder is not None:
-            self.decoder.build()
+        for decoder in (self.decoder, self.extra_decoder):
+            if decoder is not None:
+                decoder.build()
         if self.position_embedding is not None:
             self.position_embedding.build()
         self.bias = self.add_weight(shape=(self.vocab_size,), initializer="zeros", name="bias")
@@ -81,6 +85,8 @@ class MaskedLMHead(keras.layers.Layer):
             x = self.norm(self.activation(self.transform(x)))
         if self.decoder is not None:
             token_table = self.decoder.embeddings
+        if self.extra_decoder is not None:
+            token_table = ops.concatenate([token_table, self.extra_decoder.embeddings], axis=1)
         return ops.reshape(vocabulary_logits(x, token_table, self.bias), shape)
 
     def compute_output_shape(self, input_shape):
