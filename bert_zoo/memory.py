@@ -228,9 +228,10 @@ def kept_for_backward(config: Config, head: Head | None, step: Step) -> Kept:
     per_query += KEPT_IN_FLOAT32.get(config.activation, 0) * intermediate * FLOAT32
     inside, per_token = shapes.bottleneck, 0
     if inside:
-        # What a scale reads and what it gives: of queries and keys, attention, feed-forward layers.
+        # What scales read and give: of the block, of attention and of feed-forward layers.
         per_query += 2 * (hidden + (1 + shapes.feed_forwards) * inside) * number
         per_query += MASK * bool(rate) * hidden
+        # Of all tokens: what two scales read, and what queries and keys are made of.
         per_token = 3 * inside * number
     else:
         per_query += 2 * _norm(hidden, number) + MASK * bool(rate) * 2 * hidden

@@ -4,10 +4,9 @@ import re
 from collections.abc import Iterator
 
 from bert_zoo.families import bert
-from bert_zoo.families.bert_presets import ANSWERS, SQUAD
 from bert_zoo.families.mobilebert_checkpoints import CHECKPOINTS
 from bert_zoo.families.mobilebert_config import DEFAULTS, HF_CODEC, TF1_CODEC, MobileBertConfig
-from bert_zoo.presets import Preset
+from bert_zoo.families.mobilebert_presets import PRESETS, PRETRAINING
 from bert_zoo.registry import Family
 from bert_zoo.text.format import TextFormat
 from bert_zoo.text.wordpiece_files import read_wordpiece
@@ -143,14 +142,6 @@ MASKED_LM_ROWS = (
         tf1="cls/predictions/extra_output_weights",
     ),
 )
-PRESETS = (
-    Preset(
-        "mobilebert/squad",
-        ANSWERS,
-        SQUAD.replace(epochs=5, batch_size=32, learning_rate=4e-5),
-        "google-research/mobilebert README.md",
-    ),
-)
 
 FAMILY = Family(
     name="mobilebert",
@@ -182,4 +173,5 @@ FAMILY = Family(
     pretraining="masked_tokens",
     config_class=MobileBertConfig,
     presets=PRESETS,
+    pretraining_preset=PRETRAINING,
 )
