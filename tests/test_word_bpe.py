@@ -61,7 +61,7 @@ def test_merges_in_any_order_are_followed():
     # "ab c" makes what an earlier merge uses: no merge is safe.
     merges = [("abc", "d</w>"), ("a", "b"), ("ab", "c"), ("b", "b")]
     tokens = ["a", "b", "c", "ab", "abc", "abcd</w>", "d</w>", "b</w>", "bb"]
-    merger = WordMerger(tokens, merges, 0)
+    merger = WordMerger({token: index for index, token in enumerate(tokens)}, merges, 0)
     names = [[tokens[i] for i in ids] for ids in merger(tf.constant(["abcd", "bbbb"])).to_list()]
     assert names == [["abcd</w>"], ["bb", "b", "b</w>"]]
 

@@ -27,6 +27,7 @@ FAMILIES = {
     "roberta": "RoBERTa",
     "xlm_roberta": "XLM-RoBERTa",
     "camembert": "CamemBERT",
+    "bertweet": "BERTweet",
     "multilingual_minilm": "multilingual MiniLM",
     "albert": "ALBERT",
     "spanbert": "SpanBERT",

@@ -3,6 +3,7 @@
 from bert_zoo.families import (
     albert,
     bert,
+    bertweet,
     camembert,
     deberta,
     deberta_v2,
@@ -29,6 +30,7 @@ FAMILIES = (
     roberta.FAMILY,
     xlm_roberta.FAMILY,
     camembert.FAMILY,
+    bertweet.FAMILY,
     albert.FAMILY,
     spanbert.FAMILY,
     distilbert.FAMILY,

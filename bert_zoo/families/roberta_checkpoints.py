@@ -124,6 +124,20 @@ CHECKPOINTS = [
             "second code. Trained on masked and on replaced tokens."
         ),
     ),
+    Checkpoint(
+        "bertweet_large",
+        LARGE | NO_POOLER,
+        sources=[HF("vinai/bertweet-large")],
+        provides=frozenset({"encoder", "masked_lm"}),
+        params=354_310_144,
+        licence="MIT",
+        paper="BERTweet: A pre-trained language model for English Tweets, arXiv:2005.10200",
+        text=CASED,
+        note=(
+            "873 million tweets in English, in RoBERTa's tokens. They were normalised before the tokenizer, "
+            "which does not do it: pass them through bert_zoo.text.TweetNormalizer."
+        ),
+    ),
     trained_here(
         "roberta_nano",
         {**PRETRAINING.sizes[SIZE].config, **NO_POOLER},

@@ -13,6 +13,8 @@ _MODULES = {
     "Packer": "bert_zoo.text.packing",
     "Preprocessor": "bert_zoo.text.preprocessor",
     "SentencePieceTokenizer": "bert_zoo.text.sentencepiece",
+    "TweetBpeTokenizer": "bert_zoo.text.tweet_bpe",
+    "TweetNormalizer": "bert_zoo.text.tweets",
     "WordBpeTokenizer": "bert_zoo.text.word_bpe",
     "WordLevelTokenizer": "bert_zoo.text.word_level",
     "WordPieceTokenizer": "bert_zoo.text.wordpiece",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Set
+from collections.abc import Iterable, Mapping, Set
 from typing import Any
 
 import numpy as np
@@ -78,6 +78,13 @@ def strings(texts: Any, name: str = "texts") -> list[str]:
 def as_utf8(texts: tf.Tensor) -> tf.Tensor:
     """Texts in which bytes that are not UTF-8 became U+FFFD, as in `decode("utf-8", "replace")`."""
     return tf.strings.unicode_transcode(texts, "UTF-8", "UTF-8", errors="replace")
+
+
+def replaced(texts: tf.Tensor, rules: Iterable[tuple[str, str]]) -> tf.Tensor:
+    """Texts after replacements, one after the other: patterns of RE2 and what takes their places."""
+    for pattern, rewrite in rules:
+        texts = tf.strings.regex_replace(texts, pattern, rewrite)
+    return texts
 
 
 def split_at_white_space(texts: tf.Tensor) -> tf.RaggedTensor:

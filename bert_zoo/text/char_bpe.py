@@ -71,7 +71,8 @@ class CharBpeTokenizer(Tokenizer):
             self._special_tokens = SpecialTokens(special)
             rules = build_rules(lowercase=lowercase, strip_accents=lowercase, split_cjk=True)
             self._rules = Rules(*map(tf.constant, rules))
-            self._merger = WordMerger(self.vocabulary, self.merges, self.unk_id)
+            ids = {token: index for index, token in enumerate(self.vocabulary)}
+            self._merger = WordMerger(ids, self.merges, self.unk_id)
             self._spellings = tf.constant(
                 [
                     token.removesuffix(WORD_END) + " " if token.endswith(WORD_END) else token

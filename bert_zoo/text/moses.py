@@ -20,6 +20,7 @@ import tensorflow as tf
 
 from bert_zoo.error_text import shown
 from bert_zoo.text.albert_text import TextCleaner
+from bert_zoo.text.batches import replaced
 from bert_zoo.text.offsets import lookup_table
 from bert_zoo.text.tokenizer import import_tensorflow_text
 from bert_zoo.text.unicode_tables import re2_class
@@ -169,11 +170,11 @@ class MosesWords(tf.Module):
 
     def __call__(self, texts: tf.Tensor) -> tf.RaggedTensor:
         """Words, string [batch, (words)], of string [batch], UTF-8."""
-        texts = _replaced(texts, self._normalizations)
-        texts = _replaced(texts, [(f"[{_white_space()}]+", " "), (r"\A | \z", "")])
-        texts = _replaced(texts, self._separations)
+        texts = replaced(texts, self._normalizations)
+        texts = replaced(texts, [(f"[{_white_space()}]+", " "), (r"\A | \z", "")])
+        texts = replaced(texts, self._separations)
         texts = self._with_full_stops_apart(texts)
-        texts = _replaced(texts, [(r"\.' ?\z", " . ' "), (_DOT, ".")])
+        texts = replaced(texts, [(r"\.' ?\z", " . ' "), (_DOT, ".")])
         if self._lower is not None:
             texts = self._normalize(self._lower(texts), "NFD")
             texts = tf.strings.regex_replace(texts, f"[{_inside('nonspacing')}]", "")
@@ -201,9 +202,3 @@ class MosesWords(tf.Module):
         ends = matches(word, r"\C+\.") & ~is_kept
         word = tf.where(ends, tf.strings.join([prefix, " ."]), word)
         return tf.strings.reduce_join(words.with_values(word), axis=1, separator=" ")
-
-
-def _replaced(texts: tf.Tensor, rules) -> tf.Tensor:
-    for pattern, rewrite in rules:
-        texts = tf.strings.regex_replace(texts, pattern, rewrite)
-    return texts

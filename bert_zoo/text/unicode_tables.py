@@ -13,6 +13,7 @@ ids must not change with the version of TensorFlow or Python. tools/references w
   is looked at; `cased`, without those; `starter_marks`, the marks of combining class 0.
 - "byte_bpe", what GPT-2's pattern takes for `letters`, `numbers` and `whitespace` in Hugging Face's
   library.
+- "tweets", what `word` and `number` are to the Python module regex: its \\w and \\d.
 - "composition": `younger` are marks that ICU moves or joins in NFC, and that library does not.
 
 Numbers are hexadecimal. Sets are ranges: `first-last` or a single code point. Mappings are

@@ -8,7 +8,7 @@ stands, until no pair is in the list.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from types import SimpleNamespace
 from typing import Any, Self
@@ -30,7 +30,47 @@ WORD_END = "</w>"
 _LAST = 1 << 21
 
 
-class WordBpeTokenizer(Tokenizer):
+class MergedWords(Tokenizer):
+    """What tokenizers share that find words and merge their characters; subclasses call `_prepare`."""
+
+    def _prepare(
+        self,
+        find_words: Callable[[tf.Tensor], tf.RaggedTensor],
+        merges: Sequence[tuple[str, str]],
+        ids: Mapping[str, int],
+    ) -> None:
+        """Makes what tokenizes.
+
+        Args:
+            find_words: from texts in UTF-8 [batch] to string [batch, (words)].
+            merges: pairs of tokens, first merges first.
+            ids: of tokens as merges make them; see `WordMerger`.
+        """
+        # As transformers counts them: of a pair that comes twice, the last place.
+        places = {tuple(pair): place for place, pair in enumerate(merges)}
+        # In a plain object, so that tf.Module does not track each of them.
+        self._merges = SimpleNamespace(pairs=tuple(sorted(places, key=places.__getitem__)))
+        with tf.init_scope(), tf.device("CPU:0"):
+            self._special_tokens = SpecialTokens(special_ids(self._options, self._vocabulary))
+            self._words = find_words
+            self._merger = WordMerger(ids, self.merges, self.unk_id)
+        self._trace(self._tokenize_batch)
+
+    @property
+    def merges(self) -> tuple[tuple[str, str], ...]:
+        """Every merge, in its order."""
+        return self._merges.pairs
+
+    def _tokenize_batch(self, texts: tf.Tensor) -> tf.RaggedTensor:
+        tokenize = partial(self._special_tokens.tokenize_around, with_offsets=False)
+        return tokenize(as_utf8(texts), self._tokenize_plain)
+
+    def _tokenize_plain(self, texts: tf.Tensor) -> tf.RaggedTensor:
+        words = self._words(texts)
+        return joined_rows(self._merger(words.values), words)
+
+
+class WordBpeTokenizer(MergedWords):
     """XLM's tokenizer: Moses' words, then merges of characters to tokens.
 
     Ids equal those of transformers' XLMTokenizer with the same `lang`; see `bert_zoo.text.moses`. Special
@@ -90,41 +130,19 @@ class WordBpeTokenizer(Tokenizer):
                 f"language is {shown(language)}; the model was trained on {', '.join(languages)}."
             )
         self.language_id = None if languages is None else languages[language]
-        # As transformers counts them: of a pair that comes twice, the last place.
-        places = {tuple(pair): place for place, pair in enumerate(merges)}
-        # In a plain object, so that tf.Module does not track each of them.
-        self._merges = SimpleNamespace(pairs=tuple(sorted(places, key=places.__getitem__)))
         with tf.init_scope(), tf.device("CPU:0"):
-            options = self._options
-            self._special_tokens = SpecialTokens(special_ids(options, self._vocabulary))
-            self._words = (
-                split_at_white_space
-                if pretokenized
-                else MosesWords(language, lowercase=options.lowercase)
+            words = (
+                split_at_white_space if pretokenized else MosesWords(language, lowercase=lowercase)
             )
-            self._merger = WordMerger(self.vocabulary, self.merges, self.unk_id)
             self._spellings = tf.constant(
                 [token.replace(WORD_END, " ") for token in self.vocabulary]
             )
-        self._trace(self._tokenize_batch)
+        self._prepare(words, merges, {token: index for index, token in enumerate(self.vocabulary)})
 
     def in_language(self, language: str) -> Self:
         """The tokenizer of texts in another language, with the same vocabulary."""
         options = {**self.get_config(), "language": language}
         return type(self)(self.vocabulary, self.merges, **options)
-
-    @property
-    def merges(self) -> tuple[tuple[str, str], ...]:
-        """Every merge, in its order."""
-        return self._merges.pairs
-
-    def _tokenize_batch(self, texts: tf.Tensor) -> tf.RaggedTensor:
-        tokenize = partial(self._special_tokens.tokenize_around, with_offsets=False)
-        return tokenize(as_utf8(texts), self._tokenize_plain)
-
-    def _tokenize_plain(self, texts: tf.Tensor) -> tf.RaggedTensor:
-        words = self._words(texts)
-        return joined_rows(self._merger(words.values), words)
 
     def _join(self, ids: tf.RaggedTensor) -> tf.Tensor:
         joined = tf.strings.reduce_join(tf.gather(self._spellings, ids), axis=1)
@@ -160,15 +178,21 @@ class WordMerger(Merger):
 
     Merges may make what is no token and be joined on to one; what stays so becomes the unknown token, as
     every character does that no merge and no token has.
+
+    Args:
+        tokens: as merges make them, those that end a word with "</w>" behind them -> id.
+        merges: pairs of tokens, first merges first.
+        unknown_id: the unknown token's.
     """
 
-    def __init__(self, tokens: Sequence[str], merges: Sequence[tuple[str, str]], unknown_id: int):
+    def __init__(
+        self, tokens: Mapping[str, int], merges: Sequence[tuple[str, str]], unknown_id: int
+    ):
         tf.Module.__init__(self)
         parts = (part for left, right in merges for part in (left, right, left + right))
         ids = {symbol: index for index, symbol in enumerate(dict.fromkeys([*tokens, *parts]))}
-        places = {token: index for index, token in enumerate(tokens)}
         # The last one stands for characters without a symbol.
-        self._token_ids = tf.constant([*(places.get(s, unknown_id) for s in ids), unknown_id])
+        self._token_ids = tf.constant([*(tokens.get(s, unknown_id) for s in ids), unknown_id])
         ids[""] = len(ids)
         self._prepare(merges, ids)
         if not _makes_before_use(merges):

@@ -67,6 +67,33 @@ def write_sentencepiece_vocabulary(
     write_json(directory / "tokenizer_config.json", {"tokenizer_class": tokenizer})
 
 
+# Of BERTweet: letters and signs within and at the end of a word, and what merges make.
+TWEET_MERGES = (
+    *("t h", "th e</w>", "c a", "ca t</w>", "d o", "do g</w>", "i s</w>", "' s</w>", "@ U", "S E"),
+    *("SE R</w>", "@U SER</w>", "H T", "T P", "HT TP", "U R", "UR L</w>", "HTTP URL</w>"),
+)
+_LETTERS = "abcdefghijklmnopqrstuvwxyzHTPURLSE0123456789.,!?'#@_:"
+TWEET_TOKENS = tuple(
+    f"{symbol}@@".replace("</w>@@", "")
+    for symbol in (
+        *(letter + end for letter in _LETTERS for end in ("", "</w>")),
+        *(merge.replace(" ", "") for merge in TWEET_MERGES),
+    )
+)
+
+
+def write_tweet_vocabulary(directory: pathlib.Path) -> None:
+    write_lines(directory / "vocab.txt", [f"{token} 1" for token in TWEET_TOKENS])
+    write_lines(directory / "bpe.codes", [f"{merge} 1" for merge in TWEET_MERGES])
+    config = {"tokenizer_class": "BertweetTokenizer", "normalization": True}
+    write_json(directory / "tokenizer_config.json", config)
+    tokens = transformers.AutoTokenizer.from_pretrained(directory).tokenize(
+        "@me the cat's www.x.yz"
+    )
+    if tokens != ["@USER", "the", "cat", "'s", "HTTPURL"]:
+        raise ValueError(f"transformers reads the vocabulary in {directory} as {tokens}.")
+
+
 _TOKENS = Tokens(pad=PAD, first=0, last=2, first_ordinary=len(_SPECIAL))
 _SIZES = TINY_SIZES | {
     "max_position_embeddings": PAD + 1 + POSITIONS,
@@ -98,6 +125,13 @@ CAMEMBERT = Family(
     write_vocabulary=functools.partial(
         write_sentencepiece_vocabulary, tokenizer="CamembertTokenizer"
     ),
+    has_segments=False,
+)
+BERTWEET = Family(
+    prefix="Roberta",
+    tiny_config=_SIZES | {"vocab_size": len(_SPECIAL) + len(TWEET_TOKENS) + len(("<mask>",))},
+    tokens=_TOKENS,
+    write_vocabulary=write_tweet_vocabulary,
     has_segments=False,
 )
 MULTILINGUAL_MINILM = Family(
@@ -280,11 +314,20 @@ CAMEMBERT_CASES = (
 )
 
 
-def says_tokenizer(config: dict) -> dict:
-    """As the hub's, by which the family is told from BERT."""
-    return config | {"tokenizer_class": "XLMRobertaTokenizer"}
+def says_tokenizer(name: str):
+    """Has config.json name the tokenizer, as the hub's does, by which the family is told from others."""
+    return lambda config: config | {"tokenizer_class": name}
 
 
+_OF_TWEETS = says_tokenizer("BertweetTokenizer")
+BERTWEET_CASES = (
+    Case("encoder", "The encoder with its pooler.", edit_config=_OF_TWEETS),
+    Case("masked_lm", "The output layer is the word embedding.", edit_config=_OF_TWEETS),
+)
 MULTILINGUAL_MINILM_CASES = (
-    Case("encoder", "BERT's encoder with its pooler.", edit_config=says_tokenizer),
+    Case(
+        "encoder",
+        "BERT's encoder with its pooler.",
+        edit_config=says_tokenizer("XLMRobertaTokenizer"),
+    ),
 )

@@ -67,6 +67,7 @@ FAMILIES = {
     "roberta": (golden_roberta.ROBERTA, golden_roberta.CASES),
     "xlm_roberta": (golden_roberta.XLM_ROBERTA, golden_roberta.XLM_CASES),
     "camembert": (golden_roberta.CAMEMBERT, golden_roberta.CAMEMBERT_CASES),
+    "bertweet": (golden_roberta.BERTWEET, golden_roberta.BERTWEET_CASES),
     "multilingual_minilm": (
         golden_roberta.MULTILINGUAL_MINILM,
         golden_roberta.MULTILINGUAL_MINILM_CASES,

@@ -9,9 +9,7 @@ In the environment of `make_golden.py`, with sacremoses in it:
 CRC-32 of every line of tokenizer_texts.json.gz that is in `lines`.
 """
 
-import collections
 import gzip
-import itertools
 import json
 import pathlib
 import zlib
@@ -19,13 +17,13 @@ import zlib
 import numpy as np
 from absl import app, flags
 from transformers import XLMTokenizer
+from word_merges import learn
 
 _DATA_DIR = flags.DEFINE_string("data_dir", "../shared/data", "Real data with text/ in it.")
 _OUTPUT_DIR = flags.DEFINE_string(
     "output_dir", "tests/golden/word_bpe", "Directory that receives the files."
 )
 SPECIAL = ("<s>", "</s>", "<pad>", "<unk>", *(f"<special{number}>" for number in range(10)))
-MERGES, CHARACTERS = 400, 700
 # (Language, whether words are lower-cased), of lines; and of the texts below.
 OF_LINES = (
     *(("en", True), ("en", False), ("de", True), ("fr", False), ("it", True), ("es", True)),
@@ -61,47 +59,12 @@ TEXTS = (
 OF_TEXTS = ("en", "de", "fr", "it", "es", "ro", "ko", "cs", "xx")
 
 
-def learn(lines: list[str]) -> tuple[list[str], list[tuple[str, str]]]:
-    """Characters and merges of words in lower case and as they are."""
-    counts = collections.Counter(word for line in lines for word in line.lower().split())
-    counts.update(word for line in lines for word in line.split())
-    words = {(*word[:-1], word[-1] + "</w>"): count for word, count in counts.items()}
-    characters = collections.Counter()
-    for word, count in words.items():
-        for character in word:
-            characters[character] += count
-    merges = []
-    for _ in range(MERGES):
-        pairs = collections.Counter()
-        for word, count in words.items():
-            for pair in itertools.pairwise(word):
-                pairs[pair] += count
-        best = min(pairs, key=lambda pair: (-pairs[pair], pair))
-        merges.append(best)
-        words = {_merged(word, best): count for word, count in words.items()}
-    ordered = sorted(characters, key=lambda character: (-characters[character], character))
-    return ordered[:CHARACTERS], merges
-
-
-def _merged(word: tuple[str, ...], pair: tuple[str, str]) -> tuple[str, ...]:
-    if pair[0] not in word:
-        return word
-    found, place = [], 0
-    while place < len(word):
-        if word[place : place + 2] == pair:
-            found.append("".join(pair))
-            place += 2
-        else:
-            found.append(word[place])
-            place += 1
-    return tuple(found)
-
-
 def main(argv: list[str]) -> None:
     path = pathlib.Path(_DATA_DIR.value) / "text/tokenizer_texts.json.gz"
     groups = json.loads(gzip.decompress(path.read_bytes()))
     lines = [*groups["udhr"], *groups["single32"], *groups["glue"][:200]]
-    characters, merges = learn(lines)
+    words = [word for line in lines for word in (*line.lower().split(), *line.split())]
+    characters, merges = learn(words, merges=400, characters=700)
     # Of what merges make, a part is no token, as in the released vocabularies.
     made = ["".join(pair) for number, pair in enumerate(merges) if number % 7]
     tokens = dict.fromkeys([*SPECIAL, *characters, *made])

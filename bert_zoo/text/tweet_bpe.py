@@ -1,0 +1,113 @@
+"""BPE of tweets in the graph, with the ids of transformers' BertweetTokenizer.
+
+Words are merged as `bert_zoo.text.word_bpe` says; in the vocabulary it is tokens that do not end a word which
+are marked, by "@@" behind them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import tensorflow as tf
+
+from bert_zoo.text.batches import replaced, split_at_white_space
+from bert_zoo.text.tokenizer import added_token
+from bert_zoo.text.tweet_bpe_files import FIRST_TOKENS
+from bert_zoo.text.tweets import UNKNOWN, TweetNormalizer
+from bert_zoo.text.unicode_tables import re2_class
+from bert_zoo.text.vocabulary import HF_SPECIAL_TOKENS, Vocabulary, special_tokens
+from bert_zoo.text.word_bpe import WORD_END, MergedWords
+
+# What tokens that do not end a word end with.
+CONTINUED = "@@"
+
+
+class TweetBpeTokenizer(MergedWords):
+    """BERTweet's tokenizer: normalised tweets, then merges of characters to tokens.
+
+    Ids equal those of transformers' BertweetTokenizer with the same `normalization`; see
+    `bert_zoo.text.tweets`. Special and added tokens inside a text become their own ids, as they do there. It
+    does not tell where in a text its tokens come from, and `word_starts` is true of every token: it is the
+    end of a word that a token tells.
+
+    Args:
+        vocabulary: tokens in the order of their ids; those that do not end a word end with "@@".
+        merges: pairs of tokens, first merges first; the last part of a word ends with "</w>". What they
+            make need not be in the vocabulary.
+        normalization: whether texts are tweets as they were written; otherwise they are normalised already,
+            and words are what stands between white space.
+        unknown_token, padding_token, cls_token, sep_token, mask_token: the special tokens' names.
+        added_tokens: further tokens of the vocabulary that are found in the raw text.
+
+    Raises:
+        ValueError: duplicates in the vocabulary, other first tokens than fairseq's, or a special token that
+            it lacks.
+
+    Source: Nguyen et al. 2020 (arXiv:2005.10200); huggingface/transformers tokenization_bertweet.py.
+    """
+
+    def __init__(
+        self,
+        vocabulary: Sequence[str],
+        merges: Sequence[tuple[str, str]],
+        *,
+        normalization: bool = True,
+        unknown_token: str = "<unk>",
+        padding_token: str = "<pad>",
+        cls_token: str = "<s>",
+        sep_token: str = "</s>",
+        mask_token: str = "<mask>",
+        added_tokens: Sequence[str] = (),
+    ):
+        named = special_tokens(unknown_token, padding_token, cls_token, sep_token, mask_token)
+        super().__init__(
+            Vocabulary(vocabulary),
+            normalization=bool(normalization),
+            **named,
+            added_tokens=[t for t in dict.fromkeys(added_tokens) if t not in named.values()],
+        )
+        if (first := self.vocabulary[: len(FIRST_TOKENS)]) != FIRST_TOKENS:
+            raise ValueError(
+                f"The vocabulary begins with {', '.join(first)}; BERTweet's first tokens are "
+                f"{', '.join(FIRST_TOKENS)}."
+            )
+        ids = {token + WORD_END: index for index, token in enumerate(self.vocabulary)}
+        for index, token in enumerate(self.vocabulary):
+            if token.endswith(CONTINUED) and token != CONTINUED:
+                ids[token.removesuffix(CONTINUED)] = index
+        with tf.init_scope(), tf.device("CPU:0"):
+            self._normalize = TweetNormalizer() if normalization else _with_line_ends
+            self._spellings = tf.constant(self.vocabulary)
+        self._prepare(lambda texts: split_at_white_space(self._normalize(texts)), merges, ids)
+
+    def _join(self, ids: tf.RaggedTensor) -> tf.Tensor:
+        joined = tf.strings.reduce_join(tf.gather(self._spellings, ids), axis=1, separator=" ")
+        return tf.strings.strip(tf.strings.regex_replace(joined, f"{CONTINUED} ", ""))
+
+    def _files(self) -> dict[str, Any]:
+        options = self._options
+        special = {theirs: getattr(options, ours) for ours, theirs in HF_SPECIAL_TOKENS.items()}
+        added = dict.fromkeys([*special.values(), *options.added_tokens])
+        words = [*self.vocabulary[len(FIRST_TOKENS) :]]
+        while words and words[-1] in added:
+            words.pop()
+        # Both files count how often each occurred, which nothing reads; without it they are misread.
+        return {
+            "vocab.txt": "".join(f"{word} 1\n" for word in words),
+            "bpe.codes": "".join(f"{left} {right} 1\n" for left, right in self.merges),
+            "tokenizer_config.json": {
+                "tokenizer_class": "BertweetTokenizer",
+                "normalization": options.normalization,
+                **special,
+                "added_tokens_decoder": {
+                    str(self.token_to_id(token)): added_token(token, special=True)
+                    for token in added
+                },
+            },
+        }
+
+
+def _with_line_ends(texts: tf.Tensor) -> tf.Tensor:
+    """Normalised texts whose line ends are a character of the word before them, as they are to transformers."""
+    return replaced(texts, [(f"([^{re2_class('python/whitespace')}])\n", rf"\1{UNKNOWN} ")])

@@ -1,0 +1,55 @@
+"""Vocabularies of BERTweet's BPE in files; without TensorFlow."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from bert_zoo.config import ConfigError
+from bert_zoo.error_text import shown
+from bert_zoo.text.files import VocabularyFiles, read_named_tokens
+from bert_zoo.text.format import TokenizerParts
+
+# fairseq's, which vocab.txt does not list.
+FIRST_TOKENS = ("<s>", "<pad>", "</s>", "<unk>")
+MASK = "<mask>"
+
+
+def read_tweet_bpe(files: VocabularyFiles, overrides: dict[str, Any]) -> TokenizerParts:
+    """Reads vocab.txt and bpe.codes, each with a count in its last column, and the settings beside them.
+
+    Args:
+        files: of the directory.
+        overrides: keyword arguments of TweetBpeTokenizer that overrule the files.
+
+    Raises:
+        FileNotFoundError: there is no vocabulary, or a part of one.
+        ConfigError: a damaged file.
+    """
+    missing = [name for name in ("vocab.txt", "bpe.codes") if not files.has(name)]
+    if missing:
+        raise FileNotFoundError(
+            f"{files.directory} lacks {' and '.join(missing)}; it holds {files.names()}."
+        )
+    vocabulary = [*FIRST_TOKENS]
+    for number, line in enumerate(files.lines("vocab.txt"), start=1):
+        token, separator, _ = line.strip().rpartition(" ")
+        if not separator:
+            raise ConfigError(
+                f"{files.path('vocab.txt')}, line {number} is {shown(line)}; it must be a token and its "
+                "count. Check that the directory belongs to BERTweet."
+            )
+        vocabulary.append(token)
+    named = read_named_tokens(files, MASK)
+    vocabulary = named.added_to(vocabulary, files.directory)
+    mask = named.special.get("mask_token", MASK)
+    # transformers 5 writes bpe.codes without counts.
+    pairs = (tuple(line.split()[:2]) for line in files.lines("bpe.codes"))
+    arguments = {
+        **named.special,
+        "added_tokens": list(named.added.values()),
+        "vocabulary": vocabulary if mask in vocabulary else [*vocabulary, mask],
+        "merges": [pair for pair in pairs if len(pair) == 2],
+        "normalization": files.json("tokenizer_config.json").take("normalization", bool, True),
+        **overrides,
+    }
+    return TokenizerParts("TweetBpeTokenizer", arguments, files.directory)
