@@ -37,8 +37,8 @@ def tokenizer_from_dir(path: str | Path, family: str | None = None, **overrides:
     """Makes a tokenizer from a directory with a vocabulary.
 
     Args:
-        path: a directory with the vocabulary as the family's files have it (vocab.txt; vocab.json
-            and merges.txt, or fairseq's dict.txt, encoder.json and vocab.bpe; a SentencePiece
+        path: a directory with the vocabulary as the family's files have it (vocab.txt, for BERTweet
+            with bpe.codes; vocab.json and merges.txt, or fairseq's dict.txt, encoder.json and vocab.bpe; a SentencePiece
             model; for Transformer-XL the originals' vocab.pkl, vocab.bin, cache.pkl or cache.pt
             too) and, if there are, tokenizer_config.json, tokenizer.json and
             special_tokens_map.json, whose settings are followed.

@@ -98,7 +98,15 @@ def read_model(directory: Path) -> None:
 
 
 def text_files(directory: Path) -> list[Path]:
-    patterns = ("*vocab*", "*.model", "merges.txt", "dict.txt", "encoder.json", "tokenizer*.json")
+    patterns = (
+        "*vocab*",
+        "*.model",
+        "merges.txt",
+        "bpe.codes",
+        "dict.txt",
+        "encoder.json",
+        "tokenizer*.json",
+    )
     return [file for pattern in patterns for file in directory.glob(pattern)]
 
 

@@ -14,6 +14,7 @@ import bert_zoo  # noqa: E402
 from bert_zoo.config import ConfigError  # noqa: E402
 from bert_zoo.text import TweetBpeTokenizer, TweetNormalizer, tokenizer_from_dir  # noqa: E402
 from bert_zoo.text.tweets import UNKNOWN  # noqa: E402
+from bert_zoo.weights.cache import MODEL_FILES  # noqa: E402
 
 VOCABULARY = ALL_GOLDEN / "tweet_bpe"
 MODELS = ALL_GOLDEN / "bertweet"
@@ -56,6 +57,9 @@ def test_files_are_written_and_read(tmp_path):
     assert tokenizer_from_dir(VOCABULARY, "bertweet").get_config()["normalization"]
     tokenizer = tokenizer_from_dir(VOCABULARY, "bertweet", normalization=False)
     tokenizer.save(tmp_path)
+    # What a directory is made of is fetched from a hub, too.
+    for path in tmp_path.iterdir():
+        assert any(path.match(pattern) for pattern in MODEL_FILES), path.name
     for name in ("vocab.txt", "bpe.codes"):
         assert (tmp_path / name).read_text() == (VOCABULARY / name).read_text()
     again = tokenizer_from_dir(tmp_path, "bertweet")

@@ -36,7 +36,7 @@ _LOGGER = logging.getLogger(__name__)
 # What a model is made of in a hub repository, next to its weights.
 MODEL_FILES = (
     *("config.json", "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json"),
-    *("added_tokens.json", "vocab.txt", "vocab.json", "merges.txt", "*.model"),
+    *("added_tokens.json", "vocab.txt", "vocab.json", "merges.txt", "bpe.codes", "*.model"),
     *("vocab.pkl", "vocab.bin"),  # Transformer-XL's; read without being unpickled
     *("modules.json", "sentence_bert_config.json", "config_sentence_transformers.json"),
     "1_Pooling/config.json",
