@@ -18,6 +18,7 @@ from bert_zoo.apps import language_modelling as lm
 from bert_zoo.data.language_modelling import segments
 from bert_zoo.families.transformer_xl_config import RecurrentConfig
 from bert_zoo.models import StatefulLM
+from bert_zoo.models.task_model import under_settings
 from bert_zoo.training import (
     TrainingCheckpoint,
     WarmupCosineDecay,
@@ -308,7 +309,7 @@ def test_a_vocabulary_below_the_clusters_is_refused():
 
 def test_settings_change_the_reading_and_no_weights():
     model = load_recurrent("hf_adaptive")
-    other = lm.under_settings(model, mem_len=3, same_length=False)
+    other = under_settings(model, mem_len=3, same_length=False)
     assert (other.encoder.config.mem_len, model.encoder.config.mem_len) == (3, 8)
     assert other.initial_memory(1)["memory"][0].shape == (1, 3, 16)
     for path, value in variables_of(model).items():
@@ -319,7 +320,7 @@ def test_losses_by_context_are_those_of_windows():
     model = load_recurrent("torch_same_length")
     places, contexts = np.array([20, 31, 45]), (2, 6)
     losses = lm.losses_by_context(model, IDS, places, contexts, batch_size=2)
-    alone = lm.under_settings(model, mem_len=0, same_length=False)
+    alone = under_settings(model, mem_len=0, same_length=False)
     for row, context in enumerate(contexts):
         for column, place in enumerate(places):
             window = IDS[None, place - context : place]

@@ -15,6 +15,7 @@ from bert_zoo.config import ConfigError
 from bert_zoo.data.language_modelling import StreamBatches, segments
 from bert_zoo.models import CausalLM, Encoder, StatefulLM
 from bert_zoo.models.replicas import is_chief
+from bert_zoo.models.task_model import under_settings
 from bert_zoo.presets import LanguageModelPreset, Reading
 from bert_zoo.registry import registry
 from bert_zoo.training.distribution import present_strategy
@@ -60,16 +61,6 @@ def fitted(preset: LanguageModelPreset, vocab_size: int) -> LanguageModelPreset:
     if "tie_projs" in config:
         config["tie_projs"] = config["tie_projs"][: len(kept) + 1]
     return replace(preset, config=config)
-
-
-def under_settings(model: CausalLM, **settings: Any) -> CausalLM:
-    """A model with the same weights, under other settings that no weight depends on, such as `mem_len`."""
-    config = model.encoder.get_config()
-    config["config"] = model.encoder.config.replace(**settings).to_dict()
-    config["dtype"] = model.dtype_policy
-    other = CausalLM(Encoder.from_config(config))
-    other.set_weights(model.get_weights())
-    return other
 
 
 # --- Training ---

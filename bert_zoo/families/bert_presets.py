@@ -117,7 +117,7 @@ def own_size(config: Mapping[str, Any]) -> PretrainingSize:
     Long rows need a share of the updates while the rate is high: positions past the short rows are
     new to the model then.
     """
-    phases = ((32, 0.5), (64, 0.2), (128, 0.3))
+    phases = ((32, 0.7), (64, 0.15), (128, 0.15))
     return PretrainingSize(config, SMALL_SCALE, phases, starts_from_frequencies=True)
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import keras
 from keras import ops
@@ -18,6 +18,8 @@ from bert_zoo.models.labels import NUMBER_OF_LABELS, LabelRange, label_names
 from bert_zoo.models.long_texts import are_rows, over_windows
 from bert_zoo.registry import Family, registry
 from bert_zoo.weights.table import Head
+
+Model = TypeVar("Model", bound="TaskModel")
 
 
 @dataclass(frozen=True)
@@ -271,3 +273,19 @@ class SentenceModel(TaskModel):
     def head_outputs(self, encoded, inputs, training=None):
         summary = self.prepared(self.summary_of(encoded, inputs))
         return self.classifier(summary, training=training)
+
+
+def under_settings(model: Model, **settings: Any) -> Model:
+    """A model with the same weights, under other settings that no weight depends on, such as `mem_len`.
+
+    Args:
+        model: of a task that needs nothing but an encoder.
+        settings: of the encoder's configuration.
+    """
+    encoder = model.encoder
+    config = encoder.get_config()
+    config["config"] = encoder.config.replace(**settings).to_dict()
+    config["preprocessor"] = encoder.preprocessor_to_save()
+    other = type(model)(Encoder.from_config(config))
+    other.set_weights(model.get_weights())
+    return other

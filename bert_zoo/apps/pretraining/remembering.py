@@ -3,24 +3,13 @@
 from bert_zoo.apps.pretraining.masked import MaskedTraining, Settings
 from bert_zoo.apps.pretraining.measuring import MEASURED_ROWS, MEASURED_SEED, HeldOut
 from bert_zoo.data.token_shards import TokenShards
-from bert_zoo.models import Encoder
+from bert_zoo.models.task_model import under_settings
 from bert_zoo.tasks.objectives import ObjectiveModel
 from bert_zoo.tasks.stateful_objectives import StatefulObjectives
 from bert_zoo.training.pretraining_batches import PretrainingBatches
 
 # Batches of held-out text at least, where it has so many: the first has no memory.
 MEASURED_BATCHES = 8
-
-
-def with_memory(model: ObjectiveModel, mem_len: int, reuse_len: int) -> ObjectiveModel:
-    """The same model, weights copied, with another memory; 0 for none."""
-    encoder = model.encoder
-    config = encoder.config.replace(mem_len=mem_len, reuse_len=reuse_len)
-    options = {"pooling": encoder.pooling, "dtype": encoder.dtype_policy}
-    preprocessor = encoder.preprocessor_to_save()
-    twin = type(model)(Encoder(config, encoder.family, preprocessor=preprocessor, **options))
-    twin.set_weights(model.get_weights())
-    return twin
 
 
 class RememberingTraining(MaskedTraining):
@@ -46,7 +35,8 @@ class RememberingTraining(MaskedTraining):
                 f"{sorted(lengths)}. Give one (--length)."
             )
         (length,), recipe = lengths, settings.recipe
-        super().__init__(with_memory(model, 3 * length // 4, length // 2), settings, shards, seed)
+        remembering = under_settings(model, mem_len=3 * length // 4, reuse_len=length // 2)
+        super().__init__(remembering, settings, shards, seed)
         self.model = StatefulObjectives(self.inner, recipe.micro_batch_size)
 
     def about(self):
@@ -67,4 +57,4 @@ class RememberingTraining(MaskedTraining):
         return HeldOut(name, held_out, min(held_out.per_epoch, count))
 
     def trained(self) -> ObjectiveModel:
-        return with_memory(self.inner, 0, 0)
+        return under_settings(self.inner, mem_len=0, reuse_len=0)
