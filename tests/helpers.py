@@ -46,6 +46,19 @@ def task_of(case: str) -> str:
     return CASES[case]["task"]
 
 
+def vocabulary_of(case: str) -> str | None:
+    """What its vocabulary's file ends in, if it has one."""
+    for path in sorted(directory_of(case).iterdir()):
+        names = ("vocab.json", "encoder.json", "tokenizer.json")
+        if path.name != "merges.txt" and (path.suffix in (".txt", ".model") or path.name in names):
+            return path.suffix
+    return None
+
+
+def has_text(case: str) -> bool:
+    return vocabulary_of(case) is not None
+
+
 def one_a_task() -> list[str]:
     """A case for each family and task, if there is one the case that has the task's name."""
     found = {}

@@ -27,6 +27,7 @@ from helpers import (
     directory_of,
     family_of,
     flat,
+    has_text,
     load_case,
     loaded,
     slow_but,
@@ -36,6 +37,7 @@ from helpers import (
     task_of,
     tensors_of,
     texts_for,
+    vocabulary_of,
 )
 
 import bert_zoo
@@ -57,19 +59,6 @@ FORMATS = {"hf": "hf", "tf": "tf1", "torch": "torch"}
 def having(name: str) -> list[str]:
     """The cases whose io.npz has an array of the name, or one below it ("gradient/...")."""
     return [case for case in CASES if any(key.startswith(name) for key in arrays(case))]
-
-
-def vocabulary_of(case: str) -> str | None:
-    """What its vocabulary's file ends in, if it has one."""
-    for path in sorted(directory_of(case).iterdir()):
-        names = ("vocab.json", "encoder.json", "tokenizer.json")
-        if path.name != "merges.txt" and (path.suffix in (".txt", ".model") or path.name in names):
-            return path.suffix
-    return None
-
-
-def has_text(case: str) -> bool:
-    return vocabulary_of(case) is not None
 
 
 def answers(model, case: str) -> list:
