@@ -11,6 +11,7 @@ from helpers import GOLDEN, TEXTS, load_case, load_task, loaded_task, task_input
 import bert_zoo
 from bert_zoo.config import ConfigError, EncoderConfig
 from bert_zoo.training import compile_for_task
+from bert_zoo.weights.formats.codec import ConfigRow
 
 LABELS = [0, 1, 2]
 
@@ -654,3 +655,14 @@ def test_a_model_without_vocabulary_can_be_given_one(tmp_path):
         model.preprocessor = given
         assert model.preprocessor is given
         assert "token_ids" in model.preprocessor(["the cat"])
+
+
+def test_a_value_that_a_format_cannot_say_is_named():
+    row = ConfigRow("activation", "hidden_act", {"gelu": "gelu_approximate"})
+    message_of(
+        ConfigError,
+        lambda: row.encode("gelu"),
+        "activation is 'gelu'",
+        "hidden_act",
+        "another format",
+    )

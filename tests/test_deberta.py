@@ -68,7 +68,7 @@ def test_a_part_of_a_row_asks_as_the_whole_does(case):
 @pytest.mark.parametrize("case", ["deberta/masked_lm", "deberta_v2/masked_lm_convolution"])
 def test_masked_tokens_alone_are_decoded_as_among_all(case):
     io, model = arrays(case), loaded(case)
-    positions = np.random.default_rng(0).integers(1, 6, (len(io["token_ids"]), 3)).astype("int32")
+    positions = np.random.default_rng(0).integers(1, 6, (len(io["token_ids"]), 3))
     some = model({**inputs_of(io), "mask_positions": positions})
     wanted = np.take_along_axis(io["logits"], positions[..., None], axis=1)
     np.testing.assert_allclose(some, wanted, atol=TOLERANCE)

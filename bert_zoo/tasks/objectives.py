@@ -231,9 +231,11 @@ class ObjectiveModel(TaskModel):
         return {**self.encoder.backbone.inputs_for_targets(read, positions), **read}
 
     def positions(self, inputs, name: str):
-        """The input of that name, checked to lie in the text; None where it is not given."""
-        positions, length = inputs.get(name), inputs["token_ids"].shape[1]
-        if positions is not None and length is not None:
+        """The input of that name, int32, checked to lie in the text; None where it is not given."""
+        if inputs.get(name) is None:
+            return None
+        positions, length = as_ids(name, inputs[name]), inputs["token_ids"].shape[1]
+        if length is not None:
             check_range(name, positions, length, "the length of the input")
         return positions
 
@@ -273,7 +275,7 @@ class ObjectiveModel(TaskModel):
         ):
             return None
         given = {name: self.positions(inputs, name) for name in self.positions_read}
-        given = {name: as_ids(name, value) for name, value in given.items() if value is not None}
+        given = {name: value for name, value in given.items() if value is not None}
         shapes, length = [value.shape[1:] for value in given.values()], inputs["token_ids"].shape[1]
         if None in itertools.chain([length], *shapes) or sum(map(math.prod, shapes)) >= length:
             return None

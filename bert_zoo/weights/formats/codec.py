@@ -41,7 +41,13 @@ class ConfigRow:
             return None
         if self.values is None:
             return value
-        return next(theirs for theirs, ours in self.values.items() if ours == value)
+        for theirs, ours in self.values.items():
+            if ours == value:
+                return theirs
+        raise ConfigError(
+            f"{self.field} is {shown(value)}, which {self.key} cannot say in this format; it says "
+            f"{sorted(map(str, self.values.values()))}. Save in another format."
+        )
 
 
 @dataclass(frozen=True)
