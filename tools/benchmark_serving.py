@@ -237,22 +237,24 @@ class Bench:
 
         `first` are seconds from the start of a process to its first answer, `first_call` those after
         imports and loading, `single` milliseconds a text in requests of one, `batch` texts a second in
-        requests of 32, `memory` the peak of a process after its first round, `size` that of the files;
-        both in bytes.
+        requests of 32, `memory` the peak of a process after its first requests, `size` that of the
+        files; both in bytes. Kept after each start of all systems and after each round: a measurement
+        that was stopped goes on.
         """
         file = self.directory / COSTS_FILE
-        if file.exists():
-            return json.loads(file.read_text())
+        found = json.loads(file.read_text()) if file.exists() else self._sizes()
+        counts = found[self.systems[0].name]
+        if len(counts["single"]) >= rounds:
+            return found
+
+        def keep() -> None:
+            file.write_text(json.dumps(found, indent=2) + "\n", encoding="utf-8")
+
         [texts] = self.columns(0)
         singles = requests_of([texts[:SINGLE_TEXTS]], 1)
         batches = requests_of([texts[: BATCHES * BATCH_SIZE]], BATCH_SIZE)
-        timed = ("first", "first_call", "single", "batch")
-        found = {s.name: {name: [] for name in timed} for s in self.systems}
-        for system in self.systems:
-            files = self.exported(0, system).rglob("*")
-            found[system.name]["size"] = sum(f.stat().st_size for f in files if f.is_file())
         servers: list[Server] = []
-        for _ in range(STARTS):
+        for _ in range(max(1, STARTS - len(counts["first"]))):
             for server in servers:
                 server.close()
             servers = []
@@ -262,18 +264,29 @@ class Bench:
                 answered = servers[-1].ask(singles[:1])
                 found[system.name]["first"].append(time.perf_counter() - start)
                 found[system.name]["first_call"].append(answered["seconds"])
-        for round_number in range(1 + rounds):
+            keep()
+        for server in servers:  # shapes are new to it
+            server.ask(singles)
+            found[server.system.name]["memory"] = server.ask(batches)["memory"]
+        while len(counts["single"]) < rounds:
             for server in servers:
                 of_system = found[server.system.name]
                 single, batch = server.ask(singles), server.ask(batches)
-                if not round_number:  # shapes are new to it
-                    of_system["memory"] = batch["memory"]
-                    continue
                 of_system["single"].append(1000 * single["seconds"] / len(singles))
                 of_system["batch"].append(BATCHES * BATCH_SIZE / batch["seconds"])
+            keep()
         for server in servers:
             server.close()
-        file.write_text(json.dumps(found, indent=2) + "\n", encoding="utf-8")
+        return found
+
+    def _sizes(self) -> dict[str, dict[str, Any]]:
+        """What is known of each system before it is timed."""
+        found: dict[str, dict[str, Any]] = {}
+        for system in self.systems:
+            files = self.exported(0, system).rglob("*")
+            size = sum(f.stat().st_size for f in files if f.is_file())
+            timed = ("first", "first_call", "single", "batch")
+            found[system.name] = {**{name: [] for name in timed}, "size": size}
         return found
 
 
