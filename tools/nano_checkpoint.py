@@ -58,7 +58,7 @@ PROMPT = "The film is about"
 NOT_MEASURED = "\nNot measured.\n"
 LIMITS = """## What it is not good for
 
-Results. It has read a few million words of English a few times and knows next to nothing of the world: `minilm_l6` and `bert_tiny`
+Results. It has read a few million words of English many times and knows next to nothing of the world: `minilm_l6` and `bert_tiny`
 are better starts for whatever counts. What it predicts is what the texts above would say, with their opinions and gaps. It is for
 tests, examples, and programs that are tried out: real weights, heads and vocabulary in no time and without a network.
 
@@ -120,7 +120,7 @@ def command_of(config: Mapping[str, Any], steps: int) -> str:
         preset, _ = preset.of_size(size)
         options |= {
             name: config["recipe"][name]
-            for name in ("batch_size", "optimizer", "learning_rate")
+            for name in ("batch_size", "optimizer", "learning_rate", "dtype")
             if config["recipe"][name] != getattr(preset.recipe, name)
         }
     for option in ("text", "general_text"):

@@ -111,14 +111,15 @@ MINI = width(256, 4, vocab_size=10_000, max_positions=128) | {"initializer_range
 ONE_LENGTH = ((128, 1.0),)
 
 
-def own_size(config: Mapping[str, Any]) -> PretrainingSize:
+def own_size(config: Mapping[str, Any], **changes: Any) -> PretrainingSize:
     """A model of a size below the papers'; short rows come first, which are learned from sooner.
 
     Long rows need a share of the updates while the rate is high: positions past the short rows are
     new to the model then.
     """
     phases = ((32, 0.7), (64, 0.15), (128, 0.15))
-    return PretrainingSize(config, SMALL_SCALE, phases, starts_from_frequencies=True)
+    changes = {**SMALL_SCALE, **changes}
+    return PretrainingSize(config, changes, phases, starts_from_frequencies=True)
 
 
 # mini and small are the layers and widths of Turc et al. 2019 (arXiv:1908.08962).

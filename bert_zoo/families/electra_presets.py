@@ -54,13 +54,16 @@ def with_generator(config: dict[str, int], generator: int, tables: int) -> dict[
     return {**config, "generator_hidden_size": generator, "embedding_size": tables}
 
 
+# A discriminator learns nothing but the rate of replacement until its generator reads what stands beside a
+# mask. That takes some 4,000 updates, of few rows as of many.
+MANY_UPDATES = {"batch_size": 32, "total_steps": 24_000}
 PRETRAINING = PretrainingPreset(
     rows="full_sentences",
     recipe=Recipe(batch_size=256, total_steps=766_000, warmup_steps=10_000, learning_rate=2e-4),
     phases=((512, 1.0),),
     sizes={
-        "nano": own_size(with_generator(NANO, 64, 128)),
-        "mini": own_size(with_generator(MINI, 64, 128)),
+        "nano": own_size(with_generator(NANO, 64, 128), **MANY_UPDATES),
+        "mini": own_size(with_generator(MINI, 64, 128), **MANY_UPDATES),
         "small": PretrainingSize(
             with_generator(width(256, 12), 64, 128),
             {"batch_size": 128, "total_steps": 1_000_000, "learning_rate": 5e-4},
