@@ -88,9 +88,10 @@ def test_ids_are_those_of_the_library(texts, tmp_path, kind, family, library, lo
     encode = library(tmp_path, lowercase)
     some = [*SAMPLES, *texts[::20]]
     if kind.startswith("sentencepiece"):
-        # ALBERT's code cuts off a comma behind a number, which the library does not; and versions of
-        # the library differ in which of several equal segmentations of "000" they take.
-        some = [re.sub(r"\d+,?", "", text) for text in some]
+        # ALBERT's code cuts off a comma behind a number, which the library does not; and versions of the
+        # library differ in which of several equal segmentations they take: of "000", and of a table's
+        # rule, "|---|---:|", whose pieces are the same in another order.
+        some = [re.sub(r"\d+,?|[^\w\s]{4,}", "", text) for text in some]
     for text, ids in zip(some, tokenizer(some).to_list(), strict=True):
         assert ids == encode(text), text
     # A vocabulary of this text knows it: hardly a token is unknown.

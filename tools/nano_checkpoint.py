@@ -103,8 +103,9 @@ def shown(run: Path, directory: Path) -> tuple[str, float]:
     rows, difference = [], 0.0
     for text in texts:
         words = stored.fill_mask(text, top_k=3)[0]
-        probability = {c.token: c.score for c in trained.fill_mask(text, top_k=10)[0]}
-        difference = max(difference, *(abs(c.score - probability[c.token]) for c in words))
+        # By id: several tokens may read the same, one of them within a word.
+        probability = {c.token_id: c.score for c in trained.fill_mask(text, top_k=10)[0]}
+        difference = max(difference, *(abs(c.score - probability[c.token_id]) for c in words))
         rows.append((text, ", ".join(f"{c.token.strip()} {c.score:.2f}" for c in words)))
     return table(["text", "the three likeliest"], rows, 0), difference
 
