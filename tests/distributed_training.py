@@ -8,6 +8,7 @@ backend. Each run has a process of its own, because backends fix their devices w
 file holds `weights/<path>`, `losses` of the epochs, `evaluation`, and `predictions` of every row.
 """
 
+import re
 import sys
 
 import numpy as np
@@ -115,15 +116,22 @@ def train(case: str, scope, options: tuple[str, ...]) -> dict[str, np.ndarray]:
     }
 
 
+# What a model is divided by, in its first layer and its embeddings.
+DIVIDED = re.compile(
+    r"/layer_0/(attention|feed_forward(_\d+)?)/.*kernel$|/(token_embedding|table_\d+)/embeddings$"
+)
+
+
 def assert_divided(model) -> None:
-    """Every product and table of the layers lies on two devices in halves, and so do its moments."""
+    """Products of attention and feed-forward networks, and tables, lie on two devices in halves, and so do
+    their moments."""
     model.optimizer.build(model.trainable_variables)
-    moments = [v for v in model.optimizer.variables if "momentum" in v.path]
-    for path_part in ("qkv_kernel", "output_kernel", "intermediate_kernel", "embeddings"):
-        assert any(path_part in v.path and halved(v) for v in moments), path_part
-    kernels = [v for v in model.trainable_variables if "/layer_0/" in v.path and v.name == "kernel"]
-    assert len(kernels) >= 4
-    assert all(halved(v) for v in kernels), [v.path for v in kernels if not halved(v)]
+    parts = [v for v in model.trainable_variables if DIVIDED.search(v.path)]
+    assert len(parts) >= 5
+    for part in parts:
+        moment = part.path.replace("/", "_") + "_momentum"
+        (moment,) = (v for v in model.optimizer.variables if v.path.endswith(moment))
+        assert halved(part) and halved(moment), part.path
 
 
 def halved(variable) -> bool:

@@ -55,6 +55,9 @@ def corrected(**recipe: Any) -> dict[str, Any]:
 
 SETTINGS = {
     "original": Setting(),
+    "original_rate_1e-4": Setting({"learning_rate": 1e-4}),
+    "original_rate_2e-4": Setting({"learning_rate": 2e-4}),
+    "original_rate_1e-4_rows_16": Setting({"learning_rate": 1e-4, "batch_size": 16}),
     "bias_correction": Setting(corrected()),
     "rate_1e-4": Setting(corrected(learning_rate=1e-4)),
     "rate_2e-4": Setting(corrected(learning_rate=2e-4)),
