@@ -183,6 +183,18 @@ def test_every_family_has_a_default_for_every_task(family, task):
     assert task in found.tasks and (not found.benchmark or found.benchmark == "race")
 
 
+def test_what_the_pages_of_families_can_train_has_settings():
+    # Streams have presets of another kind.
+    families = {n: f for n, f in registry().families.items() if not f.language_model_presets}
+    lacking = {
+        (name, task)
+        for name, family in families.items()
+        for task in {*TASKS, "multi_label_classification"} & set(family.tasks)
+        if not presets_for(name, task)
+    }
+    assert not lacking
+
+
 def test_default_fits_size_and_benchmark():
     sized = {
         (Classifier, 128): "bert/miniatures",

@@ -60,6 +60,7 @@ SETTINGS = {
     "original_rate_1e-4_rows_16": Setting({"learning_rate": 1e-4, "batch_size": 16}),
     "bias_correction": Setting(corrected()),
     "rate_1e-4": Setting(corrected(learning_rate=1e-4)),
+    "rate_1e-4_rows_16": Setting(corrected(learning_rate=1e-4, batch_size=16)),
     "rate_2e-4": Setting(corrected(learning_rate=2e-4)),
     "rate_3e-4": Setting(corrected(learning_rate=3e-4)),
     "rate_2e-4_rows_16": Setting(corrected(learning_rate=2e-4, batch_size=16)),

@@ -35,6 +35,7 @@ def of_glue(
 
 GRID = {"batch_size": (16, 32), "learning_rate": (5e-5, 3e-5, 2e-5), "epochs": (2, 3, 4)}
 SQUAD = Recipe(epochs=2, batch_size=12, learning_rate=3e-5, max_length=384)
+SWAG = Recipe(batch_size=16, learning_rate=2e-5)
 PRESETS = (
     Preset(
         "bert/glue",
@@ -76,7 +77,7 @@ PRESETS = (
     Preset(
         "bert/swag",
         CHOICES,
-        Recipe(batch_size=16, learning_rate=2e-5),
+        SWAG,
         "Devlin et al. 2018, section 4.4",
     ),
     Preset(

@@ -1,7 +1,18 @@
 """DeBERTa's fine-tuning settings, and version 3's of pretraining."""
 
+from dataclasses import replace
+
 from bert_zoo.config import Config
-from bert_zoo.families.bert_presets import CHOICES, MINI, NANO, SENTENCES, WORDS, own_size, width
+from bert_zoo.families.bert_presets import (
+    ANSWERS,
+    CHOICES,
+    MINI,
+    NANO,
+    SENTENCES,
+    WORDS,
+    own_size,
+    width,
+)
 from bert_zoo.presets import Preset, PretrainingPreset, PretrainingSize, Recipe
 
 SOURCE = "microsoft/DeBERTa experiments/glue/mnli.sh"
@@ -43,7 +54,7 @@ def preset(name: str, size: tuple[int, int], settings: tuple, third: bool) -> Pr
     )
 
 
-PRESETS = (
+OF_TEXTS = (
     # Of every other size.
     Preset(
         "deberta/glue",
@@ -54,6 +65,19 @@ PRESETS = (
     ),
     *(preset(f"deberta/mnli_l{s[1]}_h{s[0]}", s, FIRST[s], False) for s in FIRST),
     *(preset(f"deberta/v3_l{s[1]}_h{s[0]}", s, THIRD[s], True) for s in THIRD),
+)
+PRESETS = (
+    *OF_TEXTS,
+    *(
+        replace(
+            p,
+            name=f"{p.name}_answers",
+            tasks=ANSWERS,
+            recipe=p.recipe.replace(max_length=384),
+            note="Those of texts, with BERT's windows; none are published for answers.",
+        )
+        for p in OF_TEXTS
+    ),
 )
 
 PRETRAINING = PretrainingPreset(

@@ -1,7 +1,7 @@
 """DistilBERT (Sanh et al. 2019, arXiv:1910.01108): BERT in half the layers, no segments, no pooler."""
 
 from bert_zoo.families import bert
-from bert_zoo.families.bert_presets import ANSWERS, SENTENCES, SQUAD, WORDS
+from bert_zoo.families.bert_presets import ANSWERS, CHOICES, SENTENCES, SQUAD, SWAG, WORDS
 from bert_zoo.families.distilbert_checkpoints import CHECKPOINTS
 from bert_zoo.presets import Preset, Recipe
 from bert_zoo.registry import Family
@@ -78,6 +78,13 @@ PRESETS = (
         SQUAD.replace(epochs=3),
         "huggingface/transformers examples/research_projects/distillation README.md",
         note="There with a fine-tuned BERT as a teacher.",
+    ),
+    Preset(
+        "distilbert/swag",
+        CHOICES,
+        SWAG,
+        "Devlin et al. 2018, section 4.4",
+        note="BERT's; Sanh et al. chose between no texts.",
     ),
 )
 

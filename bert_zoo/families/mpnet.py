@@ -5,7 +5,7 @@ from typing import Any
 
 from bert_zoo.config import EncoderConfig
 from bert_zoo.families import bert, roberta, roberta_presets
-from bert_zoo.families.bert_presets import ANSWERS, SENTENCES, WORDS, of_glue
+from bert_zoo.families.bert_presets import ANSWERS, CHOICES, SENTENCES, WORDS, of_glue
 from bert_zoo.families.mpnet_checkpoints import CHECKPOINTS
 from bert_zoo.presets import Preset
 from bert_zoo.registry import Family
@@ -95,6 +95,13 @@ PRESETS = (
         ),
         "microsoft/MPNet MPNet/README.squad.md",
         note="The program does not say how windows overlap; BERT's stride stands in.",
+    ),
+    Preset(
+        "mpnet/race",
+        CHOICES,
+        roberta_presets.RACE,
+        "fairseq examples/roberta/README.race.md",
+        note="RoBERTa's, as are the settings of GLUE; MPNet's repository chooses between no texts.",
     ),
 )
 

@@ -37,6 +37,9 @@ GLUE = {
     "sst2": (32, 1e-5, 20935, 1256),
     "stsb": (16, 2e-5, 3598, 214),
 }
+RACE = RECIPE.replace(
+    epochs=5, batch_size=16, weight_decay=0.01, schedule="constant", warmup_proportion=0.0
+)
 PRESETS = (
     Preset(
         "roberta/glue",
@@ -62,9 +65,7 @@ PRESETS = (
     Preset(
         "roberta/race",
         CHOICES,
-        RECIPE.replace(
-            epochs=5, batch_size=16, weight_decay=0.01, schedule="constant", warmup_proportion=0.0
-        ),
+        RACE,
         "fairseq examples/roberta/README.race.md",
     ),
 )
