@@ -25,7 +25,7 @@ PYTEST = $(QUIET) TF_NUM_INTRAOP_THREADS=1 $(BIN)/python -m pytest --ignore test
 
 quickstart: $(VENV)/installed-plots
 	$(QUIET) $(BIN)/python tools/finetune.py --model minilm_l6 --task messages \
-		--epochs 4 --batch_size 16 --learning_rate 3e-4 --bias_correction --output_dir runs/quickstart
+		--output_dir runs/quickstart
 
 test: $(VENV)/installed-test
 	$(PYTEST) -m "not slow"

@@ -4,6 +4,7 @@ Nothing here imports TensorFlow or Keras.
 """
 
 import difflib
+import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
 from itertools import product
@@ -26,6 +27,8 @@ class Recipe:
 
     Attributes:
         epochs: passes over the data; where total_steps is given, the most there may be.
+        least_updates: of the whole training: data so small that its epochs make fewer gets more epochs
+            (Zhang et al. 2021, arXiv:2006.05987, section 6).
         total_steps: updates of the whole training; without it, epochs say when it ends.
         batch_size: rows of one update.
         gradient_accumulation_steps: batches that an update's rows are computed in, one after the
@@ -69,6 +72,7 @@ class Recipe:
     """
 
     epochs: int = 3
+    least_updates: int = 0
     total_steps: int | None = None
     batch_size: int = 32
     gradient_accumulation_steps: int = 1
@@ -118,6 +122,7 @@ class Recipe:
                 0 <= self.warmup_proportion < 1,
                 "a part of the updates, from 0 to below 1",
             ),
+            "least_updates": (self.least_updates >= 0, "a number of updates, 0 for any"),
             "warmup_steps": ((self.warmup_steps or 0) >= 0, "a number of updates, or None"),
             "gradient_accumulation_steps": (
                 accumulated >= 1 and rows % accumulated == 0,
@@ -145,13 +150,18 @@ class Recipe:
             seed=seed,
         )
 
+    def epochs_of(self, batches_per_epoch: int) -> int:
+        """Passes over data of so many batches."""
+        batches = self.least_updates * self.gradient_accumulation_steps
+        return max(self.epochs, math.ceil(batches / batches_per_epoch))
+
     def updates_of(self, batches_per_epoch: int) -> int:
         """Updates of the whole training.
 
         An update takes its batches across the end of an epoch; those left over at the very end
         make none, unless there is no other.
         """
-        batches = batches_per_epoch * self.epochs
+        batches = batches_per_epoch * self.epochs_of(batches_per_epoch)
         updates = max(1, batches // self.gradient_accumulation_steps)
         return updates if self.total_steps is None else min(updates, self.total_steps)
 

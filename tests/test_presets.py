@@ -57,7 +57,10 @@ def test_presets_name_families_tasks_and_sources():
 @pytest.mark.parametrize(
     ("name", "settings"),
     [
-        ("bert/glue", {"batch_size": 32, "learning_rate": 5e-5, "epochs": 3, "max_length": 128}),
+        (
+            "bert/original",
+            {"batch_size": 32, "learning_rate": 5e-5, "epochs": 3, "max_length": 128},
+        ),
         ("bert/squad", {"batch_size": 12, "learning_rate": 3e-5, "epochs": 2, "max_length": 384}),
         ("bert/squad_large", {"batch_size": 24, "stride": 128, "max_question_length": 64}),
         ("roberta/rte", {"batch_size": 16, "learning_rate": 2e-5, "weight_decay": 0.1}),
@@ -142,7 +145,7 @@ def test_pretraining_presets_have_every_size_and_rows_that_it_reads():
 
 
 def test_grids_give_every_candidate():
-    found = list(preset("bert/glue").candidates())
+    found = list(preset("bert/original").candidates())
     assert len(found) == len(set(found)) == 2 * 3 * 3
     assert {recipe.learning_rate for recipe in found} == {5e-5, 3e-5, 2e-5}
     assert list(preset("bert/mrpc").candidates()) == [preset("bert/mrpc").recipe]
@@ -198,8 +201,8 @@ def test_what_the_pages_of_families_can_train_has_settings():
 def test_default_fits_size_and_benchmark():
     sized = {
         (Classifier, 128): "bert/miniatures",
-        (Classifier, 384): "bert/glue",
-        (Classifier, 768): "bert/glue",
+        (Classifier, 384): "bert/minilm",
+        (Classifier, 768): "bert/original",
         (QuestionAnswerer, 768): "bert/squad",
         (QuestionAnswerer, 1024): "bert/squad_large",
     }
@@ -217,6 +220,15 @@ def test_default_fits_size_and_benchmark():
 # ---------------------------------------------------------------------------------------------
 # What is made of a recipe
 # ---------------------------------------------------------------------------------------------
+
+
+def test_small_data_gets_more_epochs():
+    recipe = Recipe(epochs=3, least_updates=150)
+    assert (recipe.epochs_of(100), recipe.updates_of(100)) == (3, 300)
+    assert (recipe.epochs_of(19), recipe.updates_of(19)) == (8, 152)
+    parts = recipe.replace(gradient_accumulation_steps=4)
+    assert (parts.epochs_of(19 * 4), parts.updates_of(19 * 4)) == (8, 152)
+    assert recipe.replace(total_steps=100).updates_of(19) == 100
 
 
 def test_updates_and_warmup_are_counted():

@@ -41,7 +41,7 @@ class Setting:
         recipe: settings of `Recipe`.
         head_scale: factor of the classifier's initial weights.
         new_layers: so many layers from the top, and the pooler, are randomly initialised (Zhang et al.
-            2021, arXiv:2006.05987, section 4).
+            2021, arXiv:2006.05987, section 5).
     """
 
     recipe: dict[str, Any] = field(default_factory=dict)
@@ -61,6 +61,8 @@ SETTINGS = {
     "bias_correction": Setting(corrected()),
     "rate_1e-4": Setting(corrected(learning_rate=1e-4)),
     "rate_1e-4_rows_16": Setting(corrected(learning_rate=1e-4, batch_size=16)),
+    "rate_1e-4_rows_8": Setting(corrected(learning_rate=1e-4, batch_size=8)),
+    "rate_1e-4_epochs_8": Setting(corrected(learning_rate=1e-4, epochs=8)),
     "rate_2e-4": Setting(corrected(learning_rate=2e-4)),
     "rate_3e-4": Setting(corrected(learning_rate=3e-4)),
     "rate_2e-4_rows_16": Setting(corrected(learning_rate=2e-4, batch_size=16)),

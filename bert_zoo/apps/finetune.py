@@ -141,6 +141,8 @@ def recipe_for(task: "Benchmark") -> Recipe:
     longest = opened.config.longest_input
     too_long = {"max_length": longest} if chosen.recipe.max_length > longest else {}
     changes = too_long | PROGRAM.given(Recipe)
+    if "epochs" in changes and chosen.recipe.least_updates:  # so many, and no more
+        changes = {"least_updates": 0} | changes
     settings = ", ".join(f"{name}={value}" for name, value in changes.items())
     print(f"Recipe {chosen.name}" + (f", with {settings}" if settings else "") + ".")
     return chosen.recipe.replace(**changes)

@@ -252,7 +252,12 @@ def finetune(
     model.preprocessor = model.preprocessor.with_options(bucket=bucket)
     start = time.perf_counter()
     batches = task.batches(model, recipe, seed)
+    epochs = recipe.epochs_of(batches.order.per_epoch)
     updates = recipe.updates_of(batches.order.per_epoch)
+    if epochs > recipe.epochs:
+        print(
+            f"{epochs} epochs, for no fewer than {recipe.least_updates} updates (--least_updates)."
+        )
     with strategy.scope():
         optimizer = optimizer_for(recipe, updates)
         compile_for_task(model, optimizer, steps_per_execution=recipe.steps_per_execution)
@@ -272,7 +277,7 @@ def finetune(
     if not measure.stopped and updates_of(model) < updates:
         model.fit(
             batches.dataset,
-            epochs=recipe.epochs,
+            epochs=epochs,
             initial_epoch=epochs_before,
             callbacks=callbacks,
             class_weight=weights,

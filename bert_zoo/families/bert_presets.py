@@ -38,7 +38,7 @@ SQUAD = Recipe(epochs=2, batch_size=12, learning_rate=3e-5, max_length=384)
 SWAG = Recipe(batch_size=16, learning_rate=2e-5)
 PRESETS = (
     Preset(
-        "bert/glue",
+        "bert/original",
         (*SENTENCES, *WORDS),
         Recipe(),
         "google-research/bert run_classifier.py, README.md; grid: Devlin et al. 2018, appendix A.3",
@@ -52,6 +52,14 @@ PRESETS = (
         fits=is_miniature,
         grid={"batch_size": (8, 16, 32, 64, 128), "learning_rate": (3e-4, 1e-4, 5e-5, 3e-5)},
         note="The middle of the grid.",
+    ),
+    Preset(
+        "bert/minilm",
+        SENTENCES,
+        Recipe(learning_rate=1e-4, least_updates=150, bias_correction=True),
+        'measured by this project: docs/results.md, "Which settings are the default"',
+        fits=lambda config: config.hidden_size == 384,
+        note="Of minilm_l6. BERT's own settings are bert/original.",
     ),
     Preset(
         "bert/mrpc",
