@@ -39,7 +39,7 @@ def test_the_page_has_every_family_and_says_what_was_not_run(tools):
     assert "| `fit` on strings | not run | not run | yes |" in page
     assert "| writes Hugging Face directories (BERT) | not run | not run | no |" in page
     assert "| heads read from Hugging Face directories | not run | not run | 1 of 2 |" in page
-    assert "| not run | not run | `tf_model.h5`, TF1, Model Garden |" in page
+    assert "| not run | not run | `tf_model.h5`, TF1, Model Garden, KerasHub, bert4keras |" in page
 
 
 @pytest.mark.slow

@@ -19,6 +19,8 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
+from bert_zoo.objectives import OBJECTIVES
+
 ROOT = Path(__file__).parents[1]
 GOLDEN = ROOT / "tests" / "golden"
 PEERS = ROOT / "tools" / "references" / "peers"
@@ -78,6 +80,8 @@ FORMATS = {
     "tf1_bert/encoder": "TF1",
     "fairseq/fairseq_old": "fairseq",
     "model_garden/bert_v2": "Model Garden",
+    "keras_hub/encoder": "KerasHub",
+    "bert4keras/encoder": "bert4keras",
 }
 # What no program shows; columns as in `LIBRARIES`.
 PURPOSES = {
@@ -98,7 +102,7 @@ PURPOSES = {
         "the authors' trainings, on TPUs",
     ),
     "pretraining from a pile of text": (
-        "a program, for seven objectives",
+        f"a program, for {len(OBJECTIVES)} objectives of hidden tokens, and the next token",
         "example programs",
         "no",
         "no",
@@ -130,6 +134,8 @@ def prepare(directory: Path) -> None:
         "tf1_albert/encoder": "encoder",
         "fairseq/fairseq_old": "masked_lm",
         "model_garden/bert_v2": "encoder",
+        "keras_hub/encoder": "encoder",
+        "bert4keras/encoder": "encoder",
     }.items():
         path = directory / name
         path.mkdir(parents=True)
@@ -142,8 +148,9 @@ def prepare(directory: Path) -> None:
     )
     shutil.copy(GOLDEN / "tf_keras" / "bert_classification.h5", made / "tf_model.h5")
     for family in ("bert", "albert"):
-        made = directory / f"tf1_{family}" / "encoder"
-        write_tf1(GOLDEN / family / "encoder", made)
+        write_tf1(GOLDEN / family / "encoder", directory / f"tf1_{family}" / "encoder")
+    write_keras_hub(GOLDEN / "bert" / "encoder", directory / "keras_hub" / "encoder")
+    write_bert4keras(GOLDEN / "bert" / "encoder", directory / "bert4keras" / "encoder")
     shutil.copytree(
         GOLDEN / "roberta" / "fairseq_old",
         directory / "fairseq" / "fairseq_old",
@@ -160,20 +167,47 @@ def write_tf1(golden: Path, directory: Path) -> None:
     """Writes an encoder as Google's programs store it, with its vocabulary, inputs and outputs."""
     import tensorflow as tf
 
-    import bert_zoo
-    from bert_zoo.registry import registry
-    from bert_zoo.weights.bind import to_stored, variables_of
-
-    model = bert_zoo.load(golden)
-    family = registry().families[model.family]
-    plan = family.plan("tf1", model.config)
-    tensors = to_stored(variables_of(model), plan.bindings(None, model.config.pooler))
+    tensors = write_google_config(golden, directory, "tf1")
     tf.raw_ops.SaveV2(
         prefix=str(directory / "model.ckpt"),
         tensor_names=list(tensors),
         shape_and_slices=[""] * len(tensors),
         tensors=list(tensors.values()),
     )
+
+
+def write_bert4keras(golden: Path, directory: Path) -> None:
+    """Writes an encoder as `save_weights` of bert4keras does, beside Google's configuration."""
+    import h5py
+
+    tensors = write_google_config(golden, directory, "bert4keras")
+    with h5py.File(directory / "best_model.h5", "w") as file:
+        for name, tensor in tensors.items():
+            layer = name.partition("/")[0]
+            file[f"{layer}/{name}:0"] = tensor
+
+
+def write_keras_hub(golden: Path, directory: Path) -> None:
+    """Writes an encoder as KerasHub's preset, with its inputs and outputs."""
+    import bert_zoo
+
+    bert_zoo.save(bert_zoo.load(golden), directory, format="keras_hub")
+    shutil.copy(golden / "io.npz", directory)
+
+
+def write_google_config(golden: Path, directory: Path, format: str) -> dict[str, Any]:
+    """Writes an encoder's configuration as Google's programs have it, its vocabulary, inputs and outputs.
+
+    Returns:
+        Its tensors by their names in the format.
+    """
+    import bert_zoo
+    from bert_zoo.registry import registry
+    from bert_zoo.weights.bind import to_stored, variables_of
+
+    model = bert_zoo.load(golden)
+    family = registry().families[model.family]
+    plan = family.plan(format, model.config)
     # Google's GELU is the approximation by tanh.
     about = family.formats["tf1"].codec.encode(model.config.replace(activation="gelu_tanh"))
     about |= {"attention_probs_dropout_prob": 0.0, "hidden_dropout_prob": 0.0}
@@ -181,6 +215,7 @@ def write_tf1(golden: Path, directory: Path) -> None:
     for file in golden.iterdir():
         if file.name not in ("config.json", "model.safetensors"):
             shutil.copy(file, directory)
+    return to_stored(variables_of(model), plan.bindings(None, model.config.pooler))
 
 
 def run(library: str, python: str, source: str | None, prepared: Path) -> dict[str, Any]:
@@ -314,7 +349,7 @@ Written by `tools/comparison_page.py` on {date:%d %B %Y}, with the versions in t
 
 The last five rows were found by running these versions. Heads of classification, regression, tagging, question answering, multiple choice and
 masked words are those of the next section's checkpoints, and count where their logits are within 1e-4 of the reference. sentence-transformers takes
-texts through a trainer of its own; Model Garden reads its own checkpoints besides.
+texts through a trainer of its own; KerasHub and Model Garden read their own checkpoints besides.
 
 Where you train sentence vectors, need a model that is none of BERT's family, or work in PyTorch, take the library that is made for it: files go both ways.
 
