@@ -34,6 +34,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from helpers import GOLDEN, directory_of
+from test_gpt import write_gpt_release
 from test_pickled_vocabulary import attributes
 from test_wordpiece import SERIALIZED
 
@@ -222,6 +223,7 @@ def subjects() -> dict[str, Subject]:
         "checkpoint-tf_keras": Subject(make_tf_keras, read_checkpoint, 30),
         "checkpoint-keras_hub": Subject(make_keras_hub, read_checkpoint, 30),
         "checkpoint-model_garden": Subject(make_model_garden, read_checkpoint, 30),
+        "checkpoint-parameter_files": Subject(write_gpt_release, read_checkpoint, 30),
         "checkpoint-own": Subject(make_own, read_checkpoint, 30),
         "model-own": Subject(make_own, read_model, 0),
         "checkpoint-sentence-transformers": Subject(

@@ -199,6 +199,80 @@ def test_gpt2_reads_openais_own_files(tmp_path):
     assert np.array_equal(ours["token_ids"], wanted["token_ids"])
 
 
+# openai/finetune-transformer-lm, train.py: a block's variables in the order in which they are made.
+GPT_BLOCK = [
+    f"h.{{}}.{module}.{variable}"
+    for module in ("attn.c_attn", "attn.c_proj", "ln_1", "mlp.c_fc", "mlp.c_proj", "ln_2")
+    for variable in ("weight", "bias")
+]
+
+
+def write_gpt_release(directory: Path) -> None:
+    """Writes the weights of a golden case as OpenAI released GPT's, in three files that cut arrays."""
+    source = directory_of("gpt/causal_lm")
+    tensors = tensors_of(source)
+    root = next(key for key in tensors if key.endswith("tokens_embed.weight")).split("tokens")[0]
+    names = ["positions_embed.weight", "tokens_embed.weight"]
+    names += [name.format(i) for i in range(2) for name in GPT_BLOCK]
+    arrays = [tensors[root + name] for name in names]
+    arrays = [a[None] if a.ndim == 2 and i > 1 else a for i, a in enumerate(arrays)]
+    (directory / "params_shapes.json").write_text(json.dumps([a.shape for a in arrays]))
+    values = np.concatenate([a.ravel() for a in arrays])
+    for number, part in enumerate(np.array_split(values, 3)):
+        np.save(directory / f"params_{number}.npy", part)
+    (directory / "encoder_bpe_40000.json").write_bytes((source / "vocab.json").read_bytes())
+    (directory / "vocab_40000.bpe").write_bytes((source / "merges.txt").read_bytes())
+
+
+def test_gpt_reads_openais_own_files(tmp_path):
+    """Sizes from the shapes, names from the order, and heads of 64 numbers, so one of 32 here."""
+    source, release, converted = directory_of("gpt/causal_lm"), tmp_path / "own", tmp_path / "hf"
+    release.mkdir()
+    converted.mkdir()
+    write_gpt_release(release)
+    config = json.loads((source / "config.json").read_text()) | {"n_head": 1}
+    (converted / "config.json").write_text(json.dumps(config))
+    for file in ("model.safetensors", "vocab.json", "merges.txt"):
+        (converted / file).write_bytes((source / file).read_bytes())
+    ours, wanted = (bert_zoo.load(path, task="causal_lm") for path in (release, converted))
+    assert ours.encoder.config.to_dict() == wanted.encoder.config.to_dict()
+    assert_same_variables(ours, wanted)
+    texts = ["the cat's dog", "a bird"]
+    outputs = [model(model.preprocessor(texts))["log_probs"] for model in (ours, wanted)]
+    assert np.array_equal(*outputs)
+
+
+def test_gpts_files_that_do_not_fit_are_refused(tmp_path):
+    write_gpt_release(tmp_path)
+    shapes, last = tmp_path / "params_shapes.json", tmp_path / "params_2.npy"
+    values, listed = np.load(last), json.loads(shapes.read_text())
+
+    def refused(message: str):
+        return pytest.raises(ValueError, match=message)
+
+    last.unlink()
+    with refused(r"26 shapes in .* take \d+ values, and params_0.npy to params_1.npy .* hold \d+"):
+        bert_zoo.load(tmp_path)
+    np.save(tmp_path / "params_3.npy", values)
+    with refused(r"incomplete.*'params_1.npy', 'params_3.npy'"):
+        bert_zoo.load(tmp_path)
+    (tmp_path / "params_3.npy").rename(last)
+    last.write_bytes(last.read_bytes()[:-4])
+    with refused("params_2.npy is no array of NumPy that can be read"):
+        bert_zoo.load(tmp_path)
+    np.save(last, values.astype("float64"))
+    with refused(r"params_2.npy holds an array of float64.*one row of float32"):
+        bert_zoo.load(tmp_path)
+    np.save(last, values)
+    # The product of a block's first kernel stays the same.
+    shapes.write_text(json.dumps([*listed[:2], [1, 96, 32], *listed[3:]]))
+    with refused(r"model/h0/attn/c_attn/w is \(1, 96, 32\), not \(1, 32, 96\)"):
+        bert_zoo.load(tmp_path)
+    shapes.write_text(json.dumps([[40, -32]]))
+    with refused(r"params_shapes.json is \[\[40, -32\]\].*positive whole numbers"):
+        bert_zoo.load(tmp_path)
+
+
 def test_masks_of_attention_in_old_files_are_no_weights(tmp_path):
     from safetensors.numpy import save_file
 

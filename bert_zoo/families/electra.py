@@ -13,6 +13,7 @@ from bert_zoo.text.format import TextFormat
 from bert_zoo.text.wordpiece_files import read_wordpiece
 from bert_zoo.weights.formats import TF1, HuggingFace, keras_hub, model_garden
 from bert_zoo.weights.formats.codec import ConfigCodec, ConfigRow
+from bert_zoo.weights.formats.tf1 import sizes_in
 from bert_zoo.weights.table import DENSE, Copy, Head, Row, SecondEncoder
 
 
@@ -61,22 +62,18 @@ HF_CODEC = replace(
     config_class=ElectraConfig,
 )
 TF1_SIZES = {
-    "vocab_size": ("embeddings/word_embeddings", 0),
-    "embedding_size": ("embeddings/word_embeddings", 1),
-    "max_positions": ("embeddings/position_embeddings", 0),
-    "num_segments": ("embeddings/token_type_embeddings", 0),
-    "hidden_size": ("encoder/layer_0/intermediate/dense/kernel", 0),
-    "intermediate_size": ("encoder/layer_0/intermediate/dense/kernel", 1),
+    "vocab_size": ("electra/embeddings/word_embeddings", 0),
+    "embedding_size": ("electra/embeddings/word_embeddings", 1),
+    "max_positions": ("electra/embeddings/position_embeddings", 0),
+    "num_segments": ("electra/embeddings/token_type_embeddings", 0),
+    "hidden_size": ("electra/encoder/layer_0/intermediate/dense/kernel", 0),
+    "intermediate_size": ("electra/encoder/layer_0/intermediate/dense/kernel", 1),
 }
 
 
 def sizes_of(shapes: Mapping[str, tuple[int, ...]]) -> dict[str, Any]:
     """The sizes that an archive leaves to its program, from the shapes of its tensors."""
-    sizes = {
-        name: shapes[f"electra/{key}"][axis]
-        for name, (key, axis) in TF1_SIZES.items()
-        if f"electra/{key}" in shapes
-    }
+    sizes = sizes_in(shapes, TF1_SIZES)
     layers = {key.split("/")[2] for key in shapes if key.startswith("electra/encoder/layer_")}
     heads = sizes.get("hidden_size", 0) // HEAD_SIZE
     return sizes | {"num_layers": len(layers), "num_heads": max(1, heads)}

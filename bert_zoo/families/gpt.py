@@ -4,6 +4,7 @@ from bert_zoo.families import gpt_formats as formats
 from bert_zoo.families.bert_presets import SENTENCES
 from bert_zoo.families.gpt_checkpoints import GPT
 from bert_zoo.families.gpt_config import CausalConfig
+from bert_zoo.families.gpt_original import ORIGINAL
 from bert_zoo.presets import Preset, Recipe
 from bert_zoo.registry import Family
 from bert_zoo.text.char_bpe_files import read_char_bpe
@@ -91,8 +92,8 @@ HF_CODEC = ConfigCodec(
     finish=formats.without_inner_size,
 )
 ENCODER_ROWS = (
-    Row(EMBED, "embeddings/token_embedding", hf="tokens_embed"),
-    Row(EMBED, "embeddings/position_embedding", hf="positions_embed"),
+    Row(EMBED, "embeddings/token_embedding", hf="tokens_embed", tf1="wte"),
+    Row(EMBED, "embeddings/position_embedding", hf="positions_embed", tf1="wpe"),
     *formats.BLOCK_ROWS,
 )
 # A text's tokens alone, or those of both texts of a pair, as transformers has them.
@@ -127,7 +128,8 @@ FAMILY = Family(
             root="transformer.",
             classes=formats.hf_classes("OpenAIGPT"),
             ignorable=(r"(^|\.)attn\.bias$", r"(^|\.)position_ids$"),
-        )
+        ),
+        "tf1": ORIGINAL,
     },
     encoder_rows=ENCODER_ROWS,
     heads={

@@ -19,6 +19,12 @@ from bert_zoo.text.format import TokenizerParts
 
 # The one normalization that there may be, by Hugging Face's name.
 NFC = "NFC"
+# Of a vocabulary and its merges: Hugging Face's, GPT-2's own, GPT's own.
+FILES = (
+    ("vocab.json", "merges.txt"),
+    ("encoder.json", "vocab.bpe"),
+    ("encoder_bpe_40000.json", "vocab_40000.bpe"),
+)
 # Where fairseq keeps the files of GPT-2's vocabulary, which its archives do not hold.
 GPT2_FILES = "https://dl.fbaipublicfiles.com/fairseq/gpt2_bpe/"
 
@@ -67,18 +73,15 @@ def read_byte_bpe(
 def read_vocabulary_and_merges(
     files: VocabularyFiles, model_of: Callable[[JsonObject], JsonObject] | None = None
 ) -> tuple[list[str], list[tuple[str, ...]]]:
-    """Reads vocab.json and merges.txt, or GPT-2's encoder.json and vocab.bpe, or else tokenizer.json.
+    """Reads the first of the `FILES` that are there, or else tokenizer.json.
 
     `model_of` finds the model in the latter, and refuses what the tokenizer does not do; by default that
     of byte-level BPE. Gives the tokens in the order of their ids, and the merges; raises as
     `read_byte_bpe`.
     """
-    if files.has("vocab.json") and files.has("merges.txt"):
-        vocabulary = tokens_by_id(files.json("vocab.json"))
-        return vocabulary, merges_of_lines(files.lines("merges.txt"))
-    if files.has("encoder.json") and files.has("vocab.bpe"):
-        vocabulary = tokens_by_id(files.json("encoder.json"))
-        return vocabulary, merges_of_lines(files.lines("vocab.bpe"))
+    for vocabulary, merges in FILES:
+        if files.has(vocabulary) and files.has(merges):
+            return tokens_by_id(files.json(vocabulary)), merges_of_lines(files.lines(merges))
     if not files.has("tokenizer.json"):
         raise FileNotFoundError(
             f"{files.directory} has neither vocab.json with merges.txt nor tokenizer.json; it holds "

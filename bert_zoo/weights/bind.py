@@ -330,9 +330,10 @@ def find_root(
         own = fmt.encoders.get(encoder, fmt.root)
         others = tuple({fmt.root, *fmt.encoders.values()} - {own, ""})
         for key in source:
-            if not key.endswith(name):
+            renamed = fmt.renamed(key)
+            if not renamed.endswith(name):
                 continue
-            before = fmt.renamed(key).removesuffix(name)
+            before = renamed.removesuffix(name)
             if (before and before[-1] not in "./") or before.endswith(others):
                 continue
             has_own = before.endswith(own)

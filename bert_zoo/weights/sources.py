@@ -12,6 +12,7 @@ from bert_zoo.error_text import listing, shown
 from bert_zoo.json_files import read_object
 from bert_zoo.weights.files import WeightsError
 from bert_zoo.weights.hdf5 import HDF5Source, PresetSource, VariablesSource
+from bert_zoo.weights.parameter_files import SHAPES_FILE, ParameterFilesSource
 from bert_zoo.weights.safetensors_io import SafetensorsSource
 from bert_zoo.weights.tensor_source import TensorSource
 from bert_zoo.weights.tf1 import TF1Source
@@ -26,6 +27,7 @@ _KINDS = {
     "fairseq": ("model.pt",),
     "TensorFlow classes": ("tf_model.h5",),
     "KerasHub": ("model.weights.h5",),
+    "arrays without names": (SHAPES_FILE,),
 }
 _TF1_KIND = (
     *("*.ckpt.index", "*.ckpt-*.index"),
@@ -41,7 +43,7 @@ def open_weights(directory_or_file: str | os.PathLike) -> TensorSource:
         directory_or_file: a directory with one checkpoint (a Hugging Face or bert_zoo directory,
           a KerasHub preset, or a TensorFlow 1 checkpoint); or a file: `*.safetensors`, `*.bin`, `*.pt`,
           `*.pth`, `*.h5` of transformers, KerasHub or bert4keras, a shard index `*.index.json`, a TensorFlow
-          `*.index`; or a TensorFlow checkpoint prefix.
+          `*.index`; `params_shapes.json` of GPT; or a TensorFlow checkpoint prefix.
 
     Returns:
         A lazy mapping from name to array.
@@ -111,6 +113,7 @@ _READERS: dict[str, Callable[[Path], TensorSource]] = {
     ".pth": TorchSource,
     ".weights.h5": PresetSource,
     ".h5": _keras2_source,
+    SHAPES_FILE: ParameterFilesSource,
     ".index": lambda path: TF1Source(str(path.with_suffix(""))),
 }
 

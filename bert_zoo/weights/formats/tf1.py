@@ -1,5 +1,6 @@
 """Checkpoints of Google's TensorFlow 1 programs."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
@@ -48,3 +49,14 @@ def shapes_in(path: Path) -> JsonObject:
 
     source = open_weights(path)
     return JsonObject({key: source.shape(key) for key in source}, path)
+
+
+def sizes_in(
+    shapes: Mapping[str, tuple[int, ...]], places: Mapping[str, tuple[str, int]]
+) -> dict[str, int]:
+    """Sizes from the shapes of tensors by name, where size -> (name, axis) tells; without absent ones."""
+    return {
+        size: shapes[name][axis]
+        for size, (name, axis) in places.items()
+        if axis < len(shapes.get(name, ()))
+    }
