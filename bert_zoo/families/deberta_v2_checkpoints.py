@@ -18,7 +18,7 @@ GENERATOR = "pytorch_model.generator.bin"
 
 
 def with_generator(checkpoint: Checkpoint) -> Checkpoint:
-    """The same, whose repository has the generator too."""
+    """The same, whose repository has the generator too (microsoft/DeBERTa experiments/language_model)."""
     (source,) = checkpoint.sources
     return replace(
         checkpoint,
@@ -59,12 +59,14 @@ CHECKPOINTS = [
             **V3,
         )
     ),
-    released(
-        "deberta_v3_small",
-        width(768, 6),
-        141_304_320,
-        scores=scores("-/- 82.9/80.4 88.3/87.7 - - - - - - -"),
-        **V3,
+    with_generator(
+        released(
+            "deberta_v3_small",
+            width(768, 6),
+            141_304_320,
+            scores=scores("-/- 82.9/80.4 88.3/87.7 - - - - - - -"),
+            **V3,
+        )
     ),
     released(
         "deberta_v3_base",
