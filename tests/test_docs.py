@@ -321,3 +321,20 @@ def test_a_command_that_does_not_exist_is_found(command, error):
     (words,) = commands(f"It is `{command}`.")
     with pytest.raises(error):
         check_command(words)
+
+
+def test_flags_beside_those_of_other_programs_are_ours():
+    tables = re.findall(
+        r"^\|[^|\n]*\| `bert_zoo (\w+)` \|.*\n\|[-|]+\n((?:\|.*\n)+)",
+        text_of("docs/migrating/google_research.md"),
+        flags=re.MULTILINE,
+    )
+    assert {verb for verb, _ in tables} == {"finetune", "create_pretraining_data", "pretrain"}
+    for verb, rows in tables:
+        ours = [
+            flag
+            for row in rows.splitlines()
+            for flag in row.split("|")[2:]
+            if "bert_zoo" not in flag
+        ]
+        check_command(["bert_zoo", verb, "NAMES", *re.findall(r"--\w+", " ".join(ours))])
