@@ -20,6 +20,7 @@ from helpers import (
 
 import bert_zoo
 from bert_zoo.objectives import Draws, Permutations
+from bert_zoo.weights.tf1 import TF1Source
 
 STREAMS = "xlnet/encoder_two_streams"
 FILLED = "xlnet/masked_lm_targets"
@@ -152,10 +153,8 @@ GOOGLE = (
 STACKED = r"^transformer\.layer\.(\d+)\.rel_attn\.(r_._bias|seg_embed)$"
 
 
-def test_googles_archive_is_the_same_model(tmp_path):
-    """Kernels by heads, biases of all layers in one tensor, GELU by its tanh approximation."""
-    pytest.importorskip("tensorflow")
-    case = "xlnet/masked_lm"
+def write_archive(directory, case: str, head: dict[str, str]) -> None:
+    """Writes a case's weights as Google's program does; `head` has Google's names for the head's."""
     stacks, google = {}, {"global_step": np.int64(7)}
     for key, tensor in tensors_of(directory_of(case)).items():
         if found := re.match(STACKED, key):
@@ -167,20 +166,74 @@ def test_googles_archive_is_the_same_model(tmp_path):
                 google[f"model/transformer/{renamed}"] = tensor.T if dense else tensor
                 break
         else:
-            assert key == "lm_loss.bias"
-            google["model/lm_loss/bias"] = tensor
+            google[head[key]] = tensor.T
     for name, layers in stacks.items():
         google[f"model/transformer/{name}"] = np.stack([layers[i] for i in range(len(layers))])
-    save_tf1(tmp_path / "xlnet_model.ckpt", google)
-    sizes = {"d_head": 8, "d_inner": 64, "d_model": 32, "n_head": 4, "n_layer": 2, "n_token": 95}
+    save_tf1(directory / "xlnet_model.ckpt", google)
+    config = json.loads((directory_of(case) / "config.json").read_text())
+    sizes = {name: config[name] for name in ("d_inner", "d_model", "n_head", "n_layer")}
+    sizes |= {"d_head": 8, "n_token": config["vocab_size"]}
     config = {**sizes, "ff_activation": "gelu", "untie_r": True}
-    (tmp_path / "xlnet_config.json").write_text(json.dumps(config))
+    (directory / "xlnet_config.json").write_text(json.dumps(config))
+
+
+def test_googles_archive_is_the_same_model(tmp_path):
+    """Kernels by heads, biases of all layers in one tensor, GELU by its tanh approximation."""
+    pytest.importorskip("tensorflow")
+    case = "xlnet/masked_lm"
+    write_archive(tmp_path, case, {"lm_loss.bias": "model/lm_loss/bias"})
     model = bert_zoo.load(tmp_path, "masked_lm")
     assert_same_variables(model, loaded(case))
     assert model.encoder.config.activation == "gelu_tanh"
     inputs = inputs_of(arrays(case))
     exact = bert_zoo.load(tmp_path, "masked_lm", activation="gelu")
     assert_same(exact(inputs), loaded(case)(inputs))
+
+
+# zihangdai/xlnet function_builder.py: the heads of its fine-tuning programs.
+DENSE = {"weight": "kernel", "bias": "bias"}
+NORM = {"weight": "gamma", "bias": "beta"}
+SUMMARY = {"sequence_summary.summary": ("model/sequnece_summary/summary", DENSE)}
+FINE_TUNED = {
+    "classification": {
+        **SUMMARY,
+        "logits_proj": ("model/classification_mnli_matched/logit", DENSE),
+    },
+    "regression": {**SUMMARY, "logits_proj": ("model/regression_sts-b/logit", DENSE)},
+    "multiple_choice": {**SUMMARY, "logits_proj": ("logits/dense", DENSE)},
+    "beam_question_answering": {
+        "start_logits.dense": ("start_logits/dense", DENSE),
+        "end_logits.dense_0": ("end_logits/dense_0", DENSE),
+        "end_logits.LayerNorm": ("end_logits/LayerNorm", NORM),
+        "end_logits.dense_1": ("end_logits/dense_1", DENSE),
+        "answer_class.dense_0": ("answer_class/dense_0", DENSE),
+        "answer_class.dense_1": ("answer_class/dense_1", DENSE),
+    },
+}
+
+
+@pytest.mark.parametrize("task", FINE_TUNED)
+def test_what_googles_program_fine_tuned_is_read_with_its_head(task, tmp_path, caplog):
+    """Such a checkpoint has no embedding for the second stream, which fine-tuning does not make."""
+    pytest.importorskip("tensorflow")
+    names = {
+        f"{module}.{ours}": f"{google}/{theirs}"
+        for module, (google, variables) in FINE_TUNED[task].items()
+        for ours, theirs in variables.items()
+    }
+    write_archive(tmp_path, f"xlnet/{task}", names)
+    whole = bert_zoo.load(tmp_path, task)
+    assert_same_variables(whole, loaded(f"xlnet/{task}"))
+    assert not caplog.messages
+    google = TF1Source(str(tmp_path / "xlnet_model.ckpt"))
+    mask = "model/transformer/mask_emb/mask_emb"
+    save_tf1(tmp_path / "xlnet_model.ckpt", {key: google[key] for key in google if key != mask})
+    model, inputs = bert_zoo.load(tmp_path, task), inputs_of(arrays(f"xlnet/{task}"))
+    assert_same(model(inputs), whole(inputs))
+    assert "no embedding of tokens to predict" in caplog.messages[0] and len(caplog.messages) == 1
+    assert not model.encoder.embeddings.mask_embedding.numpy().any()
+    with pytest.raises(ValueError, match="has no masked_lm"):
+        bert_zoo.load(tmp_path, "masked_lm")
 
 
 def test_no_answer_is_the_last_token():

@@ -1,7 +1,8 @@
 """How the formats in circulation spell an XLNet: configuration files and weight tables."""
 
 from collections.abc import Mapping
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 from bert_zoo.families import bert
 from bert_zoo.families.xlnet_config import XLNetConfig
@@ -158,7 +159,25 @@ HF_CLASSES = bert.hf_classes("XLNet") | {
     "question_answering": "XLNetForQuestionAnsweringSimple",
     "beam_question_answering": "XLNetForQuestionAnswering",
 }
+
+
+@dataclass(frozen=True, kw_only=True)
+class Original(TF1):
+    """Checkpoints of zihangdai/xlnet, fine-tuned ones among them (function_builder.py)."""
+
+    renames: ClassVar[tuple[tuple[str, str], ...]] = (
+        # A classifier's layer is called after its task, and that of RACE's choices after none.
+        (r"^model/(classification|regression)_[^/]+/logit/", "logits_proj/"),
+        (r"^logits/dense/", "logits_proj/"),
+    )
+
+
 FORMATS = {
     "hf": HuggingFace(model_type="xlnet", codec=HF_CODEC, root="transformer.", classes=HF_CLASSES),
-    "tf1": TF1(codec=TF1_CODEC, config_file="xlnet_config.json", root="model/transformer/"),
+    "tf1": Original(
+        codec=TF1_CODEC,
+        config_file="xlnet_config.json",
+        root="model/transformer/",
+        lacking={r"/mask_emb$": "embedding of tokens to predict"},
+    ),
 }

@@ -413,6 +413,19 @@ def _assign(model: ZooModel, opened: Opened, pooler: bool, untrained: frozenset[
                 listing(keys),
                 opened.family.name,
             )
+    for pattern, what in opened.plan.format.lacking.items():
+        keys = [key for key in sorted(read) if re.search(pattern, key) and key not in opened.source]
+        if keys:
+            bindings = [
+                dataclasses.replace(b, keys=()) if b.keys and {*b.keys} <= {*keys} else b
+                for b in bindings
+            ]
+            log.warning(
+                "%s has no %s (%s), as files of fine-tuned models: zeros stand in for it.",
+                opened.name,
+                what,
+                listing(keys),
+            )
     left_out = {b.variable for b in bindings if b.part in untrained}
     assign(
         {path: v for path, v in variables_of(model).items() if path not in left_out},

@@ -74,6 +74,9 @@ class Format:
     # Patterns of keys that are weights of something that the family's models do not have -> what that
     # is, for the log.
     unread: Mapping[str, str] = field(default_factory=dict)
+    # Patterns of keys that files of fine-tuned models lack -> what those are, for the log; zeros stand in
+    # for them.
+    lacking: Mapping[str, str] = field(default_factory=dict)
     # Task -> pattern of a key beside which a head for it was not trained.
     untrained_beside: Mapping[str, str] = field(default_factory=dict)
     # Field of the configuration -> the one value that the format's own program computes with, or a
