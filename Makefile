@@ -69,8 +69,11 @@ OLDEST = tensorflow==2.18.0 tensorflow-text==2.18.0 keras==3.10.0
 OLDEST_PYTHON ?= python3.11
 NEWEST_PYTHON ?= python3.13
 
-# One environment after the other: each takes 2 GB. The wheel is built from the sdist.
+# The sdist holds the site. One environment after the other: each takes 2 GB. The wheel is built from the sdist.
 dist-test: dist
+	for page in index.html families/bert.html search/search_index.js; do \
+		tar --list --file dist/*.tar.gz | grep "/site/$$page$$" || exit 1; \
+	done
 	set -e; unset PYTHONPATH; directory=$$(mktemp -d); trap 'rm -rf "$$directory"' EXIT; \
 	try() { \
 		"$$1" -m venv "$$directory/venv"; shift; \
