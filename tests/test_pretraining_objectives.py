@@ -185,6 +185,29 @@ def test_modernbert_chooses_twice_as_many_and_draws_any_token():
     )
 
 
+def test_xlm_chooses_any_token_but_the_first_and_draws_any_token():
+    lengths = np.tile([3, 10, LENGTH, 17], ROWS // 4)
+    batch = rows(lengths)
+    inputs, labels = drawn("stream_masked_tokens", batch)
+    chosen = chosen_of(batch, inputs, labels)
+    assert not chosen[:, 0].any()
+    for length in (3, 10, LENGTH, 17):
+        found = chosen[lengths == length][:, 1:length]
+        assert_rates([found.sum(), (~found).sum()], [0.15, 0.85])
+        assert_rates(found.sum(0), np.ones(length - 1))
+    # 0.15 * 16 = 2.4
+    assert_rates(np.bincount(chosen[lengths == 17].sum(1)), [1e-12, 1e-12, 0.6, 0.4])
+    masked, other, kept = replacements(batch, inputs, chosen)
+    random = 0.1 / VOCAB_SIZE
+    assert_rates(
+        [masked.sum(), other.sum(), kept.sum()], [0.8 + random, 0.1 - 2 * random, 0.1 + random]
+    )
+    words = (chosen & ~batch["special"])[chosen]
+    read = np.bincount(inputs["token_ids"][chosen][other & words], minlength=VOCAB_SIZE)
+    ids = np.arange(VOCAB_SIZE)
+    assert_rates(read[(ids < FIRST) & (ids != MASK)], np.ones(FIRST - 1))
+
+
 def runs(chosen):
     """Of bool [length], [start, end] of each run of true ones, both within it."""
     edges = np.flatnonzero(np.diff(np.concatenate([[0], chosen, [0]]).astype(int)))
