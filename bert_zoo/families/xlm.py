@@ -14,7 +14,7 @@ from bert_zoo.text.layout import Layout
 from bert_zoo.text.word_bpe_files import read_word_bpe
 from bert_zoo.weights.formats import HuggingFace
 from bert_zoo.weights.formats.codec import ConfigCodec, ConfigRow
-from bert_zoo.weights.table import BIAS, EMBED, OUTPUT, Copy, Head, Row
+from bert_zoo.weights.table import BIAS, DENSE, EMBED, OUTPUT, Copy, Head, Row
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -145,12 +145,21 @@ MASKED_LM = Head(
     copies={"hf": masked_lm_copies},
 )
 SENTENCE = Head((Row(OUTPUT, "classifier/dense", hf="sequence_summary.summary"),), transform=None)
+# transformers' logits of a classifier of two classes, and a layer that makes one number of them.
+CHOICE = Head(
+    (
+        Row(DENSE, "classifier/transform", hf="sequence_summary.summary"),
+        Row(DENSE, "classifier/dense", hf="logits_proj"),
+    ),
+    transform="linear",
+    transform_size=2,
+    dropout=None,
+)
 CLASSES = {
     **bert.hf_classes("XLM"),
     **dict.fromkeys(("masked_lm", "pretraining"), "XLMWithLMHeadModel"),
     "question_answering": "XLMForQuestionAnsweringSimple",
 }
-del CLASSES["multiple_choice"]
 
 FAMILY = Family(
     name="xlm",
@@ -176,6 +185,7 @@ FAMILY = Family(
         "masked_lm": MASKED_LM,
         "pretraining": MASKED_LM,
         **dict.fromkeys(bert.SENTENCE_TASKS, SENTENCE),
+        "multiple_choice": CHOICE,
         "token_classification": Head((bert.CLASSIFIER,)),
         "question_answering": Head((bert.SPAN,), dropout="span_dropout"),
     },

@@ -2,6 +2,7 @@
 
 from bert_zoo.families.bert_presets import (
     ANSWERS,
+    CHOICES,
     MINI,
     NANO,
     SENTENCES,
@@ -15,7 +16,7 @@ README = "facebookresearch/XLM README.md"
 PRESETS = (
     Preset(
         "xlm/xnli",
-        (*SENTENCES, *WORDS, *ANSWERS),
+        (*SENTENCES, *WORDS, *ANSWERS, *CHOICES),
         Recipe(
             batch_size=8,
             learning_rate=5e-6,

@@ -14,6 +14,7 @@ FIRST = slice(0, 1)
 ACTIVATIONS: dict[str, Callable] = {
     "gelu": functools.partial(ops.gelu, approximate=False),
     "gelu_tanh": functools.partial(ops.gelu, approximate=True),
+    "linear": keras.activations.linear,
     "relu": ops.relu,
     "silu": ops.silu,
     "tanh": ops.tanh,

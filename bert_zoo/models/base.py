@@ -173,12 +173,13 @@ class ZooModel(keras.Model):
         return outputs | ids if self.outputs_per_token else outputs
 
     @property
-    def inputs_apart(self) -> dict[str, tuple[int, ...]]:
-        """Inputs beside ids and mask, each in a signature of its own where the model is served -> the axes
-        behind the first two."""
+    def inputs_apart(self) -> dict[str, tuple[int | None, ...]]:
+        """Inputs beside ids and mask, each in a signature of its own where the model is served -> its
+        shape, None where that is free."""
         ids = encoder_of(self).backbone.inputs
         more = [*self.second_ids, *(name for name in ids if ids[name].is_apart)]
-        return {**self.positions_read, **dict.fromkeys(more, ())}
+        positions = {name: (None, None, *axes) for name, axes in self.positions_read.items()}
+        return positions | dict.fromkeys(more, (None,) * self.ids_rank)
 
     def portable_verb(self) -> dict[str, Any]:
         """What `bert_zoo.runtime` needs to answer as the model's verb does: its name as `verb`, and what

@@ -152,17 +152,20 @@ class TaskModel(ZooModel):
     @property
     def head_dropout(self) -> float:
         """The rate before a head of fine-tuning."""
-        return getattr(self.encoder.config, self.stored_head.dropout)
+        return self.rate_of(self.stored_head.dropout)
+
+    def rate_of(self, attribute: str | None) -> float:
+        """The configuration's rate of dropout by that name; 0 for none."""
+        return 0.0 if attribute is None else getattr(self.encoder.config, attribute)
 
     def tuned_head(self, units: int, name: str) -> OutputHead:
         """A head that is fine-tuned, with the layer before it that the family's page lists."""
         config, head, layer = self.encoder.config, self.stored_head, {}
         if head.has(f"{name}/transform"):
-            rate = head.dropout_first
             layer = {
                 "transform": getattr(config, head.transform, head.transform),
-                "transform_size": config.hidden_size,
-                "dropout_first": 0.0 if rate is None else getattr(config, rate),
+                "transform_size": head.transform_size or config.hidden_size,
+                "dropout_first": self.rate_of(head.dropout_first),
             }
         self.add_prediction_head()
         return self.output_head(units, name, self.head_dropout, use_bias=head.use_bias, **layer)

@@ -63,9 +63,8 @@ def id_functions(model: ZooModel) -> dict[str, IdFunction]:
         return IdFunction((*specs, *carried), run)
 
     functions = {"tokens": function(ids)}
-    for name, axes in model.inputs_apart.items():
-        positions = tf.TensorSpec([None, None, *axes], tf.int32, name=name)
-        functions[name] = function((*ids, positions))
+    for name, shape in model.inputs_apart.items():
+        functions[name] = function((*ids, tf.TensorSpec(shape, tf.int32, name=name)))
     for name, gives_next_token in interface.steps if state else ():
         functions[name] = function(ids[:1], state, next_token=gives_next_token)
     return functions

@@ -47,8 +47,8 @@ def make_servable(
     call = call_function(model, [ids_spec(model, name) for name in interface.labels], state)
     servable = reusable_object(model, call)
     signatures = {"tokens": _step_signature(model, call, ids, ())}
-    for name, axes in model.inputs_apart.items():
-        signatures[name] = _positions_signature(model, name, axes)
+    for name, shape in model.inputs_apart.items():
+        signatures[name] = _signature_with(model, tf.TensorSpec(shape, tf.int32, name=name))
     if state:
         signatures["initial_memory"] = _initial_state_signature(model)
         for name, gives_next_token in interface.steps:
@@ -247,15 +247,15 @@ def _next_token_signature(model: ZooModel, call, ids: Specs, state: Specs):
     return signature(serve, [ids[0], *state])
 
 
-def _positions_signature(model: ZooModel, name: str, axes: tuple[int, ...]):
-    """Traced by itself, so that the vocabulary projection runs at these positions only."""
+def _signature_with(model: ZooModel, further: tf.TensorSpec):
+    """Traced by itself, so that the vocabulary projection runs at given positions only."""
 
     def serve(ids: Tensors) -> Tensors:
         _, outputs = _run(model, _under_our_names(model, under_hub_names(ids)), training=False)
         return served_outputs(model, as_served(model, outputs))
 
     ids = [ids_spec(model, name) for name in HUB_NAMES]
-    return signature(serve, [*ids, tf.TensorSpec([None, None, *axes], tf.int32, name=name)])
+    return signature(serve, [*ids, further])
 
 
 def outputs_of_texts(model: ZooModel, call, preprocessor, texts: tuple[tf.Tensor, ...]) -> Tensors:

@@ -157,11 +157,12 @@ class Head:
     # The activation of that layer, or the configuration's attribute that names it; None where there is no
     # such layer, and the logits are of the token itself.
     transform: str | None = "tanh"
+    transform_size: int = 0  # its width; 0: the encoder's
     # The configuration's attribute with the rate before that layer; None for no dropout there.
     dropout_first: str | None = "head_dropout"
     of_texts: bool = False  # whether it reads texts as wholes; those with that layer or a pooler do
-    # The configuration's attribute with the rate of a head that is fine-tuned.
-    dropout: str = "head_dropout"
+    # The configuration's attribute with the rate of a head that is fine-tuned; None for no dropout.
+    dropout: str | None = "head_dropout"
     activation: str | None = None  # of the head's transform, where it is not the encoder's
     # Format -> the repetitions that its files may hold under a configuration.
     copies: Mapping[str, Callable[[Any], tuple[Copy, ...]]] = field(default_factory=dict)

@@ -12,6 +12,7 @@ from golden_case import (
     Family,
     Tokens,
     batch_inputs,
+    choice_inputs,
     head_cases,
     labelled,
     longest_inputs,
@@ -70,9 +71,9 @@ XLM = Family(
 
 def with_languages(inputs: dict, rng: np.random.Generator) -> dict:
     """Each row begins in one language and may go on in another."""
-    rows, length = inputs["token_ids"].shape
-    first, second = rng.integers(0, len(LANGUAGES), (2, rows, 1))
-    goes_on = np.arange(length) >= rng.integers(1, length, (rows, 1))
+    *rows, length = inputs["token_ids"].shape
+    first, second = rng.integers(0, len(LANGUAGES), (2, *rows, 1))
+    goes_on = np.arange(length) >= rng.integers(1, length, (*rows, 1))
     return inputs | {"language_ids": np.where(goes_on, second, first).astype(np.int32)}
 
 
@@ -82,6 +83,10 @@ def language_inputs(family, config, rng):
 
 def longest_language_inputs(family, config, rng):
     return with_languages(longest_inputs(family, config, rng), rng)
+
+
+def choice_language_inputs(family, config, rng):
+    return with_languages(choice_inputs(family, config, rng), rng)
 
 
 def translation_inputs(family, config, rng):
@@ -158,7 +163,7 @@ def case(name: str, about: str, make_inputs=language_inputs, **options) -> Case:
     return Case(name, about, make_inputs=make_inputs, edit_weights=scaled_norms, **options)
 
 
-_REGRESSION, _TAGS, _ = head_cases(_ONE_LAYER, choice="")
+_REGRESSION, _TAGS, _CHOICE = head_cases(_ONE_LAYER, choice="")
 
 CASES = (
     case(
@@ -219,5 +224,11 @@ CASES = (
         "question_answering",
         "Start and end of the answer, each a layer of its own over every token.",
         make_inputs=longest_language_inputs,
+    ),
+    case(
+        "multiple_choice",
+        _CHOICE.about,
+        make_inputs=choice_language_inputs,
+        config=_CHOICE.config,
     ),
 )
