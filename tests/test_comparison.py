@@ -32,8 +32,26 @@ def test_the_page_has_every_family_and_says_what_was_not_run(tools):
         "bert/classification": 1e-6,
         "bert/masked_lm": 7.0,
     }
-    page = comparison_page.page({"keras_hub": found}, datetime.date(2026, 11, 23))
+    figures = {"median": 0.9, "ratio": 1.2, "ratios": [1.1, 1.3]}
+    speed = {
+        **{"date": "2026-11-24", "processor": "Xeon", "threads": 2, "rounds": 7},
+        **{"shape": [8, 128], "texts": 512},
+        "libraries": {
+            "bert_zoo": {"versions": ["0.1", "tensorflow 2.21.0"], "difference": 0.0},
+            "keras_hub": {"versions": ["0.32", "keras 3.15"], "difference": 7e-4},
+        },
+        "races": {"forward": {"bert_zoo": figures, "keras_hub": figures}},
+    }
+    pages = [
+        comparison_page.page({"keras_hub": found}, datetime.date(2026, 11, 23), of)
+        for of in (None, speed)
+    ]
+    assert "Not measured." in pages[0]
+    page = pages[1]
     assert "on 23 November 2026" in page and "KerasHub 0.32" in page
+    assert "on 24 November 2026: Xeon, 2 threads" in page
+    assert "| bert_zoo 0.1 | tensorflow 2.21.0 | 0.90 s | 0.0e+00 |  |" in page
+    assert "| KerasHub 0.32 | keras 3.15 | 0.90 s (1.20x, 1.10–1.30) | 7.0e-04 |  |" in page
     assert "| [BERT](families/bert.md) | not run | not run | 1.5e-06 |" in page
     assert "| [XLM](families/xlm.md) | not run | not run | not read |" in page
     assert "| `fit` on strings | not run | not run | yes |" in page

@@ -19,6 +19,8 @@
         --reference_python reference-env/bin/python     # BERT, beside KerasHub's too
     python tools/benchmark.py --what modelling --families xlnet,deberta --works forward_float32 \
         --reference_python reference-env/bin/python
+    python tools/benchmark.py --what libraries --output speed.json --library_pythons \
+        transformers=PYTHON,sentence_transformers=PYTHON,kerasformers=PYTHON,tf_models_official=PYTHON
 
 `reference_python` is the interpreter of an environment with torch and transformers (and accelerate
 for fine-tuning, sentence-transformers for single calls, both and onnxruntime for serving), which
@@ -28,6 +30,7 @@ medians and the spread of both over the rounds, and written as JSON. Libraries s
 those that are counted: leave the program as many cores as `threads` (`taskset -c 0,1 python ...`).
 """
 
+import datetime
 import itertools
 import json
 import statistics
@@ -36,16 +39,18 @@ import sys
 import tempfile
 import textwrap
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 import benchmark_finetuning
+import benchmark_libraries
 import benchmark_modelling
 import benchmark_packing
 import benchmark_pretraining
 import benchmark_serving
 import benchmark_single_calls
+import comparison_page
 from absl import app, flags
 
 _WHAT = flags.DEFINE_multi_enum(
@@ -54,12 +59,26 @@ _WHAT = flags.DEFINE_multi_enum(
     [
         *("tokenizer", "recurrence", "finetuning", "single_calls", "pretraining_data"),
         *("pretraining_pipeline", "pretraining_step", "pretraining_rows", "packing", "serving"),
-        *("generation", "modelling"),
+        *("generation", "modelling", "libraries"),
     ],
     "What to time; may be given several times.",
 )
 _REFERENCE_PYTHON = flags.DEFINE_string(
     "reference_python", None, "Python with transformers and torch."
+)
+_LIBRARY_PYTHONS = flags.DEFINE_list(
+    "library_pythons",
+    [],
+    "LIBRARY=PYTHON of libraries that are compared, and of their environments; of "
+    f"{', '.join(comparison_page.LIBRARIES)}. Those that are not named are left out, or run in this one.",
+)
+flags.register_validator(
+    "library_pythons",
+    lambda pairs: {pair.partition("=")[0] for pair in pairs} <= set(comparison_page.LIBRARIES),
+    "There is no such library.",
+)
+_KERASFORMERS_PATH = flags.DEFINE_string(
+    "kerasformers_path", None, "Of KerasFormers' source, if it is not installed."
 )
 _THREADS = flags.DEFINE_integer("threads", 2, "Threads of every implementation.", lower_bound=1)
 _ROUNDS = flags.DEFINE_integer(
@@ -139,15 +158,25 @@ MIN_TEXTS = 20_000
 class Reference:
     """A function that runs in another environment, called through a pipe, once a round.
 
-    `calls` of it are timed together; `race` closes it.
+    `calls` of it are timed together; `race` closes it. `python` and `environment` are those of the
+    flag and of this process unless given.
     """
 
-    def __init__(self, name: str, code: str, calls: int = 1, **settings):
+    def __init__(
+        self,
+        name: str,
+        code: str,
+        calls: int = 1,
+        python: str | None = None,
+        environment: Mapping[str, str] | None = None,
+        **settings,
+    ):
         self.name = name
         self.calls = calls
         program = f"settings = {settings | {'calls': calls}!r}\n{textwrap.dedent(code)}\n{_SERVE}"
         self.process = subprocess.Popen(
-            [_REFERENCE_PYTHON.value, "-c", program],
+            [python or _REFERENCE_PYTHON.value, "-c", program],
+            env=environment,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
@@ -602,6 +631,58 @@ def race_modelling(scratch: Path) -> dict[str, dict[str, dict]]:
     return results
 
 
+def race_libraries(scratch: Path) -> dict[str, dict[str, Any]]:
+    """BERT base and vectors of texts in the libraries that are compared; see benchmark_libraries.py."""
+    import bert_zoo
+    from bert_zoo.data import messages
+
+    given = dict(pair.split("=", 1) for pair in _LIBRARY_PYTHONS.value)
+    given = dict.fromkeys(comparison_page.IN_THIS_ENVIRONMENT, sys.executable) | given
+    pythons = {name: given[name] for name in comparison_page.LIBRARIES if name in given}
+    rows, length, threads = _BATCH.value, _LENGTH.value, _THREADS.value
+    minilm = minilm_directory()
+    benchmark_libraries.prepare(scratch, minilm / "vocab.txt", rows, length)
+    contestants = {
+        library: Reference(
+            library,
+            benchmark_libraries.FORWARD,
+            python=python,
+            environment=comparison_page.environment(library, _KERASFORMERS_PATH.value),
+            **benchmark_libraries.settings(library, scratch, threads),
+        )
+        for library, python in pythons.items()
+    }
+    races = {"forward": race(f"{benchmark_libraries.MODEL}, {rows}x{length} tokens", contestants)}
+    found = benchmark_libraries.found(scratch, pythons)
+    if "sentence_transformers" in pythons:
+        encoder = bert_zoo.load("minilm_l6")
+        texts = messages.load("train")[0][: benchmark_single_calls.MANY]
+        encode = Reference(
+            "sentence-transformers",
+            benchmark_single_calls.ENCODE,
+            python=pythons["sentence_transformers"],
+            threads=threads,
+            model_dir=str(minilm),
+            texts=texts,
+            batch_size=benchmark_single_calls.BATCH_SIZE,
+        )
+        contestants = {
+            "bert_zoo": timed(lambda: encoder.embed(texts)),
+            "sentence_transformers": encode,
+        }
+        races["embed"] = race(f"embed, {len(texts)} texts", contestants)
+    return {
+        "date": datetime.date.today().isoformat(),
+        "processor": benchmark_modelling.processor(),
+        "threads": threads,
+        "rounds": _ROUNDS.value,
+        "shape": [rows, length],
+        "texts": benchmark_single_calls.MANY,
+        "libraries": found,
+        "races": races,
+    }
+
+
 def race_generation(scratch: Path) -> dict[str, dict[str, dict]]:
     """Greedy generation from a prompt of ids, with what is kept of earlier tokens, and without it."""
     import numpy as np
@@ -679,6 +760,7 @@ WHAT = {
     "serving": race_serving,
     "generation": race_generation,
     "modelling": race_modelling,
+    "libraries": race_libraries,
 }
 
 if __name__ == "__main__":

@@ -3,9 +3,9 @@
 Each family's model stands beside transformers' class on torch, which reads the same weights. BERT's stands
 beside KerasHub's too, and beside what the machine can do: the products of matrices alone, of the same
 sizes, in one function that TensorFlow traced. A library's share of that is their time over its own: a step of
-training has the products of the forward pass, and as many again for the gradients of each argument. All
-classify tokens, so that no library can leave out a part of the last layer; dropout, AdamW and clipping are
-the same.
+training has the products of the forward pass, and as many again for the gradients of each argument. All but
+GPT classify tokens, so that no library can leave out a part of the last layer; dropout, AdamW and clipping
+are the same.
 """
 
 import datetime
@@ -31,12 +31,13 @@ import bert_zoo
 from bert_zoo.config import Config
 from bert_zoo.training.optimizers import bert_adamw
 
-# Family -> the checkpoint whose sizes are timed. Transformers has no GPT that classifies tokens.
+# Family -> the checkpoint whose sizes are timed.
 MODELS = {
     "bert": "bert_base",
     "roberta": "roberta_base",
     "albert": "albert_base",
     "distilbert": "distilbert_base_uncased",
+    "mobilebert": "mobilebert_uncased",
     "electra": "electra_base",
     "mpnet": "mpnet_base",
     "xlnet": "xlnet_base",
@@ -44,7 +45,14 @@ MODELS = {
     "deberta": "deberta_base",
     "deberta_v2": "deberta_v3_base",
     "modernbert": "modernbert_base",
+    "gpt": "gpt",
     "gpt2": "gpt2",
+}
+# The task, and that of families whose tokens transformers does not classify; task -> its class there.
+TASK, OTHER_TASKS = "token_classification", {"gpt": "classification"}
+TORCH_CLASSES = {
+    "token_classification": "AutoModelForTokenClassification",
+    "classification": "AutoModelForSequenceClassification",
 }
 # The one that KerasHub's and the products of matrices alone are of, which the page has apart.
 IN_DETAIL = "bert"
@@ -81,13 +89,15 @@ TORCH_PROGRAM = """
 import torch, transformers
 torch.set_num_threads(settings["threads"])
 dtype = settings["dtype"]
-model = transformers.AutoModelForTokenClassification.from_pretrained(
+model = getattr(transformers, settings["auto_class"]).from_pretrained(
     settings["directory"], dtype=torch.bfloat16 if dtype == "bfloat16" else torch.float32)
 mixed = dtype == "mixed_bfloat16"
 precision = lambda: torch.autocast("cpu", torch.bfloat16, enabled=mixed)
 ids = torch.randint(1000, 20000, (settings["batch"], settings["length"]))
 mask = torch.ones_like(ids)
-labels = ids % model.config.num_labels
+labels = (ids if settings["of_tokens"] else ids[:, 0]) % model.config.num_labels
+if model.config.pad_token_id is None:  # some want one for several rows; none is among these ids
+    model.config.pad_token_id = 0
 if settings["training"]:
     model.train()
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-5, eps=1e-6, weight_decay=0.01)
@@ -126,11 +136,12 @@ def race_of(family: str, work: str, rows: int, length: int, directory: Path) -> 
         directory: where transformers finds the model.
     """
     dtype, training = WORKS[work]
+    task = OTHER_TASKS.get(family, TASK)
     ids = np.random.default_rng(0).integers(1000, 20000, (rows, length), "int32")
     inputs = {"token_ids": ids, "padding_mask": np.ones_like(ids)}
     ours = bert_zoo.load(
         MODELS[family],
-        task="token_classification",
+        task=task,
         labels=[str(number) for number in range(CLASSES)],
         weights=None,
         dtype=dtype,
@@ -138,7 +149,8 @@ def race_of(family: str, work: str, rows: int, length: int, directory: Path) -> 
     bert_zoo.save(ours, directory, format="hf")
     if training:
         ours.compile(optimizer=bert_adamw(1e-5, bias_correction=True), loss=ours.default_loss())
-    run = functools.partial(step, labels=ids % CLASSES) if training else forward
+    labels = (ids if task == TASK else ids[:, 0]) % CLASSES
+    run = functools.partial(step, labels=labels) if training else forward
     contestants, flops = {OURS: run(ours, inputs)}, None
     if family == IN_DETAIL:
         config, passes = ours.encoder.config, 3 if training else 1
@@ -149,7 +161,13 @@ def race_of(family: str, work: str, rows: int, length: int, directory: Path) -> 
         products, flops = products_alone(rows * length, config, dtype)
         contestants[ALONE] = lambda: [products() for _ in range(passes)]
         flops *= passes
-    settings = {"dtype": dtype, "training": training, "directory": str(directory)}
+    settings = {
+        "dtype": dtype,
+        "training": training,
+        "directory": str(directory),
+        "auto_class": TORCH_CLASSES[task],
+        "of_tokens": task == TASK,
+    }
     title = f"{'step of training' if training else 'forward'}, {dtype}"
     return Race(title, contestants, settings, flops)
 
@@ -274,12 +292,13 @@ def page(parts: list[dict[str, Any]], rows: int, length: int, before: str) -> st
         before: the page as it was, of which the part that is written by hand stays.
     """
     detailed = [each for each in parts if each["family"] == IN_DETAIL]
+    other_tasks = (f"`{MODELS[family]}`: {task}" for family, task in OTHER_TASKS.items())
     lines = [
         "# How fast models are",
         "",
         "Written by `python tools/benchmark.py --what modelling --families "
         f"{','.join(dict.fromkeys(each['family'] for each in parts))}`: models of base size, {rows} rows of "
-        f"{length} tokens, tokens classified, on a machine that had other work too. Medians, "
+        f"{length} tokens, tokens classified ({', '.join(other_tasks)}), on a machine that had other work too. Medians, "
         "with ours as many times as fast and the spread of that over interleaved rounds. torch computes "
         "`mixed_bfloat16` under `autocast`.",
         "",

@@ -1,9 +1,11 @@
 """Writes docs/comparison.md: bert_zoo beside other libraries, family by family, on the same tiny checkpoints.
 
 python tools/comparison_page.py --transformers_python PYTHON --sentence_transformers_python PYTHON \\
-    --kerasformers_python PYTHON [--kerasformers_path SOURCE] --tf_models_official_python PYTHON
+    --kerasformers_python PYTHON [--kerasformers_path SOURCE] --tf_models_official_python PYTHON \\
+    --speed JSON
 
-Each PYTHON is that of an environment with the library; KerasHub and bert_zoo run in this one. What is not
+Each PYTHON is that of an environment with the library; KerasHub and bert_zoo run in this one. JSON is what
+`tools/benchmark.py --what libraries --output JSON` wrote. What is not
 given is not run, and the page says so. `exactness.py` and `features.py` of `tools/references/peers` are what runs there.
 """
 
@@ -53,6 +55,7 @@ LIBRARIES = {
     "sentence_transformers": "sentence-transformers",
     "tf_models_official": "Model Garden",
 }
+IN_THIS_ENVIRONMENT = ("bert_zoo", "keras_hub")
 # Those that have a folder, or files, a family.
 BY_FAMILY = ("bert_zoo", "transformers", "keras_hub", "kerasformers")
 # What a cell says in the place of a number: part of an error -> words.
@@ -213,9 +216,22 @@ def write_google_config(golden: Path, directory: Path, format: str) -> dict[str,
     about |= {"attention_probs_dropout_prob": 0.0, "hidden_dropout_prob": 0.0}
     (directory / f"{family.name}_config.json").write_text(json.dumps(about), encoding="utf-8")
     for file in golden.iterdir():
-        if file.name not in ("config.json", "model.safetensors"):
+        if file.is_file() and file.name not in ("config.json", "model.safetensors"):
             shutil.copy(file, directory)
     return to_stored(variables_of(model), plan.bindings(None, model.config.pooler))
+
+
+def environment(library: str, source: str | None) -> dict[str, str]:
+    """The environment's variables for a library.
+
+    Args:
+        source: of KerasFormers, if it is not installed.
+    """
+    variables = os.environ | {"TF_USE_LEGACY_KERAS": str(int(library == "tf_models_official"))}
+    if library == "kerasformers":
+        path = os.pathsep.join(filter(None, [source, os.environ.get("PYTHONPATH")]))
+        variables = {"KERAS_BACKEND": "torch"} | variables | {"PYTHONPATH": path}
+    return variables
 
 
 def run(library: str, python: str, source: str | None, prepared: Path) -> dict[str, Any]:
@@ -237,15 +253,11 @@ def run(library: str, python: str, source: str | None, prepared: Path) -> dict[s
         if (GOLDEN / family / task).is_dir()
     }
     directories = encoders | heads | {name: prepared / name for name in FORMATS}
-    environment = os.environ | {"TF_USE_LEGACY_KERAS": str(int(library == "tf_models_official"))}
-    if source:
-        path = os.pathsep.join(filter(None, [source, os.environ.get("PYTHONPATH")]))
-        environment |= {"PYTHONPATH": path, "KERAS_BACKEND": "torch"}
 
     def printed(program: str, *arguments: str | Path) -> dict[str, Any]:
         found = subprocess.run(
             [python, PEERS / program, library, *arguments],
-            env=environment,
+            env=environment(library, source),
             stdout=subprocess.PIPE,
             text=True,
             check=True,
@@ -333,11 +345,54 @@ def lines_table(results: dict[str, dict[str, Any]]) -> Iterable[str]:
         yield f"| {title} | {' | '.join(cells)} |"
 
 
-def page(results: dict[str, dict[str, Any]], date: datetime.date) -> str:
+def speed_section(speed: dict[str, Any] | None) -> Iterable[str]:
+    """Lines of what `tools/benchmark.py --what libraries` measured."""
+    if speed is None:
+        yield "Not measured."
+        return
+    rows, length = speed["shape"]
+    yield (
+        f"One run of `tools/benchmark.py --what libraries` on {datetime.date.fromisoformat(speed['date']):%d %B %Y}: "
+        f"{speed['processor']}, {speed['threads']} threads, float32, medians of {speed['rounds']} rounds in which "
+        "each has its turn. In brackets: how many times as fast bert_zoo is, and the spread of that over the rounds."
+    )
+    yield ""
+    heads = (f"BERT base, {rows} rows of {length} tokens", f"MiniLM, {speed['texts']} texts")
+    yield f"| | with | {heads[0]} | largest difference | {heads[1]} |"
+    yield "|---|---|---|---:|---|"
+    for library, found in speed["libraries"].items():
+        version, *beneath = found["versions"]
+        cells = [f"{LIBRARIES[library]} {version}", ", ".join(beneath)]
+        cells += [speed_cell(speed["races"]["forward"], library), f"{found['difference']:.1e}"]
+        cells.append(speed_cell(speed["races"].get("embed", {}), library))
+        yield f"| {' | '.join(cells)} |"
+    yield ""
+    yield (
+        "All have the same random weights and give the hidden states of all tokens, whose differences are from bert_zoo's. "
+        "TensorFlow runs a function that it traced, without XLA; torch computes in `inference_mode`. The texts are strings, which "
+        "`embed` of bert_zoo and `encode` of sentence-transformers turn into vectors with the same weights."
+    )
+
+
+def speed_cell(race: dict[str, dict[str, Any]], library: str) -> str:
+    if library not in race:
+        return ""
+    figures = race[library]
+    seconds = f"{figures['median']:.2f} s"
+    if library == next(iter(race)):
+        return seconds
+    ratios = figures["ratios"]
+    return f"{seconds} ({figures['ratio']:.2f}x, {min(ratios):.2f}–{max(ratios):.2f})"
+
+
+def page(
+    results: dict[str, dict[str, Any]], date: datetime.date, speed: dict[str, Any] | None = None
+) -> str:
     """The page's Markdown.
 
     Args:
         results: by library, what `run` gives.
+        speed: what `tools/benchmark.py --what libraries` gives; None where it was not measured.
     """
     return f"""# Beside other libraries
 
@@ -379,9 +434,11 @@ the tokenizers, tasks and formats of bert_zoo are shared.
 
 {chr(10).join(lines_table(results))}
 
-## Speed
+## Speed, in one run
 
-Side by side, with the programs that measure it: [forward passes and tokenizers](results.md#speed), [long texts](results.md#long-texts),
+{chr(10).join(speed_section(speed))}
+
+More of it, side by side, with the programs that measure it: [forward passes and tokenizers](results.md#speed), [long texts](results.md#long-texts),
 [writing](results.md#writing), [whole fine-tunings](results.md#whole-fine-tunings-side-by-side), [pretraining](results.md#parts-of-pretraining-side-by-side),
 [serving](serving.md#what-it-costs). The front page has a [picture](index.md) of them.
 """
@@ -392,9 +449,12 @@ def main() -> None:
     for library in ("transformers", "sentence_transformers", "kerasformers", "tf_models_official"):
         parser.add_argument(f"--{library}_python", help=f"of an environment with {library}")
     parser.add_argument("--kerasformers_path", help="of KerasFormers' source, if not installed")
+    parser.add_argument("--speed", help="JSON that `tools/benchmark.py --what libraries` wrote")
     arguments = vars(parser.parse_args())
     pythons = {library: arguments.get(f"{library}_python") for library in LIBRARIES}
-    pythons |= dict.fromkeys(("bert_zoo", "keras_hub"), sys.executable)
+    pythons |= dict.fromkeys(IN_THIS_ENVIRONMENT, sys.executable)
+    file = arguments["speed"]
+    speed = json.loads(Path(file).read_text(encoding="utf-8")) if file else None
     with tempfile.TemporaryDirectory() as directory:
         prepared = Path(directory)
         prepare(prepared)
@@ -403,7 +463,7 @@ def main() -> None:
             for library, python in pythons.items()
             if python
         }
-    text = page(results, datetime.date.today())
+    text = page(results, datetime.date.today(), speed)
     (ROOT / "docs" / "comparison.md").write_text(text, encoding="utf-8")
 
 

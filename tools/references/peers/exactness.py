@@ -43,7 +43,7 @@ def bert_zoo(directory: Path, task: str) -> Run:
     def run(inputs: Arrays) -> Arrays:
         outputs = model(inputs)
         named = outputs if isinstance(outputs, dict) else {"logits": outputs}
-        return {name: np.asarray(output) for name, output in named.items() if name in HF_OUTPUTS}
+        return {name: output for name, output in named.items() if name in HF_OUTPUTS}
 
     return run
 
@@ -124,7 +124,7 @@ def keras_hub(directory: Path, task: str) -> Run:
         given |= {"mask_positions": np.tile(np.arange(length), (rows, 1))} | dict(inputs)
         outputs = model({name: ids for name, ids in given.items() if name in names})
         hidden = outputs["sequence_output"] if isinstance(outputs, dict) else outputs
-        return {"sequence_output" if task == "encoder" else "logits": np.asarray(hidden)}
+        return {"sequence_output" if task == "encoder" else "logits": hidden}
 
     return run
 
@@ -171,7 +171,7 @@ def kerasformers(directory: Path, task: str) -> Run:
             first = outputs[0] if isinstance(outputs, (tuple, list)) else outputs
             outputs = {HF_OUTPUTS["sequence_output" if task == "encoder" else "logits"]: first}
         return {
-            ours: keras.ops.convert_to_numpy(outputs[theirs])
+            ours: keras.ops.stop_gradient(outputs[theirs])
             for ours, theirs in HF_OUTPUTS.items()
             if theirs in outputs
         }
@@ -223,8 +223,8 @@ def tf_models_official(directory: Path, task: str) -> Run:
             "padding_mask": "input_mask",
             "segment_ids": "input_type_ids",
         }
-        given = {name: tf.constant(inputs[ours]) for ours, name in theirs.items()}
-        return {"sequence_output": encoder(given)["sequence_output"].numpy()}
+        given = {name: tf.convert_to_tensor(inputs[ours]) for ours, name in theirs.items()}
+        return {"sequence_output": encoder(given)["sequence_output"]}
 
     return run
 
