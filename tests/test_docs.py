@@ -267,6 +267,35 @@ def test_the_map_of_the_code_names_what_is_there():
     assert not [file for file in files if not (ROOT / file).exists()]
 
 
+# --- Links ---------------------------------------------------------------------------------------
+
+
+def links(text: str) -> list[tuple[str, str]]:
+    """Path and anchor of each link of a page to a file of the tree."""
+    prose = re.sub(r"^```.*?^```|`[^`\n]+`", "", text, flags=re.MULTILINE | re.DOTALL)
+    return re.findall(r"\]\((?!\w+:)([^)\s#]*)#?([^)\s]*)\)", prose)
+
+
+def anchors(text: str) -> set[str]:
+    """What a page's headings are called in links, as repositories show them."""
+    headings = re.findall(r"^#+ (.+)$", text, flags=re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("page", [*PAGES, "CHANGELOG.md"])
+def test_links_lead_to_files_and_headings(page):
+    for path, anchor in links(text_of(page)):
+        target = (ROOT / page).parent / path if path else ROOT / page
+        assert target.exists(), path
+        assert not anchor or anchor in anchors(target.read_text(encoding="utf-8")), anchor
+
+
+def test_links_and_headings_are_found():
+    page = "# A b-c, d\n[x](y.md#z), `[no](link)`, [here](#a-b-c-d), [there](https://z.org)."
+    assert links(page) == [("y.md", "z"), ("", "a-b-c-d")]
+    assert anchors(page) == {"a-b-c-d"}
+
+
 # --- Commands ------------------------------------------------------------------------------------
 
 # On a line of its own, behind variables of the environment, or within a sentence.

@@ -56,4 +56,5 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
     if page.file.src_uri.startswith(FAMILIES) and name.stem in registry().families:
         return markdown + family_page(registry().families[name.stem])
     # From docs/, the repository's root is a folder up; in the site the root's pages are beside them.
-    return markdown.replace("](../checkpoints/", "](checkpoints/")
+    up = "../" * page.file.src_uri.count("/")
+    return markdown.replace(f"](../{up}", f"]({up}")
