@@ -260,8 +260,9 @@ class PretrainingPreset:
         phases: tokens of a row, and the share of the updates (or of the time) with rows of that
             length; one after the other.
         sizes: name, one of `PRETRAINING_SIZES` -> the model.
-        vocabulary: kind of a vocabulary that is made of the text: "wordpiece", "byte_bpe", "word_bpe",
-            "sentencepiece", "sentencepiece_cased" or "sentencepiece_plain".
+        vocabulary: kind of a vocabulary that is made of the text: "wordpiece", "byte_bpe",
+            "byte_bpe_bracketed", "word_bpe", "sentencepiece", "sentencepiece_cased" or
+            "sentencepiece_plain".
         lowercase: whether texts are lower-cased by it.
         source: where the settings are published.
     """

@@ -97,6 +97,7 @@ def test_published_updates_are_the_published_epochs():
         ("mobilebert", "base", (2048, 500_000, 10_000, 0.0015, "lamb"), ((512, 1.0),)),
         ("electra", "small", (128, 1_000_000, 10_000, 5e-4, "adamw"), ((128, 1.0),)),
         ("modernbert", "base", (4608, 364_000, 636, 8e-4, "adamw"), ((1024, 1.0),)),
+        ("deberta", "base", (256, 1_000_000, 10_000, 1e-4, "adamw"), ((512, 1.0),)),
         ("deberta_v2", "base", (256, 1_000_000, 10_000, 1e-4, "adamw"), ((512, 1.0),)),
     ],
 )
@@ -117,7 +118,7 @@ def test_pretraining_presets_have_every_size_and_rows_that_it_reads():
     presets = {n: f.pretraining_preset for n, f in registry().families.items()}
     assert {name for name in presets if presets[name]} == {
         *("bert", "roberta", "albert", "spanbert", "electra", "modernbert", "xlm", "xlnet"),
-        *("deberta_v2", "mobilebert"),
+        *("deberta", "deberta_v2", "mobilebert"),
     }
     for name, pretraining in presets.items():
         if pretraining is None:

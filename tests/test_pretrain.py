@@ -43,7 +43,9 @@ RECIPE = Recipe(
     total_steps=6, batch_size=8, gradient_accumulation_steps=2, learning_rate=1e-3, clip_norm=1.0
 )
 # The objectives' families, with a golden vocabulary and rows that they were trained with.
-FAMILIES = ("bert", "roberta", "albert", "spanbert", "electra", "modernbert", "deberta_v2")
+FAMILIES = (
+    *("bert", "roberta", "albert", "spanbert", "electra", "modernbert", "deberta", "deberta_v2"),
+)
 
 
 @pytest.fixture(scope="module")
@@ -110,6 +112,7 @@ def test_every_family_is_pretrained_from_nothing_by_its_own_objective(family, te
         "electra": {"mlm_logits", "discriminator_logits"},
         "deberta_v2": {"mlm_logits", "discriminator_logits"},
         "roberta": set(),
+        "deberta": set(),
         "modernbert": set(),
     }[family]
     wanted = {"held out loss", *(f"held out {name}_loss" for name in outputs)}
@@ -253,6 +256,26 @@ def test_a_discriminator_goes_on_with_its_generator_or_a_new_one(
     before = open_weights(source)["deberta.embeddings.word_embeddings.weight"]
     moved = np.abs(model.encoder.embeddings.token_embedding.whole - before).max()
     assert 1e-5 < moved < 1e-2
+
+
+@pytest.mark.slow
+def test_ngrams_are_trained_on_with_the_decoder_before_the_head(text, tmp_path, capsys):
+    from bert_zoo.apps import pretrain as program
+
+    source = directory_of("deberta/masked_lm")
+    options = [f"--model={source}", f"--text={text}", f"--output_dir={tmp_path / 'run'}"]
+    options += ["--steps=8", "--batch_size=8", "--length=24", "--held_out=0.2"]
+    program.PROGRAM.run(program.main, options)
+    assert "After: held out loss" in capsys.readouterr().out
+    before, after = (bert_zoo.load(path, task="masked_lm") for path in (source, tmp_path / "run"))
+    moved = {
+        variable.path: np.abs(variable.numpy() - first.numpy()).max()
+        for first, variable in zip(before.weights, after.weights, strict=True)
+    }
+    assert objective_for(after) == objective_for(before, "windowed_ngrams")
+    assert any("masked_lm/position_embedding" in path for path in moved)
+    # No row is as long as there are positions, and the rest of the weights all learn.
+    assert all(1e-5 < change < 1e-2 for change in moved.values()), moved
 
 
 class Killed(BaseException):

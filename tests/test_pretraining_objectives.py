@@ -250,6 +250,18 @@ def ngrams_of(batch, row, rng):
     return chosen
 
 
+def windowed_ngrams_of(batch, row, rng):
+    words, ngrams, begin = words_of(batch, row), [], 0
+    while begin < len(words):
+        n = rng.choice([1, 2, 3], p=np.array([6, 3, 2]) / 11)
+        window = words[begin : begin + 6 * n]
+        first = begin + rng.integers(len(window))
+        ngrams += words[first : first + n]
+        begin = max(begin + len(window), first + n)
+    tokens = [place for word in ngrams for place in word]
+    return set(tokens[: bert_number(batch, row)])
+
+
 def spans_of(batch, row, rng):
     words, chosen = words_of(batch, row), set()
     tokens = [place for word in words for place in word]
@@ -269,7 +281,12 @@ def spans_of(batch, row, rng):
 
 @pytest.mark.parametrize(
     ("name", "specified"),
-    [("whole_words", whole_words_of), ("ngrams", ngrams_of), ("spans", spans_of)],
+    [
+        ("whole_words", whole_words_of),
+        ("ngrams", ngrams_of),
+        ("windowed_ngrams", windowed_ngrams_of),
+        ("spans", spans_of),
+    ],
 )
 def test_words_are_chosen_as_the_papers_programs_do(name, specified):
     # One row a hundred thousand times; its words are the same as in the specification's.
@@ -513,7 +530,8 @@ def test_tf_data_gives_the_same_with_static_shapes(name, length):
         ("albert/masked_lm", "ngrams"),
         ("spanbert/pretraining", "spans"),
         ("electra/discriminator", "replaced_tokens"),
-        ("deberta_v2/encoder_convolution", "masked_tokens"),
+        ("deberta/masked_lm", "windowed_ngrams"),
+        ("deberta_v2/encoder_convolution", "windowed_ngrams"),
         ("deberta_v2/pretraining", "replaced_masks"),
     ],
 )
@@ -562,6 +580,8 @@ def test_tokens_begin_words_as_their_vocabularies_say():
         ("bert/masked_lm", "a ##s . [SEP]", [True, False, True, True]),
         ("roberta/masked_lm", "Ġthe s .", [True, False, False]),
         ("albert/masked_lm", "▁the s .", [True, False, True]),
+        ("deberta/masked_lm", "Ġthe s .", [True, False, True]),
+        ("deberta_v2/masked_lm", "▁the s .", [True, False, True]),
     ):
         tokenizer = loaded(case).preprocessor.tokenizer
         ids = [tokenizer.token_to_id(token) for token in tokens.split()]

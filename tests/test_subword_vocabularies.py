@@ -72,6 +72,7 @@ def deberta(directory, lowercase):
         ("wordpiece", "bert", wordpiece, True),
         ("wordpiece", "bert", wordpiece, False),
         ("byte_bpe", "roberta", byte_bpe, False),
+        ("byte_bpe_bracketed", "deberta", byte_bpe, False),
         ("sentencepiece", "albert", albert, True),
         ("sentencepiece", "albert", albert, False),
         ("sentencepiece_cased", "xlnet", xlnet, False),

@@ -27,7 +27,7 @@ _KIND = PROGRAM.enum(
     "kind",
     "word_level",
     [
-        *("word_level", "wordpiece", "byte_bpe"),
+        *("word_level", "wordpiece", "byte_bpe", "byte_bpe_bracketed"),
         *("sentencepiece", "sentencepiece_cased", "sentencepiece_plain"),
     ],
     "Whole words, characters or bytes, as a language model counts them; or pieces of words, trained by "

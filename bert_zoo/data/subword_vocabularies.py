@@ -11,6 +11,7 @@ import io
 import json
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -40,6 +41,7 @@ def train_vocabulary(
     - "wordpiece", as BERT's: [PAD], [UNK], [CLS], [SEP] and [MASK] come first; vocab.txt.
     - "byte_bpe", as RoBERTa's: <s>, <pad>, </s> and <unk> come first, <mask> last; vocab.json and
       merges.txt.
+    - "byte_bpe_bracketed", the same as DeBERTa 1's: [PAD], [CLS], [SEP] and [UNK] come first, [MASK] last.
     - "word_bpe", as XLM's: <s>, </s>, <pad>, <unk> and <special0> to <special9> come first; vocab.json
       and merges.txt. Words are found as English's.
     - "sentencepiece", as ALBERT's, a unigram model: <pad>, <unk>, [CLS], [SEP] and [MASK] come first;
@@ -56,7 +58,7 @@ def train_vocabulary(
         vocab_size: tokens, special ones among them. Fewer where the texts do not have so many pieces,
             but for SentencePiece, which refuses.
         lowercase: whether texts are lower-cased, and accents taken off; not for "byte_bpe",
-            "sentencepiece_cased" and "sentencepiece_plain".
+            "byte_bpe_bracketed", "sentencepiece_cased" and "sentencepiece_plain".
         languages: for "word_bpe", names of the languages that a model is to tell apart, which get the
             numbers 0, 1, ...
 
@@ -115,19 +117,26 @@ def _wordpiece(texts: Iterator[str], vocab_size: int, lowercase: bool) -> tuple[
     }
 
 
-def _byte_bpe(texts: Iterator[str], vocab_size: int, lowercase: bool) -> tuple[list[str], Files]:
+def _byte_bpe(
+    texts: Iterator[str],
+    vocab_size: int,
+    lowercase: bool,
+    special: Sequence[str] = ("<s>", "<pad>", "</s>", "<unk>"),
+    mask: str = "<mask>",
+    tokenizer_class: str = "RobertaTokenizer",
+) -> tuple[list[str], Files]:
     library = _library("tokenizers")
     trained = library.Tokenizer(library.models.BPE())
     trained.pre_tokenizer = library.pre_tokenizers.ByteLevel(add_prefix_space=False)
     trainer = library.trainers.BpeTrainer(
         vocab_size=vocab_size - 1,
         min_frequency=_MIN_COUNT,
-        special_tokens=["<s>", "<pad>", "</s>", "<unk>"],
+        special_tokens=[*special],
         initial_alphabet=library.pre_tokenizers.ByteLevel.alphabet(),
         show_progress=False,
     )
     trained.train_from_iterator(texts, trainer)
-    tokens = [*_in_order(trained.get_vocab()), "<mask>"]
+    tokens = [*_in_order(trained.get_vocab()), mask]
     model = json.loads(trained.to_str())["model"]
     # Older versions of the library write a merge as one string.
     merges = (pair if isinstance(pair, str) else " ".join(pair) for pair in model["merges"])
@@ -135,9 +144,9 @@ def _byte_bpe(texts: Iterator[str], vocab_size: int, lowercase: bool) -> tuple[l
         "vocab.json": {token: number for number, token in enumerate(tokens)},
         "merges.txt": "".join(f"{merge}\n" for merge in ["#version: 0.2", *merges]).encode("utf-8"),
         "tokenizer_config.json": {
-            "tokenizer_class": "RobertaTokenizer",
+            "tokenizer_class": tokenizer_class,
             # Tokens begin with the space before them, and so does what a mask stands for.
-            "mask_token": {"content": "<mask>", "lstrip": True, "special": True},
+            "mask_token": {"content": mask, "lstrip": True, "special": True},
         },
     }
 
@@ -278,9 +287,15 @@ Trainer = Callable[[Iterator[str], int, bool], tuple[list[str], Files]]
 KINDS: dict[str, Trainer] = {
     "wordpiece": _wordpiece,
     "byte_bpe": _byte_bpe,
+    "byte_bpe_bracketed": partial(
+        _byte_bpe,
+        special=("[PAD]", "[CLS]", "[SEP]", "[UNK]"),
+        mask="[MASK]",
+        tokenizer_class="DebertaTokenizer",
+    ),
     "word_bpe": _word_bpe,
     "sentencepiece": _sentencepiece,
     "sentencepiece_cased": _sentencepiece_cased,
     "sentencepiece_plain": _sentencepiece_plain,
 }
-CASED_KINDS = ("byte_bpe", "sentencepiece_cased", "sentencepiece_plain")
+CASED_KINDS = ("byte_bpe", "byte_bpe_bracketed", "sentencepiece_cased", "sentencepiece_plain")

@@ -8,7 +8,7 @@ from bert_zoo.config import ConfigError, EncoderConfig, is_integer
 from bert_zoo.error_text import shown
 from bert_zoo.families import bert
 from bert_zoo.families.deberta_checkpoints import CHECKPOINTS
-from bert_zoo.families.deberta_presets import PRESETS
+from bert_zoo.families.deberta_presets import FIRST_PRETRAINING, PRESETS
 from bert_zoo.registry import Family
 from bert_zoo.text.byte_bpe_files import read_byte_bpe
 from bert_zoo.text.format import TextFormat
@@ -225,6 +225,8 @@ HEADS = {
     "token_classification": Head((bert.CLASSIFIER,), dropout="hidden_dropout"),
     **dict.fromkeys((*bert.SENTENCE_TASKS, "multiple_choice"), SENTENCE),
 }
+# Pattern of the characters that are words by themselves: marks and signs, but no part of another character.
+ALONE = "[^\\w\ufffd]|_"
 SPECIAL_TOKENS = special_tokens("[UNK]", "[PAD]", "[CLS]", "[SEP]", "[MASK]")
 LAYOUT = Layout(segments=False)
 # Of files that transformers wrote with its own head.
@@ -247,9 +249,14 @@ FAMILY = Family(
     },
     encoder_rows=ENCODER_ROWS,
     heads=HEADS,
-    text=TextFormat(read_byte_bpe, {**SPECIAL_TOKENS, "lstrip_mask": True}, LAYOUT),
+    text=TextFormat(
+        read_byte_bpe,
+        {**SPECIAL_TOKENS, "lstrip_mask": True, "begins_word": f" .*|{ALONE}"},
+        LAYOUT,
+    ),
     checkpoints=CHECKPOINTS,
-    pretraining="masked_tokens",
+    pretraining="windowed_ngrams",
     config_class=DebertaConfig,
     presets=PRESETS,
+    pretraining_preset=FIRST_PRETRAINING,
 )

@@ -1,4 +1,4 @@
-"""DeBERTa's fine-tuning settings, and version 3's of pretraining."""
+"""DeBERTa's settings of fine-tuning, and those of pretraining versions 1 and 3."""
 
 from dataclasses import replace
 
@@ -80,7 +80,7 @@ PRESETS = (
     ),
 )
 
-PRETRAINING = PretrainingPreset(
+THIRD_PRETRAINING = PretrainingPreset(
     rows="full_sentences",
     recipe=Recipe(batch_size=256, total_steps=1_000_000, warmup_steps=10_000, learning_rate=1e-4),
     phases=((512, 1.0),),
@@ -94,4 +94,9 @@ PRETRAINING = PretrainingPreset(
     vocabulary="sentencepiece_plain",
     lowercase=False,
     source="microsoft/DeBERTa experiments/language_model/rtd.sh; small and large as base",
+)
+FIRST_PRETRAINING = replace(
+    THIRD_PRETRAINING,
+    vocabulary="byte_bpe_bracketed",
+    source="microsoft/DeBERTa experiments/language_model/mlm.sh; small and large as base",
 )

@@ -6,7 +6,7 @@ Version 3 is trained as a discriminator of replaced tokens, beside a generator.
 from dataclasses import replace
 
 from bert_zoo.families import bert, deberta
-from bert_zoo.families.deberta_presets import PRETRAINING, is_third
+from bert_zoo.families.deberta_presets import THIRD_PRETRAINING, is_third
 from bert_zoo.families.deberta_v2_checkpoints import CHECKPOINTS
 from bert_zoo.text.format import TextFormat
 from bert_zoo.text.sentencepiece_files import Scheme, read_sentencepiece
@@ -98,6 +98,7 @@ SCHEME = Scheme(
     tokenizer_class="DebertaV2Tokenizer",
     last_tokens=("[MASK]",),
     special_tokens=deberta.SPECIAL_TOKENS,
+    begins_word=f"▁.*|{deberta.ALONE}",
 )
 
 FAMILY = replace(
@@ -139,6 +140,6 @@ FAMILY = replace(
     text=TextFormat(read_sentencepiece, {"scheme": SCHEME}, deberta.LAYOUT),
     checkpoints=CHECKPOINTS,
     objectives=("replaced_token", "masked_lm"),
-    pretraining=lambda config: "replaced_masks" if is_third(config) else "masked_tokens",
-    pretraining_preset=PRETRAINING,
+    pretraining=lambda config: "replaced_masks" if is_third(config) else "windowed_ngrams",
+    pretraining_preset=THIRD_PRETRAINING,
 )

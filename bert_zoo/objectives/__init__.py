@@ -12,7 +12,7 @@ a chosen token, `words` which tokens are of a word, `showing` what prints; the o
 
 from bert_zoo.objectives.draws import Draws
 from bert_zoo.objectives.masked_tokens import DynamicMaskedTokens, MaskedTokens, StreamMaskedTokens
-from bert_zoo.objectives.ngrams import NGrams
+from bert_zoo.objectives.ngrams import NGrams, WindowedNGrams
 from bert_zoo.objectives.permutations import Permutations
 from bert_zoo.objectives.replaced_tokens import ReplacedTokens
 from bert_zoo.objectives.replacement import Replacement, TokenIds
@@ -28,6 +28,7 @@ OBJECTIVES = {
     "dynamic_masked_tokens_30": DynamicMaskedTokens(rate=0.3, replacement=Replacement()),
     "whole_words": WholeWords(),
     "ngrams": NGrams(),
+    "windowed_ngrams": WindowedNGrams(),
     "spans": Spans(),
     "permutations": Permutations(),
     "replaced_tokens": ReplacedTokens(),
@@ -48,6 +49,7 @@ __all__ = [
     "StreamMaskedTokens",
     "TokenIds",
     "WholeWords",
+    "WindowedNGrams",
     "objective_for",
     "show",
 ]

@@ -1,5 +1,6 @@
-"""N-grams of whole words (ALBERT)."""
+"""N-grams of whole words: ALBERT's, and DeBERTa's."""
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -68,3 +69,44 @@ class NGrams(Masking):
         sums = np.cumsum(1 / np.arange(1, self.longest + 1))
         drawn = draws.uniform("n-gram lengths", number) * sums[-1]
         return 1 + np.searchsorted(sums[:-1], drawn, side="right")
+
+
+@dataclass(frozen=True, kw_only=True)
+class WindowedNGrams(NGrams):
+    """DeBERTa's: one n-gram in each window of words, window after window.
+
+    An n-gram of n words has a window of n times `1 / rate` words, rounded down: of 15%, six for each. It
+    begins with any of them, and the next window behind both. Of the words that are chosen so, the first
+    tokens are hidden, as many as are asked for, which may end within a word; so the end of a row is
+    hidden less often than the rest. Each token is replaced by itself. Needs `word_starts`.
+
+    Attributes:
+        max_predictions: as in `Masking`.
+
+    Source: He et al. 2020 (arXiv:2006.03654), appendix A; microsoft/DeBERTa
+    DeBERTa/apps/tasks/mlm_task.py, NGramMaskGenerator, which hides the whole of the last word.
+    """
+
+    max_predictions: int | None = None
+
+    def choose(self, batch, draws):
+        words = Words.of(batch)
+        rows, most = words.lengths.shape
+        counts = np.count_nonzero(words.lengths, axis=1)
+        window = int(1 / self.rate)
+        number = math.ceil(most / window)
+        lengths, places = self._lengths(draws, number), draws.uniform("n-gram places", number)
+        # 1 where an n-gram begins and -1 behind its end; none overlap.
+        edges = np.zeros((rows, most + 1), np.int64)
+        row = np.arange(rows)
+        begins = np.zeros(rows, np.int64)
+        for length, place in zip(lengths.T, places.T, strict=True):
+            # Of one window a row, which is empty behind the last word.
+            size = np.minimum(length * window, counts - begins)
+            first = begins + (place * size).astype(np.int64)
+            end = np.minimum(first + length, counts)
+            edges[row, first] += 1
+            edges[row, end] -= 1
+            begins = np.maximum(begins + size, end)
+        chosen = words.tokens(np.cumsum(edges, axis=1)[:, :-1] > 0, batch)
+        return chosen & (np.cumsum(chosen, axis=1) <= self.numbers(batch, draws)[:, None])

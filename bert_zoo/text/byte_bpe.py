@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from functools import cache, partial
@@ -72,6 +73,8 @@ class ByteBpeTokenizer(Tokenizer):
         normalized_tokens: those that are found in the normalised text, the leftmost first and of these
             the longest, as ModernBERT's runs of blanks.
         normalization: "NFC", which composes letters and accents, or None.
+        begins_word: pattern of the tokens, as text, that `word_starts` has for the first of a word; by
+            default they begin with a blank, as in fairseq.
         source: what an error names as the origin of vocabulary and merges.
 
     Raises:
@@ -97,6 +100,7 @@ class ByteBpeTokenizer(Tokenizer):
         added_tokens: Sequence[str] = (),
         normalized_tokens: Sequence[str] = (),
         normalization: str | None = None,
+        begins_word: str = " .*",
         source: str | Path = "the arguments",
     ):
         named = special_tokens(unknown_token, padding_token, cls_token, sep_token, mask_token)
@@ -110,6 +114,7 @@ class ByteBpeTokenizer(Tokenizer):
             added_tokens=further,
             normalized_tokens=list(dict.fromkeys(normalized_tokens)),
             normalization=normalization,
+            begins_word=begins_word,
         )
         if normalization not in (None, NFC):
             raise ValueError(f"normalization is {normalization!r}; it is {NFC!r} or None.")
@@ -144,7 +149,8 @@ class ByteBpeTokenizer(Tokenizer):
         return tokenizer
 
     def _begins_word(self, token: str) -> bool:
-        return token.startswith("Ġ")
+        text = _bytes_of(token).decode(errors="replace")
+        return re.fullmatch(self._options.begins_word, text, re.DOTALL) is not None
 
     def _join(self, ids: tf.RaggedTensor) -> tf.Tensor:
         # Bytes that are not UTF-8, for example a character cut in half, become U+FFFD.
@@ -222,9 +228,7 @@ class _Engine(tf.Module):
         self._merger = Merger(vocabulary.tokens, merges)
         self.token_bytes = tf.constant(
             [
-                bytes(map(ALPHABET.__getitem__, token))
-                if token not in special and ALPHABET.keys() >= set(token)
-                else token.encode()
+                token.encode() if token in special else _bytes_of(token)
                 for token in vocabulary.tokens
             ]
         )
@@ -303,6 +307,13 @@ def _count_blanks(token: str) -> tuple[int, int]:
     """Returns with how many blanks a token begins and ends, in GPT-2's alphabet or a special one."""
     is_blank = [char in _blanks() for char in token]
     return [*is_blank, False].index(False), [*is_blank[::-1], False].index(False)
+
+
+def _bytes_of(token: str) -> bytes:
+    """What a token in GPT-2's alphabet stands for; one in other letters stands for itself."""
+    if ALPHABET.keys() >= set(token):
+        return bytes(map(ALPHABET.__getitem__, token))
+    return token.encode()
 
 
 def _check_mask(special: Iterable[str], options: SimpleNamespace) -> None:
