@@ -1,6 +1,7 @@
 """DeBERTa: distances, what reads a part of a row, the decoder of masks, files."""
 
 import json
+import pickle
 import shutil
 
 import keras
@@ -18,12 +19,16 @@ from helpers import (
     tensors_of,
 )
 from keras import ops
+from test_torch_bin import write_archive
 
 import bert_zoo
 from bert_zoo.config import ConfigError
+from bert_zoo.families.deberta_original import read_bpe_encoder
 from bert_zoo.layers.common import FIRST
 from bert_zoo.layers.disentangled_attention import rows_of_distances
+from bert_zoo.text.files import VocabularyFiles
 from bert_zoo.weights.files import WeightsError
+from bert_zoo.weights.safetensors_io import write_safetensors
 from bert_zoo.weights.sources import open_weights
 
 ENCODERS = [
@@ -132,6 +137,104 @@ def test_the_head_of_transformers_is_not_taken_for_microsofts(tmp_path, caplog):
     assert "cls.predictions.bias" in caplog.text
     with pytest.raises(WeightsError, match="masked_lm"):
         bert_zoo.load(directory, "masked_lm")
+
+
+# --- Microsoft's own files -------------------------------------------------------------------------
+
+
+def microsofts_directory(tmp_path, *, takes_apart: bool):
+    """A case as Microsoft's program keeps it, with the projections of its first or today's version."""
+    source, directory = directory_of("deberta/classification"), tmp_path / "microsoft"
+    directory.mkdir()
+    tensors = tensors_of(source)
+    for key in [key for key in tensors if takes_apart and key.endswith("in_proj.weight")]:
+        module = key.removesuffix("in_proj.weight")
+        # disentangled_attention.py, _pre_load_hook; biases that there were none of are zeros.
+        by_head = tensors.pop(key).reshape(4, 3, 8, 32)
+        for number, name in enumerate(("query", "key", "value")):
+            weight = by_head[:, number].reshape(32, 32)
+            tensors[f"{module}{name}_proj.weight"] = np.ascontiguousarray(weight)
+        tensors[f"{module}query_proj.bias"] = tensors.pop(f"{module}q_bias")
+        tensors[f"{module}value_proj.bias"] = tensors.pop(f"{module}v_bias")
+        tensors[f"{module}pos_key_proj.weight"] = tensors.pop(f"{module}pos_proj.weight")
+        for name in ("weight", "bias"):
+            tensors[f"{module}pos_query_proj.{name}"] = tensors.pop(f"{module}pos_q_proj.{name}")
+        for name in ("key_proj", "pos_key_proj"):
+            tensors[f"{module}{name}.bias"] = np.zeros(32, "float32")
+    # Its embeddings have the table of positions, whether they read it or not.
+    tensors["deberta.embeddings.position_embeddings.weight"] = np.ones((40, 32), "float32")
+    write_safetensors(directory / "model.safetensors", tensors, {})
+    config = json.loads((source / "config.json").read_text())
+    sizes = "hidden_size intermediate_size num_attention_heads num_hidden_layers vocab_size".split()
+    config = {name: config[name] for name in (*sizes, "max_position_embeddings", "hidden_act")}
+    config |= {"relative_attention": True, "pos_att_type": "c2p|p2c", "attention_head_size": 8}
+    config |= {"position_biased_input": False, "padding_idx": 0, "layer_norm_eps": 1e-7}
+    config |= {"pooling": {"dropout": 0, "hidden_act": "gelu"}, "max_relative_positions": -1}
+    (directory / "model_config.json").write_text(json.dumps(config))
+    return directory
+
+
+def write_bpe_encoder(directory, change=dict) -> None:
+    """The vocabulary of the same case, under made-up ids for GPT-2's."""
+    source = directory_of("deberta/classification")
+    ids = json.loads((source / "vocab.json").read_text())
+    merges = [line.split() for line in (source / "merges.txt").read_text().splitlines()]
+    tokens = sorted(ids, key=ids.get)[4:-1]
+    content = {
+        "encoder": {token: 900 - place for place, token in enumerate(tokens)},
+        "vocab": [tuple(merge) for merge in merges if len(merge) == 2 and merge[0] != "#version:"],
+        "dict_map": [(str(900 - place), 7) for place, _ in enumerate(tokens)],
+    }
+    write_archive(directory / "bpe_encoder.bin", pickle.dumps(change(content), 2), b"")
+
+
+@pytest.mark.parametrize("takes_apart", [False, True])
+def test_what_microsofts_program_keeps_is_the_same_model(takes_apart, tmp_path):
+    """Of the first version: from its own files, and from those that today's program fine-tuned."""
+    directory = microsofts_directory(tmp_path, takes_apart=takes_apart)
+    write_bpe_encoder(directory)
+    model, wanted = bert_zoo.load(directory, "classification"), loaded("deberta/classification")
+    assert model.encoder.family == ("deberta_v2" if takes_apart else "deberta")
+    assert model.encoder.config.pooler_activation == "gelu"
+    inputs = inputs_of(arrays("deberta/classification"))
+    np.testing.assert_allclose(model(inputs), wanted(inputs), atol=TOLERANCE)
+    if keras.backend.backend() == "tensorflow":
+        texts = ["the cat [MASK] sat", "the cat's"]
+        ids = model.preprocessor(texts)["token_ids"]
+        assert np.array_equal(ids, wanted.preprocessor(texts)["token_ids"])
+
+
+def test_the_second_version_is_told_by_its_tensors(tmp_path):
+    source = directory_of("deberta_v2/encoder_convolution")
+    shutil.copytree(source, tmp_path, dirs_exist_ok=True)
+    (tmp_path / "config.json").rename(tmp_path / "model_config.json")
+    model = bert_zoo.load(tmp_path)
+    assert model.config == loaded("deberta_v2/encoder_convolution").config
+
+
+def test_numbered_files_of_weights_are_found(tmp_path):
+    shutil.copy(
+        ALL_GOLDEN / "bert" / "bin_zip" / "pytorch_model.bin", tmp_path / "pytorch.model-7.bin"
+    )
+    assert len(open_weights(tmp_path)) > 10
+    shutil.copy(tmp_path / "pytorch.model-7.bin", tmp_path / "pytorch.model-14.bin")
+    with pytest.raises(WeightsError, match=r"several checkpoints.*pytorch\.model-14\.bin"):
+        open_weights(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda content: [*content],
+        lambda content: content | {"vocab": ["a b"]},
+        lambda content: content | {"dict_map": [(7, 7)]},
+        lambda content: {"dict_map": []},
+    ],
+)
+def test_a_vocabulary_of_another_kind_is_refused(change, tmp_path):
+    write_bpe_encoder(tmp_path, change)
+    with pytest.raises(WeightsError, match=r"must be a dict of `encoder`"):
+        read_bpe_encoder(VocabularyFiles(tmp_path))
 
 
 needs_tensorflow = pytest.mark.skipif(

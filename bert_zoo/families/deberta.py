@@ -1,17 +1,24 @@
 """DeBERTa (He et al. 2020, arXiv:2006.03654): attention by content and by distance apart."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from bert_zoo.config import ConfigError, EncoderConfig, is_integer
 from bert_zoo.error_text import shown
 from bert_zoo.families import bert
 from bert_zoo.families.deberta_checkpoints import CHECKPOINTS
+from bert_zoo.families.deberta_original import (
+    BPE_ENCODER,
+    Original,
+    read_bpe_encoder,
+    with_hugging_faces_keys,
+)
 from bert_zoo.families.deberta_presets import FIRST_PRETRAINING, PRESETS
 from bert_zoo.registry import Family
 from bert_zoo.text.byte_bpe_files import read_byte_bpe
-from bert_zoo.text.format import TextFormat
+from bert_zoo.text.files import VocabularyFiles
+from bert_zoo.text.format import TextFormat, TokenizerParts
 from bert_zoo.text.layout import Layout
 from bert_zoo.text.vocabulary import special_tokens
 from bert_zoo.weights.formats import HuggingFace
@@ -175,6 +182,15 @@ HF_CODEC = ConfigCodec(
     prepare=as_said,
 )
 
+
+def original(codec: ConfigCodec, **options: Any) -> Original:
+    """The format of Microsoft's directories, by the codec of Hugging Face's."""
+    return Original(
+        codec=replace(codec, prepare=lambda values: as_said(with_hugging_faces_keys(values))),
+        **options,
+    )
+
+
 SELF = f"{bert.LAYER}attention.self."
 SHARED_ROWS = (
     *bert.renamed(
@@ -229,6 +245,14 @@ HEADS = {
 ALONE = "[^\\w\ufffd]|_"
 SPECIAL_TOKENS = special_tokens("[UNK]", "[PAD]", "[CLS]", "[SEP]", "[MASK]")
 LAYOUT = Layout(segments=False)
+
+
+def read_vocabulary(files: VocabularyFiles, options: dict[str, Any]) -> TokenizerParts:
+    """RoBERTa's way to read bytes, from Hugging Face's files or Microsoft's one."""
+    has_own = files.has(BPE_ENCODER) and not files.has("vocab.json")
+    return read_byte_bpe(files, options, read=read_bpe_encoder if has_own else None)
+
+
 # Of files that transformers wrote with its own head.
 UNREAD = {
     r"^cls\.predictions\.": "masked-language-model head of transformers, which is not that of the authors"
@@ -245,12 +269,13 @@ FAMILY = Family(
             root="deberta.",
             classes=bert.hf_classes("Deberta"),
             unread=UNREAD,
-        )
+        ),
+        "microsoft": original(HF_CODEC),
     },
     encoder_rows=ENCODER_ROWS,
     heads=HEADS,
     text=TextFormat(
-        read_byte_bpe,
+        read_vocabulary,
         {**SPECIAL_TOKENS, "lstrip_mask": True, "begins_word": f" .*|{ALONE}"},
         LAYOUT,
     ),

@@ -4,11 +4,13 @@ Version 3 is trained as a discriminator of replaced tokens, beside a generator.
 """
 
 from dataclasses import replace
+from typing import Any
 
 from bert_zoo.families import bert, deberta
 from bert_zoo.families.deberta_presets import THIRD_PRETRAINING, is_third
 from bert_zoo.families.deberta_v2_checkpoints import CHECKPOINTS
-from bert_zoo.text.format import TextFormat
+from bert_zoo.text.files import VocabularyFiles
+from bert_zoo.text.format import TextFormat, TokenizerParts
 from bert_zoo.text.sentencepiece_files import Scheme, read_sentencepiece
 from bert_zoo.weights.formats import keras_hub
 from bert_zoo.weights.formats.codec import ConfigRow
@@ -101,6 +103,16 @@ SCHEME = Scheme(
     begins_word=f"▁.*|{deberta.ALONE}",
 )
 
+
+def read_vocabulary(files: VocabularyFiles, options: dict[str, Any]) -> TokenizerParts:
+    """A SentencePiece model, or the vocabulary of a first version that Microsoft's program fine-tuned."""
+    is_firsts = files.has(deberta.BPE_ENCODER) or files.has("vocab.json")
+    if is_firsts and not files.has(SCHEME.model_file):
+        firsts = {name: value for name, value in options.items() if name != "scheme"}
+        return deberta.FAMILY.text.parts(files, firsts)
+    return read_sentencepiece(files, options)
+
+
 FAMILY = replace(
     deberta.FAMILY,
     name="deberta_v2",
@@ -117,6 +129,7 @@ FAMILY = replace(
             # Differences from the generator's tables, which the tables beside them have taken in.
             ignorable=(r"embeddings\.(word|position)_embeddings\._weight$",),
         ),
+        "microsoft": deberta.original(HF_CODEC, projections_apart=True),
         "keras_hub": keras_hub.KerasHub(
             class_name="DebertaV3Backbone",
             codec=keras_hub.codec(
@@ -137,7 +150,7 @@ FAMILY = replace(
     },
     encoder_rows=ENCODER_ROWS,
     heads={**deberta.HEADS, "pretraining": Head((GENERATOR, *DISCRIMINATOR_ROWS))},
-    text=TextFormat(read_sentencepiece, {"scheme": SCHEME}, deberta.LAYOUT),
+    text=TextFormat(read_vocabulary, {"scheme": SCHEME}, deberta.LAYOUT),
     checkpoints=CHECKPOINTS,
     objectives=("replaced_token", "masked_lm"),
     pretraining=lambda config: "replaced_masks" if is_third(config) else "windowed_ngrams",

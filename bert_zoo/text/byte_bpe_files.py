@@ -25,18 +25,25 @@ FILES = (
     ("encoder.json", "vocab.bpe"),
     ("encoder_bpe_40000.json", "vocab_40000.bpe"),
 )
+# From a directory's files to the tokens in the order of their ids, and the merges.
+ReadTables = Callable[[VocabularyFiles], tuple[list[str], list[tuple[str, ...]]]]
 # Where fairseq keeps the files of GPT-2's vocabulary, which its archives do not hold.
 GPT2_FILES = "https://dl.fbaipublicfiles.com/fairseq/gpt2_bpe/"
 
 
 def read_byte_bpe(
-    files: VocabularyFiles, overrides: dict[str, Any], **defaults: Any
+    files: VocabularyFiles,
+    overrides: dict[str, Any],
+    *,
+    read: ReadTables | None = None,
+    **defaults: Any,
 ) -> TokenizerParts:
     """Reads Hugging Face's files, fairseq's or GPT-2's own, and the settings beside them.
 
     Args:
         files: of the directory.
         overrides: keyword arguments of ByteBpeTokenizer that overrule the files.
+        read: from the files to vocabulary and merges, where they are none of those.
         **defaults: such that the files overrule.
 
     Raises:
@@ -44,7 +51,8 @@ def read_byte_bpe(
         ConfigError: a damaged file, or a setting that ByteBpeTokenizer does not follow.
     """
     is_fairseqs = files.has("dict.txt") and not files.has("vocab.json")
-    vocabulary, merges = (_read_fairseq if is_fairseqs else read_vocabulary_and_merges)(files)
+    read = read or (_read_fairseq if is_fairseqs else read_vocabulary_and_merges)
+    vocabulary, merges = read(files)
     serialized = files.json("tokenizer.json")
     prefix = serialized.section("pre_tokenizer").take("add_prefix_space", bool, False)
     normalization = serialized.section("normalizer").take("type", str)
