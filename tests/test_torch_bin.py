@@ -35,19 +35,18 @@ def literal(value) -> bytes:
     return pickle.dumps(value, 2)[2:-1]
 
 
-def tensor_pickle(
-    shape=(2,), strides=(1,), offset=0, length=2, key="0", view=b"", more=b""
-) -> bytes:
-    """What torch.save writes for {"w": tensor}.
-
-    `view` pushes what a stream's reference to a storage ends with, `more` further keys and values.
-    """
+def tensor_literal(shape=(2,), strides=(1,), offset=0, length=2, key="0", view=b"") -> bytes:
+    """The instructions that push a tensor; `view` pushes what a stream's reference to a storage ends with."""
     storage = literal("storage") + b"ctorch\nFloatStorage\n" + literal(key) + literal("cpu")
     storage = b"(" + storage + literal(length) + view + b"tQ"
     place = literal(offset) + literal(shape) + literal(strides)
     hooks = b"\x89ccollections\nOrderedDict\n)R"
-    tensor = REBUILD + b"(" + storage + place + hooks + b"tR"
-    return b"\x80\x02}(" + literal("w") + tensor + more + b"u."
+    return REBUILD + b"(" + storage + place + hooks + b"tR"
+
+
+def tensor_pickle(more=b"", **tensor) -> bytes:
+    """What torch.save writes for {"w": tensor}; `more` pushes further keys and values."""
+    return b"\x80\x02}(" + literal("w") + tensor_literal(**tensor) + more + b"u."
 
 
 def write_archive(path: Path, pickled: bytes, storage: bytes, order: bytes = b"little") -> None:
@@ -195,7 +194,9 @@ def test_views_that_leave_or_repeat_their_storage_are_refused(view, tmp_path):
 @pytest.mark.parametrize("shape", [(1, 2), (2, 1), (0, 2), (2, 0)])
 def test_the_stride_of_a_dimension_that_has_no_second_element_is_of_no_account(shape, tmp_path):
     huge = tuple(2**62 if size != 2 or 0 in shape else 1 for size in shape)
-    write_archive(tmp_path / "a.bin", tensor_pickle(shape, huge), np.float32([1, 2]).tobytes())
+    write_archive(
+        tmp_path / "a.bin", tensor_pickle(shape=shape, strides=huge), np.float32([1, 2]).tobytes()
+    )
     source = open_weights(tmp_path / "a.bin")
     np.testing.assert_array_equal(source["w"], np.float32([1, 2])[: np.prod(shape)].reshape(shape))
 

@@ -1,7 +1,8 @@
 """ModernBERT (Warner et al. 2024, arXiv:2412.13663): rotary positions, windows, 8,192 tokens."""
 
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from typing import ClassVar
 
 from bert_zoo.families import bert
 from bert_zoo.families.modernbert_checkpoints import CHECKPOINTS
@@ -11,7 +12,7 @@ from bert_zoo.registry import Family
 from bert_zoo.text.byte_bpe_files import read_byte_bpe
 from bert_zoo.text.format import TextFormat
 from bert_zoo.text.layout import Layout
-from bert_zoo.weights.formats import HuggingFace
+from bert_zoo.weights.formats import HuggingFace, Torch
 from bert_zoo.weights.table import BIAS, DENSE, EMBED, KERNEL, SCALE, Copy, Head, Row
 
 
@@ -124,8 +125,19 @@ MASKED_LM = Head(
         Row(BIAS, "masked_lm", hf="decoder.bias"),
     ),
     activation="gelu",
-    copies={"hf": decoder_copies},
+    copies=dict.fromkeys(("hf", "torch"), decoder_copies),
 )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Original(Torch):
+    """Training checkpoints of AnswerDotAI/ModernBERT by Composer (src/bert_layers/model.py, FlexBert)."""
+
+    renames: ClassVar[tuple[tuple[str, str], ...]] = (
+        (r"^model\.bert\.(encoder\.)?", "model."),
+        (r"^model\.(?=(head|decoder|classifier)\.)", ""),
+    )
+
 
 FAMILY = Family(
     name="modernbert",
@@ -137,7 +149,8 @@ FAMILY = Family(
             codec=HF_CODEC,
             root="model.",
             classes=bert.hf_classes("ModernBert"),
-        )
+        ),
+        "torch": Original(root="model.", required_key=r"^model\.bert\."),
     },
     encoder_rows=ENCODER_ROWS,
     heads={

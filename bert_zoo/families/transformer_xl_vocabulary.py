@@ -26,7 +26,14 @@ from bert_zoo.text.word_level_files import (
     with_assumed_options,
 )
 from bert_zoo.weights.files import WeightsError, refuse_lfs_pointer
-from bert_zoo.weights.restricted_pickle import Record, Unread, make_dict, read_pickle, records
+from bert_zoo.weights.restricted_pickle import (
+    UNREAD_ARRAYS,
+    Record,
+    Unread,
+    make_dict,
+    read_pickle,
+    records,
+)
 
 _LOGGER = logging.getLogger(__name__)
 
@@ -35,12 +42,11 @@ _ALLOWED = {
     **records("vocabulary.Vocab", "utils.vocabulary.Vocab"),
     **records("data_utils.Corpus", "__main__.Corpus"),
     "collections.OrderedDict": make_dict,
+    # The corpus itself: arrays of ids.
+    **UNREAD_ARRAYS,
     **dict.fromkeys(
         (
-            "collections.Counter",
-            # The corpus itself: arrays of ids, of NumPy before and since 2.0.
-            *("numpy.core.multiarray._reconstruct", "numpy._core.multiarray._reconstruct"),
-            *("numpy.ndarray", "numpy.dtype", "_codecs.encode", "__builtin__.bytes"),
+            *("collections.Counter", "__builtin__.bytes"),
             # Other attributes of transformers' tokenizer (4.35).
             *("re._compile", "__builtin__.set", "builtins.set"),
             "sacremoses.normalize.MosesPunctNormalizer",

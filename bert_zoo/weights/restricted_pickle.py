@@ -116,6 +116,16 @@ class Unread:
         pass
 
 
+# What arrays of NumPy, before and since 2.0, refer to, where nobody asks for the arrays.
+UNREAD_ARRAYS: dict[str, type[Unread]] = dict.fromkeys(
+    (
+        *("numpy.core.multiarray._reconstruct", "numpy._core.multiarray._reconstruct"),
+        *("numpy.ndarray", "numpy.dtype", "_codecs.encode"),
+    ),
+    Unread,
+)
+
+
 def _instructions(stream: BinaryIO, longest: int | None) -> Iterator[tuple[str, Any]]:
     """The names and arguments of a pickle's instructions, up to its last."""
     name = ""
