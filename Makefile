@@ -1,5 +1,6 @@
 # make quickstart   fine-tunes a real encoder on the messages that ship with the package
 # make test         installs the package in a virtual environment and runs its tests
+# make test-docs    runs the pages whose examples take longer, trained in short where that will do
 # make test-slow    runs the tests that the others repeat, and those that take minutes
 # make lint         checks format, style and that no import runs up the package's floors
 # make docs         builds the documentation site in site/; a link that leads nowhere stops it
@@ -21,7 +22,7 @@ QUIET = TF_CPP_MIN_LOG_LEVEL=3
 PYTEST = $(QUIET) TF_NUM_INTRAOP_THREADS=1 $(BIN)/python -m pytest --ignore tests/test_jax.py \
 	--numprocesses auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder --durations 15
 
-.PHONY: quickstart test test-slow test-jax docs dist dist-test lint clean
+.PHONY: quickstart test test-docs test-slow test-jax docs dist dist-test lint clean
 
 quickstart: $(VENV)/installed-plots
 	$(QUIET) $(BIN)/python tools/finetune.py --model minilm_l6 --task messages \
@@ -29,6 +30,9 @@ quickstart: $(VENV)/installed-plots
 
 test: $(VENV)/installed-test
 	$(PYTEST) -m "not slow"
+
+test-docs: $(VENV)/installed-test
+	$(PYTEST) --dist load -m slow tests/test_docs.py -k "in_short or adapt or finetuning"
 
 test-slow: $(VENV)/installed-test
 	$(PYTEST) -m slow

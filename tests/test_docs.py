@@ -70,6 +70,13 @@ def text_of(page: str) -> str:
 
 
 WITH_EXAMPLES = [page for page in PAGES if any(examples(text_of(page)))]
+# They take seconds; the others are run in short too, and those by `make test-docs` that take longer.
+WITHOUT_TRAINING = [
+    *("CONTRIBUTING.md", "docs/howto/embed.md", "docs/memory.md"),
+    *(page for page in WITH_EXAMPLES if page.startswith("docs/migrating/")),
+]
+# Fewer rows would not do.
+AS_SAID = ("docs/finetuning.md", "docs/howto/adapt.md")
 
 
 def agree(shown: str, wanted: str, trained: bool = False) -> bool:
@@ -152,9 +159,25 @@ def page_runner(tmp_path, monkeypatch, capsys):
 
 
 @needs_minilm
-@pytest.mark.parametrize("page", slow_but(WITH_EXAMPLES, "docs/howto/embed.md"))
+@pytest.mark.parametrize("page", slow_but(WITH_EXAMPLES, *WITHOUT_TRAINING))
 def test_a_page_runs_from_top_to_bottom(page, page_runner):
     page_runner(text_of(page))
+
+
+@needs_minilm
+@pytest.mark.parametrize(
+    "page",
+    slow_but(
+        [page for page in WITH_EXAMPLES if page not in {"README.md", *WITHOUT_TRAINING, *AS_SAID}],
+        "docs/howto/several_devices.md",
+        "docs/language_models.md",
+        "docs/pretraining.md",
+        "docs/scaling.md",
+    ),
+)
+def test_a_page_runs_in_short(page, page_runner, monkeypatch):
+    one_short_epoch(monkeypatch)
+    page_runner(text_of(page), compare_trained=False)
 
 
 @needs_minilm
