@@ -6,6 +6,7 @@ Computed from fixed seeds, as text_samples.py is, so that only the reference's a
 from __future__ import annotations
 
 import gzip
+import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from random import Random
@@ -37,10 +38,16 @@ def write_xlm_roberta_model(directory: Path) -> None:
     (directory / "sentencepiece.bpe.model").write_bytes(model)
 
 
+def write_word_bpe(directory: Path) -> None:
+    for name in ("vocab.json", "merges.txt"):
+        shutil.copy(GOLDEN.parent / "word_bpe" / name, directory)
+
+
 OWN_VOCABULARIES: dict[str, Callable[[Path], None]] = {
     "stress": write_stress_vocabulary,
     "byte_bpe": byte_bpe_samples.write_own_files,
     "xlm_roberta_small": write_xlm_roberta_model,
+    "word_bpe": write_word_bpe,
 }
 CASES = {
     **{

@@ -22,13 +22,17 @@ def references():
     return json.loads(gzip.decompress((samples.GOLDEN / "offsets.json.gz").read_bytes()))
 
 
+# Nobody else gives offsets of XLM's tokens: tests/test_word_bpe.py.
+CASES = {**samples.CASES, "word_bpe": samples.Case("xlm", "word_bpe", {})}
+
+
 @pytest.fixture(scope="module")
 def tokenizers():
     """Makes tokenizers of cases, each once."""
     made = {}
 
     def tokenizer_of(name):
-        case = samples.CASES[name]
+        case = CASES[name]
         if case.vocabulary not in samples.OWN_VOCABULARIES and not samples.SHARED_DATA.is_dir():
             pytest.skip("needs the vocabularies and corpora in ../shared/data")
         if name not in made:
@@ -40,7 +44,12 @@ def tokenizers():
     return tokenizer_of
 
 
-@pytest.fixture(params=["uncased", "byte_bpe_released", "xlm_roberta_small", "albert"])
+@pytest.fixture(
+    params=[
+        *("uncased", "byte_bpe_released", "xlm_roberta_small", "albert"),
+        pytest.param("word_bpe", marks=pytest.mark.slow),
+    ]
+)
 def tokenizer(request, tokenizers):
     return tokenizers(request.param)
 
@@ -154,11 +163,7 @@ def test_offsets_are_made_inside_maps_and_functions(tokenizer):
 
 
 @pytest.mark.parametrize(
-    "name",
-    [
-        "uncased",
-        *(pytest.param(n, marks=pytest.mark.slow) for n in ("byte_bpe_released", "albert")),
-    ],
+    "name", slow_but(["uncased", "byte_bpe_released", "albert", "word_bpe"], "uncased")
 )
 def test_offsets_are_served_by_a_savedmodel(name, tokenizers, tmp_path):
     tokenizer = tokenizers(name)

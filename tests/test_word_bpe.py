@@ -1,16 +1,21 @@
 """XLM's tokenizer gives transformers' ids: Moses' words, and BPE with "</w>"."""
 
+import functools
 import gzip
+import itertools
 import json
 import zlib
 
 import numpy as np
 import pytest
-from helpers import ALL_GOLDEN, slow_but
+from helpers import ALL_GOLDEN, loaded, slow_but
+from offset_samples import mark_texts
+from text_samples import WRITTEN_TEXTS, random_texts
 
 tf = pytest.importorskip("tensorflow")
 
 from bert_zoo.text import WordBpeTokenizer, tokenizer_from_dir  # noqa: E402
+from bert_zoo.text.moses import MosesWords  # noqa: E402
 from bert_zoo.text.word_bpe import WordMerger  # noqa: E402
 
 VOCABULARY = ALL_GOLDEN / "word_bpe"
@@ -79,6 +84,116 @@ def test_languages_are_the_models():
     assert tokenizer.language_id == 0 and tokenizer.in_language("en").language_id == 1
     with pytest.raises(ValueError, match=r"language is 'fr'.*de, en"):
         tokenizer.in_language("fr")
+
+
+# --- Which characters tokens stand for ---
+
+# By hand: words, and where one is more than in other case of what it stands for, that before it.
+SPANS = {
+    "en": {
+        "Mr. O'Neil&amp;co. can't.": ["mr. o 'neil & amp ; co. can 't ."],
+        "``Hi'', he said…": [("``", '"'), "hi", ("''", '"'), ", he said", ("…", "...")],
+        "He left”. So?": ["he left", ("”.", "."), ("”.", '"'), "so ?"],
+        "Cafe\u0301 ÉTÉ ﬁn ℡": ["cafe", ("ÉTÉ", "ete"), "ﬁn ℡"],
+        "İs ΟΔΟΣ": [("İs", "is"), "οδος"],
+        "日本（東京）は１。 ": [
+            *("日 本", ("（", "("), "東 京", ("）", ")"), ("は１", "は1"), ("。", "."))
+        ],
+        "ไทย ไม่ใช่": ["ไทย ไม ใช"],
+        "3\u00a0000 a\u200b\tb": [("3\u00a0000", "3.000"), ("a\u200b\tb", "ab")],
+        "1,000, e.g. 5-6 -- wait....": ["1,000 , e.g. 5-6 -- wait ...."],
+        "\r\n A\u00a0%": ["a %"],
+    },
+    "de": {
+        "„Nein,“ sagte er.": [("„", '"'), "nein", (",“", '"'), (",“", ","), "sagte er ."],
+        'Er kam." Dann, d.h. 3\u00a0000 €': [
+            *("er kam", ('."', '"'), ('."', "."), "dann , d.h."),
+            *(("3\u00a0000", "3,000"), "€"),
+        ],
+    },
+    "fr cased": {
+        "L’été «\u00a0chaud » !": [("L’", "L'"), "été", ("«", '"'), "chaud", ("»", '"'), "!"]
+    },
+    "ko": {
+        "각 좋다.": [("각", "\u1100\u1161\u11a8"), ("좋다", "\u110c\u1169\u11c2\u1103\u1161"), "."]
+    },
+}
+
+
+@pytest.mark.parametrize("name", slow_but(SPANS, "en"))
+def test_words_stand_for_what_they_were_in_the_text(name):
+    language, _, cased = name.partition(" ")
+    texts = [*SPANS[name]]
+    words, spans = MosesWords(language, lowercase=not cased).with_spans(tf.constant(texts))
+    lengths = tf.strings.length(words.values, unit="UTF8_CHAR").numpy()
+    assert lengths.sum() == len(spans)
+    behind = lengths.cumsum()
+    starts, ends = spans.numpy()[behind - lengths, 0], spans.numpy()[behind - 1, 1]
+    found = [[] for _ in texts]
+    for row, word, start, end in zip(
+        words.value_rowids(), words.values.numpy(), starts, ends, strict=True
+    ):
+        was, word = texts[row][start:end], word.decode()
+        found[row].append(word if word.lower() == was.lower() else (was, word))
+    for text, wanted, result in zip(texts, SPANS[name].values(), found, strict=True):
+        split = [item.split() if isinstance(item, str) else [item] for item in wanted]
+        assert result == [*itertools.chain(*split)], text
+
+
+@functools.cache
+def many_texts() -> list[str]:
+    found = [*REFERENCE["texts"], *WRITTEN_TEXTS, *mark_texts(300), *random_texts(300)]
+    # What the rules look for, in any order.
+    rng = np.random.default_rng(7)
+    signs = "\"'`.,:;?!()%<5a\u00e9「」“”‘’„«»—–…。， \u00a0\r\t\u3000\u200b"
+    parts = [*signs, *"'' nº ºC S <special1>".split()]
+    return found + ["".join(rng.choice(parts, rng.integers(2, 14))) for _ in range(600)]
+
+
+OFFSET_NAMES = ("en", "de", "fr cased", "ro", "ko cased", "xx")
+
+
+@pytest.mark.parametrize("name", slow_but(OFFSET_NAMES, "de"))
+def test_offsets_are_of_what_becomes_the_token(name):
+    tokenizer, texts = tokenizer_of(name), many_texts()
+    ids, starts, ends = (column.to_list() for column in tokenizer.tokenize_with_offsets(texts))
+    assert ids == tokenizer(texts).to_list()
+    slices, spelled = [], []
+    for text, of_text, *spans in zip(texts, ids, starts, ends, strict=True):
+        spans = np.array(spans)
+        assert (np.diff(spans) >= 0).all() and (spans[0] < spans[1]).all(), text
+        assert not spans.size or (spans.min() >= 0 and spans.max() <= len(text)), text
+        slices += [text[start:end] for start, end in spans.T]
+        spelled += [tokenizer.id_to_token(i).removesuffix("</w>") for i in of_text]
+    language, _, cased = name.partition(" ")
+    words = MosesWords(language, lowercase=not cased)(tf.constant(slices))
+    normalized = tf.strings.reduce_join(words, axis=1).numpy()
+    special = [*tokenizer.get_config()["added_tokens"], "<special1>", "</s>", "<pad>"]
+    for was, becomes, token in zip(slices, normalized, spelled, strict=True):
+        if token in special:
+            assert was == token
+        elif was.isspace():  # between digits
+            assert token in ".,"
+        elif token != "<unk>":
+            assert token.replace("ς", "σ") in becomes.decode().replace("ς", "σ"), (was, token)
+
+
+def test_words_that_were_found_before_have_offsets():
+    tokenizer = tokenizer_of("zh", pretokenized=True)
+    text = " 我 喜欢\u3000THE <special1>cat"
+    ids, starts, ends = (column.to_list()[0] for column in tokenizer.tokenize_with_offsets(text))
+    assert ids == tokenizer(text).to_list()[0]
+    found = "".join(text[start:end] for start, end in zip(starts, ends, strict=True))
+    assert found == "".join(text.split())
+
+
+@pytest.mark.slow
+def test_questions_are_answered_and_words_tagged():
+    context = "Dr. Smith’s dog (“the cat”) sat on… the bird."
+    answer = loaded("xlm/question_answering").answer("who?", context, None)
+    assert answer.text == context[answer.start : answer.end] != ""
+    tagged = loaded("xlm/token_classification").tag(context, aggregate=False)
+    assert all(word.text == context[word.start : word.end] for word in tagged[0].words)
 
 
 def test_files_are_written_and_read(tmp_path):

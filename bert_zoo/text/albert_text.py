@@ -17,7 +17,7 @@ import numpy as np
 import tensorflow as tf
 
 from bert_zoo.text.batches import as_utf8
-from bert_zoo.text.offsets import joined_rows, look_up, sums_before
+from bert_zoo.text.offsets import is_white_space, joined_rows, look_up, sums_before
 from bert_zoo.text.unicode_tables import code_points, paged, re2_class
 
 _UNCHANGED = -1
@@ -173,7 +173,7 @@ def _is_extra_space(characters: tf.RaggedTensor) -> tf.Tensor:
     All at the ends of a row does, and inside it all but the last character of each run.
     """
     codes, row = characters.values, characters.value_rowids()
-    is_space = tf.reduce_any(codes[:, None] == code_points("python/whitespace"), axis=1)
+    is_space = is_white_space(codes)
     words_before = sums_before(tf.cast(~is_space, tf.int32), characters.row_splits)
     is_followed = (_shifted(row, 1) == row) & ~_shifted(is_space, 1)
     return is_space & ((words_before == 0) | ~is_followed)

@@ -12,6 +12,8 @@ from bert_zoo.error_text import shown
 from bert_zoo.forks import refuse_fork
 from bert_zoo.text.unicode_tables import re2_class
 
+# Stands before and after what is found in texts that are UTF-8, which never has this byte.
+MARK = b"\xff"
 _EXPECTED = (
     "Texts are a string (a batch of one), a list or NumPy array of strings, or a string tensor "
     "[batch]"
@@ -85,6 +87,11 @@ def replaced(texts: tf.Tensor, rules: Iterable[tuple[str, str]]) -> tf.Tensor:
     for pattern, rewrite in rules:
         texts = tf.strings.regex_replace(texts, pattern, rewrite)
     return texts
+
+
+def is_marked(parts: tf.RaggedTensor) -> tf.Tensor:
+    """Whether each of the parts, which marks divide, stood between two of them: every other one, bool [n]."""
+    return tf.ragged.range(parts.row_lengths()).values % 2 == 1
 
 
 def split_at_white_space(texts: tf.Tensor) -> tf.RaggedTensor:

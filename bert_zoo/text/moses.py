@@ -20,13 +20,17 @@ import tensorflow as tf
 
 from bert_zoo.error_text import shown
 from bert_zoo.text.albert_text import TextCleaner
-from bert_zoo.text.batches import replaced
-from bert_zoo.text.offsets import lookup_table
+from bert_zoo.text.batches import MARK, replaced
+from bert_zoo.text.offsets import lookup_table, spans_after, spans_of_characters
 from bert_zoo.text.tokenizer import import_tensorflow_text
 from bert_zoo.text.unicode_tables import re2_class
 
 # Language -> the library that finds its words for transformers.
 SEGMENTERS = {"ja": "Mykytea", "th": "pythainlp", "zh": "rjieba"}
+# A pattern of RE2 and what takes the place of a match; white space aside, one character that of one. Where that
+# is not so, bars stand around what changes, and there is a third part: the match, with bars around the same.
+_Rule = tuple[str, str] | tuple[str, str, str]
+_MATCH = r"|\0|"
 # Full-width and typographic signs -> ASCII's.
 _SIGNS = {
     "[”“《》」「]": '"',
@@ -39,7 +43,6 @@ _SIGNS = {
     "；": ";",
     "～": "~",
     "’": "'",
-    "…": "...",
     "━": "-",
     "〈": "<",
     "〉": ">",
@@ -75,18 +78,20 @@ def _white_space() -> str:
     return re2_class("python/whitespace")
 
 
-def _normalizations(language: str) -> list[tuple[str, str]]:
-    """Patterns of RE2 and what takes their places, in order."""
+def _normalizations(language: str) -> list[_Rule]:
+    """What is done to texts, in order."""
     space, digit = _white_space(), f"([{_inside('digit')}])"
     nbsp = "\u00a0"
     found = [(rf"。[{space}]*", ". "), (rf"．[{space}]*", ". "), *_SIGNS.items()]
+    found.append(("…", "|...|", _MATCH))
     # White space around signs.
     found += [("\r", ""), (r"\(", " ("), (r"\)", ") "), (" +", " "), (r"\) ([.!:?;,])", r")\1")]
     found += [(r"\( ", "("), (r" \)", ")"), (f"{digit} %", r"\1%"), (" :", ":"), (" ;", ";")]
     # Quotes and dashes.
-    found += [("`", "'"), ("''", ' " '), ("[„“”]", '"'), ("–", "-"), ("—", " - "), (" +", " ")]
+    found += [("`", "'"), ("''", '| " |', _MATCH), ("[„“”]", '"')]
+    found += [("–", "-"), ("—", " - "), (" +", " ")]
     found += [("´", "'"), ("([a-zA-Z])‘([a-zA-Z])", r"\1'\2"), ("([a-zA-Z])’([a-zA-Z])", r"\1'\2")]
-    found += [("[‘‚’]", "'"), ("''", '"'), ("…", "...")]
+    found += [("[‘‚’]", "'"), ("''", '|"|', _MATCH)]
     for quote in (f"{nbsp}«{nbsp}", f"«{nbsp}", "«", f"{nbsp}»{nbsp}", f"{nbsp}»", "»"):
         found.append((quote, '"'))
     # Spaces that do not break.
@@ -95,17 +100,19 @@ def _normalizations(language: str) -> list[tuple[str, str]]:
     found += [(f",{nbsp}", ", "), (" +", " ")]
     # Quotes beside commas and full stops.
     if language == "en":
-        found.append(('"([,.]+)', r'\1"'))
+        found.append(('"([,.]+)', r'|\1"|', _MATCH))
     elif language in ("de", "es", "fr"):
-        found += [(',"', '",'), (rf'(\.+)"([{space}]*[^<])', r'"\1\2')]
+        found += [(',"', '|",|', _MATCH)]
+        found += [(rf'(\.+)"([{space}]*[^<])', r'|"\1|\2', r'|\1"|\2')]
     mark = "," if language in ("de", "es", "cz", "cs", "fr") else "."
-    found += [(f"{digit}{nbsp}{digit}", rf"\1{mark}\2")]
-    found += [(rf"\A[{space}]+", ""), (rf"[{space}]+\z", ""), (f"[{_inside('other')}]", "")]
+    found.append((f"{digit}{nbsp}{digit}", rf"\1|{mark}|\2", rf"\1|{nbsp}|\2"))
+    found += [(rf"\A[{space}]+", ""), (rf"[{space}]+\z", "")]
+    found.append((f"[{_inside('other')}]", "||", _MATCH))
     return [*found, *(_ROMANIAN if language == "ro" else ())]
 
 
 def _separations(language: str) -> list[tuple[str, str]]:
-    """The same for what sets signs apart from words; white space is single by then."""
+    """What sets signs apart from words; white space is single by then."""
     hangul = _inside("hangul") if language == "ko" else ""
     alnum, alpha, number = _inside("alnum") + hangul, _inside("alpha"), _inside("number")
     found = [(rf"([^{alnum} .'`,\-])", r" \1 ")]
@@ -170,16 +177,45 @@ class MosesWords(tf.Module):
 
     def __call__(self, texts: tf.Tensor) -> tf.RaggedTensor:
         """Words, string [batch, (words)], of string [batch], UTF-8."""
-        texts = replaced(texts, self._normalizations)
+        return self._words(texts)[0]
+
+    def with_spans(self, texts: tf.Tensor) -> tuple[tf.RaggedTensor, tf.Tensor]:
+        """The words; and for each of their characters, where in its text begins and ends what it stands for.
+
+        The latter is int32 [characters, 2]; neither column ever falls within a text.
+        """
+        return self._words(texts, spans_of_characters(texts))
+
+    def _words(
+        self, texts: tf.Tensor, spans: tf.Tensor | None = None
+    ) -> tuple[tf.RaggedTensor, tf.Tensor | None]:
+        for pattern, rewrite, *match in self._normalizations:
+            if match and spans is not None:
+                marked = (each.encode().replace(b"|", MARK) for each in (*match, rewrite))
+                before_and_after = (tf.strings.regex_replace(texts, pattern, m) for m in marked)
+                spans = spans_after(spans, *before_and_after)
+            texts = tf.strings.regex_replace(texts, pattern, rewrite.replace("|", ""))
         texts = replaced(texts, [(f"[{_white_space()}]+", " "), (r"\A | \z", "")])
         texts = replaced(texts, self._separations)
         texts = self._with_full_stops_apart(texts)
         texts = replaced(texts, [(r"\.' ?\z", " . ' "), (_DOT, ".")])
         if self._lower is not None:
-            texts = self._normalize(self._lower(texts), "NFD")
-            texts = tf.strings.regex_replace(texts, f"[{_inside('nonspacing')}]", "")
-            texts = self._lower(texts)
-        return tf.strings.split(texts)
+            if spans is not None:
+                spans = tf.repeat(spans, self._lengths_without_accents(texts), axis=0)
+            texts = self._without_accents(texts)
+        return tf.strings.split(texts), spans
+
+    def _without_accents(self, texts: tf.Tensor) -> tf.Tensor:
+        texts = self._normalize(self._lower(texts), "NFD")
+        texts = tf.strings.regex_replace(texts, f"[{_inside('nonspacing')}]", "")
+        return self._lower(texts)
+
+    def _lengths_without_accents(self, texts: tf.Tensor) -> tf.Tensor:
+        """How many characters become of each one of texts, white space aside, int32 [characters]."""
+        words = tf.strings.unicode_split(tf.strings.regex_replace(texts, " ", ""), "UTF-8")
+        characters, which = tf.unique(words.values)
+        lengths = tf.strings.length(self._without_accents(characters), unit="UTF8_CHAR")
+        return tf.gather(lengths, which)
 
     def _with_full_stops_apart(self, texts: tf.Tensor) -> tf.Tensor:
         """Sets apart the full stop of words that are no abbreviations; single spaces stand between words."""

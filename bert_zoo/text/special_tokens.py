@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 import tensorflow as tf
 
-from bert_zoo.text.batches import as_utf8
+from bert_zoo.text.batches import MARK, as_utf8
 from bert_zoo.text.offsets import (
     joined_rows,
     lookup_table,
@@ -18,8 +18,6 @@ from bert_zoo.text.offsets import (
 from bert_zoo.text.tokenizer import TokenizeFunction
 from bert_zoo.text.unicode_tables import re2_class
 
-# UTF-8 never has this byte, so it can mark special tokens in texts that were made UTF-8.
-_MARK = b"\xff"
 # Tokens that one pattern looks for: from 2,000 on, RE2 logs for every text that it lacks memory.
 _GROUP = 200
 
@@ -106,9 +104,9 @@ class SpecialTokens(tf.Module):
         return tf.RaggedTensor.from_row_splits(*state, validate=False)
 
     def _cut(self, segments: tf.RaggedTensor, pattern: str | tf.Tensor) -> tf.RaggedTensor:
-        marked = tf.strings.regex_replace(segments.values, pattern, _MARK + rb"\0" + _MARK)
+        marked = tf.strings.regex_replace(segments.values, pattern, MARK + rb"\0" + MARK)
         marked = tf.where(self._ids_of(segments.values) >= 0, segments.values, marked)
-        return joined_rows(tf.strings.split(marked, _MARK), segments)
+        return joined_rows(tf.strings.split(marked, MARK), segments)
 
 
 def _with_special_tokens(

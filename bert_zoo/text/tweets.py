@@ -23,7 +23,14 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from bert_zoo.text.batches import as_utf8, replaced, split_at_white_space, text_batch
+from bert_zoo.text.batches import (
+    MARK,
+    as_utf8,
+    is_marked,
+    replaced,
+    split_at_white_space,
+    text_batch,
+)
 from bert_zoo.text.offsets import look_up, lookup_table, picked
 from bert_zoo.text.unicode_tables import code_points, paged, re2_class
 
@@ -38,8 +45,6 @@ _REWRITTEN = (
     *((r" p \. m \.", "  p.m."), (r" p \. m ", " p.m ")),
     *((r" a \. m \.", " a.m."), (r" a \. m ", " a.m ")),
 )
-# Stands before and after what is found; UTF-8 never has this byte.
-_MARK = b"\xff"
 
 # Words are found in a text's shape, in which characters that the rules do not tell apart are one symbol.
 # RE2 looks neither ahead nor back, so symbols tell of their neighbours, too: a letter is in upper case where
@@ -176,9 +181,9 @@ class TweetNormalizer(tf.Module):
     def _with_references_replaced(self, texts: tf.Tensor) -> tf.Tensor:
         """Puts characters in the places of HTML's references to them; unknown ones go."""
         reference = f"&[^&;{re2_class('byte_bpe/whitespace')}]+;"
-        marked = tf.strings.regex_replace(texts, reference, _MARK + rb"\0" + _MARK)
-        parts = tf.strings.split(marked, _MARK)
-        places = tf.where(_is_marked(parts))
+        marked = tf.strings.regex_replace(texts, reference, MARK + rb"\0" + MARK)
+        parts = tf.strings.split(marked, MARK)
+        places = tf.where(is_marked(parts))
         characters = self._referred(tf.gather_nd(parts.values, places))
         joined = tf.tensor_scatter_nd_update(parts.values, places, characters)
         return tf.strings.reduce_join(parts.with_values(joined), axis=1)
@@ -219,7 +224,7 @@ class TweetNormalizer(tf.Module):
         spelled = tf.RaggedTensor.from_row_lengths(codes.values, lengths, validate=False)
         spelled = tf.strings.unicode_encode(spelled, "UTF-8")
         return tf.RaggedTensor.from_row_lengths(
-            picked(spelled, _is_marked(parts)), parts.row_lengths() // 2, validate=False
+            picked(spelled, is_marked(parts)), parts.row_lengths() // 2, validate=False
         )
 
     def _shape(self, codes: tf.Tensor) -> tf.Tensor:
@@ -246,11 +251,6 @@ def _windows() -> np.ndarray:
     """The code points of the bytes from 0x80 to 0x9F in Windows-1252; -1 for those that it lacks."""
     characters = bytes(range(0x80, 0xA0)).decode("cp1252", "replace")
     return np.array([-1 if c == "\ufffd" else ord(c) for c in characters], np.int32)
-
-
-def _is_marked(parts: tf.RaggedTensor) -> tf.Tensor:
-    """Whether each of the parts, which marks divide, stood between two of them: every other one, bool [n]."""
-    return tf.ragged.range(parts.row_lengths()).values % 2 == 1
 
 
 def _shortened(codes: tf.RaggedTensor) -> tf.RaggedTensor:

@@ -20,7 +20,12 @@ from bert_zoo.error_text import shown
 from bert_zoo.text.batches import as_utf8, split_at_white_space
 from bert_zoo.text.byte_bpe_graph import Merger
 from bert_zoo.text.moses import MosesWords
-from bert_zoo.text.offsets import joined_rows, lookup_table
+from bert_zoo.text.offsets import (
+    joined_rows,
+    lookup_table,
+    spans_of_characters,
+    token_columns,
+)
 from bert_zoo.text.special_tokens import SpecialTokens
 from bert_zoo.text.tokenizer import Tokenizer, added_token, special_ids
 from bert_zoo.text.vocabulary import HF_SPECIAL_TOKENS, Vocabulary, special_tokens
@@ -38,6 +43,7 @@ class MergedWords(Tokenizer):
         find_words: Callable[[tf.Tensor], tf.RaggedTensor],
         merges: Sequence[tuple[str, str]],
         ids: Mapping[str, int],
+        with_spans: Callable[[tf.Tensor], tuple[tf.RaggedTensor, tf.Tensor]] | None = None,
     ) -> None:
         """Makes what tokenizes.
 
@@ -45,6 +51,8 @@ class MergedWords(Tokenizer):
             find_words: from texts in UTF-8 [batch] to string [batch, (words)].
             merges: pairs of tokens, first merges first.
             ids: of tokens as merges make them; see `WordMerger`.
+            with_spans: finds the words too and, for each of their characters, where in its text that begins
+                and ends, int32 [characters, 2]; None for a tokenizer without offsets.
         """
         # As transformers counts them: of a pair that comes twice, the last place.
         places = {tuple(pair): place for place, pair in enumerate(merges)}
@@ -52,30 +60,36 @@ class MergedWords(Tokenizer):
         self._merges = SimpleNamespace(pairs=tuple(sorted(places, key=places.__getitem__)))
         with tf.init_scope(), tf.device("CPU:0"):
             self._special_tokens = SpecialTokens(special_ids(self._options, self._vocabulary))
-            self._words = find_words
+            self._find_words, self._find_words_with_spans = find_words, with_spans
             self._merger = WordMerger(ids, self.merges, self.unk_id)
-        self._trace(self._tokenize_batch)
+        with_offsets = partial(self._tokenize_batch, with_offsets=True)
+        self._trace(self._tokenize_batch, with_offsets if with_spans else None)
 
     @property
     def merges(self) -> tuple[tuple[str, str], ...]:
         """Every merge, in its order."""
         return self._merges.pairs
 
-    def _tokenize_batch(self, texts: tf.Tensor) -> tf.RaggedTensor:
-        tokenize = partial(self._special_tokens.tokenize_around, with_offsets=False)
-        return tokenize(as_utf8(texts), self._tokenize_plain)
+    def _tokenize_batch(self, texts: tf.Tensor, *, with_offsets: bool = False) -> tf.RaggedTensor:
+        tokenize = self._tokenize_with_offsets if with_offsets else self._tokenize_plain
+        around = self._special_tokens.tokenize_around
+        return around(as_utf8(texts), tokenize, with_offsets=with_offsets)
 
     def _tokenize_plain(self, texts: tf.Tensor) -> tf.RaggedTensor:
-        words = self._words(texts)
+        words = self._find_words(texts)
         return joined_rows(self._merger(words.values), words)
+
+    def _tokenize_with_offsets(self, texts: tf.Tensor) -> tf.RaggedTensor:
+        words, spans = self._find_words_with_spans(texts)
+        return joined_rows(self._merger.with_offsets(words.values, spans), words)
 
 
 class WordBpeTokenizer(MergedWords):
     """XLM's tokenizer: Moses' words, then merges of characters to tokens.
 
     Ids equal those of transformers' XLMTokenizer with the same `lang`; see `bert_zoo.text.moses`. Special
-    and added tokens inside a text become their own ids, as they do there. It does not tell where in a text
-    its tokens come from.
+    and added tokens inside a text become their own ids, as they do there. Offsets are of the text before any
+    of that; a token's are those of all characters that one of its own takes the place of.
 
     Args:
         vocabulary: tokens in the order of their ids; those that end a word end with "</w>".
@@ -131,13 +145,16 @@ class WordBpeTokenizer(MergedWords):
             )
         self.language_id = None if languages is None else languages[language]
         with tf.init_scope(), tf.device("CPU:0"):
-            words = (
-                split_at_white_space if pretokenized else MosesWords(language, lowercase=lowercase)
-            )
+            if pretokenized:
+                words, with_spans = split_at_white_space, _split_with_spans
+            else:
+                words = MosesWords(language, lowercase=lowercase)
+                with_spans = words.with_spans
             self._spellings = tf.constant(
                 [token.replace(WORD_END, " ") for token in self.vocabulary]
             )
-        self._prepare(words, merges, {token: index for index, token in enumerate(self.vocabulary)})
+        ids = {token: index for index, token in enumerate(self.vocabulary)}
+        self._prepare(words, merges, ids, with_spans)
 
     def in_language(self, language: str) -> Self:
         """The tokenizer of texts in another language, with the same vocabulary."""
@@ -173,6 +190,10 @@ class WordBpeTokenizer(MergedWords):
         }
 
 
+def _split_with_spans(texts: tf.Tensor) -> tuple[tf.RaggedTensor, tf.Tensor]:
+    return split_at_white_space(texts), spans_of_characters(texts)
+
+
 class WordMerger(Merger):
     """Joins the characters of words to tokens of a vocabulary.
 
@@ -193,6 +214,7 @@ class WordMerger(Merger):
         ids = {symbol: index for index, symbol in enumerate(dict.fromkeys([*tokens, *parts]))}
         # The last one stands for characters without a symbol.
         self._token_ids = tf.constant([*(tokens.get(s, unknown_id) for s in ids), unknown_id])
+        self._lengths = tf.constant([*(len(s.removesuffix(WORD_END)) for s in ids), 1])
         ids[""] = len(ids)
         self._prepare(merges, ids)
         if not _makes_before_use(merges):
@@ -224,9 +246,20 @@ class WordMerger(Merger):
             [ids, tf.RaggedTensor.from_tensor(ends, row_splits_dtype=tf.int64)], 1
         ).values
 
-    def _merge_in_rounds(self, pieces: tf.Tensor) -> tf.RaggedTensor:
-        merged = super()._merge_in_rounds(pieces)
-        return merged.with_values(tf.gather(self._token_ids, merged.values))
+    def __call__(self, pieces: tf.Tensor) -> tf.RaggedTensor:
+        """The ids int32 [words, (tokens)] of words, string [words]."""
+        symbols = super().__call__(pieces)
+        return symbols.with_values(tf.gather(self._token_ids, symbols.values))
+
+    def with_offsets(self, pieces: tf.Tensor, spans: tf.Tensor) -> tf.RaggedTensor:
+        """Ids, starts and ends int32 [words, (tokens), 3]; spans, int32 [characters, 2], are of all words'."""
+        symbols = super().__call__(pieces)
+        ids, lengths = (
+            tf.gather(column, symbols.values) for column in (self._token_ids, self._lengths)
+        )
+        behind = tf.cumsum(lengths)
+        starts, ends = tf.gather(spans[:, 0], behind - lengths), tf.gather(spans[:, 1], behind - 1)
+        return symbols.with_values(token_columns(ids, starts, ends))
 
 
 def _makes_before_use(merges: Sequence[tuple[str, str]]) -> bool:

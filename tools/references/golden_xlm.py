@@ -36,11 +36,8 @@ VOCABULARY = (
 
 
 def write_vocabulary(directory: pathlib.Path) -> None:
-    """But for heads that must know where in a text a token comes from, which nothing tells."""
     # Of generating text, which the others' heads for masked tokens do not have.
     (directory / "generation_config.json").unlink(missing_ok=True)
-    if directory.name in ("question_answering", "token_classification"):
-        return
     ids = {token: index for index, token in enumerate(VOCABULARY)}
     (directory / "vocab.json").write_text(json.dumps(ids))
     write_lines(directory / "merges.txt", _MERGES)
