@@ -11,6 +11,7 @@ import keras
 import numpy as np
 import pytest
 from helpers import (
+    ALL_GOLDEN,
     GOLDEN,
     TASK_CASES,
     arrays,
@@ -321,6 +322,20 @@ def test_classifier_of_another_task_is_not_taken(rival, caplog):
     assert len(fresh_head_lines(caplog)) == 1
     trained = tensors_of(GOLDEN / TASK_CASES[rival])["classifier.weight"]
     assert not np.array_equal(variables_of(model)["classifier/dense/kernel"], trained.T)
+
+
+@pytest.mark.parametrize(
+    ("case", "task"),
+    [("classification", "multiple_choice"), ("multiple_choice", "classification")],
+)
+def test_a_layer_by_the_name_of_another_tasks_classifier_is_not_taken(case, task, caplog):
+    """XLM's classifier has the name of the layer before the choice, and with two classes its shape."""
+    model = load_case(f"xlm/{case}", task)
+    assert len(fresh_head_lines(caplog)) == 1
+    trained = tensors_of(ALL_GOLDEN / "xlm" / case)["sequence_summary.summary.weight"]
+    layer = {"multiple_choice": "transform", "classification": "dense"}[task]
+    found = variables_of(model)[f"classifier/{layer}/kernel"]
+    assert found.shape != trained.T.shape or not np.array_equal(found, trained.T)
 
 
 def test_number_of_labels_of_a_classification_file_is_not_taken_for_tags():

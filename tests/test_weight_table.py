@@ -9,7 +9,7 @@ from helpers import unallocated
 
 from bert_zoo.config import EncoderConfig
 from bert_zoo.registry import registry
-from bert_zoo.weights.bind import expand, to_stored, variables_of
+from bert_zoo.weights.bind import ENCODER_PREFIX, expand, to_stored, variables_of
 from bert_zoo.weights.formats import HuggingFace
 from bert_zoo.weights.table import Row, Stored, raw
 
@@ -133,14 +133,16 @@ def assert_bound_once_with_inverses(family, config, task: str) -> None:
     [(name, fmt) for name, (family, _) in CONFIGS.items() for fmt in formats_of(family)],
 )
 def test_no_task_reads_a_key_for_another_variable_than_the_other_tasks(name, fmt):
-    """Heads of one class share names ("classifier"); within the encoder a key means one thing."""
+    """A key of the encoder means one thing, and one of a head in the files of one class."""
     family, config = CONFIGS[name]
-    variable_of = {}
+    classes, variable_of = family.formats["hf"].classes, {}
     for task in family.tasks:
         for binding in bindings_of(family, config, task, fmt):
+            of_encoder = binding.variable.startswith(ENCODER_PREFIX)
+            file = None if of_encoder else classes.get(task, task)
             for key in binding.keys:
                 variable = binding.variable
-                assert variable_of.setdefault((key, binding.entry), variable) == variable
+                assert variable_of.setdefault((file, key, binding.entry), variable) == variable
 
 
 # --- What families to come need of the table -----------------------------------------------------

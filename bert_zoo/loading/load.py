@@ -334,13 +334,19 @@ def _untrained_parts(
 def _says_it_is(opened: Opened, task: str) -> bool:
     """Whether the checkpoint's named classes allow that its head is this task's.
 
-    Sentence, token and choice classifiers have the same names and shapes; only the class tells.
+    Sentence, token and choice classifiers have the same names, and may have the same shapes; only the
+    class tells.
     """
     if not opened.description.classes:
         return True
     classes = opened.family.formats["hf"].classes
     heads = opened.family.heads
-    rivals = {classes.get(other) for other in heads if heads[other].rows == heads[task].rows}
+    rivals = {
+        classes.get(other)
+        for other in heads
+        if heads[other].rows == heads[task].rows
+        or heads[other].classifier_names("hf") & heads[task].classifier_names("hf")
+    }
     named = rivals & set(opened.description.classes)
     return not named or classes.get(task) in named
 

@@ -200,6 +200,11 @@ class Head:
         """Whether it ends in classes, and not in the vocabulary."""
         return self.has("classifier/dense")
 
+    def classifier_names(self, fmt: str) -> set[str]:
+        """What a format calls the layers of a head that ends in classes."""
+        rows = (r for r in self.rows if isinstance(r, Row) and r.ours.startswith("classifier/"))
+        return {name for row in rows for name in row.names.get(fmt, ())}
+
     def has(self, layer: str) -> bool:
         """Whether it has that layer, by our path."""
         return any(isinstance(row, Row) and row.ours == layer for row in self.rows)
