@@ -278,6 +278,15 @@ def test_no_other_object_is_made(instructions, message, tmp_path):
     assert_refused(tmp_path, message, b"\x80\x02" + instructions, b"")
 
 
+def test_what_a_training_left_beside_weights_stays_unread(tmp_path):
+    array = b"cnumpy.core.multiarray\n_reconstruct\ncnumpy\nndarray\nK\x00\x85U\x01b\x87R(K\x01)tb"
+    pairs = b"}(U\x02deU\x02en\x86K\x01u"
+    beside = literal("probs") + array + literal("para_dataset") + pairs
+    pickled = b"\x80\x02}(" + literal("model") + tensor_pickle()[2:-1] + beside + b"u."
+    write_archive(tmp_path / "a.pth", pickled, bytes(8))
+    assert list(open_weights(tmp_path)) == ["w"]
+
+
 def test_names_of_a_data_parallel_state_dict_are_kept(tmp_path):
     pickled = tensor_pickle().replace(literal("w"), literal("module.layers.0.w"))
     write_archive(tmp_path / "a.pt", pickled, bytes(8))

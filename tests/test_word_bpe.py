@@ -4,6 +4,7 @@ import functools
 import gzip
 import itertools
 import json
+import shutil
 import zlib
 
 import numpy as np
@@ -14,6 +15,8 @@ from text_samples import WRITTEN_TEXTS, random_texts
 
 tf = pytest.importorskip("tensorflow")
 
+from bert_zoo import load  # noqa: E402
+from bert_zoo.config import ConfigError  # noqa: E402
 from bert_zoo.text import WordBpeTokenizer, tokenizer_from_dir  # noqa: E402
 from bert_zoo.text.moses import MosesWords  # noqa: E402
 from bert_zoo.text.word_bpe import WordMerger  # noqa: E402
@@ -203,3 +206,36 @@ def test_files_are_written_and_read(tmp_path):
     assert again.get_config() == tokenizer.get_config()
     assert again(["L'été"]).to_list() == tokenizer(["L'été"]).to_list()
     assert tokenizer.detokenize(tokenizer(["oui et non"]))[0] == b"oui et non"
+
+
+# --- The files of the authors' program -----------------------------------------------------------
+
+PROGRAM = ALL_GOLDEN / "xlm" / "program"
+PROGRAM_TEXTS = ["The cat's bird, and the DOG is on it!", "Thé <special1> sat... 29", ""]
+
+
+def test_the_programs_files_read_as_hugging_faces():
+    twin = ALL_GOLDEN / "xlm" / "masked_lm_translation"
+    found, wanted = (tokenizer_from_dir(path, "xlm", language="de") for path in (PROGRAM, twin))
+    assert (found.vocabulary, found.merges) == (wanted.vocabulary, wanted.merges)
+    assert found.get_config() == wanted.get_config()
+    assert found(PROGRAM_TEXTS).to_list() == wanted(PROGRAM_TEXTS).to_list()
+
+
+def test_words_with_capitals_mean_that_case_is_kept(tmp_path):
+    content = (PROGRAM / "mlm_defren.pth").read_bytes()
+    word = b"X\x03\x00\x00\x00"  # a string of three letters
+    assert content.count(word + b"the") == 1  # told once, and remembered
+    (tmp_path / "best.pth").write_bytes(content.replace(word + b"the", word + b"The"))
+    shutil.copy(PROGRAM / "codes_defren", tmp_path / "codes")
+    assert not tokenizer_from_dir(tmp_path, "xlm").get_config()["lowercase"]
+    assert tokenizer_from_dir(tmp_path, "xlm", lowercase=True).get_config()["lowercase"]
+
+
+def test_a_program_file_without_merges_or_words_is_named(tmp_path):
+    shutil.copy(PROGRAM / "mlm_defren.pth", tmp_path)
+    with pytest.raises(FileNotFoundError, match=r"merges of mlm_defren.pth .* such as codes_en"):
+        tokenizer_from_dir(tmp_path, "xlm")
+    shutil.copy(ALL_GOLDEN / "torch_bin" / "zip.bin", tmp_path / "mlm_defren.pth")
+    with pytest.raises(ConfigError, match=r"no entries params and dico_id2word. bert_zoo reads"):
+        load(tmp_path)

@@ -1,17 +1,17 @@
 """XLM (Lample and Conneau 2019, arXiv:1901.07291): BERT's encoder, with the language of each token."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from bert_zoo.config import ConfigError, EncoderConfig
 from bert_zoo.families import bert
 from bert_zoo.families.xlm_checkpoints import CHECKPOINTS
+from bert_zoo.families.xlm_formats import ProgramFile, read_vocabulary
 from bert_zoo.families.xlm_presets import PRESETS, PRETRAINING
 from bert_zoo.registry import Family
 from bert_zoo.text.format import TextFormat
 from bert_zoo.text.layout import Layout
-from bert_zoo.text.word_bpe_files import read_word_bpe
 from bert_zoo.weights.formats import HuggingFace
 from bert_zoo.weights.formats.codec import ConfigCodec, ConfigRow
 from bert_zoo.weights.table import BIAS, DENSE, EMBED, OUTPUT, Copy, Head, Row
@@ -112,6 +112,14 @@ HF_CODEC = ConfigCodec(
     prepare=with_keys_of_today,
 )
 
+# The program's `params` have the keys of transformers' first years, and those of the training.
+PROGRAM_CODEC = replace(
+    HF_CODEC,
+    fixed={**HF_CODEC.fixed, "use_memory": (False,)},
+    ignored=None,
+    defaults=DEFAULTS,
+)
+
 HF_NAMES = {
     "embeddings/token_embedding": "embeddings",
     "embeddings/position_embedding": "position_embeddings",
@@ -142,7 +150,7 @@ MASKED_LM = Head(
         Row(EMBED, "masked_lm/decoder", hf=DECODER, when=bert.untied),
         Row(BIAS, "masked_lm", hf=f"{DECODER}.bias"),
     ),
-    copies={"hf": masked_lm_copies},
+    copies={"hf": masked_lm_copies, "torch": masked_lm_copies},
 )
 SENTENCE = Head((Row(OUTPUT, "classifier/dense", hf="sequence_summary.summary"),), transform=None)
 # transformers' logits of a classifier of two classes, and a layer that makes one number of them.
@@ -173,7 +181,12 @@ FAMILY = Family(
             classes=CLASSES,
             ignorable=(r"^transformer\.position_ids$",),
             supports={"intermediate_size": lambda config: 4 * config.hidden_size},
-        )
+        ),
+        "torch": ProgramFile(
+            codec=PROGRAM_CODEC,
+            required_key=r"(^|\.)pred_layer\.",
+            sizes={"max_positions": r"^position_embeddings\.weight$"},
+        ),
     },
     encoder_rows=(
         *bert.renamed(
@@ -189,7 +202,7 @@ FAMILY = Family(
         "token_classification": Head((bert.CLASSIFIER,)),
         "question_answering": Head((bert.SPAN,), dropout="span_dropout"),
     },
-    text=TextFormat(read_word_bpe, layout=Layout(pair="cls A sep B sep", segments=False)),
+    text=TextFormat(read_vocabulary, layout=Layout(pair="cls A sep B sep", segments=False)),
     checkpoints=CHECKPOINTS,
     objectives=("masked_lm",),
     pretraining="stream_masked_tokens",

@@ -19,7 +19,7 @@ def config_files() -> list[str]:
         if fmt.config_file
     ]
     # Files of weights that stand in for one are looked for last.
-    return sorted(dict.fromkeys(files), key=lambda file: file.endswith(".index"))
+    return sorted(dict.fromkeys(files), key=lambda file: file.endswith((".index", ".pth")))
 
 
 def fetch_checkpoint(checkpoint: Checkpoint, task: str | None = None) -> Path:

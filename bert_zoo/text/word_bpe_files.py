@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterable
 from typing import Any
 
 from bert_zoo.json_files import read_object
@@ -31,8 +32,6 @@ def read_word_bpe(files: VocabularyFiles, overrides: dict[str, Any]) -> Tokenize
         raise FileNotFoundError(
             f"{files.directory} lacks {' and '.join(missing)}; it holds {files.names()}."
         )
-    # A file of fastBPE says how often each pair occurred, too.
-    pairs = (tuple(line.split()[:2]) for line in files.lines("merges.txt"))
     named = read_named_tokens(files, MASK)
     vocabulary = named.added_to(tokens_by_id(files.json("vocab.json")), files.directory)
     config = files.json("tokenizer_config.json")
@@ -46,15 +45,23 @@ def read_word_bpe(files: VocabularyFiles, overrides: dict[str, Any]) -> Tokenize
     lowercase = config.take("do_lowercase_and_remove_accent", bool, True)
     arguments = {
         "vocabulary": vocabulary,
-        "merges": [pair for pair in pairs if len(pair) == 2],
+        "merges": read_merges(files.lines("merges.txt")),
         "languages": dict(languages.values_of(int)) if languages else None,
         "lowercase": lowercase,
         **{name: value for name, value in told.items() if value is not None},
         **named.special,
-        "added_tokens": [
-            *named.added.values(),
-            *sorted({*_IN_TEXTS} & {*vocabulary}),
-        ],
+        "added_tokens": [*named.added.values(), *found_in_texts(vocabulary)],
         **overrides,
     }
     return TokenizerParts("WordBpeTokenizer", arguments, files.directory)
+
+
+def read_merges(lines: Iterable[str]) -> list[tuple[str, ...]]:
+    """The pairs of merges.txt, or of fastBPE's codes, which say how often each occurred, too."""
+    pairs = (tuple(line.split()[:2]) for line in lines)
+    return [pair for pair in pairs if len(pair) == 2]
+
+
+def found_in_texts(vocabulary: Collection[str]) -> list[str]:
+    """The special tokens that are found in raw texts, though no file names them."""
+    return sorted({*_IN_TEXTS} & {*vocabulary})

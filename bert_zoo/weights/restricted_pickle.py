@@ -78,12 +78,13 @@ def read_pickle(
     return machine.stack[0]
 
 
-def make_dict(items: Iterable[tuple[Any, Any]] = ()) -> dict[str | int, Any]:
+def make_dict(items: Iterable[tuple[Any, Any]] = ()) -> dict[str | int | tuple[str, str], Any]:
     """A dict of a pickle's keys and values; a stand-in for OrderedDict too."""
     table = {}
     for key, value in items:
         # Hashing a deeply shared tuple takes time that doubles with every level of it.
-        if type(key) not in (str, int):
+        is_pair = type(key) is tuple and [*map(type, key[:3])] == [str, str]
+        if not is_pair and type(key) not in (str, int):
             raise TypeError(f"{shown(key)} is the key of a dict")
         table[key] = value
     return table
@@ -116,10 +117,11 @@ class Unread:
         pass
 
 
-# What arrays of NumPy, before and since 2.0, refer to, where nobody asks for the arrays.
+# What arrays and numbers of NumPy, before and since 2.0, refer to, where nobody asks for them.
 UNREAD_ARRAYS: dict[str, type[Unread]] = dict.fromkeys(
     (
         *("numpy.core.multiarray._reconstruct", "numpy._core.multiarray._reconstruct"),
+        *("numpy.core.multiarray.scalar", "numpy._core.multiarray.scalar"),
         *("numpy.ndarray", "numpy.dtype", "_codecs.encode"),
     ),
     Unread,

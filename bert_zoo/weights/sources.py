@@ -125,9 +125,9 @@ def _only_checkpoint(directory: Path) -> Path:
         for kind, names in _KINDS.items()
     }
     taken = next((files for files in found.values() if files), []) + tf1
-    # Microsoft's program numbers its files, and Composer its; ELECTRA's are named after the model alone,
-    # bert4keras's as one likes.
-    for pattern in ("pytorch.model*.bin", "*-rank0.pt", "*.index", "*.h5"):
+    # Microsoft's program numbers its files, and Composer its; ELECTRA's and XLM's are named after the model
+    # alone, bert4keras's as one likes.
+    for pattern in ("pytorch.model*.bin", "*-rank0.pt", "*.index", "*.h5", "*.pth"):
         taken = taken or sorted(directory.glob(pattern))
     if len(taken) == 1:
         return taken[0]

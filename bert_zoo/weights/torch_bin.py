@@ -223,13 +223,13 @@ _TRAINING_RECORDS = records(
     "fairseq.models.pair_bert.BertConfig",
 )
 
-# And Composer: states of generators, times and a version.
-_COMPOSERS = {
+# And Composer and XLM's program: states of generators, probabilities, times and a version.
+_LEFT_UNREAD = {
     **UNREAD_ARRAYS,
     **dict.fromkeys(("datetime.timedelta", "torch.torch_version.TorchVersion"), Unread),
 }
 
-_ALLOWED = {**_TENSORS, **_TRAINING_RECORDS, **_COMPOSERS}
+_ALLOWED = {**_TENSORS, **_TRAINING_RECORDS, **_LEFT_UNREAD}
 
 _ADVICE = (
     "bert_zoo reads only dicts of tensors from PyTorch files. Where you trust the file, load it with "

@@ -1,9 +1,12 @@
 """The golden cases of XLM."""
 
+import collections
 import json
 import pathlib
+import shutil
 
 import numpy as np
+import safetensors.torch
 import torch
 from golden_case import (
     POSITIONS,
@@ -103,6 +106,65 @@ def translation_inputs(family, config, rng):
         * inputs["padding_mask"],
         "language_ids": np.where(is_second, languages[:, 1:], languages[:, :1]).astype(np.int32),
     }
+
+
+def words_of_program() -> list[str]:
+    """The vocabulary as the authors' program has it: "@@" where a word goes on, nothing at its end."""
+    return [
+        *_SPECIAL,
+        *(
+            token.removesuffix("</w>") if token.endswith("</w>") else f"{token}@@"
+            for token in VOCABULARY[len(_SPECIAL) :]
+        ),
+    ]
+
+
+def write_program_files(family: Family, case: Case, directory: pathlib.Path) -> None:
+    """The weights of a twin as the authors' program saves them while it trains, with fastBPE's files."""
+    twin = directory.parent / case.twin
+    config = json.loads((twin / "config.json").read_text())
+    state = safetensors.torch.load_file(twin / "model.safetensors")
+    model = collections.OrderedDict(
+        (f"module.{name.removeprefix('transformer.')}", tensor) for name, tensor in state.items()
+    )
+    model["module.pred_layer.proj.weight"] = model["module.embeddings.weight"]
+    words = words_of_program()
+    counts = {word: max(0, len(words) - number) for number, word in enumerate(words)}
+    counts.update(dict.fromkeys(_SPECIAL, 0))
+    sizes = ("emb_dim", "n_heads", "n_layers", "n_langs", "dropout", "attention_dropout", "asm")
+    params = {
+        **{key: config[key] for key in (*sizes, "gelu_activation", "sinusoidal_embeddings")},
+        "share_inout_emb": True,
+        "n_words": len(words),
+        **{"bos_index": 0, "eos_index": 1, "pad_index": 2, "unk_index": 3, "mask_index": 5},
+        "id2lang": dict(enumerate(LANGUAGES)),
+        "lang2id": {name: number for number, name in enumerate(LANGUAGES)},
+        **{"max_vocab": -1, "min_count": 0, "encoder_only": True, "mlm_steps": [("de", None)]},
+        # What a training leaves there.
+        "pred_probs": torch.tensor([0.8, 0.1, 0.1]),
+        "mono_probs": np.array([0.5, 0.3, 0.2]),
+        "para_dataset": {("de", "en"): {"train": ("train.de-en.de.pth", "train.de-en.en.pth")}},
+    }
+    torch.save(
+        {
+            **{"epoch": 3, "n_total_iter": 1200, "best_metrics": {"_valid_mlm_ppl": np.float64(9)}},
+            "model": model,
+            "dico_id2word": dict(enumerate(words)),
+            "dico_word2id": {word: number for number, word in enumerate(words)},
+            "dico_counts": counts,
+            "params": params,
+        },
+        directory / "mlm_defren.pth",
+        _use_new_zipfile_serialization=False,
+    )
+    write_lines(
+        directory / "codes_defren",
+        (f"{merge} {1000 - place}" for place, merge in enumerate(_MERGES)),
+    )
+    write_lines(
+        directory / "vocab_defren", (f"{word} {counts[word]}" for word in words[len(_SPECIAL) :])
+    )
+    shutil.copy(twin / "io.npz", directory / "io.npz")
 
 
 def scaled_norms(model: torch.nn.Module) -> None:
@@ -227,5 +289,13 @@ CASES = (
         _CHOICE.about,
         make_inputs=choice_language_inputs,
         config=_CHOICE.config,
+    ),
+    Case(
+        "program",
+        "As the authors' program saves what it trains on several devices, in the format before torch "
+        "1.6. Twin of masked_lm_translation.",
+        task="masked_lm",
+        twin="masked_lm_translation",
+        make=write_program_files,
     ),
 )
