@@ -161,19 +161,20 @@ def test_offsets_are_of_what_becomes_the_token(name):
     tokenizer, texts = tokenizer_of(name), many_texts()
     ids, starts, ends = (column.to_list() for column in tokenizer.tokenize_with_offsets(texts))
     assert ids == tokenizer(texts).to_list()
-    slices, spelled = [], []
+    found = set()
     for text, of_text, *spans in zip(texts, ids, starts, ends, strict=True):
         spans = np.array(spans)
         assert (np.diff(spans) >= 0).all() and (spans[0] < spans[1]).all(), text
         assert not spans.size or (spans.min() >= 0 and spans.max() <= len(text)), text
-        slices += [text[start:end] for start, end in spans.T]
-        spelled += [tokenizer.id_to_token(i).removesuffix("</w>") for i in of_text]
+        slices = [text[start:end] for start, end in spans.T]
+        found |= {*zip(slices, map(tokenizer.id_to_token, of_text), strict=True)}
+    slices, tokens = zip(*sorted(found), strict=True)
     language, _, cased = name.partition(" ")
     words = MosesWords(language, lowercase=not cased)(tf.constant(slices))
     normalized = tf.strings.reduce_join(words, axis=1).numpy()
-    special = [*tokenizer.get_config()["added_tokens"], "<special1>", "</s>", "<pad>"]
-    for was, becomes, token in zip(slices, normalized, spelled, strict=True):
-        if token in special:
+    for was, becomes, token in zip(slices, normalized, tokens, strict=True):
+        token = token.removesuffix("</w>")
+        if token in ("<s>", "</s>", "<pad>") or token.startswith("<special"):
             assert was == token
         elif was.isspace():  # between digits
             assert token in ".,"
@@ -181,6 +182,7 @@ def test_offsets_are_of_what_becomes_the_token(name):
             assert token.replace("ς", "σ") in becomes.decode().replace("ς", "σ"), (was, token)
 
 
+@pytest.mark.slow
 def test_words_that_were_found_before_have_offsets():
     tokenizer = tokenizer_of("zh", pretokenized=True)
     text = " 我 喜欢\u3000THE <special1>cat"
