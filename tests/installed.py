@@ -1,10 +1,16 @@
 """What an installed bert_zoo must be able to do, in a minute: `make dist-test` runs it outside of the checkout.
 
-python tests/installed.py       in an environment into which the wheel was installed
+python tests/installed.py           in an environment into which the wheel was installed
+python tests/installed.py jax       with what docs/installing.md names for JAX, and without TensorFlow
+python tests/installed.py runtime   with what it names for running exports, and without TensorFlow and Keras
+
+Each prints the megabytes of what is installed there, which docs/installing.md has.
 """
 
+import os
 import subprocess
 import sys
+import sysconfig
 import tempfile
 from collections.abc import Iterator
 from importlib.metadata import version
@@ -22,10 +28,9 @@ assert "bert_zoo" not in sys.modules
 """
 
 
-def main() -> None:
+def everything() -> None:
     import bert_zoo
 
-    assert not Path(bert_zoo.__file__).is_relative_to(CHECKOUT), bert_zoo.__file__
     assert bert_zoo.__version__ == version("bert_zoo")
     assert len(bert_zoo.list_models()) > 100
     print(bert_zoo.describe("albert_base"))
@@ -52,6 +57,43 @@ def main() -> None:
     print("python", sys.version.split()[0], *(f"{name} {version(name)}" for name in shown))
 
 
+def on_jax() -> None:
+    """Models take ids, train, save and load."""
+    os.environ["KERAS_BACKEND"] = "jax"
+    import bert_zoo
+
+    model = bert_zoo.load("bert_nano", task="classification", num_classes=2)
+    ids = np.arange(10, 26).reshape(2, 8)
+    inputs = {"token_ids": ids, "segment_ids": 0 * ids, "padding_mask": np.ones_like(ids)}
+    model.fit(inputs, np.array([0, 1]), epochs=2, verbose=0)
+    bert_zoo.save(model, "saved")
+    same = bert_zoo.load("saved").predict(inputs, verbose=0) - model.predict(inputs, verbose=0)
+    assert np.abs(same).max() < 1e-6
+    assert "tensorflow" not in sys.modules
+
+
+def runtime_alone() -> None:
+    """What releases exported runs."""
+    for directory in sorted(SAVED.glob("*/*")):
+        if is_export(directory):
+            check_saved(directory)
+    assert not {"tensorflow", "keras"} & set(sys.modules)
+
+
+def print_sizes() -> None:
+    """Prints the megabytes of all that is installed, and of its largest parts."""
+    root = Path(sysconfig.get_paths()["purelib"])
+    sizes = {
+        part.name: sum(path.stat().st_size for path in (part, *part.rglob("*")) if path.is_file())
+        for part in root.iterdir()
+    }
+    largest = sorted(sizes, key=sizes.get, reverse=True)[:5]
+    parts = ", ".join(
+        f"{name} {sizes[name] / 1e6:,.0f}" for name in dict.fromkeys(["bert_zoo", *largest])
+    )
+    print(f"MB installed: {sum(sizes.values()) / 1e6:,.0f}; {parts}")
+
+
 def check_saved(directory: Path) -> None:
     """What a release saved gives what it gave then."""
     expected = dict(np.load(directory / "outputs.npz"))
@@ -71,12 +113,14 @@ def is_export(directory: Path) -> bool:
 
 
 def _models(directory: Path) -> Iterator:
-    import bert_zoo
-
     if is_export(directory):
+        import bert_zoo.runtime
+
         yield bert_zoo.runtime.load(directory)
         return
     import keras
+
+    import bert_zoo
 
     yield bert_zoo.load(directory)
     yield from map(keras.models.load_model, directory.glob("*.keras"))
@@ -89,10 +133,12 @@ def outputs_of(model, texts) -> dict[str, np.ndarray]:
     return {name: np.stack([*rows]) for name, rows in outputs.items()}
 
 
-if __name__ == "__main__":
-    import os
+KINDS = {"": everything, "jax": on_jax, "runtime": runtime_alone}
 
+if __name__ == "__main__":
     with tempfile.TemporaryDirectory() as directory:
         os.chdir(directory)
-        main()
+        KINDS["".join(sys.argv[1:])]()
+        assert not Path(sys.modules["bert_zoo"].__file__).is_relative_to(CHECKOUT)
+        print_sizes()
         os.chdir(CHECKOUT)
