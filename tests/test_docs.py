@@ -250,6 +250,12 @@ def test_a_familys_page_says_what_the_paper_says_and_what_differs(name, page_run
     assert compared == 1
 
 
+def test_figures_on_the_pages_of_families_are_those_of_the_results():
+    figures = re.findall(r"\d\.\d+ ± \d\.\d+", text_of("docs/families/bert.md"))
+    assert len(figures) == 7
+    assert not [figure for figure in figures if figure not in text_of("docs/results.md")]
+
+
 def test_the_reference_has_every_public_name():
     paths = re.findall(
         r"^::: (\S+)$",

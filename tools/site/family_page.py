@@ -44,11 +44,11 @@ def _sections(family: Family) -> Iterable[str]:
         _memory_rows(family),
         numbers=(1, 2, 3, 4),
     )
-    for title, of_ours in (("Published scores", False), ("Measured here", True)):
+    for title, here in (("Published scores", False), ("Scores of checkpoints trained here", True)):
         rows = [
             [f"`{checkpoint.full_name}`", _in_a_cell(checkpoint.scores)]
             for checkpoint in family.checkpoints
-            if checkpoint.scores and _is_ours(checkpoint) == of_ours
+            if checkpoint.scores and _is_trained_here(checkpoint) == here
         ]
         if rows:
             yield f"## {title}"
@@ -64,7 +64,7 @@ def _sections(family: Family) -> Iterable[str]:
     yield "\n".join(f"- {paper}" for paper in papers if "trained by this project" not in paper)
 
 
-def _is_ours(checkpoint: Checkpoint) -> bool:
+def _is_trained_here(checkpoint: Checkpoint) -> bool:
     return any(isinstance(source, Bundled) for source in checkpoint.sources)
 
 
