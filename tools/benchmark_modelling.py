@@ -298,7 +298,7 @@ def page(parts: list[dict[str, Any]], rows: int, length: int, before: str) -> st
         "",
         "Written by `python tools/benchmark.py --what modelling --families "
         f"{','.join(dict.fromkeys(each['family'] for each in parts))}`: models of base size, {rows} rows of "
-        f"{length} tokens, tokens classified ({', '.join(other_tasks)}), on a machine that had other work too. Medians, "
+        f"{length} tokens, tokens classified ({', '.join(other_tasks)}). Medians, "
         "with ours as many times as fast and the spread of that over interleaved rounds. torch computes "
         "`mixed_bfloat16` under `autocast`.",
         "",
