@@ -104,6 +104,9 @@ def text_files(directory: Path) -> list[Path]:
         "*.model",
         "merges.txt",
         "bpe.codes",
+        # Of XLM's program: merges, and what holds the words beside the weights.
+        "codes*",
+        "*.pth",
         "dict.txt",
         "encoder.json",
         "tokenizer*.json",
@@ -507,11 +510,9 @@ def test_a_damaged_file_gives_a_result_or_one_clear_error(name, tmp_path):
 def test_every_family_and_kind_of_file_is_damaged():
     checkpoints = [name.split("-", 1) for name in golden_checkpoints()]
     assert {family for family, _ in checkpoints} == set(registry().families)
-    # In weights-sharded; is .pt; in checkpoint-tf_keras and checkpoint-keras_hub.
-    others = {"bin.index.json", "pth", "h5", "weights.h5"}
-    assert {f".{suffix}" for suffix in others.union(*(c[1:] for c in checkpoints))} == set(
-        sources._READERS
-    )
+    # In weights-sharded, checkpoint-tf_keras, checkpoint-keras_hub and checkpoint-parameter_files.
+    others = {".bin.index.json", ".h5", ".weights.h5", sources.SHAPES_FILE}
+    assert others.union(f".{suffix}" for _, suffix in checkpoints) == set(sources._READERS)
     assert all(
         any(f"tokenizer-{family}" in name for name in SUBJECTS) for family in registry().families
     )
