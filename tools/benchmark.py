@@ -588,7 +588,7 @@ def race_serving(scratch: Path) -> dict[str, Any]:
         "costs": bench.costs(_ROUNDS.value),
         "scores": bench.scores(),
     }
-    print(f"\n{benchmark_serving.table(results, bench.systems)}")
+    print(f"\n{benchmark_serving.tables(results, bench.systems)}")
     if _FIGURE.value:
         benchmark_serving.draw_scores(results, bench.systems, Path(_FIGURE.value))
     return {"serving": results}

@@ -54,7 +54,7 @@ _ours = partial(System, answers_questions=True)
 # oneDNN keeps weights as its products want them, which is wrong once they change.
 _constant = partial(
     System,
-    "the same, TF_ONEDNN_ASSUME_FROZEN_WEIGHTS=1",
+    "the same, weights assumed frozen",
     kind="saved_model",
     variables={"TF_ONEDNN_ASSUME_FROZEN_WEIGHTS": "1"},
     is_scored=False,
@@ -311,25 +311,19 @@ def times_as_fast(
     return speed(statistics.median(mine), statistics.median(base)), min(ratios), max(ratios)
 
 
-def table(results: Mapping[str, Any], systems: Sequence[System]) -> str:
-    """Markdown: a line for each system."""
-    costs, scores = results["costs"], results["scores"]
-    runs = results["runs"]
-    heads = [
-        "",
-        "numbers",
-        "files, MB",
-        "memory, MB",
-        "first answer, s",
-        "one text, ms",
-        "times as fast",
-    ]
-    heads += ["32 texts, texts/s", "times as fast", *runs]
-    lines = [heads, ["---", "---", *["---:"] * (len(heads) - 2)]]
+def tables(results: Mapping[str, Any], systems: Sequence[System]) -> str:
+    """Markdown: what each system costs, and how those that are scored score."""
+    scored = [system for system in systems if system.is_scored]
+    return f"{_costs_table(results['costs'], systems)}\n\n{_scores_table(results, scored)}"
+
+
+def _costs_table(costs: Mapping[str, Mapping[str, Any]], systems: Sequence[System]) -> str:
+    heads = ["", "numbers", "files, MB", "memory, MB", "first answer, s"]
+    heads += ["one text, ms", "times as fast", "32 texts, texts/s", "times as fast"]
+    lines = []
     for system in systems:
         of_system = costs[system.name]
         median = {n: statistics.median(of_system[n]) for n in ("first", "single", "batch")}
-        of_runs = scores.get(system.name, {})
         cells = [
             system.title,
             system.numbers,
@@ -340,10 +334,24 @@ def table(results: Mapping[str, Any], systems: Sequence[System]) -> str:
             _ratio(costs, system.name, "single"),
             f"{median['batch']:.0f}",
             _ratio(costs, system.name, "batch"),
-            *(f"{of_runs[run]:.1f}" if run in of_runs else "" for run in runs),
         ]
         lines.append(cells)
-    return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
+    return _markdown(heads, lines)
+
+
+def _scores_table(results: Mapping[str, Any], systems: Sequence[System]) -> str:
+    runs, scores = results["runs"], results["scores"]
+    lines = []
+    for system in systems:
+        of_system = scores.get(system.name, {})
+        figures = (f"{of_system[run]:.1f}" if run in of_system else "" for run in runs)
+        lines.append([system.title, system.numbers, *figures])
+    return _markdown(["", "numbers", *runs], lines)
+
+
+def _markdown(heads: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
+    rule = ["---", "---", *["---:"] * (len(heads) - 2)]
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in (heads, rule, *lines))
 
 
 def _ratio(costs: Mapping[str, Mapping[str, Any]], name: str, what: str) -> str:

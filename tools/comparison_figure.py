@@ -86,7 +86,7 @@ def served() -> dict[str, dict[str, float]]:
     found = {}
     for row in rows_of("serving.md", "What it costs"):
         name, numbers = first_cell(row), row.get("numbers", "")
-        if (name, numbers) in SERVED:
+        if (name, numbers) in SERVED and set(SERVING_COLUMNS) <= set(row):
             found[f"{name}, {numbers}"] = {
                 column: float(row[column].replace(",", "")) for column in SERVING_COLUMNS
             }
