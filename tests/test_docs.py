@@ -70,7 +70,7 @@ def text_of(page: str) -> str:
 
 
 WITH_EXAMPLES = [page for page in PAGES if any(examples(text_of(page)))]
-# They take seconds; the others are run in short too, and those by `make test-docs` that take longer.
+# They take seconds; the others are run in short by `make test-docs`.
 WITHOUT_TRAINING = [
     *("CONTRIBUTING.md", "docs/howto/embed.md", "docs/memory.md"),
     *(page for page in WITH_EXAMPLES if page.startswith("docs/migrating/")),
@@ -165,15 +165,10 @@ def test_a_page_runs_from_top_to_bottom(page, page_runner):
 
 
 @needs_minilm
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "page",
-    slow_but(
-        [page for page in WITH_EXAMPLES if page not in {"README.md", *WITHOUT_TRAINING, *AS_SAID}],
-        "docs/howto/several_devices.md",
-        "docs/language_models.md",
-        "docs/pretraining.md",
-        "docs/scaling.md",
-    ),
+    [page for page in WITH_EXAMPLES if page not in {"README.md", *WITHOUT_TRAINING, *AS_SAID}],
 )
 def test_a_page_runs_in_short(page, page_runner, monkeypatch):
     one_short_epoch(monkeypatch)

@@ -288,7 +288,7 @@ class Killed(BaseException):
         ("electra", "packed_documents", 2, (9,)),
         ("transformer_xl", "", 4, (6,)),
         pytest.param("deberta_v2", "full_sentences", 2, (9,), marks=pytest.mark.slow),
-        ("xlnet", "streamed_pairs", 2, (9,)),
+        pytest.param("xlnet", "streamed_pairs", 2, (9,), marks=pytest.mark.slow),
         pytest.param("bert", "next_sentence", 2, (1, 6, 9), marks=pytest.mark.slow),
     ],
 )
