@@ -176,6 +176,7 @@ def test_a_page_runs_in_short(page, page_runner, monkeypatch):
 
 
 @needs_minilm
+@pytest.mark.slow
 def test_readme_runs_in_short(page_runner, monkeypatch):
     one_short_epoch(monkeypatch)
     names, compared = page_runner(text_of("README.md"), compare_trained=False)
