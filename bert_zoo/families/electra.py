@@ -1,8 +1,7 @@
 """ELECTRA (Clark et al. 2020, arXiv:2003.10555): a discriminator of replaced tokens, and its generator."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from functools import partial
 
 from bert_zoo.config import ConfigError, EncoderConfig
 from bert_zoo.families import bert, roberta
@@ -13,7 +12,7 @@ from bert_zoo.text.format import TextFormat
 from bert_zoo.text.wordpiece_files import read_wordpiece
 from bert_zoo.weights.formats import TF1, HuggingFace, keras_hub, model_garden
 from bert_zoo.weights.formats.codec import ConfigCodec, ConfigRow
-from bert_zoo.weights.formats.tf1 import sizes_in
+from bert_zoo.weights.formats.tf1 import HEAD_SIZE, sizes_in
 from bert_zoo.weights.table import DENSE, Copy, Head, Row, SecondEncoder
 
 
@@ -43,7 +42,6 @@ class ElectraConfig(EncoderConfig):
         )
 
 
-HEAD_SIZE = 64
 DEFAULTS = {"pooler": False}
 HF_CODEC = replace(
     bert.HF_CODEC,
@@ -69,21 +67,11 @@ TF1_SIZES = {
     "hidden_size": ("electra/encoder/layer_0/intermediate/dense/kernel", 0),
     "intermediate_size": ("electra/encoder/layer_0/intermediate/dense/kernel", 1),
 }
-
-
-def sizes_of(shapes: Mapping[str, tuple[int, ...]]) -> dict[str, Any]:
-    """The sizes that an archive leaves to its program, from the shapes of its tensors."""
-    sizes = sizes_in(shapes, TF1_SIZES)
-    layers = {key.split("/")[2] for key in shapes if key.startswith("electra/encoder/layer_")}
-    heads = sizes.get("hidden_size", 0) // HEAD_SIZE
-    return sizes | {"num_layers": len(layers), "num_heads": max(1, heads)}
-
-
 TF1_CODEC = ConfigCodec(
     rows=[ConfigRow(name) for name in (*TF1_SIZES, "num_layers", "num_heads")],
     defaults=DEFAULTS,
     config_class=ElectraConfig,
-    prepare=sizes_of,
+    prepare=partial(sizes_in, places=TF1_SIZES, layer="electra/encoder/layer_([^/]*)"),
 )
 
 # Tables and their norm are the discriminator's, and the generator's too.

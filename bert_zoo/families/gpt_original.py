@@ -1,7 +1,7 @@
 """GPT's files as OpenAI released them, openai/finetune-transformer-lm: arrays without names."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from bert_zoo.families.gpt_config import CausalConfig
@@ -30,21 +30,12 @@ def variable_name(number: int) -> str:
     return "model/" + OF_BLOCK[place].replace("{i}", str(block))
 
 
-HEAD_SIZE = 64  # 12 heads of 768 numbers
 SIZES = {
     "max_positions": ("model/wpe", 0),
     "vocab_size": ("model/wte", 0),
     "hidden_size": ("model/wte", 1),
     "intermediate_size": ("model/h0/mlp/c_fc/w", 2),
 }
-
-
-def sizes_of(shapes: Mapping[str, tuple[int, ...]]) -> dict[str, int]:
-    """The sizes that are left to the program, from the shapes of the arrays."""
-    sizes = sizes_in(shapes, SIZES)
-    blocks = {name.split("/")[1] for name in shapes} - {*TABLES}
-    heads = sizes.get("hidden_size", 0) // HEAD_SIZE
-    return sizes | {"num_layers": len(blocks), "num_heads": max(1, heads)}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,7 +58,7 @@ ORIGINAL = ParameterFiles(
         rows=[ConfigRow(name) for name in (*SIZES, "num_layers", "num_heads")],
         defaults={"pad_id": None},
         config_class=CausalConfig,
-        prepare=sizes_of,
+        prepare=partial(sizes_in, places=SIZES, layer="model/(h[^/]*)/"),
     ),
     root="model/",
 )

@@ -101,8 +101,9 @@ class TorchSource(TensorSource):
     """The tensors of one PyTorch file.
 
     The file holds a dict. If it has tensors, it is the state dict; otherwise its entry
-    "state_dict" or "model" is, or that of its entry "state". A state dict with anything but tensors is refused; what lies beside
-    it (optimizer, step) is logged and ignored. Pickled modules are not read.
+    "state_dict" or "model" is, or that of its entry "state". A state dict with anything but tensors
+    is refused; what lies beside it (optimizer, step) is logged and ignored. Pickled modules are not
+    read.
 
     Attributes:
         arguments: what fairseq's entry "args", since 2021 "cfg", says of the model and its training;

@@ -1,5 +1,6 @@
 """Checkpoints of Google's TensorFlow 1 programs."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -8,6 +9,9 @@ from typing import ClassVar
 from bert_zoo.json_files import JsonObject, read_object
 from bert_zoo.weights.formats.format import Format
 from bert_zoo.weights.table import Row
+
+# Width of an attention head where files do not tell their number: ELECTRA's, and GPT's own.
+HEAD_SIZE = 64
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,11 +56,20 @@ def shapes_in(path: Path) -> JsonObject:
 
 
 def sizes_in(
-    shapes: Mapping[str, tuple[int, ...]], places: Mapping[str, tuple[str, int]]
+    shapes: Mapping[str, tuple[int, ...]], places: Mapping[str, tuple[str, int]], layer: str
 ) -> dict[str, int]:
-    """Sizes from the shapes of tensors by name, where size -> (name, axis) tells; without absent ones."""
-    return {
+    """A model's sizes from the shapes of its tensors, where files leave them to the program.
+
+    Args:
+        shapes: by the tensors' names.
+        places: size -> the name and the axis that tell it; what is absent is left out.
+        layer: pattern of the beginning of names in a layer, whose first group tells which one.
+    """
+    sizes = {
         size: shapes[name][axis]
         for size, (name, axis) in places.items()
         if axis < len(shapes.get(name, ()))
     }
+    layers = {match[1] for name in shapes if (match := re.match(layer, name))}
+    heads = sizes.get("hidden_size", 0) // HEAD_SIZE
+    return sizes | {"num_layers": len(layers), "num_heads": max(1, heads)}
