@@ -90,28 +90,12 @@ class Finetuning:
         self.python = python
         self.settings = settings | implementation.options | {"scratch": str(scratch)}
         self.dev = dev
-        self.scratch = scratch
         self.runs: list[dict[str, Any]] = []
 
     def start(self, action: str) -> dict[str, Any]:
-        """Runs the program to its end; `action` and the result are those of peers/worker.py."""
-        file = self.scratch / "settings.json"
+        """What the program says of `action`; see peers/worker.py."""
         seed = {"seed": len(self.runs)}
-        file.write_text(json.dumps(self.settings | seed), encoding="utf-8")
-        program = PROGRAMS / self.implementation.program
-        threads = dict.fromkeys(THREADS_OF, str(self.settings["threads"]))
-        finished = subprocess.run(
-            [self.python, str(program), action, str(file)],
-            stdout=subprocess.PIPE,
-            text=True,
-            env=os.environ | threads,
-        )
-        if finished.returncode:
-            raise RuntimeError(
-                f"{program.name} stopped with code {finished.returncode}; see its messages above."
-            )
-        # Libraries print too, but before.
-        return json.loads(finished.stdout.splitlines()[-1])
+        return start_peer(self.python, self.implementation.program, action, self.settings | seed)
 
     def outputs(self) -> np.ndarray:
         """What its encoder gives for the compared texts, before training."""
@@ -134,6 +118,35 @@ class Finetuning:
             flush=True,
         )
         return run["seconds"]
+
+
+def start_peer(python: str, program: str, action: str, settings: dict[str, Any]) -> dict[str, Any]:
+    """Runs a program of `peers` to its end, in a process of its own.
+
+    Args:
+        python: the interpreter of its environment.
+        program: its file's name.
+        action: what peers/worker.py takes, "encode" or "finetune".
+        settings: what the program reads, with `threads` and an existing directory `scratch`.
+
+    Raises:
+        RuntimeError: the program failed.
+    """
+    file = Path(settings["scratch"], "settings.json")
+    file.write_text(json.dumps(settings), encoding="utf-8")
+    threads = dict.fromkeys(THREADS_OF, str(settings["threads"]))
+    finished = subprocess.run(
+        [python, str(PROGRAMS / program), action, str(file)],
+        stdout=subprocess.PIPE,
+        text=True,
+        env=os.environ | threads,
+    )
+    if finished.returncode:
+        raise RuntimeError(
+            f"{program} stopped with code {finished.returncode}; see its messages above."
+        )
+    # Libraries print too, but before.
+    return json.loads(finished.stdout.splitlines()[-1])
 
 
 def prepare(

@@ -3,20 +3,27 @@ r"""Compares settings of fine-tuning on several tasks, seed by seed, to choose t
     python tools/study_defaults.py --model minilm_l6 --data_dir ../shared/data --output_dir runs/study \
         --settings original,bias_correction --tasks sst2_500,trec --seeds 5
 
+The settings `trainer` and `trainer_rows_32` are Hugging Face's Trainer, beside ours, and need
+`--reference_python`, an environment with torch, transformers and accelerate.
+
 A run that is in the output directory is not trained again, so that the same command, or one with more settings,
 goes on. Prints what is there as a table in Markdown: the metric after the last epoch, mean and standard error over the
 seeds, and seconds of training; the random number generators of two settings begin with the same seeds.
 """
 
 import math
+import os
 import shutil
 import statistics
+import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from absl import app, flags
+from benchmark_finetuning import start_peer
 
 _MODEL = flags.DEFINE_string("model", "minilm_l6", "What load() takes.")
 _DATA_DIR = flags.DEFINE_string("data_dir", None, "Folder with glue/ and classification/.")
@@ -26,6 +33,7 @@ _TASKS = flags.DEFINE_list("tasks", ["messages"], "Names in TASKS.")
 _SEEDS = flags.DEFINE_integer("seeds", 5, "Seeds from 0 on.", lower_bound=1)
 _FIRST_SEED = flags.DEFINE_integer("first_seed", 0, "The first of them.", lower_bound=0)
 _DTYPE = flags.DEFINE_string("dtype", "float32", "A Keras dtype policy.")
+_REFERENCE_PYTHON = flags.DEFINE_string("reference_python", None, "Of the Trainer's environment.")
 _TRAIN = flags.DEFINE_bool("train", True, "Whether to train what is missing.")
 
 
@@ -47,6 +55,73 @@ class Setting:
     recipe: dict[str, Any] = field(default_factory=dict)
     head_scale: float = 1.0
     new_layers: int = 0
+
+    def train(self, task: Any, seed: int, directory: Path) -> None:
+        """One run, of which the metrics are kept and the weights are not."""
+        import keras
+
+        from bert_zoo.apps.finetuning import MODEL, finetune
+        from bert_zoo.presets import Recipe
+
+        keras.utils.clear_session()
+        task.prepare = begin_with(self, task.prepare)
+        recipe = Recipe(**self.recipe, dtype=_DTYPE.value)
+        finetune(_MODEL.value, task, recipe, directory, seed=seed, export=False)
+        shutil.rmtree(directory / MODEL)
+
+
+@dataclass(frozen=True)
+class Trainer:
+    """Hugging Face's Trainer with the defaults of its TrainingArguments (transformers 5.23).
+
+    Attributes:
+        changes: settings of peers/finetune_trainer.py in place of the defaults.
+    """
+
+    changes: dict[str, Any] = field(default_factory=dict)
+
+    def train(self, task: Any, seed: int, directory: Path) -> None:
+        """One run: its metric and its seconds, from texts in memory to predictions."""
+        import bert_zoo
+        from bert_zoo.apps.finetuning import METRICS, write_json
+
+        measured = task.data(task.measured[0])
+        with tempfile.TemporaryDirectory() as scratch:
+            bert_zoo.save(bert_zoo.load(_MODEL.value), f"{scratch}/model", format="hf")
+            settings = TRAINER_DEFAULTS | self.changes
+            settings |= {
+                "model_dir": f"{scratch}/model",
+                "scratch": scratch,
+                "seed": seed,
+                "num_classes": max(1, len(task.label_names)),
+                "threads": int(os.environ.get("TF_NUM_INTRAOP_THREADS", os.cpu_count())),
+                "bfloat16": _DTYPE.value != "float32",
+                "train": columns(task.train),
+                "measured": columns(measured),
+            }
+            run = start_peer(_REFERENCE_PYTHON.value, "finetune_trainer.py", "finetune", settings)
+        directory.mkdir(parents=True, exist_ok=True)
+        last = task.metric(measured.labels, np.array(run["predictions"]))
+        write_json(directory / METRICS, {"last": last, "seconds": run["seconds"]})
+
+
+# What `transformers.TrainingArguments` has where nothing is said, and the tokens that ours has.
+TRAINER_DEFAULTS = {
+    "batch_size": 8,
+    "epochs": 3,
+    "learning_rate": 5e-5,
+    "warmup_steps": 0,
+    "weight_decay": 0.0,
+    "clip_norm": 1.0,
+    "epsilon": 1e-8,
+    "max_length": 128,
+}
+
+
+def columns(data: Any) -> dict[str, list]:
+    """Labelled texts as the programs of `peers` take them."""
+    texts = data.texts if isinstance(data.texts, tuple) else (data.texts,)
+    return {"columns": [list(column) for column in texts], "labels": list(data.labels)}
 
 
 def corrected(**recipe: Any) -> dict[str, Any]:
@@ -70,6 +145,9 @@ SETTINGS = {
     "rate_2e-4_layer_decay_0.8": Setting(corrected(learning_rate=2e-4, layer_decay=0.8)),
     "rate_2e-4_head_3": Setting(corrected(learning_rate=2e-4), head_scale=3.0),
     "rate_2e-4_new_layer": Setting(corrected(learning_rate=2e-4), new_layers=1),
+    "minilm": Setting(corrected(learning_rate=1e-4, least_updates=150)),
+    "trainer": Trainer(),
+    "trainer_rows_32": Trainer({"batch_size": 32}),
 }
 
 
@@ -100,23 +178,9 @@ TASKS = {
     "sst2": sst2(0),
     "trec": Data({"name": "trec"}, {"data_dir": "classification"}),
     "cola": Data({"name": "cola"}, {"data_dir": "glue"}),
+    "stsb": Data({"name": "stsb"}, {"data_dir": "glue"}),
     "rte": Data({"name": "rte"}, {"data_dir": "glue"}),
 }
-
-
-def train(setting: Setting, data: Data, seed: int, directory: Path) -> None:
-    """One run, of which the metrics are kept and the weights are not."""
-    import keras
-
-    from bert_zoo.apps.finetuning import MODEL, finetune
-    from bert_zoo.presets import Recipe
-
-    keras.utils.clear_session()
-    task = data.task(Path(_DATA_DIR.value))
-    task.prepare = begin_with(setting, task.prepare)
-    recipe = Recipe(**setting.recipe, dtype=_DTYPE.value)
-    finetune(_MODEL.value, task, recipe, directory, seed=seed, export=False)
-    shutil.rmtree(directory / MODEL)
 
 
 def begin_with(setting: Setting, prepare: Callable[[Any], None]) -> Callable[[Any], None]:
@@ -187,7 +251,8 @@ def main(argv: list[str]) -> None:
                     directory = output / setting / task / f"seed_{seed}"
                     if not (directory / METRICS).is_file():
                         print(f"{setting} on {task}, seed {seed}", flush=True)
-                        train(SETTINGS[setting], TASKS[task], seed, directory)
+                        data = TASKS[task].task(Path(_DATA_DIR.value))
+                        SETTINGS[setting].train(data, seed, directory)
     print("| setting | " + " | ".join(_TASKS.value) + " |")
     print("|---" * (1 + len(_TASKS.value)) + "|")
     for setting in _SETTINGS.value:

@@ -62,6 +62,7 @@ def finetune(model, settings, watch):
         adam_epsilon=settings["epsilon"],
         seed=settings["seed"],
         use_cpu=True,
+        bf16=settings.get("bfloat16", False),
         logging_strategy="epoch",
         save_strategy="no",
         report_to="none",
@@ -75,10 +76,12 @@ def finetune(model, settings, watch):
     )
     trainer.train()
     watch.end_of("training")
-    predictions = trainer.predict(measured).predictions.argmax(axis=-1).tolist()
+    outputs = trainer.predict(measured).predictions
     watch.end_of("evaluation")
+    # One output is a score.
+    predictions = outputs[:, 0] if settings["num_classes"] == 1 else outputs.argmax(axis=-1)
     return {
-        "predictions": predictions,
+        "predictions": predictions.tolist(),
         "loss": [entry["loss"] for entry in trainer.state.log_history if "loss" in entry][-1],
         "steps": trainer.state.global_step,
         "versions": {"transformers": transformers.__version__, "torch": torch.__version__},
