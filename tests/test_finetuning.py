@@ -211,6 +211,17 @@ def test_a_finished_run_is_not_replaced(run, monkeypatch):
     assert (run / "metrics.json").read_bytes() == began
 
 
+def test_a_run_of_a_version_without_a_setting_is_the_same_where_the_setting_is_off(tmp_path):
+    began = {"seed": 0, "examples": "x", "recipe": {"epochs": 2}}
+    finetuning.write_json(tmp_path / "config.json", began)
+    for off in (None, False, 0, ""):
+        now = began | {"recipe": {"epochs": 2, "new": off}}
+        finetuning.check_same_run(tmp_path, now, "a finished run", "")
+    now["recipe"]["new"] = 0.5
+    with pytest.raises(ValueError, match=r"new was None and is 0\.5"):
+        finetuning.check_same_run(tmp_path, now, "a finished run", "")
+
+
 def test_previews_stand_on_one_line_each():
     texts = ["two\nlines", "three\r\nlines\n\x85here", "x " * 999, "", "fine", "last\n"]
     data = LabelledTexts(texts, [0, 1, 0, 1, 0, 1], ("bad", "good"))

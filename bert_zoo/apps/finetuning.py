@@ -334,7 +334,8 @@ def check_same_run(directory: Path, config: Mapping[str, Any], what: str, advice
     changes = [
         f"{key} was {began.get(key)!r} and is {new!r}"
         for key, new in now.items()
-        if began.get(key) != new and key != "examples"
+        # A setting that the run's version did not have is the same one where it is off.
+        if began.get(key) != new and (key in began or new) and key != "examples"
     ]
     if began.get("examples") != now["examples"]:
         changes.append("the examples are others, or they are cut into other splits")

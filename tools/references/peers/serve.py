@@ -6,7 +6,8 @@ It loads the model, and then answers requests as they come, a line of JSON each:
 {"requests": [columns, ...]}, where columns are a list of texts, two of pairs, or a list of questions
 and one of contexts. One line of JSON goes back: `seconds` of all of them together, `answers` in the
 order of the texts, and `memory`, the process's largest resident memory so far, in bytes. An answer is
-the number of the likeliest class; of questions, the best span and the log-odds of no answer.
+the number of the likeliest class, or the score of a model that gives one; of questions, the best span
+and the log-odds of no answer.
 
 Nothing is imported but the standard library before the kind of model says what it needs.
 """
@@ -20,6 +21,11 @@ from pathlib import Path
 
 Columns = list[list[str]]
 Answerer = Callable[[Columns], list]
+
+
+def answers_of(logits) -> list:
+    """Of an array or a tensor [batch, classes], or of scores [batch, 1]."""
+    return (logits[:, 0] if logits.shape[1] == 1 else logits.argmax(-1)).tolist()
 
 
 def saved_model(directory: str, threads: int, *, questions: bool = False) -> Answerer:
@@ -40,12 +46,14 @@ def saved_model(directory: str, threads: int, *, questions: bool = False) -> Ans
     def classify(columns):
         texts = dict(zip(("text", "text_pair"), map(tf.constant, columns), strict=False))
         signature = served["pairs" if len(columns) > 1 else "serving_default"]
-        return signature(**texts)["logits"].numpy().argmax(-1).tolist()
+        return answers_of(signature(**texts)["logits"].numpy())
 
     return classify
 
 
 def runtime(directory: str, threads: int, *, questions: bool = False) -> Answerer:
+    import numpy
+
     import bert_zoo.runtime
 
     model = bert_zoo.runtime.load(directory, threads=threads)
@@ -60,7 +68,7 @@ def runtime(directory: str, threads: int, *, questions: bool = False) -> Answere
 
     def classify(columns):
         rows = model.predict(columns[0] if len(columns) == 1 else tuple(columns))["logits"]
-        return [int(logits.argmax()) for logits in rows]
+        return answers_of(numpy.stack(rows))
 
     return classify
 
@@ -92,7 +100,7 @@ def torch(directory: str, threads: int, *, dtype: str, compiled: bool = False) -
     def classify(columns):
         read = tokenizer(*columns, padding=True, truncation=True, return_tensors="pt")
         with torch.inference_mode():
-            return run(**read).logits.argmax(-1).tolist()
+            return answers_of(run(**read).logits)
 
     return classify
 
@@ -116,7 +124,7 @@ def onnx(directory: str, threads: int) -> Answerer:
             "attention_mask": np.array([row.attention_mask for row in rows]),
             "token_type_ids": np.array([row.type_ids for row in rows]),
         }
-        return session.run(["logits"], inputs)[0].argmax(-1).tolist()
+        return answers_of(session.run(["logits"], inputs)[0])
 
     return classify
 
