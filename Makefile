@@ -1,6 +1,6 @@
 # make quickstart   fine-tunes a real encoder on the messages that ship with the package
 # make test         installs the package in a virtual environment and runs its tests
-# make test-docs    runs the pages whose examples take longer, trained in short where that will do
+# make test-docs    runs two notebooks, and the pages whose examples take longer, in short where that will do
 # make test-slow    runs the tests that the others repeat, and those that take minutes
 # make lint         checks format, style and that no import runs up the package's floors
 # make docs         builds the documentation site in site/; a link that leads nowhere stops it
@@ -32,7 +32,8 @@ test: $(VENV)/installed-test
 	$(PYTEST) -m "not slow"
 
 test-docs: $(VENV)/installed-test
-	$(PYTEST) --dist load -m slow tests/test_docs.py -k "in_short or adapt or finetuning"
+	$(PYTEST) --dist load -m slow tests/test_docs.py tests/test_notebooks.py \
+		-k "in_short or adapt or finetuning or load_and_embed"
 
 test-slow: $(VENV)/installed-test
 	$(PYTEST) -m slow

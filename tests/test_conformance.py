@@ -222,7 +222,7 @@ def initial_state(model, case: str) -> dict:
     return model.initial_memory(len(steps_of(case)[0]["token_ids"]))
 
 
-@pytest.mark.parametrize("case", ONE_A_TASK)
+@pytest.mark.parametrize("case", slow_but(ONE_A_TASK, *COVER))
 def test_mixed_bfloat16_is_close(case):
     model = load_case(case, dtype="mixed_bfloat16")
     assert {variable.dtype for variable in model.trainable_variables} == {"float32"}

@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 
 import pytest
-from helpers import WEIGHTS, needs_minilm, slow_but
+from helpers import WEIGHTS, needs_minilm
 
 ROOT = Path(__file__).parents[1]
 COLAB = ROOT / "colab"
@@ -172,17 +172,13 @@ SETTINGS = {
     "transformer_xl": text_file,
     "fine_tune_and_serve": lambda directory: {"EPOCHS": "1"},
 }
-# It takes half a minute; the others train.
-QUICK = ("load_and_embed",)
 
 
 @needs_nbclient
 @needs_minilm
+@pytest.mark.slow
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize(
-    "name",
-    slow_but(SETTINGS, *QUICK),
-)
+@pytest.mark.parametrize("name", SETTINGS)
 def test_it_runs(name, execute, tmp_path, monkeypatch):
     data, directory = tmp_path / "data", tmp_path / "run"
     data.mkdir()

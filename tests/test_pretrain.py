@@ -285,7 +285,7 @@ class Killed(BaseException):
 @pytest.mark.parametrize(
     ("family", "rows", "every", "killed_at"),
     [
-        ("electra", "packed_documents", 2, (9,)),
+        pytest.param("electra", "packed_documents", 2, (9,), marks=pytest.mark.slow),
         ("transformer_xl", "", 4, (6,)),
         pytest.param("deberta_v2", "full_sentences", 2, (9,), marks=pytest.mark.slow),
         pytest.param("xlnet", "streamed_pairs", 2, (9,), marks=pytest.mark.slow),
