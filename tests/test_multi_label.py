@@ -13,6 +13,7 @@ from helpers import (
     TEXTS,
     assert_same,
     assert_same_variables,
+    directory_of,
     load_task,
     loaded_task,
     task_inputs,
@@ -24,7 +25,7 @@ from bert_zoo.models import Classifier, MultiLabelClassifier
 from bert_zoo.models.labels import checked_labels, label_arrays
 from bert_zoo.models.metrics import LabelF1
 from bert_zoo.registry import registry
-from bert_zoo.training import bert_adamw, compile_for_task, start_from_frequencies
+from bert_zoo.training import bert_adamw, compile_for_task, start_from_frequencies, start_from_mean
 
 TASK = "multi_label_classification"
 LABELS = ("toxic", "obscene", "threat", "insult")
@@ -183,6 +184,22 @@ def test_a_fresh_head_may_begin_with_the_frequencies_of_the_labels():
     probabilities = sigmoid(model.predict(TEXTS[:1], verbose=0)[0])
     # One text more has each label and one does not.
     np.testing.assert_allclose(probabilities, [9 / 12, 1 / 12, 3 / 12, 1 / 12], atol=1e-6)
+
+
+def test_a_fresh_score_may_begin_with_the_mean():
+    model = load_task("regression", init=["classifier"])
+    start_from_mean(model, [1.0, 2.0, 4.5])
+    model.classifier.dense.kernel.assign(np.zeros((32, 1)))
+    np.testing.assert_allclose(model.predict(TEXTS, verbose=0), [[2.5]] * len(TEXTS), atol=1e-6)
+
+
+def test_heads_without_a_bias_begin_as_they_are():
+    directory = directory_of("gpt/classification")
+    scores = bert_zoo.load(directory, "regression", init=["classifier"])
+    start_from_mean(scores, [1.0, 2.0])
+    sets = bert_zoo.load(directory, TASK, labels=LABELS, init=["classifier"])
+    start_from_frequencies(sets, [{"toxic"}])
+    assert scores.classifier.dense.bias is None and sets.classifier.dense.bias is None
 
 
 @pytest.mark.parametrize(

@@ -146,6 +146,9 @@ SETTINGS = {
     "rate_2e-4_head_3": Setting(corrected(learning_rate=2e-4), head_scale=3.0),
     "rate_2e-4_new_layer": Setting(corrected(learning_rate=2e-4), new_layers=1),
     "minilm": Setting(corrected(learning_rate=1e-4, least_updates=150)),
+    "minilm_any_length": Setting(
+        corrected(learning_rate=1e-4, least_updates=150, group_by_length=False)
+    ),
     "trainer": Trainer(),
     "trainer_rows_32": Trainer({"batch_size": 32}),
 }

@@ -6,8 +6,8 @@ from bert_zoo.training.budget import TimeBudget
 from bert_zoo.training.checkpoint_selection import KeepBest
 from bert_zoo.training.compiling import compile_for_task
 from bert_zoo.training.distribution import strategy
+from bert_zoo.training.first_answers import start_from_frequencies, start_from_mean
 from bert_zoo.training.freezing import freeze, rematerialize
-from bert_zoo.training.label_frequencies import start_from_frequencies
 from bert_zoo.training.lora import add_lora
 from bert_zoo.training.optimizers import (
     BertAdamW,
@@ -46,6 +46,7 @@ __all__ = [
     "rematerialize",
     "restore",
     "start_from_frequencies",
+    "start_from_mean",
     "strategy",
     "use_cores",
 ]

@@ -36,7 +36,7 @@ from bert_zoo.data.tables import LabelledTexts, read_table, read_trec
 from bert_zoo.error_text import quoted, shown
 from bert_zoo.results.classifications import sigmoid, softmax
 from bert_zoo.tasks import Classifier, MultiLabelClassifier, Regressor
-from bert_zoo.training.label_frequencies import start_from_frequencies
+from bert_zoo.training.first_answers import start_from_frequencies, start_from_mean
 
 Metric = Callable[[Sequence[float], np.ndarray], dict[str, float]]
 
@@ -159,6 +159,9 @@ class ScoreBenchmark(TextBenchmark):
     @property
     def label_names(self):
         return ()
+
+    def prepare(self, model):
+        start_from_mean(model, self.train.labels)
 
     def predict(self, model, data, recipe):
         """Scores [N]."""
