@@ -24,6 +24,7 @@ from typing import Any
 import numpy as np
 
 from bert_zoo.data import glue
+from bert_zoo.data.tables import LabelledTexts
 
 PROGRAMS = Path(__file__).parent / "references" / "peers"
 RECIPE = {
@@ -210,7 +211,8 @@ def prepare(
     return finetunings
 
 
-def first_rows(split: glue.GlueSplit, number: int) -> dict[str, list]:
+def first_rows(split: LabelledTexts, number: int) -> dict[str, list]:
+    """Labelled texts as the programs of `peers` take them."""
     columns = split.texts if isinstance(split.texts, tuple) else (split.texts,)
     return {
         "columns": [column[:number] for column in columns],

@@ -23,7 +23,7 @@ from typing import Any
 
 import numpy as np
 from absl import app, flags
-from benchmark_finetuning import start_peer
+from benchmark_finetuning import first_rows, start_peer
 
 _MODEL = flags.DEFINE_string("model", "minilm_l6", "What load() takes.")
 _DATA_DIR = flags.DEFINE_string("data_dir", None, "Folder with glue/ and classification/.")
@@ -96,8 +96,8 @@ class Trainer:
                 "num_classes": max(1, len(task.label_names)),
                 "threads": int(os.environ.get("TF_NUM_INTRAOP_THREADS", os.cpu_count())),
                 "bfloat16": _DTYPE.value != "float32",
-                "train": columns(task.train),
-                "measured": columns(measured),
+                "train": first_rows(task.train, len(task.train)),
+                "measured": first_rows(measured, len(measured)),
             }
             run = start_peer(_REFERENCE_PYTHON.value, "finetune_trainer.py", "finetune", settings)
         directory.mkdir(parents=True, exist_ok=True)
@@ -116,12 +116,6 @@ TRAINER_DEFAULTS = {
     "epsilon": 1e-8,
     "max_length": 128,
 }
-
-
-def columns(data: Any) -> dict[str, list]:
-    """Labelled texts as the programs of `peers` take them."""
-    texts = data.texts if isinstance(data.texts, tuple) else (data.texts,)
-    return {"columns": [list(column) for column in texts], "labels": list(data.labels)}
 
 
 def corrected(**recipe: Any) -> dict[str, Any]:
@@ -243,6 +237,12 @@ def cell(directories: Sequence[Path]) -> Cell | None:
 def main(argv: list[str]) -> None:
     if len(argv) > 1:
         raise app.UsageError(f"Unknown arguments {argv[1:]}; options begin with --.")
+    trainers = [name for name in _SETTINGS.value if isinstance(SETTINGS.get(name), Trainer)]
+    if _TRAIN.value and trainers and not _REFERENCE_PYTHON.value:
+        raise app.UsageError(
+            f"{', '.join(trainers)} needs --reference_python, the interpreter of an environment with "
+            "torch, transformers and accelerate."
+        )
     output = Path(_OUTPUT_DIR.value)
     seeds = range(_FIRST_SEED.value, _FIRST_SEED.value + _SEEDS.value)
     if _TRAIN.value:
