@@ -75,6 +75,27 @@ def test_span_boundaries_are_optional_and_checked():
         model({**inputs, "span_boundaries": wrong})
 
 
+def test_chosen_tokens_of_spans_have_the_logits_that_they_have_among_all():
+    io = arrays("spanbert/pretraining")
+    model, inputs = loaded("spanbert/pretraining"), inputs_of(io)
+    tokens = np.int32([[3, 0, 31], [44, 15, 15], [0, 0, 1]])
+    of_all = io["sbo_logits"].reshape(3, 45, -1)
+    expected = np.take_along_axis(of_all, tokens[:, :, None], axis=1)
+    # Beside few masked tokens, the encoder's last layer is computed where heads read alone.
+    for places in ({}, {"mask_positions": io["mask_positions"][:, :1]}):
+        given = {**inputs, **places, "span_boundaries": io["span_boundaries"]}
+        outputs = model({**given, "span_tokens": tokens})
+        np.testing.assert_allclose(outputs["sbo_logits"], expected, atol=TOLERANCE)
+    with pytest.raises(ValueError, match=r"span_tokens\[0, 2\] is 45, .* 15 tokens of each span"):
+        model({**given, "span_tokens": tokens + 14})
+    in_graph = tf.data.Dataset.from_tensors({**given, "span_tokens": tokens + 14})
+    with pytest.raises(tf.errors.InvalidArgumentError, match="15 tokens of each span"):
+        model.predict(in_graph, verbose=0)
+    del given["span_boundaries"]
+    with pytest.raises(ValueError, match="span_tokens need span_boundaries"):
+        model({**given, "span_tokens": tokens})
+
+
 def test_spans_and_masked_tokens_are_trained_together():
     io = arrays("spanbert/pretraining")
     model = load_case("spanbert/pretraining", dropout=0.0)

@@ -357,17 +357,23 @@ def test_spans_boundaries_predict_what_is_between_them():
     chosen = chosen_of(batch, inputs, labels)
     np.testing.assert_array_equal(chosen.sum(1), np.ceil(0.15 * (lengths - 2)))
     assert inputs["span_boundaries"].shape == (2000, 6, 2)
-    assert labels["sbo_logits"].shape == (2000, 6, 3)
-    assert inputs["span_boundaries"].dtype == labels["sbo_logits"].dtype == np.int32
+    assert inputs["span_tokens"].shape == labels["sbo_logits"].shape == (2000, 8)
+    assert {inputs[n].dtype for n in ("span_boundaries", "span_tokens")} == {
+        labels["sbo_logits"].dtype
+    }
+    assert labels["sbo_logits"].dtype == np.int32
     for row, length in enumerate(lengths):
         spans = [(s, e) for s, e in runs(chosen[row]) if s > 1 and e < length - 2]
         wanted = [[s - 1, e + 1] for s, e in spans]
         wanted += [[0, 0]] * (6 - len(spans))
         assert inputs["span_boundaries"][row].tolist() == wanted
-        for (start, end), found in zip(spans, labels["sbo_logits"][row], strict=False):
-            tokens = batch["token_ids"][row, start : end + 1].tolist() + [IGNORED_LABEL] * 3
-            assert found.tolist() == tokens[:3]
-        assert (labels["sbo_logits"][row, len(spans) :] == IGNORED_LABEL).all()
+        asked = [
+            (3 * i + n, s + n) for i, (s, e) in enumerate(spans) for n in range(min(3, e - s + 1))
+        ]
+        tokens, wanted = inputs["span_tokens"][row], labels["sbo_logits"][row]
+        assert tokens.tolist() == [token for token, _ in asked] + [0] * (8 - len(asked))
+        assert wanted[: len(asked)].tolist() == [batch["token_ids"][row, at] for _, at in asked]
+        assert (wanted[len(asked) :] == IGNORED_LABEL).all()
 
 
 def test_hardly_any_row_has_more_spans_than_are_asked_for():

@@ -7,6 +7,7 @@ from types import MappingProxyType
 from typing import Any
 
 import keras
+from keras import ops
 
 from bert_zoo import private
 from bert_zoo.forks import refuse_fork
@@ -133,6 +134,11 @@ class ZooModel(keras.Model):
         """Input name -> (ids lie in [0, this), what the limit is)."""
         return self.inner().id_limits()
 
+    def head_limits(self, inputs) -> dict[str, tuple[Any, str]]:
+        """As `id_limits`, of inputs that the head reads, whose limits depend on other inputs."""
+        length = ops.shape(inputs["token_ids"])[-1]
+        return dict.fromkeys(self.positions_read, (length, "the length of the input"))
+
     @property
     def longest_input(self) -> int:
         """The most tokens that a row may have."""
@@ -243,8 +249,7 @@ class ZooModel(keras.Model):
         length = tf.shape(inputs["token_ids"])[-1]
         message = [f"A row has more tokens than the {self.longest_input} positions of this model:"]
         checks = [tf.debugging.Assert(length <= self.longest_input, [*message, length])]
-        positions = dict.fromkeys(self.positions_read, (length, "the length of the input"))
-        for name, (limit, what) in (self.id_limits() | positions).items():
+        for name, (limit, what) in (self.id_limits() | self.head_limits(inputs)).items():
             if name in inputs:
                 wrong = outside(name, inputs[name], tf.cast(limit, inputs[name].dtype))
                 message = [f"{name} must lie in [0,", limit, f"), {what}. These do not:"]

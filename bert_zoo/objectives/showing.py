@@ -156,15 +156,14 @@ def show(
     asked: list[str | None] = [None] * len(tokens)
     for position in inputs["mask_positions"][0][labels["mlm_logits"][0] != IGNORED_LABEL]:
         asked[position] = tokens[position]
-    spans = [
-        Span(tokens[before], spelled(ids[ids != IGNORED_LABEL]), tokens[behind])
-        for (before, behind), ids in zip(
-            inputs.get("span_boundaries", np.zeros((1, 0, 2), int))[0],
-            labels.get("sbo_logits", np.zeros((1, 0, 0), int))[0],
-            strict=True,
-        )
-        if behind
-    ]
+    spans = []
+    if "span_boundaries" in inputs:
+        asked_for = labels["sbo_logits"][0] != IGNORED_LABEL
+        of_span = inputs["span_tokens"][0] // objective.targets
+        for number, (before, behind) in enumerate(inputs["span_boundaries"][0]):
+            ids = labels["sbo_logits"][0][asked_for & (of_span == number)]
+            if behind:
+                spans.append(Span(tokens[before], spelled(ids), tokens[behind]))
     real = np.flatnonzero(batch["padding_mask"][0])
     rows = ([row[place] for place in real] for row in (tokens, reads, asked))
     drawn = Shown(objective, *rows, spans, objective.replaced)

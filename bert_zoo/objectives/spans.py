@@ -25,8 +25,9 @@ class Spans(Masking):
     `word_starts`.
 
     Beside what `Masking` gives, there are inputs `span_boundaries` int32 [batch, spans, 2], the positions
-    before and behind each span, and labels `sbo_logits` int32 [batch, spans, targets], its first tokens
-    and then -100. Spans beside a special token have neither; (0, 0) is none.
+    before and behind each span, and `span_tokens` int32 [batch, predictions], the first tokens of each,
+    token i of span s as s * targets + i; and labels `sbo_logits` int32 [batch, predictions], those
+    tokens and then -100. Spans beside a special token have none of these; (0, 0) is none.
 
     Attributes:
         rate: part of the tokens that are not special, rounded up.
@@ -55,8 +56,8 @@ class Spans(Masking):
                 raise ValueError(f"{name} is {shown(getattr(self, name))}; it must be at least 1.")
 
     def of_chosen(self, batch, chosen, draws):
-        boundaries, labels = self._boundaries(batch, chosen)
-        return {"span_boundaries": boundaries}, {"sbo_logits": labels}
+        boundaries, tokens, labels = self._boundaries(batch, chosen)
+        return {"span_boundaries": boundaries, "span_tokens": tokens}, {"sbo_logits": labels}
 
     def predictions(self, length):
         return self.max_predictions or math.ceil(self.rate * length)
@@ -111,8 +112,8 @@ class Spans(Masking):
         sums = np.cumsum(self.p * (1 - self.p) ** np.arange(self.longest))
         return 1 + np.searchsorted(sums[:-1], drawn * sums[-1], side="right")
 
-    def _boundaries(self, batch, chosen: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """`span_boundaries` and the labels of what they predict."""
+    def _boundaries(self, batch, chosen: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """`span_boundaries`, `span_tokens` and the labels of these."""
         count, length = chosen.shape
         starts, ends = _runs(chosen)
         rows, columns = np.nonzero(starts)
@@ -120,17 +121,25 @@ class Spans(Masking):
         special = np.pad(batch["special"], ((0, 0), (1, 1)), constant_values=True)
         is_inside = ~(special[rows, starts] | special[rows, ends + 2])
         rows, starts, ends = rows[is_inside], starts[is_inside], ends[is_inside]
-        # Their numbers in their rows.
-        numbers = np.arange(len(rows)) - np.searchsorted(rows, rows)
+        numbers = _numbers_in(rows)
         fits = numbers < self.spans(length)
         rows, starts, ends, numbers = rows[fits], starts[fits], ends[fits], numbers[fits]
         boundaries = np.zeros((count, self.spans(length), 2), np.int32)
         boundaries[rows, numbers] = np.stack([starts - 1, ends + 1], axis=1)
-        targets = starts[:, None] + np.arange(self.targets)
-        wanted = batch["token_ids"][rows[:, None], np.minimum(targets, length - 1)]
-        labels = np.full((count, self.spans(length), self.targets), IGNORED_LABEL, np.int32)
-        labels[rows, numbers] = np.where(targets <= ends[:, None], wanted, IGNORED_LABEL)
-        return boundaries, labels
+        # Spans have as many tokens as are chosen at most, so that these fit.
+        span, place = np.nonzero(np.arange(self.targets) <= (ends - starts)[:, None])
+        of_row = rows[span]
+        at = of_row, _numbers_in(of_row)
+        tokens = np.zeros((count, self.predictions(length)), np.int32)
+        tokens[at] = numbers[span] * self.targets + place
+        labels = np.full_like(tokens, IGNORED_LABEL)
+        labels[at] = batch["token_ids"][of_row, starts[span] + place]
+        return boundaries, tokens, labels
+
+
+def _numbers_in(rows: np.ndarray) -> np.ndarray:
+    """How many of the same row come before, of rows in ascending order."""
+    return np.arange(len(rows)) - np.searchsorted(rows, rows)
 
 
 def _add_spans(chosen, left, row, start, end) -> None:

@@ -24,12 +24,14 @@ class Objective:
         output: name of the logits.
         weight: of its loss.
         reads: as `ZooModel.positions_read`.
+        selects: further inputs that its head reads, which say what of its logits is computed.
         loss: makes its loss.
     """
 
     output: str
     weight = 1.0
     reads: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    selects: tuple[str, ...] = ()
     loss = staticmethod(token_loss)
 
     def head(self, model: "ObjectiveModel", name: str) -> keras.layers.Layer:
@@ -44,7 +46,8 @@ class Objective:
         """Whether it reads the last hidden states of more tokens than those that `reads` names."""
         return False
 
-    def label_range(self, model: "ObjectiveModel") -> LabelRange:
+    def label_range(self, model: "ObjectiveModel", inputs: Mapping[str, Any]) -> LabelRange:
+        """What its labels may be, beside the model's inputs."""
         size = model.encoder.config.vocab_size
         return LabelRange(size, "the size of the vocabulary", ("batch", "length"))
 
@@ -107,12 +110,15 @@ class SentenceClasses(Objective):
         pooled = encoded.get("pooled_output")
         return None if pooled is None else head(pooled)
 
-    def label_range(self, model):
+    def label_range(self, model, inputs):
         return LabelRange(2, self.classes)
 
 
 class SpanTokens(Objective):
-    """The tokens of spans, [batch, spans, targets, vocabulary], where `span_boundaries` are given."""
+    """The tokens of spans, where `span_boundaries` are given.
+
+    [batch, spans, targets, vocabulary], or of `span_tokens` alone, [batch, predictions, vocabulary].
+    """
 
     def head(self, model, name):
         config = model.encoder.config
@@ -127,13 +133,23 @@ class SpanTokens(Objective):
         )
 
     def logits(self, head, model, encoded, inputs):
-        boundaries = model.positions(inputs, "span_boundaries")
+        boundaries, tokens = model.positions(inputs, "span_boundaries"), inputs.get("span_tokens")
         if boundaries is None:
+            if tokens is not None:
+                raise ValueError(
+                    "span_tokens need span_boundaries, which say what spans they are of."
+                )
             return None
-        return head(encoded["sequence_output"], model.token_table, boundaries)
+        if tokens is not None:
+            tokens = as_ids("span_tokens", tokens)
+            check_range("span_tokens", tokens, *model.head_limits(inputs)["span_tokens"])
+        return head(encoded["sequence_output"], model.token_table, boundaries, tokens)
 
-    def label_range(self, model):
-        return replace(super().label_range(model), axes=("batch", "spans", "targets"))
+    def label_range(self, model, inputs):
+        each = super().label_range(model, inputs)
+        if isinstance(inputs, Mapping) and inputs.get("span_tokens") is not None:
+            return each
+        return replace(each, axes=("batch", "spans", "targets"))
 
 
 class ReplacedTokens(Objective):
@@ -162,7 +178,7 @@ class ReplacedTokens(Objective):
     def logits(self, head, model, encoded, inputs):
         return head(encoded["sequence_output"], inputs.get("document_ids"))
 
-    def label_range(self, model):
+    def label_range(self, model, inputs):
         what = "1 for a token that was replaced and 0 for another"
         return LabelRange(2, what, ("batch", "length"))
 
@@ -175,7 +191,7 @@ OBJECTIVES: dict[str, Objective] = {
     "sentence_order": SentenceClasses(
         "sop_logits", classes="0 where the two texts are in order, 1 where they are swapped"
     ),
-    "span_boundary": SpanTokens("sbo_logits", {"span_boundaries": (2,)}),
+    "span_boundary": SpanTokens("sbo_logits", {"span_boundaries": (2,)}, ("span_tokens",)),
     "replaced_token": ReplacedTokens("discriminator_logits"),
 }
 
@@ -210,10 +226,20 @@ class ObjectiveModel(TaskModel):
             self.prediction_head.build((None, None, self.encoder.config.hidden_size))
         for name, objective in self.objectives.items():
             reader = self.mask_reader if isinstance(objective, MaskedTokens) else self.encoder
-            per_token = objective.label_range(self).per_token
+            per_token = objective.label_range(self, {}).per_token
             shape = (None, None) if per_token else (None,)
             getattr(self, name).build((*shape, reader.config.hidden_size))
         self.built = True
+
+    def head_limits(self, inputs):
+        limits = super().head_limits(inputs)
+        if "span_tokens" in inputs and "span_boundaries" in inputs:
+            spans, targets = (
+                ops.shape(inputs["span_boundaries"])[1],
+                self.encoder.config.span_targets,
+            )
+            limits["span_tokens"] = (spans * targets, f"{targets} tokens of each span")
+        return limits
 
     @property
     def mask_reader(self):
@@ -226,6 +252,8 @@ class ObjectiveModel(TaskModel):
 
     def encoder_inputs(self, inputs):
         read, positions = super().encoder_inputs(inputs), self.positions(inputs, "mask_positions")
+        selects = {name for o in self.objectives.values() for name in o.selects}
+        read = {name: value for name, value in read.items() if name not in selects}
         if positions is None or not self.encoder.backbone.has_second_stream:
             return read
         return {**self.encoder.backbone.inputs_for_targets(read, positions), **read}
@@ -289,7 +317,7 @@ class ObjectiveModel(TaskModel):
         return {name: value for name, value in logits.items() if value is not None}
 
     def label_ranges(self, inputs) -> dict[str, LabelRange]:
-        return {o.output: o.label_range(self) for o in self.objectives.values()}
+        return {o.output: o.label_range(self, inputs) for o in self.objectives.values()}
 
     def default_loss(self):
         return {o.output: o.loss() for o in self.objectives.values()}

@@ -23,7 +23,8 @@ class Pretraining(FillsMasks):
 
     `mlm_logits` are those of `MaskedLM`; BERT also gives `nsp_logits` [batch, 2], ALBERT `sop_logits`
     [batch, 2], SpanBERT `sbo_logits` [batch, spans, targets, vocabulary] where `span_boundaries`
-    [batch, spans, 2] are given.
+    [batch, spans, 2] are given, with `span_tokens` [batch, predictions] those of these tokens alone (see
+    `SpanBoundaryHead`).
 
     Where the configuration has a `generator`, another configuration, the encoder is a discriminator:
     `discriminator_logits` [batch, length] say whether the tokens that it reads, `replaced_token_ids`

@@ -54,7 +54,7 @@ class SpanBoundaryHead(keras.layers.Layer):
         self.bias = self.add_weight(shape=(self.vocab_size,), initializer="zeros", name="bias")
         self.built = True
 
-    def call(self, sequence_output, token_table, span_boundaries):
+    def call(self, sequence_output, token_table, span_boundaries, span_tokens=None):
         """Predicts the tokens of spans.
 
         Args:
@@ -62,28 +62,29 @@ class SpanBoundaryHead(keras.layers.Layer):
             token_table: [vocab_size, hidden].
             span_boundaries: int [batch, spans, 2]: the positions just left and just right of each
                 span; (0, 0) for none, whose predictions mean nothing.
+            span_tokens: int [batch, predictions]: the tokens that are predicted, token i of span s as
+                s * max_targets + i; by default the first max_targets of every span.
 
         Returns:
-            float32 logits [batch, spans, max_targets, vocab_size]; target i is the span's token i.
+            float32 logits [batch, predictions, vocab_size]; by default [batch, spans, max_targets,
+            vocab_size].
         """
         targets, hidden = self.target_position.input_dim, self.hidden_size
         spans = ops.shape(span_boundaries)[1]
         pairs = ops.reshape(span_boundaries, (-1, 2 * spans))
         boundaries = ops.take_along_axis(sequence_output, ops.expand_dims(pairs, -1), axis=1)
-        boundaries = ops.reshape(boundaries, (-1, 1, 2 * hidden))
-        positions = self.target_position(ops.arange(targets))
-        rows = ops.shape(boundaries)[0]
-        x = ops.concatenate(
-            [
-                ops.broadcast_to(boundaries, (rows, targets, 2 * hidden)),
-                ops.broadcast_to(positions[None], (rows, *positions.shape)),
-            ],
-            axis=-1,
-        )
-        x = ops.reshape(x, (-1, x.shape[-1]))
+        boundaries = ops.reshape(boundaries, (-1, spans, 2 * hidden))
+        every = ops.expand_dims(ops.arange(spans * targets, dtype="int32"), 0)
+        tokens = every if span_tokens is None else span_tokens
+        boundaries = ops.take_along_axis(boundaries, ops.expand_dims(tokens // targets, -1), axis=1)
+        positions = self.target_position(tokens % targets)
+        size = (*ops.shape(boundaries)[:2], positions.shape[-1])
+        x = ops.concatenate([boundaries, ops.broadcast_to(positions, size)], axis=-1)
         x = self.first_norm(self.activation(self.first(x)))
         x = self.second_norm(self.activation(self.second(x)))
         logits = vocabulary_logits(x, token_table, self.bias)
+        if span_tokens is not None:
+            return logits
         return ops.reshape(logits, (-1, spans, targets, self.vocab_size))
 
     def compute_output_shape(self, input_shape):
