@@ -350,6 +350,12 @@ def test_ngrams_are_of_one_to_three_words_as_often_as_one_to_its_number():
     )
 
 
+def test_albert_asks_for_what_the_rate_gives_and_at_most_twenty_tokens():
+    """So rows of 32 have five predictions, and not the twenty that those of 512 have."""
+    assert [OBJECTIVES["ngrams"].predictions(length) for length in (32, 128, 512)] == [5, 19, 20]
+    assert OBJECTIVES["windowed_ngrams"].predictions(512) == 77
+
+
 def test_spans_boundaries_predict_what_is_between_them():
     lengths = np.arange(2000) % (LENGTH * 2 - 8) + 8
     batch = rows(lengths, length=2 * LENGTH)

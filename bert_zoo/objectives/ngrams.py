@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
@@ -19,20 +20,24 @@ class NGrams(Masking):
     replaced by itself. Needs `word_starts`.
 
     Attributes:
-        max_predictions: as in `Masking`; by default that of ALBERT's program, at 512 tokens too.
+        max_predictions: as in `Masking`; None for what the rate gives, and no more than `most`.
         longest: words of the longest n-gram.
 
     Source: Lan et al. 2019 (arXiv:1909.11942), section 4.1; google-research/albert
     create_pretraining_data.py.
     """
 
-    max_predictions: int | None = 20
     longest: int = 3
+    # ALBERT's program chooses no more, in rows of 512 tokens too.
+    most: ClassVar[float] = 20
 
     def __post_init__(self):
         super().__post_init__()
         if self.longest < 1:
             raise ValueError(f"longest is {shown(self.longest)}; it must be at least 1.")
+
+    def predictions(self, length):
+        return self.max_predictions or min(self.most, super().predictions(length))
 
     def choose(self, batch, draws):
         words = Words.of(batch)
@@ -80,14 +85,11 @@ class WindowedNGrams(NGrams):
     tokens are hidden, as many as are asked for, which may end within a word; so the end of a row is
     hidden less often than the rest. Each token is replaced by itself. Needs `word_starts`.
 
-    Attributes:
-        max_predictions: as in `Masking`.
-
     Source: He et al. 2020 (arXiv:2006.03654), appendix A; microsoft/DeBERTa
     DeBERTa/apps/tasks/mlm_task.py, NGramMaskGenerator, which hides the whole of the last word.
     """
 
-    max_predictions: int | None = None
+    most = math.inf
 
     def choose(self, batch, draws):
         words = Words.of(batch)
