@@ -79,7 +79,8 @@ class BeamQuestionAnswerer(QuestionAnswerer):
         mask = inputs.get("context_mask", inputs.get("padding_mask"))
         if mask is None:
             mask = ops.ones_like(inputs["token_ids"])
-        means_no_answer = ops.equal(ops.arange(length), place % length)
+        # Not `place % length`: tf2onnx 1.17 rounds towards zero (onnx/tensorflow-onnx#2174).
+        means_no_answer = ops.equal(ops.arange(length), length + place if place < 0 else place)
         return ops.logical_or(ops.cast(mask, "bool"), means_no_answer)
 
     def compute_loss(self, x=None, y=None, y_pred=None, sample_weight=None, training=True):
