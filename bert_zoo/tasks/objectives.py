@@ -234,10 +234,8 @@ class ObjectiveModel(TaskModel):
     def head_limits(self, inputs):
         limits = super().head_limits(inputs)
         if "span_tokens" in inputs and "span_boundaries" in inputs:
-            spans, targets = (
-                ops.shape(inputs["span_boundaries"])[1],
-                self.encoder.config.span_targets,
-            )
+            targets = self.encoder.config.span_targets
+            spans = ops.shape(inputs["span_boundaries"])[1]
             limits["span_tokens"] = (spans * targets, f"{targets} tokens of each span")
         return limits
 
