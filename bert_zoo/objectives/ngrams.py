@@ -86,7 +86,8 @@ class WindowedNGrams(NGrams):
     hidden less often than the rest. Each token is replaced by itself. Needs `word_starts`.
 
     Source: He et al. 2020 (arXiv:2006.03654), appendix A; microsoft/DeBERTa
-    DeBERTa/apps/tasks/mlm_task.py, NGramMaskGenerator, which hides the whole of the last word.
+    DeBERTa/apps/tasks/mlm_task.py, NGramMaskGenerator, which hides the whole of the last word, and never an
+    unknown token or a mask token of the text itself, which may be hidden here.
     """
 
     most = math.inf
