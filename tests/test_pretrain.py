@@ -475,22 +475,23 @@ def test_the_program_goes_on_from_a_checkpoint(text, tmp_path):
 def test_the_program_trains_the_same_on_two_devices_and_on_jax(
     flags, backend, text, tmp_path, monkeypatch
 ):
-    """Dropout draws other numbers there; four steps at a low rate move little besides."""
+    """Without dropout, which draws other numbers there."""
+    model = tmp_path / "model"
+    bert_zoo.save(bert_zoo.load(directory_of("bert/pretraining"), dropout=0.0), model)
     results = []
     for name, more in (("one", ()), ("other", flags)):
         if more == flags and backend:
             monkeypatch.setenv("KERAS_BACKEND", backend)
         run_program(
-            *(TOOLS / "pretrain.py", "--model", directory_of("bert/pretraining"), "--text", text),
+            *(TOOLS / "pretrain.py", "--model", model, "--text", text),
             *("--steps", "4", "--batch_size", "8", "--length", "16", "--held_out", "0.2"),
             *("--learning_rate", "1e-3", "--output_dir", tmp_path / name, *more),
         )
         results.append(json.loads((tmp_path / name / "metrics.json").read_text()))
     one, other = results
-    assert other["before"]["held out loss"] == pytest.approx(one["before"]["held out loss"], 1e-5)
-    moved = abs(one["after"]["held out loss"] - one["before"]["held out loss"])
-    apart = abs(one["after"]["held out loss"] - other["after"]["held out loss"])
-    assert apart < 0.2 * moved
+    assert one["after"] != pytest.approx(one["before"], 1e-3)
+    for moment in ("before", "after"):
+        assert other[moment] == pytest.approx(one[moment], 1e-5)
 
 
 @pytest.mark.slow
