@@ -122,6 +122,8 @@ def corrected(**recipe: Any) -> dict[str, Any]:
     return {"bias_correction": True, **recipe}
 
 
+# The default of models of this width.
+MINILM = corrected(learning_rate=1e-4, least_updates=150)
 SETTINGS = {
     "original": Setting(),
     "original_rate_1e-4": Setting({"learning_rate": 1e-4}),
@@ -137,12 +139,12 @@ SETTINGS = {
     "rate_2e-4_rows_16": Setting(corrected(learning_rate=2e-4, batch_size=16)),
     "rate_2e-4_epochs_5": Setting(corrected(learning_rate=2e-4, epochs=5)),
     "rate_2e-4_layer_decay_0.8": Setting(corrected(learning_rate=2e-4, layer_decay=0.8)),
-    "rate_2e-4_head_3": Setting(corrected(learning_rate=2e-4), head_scale=3.0),
     "rate_2e-4_new_layer": Setting(corrected(learning_rate=2e-4), new_layers=1),
-    "minilm": Setting(corrected(learning_rate=1e-4, least_updates=150)),
-    "minilm_any_length": Setting(
-        corrected(learning_rate=1e-4, least_updates=150, group_by_length=False)
-    ),
+    "minilm": Setting(MINILM),
+    "minilm_any_length": Setting(MINILM | {"group_by_length": False}),
+    "minilm_head_3": Setting(MINILM, head_scale=3.0),
+    "minilm_new_layer": Setting(MINILM, new_layers=1),
+    "minilm_layer_decay_0.9": Setting(MINILM | {"layer_decay": 0.9}),
     "trainer": Trainer(),
     "trainer_rows_32": Trainer({"batch_size": 32}),
 }
