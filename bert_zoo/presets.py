@@ -51,6 +51,8 @@ class Recipe:
         stride: of question answering: tokens from the start of one window to the next.
         max_question_length: of question answering: tokens that a question is cut to.
         dropout: in place of all of the checkpoint's rates.
+        head_initializer_range: standard deviation of the randomly initialised head, in place of the
+            configuration's `initializer_range`; see `set_head_range`.
         class_weight: what each class counts in the training loss: "balanced", or by name as in
             "no=1,yes=5" or a mapping; see `class_weights`. Measured losses have no weights.
         group_by_length: whether a batch holds texts of similar length, which saves padding.
@@ -93,6 +95,7 @@ class Recipe:
     stride: int = 128
     max_question_length: int = 64
     dropout: float | None = None
+    head_initializer_range: float | None = None
     class_weight: str | Mapping[str, float] | None = None
     group_by_length: bool = True
     bucket: int | None = None
@@ -117,6 +120,10 @@ class Recipe:
             ),
             "optimizer": (self.optimizer in OPTIMIZERS, f"one of {', '.join(OPTIMIZERS)}"),
             "learning_rate": (self.learning_rate > 0, "above 0"),
+            "head_initializer_range": (
+                self.head_initializer_range is None or self.head_initializer_range > 0,
+                "above 0, or None",
+            ),
             "schedule": (self.schedule in SCHEDULES, f"one of {', '.join(SCHEDULES)}"),
             "warmup_proportion": (
                 0 <= self.warmup_proportion < 1,

@@ -70,6 +70,19 @@ def test_saved_model_of_a_run_answers_as_its_model(run):
     np.testing.assert_allclose(logits, wanted, atol=1e-5)
 
 
+def test_head_begins_as_wide_as_the_recipe_says(tmp_path):
+    still = RECIPE.replace(total_steps=1, learning_rate=1e-12)
+    heads = []
+    for initializer_range in (None, 0.2):
+        recipe, directory = (
+            still.replace(head_initializer_range=initializer_range),
+            tmp_path / str(initializer_range),
+        )
+        finetuning.finetune(str(CHECKPOINT), task("validation"), recipe, directory, export=False)
+        heads.append(finetuning.kept_model(directory).classifier.dense.kernel.numpy())
+    np.testing.assert_allclose(heads[1], 10 * heads[0], rtol=1e-4)
+
+
 @pytest.mark.parametrize(("measured_on", "kept"), [("validation", 0), ("test", 1)])
 def test_a_test_set_does_not_choose_the_weights(measured_on, kept, tmp_path):
     figures = iter([{"accuracy": 0.9}, {"accuracy": 0.1}])

@@ -255,6 +255,10 @@ def test_impossible_recipes_are_refused():
         ({"gradient_accumulation_steps": 0}, "must be a divisor of batch_size, 32"),
         ({"warmup_proportion": 1.0}, "warmup_proportion is 1.0"),
         ({"learning_rate": 0.0}, "learning_rate is 0.0; it must be above 0"),
+        (
+            {"head_initializer_range": 0.0},
+            "head_initializer_range is 0.0; it must be above 0, or None",
+        ),
         ({"total_steps": 0}, "total_steps is 0"),
     ):
         with pytest.raises(ValueError, match=message):

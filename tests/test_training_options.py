@@ -32,6 +32,7 @@ from bert_zoo.training import (
     freeze,
     optimizers,
     rematerialize,
+    set_head_range,
 )
 from bert_zoo.training.checkpoint_selection import KeepBest, Verdict
 from bert_zoo.training.lora import without_lora
@@ -307,6 +308,34 @@ def test_rematerialization_lowers_the_peak_of_a_training():
 
 
 # ---------------------------------------------------------------------------------------------
+# The first weights of heads
+# ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("case", "head"),
+    [*((case, "classifier") for case in CLASSIFIERS), ("question_answering", "span")],
+)
+def test_a_wider_head_is_the_same_draw_times_a_factor(case, head):
+    def variables(factor: float) -> dict[str, np.ndarray]:
+        keras.utils.set_random_seed(0)
+        model = load_case(case, init=[head])
+        set_head_range(model, [head], factor * model.encoder.config.initializer_range)
+        return variables_of(model)
+
+    usual, wide = variables(1), variables(10)
+    kernel = f"{head}/dense/kernel"
+    np.testing.assert_allclose(wide.pop(kernel), 10 * usual.pop(kernel), rtol=1e-6)
+    for path, values in usual.items():
+        np.testing.assert_array_equal(wide[path], values, err_msg=path)
+
+
+def test_a_head_of_several_layers_of_logits_has_no_single_range():
+    model = load_case("xlnet/beam_question_answering")
+    with pytest.raises(ValueError, match=r"is 0\.2, .*'beam_question_answering'.* Leave it out"):
+        set_head_range(model, ["span"], 0.2)
+
+
 # Frozen parts
 # ---------------------------------------------------------------------------------------------
 

@@ -29,6 +29,7 @@ from bert_zoo.training.checkpoint_selection import KeepBest, Verdict
 from bert_zoo.training.compiling import compile_for_task
 from bert_zoo.training.distribution import present_strategy
 from bert_zoo.training.divergence import StopAtDivergence
+from bert_zoo.training.first_answers import set_head_range
 from bert_zoo.training.presets import Recipe, load_options, optimizer_for, prepare
 from bert_zoo.training.resume import notes_of, restore, write_checkpoint
 from bert_zoo.weights.files import write_json
@@ -247,6 +248,8 @@ def finetune(
     with strategy.scope():
         model = bert_zoo.load(name, **task.load_options(), **load_options(recipe))
         prepare(model, recipe)
+        if recipe.head_initializer_range is not None:
+            set_head_range(model, task.heads, recipe.head_initializer_range)
         task.prepare(model)
     bucket = recipe.bucket or device_bucket()
     model.preprocessor = model.preprocessor.with_options(bucket=bucket)

@@ -6,7 +6,11 @@ from bert_zoo.training.budget import TimeBudget
 from bert_zoo.training.checkpoint_selection import KeepBest
 from bert_zoo.training.compiling import compile_for_task
 from bert_zoo.training.distribution import strategy
-from bert_zoo.training.first_answers import start_from_frequencies, start_from_mean
+from bert_zoo.training.first_answers import (
+    set_head_range,
+    start_from_frequencies,
+    start_from_mean,
+)
 from bert_zoo.training.freezing import freeze, rematerialize
 from bert_zoo.training.lora import add_lora
 from bert_zoo.training.optimizers import (
@@ -45,6 +49,7 @@ __all__ = [
     "presets_for",
     "rematerialize",
     "restore",
+    "set_head_range",
     "start_from_frequencies",
     "start_from_mean",
     "strategy",
