@@ -126,6 +126,9 @@ def command_of(config: Mapping[str, Any], steps: int) -> str:
         }
     for option in ("text", "general_text"):
         options[option] = ",".join(Path(path).name for path in config["data"][option])
+    options |= {
+        name: config["data"][name] for name in ("form", "encoding") if config["data"].get(name)
+    }
     flags = (f"--{name} {shlex.quote(str(value))}" for name, value in options.items())
     return f"bert_zoo pretrain {' '.join(flags)}"
 
