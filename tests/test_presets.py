@@ -10,6 +10,7 @@ from helpers import load_case, load_task, task_inputs
 from keras import ops
 
 from bert_zoo.config import UNLIMITED, EncoderConfig
+from bert_zoo.families.bert_presets import SENTENCES
 from bert_zoo.models import Classifier, Encoder, QuestionAnswerer
 from bert_zoo.presets import PRETRAINING_SIZES, ROWS
 from bert_zoo.registry import registry
@@ -211,6 +212,10 @@ def test_default_fits_size_and_benchmark():
         options = {"num_classes": 2} if model_class is Classifier else {}
         model = tiny(model_class, hidden_size, **options)
         assert default_for(model).name == name
+    minilm_l6 = EncoderConfig(hidden_size=384, max_positions=4, **WIDTH | {"num_layers": 6})
+    found = {task: default_preset("bert", minilm_l6, task).name for task in SENTENCES}
+    assert found.pop("regression") == "bert/minilm"
+    assert set(found.values()) == {"bert/minilm_l6"}
     model = load_case("albert/classification")
     assert default_for(model, "SST-2").name == "albert/sst2"
     assert default_for(model, "messages").name == "albert/glue"

@@ -37,23 +37,17 @@ _REFERENCE_PYTHON = flags.DEFINE_string("reference_python", None, "Of the Traine
 _TRAIN = flags.DEFINE_bool("train", True, "Whether to train what is missing.")
 
 
-# The end of the name of the classifier's weights.
-HEAD = "classifier/dense/kernel"
-
-
 @dataclass(frozen=True)
 class Setting:
     """What is changed of BERT's own recipe.
 
     Attributes:
         recipe: settings of `Recipe`.
-        head_scale: factor of the classifier's initial weights.
         new_layers: so many layers from the top, and the pooler, are randomly initialised (Zhang et al.
             2021, arXiv:2006.05987, section 5).
     """
 
     recipe: dict[str, Any] = field(default_factory=dict)
-    head_scale: float = 1.0
     new_layers: int = 0
 
     def train(self, task: Any, seed: int, directory: Path) -> None:
@@ -122,8 +116,15 @@ def corrected(**recipe: Any) -> dict[str, Any]:
     return {"bias_correction": True, **recipe}
 
 
-# The default of models of this width.
-MINILM = corrected(learning_rate=1e-4, least_updates=150)
+def wide_head(initializer_range: float, least_updates: int) -> dict[str, Any]:
+    return corrected(
+        learning_rate=1e-4,
+        head_initializer_range=initializer_range,
+        least_updates=least_updates,
+    )
+
+
+BERTS_HEAD = wide_head(0.02, 150)
 SETTINGS = {
     "original": Setting(),
     "original_rate_1e-4": Setting({"learning_rate": 1e-4}),
@@ -140,11 +141,22 @@ SETTINGS = {
     "rate_2e-4_epochs_5": Setting(corrected(learning_rate=2e-4, epochs=5)),
     "rate_2e-4_layer_decay_0.8": Setting(corrected(learning_rate=2e-4, layer_decay=0.8)),
     "rate_2e-4_new_layer": Setting(corrected(learning_rate=2e-4), new_layers=1),
-    "minilm": Setting(MINILM),
-    "minilm_any_length": Setting(MINILM | {"group_by_length": False}),
-    "minilm_head_3": Setting(MINILM, head_scale=3.0),
-    "minilm_new_layer": Setting(MINILM, new_layers=1),
-    "minilm_layer_decay_0.9": Setting(MINILM | {"layer_decay": 0.9}),
+    "head_0.02": Setting(BERTS_HEAD),
+    "head_0.02_any_length": Setting(BERTS_HEAD | {"group_by_length": False}),
+    "head_0.02_new_layer": Setting(BERTS_HEAD, new_layers=1),
+    "head_0.02_layer_decay_0.9": Setting(BERTS_HEAD | {"layer_decay": 0.9}),
+    "head_0.06": Setting(wide_head(0.06, 150)),
+    "head_0.06_updates_100": Setting(wide_head(0.06, 100)),
+    "head_0.06_updates_75": Setting(wide_head(0.06, 75)),
+    "head_0.12": Setting(wide_head(0.12, 150)),
+    "head_0.12_updates_75": Setting(wide_head(0.12, 75)),
+    "head_0.2": Setting(wide_head(0.2, 150)),
+    "head_0.2_updates_75": Setting(wide_head(0.2, 75)),
+    "head_0.2_updates_0": Setting(wide_head(0.2, 0)),
+    # The default of its classifiers; that of regression is "head_0.02".
+    "minilm": Setting(wide_head(0.2, 100)),
+    "head_0.4_updates_0": Setting(wide_head(0.4, 0)),
+    "head_0.4_updates_75": Setting(wide_head(0.4, 75)),
     "trainer": Trainer(),
     "trainer_rows_32": Trainer({"batch_size": 32}),
 }
@@ -187,8 +199,6 @@ def begin_with(setting: Setting, prepare: Callable[[Any], None]) -> Callable[[An
 
     def prepared(model: Any) -> None:
         prepare(model)
-        (kernel,) = (v for v in model.trainable_variables if v.path.endswith(HEAD))
-        kernel.assign(kernel * setting.head_scale)
         if setting.new_layers:
             groups = model.encoder.backbone.groups()
             for layer in (*groups.stack.blocks[-setting.new_layers :], *groups.top):
