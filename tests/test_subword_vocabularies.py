@@ -26,7 +26,7 @@ SAMPLES = [
 def texts():
     lines = [line for page in PAGES for line in page.read_text(encoding="utf-8").split("\n")]
     # A special token that a text spells out is one token to ours, and text to the libraries.
-    return [line for line in lines if line.strip() and not re.search(r"\[[A-Z]+\]|<\w+>", line)]
+    return [line for line in lines if line.strip() and not re.search(r"\[[A-Z]+\]|</?\w+>", line)]
 
 
 def wordpiece(directory, lowercase):
