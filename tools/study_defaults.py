@@ -116,15 +116,8 @@ def corrected(**recipe: Any) -> dict[str, Any]:
     return {"bias_correction": True, **recipe}
 
 
-def wide_head(initializer_range: float, least_updates: int) -> dict[str, Any]:
-    return corrected(
-        learning_rate=1e-4,
-        head_initializer_range=initializer_range,
-        least_updates=least_updates,
-    )
-
-
-BERTS_HEAD = wide_head(0.02, 150)
+# The default of scores at this width, with the head as BERT has it.
+BERTS_HEAD = corrected(learning_rate=1e-4, least_updates=150)
 SETTINGS = {
     "original": Setting(),
     "original_rate_1e-4": Setting({"learning_rate": 1e-4}),
@@ -143,20 +136,8 @@ SETTINGS = {
     "rate_2e-4_new_layer": Setting(corrected(learning_rate=2e-4), new_layers=1),
     "head_0.02": Setting(BERTS_HEAD),
     "head_0.02_any_length": Setting(BERTS_HEAD | {"group_by_length": False}),
-    "head_0.02_new_layer": Setting(BERTS_HEAD, new_layers=1),
-    "head_0.02_layer_decay_0.9": Setting(BERTS_HEAD | {"layer_decay": 0.9}),
-    "head_0.06": Setting(wide_head(0.06, 150)),
-    "head_0.06_updates_100": Setting(wide_head(0.06, 100)),
-    "head_0.06_updates_75": Setting(wide_head(0.06, 75)),
-    "head_0.12": Setting(wide_head(0.12, 150)),
-    "head_0.12_updates_75": Setting(wide_head(0.12, 75)),
-    "head_0.2": Setting(wide_head(0.2, 150)),
-    "head_0.2_updates_75": Setting(wide_head(0.2, 75)),
-    "head_0.2_updates_0": Setting(wide_head(0.2, 0)),
-    # The default of its classifiers; that of regression is "head_0.02".
-    "minilm": Setting(wide_head(0.2, 100)),
-    "head_0.4_updates_0": Setting(wide_head(0.4, 0)),
-    "head_0.4_updates_75": Setting(wide_head(0.4, 75)),
+    # The default of classifiers.
+    "minilm": Setting(corrected(learning_rate=1e-4, head_initializer_range=0.2, least_updates=100)),
     "trainer": Trainer(),
     "trainer_rows_32": Trainer({"batch_size": 32}),
 }

@@ -62,7 +62,7 @@ PRESETS = (
         MINILM,
         MEASURED_HERE,
         fits=lambda config: config.hidden_size == 384,
-        note="Of minilm_l6. BERT's own settings are bert/original.",
+        note="Measured with minilm_l6. BERT's own settings are bert/original.",
     ),
     Preset(
         "bert/minilm_l6",
