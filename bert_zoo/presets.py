@@ -27,10 +27,12 @@ class Recipe:
 
     Attributes:
         epochs: passes over the data; where total_steps is given, the most there may be.
-        least_updates: of the whole training: data so small that its epochs make fewer gets more epochs
-            (Zhang et al. 2021, arXiv:2006.05987, section 6).
+        least_updates: of the whole training: data so small that its epochs make fewer gets smaller
+            batches, where `least_batch_size` allows them, and then more epochs (Zhang et al. 2021,
+            arXiv:2006.05987, section 6).
         total_steps: updates of the whole training; without it, epochs say when it ends.
         batch_size: rows of one update.
+        least_batch_size: rows that `for_examples` may halve `batch_size` down to; None for no fewer.
         gradient_accumulation_steps: batches that an update's rows are computed in, one after the
             other, to save memory.
         optimizer: "adamw", or "lamb" for batches of thousands of rows; see `BertLamb`.
@@ -68,6 +70,8 @@ class Recipe:
             again; see `rematerialize`.
         freeze_embeddings: whether the embeddings stay as they are.
         freeze_layers: layers, from the lowest, that stay as they are; see `freeze`.
+        reinitialized_layers: layers, from the highest, that begin randomly initialised; see
+            `reinitialize`.
         lora_rank: rank of low-rank updates (LoRA), which alone are trained then; see `add_lora`.
         lora_alpha: LoRA's scale; by default the rank.
         lora_targets: which weights LoRA updates: "attention" or "all".
@@ -77,6 +81,7 @@ class Recipe:
     least_updates: int = 0
     total_steps: int | None = None
     batch_size: int = 32
+    least_batch_size: int | None = None
     gradient_accumulation_steps: int = 1
     optimizer: str = "adamw"
     learning_rate: float = 5e-5
@@ -106,6 +111,7 @@ class Recipe:
     rematerialize: bool = False
     freeze_embeddings: bool = False
     freeze_layers: int = 0
+    reinitialized_layers: int = 0
     lora_rank: int | None = None
     lora_alpha: float | None = None
     lora_targets: str = "attention"
@@ -116,6 +122,10 @@ class Recipe:
         checks |= {
             "total_steps": (
                 self.total_steps is None or self.total_steps >= 1,
+                "at least 1, or None",
+            ),
+            "least_batch_size": (
+                self.least_batch_size is None or self.least_batch_size >= 1,
                 "at least 1, or None",
             ),
             "optimizer": (self.optimizer in OPTIMIZERS, f"one of {', '.join(OPTIMIZERS)}"),
@@ -156,6 +166,22 @@ class Recipe:
             drop_remainder=self.fixed_shapes,
             seed=seed,
         )
+
+    def for_examples(self, examples: int) -> "Recipe":
+        """The recipe for data of so many examples, by `least_updates` and `least_batch_size`.
+
+        Smaller batches come before more epochs, which take more time.
+        """
+        rows = self.batch_size
+        while (
+            self.least_batch_size is not None
+            and self.total_steps is None
+            and self.epochs * math.ceil(examples / rows) < self.least_updates
+            and rows % (2 * self.gradient_accumulation_steps) == 0
+            and rows // 2 >= self.least_batch_size
+        ):
+            rows //= 2
+        return self.replace(batch_size=rows)
 
     def epochs_of(self, batches_per_epoch: int) -> int:
         """Passes over data of so many batches."""

@@ -237,6 +237,19 @@ def test_small_data_gets_more_epochs():
     assert recipe.replace(total_steps=100).updates_of(19) == 100
 
 
+def test_small_data_gets_smaller_batches_before_more_epochs():
+    recipe = Recipe(epochs=3, batch_size=32, least_updates=90, least_batch_size=16)
+    rows = {n: recipe.for_examples(n).batch_size for n in (10_000, 930, 928, 500, 20)}
+    assert rows == {10_000: 32, 930: 32, 928: 16, 500: 16, 20: 16}
+    few = recipe.for_examples(20)
+    assert (few.epochs_of(2), few.updates_of(2)) == (45, 90)
+    assert recipe.replace(least_batch_size=8).for_examples(20).batch_size == 8
+    # An update of fewer rows than parts there is not, and who says how many updates says of what.
+    for told in ({"gradient_accumulation_steps": 32}, {"total_steps": 50}, {"least_updates": 0}):
+        assert recipe.replace(**told).for_examples(20).batch_size == 32
+    assert recipe.replace(least_batch_size=None).for_examples(20).batch_size == 32
+
+
 def test_updates_and_warmup_are_counted():
     recipe = Recipe(epochs=3, batch_size=32)
     assert (recipe.updates_of(3), recipe.warmup_of(9)) == (9, 0)

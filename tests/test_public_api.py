@@ -35,7 +35,7 @@ MODULES = {
         BertAdamW BertLamb KeepBest Recipe TimeBudget TokenAccuracy TrainingCheckpoint WarmupCosineDecay
         WarmupLinearDecay WarmupThenConstant WarmupThenLinearDecay add_lora bert_adamw
         compile_for_task default_preset freeze language_model_adam optimizer_for preset presets_for
-        rematerialize restore set_head_range start_from_frequencies start_from_mean strategy
+        reinitialize rematerialize restore set_head_range start_from_frequencies start_from_mean strategy
         use_cores""",
     # As README and docs/ import them.
     "bert_zoo.apps.benchmarks": "make_task",

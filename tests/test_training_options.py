@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from helpers import (
+    ENCODERS,
     arrays,
     assert_same,
     assert_same_variables,
@@ -25,12 +26,14 @@ from helpers import (
 
 import bert_zoo
 from bert_zoo.layers import recomputation, stack
+from bert_zoo.models.base import encoder_of
 from bert_zoo.training import (
     add_lora,
     bert_adamw,
     compile_for_task,
     freeze,
     optimizers,
+    reinitialize,
     rematerialize,
     set_head_range,
 )
@@ -380,6 +383,60 @@ def test_layers_that_share_weights_are_frozen_together_or_not_at_all():
     }
     with pytest.raises(ValueError, match=r"layers is 99; this encoder has \d+ to freeze"):
         freeze(model, layers=99)
+
+
+# Layers that begin anew
+# ---------------------------------------------------------------------------------------------
+
+SHARED = [case for case in ENCODERS if case.startswith("albert/")]
+
+
+@pytest.mark.parametrize("case", [case for case in ENCODERS if case not in SHARED])
+def test_reinitialized_layers_are_those_of_a_new_model_and_the_others_stay(case):
+    model = load_case(case)
+    encoder, before = encoder_of(model), variables_of(model)
+    keras.utils.set_random_seed(7)
+    reinitialize(model, 1)
+    groups = encoder.backbone.groups()
+    anew = {id(v) for layer in (groups.stack.blocks[-1], *groups.top) for v in layer.weights}
+    paths = {path for path, v in named_variables(model).items() if id(v) in anew}
+    after = variables_of(model)
+    moved = {path for path in before if (after[path] != before[path]).any()}
+    assert moved and moved <= paths
+    keras.utils.set_random_seed(7)
+    new = variables_of(type(encoder)(encoder.config, encoder.family))
+    found = variables_of(encoder)
+    same = {path for path in found if (found[path] == new[path]).all()}
+    assert len(paths) == len(anew)
+    assert {path for path, v in named_variables(encoder).items() if id(v) in anew} <= same
+
+
+@pytest.mark.parametrize("case", SHARED)
+def test_layers_that_share_weights_begin_anew_together_or_not_at_all(case):
+    model = load_case(case)
+    layers = encoder_of(model).config.num_layers
+    with pytest.raises(ValueError, match=f"layers below share .* Reinitialize all {layers} layers"):
+        reinitialize(model, 1)
+    before = variables_of(model)
+    reinitialize(model, layers)
+    assert any((v != before[path]).any() for path, v in variables_of(model).items())
+
+
+def test_layers_that_would_stay_random_are_refused():
+    model = load_task("classification")
+    for layers in (-1, 99, True):
+        with pytest.raises(ValueError, match=rf"layers is {layers}; this encoder has \d+ to rein"):
+            reinitialize(model, layers)
+    before = variables_of(model)
+    reinitialize(model, 0)
+    assert_same(variables_of(model), before, 0)
+    freeze(model, layers=model.encoder.config.num_layers)
+    with pytest.raises(ValueError, match="have frozen weights, which would stay random"):
+        reinitialize(model, 1)
+    lora = load_task("classification")
+    add_lora(lora, rank=2)
+    with pytest.raises(ValueError, match="or leave LoRA out"):
+        reinitialize(lora, 1)
 
 
 # ---------------------------------------------------------------------------------------------

@@ -16,7 +16,7 @@ import os
 import shutil
 import statistics
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -43,12 +43,9 @@ class Setting:
 
     Attributes:
         recipe: settings of `Recipe`.
-        new_layers: so many layers from the top, and the pooler, are randomly initialised (Zhang et al.
-            2021, arXiv:2006.05987, section 5).
     """
 
     recipe: dict[str, Any] = field(default_factory=dict)
-    new_layers: int = 0
 
     def train(self, task: Any, seed: int, directory: Path) -> None:
         """One run, of which the metrics are kept and the weights are not."""
@@ -58,7 +55,6 @@ class Setting:
         from bert_zoo.presets import Recipe
 
         keras.utils.clear_session()
-        task.prepare = begin_with(self, task.prepare)
         recipe = Recipe(**self.recipe, dtype=_DTYPE.value)
         finetune(_MODEL.value, task, recipe, directory, seed=seed, export=False)
         shutil.rmtree(directory / MODEL)
@@ -118,6 +114,8 @@ def corrected(**recipe: Any) -> dict[str, Any]:
 
 # The default of scores at this width, with the head as BERT has it.
 BERTS_HEAD = corrected(learning_rate=1e-4, least_updates=150)
+WIDE_HEAD = corrected(learning_rate=1e-4, head_initializer_range=0.2)
+SMALLER_BATCHES = WIDE_HEAD | {"least_updates": 90, "least_batch_size": 8}
 SETTINGS = {
     "original": Setting(),
     "original_rate_1e-4": Setting({"learning_rate": 1e-4}),
@@ -126,6 +124,7 @@ SETTINGS = {
     "bias_correction": Setting(corrected()),
     "rate_1e-4": Setting(corrected(learning_rate=1e-4)),
     "rate_1e-4_rows_16": Setting(corrected(learning_rate=1e-4, batch_size=16)),
+    "bias_correction_rows_8": Setting(corrected(batch_size=8)),
     "rate_1e-4_rows_8": Setting(corrected(learning_rate=1e-4, batch_size=8)),
     "rate_1e-4_epochs_8": Setting(corrected(learning_rate=1e-4, epochs=8)),
     "rate_2e-4": Setting(corrected(learning_rate=2e-4)),
@@ -133,11 +132,17 @@ SETTINGS = {
     "rate_2e-4_rows_16": Setting(corrected(learning_rate=2e-4, batch_size=16)),
     "rate_2e-4_epochs_5": Setting(corrected(learning_rate=2e-4, epochs=5)),
     "rate_2e-4_layer_decay_0.8": Setting(corrected(learning_rate=2e-4, layer_decay=0.8)),
-    "rate_2e-4_new_layer": Setting(corrected(learning_rate=2e-4), new_layers=1),
+    "rate_2e-4_new_layer": Setting(corrected(learning_rate=2e-4, reinitialized_layers=1)),
     "head_0.02": Setting(BERTS_HEAD),
     "head_0.02_any_length": Setting(BERTS_HEAD | {"group_by_length": False}),
-    # The default of classifiers.
-    "minilm": Setting(corrected(learning_rate=1e-4, head_initializer_range=0.2, least_updates=100)),
+    # Of classifiers; the first is the default.
+    "minilm": Setting(SMALLER_BATCHES),
+    "wide_head_rows_8": Setting(WIDE_HEAD | {"least_updates": 90, "batch_size": 8}),
+    "wide_head_rows_16": Setting(WIDE_HEAD | {"least_updates": 90, "batch_size": 16}),
+    "wide_head_rows_32": Setting(WIDE_HEAD | {"least_updates": 100}),
+    "wide_head_rate_2e-4": Setting(SMALLER_BATCHES | {"learning_rate": 2e-4}),
+    "head_0.06": Setting(SMALLER_BATCHES | {"head_initializer_range": 0.06}),
+    "head_0.4": Setting(SMALLER_BATCHES | {"head_initializer_range": 0.4}),
     "trainer": Trainer(),
     "trainer_rows_32": Trainer({"batch_size": 32}),
 }
@@ -165,6 +170,7 @@ def sst2(rows: int) -> Data:
 
 TASKS = {
     "messages": Data({"name": "messages"}),
+    "sst2_100": sst2(100),
     "sst2_500": sst2(500),
     "sst2_6000": sst2(6_000),
     "sst2": sst2(0),
@@ -173,31 +179,6 @@ TASKS = {
     "stsb": Data({"name": "stsb"}, {"data_dir": "glue"}),
     "rte": Data({"name": "rte"}, {"data_dir": "glue"}),
 }
-
-
-def begin_with(setting: Setting, prepare: Callable[[Any], None]) -> Callable[[Any], None]:
-    """What changes a newly loaded model as a task and a setting say."""
-
-    def prepared(model: Any) -> None:
-        prepare(model)
-        if setting.new_layers:
-            groups = model.encoder.backbone.groups()
-            for layer in (*groups.stack.blocks[-setting.new_layers :], *groups.top):
-                initialise(layer, model.encoder.config.initializer_range)
-
-    return prepared
-
-
-def initialise(layer: Any, initializer_range: float) -> None:
-    """Kernels from BERT's distribution, norms and biases as new ones are."""
-    import keras
-
-    draw = keras.initializers.TruncatedNormal(stddev=initializer_range)
-    for variable in layer.trainable_variables:
-        if variable.name == "kernel":
-            variable.assign(draw(variable.shape))
-        else:
-            variable.assign(keras.ops.full(variable.shape, float(variable.name == "gamma")))
 
 
 @dataclass(frozen=True)

@@ -143,6 +143,8 @@ def recipe_for(task: "Benchmark") -> Recipe:
     changes = too_long | PROGRAM.given(Recipe)
     if "epochs" in changes and chosen.recipe.least_updates:  # so many, and no more
         changes = {"least_updates": 0} | changes
+    if "batch_size" in changes and chosen.recipe.least_batch_size:
+        changes = {"least_batch_size": None} | changes
     settings = ", ".join(f"{name}={value}" for name, value in changes.items())
     print(f"Recipe {chosen.name}" + (f", with {settings}" if settings else "") + ".")
     return chosen.recipe.replace(**changes)

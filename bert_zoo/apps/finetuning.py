@@ -218,6 +218,7 @@ def finetune(
         TrainingDiverged: the loss is infinite or no number; the batch is in `diverged_batch.npz`.
     """
     keras.utils.set_random_seed(seed)
+    told, recipe = recipe, recipe.for_examples(len(task.train))
     strategy = strategy or present_strategy()
     writes = is_chief(strategy)
     measure = Measure(task, recipe, directory, keep=keep, patience=patience, writes=writes)
@@ -257,9 +258,11 @@ def finetune(
     batches = task.batches(model, recipe, seed)
     epochs = recipe.epochs_of(batches.order.per_epoch)
     updates = recipe.updates_of(batches.order.per_epoch)
-    if epochs > recipe.epochs:
+    more = [f"{recipe.batch_size} rows an update"] if recipe.batch_size < told.batch_size else []
+    more += [f"{epochs} epochs"] if epochs > recipe.epochs else []
+    if more:
         print(
-            f"{epochs} epochs, for no fewer than {recipe.least_updates} updates (--least_updates)."
+            f"{' and '.join(more)}, for no fewer than {recipe.least_updates} updates (--least_updates)."
         )
     with strategy.scope():
         optimizer = optimizer_for(recipe, updates)

@@ -67,7 +67,7 @@ PRESETS = (
     Preset(
         "bert/minilm_l6",
         CLASSES,
-        MINILM.replace(head_initializer_range=0.2, least_updates=100),
+        MINILM.replace(head_initializer_range=0.2, least_updates=90, least_batch_size=8),
         MEASURED_HERE,
         # How wide a head is best depends on the pooled outputs, and those of 12 layers nobody measured.
         fits=lambda config: config.hidden_size == 384 and config.num_layers == 6,

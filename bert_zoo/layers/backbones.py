@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 import keras
@@ -75,9 +76,8 @@ class Groups:
         of_layers = self.stack.blocks_of_layers
         if isinstance(layers, bool) or not 0 <= layers <= len(of_layers):
             raise ValueError(f"layers is {layers!r}; this encoder has {len(of_layers)} to freeze.")
-        below = {number for numbers in of_layers[:layers] for number in numbers}
-        shared = below & {number for numbers in of_layers[layers:] for number in numbers}
-        if shared:
+        below, above = self.blocks_around(layers)
+        if below & above:
             raise ValueError(
                 f"The lowest {layers} layers cannot be frozen alone: layers above share weights with "
                 f"them. Freeze all {len(of_layers)} layers, or none."
@@ -86,6 +86,12 @@ class Groups:
             self.embeddings.trainable = False
         for number in below:
             self.stack.blocks[number].trainable = False
+
+    def blocks_around(self, layers: int) -> tuple[set[int], set[int]]:
+        """Numbers of the blocks that the lowest layers run through, and of those of all others."""
+        of_layers = self.stack.blocks_of_layers
+        below, above = of_layers[:layers], of_layers[layers:]
+        return set(chain.from_iterable(below)), set(chain.from_iterable(above))
 
     def levels_below_head(self) -> dict[int, int]:
         """Variables by id, and how many layers below the head each lies, for `layer_decay`.

@@ -24,6 +24,7 @@ from bert_zoo.training.optimizers import (
     language_model_adam,
 )
 from bert_zoo.training.presets import Recipe, default_preset, optimizer_for, preset, presets_for
+from bert_zoo.training.reinitialization import reinitialize
 from bert_zoo.training.resume import TrainingCheckpoint, restore
 
 __all__ = [
@@ -47,6 +48,7 @@ __all__ = [
     "optimizer_for",
     "preset",
     "presets_for",
+    "reinitialize",
     "rematerialize",
     "restore",
     "set_head_range",

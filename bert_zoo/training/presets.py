@@ -16,6 +16,7 @@ from bert_zoo.training.optimizers import (
     WarmupThenConstant,
     WarmupThenLinearDecay,
 )
+from bert_zoo.training.reinitialization import reinitialize
 
 __all__ = [
     "LANGUAGE_MODEL_PRESETS",
@@ -130,11 +131,15 @@ def optimizer_for(recipe: Recipe, total_steps: int | None) -> BertAdamW:
 
 
 def prepare(model: ZooModel, recipe: Recipe) -> None:
-    """Freezes, adds LoRA and rematerializes as a recipe says; call it between `load` and compiling."""
+    """Freezes, adds LoRA, reinitializes and rematerializes as a recipe says.
+
+    Call it between `load` and compiling.
+    """
     if recipe.freeze_embeddings or recipe.freeze_layers:
         freeze(model, embeddings=recipe.freeze_embeddings, layers=recipe.freeze_layers)
     if recipe.lora_rank is not None:
         add_lora(model, recipe.lora_rank, recipe.lora_alpha, recipe.lora_targets)
+    reinitialize(model, recipe.reinitialized_layers)
     if recipe.rematerialize:
         rematerialize(model)
 
