@@ -9,6 +9,7 @@ import pytest
 from helpers import load_case, load_task, task_inputs
 from keras import ops
 
+import bert_zoo
 from bert_zoo.config import UNLIMITED, EncoderConfig
 from bert_zoo.families.bert_presets import SENTENCES
 from bert_zoo.models import Classifier, Encoder, QuestionAnswerer
@@ -214,8 +215,11 @@ def test_default_fits_size_and_benchmark():
         assert default_for(model).name == name
     minilm_l6 = EncoderConfig(hidden_size=384, max_positions=4, **WIDTH | {"num_layers": 6})
     found = {task: default_preset("bert", minilm_l6, task).name for task in SENTENCES}
-    assert found.pop("regression") == "bert/minilm"
+    assert found.pop("regression") == "bert/minilm_l6_scores"
     assert set(found.values()) == {"bert/minilm_l6"}
+    assert default_for(bert_zoo.load("electra_nano", "classification", num_classes=2)).name == (
+        "electra/nano"
+    )
     model = load_case("albert/classification")
     assert default_for(model, "SST-2").name == "albert/sst2"
     assert default_for(model, "messages").name == "albert/glue"

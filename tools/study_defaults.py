@@ -112,7 +112,7 @@ def corrected(**recipe: Any) -> dict[str, Any]:
     return {"bias_correction": True, **recipe}
 
 
-# The default of scores at this width, with the head as BERT has it.
+# The default at this width for other numbers of layers, with the head as BERT has it.
 BERTS_HEAD = corrected(learning_rate=1e-4, least_updates=150)
 WIDE_HEAD = corrected(learning_rate=1e-4, head_initializer_range=0.2)
 SMALLER_BATCHES = WIDE_HEAD | {"least_updates": 90, "least_batch_size": 8}
@@ -125,6 +125,9 @@ SETTINGS = {
     "rate_1e-4": Setting(corrected(learning_rate=1e-4)),
     "rate_1e-4_rows_16": Setting(corrected(learning_rate=1e-4, batch_size=16)),
     "bias_correction_rows_8": Setting(corrected(batch_size=8)),
+    "rate_1e-4_rows_16_any_length": Setting(
+        corrected(learning_rate=1e-4, batch_size=16, group_by_length=False)
+    ),
     "rate_1e-4_rows_8": Setting(corrected(learning_rate=1e-4, batch_size=8)),
     "rate_1e-4_epochs_8": Setting(corrected(learning_rate=1e-4, epochs=8)),
     "rate_2e-4": Setting(corrected(learning_rate=2e-4)),
@@ -135,8 +138,10 @@ SETTINGS = {
     "rate_2e-4_new_layer": Setting(corrected(learning_rate=2e-4, reinitialized_layers=1)),
     "head_0.02": Setting(BERTS_HEAD),
     "head_0.02_any_length": Setting(BERTS_HEAD | {"group_by_length": False}),
-    # Of classifiers; the first is the default.
+    # The default of classifiers.
     "minilm": Setting(SMALLER_BATCHES),
+    # The default of scores.
+    "minilm_scores": Setting(corrected(learning_rate=1e-4, batch_size=16, epochs=4)),
     "wide_head_rows_8": Setting(WIDE_HEAD | {"least_updates": 90, "batch_size": 8}),
     "wide_head_rows_16": Setting(WIDE_HEAD | {"least_updates": 90, "batch_size": 16}),
     "wide_head_rows_32": Setting(WIDE_HEAD | {"least_updates": 100}),

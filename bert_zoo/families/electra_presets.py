@@ -3,6 +3,7 @@
 from bert_zoo.families.bert_presets import (
     ANSWERS,
     CHOICES,
+    CLASSES,
     MINI,
     NANO,
     ONE_LENGTH,
@@ -47,7 +48,25 @@ def presets(size: str, recipe: Recipe) -> list[Preset]:
     ]
 
 
-PRESETS = tuple(preset for size, recipe in RECIPES.items() for preset in presets(size, recipe))
+PRESETS = (
+    *(preset for size, recipe in RECIPES.items() for preset in presets(size, recipe)),
+    Preset(
+        "electra/nano",
+        CLASSES,
+        Recipe(
+            epochs=5,
+            least_updates=250,
+            least_batch_size=16,
+            learning_rate=1e-3,
+            bias_correction=True,
+            dropout=0.1,
+            reinitialized_layers=1,
+        ),
+        'measured by this project: docs/results.md, "The checkpoints trained here, fine-tuned"',
+        fits=lambda config: config.hidden_size == NANO["hidden_size"],
+        note="Of two layers, the upper one tells little more than whether a token was replaced.",
+    ),
+)
 
 
 def with_generator(config: dict[str, int], generator: int, tables: int) -> dict[str, int]:
