@@ -172,11 +172,11 @@ class Recipe:
 
         Smaller batches come before more epochs, which take more time.
         """
+        if self.least_batch_size is None or self.total_steps is not None:
+            return self
         rows = self.batch_size
         while (
-            self.least_batch_size is not None
-            and self.total_steps is None
-            and self.epochs * math.ceil(examples / rows) < self.least_updates
+            self.epochs * math.ceil(examples / rows) < self.least_updates
             and rows % (2 * self.gradient_accumulation_steps) == 0
             and rows // 2 >= self.least_batch_size
         ):

@@ -73,19 +73,26 @@ class Groups:
 
     def freeze(self, *, embeddings: bool, layers: int) -> None:
         """As `bert_zoo.training.freeze`, which is what users call."""
-        of_layers = self.stack.blocks_of_layers
-        if isinstance(layers, bool) or not 0 <= layers <= len(of_layers):
-            raise ValueError(f"layers is {layers!r}; this encoder has {len(of_layers)} to freeze.")
+        self.check_layers(layers, "freeze")
         below, above = self.blocks_around(layers)
         if below & above:
             raise ValueError(
                 f"The lowest {layers} layers cannot be frozen alone: layers above share weights with "
-                f"them. Freeze all {len(of_layers)} layers, or none."
+                f"them. Freeze all {self.num_layers} layers, or none."
             )
         if embeddings:
             self.embeddings.trainable = False
         for number in below:
             self.stack.blocks[number].trainable = False
+
+    @property
+    def num_layers(self) -> int:
+        return len(self.stack.blocks_of_layers)
+
+    def check_layers(self, layers: int, verb: str) -> None:
+        """Raises ValueError where there are not so many layers to `verb`."""
+        if isinstance(layers, bool) or not 0 <= layers <= self.num_layers:
+            raise ValueError(f"layers is {layers!r}; this encoder has {self.num_layers} to {verb}.")
 
     def blocks_around(self, layers: int) -> tuple[set[int], set[int]]:
         """Numbers of the blocks that the lowest layers run through, and of those of all others."""

@@ -29,16 +29,14 @@ def reinitialize(model: ZooModel, layers: int) -> None:
     """
     encoder = encoder_of(model)
     groups = encoder.backbone.groups()
-    num_layers = len(groups.stack.blocks_of_layers)
-    if isinstance(layers, bool) or not 0 <= layers <= num_layers:
-        raise ValueError(f"layers is {layers!r}; this encoder has {num_layers} to reinitialize.")
+    groups.check_layers(layers, "reinitialize")
     if layers == 0:
         return
-    below, above = groups.blocks_around(num_layers - layers)
+    below, above = groups.blocks_around(groups.num_layers - layers)
     if below & above:
         raise ValueError(
             f"The highest {layers} layers cannot be reinitialized alone: layers below share weights "
-            f"with them. Reinitialize all {num_layers} layers, or none."
+            f"with them. Reinitialize all {groups.num_layers} layers, or none."
         )
     weights = _weights(groups, above)
     if not all(weight.trainable for weight in weights):
