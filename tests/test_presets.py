@@ -371,3 +371,19 @@ def test_a_small_model_reads_no_more_than_it_can(monkeypatch, capsys):
     monkeypatch.setattr(finetune.PROGRAM, "given", lambda kind: {})
     assert finetune.recipe_for(make_task("messages")).max_length == 128
     assert "Recipe roberta/glue, with max_length=128." in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("told", [{"batch_size": 32}, {"epochs": 3}, {"total_steps": 9}])
+def test_who_says_rows_or_how_long_gets_no_smaller_batches(told, monkeypatch):
+    from bert_zoo.apps import finetune
+    from bert_zoo.apps.benchmarks import make_task
+
+    monkeypatch.setattr(finetune, "_MODEL", types.SimpleNamespace(value="minilm_l6"))
+    monkeypatch.setattr(finetune, "_RECIPE", types.SimpleNamespace(value=None))
+    monkeypatch.setattr(finetune.PROGRAM, "given", lambda kind: told)
+    assert finetune.recipe_for(make_task("messages")).for_examples(20).batch_size == 32
+
+
+def test_small_data_gets_enough_updates_for_scores_too():
+    for name in ("bert/minilm", "bert/minilm_l6_scores"):
+        assert preset(name).recipe.updates_of(4) >= 150

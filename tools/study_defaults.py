@@ -141,7 +141,7 @@ SETTINGS = {
     # The default of classifiers.
     "minilm": Setting(SMALLER_BATCHES),
     # The default of scores.
-    "minilm_scores": Setting(corrected(learning_rate=1e-4, batch_size=16, epochs=4)),
+    "minilm_scores": Setting(BERTS_HEAD | {"batch_size": 16, "epochs": 4}),
     "wide_head_rows_8": Setting(WIDE_HEAD | {"least_updates": 90, "batch_size": 8}),
     "wide_head_rows_16": Setting(WIDE_HEAD | {"least_updates": 90, "batch_size": 16}),
     "wide_head_rows_32": Setting(WIDE_HEAD | {"least_updates": 100}),

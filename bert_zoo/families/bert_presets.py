@@ -80,7 +80,7 @@ PRESETS = (
     Preset(
         "bert/minilm_l6_scores",
         ("regression",),
-        Recipe(epochs=4, batch_size=16, learning_rate=1e-4, bias_correction=True),
+        MINILM.replace(epochs=4, batch_size=16),
         MEASURED_HERE,
         fits=is_minilm_l6,
     ),
