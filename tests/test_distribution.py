@@ -293,6 +293,7 @@ def finetuning(directory: Path, name: str, *options: str, **environment: str) ->
         "bucket": 8,
         "epochs": 12,
         "learning_rate": 1e-3,
+        "checkpoint_minutes": 0,
         "strategy": name,
         "output_dir": directory / "run",
     }

@@ -4,6 +4,7 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -119,7 +120,9 @@ def test_a_stopped_run_goes_on_as_if_it_had_not_been(run, tmp_path, monkeypatch)
 
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
         patch.setattr(finetuning.Measure, "on_epoch_begin", killed)
-        finetuning.finetune(str(CHECKPOINT), task("validation"), RECIPE, directory)
+        finetuning.finetune(
+            str(CHECKPOINT), task("validation"), RECIPE, directory, checkpoint_seconds=0
+        )
     assert not (directory / "metrics.json").exists()
 
     other = RECIPE.replace(learning_rate=2e-3)
@@ -142,7 +145,9 @@ def test_a_run_killed_while_it_keeps_models_goes_on(moment, tmp_path, monkeypatc
     figures = [{"accuracy": value} for value in (0.1, 0.2, 0.3)]
 
     def recorded():
-        measure = finetuning.Measure(task("validation", None), RECIPE, tmp_path, keep=2)
+        measure = finetuning.Measure(
+            task("validation", None), RECIPE, tmp_path, keep=2, checkpoint_seconds=0
+        )
         epochs = measure.go_on()
         monkeypatch.setattr(measure, "measured", lambda: (None, figures[len(measure.metrics)]))
         measure.set_model(model)
@@ -171,6 +176,21 @@ def test_a_run_killed_while_it_keeps_models_goes_on(moment, tmp_path, monkeypatc
     assert sorted(path.name for path in tmp_path.glob("epoch-*")) == ["epoch-02", "epoch-03"]
     bert_zoo.save(model, tmp_path / "model")
     assert not list(tmp_path.rglob("*.tmp"))
+
+
+def test_checkpoints_are_as_far_apart_as_asked(tmp_path, monkeypatch):
+    now, written = 1000.0, []
+    monkeypatch.setattr(finetuning, "time", SimpleNamespace(monotonic=lambda: now))
+    monkeypatch.setattr(finetuning, "write_checkpoint", lambda *args: written.append(args[2]))
+    monkeypatch.setattr(bert_zoo, "save", lambda *args: None)
+    measure = finetuning.Measure(task("validation"), RECIPE, tmp_path, checkpoint_seconds=60)
+    monkeypatch.setattr(measure, "measured", lambda: (None, {"accuracy": 0.5}))
+    now += 500  # spent before the training
+    measure.on_train_begin()
+    for epoch in range(6):
+        now += 25
+        measure.on_epoch_end(epoch, {"loss": 0.5})
+    assert written == [3, 6]
 
 
 def test_a_training_that_diverges_stops_and_keeps_the_batch(tmp_path):

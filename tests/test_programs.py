@@ -208,6 +208,8 @@ def test_a_fine_tuning_ended_by_ctrl_c_goes_on_by_the_same_command(tmp_path):
         "--output_dir",
         tmp_path / "run",
         "--noexport",
+        "--checkpoint_minutes",
+        0,
     )
     running = start(*command, *options)
     while not list((tmp_path / "run" / "checkpoint").glob("*.safetensors")):

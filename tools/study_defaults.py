@@ -3,8 +3,8 @@ r"""Compares settings of fine-tuning on several tasks, seed by seed, to choose t
     python tools/study_defaults.py --model minilm_l6 --data_dir ../shared/data --output_dir runs/study \
         --settings original,bias_correction --tasks sst2_500,trec --seeds 5
 
-The settings `trainer` and `trainer_rows_32` are Hugging Face's Trainer, beside ours, and need
-`--reference_python`, an environment with torch, transformers and accelerate.
+The settings `trainer`, `trainer_rows_32` and `trainer_by_epoch` are Hugging Face's Trainer, beside ours, and
+need `--reference_python`, an environment with torch, transformers and accelerate.
 
 A run that is in the output directory is not trained again, so that the same command, or one with more settings,
 goes on. Prints what is there as a table in Markdown: the metric after the last epoch, mean and standard error over the
@@ -149,6 +149,7 @@ SETTINGS = {
     "head_0.06": Setting(SMALLER_BATCHES | {"head_initializer_range": 0.06}),
     "head_0.4": Setting(SMALLER_BATCHES | {"head_initializer_range": 0.4}),
     "trainer": Trainer(),
+    "trainer_by_epoch": Trainer({"by_epoch": True}),
     "trainer_rows_32": Trainer({"batch_size": 32}),
 }
 

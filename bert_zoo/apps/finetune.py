@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
 PROGRAM = Program(
     __doc__,
-    on_interrupt="Stopped. Run the same command to go on after the last whole epoch, as if nothing "
-    "had been.",
+    on_interrupt="Stopped. Run the same command to go on after the epoch of the last checkpoint, or from "
+    "the start where there is none yet, as if nothing had been.",
 )
 _MODEL = PROGRAM.string("model", "minilm_l6", "A name of bert_zoo.list_models(), or a directory.")
 _TASK = PROGRAM.enum("task", "messages", list(BENCHMARKS), "The labelled data to train on.")
@@ -38,6 +38,12 @@ _FIRST_SEED = PROGRAM.integer("first_seed", 0, "The first of these seeds.", lowe
 _KEEP = PROGRAM.integer("keep", 1, "How many of the best epochs are kept.", lower_bound=1)
 _PATIENCE = PROGRAM.integer(
     "patience", None, "Epochs without a better metric after which to stop.", lower_bound=1
+)
+_CHECKPOINT_MINUTES = PROGRAM.float(
+    "checkpoint_minutes",
+    1.0,
+    "From one checkpoint to the next, at the least; they are written after an epoch.",
+    lower_bound=0,
 )
 _MODEL_PARALLEL = PROGRAM.integer(
     "model_parallel",
@@ -107,6 +113,7 @@ def main(arguments: list[str]) -> None:
                 export=_EXPORT.value,
                 keep=_KEEP.value,
                 patience=_PATIENCE.value,
+                checkpoint_seconds=60 * _CHECKPOINT_MINUTES.value,
                 data=data,
                 strategy=strategy,
             )

@@ -37,7 +37,7 @@ from bert_zoo.weights.files import write_json
 log = logging.getLogger("bert_zoo")
 
 CONFIG, SAVED_MODEL = "config.json", "saved_model"
-# Of a training that is not over: the state after its last whole epoch, and the metrics until then.
+# Of a training that is not over: the state after one of its epochs, and the metrics until then.
 CHECKPOINT, PROGRESS = "checkpoint", "progress"
 # The batch at which a training diverged.
 DIVERGED = "diverged_batch.npz"
@@ -52,6 +52,7 @@ class Measure(keras.callbacks.Callback):
             `epoch-01`, ... as well.
         keep: how many models are kept.
         patience: epochs without a better metric after which training stops; None for never.
+        checkpoint_seconds: from one checkpoint to the next, at the least.
         writes: whether this process keeps models and prints; of several workers one does.
     """
 
@@ -63,6 +64,7 @@ class Measure(keras.callbacks.Callback):
         *,
         keep: int = 1,
         patience: int | None = None,
+        checkpoint_seconds: float = 60.0,
         writes: bool = True,
     ):
         super().__init__()
@@ -76,6 +78,8 @@ class Measure(keras.callbacks.Callback):
         self.directory = directory
         self.writes = writes
         self.ranking = KeepBest(keep, patience)
+        self.checkpoint_seconds = checkpoint_seconds
+        self._saved = time.monotonic()
         self.metrics: list[dict[str, float]] = []
         self.losses: list[float] = []
         self.kept: Measurement | None = None
@@ -99,6 +103,9 @@ class Measure(keras.callbacks.Callback):
         self.stopped = verdict.stop
         return verdict
 
+    def on_train_begin(self, logs=None):
+        self._saved = time.monotonic()
+
     def on_epoch_end(self, epoch, logs=None):
         measurement, metrics = self.measured()
         self.losses.append(logs["loss"])
@@ -121,14 +128,17 @@ class Measure(keras.callbacks.Callback):
             bert_zoo.save(self.model, self.directory / verdict.save)
         if verdict.stop:
             print(f"Stopping: no better metric since epoch {self.ranking.best_epoch}.")
-        progress = {"losses": self.losses, "figures": self.metrics}
-        write_checkpoint(
-            self.model, self.directory / CHECKPOINT, epoch + 1, {PROGRESS: json.dumps(progress)}
-        )
+        # Each takes as long as some updates, and epochs on small data have but a few tens.
+        if time.monotonic() - self._saved >= self.checkpoint_seconds:
+            progress = json.dumps({"losses": self.losses, "figures": self.metrics})
+            write_checkpoint(
+                self.model, self.directory / CHECKPOINT, epoch + 1, {PROGRESS: progress}
+            )
+            self._saved = time.monotonic()
         self._delete(verdict)
 
     def _delete(self, verdict: Verdict) -> None:
-        """Deletes the models that are no longer kept, once a checkpoint knows of it.
+        """Deletes the models that are no longer kept.
 
         What a kill leaves behind goes when the training goes on.
         """
@@ -183,14 +193,15 @@ def finetune(
     export: bool = True,
     keep: int = 1,
     patience: int | None = None,
+    checkpoint_seconds: float = 60.0,
     data: Mapping[str, Any] | None = None,
     strategy: Any = None,
 ) -> dict[str, Any]:
     """Fine-tunes a checkpoint and writes a run directory.
 
-    A training that was stopped goes on after its last whole epoch, with the losses that it would have
-    had, when the same settings are given for its directory again; of a finished one, the metrics are
-    given.
+    A training that was stopped goes on after the epoch of its last checkpoint, with the losses that it
+    would have had, when the same settings are given for its directory again; of a finished one, the
+    metrics are given.
 
     The directory holds `config.json`, `metrics.json`, the model that was kept (`model`, a bert_zoo
     directory with a card), a report (`report.html`), the learning curve (`tensorboard`, and
@@ -204,7 +215,7 @@ def finetune(
         directory: made if it does not exist.
         seed: of randomly initialised weights, order and dropout.
         export: whether to write the SavedModel.
-        keep, patience: as for `Measure`.
+        keep, patience, checkpoint_seconds: as for `Measure`.
         data: the arguments of `make_task`, by which `bert_zoo evaluate` finds the data again.
         strategy: what `bert_zoo.training.strategy` gives; the recipe's batches are shared by its
             replicas. Of several workers one, the chief, writes the directory.
@@ -221,7 +232,15 @@ def finetune(
     told, recipe = recipe, recipe.for_examples(len(task.train))
     strategy = strategy or present_strategy()
     writes = is_chief(strategy)
-    measure = Measure(task, recipe, directory, keep=keep, patience=patience, writes=writes)
+    measure = Measure(
+        task,
+        recipe,
+        directory,
+        keep=keep,
+        patience=patience,
+        checkpoint_seconds=checkpoint_seconds,
+        writes=writes,
+    )
     config = {
         "model": name,
         "task": task.name,
@@ -230,7 +249,7 @@ def finetune(
         "seed": seed,
         "recipe": asdict(recipe),
     }
-    if (directory / METRICS).is_file() and not (directory / CHECKPOINT).is_dir():
+    if (directory / METRICS).is_file():
         advice = "Name another directory (--output_dir), or delete it."
         check_same_run(directory, config, "a finished run", advice)
         print(f"The run in {directory} is finished; nothing is trained again.")
@@ -303,7 +322,6 @@ def finetune(
         results["baseline"] = asdict(baseline)
     if not writes:
         return results
-    write_json(directory / METRICS, results)
     draw_learning_curve(
         results, f"{name} on {task.name} ({task.measured[0]})", directory / "learning_curve.png"
     )
@@ -323,7 +341,9 @@ def finetune(
     elif export:
         kept = bert_zoo.load(directory / MODEL)
         bert_zoo.export(kept, directory / SAVED_MODEL, pairs=task.reads_pairs)
-    shutil.rmtree(directory / CHECKPOINT)
+    # After all else, since a run that has them is finished.
+    write_json(directory / METRICS, results)
+    shutil.rmtree(directory / CHECKPOINT, ignore_errors=True)
     return results
 
 

@@ -260,28 +260,45 @@ class BertAdamW(keras.optimizers.AdamW):
         # `update_step` decays each variable at its own rate.
         pass
 
+    def _backend_update_step(self, grads, trainable_variables, learning_rate):
+        # Here and not for each variable, because graphs are traced sooner the fewer operations they have.
+        rates = learning_rate, self._corrected(learning_rate)
+        super()._backend_update_step(grads, trainable_variables, rates)
+
+    def _corrected(self, learning_rate):
+        """The rate by which uncorrected moments move a variable."""
+        if not self.bias_correction:
+            return learning_rate
+        of_first, of_second = self._corrections()
+        return learning_rate * ops.sqrt(of_second) / of_first
+
+    def _corrections(self) -> list:
+        """What each moment is divided by, float32 scalars."""
+        step = ops.cast(self.iterations + 1, "float32")
+        return [1 - ops.power(beta, step) for beta in (self.beta_1, self.beta_2)]
+
     def update_step(self, gradient, variable, learning_rate):
+        """Moves a variable; `learning_rate` is the pair that `_backend_update_step` makes of it."""
         index = self._get_variable_index(variable)
-        dtype = variable.dtype
-        rate = ops.cast(learning_rate, dtype) * self._parts_of_rate[index]
+        rate, corrected = (self._rate_of(variable, each) for each in learning_rate)
         if self.weight_decay and self._use_weight_decay(variable):
             # Not assign_sub of a product, which would go through memory twice as often.
             self.assign(variable, variable * (1 - rate * self.weight_decay))
-        powers = [ops.cast(0.0, dtype)] * 2
-        if self.bias_correction:
-            step = ops.cast(self.iterations + 1, dtype)
-            powers = [ops.power(ops.cast(b, dtype), step) for b in (self.beta_1, self.beta_2)]
         update = self._fused_adam if _is_on_one_device_of_tensorflow() else self._plain_adam
         moments = self._momentums[index], self._velocities[index]
-        update(variable, *moments, ops.cast(gradient, dtype), rate, powers)
+        update(variable, *moments, ops.cast(gradient, variable.dtype), corrected)
 
-    def _plain_adam(self, variable, m, v, gradient, lr, powers):
+    def _rate_of(self, variable, learning_rate):
+        part = self._parts_of_rate[self._get_variable_index(variable)]
+        rate = ops.cast(learning_rate, variable.dtype)
+        return rate if part == 1 else rate * part
+
+    def _plain_adam(self, variable, m, v, gradient, rate):
         self.assign_add(m, (gradient - m) * (1 - self.beta_1))
         self.assign_add(v, (ops.square(gradient) - v) * (1 - self.beta_2))
-        rate = lr * ops.sqrt(1 - powers[1]) / (1 - powers[0])
         self.assign_sub(variable, rate * m / (ops.sqrt(v) + self.epsilon))
 
-    def _fused_adam(self, variable, m, v, gradient, lr, powers):
+    def _fused_adam(self, variable, m, v, gradient, rate):
         """The same in one pass over memory, for the tables' sake."""
         import tensorflow as tf
 
@@ -289,9 +306,10 @@ class BertAdamW(keras.optimizers.AdamW):
             var=variable.handle,
             m=m.value.handle,
             v=v.value.handle,
-            beta1_power=powers[0],
-            beta2_power=powers[1],
-            lr=lr,
+            # The rate is corrected already.
+            beta1_power=0.0,
+            beta2_power=0.0,
+            lr=rate,
             beta1=self.beta_1,
             beta2=self.beta_2,
             epsilon=self.epsilon,
@@ -327,11 +345,9 @@ class BertLamb(BertAdamW):
         gradient = ops.cast(gradient, dtype)
         self.assign_add(m, (gradient - m) * (1 - self.beta_1))
         self.assign_add(v, (ops.square(gradient) - v) * (1 - self.beta_2))
-        step = ops.cast(self.iterations + 1, dtype)
-        corrections = [
-            1 - ops.power(ops.cast(beta, dtype), step) if self.bias_correction else 1.0
-            for beta in (self.beta_1, self.beta_2)
-        ]
+        corrections = [1.0, 1.0]
+        if self.bias_correction:
+            corrections = [ops.cast(each, dtype) for each in self._corrections()]
         update = m / corrections[0] / (ops.sqrt(v / corrections[1]) + self.epsilon)
         if self._use_weight_decay(variable):
             value = ops.convert_to_tensor(variable)
@@ -340,8 +356,7 @@ class BertLamb(BertAdamW):
             are_positive = ops.logical_and(norms[0] > 0, norms[1] > 0)
             ratio = ops.where(are_positive, ops.divide_no_nan(*norms), 1.0)
             update = ops.cast(ratio, dtype) * update
-        rate = ops.cast(learning_rate, dtype) * self._parts_of_rate[index]
-        self.assign_sub(variable, rate * update)
+        self.assign_sub(variable, self._rate_of(variable, learning_rate[0]) * update)
 
 
 def _is_on_one_device_of_tensorflow() -> bool:

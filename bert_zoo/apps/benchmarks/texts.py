@@ -38,6 +38,8 @@ from bert_zoo.results.classifications import sigmoid, softmax
 from bert_zoo.tasks import Classifier, MultiLabelClassifier, Regressor
 from bert_zoo.training.first_answers import start_from_frequencies, start_from_mean
 
+# Rows that are predicted together, for each that is trained.
+PREDICTED = 4
 Metric = Callable[[Sequence[float], np.ndarray], dict[str, float]]
 
 
@@ -94,7 +96,9 @@ class TextBenchmark(Benchmark):
         """Logits [N, classes]."""
         # Texts of like length together need little padding.
         order = np.argsort([len(row) for row in as_rows(data.texts)], kind="stable")
-        found = model.predict(take(data.texts, order), batch_size=recipe.batch_size, verbose=0)
+        # Nothing is kept for gradients, so that as much memory holds several times the rows.
+        rows = PREDICTED * recipe.batch_size
+        found = model.predict(take(data.texts, order), batch_size=rows, verbose=0)
         outputs = np.empty_like(found)
         outputs[order] = found
         return outputs

@@ -50,6 +50,9 @@ def finetune(model, settings, watch):
     train = tokenized(settings["train"], tokenizer, settings)
     measured = tokenized(settings["measured"], tokenizer, settings)
     watch.end_of("tokenization")
+    # Whether it measures and keeps its model after each epoch, as bert_zoo does, or is asked once, at its end.
+    by_epoch = settings.get("by_epoch", False)
+    outputs_by_epoch = []
     arguments = transformers.TrainingArguments(
         output_dir=settings["scratch"],
         num_train_epochs=settings["epochs"],
@@ -64,7 +67,10 @@ def finetune(model, settings, watch):
         use_cpu=True,
         bf16=settings.get("bfloat16", False),
         logging_strategy="epoch",
-        save_strategy="no",
+        eval_strategy="epoch" if by_epoch else "no",
+        save_strategy="epoch" if by_epoch else "no",
+        save_only_model=True,
+        save_total_limit=1,
         report_to="none",
         disable_tqdm=True,
     )
@@ -73,10 +79,12 @@ def finetune(model, settings, watch):
         arguments,
         data_collator=transformers.DataCollatorWithPadding(tokenizer),
         train_dataset=train,
+        eval_dataset=measured if by_epoch else None,
+        compute_metrics=lambda found: outputs_by_epoch.append(found.predictions) or {},
     )
     trainer.train()
     watch.end_of("training")
-    outputs = trainer.predict(measured).predictions
+    outputs = outputs_by_epoch[-1] if by_epoch else trainer.predict(measured).predictions
     watch.end_of("evaluation")
     # One output is a score.
     predictions = outputs[:, 0] if settings["num_classes"] == 1 else outputs.argmax(axis=-1)
