@@ -15,6 +15,7 @@ REPLACED: dict[str, tuple[str, ...]] = {
     "keras.optimizers.AdamW": (
         "_all_reduce_sum_gradients",
         "_backend_apply_gradients",
+        "_backend_update_step",
         "_distributed_tf_update_step",
         "_get_current_learning_rate",
         "_clip_gradients",
@@ -23,7 +24,7 @@ REPLACED: dict[str, tuple[str, ...]] = {
 }
 # The same for private methods that ours call on themselves.
 CALLED: dict[str, tuple[str, ...]] = {
-    "keras.optimizers.AdamW": ("_backend_update_step", "_get_variable_index", "_use_weight_decay")
+    "keras.optimizers.AdamW": ("_get_variable_index", "_use_weight_decay")
 }
 
 # --- layers --------------------------------------------------------------------------------------
