@@ -343,7 +343,8 @@ def finetune(
         bert_zoo.export(kept, directory / SAVED_MODEL, pairs=task.reads_pairs)
     # After all else, since a run that has them is finished.
     write_json(directory / METRICS, results)
-    shutil.rmtree(directory / CHECKPOINT, ignore_errors=True)
+    if (directory / CHECKPOINT).is_dir():
+        shutil.rmtree(directory / CHECKPOINT)
     return results
 
 
