@@ -45,6 +45,22 @@ def own_variables(layer) -> list[Any]:
     return [*layer._trainable_variables, *layer._non_trainable_variables]
 
 
+def has_fused_attention(query, key, value, bias) -> bool:
+    """Whether Keras's `dot_product_attention` on JAX takes cuDNN's kernel for these.
+
+    Publicly, it tells only by an error where it is asked to and cannot. Not on TPUs: there Keras 3.15
+    does not pass the bias on to its kernel, and without a mask has it hide all later tokens.
+
+    Args:
+        query, key, value: [batch, length, heads, head_size].
+        bias: [batch, 1, queries, keys].
+    """
+    import jax
+    from keras.src.backend.jax.nn import _can_use_flash_attention
+
+    return jax.default_backend() == "gpu" and _can_use_flash_attention(query, key, value, bias)
+
+
 # --- models --------------------------------------------------------------------------------------
 
 

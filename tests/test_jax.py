@@ -164,3 +164,86 @@ start, frozen = load_task("classification"), fitted(freeze)
 table = "encoder/embeddings/token_embedding/embeddings"
 assert np.array_equal(variables_of(frozen)[table], variables_of(start)[table])
 """)
+
+
+FUSED = """
+import dataclasses
+from unittest import mock
+import jax
+from bert_zoo import private
+from bert_zoo.models import Encoder
+
+rng = np.random.default_rng(0)
+batch = {"token_ids": rng.integers(5, 30, (4, 16)).astype("int32"),
+         "padding_mask": (np.arange(16) < [[16], [9], [4], [12]]).astype("int32")}
+projection = rng.normal(size=(4, 16, 32)) * batch["padding_mask"][..., None]
+
+def encoder(family, attention_dropout=0.0, **options):
+    config = load_case(family + "/classification").encoder.config
+    config = dataclasses.replace(config, attention_dropout=attention_dropout, hidden_dropout=0.0)
+    keras.utils.set_random_seed(0)
+    return Encoder(config, family, **options)
+
+def gradient(model, inputs=batch):
+    held = [variable.value for variable in model.non_trainable_variables]
+    def loss(weights):
+        outputs = model.stateless_call(weights, held, inputs, training=True)[0]
+        hidden = outputs["sequence_output"].astype("float32")
+        return (hidden * projection[:, : hidden.shape[1]]).sum()
+    return jax.jit(jax.grad(loss)), [variable.value for variable in model.trainable_variables]
+
+def computed(model, inputs=batch):
+    run, weights = gradient(model, inputs)
+    return model(inputs)["sequence_output"], run(weights)
+"""
+
+
+def test_fused_attention_gives_what_products_and_softmax_give():
+    # Where there is no kernel, Keras's function computes it in XLA: the arguments are what is tested.
+    run_on_jax(
+        FUSED
+        + """
+packed = {**batch, "document_ids": np.repeat([[1, 2, 3, 0]], 4, 0).repeat(4, 1).astype("int32")}
+for family, inputs in (("bert", batch), ("bert", packed), ("gpt2", batch), ("modernbert", batch)):
+    model = encoder(family)
+    expected = computed(model, inputs)
+    with mock.patch.object(private, "has_fused_attention", return_value=True):
+        with mock.patch.object(keras.ops, "dot_product_attention", wraps=keras.ops.dot_product_attention) as fused:
+            outputs = computed(model, inputs)
+    assert fused.call_count == 2 * model.config.num_layers  # one pass, and one for the gradient
+    largest = max(np.abs(g).max() for g in jax.tree.leaves(expected[1]))
+    for ours, theirs in zip(jax.tree.leaves(outputs), jax.tree.leaves(expected), strict=True):
+        np.testing.assert_allclose(ours, theirs, atol=1e-6 * max(1, largest), err_msg=family)
+"""
+    )
+
+
+def test_a_gpus_training_step_has_fused_attention_instead_of_probabilities():
+    # Compiled as far as JAX itself does, which takes no GPU.
+    run_on_jax(
+        FUSED
+        + """
+from jax._src.cudnn import fused_attention_stablehlo as cudnn
+has_kernel = {"check_cudnn_version": lambda: 91100, "check_compute_capability": lambda least: True,
+              "is_cuda_compute_capability_equal": lambda version: False}
+def kernels(family="bert", inputs=batch, device="gpu", **options):
+    # How many there are, forward and backward, and whether there is a tensor of probabilities.
+    run, weights = gradient(encoder(family, **{"dtype": "mixed_bfloat16", **options}), inputs)
+    with mock.patch.multiple(cudnn, **has_kernel), mock.patch.object(jax, "default_backend", lambda: device):
+        text = run.trace(weights).lower(lowering_platforms=("cuda",)).as_text()
+    name = "@__cudnn$fmhaScaleBiasSoftmax"
+    return text.count(name + "("), text.count(name + "Backward("), "4x4x16x16x" in text
+
+assert kernels("bert") == (3, 3, False)
+assert kernels("gpt2") == (2, 2, False)
+assert kernels("modernbert") == (4, 4, False)
+assert kernels(dtype="mixed_float16") == (3, 3, False)
+assert kernels(inputs={name: x[:, :15] for name, x in batch.items()})[:2] == (0, 0)
+assert kernels(attention_dropout=0.1) == (0, 0, True)
+assert kernels(dtype="float32") == (0, 0, True)
+assert kernels("mpnet") == (0, 0, True)  # its bias by distance is learned
+assert kernels(device="tpu") == (0, 0, True)
+keras.config.disable_flash_attention()
+assert kernels() == (0, 0, True)
+"""
+    )

@@ -7,6 +7,7 @@ from keras import ops
 
 from bert_zoo.layers.common import at_positions, dense
 from bert_zoo.layers.dropout import Dropout
+from bert_zoo.layers.fused_attention import fused_context
 
 # Added to the scores of padding. Large enough to vanish in the softmax of float32 and bfloat16,
 # small enough that a row of padding alone stays finite; float16 overflows beyond 65504.
@@ -122,7 +123,23 @@ class SelfAttention(keras.layers.Layer):
             value: [batch, heads, keys, head_size].
             bias: [batch, 1 or heads, 1 or queries, keys], added to the scores.
         """
-        probabilities = ops.softmax(ops.matmul(query, key) + bias)
-        context = ops.matmul(self.dropout(probabilities, training=training), value)
+        context, probabilities = self.weighted(query, key, value, bias, training)
         context = ops.reshape(ops.transpose(context, (0, 2, 1, 3)), (-1, self.hidden_size))
         return self.output_dense(context), probabilities
+
+    def weighted(self, query, key, value, bias, training):
+        """The weighted values [batch, heads, queries, head_size], and the probabilities before dropout.
+
+        Of a fused kernel's context, the probabilities are computed beside it; where nobody reads them,
+        the compiler leaves them out.
+
+        Args:
+            query, key, value, bias: as of `attended`.
+        """
+        probabilities = ops.softmax(ops.matmul(query, key) + bias)
+        context = None
+        if not self.dropout.is_active(training):
+            context = fused_context(query, key, value, bias)
+        if context is None:
+            context = ops.matmul(self.dropout(probabilities, training=training), value)
+        return context, probabilities

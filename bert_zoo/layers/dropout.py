@@ -57,8 +57,12 @@ class Dropout(keras.layers.Layer):
             self.seeds = ReplicaSeeds()
         self.built = True
 
+    def is_active(self, training: bool | None) -> bool:
+        """Whether anything is set to zero."""
+        return bool(training and self.rate)
+
     def call(self, inputs, training=None):
-        if not (training and self.rate):
+        if not self.is_active(training):
             return inputs
         if keras.backend.backend() != "tensorflow":
             return keras.random.dropout(inputs, self.rate, seed=self.seeds)

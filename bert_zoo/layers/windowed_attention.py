@@ -78,14 +78,13 @@ class RotaryAttention(SelfAttention):
         key = ops.transpose(key, (0, 2, 3, 1))
         value = ops.transpose(value, (0, 2, 1, 3))
         query = ops.transpose(query, (0, 2, 1, 3))
-        contexts, probabilities = [], []
-        for part, seen in some_at_a_time(query, bias):
-            probabilities.append(ops.softmax(ops.matmul(part, key) + seen))
-            kept = self.dropout(probabilities[-1], training=training)
-            contexts.append(ops.matmul(kept, value))
+        weighted = [
+            self.weighted(part, key, value, seen, training)
+            for part, seen in some_at_a_time(query, bias)
+        ]
         context, probabilities = (
             parts[0] if len(parts) == 1 else ops.concatenate(parts, axis=2)
-            for parts in (contexts, probabilities)
+            for parts in zip(*weighted, strict=True)
         )
         return ops.transpose(context, (0, 2, 1, 3)), probabilities
 
