@@ -46,19 +46,17 @@ def own_variables(layer) -> list[Any]:
 
 
 def has_fused_attention(query, key, value, bias) -> bool:
-    """Whether Keras's `dot_product_attention` on JAX takes cuDNN's kernel for these.
+    """Whether Keras's `dot_product_attention` on JAX takes cuDNN's kernel for these, on a GPU.
 
-    Publicly, it tells only by an error where it is asked to and cannot. Not on TPUs: there Keras 3.15
-    does not pass the bias on to its kernel, and without a mask has it hide all later tokens.
+    Publicly, it tells only by an error where it is asked to and cannot.
 
     Args:
         query, key, value: [batch, length, heads, head_size].
         bias: [batch, 1, queries, keys].
     """
-    import jax
     from keras.src.backend.jax.nn import _can_use_flash_attention
 
-    return jax.default_backend() == "gpu" and _can_use_flash_attention(query, key, value, bias)
+    return bool(_can_use_flash_attention(query, key, value, bias))
 
 
 # --- models --------------------------------------------------------------------------------------

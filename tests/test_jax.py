@@ -192,6 +192,9 @@ def gradient(model, inputs=batch):
         return (hidden * projection[:, : hidden.shape[1]]).sum()
     return jax.jit(jax.grad(loss)), [variable.value for variable in model.trainable_variables]
 
+def on(device):
+    return mock.patch.object(keras.distribution, "list_devices", lambda: [device + ":0"])
+
 def computed(model, inputs=batch):
     run, weights = gradient(model, inputs)
     return model(inputs)["sequence_output"], run(weights)
@@ -207,7 +210,7 @@ packed = {**batch, "document_ids": np.repeat([[1, 2, 3, 0]], 4, 0).repeat(4, 1).
 for family, inputs in (("bert", batch), ("bert", packed), ("gpt2", batch), ("modernbert", batch)):
     model = encoder(family)
     expected = computed(model, inputs)
-    with mock.patch.object(private, "has_fused_attention", return_value=True):
+    with on("gpu"), mock.patch.object(private, "has_fused_attention", return_value=True):
         with mock.patch.object(keras.ops, "dot_product_attention", wraps=keras.ops.dot_product_attention) as fused:
             outputs = computed(model, inputs)
     assert fused.call_count == 2 * model.config.num_layers  # one pass, and one for the gradient
@@ -229,7 +232,7 @@ has_kernel = {"check_cudnn_version": lambda: 91100, "check_compute_capability": 
 def kernels(family="bert", inputs=batch, device="gpu", **options):
     # How many there are, forward and backward, and whether there is a tensor of probabilities.
     run, weights = gradient(encoder(family, **{"dtype": "mixed_bfloat16", **options}), inputs)
-    with mock.patch.multiple(cudnn, **has_kernel), mock.patch.object(jax, "default_backend", lambda: device):
+    with mock.patch.multiple(cudnn, **has_kernel), on(device):
         text = run.trace(weights).lower(lowering_platforms=("cuda",)).as_text()
     name = "@__cudnn$fmhaScaleBiasSoftmax"
     return text.count(name + "("), text.count(name + "Backward("), "4x4x16x16x" in text
@@ -243,6 +246,10 @@ assert kernels(attention_dropout=0.1) == (0, 0, True)
 assert kernels(dtype="float32") == (0, 0, True)
 assert kernels("mpnet") == (0, 0, True)  # its bias by distance is learned
 assert kernels(device="tpu") == (0, 0, True)
+keras.distribution.set_distribution(keras.distribution.DataParallel(devices=["cpu:0"]))
+assert kernels() == (0, 0, True)
+keras.distribution.set_distribution(None)
+assert kernels() == (3, 3, False)
 keras.config.disable_flash_attention()
 assert kernels() == (0, 0, True)
 """

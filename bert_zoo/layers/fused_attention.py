@@ -21,8 +21,16 @@ def fused_context(query, key, value, bias):
     """
     if keras.backend.backend() != "jax" or keras.config.is_flash_attention_enabled() is False:
         return None
+    distribution = keras.distribution.distribution()
     # The kernel refuses queries and keys that are divided in different ways, which is XLA's choice.
-    if isinstance(keras.distribution.distribution(), keras.distribution.ModelParallel):
+    if isinstance(distribution, keras.distribution.ModelParallel):
+        return None
+    # Not on TPUs, where Keras 3.15 does not pass the bias on to its kernel (docs/performance.md); nor with
+    # a strategy such as cpu:2 beside a GPU, which Keras would find.
+    devices = (
+        distribution.device_mesh.devices if distribution else keras.distribution.list_devices()
+    )
+    if not devices[0].startswith("gpu"):
         return None
     queries, keys = query.shape[2], key.shape[3]
     # A bias of every head is learned, and some versions of JAX have the kernel's gradient of it for a
