@@ -19,18 +19,7 @@ def fused_context(query, key, value, bias):
         TPUs, in float32, for a model divided over devices, a bias of every head, and an odd number of
         queries or keys.
     """
-    if keras.backend.backend() != "jax" or keras.config.is_flash_attention_enabled() is False:
-        return None
-    distribution = keras.distribution.distribution()
-    # The kernel refuses queries and keys that are divided in different ways, which is XLA's choice.
-    if isinstance(distribution, keras.distribution.ModelParallel):
-        return None
-    # Not on TPUs, where Keras 3.15 does not pass the bias on to its kernel (docs/performance.md); nor with
-    # a strategy such as cpu:2 beside a GPU, which Keras would find.
-    devices = (
-        distribution.device_mesh.devices if distribution else keras.distribution.list_devices()
-    )
-    if not devices[0].startswith("gpu"):
+    if keras.config.is_flash_attention_enabled() is False or not _is_whole_on_gpu():
         return None
     queries, keys = query.shape[2], key.shape[3]
     # A bias of every head is learned, and some versions of JAX have the kernel's gradient of it for a
@@ -45,3 +34,18 @@ def fused_context(query, key, value, bias):
         return None
     context = ops.dot_product_attention(query, key, value, bias=bias, scale=1.0)
     return ops.transpose(context, (0, 2, 1, 3))
+
+
+def _is_whole_on_gpu() -> bool:
+    """Whether JAX computes a model on GPUs, on each of them all heads of its rows."""
+    if keras.backend.backend() != "jax":
+        return False
+    distribution = keras.distribution.distribution()
+    # The kernel refuses queries and keys that are divided in different ways, which is XLA's choice.
+    if isinstance(distribution, keras.distribution.ModelParallel):
+        return False
+    # Not on TPUs, where Keras 3.15 does not pass the bias on to its kernel (docs/performance.md); nor with
+    # a strategy such as cpu:2 beside a GPU, which Keras would find.
+    if distribution is not None:
+        return distribution.device_mesh.devices[0].startswith("gpu")
+    return keras.distribution.list_devices()[0].startswith("gpu")
