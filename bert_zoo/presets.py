@@ -65,7 +65,8 @@ class Recipe:
         fixed_shapes: whether all batches have one shape, max_length tokens and no fewer rows, as
             TPUs and XLA want them.
         steps_per_execution: batches that the backend trains on before it answers, which TPUs gain by.
-        dtype: a Keras dtype policy, such as mixed_bfloat16.
+        dtype: a Keras dtype policy, such as mixed_bfloat16, which is slower than float32 on processors
+            without instructions for it.
         rematerialize: whether to train in less memory and more time: the insides of layers are computed
             again; see `rematerialize`.
         freeze_embeddings: whether the embeddings stay as they are.

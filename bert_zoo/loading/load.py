@@ -77,8 +77,9 @@ def load(
         init: parts that are randomly initialised although the checkpoint has or lacks them:
             "classifier", "span", "pooler", "masked_lm", "next_sentence", "sentence_order",
             "span_boundary", "replaced_token", "generator" (with its head), "softmax".
-        dtype: a Keras dtype policy, such as "mixed_bfloat16", or "mixed_float16" on GPUs that do not
-            have bfloat16.
+        dtype: a Keras dtype policy, such as "mixed_bfloat16", which is slower than float32 on
+            processors without instructions for it, or "mixed_float16" on GPUs that do not have
+            bfloat16.
         max_length: tokens that a text is cut to, or that a window of it has; the card's by default.
         padding: "longest" pads a batch to its longest row, rounded up to a bucket; "fixed" pads to
             max_length, for TPUs and XLA.
