@@ -1,6 +1,8 @@
 """What the programs print: help, errors and Ctrl-C, as their users see it."""
 
 import errno
+import os
+import platform
 import signal
 import subprocess
 import sys
@@ -57,6 +59,23 @@ def test_help_is_given_without_tensorflow(verb):
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert "--" in done.stdout
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="left to TensorFlow on other processors")
+@pytest.mark.parametrize(("asked", "used"), [(None, True), ("0", False)])
+def test_programs_use_onednn_unless_the_environment_says_otherwise(asked, used):
+    environment = {k: v for k, v in os.environ.items() if k != "TF_ENABLE_ONEDNN_OPTS"}
+    if asked is not None:
+        environment["TF_ENABLE_ONEDNN_OPTS"] = asked
+    code = (
+        "import sys; from bert_zoo.__main__ import main; sys.argv[1:] = ['--help']; main('finetune'); "
+        "from tensorflow.python.util import _pywrap_util_port; "
+        f"sys.exit(_pywrap_util_port.IsMklEnabled() != {used})"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=environment, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
 
 
 def test_output_that_is_read_no_further_is_no_error():
