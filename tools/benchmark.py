@@ -19,6 +19,7 @@
         --reference_python reference-env/bin/python     # BERT, beside KerasHub's too
     python tools/benchmark.py --what modelling --families xlnet,deberta --works forward_float32 \
         --reference_python reference-env/bin/python
+    python tools/benchmark.py --what onednn --works forward_float32 --works step_float32
     python tools/benchmark.py --what libraries --output speed.json --library_pythons \
         transformers=PYTHON,sentence_transformers=PYTHON,kerasformers=PYTHON,tf_models_official=PYTHON
 
@@ -33,6 +34,7 @@ those that are counted: leave the program as many cores as `threads` (`taskset -
 import datetime
 import itertools
 import json
+import os
 import statistics
 import subprocess
 import sys
@@ -59,7 +61,7 @@ _WHAT = flags.DEFINE_multi_enum(
     [
         *("tokenizer", "recurrence", "finetuning", "single_calls", "pretraining_data"),
         *("pretraining_pipeline", "pretraining_step", "pretraining_rows", "packing", "serving"),
-        *("generation", "modelling", "libraries"),
+        *("generation", "modelling", "onednn", "libraries"),
     ],
     "What to time; may be given several times.",
 )
@@ -215,6 +217,27 @@ def work():
     with torch.no_grad():
         found = model.generate(ids, **options)
     open(settings["found"], "w").write(str(found.tolist()))
+"""
+
+# Model, rows and tokens a row, of a batch that is timed with oneDNN and without.
+_ONEDNN_BATCHES = (("bert_base", 8, 128), ("minilm_l6", 32, 16), ("minilm_l6", 1, 16))
+
+_OURS = """
+import sys
+sys.path.insert(0, settings["tools"])
+import numpy as np, tensorflow as tf, bert_zoo, benchmark_modelling
+from bert_zoo.training import bert_adamw
+tf.config.threading.set_intra_op_parallelism_threads(settings["threads"])
+tf.config.threading.set_inter_op_parallelism_threads(settings["threads"])
+model = bert_zoo.load(settings["model"], task="classification", labels=list("abc"), weights=None,
+    dtype=settings["dtype"])
+ids = np.random.default_rng(0).integers(1000, 20000, (settings["rows"], settings["length"]), "int32")
+inputs = {"token_ids": ids, "padding_mask": np.ones_like(ids)}
+if settings["training"]:
+    model.compile(optimizer=bert_adamw(1e-5, bias_correction=True), loss=model.default_loss())
+    work = benchmark_modelling.step(model, inputs, ids[:, 0] % 3)
+else:
+    work = benchmark_modelling.forward(model, inputs)
 """
 
 _RUST_TOKENIZER = """
@@ -631,6 +654,28 @@ def race_modelling(scratch: Path) -> dict[str, dict[str, dict]]:
     return results
 
 
+def race_onednn(scratch: Path) -> dict[str, dict[str, dict]]:
+    """Our models with TensorFlow's oneDNN and without it, a process each."""
+    results = {}
+    for (model, rows, length), work in itertools.product(_ONEDNN_BATCHES, _WORKS.value):
+        dtype, training = benchmark_modelling.WORKS[work]
+        settings = {"model": model, "rows": rows, "length": length, "dtype": dtype}
+        settings |= {"training": training, "threads": _THREADS.value, "tools": sys.path[0]}
+        contestants = {
+            name: Reference(
+                name,
+                _OURS,
+                python=sys.executable,
+                environment=os.environ | {"TF_ENABLE_ONEDNN_OPTS": value},
+                **settings,
+            )
+            for name, value in {"with oneDNN": "1", "without": "0"}.items()
+        }
+        title = f"{model}, {rows}x{length} tokens, {work}"
+        results[title] = race(title, contestants)
+    return results
+
+
 def race_libraries(scratch: Path) -> dict[str, dict[str, Any]]:
     """BERT base and vectors of texts in the libraries that are compared; see benchmark_libraries.py."""
     import bert_zoo
@@ -760,6 +805,7 @@ WHAT = {
     "serving": race_serving,
     "generation": race_generation,
     "modelling": race_modelling,
+    "onednn": race_onednn,
     "libraries": race_libraries,
 }
 
