@@ -225,19 +225,13 @@ _ONEDNN_BATCHES = (("bert_base", 8, 128), ("minilm_l6", 32, 16), ("minilm_l6", 1
 _OURS = """
 import sys
 sys.path.insert(0, settings["tools"])
-import numpy as np, tensorflow as tf, bert_zoo, benchmark_modelling
-from bert_zoo.training import bert_adamw
-tf.config.threading.set_intra_op_parallelism_threads(settings["threads"])
-tf.config.threading.set_inter_op_parallelism_threads(settings["threads"])
-model = bert_zoo.load(settings["model"], task="classification", labels=list("abc"), weights=None,
-    dtype=settings["dtype"])
-ids = np.random.default_rng(0).integers(1000, 20000, (settings["rows"], settings["length"]), "int32")
-inputs = {"token_ids": ids, "padding_mask": np.ones_like(ids)}
-if settings["training"]:
-    model.compile(optimizer=bert_adamw(1e-5, bias_correction=True), loss=model.default_loss())
-    work = benchmark_modelling.step(model, inputs, ids[:, 0] % 3)
-else:
-    work = benchmark_modelling.forward(model, inputs)
+import tensorflow as tf
+threads = settings["threads"]
+tf.config.threading.set_intra_op_parallelism_threads(threads)
+tf.config.threading.set_inter_op_parallelism_threads(threads)
+from benchmark_modelling import our_work
+model, inputs, run = our_work(*settings["batch"])
+work = run(model, inputs)
 """
 
 _RUST_TOKENIZER = """
@@ -658,16 +652,15 @@ def race_onednn(scratch: Path) -> dict[str, dict[str, dict]]:
     """Our models with TensorFlow's oneDNN and without it, a process each."""
     results = {}
     for (model, rows, length), work in itertools.product(_ONEDNN_BATCHES, _WORKS.value):
-        dtype, training = benchmark_modelling.WORKS[work]
-        settings = {"model": model, "rows": rows, "length": length, "dtype": dtype}
-        settings |= {"training": training, "threads": _THREADS.value, "tools": sys.path[0]}
         contestants = {
             name: Reference(
                 name,
                 _OURS,
                 python=sys.executable,
                 environment=os.environ | {"TF_ENABLE_ONEDNN_OPTS": value},
-                **settings,
+                tools=sys.path[0],
+                threads=_THREADS.value,
+                batch=(model, "classification", work, rows, length),
             )
             for name, value in {"with oneDNN": "1", "without": "0"}.items()
         }

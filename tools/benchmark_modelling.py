@@ -137,24 +137,12 @@ def race_of(family: str, work: str, rows: int, length: int, directory: Path) -> 
     """
     dtype, training = WORKS[work]
     task = OTHER_TASKS.get(family, TASK)
-    ids = np.random.default_rng(0).integers(1000, 20000, (rows, length), "int32")
-    inputs = {"token_ids": ids, "padding_mask": np.ones_like(ids)}
-    ours = bert_zoo.load(
-        MODELS[family],
-        task=task,
-        labels=[str(number) for number in range(CLASSES)],
-        weights=None,
-        dtype=dtype,
-    )
+    ours, inputs, run = our_work(MODELS[family], task, work, rows, length)
     bert_zoo.save(ours, directory, format="hf")
-    if training:
-        ours.compile(optimizer=bert_adamw(1e-5, bias_correction=True), loss=ours.default_loss())
-    labels = (ids if task == TASK else ids[:, 0]) % CLASSES
-    run = functools.partial(step, labels=labels) if training else forward
     contestants, flops = {OURS: run(ours, inputs)}, None
     if family == IN_DETAIL:
         config, passes = ours.encoder.config, 3 if training else 1
-        inputs["segment_ids"] = np.zeros_like(ids)
+        inputs["segment_ids"] = np.zeros_like(inputs["token_ids"])
         for name, jit in {HUB: "auto", HUB_WITHOUT_XLA: False}.items():
             if training or jit:
                 contestants[name] = run(hub_model(dtype, config, jit), inputs)
@@ -170,6 +158,28 @@ def race_of(family: str, work: str, rows: int, length: int, directory: Path) -> 
     }
     title = f"{'step of training' if training else 'forward'}, {dtype}"
     return Race(title, contestants, settings, flops)
+
+
+def our_work(
+    name: str, task: str, work: str, rows: int, length: int
+) -> tuple[keras.Model, dict[str, np.ndarray], Callable]:
+    """A model of ours with random weights, a batch, and what makes of a model and a batch what is timed.
+
+    Args:
+        name, task: as `bert_zoo.load` takes them.
+        work: a key of `WORKS`.
+        rows, length: of the batch.
+    """
+    dtype, training = WORKS[work]
+    labels = [str(number) for number in range(CLASSES)]
+    model = bert_zoo.load(name, task=task, labels=labels, weights=None, dtype=dtype)
+    ids = np.random.default_rng(0).integers(1000, 20000, (rows, length), "int32")
+    inputs = {"token_ids": ids, "padding_mask": np.ones_like(ids)}
+    if not training:
+        return model, inputs, forward
+    model.compile(optimizer=bert_adamw(1e-5, bias_correction=True), loss=model.default_loss())
+    answers = (ids if task == TASK else ids[:, 0]) % CLASSES
+    return model, inputs, functools.partial(step, labels=answers)
 
 
 def hub_model(dtype: str, config: Config, jit: str | bool) -> keras.Model:
