@@ -145,8 +145,8 @@ def test_tokens_computed_alone_are_as_among_all(case, which):
     assert set(first) == set(whole)
     last = np.take_along_axis(np.asarray(whole["sequence_output"]), at[:, :, None], axis=1)
     attended = np.take_along_axis(np.asarray(whole["attentions"][-1]), at[:, None, :, None], axis=2)
-    # Other shapes round otherwise: JAX differs by up to 1.5e-6 where values are around 1.
-    atol = 3e-6 if keras.backend.backend() == "jax" else 1e-6
+    # Other shapes round otherwise: by up to 1.5e-6, on JAX and on TensorFlow without oneDNN.
+    atol = 3e-6
     assert_same(first["sequence_output"], last, atol)
     assert_same(first["hidden_states"][:-1], whole["hidden_states"][:-1])
     assert_same(first["hidden_states"][-1], first["sequence_output"])
@@ -227,12 +227,19 @@ def test_mixed_bfloat16_is_close(case):
     model = load_case(case, dtype="mixed_bfloat16")
     assert {variable.dtype for variable in model.trainable_variables} == {"float32"}
     for found, exact in zip(answers(model, case), answers(loaded(case), case), strict=True):
-        state, exact = state_of(found), flat(exact)
-        for name, value in flat(found).items():
-            if name.partition(".")[0] not in state and not name.endswith("_positions"):
-                # Eight bits of mantissa: a relative error of 2**-9 a rounding, on values of up to 5.
+        state, found, exact = state_of(found), flat(found), flat(exact)
+        if "start_positions" in found:
+            # Of two starts that are about as likely, rounding decides which comes first.
+            starts = found.pop("start_positions"), exact["start_positions"]
+            rows, ours, theirs = np.nonzero(starts[0][:, :, None] == starts[1][:, None])
+            assert len(rows) > 0.8 * starts[1].size
+            found["end_logits"] = found["end_logits"][rows, :, ours]
+            exact["end_logits"] = exact["end_logits"][rows, :, theirs]
+        for name, value in found.items():
+            if name.partition(".")[0] not in state:
+                # Eight bits of mantissa: a relative error of 2**-9 a rounding, on values of up to 8.
                 difference = np.abs(value.astype("float32") - exact[name]).max()
-                assert 0 < difference < 0.3, name
+                assert 0 < difference < 0.4, name
                 assert task_of(case) == "encoder" or value.dtype == "float32", name
 
 
