@@ -178,6 +178,13 @@ def test_a_run_killed_while_it_keeps_models_goes_on(moment, tmp_path, monkeypatc
     assert not list(tmp_path.rglob("*.tmp"))
 
 
+def test_a_run_without_a_checkpoint_begins_without_models_of_earlier_epochs(tmp_path):
+    (tmp_path / "epoch-07").mkdir()
+    measure = finetuning.Measure(task("validation"), RECIPE, tmp_path, keep=2)
+    assert measure.go_on() == 0
+    assert not (tmp_path / "epoch-07").exists()
+
+
 def test_checkpoints_are_as_far_apart_as_asked(tmp_path, monkeypatch):
     now, written = 1000.0, []
     monkeypatch.setattr(finetuning, "time", SimpleNamespace(monotonic=lambda: now))

@@ -94,7 +94,10 @@ class Measure(keras.callbacks.Callback):
             for metrics in progress["figures"]:
                 verdict = self._take(metrics)
                 if self.writes:
-                    self._delete(verdict)
+                    self._delete(verdict.delete)
+        elif self.writes:
+            # Of a training that was stopped before its first checkpoint, maybe with other settings.
+            self._delete([path.name for path in self.directory.glob("epoch-[0-9]*")])
         return len(self.metrics)
 
     def _take(self, metrics: dict[str, float]) -> Verdict:
@@ -135,14 +138,14 @@ class Measure(keras.callbacks.Callback):
                 self.model, self.directory / CHECKPOINT, epoch + 1, {PROGRESS: progress}
             )
             self._saved = time.monotonic()
-        self._delete(verdict)
+        self._delete(verdict.delete)
 
-    def _delete(self, verdict: Verdict) -> None:
-        """Deletes the models that are no longer kept.
+    def _delete(self, names: Sequence[str]) -> None:
+        """Deletes models of epochs that are no longer kept.
 
         What a kill leaves behind goes when the training goes on.
         """
-        for name in verdict.delete:
+        for name in names:
             if (self.directory / name).is_dir():
                 shutil.rmtree(self.directory / name)
 
