@@ -41,7 +41,6 @@ class System:
     variables: Mapping[str, str] = dataclasses.field(default_factory=dict)  # of its environment
     is_reference: bool = False  # whether it needs the environment with torch
     is_scored: bool = True
-    answers_questions: bool = False
 
     @property
     def name(self) -> str:
@@ -50,7 +49,6 @@ class System:
 
 _torch = partial(System, kind="torch", folder=HUGGING_FACE, is_reference=True)
 _from_torch = partial(System, "torch's export in ONNX Runtime", kind="onnx", is_reference=True)
-_ours = partial(System, answers_questions=True)
 # oneDNN keeps weights as its products want them, which is wrong once they change.
 _constant = partial(
     System,
@@ -59,7 +57,7 @@ _constant = partial(
     variables={"TF_ONEDNN_ASSUME_FROZEN_WEIGHTS": "1"},
     is_scored=False,
 )
-BASE = _ours("bert_zoo, SavedModel", "float32", "saved_model", "saved_model")
+BASE = System("bert_zoo, SavedModel", "float32", "saved_model", "saved_model")
 TORCH = _torch("Hugging Face in torch", "float32", options={"dtype": "float32"})
 SYSTEMS = (
     TORCH,
@@ -75,14 +73,14 @@ SYSTEMS = (
     ),
     System("bert_zoo, `classify`", "float32", "keras", "zoo", is_scored=False),
     BASE,
-    _ours("bert_zoo, SavedModel", "bfloat16", "saved_model", "saved_model_bfloat16"),
+    System("bert_zoo, SavedModel", "bfloat16", "saved_model", "saved_model_bfloat16"),
     _constant(numbers="float32", folder="saved_model"),
     _constant(numbers="bfloat16", folder="saved_model_bfloat16"),
-    _ours("bert_zoo, ONNX Runtime", "float32", "runtime", "onnx"),
-    _ours("bert_zoo, ONNX Runtime", "int8", "runtime", "onnx_int8"),
-    _ours("bert_zoo, LiteRT", "float32", "runtime", "litert"),
-    _ours("bert_zoo, LiteRT", "float16", "runtime", "litert_float16"),
-    _ours("bert_zoo, LiteRT", "int8", "runtime", "litert_int8"),
+    System("bert_zoo, ONNX Runtime", "float32", "runtime", "onnx"),
+    System("bert_zoo, ONNX Runtime", "int8", "runtime", "onnx_int8"),
+    System("bert_zoo, LiteRT", "float32", "runtime", "litert"),
+    System("bert_zoo, LiteRT", "float16", "runtime", "litert_float16"),
+    System("bert_zoo, LiteRT", "int8", "runtime", "litert_int8"),
     _from_torch("float32", folder="torch_onnx"),
     _from_torch("int8", folder="torch_onnx_int8"),
 )
@@ -148,10 +146,6 @@ class Bench:
         options = {"questions": True} if self._asks_questions(number) else {}
         return Server(system, python, self.exported(number, system), self.threads, **options)
 
-    def serves(self, number: int, system: System) -> bool:
-        """Whether a system gives the answers of a run's task, of one text, a pair or a question."""
-        return system.is_scored and (system.answers_questions or not self._asks_questions(number))
-
     def _asks_questions(self, number: int) -> bool:
         from bert_zoo.tasks import QuestionAnswerer
 
@@ -197,10 +191,11 @@ class Bench:
         """System -> run -> the first metric of its task, on all of the measured split, in per cent."""
         file = self.directory / SCORES_FILE
         found = json.loads(file.read_text()) if file.exists() else {}
+        scored = [system for system in self.systems if system.is_scored]
         for number, run in enumerate(self.runs):
-            for system in self.systems:
+            for system in scored:
                 of_system = found.setdefault(system.name, {})
-                if run.name in of_system or not self.serves(number, system):
+                if run.name in of_system:
                     continue
                 of_system[run.name] = self._score(number, system)
                 print(f"  {run.name}, {system.name}: {of_system[run.name]:.2f}", flush=True)
@@ -341,11 +336,10 @@ def _costs_table(costs: Mapping[str, Mapping[str, Any]], systems: Sequence[Syste
 
 def _scores_table(results: Mapping[str, Any], systems: Sequence[System]) -> str:
     runs, scores = results["runs"], results["scores"]
-    lines = []
-    for system in systems:
-        of_system = scores.get(system.name, {})
-        figures = (f"{of_system[run]:.1f}" if run in of_system else "" for run in runs)
-        lines.append([system.title, system.numbers, *figures])
+    lines = [
+        [system.title, system.numbers, *(f"{scores[system.name][run]:.1f}" for run in runs)]
+        for system in systems
+    ]
     return _markdown(["", "numbers", *runs], lines)
 
 
@@ -360,24 +354,23 @@ def _ratio(costs: Mapping[str, Mapping[str, Any]], name: str, what: str) -> str:
 
 
 def draw_scores(results: Mapping[str, Any], systems: Sequence[System], path: Path) -> None:
-    """Draws the mean score of all runs that every system serves against the time for one text."""
+    """Draws the mean score of all runs against the time for one text."""
     from bert_zoo.apps.finetuning import draw
 
     scored = [(s, results["scores"][s.name]) for s in systems if s.is_scored]
-    common = [run for run in results["runs"] if all(run in of_runs for _, of_runs in scored)]
     markers = dict(zip(("float32", "bfloat16", "float16", "int8"), "osD^", strict=True))
 
     def plot(axes):
         titles = list(dict.fromkeys(system.title for system, _ in scored))
         for system, of_runs in scored:
             x = statistics.median(results["costs"][system.name]["single"])
-            y = statistics.mean(of_runs[run] for run in common)
+            y = statistics.mean(of_runs[run] for run in results["runs"])
             color = f"C{titles.index(system.title)}"
             marker = markers[system.numbers]
             axes.plot(x, y, marker, color=color, markersize=8, label=system.name)
         axes.set(
             xlabel="ms for one text",
-            ylabel=f"mean of {', '.join(common)}",
+            ylabel=f"mean of {', '.join(results['runs'])}",
             title="minilm_l6: score against time",
             xscale="log",
         )

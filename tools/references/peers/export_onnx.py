@@ -1,4 +1,4 @@
-"""Writes a Hugging Face classifier as ONNX, from torch, for `serve.py` of this folder.
+"""Writes a Hugging Face model that classifies or answers questions as ONNX, from torch, for `serve.py` of this folder.
 
     python export_onnx.py MODEL_DIRECTORY DIRECTORY [int8]
 
@@ -11,20 +11,36 @@ from pathlib import Path
 
 import torch
 from onnxruntime.quantization import QuantType, quantize_dynamic
-from transformers import AutoModelForSequenceClassification, AutoTokenizer
+from transformers import (
+    AutoConfig,
+    AutoModelForQuestionAnswering,
+    AutoModelForSequenceClassification,
+    AutoTokenizer,
+)
 
 NAMES = ("input_ids", "attention_mask", "token_type_ids")
+BY_TOKEN = {0: "batch", 1: "length"}
+# By the end of an architecture's name: the class, and the free axes of its outputs.
+HEADS = {
+    "SequenceClassification": (AutoModelForSequenceClassification, {"logits": {0: "batch"}}),
+    "QuestionAnswering": (
+        AutoModelForQuestionAnswering,
+        {"start_logits": BY_TOKEN, "end_logits": BY_TOKEN},
+    ),
+}
 
 
 class Logits(torch.nn.Module):
-    """A classifier that takes its inputs by position and gives a tensor."""
+    """A model that takes its inputs by position and gives the outputs of the given names."""
 
-    def __init__(self, model):
+    def __init__(self, model, outputs: list[str]):
         super().__init__()
         self.model = model
+        self.outputs = outputs
 
     def forward(self, *inputs):
-        return self.model(**dict(zip(NAMES, inputs, strict=True))).logits
+        found = self.model(**dict(zip(NAMES, inputs, strict=True)))
+        return tuple(found[name] for name in self.outputs)
 
 
 def main() -> None:
@@ -32,10 +48,10 @@ def main() -> None:
     directory = Path(target)
     directory.mkdir()
     path = directory / "model.onnx"
+    (architecture,) = AutoConfig.from_pretrained(source).architectures
+    model_class, outputs = HEADS[architecture.partition("For")[2]]
     # The attention that the exporter can write with free shapes.
-    model = AutoModelForSequenceClassification.from_pretrained(
-        source, attn_implementation="eager", dtype=torch.float32
-    )
+    model = model_class.from_pretrained(source, attn_implementation="eager", dtype=torch.float32)
     tokenizer = AutoTokenizer.from_pretrained(source)
     example = tokenizer(["a text", "another text, a longer one"], padding=True, return_tensors="pt")
     in_rust = tokenizer.backend_tokenizer
@@ -43,12 +59,12 @@ def main() -> None:
     in_rust.enable_truncation(tokenizer.model_max_length)
     in_rust.save(str(directory / "tokenizer.json"))
     torch.onnx.export(
-        Logits(model).eval(),
+        Logits(model, [*outputs]).eval(),
         tuple(example[name] for name in NAMES),
         path,
         input_names=[*NAMES],
-        output_names=["logits"],
-        dynamic_axes={name: {0: "batch", 1: "length"} for name in NAMES} | {"logits": {0: "batch"}},
+        output_names=[*outputs],
+        dynamic_axes=dict.fromkeys(NAMES, BY_TOKEN) | outputs,
         opset_version=17,
         dynamo=False,
     )

@@ -17,6 +17,7 @@ import re
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 Columns = list[list[str]]
@@ -86,27 +87,37 @@ def keras(directory: str, threads: int) -> Answerer:
     return classify
 
 
-def torch(directory: str, threads: int, *, dtype: str, compiled: bool = False) -> Answerer:
+def torch(
+    directory: str, threads: int, *, dtype: str, compiled: bool = False, questions: bool = False
+) -> Answerer:
     import torch
-    from transformers import AutoModelForSequenceClassification, AutoTokenizer
+    import transformers
 
     torch.set_num_threads(threads)
-    tokenizer = AutoTokenizer.from_pretrained(directory)
-    model = AutoModelForSequenceClassification.from_pretrained(
+    tokenizer = transformers.AutoTokenizer.from_pretrained(directory)
+    head = "QuestionAnswering" if questions else "SequenceClassification"
+    model = getattr(transformers, f"AutoModelFor{head}").from_pretrained(
         directory, dtype=getattr(torch, dtype)
-    ).eval()
+    )
+    model.eval()
     run = torch.compile(model, dynamic=True) if compiled else model
+
+    def logits_of(inputs):
+        with torch.inference_mode():
+            found = run(**{name: torch.from_numpy(value) for name, value in inputs.items()})
+            return found.start_logits.float().numpy(), found.end_logits.float().numpy()
 
     def classify(columns):
         read = tokenizer(*columns, padding=True, truncation=True, return_tensors="pt")
         with torch.inference_mode():
             return answers_of(run(**read).logits)
 
+    if questions:
+        return partial(spans_of, question_tokenizer(tokenizer.backend_tokenizer), logits_of)
     return classify
 
 
-def onnx(directory: str, threads: int) -> Answerer:
-    import numpy as np
+def onnx(directory: str, threads: int, *, questions: bool = False) -> Answerer:
     import onnxruntime
     from tokenizers import Tokenizer
 
@@ -117,16 +128,62 @@ def onnx(directory: str, threads: int) -> Answerer:
         f"{directory}/model.onnx", options, providers=["CPUExecutionProvider"]
     )
 
+    def logits_of(inputs):
+        return session.run(["start_logits", "end_logits"], inputs)
+
     def classify(columns):
         rows = tokenizer.encode_batch([*zip(*columns, strict=True)] if columns[1:] else columns[0])
-        inputs = {
-            "input_ids": np.array([row.ids for row in rows]),
-            "attention_mask": np.array([row.attention_mask for row in rows]),
-            "token_type_ids": np.array([row.type_ids for row in rows]),
-        }
-        return answers_of(session.run(["logits"], inputs)[0])
+        return answers_of(session.run(["logits"], inputs_of(rows))[0])
 
+    if questions:
+        return partial(spans_of, question_tokenizer(tokenizer), logits_of)
     return classify
+
+
+def inputs_of(rows) -> dict:
+    """A BERT's inputs, of rows of the library tokenizers that are padded to one length."""
+    import numpy as np
+
+    return {
+        "input_ids": np.array([row.ids for row in rows]),
+        "attention_mask": np.array([row.attention_mask for row in rows]),
+        "token_type_ids": np.array([row.type_ids for row in rows]),
+    }
+
+
+def question_tokenizer(tokenizer):
+    """Reads contexts in windows of which two in a row share 128 tokens, as run_qa.py does."""
+    tokenizer.enable_truncation(384, stride=128, strategy="only_second")
+    tokenizer.enable_padding()
+    return tokenizer
+
+
+def spans_of(tokenizer, logits_of: Callable, columns: Columns) -> list:
+    """The best span of up to 30 tokens in each context, and the log-odds of no answer.
+
+    Of several windows the span with the highest sum of logits counts, and the least sum at [CLS], as in
+    transformers' examples/pytorch/question-answering/utils_qa.py.
+    """
+    import numpy as np
+
+    questions, contexts = columns
+    pairs = [*zip(questions, contexts, strict=True)]
+    windows = [[row, *row.overflowing] for row in tokenizer.encode_batch(pairs)]
+    starts, ends = logits_of(inputs_of([row for of_question in windows for row in of_question]))
+    answers, first = [], 0
+    for context, rows in zip(contexts, windows, strict=True):
+        of_question = slice(first, first + len(rows))
+        first += len(rows)
+        start, end = starts[of_question], ends[of_question]
+        is_context = np.array([[part == 1 for part in row.sequence_ids] for row in rows])
+        allowed = is_context[:, :, None] & is_context[:, None, :]
+        allowed &= np.tril(np.triu(np.ones(allowed.shape[1:], bool)), 29)
+        sums = np.where(allowed, start[:, :, None] + end[:, None, :], -np.inf)
+        row, begin, last = np.unravel_index(sums.argmax(), sums.shape)
+        offsets = rows[row].offsets
+        no_answer = (start[:, 0] + end[:, 0]).min() - sums.max()
+        answers.append((context[offsets[begin][0] : offsets[last][1]], float(no_answer)))
+    return answers
 
 
 def sentence_transformers(directory: str, threads: int) -> Answerer:
