@@ -237,9 +237,11 @@ def test_mixed_bfloat16_is_close(case):
             exact["end_logits"] = exact["end_logits"][rows, :, theirs]
         for name, value in found.items():
             if name.partition(".")[0] not in state:
-                # Eight bits of mantissa: a relative error of 2**-9 a rounding, on values of up to 8.
+                # Eight bits of mantissa: a relative error of 2**-9 a rounding, on values of up to 5, and
+                # of 7.5 for MPNet. Masked ones are -1e30.
+                largest = np.abs(exact[name][exact[name] > -1e9]).max()
                 difference = np.abs(value.astype("float32") - exact[name]).max()
-                assert 0 < difference < 0.4, name
+                assert 0 < difference < 0.3 * max(1, largest / 5), name
                 assert task_of(case) == "encoder" or value.dtype == "float32", name
 
 

@@ -1,4 +1,5 @@
-"""Writes a Hugging Face model that classifies or answers questions as ONNX, from torch, for `serve.py` of this folder.
+"""Writes a Hugging Face model as ONNX, from torch, for `serve.py` of this folder: classifiers, and
+those that answer questions.
 
     python export_onnx.py MODEL_DIRECTORY DIRECTORY [int8]
 

@@ -17,7 +17,6 @@ import re
 import sys
 import time
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 
 Columns = list[list[str]]
@@ -113,7 +112,7 @@ def torch(
             return answers_of(run(**read).logits)
 
     if questions:
-        return partial(spans_of, question_tokenizer(tokenizer.backend_tokenizer), logits_of)
+        return answering(tokenizer.backend_tokenizer, logits_of)
     return classify
 
 
@@ -136,7 +135,7 @@ def onnx(directory: str, threads: int, *, questions: bool = False) -> Answerer:
         return answers_of(session.run(["logits"], inputs_of(rows))[0])
 
     if questions:
-        return partial(spans_of, question_tokenizer(tokenizer), logits_of)
+        return answering(tokenizer, logits_of)
     return classify
 
 
@@ -151,30 +150,19 @@ def inputs_of(rows) -> dict:
     }
 
 
-def question_tokenizer(tokenizer):
-    """Reads contexts in windows of which two in a row share 128 tokens, as run_qa.py does."""
-    tokenizer.enable_truncation(384, stride=128, strategy="only_second")
-    tokenizer.enable_padding()
-    return tokenizer
+def answering(tokenizer, logits_of: Callable) -> Answerer:
+    """Answers with the best span of up to 30 tokens in each context, and the log-odds of no answer.
 
-
-def spans_of(tokenizer, logits_of: Callable, columns: Columns) -> list:
-    """The best span of up to 30 tokens in each context, and the log-odds of no answer.
-
-    Of several windows the span with the highest sum of logits counts, and the least sum at [CLS], as in
-    transformers' examples/pytorch/question-answering/utils_qa.py.
+    As transformers' examples/pytorch/question-answering (run_qa.py, utils_qa.py): two windows of a context
+    in a row share 128 tokens; of several the span with the highest sum of logits counts, and the least sum
+    at [CLS].
     """
     import numpy as np
 
-    questions, contexts = columns
-    pairs = [*zip(questions, contexts, strict=True)]
-    windows = [[row, *row.overflowing] for row in tokenizer.encode_batch(pairs)]
-    starts, ends = logits_of(inputs_of([row for of_question in windows for row in of_question]))
-    answers, first = [], 0
-    for context, rows in zip(contexts, windows, strict=True):
-        of_question = slice(first, first + len(rows))
-        first += len(rows)
-        start, end = starts[of_question], ends[of_question]
+    tokenizer.enable_truncation(384, stride=128, strategy="only_second")
+    tokenizer.enable_padding()
+
+    def best_span(context, rows, start, end):
         is_context = np.array([[part == 1 for part in row.sequence_ids] for row in rows])
         allowed = is_context[:, :, None] & is_context[:, None, :]
         allowed &= np.tril(np.triu(np.ones(allowed.shape[1:], bool)), 29)
@@ -182,8 +170,17 @@ def spans_of(tokenizer, logits_of: Callable, columns: Columns) -> list:
         row, begin, last = np.unravel_index(sums.argmax(), sums.shape)
         offsets = rows[row].offsets
         no_answer = (start[:, 0] + end[:, 0]).min() - sums.max()
-        answers.append((context[offsets[begin][0] : offsets[last][1]], float(no_answer)))
-    return answers
+        return context[offsets[begin][0] : offsets[last][1]], float(no_answer)
+
+    def answer(columns):
+        read = tokenizer.encode_batch([*zip(*columns, strict=True)])
+        windows = [[row, *row.overflowing] for row in read]
+        logits = logits_of(inputs_of([row for rows in windows for row in rows]))
+        ends = np.cumsum([len(rows) for rows in windows])[:-1]
+        of_questions = (np.split(part, ends) for part in logits)
+        return [*map(best_span, columns[1], windows, *of_questions)]
+
+    return answer
 
 
 def sentence_transformers(directory: str, threads: int) -> Answerer:
