@@ -1,9 +1,11 @@
 """Checkpoints in every format give the same model, and what does not fit is refused in one message."""
 
 import json
+import os
 import random
 import re
 import shutil
+import stat
 from datetime import timedelta
 from pathlib import Path
 
@@ -390,6 +392,18 @@ def test_saving_again_replaces_all_of_the_earlier_model(tmp_path):
     model = loaded_task("regression")
     bert_zoo.save(model, tmp_path)
     assert_same_variables(bert_zoo.load(tmp_path), model)
+
+
+@pytest.mark.parametrize("fmt", ["bert_zoo", "hf", "keras_hub"])
+def test_the_umask_decides_who_may_read_what_is_saved(fmt, tmp_path):
+    earlier = os.umask(0o027)
+    try:
+        bert_zoo.save(loaded_task("encoder"), tmp_path, format=fmt)
+    finally:
+        os.umask(earlier)
+    files = [path for path in tmp_path.rglob("*") if path.is_file()]
+    modes = {file.name: oct(stat.S_IMODE(file.stat().st_mode)) for file in files}
+    assert modes == dict.fromkeys(modes, "0o640")
 
 
 @pytest.mark.parametrize("formats", [("bert_zoo", "hf"), ("hf", "bert_zoo")])

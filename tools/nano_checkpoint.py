@@ -224,8 +224,6 @@ def main(_: Sequence[str]) -> None:
     copy_model(run, directory)
     text = card(_NAME.value, run, *shown(run, directory), fine_tuned)
     (directory / CARD).write_text(text, encoding="utf-8")
-    for path in directory.iterdir():
-        path.chmod(0o644)
     family = registry().families[read_json(directory / "bert_zoo.json")["family"]]
     declaration = {
         "sha256": sha256_of(directory / WEIGHTS),

@@ -6,6 +6,7 @@ import json
 import math
 import os
 import shutil
+import stat
 import struct
 import uuid
 import zipfile
@@ -74,6 +75,8 @@ def naming_full_disk(
 def replacing(path: str | os.PathLike) -> Iterator[Path]:
     """Yields a temporary path beside `path`; it becomes `path` on success and vanishes on error.
 
+    The umask decides who may read it, whichever library writes it.
+
     Raises:
         DiskFullError: there is no room for it.
     """
@@ -81,7 +84,11 @@ def replacing(path: str | os.PathLike) -> Iterator[Path]:
     temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}.tmp")
     try:
         with naming_full_disk(path):
+            temporary.touch(exist_ok=False)
+            mode = stat.S_IMODE(temporary.stat().st_mode)
             yield temporary
+            # safetensors 0.8 puts a file of its own there, which only the owner may read.
+            temporary.chmod(mode)
             # Else a power cut may leave the new name with nothing in it.
             with temporary.open("rb+") as file:
                 os.fsync(file.fileno())
