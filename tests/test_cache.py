@@ -26,8 +26,10 @@ import huggingface_hub
 import pytest
 from huggingface_hub import errors
 
+from bert_zoo.loading.sources import fetch_checkpoint
+from bert_zoo.registry import registry
 from bert_zoo.weights import cache, download, unpack
-from bert_zoo.weights.download import DownloadError
+from bert_zoo.weights.download import DownloadError, NoNetworkError
 from bert_zoo.weights.files import DiskFullError, WeightsError, verify_sha256
 
 VOCABULARY = b"[PAD]\n[UNK]\n"
@@ -927,6 +929,7 @@ def hub(tmp_path, monkeypatch):
         return str(snapshot)
 
     monkeypatch.setattr(huggingface_hub, "snapshot_download", snapshot_download)
+    monkeypatch.setattr(cache, "require_network", lambda url: None)
     return fake
 
 
@@ -1043,6 +1046,44 @@ def test_hub_failures_name_the_repository_and_what_to_do(error, message, hub):
     hub.error = error
     with pytest.raises(DownloadError, match=rf"hf://org/bert@v1: .*{message}"):
         cache.fetch_hub("org/bert", "v1")
+
+
+@pytest.fixture
+def no_network(monkeypatch):
+    """No address is reached; `waits` are the pauses before further attempts."""
+
+    def unreachable(address, timeout):
+        raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+
+    waits = []
+    monkeypatch.setattr(socket, "create_connection", unreachable)
+    monkeypatch.setattr(time, "sleep", waits.append)
+    for name in ("HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy", "HF_ENDPOINT"):
+        monkeypatch.delenv(name, raising=False)
+    return SimpleNamespace(waits=waits)
+
+
+def test_without_a_network_one_attempt_is_made_and_one_line_says_so(no_network, tmp_path, caplog):
+    with pytest.raises(
+        NoNetworkError, match=r"hf://org/bert@v1: huggingface\.co cannot be reached"
+    ):
+        cache.fetch_hub("org/bert", "v1")
+    _, checkpoint = registry().resolve("bert_base_uncased")
+    with pytest.raises(FileNotFoundError) as caught:
+        fetch_checkpoint(checkpoint)
+    said = str(caught.value)
+    assert "\n" not in said
+    assert re.search(r"huggingface\.co .*known\), storage\.googleapis\.com cannot be reached", said)
+    for help_ in ("HTTPS_PROXY", "hf://google-bert/bert-base-uncased", "weights=None"):
+        assert help_ in said
+    assert not no_network.waits
+    assert not caplog.records
+
+
+def test_the_server_is_tried_through_its_proxy(no_network, monkeypatch):
+    monkeypatch.setenv("HTTPS_PROXY", "proxy.example:8080")
+    with pytest.raises(NoNetworkError, match=r"proxy\.example cannot be reached \(Name or"):
+        download.require_network("https://huggingface.co")
 
 
 FAILURES = {

@@ -393,6 +393,23 @@ def test_files_and_saved_models_say_what_reads_them(tmp_path):
     assert "tf.saved_model.load" in message and "SavedModelLayer" in message
 
 
+@pytest.mark.parametrize("name", ["model.onnx", "onnx/model.onnx", "model.tflite"])
+def test_graphs_say_what_runs_them(name, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    file = tmp_path / name
+    file.parent.mkdir(exist_ok=True)
+    file.touch()
+    for given, error in ((name, ValueError), (file, ValueError), (tmp_path, FileNotFoundError)):
+        message = message_of(error, lambda given=given: bert_zoo.load(given))
+        assert "bert_zoo.runtime.load(" in message
+        assert "that was exported" in message
+    # As optimum lays it out.
+    shutil.copy(GOLDEN / "encoder" / "config.json", tmp_path)
+    assert "bert_zoo.runtime.load(" in message_of(
+        FileNotFoundError, lambda: bert_zoo.load(tmp_path)
+    )
+
+
 def test_a_run_is_loaded_as_its_model(saved, tmp_path, caplog):
     def run(name, figure):
         shutil.copytree(saved, tmp_path / name / "model")

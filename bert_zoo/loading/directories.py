@@ -19,7 +19,7 @@ from bert_zoo.weights.bind import POOLER, Plan, RenamedSource
 from bert_zoo.weights.files import WeightsError
 from bert_zoo.weights.formats import BertZoo, Description, Format
 from bert_zoo.weights.formats.bert_zoo import record
-from bert_zoo.weights.sources import open_weights
+from bert_zoo.weights.sources import FILE_ENDINGS, open_weights, what_runs
 from bert_zoo.weights.table import SecondEncoder
 from bert_zoo.weights.tensor_source import TensorSource
 
@@ -89,7 +89,7 @@ def _is_path(name: str) -> bool:
     return (
         os.sep in name
         or name.startswith(("~", "."))
-        or name.endswith(KERAS_SUFFIXES)
+        or name.endswith((*KERAS_SUFFIXES, *FILE_ENDINGS))
         or os.path.isdir(name)
     )
 
@@ -101,6 +101,8 @@ def _what_reads(file: Path) -> str:
             f"{file} is a file of Keras: keras.models.load_model({str(file)!r}) reads it, after "
             "`import bert_zoo`."
         )
+    if advice := what_runs(file):
+        return advice
     return (
         f"{file} is a file. load() takes the directory of a model, with configuration and vocabulary "
         f"beside the weights: load({str(file.parent)!r})."
@@ -186,6 +188,8 @@ def _config_file(directory: Path) -> Path:
                 return path
     if (directory / SAVED_MODEL).is_file():
         raise FileNotFoundError(_cannot_take_apart(directory))
+    if advice := what_runs(directory):
+        raise FileNotFoundError(f"{directory} holds no model that load() reads. {advice}")
     raise FileNotFoundError(
         f"{directory} holds no model: none of {', '.join(patterns)} is there (bert_zoo's, Hugging "
         f"Face's, the originals'). It holds {sorted(p.name for p in directory.iterdir())[:20]}."

@@ -5,6 +5,7 @@ from pathlib import Path
 
 from bert_zoo.registry import HF, Bundled, Checkpoint, Files, Package, Source, registry
 from bert_zoo.weights import cache
+from bert_zoo.weights.download import NoNetworkError
 from bert_zoo.weights.formats import BertZoo, HuggingFace
 from bert_zoo.weights.sources import open_weights
 
@@ -24,17 +25,26 @@ def config_files() -> list[str]:
 
 def fetch_checkpoint(checkpoint: Checkpoint, task: str | None = None) -> Path:
     """A directory with the files of the first source that is there and has the task's weights."""
-    failures = []
+    failures: list[tuple[Source, Exception]] = []
     sources: Sequence[Source] = [s for s in checkpoint.sources if task not in s.lacks]
     for source in sources or checkpoint.sources:
         try:
             return fetch(source)
         except (OSError, ImportError) as error:
-            failures.append(f"{source}: {error}")
+            failures.append((source, error))
+    bare = f"load({checkpoint.name!r}, weights=None) gives the architecture alone."
+    reasons = [error.reason for _, error in failures if isinstance(error, NoNetworkError)]
+    if len(reasons) == len(failures):
+        raise FileNotFoundError(
+            f"The weights of {checkpoint.full_name} are not in the cache and cannot be downloaded: "
+            f"{', '.join(dict.fromkeys(reasons))}. Connect to the network (HTTPS_PROXY names a proxy, "
+            f"HF_ENDPOINT a mirror of the hub), or download {failures[0][0]} elsewhere and give "
+            f"bert_zoo.load the path of the directory; {bare}"
+        )
     raise FileNotFoundError(
         f"The weights of {checkpoint.full_name} could not be downloaded.\n- "
-        + "\n- ".join(failures)
-        + f"\nload({checkpoint.name!r}, weights=None) gives the architecture alone."
+        + "\n- ".join(f"{source}: {error}" for source, error in failures)
+        + f"\n{bare}"
     )
 
 

@@ -26,7 +26,13 @@ from filelock import FileLock, Timeout
 from bert_zoo.config import ConfigError
 from bert_zoo.error_text import listing, shortened, shown
 from bert_zoo.json_files import read_object
-from bert_zoo.weights.download import DownloadError, download, require_https
+from bert_zoo.weights.download import (
+    DownloadError,
+    NoNetworkError,
+    download,
+    require_https,
+    require_network,
+)
 from bert_zoo.weights.files import WeightsError, is_disk_full, sha256_of, verify_sha256, write_json
 from bert_zoo.weights.sources import check_weight_files
 from bert_zoo.weights.unpack import unpack
@@ -227,7 +233,12 @@ def fetch_hub(
 
 
 def _downloaded_snapshot(repo: str, revision: str, beside: Sequence[str]) -> Path:
+    from huggingface_hub import constants
+
     try:
+        # huggingface_hub 1 and 2 try six times in 23 s, with a line for each.
+        if not constants.HF_HUB_OFFLINE:
+            require_network(_endpoint())
         directory = _snapshot(repo, revision, beside)
     # Whatever is between here and the hub may answer anything, which the library passes on.
     except Exception as error:
@@ -238,9 +249,14 @@ def _downloaded_snapshot(repo: str, revision: str, beside: Sequence[str]) -> Pat
             earlier and _cached_snapshot(repo, earlier["commit"], beside)
         )
         if not cached:
-            raise DownloadError(
+            message = (
                 f"Cannot download hf://{repo}@{revision}: {reason}. The local cache has no whole "
-                f"copy of it. (huggingface_hub: {shortened(str(error), 1000)})"
+                "copy of it."
+            )
+            if isinstance(error, NoNetworkError):
+                raise NoNetworkError(error.reason, message) from error
+            raise DownloadError(
+                f"{message} (huggingface_hub: {shortened(str(error), 1000)})"
             ) from error
         _LOGGER.warning(
             "hf://%s@%s could not be asked for (%s); using the copy in the cache, commit %s.",
@@ -290,11 +306,15 @@ def _snapshot(repo: str, revision: str, beside: Sequence[str], **options: Any) -
     return directory
 
 
+def _endpoint() -> str:
+    return os.environ.get("HF_ENDPOINT", "https://huggingface.co")
+
+
 def _hub_failure(repo: str, error: Exception) -> str:
     """What an error of huggingface_hub means, and what to do."""
     from huggingface_hub import constants, errors
 
-    endpoint = os.environ.get("HF_ENDPOINT", "https://huggingface.co")
+    endpoint = _endpoint()
     offline = ", for HF_HUB_OFFLINE is set" if os.environ.get("HF_HUB_OFFLINE") else ""
     log_in = "log in with `hf auth login` or set HF_TOKEN"
     elsewhere = (
@@ -309,6 +329,7 @@ def _hub_failure(repo: str, error: Exception) -> str:
     # The first kind that fits counts: a gated repository is a not-found one too, and nearly all of
     # them are OSErrors. HTTPError is that of the library's HTTP client.
     reasons = {
+        NoNetworkError: f"{error}. {elsewhere}",
         errors.GatedRepoError: "its owner grants access on request. Ask for it at "
         f"{endpoint}/{repo}, then {log_in}",
         errors.RepositoryNotFoundError: f"{endpoint} has no such repository, or it is private. "

@@ -11,6 +11,7 @@ import json
 import logging
 import os
 import re
+import socket
 import time
 import urllib.error
 import urllib.parse
@@ -28,6 +29,7 @@ from bert_zoo.weights.files import MOVE_CACHE, naming_full_disk
 _LOGGER = logging.getLogger(__name__)
 _CHUNK_BYTES = 1 << 20
 _TIMEOUT_SECONDS = 30
+_CONNECT_SECONDS = 10
 # A connection that brings less than this in a window is as good as dead.
 _LEAST_BYTES, _WINDOW_SECONDS = 1 << 16, 60
 # The end of what is there is fetched once more, for the file may have changed under its ETag.
@@ -43,6 +45,14 @@ class DownloadError(OSError):
     """A checkpoint cannot be downloaded; the message says which, why and what to do."""
 
 
+class NoNetworkError(DownloadError):
+    """No connection can be made to a server; `reason` names it and says why."""
+
+    def __init__(self, reason: str, message: str | None = None):
+        super().__init__(message or reason)
+        self.reason = reason
+
+
 class _Interrupted(Exception):
     """The transfer ended early; another attempt may succeed."""
 
@@ -53,6 +63,25 @@ def require_https(url: str) -> None:
     local = parts.scheme == "http" and parts.hostname in ("127.0.0.1", "localhost", "::1")
     if parts.scheme != "https" and not local:
         raise DownloadError(f"Refusing to download {url}: only https addresses are allowed.")
+
+
+def require_network(url: str) -> None:
+    """Tries once to connect to an address's server, or to the proxy before it.
+
+    Raises:
+        NoNetworkError: no connection can be made, so that it would be in vain to try again and again.
+    """
+    parts = urllib.parse.urlsplit(url)
+    proxies = urllib.request.getproxies()
+    proxy = proxies.get(parts.scheme) or proxies.get("all")
+    if proxy and not urllib.request.proxy_bypass(parts.netloc):
+        parts = urllib.parse.urlsplit(proxy if "//" in proxy else f"http://{proxy}")
+    port = parts.port or (80 if parts.scheme == "http" else 443)
+    try:
+        socket.create_connection((parts.hostname, port), _CONNECT_SECONDS).close()
+    except OSError as error:
+        why = error.strerror or error
+        raise NoNetworkError(f"{parts.hostname} cannot be reached ({why})") from error
 
 
 def download(url: str, target: Path, *, verifiable: bool) -> None:
@@ -69,8 +98,18 @@ def download(url: str, target: Path, *, verifiable: bool) -> None:
 
     Raises:
         DownloadError: the server refuses, sends something else, or the attempts are used up.
+        NoNetworkError: there is no connection to begin with.
         DiskFullError: there is no room for the file.
     """
+    advice = (
+        "Check the network (and the proxy settings HTTPS_PROXY and NO_PROXY) and call again: what has "
+        f"arrived is kept. Or {_ELSEWHERE}."
+    )
+    try:
+        require_network(url)
+    except NoNetworkError as error:
+        message = f"Cannot download {url}: {error}. {advice}"
+        raise NoNetworkError(error.reason, message) from error
     part = target.with_name("part")
     waits, furthest = iter(_RETRY_SECONDS), _size(part)
     while True:
@@ -84,11 +123,7 @@ def download(url: str, target: Path, *, verifiable: bool) -> None:
                 waits, furthest = iter(_RETRY_SECONDS), _size(part)
             wait = next(waits, None)
             if wait is None:
-                raise DownloadError(
-                    f"Cannot download {url}: {error}. Check the network (and the proxy settings "
-                    "HTTPS_PROXY and NO_PROXY) and call again: what has arrived is kept. Or "
-                    f"{_ELSEWHERE}."
-                ) from error
+                raise DownloadError(f"Cannot download {url}: {error}. {advice}") from error
             _LOGGER.warning("%s: %s; trying again in %s s.", url, error, wait)
             time.sleep(wait)
 

@@ -35,6 +35,24 @@ _TF1_KIND = (
     "model/*.ckpt-*.index",  # of the released Transformer-XL directories
 )
 
+# Files that hold a graph, whose constants have no names of weights -> what runs them.
+_GRAPHS = {".onnx": "onnxruntime.InferenceSession", ".tflite": "LiteRT's Interpreter"}
+
+
+def what_runs(file_or_directory: Path) -> str | None:
+    """What to do with a graph that another program runs, or with a directory of some; else None."""
+    path = file_or_directory
+    files = [path] if not path.is_dir() else sorted([*path.glob("*.*"), *path.glob("onnx/*.*")])
+    graph = next((file for file in files if file.suffix in _GRAPHS), None)
+    if graph is None:
+        return None
+    return (
+        f"{graph} is a graph that runs as it is and cannot be made into a Keras model again. "
+        f"bert_zoo.runtime.load({str(graph.parent)!r}) runs it if bert_zoo.export wrote it, and "
+        f"{_GRAPHS[graph.suffix]} in any case. To have the Keras model, give load() the directory that "
+        "was exported: that of bert_zoo.save, or the Hugging Face model."
+    )
+
 
 def open_weights(directory_or_file: str | os.PathLike) -> TensorSource:
     """Opens the weights of a checkpoint for reading, without reading any tensor.
@@ -61,6 +79,8 @@ def open_weights(directory_or_file: str | os.PathLike) -> TensorSource:
     if path.with_name(path.name + ".index").is_file():
         return TF1Source(str(path))
     if path.is_file():
+        if advice := what_runs(path):
+            raise WeightsError(advice)
         raise WeightsError(
             f"{path} is not a weight file that bert_zoo knows by its name. Known endings are "
             f"{', '.join(_READERS)}; a TensorFlow checkpoint is named by its prefix or its .index "
@@ -116,6 +136,8 @@ _READERS: dict[str, Callable[[Path], TensorSource]] = {
     SHAPES_FILE: ParameterFilesSource,
     ".index": lambda path: TF1Source(str(path.with_suffix(""))),
 }
+# By which a name is known to be a file's.
+FILE_ENDINGS = (*_READERS, *_GRAPHS)
 
 
 def _only_checkpoint(directory: Path) -> Path:
@@ -131,6 +153,8 @@ def _only_checkpoint(directory: Path) -> Path:
         taken = taken or sorted(directory.glob(pattern))
     if len(taken) == 1:
         return taken[0]
+    if not taken and (advice := what_runs(directory)):
+        raise FileNotFoundError(f"{directory} holds no weights. {advice}")
     looked_for = ", ".join([*(name for names in _KINDS.values() for name in names), *_TF1_KIND])
     if taken:
         raise WeightsError(
