@@ -214,7 +214,7 @@ class Registry:
     def __init__(self, families: Iterable[Family]):
         self.families = {family.name: family for family in families}
         self._entries: dict[str, tuple[Family, Checkpoint]] = {}
-        self._listed: list[str] = []
+        self._listed: list[list[str]] = []  # a checkpoint's names, its own first
         self._former: dict[str, str] = {}
         for family in self.families.values():
             for checkpoint in family.checkpoints:
@@ -228,7 +228,7 @@ class Registry:
         is_default = checkpoint.name not in self._entries
         names = [checkpoint.name] if is_default else [checkpoint.full_name]
         names += checkpoint.aliases
-        self._listed += names
+        self._listed.append([*names])
         if checkpoint.tag and is_default:
             names.append(checkpoint.full_name)
         for name in names:
@@ -261,6 +261,14 @@ class Registry:
             raise ValueError(self._unknown(name))
         return self._entries[name]
 
+    def name_of_repository(self, repo: str) -> str | None:
+        """The name of the checkpoint that comes from a Hugging Face repository, if one does."""
+        for _, checkpoint in self._entries.values():
+            for source in checkpoint.sources:
+                if isinstance(source, HF) and source.repo.casefold() == repo.casefold():
+                    return checkpoint.full_name
+        return None
+
     def _unknown(self, name: str) -> str:
         spelled = name.strip().lower().replace("-", "_").replace("/", "_")
         begin_so = sorted((n for n in self._entries if n.startswith(spelled)), key=_natural_key)
@@ -272,22 +280,22 @@ class Registry:
             "directory is given by its path, a Hugging Face repository as 'hf://org/repo'."
         )
 
-    def names(self, pattern: str = "*", provides: str | None = None) -> list[str]:
+    def names(
+        self, pattern: str = "*", provides: str | None = None, aliases: bool = False
+    ) -> list[str]:
+        """See `list_models`."""
         known_tasks = {task for _, c in self._entries.values() for task in c.provides}
         if provides is not None and provides not in known_tasks:
             raise ValueError(
                 f"No checkpoint provides {provides!r}; what they provide is "
                 f"{', '.join(sorted(known_tasks))}."
             )
-        return sorted(
-            (
-                name
-                for name in self._listed
-                if fnmatch.fnmatchcase(name, pattern)
-                and (provides is None or provides in self._entries[name][1].provides)
-            ),
-            key=_natural_key,
-        )
+        found = []
+        for names in self._listed:
+            if provides is None or provides in self._entries[names[0]][1].provides:
+                matching = fnmatch.filter(names, pattern)
+                found += matching if aliases else matching[:1]
+        return sorted(found, key=_natural_key)
 
 
 def _natural_key(name: str) -> list[Any]:
@@ -303,15 +311,19 @@ def registry() -> Registry:
     return Registry(FAMILIES)
 
 
-def list_models(pattern: str = "*", provides: str | None = None) -> list[str]:
-    """Names that `load` takes, in natural order.
+def list_models(
+    pattern: str = "*", provides: str | None = None, *, aliases: bool = False
+) -> list[str]:
+    """Names that `load` takes, in natural order: one for each checkpoint.
 
     Args:
-        pattern: a glob, such as "bert_*uncased*".
+        pattern: a glob, such as "bert_*uncased*". A checkpoint whose own name does not match is listed
+            by the first of its aliases that does.
         provides: keep checkpoints whose released files hold this task's head: "masked_lm",
             "pretraining", "classification", "embedding", ...
+        aliases: whether every name of a checkpoint is listed that matches.
 
     Raises:
         ValueError: no checkpoint provides that task.
     """
-    return registry().names(pattern, provides)
+    return registry().names(pattern, provides, aliases)

@@ -109,13 +109,26 @@ transformer_xl_wt103 transformer_xl_enwik8 transformer_xl_text8 transformer_xl_l
 
 
 def test_every_released_checkpoint_is_listed():
-    names = bert_zoo.list_models()
+    names = bert_zoo.list_models(aliases=True)
     assert set(RELEASED) <= set(names)
     assert len(names) == len(set(names))
 
 
+def test_a_checkpoint_is_listed_once_and_under_every_name_where_aliases_are_asked_for():
+    names, all_names = bert_zoo.list_models(), bert_zoo.list_models(aliases=True)
+    checkpoints = {bert_zoo.describe(name)["name"] for name in all_names}
+    assert len(names) == len(checkpoints) < len(all_names)
+    assert "bert_base_uncased" in names and "bert_base" not in names
+    assert bert_zoo.list_models("bert_tin*") == ["bert_tiny"]
+    assert bert_zoo.list_models("sci*", aliases=True) == [
+        "scibert",
+        "scibert_cased",
+        "scibert_uncased",
+    ]
+
+
 def test_every_listed_name_is_described():
-    for name in bert_zoo.list_models():
+    for name in bert_zoo.list_models(aliases=True):
         card = bert_zoo.describe(name)
         assert card["parameters"] > 500_000
         assert str(card).startswith("name ")
@@ -134,7 +147,7 @@ def test_names_come_in_natural_order():
 
 
 def test_globs_and_provides_filter():
-    assert bert_zoo.list_models("sci*") == ["scibert", "scibert_cased", "scibert_uncased"]
+    assert bert_zoo.list_models("sci*") == ["scibert", "scibert_cased"]
     assert bert_zoo.list_models("nothing*") == []
     assert "finbert" not in bert_zoo.list_models(provides="masked_lm")
     assert bert_zoo.list_models("fin*", provides="classification") == ["finbert"]
@@ -170,6 +183,15 @@ def test_unknown_name_gives_the_three_nearest(asked, meant):
     assert repr(asked) in message and repr(meant) in message and "list_models()" in message
     nearest = message.split("nearest names are ")[1].split(";")[0]
     assert len(nearest.split(", ")) == 3
+
+
+@pytest.mark.parametrize("asked", ["google-bert/bert-base-uncased", "FacebookAI/roberta-base"])
+def test_a_repository_answers_with_the_name_that_it_has_here(asked):
+    meant = asked.partition("/")[2].replace("-", "_")
+    with pytest.raises(FileNotFoundError, match=rf"called '{meant}' here: load\('{meant}'\)"):
+        bert_zoo.load(asked)
+    with pytest.raises(FileNotFoundError, match="'hf://my-org/my-model'"):
+        bert_zoo.load("my-org/my-model")
 
 
 def one_checkpoint(**changes):

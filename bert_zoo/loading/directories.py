@@ -78,8 +78,8 @@ def open_checkpoint(
             raise ValueError(_what_reads(directory))
         if not directory.is_dir():
             raise FileNotFoundError(
-                f"There is no directory {directory}. load() takes the directory of a model, a name "
-                "of bert_zoo.list_models(), or 'hf://org/repo'."
+                f"There is no directory {directory}.{_if_repository(str(name))} load() takes the directory "
+                "of a model, a name of bert_zoo.list_models(), or 'hf://org/repo'."
             )
         return _open_directory(_model_of_run(directory), str(name), with_weights, task)
     return _open_registered(*registry().resolve(name), with_weights, task)
@@ -92,6 +92,15 @@ def _is_path(name: str) -> bool:
         or name.endswith((*KERAS_SUFFIXES, *FILE_ENDINGS))
         or os.path.isdir(name)
     )
+
+
+def _if_repository(name: str) -> str:
+    """What to do where a path that does not exist may be the name of a Hugging Face repository."""
+    if known := registry().name_of_repository(name):
+        return f" The Hugging Face repository {name!r} is called {known!r} here: load({known!r})."
+    if re.fullmatch(r"[\w-][\w.-]*/[\w.-]+", name):
+        return f" If it is a Hugging Face repository, pass 'hf://{name}'."
+    return ""
 
 
 def _what_reads(file: Path) -> str:
