@@ -574,6 +574,24 @@ def test_unknown_names():
     message_of(TypeError, lambda: bert_zoo.load(None), "None", "string")
 
 
+@pytest.mark.parametrize(
+    ("word", "meant"),
+    [
+        ("ner", "token_classification"),
+        ("text-classification", "classification"),
+        ("Question Answering", "question_answering"),
+        ("masked_ml", "masked_lm"),
+    ],
+)
+def test_what_others_call_a_task_answers_with_its_name(word, meant):
+    message_of(ValueError, lambda: bert_zoo.load("bert_nano", word), repr(word), f"{meant!r}")
+
+
+def test_a_model_without_a_loss_says_so_before_it_reads_its_data():
+    model = bert_zoo.load(GOLDEN / "encoder", "embedding")
+    message_of(ValueError, lambda: model.fit(["a"], ["b"]), "'embedding'", "model.compile(")
+
+
 def rewritten(tmp_path, name: str = "config.json", **changes):
     for file in (GOLDEN / "encoder").iterdir():
         shutil.copy(file, tmp_path)

@@ -16,7 +16,7 @@ from bert_zoo.models.labels import Thresholds, label_names
 from bert_zoo.models.long_texts import LongTexts
 from bert_zoo.models.task_model import LabelledModel
 from bert_zoo.registry import TextSpec
-from bert_zoo.tasks import TASKS, Classifier, MultiLabelClassifier
+from bert_zoo.tasks import TASKS, Classifier, MultiLabelClassifier, no_such_task
 from bert_zoo.text.format import DeferredPreprocessor
 from bert_zoo.training.compiling import compile_for_task
 from bert_zoo.weights.bind import ENCODER_PREFIX, POOLER, assign, variables_of
@@ -106,7 +106,7 @@ def load(
             says how to go on.
     """
     if task is not None and task not in TASKS:
-        raise ValueError(f"There is no task {task!r}; the tasks are {', '.join(TASKS)}.")
+        raise ValueError(no_such_task(task))
     if weights not in ("pretrained", None):
         raise ValueError(f"weights is {weights!r}; it is 'pretrained' or None.")
     if num_labels is not None:

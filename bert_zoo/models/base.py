@@ -423,6 +423,12 @@ class ZooModel(keras.Model):
 
         Labels of classes may be their names, and `class_weight` is by name or number.
         """
+        if not self.compiled:
+            raise ValueError(
+                f"This model, of task {self.task!r}, has no loss yet, so fit() cannot train it. Compile it "
+                "with a loss for its outputs: model.compile(optimizer, loss); or load the checkpoint for a "
+                "task that has one, such as load(name, task='classification')."
+            )
         if validation_batch_size is not None:
             check_batch_size(validation_batch_size, "validation_batch_size")
         class_weights, class_weight = read_class_weight(self, class_weight)

@@ -1,5 +1,6 @@
 """Tasks, one module or package each: model, loss and metrics, verb, and what is served."""
 
+from bert_zoo.error_text import nearest
 from bert_zoo.models.encoder import Encoder
 from bert_zoo.tasks.causal_lm import CausalLM
 from bert_zoo.tasks.causal_lm.streams import StatefulLM as StatefulLM
@@ -31,3 +32,40 @@ TASKS = {
         SentenceEmbedder,
     )
 }
+
+# What other libraries and the field call them.
+_OTHER_WORDS = {
+    "feature_extraction": Encoder,
+    "backbone": Encoder,
+    "text_classification": Classifier,
+    "sequence_classification": Classifier,
+    "sentiment_analysis": Classifier,
+    "zero_shot_classification": Classifier,
+    "nli": Classifier,
+    "multilabel": MultiLabelClassifier,
+    "multilabel_classification": MultiLabelClassifier,
+    "sts": Regressor,
+    "ner": TokenClassifier,
+    "pos": TokenClassifier,
+    "tagging": TokenClassifier,
+    "qa": QuestionAnswerer,
+    "squad": QuestionAnswerer,
+    "fill_mask": MaskedLM,
+    "mlm": MaskedLM,
+    "text_generation": CausalLM,
+    "lm": CausalLM,
+    "clm": CausalLM,
+    "sentence_similarity": SentenceEmbedder,
+    "sentence_embedding": SentenceEmbedder,
+    "embeddings": SentenceEmbedder,
+}
+
+
+def no_such_task(name: str) -> str:
+    """The message for a task that there is not, with the name that is meant where that can be told."""
+    spelled = str(name).strip().lower().replace("-", "_").replace(" ", "_")
+    if spelled in _OTHER_WORDS:
+        meant = f" It is called {_OTHER_WORDS[spelled].task!r} here."
+    else:
+        meant = nearest(spelled, TASKS)
+    return f"There is no task {name!r}.{meant} The tasks are {', '.join(TASKS)}."
