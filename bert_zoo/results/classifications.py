@@ -62,10 +62,16 @@ def classified(
     text: str | tuple[str, str], logits: np.ndarray, labels: Sequence[str], top_k: int | None
 ) -> Classification:
     """What logits [classes] say of a text that has one of the labels."""
-    scores = dict(zip(labels, map(float, softmax(logits)), strict=True))
+    return best(text, dict(zip(labels, map(float, softmax(logits)), strict=True)), top_k)
+
+
+def best(
+    text: str | tuple[str, str], scores: Mapping[str, float], top_k: int | None
+) -> Classification:
+    """The likeliest label of a text, from every label's probability."""
     top = highest(scores, top_k or 1)
     label, score = next(iter(top.items()))
-    return Classification(text, label, score, scores, top)
+    return Classification(text, label, score, dict(scores), top)
 
 
 def multi_label_classified(

@@ -7,6 +7,7 @@ from bert_zoo.config import is_integer
 from bert_zoo.models.losses import class_loss
 from bert_zoo.models.task_model import LabelledModel, SentenceModel, Use
 from bert_zoo.results.classifications import Classifications, classified
+from bert_zoo.tasks.zero_shot import HYPOTHESIS, zero_shot
 
 
 @keras.saving.register_keras_serializable("bert_zoo")
@@ -45,8 +46,7 @@ class Classifier(SentenceModel, LabelledModel):
         """
         from bert_zoo.text.batches import strings
 
-        if top_k is not None and (not is_integer(top_k) or top_k < 1):
-            raise ValueError(f"top_k is {top_k!r}; it is how many labels are wanted, at least 1.")
+        _check_top_k(top_k)
         texts = tuple(map(strings, texts)) if isinstance(texts, tuple) else strings(texts)
         logits = self.predict(texts, batch_size=batch_size, verbose=0)
         rows = zip(*texts, strict=True) if isinstance(texts, tuple) else texts
@@ -54,6 +54,42 @@ class Classifier(SentenceModel, LabelledModel):
             self.classified(text, row, top_k) for text, row in zip(rows, logits, strict=True)
         )
 
+    def zero_shot(
+        self,
+        texts,
+        labels,
+        *,
+        hypothesis: str = HYPOTHESIS,
+        multi_label: bool = False,
+        top_k: int | None = None,
+        batch_size: int = 32,
+    ):
+        """Sorts texts into classes that the model was not trained for; of a model fine-tuned on MNLI.
+
+        Args:
+            texts: a text or several; where one is too long, it is cut and the hypothesis is not.
+            labels: names of the classes, a list or, as transformers takes them, a string with commas.
+            hypothesis: a sentence with {} in the place of a label. One in the texts' language, and of their
+                subject, works best.
+            multi_label: whether any number of labels may apply: each has a probability of its own then,
+                and those above 0.5 are given. Otherwise probabilities of all add up to 1.
+            top_k: how many of the likeliest labels are given; one by default, or all that apply.
+            batch_size: pairs of a text with a label a step.
+
+        Returns:
+            A list of `Classification`, or of `MultiLabelClassification`, that prints as a table.
+
+        Raises:
+            ValueError: the model has no class "entailment", or the arguments do not fit.
+        """
+        _check_top_k(top_k)
+        return zero_shot(self, texts, labels, hypothesis, multi_label, top_k, batch_size)
+
     def classified(self, text: str | tuple[str, str], logits: np.ndarray, top_k: int | None):
         """What logits [classes] say of a text."""
         return classified(text, logits, self.labels, top_k)
+
+
+def _check_top_k(top_k: int | None) -> None:
+    if top_k is not None and (not is_integer(top_k) or top_k < 1):
+        raise ValueError(f"top_k is {top_k!r}; it is how many labels are wanted, at least 1.")

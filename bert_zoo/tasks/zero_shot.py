@@ -1,0 +1,106 @@
+"""Zero-shot classification by a model of natural language inference.
+
+A text is the premise, and each label makes a hypothesis ("This example is about politics."); how likely
+the one entails the other is the label's score. Source: Yin et al., "Benchmarking Zero-shot Text
+Classification", arXiv:1909.00161; probabilities as transformers' ZeroShotClassificationPipeline has them.
+"""
+
+from collections.abc import Sequence
+
+from bert_zoo.error_text import quoted, shown
+from bert_zoo.models.cut_texts import warning_of_cut_texts
+from bert_zoo.models.direct import outputs_of_texts
+from bert_zoo.registry import registry
+from bert_zoo.results.classifications import (
+    Classifications,
+    MultiLabelClassification,
+    best,
+    highest,
+    softmax,
+)
+
+HYPOTHESIS = "This example is {}."
+DEFAULT_THRESHOLD = 0.5
+
+
+def zero_shot(
+    model,
+    texts,
+    labels: Sequence[str] | str,
+    hypothesis: str,
+    multi_label: bool,
+    top_k: int | None,
+    batch_size: int,
+) -> Classifications:
+    """See `Classifier.zero_shot`."""
+    from bert_zoo.text.batches import strings
+
+    labels = _checked_labels(labels)
+    if not isinstance(hypothesis, str) or hypothesis.format("") == hypothesis:
+        raise ValueError(
+            f"hypothesis is {shown(hypothesis)}; it is a sentence with {{}} where the label goes, such as "
+            f"{HYPOTHESIS!r}."
+        )
+    entails, contradicts = _inference_classes(model)
+    texts = strings(texts)
+    premises = [text for text in texts for _ in labels]
+    hypotheses = [hypothesis.format(label) for label in labels] * len(texts)
+    pairs = (premises, hypotheses)
+    # The hypothesis must be read whole.
+    reader = model.preprocessor.with_options(truncation="only_first")
+    with warning_of_cut_texts(model, pairs):
+        logits = outputs_of_texts(model, _logits, pairs, batch_size, reader=reader)
+    logits = logits.reshape(len(texts), len(labels), -1)
+    if not multi_label:
+        probabilities = softmax(logits[..., entails])
+        return Classifications(
+            best(text, dict(zip(labels, map(float, row), strict=True)), top_k)
+            for text, row in zip(texts, probabilities, strict=True)
+        )
+    probabilities = softmax(logits[..., [contradicts, entails]])[..., 1]
+    found = []
+    for text, row in zip(texts, probabilities, strict=True):
+        scores = dict(zip(labels, map(float, row), strict=True))
+        above = {label: score for label, score in scores.items() if score > DEFAULT_THRESHOLD}
+        found.append(MultiLabelClassification(text, highest(above, top_k), scores))
+    return Classifications(found)
+
+
+def _logits(model, inputs):
+    return model(inputs, training=False)
+
+
+def _checked_labels(labels: Sequence[str] | str) -> list[str]:
+    if isinstance(labels, str):
+        labels = [label.strip() for label in labels.split(",")]
+    labels = [*labels]
+    if not labels or not all(isinstance(label, str) and label.strip() for label in labels):
+        raise ValueError(f"labels is {shown(labels)}; it is a list of names, none of them empty.")
+    if len(set(labels)) < len(labels):
+        raise ValueError(f"labels has a name twice: {quoted(labels)}.")
+    return labels
+
+
+def _inference_classes(model) -> tuple[int, int]:
+    """The numbers of the classes of entailment and of what speaks against it."""
+    names = [name.casefold() for name in model.labels]
+    entails = [i for i, name in enumerate(names) if name.startswith("entail")]
+    others = [i for i in range(len(names)) if i not in entails]
+    against = [i for i in others if names[i].startswith("contra")] or others
+    if len(entails) != 1 or (len(against) != 1 and len(names) > 2):
+        raise ValueError(
+            f"zero_shot() needs a model of natural language inference, with a class 'entailment' and one "
+            f"'contradiction'; the classes of this one are {quoted(model.labels)}. Load a model "
+            f"such as {', '.join(_inference_models())}, or fine-tune one on MNLI."
+        )
+    return entails[0], against[0]
+
+
+def _inference_models() -> list[str]:
+    """Registered checkpoints of inference."""
+    return [
+        repr(checkpoint.full_name)
+        for family in registry().families.values()
+        for checkpoint in family.checkpoints
+        if any(label.casefold().startswith("entail") for label in checkpoint.labels)
+    ]
