@@ -96,7 +96,10 @@ def test_verbs_answer_as_the_models_do(case, exported):
         assert_alike(runtime.classify(texts, top_k=2), model.classify(texts, top_k=2))
     elif hasattr(model, "tag"):
         for given in (texts, [["the", "cat"], ["a"]]):
-            assert_alike(runtime.tag(given, batch_size=2), model.tag(given))
+            for strategy in ("first", "average", "max"):
+                options = {"aggregation_strategy": strategy}
+                ours = model.tag(given, **options)
+                assert_alike(runtime.tag(given, batch_size=2, **options), ours)
     elif hasattr(model, "answer"):
         contexts = [" ".join(TEXTS), " ".join(TEXTS * 12), "a big  red house, in the\u3000city "]
         questions = ["the cat", "what did she see in the big red house", ""]

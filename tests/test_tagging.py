@@ -280,6 +280,32 @@ def test_words_get_the_probabilities_of_their_first_pieces(family):
         np.testing.assert_allclose([w.score for w in tagging.words], np.max(row, axis=1), atol=1e-6)
 
 
+@pytest.mark.parametrize("strategy", ["first", "average", "max"])
+def test_words_of_several_pieces_are_tagged_as_transformers_aggregates_them(strategy):
+    tagger = model_of("bert")
+    pieces = word_pieces(word_batch(WORDS), tagger.preprocessor.tokenizer)
+    lengths = [row.row_lengths().numpy() for row in pieces]
+    assert max(map(max, lengths)) > 1
+    packed = pack_words(WORDS, tagger.preprocessor)
+    probabilities = tf.nn.softmax(tagger(packed.inputs)).numpy()
+    for batch_size in (1, 8):
+        found = word_probabilities(tagger, WORDS, batch_size, strategy)
+        for row, numbers, ours in zip(probabilities, lengths, found, strict=True):
+            # The first token is [CLS].
+            words = np.split(row[1 : 1 + sum(numbers)], np.cumsum(numbers)[:-1])
+            wanted = {
+                "first": [word[0] for word in words],
+                "average": [np.mean(word, axis=0) for word in words],
+                "max": [max(word, key=max) for word in words],
+            }[strategy]
+            np.testing.assert_allclose(ours, wanted, atol=1e-6)
+
+
+def test_strategies_that_give_no_label_a_word_are_refused():
+    with pytest.raises(ValueError, match=r"'simple'.*'average'.*aggregate=False"):
+        model_of("bert").tag("a b", aggregation_strategy="simple")
+
+
 def test_every_word_of_a_long_text_has_a_label():
     tagger = model_of("bert")
     long = ["the", "dogs", "sat"] * 30
@@ -299,7 +325,7 @@ def test_spans_are_marked_in_the_text_as_it_stands(monkeypatch):
     tagger = model_of("bert")
     tags = {"Ann": 1, "Lee": 2, "New": 3, "York": 4}
 
-    def certain(model, words, batch_size):
+    def certain(model, words, batch_size, strategy):
         return [np.eye(5, dtype=np.float32)[[tags.get(w, 0) for w in row]] * 0.98 for row in words]
 
     monkeypatch.setattr("bert_zoo.tasks.token_classification.tagging.word_probabilities", certain)

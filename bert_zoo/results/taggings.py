@@ -102,6 +102,37 @@ def marks_spans(labels: Sequence[str]) -> bool:
     return OUTSIDE in prefixes and prefixes <= {OUTSIDE, *"BIES"} and len(prefixes) > 1
 
 
+# How the probabilities of a word are made of those of its pieces, by Hugging Face's names.
+FIRST_PIECE, AVERAGE, MAX = STRATEGIES = ("first", "average", "max")
+
+
+def check_strategy(strategy: str) -> None:
+    if strategy not in STRATEGIES:
+        raise ValueError(
+            f"aggregation_strategy is {strategy!r}; it is one of {list(STRATEGIES)}, which make one label a "
+            "word. aggregate=False gives words without spans."
+        )
+
+
+def word_probabilities(pieces: np.ndarray, starts: np.ndarray, strategy: str) -> np.ndarray:
+    """Probabilities of words [words, labels], from those of their pieces [pieces, labels].
+
+    Args:
+        pieces: of all words, one after the other.
+        starts: where the pieces of each word begin.
+        strategy: of `STRATEGIES`: those of the first piece, the mean of all, or those of the piece
+            whose best label is the likeliest.
+    """
+    if strategy == FIRST_PIECE:
+        return pieces[starts]
+    ends = np.append(starts[1:], len(pieces))[: len(starts)]
+    if strategy == AVERAGE:
+        return np.add.reduceat(pieces, starts, axis=0) / (ends - starts)[:, None]
+    surest = pieces.max(axis=1)
+    chosen = [start + surest[start:end].argmax() for start, end in zip(starts, ends, strict=True)]
+    return pieces[np.array(chosen, int)]
+
+
 class Sentence(NamedTuple):
     text: str
     words: tuple[str, ...]

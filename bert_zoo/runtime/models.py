@@ -16,7 +16,15 @@ from bert_zoo.results.classifications import (
     multi_label_classified,
     softmax,
 )
-from bert_zoo.results.taggings import Taggings, marks_spans, sentence_of, tagging
+from bert_zoo.results.taggings import (
+    FIRST_PIECE,
+    Taggings,
+    check_strategy,
+    marks_spans,
+    sentence_of,
+    tagging,
+    word_probabilities,
+)
 from bert_zoo.runtime.files import DESCRIPTION_FILE, VERSION
 from bert_zoo.runtime.reading import Arrays, Reader, Row
 from bert_zoo.runtime.sessions import SESSIONS, checked_inputs
@@ -181,8 +189,16 @@ class _Tagger(RuntimeModel):
     def labels(self) -> list[str]:
         return self.description["labels"]
 
-    def tag(self, texts, aggregate: bool = True, batch_size: int = 32) -> Taggings:
+    def tag(
+        self,
+        texts,
+        aggregate: bool = True,
+        batch_size: int = 32,
+        *,
+        aggregation_strategy: str = FIRST_PIECE,
+    ) -> Taggings:
         """As the Keras model's `tag`."""
+        check_strategy(aggregation_strategy)
         texts = [texts] if isinstance(texts, str | bytes) else [*texts]
         sentences = [
             sentence_of(t.decode("utf-8", "replace") if isinstance(t, bytes) else t) for t in texts
@@ -190,14 +206,15 @@ class _Tagger(RuntimeModel):
         if not sentences:
             raise ValueError("There are no texts: texts is empty.")
         aggregate = aggregate and marks_spans(self.labels)
-        probabilities = self._word_probabilities([s.words for s in sentences], batch_size)
+        words = [s.words for s in sentences]
+        probabilities = self._word_probabilities(words, batch_size, aggregation_strategy)
         pairs = zip(sentences, probabilities, strict=True)
         return Taggings(tagging(*pair, self.labels, aggregate) for pair in pairs)
 
     def _word_probabilities(
-        self, sentences: Sequence[Sequence[str]], batch_size: int
+        self, sentences: Sequence[Sequence[str]], batch_size: int, strategy: str
     ) -> list[np.ndarray]:
-        """For each sentence float32 [words, labels], of each word's first piece."""
+        """For each sentence float32 [words, labels]."""
         pieces = self.reader.words([*itertools.chain.from_iterable(sentences)])
         lengths = np.array([*map(len, pieces)], int)
         ends = np.cumsum([0, *map(len, sentences)])
@@ -208,7 +225,7 @@ class _Tagger(RuntimeModel):
             rows.append(self.reader.row(ids[:budget]))
             firsts.append(np.cumsum(lengths[start:end]) - lengths[start:end])
         found = [
-            softmax(outputs["logits"][row.places[0][0] + first])
+            word_probabilities(softmax(row.of_text(outputs["logits"])), first, strategy)
             for outputs, row, first in zip(
                 self._outputs_of_rows(rows, batch_size), rows, firsts, strict=True
             )

@@ -30,6 +30,11 @@ class Row(NamedTuple):
     # Of each text, where its first token stands and how many there are.
     places: list[tuple[int, int]]
 
+    def of_text(self, values: np.ndarray) -> np.ndarray:
+        """What the tokens of the first text have of values [tokens, ...]."""
+        start, length = self.places[0]
+        return values[start : start + length]
+
 
 class Reader:
     """A tokenizer in Rust, and what composes rows.

@@ -6,6 +6,7 @@ from keras import ops
 from bert_zoo.config import IGNORED_LABEL
 from bert_zoo.models.losses import token_loss
 from bert_zoo.models.task_model import LabelledModel, Use
+from bert_zoo.results.taggings import FIRST_PIECE
 from bert_zoo.tasks.token_classification import tagging
 
 
@@ -59,7 +60,14 @@ class TokenClassifier(LabelledModel):
     def portable_verb(self):
         return {"verb": "tag", "labels": list(self.labels)}
 
-    def tag(self, texts, aggregate: bool = True, batch_size: int = 32):
+    def tag(
+        self,
+        texts,
+        aggregate: bool = True,
+        batch_size: int = 32,
+        *,
+        aggregation_strategy: str = FIRST_PIECE,
+    ):
         """The likeliest label of each word, and the spans that labels such as "B-LOC" mark.
 
         Texts that are too long for the model are read in parts, cut between words.
@@ -69,9 +77,12 @@ class TokenClassifier(LabelledModel):
                 is a word); or lists of words, as the training data have them.
             aggregate: whether labels of a tag scheme are read as spans.
             batch_size: rows a step.
+            aggregation_strategy: how a word that has several pieces gets its label, by Hugging Face's
+                names: "first" takes its first piece, whose label training teaches; "average" the mean
+                of all pieces' probabilities; "max" the piece that is surest of its label.
 
         Returns:
             A list of `Tagging(text, words, spans)` that prints texts with their spans marked,
             "[Berlin]LOC 0.99", or tables of words where there are no spans to read.
         """
-        return tagging.tag(self, texts, aggregate, batch_size)
+        return tagging.tag(self, texts, aggregate, batch_size, aggregation_strategy)

@@ -13,15 +13,24 @@ from bert_zoo.models.direct import for_this_device
 from bert_zoo.models.graphs import in_graph, on_model
 from bert_zoo.models.inputs import check_batch_size
 from bert_zoo.models.labels import checked_labels, class_indices
-from bert_zoo.results.taggings import Taggings, marks_spans, sentence_of, tagging
+from bert_zoo.results.taggings import (
+    AVERAGE,
+    FIRST_PIECE,
+    Taggings,
+    check_strategy,
+    marks_spans,
+    sentence_of,
+    tagging,
+)
 
 
-def tag(model, texts, aggregate: bool, batch_size: int) -> Taggings:
+def tag(model, texts, aggregate: bool, batch_size: int, strategy: str = FIRST_PIECE) -> Taggings:
     """See `TokenClassifier.tag`."""
     from bert_zoo.text.batches import strings
     from bert_zoo.text.words import has_rows_of_words, word_batch
 
     check_batch_size(batch_size)
+    check_strategy(strategy)
     if isinstance(texts, Iterator):
         texts = [*texts]
     if has_rows_of_words(texts) and hasattr(texts, "numpy"):
@@ -30,28 +39,33 @@ def tag(model, texts, aggregate: bool, batch_size: int) -> Taggings:
     if not sentences:
         raise ValueError("There are no texts: texts is empty.")
     aggregate = aggregate and marks_spans(model.labels)
-    probabilities = word_probabilities(model, [list(s.words) for s in sentences], batch_size)
+    words = [list(s.words) for s in sentences]
+    probabilities = word_probabilities(model, words, batch_size, strategy)
     pairs = zip(sentences, probabilities, strict=True)
     return Taggings(tagging(*pair, model.labels, aggregate) for pair in pairs)
 
 
-def word_probabilities(model, words, batch_size: int = 32) -> list[np.ndarray]:
+def word_probabilities(
+    model, words, batch_size: int = 32, strategy: str = FIRST_PIECE
+) -> list[np.ndarray]:
     """The probabilities of every label for every word: for each sentence float32 [words, labels].
 
     A sentence that is too long for the model is read in several rows, cut between words, so that no
-    word goes without. A word's probabilities are those of its first piece.
+    word goes without.
 
     Args:
         model: a `TokenClassifier`.
         words: sentences, as `bert_zoo.text.words.word_batch` takes them.
         batch_size: rows a step.
+        strategy: how they are made of those of the word's pieces, see
+            `bert_zoo.results.taggings.word_probabilities`.
     """
     from bert_zoo.text.splitting import row_splits_that_fit
     from bert_zoo.text.words import word_batch
 
     sentences, preprocessor = word_batch(words), model.preprocessor
     budget = preprocessor.sequence_length - preprocessor.packer.layout.specials(1)
-    reading = {"preprocessor": preprocessor, "budget": budget}
+    reading = {"preprocessor": preprocessor, "budget": budget, "strategy": strategy}
     if keras.backend.backend() == "tensorflow" and sentences.nrows() <= batch_size:
         do_fit, found = in_graph(model, _sentence_probabilities, sentences, **reading)
         if do_fit:
@@ -64,9 +78,8 @@ def word_probabilities(model, words, batch_size: int = 32) -> list[np.ndarray]:
     found = np.zeros((splits[-1], len(model.labels)), np.float32)
     for start in range(0, len(order), batch_size):
         rows = order[start : start + batch_size]
-        values = on_model(
-            model, _row_probabilities, pieces, splits, rows, preprocessor=preprocessor
-        )
+        options = {"preprocessor": preprocessor, "strategy": strategy}
+        values = on_model(model, _row_probabilities, pieces, splits, rows, **options)
         at = np.concatenate([np.arange(splits[row], splits[row + 1]) for row in rows])
         found[at] = ops.convert_to_numpy(values)
     return np.split(found, sentence_splits[1:-1])
@@ -79,7 +92,7 @@ def _pieces(model, words, *, preprocessor):
     return word_pieces(words, preprocessor.tokenizer).values
 
 
-def _sentence_probabilities(model, words, *, preprocessor, budget: int):
+def _sentence_probabilities(model, words, *, preprocessor, budget: int, strategy: str):
     """Whether each sentence fits into a row; if so, the probabilities of all words, [words, labels].
 
     One call of TensorFlow, where rows cut from sentences take two and their pieces as arrays.
@@ -90,11 +103,11 @@ def _sentence_probabilities(model, words, *, preprocessor, budget: int):
     do_fit = tf.reduce_all(pieces.merge_dims(1, 2).row_lengths() <= budget)
     nothing = tf.zeros([0, len(model.labels)], tf.float32)
     return do_fit, tf.cond(
-        do_fit, lambda: _probabilities(model, pieces, preprocessor), lambda: nothing
+        do_fit, lambda: _probabilities(model, pieces, preprocessor, strategy), lambda: nothing
     )
 
 
-def _row_probabilities(model, pieces, splits, rows, *, preprocessor):
+def _row_probabilities(model, pieces, splits, rows, *, preprocessor, strategy: str):
     """Probabilities of the words of some rows, [words, labels].
 
     Row i has the words from `splits[i]` to `splits[i + 1]`, whose pieces are [words, (pieces)].
@@ -102,18 +115,31 @@ def _row_probabilities(model, pieces, splits, rows, *, preprocessor):
     import tensorflow as tf
 
     pieces = tf.RaggedTensor.from_row_splits(pieces, splits, validate=False)
-    return _probabilities(model, tf.gather(pieces, rows), preprocessor)
+    return _probabilities(model, tf.gather(pieces, rows), preprocessor, strategy)
 
 
-def _probabilities(model, pieces, preprocessor):
+def _probabilities(model, pieces, preprocessor, strategy: str):
     """Probabilities of the words [batch, (words), (pieces)] of rows, float32 [words, labels]."""
     import tensorflow as tf
 
-    from bert_zoo.text.words import pack_pieces
+    from bert_zoo.text.words import NO_WORD, pack_pieces
 
     packed = pack_pieces(pieces, for_this_device(preprocessor))
     logits = ops.cast(model(packed.inputs, training=False), "float32")
-    return tf.boolean_mask(ops.softmax(logits), packed.first_pieces)
+    probabilities = ops.softmax(logits)
+    if strategy == FIRST_PIECE:
+        return tf.boolean_mask(probabilities, packed.first_pieces)
+    of_words = packed.word_ids != NO_WORD
+    probabilities = tf.boolean_mask(probabilities, of_words)
+    word = tf.cumsum(tf.cast(tf.boolean_mask(packed.first_pieces, of_words), tf.int32)) - 1
+    if strategy == AVERAGE:
+        return tf.math.segment_mean(probabilities, word)
+    surest = tf.reduce_max(probabilities, axis=-1)
+    number = tf.range(tf.size(word))
+    is_surest = surest == tf.gather(tf.math.segment_max(surest, word), word)
+    return tf.gather(
+        probabilities, tf.math.segment_min(tf.where(is_surest, number, tf.size(word)), word)
+    )
 
 
 # --- Words with labels in `fit` and `evaluate` ---
