@@ -15,13 +15,22 @@ _LAZY_VERBS = {
     "load": "bert_zoo.loading.load",
     "save": "bert_zoo.loading.save",
     "export": "bert_zoo.serving.export",
+    "push_to_hub": "bert_zoo.loading.push",
     "similarity": "bert_zoo.loading.similarity",
 }
 _LAZY_PACKAGES = tuple(
     "apps data layers metrics models objectives runtime serving tasks text training".split()
 )
 
-__all__ = ["describe", "export", "list_models", "load", "save", "similarity"]
+__all__ = [
+    "describe",
+    "export",
+    "list_models",
+    "load",
+    "push_to_hub",
+    "save",
+    "similarity",
+]
 
 
 def __getattr__(name: str):

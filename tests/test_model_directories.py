@@ -3,6 +3,8 @@
 import json
 import shutil
 import sys
+import types
+from pathlib import Path
 
 import keras
 import pytest
@@ -427,3 +429,30 @@ def test_a_run_is_loaded_as_its_model(saved, tmp_path, caplog):
     bert_zoo.load(tmp_path / "runs")
     (record,) = caplog.records
     assert "seed_1: 0.9000" in record.getMessage() and "seed_1 is loaded" in record.getMessage()
+
+
+def test_a_model_is_pushed_as_it_is_saved_for_transformers(monkeypatch):
+    calls = []
+
+    class Api:
+        def __init__(self, token, library_name):
+            assert (token, library_name) == ("secret", "bert_zoo")
+
+        def create_repo(self, repo_id, private, exist_ok):
+            calls.append(("create", repo_id, private, exist_ok))
+            return types.SimpleNamespace(repo_id=f"me/{repo_id}")
+
+        def upload_folder(self, repo_id, folder_path, commit_message):
+            names = {path.name for path in Path(folder_path).iterdir()}
+            calls.append(("upload", repo_id, {"config.json", "model.safetensors"} <= names))
+            return types.SimpleNamespace(commit_url=f"address of {repo_id}")
+
+    monkeypatch.setattr("huggingface_hub.HfApi", Api)
+    model = loaded_task("classification")
+    url = bert_zoo.push_to_hub(model, "mine", private=True, token="secret")
+    assert url == "address of me/mine"
+    assert calls == [("create", "mine", True, True), ("upload", "me/mine", True)]
+    for wrong in ("a/b/c", "", "hf://a/b"):
+        with pytest.raises(ValueError, match="owner/my-model"):
+            bert_zoo.push_to_hub(model, wrong)
+    assert len(calls) == 2

@@ -11,7 +11,7 @@ import bert_zoo
 
 # Names that only ever grow: what is renamed stays here, and warns of its new name.
 MODULES = {
-    "bert_zoo": "describe export list_models load save similarity __version__ "
+    "bert_zoo": "describe export list_models load push_to_hub save similarity __version__ "
     "apps data layers metrics models objectives runtime serving text training",
     "bert_zoo.layers": """
         AdaptiveEmbedding Dropout Embeddings FeedForward Pooler PostNormBlock Preprocessor
@@ -60,11 +60,12 @@ MODULES = {
 PARAMETERS = {
     "describe": "name | batch_size max_length task predictions",
     "export": "model directory | format quantize pairs text",
-    "list_models": "pattern provides |",
+    "list_models": "pattern provides | aliases",
     "load": """
         name task | weights num_classes num_labels labels problem_type thresholds init dtype
         max_length padding long_texts stride dropout activation output_hidden_states
         output_attentions""",
+    "push_to_hub": "model repository | commit_message format private token",
     "save": "model directory format |",
     "similarity": "a b model |",
 }
@@ -72,10 +73,10 @@ EVERY_MODEL = "compile evaluate fit predict preprocessor from_config get_config"
 METHODS = {
     "BeamQuestionAnswerer": "answer",
     "CausalLM": "generate score initial_memory",
-    "Classifier": "classify",
+    "Classifier": "classify zero_shot",
     "Encoder": "embed freeze",
     "MaskedLM": "fill_mask",
-    "MultiLabelClassifier": "classify",
+    "MultiLabelClassifier": "classify zero_shot",
     "MultipleChoice": "",
     "Pretraining": "fill_mask",
     "QuestionAnswerer": "answer",
