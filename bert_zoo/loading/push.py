@@ -36,7 +36,9 @@ def push_to_hub(
     from huggingface_hub import HfApi
 
     if not re.fullmatch(r"([\w-][\w.-]*/)?[\w-][\w.-]*", repository):
-        raise ValueError(f"repository is {shown(repository)}; it is a name such as 'owner/my-model'.")
+        raise ValueError(
+            f"repository is {shown(repository)}; it is a name such as 'owner/my-model'."
+        )
     with tempfile.TemporaryDirectory() as directory:
         # First: a model that cannot be written leaves no empty repository.
         save(model, directory, format=format)
