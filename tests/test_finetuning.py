@@ -40,6 +40,10 @@ RECIPE = Recipe(epochs=2, batch_size=8, max_length=16, learning_rate=1e-3)
 @pytest.fixture(scope="module")
 def run(tmp_path_factory) -> Path:
     directory = tmp_path_factory.mktemp("runs") / "toy"
+    # Of a killed process; and a file of the user's.
+    (directory / ".saved_model.0f.old" / "variables").mkdir(parents=True)
+    (directory / ".saved_model.1e.tmp" / "variables").mkdir(parents=True)
+    (directory / ".notes.tmp").touch()
     finetuning.finetune(str(CHECKPOINT), task("validation"), RECIPE, directory)
     return directory
 
@@ -52,6 +56,7 @@ def test_run_directory_holds_configuration_figures_curve_and_models(run):
     assert metrics["steps"] == 6 and metrics["seconds"] > 0
     assert (run / "learning_curve.png").read_bytes().startswith(b"\x89PNG")
     assert list((run / "tensorboard").rglob("events.out.tfevents.*"))
+    assert [path.name for path in run.glob(".*")] == [".notes.tmp"]
     model = bert_zoo.load(run / "model")
     assert model.labels == ("bad", "good")
     logits = model.predict(TEXTS, verbose=0)

@@ -266,7 +266,7 @@ def test_a_run_learns_and_a_stopped_one_writes_the_same_history(tmp_path):
     assert figures["tokens"] == 99
 
 
-def test_every_step_is_trained_and_the_last_one_measured(tmp_path):
+def test_every_step_is_trained_and_the_last_one_measured(tmp_path, monkeypatch):
     ids = np.tile(np.array([0, 1, 2, 3, 4, 5, 4, 2], "int32"), 30)
     recipe = dataclasses.replace(TINY, total_steps=5)
 
@@ -274,18 +274,29 @@ def test_every_step_is_trained_and_the_last_one_measured(tmp_path):
         keras.utils.set_random_seed(0)
         model = lm.new_model(recipe, characters())
         stateful = lm.train(recipe, model, ids, ids[:64], directory, every=3, **options)
-        return int(stateful.optimizer.iterations), stateful.get_weights()
+        memory = map(keras.ops.convert_to_numpy, stateful.training_memory.memory)
+        return int(stateful.optimizer.iterations), [*stateful.get_weights(), *memory]
 
-    updates, weights = run(tmp_path / "whole")
+    updates, state = run(tmp_path / "whole")
     assert updates == 5
-    rows = json.loads((tmp_path / "whole" / "history.json").read_text())
+    rows = lm.history(tmp_path / "whole")
     assert [row["step"] for row in rows] == [3, 5]
     # Fewer steps than lie between two measurements are measured, and their model kept.
     run(tmp_path / "stopped", stop_at=2)
     assert bert_zoo.load(tmp_path / "stopped" / "model").task == "causal_lm"
     _, stopped = run(tmp_path / "stopped")
-    for one, other in zip(weights, stopped, strict=True):
-        assert np.array_equal(one, other)
+
+    def killed(*arguments):
+        raise KeyboardInterrupt
+
+    # When a step is trained that has not yet been measured.
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(lm.History, "on_epoch_end", killed)
+        run(tmp_path / "killed")
+    _, went_on = run(tmp_path / "killed")
+    assert lm.history(tmp_path / "killed") == rows
+    for values in zip(state, stopped, went_on, strict=True):
+        assert all(np.array_equal(values[0], other) for other in values[1:])
 
 
 @pytest.mark.parametrize(

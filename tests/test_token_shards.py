@@ -114,6 +114,7 @@ def test_a_program_that_was_stopped_goes_on(tmp_path, preprocessor):
     write_token_shards(documents, preprocessor, directory, shard_tokens=500)
     assert [path.stat().st_mtime_ns for path in finished] == written
     names = {path.name for path in directory.iterdir()}
+    assert ".lock" not in names
     assert names == {path.name for path in whole.directory.iterdir()}
     for name in names:
         if not name.endswith(".npz"):  # archives hold times

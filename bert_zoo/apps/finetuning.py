@@ -32,7 +32,7 @@ from bert_zoo.training.divergence import StopAtDivergence
 from bert_zoo.training.first_answers import set_head_range
 from bert_zoo.training.presets import Recipe, load_options, optimizer_for, prepare
 from bert_zoo.training.resume import notes_of, restore, write_checkpoint
-from bert_zoo.weights.files import write_json
+from bert_zoo.weights.files import remove_leftovers, write_json
 
 log = logging.getLogger("bert_zoo")
 
@@ -252,6 +252,8 @@ def finetune(
         "seed": seed,
         "recipe": asdict(recipe),
     }
+    if writes:
+        remove_leftovers(directory)
     if (directory / METRICS).is_file():
         advice = "Name another directory (--output_dir), or delete it."
         check_same_run(directory, config, "a finished run", advice)

@@ -10,7 +10,7 @@ import keras
 import numpy as np
 
 import bert_zoo
-from bert_zoo.apps.finetuning import DIVERGED, draw, read_json, versions, write_json
+from bert_zoo.apps.finetuning import CHECKPOINT, DIVERGED, draw, read_json, versions, write_json
 from bert_zoo.config import ConfigError
 from bert_zoo.data.language_modelling import StreamBatches, segments
 from bert_zoo.models import CausalLM, Encoder, StatefulLM
@@ -21,7 +21,8 @@ from bert_zoo.registry import registry
 from bert_zoo.training.distribution import present_strategy
 from bert_zoo.training.divergence import StopAtDivergence
 from bert_zoo.training.optimizers import language_model_adam
-from bert_zoo.training.resume import TrainingCheckpoint, restore
+from bert_zoo.training.resume import restore, write_checkpoint
+from bert_zoo.weights.files import remove_leftovers
 
 HISTORY = "history.json"
 # The relative gain in perplexity below which a longer context is of no use.
@@ -73,9 +74,11 @@ def history(directory: Path) -> list[dict[str, float]]:
 
 
 class History(keras.callbacks.Callback):
-    """Remembers metrics through stops, draws them, and keeps the model that measures best.
+    """Remembers metrics through stops, draws them, keeps the model that measures best, writes checkpoints.
 
-    Metrics from after `step`, of a run that was stopped, are forgotten; of several workers one `writes`.
+    A checkpoint follows on what was measured at its step, so that one who goes on from it lacks nothing.
+    Metrics from after `step`, of a run that was stopped, are forgotten: they are measured again. Of several
+    workers one `writes`.
     """
 
     def __init__(self, model: CausalLM, directory: Path, step: int, writes: bool):
@@ -98,6 +101,7 @@ class History(keras.callbacks.Callback):
         draw_history({"": self.rows}, self.directory / "learning_curve.png")
         if metrics["val_bits"] == min(row["val_bits"] for row in self.rows):
             bert_zoo.save(self.kept, self.directory / "model")
+        write_checkpoint(self.model, self.directory / CHECKPOINT, self.step)
 
 
 def train(
@@ -133,6 +137,7 @@ def train(
     writes = is_chief(strategy)
     if writes:
         directory.mkdir(parents=True, exist_ok=True)
+        remove_leftovers(directory)
         write_json(
             directory / "config.json",
             {
@@ -142,7 +147,6 @@ def train(
                 "versions": versions(),
             },
         )
-    checkpoints = directory / "checkpoint"
     with strategy.scope():
         stateful = StatefulLM(model, preset.batch_size)
         stateful.compile(
@@ -154,16 +158,14 @@ def train(
                 clip_norm=preset.clip_norm,
             )
         )
-        step = restore(stateful, checkpoints)
+        step = restore(stateful, directory / CHECKPOINT)
     if step:
         print(f"Going on from step {step:,}.")
     size = (preset.batch_size, preset.segment_length)
     batches = StreamBatches(train_ids, *size)
     measured = History(model, directory, step, writes)
     callbacks = [
-        # Before the checkpoint, which would keep weights that are no numbers.
         StopAtDivergence(directory / DIVERGED, lambda *_: batches.at(measured.step)),
-        TrainingCheckpoint(checkpoints, every, step),
         measured,
     ]
     last = min(preset.total_steps, stop_at or preset.total_steps)

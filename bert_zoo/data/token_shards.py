@@ -99,7 +99,8 @@ def write_token_shards(
     """
     directory = Path(directory)
     directory.mkdir(parents=True, exist_ok=True)
-    with FileLock(directory / ".lock"):
+    lock = directory / ".lock"
+    with FileLock(lock):
         remove_leftovers(directory)
         tokenizer, layout = preprocessor.tokenizer, preprocessor.packer.layout
         _note_vocabulary(directory, tokenizer)
@@ -122,6 +123,8 @@ def write_token_shards(
             if isinstance(counts, CorpusCounts):
                 about["corpus"] = asdict(counts)
             _write_index(directory, shards, about)
+        # No longer needed: who waits for it, or makes it anew, finds all written.
+        lock.unlink(missing_ok=True)
     return TokenShards(directory, tokenizer)
 
 

@@ -16,7 +16,7 @@ from bert_zoo.runtime.files import (
 )
 from bert_zoo.tasks.streams import StatefulModel
 from bert_zoo.training.lora import without_lora
-from bert_zoo.weights.files import replacing_directory, write_json
+from bert_zoo.weights.files import remove_leftovers, replacing_directory, write_json
 
 # By format: what its directory has for certain, and what else is the export's. A SavedModel's
 # `assets.extra`, for one, is the user's.
@@ -121,6 +121,7 @@ def export(
         )
     target = _checked_target(directory, format)
     model = without_lora(model)
+    remove_leftovers(target.parent, target.name)
     with replacing_directory(target) as temporary:
         if format == "saved_model":
             _write_saved_model(model, temporary, pairs=pairs, text=text)

@@ -5,6 +5,7 @@ import hashlib
 import json
 import math
 import os
+import re
 import shutil
 import stat
 import struct
@@ -133,13 +134,19 @@ def write_json(path: Path, values: Any) -> None:
         temporary.write_text(text + "\n", encoding="utf-8")
 
 
-def remove_leftovers(directory: Path) -> None:
-    """Deletes the temporary files of `replacing` that a killed process left in a directory.
+def remove_leftovers(directory: Path, name: str = "") -> None:
+    """Deletes what `replacing` and `replacing_directory` of a killed process left in a directory.
 
-    Only for directories that one process at a time writes to.
+    Only where one process at a time writes: to the directory, or to its entry `name`, of which alone
+    leftovers are then deleted.
     """
-    for path in directory.glob(".*.tmp"):
-        path.unlink(missing_ok=True)
+    leftover = re.compile(rf"\.{re.escape(name) or '.+'}\.[0-9a-f]+\.(?:tmp|old)")
+    for path in directory.glob(".*"):
+        if leftover.fullmatch(path.name):
+            if path.is_dir():
+                shutil.rmtree(path)
+            else:
+                path.unlink(missing_ok=True)
 
 
 def sha256_of(path: str | os.PathLike) -> str:

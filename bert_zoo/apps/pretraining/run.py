@@ -46,6 +46,7 @@ from bert_zoo.training.budget import TimeBudget
 from bert_zoo.training.distribution import present_strategy
 from bert_zoo.training.pretraining_batches import PretrainingBatches
 from bert_zoo.training.resume import notes_of, restore
+from bert_zoo.weights.files import remove_leftovers
 
 TOKENS, VOCABULARY, CURVE = "tokens", "vocabulary", "learning_curve.png"
 # More batches than there are.
@@ -103,6 +104,8 @@ def pretrain(
     strategy = strategy or present_strategy()
     writes = is_chief(strategy)
     recipe, checkpoints = settings.recipe, directory / CHECKPOINT
+    if writes:
+        remove_leftovers(directory)
     keras.utils.set_random_seed(seed)
     with strategy.scope():
         model = make_model()
