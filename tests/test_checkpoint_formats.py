@@ -1,5 +1,6 @@
 """Checkpoints in every format give the same model, and what does not fit is refused in one message."""
 
+import ast
 import json
 import os
 import random
@@ -209,7 +210,8 @@ def test_one_error_lists_all_that_is_missing_extra_and_misshapen(tmp_path):
         "mystery",
         "bert.embeddings.position_embeddings.weight is (7, 32), not (40, 32)",
         "bert.encoder.layer.2.intermediate.dense.weight is (32, 64), not (64, 32)",
-        "Nothing was loaded",
+        "Nothing was loaded. A configuration of other sizes",
+        "ignore=('mystery',)",
     ):
         assert expected in message
 
@@ -218,6 +220,26 @@ def test_block_beyond_the_configuration_is_refused(tmp_path):
     directory = write_hf(tmp_path / "hf", tensors_of(GOLDEN / "encoder"), num_hidden_layers=2)
     with pytest.raises(WeightsError, match=r"encoder\.layer\.2\.attention"):
         bert_zoo.load(directory)
+
+
+def test_a_head_that_bert_zoo_does_not_know_is_left_out_on_request(tmp_path):
+    """The error proposes the line, which loads the same weights as without that head."""
+    tensors = tensors_of(GOLDEN / "masked_lm")
+    more = {"cls.species.weight": (6, 32), "cls.species.bias": (6,), "graft.out": (2, 32)}
+    more = {key: np.zeros(shape, "float32") for key, shape in more.items()}
+    directory = write_hf(tmp_path / "hf", tensors | more, "masked_lm")
+    with pytest.raises(WeightsError) as error:
+        bert_zoo.load(directory, "masked_lm")
+    proposed = "ignore=('cls.species.*', 'graft.*')"
+    assert proposed in str(error.value) and "other sizes" not in str(error.value)
+    ignore = ast.literal_eval(proposed.removeprefix("ignore="))
+    assert_same_variables(bert_zoo.load(directory, "masked_lm", ignore=ignore), loaded("masked_lm"))
+    for wrong, message in (
+        (("cls.*",), "model reads cls.predictions"),
+        (("head",), "no such tensor"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            bert_zoo.load(directory, "masked_lm", ignore=wrong)
 
 
 def test_source_without_an_encoder_says_what_it_holds(tmp_path):

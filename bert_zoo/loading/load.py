@@ -1,10 +1,11 @@
 """`load`: from a name or a directory to a model with weights."""
 
 import dataclasses
+import fnmatch
 import logging
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from bert_zoo.config import Config, ConfigError
@@ -42,6 +43,7 @@ def load(
     problem_type: str | None = None,
     thresholds: Thresholds | None = None,
     init: Sequence[str] = (),
+    ignore: Sequence[str] = (),
     dtype: str | None = None,
     max_length: int | None = None,
     padding: str = "longest",
@@ -77,6 +79,8 @@ def load(
         init: parts that are randomly initialised although the checkpoint has or lacks them:
             "classifier", "span", "pooler", "masked_lm", "next_sentence", "sentence_order",
             "span_boundary", "replaced_token", "generator" (with its head), "softmax".
+        ignore: names of the checkpoint's tensors that are left unread, as those of a head that
+            bert_zoo does not have; "*" stands for any characters: ("cls.species.*",).
         dtype: a Keras dtype policy, such as "mixed_bfloat16", which is slower than float32 on
             processors without instructions for it, or "mixed_float16" on GPUs that do not have
             bfloat16.
@@ -163,7 +167,7 @@ def load(
             if thresholds is not None or told:
                 model.thresholds = told if thresholds is None else thresholds
     if opened.source is not None:
-        _assign(model, opened, config.pooler, untrained)
+        _assign(model, opened, config.pooler, untrained, ignore)
     if untrained:
         log.warning(
             "%s has no trained %s%s; it is randomly initialised. Train the model before you use it.",
@@ -404,11 +408,18 @@ def _classes(
     return {"num_classes": stored, "labels": labels}
 
 
-def _assign(model: ZooModel, opened: Opened, pooler: bool, untrained: frozenset[str]) -> None:
+def _assign(
+    model: ZooModel,
+    opened: Opened,
+    pooler: bool,
+    untrained: frozenset[str],
+    ignore: Sequence[str],
+) -> None:
     """Moves the checkpoint's tensors to a model's variables, but for those of some parts."""
     bindings = opened.plan.bindings(model.task, pooler)
     read = {key for binding in bindings for key in binding.keys}
-    unread = []
+    needed = {key for b in bindings if b.part not in untrained for key in b.keys}
+    unread = _ignored(ignore, opened, needed)
     for pattern, what in opened.plan.format.unread.items():
         keys = [key for key in opened.source if re.search(pattern, key) and key not in read]
         unread += keys
@@ -441,6 +452,28 @@ def _assign(model: ZooModel, opened: Opened, pooler: bool, untrained: frozenset[
         opened.plan,
         unread=unread,
     )
+
+
+def _ignored(ignore: Sequence[str], opened: Opened, needed: Collection[str]) -> list[str]:
+    """The keys of the source that `load(ignore=...)` leaves unread."""
+    if isinstance(ignore, str):
+        raise TypeError(f"ignore is a sequence of names, such as ({ignore!r},); got a string.")
+    found = []
+    for pattern in ignore:
+        keys = fnmatch.filter(opened.source, pattern)
+        read = [key for key in keys if key in needed]
+        if not keys:
+            raise ValueError(
+                f"ignore names {pattern!r}, and {opened.source.location} has no such tensor. Its names "
+                f"are {listing(opened.source)}."
+            )
+        if read:
+            raise ValueError(
+                f"ignore names {pattern!r}, and the model reads {listing(read)}. Name the other tensors "
+                "alone; init=(...) gives a part of the model random weights."
+            )
+        found += keys
+    return found
 
 
 def _long_texts(

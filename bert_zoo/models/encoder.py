@@ -231,7 +231,11 @@ class Encoder(ZooModel):
             self._preprocessor = self._preprocessor.make()
         if self._preprocessor is None:
             if self.why_no_vocabulary is not None:
-                raise FileNotFoundError(self.why_no_vocabulary)
+                raise FileNotFoundError(
+                    f"{self.why_no_vocabulary} Where the vocabulary is in another directory, set "
+                    f"model.preprocessor = bert_zoo.text.preprocessor_from_dir(directory, {self.family!r}); "
+                    "or pass dicts of ids."
+                )
             raise ValueError(
                 "This model has no vocabulary, because it was loaded without files (weights=None). "
                 "Load it with weights, set model.preprocessor = "

@@ -445,16 +445,55 @@ def assign(
         else:
             log.warning("%s of %s is not read; %s is.", copy.key, source.location, copy.of)
     if found:
+        unknown = problems.pop("not known, so not loaded")
+        patterns, other_sizes = _unknown_modules(unknown, known, plan)
+        advice = ""
+        if other_sizes or missing or misshapen:
+            advice += " A configuration of other sizes or another task is the usual cause."
+        if patterns:
+            advice += (
+                " Models of this family have no such head; to load the rest without it, pass "
+                f"ignore={tuple(patterns)} to load()."
+            )
         raise WeightsError(
             f"{source.location} does not fit this model:\n- "
             + "\n- ".join(found)
-            + "\nNothing was loaded. A configuration of other sizes or another task is the usual cause."
+            + f"\nNothing was loaded.{advice}"
         )
     for binding in bindings:
         variable = variables[binding.variable]
         tensors = [source[stand_ins.get(key, key)] for key in binding.keys]
         shape = tuple(variable.shape)
         variable.assign(binding.to_ours(tensors, shape) if tensors else np.zeros(shape))
+
+
+def _unknown_modules(
+    unknown: Iterable[str], known: Iterable[str], plan: Plan
+) -> tuple[list[str], bool]:
+    """What tensors that no row of the weight table names may be.
+
+    Returns:
+        Patterns of the modules that stand beside the encoder, as `load(ignore=...)` takes them, and
+        whether any of the tensors belongs to the encoder, such as one of a block too many.
+    """
+    split = re.compile(r"[^./]+[./]?")
+    # Every module that the table names, such as "cls." and "cls.predictions.".
+    modules = {key[: part.end()] for key in known for part in split.finditer(key)}
+    of_encoder = {
+        split.match(key, len(plan.head_root)).group()
+        for binding in plan.encoder
+        for key in binding.keys
+    }
+    patterns: dict[str, None] = {}
+    is_of_encoder = False
+    for key in unknown:
+        if split.match(key, len(plan.head_root)).group() in of_encoder:
+            is_of_encoder = True
+            continue
+        ends = [part.end() for part in split.finditer(key)]
+        end = next((end for end in ends if key[:end] not in modules), ends[-1])
+        patterns[key[:end] if end == len(key) else f"{key[:end]}*"] = None
+    return list(patterns), is_of_encoder
 
 
 def _unfit(variables, bindings, source, stand_ins) -> tuple[list[str], list[str]]:
