@@ -15,6 +15,8 @@ from bert_zoo.models.labels import (
     label_arrays,
     label_names,
 )
+from bert_zoo.tasks.classification import Classifier
+from bert_zoo.training import compile_for_task
 
 NAMES = ["negative", "neutral", "positive"]
 NUMBERS = [2, 0, 1]
@@ -134,6 +136,103 @@ def test_rows_that_are_not_one_hot_are_refused(rows, classifier):
             classifier.fit(TEXTS, labels, verbose=0)
     with pytest.raises(tf.errors.InvalidArgumentError, match="one-hot"):
         checked_labels(classifier, TEXTS, tf.constant(rows))
+
+
+# ---------------------------------------------------------------------------------------------
+# Tables and missing labels
+# ---------------------------------------------------------------------------------------------
+
+
+def test_columns_of_tables_are_told_by_name(classifier):
+    pd = pytest.importorskip("pandas")
+    by_alphabet = pd.get_dummies(pd.Series([NAMES[i] for i in NUMBERS]))[sorted(NAMES)[::-1]]
+    by_number = pd.DataFrame(np.eye(3)[NUMBERS])[[2, 0, 1]]
+    one_column = pd.DataFrame({"label": [NAMES[i] for i in NUMBERS]}, index=[7, 8, 9])
+    for table in (by_alphabet, by_number, one_column):
+        assert label_arrays(classifier, TEXTS, table).tolist() == NUMBERS
+    wanted = classifier.evaluate(TEXTS, NUMBERS, verbose=0)
+    given = classifier.evaluate(iter([(TEXTS, by_alphabet)]), verbose=0)
+    np.testing.assert_allclose(given, wanted, rtol=1e-5)
+    classifier.fit(TEXTS, by_alphabet, validation_split=0.34, verbose=0)
+    for other in (
+        by_alphabet.rename(columns={"positive": "good"}),
+        by_alphabet[["positive"]],  # as get_dummies(drop_first=True) leaves of two classes
+        by_alphabet[["positive", "neutral"]],
+        by_alphabet[["positive", "neutral", "neutral"]],
+    ):
+        with pytest.raises(ValueError, match=r"columns \['.*one column for each class, of \['neg"):
+            label_arrays(classifier, TEXTS, other)
+    arrow = pytest.importorskip("pyarrow").Table.from_pandas(by_alphabet, preserve_index=False)
+    assert label_arrays(classifier, TEXTS, arrow).tolist() == NUMBERS
+
+
+def test_columns_of_soft_and_several_labels_are_told_by_name(classifier):
+    pd = pytest.importorskip("pandas")
+    rows = pd.DataFrame({"neutral": [1, 0, 0], "positive": [0, 1, 1], "negative": [1, 0, 0]})
+    wanted = [[1, 1, 0], [0, 0, 1], [0, 0, 1]]
+    many = load_task("multi_label_classification", labels=NAMES, init=("classifier",))
+    assert label_arrays(many, TEXTS, rows).tolist() == wanted
+    lists = pd.DataFrame({"labels": [["negative", "neutral"], ["positive"], {"positive"}]})
+    assert label_arrays(many, TEXTS, lists).tolist() == wanted
+    many.thresholds = pd.Series({"positive": 0.9, "neutral": 0.5, "negative": 0.1})
+    assert many.thresholds == (0.1, 0.5, 0.9)
+    soft = load_task("classification", labels=NAMES)
+    soft.compile(loss=keras.losses.CategoricalCrossentropy(from_logits=True))
+    assert label_arrays(soft, TEXTS, rows).tolist() == wanted
+
+
+def test_a_class_called_nan_takes_no_missing_labels():
+    pd = pytest.importorskip("pandas")
+    model = load_task("classification", labels=["nan", "yes", "no"])
+    assert label_arrays(model, TEXTS, ["nan", "yes", "nan"]).tolist() == [0, 1, 0]
+    for missing in (None, np.nan, pd.NA):
+        for labels in (
+            ["yes", missing, "no"],
+            pd.Series(["yes", missing, "no"]),
+            pd.Series(["yes", missing, "no"], dtype="category"),
+            pd.Series([1, missing, 2], dtype="Int64"),
+            pd.DataFrame({"label": ["yes", missing, "no"]}),
+        ):
+            with pytest.raises((TypeError, ValueError), match=r"label\[1\].*Drop rows without"):
+                label_arrays(model, TEXTS, labels)
+    many = load_task(
+        "multi_label_classification", labels=["nan", "yes", "no"], init=("classifier",)
+    )
+    with pytest.raises(ValueError, match=r"label\[0\]\[1\] is nan.*Drop rows"):
+        label_arrays(many, TEXTS, [["yes", np.nan], [], []])
+
+
+def test_a_single_class_is_refused(tmp_path):
+    message = r"learns nothing.*labels=\['no', 'yes'\].*multi_label_classification"
+    for options in ({"num_classes": 1}, {"num_labels": 1}, {"labels": ["spam"]}):
+        with pytest.raises(ValueError, match=message):
+            load_task("classification", **options)
+        load_task("multi_label_classification", **options, init=("classifier",))
+    model = Classifier(loaded_task("encoder"), labels=["spam"])
+    compile_for_task(model)
+    with pytest.raises(ValueError, match=message):
+        model.fit(TEXTS, [0, 0, 0], verbose=0)
+    with pytest.raises(ValueError, match=message):
+        model.evaluate(batches(TEXTS, ["spam"] * 3), verbose=0)
+
+
+def test_a_regression_model_has_one_label_a_text():
+    model = load_task("regression")
+    two = np.zeros((3, 2), "float32")
+    for data in ((TEXTS, two), (batches(TEXTS, two),)):
+        with pytest.raises(
+            ValueError, match=r"shape \((3|None), 2\).*pass one column.*multi_label"
+        ):
+            model.fit(*data, verbose=0)
+    found = [model.evaluate(TEXTS, y, verbose=0) for y in ([1, 2, 3], [[1], [2], [3]])]
+    np.testing.assert_allclose(found[1], found[0])
+    pd = pytest.importorskip("pandas")
+    found.append(model.evaluate(TEXTS, pd.DataFrame({"score": [1, 2, 3]}), verbose=0))
+    np.testing.assert_allclose(found[2], found[0])
+    with pytest.raises(ValueError, match=r"\['score', 'other'\].*one column of labels"):
+        model.evaluate(TEXTS, pd.DataFrame({"score": [1, 2, 3], "other": [1, 2, 3]}), verbose=0)
+    with pytest.raises(ValueError, match=r"label\[1\] is nan.*Drop rows"):
+        model.evaluate(TEXTS, pd.Series([1, pd.NA, 3], dtype="Float64"), verbose=0)
 
 
 def test_predict_does_not_read_labels_as_second_texts(classifier):

@@ -226,10 +226,9 @@ def batch(model, rows: int, make: Callable[[tuple[int, ...]], Any]) -> tuple:
         return ({"token_ids": make(tokens), "labels": make(tokens)},)
     shape = (rows, NUM_CHOICES, tokens[1]) if model.task == "multiple_choice" else tokens
     inputs = {"token_ids": make(shape), "padding_mask": make(shape)}
-    ranges = model.label_ranges(inputs) or {"": None}  # regression has numbers for labels
     labels = {
-        name: make(tokens if label_range and label_range.per_token else (rows,))
-        for name, label_range in ranges.items()
+        name: make(tokens if getattr(label_range, "per_token", False) else (rows,))
+        for name, label_range in model.label_ranges(inputs).items()
     }
     return inputs, labels.get("", labels)
 

@@ -13,7 +13,7 @@ from bert_zoo.error_text import listing
 from bert_zoo.loading.directories import PROBLEM_TYPES, TRAINED_BY_USERS, Opened, open_checkpoint
 from bert_zoo.models.base import ZooModel
 from bert_zoo.models.encoder import Encoder
-from bert_zoo.models.labels import Thresholds, label_names
+from bert_zoo.models.labels import Thresholds, label_names, one_class_error
 from bert_zoo.models.long_texts import LongTexts
 from bert_zoo.models.task_model import LabelledModel
 from bert_zoo.registry import TextSpec
@@ -133,6 +133,11 @@ def load(
         )
     if labels is not None:
         labels = label_names(None, labels)
+    is_single_label = issubclass(model_class, LabelledModel) and (
+        model_class is not MultiLabelClassifier
+    )
+    if is_single_label and 1 in (num_classes, len(labels or ())):
+        raise one_class_error(f"num_classes is {num_classes}, labels is {labels}")
     if model_class is not MultiLabelClassifier and thresholds is not None:
         raise ValueError(
             f"Task {task!r} has no thresholds: leave thresholds={thresholds!r} out, or load "

@@ -26,6 +26,7 @@ from bert_zoo.models.labels import (
     class_weights_of,
     label_arrays,
 )
+from bert_zoo.text.columns import column_names
 
 DEFAULT_BATCH_SIZE = 32
 
@@ -137,7 +138,10 @@ def rows_of(value: Any, rows: slice | np.ndarray) -> Any:
         return tuple(rows_of(part, rows) for part in value)
     if isinstance(value, Mapping):
         return {key: rows_of(part, rows) for key, part in value.items()}
-    if hasattr(value, "to_numpy"):  # pandas' columns are indexed by more than the numbers of rows
+    # Those of pandas are indexed by more than the numbers of rows.
+    if hasattr(value, "iloc"):
+        return value.iloc[rows]
+    if hasattr(value, "to_numpy") and column_names(value) is None:
         value = value.to_numpy()
     if isinstance(rows, slice):
         return value[rows]

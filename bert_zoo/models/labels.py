@@ -11,6 +11,8 @@ from bert_zoo.config import IGNORED_LABEL
 from bert_zoo.error_text import listing, nearest, quoted, shown
 from bert_zoo.models.compiling import reads_class_numbers
 from bert_zoo.models.inputs import check_range, is_of_tensorflow
+from bert_zoo.models.label_tables import labels_of_table
+from bert_zoo.text.columns import as_list, column_names
 
 DEFAULT_THRESHOLD = 0.5
 NUMBER_OF_LABELS = "the number of labels"
@@ -83,6 +85,20 @@ def _default_names(num_classes: int) -> tuple[str, ...]:
     return tuple(f"LABEL_{number}" for number in range(num_classes))
 
 
+def one_class_error(given: str) -> ValueError:
+    """What to do about a classifier of one class, whose probability is 1 whatever the text.
+
+    Args:
+        given: what says that there is one.
+    """
+    return ValueError(
+        f"{given}: a classifier of a single class gives it the probability 1 whatever the text, and "
+        "learns nothing. Yes or no are two classes, such as labels=['no', 'yes']; labels of which each "
+        "may apply or not are problem_type='multi_label_classification'; a number, such as a score, is "
+        "problem_type='regression'."
+    )
+
+
 def label_thresholds(thresholds: Thresholds, labels: Sequence[str]) -> tuple[float, ...]:
     """Where the labels of a multi-label model begin to count: one threshold a label, in their order.
 
@@ -94,6 +110,8 @@ def label_thresholds(thresholds: Thresholds, labels: Sequence[str]) -> tuple[flo
     Raises:
         ValueError: their number does not fit, a name is unknown, or one lies outside [0, 1].
     """
+    if hasattr(thresholds, "to_dict") and isinstance(next(iter(thresholds.keys()), None), str):
+        thresholds = thresholds.to_dict()  # pandas' series by label
     if isinstance(thresholds, Mapping):
         unknown = [name for name in thresholds if name not in labels]
         if unknown:
@@ -151,7 +169,7 @@ def class_indices(labels: Any, names: Sequence[str], title: str = "label"):
             return numbers[text]
         where = f"{title}{[int(k) for k in np.unravel_index(i, array.shape)]} is {shown(text)}"
         if not isinstance(text, str):
-            missing = " Drop rows without a label." if label is None else ""
+            missing = _if_missing(label)
             raise TypeError(f"{where} ({type(label).__name__}). {_known(names)}{missing}")
         found = {label for label in array.ravel() if isinstance(label, str)}
         raise ValueError(
@@ -173,6 +191,17 @@ def _class_indices_in_graph(labels, names: Sequence[str], title: str):
     return _checked(tf.argmax(matches, -1), tf.reduce_any(matches, -1), labels, title, wanted)
 
 
+def _is_missing(value: Any) -> bool:
+    """Whether a value is None, NaN or pandas' NA, which no comparison finds."""
+    is_na = value is None or type(value).__name__ in ("NAType", "NaTType")
+    return is_na or (isinstance(value, Real) and value != value)
+
+
+def _if_missing(label: Any) -> str:
+    """What to do about a label that is not there."""
+    return " Drop rows without a label." if _is_missing(label) else ""
+
+
 def _known(names: Sequence[str]) -> str:
     if not names:
         return "Labels are numbers here: these classes have no names."
@@ -181,7 +210,7 @@ def _known(names: Sequence[str]) -> str:
 
 def _how_to_name(names: Sequence[str], found: Set[str] = frozenset()) -> str:
     """What to do about names of classes that have none yet; empty where they have."""
-    if tuple(names) != _default_names(len(names)):
+    if not names or tuple(names) != _default_names(len(names)):
         return ""
     example = shown(sorted(found)) if len(found) == len(names) else "[...]"
     return f" They have no names yet: give them to load(), as labels={example}, in this order."
@@ -217,8 +246,9 @@ def _checked(values, valid, labels, title: str, wanted: str):
         if not valid.all():
             first = tuple(np.argwhere(~valid)[0].tolist())
             value = labels[first].tolist()
-            missing = " Drop rows without a label." if value != value else ""
-            raise ValueError(f"{title}{[*first]} is {shown(value)}; it {wanted}{missing}")
+            raise ValueError(
+                f"{title}{[*first]} is {shown(value)}; it {wanted}{_if_missing(value)}"
+            )
         return values
     import tensorflow as tf
 
@@ -227,9 +257,13 @@ def _checked(values, valid, labels, title: str, wanted: str):
         return tf.identity(values)
 
 
-def _checked_finite(labels, title: str):
-    """Numbers of any kind."""
-    labels = _as_array(labels, title)
+def finite_numbers(labels: Any, title: str):
+    """Numbers of any kind, as an array or tensor; an error names the first that is not finite.
+
+    Args:
+        labels, title: as for `LabelRange.numbers`.
+    """
+    labels = _with_nan(_as_array(labels, title))
     if _kind(labels) not in "iubf":
         raise TypeError(
             f"{title}s must be numbers; got {labels.dtype}, such as {_example(labels)}."
@@ -237,6 +271,16 @@ def _checked_finite(labels, title: str):
     if _kind(labels) != "f":
         return labels
     return _checked(labels, _numpy_for(labels).isfinite(labels), labels, title, "must be finite.")
+
+
+def _with_nan(array):
+    """Numbers among which are missing values, an array of objects, as floats; others as they are."""
+    if not isinstance(array, np.ndarray) or array.dtype != object:
+        return array
+    values = [np.nan if _is_missing(value) else value for value in array.ravel().tolist()]
+    if not all(isinstance(value, Real | np.bool_) for value in values):
+        return array
+    return np.array(values, np.float64).reshape(array.shape)
 
 
 @dataclass(frozen=True)
@@ -259,6 +303,11 @@ class LabelRange:
     def per_token(self) -> bool:
         return self.axes != ("batch",)
 
+    @property
+    def columns(self) -> Sequence[str] | range:
+        """What the columns of a table of one-hot rows are called."""
+        return () if self.per_token else self.names or range(self.limit)
+
     def is_read_by(self, loss) -> bool:
         """Whether a loss reads class numbers."""
         return reads_class_numbers(loss)
@@ -271,6 +320,8 @@ class LabelRange:
                 numbers (bools and floats too), names, or one-hot rows [batch, limit].
             title: what messages call them.
         """
+        if len(self.names) == 1:
+            raise one_class_error(f"{title}s of the one class {self.names[0]!r}")
         labels = _as_array(labels, title)
         if _kind(labels) in "USTO":
             labels = class_indices(labels, self.names, title)
@@ -328,6 +379,11 @@ class LabelSets:
 
     names: tuple[str, ...]
 
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """What the columns of a table of such rows are called."""
+        return self.names
+
     def is_read_by(self, loss) -> bool:
         """Whether a loss reads rows of 0 and 1, which any but class numbers' does."""
         return True
@@ -374,8 +430,8 @@ class LabelSets:
             if not _are_names(row):
                 raise TypeError(f"{where} is {shown(row)}, among rows of names. {self._wanted()}")
             numbers = class_indices(list(row), self.names, where)
-            check_range(where, numbers, len(self.names), NUMBER_OF_LABELS)
-            rows[i, numbers] = 1
+            of_row = LabelRange(len(self.names), NUMBER_OF_LABELS)
+            rows[i, of_row.numbers(numbers, where)] = 1
         return rows
 
     def _from_tensor_of_names(self, labels, title: str):
@@ -402,6 +458,30 @@ def _are_names(row: Any) -> bool:
     return is_list and (len(row) == 0 or isinstance(row[0], str | bytes))
 
 
+class LabelScores:
+    """What the labels of an output may be that is one number a row."""
+
+    names: tuple[str, ...] = ()
+    columns: tuple[str, ...] = ()
+
+    def is_read_by(self, loss) -> bool:
+        """Whether a loss compares labels with outputs, one by one; a user's own may read more of them."""
+        module = getattr(loss, "__module__", "")
+        return isinstance(loss, str) or module.startswith(("keras.", "bert_zoo."))
+
+    def numbers(self, labels: Any, title: str):
+        """Finite numbers [batch], of labels [batch] or [batch, 1]; else as `LabelRange.numbers`."""
+        labels = finite_numbers(labels, title)
+        shape = _shape(labels)
+        if shape is not None and shape[1:] not in ((), (1,)):
+            raise ValueError(
+                f"{title}s have the shape {shape}. A regression model gives a row one number: pass one "
+                "column, [batch], and train a model for each. If they say which of several labels "
+                "apply, load the model with problem_type='multi_label_classification'."
+            )
+        return _numpy_for(labels).reshape(labels, [-1])
+
+
 # --- The labels of a model ---
 
 
@@ -413,11 +493,15 @@ def as_arrays(column):
 
 
 def label_arrays(model, x, y):
-    """As `checked_labels`, of labels in memory: arrays, what makes one, and tensors; or None."""
+    """As `checked_labels`, of labels in memory: arrays, what makes one, columns, tables, tensors; or None."""
 
     def in_memory(name, labels):
-        if hasattr(labels, "to_list"):  # ragged tensors, and pandas' columns
-            return labels.to_list()
+        label_range = None if column_names(labels) is None else model.label_ranges(x).get(name)
+        if label_range is not None:
+            names = label_range.names
+            advice = _how_to_name(names, {str(column) for column in column_names(labels)})
+            return labels_of_table(labels, label_range.columns, advice)
+        labels = as_list(labels)
         return np.asarray(labels) if is_of_tensorflow(labels) else labels
 
     return None if y is None else checked_labels(model, x, _by_output(in_memory, y))
@@ -449,7 +533,7 @@ def checked_labels(model, x, y):
         own_loss = loss.get(name) if isinstance(loss, Mapping) else loss
         if name in ranges and ranges[name].is_read_by(own_loss):
             return ranges[name].numbers(labels, title)
-        return _checked_finite(labels, title)
+        return finite_numbers(labels, title)
 
     return _by_output(numbers, y)
 
@@ -465,7 +549,9 @@ def _as_array(labels, title: str):
     if is_of_tensorflow(labels):
         return labels
     try:
-        return np.asarray(labels)
+        array = np.asarray(labels)
+        # NumPy makes the string 'nan' of a missing value among strings.
+        return np.asarray(labels, object) if array.dtype.kind in "US" else array
     except ValueError as error:
         raise ValueError(
             f"{title}s must be an array; these rows have different lengths ({error}). Pad "

@@ -2,6 +2,7 @@
 
 import keras
 
+from bert_zoo.models.labels import LabelScores
 from bert_zoo.models.losses import SquaredError
 from bert_zoo.models.task_model import SentenceModel, Use
 
@@ -17,6 +18,9 @@ class Regressor(SentenceModel):
 
     def default_loss(self):
         return SquaredError()
+
+    def label_ranges(self, inputs) -> dict[str, LabelScores]:
+        return {"": LabelScores()}
 
     def served_answers(self, outputs):
         return {"value": outputs["logits"][:, 0]}

@@ -10,6 +10,7 @@ import tensorflow as tf
 
 from bert_zoo.error_text import shown
 from bert_zoo.forks import refuse_fork
+from bert_zoo.text.columns import column_names
 from bert_zoo.text.unicode_tables import re2_class
 
 # Stands before and after what is found in texts that are UTF-8, which never has this byte.
@@ -42,7 +43,7 @@ def text_batch(texts: Any, name: str = "texts") -> tf.Tensor:
         )
     if isinstance(texts, str | bytes):
         texts = [texts]
-    if hasattr(texts, "columns"):
+    if column_names(texts) is not None:
         raise TypeError(_table_advice(texts, name))
     if hasattr(texts, "element_spec"):
         raise TypeError(f"{name} is a tf.data.Dataset, which `predict` takes. {_EXPECTED}.")
@@ -121,7 +122,7 @@ def _checked_tensor(texts: tf.Tensor, name: str) -> tf.Tensor:
 
 def _table_advice(table: Any, name: str) -> str:
     """What to do with pandas' tables, over which a loop gives the names of the columns."""
-    columns = [repr(column) for column in table.columns]
+    columns = [repr(column) for column in column_names(table)]
     some = ", ".join(columns[:5]) + (", ..." if len(columns) > 5 else "")
     column = columns[0] if columns else "'text'"
     pair = ", ".join(f"table[{column}]" for column in columns[:2])

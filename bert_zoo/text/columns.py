@@ -1,0 +1,24 @@
+"""Tables and columns of pandas, polars, pyarrow and `datasets`, without an import of any of them."""
+
+from collections.abc import Sequence
+from typing import Any
+
+
+def column_names(value: Any) -> list[Any] | None:
+    """The names of a table's columns; None for what is no table."""
+    for attribute in ("column_names", "columns"):  # pyarrow's `columns` are not their names
+        names = getattr(value, attribute, None)
+        if names is not None and not callable(names):
+            return list(names)
+    return None
+
+
+def as_list(column: Any) -> Any:
+    """A column as a list; what is none, such as a list, an array or a tensor, as it is."""
+    for method in ("to_pylist", "to_list"):
+        if hasattr(column, method):
+            return getattr(column, method)()
+    is_sequence = isinstance(column, Sequence) and not isinstance(
+        column, list | tuple | str | bytes
+    )
+    return list(column) if is_sequence else column
