@@ -328,19 +328,22 @@ def test_a_mobilebert_whose_pooler_has_no_layer_needs_none(caplog):
     assert_same(outputs["pooled_output"], outputs["sequence_output"][:, 0])
 
 
-def test_the_last_tokens_neighbour_is_padding_where_there_is_some():
-    """As the reference, whatever ids stand there; which is seen where padding has a vector."""
+def test_a_mobilebert_reads_no_padding_into_the_last_token():
+    """A text gives the same alone, in a batch, and in rows of several documents, where padding has a vector."""
     case = "mobilebert/encoder_trained_padding"
     model, inputs = loaded(case), inputs_of(arrays(case))
     real = inputs["padding_mask"].astype(bool)
     expected = arrays(case)["sequence_output"]
     noise = {**inputs, "token_ids": np.where(real, inputs["token_ids"], 7)}
-    found = np.asarray(model(noise)["sequence_output"])
-    np.testing.assert_allclose(found[real], expected[real], atol=TOLERANCE)
+    documents = {**inputs, "document_ids": inputs["padding_mask"]}
+    for batch in (noise, documents):
+        found = np.asarray(model(batch)["sequence_output"])
+        np.testing.assert_allclose(found[real], expected[real], atol=TOLERANCE)
     row = int(real.sum(axis=1).argmin())
     alone = {name: ids[row : row + 1, real[row]] for name, ids in inputs.items()}
-    difference = np.abs(model(alone)["sequence_output"][0] - expected[row, real[row]])
-    assert difference.max() > 1e-3
+    del alone["padding_mask"]
+    found = np.asarray(model(alone)["sequence_output"][0])
+    np.testing.assert_allclose(found, expected[row, real[row]], atol=TOLERANCE)
 
 
 # --- ELECTRA: two encoders in one file -----------------------------------------------------------

@@ -33,8 +33,9 @@ class NoNorm(keras.layers.Layer):
 class TrigramEmbeddings(Embeddings):
     """Narrow vectors of each token and its two neighbours, widened together, plus the other tables.
 
-    Tokens at the ends of a row, or of a document in it, have zeros for the neighbour that they lack.
-    What stands behind the last token of a padded row is the vector of the padding.
+    Tokens at the ends of a text have zeros for the neighbour that they lack: at the ends of a row, of a
+    document in it, and beside padding, which is -1 in `token_ids` and has zeros for its vector. So a text
+    gives the same in every batch. (transformers reads the vector of padding into the last token.)
 
     Args:
         vocab_size, hidden_size: rows of the table of tokens, and width of the output.
@@ -70,19 +71,19 @@ class TrigramEmbeddings(Embeddings):
         self.trigram.build((None, None, 3 * self.token_embedding.output_dim))
 
     def embedded_tokens(self, token_ids, document_ids):
-        x = self.token_embedding(token_ids)
+        x = self.token_embedding(ops.maximum(token_ids, 0))
+        x = x * ops.expand_dims(ops.cast(token_ids >= 0, x.dtype), -1)
         trigrams = [neighbours(x, 1, document_ids), x, neighbours(x, -1, document_ids)]
         return self.trigram(ops.concatenate(trigrams, axis=-1))
 
 
 class TrigramBackbone(TransformerBackbone):
-    """With `TrigramEmbeddings`: what stands under padding counts as the token of padding."""
+    """With `TrigramEmbeddings`, which tokens beside padding must not read."""
 
     def embedded(self, inputs, training):
         mask, token_ids = inputs.get("padding_mask"), inputs["token_ids"]
         if mask is not None:
-            padding = ops.full_like(token_ids, self.config.pad_id or 0)
-            inputs = {**inputs, "token_ids": ops.where(mask > 0, token_ids, padding)}
+            inputs = {**inputs, "token_ids": ops.where(mask > 0, token_ids, -1)}
         return super().embedded(inputs, training)
 
 
