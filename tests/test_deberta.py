@@ -23,6 +23,7 @@ from test_torch_bin import write_archive
 
 import bert_zoo
 from bert_zoo.config import ConfigError
+from bert_zoo.families.deberta import DebertaConfig
 from bert_zoo.families.deberta_original import read_bpe_encoder
 from bert_zoo.layers.common import FIRST
 from bert_zoo.layers.disentangled_attention import rows_of_distances
@@ -106,10 +107,11 @@ def test_scores_beyond_half_precision_stay_finite(case, dtype):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"relative_attention": False}, "relative_attention is False"),
-        ({"position_biased_input": None}, "position_biased_input is True"),
-        ({"pos_att_type": "c2p"}, "pos_att_type is 'c2p'"),
-        ({"type_vocab_size": 2}, "type_vocab_size is 2"),
+        ({"relative_attention": False}, "relative_attention says that there is none"),
+        ({"relative_attention": "yes"}, "relative_attention is 'yes'"),
+        ({"position_biased_input": 1}, "position_biased_input is 1"),
+        ({"pos_att_type": "p2p|c2p"}, r"position_attention is 'c2p\|p2p'.*pos_att_type"),
+        ({"pos_att_type": ["c2p", "c2p"]}, r"position_attention is 'c2p\|c2p'"),
         ({"attention_head_size": 16}, "attention_head_size"),
         ({"position_buckets": 1}, "position_buckets is 1"),
         ({"conv_kernel_size": 4}, "conv_size is 4"),
@@ -124,19 +126,38 @@ def test_other_architectures_are_refused(changes, message, tmp_path):
         bert_zoo.load(directory)
 
 
-def test_the_head_of_transformers_is_not_taken_for_microsofts(tmp_path, caplog):
-    """It is named where it is not read, and missed where a task needs the other one."""
-    from safetensors.numpy import load_file, save_file
+@pytest.mark.parametrize("family", ["deberta", "deberta_v2"])
+@pytest.mark.parametrize("decoder", ["enhanced", "direct", "legacy"])
+def test_tensors_tell_the_three_heads_for_masked_tokens_apart(family, decoder, tmp_path):
+    case = f"{family}/masked_lm" + ("" if decoder == "enhanced" else f"_{decoder}")
+    directory = shutil.copytree(directory_of(case), tmp_path / "model")
+    config = json.loads((directory / "config.json").read_text())
+    # Microsoft's files do not have the key, and none that has it is Microsoft's.
+    assert (
+        config.pop("legacy", None) == {"enhanced": None, "direct": False, "legacy": True}[decoder]
+    )
+    (directory / "config.json").write_text(json.dumps(config))
+    model = bert_zoo.load(directory, "masked_lm")
+    assert model.encoder.config.mask_decoder == decoder
+    assert model.decodes_masks == (decoder == "enhanced")
+    bert_zoo.save(model, tmp_path / "hf", format="hf")
+    assert {*open_weights(tmp_path / "hf")} == {*open_weights(directory)}
 
-    directory = shutil.copytree(directory_of("deberta_v2/encoder"), tmp_path / "legacy")
-    tensors = load_file(directory / "model.safetensors")
-    tensors = {f"deberta.{name}": tensor for name, tensor in tensors.items()}
-    tensors["cls.predictions.bias"] = np.zeros(95, "float32")
-    save_file(tensors, directory / "model.safetensors")
-    assert isinstance(bert_zoo.load(directory), keras.Model)
-    assert "cls.predictions.bias" in caplog.text
-    with pytest.raises(WeightsError, match="masked_lm"):
-        bert_zoo.load(directory, "masked_lm")
+
+def test_absolute_positions_are_added_once():
+    sizes = {"vocab_size": 9, "hidden_size": 8, "num_layers": 1, "num_heads": 2}
+    with pytest.raises(ConfigError, match="mask_decoder must be 'direct' or 'legacy'"):
+        DebertaConfig(**sizes, intermediate_size=8, position_biased_input=True)
+
+
+def test_segments_are_told_where_the_model_has_them():
+    pair = (["the cat"], ["sat"])
+    assert "segment_ids" not in loaded("deberta_v2/masked_lm").preprocessor(pair)
+    packed = loaded("deberta_v2/masked_lm_legacy").preprocessor(pair)
+    segments, ids = (packed[name].numpy()[0].tolist() for name in ("segment_ids", "token_ids"))
+    first = ids.index(2) + 1  # [SEP]
+    assert segments[:first] == [0] * first
+    assert set(segments[first : ids.index(2, first) + 1]) == {1}
 
 
 # --- Microsoft's own files -------------------------------------------------------------------------

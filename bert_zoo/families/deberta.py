@@ -1,6 +1,6 @@
 """DeBERTa (He et al. 2020, arXiv:2006.03654): attention by content and by distance apart."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -24,7 +24,7 @@ from bert_zoo.text.vocabulary import special_tokens
 from bert_zoo.weights.formats import HuggingFace
 from bert_zoo.weights.formats.codec import ConfigCodec, ConfigRow
 from bert_zoo.weights.formats.hf import ACTIVATIONS
-from bert_zoo.weights.table import BIAS, DENSE, EMBED, KERNEL, NORM, Head, Row, Stored
+from bert_zoo.weights.table import BIAS, DENSE, EMBED, KERNEL, NORM, Copy, Head, Row, Stored
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,11 +42,37 @@ class DebertaConfig(EncoderConfig):
     pooler_activation: str = "gelu"
     # Of the generator that `pretraining` trains beside a discriminator (version 3); 0: half of that's.
     generator_layers: int = 0
+    relative_attention: bool = True  # whether there is a table of distances
+    # The terms of attention that read it, a key of `POSITION_TERMS`.
+    position_attention: str = "c2p|p2c"
+    position_biased_input: bool = False  # whether embeddings add a table of absolute positions
+    # What predicts masked tokens: "enhanced", the last block once more, given absolute positions (He et
+    # al. 2020, section 3.2); or transformers' heads on the last hidden states, "direct" and "legacy".
+    mask_decoder: str = "enhanced"
 
     def __post_init__(self):
         super().__post_init__()
         natural = {"conv_size": "no convolution", "generator_layers": "half of num_layers"}
-        problems = self.problems_with(natural=natural, rates=("pooler_dropout",))
+        problems = self.problems_with(
+            natural=natural,
+            rates=("pooler_dropout",),
+            flags=("relative_attention", "position_biased_input"),
+        )
+        choices = {"position_attention": POSITION_TERMS, "mask_decoder": MASK_DECODERS}
+        for name, known in choices.items():
+            if getattr(self, name) not in [*known]:
+                value = shown(getattr(self, name))
+                problems.append(f"{name} is {value}; choose one of {[*known]}.")
+        if not problems and self.position_attention and not self.relative_attention:
+            problems.append(
+                f"position_attention is {self.position_attention!r}, which reads a table of distances; "
+                "relative_attention says that there is none."
+            )
+        if not problems and self.position_biased_input and self.enhances_masks:
+            problems.append(
+                "position_biased_input adds absolute positions to the embeddings already; mask_decoder "
+                "must be 'direct' or 'legacy' then."
+            )
         for name in ("max_distance", "position_buckets"):
             value = getattr(self, name)
             if not is_integer(value) or (value != -1 and value < 2):
@@ -61,6 +87,10 @@ class DebertaConfig(EncoderConfig):
             problems.append(f"conv_size is {self.conv_size}; it must be odd.")
         if problems:
             raise ConfigError(" ".join(problems))
+
+    @property
+    def enhances_masks(self) -> bool:
+        return self.mask_decoder == "enhanced"
 
     @property
     def longest_distance(self) -> int:
@@ -86,6 +116,7 @@ def backbone(config: DebertaConfig, dtype):
             hidden_size,
             dropout=config.attention_dropout,
             position_dropout=config.hidden_dropout,
+            terms=POSITION_TERMS[config.position_attention],
             shares_projections=config.shares_projections,
             key_bias=config.key_bias,
             name="attention",
@@ -115,12 +146,19 @@ def backbone(config: DebertaConfig, dtype):
     return layers.DisentangledBackbone(
         config,
         embeddings=layers.TokenEmbeddings(
-            config.vocab_size, hidden_size, name="embeddings", **normed, **options
+            config.vocab_size,
+            hidden_size,
+            max_positions=config.max_positions if config.position_biased_input else 0,
+            longest_input=config.max_positions if config.position_biased_input else None,
+            num_segments=config.num_segments,
+            name="embeddings",
+            **normed,
+            **options,
         ),
         stack=layers.DisentangledStack(
             [block(i) for i in range(config.num_blocks)],
             hidden_size,
-            max_distance=config.longest_distance,
+            max_distance=config.longest_distance if config.relative_attention else None,
             buckets=max(config.position_buckets, 0),
             epsilon=epsilon if config.norm_positions else None,
             convolution=convolution,
@@ -133,13 +171,22 @@ def backbone(config: DebertaConfig, dtype):
 
 DEFAULTS = {"num_segments": 0, "pooler": False, "layer_norm_epsilon": 1e-7}
 HEAD_ACTIVATIONS = {**ACTIVATIONS, "tanh": "tanh"}
-DISENTANGLED = ("c2p|p2c", "p2c|c2p", ["c2p", "p2c"], ["p2c", "c2p"])
+# How a configuration spells the terms of attention that read distances -> those terms.
+POSITION_TERMS = {"c2p|p2c": ("c2p", "p2c"), "c2p": ("c2p",), "p2c": ("p2c",), "": ()}
+MASK_DECODERS = ("enhanced", "direct", "legacy")
 
 
 def as_said(values: Mapping[str, Any]) -> dict[str, Any]:
     """A config.json's content with what leaving a key out means, and without sizes said twice."""
     values = {"relative_attention": False, "position_biased_input": True, **values}
-    values.setdefault("pos_att_type", None)
+    terms = values.get("pos_att_type") or ()
+    if isinstance(terms, str):
+        terms = terms.lower().split("|")
+    if isinstance(terms, list | tuple) and all(isinstance(term, str) for term in terms):
+        values["pos_att_type"] = "|".join(sorted(term.strip() for term in terms))
+    legacy = values.pop("legacy", True)
+    if values["position_biased_input"] is True:
+        values["legacy"] = "legacy" if legacy else "direct"
     hidden_size = values.get("hidden_size")
     if values.get("pooler_hidden_size") == hidden_size:
         values.pop("pooler_hidden_size", None)
@@ -152,43 +199,68 @@ def as_said(values: Mapping[str, Any]) -> dict[str, Any]:
     return values
 
 
+def as_written(values: Mapping[str, Any]) -> dict[str, Any]:
+    """What rows write, as transformers spells it."""
+    terms = POSITION_TERMS[values["pos_att_type"]]
+    # In the order of the released files, and null for none.
+    changed = {"pos_att_type": [*reversed(terms)] or None, "legacy": values["legacy"] == "legacy"}
+    return {**values, **changed}
+
+
 HF_CODEC = ConfigCodec(
     rows=[
-        *(row for row in bert.ROWS if row.field != "num_segments"),
+        *bert.ROWS,
         *bert.HF_ROWS,
+        ConfigRow("relative_attention"),
+        ConfigRow("position_attention", "pos_att_type"),
+        ConfigRow("position_biased_input"),
+        ConfigRow("mask_decoder", "legacy", optional=True),
         ConfigRow("max_distance", "max_relative_positions", optional=True),
         ConfigRow("classifier_dropout", "cls_dropout", optional=True),
         ConfigRow("pooler_dropout", optional=True),
         ConfigRow("pooler_activation", "pooler_hidden_act", HEAD_ACTIVATIONS, optional=True),
     ],
-    fixed={
-        "relative_attention": (True,),
-        "position_biased_input": (False,),
-        "pos_att_type": DISENTANGLED,
-        "type_vocab_size": (0,),
-        "talking_head": (False,),
-    },
-    # transformers' own head for masked tokens is another one, and is not read.
-    ignored=frozenset({"legacy", "padding_idx"}),
-    written={
-        "relative_attention": True,
-        "position_biased_input": False,
-        "pos_att_type": ["p2c", "c2p"],
-        "type_vocab_size": 0,
-        "legacy": False,
-    },
+    fixed={"talking_head": (False,)},
+    ignored=frozenset({"padding_idx"}),
     defaults=DEFAULTS,
     config_class=DebertaConfig,
     prepare=as_said,
+    finish=as_written,
 )
 
 
 def original(codec: ConfigCodec, **options: Any) -> Original:
     """The format of Microsoft's directories, by the codec of Hugging Face's."""
     return Original(
-        codec=replace(codec, prepare=lambda values: as_said(with_hugging_faces_keys(values))),
+        codec=replace(
+            codec,
+            rows=[row for row in codec.rows if row.field != "position_biased_input"],
+            # Its own decoder of masks takes positions that the embeddings have added for others.
+            fixed={**codec.fixed, "position_biased_input": (False,)},
+            prepare=lambda values: as_said(with_hugging_faces_keys(values)),
+        ),
         **options,
     )
+
+
+LM_HEAD = "lm_predictions.lm_head"
+
+
+def decoder_of_masks(keys: Collection[str], config: DebertaConfig) -> dict[str, Any]:
+    """What the names of tensors tell of the head for masked tokens.
+
+    Microsoft's and transformers' of `legacy: false` have the same names, but Microsoft's has a table of
+    positions that is not the embeddings', and is in files whose configuration says nothing of it.
+    """
+
+    def has(name: str) -> bool:
+        return any(f".{name}." in f".{key}" for key in keys)
+
+    if has("cls.predictions"):
+        return {"mask_decoder": "legacy"}
+    if has(LM_HEAD) and (config.position_biased_input or not has("embeddings.position_embeddings")):
+        return {"mask_decoder": "direct", "tie_word_embeddings": True}
+    return {}
 
 
 SELF = f"{bert.LAYER}attention.self."
@@ -200,8 +272,32 @@ SHARED_ROWS = (
         lacks="embeddings/position_embedding embeddings/segment_embedding "
         "stack/layer_{i}/attention/qkv pooler/dense",
     ),
-    Row(EMBED, "stack/position_embedding", hf="encoder.rel_embeddings"),
+    Row(
+        EMBED,
+        "embeddings/position_embedding",
+        hf="embeddings.position_embeddings",
+        when=lambda config: config.position_biased_input,
+    ),
+    Row(
+        EMBED,
+        "embeddings/segment_embedding",
+        hf="embeddings.token_type_embeddings",
+        when=lambda config: config.num_segments,
+    ),
+    Row(
+        EMBED,
+        "stack/position_embedding",
+        hf="encoder.rel_embeddings",
+        when=lambda config: config.relative_attention,
+    ),
 )
+
+
+def reads(term: str, own: bool = False) -> Callable[[DebertaConfig], bool]:
+    """Whether attention has a term of positions; with `own`, and projections of it."""
+    return lambda config: (
+        term in config.position_attention and not (own and config.shares_projections)
+    )
 
 
 def part_of_heads(number: int):
@@ -218,22 +314,50 @@ ENCODER_ROWS = (
     ),
     Row(BIAS, "stack/layer_{i}/attention/query", hf=f"{SELF}q_bias"),
     Row(BIAS, "stack/layer_{i}/attention/value", hf=f"{SELF}v_bias"),
-    Row(KERNEL, "stack/layer_{i}/attention/position_key", hf=f"{SELF}pos_proj"),
-    Row(DENSE, "stack/layer_{i}/attention/position_query", hf=f"{SELF}pos_q_proj"),
+    Row(KERNEL, "stack/layer_{i}/attention/position_key", hf=f"{SELF}pos_proj", when=reads("c2p")),
+    Row(
+        DENSE, "stack/layer_{i}/attention/position_query", hf=f"{SELF}pos_q_proj", when=reads("p2c")
+    ),
 )
 SENTENCE = Head(
     (Row(DENSE, "classifier/transform", hf="pooler.dense"), bert.CLASSIFIER),
     transform="pooler_activation",
     dropout_first="pooler_dropout",
 )
-LM_HEAD = "lm_predictions.lm_head"
+
+
+def is_legacy(config: DebertaConfig) -> bool:
+    return config.mask_decoder == "legacy"
+
+
+def legacy_copies(config: DebertaConfig) -> tuple[Copy, ...]:
+    return bert.MASKED_LM_COPIES["hf"](config) if is_legacy(config) else ()
+
+
 MASKED_LM = Head(
     (
-        Row(EMBED, "masked_lm/position_embedding", hf="deberta.embeddings.position_embeddings"),
-        Row(DENSE, "masked_lm/transform", hf=f"{LM_HEAD}.dense"),
-        Row(NORM, "masked_lm/norm", hf=f"{LM_HEAD}.LayerNorm"),
-        Row(BIAS, "masked_lm", hf=f"{LM_HEAD}.bias"),
-    )
+        Row(
+            EMBED,
+            "masked_lm/position_embedding",
+            hf="deberta.embeddings.position_embeddings",
+            when=lambda config: config.enhances_masks,
+        ),
+        *(
+            Row(
+                kind,
+                ours,
+                hf=f"{LM_HEAD}.{name}",
+                when=lambda config: not is_legacy(config),
+            )
+            for kind, ours, name in (
+                (DENSE, "masked_lm/transform", "dense"),
+                (NORM, "masked_lm/norm", "LayerNorm"),
+                (BIAS, "masked_lm", "bias"),
+            )
+        ),
+        *(row.only(is_legacy) for row in bert.MASKED_LM_ROWS),
+    ),
+    copies={"hf": legacy_copies},
 )
 HEADS = {
     **bert.TASK_HEADS,
@@ -245,6 +369,7 @@ HEADS = {
 ALONE = "[^\\w\ufffd]|_"
 SPECIAL_TOKENS = special_tokens("[UNK]", "[PAD]", "[CLS]", "[SEP]", "[MASK]")
 LAYOUT = Layout(segments=False)
+SEGMENTED = Layout()
 
 
 def read_vocabulary(files: VocabularyFiles, options: dict[str, Any]) -> TokenizerParts:
@@ -252,11 +377,6 @@ def read_vocabulary(files: VocabularyFiles, options: dict[str, Any]) -> Tokenize
     has_own = files.has(BPE_ENCODER) and not files.has("vocab.json")
     return read_byte_bpe(files, options, read=read_bpe_encoder if has_own else None)
 
-
-# Of files that transformers wrote with its own head.
-UNREAD = {
-    r"^cls\.predictions\.": "masked-language-model head of transformers, which is not that of the authors"
-}
 
 FAMILY = Family(
     name="deberta",
@@ -268,7 +388,13 @@ FAMILY = Family(
             codec=HF_CODEC,
             root="deberta.",
             classes=bert.hf_classes("Deberta"),
-            unread=UNREAD,
+            told_by_keys=decoder_of_masks,
+            # Not "enhanced": its class of that name leaves the decoder out.
+            supports_of_heads={
+                "masked_lm": {
+                    "mask_decoder": lambda config: "legacy" if is_legacy(config) else "direct"
+                }
+            },
         ),
         "microsoft": original(HF_CODEC),
     },
@@ -278,6 +404,7 @@ FAMILY = Family(
         read_vocabulary,
         {**SPECIAL_TOKENS, "lstrip_mask": True, "begins_word": f" .*|{ALONE}"},
         LAYOUT,
+        segmented=SEGMENTED,
     ),
     checkpoints=CHECKPOINTS,
     pretraining="windowed_ngrams",

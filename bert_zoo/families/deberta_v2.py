@@ -42,10 +42,6 @@ HF_CODEC = replace(
 )
 
 
-def own_projections(config: deberta.DebertaConfig) -> bool:
-    return not config.shares_projections
-
-
 def has_convolution(config: deberta.DebertaConfig) -> bool:
     return bool(config.conv_size)
 
@@ -72,9 +68,9 @@ ENCODER_ROWS = (
             DENSE,
             f"stack/layer_{{i}}/attention/position_{name}",
             hf=f"{deberta.SELF}pos_{name}_proj",
-            when=own_projections,
+            when=deberta.reads(term, own=True),
         )
-        for name in ("query", "key")
+        for name, term in (("query", "p2c"), ("key", "c2p"))
     ),
     Row(CONVOLUTION, "stack/convolution", hf="encoder.conv.conv", when=has_convolution),
     Row(NORM, "stack/convolution/norm", hf="encoder.conv.LayerNorm", when=has_convolution),
@@ -146,11 +142,19 @@ FAMILY = replace(
             },
             classes={"DebertaV3TextClassifier": "DebertaV2ForSequenceClassification"},
             joins_heads=True,
+            supports={
+                "relative_attention": True,
+                "position_attention": "c2p|p2c",
+                "position_biased_input": False,
+                "num_segments": 0,
+            },
         ),
     },
     encoder_rows=ENCODER_ROWS,
     heads={**deberta.HEADS, "pretraining": Head((GENERATOR, *DISCRIMINATOR_ROWS))},
-    text=TextFormat(read_vocabulary, {"scheme": SCHEME}, deberta.LAYOUT),
+    text=TextFormat(
+        read_vocabulary, {"scheme": SCHEME}, deberta.LAYOUT, segmented=deberta.SEGMENTED
+    ),
     checkpoints=CHECKPOINTS,
     objectives=("replaced_token", "masked_lm"),
     pretraining=lambda config: "replaced_masks" if is_third(config) else "windowed_ngrams",

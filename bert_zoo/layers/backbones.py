@@ -16,7 +16,7 @@ from bert_zoo.layers.attention import (
     masked_score,
 )
 from bert_zoo.layers.common import at_positions, table
-from bert_zoo.layers.embeddings import positions_in_documents
+from bert_zoo.layers.embeddings import token_positions
 from bert_zoo.layers.recurrent_stack import updated_memory
 from bert_zoo.layers.relative_attention import causal_bias
 
@@ -444,9 +444,9 @@ class CausalBackbone(TransformerBackbone):
 
 
 class DisentangledBackbone(TransformerBackbone):
-    """Token embeddings and a stack that knows distances; absolute positions are for masks alone (DeBERTa).
+    """Token embeddings and a stack that knows distances (DeBERTa).
 
-    `position_ids` are read by the head for masked tokens.
+    `position_ids` are read by the head for masked tokens, and by embeddings with a table of positions.
 
     Args:
         config: sizes and choices.
@@ -460,7 +460,8 @@ class DisentangledBackbone(TransformerBackbone):
 
     def call(self, inputs, positions=None, training=None):
         self._check_rows(inputs.get("document_ids"), isinstance(positions, slice))
-        embedded = self.embeddings(inputs["token_ids"], training=training)
+        names = ("token_ids", "segment_ids", "position_ids", "document_ids")
+        embedded = self.embeddings(*map(inputs.get, names), training=training)
         bias, document_ids = self._visible(inputs)
         # Neighbours see padding where there is a convolution.
         embedded = embedded * ops.expand_dims(ops.cast(document_ids > 0, embedded.dtype), -1)
@@ -482,6 +483,8 @@ class DisentangledBackbone(TransformerBackbone):
         return ops.minimum(bias, between), document_ids * padding_mask
 
     def mask_embedding(self, *, initializer_range, dtype):
+        if not self.config.enhances_masks:
+            return None
         return table(
             self.config.max_positions,
             self.config.hidden_size,
@@ -498,13 +501,10 @@ class DisentangledBackbone(TransformerBackbone):
                 f"The input has {length} tokens a row and the head for masked tokens knows {most} "
                 f"positions. Cut the text shorter, for instance with load(..., max_length={most})."
             )
-        position_ids, document_ids = inputs.get("position_ids"), inputs.get("document_ids")
-        if position_ids is None and document_ids is not None:
-            position_ids = positions_in_documents(document_ids)
-        if position_ids is None:
-            position_ids = ops.broadcast_to(
-                ops.arange(ops.shape(hidden)[1], dtype="int32")[None], ops.shape(hidden)[:2]
-            )
+        position_ids = token_positions(
+            inputs["token_ids"], inputs.get("position_ids"), inputs.get("document_ids")
+        )
+        position_ids = ops.broadcast_to(position_ids, ops.shape(hidden)[:2])
         queries = hidden
         if positions is not None:
             queries, position_ids = (at_positions(x, positions) for x in (hidden, position_ids))

@@ -1,6 +1,7 @@
 """Attention by content and by distance, each with projections of its own (DeBERTa)."""
 
 import math
+from collections.abc import Sequence
 
 import keras
 import numpy as np
@@ -43,7 +44,7 @@ def rows_of_distances(max_distance: int, buckets: int) -> np.ndarray:
 
 
 class DisentangledAttention(keras.layers.Layer):
-    """Scores are the sum of three terms: content to content, content to position, position to content.
+    """Scores are the sum of up to three terms: content to content, to position, and from position.
 
     Source: He et al. 2020 (arXiv:2006.03654), section 3.1; microsoft/DeBERTa
     DeBERTa/deberta/disentangled_attention.py.
@@ -52,6 +53,7 @@ class DisentangledAttention(keras.layers.Layer):
         num_heads, hidden_size: heads, and the width of input and output.
         dropout: rate on the attention probabilities.
         position_dropout: rate on the vectors of distances.
+        terms: beside content to content: "c2p", content to position, and "p2c", position to content.
         shares_projections: whether those of tokens project the vectors of distances too (version 2).
         key_bias: whether keys have a bias (version 2).
     """
@@ -63,6 +65,7 @@ class DisentangledAttention(keras.layers.Layer):
         *,
         dropout: float,
         position_dropout: float,
+        terms: Sequence[str] = ("c2p", "p2c"),
         shares_projections: bool,
         key_bias: bool,
         initializer_range: float,
@@ -81,10 +84,15 @@ class DisentangledAttention(keras.layers.Layer):
         self.key = projection("key", key_bias)
         self.value = projection("value")
         self.output_dense = projection("output")
-        self.position_query, self.position_key = self.query, self.key
-        if not shares_projections:
-            self.position_query = projection("position_query")
-            self.position_key = projection("position_key", key_bias)
+        # Before the products: float16 overflows in those of queries and keys as they are.
+        self.scale = 1 / math.sqrt((1 + len(terms)) * self.head_size)
+        self.position_key = self.position_query = None
+        if "c2p" in terms:
+            own = None if shares_projections else projection("position_key", key_bias)
+            self.position_key = own or self.key
+        if "p2c" in terms:
+            own = None if shares_projections else projection("position_query")
+            self.position_query = own or self.query
         self.dropout = Dropout(dropout, dtype=self.dtype_policy, name="dropout")
         self.position_dropout = Dropout(
             position_dropout, dtype=self.dtype_policy, name="position_dropout"
@@ -93,7 +101,7 @@ class DisentangledAttention(keras.layers.Layer):
     def build(self, input_shape):
         layers = (self.query, self.key, self.value, self.output_dense)
         for layer in (*layers, self.position_query, self.position_key):
-            if not layer.built:
+            if layer is not None and not layer.built:
                 layer.build(input_shape)
         self.built = True
 
@@ -103,7 +111,7 @@ class DisentangledAttention(keras.layers.Layer):
         Args:
             x: [batch * length, hidden_size].
             bias: [batch, 1, 1 or length, length], added to the scores.
-            distances: see `DisentangledStack.distances`.
+            distances: see `DisentangledStack.distances`; not read without terms of positions.
             queries: [batch * length or number, hidden_size], what asks in place of x.
             positions: int [batch, number] or `FIRST`: the tokens of each row that alone attend, to all of
                 them; the queries, where there are any, are theirs. None for all.
@@ -126,27 +134,27 @@ class DisentangledAttention(keras.layers.Layer):
             query = ops.reshape(query, (ops.shape(key)[0], -1, self.num_heads, self.head_size))
         if positions is not None and bias.shape[2] != 1:
             bias = at_queries(bias, positions)
-        # Before the products: float16 overflows in those of queries and keys as they are.
-        scale = 1 / math.sqrt(3 * self.head_size)
-        query = ops.transpose(query, (0, 2, 1, 3)) * scale
-
-        vectors, from_queries, from_keys = distances
-        vectors = self.position_dropout(vectors, training=training)
-        terms = (
-            ops.matmul(query, ops.transpose(key, (0, 1, 3, 2))),
-            self._to_position(
-                query, self._heads(self.position_key, vectors, from_queries), positions
-            ),
-            self._to_content(
-                key * scale, self._heads(self.position_query, vectors, from_keys), positions
-            ),
-            bias,
-        )
+        query = ops.transpose(query, (0, 2, 1, 3)) * self.scale
+        by_position = self._by_position(query, key * self.scale, distances, positions, training)
+        terms = (ops.matmul(query, ops.transpose(key, (0, 1, 3, 2))), *by_position, bias)
         scores = sum(ops.cast(term, "float32") for term in terms)
         probabilities = ops.cast(ops.softmax(scores), value.dtype)
         context = ops.matmul(self.dropout(probabilities, training=training), value)
         context = ops.reshape(ops.transpose(context, (0, 2, 1, 3)), (-1, self.hidden_size))
         return self.output_dense(context), probabilities
+
+    def _by_position(self, query, key, distances, positions, training):
+        """The terms that read where tokens stand, each [batch, heads, queries, length]."""
+        if self.position_key is None and self.position_query is None:
+            return
+        vectors, from_queries, from_keys = distances
+        vectors = self.position_dropout(vectors, training=training)
+        if self.position_key is not None:
+            position_key = self._heads(self.position_key, vectors, from_queries)
+            yield self._to_position(query, position_key, positions)
+        if self.position_query is not None:
+            position_query = self._heads(self.position_query, vectors, from_keys)
+            yield self._to_content(key, position_query, positions)
 
     def _to_position(self, query, position_key, positions):
         """[batch, heads, queries, length], of the queries at positions."""

@@ -111,7 +111,7 @@ class DisentangledStack(Stack):
     Args:
         blocks: `DisentangledBlock`s.
         hidden_size: width of x and of the table.
-        max_distance, buckets: see `rows_of_distances`.
+        max_distance, buckets: see `rows_of_distances`; no `max_distance` is no table.
         epsilon: of a layer norm over the table; None for none (version 1).
         convolution: a `Convolution` behind the first block, or None.
         initializer_range: standard deviation of the randomly initialised table.
@@ -122,7 +122,7 @@ class DisentangledStack(Stack):
         blocks: Sequence[DisentangledBlock],
         hidden_size: int,
         *,
-        max_distance: int,
+        max_distance: int | None,
         buckets: int,
         epsilon: float | None,
         convolution: Convolution | None,
@@ -131,21 +131,24 @@ class DisentangledStack(Stack):
     ):
         super().__init__(blocks, hidden_size, **kwargs)
         self.max_distance = max_distance
-        self.rows = rows_of_distances(max_distance, buckets)
-        self.position_embedding = table(
-            2 * (buckets or max_distance),
-            hidden_size,
-            "position_embedding",
-            stddev=initializer_range,
-            dtype=self.dtype_policy,
-        )
+        self.position_embedding = None
+        if max_distance is not None:
+            self.rows = rows_of_distances(max_distance, buckets)
+            self.position_embedding = table(
+                2 * (buckets or max_distance),
+                hidden_size,
+                "position_embedding",
+                stddev=initializer_range,
+                dtype=self.dtype_policy,
+            )
         self.position_norm = None
         if epsilon is not None:
             self.position_norm = norm("position_norm", epsilon=epsilon, dtype=self.dtype_policy)
         self.convolution = convolution
 
     def build(self, input_shape):
-        self.position_embedding.build()
+        if self.position_embedding is not None:
+            self.position_embedding.build()
         if self.position_norm is not None:
             self.position_norm.build((None, self.hidden_size))
         if self.convolution is not None:
@@ -159,8 +162,10 @@ class DisentangledStack(Stack):
             The vectors of distances [rows, hidden_size]; and twice int [2 * length], the rows of
             them that belong to the distances length, length - 1, ..., 1 - length, as seen from
             queries, and to -length, 1 - length, ..., length - 1, as seen from keys. The first is
-            that of no pair, as in `shifted_to_keys`.
+            that of no pair, as in `shifted_to_keys`. None without a table.
         """
+        if self.position_embedding is None:
+            return None
         vectors = ops.cast(self.position_embedding.embeddings, self.compute_dtype)
         if self.position_norm is not None:
             vectors = self.position_norm(vectors)

@@ -260,10 +260,11 @@ class StoredTable:
 
 
 class TokenEmbeddings(keras.layers.Layer):
-    """A table of tokens, normalised; where they stand is told elsewhere (DeBERTa, ModernBERT).
+    """A table of tokens, normalised; attention tells where they stand (DeBERTa, ModernBERT).
 
     Args:
         vocab_size, hidden_size: rows and width of the table.
+        max_positions, num_segments: rows of tables that are added to it; 0 for no such table.
         epsilon: of the layer norm.
         dropout: rate on the output.
         norm_bias: whether the layer norm has a bias.
@@ -280,10 +281,21 @@ class TokenEmbeddings(keras.layers.Layer):
         initializer_range: float,
         norm_bias: bool = True,
         longest_input: int | None = None,
+        max_positions: int = 0,
+        num_segments: int = 0,
         **kwargs,
     ):
         super().__init__(**kwargs)
         self.longest_input = longest_input
+        self.position_embedding, self.segment_embedding = (
+            table(rows, hidden_size, name, stddev=initializer_range, dtype=self.dtype_policy)
+            if rows
+            else None
+            for rows, name in (
+                (max_positions, "position_embedding"),
+                (num_segments, "segment_embedding"),
+            )
+        )
         self.token_embedding = TokenTable(
             vocab_size,
             hidden_size,
@@ -299,18 +311,40 @@ class TokenEmbeddings(keras.layers.Layer):
         other.token_embedding.share(self.token_embedding)
 
     def build(self, token_ids_shape):
-        self.token_embedding.build()
+        for each in (self.token_embedding, self.position_embedding, self.segment_embedding):
+            if each is not None:
+                each.build()
         self.norm.build((None, None, self.token_embedding.output_dim))
         self.built = True
 
-    def call(self, token_ids, training=None):
-        """int [batch, length] to [batch, length, hidden_size]."""
+    def call(
+        self, token_ids, segment_ids=None, position_ids=None, document_ids=None, training=None
+    ):
+        """int [batch, length] to [batch, length, hidden_size]; arguments as of `Embeddings.call`.
+
+        Without the table that they are rows of, ids of segments and positions are not read.
+        """
         if self.longest_input is not None:
             check_length(token_ids, self.longest_input)
-        return self.dropout(self.norm(self.token_embedding(token_ids)), training=training)
+        x = self.token_embedding(token_ids)
+        if self.position_embedding is not None:
+            x = x + self.position_embedding(token_positions(token_ids, position_ids, document_ids))
+        if self.segment_embedding is not None:
+            segment_ids = ops.zeros_like(token_ids) if segment_ids is None else segment_ids
+            x = x + self.segment_embedding(segment_ids)
+        return self.dropout(self.norm(x), training=training)
 
     def compute_output_shape(self, token_ids_shape):
         return (*token_ids_shape, self.token_embedding.output_dim)
+
+
+def token_positions(token_ids, position_ids, document_ids):
+    """int [batch or 1, length], where tokens stand: as is said, in their documents, or in their rows."""
+    if position_ids is not None:
+        return position_ids
+    if document_ids is not None:
+        return positions_in_documents(document_ids)
+    return ops.arange(ops.shape(token_ids)[1], dtype="int32")[None]
 
 
 def positions_in_documents(document_ids):

@@ -294,6 +294,7 @@ def _with_tensors(
         for key in source:
             if re.search(pattern, key):
                 changes[name] = (*source.shape(key), 0)[0]
+    changes |= plan.format.told_by_keys(source, config)
     config = config.with_pooler(has_pooler).replace(**changes)
     for second, other in beside:
         _check_beside(second, second.config(config), other, plan.format)

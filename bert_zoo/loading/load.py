@@ -526,7 +526,7 @@ def preprocessor_of(
     try:
         preprocessor = DeferredPreprocessor(
             opened.vocabulary,
-            opened.family.text,
+            opened.family.text.of_model(config),
             sequence_length=length,
             padding=padding,
             tokenizer_options={} if text.lowercase is None else {"lowercase": text.lowercase},

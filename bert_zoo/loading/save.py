@@ -17,7 +17,7 @@ from bert_zoo.tasks.streams import StatefulModel
 from bert_zoo.training.lora import without_lora
 from bert_zoo.weights.bind import ENCODER_PREFIX, Plan, to_stored, variables_of
 from bert_zoo.weights.files import remove_leftovers, write_json
-from bert_zoo.weights.formats import BertZoo, Description, Format, HuggingFace, KerasHub
+from bert_zoo.weights.formats import BertZoo, Description, HuggingFace, KerasHub
 
 log = logging.getLogger("bert_zoo")
 
@@ -178,7 +178,8 @@ def _as_hugging_face(
             encoder.long_texts.mode,
             encoder.long_texts.stride,
         )
-    _say_what_differs(fmt, encoder.config, fmt.classes["encoder"])
+    _say_what_differs(fmt.supports, encoder.config, fmt.classes["encoder"])
+    _say_what_differs(fmt.supports_of_heads.get(model.task, {}), encoder.config, hf_class)
     pooling = encoder.pooling if is_bare and not encoder.always_gives_state else None
     return replace(description, classes=(hf_class,), pooling=pooling)
 
@@ -202,7 +203,7 @@ def _as_keras_hub(
                 f"{family.name}, and none of {model.task!r}. Save without format, or save model.encoder."
             )
         classes = (hf_class,)
-    _say_what_differs(fmt, encoder.config, fmt.class_name)
+    _say_what_differs(fmt.supports, encoder.config, fmt.class_name)
     log.warning(
         "A KerasHub preset is written without tokenizer and names of labels: from_preset() takes "
         "preprocessor=None."
@@ -210,9 +211,9 @@ def _as_keras_hub(
     return replace(description, classes=classes)
 
 
-def _say_what_differs(fmt: Format, config: Config, program: str) -> None:
+def _say_what_differs(supports: Mapping[str, Any], config: Config, program: str) -> None:
     """Says on the log what another program's class computes otherwise than a configuration has it."""
-    supported = {n: v(config) if callable(v) else v for n, v in fmt.supports.items()}
+    supported = {n: v(config) if callable(v) else v for n, v in supports.items()}
     others = {n: getattr(config, n) for n, v in supported.items() if getattr(config, n) != v}
     if others:
         log.warning(

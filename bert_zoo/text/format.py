@@ -5,12 +5,12 @@ from __future__ import annotations
 import functools
 import threading
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import bert_zoo.text
-from bert_zoo.config import ConfigError
+from bert_zoo.config import Config, ConfigError
 from bert_zoo.text.files import VocabularyFiles
 from bert_zoo.text.layout import BERT, Layout
 
@@ -42,7 +42,14 @@ class TextFormat:
     # Such options, which the family's files do not say or say wrongly.
     options: Mapping[str, Any] = field(default_factory=dict)
     layout: Layout = BERT  # where special tokens and padding stand around texts
+    segmented: Layout | None = None  # of models with a table of segments, where most have none
     preprocessor: str = "Preprocessor"  # the class in `bert_zoo.text`
+
+    def of_model(self, config: Config) -> TextFormat:
+        """How a model of the family reads text."""
+        if self.segmented is None or not config.num_segments:
+            return self
+        return replace(self, layout=self.segmented)
 
     def parts(self, files: VocabularyFiles, options: Mapping[str, Any]) -> TokenizerParts:
         """What a directory's tokenizer is made of; `options` overrule the files."""

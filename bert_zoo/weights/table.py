@@ -100,6 +100,12 @@ class Row:
         """Whether several encoders of a file read it."""
         return any(name.startswith("/") for names in self.names.values() for name in names)
 
+    def only(self, when: Callable[[Any], bool]) -> Self:
+        """The same row under a further condition."""
+        options = {"stacked": self.stacked, "sizes": self.sizes}
+        both = lambda config: when(config) and self.when(config)  # noqa: E731
+        return type(self)(self.kind, self.ours, **options, when=both, **self.names)
+
     def named(self, **names: str | tuple[str, ...]) -> Self:
         """The same row with further names, or other ones."""
         options = {"stacked": self.stacked, "sizes": self.sizes, "when": self.when}

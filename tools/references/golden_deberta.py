@@ -1,7 +1,7 @@
 """The golden cases of DeBERTa 1 to 3.
 
-Encoders and fine-tuned heads are computed by transformers. Its head for masked tokens is another one than
-Microsoft's: those cases are computed by the original code (https://github.com/microsoft/DeBERTa at
+Encoders, fine-tuned heads and its own two heads for masked tokens are computed by transformers, Microsoft's
+head for them by the original code (https://github.com/microsoft/DeBERTa at
 4d7fe0b, MIT), read from a directory that the caller names.
 
 Padding asks what tokens ask here, as in other families: transformers has padding attend to everything
@@ -465,6 +465,10 @@ def short_inputs(family, config, rng):
     return random_inputs(family, config, rng, lengths=(16, 11, 6))
 
 
+def segmented_inputs(family, config, rng):
+    return batch_inputs(dataclasses.replace(family, has_segments=True), config, rng)
+
+
 def without_legacy(config: dict) -> dict:
     """Without transformers' switch between two heads, which the released files do not have."""
     return {key: value for key, value in config.items() if key != "legacy"}
@@ -560,4 +564,32 @@ _SECOND_CASES = (
 CASES, V2_CASES = (
     tuple(dataclasses.replace(case, edit_config=without_legacy) for case in cases)
     for cases in (_FIRST, _SECOND_CASES)
+)
+CASES += (
+    Case(
+        "masked_lm_legacy",
+        "transformers' head of `legacy: true`; attention by content to position alone.",
+        config=_ONE_LAYER | {"pos_att_type": ["c2p"]},
+    ),
+    Case(
+        "masked_lm_direct",
+        "transformers' head of `legacy: false`; positions in the embeddings and no distances, as its "
+        "configuration has it by default.",
+        config=_ONE_LAYER
+        | {"legacy": False, "relative_attention": False, "pos_att_type": None}
+        | {"position_biased_input": True},
+    ),
+)
+V2_CASES += (
+    Case(
+        "masked_lm_legacy",
+        "transformers' head of `legacy: true`; distances, and positions and segments in the embeddings.",
+        config=_ONE_LAYER | {"position_biased_input": True, "type_vocab_size": 2},
+        make_inputs=segmented_inputs,
+    ),
+    Case(
+        "masked_lm_direct",
+        "transformers' head of `legacy: false`; attention by position to content alone.",
+        config=_ONE_LAYER | {"legacy": False, "pos_att_type": "p2c"},
+    ),
 )

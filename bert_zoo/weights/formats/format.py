@@ -1,7 +1,7 @@
 """What a file format is: the interface of the modules beside this one."""
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
@@ -27,7 +27,7 @@ class Description:
     long_texts: Mapping[str, Any] | None = None  # of `bert_zoo.models.long_texts.LongTexts`
 
 
-def no_buffers(config: Any) -> Mapping[str, Any]:
+def nothing(*_: Any) -> Mapping[str, Any]:
     return {}
 
 
@@ -69,6 +69,9 @@ class Format:
     # Field of the configuration -> pattern of the key whose rows it is, whatever a configuration file
     # says.
     sizes: Mapping[str, str] = field(default_factory=dict)
+    # (Keys, configuration) -> the fields that the names of tensors tell, whatever a configuration file
+    # says.
+    told_by_keys: Callable[[Collection[str], Any], Mapping[str, Any]] = nothing
     # What a configuration file that another program wrote leaves unsaid.
     conventions: Mapping[str, Any] = field(default_factory=dict)
     # Patterns of keys that are weights of something that the family's models do not have -> what that
@@ -82,8 +85,10 @@ class Format:
     # Field of the configuration -> the one value that the format's own program computes with, or a
     # function from a configuration to it.
     supports: Mapping[str, Any] = field(default_factory=dict)
+    # Task -> the same of its head alone.
+    supports_of_heads: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     # Makes the tensors below the encoder's root that files hold besides weights.
-    buffers: Callable[[Any], Mapping[str, Any]] = no_buffers
+    buffers: Callable[[Any], Mapping[str, Any]] = nothing
 
     # Names and layouts
 
