@@ -11,7 +11,12 @@ from typing import Any
 # Classes of Keras 3.15 -> private methods that ours replace, which Keras must go on calling: see
 # `bert_zoo.models.base.ZooModel` and `bert_zoo.training.optimizers.BertAdamW` for the reasons.
 REPLACED: dict[str, tuple[str, ...]] = {
-    "keras.Model": ("_maybe_symbolic_build", "_make_function", "_default_save_signature"),
+    "keras.Model": (
+        "_maybe_symbolic_build",
+        "_make_function",
+        "_default_save_signature",
+        "_trackable_children",
+    ),
     "keras.optimizers.AdamW": (
         "_all_reduce_sum_gradients",
         "_backend_apply_gradients",
@@ -113,6 +118,13 @@ def is_loading_safely() -> bool:
     from keras.src.saving.serialization_lib import in_safe_mode
 
     return bool(in_safe_mode())
+
+
+def runs_for_shapes() -> bool:
+    """Whether Keras makes a call only to learn shapes and to build layers, on no data."""
+    from keras.src.backend.common.symbolic_scope import in_symbolic_scope
+
+    return bool(in_symbolic_scope())
 
 
 # --- TensorFlow ----------------------------------------------------------------------------------

@@ -3,6 +3,7 @@
 import json
 import shutil
 
+import keras
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -255,8 +256,9 @@ def test_rows_longer_than_the_positions_in_tf_data(classifier):
         ),
         ({"token_ids": np.zeros(16, int)}, ValueError, ["[batch, length]", "(16,)", ".batch(32)"]),
         ({"token_ids": np.zeros((4, 16))}, TypeError, ["token_ids must be integers", "float"]),
+        ({"token_ids": keras.Input((16,))}, TypeError, ["token_ids must be integers", "float"]),
     ],
-    ids=["unknown", "missing", "shape", "rank", "float"],
+    ids=["unknown", "missing", "shape", "rank", "float", "symbol"],
 )
 def test_wrong_dicts(change, error, parts):
     inputs = {**task_inputs("encoder"), **change}

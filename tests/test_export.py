@@ -552,7 +552,8 @@ def test_the_layer_gives_the_models_outputs(exports):
     expected = {"logits": model(ids)}
     assert_holds(layer(under_hub_names(ids)), expected)
     assert_holds(layer(dict(ids)), expected)
-    assert_holds(layer(tf.constant(TEXTS)), expected)
+    for texts in (tf.constant(TEXTS), TEXTS, np.array(TEXTS)):
+        assert_holds(layer(texts), expected)
     assert_holds(
         layer({"token_ids": ids["token_ids"][:1]}),
         {"logits": model({"token_ids": ids["token_ids"][:1]})},

@@ -7,7 +7,20 @@ from pathlib import Path
 
 import keras
 import numpy as np
-from helpers import TASK_CASES, TEXTS, assert_same, assert_same_variables, load_task, task_inputs
+import pytest
+import tensorflow as tf
+from helpers import (
+    COVER,
+    TASK_CASES,
+    TEXTS,
+    arrays,
+    assert_same,
+    assert_same_variables,
+    inputs_of,
+    load_case,
+    load_task,
+    task_inputs,
+)
 
 import bert_zoo
 from bert_zoo.training import bert_adamw, compile_for_task
@@ -95,6 +108,95 @@ def test_functional_model_around_an_encoder_comes_back(tmp_path):
     model.save(tmp_path / "model.keras")
     again = keras.saving.load_model(tmp_path / "model.keras")
     assert_same(again(inputs), model(inputs))
+
+
+@keras.saving.register_keras_serializable("bert_zoo_tests")
+class OwnModel(keras.Model):
+    """As a user writes it: a head that is built by the first call."""
+
+    def __init__(self, inner, reader=None, **kwargs):
+        super().__init__(**kwargs)
+        self.inner, self.reader = inner, reader
+        self.head = keras.layers.Dense(2)
+
+    def call(self, inputs, padding_mask=None, training=None):
+        if self.reader is not None:
+            inputs = self.reader(inputs)
+        elif not isinstance(inputs, dict):
+            inputs = {"token_ids": inputs, "padding_mask": padding_mask}
+        outputs = self.inner(inputs, training=training)
+        return self.head(outputs if self.reader is None else outputs["sequence_output"][:, 0])
+
+    def get_config(self):
+        parts = {name: getattr(self, name) for name in ("inner", "reader")}
+        parts = {name: keras.saving.serialize_keras_object(part) for name, part in parts.items()}
+        return {**super().get_config(), **parts}
+
+    @classmethod
+    def from_config(cls, config):
+        for name in ("inner", "reader"):
+            config[name] = keras.saving.deserialize_keras_object(config[name])
+        return cls(**config)
+
+
+@pytest.mark.parametrize("kind", ["ids", "keywords", "texts"])
+def test_a_users_own_model_keeps_its_head(kind, tmp_path):
+    inner, reader = (
+        load_case("albert/encoder" if kind == "texts" else "albert/classification"),
+        None,
+    )
+    if kind == "ids":
+        inputs = {"inputs": inputs_of(arrays("albert/classification"))}
+    elif kind == "keywords":
+        inputs = {"inputs": np.array([[1, 2, 3]]), "padding_mask": np.array([[1, 1, 0]])}
+    else:
+        inputs, reader = {"inputs": tf.constant(TEXTS)}, bert_zoo.layers.Preprocessor(inner)
+    model = OwnModel(inner, reader)
+    expected = model(**inputs)
+    model.save(tmp_path / "model.keras")
+    assert_same(keras.saving.load_model(tmp_path / "model.keras")(**inputs), expected)
+
+
+# ---------------------------------------------------------------------------------------------
+# tf.train.Checkpoint
+# ---------------------------------------------------------------------------------------------
+
+
+def assert_checkpoint_holds(variables, path: Path, **objects) -> None:
+    """A checkpoint of objects brings each variable back, whatever its value is by then."""
+    checkpoint = tf.train.Checkpoint(**objects)
+    written, before = checkpoint.save(path), [keras.ops.convert_to_numpy(v) for v in variables]
+    for variable in variables:
+        variable.assign(variable + 1)
+    checkpoint.restore(written).assert_consumed()
+    for variable, value in zip(variables, before, strict=True):
+        assert np.array_equal(variable, value), variable.path
+
+
+@pytest.mark.parametrize("case", COVER)
+def test_a_tensorflow_checkpoint_holds_every_variable(case, tmp_path):
+    model = load_case(case)
+    assert_checkpoint_holds(model.variables, tmp_path / "model", model=model)
+
+
+def test_a_tensorflow_checkpoint_goes_into_another_model(tmp_path):
+    model = load_task("classification")
+    other = load_task("classification", init=("pooler", "classifier"), labels=model.labels)
+    path = tf.train.Checkpoint(model=model).save(tmp_path / "model")
+    restored = tf.train.Checkpoint(model=other).restore(path)
+    restored.assert_existing_objects_matched()
+    restored.assert_consumed()
+    assert_same_variables(other, model)
+
+
+def test_a_tensorflow_checkpoint_holds_the_optimizer_and_a_functional_model(tmp_path):
+    ids = {"token_ids": keras.Input((None,), dtype="int32", name="token_ids")}
+    vectors = load_case("albert/encoder")(ids)["sequence_output"]
+    model = keras.Model(ids, keras.layers.Dense(2)(vectors))
+    model.compile(bert_adamw(1e-3, total_steps=20, weight_decay=0.03), "mse")
+    model.optimizer.build(model.trainable_variables)
+    variables = [*model.variables, *model.optimizer.variables]
+    assert_checkpoint_holds(variables, tmp_path / "model", model=model, optimizer=model.optimizer)
 
 
 def test_configuration_is_plain_json():

@@ -155,6 +155,19 @@ def test_is_loading_safely(tmp_path):
     assert seen == [True, False]
 
 
+def test_runs_for_shapes():
+    seen = []
+
+    class Tells(keras.layers.Layer):
+        def call(self, inputs):
+            seen.append(private.runs_for_shapes())
+            return inputs
+
+    Tells()(keras.Input((3,)))
+    Tells()(tf.ones([1, 3]))
+    assert seen == [True, False]
+
+
 def test_is_multi_worker():
     assert not private.is_multi_worker(None)
     assert not private.is_multi_worker(tf.distribute.OneDeviceStrategy("CPU:0"))

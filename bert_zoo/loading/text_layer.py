@@ -8,6 +8,8 @@ import keras
 
 from bert_zoo.json_files import read_object
 from bert_zoo.models.base import ZooModel, encoder_of
+from bert_zoo.models.inputs import with_string_tensors
+from bert_zoo.private import runs_for_shapes
 from bert_zoo.weights.files import write_json
 
 OPTIONS_FILE = "preprocessor.json"
@@ -81,16 +83,16 @@ class Preprocessor(keras.layers.Layer):
         return self._preprocessor
 
     def __call__(self, inputs, *args, **kwargs):
-        # Keras takes strings outside of tensors for other arguments. A list of two is a batch, and no
-        # pair.
-        texts = [inputs] if isinstance(inputs, str) else inputs
-        if isinstance(texts, list) and all(isinstance(text, str) for text in texts):
-            from bert_zoo.text.batches import text_batch
-
-            inputs = text_batch(inputs)
-        return super().__call__(inputs, *args, **kwargs)
+        return super().__call__(with_string_tensors(inputs), *args, **kwargs)
 
     def call(self, inputs):
+        if self._preprocessor is None and runs_for_shapes():
+            # Keras builds a user's own model that it loads before it reads the vocabulary.
+            specs = self.compute_output_spec(inputs)
+            return {
+                name: keras.ops.zeros((spec.shape[0], spec.shape[1] or 2), spec.dtype)
+                for name, spec in specs.items()
+            }
         is_pair = isinstance(inputs, tuple | list)
         return self.preprocessor(tuple(map(_as_batch, inputs)) if is_pair else _as_batch(inputs))
 

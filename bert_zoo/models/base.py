@@ -26,7 +26,7 @@ from bert_zoo.models.data_adapters import (
 )
 from bert_zoo.models.direct import predict_texts, runs_alone
 from bert_zoo.models.graphs import Graphs
-from bert_zoo.models.inputs import check_batch_size, check_is_dict, outside
+from bert_zoo.models.inputs import check_batch_size, check_is_dict, check_is_integer, outside
 from bert_zoo.models.interface import Interface
 from bert_zoo.models.labels import LabelRange, checked_labels, label_arrays, read_class_weight
 from bert_zoo.models.replicas import (
@@ -40,7 +40,7 @@ from bert_zoo.models.replicas import (
     whole_everywhere,
     with_one_row,
 )
-from bert_zoo.weights.bind import set_trained_layers, trained_layers
+from bert_zoo.weights.bind import named_variables, set_trained_layers, trained_layers
 
 # What Keras's own export takes, of what the model reads.
 EXPORTED_IDS = ("token_ids", "segment_ids", "padding_mask")
@@ -200,6 +200,9 @@ class ZooModel(keras.Model):
         refuse_fork()
         # Before Keras, whose word on text is that strings are no tensors.
         check_is_dict(inputs)
+        for name in self.id_limits():
+            if isinstance(inputs.get(name), keras.KerasTensor):
+                check_is_integer(name, inputs[name])
         return super().__call__(divided_rows(inputs), *args, **kwargs)
 
     def as_text_rows(self, x):
@@ -324,6 +327,13 @@ class ZooModel(keras.Model):
         # Keras 3.15 leaves loaded models uncompiled whose class has a `compile` of its own.
         self.compile(**keras.saving.deserialize_keras_object(config))
         self.optimizer.build(self.trainable_variables)
+
+    def _trackable_children(self, save_type: str = "checkpoint", **kwargs):
+        # tf.train.Checkpoint goes by it. Of Keras 3.15's it sees neither layers in lists, as blocks are,
+        # nor the states of dropout.
+        children = super()._trackable_children(save_type, **kwargs)
+        is_checkpoint = save_type == "checkpoint"
+        return children | named_variables(self, "variables") if is_checkpoint else children
 
     def _maybe_symbolic_build(self, iterator=None, data_batch=None):
         # Keras 3.15 leaves the variables of optimizer and metrics to the first trace of a step, and

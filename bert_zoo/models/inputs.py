@@ -8,6 +8,7 @@ import numpy as np
 from keras import ops
 
 from bert_zoo.config import IGNORED_LABEL, is_integer
+from bert_zoo.private import runs_for_shapes
 
 
 def is_of_tensorflow(value: Any) -> bool:
@@ -58,10 +59,38 @@ def as_array(name: str, value: Any):
 def as_ids(name: str, value: Any):
     """An int32 tensor; TypeError where the value has no integers."""
     tensor = ops.convert_to_tensor(value)
+    # To build the layers of a user's own model that it loads, Keras 3.15 calls the model with float32
+    # for every input (`Model.build_from_config`).
+    if not runs_for_shapes():
+        check_is_integer(name, tensor)
+    return ops.cast(tensor, "int32")
+
+
+def as_strings(texts: Any):
+    """Texts as they are; strings for the float32 that stand for them where `as_ids` says."""
+    import tensorflow as tf
+
+    stand_in = runs_for_shapes() and getattr(texts, "dtype", None) == "float32"
+    return tf.strings.as_string(texts) if stand_in else texts
+
+
+def with_string_tensors(inputs: Any) -> Any:
+    """A layer's inputs with a string or a list of strings as a string tensor [batch].
+
+    Keras takes strings outside of tensors for other arguments. A list of two is a batch, and no pair.
+    """
+    from bert_zoo.text.batches import text_batch
+
+    texts = inputs if isinstance(inputs, list) else [inputs]
+    is_batch = any(isinstance(text, str | bytes) for text in texts)
+    return text_batch(texts) if is_batch else inputs
+
+
+def check_is_integer(name: str, tensor: Any) -> None:
+    """Raises TypeError unless a tensor, or the symbol of one, has an integer type."""
     dtype = keras.backend.standardize_dtype(tensor.dtype)
     if not dtype.startswith(("int", "uint", "bool")):
         raise TypeError(f"{name} must be integers; got {dtype}.")
-    return ops.cast(tensor, "int32")
 
 
 def concrete(value: Any) -> np.ndarray | None:

@@ -7,6 +7,7 @@ from typing import Any
 
 import keras
 
+from bert_zoo.models.inputs import as_strings, with_string_tensors
 from bert_zoo.private import is_loading_safely
 from bert_zoo.serving import HUB_NAMES
 
@@ -19,8 +20,8 @@ class SavedModelLayer(keras.layers.Layer):
     `input_mask`, `input_type_ids`) or ours (`token_ids`, `padding_mask`, `segment_ids`); mask and
     segments may be missing. A language model also wants `labels`, and a model with a memory takes
     that too, under the names of its outputs (`memory_0`, ..., `memory_mask`). Called with a string
-    tensor [batch], the layer applies its preprocessor first. Returns the SavedModel's dict of
-    outputs; see docs/export.md.
+    tensor [batch] or a list of strings, the layer applies its preprocessor first. Returns the
+    SavedModel's dict of outputs; see docs/export.md.
 
     The SavedModel's variables are the layer's own: `fit` changes them in place, and a `.keras` file
     of the outer model holds their values. The graph stays in `directory`, which has to be there when
@@ -74,9 +75,13 @@ class SavedModelLayer(keras.layers.Layer):
             )
         return self.saved_model.preprocessor
 
+    def __call__(self, inputs, *args, **kwargs):
+        return super().__call__(with_string_tensors(inputs), *args, **kwargs)
+
     def call(self, inputs, training=None):
-        if getattr(inputs, "dtype", None) == "string":
-            inputs = self.preprocessor(inputs)
+        texts = as_strings(inputs)
+        if getattr(texts, "dtype", None) == "string":
+            inputs = self.preprocessor(texts)
         # Keras passes None outside of fit.
         inputs = _hub_inputs(inputs, self.accepted_inputs)
         return self.saved_model(inputs, training=bool(training) and self.trainable)

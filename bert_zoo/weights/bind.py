@@ -30,25 +30,28 @@ ENCODER_PREFIX = "encoder/"
 POOLER = "pooler"
 
 
-def named_variables(layer) -> dict[str, Any]:
+def named_variables(layer, kind: str = "weights") -> dict[str, Any]:
     """Every weight of a built layer or model, under a path of layer names that no build order changes.
 
     Keras's own `variable.path` depends on which layer happened to build which. A variable of several
     layers has the path that comes first.
+
+    Args:
+        kind: "weights", or "variables" for the states of dropout too.
     """
     found = {}
-    for path, variable in _walk(layer, ""):
+    for path, variable in _walk(layer, kind, ""):
         found.setdefault(id(variable), (path, variable))
     return dict(found.values())
 
 
-def _walk(layer, prefix: str) -> Iterator[tuple[str, Any]]:
-    inherited = {id(variable) for child in children(layer) for variable in child.weights}
-    for variable in layer.weights:
+def _walk(layer, kind: str, prefix: str) -> Iterator[tuple[str, Any]]:
+    inherited = {id(variable) for child in children(layer) for variable in getattr(child, kind)}
+    for variable in getattr(layer, kind):
         if id(variable) not in inherited:
             yield prefix + variable.name, variable
     for child in children(layer):
-        yield from _walk(child, f"{prefix}{child.name}/")
+        yield from _walk(child, kind, f"{prefix}{child.name}/")
 
 
 def trained_layers(layer, is_parent_trained: bool = True, path: str = "") -> dict[str, bool]:
