@@ -3,9 +3,11 @@
 import csv
 import json
 import re
+import sys
 import tracemalloc
 from pathlib import Path
 
+import pandas as pd
 import pytest
 
 from bert_zoo.data import tables
@@ -33,6 +35,9 @@ TEXTS = [
 ]
 
 
+TEXT_FORMATS = [name for name in tables.FORMATS if name not in ("parquet", "excel")]
+
+
 def written(format, texts, line_end="\n"):
     """A table with these texts and the labels 0 and 1 in turn."""
     rows = [(text, i % 2) for i, text in enumerate(texts)]
@@ -51,7 +56,7 @@ def written(format, texts, line_end="\n"):
 @pytest.mark.parametrize("line_end", ["\n", "\r\n"])
 @pytest.mark.parametrize("mark", ["", "\ufeff"])
 @pytest.mark.parametrize("end", ["", "\n", "\r\n\n"])
-@pytest.mark.parametrize("format", tables.FORMATS)
+@pytest.mark.parametrize("format", TEXT_FORMATS)
 def test_each_format_gives_texts_exactly(tmp_path, format, mark, line_end, end):
     texts = [text for text in TEXTS if format != "tsv" or not {"\n", "\t"} & set(text)]
     path = write(tmp_path, "a.data", mark + written(format, texts, line_end) + end)
@@ -146,7 +151,7 @@ def test_json_is_an_array_or_an_object_a_line(tmp_path, lines):
 def test_each_encoding_gives_texts_exactly(tmp_path, encoding, said):
     # In UTF-16, the last two hold the byte of a line end.
     texts = ["é", "plain", "ÿ"] + (["\u0a0a\u010a", "😀" * 20_000] if "utf" in encoding else [])
-    for format in tables.FORMATS:
+    for format in TEXT_FORMATS:
         path = write(tmp_path, f"a.{format}", written(format, texts, "\r\n").encode(encoding))
         assert tables.read_table(path, format=format, encoding=said).texts == texts
 
@@ -241,7 +246,78 @@ def test_bad_labels_are_named(tmp_path, spelled, options, message):
         assert str(e.value).startswith(f"{tmp_path / 'a.tsv'}, {message}")
 
 
+@pytest.mark.parametrize("spelled", [["pos", "", "neg", " "], [1.5, None, 0, float("nan")]])
+@pytest.mark.parametrize("suffix", ["jsonl", "parquet", "xlsx"])
+def test_rows_without_a_label_are_left_out_and_counted_where_that_is_asked_for(
+    tmp_path, spelled, suffix
+):
+    path = tmp_path / f"a.{suffix}"
+    frame = pd.DataFrame({"text": list("abcd"), "label": spelled})
+    if suffix == "jsonl":
+        path.write_text(frame.to_json(orient="records", lines=True))
+    else:
+        (frame.to_parquet if suffix == "parquet" else frame.to_excel)(path, index=False)
+    regression = spelled[0] == 1.5
+    with pytest.raises(ValueError, match=r"line [23]: the (label|score) is .*--skip_unlabelled"):
+        tables.read_table(path, regression=regression)
+    data = tables.read_table(path, regression=regression, skip_unlabelled=True)
+    assert (data.texts, data.skipped) == (["a", "c"], 2)
+    assert data.labels == ([1.5, 0.0] if regression else [1, 0])
+    with pytest.raises(ValueError, match="none of its 1 rows has a label"):
+        tables.read_table(write(tmp_path, "b.csv", "text,label\na,\n"), skip_unlabelled=True)
+
+
+# --- Parquet and Excel ---
+
+
+@pytest.mark.parametrize("suffix", ["parquet", "xlsx"])
+def test_files_of_pandas_are_read_as_their_csv(tmp_path, suffix):
+    texts = TEXTS if suffix == "parquet" else [text.strip() or "-" for text in TEXTS]
+    frame = pd.DataFrame(
+        {"id": range(len(texts)), "text": texts, "label": ["a", "b", "b", "a"] * 2}
+    )
+    path = tmp_path / f"a.{suffix}"
+    (frame.to_parquet if suffix == "parquet" else frame.to_excel)(path, index=False)
+    data = tables.read_table(path)
+    assert data.texts == texts and data.label_names == ("a", "b")
+    # Numbers as text: what a CSV file of the same table has.
+    if suffix == "xlsx":
+        assert tables.read_table(path, text="id").texts == [str(i) for i in range(len(texts))]
+        assert tables.read_table(path, header=False, text=1, label=2).texts == ["text", *texts]
+    with pytest.raises(ValueError, match=r"no column 'Text'.*Did you mean 'text'.*--text"):
+        tables.read_table(path, text="Text")
+    with pytest.raises(ValueError, match="encoding is for files of text"):
+        tables.read_table(path, encoding="utf-8")
+    path.write_bytes(path.read_bytes()[:-40])
+    with pytest.raises(ValueError, match=r"is not a whole (Parquet|Excel) file"):
+        tables.read_table(path)
+
+
+def test_a_reader_that_is_not_installed_is_named(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "openpyxl", None)
+    with pytest.raises(ImportError, match=r"openpyxl: pip install 'bert_zoo\[tables\]'"):
+        tables.read_table(write(tmp_path, "a.xlsx", b""))
+
+
 # --- Bad files ---
+
+
+def test_the_delimiter_is_found_by_the_header_where_a_column_is_not_there(tmp_path):
+    path = write(tmp_path, "a.csv", "Nachricht;Art, die\nja, gut;a\n")
+    with pytest.raises(
+        ValueError, match=r"no column 'label'; the columns are \['Nachricht', 'Art, die'\].*--label"
+    ):
+        tables.read_table(path, text="Nachricht")
+    with pytest.raises(ValueError, match=r"no column 'text'.*with text= \(--text\)"):
+        tables.read_table(write(tmp_path, "b.csv", "a;b;c\n1;2;3\n"))
+
+
+@pytest.mark.parametrize(("encoding", "text"), [("cp1252", "5 € “gut”"), ("latin-1", "schön")])
+def test_the_encoding_that_a_western_file_is_likely_in_is_proposed(tmp_path, encoding, text):
+    path = write(tmp_path, "a.csv", f"text,label\n{text},a\n".encode(encoding))
+    with pytest.raises(ValueError, match=f"--encoding {encoding}"):
+        tables.read_table(path)
+    assert tables.read_table(path, encoding=encoding).texts == [text]
 
 
 @pytest.mark.parametrize(

@@ -90,11 +90,20 @@ def lines(
         except UnicodeDecodeError as error:
             # Python decodes blocks, the bad one as soon as no whole line is left of those before.
             line_number += 1 + error.object[: error.start].decode(codec).count("\n")
-            other = "latin-1" if codec == "utf-8" else "utf-8"
+            other = _single_byte_codec(error.object) if codec == "utf-8" else "utf-8"
             raise ValueError(
                 f"{path}, line {line_number}: this is not {codec.upper()} ({error.reason} at byte "
                 f"{error.object[error.start : error.start + 1].hex()}). {_NAME_ENCODING.format(other)}"
             ) from error
+
+
+def _single_byte_codec(content: bytes) -> str:
+    """The likelier of the two encodings that Western files are in which are not UTF-8.
+
+    Where Windows has the euro sign and typographic quotation marks, latin-1 has control characters, which
+    no text holds.
+    """
+    return "cp1252" if any(0x80 <= byte < 0xA0 for byte in content) else "latin-1"
 
 
 def _opened(path: Path) -> BinaryIO:

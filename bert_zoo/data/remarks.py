@@ -25,6 +25,9 @@ def remarks(path: Path, data: LabelledTexts) -> Iterator[str]:
         path: the file that they were read from.
         data: the whole of it.
     """
+    if data.skipped:
+        rows = data.skipped + len(data)
+        yield f"Of the {rows:,} rows of {path.name}, {data.skipped:,} have no label and are left out."
     for texts in data.texts if isinstance(data.texts, tuple) else (data.texts,):
         yield from _texts(path, texts, data)
     if data.label_names:

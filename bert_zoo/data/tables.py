@@ -1,13 +1,15 @@
-"""Labelled texts in tables (CSV, TSV, JSON, JSON Lines), and TREC's question files.
+"""Labelled texts in tables (CSV, TSV, JSON, JSON Lines, Parquet, Excel), and TREC's question files.
 
 CSV follows RFC 4180: a field in quotation marks may hold commas, line ends and doubled quotation
 marks. TSV follows IANA's text/tab-separated-values: a quotation mark is text, as in GLUE's files.
-JSON is an array of objects, or as JSON Lines one object a line.
+JSON is an array of objects, or as JSON Lines one object a line. Of an Excel file the first sheet is read.
 
 Nothing here imports TensorFlow.
 """
 
+import contextlib
 import csv
+import importlib
 import math
 import re
 from collections import Counter
@@ -36,6 +38,7 @@ class LabelledTexts:
     label_names: tuple[str, ...]  # the classes in the order of their ids; empty for scores
     # Where each row begins in the file, [N]; empty where nothing is known of it.
     lines: Sequence[int] = field(default=(), compare=False, repr=False)
+    skipped: int = field(default=0, compare=False)  # rows that were left out, as they have no label
 
     @property
     def classes(self) -> list[tuple[int, ...]]:
@@ -56,6 +59,7 @@ def read_table(
     label_columns: Sequence[str | int] = (),
     label_names: Sequence[str] | None = None,
     regression: bool = False,
+    skip_unlabelled: bool = False,
     format: str | None = None,
     delimiter: str | None = None,
     header: Sequence[str] | bool = True,
@@ -79,10 +83,12 @@ def read_table(
             where it does not.
         label_names: the classes in the order of their ids.
         regression: whether labels are scores: finite numbers.
+        skip_unlabelled: whether rows without a label are left out, and counted. Otherwise they are an
+            error, but for tables with several labels a row, of which there may be none.
         format: a key of `FORMATS`; by default what the file's suffix says, or "csv" where a
-            delimiter is given.
+            delimiter is given. "parquet" and "excel" need `pip install 'bert_zoo[tables]'`.
         delimiter: the character between the fields of a CSV file; by default the one of
-            `DELIMITERS` with which the file has the columns asked for.
+            `DELIMITERS` that the header tells.
         header: False for a file whose first line is a row like the others; columns are then numbers,
             from 0, or from -1 for the last. Or names for its columns.
         encoding: of the file; by default what its byte order mark says, UTF-8 where it has none.
@@ -99,18 +105,35 @@ def read_table(
     other_columns = label_columns or (() if label is None else (label,))
     columns: list[list[Any]] = [[] for _ in (*text_columns, *other_columns)]
     lines: list[int] = []
-    for line, values in rows(
-        path,
-        (*text_columns, *other_columns),
-        format=format,
-        delimiter=delimiter,
-        header=header,
-        encoding=encoding,
-        max_line_bytes=max_line_bytes,
-    ):
-        lines.append(line)
-        for column, value in zip(columns, values, strict=True):
-            column.append(value)
+    skipped = 0
+    arguments = dict(zip(text_columns, ("text", "text_pair"), strict=False))
+    arguments |= (
+        dict.fromkeys(label_columns, "label_columns") if label_columns else {label: "label"}
+    )
+    try:
+        for line, values in rows(
+            path,
+            (*text_columns, *other_columns),
+            format=format,
+            delimiter=delimiter,
+            header=header,
+            encoding=encoding,
+            max_line_bytes=max_line_bytes,
+        ):
+            told = values[len(text_columns) :]
+            if skip_unlabelled and told and all(map(_is_missing, told)):
+                skipped += 1
+                continue
+            lines.append(line)
+            for column, value in zip(columns, values, strict=True):
+                column.append(value)
+    except NoColumnError as error:
+        argument = arguments[error.column]
+        raise ValueError(
+            f"{error} Say which column it is with {argument}= (--{argument})."
+        ) from error
+    if not lines:
+        raise ValueError(f"{path}: none of its {skipped:,} rows has a label.")
     texts, cells = columns[: len(text_columns)], columns[len(text_columns) :]
 
     def place(row: int) -> str:
@@ -141,7 +164,8 @@ def read_table(
         labels = _converted(cells[0], _score, place)
     elif label is not None:
         labels, names = class_ids(_converted(cells[0], _label_name, place), label_names, place)
-    return LabelledTexts(tuple(texts) if text_pair is not None else texts[0], labels, names, lines)
+    read = tuple(texts) if text_pair is not None else texts[0]
+    return LabelledTexts(read, labels, names, lines, skipped)
 
 
 def read_trec(
@@ -222,29 +246,39 @@ def _label_list(value: Any, delimiter: str) -> list[str]:
     """The names in a cell, of which there may be none."""
     if isinstance(value, str):
         return [name.strip() for name in value.split(delimiter) if name.strip()]
-    if value is None:
+    if _is_missing(value):
         return []
     return list(map(_label_name, value if isinstance(value, list) else [value]))
+
+
+_SKIP = " skip_unlabelled=True (--skip_unlabelled) leaves such rows out; label=None reads texts without labels."
+
+
+def _is_missing(value: Any) -> bool:
+    """Whether a cell holds no label."""
+    if isinstance(value, str):
+        return not value.strip()
+    return value is None or value != value
 
 
 def _label_name(value: Any) -> str:
     if isinstance(value, str):
         if value.strip():
             return value
-        raise ValueError(
-            "the label is empty. Correct the line, or pass label=None to read texts alone."
-        )
+        raise ValueError(f"the label is empty. Correct the line.{_SKIP}")
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, int | float):
         return str(value)
-    raise ValueError(f"the label is {shown(value)}, expected a string or a number.")
+    advice = _SKIP if _is_missing(value) else ""
+    raise ValueError(f"the label is {shown(value)}, expected a string or a number.{advice}")
 
 
 def _score(value: Any) -> float:
     score = math.nan if isinstance(value, bool) else number(value)
     if not math.isfinite(score):
-        raise ValueError(f"the score is {shown(value)}, expected a finite number.")
+        advice = _SKIP if _is_missing(value) else ""
+        raise ValueError(f"the score is {shown(value)}, expected a finite number.{advice}")
     return score
 
 
@@ -340,9 +374,13 @@ def rows(
         options["delimiter"] = delimiter or _found_delimiter(path, columns, header, options)
     elif delimiter is not None:
         raise ValueError(f"{path}: the delimiter {delimiter!r} is for CSV files. Leave it out.")
-    names_columns = name in ("json", "jsonl")
+    elif name in _BINARY:
+        if encoding is not None:
+            raise ValueError(f"{path}: encoding is for files of text, not of {name}. Leave it out.")
+        options = {}
+    names_columns = name in _NAMING
     if names_columns and header is not True:
-        raise ValueError(f"{path}: each object of JSON names its columns; leave out header.")
+        raise ValueError(f"{path}: a file of {name} names its columns; leave out header.")
     pick = width = blank_line = row_line = None
     for line, record in FORMATS[name](path, **options):
         if record is None:
@@ -369,7 +407,7 @@ def rows(
         try:
             values = pick(record)
         except KeyError as error:
-            raise _no_column(f"{path}, line {line}", error.args[0], record) from error
+            raise NoColumnError(f"{path}, line {line}", error.args[0], record) from error
         row_line = line
         yield line, values
     if row_line is None:
@@ -398,21 +436,27 @@ def _format_name(path: Path, format: str | None, delimiter: str | None) -> str:
 def _found_delimiter(
     path: Path, columns: Sequence[str | int], header: Sequence[str] | bool, options: Mapping
 ) -> str:
-    """The first of `DELIMITERS` with which a file has these columns; the usual one where none fits."""
+    """The one of `DELIMITERS` that the header tells; of files without header, the first rows.
 
-    def fits(delimiter: str) -> bool:
+    With it the header has most of the columns asked for, and then most columns.
+    """
+
+    def fit(delimiter: str) -> tuple[int, int]:
         records = _csv_records(path, delimiter=delimiter, **options)
         try:
-            first = [fields or () for _, fields in islice(records, _FIRST_ROWS)]
+            first = [
+                fields or () for _, fields in islice(records, 1 if header is True else _FIRST_ROWS)
+            ]
         except ValueError:
-            return False
+            return -1, 0
         if header is True:
-            return bool(first) and set(columns) <= set(first[0])
+            names = set().union(*first)
+            return len(names & set(columns)), len(names)
         widths = set(map(len, first))
         # One field a row is what any delimiter finds that the file does not have.
-        return len(widths) == 1 and widths != {1}
+        return int(len(widths) == 1 and widths != {1}), 0
 
-    return next(filter(fits, DELIMITERS), DELIMITERS[0])
+    return max(DELIMITERS, key=fit)
 
 
 def _layout(
@@ -455,15 +499,23 @@ def _named_positions(where: str, columns: Sequence[str | int], header: Sequence[
             advice = (
                 " Of a file without header (header=False, --noheader) columns are given by number."
             )
-            raise _no_column(where, name, header, advice)
+            raise NoColumnError(where, name, header, advice)
     return [header.index(name) for name in columns]
 
 
-def _no_column(where: str, name: str | int, known: Collection[str], advice: str = "") -> ValueError:
-    return ValueError(
-        f"{where}: there is no column {name!r}; the columns are {quoted(known)}."
-        f"{nearest(str(name), known)}{advice}"
-    )
+class NoColumnError(ValueError):
+    """A file lacks a column.
+
+    Attributes:
+        column: its name.
+    """
+
+    def __init__(self, where: str, name: str | int, known: Collection[str], advice: str = ""):
+        super().__init__(
+            f"{where}: there is no column {name!r}; the columns are {quoted(known)}."
+            f"{nearest(str(name), known)}{advice}"
+        )
+        self.column = name
 
 
 def _check_different(where: str, columns: Sequence[str]) -> None:
@@ -566,6 +618,73 @@ def _json_records(
         raise ValueError(f"{path}: found {shown(after)} after the end of the array. Remove it.")
 
 
+def _parquet_records(path: Path) -> Iterator[tuple[int, Mapping[str, Any]]]:
+    """The rows of a Parquet file, numbered from 1; a part of the file is in memory at a time."""
+    arrow, parquet = (_reader(name, path) for name in ("pyarrow", "pyarrow.parquet"))
+    files.require_file(path, advice="Check its name and folder.")
+    try:
+        with parquet.ParquetFile(path) as file:
+            number = 0
+            for batch in file.iter_batches():
+                for record in batch.to_pylist():
+                    number += 1
+                    yield number, record
+    except (OSError, arrow.ArrowException) as error:
+        raise ValueError(
+            f"{path} is not a whole Parquet file ({error}). Write it again."
+        ) from error
+
+
+def _excel_records(path: Path) -> Iterator[tuple[int, list[str] | None]]:
+    """The rows of the first sheet of an Excel file, their cells as text."""
+    openpyxl = _reader("openpyxl", path)
+    files.require_file(path, advice="Check its name and folder.")
+    try:
+        book = openpyxl.load_workbook(path, read_only=True, data_only=True)
+    # What openpyxl raises of damaged files: zipfile's errors, KeyError, ValueError and others.
+    except Exception as error:
+        raise ValueError(
+            f"{path} is not a whole Excel file ({type(error).__name__}: {error}). Save it again as .xlsx, "
+            "or as CSV."
+        ) from error
+    with contextlib.closing(book):
+        sheet = book.worksheets[0]
+        # Some programs write a wrong size of the sheet, after which cells would be left out.
+        sheet.reset_dimensions()
+        width = None
+        for number, cells in enumerate(sheet.iter_rows(values_only=True), start=1):
+            fields = [_excel_text(cell) for cell in cells]
+            # Trailing empty cells are stored or not, as the program that wrote the file sees fit.
+            while fields and not fields[-1]:
+                fields.pop()
+            if not fields:
+                yield number, None
+                continue
+            width = width or len(fields)
+            yield number, fields + [""] * (width - len(fields))
+
+
+def _excel_text(cell: Any) -> str:
+    """What a cell shows without formatting."""
+    if cell is None:
+        return ""
+    if isinstance(cell, bool):
+        return str(cell).lower()
+    if isinstance(cell, float) and cell.is_integer():
+        return str(int(cell))
+    return str(cell)
+
+
+def _reader(module: str, path: Path) -> Any:
+    try:
+        return importlib.import_module(module)
+    except ImportError as error:
+        raise ImportError(
+            f"{path}: reading it needs {module.partition('.')[0]}: pip install 'bert_zoo[tables]'. Or save "
+            "the table as CSV."
+        ) from error
+
+
 def _object(where: str, record: Any) -> Mapping[str, Any]:
     if not isinstance(record, Mapping):
         raise ValueError(f"{where}: found {shown(record)}, expected a JSON object.")
@@ -587,13 +706,20 @@ FORMATS: Mapping[str, Callable[..., Iterator[tuple[int, Any]]]] = {
     "quoted_tsv": partial(_csv_records, delimiter="\t"),
     "jsonl": _json_lines_records,
     "json": _json_records,
+    "parquet": _parquet_records,
+    "excel": _excel_records,
 }
+# Those whose records have names, and those that are no text.
+_NAMING = ("json", "jsonl", "parquet")
+_BINARY = ("parquet", "excel")
 SUFFIXES: Mapping[str, str] = {
     ".csv": "csv",
     ".tsv": "tsv",
     ".json": "json",
     ".jsonl": "jsonl",
     ".ndjson": "jsonl",
+    ".parquet": "parquet",
+    ".xlsx": "excel",
 }
 # Of CSV files, the usual one first: spreadsheets write semicolons where commas are in numbers.
 DELIMITERS = (",", ";", "\t", "|")

@@ -40,9 +40,10 @@ class DataOptions:
             number: multi-label classification.
         label_columns: instead of that column, those of a table that has 1 where a label applies to a
             text and 0 where it does not; the labels are called as the columns.
+        skip_unlabelled: whether a table's rows without a label are left out; otherwise they are an error.
         header: whether a table's first line names its columns, as it does by default.
         delimiter: between the fields of a CSV file, "tab" for a tab; found in the file by default.
-        format: of a table: csv, tsv, quoted_tsv, json or jsonl; by default what the suffix says.
+        format: of a table: csv, tsv, quoted_tsv, json, jsonl, parquet or excel; by default what the suffix says.
         encoding: of the files; by default what their byte order mark says, UTF-8 without one.
         regression: whether a table's labels are scores, not classes.
         word_column: a tagging file's column of words, by number from 0.
@@ -65,6 +66,7 @@ class DataOptions:
     label: str = "label"
     label_delimiter: str | None = None
     label_columns: tuple[str, ...] = ()
+    skip_unlabelled: bool = False
     header: bool = True
     delimiter: str | None = None
     format: str | None = None

@@ -379,6 +379,7 @@ def table_benchmark(options) -> TextBenchmark:
             label_delimiter=options.label_delimiter,
             label_columns=options.label_columns,
             regression=options.regression,
+            skip_unlabelled=options.skip_unlabelled,
             format=options.format,
             delimiter="\t" if options.delimiter == "tab" else options.delimiter,
             header=options.header,
