@@ -1,5 +1,6 @@
 """Every kind of task: from the user's files to a run directory, a served model and predictions."""
 
+import csv
 import json
 import subprocess
 import sys
@@ -12,6 +13,7 @@ from helpers import directory_of, slow_but
 
 from bert_zoo.apps import finetuning
 from bert_zoo.apps.benchmarks import make_task
+from bert_zoo.data.tables import LabelledTexts
 from bert_zoo.training.presets import Recipe
 
 ROOT = Path(__file__).parents[1]
@@ -169,6 +171,44 @@ def test_kept_model_predicts_the_same_when_loaded_and_when_served(run):
         )
         supports = {row["label"]: row["support"] for row in measured.table}
         assert supports == {name: sum(name in row for row in labels) for name in task.label_names}
+
+
+def test_predictions_stand_beside_texts_and_labels(tmp_path):
+    write_table(tmp_path / "rows.csv")
+    task = make_task("table", train_file=str(tmp_path / "rows.csv"), held_out=2)
+    data = LabelledTexts((["a\tb", 'c "d"'], ["x", "y\nz"]), [1, 0], ("no", "yes"))
+    logits = np.log([[0.25, 0.75], [0.25, 0.75]])
+    (path,) = task.write_predictions(tmp_path, "test", data, logits, {})
+    with path.open(newline="") as file:
+        rows = list(csv.DictReader(file, delimiter="\t"))
+    assert [(r["text"], r["text_pair"], r["label"], r["prediction"], r["no"]) for r in rows] == [
+        ("a\tb", "x", "yes", "yes", "0.250000"),
+        ('c "d"', "y\nz", "no", "yes", "0.250000"),
+    ]
+    texts = LabelledTexts(["a"], None, ("no", "yes"))
+    (path,) = task.write_predictions(tmp_path, "more", texts, logits[:1], {})
+    assert path.read_text().splitlines() == [
+        "index\ttext\tprediction\tno\tyes",
+        "0\ta\tyes\t0.250000\t0.750000",
+    ]
+
+
+def test_tags_that_training_had_not_count_as_missed(tmp_path, caplog):
+    write_tags(tmp_path / "tags.txt")
+    (tmp_path / "test.txt").write_text("the O\nbig B-ORG\nfirm I-ORG\nin O\ncity B-LOC\n\n")
+    files = {"train_file": str(tmp_path / "tags.txt"), "test_file": str(tmp_path / "test.txt")}
+    task = make_task("tagging", **files)
+    assert task.label_names == ("O", "B-LOC", "I-LOC", "B-PER")
+    data = task.data("test")
+    assert (
+        "['B-ORG', 'I-ORG'], which the training file does not have: 2 of its words" in caplog.text
+    )
+    answers = np.eye(4)[[0, 1, 0, 0, 1]]
+    measured = task.measure(data, [answers])
+    assert measured.metrics["recall"] == measured.metrics["precision"] == 0.5
+    assert {row["type"]: row["recall"] for row in measured.table} == {"LOC": 1, "ORG": 0}
+    (path,) = task.write_predictions(tmp_path, "test", data, [answers], {})
+    assert path.read_text().splitlines()[1] == "big B-ORG B-LOC"
 
 
 def call(tool: str, *arguments) -> subprocess.CompletedProcess:

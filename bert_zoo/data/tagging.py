@@ -157,6 +157,7 @@ def read_tagging(
     columns: Sequence[str] | None = None,
     scheme: str | None = None,
     label_names: Sequence[str] | None = None,
+    allow_unseen: bool = False,
     encoding: str | None = None,
     max_line_bytes: int = MAX_LINE_BYTES,
 ) -> TaggedSplit:
@@ -176,6 +177,8 @@ def read_tagging(
         columns: the columns' names, where columns are to be named or their number is to be checked.
         scheme: a key of `SCHEMES` to convert the tags to; None leaves them as they stand.
         label_names: the tags in the order of their ids (after the conversion).
+        allow_unseen: whether tags that are not among `label_names` get the ids behind them, which no
+            model that was trained with those predicts; otherwise they are an error.
         encoding, max_line_bytes: as for `bert_zoo.data.tables.read_table`.
 
     Raises:
@@ -212,6 +215,7 @@ def read_tagging(
         scheme,
         label_names,
         lambda word: f"{path}, line {lines[word]}",
+        allow_unseen,
     )
 
 
@@ -250,6 +254,7 @@ def _tagged_split(
     scheme: str | None,
     label_names: Sequence[str] | None,
     place: Callable[[int], str],
+    allow_unseen: bool = False,
 ) -> TaggedSplit:
     """Gives tags [N][words] their ids, in the scheme asked for.
 
@@ -263,6 +268,8 @@ def _tagged_split(
         found = scheme
     flat = list(chain.from_iterable(tags))
     names = _collected_names(flat, found) if label_names is None else tuple(label_names)
+    if allow_unseen:
+        names += tuple(sorted(set(flat) - set(names)))
     ids = iter(ids_of(flat, positions(names), place, "tag"))
     return TaggedSplit(words, [list(islice(ids, len(row))) for row in tags], names, found)
 

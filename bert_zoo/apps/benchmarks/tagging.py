@@ -1,7 +1,7 @@
 """Words with tags: chunks, entities, parts of speech."""
 
+import logging
 from collections.abc import Iterable, Sequence
-from typing import Any
 
 import numpy as np
 
@@ -21,10 +21,12 @@ from bert_zoo.apps.report.analysis import (
 )
 from bert_zoo.data.batches import tagged_batches
 from bert_zoo.data.tagging import TaggedSplit, first_break, load_conll, read_tagging
-from bert_zoo.error_text import shown
+from bert_zoo.error_text import quoted, shown
 from bert_zoo.metrics import span_report
 from bert_zoo.tasks import TokenClassifier
 from bert_zoo.tasks.token_classification.tagging import word_probabilities
+
+log = logging.getLogger("bert_zoo")
 
 
 class TaggingBenchmark(Benchmark):
@@ -39,13 +41,13 @@ class TaggingBenchmark(Benchmark):
     def label_names(self):
         return self.train.label_names
 
-    def _tags(self, sentences: Iterable[Any]) -> list[list[str]]:
-        """The names of tags, by their ids [sentences][words]."""
-        return [[self.label_names[id] for id in sentence] for sentence in sentences]
+    def _answers(self, predictions: Iterable[np.ndarray]) -> list[list[str]]:
+        """The likeliest tags, from what `predict` gave."""
+        return _tags((rows.argmax(axis=-1) for rows in predictions), self.label_names)
 
     def remarks(self):
         train = self.train
-        tags = self._tags(train.labels)
+        tags = _tags(train.labels, train.label_names)
         if train.scheme is not None or (broken := first_break(tags)) is None:
             return ()
         scheme, s, w = broken
@@ -63,23 +65,25 @@ class TaggingBenchmark(Benchmark):
         return word_probabilities(model, data.words, recipe.batch_size)
 
     def measure(self, data, predictions):
-        names = self.label_names
-        answers = [rows.argmax(axis=-1) for rows in predictions]
+        # Tags that training had not are behind those that it had, and never predicted.
+        names = data.label_names
+        truths, answers = _tags(data.labels, names), self._answers(predictions)
         losses = list(map(_losses, predictions, data.labels))
         loss = {"loss": float(np.concatenate(losses).mean())}
         # By the mean over their words.
         hardest = hardest_examples(
             [" ".join(words) for words in data.words],
-            *([" ".join(tags) for tags in self._tags(ids)] for ids in (data.labels, answers)),
+            *([" ".join(tags) for tags in rows] for rows in (truths, answers)),
             [row.mean() for row in losses],
             by_word=True,
         )
         if data.scheme is None:
-            labels, flat = np.concatenate(data.labels), np.concatenate(answers)
+            labels = np.concatenate(data.labels)
+            flat = np.concatenate([rows.argmax(axis=-1) for rows in predictions])
             confusion = confusion_matrix(labels, flat, len(names))
             metrics = {"accuracy": float(np.mean(labels == flat)), **loss}
             return Measurement(metrics, confusion, per_label_table(confusion, names), hardest)
-        report = span_report(self._tags(data.labels), self._tags(answers))
+        report = span_report(truths, answers)
         columns = ("f1", "precision", "recall")
         metrics = {name: getattr(report.micro, name) for name in columns}
         metrics |= {"accuracy": report.accuracy, **loss}
@@ -100,9 +104,9 @@ class TaggingBenchmark(Benchmark):
     def write_predictions(self, directory, split, data, predictions, metrics):
         """A word, its tag where there is one, and the predicted one on each line, as conlleval reads."""
         path = directory / f"{self.name}-{split}.txt"
-        columns = [data.words, self._tags(rows.argmax(axis=-1) for rows in predictions)]
+        columns = [data.words, self._answers(predictions)]
         if data.labels is not None:
-            columns.insert(1, self._tags(data.labels))
+            columns.insert(1, _tags(data.labels, data.label_names))
         with path.open("w", encoding="utf-8", newline="\n") as file:
             for sentence in zip(*columns, strict=True):
                 file.writelines(" ".join(line) + "\n" for line in zip(*sentence, strict=True))
@@ -114,9 +118,17 @@ class TaggingBenchmark(Benchmark):
         return f"Some predictions:\n{model.tag(chosen)}"
 
 
+def _tags(sentences: Iterable[Iterable[int]], names: Sequence[str]) -> list[list[str]]:
+    """The names of tags, by their ids [sentences][words]."""
+    return [[names[id] for id in sentence] for sentence in sentences]
+
+
 def _losses(probabilities: np.ndarray, labels: Sequence[int]) -> np.ndarray:
-    """The cross-entropy of each word's tag in nats, [words]."""
-    return -np.log(np.maximum(probabilities[np.arange(len(labels)), labels], TINY))
+    """The cross-entropy of each word's tag in nats, [words]; a tag that is never predicted has TINY."""
+    labels = np.asarray(labels)
+    known = labels < probabilities.shape[1]
+    predicted = probabilities[np.arange(len(labels)), np.where(known, labels, 0)]
+    return -np.log(np.maximum(np.where(known, predicted, 0), TINY))
 
 
 def conll_benchmark(options, name: str) -> TaggingBenchmark:
@@ -133,14 +145,26 @@ def tagging_benchmark(options) -> TaggingBenchmark:
     """Tagged words of the user's own, or CoNLL's, in columns, by `DataOptions`."""
 
     def read(path: str, train: TaggedSplit | None) -> TaggedSplit:
-        return read_tagging(
+        split = read_tagging(
             path,
             word_column=options.word_column,
             tag_column=options.tag_column,
             encoding=options.encoding,
             label_names=train and train.label_names,
+            allow_unseen=train is not None,
             scheme=train and train.scheme,
         )
+        if train is not None and (unseen := split.label_names[len(train.label_names) :]):
+            first = len(train.label_names)
+            number = sum(id >= first for row in split.labels for id in row)
+            log.warning(
+                "%s has the tags %s, which the training file does not have: %s of its words. They "
+                "count as missed.",
+                path,
+                quoted(unseen),
+                f"{number:,}",
+            )
+        return split
 
     def take(split: TaggedSplit, rows: Sequence[int]) -> TaggedSplit:
         words, labels = ([column[row] for row in rows] for column in (split.words, split.labels))

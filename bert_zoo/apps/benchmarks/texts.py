@@ -4,7 +4,7 @@ import csv
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache, partial
-from itertools import chain, compress
+from itertools import chain, compress, count
 from pathlib import Path
 from typing import Any
 
@@ -125,14 +125,24 @@ class TextBenchmark(Benchmark):
         )
 
     def write_predictions(self, directory, split, data, predictions, metrics):
+        """Texts, labels where there are any, answers, and the probability of each class, by row."""
         path = directory / f"{self.name}-{split}.tsv"
+        texts = data.texts if isinstance(data.texts, tuple) else (data.texts,)
+        columns = dict(zip(("text", "text_pair"), texts, strict=False))
+        if data.labels is not None:
+            columns["label"] = map(self.label_cell, data.labels)
         with path.open("w", encoding="utf-8", newline="") as file:
             writer = csv.writer(file, delimiter="\t", lineterminator="\n")
-            writer.writerow(["index", "prediction", *self.label_names])
-            writer.writerows([i, *row] for i, row in enumerate(self.answer_rows(predictions)))
+            writer.writerow(["index", *columns, "prediction", *self.label_names])
+            cells = zip(count(), *columns.values(), self.answer_rows(predictions), strict=False)
+            writer.writerows([*row, *answer] for *row, answer in cells)
         if self.write_official is None:
             return [path]
         return [path, self.write_official(split, self.answers(predictions), directory)]
+
+    def label_cell(self, label: Any) -> str:
+        """A row's label as it stands beside the answer."""
+        return self.label_names[label]
 
     def answer_rows(self, predictions: Any) -> Iterator[list[str]]:
         """An answer, and the probability of each class, of each row of the file of predictions."""
@@ -185,6 +195,9 @@ class ScoreBenchmark(TextBenchmark):
         truths, given = (list(map(number, scores)) for scores in (data.labels, predictions))
         hardest = hardest_examples(as_rows(data.texts), truths, given, losses)
         return Measurement(metrics, hardest=hardest)
+
+    def label_cell(self, label):
+        return f"{label:.6g}"
 
     def answer_rows(self, predictions):
         for score in predictions:
@@ -244,6 +257,9 @@ class MultiLabelBenchmark(TextBenchmark):
             table=label_set_table(present, answers, names),
             hardest=hardest_examples(as_rows(data.texts), truths, given, losses),
         )
+
+    def label_cell(self, label):
+        return json.dumps([self.label_names[i] for i in label], ensure_ascii=False)
 
     def answer_rows(self, predictions):
         logits, _ = predictions
