@@ -168,6 +168,26 @@ def read_table(
     return LabelledTexts(read, labels, names, lines, skipped)
 
 
+def text_rows(
+    path: str | Path, text: str | int = "text", text_pair: str | int | None = None, **how: Any
+) -> Iterator[tuple[str, ...]]:
+    """Yields the text, or the two texts, of each row of a table, which is read as it is asked for.
+
+    Args:
+        path, text, text_pair: as for `read_table`.
+        **how: its further arguments on how the file is written: format, delimiter, header, encoding.
+
+    Raises:
+        ValueError, FileNotFoundError: as `read_table`.
+    """
+    path = Path(path)
+    columns = (text,) if text_pair is None else (text, text_pair)
+    with _naming_arguments(dict(zip(columns, TEXT_ARGUMENTS, strict=False))):
+        for line, values in rows(path, columns, **how):
+            named = zip(values, columns, strict=True)
+            yield tuple(files.string(v, str(name), f"{path}, line {line}") for v, name in named)
+
+
 def read_trec(
     path: str | Path,
     *,
@@ -501,6 +521,21 @@ def _named_positions(where: str, columns: Sequence[str | int], header: Sequence[
             )
             raise NoColumnError(where, name, header, advice)
     return [header.index(name) for name in columns]
+
+
+TEXT_ARGUMENTS = ("text", "text_pair")
+
+
+@contextlib.contextmanager
+def _naming_arguments(arguments: Mapping[str | int, str]) -> Iterator[None]:
+    """Adds to the error of a missing column which argument names it; column -> argument."""
+    try:
+        yield
+    except NoColumnError as error:
+        argument = arguments[error.column]
+        raise ValueError(
+            f"{error} Say which column it is with {argument}= (--{argument})."
+        ) from error
 
 
 class NoColumnError(ValueError):

@@ -1,0 +1,196 @@
+"""`bert_zoo predict --file`: a table of texts to a table of predictions, a part of it at a time."""
+
+import csv
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict
+from functools import partial
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from tqdm import tqdm
+
+from bert_zoo import tasks
+from bert_zoo.models.base import ZooModel
+from bert_zoo.weights.files import replacing
+
+ROWS_AT_ONCE = 1024
+
+Record = dict[str, Any]
+
+
+def predict_file(
+    model: ZooModel,
+    rows: Iterable[tuple[str, ...]],
+    output: str | Path,
+    *,
+    all_scores: bool = False,
+    no_answer_threshold: float | None = None,
+    batch_size: int = 32,
+) -> int:
+    """Writes what a model says of the rows of a table.
+
+    The file appears when all of it is written. Memory does not grow with the number of rows.
+
+    Args:
+        model: of a task with a verb for texts.
+        rows: the text of each row, or the two of a pair; of questions, the question and its context.
+        output: the file: CSV, TSV, JSON Lines or Parquet, by its suffix.
+        all_scores: whether every class has a column with its probability.
+        no_answer_threshold: as for `answer`.
+        batch_size: texts a step.
+
+    Returns:
+        How many rows were written.
+
+    Raises:
+        ValueError: the suffix, or the task, is none of those.
+    """
+    output = Path(output)
+    if output.suffix.lower() not in WRITERS:
+        raise ValueError(
+            f"output is {str(output)!r}; its suffix says how it is written: {', '.join(WRITERS)}."
+        )
+    written, rows = 0, iter(rows)
+    with (
+        replacing(output) as temporary,
+        WRITERS[output.suffix.lower()](temporary) as write,
+        tqdm(unit=" rows", disable=None) as progress,
+    ):
+        while part := list(islice(rows, ROWS_AT_ONCE)):
+            columns = tuple(map(list, zip(*part, strict=True)))
+            answers = _answers(model, columns, all_scores, no_answer_threshold, batch_size)
+            names = ("question", "context") if _asks(model) else ("text", "text_pair")
+            write(
+                [
+                    dict(zip(names, texts, strict=False)) | answer
+                    for texts, answer in zip(part, answers, strict=True)
+                ]
+            )
+            written += len(part)
+            progress.update(len(part))
+    return written
+
+
+def _asks(model: ZooModel) -> bool:
+    return isinstance(model, tasks.QuestionAnswerer)
+
+
+def _answers(
+    model: ZooModel,
+    columns: tuple[list[str], ...],
+    all_scores: bool,
+    no_answer_threshold: float | None,
+    batch_size: int,
+) -> Iterator[Record]:
+    """What the model's verb says of each row, with names of columns."""
+    texts = columns if len(columns) > 1 else columns[0]
+    match model:
+        case tasks.MultiLabelClassifier():
+            for row in model.classify(texts, batch_size):
+                yield {"labels": [*row.labels], **_scores(row, all_scores)}
+        case tasks.Classifier():
+            for row in model.classify(texts, batch_size):
+                yield {"label": row.label, "score": row.score, **_scores(row, all_scores)}
+        case tasks.Regressor():
+            for score in model.predict(texts, batch_size=batch_size, verbose=0)[:, 0]:
+                yield {"score": float(score)}
+        case tasks.TokenClassifier():
+            for row in model.tag(texts, batch_size=batch_size):
+                words = {"words": [word.text for word in row.words], "tags": row.labels}
+                yield words | {"spans": [asdict(span) for span in row.spans or ()]}
+        case tasks.QuestionAnswerer():
+            options = {"no_answer_threshold": no_answer_threshold, "batch_size": batch_size}
+            for row in model.answer(*columns, **options):
+                yield {"answer": row.text, "score": row.score, "start": row.start, "end": row.end}
+        case _:
+            raise ValueError(f"A model of task {model.task!r} gives no table of answers.")
+
+
+def _scores(row: Any, all_scores: bool) -> Record:
+    """A column for each class, whose name cannot be that of another column."""
+    return {f"score_{label}": score for label, score in row.scores.items()} if all_scores else {}
+
+
+# --- Files ---
+
+# What takes lists of records, of which all have the same columns.
+Write = Callable[[list[Record]], None]
+
+
+@contextmanager
+def _separated(path: Path, delimiter: str) -> Iterator[Write]:
+    with path.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.writer(file, delimiter=delimiter, lineterminator="\n")
+
+        def write(records: list[Record]) -> None:
+            if file.tell() == 0:
+                writer.writerow(records[0])
+            writer.writerows(map(_cell, record.values()) for record in records)
+
+        yield write
+
+
+def _cell(value: Any) -> Any:
+    """A value of a table without lists."""
+    if isinstance(value, float):
+        return f"{value:.6f}"
+    if isinstance(value, list):
+        return json.dumps(value, ensure_ascii=False)
+    return value
+
+
+@contextmanager
+def _json_lines(path: Path) -> Iterator[Write]:
+    with path.open("w", encoding="utf-8", newline="\n") as file:
+        yield lambda records: file.writelines(
+            json.dumps(record, ensure_ascii=False) + "\n" for record in records
+        )
+
+
+@contextmanager
+def _parquet(path: Path) -> Iterator[Write]:
+    try:
+        import pyarrow
+        import pyarrow.parquet
+    except ImportError as error:
+        raise ImportError(
+            "Writing Parquet needs pyarrow: pip install 'bert_zoo[tables]'. Or name a .csv file."
+        ) from error
+    names = pyarrow.list_(pyarrow.string())
+    number = pyarrow.int64()
+    places = dict.fromkeys(("start", "end", "first_word", "end_word"), number)
+    span = {
+        "text": pyarrow.string(),
+        "type": pyarrow.string(),
+        "score": pyarrow.float64(),
+        **places,
+    }
+    # Of these, the first records may hold nothing that tells a type.
+    types = {"labels": names, "words": names, "tags": names, "start": number, "end": number}
+    types["spans"] = pyarrow.list_(pyarrow.struct(list(span.items())))
+    writer = None
+
+    def write(records: list[Record]) -> None:
+        nonlocal writer
+        if writer is None:
+            columns = records[0].items()
+            schema = [(n, types[n] if n in types else pyarrow.infer_type([v])) for n, v in columns]
+            writer = pyarrow.parquet.ParquetWriter(path, pyarrow.schema(schema))
+        writer.write_table(pyarrow.Table.from_pylist(records, writer.schema))
+
+    try:
+        yield write
+    finally:
+        if writer is not None:
+            writer.close()
+
+
+WRITERS: Mapping[str, Callable[[Path], Any]] = {
+    ".csv": partial(_separated, delimiter=","),
+    ".tsv": partial(_separated, delimiter="\t"),
+    ".jsonl": _json_lines,
+    ".parquet": _parquet,
+}

@@ -1,0 +1,117 @@
+"""`bert_zoo predict --file`: predictions beside texts, in each format, and equal to the verbs' answers."""
+
+import csv
+import json
+
+import pandas as pd
+import pytest
+from helpers import GOLDEN, load_task, loaded_task
+
+import bert_zoo
+from bert_zoo.apps import predict, prediction_files
+from bert_zoo.apps.prediction_files import predict_file
+
+TEXTS = ["the cat sat", 'a "dog", big', "", "it was\na river"]
+ROWS = [(text,) for text in TEXTS]
+
+
+def read(path):
+    if path.suffix == ".parquet":
+        return json.loads(pd.read_parquet(path).to_json(orient="records"))
+    if path.suffix == ".jsonl":
+        return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+    with path.open(newline="", encoding="utf-8") as file:
+        return list(csv.DictReader(file, delimiter="\t" if path.suffix == ".tsv" else ","))
+
+
+@pytest.fixture(autouse=True)
+def parts_of_three_rows(monkeypatch):
+    monkeypatch.setattr(prediction_files, "ROWS_AT_ONCE", 3)
+
+
+@pytest.mark.parametrize("suffix", prediction_files.WRITERS)
+def test_labels_and_scores_stand_beside_texts(tmp_path, suffix):
+    model = loaded_task("classification")
+    path = tmp_path / f"out{suffix}"
+    assert predict_file(model, iter(ROWS), path, all_scores=True) == len(TEXTS)
+    assert [path.name for path in tmp_path.iterdir()] == [path.name]
+    for row, text, answer in zip(read(path), TEXTS, model.classify(TEXTS), strict=True):
+        scores = {f"score_{label}": score for label, score in answer.scores.items()}
+        assert list(row) == ["text", "label", "score", *scores]
+        assert (row["text"], row["label"]) == (text, answer.label)
+        for name, score in {"score": answer.score, **scores}.items():
+            assert float(row[name]) == pytest.approx(score, abs=1e-5)
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".parquet"])
+@pytest.mark.parametrize(
+    "task", ["multi_label_classification", "regression", "token_classification"]
+)
+def test_each_task_has_its_columns(tmp_path, task, suffix):
+    model = load_task(task)
+    path = tmp_path / f"out{suffix}"
+    # The first part holds nothing that tells the type of a list.
+    predict_file(model, [("",)] * 3 + ROWS, path)
+    rows = read(path)[3:]
+    lists = json.loads if suffix == ".csv" else list
+    if task == "regression":
+        wanted = model.predict(TEXTS, verbose=0)[:, 0]
+        assert [float(row["score"]) for row in rows] == pytest.approx(wanted, abs=1e-5)
+    elif task == "token_classification":
+        for row, tagging in zip(rows, model.tag(TEXTS), strict=True):
+            assert lists(row["words"]) == [word.text for word in tagging.words]
+            assert lists(row["tags"]) == tagging.labels
+            assert [span["text"] for span in lists(row["spans"])] == [
+                span.text for span in tagging.spans
+            ]
+    else:
+        found = [lists(row["labels"]) for row in rows]
+        assert found == [[*answer.labels] for answer in model.classify(TEXTS)]
+
+
+def test_questions_and_contexts_are_two_columns(tmp_path):
+    model = loaded_task("question_answering")
+    path = tmp_path / "out.jsonl"
+    predict_file(model, [("who sat", "the cat sat"), ("what was it", "it was a river")], path)
+    first, second = read(path)
+    assert list(first) == ["question", "context", "answer", "score", "start", "end"]
+    for row in (first, second):
+        assert row["context"][row["start"] : row["end"]] == row["answer"]
+
+
+def test_nothing_is_left_of_a_file_whose_table_ends_in_an_error(tmp_path):
+    def rows():
+        yield from ROWS
+        raise ValueError("line 7")
+
+    with pytest.raises(ValueError, match="line 7"):
+        predict_file(loaded_task("classification"), rows(), tmp_path / "out.csv")
+    with pytest.raises(ValueError, match=r"out\.txt.*\.csv, \.tsv"):
+        predict_file(loaded_task("classification"), ROWS, tmp_path / "out.txt")
+    with pytest.raises(ValueError, match="task 'multiple_choice'"):
+        predict_file(loaded_task("multiple_choice"), ROWS, tmp_path / "out.csv")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_program_reads_a_table_and_fills_masks(tmp_path, capsys):
+    run, table = tmp_path / "run", tmp_path / "in.csv"
+    bert_zoo.save(loaded_task("classification"), run / "model")
+    pd.DataFrame({"id": range(4), "message": TEXTS}).to_csv(table, index=False)
+
+    def call(*arguments):
+        try:
+            predict.PROGRAM.run(predict.main, [f"--run={run}", *arguments])
+        finally:
+            predict.PROGRAM.flags.unparse_flags()
+        return capsys.readouterr().out
+
+    files = [f"--file={table}", f"--output={tmp_path / 'out.csv'}"]
+    assert "Wrote 4 rows" in call(*files, "--text=message")
+    assert [row["text"] for row in read(tmp_path / "out.csv")] == TEXTS
+    with pytest.raises(ValueError, match=r"no column 'text'.*--text\)"):
+        call(*files)
+    with pytest.raises(ValueError, match="go together"):
+        call(files[0])
+    run = tmp_path / "pretraining"
+    bert_zoo.save(bert_zoo.load(GOLDEN / "pretraining", "pretraining"), run / "model")
+    assert "the [MASK]\n" in call("the [MASK]")
