@@ -20,7 +20,7 @@ from bert_zoo.apps.report.analysis import (
     most_confused,
     per_label_table,
 )
-from bert_zoo.apps.report.curves import epoch_ticks, line_chart, round_ticks
+from bert_zoo.apps.report.curves import line_chart, position_ticks, round_ticks
 from bert_zoo.apps.report.model_card import HUB_LICENCES
 from bert_zoo.apps.report.page import MOST_SHADE, STYLES
 from bert_zoo.apps.report.record import forbids_commerce
@@ -343,18 +343,28 @@ def test_ticks_enclose_the_values_and_are_few(low, high):
     assert 2 <= len(ticks) <= 6
 
 
-def test_epoch_ticks_are_few():
-    assert epoch_ticks(3) == [1, 2, 3]
-    assert len(epoch_ticks(100)) <= 6
+def test_ticks_of_epochs_and_steps_are_few():
+    assert position_ticks(range(1, 4)) == [1, 2, 3]
+    assert len(position_ticks(range(1, 101))) <= 6
+    assert position_ticks([0, 9, 18, 27, 36, 44]) == [0, 20, 40]
+    assert position_ticks([0, 4000, 20000]) == [0, 5000, 10000, 15000, 20000]
 
 
 def test_a_curve_goes_up_where_values_do():
     chart = line_chart([0.1, 0.2, 0.4], "accuracy", 3)
+    assert "accuracy by epoch" in chart
     heights = [float(y) for y in re.findall(r'cy="([\d.]+)"', chart)]
     across = [float(x) for x in re.findall(r'cx="([\d.]+)"', chart)]
     assert heights == sorted(heights, reverse=True)
     assert across == sorted(across)
     assert heights[0] - heights[1] == pytest.approx((heights[1] - heights[2]) / 2, abs=0.2)
+
+
+def test_steps_stand_where_they_are():
+    chart = line_chart([0.1, 0.2, 0.4], "loss", 40, at=[0, 10, 40], unit="step")
+    across = [float(x) for x in re.findall(r'cx="([\d.]+)"', chart)]
+    assert across[1] - across[0] == pytest.approx((across[2] - across[0]) / 4, abs=0.2)
+    assert re.search(r'class="dot kept"[^>]*><title>step 40: 0.4000', chart)
 
 
 def test_nothing_is_drawn_where_no_value_is_finite():

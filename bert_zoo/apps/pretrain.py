@@ -174,10 +174,7 @@ def main(arguments: list[str]) -> None:
         print(f"  before: {found['before']}\n  after:  {found['after']}")
     print(
         f"\n{results['steps']:,} steps, {results['tokens']:,} tokens, "
-        f"{results['tokens_per_second']:,.0f} tokens a second, "
-        f"{results['flops_per_second'] / 1e9:,.0f} GFLOP/s in products of matrices, "
-        f"{results['flops_per_second'] / results['peak_flops_per_second']:.0%} of what one large "
-        "product reaches on this machine."
+        f"{results['tokens_per_second']:,.0f} tokens a second."
     )
     print(f"The run is in {directory}, with a report: {directory / 'report.html'}")
     if is_stream:

@@ -235,19 +235,6 @@ class MaskedTraining:
         """The likeliest words in the masks' places."""
         return answers(self.inner, questions)
 
-    def flops(self) -> float:
-        """Floating-point operations of the products of a training step, three times those forward.
-
-        Of a batch of the last phase: the encoder and the logits of masked tokens; of a model with a
-        generator, the encoder.
-        """
-        config, batches = self.inner.encoder.config, self.phases[-1]
-        length = batches.scheme.length
-        width = self.inner.stored_head.projection_width(config)
-        predicted = batches.objective.predictions(length) * width
-        head = 2 * predicted * (config.vocab_size + config.hidden_size)
-        return 3 * batches.batch_size * (config.forward_flops(length) + head)
-
     def trained(self) -> ObjectiveModel:
         """The model to save."""
         for layer in self.model.encoder.backbone.groups().top:

@@ -28,7 +28,6 @@ from bert_zoo.apps.finetuning import (
 from bert_zoo.apps.pretraining.masked import MaskedTraining, Settings
 from bert_zoo.apps.pretraining.progress import PROGRESS, Keeper, Progress, print_losses
 from bert_zoo.apps.pretraining.remembering import RememberingTraining
-from bert_zoo.apps.pretraining.speed import peak_flops
 from bert_zoo.apps.pretraining.streams import RowTraining, StreamSettings, StreamTraining
 from bert_zoo.apps.pretraining.text import tokenized
 from bert_zoo.apps.report.pretraining_card import write_pretraining_card
@@ -203,7 +202,6 @@ def pretrain(
         )
     progress.before["after"] = training.answers(questions)
     trained = training.trained()
-    speed = progress.busy_tokens / max(progress.busy, 1e-9)
     results = {
         "before": {n: v for n, v in progress.before.items() if n not in ("answers", "after")},
         "after": {n: v for n, v in progress.rows[-1].items() if n.endswith("loss") and n != "loss"},
@@ -218,9 +216,7 @@ def pretrain(
         "steps": updates_of(model),
         "seconds": round(progress.seconds, 1),
         "tokens": round(progress.tokens),
-        "tokens_per_second": speed,
-        "flops_per_second": speed * training.flops() / training.phases[-1].tokens,
-        "peak_flops_per_second": peak_flops(model.compute_dtype),
+        "tokens_per_second": progress.busy_tokens / max(progress.busy, 1e-9),
         "parameters": trained.count_params(),
     }
     print_losses("After", results["after"])

@@ -166,16 +166,6 @@ class StreamTraining:
     def answers(self, questions: Sequence[tuple[str, str]]) -> list[list[list[Any]]]:
         return []
 
-    def flops(self) -> float:
-        """Floating-point operations of the products of a training step, three times those forward.
-
-        The layers and the logits of the first cluster; those of rarer tokens depend on the text.
-        """
-        config, recipe = self.language_model.encoder.config, self.settings.recipe
-        logits = config.cluster_sizes[0] + len(config.cutoffs)
-        head = 2 * recipe.segment_length * logits * config.table_widths[0]
-        return 3 * recipe.batch_size * (config.forward_flops(recipe.segment_length) + head)
-
     def trained(self) -> CausalLM:
         """The model to save."""
         return self.language_model

@@ -13,45 +13,53 @@ MOST_DOTS = 30
 
 
 def line_chart(
-    values: Sequence[float], name: str, marked: int, beside: Sequence[float] = ()
+    values: Sequence[float],
+    name: str,
+    marked: int,
+    beside: Sequence[float] = (),
+    *,
+    at: Sequence[int] = (),
+    unit: str = "epoch",
 ) -> str:
-    """One metric by epoch, as an `<svg>` element whose classes the page styles.
+    """One metric by epoch or step, as an `<svg>` element whose classes the page styles.
 
     Args:
-        values: of each epoch, at least two; values that are not finite are gaps in the line. Where none
-            is, there is no chart: "".
+        values: at least two; values that are not finite are gaps in the line. Where none is, there is no
+            chart: "".
         name: of the metric, for people who hear the page.
-        marked: the epoch that is kept, from 1.
-        beside: another metric of each epoch on the same scale, as a dashed line.
+        marked: the epoch or step of the weights that are kept.
+        beside: another metric on the same scale, as a dashed line.
+        at: the epochs or steps of the values, rising; 1, 2, ... if not given.
+        unit: what they are.
     """
+    at = at or range(1, len(values) + 1)
     finite = [value for value in (*values, *beside) if math.isfinite(value)]
     if not finite:
         return ""
     ticks = round_ticks(min(finite), max(finite))
     decimals = max(0, -math.floor(math.log10(ticks[1] - ticks[0]) + 1e-9))
-    x_of = _scale(1, len(values), LEFT + 8, WIDTH - RIGHT)
+    x_of = _scale(at[0], at[-1], LEFT + 8, WIDTH - RIGHT)
     y_of = _scale(min(*finite, *ticks), max(*finite, *ticks), HEIGHT - BOTTOM, TOP)
 
     def points(line: Sequence[float]) -> list[tuple[int, float, float]]:
-        epochs = enumerate(line, start=1)
-        return [(epoch, x_of(epoch), y_of(v)) for epoch, v in epochs if math.isfinite(v)]
+        return [(i, x_of(at[i]), y_of(v)) for i, v in enumerate(line) if math.isfinite(v)]
 
     parts = [_value_tick(f"{tick:,.{decimals}f}", y_of(tick)) for tick in ticks]
-    parts += [_epoch_tick(epoch, x_of(epoch)) for epoch in epoch_ticks(len(values))]
+    parts += [_position_tick(place, x_of(place)) for place in position_ticks(at)]
     x = f"{x_of(marked):.1f}"
     parts.append(f'<line class="marker" x1="{x}" x2="{x}" y1="{TOP}" y2="{HEIGHT - BOTTOM}"/>')
     if beside:
         parts.append(f'<path class="line beside" d="{_path(points(beside))}"/>')
     parts.append(f'<path class="line" d="{_path(points(values))}"/>')
-    for epoch, x, y in points(values):
-        kept = epoch == marked
+    for i, x, y in points(values):
+        kept = at[i] == marked
         if kept or len(values) <= MOST_DOTS:
             parts.append(
                 f'<circle class="{"dot kept" if kept else "dot"}" cx="{x:.1f}" cy="{y:.1f}" '
-                f'r="{5 if kept else 3}"><title>epoch {epoch}: {number(values[epoch - 1])}</title>'
+                f'r="{5 if kept else 3}"><title>{unit} {at[i]:,}: {number(values[i])}</title>'
                 "</circle>"
             )
-    label = escape(f"{name} by epoch, from {number(values[0])} to {number(values[-1])}")
+    label = escape(f"{name} by {unit}, from {number(values[0])} to {number(values[-1])}")
     return f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{label}">{"".join(parts)}</svg>'
 
 
@@ -71,9 +79,11 @@ def round_ticks(low: float, high: float) -> list[float]:
     return [i * step for i in range(first, last + 1)]
 
 
-def epoch_ticks(count: int) -> list[int]:
-    """The epochs that are numbered under the chart."""
-    return list(range(1, count + 1, -(-count // MOST_TICKS)))
+def position_ticks(at: Sequence[int]) -> list[int]:
+    """The epochs or steps that are numbered under the chart."""
+    if at[-1] - at[0] < len(at):  # one after the other
+        return [*at[:: -(-len(at) // MOST_TICKS)]]
+    return [round(tick) for tick in round_ticks(at[0], at[-1]) if at[0] <= tick <= at[-1]]
 
 
 def _value_tick(text: str, y: float) -> str:
@@ -83,15 +93,15 @@ def _value_tick(text: str, y: float) -> str:
     )
 
 
-def _epoch_tick(epoch: int, x: float) -> str:
+def _position_tick(place: int, x: float) -> str:
     y = HEIGHT - BOTTOM + 18
-    return f'<text class="tick" text-anchor="middle" x="{x:.1f}" y="{y}">{epoch}</text>'
+    return f'<text class="tick" text-anchor="middle" x="{x:.1f}" y="{y}">{place:,}</text>'
 
 
 def _path(points: Sequence[tuple[int, float, float]]) -> str:
-    """A line that breaks where epochs are missing."""
+    """A line that breaks where points are missing."""
     before, commands = None, []
-    for epoch, x, y in points:
-        commands.append(f"{'L' if before == epoch - 1 else 'M'}{x:.1f} {y:.1f}")
-        before = epoch
+    for i, x, y in points:
+        commands.append(f"{'L' if before == i - 1 else 'M'}{x:.1f} {y:.1f}")
+        before = i
     return " ".join(commands)

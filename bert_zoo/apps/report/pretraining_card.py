@@ -13,7 +13,7 @@ from huggingface_hub import EvalResult, ModelCardData
 
 from bert_zoo.apps.report.markdown import grid, plain
 from bert_zoo.apps.report.model_card import base_on_hub
-from bert_zoo.apps.report.pretraining_page import SETTINGS, TRAINING
+from bert_zoo.apps.report.pretraining_page import TRAINING, recipe_of
 from bert_zoo.apps.report.wording import duration, number, setting, words
 from bert_zoo.cards import Card
 
@@ -123,9 +123,7 @@ def _text(config: Mapping[str, Any], results: Mapping[str, Any]) -> str:
 
 
 def _training(config: Mapping[str, Any], results: Mapping[str, Any]) -> str:
-    recipe = config["recipe"]
-    facts = {name: config[name] for name in TRAINING if name in config}
-    facts |= {name: recipe[name] for name in SETTINGS if name in recipe}
+    facts = {name: config[name] for name in TRAINING if name in config} | recipe_of(config)
     facts = {words(name): setting(value) for name, value in facts.items()}
     facts |= {
         "steps": f"{results['steps']:,}",

@@ -26,6 +26,15 @@ SETTINGS = (
 )
 
 
+def recipe_of(config: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields of a run's recipe that hold for it, by name: of a budget of time, the budget for the steps."""
+    recipe = {name: config["recipe"][name] for name in SETTINGS if name in config["recipe"]}
+    if config["seconds"]:
+        recipe = {"budget of time": duration(config["seconds"])} | recipe
+        recipe.pop("total_steps", None)
+    return recipe
+
+
 def write_pretraining_page(
     name: str, config: Mapping[str, Any], results: Mapping[str, Any], path: str | PathLike
 ) -> None:
@@ -55,11 +64,6 @@ def _tiles(results: Mapping[str, Any]) -> str:
     tiles += [
         (f"{results['tokens_per_second']:,.0f}", "tokens a second"),
         (duration(results["seconds"]), f"{results['steps']:,} steps"),
-        (
-            f"{results['flops_per_second'] / results['peak_flops_per_second']:.0%}",
-            "of the speed of one large product of matrices on this machine "
-            f"({results['peak_flops_per_second'] / 1e9:,.0f} GFLOP/s)",
-        ),
     ]
     shown = (
         f'<div class="tile"><b>{escape(value)}</b><span>{escape(name)}</span></div>'
@@ -71,12 +75,12 @@ def _tiles(results: Mapping[str, Any]) -> str:
 def _losses(results: Mapping[str, Any]) -> str:
     rows, before = results["measured"], results["before"]
     names = [name for name in rows[-1] if name.endswith(" loss")]
-    charts = [
-        f"<div><h3>{escape(name)}<b>{number(values[-1])}</b></h3>{chart}</div>"
-        for name in names
-        if len(values := [before[name], *(row[name] for row in rows if name in row)]) > 1
-        and (chart := line_chart(values, name, len(values)))
-    ]
+    charts = []
+    for name in names:
+        by_step = {0: before[name]} | {row["step"]: row[name] for row in rows if name in row}
+        at, values = [*by_step], [*by_step.values()]
+        if len(at) > 1 and (chart := line_chart(values, name, at[-1], at=at, unit="step")):
+            charts.append(f"<div><h3>{escape(name)}<b>{number(values[-1])}</b></h3>{chart}</div>")
     columns = ["loss", *names, "rate"]
     lines = [_line("before", before, columns)]
     lines += [_line(f"{row['step']:,}", row, columns) for row in rows]
@@ -113,7 +117,7 @@ def _sentences(sentences: Sequence[Mapping[str, Any]]) -> str:
 def _facts(config: Mapping[str, Any], results: Mapping[str, Any]) -> str:
     training = {name: config[name] for name in TRAINING if name in config}
     training |= {"tokens": f"{results['tokens']:,}", "parameters": f"{results['parameters']:,}"}
-    recipe = {name: config["recipe"][name] for name in SETTINGS if name in config["recipe"]}
+    recipe = recipe_of(config)
     groups = {"Training": training, "Recipe": recipe, "Text": config["data"]}
     tables = "".join(
         f"<div><h3>{title}</h3>"
