@@ -1,26 +1,24 @@
 """The programs: `bert_zoo <verb>`, `python -m bert_zoo <verb>`, or `python tools/<verb>.py`."""
 
 import ast
-import difflib
 import importlib
 import importlib.util
 import os
 import platform
 import sys
 
-from bert_zoo.apps.program import HELP, command, plain_errors
+import bert_zoo
+from bert_zoo.apps.program import FULL_HELP, HELP, command, plain_errors
+from bert_zoo.apps.quiet import start_tensorflow_quietly
+from bert_zoo.error_text import nearest
 
-VERBS = (
-    "finetune",
-    "pretrain",
-    "evaluate",
-    "predict",
-    "export",
-    "train_lm",
-    "evaluate_lm",
-    "build_vocabulary",
-    "create_pretraining_data",
-)
+GROUPS = {
+    "Find and use models": ("list", "describe", "embed", "convert", "export"),
+    "Train for a task": ("finetune", "evaluate", "predict"),
+    "Pretrain": ("pretrain", "build_vocabulary", "create_pretraining_data"),
+    "Language models with a memory": ("train_lm", "evaluate_lm"),
+}
+VERBS = tuple(verb for verbs in GROUPS.values() for verb in verbs)
 
 
 def main(verb: str | None = None) -> None:
@@ -34,15 +32,18 @@ def main(verb: str | None = None) -> None:
         verb, *arguments = arguments or ["--help"]
     # "finetune.py" of "python tools/finetune.py".
     with plain_errors(command(verb).rpartition("/")[2] if verb in VERBS else "bert_zoo"):
-        if verb in HELP:
+        if verb in {*HELP, *FULL_HELP}:
             print(overview())
             return
+        if verb == "--version":
+            print(f"bert_zoo {bert_zoo.__version__}")
+            return
         if verb not in VERBS:
-            (nearest,) = difflib.get_close_matches(verb, VERBS, n=1, cutoff=0)
             raise ValueError(
-                f"There is no program {verb!r}. The nearest is {nearest}; bert_zoo lists all of them."
+                f"There is no program {verb!r}.{nearest(verb, VERBS)} `bert_zoo` alone lists them."
             )
         _use_onednn()
+        start_tensorflow_quietly()
         module = importlib.import_module(f"bert_zoo.apps.{verb}")
         module.PROGRAM.run(module.main, arguments)
 
@@ -60,10 +61,17 @@ def _use_onednn() -> None:
 def overview() -> str:
     """The programs with a line each."""
     width = max(map(len, VERBS))
-    lines = "\n".join(f"  {verb:<{width}}  {_first_line(verb)}" for verb in VERBS)
-    return (
-        f"Usage: bert_zoo PROGRAM [--flag=value ...]\n\n{lines}\n\n"
-        "bert_zoo PROGRAM --help describes a program and its flags."
+    groups = (
+        "\n".join([f"{title}:", *(f"  {verb:<{width}}  {_first_line(verb)}" for verb in verbs)])
+        for title, verbs in GROUPS.items()
+    )
+    return "\n\n".join(
+        (
+            "Usage: bert_zoo PROGRAM [--flag=value ...]",
+            *groups,
+            "bert_zoo PROGRAM --help describes a program and its main flags, --helpfull all of them.\n"
+            "bert_zoo --version says which version this is.",
+        )
     )
 
 

@@ -1,6 +1,8 @@
 """What the programs print: help, errors and Ctrl-C, as their users see it."""
 
 import errno
+import io
+import json
 import os
 import platform
 import signal
@@ -10,12 +12,19 @@ import time
 from dataclasses import fields
 from pathlib import Path
 
+import numpy as np
 import pytest
+from helpers import variables_of
 
 import bert_zoo.__main__
 from bert_zoo.__main__ import VERBS, overview
+from bert_zoo.apps import convert as convert_app
+from bert_zoo.apps import describe as describe_app
+from bert_zoo.apps import embed as embed_app
+from bert_zoo.apps import list as list_app
 from bert_zoo.apps.benchmarks import DataOptions, make_task
-from bert_zoo.apps.program import Program, command, descriptions, message_of
+from bert_zoo.apps.program import Program, command, descriptions, keras_verbosity, message_of
+from bert_zoo.apps.quiet import start_tensorflow_quietly
 from bert_zoo.data.files import read_json
 from bert_zoo.training.presets import Recipe
 
@@ -44,6 +53,7 @@ def test_programs_are_listed_without_tensorflow():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
+    assert done.stderr == ""
     listed = [line.split(maxsplit=1) for line in done.stdout.splitlines() if line.startswith("  ")]
     assert tuple(verb for verb, _ in listed) == VERBS
     assert all(text.endswith(".") and len(text) < 100 for _, text in listed)
@@ -51,31 +61,52 @@ def test_programs_are_listed_without_tensorflow():
 
 
 @pytest.mark.parametrize("verb", VERBS)
-def test_help_is_given_without_tensorflow(verb):
+def test_help_is_given_in_a_screen_without_tensorflow(verb):
     code = (
         f"import sys; from bert_zoo.__main__ import main; sys.argv[1:] = ['--help']; main({verb!r}); "
         "sys.exit('tensorflow' in sys.modules or 'keras' in sys.modules)"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    environment = os.environ | {"COLUMNS": "80"}
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=environment, capture_output=True, text=True
+    )
     assert done.returncode == 0, done.stderr
-    assert "--" in done.stdout
+    assert "--" in done.stdout and len(done.stdout.splitlines()) <= 40
+
+
+def test_help_has_the_main_flags_and_full_help_all():
+    program = Program("About.", groups={"Main flags": ("first",), "More": ("second",)})
+    program.string("first", None, "One thing; and what it comes to. Rarely.")
+    program.enum("second", "a", ["a", "b"], "Another.")
+    program.bool("third", False, "A third.")
+    assert program.help() == (
+        "About.\n\nMain flags:\n  --first=TEXT                One thing.\n\n"
+        "--helpfull says more of these. It also has: More (1); Other flags (1)."
+    )
+    full = program.help(full=True)
+    assert "One thing; and what it comes to. Rarely." in full
+    assert full.index("--second=TEXT") < full.index("One of a, b. (default: a)")
+    assert full.index("\nMore:\n") < full.index("\nOther flags:\n  --third")
 
 
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="left to TensorFlow on other processors")
 @pytest.mark.parametrize(("asked", "used"), [(None, True), ("0", False)])
-def test_programs_use_onednn_unless_the_environment_says_otherwise(asked, used):
-    environment = {k: v for k, v in os.environ.items() if k != "TF_ENABLE_ONEDNN_OPTS"}
+def test_programs_start_tensorflow_quietly_with_onednn_unless_the_environment_says_otherwise(
+    asked, used
+):
+    settings = ("TF_ENABLE_ONEDNN_OPTS", "TF_CPP_MIN_LOG_LEVEL")
+    environment = {k: v for k, v in os.environ.items() if k not in settings}
     if asked is not None:
         environment["TF_ENABLE_ONEDNN_OPTS"] = asked
     code = (
         "import sys; from bert_zoo.__main__ import main; sys.argv[1:] = ['--help']; main('finetune'); "
-        "from tensorflow.python.util import _pywrap_util_port; "
+        "import tensorflow_text; from tensorflow.python.util import _pywrap_util_port; "
         f"sys.exit(_pywrap_util_port.IsMklEnabled() != {used})"
     )
     done = subprocess.run(
         [sys.executable, "-c", code], env=environment, capture_output=True, text=True
     )
-    assert done.returncode == 0, done.stderr
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 def test_output_that_is_read_no_further_is_no_error():
@@ -96,14 +127,21 @@ def test_every_program_is_a_file_of_tools_too():
         assert f'main("{verb}")' in (TOOLS / f"{verb}.py").read_text()
 
 
-def test_an_unknown_program_gets_the_nearest():
-    done = subprocess.run(
-        [sys.executable, "-m", "bert_zoo", "finetun"], capture_output=True, text=True
-    )
-    assert done.returncode == 1
-    assert done.stderr.startswith(
-        "bert_zoo: There is no program 'finetun'. The nearest is finetune"
-    )
+@pytest.mark.parametrize(
+    ("verb", "similar"), [("finetun", " Did you mean 'finetune'?"), ("serve", ""), ("-v", "")]
+)
+def test_an_unknown_program_gets_one_that_is_similar(verb, similar, monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["bert_zoo", verb])
+    with pytest.raises(SystemExit):
+        bert_zoo.__main__.main()
+    said = capsys.readouterr().err
+    assert said == f"bert_zoo: There is no program {verb!r}.{similar} `bert_zoo` alone lists them.\n"
+
+
+def test_the_version_is_said(monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["bert_zoo", "--version"])
+    bert_zoo.__main__.main()
+    assert capsys.readouterr().out == f"bert_zoo {bert_zoo.__version__}\n"
 
 
 @pytest.mark.parametrize(
@@ -130,13 +168,27 @@ def test_former_names_of_flags_are_answered_and_not_listed():
     assert "--total_steps" in program.help() and "--steps" not in program.help()
 
 
-def test_programs_name_each_other_as_they_were_started(monkeypatch):
-    for started, named in (
-        ("tools/finetune.py", "python tools/predict.py"),
-        ("/usr/bin/bert_zoo", "bert_zoo predict"),
-        (bert_zoo.__main__.__file__, "python -m bert_zoo predict"),
-        ("train.py", "bert_zoo predict"),
+def test_programs_name_each_other_as_they_run_where_they_were_started(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    here, there = tmp_path / "a venv" / "bin", Path("/opt/venv/bin")
+    found = {}
+    monkeypatch.setattr("shutil.which", found.get)
+    as_module = bert_zoo.__main__.__file__
+    for bin, on_path, started, named in (
+        (there, True, "tools/finetune.py", "python tools/predict.py"),
+        (there, True, as_module, "python -m bert_zoo predict"),
+        (there, True, "/opt/venv/bin/bert_zoo", "bert_zoo predict"),
+        (there, False, "tools/finetune.py", "/opt/venv/bin/python tools/predict.py"),
+        (there, False, "/opt/venv/bin/bert_zoo", "/opt/venv/bin/bert_zoo predict"),
+        (here, False, "tools/finetune.py", "'a venv/bin/python' tools/predict.py"),
+        (here, False, as_module, "'a venv/bin/python' -m bert_zoo predict"),
+        (here, False, "a venv/bin/bert_zoo", "'a venv/bin/bert_zoo' predict"),
+        (there, False, "train.py", "bert_zoo predict"),
     ):
+        found.clear()
+        if on_path:
+            found.update({name: str(bin / name) for name in ("python", "bert_zoo")})
+        monkeypatch.setattr(sys, "executable", str(bin / "python"))
         monkeypatch.setattr(sys, "argv", [started])
         assert command("predict") == named
 
@@ -155,6 +207,109 @@ def test_every_setting_that_is_a_flag_has_a_description():
         assert set(found) == {field.name for field in fields(options)}
         assert all(len(text) > 10 and not text[0].islower() for text in found.values())
         assert len(set(found.values())) == len(found)
+
+
+def test_a_progress_bar_is_for_terminals(monkeypatch):
+    assert keras_verbosity() == 2
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    assert keras_verbosity() == 1
+
+
+# --- Models ---
+
+
+def test_models_are_listed_by_patterns_and_by_what_they_provide(capsys):
+    list_app.PROGRAM.run(list_app.main, ["albert_base*", "bert_nano"])
+    listed = bert_zoo.list_models("albert_base*")
+    assert capsys.readouterr().out.split() == [*listed, "bert_nano"]
+    with pytest.raises(ValueError, match=r"'minilm'.* Did you mean 'minilm_l6'\?"):
+        list_app.PROGRAM.run(list_app.main, ["minilm"])
+    list_app.PROGRAM.run(list_app.main, ["--provides", "embedding"])
+    assert capsys.readouterr().out.split() == bert_zoo.list_models(provides="embedding")
+
+
+def test_models_are_described(capsys):
+    describe_app.PROGRAM.run(describe_app.main, ["bert_nano", "minilm_l6"])
+    cards = (str(bert_zoo.describe(name)) for name in ("bert_nano", "minilm_l6"))
+    assert capsys.readouterr().out == "\n\n".join(cards) + "\n"
+    describe_app.PROGRAM.run(describe_app.main, ["minilm_l6", "--batch_size", "8"])
+    assert capsys.readouterr().out == f"{bert_zoo.describe('minilm_l6', batch_size=8)}\n"
+
+
+def test_vectors_are_printed_and_written(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(embed_app, "_AT_A_TIME", 2)
+    encoder, texts = str(ROOT / "tests" / "golden" / "bert" / "encoder"), ["a film", "", "the cat"]
+    wanted = bert_zoo.load(encoder).embed(texts)
+    embed_app.PROGRAM.run(embed_app.main, ["--model", encoder, *texts])
+    rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [row["text"] for row in rows] == texts
+    np.testing.assert_allclose([row["vector"] for row in rows], wanted, atol=1e-6)
+    monkeypatch.setattr(sys, "stdin", io.StringIO("a film\n\nthe cat\n"))
+    path = tmp_path / "vectors.npy"
+    embed_app.PROGRAM.run(embed_app.main, ["--model", encoder, "--output", str(path)])
+    np.testing.assert_allclose(np.load(path), wanted, atol=1e-6)
+    trained = tmp_path / "classifier"
+    bert_zoo.save(bert_zoo.load(CHECKPOINT, "classification"), trained)
+    with pytest.raises(ValueError, match=r"task 'classification', which gives no sentence vectors"):
+        embed_app.PROGRAM.run(
+            embed_app.main, ["--model", str(trained), "--output", str(path), "a"]
+        )
+
+
+@pytest.mark.parametrize("format", ["bert_zoo", "hf"])
+def test_a_model_is_converted_with_its_head(format, tmp_path, capsys):
+    for task in ("classification", "pretraining"):
+        source, new = CHECKPOINT.with_name(task), tmp_path / task
+        options = ["--model", str(source), "--output", str(new), "--format", format]
+        convert_app.PROGRAM.run(convert_app.main, options)
+        assert f"task {task}" in capsys.readouterr().out
+        assert (new / "config.json").is_file() == (format == "hf")
+        one, other = (variables_of(bert_zoo.load(path, task)) for path in (source, new))
+        assert one.keys() == other.keys()
+        assert all(np.array_equal(value, other[name]) for name, value in one.items())
+
+
+# --- What TensorFlow writes ---
+
+LOGGED = (
+    b"WARNING: All log messages before absl::InitializeLog() is called are written to STDERR\n"
+    b"I0000 00:00:1795716794.033462    9959 cudart_stub.cc:31] Could not find cuda drivers.\n"
+    b"E0000 00:00:1795717154.205236   14458 cuda_dnn.cc:8310] Unable to register cuDNN factory: ...\n"
+    b"2026-01-02 03:04:05.678901: I tensorflow/core/util/port.cc:153] oneDNN custom operations are on.\n"
+    b"2026-01-02 03:04:05.678901: E external/cuda_driver.cc:152] failed call to cuInit: INTERNAL: ...\n"
+)
+SAID = (
+    b"Traceback (most recent call last):\n"
+    b"E0000 00:00:1795717154.205236   14458 allocator.cc:10] Out of memory.\n"
+    b"F0000 00:00:1795717154.205236   14458 cpu.cc:1] This processor has no AVX.\n"
+    b"2026 was a good year\n"
+    b"without a line end"
+)
+
+
+@pytest.mark.parametrize("end", ["", "os.abort()", "raise ValueError('a fault')"])
+def test_start_up_lines_are_left_out_and_errors_are_not(end):
+    code = (
+        "import os\nfrom bert_zoo.apps.quiet import without_start_up_lines\n"
+        f"with without_start_up_lines():\n    os.write(2, {LOGGED + SAID!r})\n    {end}\n"
+        f"os.write(2, {LOGGED!r})"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True)
+    assert done.stderr.startswith(SAID)
+    more = done.stderr.removeprefix(SAID)
+    assert more == LOGGED if not end else b"ValueError" in more if "raise" in end else not more
+
+
+@pytest.mark.parametrize(("level", "finders"), [(None, 1), ("3", 1), ("0", 0)])
+def test_the_environment_may_ask_for_the_log_of_tensorflow(level, finders, monkeypatch):
+    if level is None:
+        monkeypatch.delenv("TF_CPP_MIN_LOG_LEVEL", raising=False)
+    else:
+        monkeypatch.setenv("TF_CPP_MIN_LOG_LEVEL", level)
+    monkeypatch.setattr(sys, "meta_path", [])
+    start_tensorflow_quietly()
+    assert len(sys.meta_path) == finders
+    assert os.environ["TF_CPP_MIN_LOG_LEVEL"] == level or level is None
 
 
 # --- Errors ---

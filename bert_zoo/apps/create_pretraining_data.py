@@ -32,7 +32,17 @@ SCHEMES = ("next_sentence", "sentence_order", "full_sentences", "doc_sentences")
 # Rows that are masked together.
 _BATCH = 256
 
-PROGRAM = Program(__doc__, required=("text", "vocabulary", "output"), takes_arguments=True)
+PROGRAM = Program(
+    __doc__,
+    required=("text", "vocabulary", "output"),
+    takes_arguments=True,
+    groups={
+        "Main flags": (
+            *("text", "vocabulary", "family", "output", "num_shards"),
+            *("rows", "objective", "length", "epochs"),
+        )
+    },
+)
 _TEXT = PROGRAM.list("text", None, "Files or patterns, separated by commas.")
 _FORM = PROGRAM.string(
     "form", None, "Of the files, see bert_zoo.data.corpus; by default as they look."

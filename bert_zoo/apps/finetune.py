@@ -5,7 +5,6 @@ bert_zoo finetune --model minilm_l6 --task sst2 --data_dir path/to/glue --seeds 
 bert_zoo finetune --model minilm_l6 --task table --train_file train.csv --held_out 200
 bert_zoo finetune --model minilm_l6 --task tagging --train_file train.txt --test_file test.txt
 bert_zoo finetune --model bert_base --task questions --train_file squad.json --held_out 3
-bert_zoo finetune --list_recipes
 
 The recipe is --recipe, or the one that was published for such a model and task; each of its settings
 has a flag, which goes before it. Started again with the same options, a run that was stopped goes on.
@@ -30,7 +29,7 @@ PROGRAM = Program(
 )
 _MODEL = PROGRAM.string("model", "minilm_l6", "A name of bert_zoo.list_models(), or a directory.")
 _TASK = PROGRAM.enum("task", "messages", list(BENCHMARKS), "The labelled data to train on.")
-_OUTPUT_DIR = PROGRAM.string("output_dir", None, "Run directory; runs/<model>-<task> if not set.")
+_OUTPUT_DIR = PROGRAM.string("output_dir", None, "Run directory, by default runs/<model>-<task>.")
 _RECIPE = PROGRAM.string("recipe", None, "A name that --list_recipes prints.")
 _LIST = PROGRAM.bool("list_recipes", False, "Print all recipes and end.")
 _SEEDS = PROGRAM.integer("seeds", 1, "Runs, each with a seed of its own.", lower_bound=1)
@@ -61,8 +60,8 @@ _EXPORT = PROGRAM.bool("export", True, "Whether to write the kept model as a Sav
 
 _MAIN = (
     *("model", "task", "train_file", "dev_file", "test_file", "held_out", "text", "label"),
-    *("data_dir", "epochs", "batch_size", "learning_rate", "max_length", "class_weight"),
-    *("output_dir", "seeds", "recipe", "list_recipes"),
+    *("data_dir", "epochs", "batch_size", "learning_rate", "max_length"),
+    *("output_dir", "seeds", "recipe"),
 )
 _SETTINGS, _DATA = PROGRAM.define_fields(Recipe), PROGRAM.define_fields(DataOptions)
 PROGRAM.define_strategy()

@@ -18,7 +18,7 @@ import tensorflow as tf
 
 import bert_zoo
 from bert_zoo.apps.benchmarks.base import Benchmark, Measurement
-from bert_zoo.apps.program import command
+from bert_zoo.apps.program import command, keras_verbosity
 from bert_zoo.apps.report import RunRecord, write_model_card, write_report
 from bert_zoo.cards import Card
 from bert_zoo.loading.directories import RUN_METRICS as METRICS
@@ -124,7 +124,8 @@ class Measure(keras.callbacks.Callback):
 
     def _write(self, epoch: int, metrics: dict[str, float], verdict: Verdict) -> None:
         shown = ", ".join(f"{name} {value:.4f}" for name, value in metrics.items())
-        print(f"\n{self.task.name} after epoch {epoch + 1}: {shown}")
+        after_bar = "\n" if keras_verbosity() == 1 else ""
+        print(f"{after_bar}{self.task.name} after epoch {epoch + 1}: {shown}")
         if self.kept_epoch == epoch:
             bert_zoo.save(self.model, self.directory / MODEL)
         if self.ranking.k > 1 and verdict.save:
@@ -311,7 +312,7 @@ def finetune(
             initial_epoch=epochs_before,
             callbacks=callbacks,
             class_weight=weights,
-            verbose="auto" if writes else 0,
+            verbose=keras_verbosity() if writes else 0,
         )
     results = {
         "best": measure.metrics[measure.ranking.best_epoch - 1],

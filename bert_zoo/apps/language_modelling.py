@@ -11,6 +11,7 @@ import numpy as np
 
 import bert_zoo
 from bert_zoo.apps.finetuning import CHECKPOINT, DIVERGED, draw, read_json, versions, write_json
+from bert_zoo.apps.program import keras_verbosity
 from bert_zoo.config import ConfigError
 from bert_zoo.data.language_modelling import StreamBatches, segments
 from bert_zoo.models import CausalLM, Encoder, StatefulLM
@@ -178,7 +179,7 @@ def train(
             epochs=done + measurements,
             validation_data=segments(valid_ids, *size),
             callbacks=callbacks,
-            verbose="auto" if writes else 0,
+            verbose=keras_verbosity() if writes else 0,
         )
     return stateful
 

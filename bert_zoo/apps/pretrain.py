@@ -93,7 +93,7 @@ _LENGTH = PROGRAM.integer(
 _VOCABULARY = PROGRAM.string(
     "vocabulary", None, "From nothing: a directory with a vocabulary; else one is made of the text."
 )
-_OUTPUT_DIR = PROGRAM.string("output_dir", None, "Run directory; runs/pretrain-<name> if not set.")
+_OUTPUT_DIR = PROGRAM.string("output_dir", None, "Run directory, by default runs/pretrain-<name>.")
 _SEED = PROGRAM.integer("seed", 0, "Of initial weights, rows, masks and dropout.", lower_bound=0)
 _CHECKPOINT_MINUTES = PROGRAM.float(
     "checkpoint_minutes", 5.0, "From one checkpoint to the next.", lower_bound=0
@@ -114,7 +114,13 @@ _NOT_OF_STREAMS = (
     *(name for name in _SETTINGS if name not in _OF_STREAMS),
 )
 PROGRAM.define_strategy()
-PROGRAM.groups = {"Settings of the recipe, in place of its own": _SETTINGS}
+PROGRAM.groups = {
+    "Main flags": (
+        *("model", "recipe", "size", "text", "general_text", "held_out", "steps", "minutes"),
+        *("length", "vocabulary", "output_dir"),
+    ),
+    "Settings of the recipe, in place of its own": _SETTINGS,
+}
 
 
 def main(arguments: list[str]) -> None:

@@ -10,6 +10,7 @@ import inspect
 import logging
 import os
 import re
+import shlex
 import shutil
 import sys
 import textwrap
@@ -24,11 +25,12 @@ import absl.logging
 from absl import flags
 
 PACKAGE = Path(__file__).resolve().parents[1]
-HELP = {"--help", "-help", "-h", "-?"}
+HELP, FULL_HELP = {"--help", "-help", "-h", "-?"}, {"--helpfull", "-helpfull"}
 FLAG_WIDTH = 30
 VALUES = {"int": "N", "float": "X", "comma separated list of strings": "X,..."}
 # An attribute in a docstring: "    name, other: text", and deeper indented lines that go on.
 ATTRIBUTE = re.compile(r"^    (\w[\w, ]*): (.*(?:\n {8}.*)*)", re.MULTILINE)
+CLAUSE_END = re.compile(r"; |\. (?=[A-Z])")
 INTERRUPTED = 130
 LONGEST_MESSAGE = 300
 
@@ -43,7 +45,8 @@ class Program:
         about: its description, for --help.
         required: the flags that must be given.
         takes_arguments: whether it takes arguments beside flags.
-        groups: for --help, title -> names of flags; the flags that are in none come last.
+        groups: title -> names of flags; the flags that are in none come last. Where there are any, --help
+            shows the first group alone, and --helpfull all.
         on_interrupt: what is printed when Ctrl-C ends it.
     """
 
@@ -77,8 +80,8 @@ class Program:
         Raises:
             ValueError: a flag is unknown, is missing or has a wrong value.
         """
-        if HELP & set(arguments):
-            print(self.help())
+        if {*HELP, *FULL_HELP} & set(arguments):
+            print(self.help(full=not HELP & set(arguments)))
             return
         try:
             _, *rest = self.flags(["", *arguments])
@@ -148,16 +151,22 @@ class Program:
 
     # --- Help ---
 
-    def help(self) -> str:
-        """The description and the flags, those of the groups first."""
+    def help(self, *, full: bool = False) -> str:
+        """The description and the flags: of a program with groups the first group, in short, or all."""
         grouped = {name for names in self.groups.values() for name in names}
         rest = [name for name in self.flags if name not in {*grouped, *self.former}]
         sections = [*self.groups.items(), ("Other flags" if self.groups else "Flags", rest)]
+        sections = [(title, names) for title, names in sections if names]
+        shown = sections if full else sections[:1]
+        in_short = len(shown) < len(sections)
         width = min(shutil.get_terminal_size().columns, 110)
         lines = [self.about.strip()]
-        for title, names in sections:
-            if names:
-                lines += ["", f"{title}:", *(_flag_help(self.flags[name], width) for name in names)]
+        for title, names in shown:
+            flag_lines = (_flag_help(self.flags[name], width, in_short) for name in names)
+            lines += ["", f"{title}:", *flag_lines]
+        if in_short:
+            others = "; ".join(f"{title} ({len(names)})" for title, names in sections[1:])
+            lines += ["", textwrap.fill(f"--helpfull says more of these. It also has: {others}.", width)]
         return "\n".join(lines)
 
 
@@ -178,15 +187,19 @@ def _plain_type(hint: Any) -> type:
     return get_origin(hint) or hint
 
 
-def _flag_help(flag: flags.Flag, width: int) -> str:
+def _flag_help(flag: flags.Flag, width: int, in_short: bool) -> str:
+    """A flag, and what it means; in short, no more than the first clause."""
     text, kind = flag.help or "", flag.flag_type()
     if kind == "bool":
         name = f"--[no]{flag.name}" if flag.default is not False else f"--{flag.name}"
     else:
         name = f"--{flag.name}={VALUES.get(kind, 'TEXT')}"
     if kind == "string enum":
-        # absl puts the values before the text.
-        text = f"{text.partition('>: ')[2]} One of {', '.join(flag.parser.enum_values)}."
+        text = text.partition(">: ")[2]  # absl puts the values before it
+    if in_short:
+        text = CLAUSE_END.split(text)[0].removesuffix(".") + "."
+    if kind == "string enum":
+        text += f" One of {', '.join(flag.parser.enum_values)}."
     if flag.default is not None and kind != "bool":
         text += f" (default: {flag.default})"
     indent = " " * FLAG_WIDTH
@@ -199,12 +212,27 @@ def _flag_help(flag: flags.Flag, width: int) -> str:
 
 
 def command(verb: str) -> str:
-    """How to start another program in the way that this one was started."""
+    """How to start another program from the same place, in the way that this one was started."""
     script = Path(sys.argv[0])
     if script.parent.name == "tools":
-        return f"python {script.with_name(f'{verb}.py')}"
-    as_module = script.name == "__main__.py" and script.parent.name == PACKAGE.name
-    return f"{'python -m ' if as_module else ''}bert_zoo {verb}"
+        return f"{_typed('python', sys.executable)} {script.with_name(f'{verb}.py')}"
+    if script.name == "__main__.py" and script.parent.name == PACKAGE.name:
+        return f"{_typed('python', sys.executable)} -m bert_zoo {verb}"
+    # A script of the user's own says nothing of where programs are.
+    return f"{_typed('bert_zoo', script) if script.name == 'bert_zoo' else 'bert_zoo'} {verb}"
+
+
+def _typed(name: str, path: str | os.PathLike) -> str:
+    """What starts a program in this shell: its name where that finds it, else its path, as short as it is."""
+    path = Path(path).absolute()
+    if Path(shutil.which(name) or "").absolute() == path:
+        return name
+    return shlex.quote(str(path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path))
+
+
+def keras_verbosity() -> int:
+    """Keras's `verbose`: a progress bar in a terminal; a line an epoch in a file or a pipe, which keep each frame."""
+    return 1 if sys.stdout.isatty() else 2
 
 
 @contextlib.contextmanager

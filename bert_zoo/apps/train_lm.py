@@ -1,6 +1,6 @@
 """Trains a Transformer-XL on text files, by the paper's settings or in a small way.
 
-bert_zoo train_lm --preset small --train_file ../shared/data/text/brown.txt
+bert_zoo train_lm --preset small --train_file text.txt
 bert_zoo train_lm --preset wt103_base --train_file wikitext-103/wiki.train.tokens \\
     --valid_file wikitext-103/wiki.valid.tokens
 
@@ -43,7 +43,7 @@ _VOCABULARY = PROGRAM.string(
     "vocabulary", None, "A directory of `bert_zoo build_vocabulary`; else train_file's tokens."
 )
 _MAX_SIZE = PROGRAM.integer("max_size", None, "The most tokens of a vocabulary made here.")
-_OUTPUT_DIR = PROGRAM.string("output_dir", None, "Run directory; runs/lm-<preset> if not set.")
+_OUTPUT_DIR = PROGRAM.string("output_dir", None, "Run directory, by default runs/lm-<preset>.")
 _STOP_AT = PROGRAM.integer("stop_at", None, "Stop after this step, to go on later.")
 _EVERY = PROGRAM.integer("every", 250, "Steps between measurements.", lower_bound=1)
 _SEED = PROGRAM.integer("seed", 0, "Of random initial weights and dropout.")

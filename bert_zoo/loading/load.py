@@ -226,14 +226,7 @@ def _say_what_is_left_out(opened: Opened) -> None:
     """One line on the log where a checkpoint is loaded as an encoder and has a head for users."""
     if opened.source is None:
         return
-    found = [
-        task
-        for task in opened.family.heads
-        if task in TRAINED_BY_USERS
-        and (keys := {key for b in opened.plan.heads[task] for key in b.keys})
-        and all(key in opened.source for key in keys)
-        and _says_it_is(opened, task)
-    ]
+    found = [task for task in _heads_in(opened) if task in TRAINED_BY_USERS]
     if opened.trained_task in found:
         found = [opened.trained_task]
     if found:
@@ -269,6 +262,32 @@ def _task_config(
     if activation is not None:
         changes["activation"] = activation
     return opened.config.with_pooler(pooler).replace(**changes)
+
+
+def stored_task(name: str | os.PathLike) -> str:
+    """The task whose head a checkpoint has: as it says, else the largest one; "encoder" where it has none.
+
+    Args:
+        name: as for `load`.
+    """
+    opened = open_checkpoint(name, with_weights=True)
+    heads = _heads_in(opened)
+    largest = max(heads, key=heads.get, default=Encoder.task)
+    return opened.description.task or opened.trained_task or largest
+
+
+def _heads_in(opened: Opened) -> dict[str, int]:
+    """Task -> number of tensors, of the heads that are whole in a checkpoint with weights."""
+    heads = {
+        task: {key for binding in opened.plan.heads[task] for key in binding.keys}
+        for task in opened.family.heads
+        if _says_it_is(opened, task)
+    }
+    return {
+        task: len(keys)
+        for task, keys in heads.items()
+        if keys and all(key in opened.source for key in keys)
+    }
 
 
 def missing_parts(name: str | os.PathLike, task: str) -> frozenset[str]:

@@ -21,7 +21,7 @@ class DataOptions:
     Attributes:
         data_dir: folder with the files of a benchmark as it distributes them.
         train_file: a file of your own to train on.
-        dev_file: one to measure on after each epoch, by which the best weights are chosen.
+        dev_file: one to measure on after each epoch; it chooses the best weights.
         test_file: one to measure on at the end, with `bert_zoo evaluate --split test`; after each epoch
             too where there is no other, which never chooses weights.
         held_out: rows (sentences, articles) of the training file that are measured instead of a

@@ -30,6 +30,7 @@ from bert_zoo.apps.pretraining.progress import PROGRESS, Keeper, Progress, print
 from bert_zoo.apps.pretraining.remembering import RememberingTraining
 from bert_zoo.apps.pretraining.streams import RowTraining, StreamSettings, StreamTraining
 from bert_zoo.apps.pretraining.text import tokenized
+from bert_zoo.apps.program import keras_verbosity
 from bert_zoo.apps.report.pretraining_card import write_pretraining_card
 from bert_zoo.apps.report.pretraining_page import write_pretraining_page
 from bert_zoo.cards import Card
@@ -276,7 +277,7 @@ def _train_phase(
             batches.dataset(progress.batches, end),
             callbacks=[*callbacks, keeper],
             # Of a budget of time, no one knows how many batches it has.
-            verbose="auto" if writes and not settings.seconds else 0,
+            verbose=keras_verbosity() if writes and not settings.seconds else 0,
         )
     # Not twice, where a run was stopped just before its end.
     if until >= 1 and (not progress.rows or progress.rows[-1]["step"] < updates_of(model)):

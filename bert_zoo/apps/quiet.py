@@ -1,0 +1,81 @@
+"""Leaves out what TensorFlow writes while it starts, which would stand around a program's own lines."""
+
+import contextlib
+import importlib.abc
+import importlib.machinery
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from types import ModuleType
+
+# The variable that says what TensorFlow logs, and its value for no more than what ends a process.
+LEVEL, FATAL_ALONE = "TF_CPP_MIN_LOG_LEVEL", "3"
+# Each has a log of its own, which begins when it is imported.
+NOISY = ("tensorflow", "tensorflow_text")
+# What these logs write before they read that variable, in TensorFlow 2.21 and before, as absl writes it
+# ("I0000 00:00:1795716794.033167    9959 port.cc:153] ...") or as TensorFlow does. Of errors, those that
+# say no more than that there is no GPU, or that every import beside one has (tensorflow/tensorflow#62075).
+START_UP = re.compile(
+    rb"WARNING: All log messages before absl::InitializeLog"
+    rb"|[IW]\d{4} [\d:.]+ +\d+ \S+:\d+\]"
+    rb"|\d{4}-\d\d-\d\d [\d:.]+: [IW] \S+:\d+\]"
+    rb"|(?:E\d{4} |\d{4}-\d\d-\d\d [\d:.]+: E ).*(?:Unable to register cu\w+ factory|cuInit)"
+    rb"|To enable the following instructions: "
+)
+
+
+def start_tensorflow_quietly() -> None:
+    """Has TensorFlow, wherever it is first imported, log nothing; or what TF_CPP_MIN_LOG_LEVEL says, if set."""
+    if os.environ.setdefault(LEVEL, FATAL_ALONE) == FATAL_ALONE:
+        sys.meta_path.insert(0, _QuietImports())
+
+
+class _QuietImports(importlib.abc.MetaPathFinder):
+    """Finds the modules that write while they are imported."""
+
+    def find_spec(
+        self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> importlib.machinery.ModuleSpec | None:
+        if name not in NOISY:
+            return None
+        spec = importlib.machinery.PathFinder.find_spec(name, path, target)
+        if spec is not None and spec.loader is not None:
+            spec.loader.exec_module = partial(_execute, spec.loader.exec_module)
+        return spec
+
+
+def _execute(execute: Callable[[ModuleType], None], module: ModuleType) -> None:
+    with without_start_up_lines():
+        execute(module)
+
+
+@contextlib.contextmanager
+def without_start_up_lines() -> Iterator[None]:
+    """Leaves the lines of `START_UP` out of what is written to file descriptor 2; all others are passed on.
+
+    A process of its own passes them on, so that what a library writes before it aborts is seen too.
+    """
+    # In a group of its own: Ctrl-C is not its to answer.
+    passing_on = subprocess.Popen(
+        [sys.executable, "-IS", __file__], stdin=subprocess.PIPE, process_group=0
+    )
+    sys.stderr.flush()
+    stderr = os.dup(2)
+    os.dup2(passing_on.stdin.fileno(), 2)
+    passing_on.stdin.close()
+    try:
+        yield
+    finally:
+        sys.stderr.flush()
+        os.dup2(stderr, 2)
+        os.close(stderr)
+        passing_on.wait()
+
+
+if __name__ == "__main__":
+    for line in open(0, "rb", buffering=0):
+        if not START_UP.match(line):
+            os.write(2, line)
