@@ -135,7 +135,9 @@ def test_an_unknown_program_gets_one_that_is_similar(verb, similar, monkeypatch,
     with pytest.raises(SystemExit):
         bert_zoo.__main__.main()
     said = capsys.readouterr().err
-    assert said == f"bert_zoo: There is no program {verb!r}.{similar} `bert_zoo` alone lists them.\n"
+    assert (
+        said == f"bert_zoo: There is no program {verb!r}.{similar} `bert_zoo` alone lists them.\n"
+    )
 
 
 def test_the_version_is_said(monkeypatch, capsys):
@@ -251,9 +253,7 @@ def test_vectors_are_printed_and_written(tmp_path, capsys, monkeypatch):
     trained = tmp_path / "classifier"
     bert_zoo.save(bert_zoo.load(CHECKPOINT, "classification"), trained)
     with pytest.raises(ValueError, match=r"task 'classification', which gives no sentence vectors"):
-        embed_app.PROGRAM.run(
-            embed_app.main, ["--model", str(trained), "--output", str(path), "a"]
-        )
+        embed_app.PROGRAM.run(embed_app.main, ["--model", str(trained), "--output", str(path), "a"])
 
 
 @pytest.mark.parametrize("format", ["bert_zoo", "hf"])

@@ -166,7 +166,10 @@ class Program:
             lines += ["", f"{title}:", *flag_lines]
         if in_short:
             others = "; ".join(f"{title} ({len(names)})" for title, names in sections[1:])
-            lines += ["", textwrap.fill(f"--helpfull says more of these. It also has: {others}.", width)]
+            lines += [
+                "",
+                textwrap.fill(f"--helpfull says more of these. It also has: {others}.", width),
+            ]
         return "\n".join(lines)
 
 
@@ -227,7 +230,9 @@ def _typed(name: str, path: str | os.PathLike) -> str:
     path = Path(path).absolute()
     if Path(shutil.which(name) or "").absolute() == path:
         return name
-    return shlex.quote(str(path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path))
+    return shlex.quote(
+        str(path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path)
+    )
 
 
 def keras_verbosity() -> int:

@@ -76,6 +76,7 @@ def without_start_up_lines() -> Iterator[None]:
 
 
 if __name__ == "__main__":
-    for line in open(0, "rb", buffering=0):
-        if not START_UP.match(line):
-            os.write(2, line)
+    with open(0, "rb", buffering=0) as lines:
+        for line in lines:
+            if not START_UP.match(line):
+                os.write(2, line)
