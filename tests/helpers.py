@@ -332,6 +332,13 @@ def save_tf1(prefix: Path, tensors: dict) -> None:
     )
 
 
+def in_rust(tokenizer):
+    """A tokenizer as Hugging Face's library tokenizers has it."""
+    from tokenizers import Tokenizer
+
+    return Tokenizer.from_str(json.dumps(tokenizer.serialized()))
+
+
 def stored_gradients(model, loss, tape, fmt: str = "hf") -> dict[str, np.ndarray]:
     """Gradients of a task model's loss under the names and in the layout of a format."""
     import tensorflow as tf

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 import text_samples
+from helpers import in_rust
 
 from bert_zoo.text import preprocessor_from_dir
 from bert_zoo.text.byte_bpe import ByteBpeTokenizer
@@ -217,7 +218,7 @@ def test_normalised_texts_and_their_tokens_give_the_references_ids_and_offsets(
 ):
     tokenizers = pytest.importorskip("tokenizers")
     file = ROOT / "tests" / "golden" / "modernbert" / "encoder" / "tokenizer.json"
-    reference, rust = tokenizers.Tokenizer.from_file(str(file)), modernbert.in_rust()
+    reference, rust = tokenizers.Tokenizer.from_file(str(file)), in_rust(modernbert)
     generator = random.Random(0)
     parts = [*"ae. \n\t1<", "  ", "   ", "      ", "the", "[MASK]", "[CLS]", "[unused0]", "\u00e9"]
     parts += ["\u0301", "\u0323", "\u0338", "|||EMAIL_ADDRESS|||", "\uac00", "\u11a8", "\u212b"]

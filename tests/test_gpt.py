@@ -13,6 +13,7 @@ from helpers import (
     arrays,
     assert_same_variables,
     directory_of,
+    in_rust,
     load_case,
     loaded,
     save_tf1,
@@ -313,7 +314,7 @@ def trained_char_bpe(texts, merges: int):
 
 
 def assert_as_in_rust(tokenizer, texts) -> None:
-    rust = tokenizer.in_rust()
+    rust = in_rust(tokenizer)
     for start in range(0, len(texts), 500):
         batch = texts[start : start + 500]
         wanted = [encoding.ids for encoding in rust.encode_batch(batch)]
@@ -334,7 +335,7 @@ def test_words_become_hugging_faces_ids():
     ]
     assert_as_in_rust(tokenizer, [*written, *more])
     words = tokenizer.detokenize(tokenizer(["The quick, brown fox"])).numpy()[0].decode()
-    assert words == tokenizer.in_rust().decode(tokenizer(["The quick, brown fox"]).numpy()[0])
+    assert words == in_rust(tokenizer).decode(tokenizer(["The quick, brown fox"]).numpy()[0])
 
 
 @pytest.mark.slow

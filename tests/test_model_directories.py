@@ -7,8 +7,9 @@ import types
 from pathlib import Path
 
 import keras
+import numpy as np
 import pytest
-from helpers import GOLDEN, TEXTS, assert_same, load_case, loaded_task
+from helpers import GOLDEN, TEXTS, assert_same, load_case, loaded, loaded_task
 
 import bert_zoo
 from bert_zoo.config import ConfigError, EncoderConfig
@@ -456,3 +457,66 @@ def test_a_model_is_pushed_as_it_is_saved_for_transformers(monkeypatch):
         with pytest.raises(ValueError, match="owner/my-model"):
             bert_zoo.push_to_hub(model, wrong)
     assert len(calls) == 2
+
+
+# --- Hugging Face's files of the tokenizer ---------------------------------------------------------
+
+# Family -> the golden case whose directory is written, and transformers' class.
+WRITTEN = {
+    "bert": ("bert/classification", "BertTokenizer"),
+    "spanbert": ("spanbert/encoder", "BertTokenizer"),
+    "distilbert": ("distilbert/classification", "DistilBertTokenizer"),
+    "mpnet": ("mpnet/encoder", "MPNetTokenizer"),
+    "roberta": ("roberta/classification", "RobertaTokenizer"),
+    "gpt": ("gpt/classification", "OpenAIGPTTokenizer"),
+    "gpt2": ("gpt2/classification", "GPT2Tokenizer"),
+    "albert": ("albert/classification", "PreTrainedTokenizerFast"),
+    "camembert": ("camembert/encoder", "PreTrainedTokenizerFast"),
+    "deberta": ("deberta/classification", "PreTrainedTokenizerFast"),
+    "deberta_v2": ("deberta_v2/classification", "PreTrainedTokenizerFast"),
+    "modernbert": ("modernbert/classification", "PreTrainedTokenizerFast"),
+    "xlm_roberta": ("xlm_roberta/encoder", "PreTrainedTokenizerFast"),
+    "xlnet": ("xlnet/classification", "PreTrainedTokenizerFast"),
+}
+
+
+@pytest.mark.parametrize("family", WRITTEN)
+def test_hugging_faces_library_reads_texts_and_pairs_as_the_model(family, tmp_path):
+    tokenizers = pytest.importorskip("tokenizers")
+    case, transformers_class = WRITTEN[family]
+    model = loaded(case)
+    bert_zoo.save(model, tmp_path, format="hf")
+    config = json.loads((tmp_path / "tokenizer_config.json").read_text())
+    inputs = model.preprocessor(TEXTS)
+    assert config["tokenizer_class"] == transformers_class
+    assert ("token_type_ids" in config["model_input_names"]) == ("segment_ids" in inputs)
+    assert config["padding_side"] == ("left" if family == "xlnet" else "right")
+    written = tokenizers.Tokenizer.from_file(str(tmp_path / "tokenizer.json"))
+    again = bert_zoo.load(tmp_path, model.task)
+    texts = [*TEXTS, "The CAT, caf\u00e9 ``x''  [MASK]<mask>", ""]
+    # In transformers special tokens in a text always become their own ids.
+    texts = texts if family not in ("albert", "xlnet") else texts[:-2]
+    for given in (texts, (texts, texts[::-1])):
+        rows = [*zip(*given, strict=True)] if isinstance(given, tuple) else given
+        preprocessor = model.preprocessor.with_options(sequence_length=256)
+        inputs = preprocessor(given)
+        assert_same(again.preprocessor.with_options(sequence_length=256)(given), inputs)
+        masks = np.asarray(inputs["padding_mask"]) == 1
+        for row, ids, mask in zip(
+            written.encode_batch(rows), inputs["token_ids"], masks, strict=True
+        ):
+            assert row.ids == np.asarray(ids)[mask].tolist()
+        if "segment_ids" in inputs:
+            of_rows = zip(written.encode_batch(rows), inputs["segment_ids"], masks, strict=True)
+            assert all(r.type_ids == np.asarray(s)[mask].tolist() for r, s, mask in of_rows)
+
+
+def test_xlm_says_which_token_stands_before_a_text(tmp_path):
+    bert_zoo.save(loaded("xlm/encoder"), tmp_path, format="hf")
+    config = json.loads((tmp_path / "tokenizer_config.json").read_text())
+    assert config["bos_token"] == config["cls_token"] == "</s>"
+    first = int(loaded("xlm/encoder").preprocessor(TEXTS)["token_ids"][0, 0])
+    # As transformers 5 writes it where nobody says otherwise.
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps(config | {"bos_token": "<s>"}))
+    ids = bert_zoo.load(tmp_path).preprocessor(TEXTS)["token_ids"]
+    assert first == 1 and set(np.asarray(ids)[:, 0]) == {0}

@@ -16,6 +16,7 @@ from helpers import (
     PAIRS,
     TEXTS,
     TOLERANCE,
+    in_rust,
     load_case,
     loaded,
     needs_minilm,
@@ -161,7 +162,7 @@ def test_what_is_no_export_is_refused(tmp_path):
 
 
 def rows_in_rust(tokenizer, texts) -> list[list[int]]:
-    encoded = tokenizer.in_rust().encode_batch(texts, add_special_tokens=False)
+    encoded = in_rust(tokenizer).encode_batch(texts, add_special_tokens=False)
     split = tokenizer.split_tokens
     return [[part for i in row.ids for part in split.get(i, [i])] for row in encoded]
 

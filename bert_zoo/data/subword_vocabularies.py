@@ -146,7 +146,12 @@ def _byte_bpe(
         "tokenizer_config.json": {
             "tokenizer_class": tokenizer_class,
             # Tokens begin with the space before them, and so does what a mask stands for.
-            "mask_token": {"content": mask, "lstrip": True, "special": True},
+            "mask_token": {
+                "__type": "AddedToken",  # or transformers 5 refuses it
+                "content": mask,
+                "lstrip": True,
+                "special": True,
+            },
         },
     }
 

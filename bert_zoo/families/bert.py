@@ -340,7 +340,7 @@ FAMILY = Family(
     },
     encoder_rows=ENCODER_ROWS,
     heads=HEADS,
-    text=TextFormat(read_wordpiece),
+    text=TextFormat(read_wordpiece, transformers_class="BertTokenizer"),
     checkpoints=CHECKPOINTS,
     objectives=("masked_lm", "next_sentence"),
     pretraining="masked_tokens",

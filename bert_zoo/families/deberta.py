@@ -387,7 +387,11 @@ FAMILY = Family(
             model_type="deberta",
             codec=HF_CODEC,
             root="deberta.",
-            classes=bert.hf_classes("Deberta"),
+            classes={
+                task: name
+                for task, name in bert.hf_classes("Deberta").items()
+                if task != "multiple_choice"  # for which transformers has no class
+            },
             told_by_keys=decoder_of_masks,
             # Not "enhanced": its class of that name leaves the decoder out.
             supports_of_heads={

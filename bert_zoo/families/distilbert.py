@@ -113,7 +113,11 @@ FAMILY = Family(
         "token_classification": Head((bert.CLASSIFIER,), dropout="hidden_dropout"),
         **dict.fromkeys((*bert.SENTENCE_TASKS, "multiple_choice"), SENTENCE),
     },
-    text=TextFormat(read_wordpiece, layout=Layout(segments=False)),
+    text=TextFormat(
+        read_wordpiece,
+        layout=Layout(segments=False),
+        transformers_class="DistilBertTokenizer",
+    ),
     checkpoints=CHECKPOINTS,
     pretraining="masked_tokens",
     presets=PRESETS,

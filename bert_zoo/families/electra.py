@@ -8,8 +8,6 @@ from bert_zoo.families import bert, roberta
 from bert_zoo.families.electra_checkpoints import CHECKPOINTS
 from bert_zoo.families.electra_presets import PRESETS, PRETRAINING
 from bert_zoo.registry import Family
-from bert_zoo.text.format import TextFormat
-from bert_zoo.text.wordpiece_files import read_wordpiece
 from bert_zoo.weights.formats import TF1, HuggingFace, keras_hub, model_garden
 from bert_zoo.weights.formats.codec import ConfigCodec, ConfigRow
 from bert_zoo.weights.formats.tf1 import HEAD_SIZE, sizes_in
@@ -173,7 +171,7 @@ FAMILY = Family(
             dropout="summary_dropout",
         ),
     },
-    text=TextFormat(read_wordpiece),
+    text=bert.FAMILY.text,
     checkpoints=CHECKPOINTS,
     objectives=("replaced_token", "masked_lm"),
     pretraining="replaced_tokens",

@@ -136,7 +136,7 @@ FAMILY = Family(
         "causal_lm": Head((formats.LOGITS,), copies=formats.table_copies("tokens_embed")),
         **formats.SENTENCE_HEADS,
     },
-    text=TextFormat(read_char_bpe, layout=LAYOUT),
+    text=TextFormat(read_char_bpe, layout=LAYOUT, transformers_class="OpenAIGPTTokenizer"),
     checkpoints=GPT,
     config_class=CausalConfig,
     tasks_without_head=("encoder",),

@@ -92,10 +92,7 @@ FAMILY = Family(
         **formats.SENTENCE_HEADS,
         "token_classification": bert.TASK_HEADS["token_classification"],
     },
-    text=TextFormat(
-        read_vocabulary,
-        layout=gpt.LAYOUT,
-    ),
+    text=TextFormat(read_vocabulary, layout=gpt.LAYOUT, transformers_class="GPT2Tokenizer"),
     checkpoints=GPT2,
     config_class=CausalConfig,
     tasks_without_head=("encoder",),

@@ -8,8 +8,6 @@ from bert_zoo.families.mobilebert_checkpoints import CHECKPOINTS
 from bert_zoo.families.mobilebert_config import DEFAULTS, HF_CODEC, TF1_CODEC, MobileBertConfig
 from bert_zoo.families.mobilebert_presets import PRESETS, PRETRAINING
 from bert_zoo.registry import Family
-from bert_zoo.text.format import TextFormat
-from bert_zoo.text.wordpiece_files import read_wordpiece
 from bert_zoo.weights.formats import TF1, HuggingFace
 from bert_zoo.weights.table import DENSE, EMBED, NORM, Head, Kind, Row, Stored
 
@@ -167,7 +165,7 @@ FAMILY = Family(
             (*MASKED_LM_ROWS, bert.NEXT_SENTENCE), pooler=True, copies=bert.MASKED_LM_COPIES
         ),
     },
-    text=TextFormat(read_wordpiece),
+    text=bert.FAMILY.text,
     checkpoints=CHECKPOINTS,
     objectives=("masked_lm", "next_sentence"),
     pretraining="masked_tokens",

@@ -117,7 +117,7 @@ FAMILY = Family(
     },
     encoder_rows=ENCODER_ROWS,
     heads=roberta.FAMILY.heads,
-    text=TextFormat(read_vocabulary, layout=ROBERTA),
+    text=TextFormat(read_vocabulary, layout=ROBERTA, transformers_class="MPNetTokenizer"),
     checkpoints=CHECKPOINTS,
     pretraining="whole_words",
     presets=PRESETS,

@@ -111,7 +111,7 @@ FAMILY = Family(
         ),
         **dict.fromkeys(bert.SENTENCE_TASKS, Head(CLASSIFIER_ROWS)),
     },
-    text=TextFormat(read_byte_bpe, layout=ROBERTA),
+    text=TextFormat(read_byte_bpe, layout=ROBERTA, transformers_class="RobertaTokenizer"),
     checkpoints=CHECKPOINTS,
     pretraining="dynamic_masked_tokens",
     presets=PRESETS,

@@ -9,8 +9,6 @@ from bert_zoo.families.bert_checkpoints import BASE, LARGE
 from bert_zoo.families.nano import SIZE, trained_here
 from bert_zoo.families.spanbert_presets import PRESETS, PRETRAINING
 from bert_zoo.registry import HF, Archive, Checkpoint, TextSpec
-from bert_zoo.text.format import TextFormat
-from bert_zoo.text.wordpiece_files import read_wordpiece
 from bert_zoo.weights.formats import Fairseq
 from bert_zoo.weights.formats.codec import ConfigCodec, ConfigRow
 from bert_zoo.weights.table import BIAS, DENSE, EMBED, NORM, Copy, Head, Row
@@ -159,7 +157,7 @@ FAMILY = replace(
         ),
     ],
     # Its files do not say that the vocabulary is BERT's cased one.
-    text=TextFormat(read_wordpiece, options={"lowercase": False}),
+    text=replace(bert.FAMILY.text, options={"lowercase": False}),
     objectives=("masked_lm", "span_boundary"),
     pretraining="spans",
     config_class=SpanBertConfig,

@@ -14,6 +14,7 @@ from bert_zoo.models.labels import DEFAULT_THRESHOLD
 from bert_zoo.models.task_model import LabelledModel
 from bert_zoo.registry import Family, registry
 from bert_zoo.tasks.streams import StatefulModel
+from bert_zoo.text.serialized import save_for_transformers
 from bert_zoo.training.lora import without_lora
 from bert_zoo.weights.bind import ENCODER_PREFIX, Plan, to_stored, variables_of
 from bert_zoo.weights.files import remove_leftovers, write_json
@@ -84,7 +85,7 @@ def save(model: ZooModel, directory: str | os.PathLike, format: str = "bert_zoo"
             )
     variables = variables_of(model)
     plan = family.plan(format, config, root)
-    _write(directory, plan, config, description, variables, preprocessor)
+    _write(directory, family, plan, config, description, variables, preprocessor)
     for second in family.second_encoders:
         own = {
             ENCODER_PREFIX + path.removeprefix(second.ours): variable
@@ -99,6 +100,7 @@ def save(model: ZooModel, directory: str | os.PathLike, format: str = "bert_zoo"
         description = replace(description, task=task, classes=(fmt.classes[task],))
         _write(
             below,
+            family,
             family.plan(format, config, root),
             config,
             description,
@@ -114,6 +116,7 @@ def save(model: ZooModel, directory: str | os.PathLike, format: str = "bert_zoo"
 
 def _write(
     directory: Path,
+    family: Family,
     plan: Plan,
     config: Config,
     description: Description,
@@ -134,7 +137,9 @@ def _write(
     tensors |= {plan.root + name: value for name, value in fmt.buffers(config).items()}
     fmt.write_weights(directory, tensors)
     write_json(directory / fmt.config_file, values)
-    if preprocessor is not None and fmt.holds_vocabulary:
+    if preprocessor is not None and fmt.name == HuggingFace.name:
+        save_for_transformers(directory, preprocessor, family.text)
+    elif preprocessor is not None and fmt.holds_vocabulary:
         preprocessor.save_vocabulary(directory)
     fmt.write_beside(directory, config, description)
 

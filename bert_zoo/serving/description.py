@@ -6,8 +6,8 @@ from typing import Any
 
 from bert_zoo.models.base import ZooModel
 from bert_zoo.runtime.files import TOKENIZER_FILE
-from bert_zoo.text.layout import Part
-from bert_zoo.text.preprocessor import TextPreprocessor
+from bert_zoo.text.serialized import with_rows
+from bert_zoo.weights.files import write_json
 
 log = logging.getLogger("bert_zoo")
 
@@ -20,8 +20,8 @@ def text_description(model: ZooModel, directory: Path, *, text: bool) -> dict[st
     if not text:
         return {"text": None, "text_missing": ["it was exported with text=False."]}
     preprocessor = model.preprocessor
-    in_rust = preprocessor.tokenizer.in_rust()
-    if in_rust is None:
+    content = with_rows(preprocessor)
+    if content is None:
         reason = (
             f"Hugging Face's library in Rust has nothing like {type(preprocessor.tokenizer).__name__}, "
             "so ids have to be made by its vocabulary elsewhere."
@@ -31,8 +31,7 @@ def text_description(model: ZooModel, directory: Path, *, text: bool) -> dict[st
     differences = preprocessor.tokenizer.rust_differences
     if differences:
         log.warning("Not all ids of %s are the model's: %s", TOKENIZER_FILE, " ".join(differences))
-    _add_special_tokens(in_rust, preprocessor)
-    in_rust.save(str(directory / TOKENIZER_FILE))
+    write_json(directory / TOKENIZER_FILE, content)
     tokenizer, packer = preprocessor.tokenizer, preprocessor.packer
     roles = {"pad": packer.pad_id, "unk": tokenizer.unk_id}
     roles |= {role: getattr(tokenizer, f"{role}_id") for role in packer.layout.roles}
@@ -49,27 +48,3 @@ def text_description(model: ZooModel, directory: Path, *, text: bool) -> dict[st
         "differences": list(differences),
     }
     return {"text": described}
-
-
-def _add_special_tokens(in_rust, preprocessor: TextPreprocessor) -> None:
-    """Has `encode(text)` and `encode(first, second)` compose rows as the model's layout says."""
-    from tokenizers import processors
-
-    layout, tokenizer = preprocessor.packer.layout, preprocessor.tokenizer
-    tokens = {
-        role: tokenizer.id_to_token(getattr(tokenizer, f"{role}_id")) for role in layout.roles
-    }
-
-    def template(parts: list[Part]) -> list[str]:
-        names = (f"${part.name}" if part.is_text else tokens[part.name] for part in parts)
-        return [f"{name}:{part.segment}" for name, part in zip(names, parts, strict=True)]
-
-    composing = processors.TemplateProcessing(
-        single=template(layout.parts(1)),
-        pair=template(layout.parts(2)) if layout.pair else None,
-        special_tokens=[(token, tokenizer.token_to_id(token)) for token in tokens.values()],
-    )
-    before = in_rust.post_processor
-    in_rust.post_processor = (
-        composing if before is None else processors.Sequence([before, composing])
-    )

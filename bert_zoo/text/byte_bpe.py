@@ -26,9 +26,10 @@ import tensorflow as tf
 
 from bert_zoo.error_text import shown
 from bert_zoo.text.batches import as_utf8
-from bert_zoo.text.byte_bpe_files import NFC, serialized
+from bert_zoo.text.byte_bpe_files import NFC
 from bert_zoo.text.byte_bpe_graph import ALPHABET, Merger, Splitter
 from bert_zoo.text.composition import tokenize_composed
+from bert_zoo.text.layout import Layout
 from bert_zoo.text.offsets import (
     characters_of_bytes,
     joined_rows,
@@ -36,8 +37,9 @@ from bert_zoo.text.offsets import (
     token_columns,
     utf8_lengths,
 )
+from bert_zoo.text.serialized import bpe_model, composing, serialized
 from bert_zoo.text.special_tokens import SpecialTokens
-from bert_zoo.text.tokenizer import Tokenizer, add_tokens_in_text, added_token, special_ids
+from bert_zoo.text.tokenizer import Tokenizer, special_ids
 from bert_zoo.text.unicode_tables import code_points
 from bert_zoo.text.vocabulary import HF_SPECIAL_TOKENS, Vocabulary, special_tokens
 
@@ -129,24 +131,22 @@ class ByteBpeTokenizer(Tokenizer):
             self._engine = _Engine(self._vocabulary, self.merges, self._options)
         self._trace(self._engine.tokenize, partial(self._engine.tokenize, with_offsets=True))
 
-    def in_rust(self):
-        from tokenizers import AddedToken, decoders, models, normalizers, pre_tokenizers, processors
-        from tokenizers import Tokenizer as RustTokenizer
-
+    def serialized(self, *, special_in_text: bool = False) -> dict[str, Any]:
         options = self._options
-        ids = {token: index for index, token in enumerate(self.vocabulary)}
-        tokenizer = RustTokenizer(models.BPE(ids, [*self.merges]))
-        if options.normalization:
-            tokenizer.normalizer = normalizers.NFC()
-        prefix = {"add_prefix_space": options.add_prefix_space}
-        tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(**prefix)
-        tokenizer.decoder = decoders.ByteLevel()
-        # Of offsets alone.
-        tokenizer.post_processor = processors.ByteLevel(trim_offsets=True, **prefix)
-        lstrip = options.mask_token if options.lstrip_mask else None
-        add_tokens_in_text(tokenizer, special_ids(options, self._vocabulary), lstrip)
-        tokenizer.add_tokens([AddedToken(t, normalized=True) for t in options.normalized_tokens])
-        return tokenizer
+        level = {
+            "type": "ByteLevel",
+            "add_prefix_space": options.add_prefix_space,
+            "trim_offsets": True,
+            "use_regex": True,
+        }
+        return serialized(
+            bpe_model(self._vocabulary.ids, self.merges),
+            self._tokens_in_text(),
+            normalizer=options.normalization and {"type": options.normalization},
+            pre_tokenizer=level,
+            decoder=level,
+            post_processor=level,  # of offsets alone
+        )
 
     def _begins_word(self, token: str) -> bool:
         text = _bytes_of(token).decode(errors="replace")
@@ -167,38 +167,21 @@ class ByteBpeTokenizer(Tokenizer):
         special = {theirs: getattr(options, ours) for ours, theirs in HF_SPECIAL_TOKENS.items()}
         special |= dict.fromkeys(("bos_token", "eos_token"), options.eos_token)
         special = {theirs: token for theirs, token in special.items() if token is not None}
-        added = {
-            token: added_token(
-                token,
-                lstrip=options.lstrip_mask and token == options.mask_token,
-                special=token in special.values(),
-                normalized=token in options.normalized_tokens,
-            )
-            for token in dict.fromkeys(
-                [*special.values(), *options.added_tokens, *options.normalized_tokens]
-            )
-        }
-        added = {self.token_to_id(token): entry for token, entry in added.items()}
         config = {
             "tokenizer_class": "RobertaTokenizer" if options.cls_token else "GPT2Tokenizer",
             "add_prefix_space": options.add_prefix_space,
             **special,
-            "added_tokens_decoder": {str(index): entry for index, entry in added.items()},
+            "added_tokens_decoder": {str(i): entry for i, entry in self._tokens_in_text().items()},
         }
-        ids = {token: index for index, token in enumerate(self.vocabulary)}
         if options.normalization:
             config["tokenizer_class"] = "PreTrainedTokenizerFast"
-            settings = {"add_prefix_space": options.add_prefix_space}
-            template = (options.cls_token, options.sep_token)
-            return {
-                "tokenizer.json": serialized(
-                    ids, self.merges, added, options.normalization, settings, *template
-                ),
-                "tokenizer_config.json": config,
-            }
+            # vocab.json and merges.txt cannot say it.
+            rows = composing(Layout(pair="cls A sep B sep", segments=False), self)
+            content = {**self.serialized(), "post_processor": rows}
+            return {"tokenizer.json": content, "tokenizer_config.json": config}
         merges = "".join(f"{left} {right}\n" for left, right in self.merges)
         return {
-            "vocab.json": json.dumps(ids, ensure_ascii=False) + "\n",
+            "vocab.json": json.dumps(self._vocabulary.ids, ensure_ascii=False) + "\n",
             "merges.txt": "#version: 0.2\n" + merges,
             "tokenizer_config.json": config,
         }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from typing import Any
 
 from bert_zoo.config import ConfigError
@@ -147,61 +147,3 @@ def _byte_level_model(serialized: JsonObject) -> JsonObject:
         wanted, serialized.where, "byte-level BPE here", "a model with RoBERTa's tokenizer"
     )
     return model
-
-
-def serialized(
-    ids: Mapping[str, int],
-    merges: Sequence[tuple[str, str]],
-    added: Mapping[int, Mapping[str, Any]],
-    normalization: str | None,
-    byte_level: Mapping[str, bool],
-    first: str,
-    last: str,
-) -> dict[str, Any]:
-    """A tokenizer.json, for what vocab.json and merges.txt cannot say.
-
-    Args:
-        ids: of the tokens.
-        merges: pairs of tokens.
-        added: id -> an added token, as tokenizer_config.json describes it.
-        normalization: "NFC", or None.
-        byte_level: settings of the splitting.
-        first, last: the tokens before a text, and behind each.
-    """
-    level = {"type": "ByteLevel", "trim_offsets": True, "use_regex": True, **byte_level}
-
-    def part(kind: str, name: str) -> dict[str, Any]:
-        return {kind: {"id": name, "type_id": 0}}
-
-    begin, end = part("SpecialToken", first), part("SpecialToken", last)
-    single = [begin, part("Sequence", "A"), end]
-    return {
-        "version": "1.0",
-        "truncation": None,
-        "padding": None,
-        "added_tokens": [{"id": index, **added[index]} for index in sorted(added)],
-        "normalizer": None if normalization is None else {"type": normalization},
-        "pre_tokenizer": level,
-        "post_processor": {
-            "type": "TemplateProcessing",
-            "single": single,
-            "pair": [*single, part("Sequence", "B"), end],
-            "special_tokens": {
-                token: {"id": token, "ids": [ids[token]], "tokens": [token]}
-                for token in (first, last)
-            },
-        },
-        "decoder": level,
-        "model": {
-            "type": "BPE",
-            "dropout": None,
-            "unk_token": None,
-            "continuing_subword_prefix": None,
-            "end_of_word_suffix": None,
-            "fuse_unk": False,
-            "byte_fallback": False,
-            "ignore_merges": False,
-            "vocab": dict(ids),
-            "merges": [list(pair) for pair in merges],
-        },
-    }

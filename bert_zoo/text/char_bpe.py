@@ -19,8 +19,9 @@ from bert_zoo.text.byte_bpe import checked_merges
 from bert_zoo.text.byte_bpe_graph import Merges
 from bert_zoo.text.normalizer import Rules, build_rules, split_words
 from bert_zoo.text.offsets import joined_rows
+from bert_zoo.text.serialized import bert_normalizer, bpe_model, serialized
 from bert_zoo.text.special_tokens import SpecialTokens
-from bert_zoo.text.tokenizer import Tokenizer, add_tokens_in_text, added_token, special_ids
+from bert_zoo.text.tokenizer import Tokenizer, added_token, special_ids
 from bert_zoo.text.vocabulary import Vocabulary
 from bert_zoo.text.word_bpe import WORD_END, WordMerger
 
@@ -88,20 +89,17 @@ class CharBpeTokenizer(Tokenizer):
         ids = self._merger(tf.strings.unicode_encode(words.values, "UTF-8"))
         return joined_rows(ids, words)
 
-    def in_rust(self):
-        from tokenizers import Tokenizer as RustTokenizer
-        from tokenizers import decoders, models, normalizers, pre_tokenizers
-
-        ids = {token: index for index, token in enumerate(self.vocabulary)}
+    def serialized(self, *, special_in_text: bool = False) -> dict[str, Any]:
         unknown = self._options.unknown_token
-        tokenizer = RustTokenizer(
-            models.BPE(ids, [*self.merges], unk_token=unknown, end_of_word_suffix=WORD_END)
+        return serialized(
+            bpe_model(
+                self._vocabulary.ids, self.merges, unk_token=unknown, end_of_word_suffix=WORD_END
+            ),
+            self._tokens_in_text(),
+            normalizer=bert_normalizer(lowercase=self._options.lowercase),
+            pre_tokenizer={"type": "BertPreTokenizer"},
+            decoder={"type": "BPEDecoder", "suffix": WORD_END},
         )
-        tokenizer.normalizer = normalizers.BertNormalizer(lowercase=self._options.lowercase)
-        tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
-        tokenizer.decoder = decoders.BPEDecoder(suffix=WORD_END)
-        add_tokens_in_text(tokenizer, special_ids(self._options, self._vocabulary))
-        return tokenizer
 
     @property
     def merges(self) -> tuple[tuple[str, str], ...]:
@@ -125,10 +123,9 @@ class CharBpeTokenizer(Tokenizer):
             config["added_tokens_decoder"] = {
                 str(self.token_to_id(token)): added_token(token) for token in options.added_tokens
             }
-        ids = {token: index for index, token in enumerate(self.vocabulary)}
         merges = "".join(f"{left} {right}\n" for left, right in self.merges)
         return {
-            "vocab.json": json.dumps(ids, ensure_ascii=False) + "\n",
+            "vocab.json": json.dumps(self._vocabulary.ids, ensure_ascii=False) + "\n",
             "merges.txt": "#version: 0.2\n" + merges,
             "tokenizer_config.json": config,
         }

@@ -44,6 +44,10 @@ class TextFormat:
     layout: Layout = BERT  # where special tokens and padding stand around texts
     segmented: Layout | None = None  # of models with a table of segments, where most have none
     preprocessor: str = "Preprocessor"  # the class in `bert_zoo.text`
+    # transformers' class for a directory with tokenizer.json. The default does what that file says and
+    # nothing else; classes of transformers 5 make a tokenizer of their own from its vocabulary, so that
+    # only those that compute the same are named.
+    transformers_class: str = "PreTrainedTokenizerFast"
 
     def of_model(self, config: Config) -> TextFormat:
         """How a model of the family reads text."""

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import itertools
 import re
 import unicodedata
-from collections.abc import Iterable
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
@@ -22,13 +22,15 @@ from bert_zoo.text.albert_text import TextCleaner
 from bert_zoo.text.offsets import characters_of_bytes, joined_rows, token_columns, utf8_lengths
 from bert_zoo.text.sentencepiece_files import Scheme
 from bert_zoo.text.sentencepiece_model import (
+    CONTROL,
     NORMAL,
     USER,
     check_sentencepiece_model,
     read_sentencepiece_model,
 )
+from bert_zoo.text.serialized import sequence, serialized
 from bert_zoo.text.special_tokens import SpecialTokens
-from bert_zoo.text.tokenizer import Tokenizer, add_tokens_in_text, import_tensorflow_text
+from bert_zoo.text.tokenizer import Tokenizer, added_token, import_tensorflow_text
 from bert_zoo.text.unicode_tables import code_points, parse_ranges
 from bert_zoo.text.vocabulary import HF_SPECIAL_TOKENS, Vocabulary
 
@@ -103,54 +105,56 @@ class SentencePieceTokenizer(Tokenizer):
             )
         self._trace(self._graph.tokenize, partial(self._graph.tokenize, with_offsets=True))
 
-    def in_rust(self):
-        from tokenizers import Tokenizer as RustTokenizer
-        from tokenizers import decoders, models, pre_tokenizers
-
-        special = set(self._settings.scheme.special_tokens.values())
+    def serialized(self, *, special_in_text: bool = False) -> dict[str, Any]:
         model = read_sentencepiece_model(self._settings.model)
         scores = {piece.text.decode(): piece.score for piece in model.pieces}
-        in_text = self._settings.options["special_tokens_in_text"]
+        special_in_text |= self._settings.options["special_tokens_in_text"]
+        found = set(self._settings.scheme.special_tokens.values()) if special_in_text else set()
+        if special_in_text:  # as transformers has it, in which these are special tokens
+            found |= {piece.text.decode() for piece in model.pieces if piece.type == CONTROL}
         # Others, special tokens above all, are no text unless they are found before.
         spelled = {piece.text.decode() for piece in model.pieces if piece.type in (0, NORMAL, USER)}
-        spelled |= special if in_text else set()
-        tokenizer = RustTokenizer(
-            models.Unigram(
-                [
-                    (token, scores.get(token, 0.0)) if token in spelled else (f" {token}", 0.0)
+        metaspace = {"type": "Metaspace", "replacement": SPACE, "prepend_scheme": "always"}
+        metaspace["split"] = False  # into words, as the library does not either
+        return serialized(
+            {
+                "type": "Unigram",
+                "unk_id": self.unk_id,
+                "vocab": [
+                    [token, scores.get(token, 0.0)]
+                    if token in spelled | found
+                    else [f" {token}", 0.0]
                     for token in self.vocabulary
                 ],
-                self.unk_id,
-            )
+                "byte_fallback": False,
+            },
+            {
+                self.token_to_id(token): added_token(token, special=True)
+                for token in sorted(found & {*self.vocabulary})
+            },
+            normalizer=sequence(self._normalizers(model.before.rules), "normalizers"),
+            pre_tokenizer=metaspace,
+            decoder=metaspace,
         )
-        tokenizer.normalizer = self._normalizer_in_rust(model.before.rules)
-        # Not split into words, as the library reads a text.
-        tokenizer.pre_tokenizer = pre_tokenizers.Metaspace(SPACE, "always", split=False)
-        tokenizer.decoder = decoders.Metaspace(SPACE, "always")
-        if in_text:
-            add_tokens_in_text(tokenizer, sorted(special))
-        return tokenizer
 
-    def _normalizer_in_rust(self, rules: bytes):
+    def _normalizers(self, rules: bytes) -> list[dict[str, Any]]:
         """The steps of TextCleaner, then the model's rules and its trimming of spaces."""
-        from tokenizers import Regex, normalizers
-
         options, steps = self._settings.options, []
+        strip = {"type": "Strip", "strip_left": True, "strip_right": True}
         if options["rewrite_quotes"]:
-            steps += [normalizers.Replace("``", '"'), normalizers.Replace("''", '"')]
+            steps += [_replacing("``", '"'), _replacing("''", '"')]
         if options["remove_space"]:
-            white_space = onig_class(code_points("python/whitespace"))
-            steps += [normalizers.Replace(Regex(f"[{white_space}]+"), " "), normalizers.Strip()]
+            steps += [_replacing(f"[{_white_space()}]+", " ", "Regex"), strip]
         if not options["keep_accents"]:
-            steps += [normalizers.NFKD(), normalizers.Replace(Regex(f"[{_combining()}]"), "")]
+            steps += [{"type": "NFKD"}, _replacing(f"[{_combining()}]", "", "Regex")]
         if options["lowercase"]:
-            steps.append(normalizers.Lowercase())
+            steps.append({"type": "Lowercase"})
         if self._settings.scheme.next_line_is_space:
-            steps.append(normalizers.Replace("\u0085", " "))
+            steps.append(_replacing("\u0085", " "))
         if rules:
-            steps.append(normalizers.Precompiled(rules))
-        steps += [normalizers.Replace(Regex(" {2,}"), " "), normalizers.Strip()]
-        return normalizers.Sequence(steps)
+            encoded = base64.b64encode(rules).decode()
+            steps.append({"type": "Precompiled", "precompiled_charsmap": encoded})
+        return [*steps, _replacing(" {2,}", " ", "Regex"), strip]
 
     @property
     def split_tokens(self) -> dict[int, list[int]]:
@@ -221,15 +225,23 @@ class SentencePieceTokenizer(Tokenizer):
         return {scheme.model_file: self._settings.model, "tokenizer_config.json": config}
 
 
-def onig_class(codes: Iterable[int]) -> str:
-    """Code points as the inside of a character class of Rust's Regex, which is Oniguruma's."""
-    return "".join(rf"\x{{{code:x}}}" for code in codes)
+def _replacing(pattern: str, content: str, kind: str = "String") -> dict[str, Any]:
+    return {"type": "Replace", "pattern": {kind: pattern}, "content": content}
+
+
+def _white_space() -> str:
+    """What Python takes for white space, as the inside of a character class."""
+    return "".join(map(chr, code_points("python/whitespace")))
 
 
 def _combining() -> str:
-    """The marks that TextCleaner drops, as `onig_class`."""
-    codes = (code for code in code_points("python/changed") if unicodedata.combining(chr(code)))
-    return onig_class(codes)
+    """The marks that TextCleaner drops, as the inside of a character class.
+
+    They stand for themselves, since the programs that read tokenizer.json escape otherwise from language
+    to language.
+    """
+    marks = (chr(code) for code in code_points("python/changed"))
+    return "".join(mark for mark in marks if unicodedata.combining(mark))
 
 
 class _Graph(NamedTuple):

@@ -22,7 +22,7 @@ _SCHEMA = {
     "Model": ((1, "Piece*", "pieces"), (3, "Normalizer", "before"), (5, "Normalizer", "after")),
 }
 # SentencePiece.Type of the proto: NORMAL, UNKNOWN, CONTROL, USER_DEFINED, UNUSED and BYTE.
-NORMAL, USER, _TYPES = 1, 4, range(1, 7)
+NORMAL, CONTROL, USER, _TYPES = 1, 3, 4, range(1, 7)
 
 # Units of the table: a label in the low byte, the highest bit set in those with a value.
 _LABEL, _VALUE = np.uint32(0x800000FF), np.uint32(0x7FFFFFFF)

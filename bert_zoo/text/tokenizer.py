@@ -5,10 +5,10 @@ from __future__ import annotations
 import copy
 import importlib
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
@@ -17,9 +17,6 @@ from bert_zoo.error_text import shown
 from bert_zoo.forks import refuse_fork
 from bert_zoo.text.batches import text_batch
 from bert_zoo.text.vocabulary import Vocabulary
-
-if TYPE_CHECKING:
-    import tokenizers
 
 
 class SpecialToken(NamedTuple):
@@ -131,25 +128,44 @@ class Tokenizer(tf.Module):
         ids, starts, ends = (tokens.with_values(tokens.values[:, i]) for i in range(3))
         return ids, starts, ends
 
-    def in_rust(self) -> tokenizers.Tokenizer | None:
-        """The same tokenizer of Hugging Face's library in Rust, which runs without TensorFlow.
+    def serialized(self, *, special_in_text: bool = False) -> dict[str, Any] | None:
+        """The same tokenizer as tokenizer.json of Hugging Face's library tokenizers has it.
 
-        It adds no special tokens. None where that library has nothing like it.
+        It adds no special tokens; `bert_zoo.text.serialized.with_rows` does. None where that library has
+        nothing like it.
 
-        Raises:
-            ImportError: the package tokenizers is not installed.
+        Args:
+            special_in_text: whether special tokens in a text become their own ids whatever the
+                options say, as they do in transformers.
         """
         return None
 
     @property
     def split_tokens(self) -> dict[int, list[int]]:
-        """Tokens of `in_rust` that are several of this tokenizer."""
+        """Tokens of `serialized` that are several of this tokenizer."""
         return {}
 
     @property
     def rust_differences(self) -> tuple[str, ...]:
-        """On which texts ids of `in_rust` are others, a sentence each."""
+        """On which texts ids of `serialized` are others, a sentence each."""
         return ()
+
+    def _tokens_in_text(self) -> dict[int, dict[str, Any]]:
+        """The special and added tokens, as tokenizer_config.json describes them, by id."""
+        options = vars(self._options)
+        special = {options.get(option) for option in SPECIAL_TOKENS}
+        lstrip = options["mask_token"] if options.get("lstrip_mask") else None
+        normalized = options.get("normalized_tokens", ())
+        tokens = [*special_ids(self._options, self._vocabulary), *normalized]
+        return {
+            self.token_to_id(token): added_token(
+                token,
+                lstrip=token == lstrip,
+                special=token in special,
+                normalized=token in normalized,
+            )
+            for token in tokens
+        }
 
     def _trace(self, tokenize: TokenizeFunction, with_offsets: TokenizeFunction | None = None):
         """Traces what tokenizes, so that it is fast outside tf.data too."""
@@ -258,17 +274,6 @@ def added_token(
         "single_word": False,
         "special": special,
     }
-
-
-def add_tokens_in_text(
-    tokenizer: tokenizers.Tokenizer, tokens: Iterable[str], lstrip: str | None = None
-) -> None:
-    """Has a tokenizer in Rust find tokens in raw texts; one may take the white space before it."""
-    from tokenizers import AddedToken
-
-    tokenizer.add_special_tokens(
-        [AddedToken(token, lstrip=token == lstrip, normalized=False) for token in tokens]
-    )
 
 
 def special_ids(options: SimpleNamespace, vocabulary: Vocabulary) -> dict[str, int]:

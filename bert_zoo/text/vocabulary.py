@@ -68,6 +68,11 @@ class Vocabulary:
                 "which has no UTF-8 form. Fetch the vocabulary again."
             ) from error
 
+    @property
+    def ids(self) -> dict[str, int]:
+        """Token -> id, in the order of the ids."""
+        return dict(self._ids)
+
     def __len__(self) -> int:
         return len(self.tokens)
 

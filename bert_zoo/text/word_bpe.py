@@ -174,6 +174,8 @@ class WordBpeTokenizer(MergedWords):
             "language": options.language,
             "pretokenized": options.pretokenized,
             **special,
+            # Whatever its documentation says, it is this one that transformers puts before a text.
+            "bos_token": options.cls_token,
             "added_tokens_decoder": {
                 str(self.token_to_id(token)): added_token(token, special=True)
                 for token in dict.fromkeys([*special.values(), *options.added_tokens])
@@ -182,9 +184,8 @@ class WordBpeTokenizer(MergedWords):
         if options.languages is not None:
             config["lang2id"] = options.languages
             config["id2lang"] = {str(number): name for name, number in options.languages.items()}
-        ids = {token: index for index, token in enumerate(self.vocabulary)}
         return {
-            "vocab.json": json.dumps(ids, ensure_ascii=False) + "\n",
+            "vocab.json": json.dumps(self._vocabulary.ids, ensure_ascii=False) + "\n",
             "merges.txt": "".join(f"{left} {right}\n" for left, right in self.merges),
             "tokenizer_config.json": config,
         }

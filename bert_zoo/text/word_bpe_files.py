@@ -50,10 +50,22 @@ def read_word_bpe(files: VocabularyFiles, overrides: dict[str, Any]) -> Tokenize
         "lowercase": lowercase,
         **{name: value for name, value in told.items() if value is not None},
         **named.special,
+        **_first_token(files),
         "added_tokens": [*named.added.values(), *found_in_texts(vocabulary)],
         **overrides,
     }
     return TokenizerParts("WordBpeTokenizer", arguments, files.directory)
+
+
+def _first_token(files: VocabularyFiles) -> dict[str, str]:
+    """What stands before a text: in transformers not the class token, but the one of this name."""
+    found, name = {}, "bos_token"
+    for source in (files.json("special_tokens_map.json"), files.json("tokenizer_config.json")):
+        if isinstance(source.get(name), dict):
+            found["cls_token"] = source.section(name).take("content", str)
+        elif name in source:
+            found["cls_token"] = source.take(name, str)
+    return {option: token for option, token in found.items() if token is not None}
 
 
 def read_merges(lines: Iterable[str]) -> list[tuple[str, ...]]:

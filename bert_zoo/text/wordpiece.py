@@ -15,11 +15,11 @@ import tensorflow as tf
 from bert_zoo.error_text import shortened
 from bert_zoo.text.normalizer import Rules, build_rules, split_words
 from bert_zoo.text.offsets import characters_of_bytes, joined_rows, token_columns, utf8_lengths
+from bert_zoo.text.serialized import bert_normalizer, serialized
 from bert_zoo.text.special_tokens import SpecialTokens
 from bert_zoo.text.tokenizer import (
     TokenizeFunction,
     Tokenizer,
-    add_tokens_in_text,
     added_token,
     import_tensorflow_text,
     special_ids,
@@ -93,30 +93,26 @@ class WordPieceTokenizer(Tokenizer):
             self._engine = _Engine(self._vocabulary, self._options)
         self._trace(self._engine.tokenize, partial(self._engine.tokenize, with_offsets=True))
 
-    def in_rust(self):
-        from tokenizers import Tokenizer as RustTokenizer
-        from tokenizers import decoders, models, normalizers, pre_tokenizers
-
+    def serialized(self, *, special_in_text: bool = False) -> dict[str, Any]:
         options = self._options
-        ids = {token: index for index, token in enumerate(self.vocabulary)}
-        tokenizer = RustTokenizer(
-            models.WordPiece(
-                ids,
-                unk_token=options.unknown_token,
-                continuing_subword_prefix=SUFFIX,
-                max_input_chars_per_word=options.max_word_length,
-            )
+        model = {
+            "type": "WordPiece",
+            "unk_token": options.unknown_token,
+            "continuing_subword_prefix": SUFFIX,
+            "max_input_chars_per_word": options.max_word_length,
+            "vocab": self._vocabulary.ids,
+        }
+        return serialized(
+            model,
+            self._tokens_in_text(),
+            normalizer=bert_normalizer(
+                lowercase=options.lowercase,
+                strip_accents=options.strip_accents,
+                split_cjk=options.split_cjk,
+            ),
+            pre_tokenizer={"type": "BertPreTokenizer"},
+            decoder={"type": "WordPiece", "prefix": SUFFIX, "cleanup": True},
         )
-        tokenizer.normalizer = normalizers.BertNormalizer(
-            clean_text=True,
-            handle_chinese_chars=options.split_cjk,
-            strip_accents=options.strip_accents,
-            lowercase=options.lowercase,
-        )
-        tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
-        tokenizer.decoder = decoders.WordPiece(prefix=SUFFIX)
-        add_tokens_in_text(tokenizer, special_ids(options, self._vocabulary))
-        return tokenizer
 
     def _begins_word(self, token: str) -> bool:
         return not token.startswith(SUFFIX)
