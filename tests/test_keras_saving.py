@@ -24,6 +24,7 @@ from helpers import (
 
 import bert_zoo
 from bert_zoo.training import bert_adamw, compile_for_task
+from bert_zoo.training.resume import restore, write_checkpoint
 from bert_zoo.weights.bind import named_variables
 
 # Run in a process of its own, where nothing of ours is registered with Keras but by the import.
@@ -197,6 +198,39 @@ def test_a_tensorflow_checkpoint_holds_the_optimizer_and_a_functional_model(tmp_
     model.optimizer.build(model.trainable_variables)
     variables = [*model.variables, *model.optimizer.variables]
     assert_checkpoint_holds(variables, tmp_path / "model", model=model, optimizer=model.optimizer)
+
+
+# ---------------------------------------------------------------------------------------------
+# Names
+# ---------------------------------------------------------------------------------------------
+
+
+def test_models_of_one_task_stand_in_one_functional_model(tmp_path):
+    models = [load_case("albert/classification") for _ in range(2)]
+    models.append(load_case("albert/classification", model_name="third"))
+    named = {model.name for model in models} | {model.encoder.name for model in models}
+    assert len(named) == 6 and models[2].name == "third"
+    ids = {"token_ids": keras.Input((None,), dtype="int32", name="token_ids")}
+    ensemble = keras.Model(ids, keras.layers.Average()([model(ids) for model in models]))
+    keras.Model(ids, [model.encoder(ids)["sequence_output"] for model in models])
+    inputs = {"token_ids": np.array([[2, 5, 3]])}
+    assert_same(ensemble(inputs), models[0](inputs), 1e-6)
+    ensemble.save(tmp_path / "ensemble.keras")
+    assert_same(keras.saving.load_model(tmp_path / "ensemble.keras")(inputs), ensemble(inputs))
+
+
+def test_no_file_depends_on_a_models_name(tmp_path):
+    model = load_case("albert/classification")
+    assert model.name != model.task
+    bert_zoo.save(model, tmp_path / "directory")
+    assert_same_variables(bert_zoo.load(tmp_path / "directory", model_name="other"), model)
+    model.optimizer.build(model.trainable_variables)
+    write_checkpoint(model, tmp_path / "training", 7)
+    other = load_case("albert/classification", model_name="other")
+    for variable in other.variables:
+        variable.assign(variable + 1)
+    assert restore(other, tmp_path / "training") == 7
+    assert_same_variables(other, model)
 
 
 def test_configuration_is_plain_json():

@@ -53,6 +53,7 @@ def load(
     activation: str | None = None,
     output_hidden_states: bool = False,
     output_attentions: bool = False,
+    model_name: str | None = None,
     **settings: Any,
 ) -> ZooModel:
     """Loads a model.
@@ -98,6 +99,7 @@ def load(
         activation: replaces the checkpoint's; "gelu_tanh" gives Google's original arithmetic,
             where the card follows Hugging Face's port (erf).
         output_hidden_states, output_attentions: whether an encoder returns them.
+        model_name: what Keras calls the model; the task by default, numbered where there are several.
         **settings: of the family, in place of the checkpoint's: Transformer-XL's `mem_len`,
             `clamp_len`, `same_length`, `same_length_keys` and `memory_start` (see
             `bert_zoo.families.transformer_xl_config.RecurrentConfig`).
@@ -157,6 +159,7 @@ def load(
         dtype=dtype,
         output_hidden_states=output_hidden_states,
         output_attentions=output_attentions,
+        name=model_name if model_class is Encoder else None,
     )
     encoder.long_texts = _long_texts(opened, model_class, encoder, long_texts, stride)
     model: ZooModel = encoder
@@ -166,7 +169,7 @@ def load(
             if issubclass(model_class, LabelledModel)
             else {}
         )
-        model = model_class(encoder, **classes)
+        model = model_class(encoder, name=model_name, **classes)
         if model_class is MultiLabelClassifier:
             told = () if "classifier" in untrained else opened.description.thresholds
             if thresholds is not None or told:

@@ -87,9 +87,15 @@ class ZooModel(keras.Model):
     default_loss_weights: Mapping[str, float] | None = None
     interface = Interface()
 
-    def __init__(self, *args, **kwargs):
+    def __init__(self, *args, name: str | None = None, **kwargs):
         refuse_fork()
-        super().__init__(*args, **kwargs)
+        super().__init__(*args, name=name or self._free_name(), **kwargs)
+
+    @classmethod
+    def _free_name(cls) -> str:
+        """The task, with a number from the second model on, as Keras names layers by their classes."""
+        number = keras.backend.get_uid(cls.task) - 1
+        return f"{cls.task}_{number}" if number else cls.task
 
     def __setattr__(self, name, value):
         # Keras 3.15 reads an attribute before it sets it, which would look for a vocabulary here.

@@ -92,10 +92,9 @@ class Encoder(ZooModel):
         long_texts: LongTexts | dict[str, Any] = LongTexts(),  # noqa: B008 (frozen)
         preprocessor=None,
         why_no_vocabulary: str | None = None,
-        name: str = "encoder",
         **kwargs,
     ):
-        super().__init__(name=name, **kwargs)
+        super().__init__(**kwargs)
         self._preprocessor = preprocessor
         self.why_no_vocabulary = why_no_vocabulary
         self._window_reader = (None, None)

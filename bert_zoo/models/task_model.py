@@ -66,7 +66,6 @@ class TaskModel(ZooModel):
     prediction_head: PredictionHead | None = None
 
     def __init__(self, encoder: Encoder | dict[str, Any], **kwargs):
-        kwargs.setdefault("name", self.task)
         if isinstance(encoder, dict):
             encoder = keras.saving.deserialize_keras_object(encoder)
         kwargs.setdefault("dtype", encoder.dtype_policy)

@@ -127,9 +127,11 @@ def restore(model: keras.Model, directory: str | os.PathLike) -> int:
         return 0
     # Its variables do not exist before the first step.
     model.optimizer.build(model.trainable_variables)
-    state = dict(_state(model))
-    wrong = sorted(set(state) ^ set(source)) or [
-        name for name in state if source.shape(name) != tuple(state[name].shape)
+    # Names of an optimizer's variables begin with the model's, which has another number in each process.
+    stored = {_without_model(name): name for name in source}
+    state = {_without_model(name): variable for name, variable in _state(model)}
+    wrong = sorted(set(state) ^ set(stored)) or [
+        name for name in state if source.shape(stored[name]) != tuple(state[name].shape)
     ]
     if wrong:
         raise WeightsError(
@@ -137,7 +139,7 @@ def restore(model: keras.Model, directory: str | os.PathLike) -> int:
             "on with the settings that the training began with, or name another directory."
         )
     for name, variable in state.items():
-        variable.assign(source[name])
+        variable.assign(source[stored[name]])
     return step
 
 
@@ -148,3 +150,9 @@ def _state(model: keras.Model) -> Iterator[tuple[str, Any]]:
         if id(variable) not in seen:
             seen.add(id(variable))
             yield f"{len(seen):05d} {variable.name}", variable
+
+
+def _without_model(name: str) -> str:
+    """The number and the last word of a name of `_state`: "00042 momentum"."""
+    number, _, variable = name.partition(" ")
+    return f"{number} {variable.rpartition('_')[2]}"
