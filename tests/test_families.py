@@ -143,6 +143,13 @@ def test_a_trainer_s_options_are_read_from_the_tensors(tmp_path, caplog):
     save_file(tensors, directory / "model.safetensors")
     model, inputs = bert_zoo.load(directory, "pretraining"), inputs_of(arrays(case))
     assert "next-sentence head" in caplog.text and "cls.seq_relationship.bias" in caplog.text
+    caplog.clear()
+    follows = bert_zoo.load(directory, "next_sentence")
+    assert not caplog.records
+    ids = {"token_ids": inputs["token_ids"]}
+    first = np.asarray(follows.encoder(ids)["sequence_output"])[:, 0]
+    wanted = 1 + hidden * np.tanh(1 + first.sum(-1, keepdims=True))
+    np.testing.assert_allclose(follows(ids), np.repeat(wanted, 2, 1), rtol=1e-3)
     spans = model(inputs)["sbo_logits"]
     assert spans.shape[2] == 20
     np.testing.assert_allclose(spans[:, :, :15], loaded(case)(inputs)["sbo_logits"], atol=TOLERANCE)

@@ -296,6 +296,7 @@ NEXT_SENTENCE = Row(
 HEADS = {
     "masked_lm": Head(MASKED_LM_ROWS, copies=MASKED_LM_COPIES),
     "pretraining": Head((*MASKED_LM_ROWS, NEXT_SENTENCE), pooler=True, copies=MASKED_LM_COPIES),
+    "next_sentence": Head((NEXT_SENTENCE,), pooler=True, dropout=None),
     **TASK_HEADS,
 }
 MODEL_GARDEN_HEAD = {
@@ -307,7 +308,11 @@ HF = HuggingFace(
     model_type="bert",
     codec=HF_CODEC,
     root="bert.",
-    classes={**hf_classes("Bert"), "pretraining": "BertForPreTraining"},
+    classes={
+        **hf_classes("Bert"),
+        "pretraining": "BertForPreTraining",
+        "next_sentence": "BertForNextSentencePrediction",
+    },
     may_be_untyped=True,
     # The first version has one for all layers, the second, that of the hub, one for each
     # (huawei-noah/Pretrained-Language-Model, TinyBERT/transformer/modeling.py, and #124 there).

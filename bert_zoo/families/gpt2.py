@@ -71,6 +71,7 @@ FAMILY = Family(
             classes={
                 **formats.hf_classes("GPT2"),
                 "token_classification": "GPT2ForTokenClassification",
+                "question_answering": "GPT2ForQuestionAnswering",
             },
             # Which keys a query sees, as files of the first years hold it.
             ignorable=(r"(^|\.)attn\.(masked_)?bias$",),
@@ -91,6 +92,7 @@ FAMILY = Family(
         "causal_lm": Head((formats.LOGITS,), copies=formats.table_copies("wte")),
         **formats.SENTENCE_HEADS,
         "token_classification": bert.TASK_HEADS["token_classification"],
+        "question_answering": bert.TASK_HEADS["question_answering"],
     },
     text=TextFormat(read_vocabulary, layout=gpt.LAYOUT, transformers_class="GPT2Tokenizer"),
     checkpoints=GPT2,

@@ -108,7 +108,10 @@ FAMILY = replace(
         "hf": replace(
             bert.HF,
             codec=replace(bert.HF_CODEC, config_class=SpanBertConfig),
-            classes={**bert.hf_classes("Bert"), "pretraining": "BertForMaskedLM"},
+            classes={
+                **bert.HF.classes,
+                "pretraining": "BertForMaskedLM",
+            },
             signature=r"cls\.pair_target_predictions\.",
             sizes={
                 "span_targets": r"(^|\.)cls\.pair_target_predictions\.position_embeddings\.weight$"
@@ -121,6 +124,7 @@ FAMILY = replace(
     heads={
         **bert.TASK_HEADS,
         "masked_lm": bert.HEADS["masked_lm"],
+        "next_sentence": bert.HEADS["next_sentence"],
         "pretraining": Head((*bert.MASKED_LM_ROWS, *SPAN_BOUNDARY_ROWS), copies={"hf": copies}),
     },
     checkpoints=[

@@ -15,7 +15,7 @@ from bert_zoo.models.base import ZooModel
 from bert_zoo.models.encoder import Encoder
 from bert_zoo.models.labels import Thresholds, label_names, one_class_error
 from bert_zoo.models.long_texts import LongTexts
-from bert_zoo.models.task_model import LabelledModel
+from bert_zoo.models.task_model import LabelledModel, names_classes
 from bert_zoo.registry import TextSpec
 from bert_zoo.tasks import TASKS, Classifier, MultiLabelClassifier, no_such_task
 from bert_zoo.text.format import DeferredPreprocessor
@@ -65,7 +65,7 @@ def load(
             `bert_zoo finetune` (of several seeds, the best).
         task: "encoder" (the default), "classification", "multi_label_classification", "regression",
             "token_classification", "question_answering", "multiple_choice", "masked_lm",
-            "pretraining", "causal_lm" or "embedding". A bert_zoo directory is loaded as what it was
+            "next_sentence", "pretraining", "causal_lm" or "embedding". A bert_zoo directory is loaded as what it was
             saved as.
         weights: "pretrained"; or None for random weights, without any download.
         num_classes, labels: of classification tasks; taken from the checkpoint where it has them,
@@ -129,15 +129,13 @@ def load(
     model_class = TASKS[task]
     if model_class is not Encoder and (output_hidden_states or output_attentions):
         raise ValueError("Hidden states and attentions are outputs of the bare encoder.")
-    if not issubclass(model_class, LabelledModel) and (num_classes, labels) != (None, None):
+    if not names_classes(model_class) and (num_classes, labels) != (None, None):
         raise ValueError(
-            f"Task {task!r} has no classes: leave num_classes={num_classes!r} and labels={labels!r} out."
+            f"Task {task!r} has no classes to name: leave num_classes={num_classes!r} and labels={labels!r} out."
         )
     if labels is not None:
         labels = label_names(None, labels)
-    is_single_label = issubclass(model_class, LabelledModel) and (
-        model_class is not MultiLabelClassifier
-    )
+    is_single_label = names_classes(model_class) and model_class is not MultiLabelClassifier
     if is_single_label and 1 in (num_classes, len(labels or ())):
         raise one_class_error(f"num_classes is {num_classes}, labels is {labels}")
     if model_class is not MultiLabelClassifier and thresholds is not None:
@@ -166,7 +164,7 @@ def load(
     if model_class is not Encoder:
         classes = (
             _classes(opened, task, num_classes, labels, untrained)
-            if issubclass(model_class, LabelledModel)
+            if names_classes(model_class)
             else {}
         )
         model = model_class(encoder, name=model_name, **classes)
@@ -357,7 +355,7 @@ def _untrained_parts(
     if refused:
         raise WeightsError(
             f"{opened.name} has no {' and no '.join(sorted(refused))}, which task {task!r} needs. "
-            f"{_providers(opened, task)} To train one from the start, pass "
+            f"{_told_heads(opened)}{_providers(opened, task)} To train one from the start, pass "
             f"init={tuple(sorted(refused))}."
         )
     return frozenset(missing | set(init))
@@ -381,6 +379,12 @@ def _says_it_is(opened: Opened, task: str) -> bool:
     }
     named = rivals & set(opened.description.classes)
     return not named or classes.get(task) in named
+
+
+def _told_heads(opened: Opened) -> str:
+    """The tasks whose heads the checkpoint has, in a sentence; empty where it has none."""
+    found = " and ".join(map(repr, _heads_in(opened)))
+    return f"It has the head of task {found}. " if found else ""
 
 
 def _providers(opened: Opened, task: str) -> str:
@@ -452,11 +456,11 @@ def _assign(
         unread += keys
         if keys:
             log.warning(
-                "%s has a %s (%s), which models of the family %s do not: it is not loaded.",
+                "%s has a %s (%s), which a model of task %r does not: it is not loaded.",
                 opened.name,
                 what,
                 listing(keys),
-                opened.family.name,
+                model.task,
             )
     for pattern, what in opened.plan.format.lacking.items():
         keys = [key for key in sorted(read) if re.search(pattern, key) and key not in opened.source]

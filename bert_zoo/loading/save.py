@@ -11,7 +11,7 @@ from bert_zoo.config import Config, TextSpec
 from bert_zoo.loading.directories import PROBLEM_TYPES
 from bert_zoo.models.base import ZooModel
 from bert_zoo.models.labels import DEFAULT_THRESHOLD
-from bert_zoo.models.task_model import LabelledModel
+from bert_zoo.models.task_model import names_classes
 from bert_zoo.registry import Family, registry
 from bert_zoo.tasks.streams import StatefulModel
 from bert_zoo.text.serialized import save_for_transformers
@@ -155,7 +155,7 @@ def _description(model: ZooModel, preprocessor) -> Description:
     return Description(
         task=model.task,
         problem_type=next((n for n, task in PROBLEM_TYPES.items() if task == model.task), None),
-        labels=model.labels if isinstance(model, LabelledModel) else None,
+        labels=model.labels if names_classes(type(model)) else None,
         thresholds=() if set(thresholds) <= {DEFAULT_THRESHOLD} else thresholds,
         text=text,
         pooling=encoder.pooling,

@@ -14,6 +14,7 @@ OF_TASKS = (
     "MaskedLM",
     "MultiLabelClassifier",
     "MultipleChoice",
+    "NextSentenceClassifier",
     "Pretraining",
     "QuestionAnswerer",
     "Regressor",

@@ -197,7 +197,12 @@ class LabelledModel(TaskModel):
         encoder: as in `TaskModel`.
         num_classes: how many there are; `len(labels)` by default.
         labels: their names, see `bert_zoo.models.labels.label_names`.
+
+    Attributes:
+        fixed_labels: of a subclass whose classes are always the same, their names; it takes no others.
     """
+
+    fixed_labels: tuple[str, ...] | None = None
 
     def __init__(
         self,
@@ -206,6 +211,12 @@ class LabelledModel(TaskModel):
         labels: Sequence[str] | Mapping | None = None,
         **kwargs,
     ):
+        if self.fixed_labels is not None:
+            if labels is not None and tuple(labels) != self.fixed_labels:
+                raise ValueError(
+                    f"labels is {labels!r}; those of task {self.task!r} are {self.fixed_labels}."
+                )
+            labels = self.fixed_labels
         self.labels = label_names(num_classes, labels)
         super().__init__(encoder, **kwargs)
 
@@ -229,6 +240,11 @@ class LabelledModel(TaskModel):
 
     def get_config(self):
         return {**super().get_config(), "labels": list(self.labels)}
+
+
+def names_classes(model_class: type) -> bool:
+    """Whether the classes of a task are the user's to name."""
+    return issubclass(model_class, LabelledModel) and model_class.fixed_labels is None
 
 
 def last_positions(inputs):

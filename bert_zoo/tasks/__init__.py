@@ -9,6 +9,7 @@ from bert_zoo.tasks.embedding import SentenceEmbedder
 from bert_zoo.tasks.masked_lm import MaskedLM
 from bert_zoo.tasks.multi_label_classification import MultiLabelClassifier
 from bert_zoo.tasks.multiple_choice import MultipleChoice
+from bert_zoo.tasks.next_sentence import NextSentenceClassifier
 from bert_zoo.tasks.pretraining import Pretraining
 from bert_zoo.tasks.question_answering import QuestionAnswerer
 from bert_zoo.tasks.question_answering.beam import BeamQuestionAnswerer
@@ -27,6 +28,7 @@ TASKS = {
         BeamQuestionAnswerer,
         MultipleChoice,
         MaskedLM,
+        NextSentenceClassifier,
         Pretraining,
         CausalLM,
         SentenceEmbedder,
@@ -52,6 +54,8 @@ _OTHER_WORDS = {
     "squad": QuestionAnswerer,
     "fill_mask": MaskedLM,
     "mlm": MaskedLM,
+    "nsp": NextSentenceClassifier,
+    "next_sentence_prediction": NextSentenceClassifier,
     "text_generation": CausalLM,
     "lm": CausalLM,
     "clm": CausalLM,

@@ -262,6 +262,11 @@ CASES = (
         "Both heads of BERT's pretraining.",
     ),
     Case(
+        "next_sentence",
+        "One head of BERT's pretraining, by itself.",
+        config=_TWO_LAYERS,
+    ),
+    Case(
         "classification",
         "Three named classes, from pairs of texts; loss and gradients.",
         config={"problem_type": "single_label_classification"} | _SENTIMENT,

@@ -220,4 +220,9 @@ GPT2_CASES = (
         "Five named tags for each token.",
         config={"n_layer": 1} | labelled("O", "B-PER", "I-PER", "B-LOC", "I-LOC"),
     ),
+    Case(
+        "question_answering",
+        "Start and end of the answer, of tokens that see those before them.",
+        config={"n_layer": 1},
+    ),
 )

@@ -1,0 +1,24 @@
+"""Next sentence prediction: whether a text goes on with another one."""
+
+import keras
+
+from bert_zoo.tasks.classification import Classifier
+
+
+@keras.saving.register_keras_serializable("bert_zoo")
+class NextSentenceClassifier(Classifier):
+    """Logits [batch, 2] of pairs of texts, over the pooled first token, by a head of pretraining.
+
+    `classify` says whether the second text follows the first, "is_next", or is another text's,
+    "not_next".
+    Source: Devlin et al. 2018 (arXiv:1810.04805), section 3.1; google-research/bert run_pretraining.py,
+    get_next_sentence_output.
+    """
+
+    task = "next_sentence"
+    use = None  # it is pretrained
+    problem_type = None
+    fixed_labels = ("is_next", "not_next")
+
+    def add_head(self, config):
+        self.classifier = self.tuned_head(self.num_outputs, "next_sentence")
