@@ -262,11 +262,16 @@ class Registry:
         return self._entries[name]
 
     def name_of_repository(self, repo: str) -> str | None:
-        """The name of the checkpoint that comes from a Hugging Face repository, if one does."""
+        """The name of the checkpoint that comes from a Hugging Face repository, if one does.
+
+        The oldest repositories are also known without their owner.
+        """
         for _, checkpoint in self._entries.values():
             for source in checkpoint.sources:
-                if isinstance(source, HF) and source.repo.casefold() == repo.casefold():
-                    return checkpoint.full_name
+                if isinstance(source, HF):
+                    owner, _, bare = source.repo.casefold().partition("/")
+                    if repo.casefold() in (f"{owner}/{bare}", bare):
+                        return checkpoint.full_name
         return None
 
     def _unknown(self, name: str) -> str:

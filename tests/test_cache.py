@@ -989,6 +989,15 @@ def test_a_repository_with_nothing_else_gives_its_tf_model_h5(hub):
     assert {path.name for path in directory.iterdir()} == {"config.json", "tf_model.h5"}
 
 
+def test_an_adapter_is_whole_without_a_model(hub):
+    hub.files = {"adapter_config.json": b"{}", "adapter_model.safetensors": b"thin"}
+    directory = cache.fetch_hub("org/bert")
+    assert {path.name for path in directory.iterdir()} == {*hub.files}
+    (hub.blobs / sha256(b"thin")).write_bytes(b"thIn")
+    with pytest.raises(WeightsError, match="has SHA-256"):
+        cache.fetch_hub("org/bert")
+
+
 def test_a_repository_without_weights_is_an_error(hub):
     hub.files = {"config.json": b"{}", "flax_model.msgpack": b""}
     with pytest.raises(DownloadError, match=r"hf://org/bert@main gave no whole model"):

@@ -8,18 +8,28 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from bert_zoo.config import Config, ConfigError
-from bert_zoo.error_text import shown
+from bert_zoo.error_text import listing, shown
 from bert_zoo.json_files import JsonObject, read_object
+from bert_zoo.loading.adapters import in_hugging_face_names
 from bert_zoo.loading.sources import config_files, fetch, fetch_checkpoint
+from bert_zoo.models.encoder import Encoder
 from bert_zoo.models.labels import label_thresholds
 from bert_zoo.models.long_texts import LongTexts
 from bert_zoo.registry import HF, Checkpoint, Family, registry
 from bert_zoo.tasks import TASKS
+from bert_zoo.weights.adapters import Adapter
 from bert_zoo.weights.bind import POOLER, Plan, RenamedSource
 from bert_zoo.weights.files import WeightsError
-from bert_zoo.weights.formats import BertZoo, Description, Format
+from bert_zoo.weights.formats import BertZoo, Description, Format, HuggingFace
 from bert_zoo.weights.formats.bert_zoo import record
-from bert_zoo.weights.sources import FILE_ENDINGS, open_weights, what_runs
+from bert_zoo.weights.formats.hf_directories import TOKENIZER_FILE
+from bert_zoo.weights.sources import (
+    ADAPTER_CONFIG,
+    FILE_ENDINGS,
+    check_weight_files,
+    open_weights,
+    what_runs,
+)
 from bert_zoo.weights.table import SecondEncoder
 from bert_zoo.weights.tensor_source import TensorSource
 
@@ -35,6 +45,8 @@ PROBLEM_TYPES = {
     for task, model in TASKS.items()
     if getattr(model, "problem_type", None) is not None
 }
+REPOSITORY = r"[\w-][\w.-]*/[\w.-]+"  # of Hugging Face: owner and name
+TOKEN_TABLE = "encoder/embeddings/token_embedding/embeddings"
 SAVED_MODEL = "saved_model.pb"
 # What `bert_zoo.training.finetune` leaves in a run's directory.
 RUN_MODEL, RUN_METRICS = "model", "metrics.json"
@@ -58,6 +70,7 @@ class Opened:
     plan: Plan | None = None  # for the names of the source; for our own, without one
     source: RenamedSource | None = None  # None for `weights=None`
     vocabulary: Path | None = None  # the directory with the tokenizer's files
+    origin: str | None = None  # the directory or repository that the weights are from, if it is one
     unsaid: frozenset[str] = frozenset()  # fields that the configuration's file leaves out
 
 
@@ -71,7 +84,8 @@ def open_checkpoint(
     """
     if isinstance(name, str) and name.startswith("hf://"):
         repo, _, revision = name.removeprefix("hf://").partition("@")
-        return _open_directory(fetch(HF(repo, revision or "main")), name, with_weights, task)
+        directory = fetch(HF(repo, revision or "main"))
+        return replace(_open_directory(directory, name, with_weights, task), origin=repo)
     if isinstance(name, os.PathLike) or (isinstance(name, str) and _is_path(name)):
         directory = Path(name).expanduser()
         if directory.is_file():
@@ -98,7 +112,7 @@ def _if_repository(name: str) -> str:
     """What to do where a path that does not exist may be the name of a Hugging Face repository."""
     if known := registry().name_of_repository(name):
         return f" The Hugging Face repository {name!r} is called {known!r} here: load({known!r})."
-    if re.fullmatch(r"[\w-][\w.-]*/[\w.-]+", name):
+    if re.fullmatch(REPOSITORY, name):
         return f" If it is a Hugging Face repository, pass 'hf://{name}'."
     return ""
 
@@ -160,6 +174,9 @@ def _open_registered(
             pooling=checkpoint.pooling,
         ),
         trained_task=next(iter(checkpoint.provides & TRAINED_BY_USERS), None),
+        origin=next(
+            (s.repo for s in checkpoint.sources if isinstance(s, HF)), checkpoint.full_name
+        ),
     )
     if not with_weights:
         return replace(opened, plan=family.plan(BertZoo.name, opened.config))
@@ -169,6 +186,9 @@ def _open_registered(
 def _open_directory(
     directory: Path, name: str, with_weights: bool, task: str | None = None
 ) -> Opened:
+    adapter = Adapter(directory) if (directory / ADAPTER_CONFIG).is_file() else None
+    if adapter is not None and not _holds_model(directory):
+        return _with_adapter(_base_of(adapter, directory, with_weights, task), adapter, name, task)
     path = _config_file(directory)
     family, fmt, config, values = _read_config(path)
     description = fmt.description(values, directory)
@@ -180,12 +200,95 @@ def _open_directory(
         description=description,
         trained_task=description.task or PROBLEM_TYPES.get(description.problem_type),
         long_texts=record(description.long_texts, LongTexts, LongTexts(), mode=str, stride=int),
+        origin=str(directory.resolve()),
         unsaid=fmt.unsaid(values),
         vocabulary=fmt.vocabulary_directory(directory),
     )
     if not with_weights:
         return replace(opened, plan=family.plan(BertZoo.name, config))
-    return _with_tensors(opened, directory, task, read_as=fmt)
+    opened = _with_tensors(opened, directory, task, read_as=fmt)
+    return opened if adapter is None else _with_adapter(opened, adapter, name, task)
+
+
+def _holds_model(directory: Path) -> bool:
+    """Whether a directory has a model's configuration and weights beside an adapter's."""
+    try:
+        _config_file(directory)
+        check_weight_files(directory)
+    except FileNotFoundError:
+        return False
+    return True
+
+
+def _base_of(adapter: Adapter, directory: Path, with_weights: bool, task: str | None) -> Opened:
+    """The model that an adapter names as its base: a directory, a checkpoint or a repository."""
+    base = adapter.base or ""
+    beside = (
+        f"Put {' and '.join((ADAPTER_CONFIG, adapter.file))} into the directory of the base model and load that "
+        f"directory, or correct base_model_name_or_path in {adapter.path}."
+    )
+    for path in (Path(base).expanduser(), directory / base) if base else ():
+        if path.is_dir():
+            if (path / ADAPTER_CONFIG).is_file():
+                raise WeightsError(
+                    f"{adapter.path} names {path} as its base, which has an adapter itself. {beside}"
+                )
+            return _open_directory(path, str(path), with_weights, task)
+    known = registry().name_of_repository(base)
+    if known is None and base in registry().names(aliases=True):
+        known = base
+    if known is not None:
+        return _open_registered(*registry().resolve(known), with_weights, task)
+    repo = base.removeprefix("hf://")
+    if not re.fullmatch(REPOSITORY, repo):
+        raise FileNotFoundError(
+            f"{adapter.path} names {shown(base)} as its base, which is no directory here, no checkpoint that "
+            f"bert_zoo knows and no Hugging Face repository. {beside}"
+        )
+    revision = adapter.revision or "main"
+    return _open_directory(fetch(HF(repo, revision)), f"hf://{repo}", with_weights, task)
+
+
+def _with_adapter(opened: Opened, adapter: Adapter, name: str, task: str | None) -> Opened:
+    """A base with an adapter merged into its tensors."""
+    vocabulary = opened.vocabulary
+    if (adapter.path.parent / TOKENIZER_FILE).is_file():
+        vocabulary = adapter.path.parent
+    opened = replace(opened, name=name, origin=None, vocabulary=vocabulary)
+    family, source, plan = opened.family, opened.source, opened.plan
+    if source is None:
+        return opened
+    if plan.format.name == BertZoo.name:
+        saved_as = opened.description.task or Encoder.task
+        source, plan = in_hugging_face_names(source, family, opened.config, saved_as)
+    if plan.format.name != HuggingFace.name:
+        raise WeightsError(
+            f"{adapter.path} adapts a model by Hugging Face's names, and {source.location} is of the format "
+            f"{plan.format.name!r}. Load that model, save it with bert_zoo.save(model, directory, "
+            'format="hf"), and put the adapter beside it.'
+        )
+    adapted = adapter.of_base(source, plan)
+    tables = {k for b in plan.encoder if b.variable == TOKEN_TABLE for k in b.keys}
+    predicts_tokens = task in family.heads and task not in TRAINED_BY_USERS
+    is_tied = predicts_tokens and getattr(opened.config, "tie_word_embeddings", True)
+    if is_tied and not adapter.keeps_ties and tables & adapted.updates.keys():
+        raise WeightsError(
+            f"{adapter.path} adapts {listing(tables)}, which the head of task {task!r} shares: peft adapts "
+            "what embeds tokens and not what predicts them, and here one table does both. Load another "
+            "task, or train the adapter without it."
+        )
+    log.info("%s: the adapter is merged into %s.", adapter.path, source.location)
+    # The class of the head that the adapter was trained with, where it has one.
+    classes = {
+        plan.format.classes[of_task]
+        for of_task, model in TASKS.items()
+        if adapter.task_type is not None
+        and model.peft_task == adapter.task_type
+        and of_task in plan.format.classes
+    }
+    classes = tuple(sorted(classes)) or opened.description.classes
+    description = replace(opened.description, task=None, classes=classes)
+    return replace(opened, description=description, source=adapted, plan=plan)
 
 
 def _config_file(directory: Path) -> Path:

@@ -159,6 +159,7 @@ def load(
         output_attentions=output_attentions,
         name=model_name if model_class is Encoder else None,
     )
+    encoder.loaded_from = opened.origin
     encoder.long_texts = _long_texts(opened, model_class, encoder, long_texts, stride)
     model: ZooModel = encoder
     if model_class is not Encoder:

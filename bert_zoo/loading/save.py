@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from bert_zoo.config import Config, TextSpec
+from bert_zoo.loading.adapters import save_adapter
 from bert_zoo.loading.directories import PROBLEM_TYPES
 from bert_zoo.models.base import ZooModel
 from bert_zoo.models.labels import DEFAULT_THRESHOLD
@@ -24,6 +25,7 @@ log = logging.getLogger("bert_zoo")
 
 # What is written, and the programs that the formats other than ours are of.
 FORMATS = {kind.name: kind for kind in (BertZoo, HuggingFace, KerasHub)}
+PEFT = "peft"
 PROGRAMS = {HuggingFace.name: "Hugging Face transformers", KerasHub.name: "KerasHub"}
 
 
@@ -31,7 +33,7 @@ def save(model: ZooModel, directory: str | os.PathLike, format: str = "bert_zoo"
     """Writes a model to a directory that `load` reads.
 
     A sentence embedder's "hf" directory carries its pooling as sentence-transformers reads it. LoRA
-    is written as part of the kernels that it belongs to.
+    is written as part of the kernels that it belongs to, but with format="peft".
 
     Args:
         model: any model of the zoo.
@@ -40,10 +42,12 @@ def save(model: ZooModel, directory: str | os.PathLike, format: str = "bert_zoo"
             "hf": what Hugging Face transformers loads, heads included; or "keras_hub": a preset of
             KerasHub, with the head of a classifier, without tokenizer and labels. Of a model of two
             encoders the second one is written to a directory of its name below this one.
+            "peft": the LoRA of `bert_zoo.training.add_lora` alone, with pooler and head, as an adapter
+            that peft loads onto the model's base.
 
     Raises:
         TypeError: not a model of the zoo; or a `StatefulModel`, whose inner model is what is saved.
-        ValueError: an unknown format.
+        ValueError: an unknown format, or one that has no such model.
         FileExistsError: the directory holds a model of the other format.
     """
     if not isinstance(model, ZooModel):
@@ -54,8 +58,11 @@ def save(model: ZooModel, directory: str | os.PathLike, format: str = "bert_zoo"
             f"inside of it: save(model.{model.held_as}, directory); to go on with the training later, use "
             "bert_zoo.training.TrainingCheckpoint."
         )
+    if format == PEFT:
+        save_adapter(model, Path(directory).expanduser())
+        return
     if format not in FORMATS:
-        raise ValueError(f"format is {format!r}; it is one of {list(FORMATS)}.")
+        raise ValueError(f"format is {format!r}; it is one of {[*FORMATS, PEFT]}.")
     model = without_lora(model)
     encoder = getattr(model, "encoder", model)
     family, config = registry().families[encoder.family], encoder.config

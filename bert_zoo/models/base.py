@@ -53,6 +53,7 @@ class ZooModel(keras.Model):
         task: the name that `load` knows it by.
         labels: the names of its classes, in the order of their numbers, where it has classes.
         ids_rank: axes of the ids that it is called with.
+        peft_task: what peft's `task_type` says of adapters of such models, if it has a word for them.
         outputs_per_token: whether outputs carry the length of the input, so that `predict` has to
             pad all batches alike.
         reads_windows: whether it reads long texts in windows.
@@ -76,6 +77,7 @@ class ZooModel(keras.Model):
     ids_rank = 2
     reads_windows = False
     outputs_per_token = False
+    peft_task: str | None = None
     pools_windows = False
     positions_read: Mapping[str, tuple[int, ...]] = MappingProxyType({})
     second_ids: tuple[str, ...] = ()

@@ -66,9 +66,11 @@ class Encoder(ZooModel):
 
     Attributes:
         backbone: the layer that computes; its layers are attributes of the encoder too.
+        loaded_from: the directory or Hugging Face repository that the weights are from, if it is one.
     """
 
     task = "encoder"
+    peft_task = "FEATURE_EXTRACTION"
     outputs_per_token = True
     pools_windows = True
     interface = Interface(("sequence_output", "pooled_output"))
@@ -97,6 +99,7 @@ class Encoder(ZooModel):
         super().__init__(**kwargs)
         self._preprocessor = preprocessor
         self.why_no_vocabulary = why_no_vocabulary
+        self.loaded_from: str | None = None
         self._window_reader = (None, None)
         families = registry().families
         page = families[next(iter(families)) if family is None else family]

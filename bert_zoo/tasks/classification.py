@@ -15,6 +15,7 @@ class Classifier(SentenceModel, LabelledModel):
     """Logits [batch, classes] over the first token."""
 
     task = "classification"
+    peft_task = "SEQ_CLS"
     use = Use(
         "text-classification",
         "gives a text one of its labels",

@@ -12,6 +12,7 @@ class SentenceEmbedder(TaskModel):
     """Sentence vectors [batch, hidden], pooled and normalised as the checkpoint's card says."""
 
     task = "embedding"
+    peft_task = "FEATURE_EXTRACTION"
     pools_windows = True
     default_optimizer = None
     interface = Interface(("embedding",))

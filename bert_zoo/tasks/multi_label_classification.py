@@ -39,6 +39,7 @@ class MultiLabelClassifier(Classifier):
     """
 
     task = "multi_label_classification"
+    peft_task = "SEQ_CLS"
     use = Use(
         "text-classification",
         "gives a text each of its labels that applies, or none",

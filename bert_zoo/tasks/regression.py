@@ -12,6 +12,7 @@ class Regressor(SentenceModel):
     """One number a text, [batch, 1], over the first token."""
 
     task = "regression"
+    peft_task = "SEQ_CLS"
     use = Use("text-classification", "gives a text a score", "model.predict({texts})")
     problem_type = "regression"
     num_outputs = 1

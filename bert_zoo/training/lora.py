@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import keras
 from keras import ops
@@ -31,8 +32,9 @@ def add_lora(
 
     `bert_zoo.save` and `export` write W + alpha / rank * A B as W: what they write is an ordinary
     model. So does Keras's `.keras`, without the optimizer's state, and in mixed precision with kernels
-    rounded to the type that is computed in; `bert_zoo.save` keeps float32. `TrainingCheckpoint` holds
-    A and B themselves, to go on from.
+    rounded to the type that is computed in; `bert_zoo.save` keeps float32. `bert_zoo.save(model,
+    directory, format="peft")` writes A and B themselves, as an adapter of peft, and `TrainingCheckpoint`
+    holds them, to go on from.
 
     Args:
         model: any model of the zoo, before training starts.
@@ -73,29 +75,62 @@ def lora_layers(model: keras.layers.Layer) -> Iterator[keras.layers.Layer]:
     return (layer for layer in all_layers(model) if getattr(layer, "lora_enabled", False))
 
 
-def without_lora(model: ZooModel) -> ZooModel:
-    """The model itself where it has no LoRA, else a copy whose kernels have taken it in.
-
-    Args:
-        model: any model of the zoo; it stays as it is.
-    """
-    # Id of A -> the scale of A B.
+def lora_products(model: ZooModel) -> dict[str, tuple[Any, Any, float]]:
+    """Path of a kernel with LoRA -> its variables A and B, and the scale of A B."""
     scales = {
         id(weight): layer.lora_alpha / layer.lora_rank
         for layer in lora_layers(model)
         for weight in layer.weights
         if re.fullmatch(r"lora_\w+_a", weight.name)
     }
-    if not scales:
+    values = variables_of(model)
+    products = {}
+    for path in values:
+        parent, name = path.rpartition("/")[::2]
+        a, b = (values.get(f"{parent}/lora_{name}_{side}") for side in "ab")
+        if a is not None:
+            products[path] = a, b, scales[id(a)]
+    return products
+
+
+def without_lora(model: ZooModel) -> ZooModel:
+    """The model itself where it has no LoRA, else a copy whose kernels have taken it in.
+
+    Args:
+        model: any model of the zoo; it stays as it is.
+    """
+    products = lora_products(model)
+    if not products:
         return model
     copy = type(model).from_config(model.get_config())
     encoder_of(copy)._preprocessor = encoder_of(model)._preprocessor
     values = variables_of(model)
     for path, variable in variables_of(copy).items():
-        parent, name = path.rpartition("/")[::2]
         value = values[path].value
-        a, b = (values.get(f"{parent}/lora_{name}_{side}") for side in "ab")
-        if a is not None:
-            value = value + ops.cast(scales[id(a)] * ops.matmul(a.value, b.value), variable.dtype)
+        if path in products:
+            a, b, scale = products[path]
+            value = value + ops.cast(scale * ops.matmul(a.value, b.value), variable.dtype)
         variable.assign(value)
     return copy
+
+
+def trained_in_full(model: ZooModel) -> set[str]:
+    """Paths of the variables of what stands on the stack of a model with LoRA: its pooler and head.
+
+    Raises:
+        ValueError: weights of the encoder besides them are trained too, in the embeddings or the stack.
+    """
+    groups = encoder_of(model).backbone.groups()
+    variables = variables_of(model)
+    below = {id(v) for part in (groups.embeddings, groups.stack) for v in part.weights}
+    others = [
+        path
+        for path, variable in variables.items()
+        if id(variable) in below and variable.trainable and "/lora_" not in path
+    ]
+    if others:
+        raise ValueError(
+            f"{listing(others)} is trained beside LoRA, which an adapter of peft does not hold. Save the "
+            "whole model."
+        )
+    return {path for path, variable in variables.items() if id(variable) not in below}

@@ -34,7 +34,7 @@ from bert_zoo.weights.download import (
     require_network,
 )
 from bert_zoo.weights.files import WeightsError, is_disk_full, sha256_of, verify_sha256, write_json
-from bert_zoo.weights.sources import check_weight_files
+from bert_zoo.weights.sources import ADAPTER_CONFIG, ADAPTER_WEIGHTS, check_weight_files
 from bert_zoo.weights.unpack import unpack
 
 _LOGGER = logging.getLogger(__name__)
@@ -45,7 +45,9 @@ MODEL_FILES = (
     *("added_tokens.json", "vocab.txt", "vocab.json", "merges.txt", "bpe.codes", "*.model"),
     *("vocab.pkl", "vocab.bin"),  # Transformer-XL's; read without being unpickled
     *("modules.json", "sentence_bert_config.json", "config_sentence_transformers.json"),
-    "1_Pooling/config.json",
+    *("*_Pooling/config.json", "*_Dense*/config.json"),
+    *("*_Dense*/model.safetensors", "*_Dense*/pytorch_model.bin"),
+    *(ADAPTER_CONFIG, *ADAPTER_WEIGHTS),
 )
 _SAFETENSORS_FILES = (
     "model.safetensors",
@@ -225,7 +227,7 @@ def fetch_hub(
     for file in weights:
         if expected := sha256 or _hub_sha256(file):
             verify_sha256_once(file, expected)
-    for file in _matching(directory, beside):
+    for file in _matching(directory, (*beside, *ADAPTER_WEIGHTS)):
         if expected := _hub_sha256(file):
             verify_sha256_once(file, expected)
     _compare_with_receipt(repo, revision, directory, weights)
@@ -283,6 +285,8 @@ def _cached_snapshot(repo: str, revision: str, beside: Sequence[str]) -> Path | 
 
 def _missing(directory: Path, beside: Sequence[str]) -> str:
     """What a model needs and the snapshot lacks, in words."""
+    if _is_adapter(directory):
+        return ""
     for file in ("config.json", *beside):
         if not (directory / file).is_file():
             return f"{directory} has no {file}"
@@ -291,6 +295,13 @@ def _missing(directory: Path, beside: Sequence[str]) -> str:
     except (FileNotFoundError, WeightsError) as error:
         return str(error).rstrip(".")
     return ""
+
+
+def _is_adapter(directory: Path) -> bool:
+    """Whether there is a whole adapter, whose base is another repository."""
+    return (directory / ADAPTER_CONFIG).is_file() and any(
+        (directory / name).is_file() for name in ADAPTER_WEIGHTS
+    )
 
 
 def _snapshot(repo: str, revision: str, beside: Sequence[str], **options: Any) -> Path:

@@ -29,6 +29,9 @@ _KINDS = {
     "KerasHub": ("model.weights.h5",),
     "arrays without names": (SHAPES_FILE,),
 }
+# Of a LoRA adapter of peft, which is no model by itself; see `bert_zoo.weights.adapters`.
+ADAPTER_CONFIG = "adapter_config.json"
+ADAPTER_WEIGHTS = ("adapter_model.safetensors", "adapter_model.bin")
 _TF1_KIND = (
     *("*.ckpt.index", "*.ckpt-*.index"),
     "variables/variables.index",  # of a TF-Hub module

@@ -33,6 +33,7 @@ class CausalLM(TaskModel):
     """
 
     task = "causal_lm"
+    peft_task = "CAUSAL_LM"
     outputs_per_token = True
     predicts_tokens = True
     default_optimizer = "language_model_adam"

@@ -31,6 +31,7 @@ class QuestionAnswerer(TaskModel):
     """
 
     task = "question_answering"
+    peft_task = "QUESTION_ANS"
     use = Use(
         "question-answering",
         "finds the answer to a question in a text that is given with it",

@@ -21,6 +21,7 @@ class TokenClassifier(LabelledModel):
     """
 
     task = "token_classification"
+    peft_task = "TOKEN_CLS"
     use = Use("token-classification", "gives each word of a text a tag", "model.tag({texts})")
     outputs_per_token = True
 

@@ -1,0 +1,421 @@
+"""LoRA adapters in PEFT's layout: read as changes of a checkpoint's tensors, and written.
+
+`adapter_config.json` beside `adapter_model.safetensors` or `adapter_model.bin` (peft's `LoraConfig` and
+`get_peft_model_state_dict`). A module's weight W becomes W + scale * B A, with A [rank, inputs] and B
+[outputs, rank] whatever axes W has; an embedding's A is [rank, rows].
+"""
+
+import math
+import re
+from collections import Counter
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from bert_zoo.config import ConfigError
+from bert_zoo.error_text import listing, shown
+from bert_zoo.json_files import read_object
+from bert_zoo.weights.bind import Binding, Plan, to_stored
+from bert_zoo.weights.files import WeightsError, write_json
+from bert_zoo.weights.safetensors_io import write_safetensors
+from bert_zoo.weights.sources import ADAPTER_CONFIG, ADAPTER_WEIGHTS, open_weights
+from bert_zoo.weights.tensor_source import TensorSource
+
+PREFIX = "base_model.model."
+KIND = "LORA"
+
+# What changes the result of a LoRA adapter in another way than by scale * B A.
+_REFUSED = frozenset(
+    """
+    alora_invocation_tokens arrow_config kasa_config layer_replication monteclora_config target_parameters
+    trainable_token_indices use_bdlora use_dora use_qalora
+    """.split()
+)
+# How it was made and trained, and what the names of its tensors say too.
+_UNREAD = frozenset(
+    """
+    auto_mapping base_model_name_or_path bias corda_config ensure_weight_tying eva_config exclude_modules
+    inference_mode layers_pattern layers_to_transform loftq_config lora_bias lora_dropout lora_ga_config
+    megatron_config megatron_core modules_to_save peft_type peft_version qalora_group_size revision
+    runtime_config target_modules task_type velora_config
+    """.split()
+)
+_READ = frozenset(
+    "alpha_pattern fan_in_fan_out init_lora_weights lora_alpha r rank_pattern use_rslora".split()
+)
+# Ways to begin that leave the base's own weights as they are; others change them.
+_STARTS = (True, False, None, "gaussian", "eva", "orthogonal")
+# peft compares names by these patterns, which are regular expressions.
+_LONGEST_PATTERN, _MOST_REPETITIONS = 200, 3
+
+_LINEAR = re.compile(r"(.+)\.lora_([AB])(?:\.default)?\.(weight|bias)")
+_EMBEDDING = re.compile(r"(.+)\.lora_embedding_([AB])(?:\.default)?")
+_WRAPPERS = re.compile(r"\.(?:base_layer|modules_to_save(?:\.default)?)(?=\.)")
+
+
+@dataclass(frozen=True)
+class Update:
+    """What an adapter adds to one tensor."""
+
+    scale: float
+    b: str  # name of B, or of what is added to a bias
+    a: str | None = None  # name of A; None for a bias
+    transposed: bool = False  # whether the stored tensor is [inputs, outputs]
+
+    def value(self, tensors: TensorSource) -> np.ndarray:
+        b = tensors[self.b].astype(np.float32)
+        if self.a is None:
+            return self.scale * b
+        product = self.scale * (b @ tensors[self.a].astype(np.float32))
+        return product.T if self.transposed else product
+
+
+class Adapter:
+    """A LoRA adapter's two files.
+
+    Args:
+        directory: that holds them.
+
+    Raises:
+        ConfigError, WeightsError: it is no LoRA adapter, or one that does more than scale * B A.
+        FileNotFoundError: the weights are missing.
+    """
+
+    def __init__(self, directory: Path):
+        self.path = directory / ADAPTER_CONFIG
+        self._config = config = read_object(self.path)
+        kind = config.take("peft_type", str)
+        if kind != KIND:
+            raise WeightsError(
+                f"{self.path} is an adapter of the kind {shown(kind)}; bert_zoo reads {KIND} alone. "
+                f"{_merge_elsewhere(self.path)}"
+            )
+        used = sorted(key for key in _REFUSED if config.get(key))
+        start = config.get("init_lora_weights")
+        if not any(start is known or start == known for known in _STARTS):
+            used.append("init_lora_weights")
+        unknown = sorted(set(config) - _REFUSED - _UNREAD - _READ)
+        used += [key for key in unknown if config[key]]
+        if used:
+            raise WeightsError(
+                f"{self.path} has {', '.join(f'{key}={shown(config[key], 60)}' for key in used)}, and "
+                f"bert_zoo reads LoRA without that. {_merge_elsewhere(self.path)}"
+            )
+        files = [directory / name for name in ADAPTER_WEIGHTS if (directory / name).is_file()]
+        if not files:
+            raise FileNotFoundError(
+                f"{directory} has a {ADAPTER_CONFIG} and none of {', '.join(ADAPTER_WEIGHTS)}. Copy the "
+                "adapter's weights beside it."
+            )
+        self.file = files[0].name
+        self.tensors = open_weights(files[0])
+        self.base = config.take("base_model_name_or_path", str)
+        self.revision = config.take("revision", str)
+        self.keeps_ties = config.take("ensure_weight_tying", bool, False)
+        self.task_type = config.take("task_type", str)
+        self._alphas = self._patterns("alpha_pattern")
+        self._ranks = self._patterns("rank_pattern")
+
+    def _patterns(self, key: str) -> dict[str, float]:
+        patterns = self._config.section(key).values_of(float)
+        for pattern in patterns:
+            repeated = re.search(r"[)*+?}][*+{]|\)\?", pattern)
+            if (
+                len(pattern) > _LONGEST_PATTERN
+                or repeated
+                or (len(re.findall(r"[*+?{]", pattern)) > _MOST_REPETITIONS)
+            ):
+                raise ConfigError(
+                    f"{self.path}: {key} has the pattern {shown(pattern)}, which may take long to compare. "
+                    "Write the names of its modules out."
+                )
+            try:
+                re.compile(pattern)
+            except re.error as error:
+                raise ConfigError(
+                    f"{self.path}: {key} has {shown(pattern)}, which is no pattern of names: {error}."
+                ) from error
+        return patterns
+
+    def _scale(self, module: str, rank: int) -> float:
+        """The number before B A in a module, whose rank the tensors have."""
+
+        def of(patterns: Mapping[str, float], key: str, default: float) -> float:
+            for pattern, value in patterns.items():
+                if re.match(rf"(.*\.)?({pattern})$", module):
+                    return value
+            return self._config.take(key, float, default)
+
+        said = of(self._ranks, "r", 8)
+        if said != rank:
+            raise WeightsError(
+                f"{self.tensors.location} has {rank} rows in A of {module}, and {self.path} says rank "
+                f"{said}. The two files do not belong together."
+            )
+        by_root = self._config.take("use_rslora", bool, False)
+        return of(self._alphas, "lora_alpha", 8) / (math.sqrt(rank) if by_root else rank)
+
+    def of_base(self, base: TensorSource, plan: Plan) -> "AdaptedSource":
+        """The base's tensors with the adapter merged.
+
+        Args:
+            base: tensors by Hugging Face's names.
+            plan: that they are read by.
+
+        Raises:
+            WeightsError: a tensor of the adapter has no counterpart, or does not fit it.
+        """
+        known = {*base, *plan.keys()}
+        bindings = (*plan.encoder, *(b for head in plan.heads.values() for b in head))
+        # GPT-2's program keeps weights as [inputs, outputs].
+        is_transposed = {key: not b.layout.transposed for b in bindings for key in b.keys}
+
+        def below(name: str) -> str:
+            """A name of the adapter's model as the base has it, which may be its bare encoder."""
+            root = plan.format.root
+            names = [plan.root + name, plan.head_root + name]
+            if root and name.startswith(root):
+                names.insert(0, plan.root + name.removeprefix(root))
+            return next((n for n in map(plan.format.renamed, names) if n in known), names[-1])
+
+        saved: dict[str, str] = {}
+        parts: dict[
+            str, dict[str, str]
+        ] = {}  # module -> "A", "B", "bias", "embedding_A", ... -> key
+        for key in self.tensors:
+            name = key.removeprefix(PREFIX)
+            if match := _LINEAR.fullmatch(name):
+                module, side, kind = match.groups()
+                parts.setdefault(module, {})[side if kind == "weight" else f"{side}.bias"] = key
+            elif match := _EMBEDDING.fullmatch(name):
+                module, side = match.groups()
+                parts.setdefault(module, {})[f"embedding_{side}"] = key
+            elif ".original_module." in name:
+                # The base's own, which what was saved stands in for; peft writes its biases with bias="all".
+                continue
+            elif "lora_" in name or not key.startswith(PREFIX):
+                raise WeightsError(
+                    f"{self.tensors.location} has {key}, which is no tensor of a LoRA adapter that "
+                    f"bert_zoo reads. {_merge_elsewhere(self.path)}"
+                )
+            else:
+                saved[below(_WRAPPERS.sub("", name))] = key
+        updates: dict[str, Update] = {}
+        for module, of_module in parts.items():
+            weight = below(f"{module}.weight")
+            of_weight = is_transposed.get(weight, False)
+            found = self._updates(module, of_module, weight, of_weight, below(f"{module}.bias"))
+            for key, update in found:
+                if key not in base and key not in saved:
+                    raise WeightsError(
+                        f"{self.tensors.location} adapts {key}, which {base.location} does not have. Its "
+                        "base is another model."
+                    )
+                updates[key] = update
+        adapted = AdaptedSource(base, self.tensors, saved, updates)
+        adapted.check()
+        return adapted
+
+    def _updates(
+        self, module: str, parts: Mapping[str, str], weight: str, is_transposed: bool, bias: str
+    ) -> Iterator[tuple[str, Update]]:
+        """What a module's tensors add to its weight and, seldom, to its bias."""
+        kinds = sorted(parts)
+        if kinds == ["embedding_A", "embedding_B"]:
+            a, b, is_transposed = parts["embedding_A"], parts["embedding_B"], True
+        elif kinds in (["A", "B"], ["A", "B", "B.bias"]):
+            a, b = parts["A"], parts["B"]
+        else:
+            raise WeightsError(
+                f"{self.tensors.location} has {listing(sorted(parts.values()))} of {module}, and a LoRA "
+                "adapter has A and B of each module. Copy the whole file again."
+            )
+        scale = self._scale(module, self.tensors.shape(a)[0])
+        yield weight, Update(scale, b, a, is_transposed)
+        if "B.bias" in parts:
+            yield bias, Update(scale, parts["B.bias"])
+
+
+class AdaptedSource(TensorSource):
+    """A checkpoint's tensors, some replaced by an adapter's and some changed by its products.
+
+    Args:
+        base, adapter: the tensors of both.
+        saved: name -> the adapter's name of what stands in for it.
+        updates: name -> what is added to it.
+    """
+
+    def __init__(
+        self,
+        base: TensorSource,
+        adapter: TensorSource,
+        saved: Mapping[str, str],
+        updates: Mapping[str, Update],
+    ):
+        self._base, self._adapter, self._saved = base, adapter, saved
+        self.updates = updates
+        shapes = {key: base.shape(key) for key in base}
+        shapes |= {key: adapter.shape(theirs) for key, theirs in saved.items()}
+        super().__init__(f"{adapter.location} with {base.location}", shapes)
+
+    def check(self) -> None:
+        """Raises WeightsError where a product has another shape than what it is added to."""
+        for key, update in self.updates.items():
+            b = self._adapter.shape(update.b)
+            added = b
+            if update.a is not None:
+                a = self._adapter.shape(update.a)
+                fits = len(a) == len(b) == 2 and a[0] == b[1]
+                added = (b[0], a[1])[:: -1 if update.transposed else 1] if fits else (b, a)
+            if added != tuple(self.shape(key)):
+                raise WeightsError(
+                    f"{self._adapter.location}: {update.b} makes a tensor of shape {added} for {key}, which "
+                    f"is {tuple(self.shape(key))}. Its base is another model."
+                )
+
+    def _read(self, key: str) -> np.ndarray:
+        value = self._adapter[self._saved[key]] if key in self._saved else self._base[key]
+        update = self.updates.get(key)
+        if update is None:
+            return value
+        return value.astype(np.float32) + update.value(self._adapter)
+
+
+class ArraysSource(TensorSource):
+    """Arrays in memory, by name."""
+
+    def __init__(self, location: str, arrays: Mapping[str, np.ndarray]):
+        self._arrays = arrays
+        super().__init__(location, {key: array.shape for key, array in arrays.items()})
+
+    def _read(self, key: str) -> np.ndarray:
+        return self._arrays[key]
+
+
+def _merge_elsewhere(path: Path) -> str:
+    return (
+        f"Merge it in its own program (model.merge_and_unload() of peft), save the model and load that "
+        f"in place of {path.parent}."
+    )
+
+
+# --- Writing -------------------------------------------------------------------------------------
+
+
+def write_adapter(
+    directory: Path,
+    plan: Plan,
+    bindings: Sequence[Binding],
+    products: Mapping[str, tuple[np.ndarray, np.ndarray, float]],
+    variables: Mapping[str, Any],
+    trained: Container[str],
+    *,
+    task_type: str | None,
+    base: str | None,
+) -> None:
+    """Writes an adapter's two files.
+
+    Args:
+        directory: made if it does not exist.
+        plan: of Hugging Face's names.
+        bindings: of the model's task.
+        products: path of a kernel -> A [inputs, rank], B [rank, outputs] and their scale.
+        variables: all of the model, by path.
+        trained: those that were trained in full.
+        task_type: peft's word for the task.
+        base: directory or repository of the base.
+
+    Raises:
+        ValueError: a kernel is no linear layer's weight in Hugging Face's model.
+    """
+    tensors: dict[str, np.ndarray] = {}
+    ranks: dict[str, int] = {}
+    alphas: dict[str, float] = {}
+    for key, pieces in _by_key(bindings, products).items():
+        if not key.endswith(".weight") or any(binding.shape is not None for binding, _ in pieces):
+            raise ValueError(
+                f"{key} is no linear layer in Hugging Face's model, so peft has no LoRA for it. Save the "
+                'model with format="hf", which merges LoRA.'
+            )
+        module = key.removesuffix(".weight")
+        a, b, scale = _joined(key, pieces)
+        tensors[f"{PREFIX}{module}.lora_A.weight"] = a
+        tensors[f"{PREFIX}{module}.lora_B.weight"] = b
+        ranks[module], alphas[module] = len(a), round(scale * len(a), 6)
+    kept = to_stored(variables, [b for b in bindings if b.variable in trained])
+    modules = {_outermost(key, plan.root) for key in kept}
+    # peft misses what a saved module shares with the rest of the model.
+    shared = {c.of: c.key for c in plan.copies if _outermost(c.key, plan.root) in modules}
+    repeated = to_stored(variables, [b for b in bindings if shared.keys() & {*b.keys}])
+    kept |= {shared[key]: value for key, value in repeated.items() if key in shared}
+    tensors |= {PREFIX + key: value for key, value in kept.items()}
+    (rank, alpha), _ = Counter(zip(ranks.values(), alphas.values(), strict=True)).most_common(1)[0]
+    layouts = {key: b.layout.transposed for b in bindings for key in b.keys}
+    directory.mkdir(parents=True, exist_ok=True)
+    write_safetensors(directory / ADAPTER_WEIGHTS[0], tensors, {"format": "pt"})
+    values = {
+        "peft_type": KIND,
+        "task_type": task_type,
+        "base_model_name_or_path": base,
+        "r": rank,
+        "lora_alpha": alpha,
+        "rank_pattern": {module: r for module, r in ranks.items() if r != rank},
+        "alpha_pattern": {module: a for module, a in alphas.items() if a != alpha},
+        "target_modules": _short_names(ranks, plan),
+        "modules_to_save": sorted(modules) or None,
+        "fan_in_fan_out": not all(layouts[f"{module}.weight"] for module in ranks),
+        "bias": "none",
+        "lora_dropout": 0.0,
+        "use_rslora": False,
+        "init_lora_weights": True,
+        "inference_mode": True,
+    }
+    write_json(directory / ADAPTER_CONFIG, values)
+
+
+def _by_key(bindings: Sequence[Binding], products: Mapping[str, Any]) -> dict[str, list]:
+    """The stored tensors of kernels with LoRA, each with its bindings and their products."""
+    found: dict[str, list] = {}
+    for binding in bindings:
+        if binding.variable in products:
+            for key in binding.keys:
+                found.setdefault(key, []).append((binding, products[binding.variable]))
+    return found
+
+
+def _joined(key: str, pieces: list) -> tuple[np.ndarray, np.ndarray, float]:
+    """A [rank, inputs], B [outputs, rank] and their scale, of a stored tensor.
+
+    Where several kernels are parts of it, each with a product of its own, their ranks are added up.
+    """
+    if pieces[0][0].entry is None:
+        ((binding, (a, b, scale)),) = pieces
+        part = binding.to_stored(b)[key]
+        part = part if binding.layout.transposed else part.T
+        return np.ascontiguousarray(a.T), np.ascontiguousarray(part), scale
+    pieces = sorted(pieces, key=lambda piece: piece[0].entry[0])
+    scale = pieces[0][1][2]
+    columns = []
+    for number, (binding, (_, b, own)) in enumerate(pieces):
+        part = binding.to_stored(b * (own / scale))[key]
+        entries = [part if i == number else np.zeros_like(part) for i in range(len(pieces))]
+        columns.append(binding.joined(entries))
+    return np.concatenate([a.T for _, (a, _, _) in pieces]), np.concatenate(columns, axis=1), scale
+
+
+def _short_names(modules: Iterable[str], plan: Plan) -> list[str]:
+    """Names of modules without the numbers of blocks, where they name no other modules too."""
+    modules = set(modules)
+    others = {key.rpartition(".")[0] for key in plan.keys()} - modules  # noqa: SIM118 (no dict)
+    shorts = {re.sub(r"^.*\.\d+\.", "", module) for module in modules}
+    ends = tuple(f".{short}" for short in shorts)
+    clash = any(other.endswith(ends) or other in shorts for other in others)
+    return sorted(modules if clash else shorts)
+
+
+def _outermost(key: str, root: str) -> str:
+    """The module of a head, or of the encoder's pooler, that a tensor is in."""
+    return key.removeprefix(root).partition(".")[0]
