@@ -283,22 +283,22 @@ def test_missing_pretraining_head_raises(task, part):
 def test_one_head_of_two_is_named_and_loaded_by_itself(lacking, tmp_path):
     tensors = {k: v for k, v in tensors_of(GOLDEN / "pretraining").items() if lacking not in k}
     directory = write_hf(tmp_path / "one", tensors, "pretraining")
-    task = {"predictions": "next_sentence", "seq_relationship": "masked_lm"}[lacking]
+    task = {"predictions": "next_sentence_prediction", "seq_relationship": "masked_lm"}[lacking]
     with pytest.raises(WeightsError, match=rf"has the head of task '{task}'\."):
         bert_zoo.load(directory, "pretraining")
     inputs = inputs_of(arrays("pretraining"))
     both = loaded_task("pretraining")(inputs)
-    wanted = both["nsp_logits" if task == "next_sentence" else "mlm_logits"]
+    wanted = both["nsp_logits" if task == "next_sentence_prediction" else "mlm_logits"]
     np.testing.assert_allclose(bert_zoo.load(directory, task)(inputs), wanted, atol=TOLERANCE)
 
 
 def test_the_classes_of_next_sentences_have_their_names():
-    model = loaded_task("next_sentence")
+    model = loaded_task("next_sentence_prediction")
     assert model.labels == ("is_next", "not_next")
     (row,) = model.classify((["the cat sat"], ["a bird"]))
     assert row.label in model.labels
-    with pytest.raises(ValueError, match="'next_sentence' has no classes to name"):
-        load_case("pretraining", "next_sentence", num_classes=3)
+    with pytest.raises(ValueError, match="'next_sentence_prediction' has no classes to name"):
+        load_case("pretraining", "next_sentence_prediction", num_classes=3)
 
 
 def test_missing_pretraining_head_starts_fresh_on_request(caplog):

@@ -144,7 +144,7 @@ def test_a_trainer_s_options_are_read_from_the_tensors(tmp_path, caplog):
     model, inputs = bert_zoo.load(directory, "pretraining"), inputs_of(arrays(case))
     assert "next-sentence head" in caplog.text and "cls.seq_relationship.bias" in caplog.text
     caplog.clear()
-    follows = bert_zoo.load(directory, "next_sentence")
+    follows = bert_zoo.load(directory, "next_sentence_prediction")
     assert not caplog.records
     ids = {"token_ids": inputs["token_ids"]}
     first = np.asarray(follows.encoder(ids)["sequence_output"])[:, 0]

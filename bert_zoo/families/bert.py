@@ -296,7 +296,7 @@ NEXT_SENTENCE = Row(
 HEADS = {
     "masked_lm": Head(MASKED_LM_ROWS, copies=MASKED_LM_COPIES),
     "pretraining": Head((*MASKED_LM_ROWS, NEXT_SENTENCE), pooler=True, copies=MASKED_LM_COPIES),
-    "next_sentence": Head((NEXT_SENTENCE,), pooler=True, dropout=None),
+    "next_sentence_prediction": Head((NEXT_SENTENCE,), pooler=True, dropout=None),
     **TASK_HEADS,
 }
 MODEL_GARDEN_HEAD = {
@@ -311,7 +311,7 @@ HF = HuggingFace(
     classes={
         **hf_classes("Bert"),
         "pretraining": "BertForPreTraining",
-        "next_sentence": "BertForNextSentencePrediction",
+        "next_sentence_prediction": "BertForNextSentencePrediction",
     },
     may_be_untyped=True,
     # The first version has one for all layers, the second, that of the hub, one for each

@@ -6,7 +6,7 @@ from typing import Any
 from bert_zoo.config import Pooling
 from bert_zoo.registry import HF, Checkpoint, Package, TextSpec
 
-WITH_HEADS = frozenset({"encoder", "masked_lm", "next_sentence", "pretraining"})
+WITH_HEADS = frozenset({"encoder", "masked_lm", "next_sentence_prediction", "pretraining"})
 MASKED_LM = frozenset({"encoder", "masked_lm"})
 EMBEDDING = frozenset({"encoder", "embedding"})
 CASED = TextSpec(lowercase=False)

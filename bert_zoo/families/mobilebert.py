@@ -153,7 +153,7 @@ FAMILY = Family(
             classes={
                 **bert.hf_classes("MobileBert"),
                 "pretraining": "MobileBertForPreTraining",
-                "next_sentence": "MobileBertForNextSentencePrediction",
+                "next_sentence_prediction": "MobileBertForNextSentencePrediction",
             },
         ),
         "tf1": TF1(codec=TF1_CODEC, config_file="bert_config.json", root="bert/"),
@@ -165,7 +165,7 @@ FAMILY = Family(
         "pretraining": Head(
             (*MASKED_LM_ROWS, bert.NEXT_SENTENCE), pooler=True, copies=bert.MASKED_LM_COPIES
         ),
-        "next_sentence": bert.HEADS["next_sentence"],
+        "next_sentence_prediction": bert.HEADS["next_sentence_prediction"],
     },
     text=bert.FAMILY.text,
     checkpoints=CHECKPOINTS,

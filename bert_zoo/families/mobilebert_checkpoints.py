@@ -13,7 +13,7 @@ CHECKPOINTS = [
                 "uncased_L-24_H-128_B-512_A-4_F-4_OPT.tar.gz"
             ),
         ],
-        provides=frozenset({"encoder", "masked_lm", "next_sentence", "pretraining"}),
+        provides=frozenset({"encoder", "masked_lm", "next_sentence_prediction", "pretraining"}),
         params=24_581_888,
         licence="Apache-2.0",
         paper="MobileBERT: a Compact Task-Agnostic BERT for Resource-Limited Devices, arXiv:2004.02984",

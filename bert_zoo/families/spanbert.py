@@ -124,7 +124,7 @@ FAMILY = replace(
     heads={
         **bert.TASK_HEADS,
         "masked_lm": bert.HEADS["masked_lm"],
-        "next_sentence": bert.HEADS["next_sentence"],
+        "next_sentence_prediction": bert.HEADS["next_sentence_prediction"],
         "pretraining": Head((*bert.MASKED_LM_ROWS, *SPAN_BOUNDARY_ROWS), copies={"hf": copies}),
     },
     checkpoints=[

@@ -65,7 +65,7 @@ def load(
             `bert_zoo finetune` (of several seeds, the best).
         task: "encoder" (the default), "classification", "multi_label_classification", "regression",
             "token_classification", "question_answering", "multiple_choice", "masked_lm",
-            "next_sentence", "pretraining", "causal_lm" or "embedding". A bert_zoo directory is loaded as what it was
+            "next_sentence_prediction", "pretraining", "causal_lm" or "embedding". A bert_zoo directory is loaded as what it was
             saved as.
         weights: "pretrained"; or None for random weights, without any download.
         num_classes, labels: of classification tasks; taken from the checkpoint where it has them,

@@ -9,7 +9,7 @@ from bert_zoo.tasks.embedding import SentenceEmbedder
 from bert_zoo.tasks.masked_lm import MaskedLM
 from bert_zoo.tasks.multi_label_classification import MultiLabelClassifier
 from bert_zoo.tasks.multiple_choice import MultipleChoice
-from bert_zoo.tasks.next_sentence import NextSentenceClassifier
+from bert_zoo.tasks.next_sentence_prediction import NextSentenceClassifier
 from bert_zoo.tasks.pretraining import Pretraining
 from bert_zoo.tasks.question_answering import QuestionAnswerer
 from bert_zoo.tasks.question_answering.beam import BeamQuestionAnswerer
@@ -55,7 +55,7 @@ _OTHER_WORDS = {
     "fill_mask": MaskedLM,
     "mlm": MaskedLM,
     "nsp": NextSentenceClassifier,
-    "next_sentence_prediction": NextSentenceClassifier,
+    "next_sentence": NextSentenceClassifier,
     "text_generation": CausalLM,
     "lm": CausalLM,
     "clm": CausalLM,

@@ -262,7 +262,7 @@ CASES = (
         "Both heads of BERT's pretraining.",
     ),
     Case(
-        "next_sentence",
+        "next_sentence_prediction",
         "One head of BERT's pretraining, by itself.",
         config=_TWO_LAYERS,
     ),

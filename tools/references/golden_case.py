@@ -191,7 +191,7 @@ TASKS = {
         "Model", {"sequence_output": "last_hidden_state", "pooled_output": "pooler_output"}
     ),
     "masked_lm": Task("ForMaskedLM", make_labels=masked_token_labels),
-    "next_sentence": Task("ForNextSentencePrediction"),
+    "next_sentence_prediction": Task("ForNextSentencePrediction"),
     "causal_lm": Task("LMHeadModel"),
     "pretraining": Task(
         "ForPreTraining",

@@ -15,7 +15,7 @@ class NextSentenceClassifier(Classifier):
     get_next_sentence_output.
     """
 
-    task = "next_sentence"
+    task = "next_sentence_prediction"
     use = None  # it is pretrained
     problem_type = None
     fixed_labels = ("is_next", "not_next")
