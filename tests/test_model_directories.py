@@ -17,6 +17,7 @@ from bert_zoo.families.transformer_xl_config import RecurrentConfig
 from bert_zoo.json_files import JsonObject, parse_json, read_object
 from bert_zoo.loading import load as loading
 from bert_zoo.text.format import TokenizerParts
+from bert_zoo.vocabularies import tokenizer_from_dir
 from bert_zoo.weights.files import WeightsError
 
 HUGE = 10**9
@@ -520,3 +521,69 @@ def test_xlm_says_which_token_stands_before_a_text(tmp_path):
     (tmp_path / "tokenizer_config.json").write_text(json.dumps(config | {"bos_token": "<s>"}))
     ids = bert_zoo.load(tmp_path).preprocessor(TEXTS)["token_ids"]
     assert first == 1 and set(np.asarray(ids)[:, 0]) == {0}
+
+
+def step(kind: str, **settings) -> dict:
+    return {"type": kind, **settings}
+
+
+def replacing(pattern: str, content: str, kind: str = "String") -> dict:
+    return step("Replace", pattern={kind: pattern}, content=content)
+
+
+QUOTES = [replacing("``", '"'), replacing("''", '"')]
+# What transformers 5 and 4 write for the families, without the rules of the model.
+NORMALIZERS = {
+    "albert": [*QUOTES, step("NFKD"), step("StripAccents"), step("Lowercase")],
+    "xlnet": [*QUOTES, step("NFKD"), step("StripAccents"), replacing(" {2,}", " ", "Regex")],
+    "camembert": [
+        step("Strip", strip_left=False, strip_right=True),
+        replacing(" {2,}", "\u2581", "Regex"),
+    ],
+    "xlm_roberta": [],
+    "deberta_v2": [
+        replacing(r"\s{2,}|[\n\r\t]", " ", "Regex"),
+        step("NFC"),
+        step("Strip", strip_left=False, strip_right=True),
+    ],
+}
+
+
+@pytest.mark.parametrize("family", NORMALIZERS)
+def test_a_sentencepiece_vocabulary_in_tokenizer_json_alone(family, tmp_path):
+    """As transformers 5 leaves it."""
+    tokenizers = pytest.importorskip("tokenizers")
+    bert_zoo.save(loaded(WRITTEN[family][0]), tmp_path, format="hf")
+    (model,) = tmp_path.glob("*.model")
+    file = tmp_path / "tokenizer.json"
+    model.unlink()
+    original = loaded(WRITTEN[family][0]).preprocessor.tokenizer
+    assert tokenizer_from_dir(tmp_path, family)(TEXTS).to_list() == original(TEXTS).to_list()
+
+    content = json.loads(file.read_text())
+    metaspace = step("Metaspace", replacement="\u2581", prepend_scheme="always", split=True)
+    content["normalizer"] = step("Sequence", normalizers=NORMALIZERS[family])
+    content["pre_tokenizer"] = metaspace
+    if family != "deberta_v2":
+        steps = [step("WhitespaceSplit"), metaspace]
+        content["pre_tokenizer"] = step("Sequence", pretokenizers=steps)
+    file.write_text(json.dumps(content))
+    texts = [
+        *TEXTS,
+        "The CAT  12, 37,405 ``the''",
+        "ca\u0301t\u093e\tth\u0065 \n dog\u3000\u3000bird",
+        "\u03a3\u03a3 ",
+        "",
+    ]
+    written = tokenizers.Tokenizer.from_file(str(file))
+    wanted = [row.ids for row in written.encode_batch(texts, add_special_tokens=False)]
+    tokenizer = tokenizer_from_dir(tmp_path, family)
+    ids, starts, ends = tokenizer.tokenize_with_offsets(texts)
+    assert tokenizer(texts).to_list() == ids.to_list() == wanted
+    assert (starts.flat_values.numpy() < ends.flat_values.numpy()).all()
+    tokenizer.save(tmp_path / "again")
+    assert tokenizer_from_dir(tmp_path / "again", family)(texts).to_list() == wanted
+
+    content["normalizer"]["normalizers"].append(step("Prepend", prepend="x"))
+    file.write_text(json.dumps(content))
+    assert "Prepend" in message_of(ConfigError, lambda: bert_zoo.load(tmp_path))

@@ -124,6 +124,8 @@ SCHEME = Scheme(
         "keep_accents": False,
         "rewrite_quotes": False,
         "special_tokens_in_text": False,
+        "hugging_face_rules": False,
+        "compose": False,
     },
     splits_number_commas=True,
     # Google's code means to take that space away, but compares a str with bytes, which never are equal.

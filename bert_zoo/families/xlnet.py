@@ -70,6 +70,8 @@ SCHEME = Scheme(
         "keep_accents": False,
         "rewrite_quotes": True,
         "special_tokens_in_text": False,
+        "hugging_face_rules": False,
+        "compose": False,
     },
     splits_number_commas=True,
     begins_word=r"[▁<].*|[!-&(-/:;?-@\[-`{-~]",  # data_utils.py, _is_start_piece

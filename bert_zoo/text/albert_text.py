@@ -16,7 +16,9 @@ from collections.abc import Callable
 import numpy as np
 import tensorflow as tf
 
+from bert_zoo.text import composition
 from bert_zoo.text.batches import as_utf8
+from bert_zoo.text.composition import compose_as_reference
 from bert_zoo.text.offsets import is_white_space, joined_rows, look_up, sums_before
 from bert_zoo.text.unicode_tables import code_points, paged, re2_class
 
@@ -34,6 +36,10 @@ class TextCleaner:
         keep_accents: False decomposes (NFKD) and drops combining characters.
         lowercase: lower-case, with the final sigma of Greek words.
         next_line_is_space: turn U+0085 into a space.
+        hugging_face_rules: drop all marks with accents, not only those with a combining class, and
+            lower-case each character by itself, as Hugging Face's library does.
+        compose: before all, compose letters and accents (NFC), and turn tabs, line ends and runs of
+            white space into spaces, as transformers 5 does for DeBERTa 2 and 3.
     """
 
     def __init__(
@@ -44,13 +50,19 @@ class TextCleaner:
         rewrite_quotes: bool = False,
         remove_space: bool = False,
         next_line_is_space: bool = False,
+        hugging_face_rules: bool = False,
+        compose: bool = False,
     ):
+        self._compose = compose
+        self._final_sigma = not hugging_face_rules
         self._rewrite_quotes = rewrite_quotes
         self._remove_space = remove_space
         self._lowercase = lowercase
         self._next_line_is_space = next_line_is_space
         self._changes_characters = lowercase or not keep_accents
-        pages, rows, replacements = build_table(keep_accents=keep_accents, lowercase=lowercase)
+        pages, rows, replacements = build_table(
+            keep_accents=keep_accents, lowercase=lowercase, all_marks=hugging_face_rules
+        )
         self._pages, self._rows = tf.constant(pages), tf.constant(rows)
         self._replacements = tf.RaggedTensor.from_row_lengths(
             np.concatenate(replacements), [len(codes) for codes in replacements]
@@ -70,6 +82,8 @@ class TextCleaner:
 
     def _prepare_unicode(self, texts: tf.Tensor) -> tf.Tensor:
         texts = as_utf8(texts)
+        if self._compose:
+            texts = compose_as_reference(_with_spaces(texts))
         if self._remove_space:
             white_space = f"[{re2_class('python/whitespace')}]+"
             texts = tf.strings.strip(tf.strings.regex_replace(texts, white_space, " "))
@@ -77,7 +91,7 @@ class TextCleaner:
             texts = self._replace_characters(texts)
         if self._next_line_is_space:
             texts = tf.strings.regex_replace(texts, "\u0085", " ")
-        if self._lowercase:
+        if self._lowercase and self._final_sigma:
             has_sigma = tf.strings.regex_full_match(texts, f"(?s).*{_SIGMA}.*")
             texts = _map_where(has_sigma, _lower_sigma, texts)
         return texts
@@ -97,6 +111,17 @@ class TextCleaner:
 
         How many characters every one becomes says that: none ever changes places.
         """
+        if self._compose:
+            source = as_utf8(texts)
+            composed = compose_as_reference(_with_spaces(source))
+            places, row_splits = composition.origins(composed, source)
+            found = self._origins(composed)
+            shifts = tf.gather(row_splits, found.value_rowids())
+            of_texts = tf.gather(places, tf.cast(found.values, tf.int64) + shifts)
+            return found.with_values(tf.cast(of_texts, tf.int32))
+        return self._origins(texts)
+
+    def _origins(self, texts: tf.Tensor) -> tf.RaggedTensor:
         characters = tf.strings.unicode_decode(texts, "UTF-8", errors="replace")
         codes = characters.values
         lengths = tf.ones_like(codes)
@@ -117,7 +142,7 @@ class TextCleaner:
 
 @functools.cache
 def build_table(
-    *, keep_accents: bool, lowercase: bool
+    *, keep_accents: bool, lowercase: bool, all_marks: bool = False
 ) -> tuple[np.ndarray, np.ndarray, list[np.ndarray]]:
     """Compiles what becomes of every code point: its number in a table, among the replacements.
 
@@ -127,13 +152,15 @@ def build_table(
     """
     rows = np.zeros(0x110000, np.int32)
     replacements = {(_UNCHANGED,): 0}
-    for code in code_points("python/changed"):
+    starters = {chr(code) for code in code_points("python/starter_marks")} if all_marks else set()
+    for code in sorted({*code_points("python/changed"), *map(ord, starters)}):
         text = chr(code)
         if not keep_accents:
             decomposed = unicodedata.normalize("NFKD", text)
-            text = "".join(char for char in decomposed if not unicodedata.combining(char))
+            text = "".join(c for c in decomposed if not (unicodedata.combining(c) or c in starters))
         if lowercase:  # sigma has to wait for its context
-            text = "".join(char if char == _SIGMA else char.lower() for char in text)
+            waits = "" if all_marks else _SIGMA
+            text = "".join(char if char == waits else char.lower() for char in text)
         if text != chr(code):
             rows[code] = replacements.setdefault(tuple(map(ord, text)), len(replacements))
     return *paged(rows), [np.array(codes, np.int32) for codes in replacements]
@@ -153,6 +180,17 @@ def _lower_sigma(texts: tf.Tensor) -> tf.Tensor:
         rf"\1{_FINAL_SIGMA}\2",
     )
     return tf.strings.regex_replace(texts, _SIGMA, _SMALL_SIGMA)
+
+
+def _with_spaces(texts: tf.Tensor) -> tf.Tensor:
+    """Texts with spaces for tabs, line ends, and each character of a run of white space."""
+    characters = tf.strings.unicode_decode(texts, "UTF-8")
+    codes, row = characters.values, characters.value_rowids()
+    is_space = tf.reduce_any(codes[:, None] == code_points("byte_bpe/whitespace"), axis=1)
+    in_run = [is_space & _shifted(is_space, by) & (_shifted(row, by) == row) for by in (1, -1)]
+    ends_line = tf.reduce_any(codes[:, None] == [*map(ord, "\n\r\t")], axis=1)
+    codes = tf.where(in_run[0] | in_run[1] | ends_line, ord(" "), codes)
+    return tf.strings.unicode_encode(characters.with_values(codes), "UTF-8")
 
 
 def _begins_quotes(characters: tf.RaggedTensor) -> tf.Tensor:

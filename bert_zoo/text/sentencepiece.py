@@ -6,7 +6,6 @@ import base64
 import hashlib
 import itertools
 import re
-import unicodedata
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
@@ -20,7 +19,7 @@ from bert_zoo.error_text import shortened
 from bert_zoo.private import lasting_sentencepiece
 from bert_zoo.text.albert_text import TextCleaner
 from bert_zoo.text.offsets import characters_of_bytes, joined_rows, token_columns, utf8_lengths
-from bert_zoo.text.sentencepiece_files import Scheme
+from bert_zoo.text.sentencepiece_files import COMBINING, NEXT_LINE, WHITE_SPACE, Scheme
 from bert_zoo.text.sentencepiece_model import (
     CONTROL,
     NORMAL,
@@ -62,6 +61,11 @@ class SentencePieceTokenizer(Tokenizer):
         special_tokens_in_text: special tokens in a text become their own ids, and what stands
             between them is encoded by itself, as Hugging Face does. Without it they are ordinary
             text, as in Google's code: "[MASK]" in an ALBERT text is no mask.
+        hugging_face_rules: where Hugging Face's library reads a text otherwise than the family's
+            original, as the library does: pieces of a digit and a comma stay whole, accents are all
+            marks, and a capital sigma never becomes a final one. So are directories read that hold
+            tokenizer.json alone.
+        compose: see TextCleaner.
 
     Raises:
         ValueError: an unknown family, bytes that are no SentencePiece model, or one that lacks
@@ -81,6 +85,7 @@ class SentencePieceTokenizer(Tokenizer):
         options = {**scheme.options, **given}
         cleaning = {**options, "next_line_is_space": scheme.next_line_is_space}
         in_text = cleaning.pop("special_tokens_in_text")
+        splits = scheme.splits_number_commas and not options["hugging_face_rules"]
         with tf.init_scope(), tf.device("CPU:0"):
             sentencepiece = _load(model)
             pieces = _pieces(sentencepiece)
@@ -95,7 +100,7 @@ class SentencePieceTokenizer(Tokenizer):
             self._graph = _Graph(
                 sentencepiece,
                 TextCleaner(**cleaning),
-                *_tokens_of_pieces(pieces, vocabulary, self.unk_id, sentencepiece, scheme),
+                *_tokens_of_pieces(pieces, vocabulary, self.unk_id, sentencepiece, scheme, splits),
                 is_part_of_word=_parts_of_words(keep_accents=options["keep_accents"]),
                 special_tokens=self._special_tokens if in_text else None,
             )
@@ -112,6 +117,7 @@ class SentencePieceTokenizer(Tokenizer):
         found = set(self._settings.scheme.special_tokens.values()) if special_in_text else set()
         if special_in_text:  # as transformers has it, in which these are special tokens
             found |= {piece.text.decode() for piece in model.pieces if piece.type == CONTROL}
+            found |= {*self._settings.scheme.first_tokens}
         # Others, special tokens above all, are no text unless they are found before.
         spelled = {piece.text.decode() for piece in model.pieces if piece.type in (0, NORMAL, USER)}
         metaspace = {"type": "Metaspace", "replacement": SPACE, "prepend_scheme": "always"}
@@ -144,13 +150,17 @@ class SentencePieceTokenizer(Tokenizer):
         if options["rewrite_quotes"]:
             steps += [_replacing("``", '"'), _replacing("''", '"')]
         if options["remove_space"]:
-            steps += [_replacing(f"[{_white_space()}]+", " ", "Regex"), strip]
+            steps += [_replacing(WHITE_SPACE, " ", "Regex"), strip]
+        if options["compose"]:
+            steps += [_replacing(r"\s{2,}|[\n\r\t]", " ", "Regex"), {"type": "NFC"}]
         if not options["keep_accents"]:
-            steps += [{"type": "NFKD"}, _replacing(f"[{_combining()}]", "", "Regex")]
+            as_original = _replacing(COMBINING, "", "Regex")
+            theirs = options["hugging_face_rules"]
+            steps += [{"type": "NFKD"}, {"type": "StripAccents"} if theirs else as_original]
         if options["lowercase"]:
             steps.append({"type": "Lowercase"})
         if self._settings.scheme.next_line_is_space:
-            steps.append(_replacing("\u0085", " "))
+            steps.append(_replacing(NEXT_LINE, " "))
         if rules:
             encoded = base64.b64encode(rules).decode()
             steps.append({"type": "Precompiled", "precompiled_charsmap": encoded})
@@ -174,7 +184,8 @@ class SentencePieceTokenizer(Tokenizer):
             "read as one, so that a rare character beside a combining mark may become another token.",
             "Long runs of one letter, whose segmentations are equally likely, may be cut elsewhere.",
         ]
-        if self._settings.options["lowercase"]:
+        options = self._settings.options
+        if options["lowercase"] and not options["hugging_face_rules"]:
             found.append("A capital sigma at the end of a Greek word becomes σ and not ς.")
         if self.split_tokens:
             found.append(
@@ -227,21 +238,6 @@ class SentencePieceTokenizer(Tokenizer):
 
 def _replacing(pattern: str, content: str, kind: str = "String") -> dict[str, Any]:
     return {"type": "Replace", "pattern": {kind: pattern}, "content": content}
-
-
-def _white_space() -> str:
-    """What Python takes for white space, as the inside of a character class."""
-    return "".join(map(chr, code_points("python/whitespace")))
-
-
-def _combining() -> str:
-    """The marks that TextCleaner drops, as the inside of a character class.
-
-    They stand for themselves, since the programs that read tokenizer.json escape otherwise from language
-    to language.
-    """
-    marks = (chr(code) for code in code_points("python/changed"))
-    return "".join(mark for mark in marks if unicodedata.combining(mark))
 
 
 class _Graph(NamedTuple):
@@ -349,13 +345,18 @@ def _tokens(pieces: list[str], scheme: Scheme) -> list[str]:
 
 
 def _tokens_of_pieces(
-    pieces: list[str], vocabulary: Vocabulary, unk_id: int, sentencepiece: Any, scheme: Scheme
+    pieces: list[str],
+    vocabulary: Vocabulary,
+    unk_id: int,
+    sentencepiece: Any,
+    scheme: Scheme,
+    splits_number_commas: bool,
 ) -> tuple[tf.RaggedTensor, tf.RaggedTensor]:
     """Returns `token_ids` and `token_spans` of _Graph; mostly there is one token a piece."""
     ids = {token: index for index, token in enumerate(vocabulary.tokens)}
     rows = [[ids.get(piece, unk_id)] for piece in pieces]
     spans = [[(0, _TO_THE_END)]] * len(pieces)
-    if scheme.splits_number_commas:
+    if splits_number_commas:
         comma_id = vocabulary.id_of(",", "comma")
         split = [i for i, piece in enumerate(pieces) if _is_number_with_comma(piece)]
         digits = [pieces[i][:-1].replace(SPACE, "") for i in split]

@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+import base64
+import unicodedata
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from bert_zoo.text.files import VocabularyFiles
+from bert_zoo.config import ConfigError
+from bert_zoo.error_text import shown
+from bert_zoo.json_files import JsonObject
+from bert_zoo.text.files import VocabularyFiles, refuse_others
 from bert_zoo.text.format import TokenizerParts
+from bert_zoo.text.sentencepiece_model import made_sentencepiece_model
+from bert_zoo.text.unicode_tables import code_points
+
+TOKENIZER_FILE = "tokenizer.json"
 
 # The tokenizer's options for texts that are read as they are.
 _PLAIN = {
@@ -16,6 +25,8 @@ _PLAIN = {
     "keep_accents": True,
     "rewrite_quotes": False,
     "special_tokens_in_text": True,
+    "hugging_face_rules": False,
+    "compose": False,
 }
 
 
@@ -54,7 +65,7 @@ def read_sentencepiece(files: VocabularyFiles, overrides: dict[str, Any]) -> Tok
             one of them.
 
     Raises:
-        FileNotFoundError: there is no model, or more than one.
+        FileNotFoundError: there is neither a model nor a tokenizer.json, or more than one model.
         ConfigError: a damaged file.
     """
     config = files.json("tokenizer_config.json")
@@ -63,10 +74,139 @@ def read_sentencepiece(files: VocabularyFiles, overrides: dict[str, Any]) -> Tok
     models = sorted(
         path.name for pattern in ("*.model", "*.spm") for path in files.directory.glob(pattern)
     )
+    if not models and files.has(TOKENIZER_FILE):
+        # Since transformers 5 there is no other file.
+        model, told = unigram_of(files.json(TOKENIZER_FILE), overrides["scheme"])
+        arguments = {"model": model, **told, **overrides}
+        return TokenizerParts("SentencePieceTokenizer", arguments, files.path(TOKENIZER_FILE))
     if len(models) != 1:
         raise FileNotFoundError(
-            f"{files.directory} should hold one SentencePiece model, *.model; it holds "
-            f"{files.names()}."
+            f"{files.directory} should hold one SentencePiece model, *.model, or tokenizer.json; it "
+            f"holds {files.names()}."
         )
     arguments = {"model": files.content(models[0]), **options, **overrides}
     return TokenizerParts("SentencePieceTokenizer", arguments, files.path(models[0]))
+
+
+def unigram_of(content: JsonObject, scheme: Scheme) -> tuple[bytes, dict[str, bool]]:
+    """The SentencePiece model and the options that say what a tokenizer.json says.
+
+    Raises:
+        ConfigError: the file is damaged or of another kind, or has steps that the options do not say.
+    """
+    model = content.section("model")
+    refuse_others(
+        [
+            ("model.type", model.get("type", "Unigram"), "Unigram"),
+            ("model.byte_fallback", model.get("byte_fallback", False), False),
+        ],
+        content.where,
+        "this tokenizer",
+        f"a model with the tokenizer {scheme.tokenizer_class}",
+    )
+    pieces = [
+        _piece(model, number, row) for number, row in enumerate(model.take("vocab", list, []))
+    ]
+    names = [name for name, _ in pieces]
+    first, last = [*scheme.first_tokens], [*scheme.last_tokens]
+    if names[: len(first)] != first:
+        raise ConfigError(
+            f"{model.where} begins with the pieces {shown(names[: len(first)])}; "
+            f"{scheme.tokenizer_class} has {first} there. Check that it is of this family."
+        )
+    # These may stand among the added tokens alone.
+    end = len(pieces) - len(last) if last and names[-len(last) :] == last else len(pieces)
+    replaced = [(piece, 0.0) for piece in scheme.replaced_pieces]
+    options, rules = _steps(content)
+    unknown = scheme.special_tokens["unknown_token"]
+    return made_sentencepiece_model(
+        [*replaced, *pieces[len(first) : end]],
+        rules,
+        unknown=unknown,
+        control={*scheme.special_tokens.values(), *scheme.replaced_pieces} - {unknown},
+    ), options
+
+
+def _piece(model: JsonObject, number: int, row: Any) -> tuple[str, float]:
+    if not isinstance(row, list) or [*map(type, row)] not in ([str, float], [str, int]):
+        raise ConfigError(
+            f"{model.where}: vocab[{number}] is {shown(row)}; it must be a piece and its score."
+        )
+    return row[0], float(row[1])
+
+
+# What `SentencePieceTokenizer.serialized` replaces. Characters stand for themselves, since the programs that
+# read the file escape otherwise from language to language.
+WHITE_SPACE = f"[{''.join(map(chr, code_points('python/whitespace')))}]+"
+COMBINING = "".join(c for c in map(chr, code_points("python/changed")) if unicodedata.combining(c))
+COMBINING = f"[{COMBINING}]"
+NEXT_LINE = "\u0085"
+
+# A step of a normalizer, without what it writes -> the option that says it.
+_STEPS = {
+    ("Replace", "``"): "rewrite_quotes",
+    ("Replace", "''"): "rewrite_quotes",
+    ("StripAccents", None): "keep_accents",
+    ("NFKD", None): "keep_accents",
+    ("Lowercase", None): "lowercase",
+    ("Replace", "\\s{2,}|[\\n\\r\\t]"): "compose",
+    ("NFC", None): "compose",
+    # What SentencePiece does in any case.
+    ("Replace", " {2,}"): None,
+    ("Strip", None): None,
+    # Those of directories that bert_zoo wrote and transformers wrote again.
+    ("Replace", WHITE_SPACE): "remove_space",
+    ("Replace", COMBINING): "keep_accents",
+    ("Replace", NEXT_LINE): None,
+}
+
+
+def _steps(content: JsonObject) -> tuple[dict[str, bool], bytes]:
+    """The options that stand for the steps of a tokenizer.json, and the model's rules."""
+    options, rules = {**_PLAIN, "hugging_face_rules": True}, b""
+    for step in _listed(content.section("normalizer"), "normalizers"):
+        kind = step.take("type", str)
+        if kind == "Precompiled":
+            rules = _decoded(step)
+            continue
+        pattern = step.section("pattern")
+        name = kind, pattern.get("Regex", pattern.get("String"))
+        if name not in _STEPS:
+            raise ConfigError(
+                f"{step.where} is {shown(dict(step))}, a step that bert_zoo's tokenizer does not have, so "
+                "that ids would differ. Put the SentencePiece model (*.model) into the directory."
+            )
+        if name == ("Replace", COMBINING):
+            options["hugging_face_rules"] = False
+        if _STEPS[name] is not None:
+            options[_STEPS[name]] = _STEPS[name] != "keep_accents"
+    for step in _listed(content.section("pre_tokenizer"), "pretokenizers"):
+        kind = step.take("type", str)
+        if kind == "WhitespaceSplit":
+            options["remove_space"] = True
+            continue
+        # Files of before 2024 have another name for it.
+        prepends = step.take("prepend_scheme", str) or (
+            "always" if step.take("add_prefix_space", bool, True) else "never"
+        )
+        refuse_others(
+            [("type", kind, "Metaspace"), ("prepend_scheme", prepends, "always")],
+            step.where,
+            "this tokenizer",
+            "a model with a SentencePiece vocabulary",
+        )
+    return options, rules
+
+
+def _listed(part: JsonObject, steps: str) -> list[JsonObject]:
+    """The steps of a part, which is a sequence of them, one, or none."""
+    if part.get("type") == "Sequence":
+        return part.items_of(steps, dict)
+    return [part] if part else []
+
+
+def _decoded(step: JsonObject) -> bytes:
+    try:
+        return base64.b64decode(step.take("precompiled_charsmap", str, ""), validate=True)
+    except ValueError as error:
+        raise ConfigError(f"{step.where}: precompiled_charsmap is no base64 ({error}).") from error

@@ -8,6 +8,7 @@ PrecompileCharsMap writes it.
 """
 
 import math
+from collections.abc import Container, Iterable
 
 import numpy as np
 
@@ -22,7 +23,7 @@ _SCHEMA = {
     "Model": ((1, "Piece*", "pieces"), (3, "Normalizer", "before"), (5, "Normalizer", "after")),
 }
 # SentencePiece.Type of the proto: NORMAL, UNKNOWN, CONTROL, USER_DEFINED, UNUSED and BYTE.
-NORMAL, CONTROL, USER, _TYPES = 1, 3, 4, range(1, 7)
+NORMAL, UNKNOWN, CONTROL, USER, _TYPES = 1, 2, 3, 4, range(1, 7)
 
 # Units of the table: a label in the low byte, the highest bit set in those with a value.
 _LABEL, _VALUE = np.uint32(0x800000FF), np.uint32(0x7FFFFFFF)
@@ -54,6 +55,21 @@ def read_sentencepiece_model(data: bytes):
         return message_class(_SCHEMA, "Model").FromString(data)
     except DecodeError:
         raise ValueError("they are no protocol buffer.") from None
+
+
+def made_sentencepiece_model(
+    pieces: Iterable[tuple[str, float]], rules: bytes, *, unknown: str, control: Container[str]
+) -> bytes:
+    """A unigram model of pieces and their scores, with rules of normalisation.
+
+    `unknown` is the unknown piece, and those of `control` are found in no text.
+    """
+    model = message_class(_SCHEMA, "Model")()
+    for text, score in pieces:
+        kind = UNKNOWN if text == unknown else CONTROL if text in control else NORMAL
+        model.pieces.add(text=text.encode(), score=score, type=kind)
+    model.before.rules = rules
+    return model.SerializeToString()
 
 
 def _check_rules(rules: bytes) -> None:
