@@ -7,6 +7,7 @@ import tensorflow as tf
 from helpers import TEXTS, load_task, loaded_task
 
 import bert_zoo
+from bert_zoo.models.data_adapters import split_rows
 from bert_zoo.models.labels import (
     LabelRange,
     checked_labels,
@@ -150,10 +151,8 @@ def test_columns_of_tables_are_told_by_name(classifier):
     one_column = pd.DataFrame({"label": [NAMES[i] for i in NUMBERS]}, index=[7, 8, 9])
     for table in (by_alphabet, by_number, one_column):
         assert label_arrays(classifier, TEXTS, table).tolist() == NUMBERS
-    wanted = classifier.evaluate(TEXTS, NUMBERS, verbose=0)
-    given = classifier.evaluate(iter([(TEXTS, by_alphabet)]), verbose=0)
-    np.testing.assert_allclose(given, wanted, rtol=1e-5)
-    classifier.fit(TEXTS, by_alphabet, validation_split=0.34, verbose=0)
+    (_, first), (texts, last) = split_rows(0.34, TEXTS, by_alphabet)
+    assert label_arrays(classifier, texts, last).tolist() == NUMBERS[len(first) :]
     for other in (
         by_alphabet.rename(columns={"positive": "good"}),
         by_alphabet[["positive"]],  # as get_dummies(drop_first=True) leaves of two classes
@@ -321,6 +320,46 @@ def test_weights_of_rows_and_of_classes_are_not_mixed(classifier):
         classifier.fit(TEXTS, NUMBERS, sample_weight=np.ones(3), class_weight={0: 2.0}, verbose=0)
 
 
+BAD_WEIGHTS = {"NaN": np.nan, "infinity": np.inf, "None": None, "NA": "NA", "a string": "1"}
+
+
+@pytest.mark.parametrize("kind", BAD_WEIGHTS)
+def test_weights_that_are_no_numbers_are_refused(kind, classifier):
+    pd = pytest.importorskip("pandas")
+    bad = pd.NA if kind == "NA" else BAD_WEIGHTS[kind]
+    weights = pd.Series([1.0, bad, 0.5], dtype=object)
+    ids = {name: value.numpy() for name, value in classifier.preprocessor(TEXTS).items()}
+    message = r"sample_weight(\[1\] is (nan|inf)|s must be numbers)"
+    for run in (classifier.fit, classifier.evaluate):
+        for x in (TEXTS, ids):
+            with pytest.raises((TypeError, ValueError), match=message):
+                run(x, NUMBERS, sample_weight=weights, verbose=0)
+        with pytest.raises((TypeError, ValueError), match=message):
+            run(iter([(ids, np.array(NUMBERS), weights)]), verbose=0)
+    answerer = loaded_task("question_answering")
+    with pytest.raises((TypeError, ValueError), match=message):
+        answerer.fit((TEXTS, TEXTS), [None] * 3, sample_weight=weights, verbose=0)
+
+
+def test_weights_that_are_no_numbers_are_refused_in_graphs(classifier):
+    weights = np.array([1.0, np.nan, np.inf], "float32")
+    ids = {name: value.numpy() for name, value in classifier.preprocessor(TEXTS).items()}
+    for x in (TEXTS, ids):
+        with pytest.raises(tf.errors.InvalidArgumentError, match="sample_weights must be finite"):
+            classifier.evaluate(batches(x, NUMBERS, weights), verbose=0)
+
+
+def test_negative_weights_are_said_once(caplog):
+    ids = {"token_ids": np.array([[2, 5, 3]] * 3)}
+    weights = np.array([1.0, -0.5, -2.0])
+    model = load_task("classification", labels=NAMES)
+    for _ in range(2):
+        model.evaluate(ids, NUMBERS, sample_weight=weights, verbose=0)
+    assert caplog.text.count("sample_weight has negative numbers, down to -2.0") == 1
+    load_task("classification", labels=NAMES).evaluate(batches(ids, NUMBERS, weights), verbose=0)
+    assert caplog.text.count("sample_weight has negative numbers") == 2
+
+
 # ---------------------------------------------------------------------------------------------
 # Batches that Python code makes
 # ---------------------------------------------------------------------------------------------
@@ -351,6 +390,40 @@ def test_generators_and_pydatasets_of_texts_measure_as_lists(classifier):
     wanted = classifier.predict((TEXTS, TEXTS), verbose=0)
     pairs = ((part, part) for part in (TEXTS[:2], TEXTS[2:]))
     np.testing.assert_allclose(classifier.predict(pairs, verbose=0), wanted, atol=1e-5)
+
+
+class Ids(Pieces):
+    """The same batches, as ids."""
+
+    def __init__(self, preprocessor):
+        super().__init__()
+        self.preprocessor = preprocessor
+
+    def __getitem__(self, index):
+        texts, labels = self.parts[index]
+        ids = self.preprocessor([*texts])
+        return {name: value.numpy() for name, value in ids.items()}, labels
+
+
+def test_generators_and_pydatasets_of_ids_are_read_as_arrays_are(classifier):
+    ids, weights = Ids(classifier.preprocessor), {"positive": 2.0, "neutral": 0.5}
+    kinds = (
+        {"x": TEXTS, "y": NUMBERS, "batch_size": 2},
+        {"x": ids},
+        {"x": map(ids.__getitem__, (0, 1))},
+    )
+    rate, found = float(classifier.optimizer.learning_rate), []
+    classifier.optimizer.learning_rate = 0.0
+    for data in kinds:
+        history = classifier.fit(**data, class_weight=weights, shuffle=False, verbose=0).history
+        found.append(history["loss"])
+    classifier.optimizer.learning_rate = rate
+    np.testing.assert_allclose(found, [found[0]] * 3, rtol=1e-5)
+    assert ids.passes
+    wrong = [({"token_ids": np.array([[2, 5, 300]])}, [0]), (ids[1][0], ["no"])]
+    for batch, message in zip(wrong, (r"token_ids\[0, 2\] is 300", "label.* is 'no'"), strict=True):
+        with pytest.raises(ValueError, match=message):
+            classifier.fit(iter([batch]), verbose=0)
 
 
 def test_pydatasets_of_texts_train_for_epochs(classifier):

@@ -13,7 +13,7 @@ import numpy as np
 from bert_zoo.data.buckets import without_autotuning
 from bert_zoo.error_text import listing
 from bert_zoo.forks import refuse_fork
-from bert_zoo.models.generated import peeked, text_dataset
+from bert_zoo.models.generated import mapped, peeked, text_dataset
 from bert_zoo.models.inputs import (
     as_array,
     check_batch_size,
@@ -21,11 +21,11 @@ from bert_zoo.models.inputs import (
     is_of_tensorflow,
 )
 from bert_zoo.models.labels import (
-    as_arrays,
     checked_labels,
     class_weights_of,
     label_arrays,
 )
+from bert_zoo.models.sample_weights import checked_sample_weight
 from bert_zoo.text.columns import column_names
 
 DEFAULT_BATCH_SIZE = 32
@@ -71,8 +71,15 @@ def keras_arguments(
         batch, x = peeked(x)
         first, *_ = _unpack(batch, with_names)
         if isinstance(first, Mapping):
-            _refuse_dict_of_texts(first)
-            return {"x": x}
+
+            def checked(batch):
+                columns = _unpack(batch, with_names)
+                columns = _id_columns(
+                    model, *columns, needs_labels=needs_labels, table=class_weights
+                )
+                return tuple(column for column in columns if column is not None)
+
+            return {"x": mapped(checked, x)}
 
         def columns(batch):
             return _text_columns(model, *_unpack(batch, with_names), needs_labels=needs_labels)
@@ -91,16 +98,12 @@ def keras_arguments(
             _refuse_names_as_texts(model, x)
         return {"x": _map_dataset(model, x, **options)}
     if isinstance(x, Mapping):
-        x = _checked_arrays(model, x)
-        if needs_labels and y is None:
-            raise _no_labels(model)
-        y = label_arrays(model, x, y)
-        _check_rows(x, y, sample_weight)
-        sample_weight = as_arrays(sample_weight)
-        if class_weights is not None:
-            sample_weight = class_weights_of(y, class_weights, sample_weight)
-        return {"x": x, "y": y, "sample_weight": sample_weight, "batch_size": batch_size}
+        columns = _id_columns(
+            model, x, y, sample_weight, needs_labels=needs_labels, table=class_weights
+        )
+        return dict(zip(("x", "y", "sample_weight"), columns, strict=True), batch_size=batch_size)
     batching = {"batch_size": batch_size or DEFAULT_BATCH_SIZE, "shuffle": shuffle}
+    sample_weight = checked_sample_weight(model, sample_weight)
     dataset = model.dataset_of_rows(x, y, sample_weight, **batching)
     if dataset is None:
         columns = _text_columns(model, x, y, sample_weight, needs_labels=needs_labels)
@@ -235,7 +238,23 @@ def _text_columns(model, x, y=None, sample_weight=None, *, needs_labels: bool) -
         raise _no_labels(model)
     _check_rows(texts, y, sample_weight)
     labels = None if y is None else model.as_text_labels(texts, y)
-    return (texts, *(c for c in (labels, as_arrays(sample_weight)) if c is not None))
+    weights = checked_sample_weight(model, sample_weight)
+    return (texts, *(column for column in (labels, weights) if column is not None))
+
+
+def _id_columns(
+    model, x: Mapping, y=None, sample_weight=None, *, needs_labels: bool, table: np.ndarray | None
+) -> tuple:
+    """Ids from the user with labels and weights, checked; `table` is of `class_weights_of`."""
+    x = _checked_arrays(model, x)
+    if needs_labels and y is None:
+        raise _no_labels(model)
+    y = label_arrays(model, x, y)
+    _check_rows(x, y, sample_weight)
+    sample_weight = checked_sample_weight(model, sample_weight)
+    if table is not None:
+        sample_weight = class_weights_of(y, table, sample_weight)
+    return x, y, sample_weight
 
 
 def _check_rows(x, y, sample_weight) -> None:
@@ -292,7 +311,7 @@ def _map_dataset(
         x, y = transform_labelled(x, rest[0])
         if class_weights is not None:
             return x, y, class_weights_of(y, class_weights, *rest[1:])
-        return (x, y, *rest[1:])
+        return (x, y, *(checked_sample_weight(model, weights) for weights in rest[1:]))
 
     dataset = dataset.map(prepare, num_parallel_calls=tf.data.AUTOTUNE).prefetch(tf.data.AUTOTUNE)
     return without_autotuning(dataset)

@@ -1,4 +1,4 @@
-"""Batches of texts that Python code makes, in generators and PyDatasets, as tf.data."""
+"""Batches that Python code makes, in generators and PyDatasets: texts as tf.data, ids as they come."""
 
 import itertools
 import logging
@@ -25,6 +25,30 @@ def peeked(source: Iterator | keras.utils.PyDataset) -> tuple[Any, Any]:
             "The generator has no batches (left). Make a new one: a generator is read once."
         ) from None
     return first, (batch for batch in itertools.chain([first], source))
+
+
+class _Mapped(keras.utils.PyDataset):
+    """A PyDataset with a function applied to each batch."""
+
+    def __init__(self, function: Callable[[Any], Any], source: keras.utils.PyDataset):
+        names = ("workers", "use_multiprocessing", "max_queue_size")
+        super().__init__(**{name: getattr(source, name) for name in names})
+        self.function, self.source = function, source
+        self.on_epoch_begin, self.on_epoch_end = source.on_epoch_begin, source.on_epoch_end
+
+    @property
+    def num_batches(self) -> int | None:
+        return self.source.num_batches
+
+    def __getitem__(self, index: int) -> Any:
+        return self.function(self.source[index])
+
+
+def mapped(function: Callable[[Any], Any], source: Iterator | keras.utils.PyDataset) -> Any:
+    """A generator or PyDataset with a function applied to each batch."""
+    is_generator = not isinstance(source, keras.utils.PyDataset)
+    # Keras knows generators by their type.
+    return (function(batch) for batch in source) if is_generator else _Mapped(function, source)
 
 
 def text_dataset(source, columns: Callable[[Any], tuple], first: Any, *, shuffle: bool):

@@ -9,11 +9,14 @@ from bert_zoo.error_text import quoted
 from bert_zoo.text.columns import as_list, column_names
 
 
-def labels_of_table(table: Any, classes: Sequence[str] | range, advice: str = "") -> Any:
-    """The labels in a table of pandas, polars, pyarrow or `datasets`.
+def labels_of_table(
+    table: Any, argument: str, classes: Sequence[str] | range = (), advice: str = ""
+) -> Any:
+    """The labels, or weights, in a table of pandas, polars, pyarrow or `datasets`.
 
     Args:
         table: one column of labels, of any name but a class's; or one column a class, in any order.
+        argument: the name of the argument that the table was given as.
         classes: the names of the classes, or the range of their numbers; empty where labels are no
             classes.
         advice: what else an error recommends.
@@ -34,6 +37,6 @@ def labels_of_table(table: Any, classes: Sequence[str] | range, advice: str = ""
         return as_list(table[columns[0]])
     several = f", or one column for each class, of {quoted(classes)}" if classes else ""
     raise ValueError(
-        f"The labels are a table with the columns {quoted(columns)}. Pass one column of labels, such as "
-        f"y=table['label']{several}.{advice}"
+        f"{argument} is a table with the columns {quoted(columns)}. Pass one column, such as "
+        f"{argument}=table[{columns[0] if columns else 'label'!r}]{several}.{advice}"
     )

@@ -12,7 +12,7 @@ from bert_zoo.error_text import listing, nearest, quoted, shown
 from bert_zoo.models.compiling import reads_class_numbers
 from bert_zoo.models.inputs import check_range, is_of_tensorflow
 from bert_zoo.models.label_tables import labels_of_table
-from bert_zoo.text.columns import as_list, column_names
+from bert_zoo.text.columns import as_list, column_names, is_missing
 
 DEFAULT_THRESHOLD = 0.5
 NUMBER_OF_LABELS = "the number of labels"
@@ -169,7 +169,7 @@ def class_indices(labels: Any, names: Sequence[str], title: str = "label"):
             return numbers[text]
         where = f"{title}{[int(k) for k in np.unravel_index(i, array.shape)]} is {shown(text)}"
         if not isinstance(text, str):
-            missing = _if_missing(label)
+            missing = _if_missing(label, title)
             raise TypeError(f"{where} ({type(label).__name__}). {_known(names)}{missing}")
         found = {label for label in array.ravel() if isinstance(label, str)}
         raise ValueError(
@@ -191,15 +191,10 @@ def _class_indices_in_graph(labels, names: Sequence[str], title: str):
     return _checked(tf.argmax(matches, -1), tf.reduce_any(matches, -1), labels, title, wanted)
 
 
-def _is_missing(value: Any) -> bool:
-    """Whether a value is None, NaN or pandas' NA, which no comparison finds."""
-    is_na = value is None or type(value).__name__ in ("NAType", "NaTType")
-    return is_na or (isinstance(value, Real) and value != value)
-
-
-def _if_missing(label: Any) -> str:
-    """What to do about a label that is not there."""
-    return " Drop rows without a label." if _is_missing(label) else ""
+def _if_missing(value: Any, title: str = "label") -> str:
+    """What to do about a label or a weight that is not there."""
+    what = "weight" if "weight" in title else "label"
+    return f" Drop rows without a {what}." if is_missing(value) else ""
 
 
 def _known(names: Sequence[str]) -> str:
@@ -247,7 +242,7 @@ def _checked(values, valid, labels, title: str, wanted: str):
             first = tuple(np.argwhere(~valid)[0].tolist())
             value = labels[first].tolist()
             raise ValueError(
-                f"{title}{[*first]} is {shown(value)}; it {wanted}{_if_missing(value)}"
+                f"{title}{[*first]} is {shown(value)}; it {wanted}{_if_missing(value, title)}"
             )
         return values
     import tensorflow as tf
@@ -277,7 +272,7 @@ def _with_nan(array):
     """Numbers among which are missing values, an array of objects, as floats; others as they are."""
     if not isinstance(array, np.ndarray) or array.dtype != object:
         return array
-    values = [np.nan if _is_missing(value) else value for value in array.ravel().tolist()]
+    values = [np.nan if is_missing(value) else value for value in array.ravel().tolist()]
     if not all(isinstance(value, Real | np.bool_) for value in values):
         return array
     return np.array(values, np.float64).reshape(array.shape)
@@ -485,13 +480,6 @@ class LabelScores:
 # --- The labels of a model ---
 
 
-def as_arrays(column):
-    """Labels or weights, alone or by output, as NumPy arrays."""
-    if isinstance(column, Mapping):
-        return {name: np.asarray(part) for name, part in column.items()}
-    return None if column is None else np.asarray(column)
-
-
 def label_arrays(model, x, y):
     """As `checked_labels`, of labels in memory: arrays, what makes one, columns, tables, tensors; or None."""
 
@@ -500,11 +488,11 @@ def label_arrays(model, x, y):
         if label_range is not None:
             names = label_range.names
             advice = _how_to_name(names, {str(column) for column in column_names(labels)})
-            return labels_of_table(labels, label_range.columns, advice)
+            return labels_of_table(labels, "y", label_range.columns, advice)
         labels = as_list(labels)
         return np.asarray(labels) if is_of_tensorflow(labels) else labels
 
-    return None if y is None else checked_labels(model, x, _by_output(in_memory, y))
+    return None if y is None else checked_labels(model, x, by_output(in_memory, y))
 
 
 def checked_labels(model, x, y):
@@ -535,10 +523,11 @@ def checked_labels(model, x, y):
             return ranges[name].numbers(labels, title)
         return finite_numbers(labels, title)
 
-    return _by_output(numbers, y)
+    return by_output(numbers, y)
 
 
-def _by_output(function, y):
+def by_output(function, y):
+    """`function(name, part)` of labels or weights, for each output or, as "", for the only one."""
     if isinstance(y, Mapping):
         return {name: function(name, part) for name, part in y.items()}
     return function("", y)

@@ -1,6 +1,7 @@
 """Tables and columns of pandas, polars, pyarrow and `datasets`, without an import of any of them."""
 
 from collections.abc import Sequence
+from numbers import Real
 from typing import Any
 
 
@@ -22,3 +23,9 @@ def as_list(column: Any) -> Any:
         column, list | tuple | str | bytes
     )
     return list(column) if is_sequence else column
+
+
+def is_missing(value: Any) -> bool:
+    """Whether a value is None, NaN or pandas' NA, which no comparison finds."""
+    is_na = value is None or type(value).__name__ in ("NAType", "NaTType")
+    return is_na or (isinstance(value, Real) and value != value)
