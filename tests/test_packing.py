@@ -10,6 +10,7 @@ import tensorflow as tf
 
 from bert_zoo import text
 from bert_zoo.text.layout import BERT, PLAIN, ROBERTA, Layout
+from bert_zoo.text.windows import document_windows, question_windows
 
 REFERENCES = Path(__file__).parent / "golden" / "text" / "references.json.gz"
 VOCABULARY = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a", "b", "c", "é"]
@@ -342,6 +343,29 @@ def test_nothing_is_reported_where_everything_fits_or_the_report_is_off(tokenize
         preprocessor(tokenizer, report_truncation=False)(["a " * 60])
         preprocessor(tokenizer)((["a " * 2], ["b " * 3]))
     assert truncation_messages(caplog) == []
+
+
+@pytest.mark.parametrize("where", ["eager", "map", "questions", "windows"])
+def test_texts_of_unknown_words_are_said_once(tokenizer, caplog, where):
+    prepare = preprocessor(tokenizer)
+    strange, known = "語 語 a", "a b 語 語"
+    readers = {
+        "questions": lambda texts: question_windows(prepare)(["a"] * 4, texts),
+        "windows": document_windows(prepare, stride=2),
+    }
+    read = readers.get(where, prepare)
+    read(tf.constant([known, "", "a", "b"]))
+    assert "vocabulary" not in caplog.text
+    for _ in range(2):
+        texts = tf.data.Dataset.from_tensors([strange, known, "a", "語"]).repeat(2)
+        for batch in texts.map(read) if where == "map" else texts:
+            if where != "map":
+                read(batch)
+        prepare.with_options(sequence_length=6)(["語"])
+    (message,) = [m for m in caplog.messages if "vocabulary" in m]
+    assert "2 of the 4 texts" in message and "language" in message
+    preprocessor(tokenizer, report_truncation=False)(["語"])
+    assert len([m for m in caplog.messages if "vocabulary" in m]) == 1
 
 
 # ---------------------------------------------------------------------------------------------

@@ -32,10 +32,16 @@ TEXTS_CUT = (
     "longest has %d tokens without special tokens. Raise sequence_length (as far as the model "
     "allows) to keep them whole. This is said once."
 )
+# For: how many texts, of how many.
+TEXTS_UNKNOWN = (
+    "%d of the %d texts of a batch consist mostly of words or characters that the vocabulary does not "
+    "have. The model reads the unknown token in their place, and what it answers says little. Check "
+    "that it was made for the language and the script of these texts. This is said once."
+)
 
 
 class TextPreprocessor(tf.Module):
-    """What preprocessors share: a tokenizer, a packer, and the report on truncation.
+    """What preprocessors share: a tokenizer, a packer, and the reports on what is not read.
 
     Args: see `Preprocessor`.
 
@@ -44,6 +50,7 @@ class TextPreprocessor(tf.Module):
         cut_message: see `TruncationReport`.
         packer: composes the rows.
         report: the `TruncationReport`, which is that of `with_options` too; None without one.
+        unknown_report: likewise the `UnknownReport`.
     """
 
     default_layout = BERT
@@ -62,6 +69,7 @@ class TextPreprocessor(tf.Module):
         packing = {"layout": self.default_layout, **packing, "sequence_length": sequence_length}
         self.packer = Packer.of_tokenizer(tokenizer, **packing)
         self.report = TruncationReport(self.cut_message) if report_truncation else None
+        self.unknown_report = UnknownReport() if report_truncation else None
 
     def get_config(self) -> dict[str, Any]:
         """Returns the constructor's keyword arguments, ready for JSON; the tokenizer has its own."""
@@ -92,7 +100,8 @@ class TextPreprocessor(tf.Module):
             raise TypeError(f"Unknown options {unknown}; a preprocessor has {sorted(options)}.")
         made = type(self)(self.tokenizer, **{**options, **changes})
         if made.report is not None and self.report is not None:
-            made.report = self.report  # or it would be said again
+            # Or it would be said again.
+            made.report, made.unknown_report = self.report, self.unknown_report
         return made
 
     def in_language(self, language: str) -> Self:
@@ -144,7 +153,17 @@ class TextPreprocessor(tf.Module):
         kept = self.packer.kept_lengths(lengths)
         if self.report is not None:
             self.report.watch(tf.add_n(lengths), tf.add_n(kept), self.sequence_length)
+        self.watch_unknown(*segments)
         return self.packer.lay_out([*map(Slices.of_beginnings, segments, kept)])
+
+    def watch_unknown(self, *segments: tf.RaggedTensor) -> None:
+        """Adds the check on unknown tokens to the graph, if there is a report on them."""
+        unk_id = getattr(self.tokenizer, "unk_id", None)
+        # Of a byte-level vocabulary nothing is unknown, and its end token has that name too.
+        has_unknown = unk_id is not None and unk_id != getattr(self.tokenizer, "eos_id", None)
+        if self.unknown_report is not None and has_unknown:
+            for segment in segments:
+                self.unknown_report.watch(segment, unk_id)
 
     def tokenize(self, texts: Any) -> tf.RaggedTensor:
         """Tokenizes texts to int32 [batch, (tokens)], under the name of TF-Hub's preprocessors."""
@@ -159,7 +178,7 @@ class Preprocessor(TextPreprocessor):
             the layout's special tokens, as `cls_id`, and `pad_id`.
         sequence_length: as for Packer.
         report_truncation: say once on the log (logger "bert_zoo.text.preprocessor") that texts were
-            cut. It runs Python inside the graph, so switch it off for a graph that leaves this
+            cut, and once that the vocabulary does not have most of a text. It runs Python inside the graph, so switch it off for a graph that leaves this
             process: a SavedModel, or a remote tf.data service.
         **packing: further keyword arguments of Packer: layout, padding, bucket, truncation.
     """
@@ -356,3 +375,31 @@ class TruncationReport:
             is_done, self._done = self._done, True
         if not is_done:
             logger.warning(*message)
+
+
+class UnknownReport:
+    """Says once, from inside a graph too, that most tokens of a text are the unknown token."""
+
+    def __init__(self):
+        self._lock = threading.Lock()
+        self._done = False
+
+    def watch(self, tokens: tf.RaggedTensor, unk_id: int) -> None:
+        """Adds the check to the graph: int32 [batch, (tokens)], without special tokens."""
+        if self._done:
+            return
+        is_unknown = tokens.with_values(tf.cast(tokens.values == unk_id, tf.int64))
+        is_mostly = 2 * tf.reduce_sum(is_unknown, axis=1) > tokens.row_lengths()
+
+        def report() -> tf.Tensor:
+            return tf.numpy_function(self._warn, [is_mostly], tf.bool)
+
+        tf.cond(tf.reduce_any(is_mostly), report, lambda: tf.constant(False))
+
+    def _warn(self, is_mostly: np.ndarray) -> np.bool_:
+        """Speaks of a batch, bool [batch]; numpy_function asks for a result."""
+        with self._lock:
+            is_done, self._done = self._done, True
+        if not is_done:
+            logger.warning(TEXTS_UNKNOWN, np.count_nonzero(is_mostly), is_mostly.size)
+        return np.True_

@@ -110,6 +110,7 @@ class QuestionWindows(TextPreprocessor):
         kept = tf.minimum(question.row_lengths(), limit)
         if self.report is not None:
             self.report.watch(question.row_lengths(), kept, limit)
+        self.watch_unknown(question, context)
         room = self._room - kept
         step = tf.minimum(room, self._stride)
         example, first_token, length = _windows(context.row_lengths(), room, step)
@@ -174,6 +175,7 @@ class DocumentWindows(Preprocessor):
     def rows(self, texts: tf.Tensor) -> tuple[dict[str, tf.Tensor], tf.Tensor]:
         """The windows of texts as rows of a model's inputs, and the number of each one's text."""
         tokens = _with_long_splits(self.tokenizer(texts))
+        self.watch_unknown(tokens)
         room = self.sequence_length - self.packer.layout.specials(1)
         stride = self._stride or max(room * 3 // 4, 1)
         lengths = tokens.row_lengths()
@@ -187,7 +189,7 @@ class DocumentWindows(Preprocessor):
 def document_windows(preprocessor: Preprocessor, stride: int | None) -> DocumentWindows:
     """Windows that read text as a model's preprocessor does, and report cut pairs as it does."""
     windows = DocumentWindows(preprocessor.tokenizer, stride=stride, **preprocessor.get_config())
-    windows.report = preprocessor.report
+    windows.report, windows.unknown_report = preprocessor.report, preprocessor.unknown_report
     return windows
 
 
@@ -208,7 +210,10 @@ def _windows(
 
 def question_windows(preprocessor: Preprocessor, **options: Any) -> QuestionWindows:
     """Windows that read text as a model's preprocessor does, but for options of QuestionWindows."""
-    return QuestionWindows(preprocessor.tokenizer, **{**preprocessor.get_config(), **options})
+    windows = QuestionWindows(preprocessor.tokenizer, **{**preprocessor.get_config(), **options})
+    if windows.unknown_report is not None:
+        windows.unknown_report = preprocessor.unknown_report
+    return windows
 
 
 def model_inputs(rows: dict[str, tf.Tensor], columns: tuple[str, ...] = ()) -> dict[str, tf.Tensor]:
