@@ -4,7 +4,7 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-from helpers import TEXTS, load_task, loaded_task
+from helpers import CHOICES, TEXTS, load_task, loaded_task
 
 import bert_zoo
 from bert_zoo.models.data_adapters import split_rows
@@ -178,6 +178,14 @@ def test_columns_of_soft_and_several_labels_are_told_by_name(classifier):
     soft = load_task("classification", labels=NAMES)
     soft.compile(loss=keras.losses.CategoricalCrossentropy(from_logits=True))
     assert label_arrays(soft, TEXTS, rows).tolist() == wanted
+
+
+def test_choices_in_the_columns_of_a_table_are_read_row_by_row():
+    pd, (prompts, choices) = pytest.importorskip("pandas"), CHOICES
+    table = pd.DataFrame(choices, columns=["ending0", "ending1"])
+    model = loaded_task("multiple_choice")
+    found = model.as_text_rows((pd.Series(prompts), table))[1].numpy().tolist()
+    assert found == [[text.encode() for text in row] for row in choices]
 
 
 def test_a_class_called_nan_takes_no_missing_labels():

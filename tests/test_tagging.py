@@ -92,6 +92,7 @@ def test_lists_texts_and_tensors_are_the_same_words():
         ([["a"], "b c"], TypeError, r"words\[1\] is 'b c' \(str\), not a list"),
         ([["a"], ["b", None]], TypeError, r"words\[1\]\[1\] is None"),
         ([["a"], ["b", ""]], ValueError, r"words\[1\]\[1\] is an empty word"),
+        ([["a"], ["b", None]], TypeError, r"words\[1\]\[1\] is None, no word. Leave it out"),
         ([["a", "\ud800"]], ValueError, r"words\[0\]\[1\].*lone surrogate"),
         (tf.constant([[1, 2]]), ValueError, "int32"),
         (tf.constant([["a", ""]]), tf.errors.InvalidArgumentError, "empty words"),
@@ -206,7 +207,8 @@ def test_tagged_batches_hold_each_sentence_with_its_labels_once(model):
         ([[0, 3, 5], [1], [0] * 4], ValueError, r"y\[0\]\[2\] is 5; it must lie in \[0, 5\)"),
         ([["O", "PER", "O"], ["O"], ["O"] * 4], ValueError, r"y\[0\]\[1\] is 'PER'.*'B-PER'"),
         ([[0, 1.5, 0], [1], [0] * 4], ValueError, r"y\[0\]\[1\] is 1.5"),
-        ([[0, 3, 4], "O", [0] * 4], TypeError, r"y\[1\] is 'O'"),
+        ([[0, 3, 4], "O O", [0] * 4], ValueError, "Row 1 has 1 words and 2 labels"),
+        ([[0, 3, 4], None, [0] * 4], TypeError, r"y\[1\] is None; it must be a list of labels"),
         ([0, 1, 2], TypeError, r"y\[0\] is 0; it must be a list of labels"),
     ],
 )
@@ -215,6 +217,34 @@ def test_wrong_labels_of_words_are_named(y, error, message):
     for call in (tagger.fit, tagger.evaluate):
         with pytest.raises(error, match=message):
             call(WORDS, y, verbose=0)
+
+
+def test_words_and_tags_are_read_as_tables_and_lines_hold_them():
+    pd, pa = pytest.importorskip("pandas"), pytest.importorskip("pyarrow")
+    tagger = model_of("bert")
+    names = [[LABELS[max(i, 0)] for i in row] for row in WORD_LABELS]
+    ids = [[max(i, 0) for i in row] for row in WORD_LABELS]
+    frame = pd.DataFrame({"words": WORDS, "tags": names}, index=[5, 6, 7])
+    # What Parquet files are read as: arrays in a column of objects, or columns of arrow.
+    arrays = frame.map(lambda row: np.array(row, object))
+    arrow = pa.table({"words": WORDS, "ids": ids, "line": [" ".join(row) for row in names]})
+    for words in (frame["words"], arrays["words"], arrow["words"]):
+        assert tagger.as_text_rows(words).to_list() == word_batch(WORDS).to_list()
+    assert tagger.tag(arrow["words"]) == tagger.tag(WORDS)
+    for tags in (
+        frame["tags"],
+        arrays["tags"],
+        arrow["ids"],
+        arrow["line"],
+        [" ".join(row) for row in names],
+        frame[["tags"]],
+    ):
+        assert label_rows(tagger, word_batch(WORDS), tags).to_list() == ids
+    with pytest.raises(ValueError, match=r"columns \['words', 'tags'\]. Pass one column"):
+        label_rows(tagger, word_batch(WORDS), frame)
+    lines = tf.data.Dataset.from_tensors((tf.ragged.constant(WORDS), arrow["line"].to_pylist()))
+    wanted = tagger.evaluate(frame["words"], frame["tags"], verbose=0)
+    np.testing.assert_allclose(tagger.evaluate(lines, verbose=0), wanted, rtol=1e-5)
 
 
 def test_labels_in_tensors_are_checked_too():

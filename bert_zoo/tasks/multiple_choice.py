@@ -10,6 +10,7 @@ from bert_zoo.models.interface import Interface
 from bert_zoo.models.labels import LabelRange
 from bert_zoo.models.losses import class_loss
 from bert_zoo.models.task_model import SentenceModel, Use
+from bert_zoo.text.columns import as_list, column_names
 
 
 @keras.saving.register_keras_serializable("bert_zoo")
@@ -69,7 +70,10 @@ class MultipleChoice(SentenceModel):
                 "Multiple choice takes a pair (prompts, choices): [batch] strings, and for each the "
                 "same number of choices, [batch, choices]."
             )
-        choices = [text_batch(row, "choices") for row in x[1]]
+        choices = x[1]
+        if (columns := column_names(choices)) is not None:  # a loop over a table gives their names
+            choices = zip(*(as_list(choices[name]) for name in columns), strict=True)
+        choices = [text_batch(row, "choices") for row in choices]
         if len({len(row) for row in choices}) != 1:
             raise ValueError("Every prompt needs the same number of choices.")
         return text_batch(x[0], "prompts"), tf.stack(choices)

@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from bert_zoo.error_text import shown
 from bert_zoo.forks import refuse_fork
-from bert_zoo.text.columns import column_names
+from bert_zoo.text.columns import as_list, column_names, is_missing
 from bert_zoo.text.unicode_tables import re2_class
 
 # Stands before and after what is found in texts that are UTF-8, which never has this byte.
@@ -56,7 +56,7 @@ def text_batch(texts: Any, name: str = "texts") -> tf.Tensor:
             "of two batches, (firsts, seconds)."
         )
     try:
-        items = list(texts)
+        items = list(as_list(texts))
     except TypeError:
         raise TypeError(f"{name} is {_described(texts)}. {_EXPECTED}.") from None
     for position, item in enumerate(items):
@@ -136,7 +136,7 @@ def _table_advice(table: Any, name: str) -> str:
 def _bad_item(item: Any, position: int, name: str) -> str:
     if isinstance(item, list | tuple | np.ndarray):
         advice = "Pairs are passed as a tuple of two batches, (firsts, seconds), not as rows."
-    elif item is None or isinstance(item, float):
+    elif is_missing(item) or isinstance(item, float):
         advice = "Replace missing texts with '' or drop their rows."
     else:
         advice = "Convert it with str() if it is meant as text."

@@ -16,7 +16,9 @@ import numpy as np
 import tensorflow as tf
 
 from bert_zoo.config import IGNORED_LABEL
+from bert_zoo.error_text import shown
 from bert_zoo.text.batches import as_utf8, split_at_white_space, text_batch
+from bert_zoo.text.columns import as_list, is_missing
 from bert_zoo.text.preprocessor import Preprocessor
 from bert_zoo.text.tokenizer import Tokenizer
 
@@ -34,6 +36,7 @@ def has_rows_of_words(words: Any) -> bool:
         return True
     if isinstance(words, tf.Tensor):
         return (words.shape.rank or 0) > 1
+    words = as_list(words)
     if isinstance(words, list | np.ndarray) and len(words):
         return isinstance(words[0], list | tuple | np.ndarray)
     return False
@@ -43,7 +46,7 @@ def word_batch(words: Any, name: str = "words") -> tf.RaggedTensor:
     """Returns sentences as a ragged string tensor [batch, (words)], row splits int64.
 
     Args:
-        words: a sequence of sequences of strings; a string tensor, ragged or not, [batch, words];
+        words: a sequence, or a column of a table, of sequences of strings; a string tensor, ragged or not, [batch, words];
             or texts as `text_batch` takes them, which are split where Python's `str.split` does.
         name: what an error calls the argument.
 
@@ -56,7 +59,7 @@ def word_batch(words: Any, name: str = "words") -> tf.RaggedTensor:
     if isinstance(words, tf.Tensor):
         words = tf.RaggedTensor.from_tensor(words) if words.shape.rank == 2 else words
     if not isinstance(words, tf.RaggedTensor | tf.Tensor):
-        return _ragged_words([*words], name)
+        return _ragged_words([*as_list(words)], name)
     if words.dtype != tf.string or words.shape.rank != 2:
         raise ValueError(
             f"{name} is a tensor of {words.dtype.name} with shape {words.shape}. {_EXPECTED}."
@@ -76,10 +79,11 @@ def _ragged_words(rows: list[Any], name: str) -> tf.RaggedTensor:
                 f"{_EXPECTED}."
             )
         for number, word in enumerate(row):
-            if isinstance(word, str | bytes) and not word:
-                raise ValueError(
-                    f"{name}[{position}][{number}] is an empty word. Leave it out, with its label; "
-                    "sentences of different lengths need no padding."
+            if is_missing(word) or (isinstance(word, str | bytes) and not word):
+                what = f"{shown(word)}, no word" if is_missing(word) else "an empty word"
+                raise (TypeError if is_missing(word) else ValueError)(
+                    f"{name}[{position}][{number}] is {what}. Leave it out, with its label; sentences "
+                    "of different lengths need no padding."
                 )
     try:
         flat = text_batch([*itertools.chain.from_iterable(rows)], name)
@@ -172,7 +176,8 @@ def token_labels(labels: Any, packed: PackedWords, words: tf.RaggedTensor) -> tf
         labels = tf.RaggedTensor.from_tensor(labels)
     labels = labels.with_row_splits_dtype(tf.int64)
     number_of_labels, number_of_words = labels.row_lengths(), words.row_lengths()
-    wrong = number_of_labels != number_of_words
+    # The operator would forget the rank where only one of the sizes is known.
+    wrong = tf.not_equal(number_of_labels, number_of_words)
     message = "Rows of this batch have other numbers of labels than of words. Rows, words, labels:"
     found = (tf.where(wrong)[:, 0], number_of_words[wrong], number_of_labels[wrong])
     check = tf.debugging.Assert(~tf.reduce_any(wrong), [message, *found])

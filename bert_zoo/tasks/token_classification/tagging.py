@@ -12,6 +12,7 @@ from bert_zoo.error_text import shown
 from bert_zoo.models.direct import for_this_device
 from bert_zoo.models.graphs import in_graph, on_model
 from bert_zoo.models.inputs import check_batch_size
+from bert_zoo.models.label_tables import labels_of_table
 from bert_zoo.models.labels import checked_labels, class_indices
 from bert_zoo.results.taggings import (
     AVERAGE,
@@ -22,6 +23,7 @@ from bert_zoo.results.taggings import (
     sentence_of,
     tagging,
 )
+from bert_zoo.text.columns import as_list, column_names
 
 
 def tag(model, texts, aggregate: bool, batch_size: int, strategy: str = FIRST_PIECE) -> Taggings:
@@ -33,9 +35,11 @@ def tag(model, texts, aggregate: bool, batch_size: int, strategy: str = FIRST_PI
     check_strategy(strategy)
     if isinstance(texts, Iterator):
         texts = [*texts]
-    if has_rows_of_words(texts) and hasattr(texts, "numpy"):
-        texts = word_batch(texts).to_list()
-    sentences = [*map(sentence_of, texts if has_rows_of_words(texts) else strings(texts))]
+    if has_rows_of_words(texts):
+        texts = word_batch(texts).to_list() if hasattr(texts, "numpy") else as_list(texts)
+    else:
+        texts = strings(texts)
+    sentences = [*map(sentence_of, texts)]
     if not sentences:
         raise ValueError("There are no texts: texts is empty.")
     aggregate = aggregate and marks_spans(model.labels)
@@ -152,7 +156,7 @@ def label_rows(model, texts, y):
         model: a `TokenClassifier`.
         texts: what its `as_text_rows` returned.
         y: for each sentence its labels, names or ids, -100 where none is to be learned. A sequence of
-            sequences, an array or a ragged tensor.
+            sequences, or of strings of names with blanks between; an array, a column or a ragged tensor.
     """
     import tensorflow as tf
 
@@ -164,18 +168,21 @@ def label_rows(model, texts, y):
             "each a list of words, or dicts of ids with a label for each token."
         )
     words = word_batch(texts)
-    if isinstance(y, tf.Tensor | tf.RaggedTensor):
-        y = y.numpy() if isinstance(y, tf.Tensor) else y.to_list()
-    rows = [*y]
+    if column_names(y) is not None:
+        y = labels_of_table(y, "y")
+    rows = [*(y.numpy() if isinstance(y, tf.Tensor) else as_list(y))]
     lengths = words.row_lengths().numpy()
     if len(rows) != len(lengths):
         raise ValueError(f"y has {len(rows)} rows and x has {len(lengths)}; they must agree.")
     of_sentence = replace(model.label_ranges(texts)[""], axes=("words",))
     found = []
     for i, (row, length) in enumerate(zip(rows, lengths, strict=True)):
-        if isinstance(row, str | bytes) or not hasattr(row, "__len__"):
+        if isinstance(row, str | bytes):
+            row = row.split()
+        if not hasattr(row, "__len__"):
             raise TypeError(
-                f"y[{i}] is {shown(row)}; it must be a list of labels, one for each word."
+                f"y[{i}] is {shown(row)}; it must be a list of labels, one for each word, or a string "
+                "of their names with blanks between."
             )
         if len(row) != length:
             raise ValueError(
@@ -191,11 +198,14 @@ def labelled_words_to_inputs(model, texts, labels, preprocessor):
     """A batch of words and their labels to the input dict and labels of tokens; traceable."""
     import tensorflow as tf
 
+    from bert_zoo.text.batches import split_at_white_space
     from bert_zoo.text.words import pack_words, token_labels, word_batch
 
     words = word_batch(texts)
     packed = pack_words(words, preprocessor)
     if labels.dtype == tf.string:
+        if labels.shape.rank == 1:
+            labels = split_at_white_space(labels)
         names = model.label_ranges(texts)[""].names
         labels = tf.ragged.map_flat_values(class_indices, labels, names)
     labels = token_labels(labels, packed, words)
