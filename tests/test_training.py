@@ -22,6 +22,8 @@ from keras import ops
 import bert_zoo
 from bert_zoo.layers.heads.pooling import pool
 from bert_zoo.models.data_adapters import keras_arguments
+from bert_zoo.models.metrics import OfLogits
+from bert_zoo.private import metrics_given
 from bert_zoo.registry import Pooling
 from bert_zoo.training import (
     BertAdamW,
@@ -492,6 +494,106 @@ def test_token_accuracy_is_a_mean_over_labels_and_takes_weights():
     metric.update_state([[0, 1, -100]], scores[[[0, 2, 2]]])
     metric.update_state([[1], [2]], scores[[[1], [2]]], sample_weight=[0.5, 1.0])
     np.testing.assert_allclose(metric.result(), (1 + 0.5 + 1) / (2 + 1.5))
+
+
+def test_metrics_of_probabilities_read_logits_as_scikit_learn_does():
+    sklearn = pytest.importorskip("sklearn.metrics")
+    random = np.random.default_rng(0)
+    metrics = keras.metrics
+    weights = random.uniform(0.5, 2, 200).astype("float32")
+
+    def measured(metric, activation, labels, logits):
+        metric = OfLogits(metric, activation)
+        metric = OfLogits.from_config(metric.get_config())  # as a saved model has it
+        for part in (slice(None, 80), slice(80, None)):
+            metric.update_state(labels[part], logits[part], weights[part])
+        return np.array(metric.result())
+
+    labels, logits = random.integers(0, 2, 200), random.normal(size=(200, 2)).astype("float32")
+    of_1, chosen = logits[:, 1] - logits[:, 0], logits.argmax(1)
+    options = {"sample_weight": weights}
+    exact, scores, roc_auc = 1e-5, sklearn.precision_score, sklearn.roc_auc_score
+    for metric, wanted, tolerance in (
+        (metrics.Precision(), scores(labels, chosen, **options), exact),
+        (metrics.Precision(class_id=0), scores(labels, chosen, pos_label=0, **options), exact),
+        (metrics.Recall(), sklearn.recall_score(labels, chosen, **options), exact),
+        (metrics.F1Score(), sklearn.f1_score(labels, chosen, average=None, **options), exact),
+        (metrics.AUC(), roc_auc(labels, of_1, **options), 5e-3),
+        (metrics.AUC(from_logits=True), roc_auc(labels, of_1, **options), 5e-3),
+    ):
+        for given in (labels, np.eye(2)[labels]):
+            found = measured(metric, "softmax", given, logits)
+            np.testing.assert_allclose(found, wanted, atol=tolerance)
+
+    labels, logits = random.integers(0, 3, 200), random.normal(size=(200, 3)).astype("float32")
+    chosen, rows = logits.argmax(1), np.eye(3)[labels]
+    share = np.exp(logits) / np.exp(logits).sum(1, keepdims=True)
+    loss = sklearn.log_loss(labels, share, **options)
+    for metric, wanted, tolerance in (
+        (metrics.SparseCategoricalCrossentropy(), loss, exact),
+        (metrics.CategoricalCrossentropy(), loss, exact),
+        (
+            metrics.F1Score(average="macro"),
+            sklearn.f1_score(labels, chosen, average="macro", **options),
+            exact,
+        ),
+        (metrics.AUC(multi_label=True), roc_auc(rows, share, average="macro", **options), 5e-3),
+    ):
+        found = measured(metric, "softmax", labels, logits)
+        np.testing.assert_allclose(found, wanted, atol=tolerance)
+
+    rows = random.integers(0, 2, (200, 3))
+    for metric, wanted, tolerance in (
+        (
+            metrics.F1Score(average="macro", threshold=0.5),
+            sklearn.f1_score(rows, logits > 0, average="macro", **options),
+            exact,
+        ),
+        (
+            metrics.Recall(),
+            sklearn.recall_score(rows, logits > 0, average="micro", **options),
+            exact,
+        ),
+        (
+            metrics.BinaryCrossentropy(),
+            np.mean(
+                [
+                    sklearn.log_loss(rows[:, i], 1 / (1 + np.exp(-logits[:, i])), **options)
+                    for i in range(3)
+                ]
+            ),
+            exact,
+        ),
+    ):
+        found = measured(metric, "sigmoid", rows, logits)
+        np.testing.assert_allclose(found, wanted, atol=tolerance)
+
+    tokens, of_tokens = np.where(weights > 1.2, labels, -100), logits.reshape(20, 10, 3)
+    metric = OfLogits(metrics.F1Score(average="macro"), "softmax")
+    metric.update_state(tokens.reshape(20, 10), of_tokens)
+    wanted = sklearn.f1_score(labels[weights > 1.2], chosen[weights > 1.2], average="macro")
+    np.testing.assert_allclose(metric.result(), wanted, atol=exact)
+
+
+def test_models_measure_by_names_of_metrics_as_by_their_loss(classifier, tmp_path):
+    names = ["sparse_categorical_crossentropy", "AUC", "precision", keras.metrics.Precision]
+    loss = classifier.loss
+    recall = keras.metrics.Recall(name="found")
+    classifier.compile("adam", loss, metrics=[*names, recall, "accuracy"])
+    found = classifier.evaluate(TEXTS, LABELS, verbose=0, return_dict=True)
+    np.testing.assert_allclose(found["sparse_categorical_crossentropy"], found["loss"], rtol=1e-5)
+    assert {"AUC", "precision", "found", "accuracy"} < set(found)
+    np.testing.assert_allclose(found["found"], recall.result())
+    classifier.save(tmp_path / "model.keras")
+    *again, _ = metrics_given(keras.saving.load_model(tmp_path / "model.keras"))
+    assert [metric.name for metric in again] == [
+        "sparse_categorical_crossentropy",
+        "AUC",
+        "precision",
+        "Precision",
+        "found",
+    ]
+    classifier.compile("adam", loss, metrics=["accuracy"])
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ from bert_zoo.forks import refuse_fork
 from bert_zoo.models.compiling import (
     reads_class_numbers,
     warn_of_probabilities,
+    with_probabilities,
     with_token_accuracy,
 )
 from bert_zoo.models.cut_texts import ended_after_an_epoch, warning_of_cut_texts
@@ -54,6 +55,8 @@ class ZooModel(keras.Model):
         labels: the names of its classes, in the order of their numbers, where it has classes.
         ids_rank: axes of the ids that it is called with.
         peft_task: what peft's `task_type` says of adapters of such models, if it has a word for them.
+        output_activation: what makes probabilities of its outputs: "softmax", "sigmoid"; None where
+            these are no logits of classes.
         outputs_per_token: whether outputs carry the length of the input, so that `predict` has to
             pad all batches alike.
         reads_windows: whether it reads long texts in windows.
@@ -75,6 +78,7 @@ class ZooModel(keras.Model):
     task: str
     labels: tuple[str, ...] = ()
     ids_rank = 2
+    output_activation: str | None = None
     reads_windows = False
     outputs_per_token = False
     peft_task: str | None = None
@@ -286,12 +290,16 @@ class ZooModel(keras.Model):
         Keras's "auto" turns XLA on there; it would compile anew for every length of a batch, fuses
         less on CPUs than oneDNN, and breaks TPUStrategy (keras#19448).
 
-        Outputs are logits: losses take `from_logits=True`. Where they are of tokens, the metric
+        Outputs are logits: losses take `from_logits=True`, and metrics of Keras that read
+        probabilities are given these (`bert_zoo.models.metrics.OfLogits`). Where they are of tokens, the metric
         "accuracy" leaves out labels of -100, as `bert_zoo.training.TokenAccuracy`; Keras's own
         metric objects count them as wrong.
         """
         warn_of_probabilities(loss, self.task)
-        both_metrics = (metrics, weighted_metrics)
+        both_metrics = [
+            with_probabilities(given, self.output_activation)
+            for given in (metrics, weighted_metrics)
+        ]
         if self.outputs_per_token and any(map(reads_class_numbers, keras.tree.flatten(loss))):
             both_metrics = map(with_token_accuracy, both_metrics)
         on_tensorflow = keras.backend.backend() == "tensorflow"

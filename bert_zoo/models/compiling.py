@@ -5,7 +5,13 @@ from typing import Any
 
 import keras
 
-from bert_zoo.models.metrics import TokenAccuracy
+from bert_zoo.models.metrics import (
+    OF_ALL_CLASSES,
+    OF_CLASS_NUMBERS,
+    OF_ONE_CLASS,
+    OfLogits,
+    TokenAccuracy,
+)
 
 log = logging.getLogger("bert_zoo")
 
@@ -71,3 +77,28 @@ def with_token_accuracy(metrics: Any) -> Any:
         return TokenAccuracy(name=metric) if is_accuracy else metric
 
     return keras.tree.map_structure(replaced, metrics)
+
+
+def with_probabilities(metrics: Any, activation: str | None) -> Any:
+    """Metrics in which those of Keras that read probabilities are given these, and not logits.
+
+    Args:
+        metrics: as `compile` takes them, alone or by output.
+        activation: what makes probabilities of the model's logits; None where it has none.
+    """
+
+    def replaced(metric):
+        name = metric if isinstance(metric, str) else getattr(metric, "__name__", None)
+        found = metric
+        if isinstance(metric, str) or (name and metric.__module__.startswith("keras.")):
+            try:
+                found = keras.metrics.get(name)
+            except ValueError:  # "accuracy" and the like, or no metric of Keras
+                return metric
+        kind = type(found)
+        is_of_keras = kind.__module__.startswith("keras.")
+        if is_of_keras and kind.__name__ in OF_ONE_CLASS | OF_ALL_CLASSES | OF_CLASS_NUMBERS:
+            return OfLogits(found, activation, name=name)
+        return metric
+
+    return metrics if activation is None else keras.tree.map_structure(replaced, metrics)

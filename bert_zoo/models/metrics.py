@@ -76,14 +76,120 @@ class TokenAccuracy(keras.metrics.SparseCategoricalAccuracy):
             sample_weight: [batch, ...], of rows or of labels.
         """
         labels = ops.convert_to_tensor(y_true)
-        weight = ops.cast(ops.not_equal(labels, IGNORED_LABEL), "float32")
-        if sample_weight is not None:
-            given = ops.cast(sample_weight, "float32")
-            missing = len(weight.shape) - len(given.shape)
-            weight = weight * ops.reshape(given, (*ops.shape(given), *[1] * missing))
+        weight = _weights(ops.not_equal(labels, IGNORED_LABEL), sample_weight)
         scores = ops.reshape(y_pred, (-1, y_pred.shape[-1]))
         # Flat: Keras's means of rows would weigh batches of other lengths differently.
-        return super().update_state(ops.reshape(labels, (-1,)), scores, ops.reshape(weight, (-1,)))
+        return super().update_state(ops.reshape(labels, (-1,)), scores, weight)
+
+
+def _weights(counted, sample_weight):
+    """The weight of each label, float32 [labels], from which count and from those of rows or labels."""
+    weight = ops.cast(counted, "float32")
+    if sample_weight is not None:
+        given = ops.cast(sample_weight, "float32")
+        missing = len(weight.shape) - len(given.shape)
+        weight = weight * ops.reshape(given, (*ops.shape(given), *[1] * missing))
+    return ops.reshape(weight, (-1,))
+
+
+# Metrics of Keras that read probabilities: of one class, in two columns of rows of all; or of all classes.
+OF_ONE_CLASS = {
+    "AUC",
+    "BinaryAccuracy",
+    "BinaryCrossentropy",
+    "BinaryIoU",
+    "FalseNegatives",
+    "FalsePositives",
+    "Precision",
+    "PrecisionAtRecall",
+    "Recall",
+    "RecallAtPrecision",
+    "SensitivityAtSpecificity",
+    "SpecificityAtSensitivity",
+    "TrueNegatives",
+    "TruePositives",
+}
+OF_ALL_CLASSES = {
+    "CategoricalAccuracy",
+    "CategoricalCrossentropy",
+    "F1Score",
+    "FBetaScore",
+    "OneHotIoU",
+    "OneHotMeanIoU",
+    "TopKCategoricalAccuracy",
+}
+OF_CLASS_NUMBERS = {"SparseCategoricalCrossentropy"}
+# Those that are exact on logits, which they take by an option; by the activation that makes probabilities.
+FROM_LOGITS = {
+    "softmax": {"CategoricalCrossentropy", "SparseCategoricalCrossentropy"},
+    "sigmoid": {"BinaryCrossentropy"},
+}
+
+
+@keras.saving.register_keras_serializable("bert_zoo")
+class OfLogits(keras.metrics.Metric):
+    """A metric of Keras that reads probabilities, on logits, and labels that may be class numbers.
+
+    Of two classes, metrics of one class such as `Precision` and `AUC` measure class 1, as
+    scikit-learn does; of more classes, each against the rest, as Keras does on one-hot rows. Labels
+    of -100 do not count.
+
+    Args:
+        metric: of one of the classes above.
+        activation: what makes probabilities of logits: "softmax", where labels are class numbers or
+            one-hot rows; or "sigmoid", where they are rows of 0 and 1.
+    """
+
+    def __init__(self, metric, activation: str, name: str | None = None, dtype=None):
+        if isinstance(metric, dict):
+            metric = keras.saving.deserialize_keras_object(metric)
+        config, kind = metric.get_config(), type(metric).__name__
+        reads_logits = kind in FROM_LOGITS[activation]
+        if config.get("from_logits", reads_logits) != reads_logits:
+            metric = type(metric).from_config({**config, "from_logits": reads_logits})
+        super().__init__(name=name or metric.name, dtype=dtype)
+        self.metric, self.activation = metric, activation
+        self._reads_logits = reads_logits
+        options = {config.get(option) for option in ("class_id", "top_k", "multi_label")}
+        self._of_class_1 = kind in OF_ONE_CLASS and all(o is None or o is False for o in options)
+        self._of_class_numbers = kind in OF_CLASS_NUMBERS
+
+    def update_state(self, y_true, y_pred, sample_weight=None):
+        """Adds a batch.
+
+        Args:
+            y_true: integers [batch, ...], or numbers [batch, ..., classes].
+            y_pred: logits [batch, ..., classes].
+            sample_weight: [batch, ...], of rows or of labels.
+        """
+        logits, labels = ops.cast(y_pred, "float32"), ops.convert_to_tensor(y_true)
+        values = logits if self._reads_logits else getattr(ops, self.activation)(logits)
+        are_rows = len(labels.shape) == len(logits.shape)
+        counted = ops.ones_like(labels[..., 0]) if are_rows else labels != IGNORED_LABEL
+        weight = _weights(counted, sample_weight)
+        values = ops.reshape(values, (-1, ops.shape(values)[-1]))
+        if are_rows:
+            rows = ops.reshape(ops.cast(labels, "float32"), ops.shape(values))
+            numbers = ops.argmax(rows, -1)
+        else:
+            numbers = ops.maximum(ops.reshape(ops.cast(labels, "int32"), (-1,)), 0)
+            rows = ops.cast(numbers[:, None] == ops.arange(ops.shape(values)[-1]), "float32")
+        if self._of_class_numbers:
+            self.metric.update_state(numbers, values, weight)
+        elif self.activation == "softmax" and self._of_class_1 and logits.shape[-1] == 2:
+            self.metric.update_state(rows[:, 1], values[:, 1], weight)
+        else:
+            self.metric.update_state(rows, values, weight)
+
+    def result(self):
+        return self.metric.result()
+
+    def reset_state(self):
+        self.metric.reset_state()
+
+    def get_config(self):
+        metric = keras.saving.serialize_keras_object(self.metric)
+        return {**super().get_config(), "metric": metric, "activation": self.activation}
 
 
 @keras.saving.register_keras_serializable("bert_zoo")

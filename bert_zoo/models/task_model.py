@@ -203,6 +203,7 @@ class LabelledModel(TaskModel):
     """
 
     fixed_labels: tuple[str, ...] | None = None
+    output_activation = "softmax"
 
     def __init__(
         self,

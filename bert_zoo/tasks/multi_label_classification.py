@@ -46,6 +46,7 @@ class MultiLabelClassifier(Classifier):
         "model.classify({texts})",
     )
     problem_type = "multi_label_classification"
+    output_activation = "sigmoid"
 
     def __init__(
         self,

@@ -28,6 +28,7 @@ class MultipleChoice(SentenceModel):
         'model.predict((["A prompt."], [["One choice.", "Another."]]))',
     )
     ids_rank = 3
+    output_activation = "softmax"
     num_outputs = 1
     pools_windows = False
     interface = Interface(texts=(("text", 1), ("choices", 2)), pairs=False)

@@ -39,6 +39,7 @@ class QuestionAnswerer(TaskModel):
         long_texts="It reads long texts in windows of {length} tokens, each by itself.",
     )
     outputs_per_token = True
+    output_activation = "softmax"
     truncation = "only_second"
     # The mean of both, as run_squad.py.
     default_loss_weights = dict.fromkeys(LOGITS, 0.5)
