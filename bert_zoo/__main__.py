@@ -8,7 +8,7 @@ import platform
 import sys
 
 import bert_zoo
-from bert_zoo.apps.program import FULL_HELP, HELP, command, plain_errors
+from bert_zoo.apps.program import FULL_HELP, HELP, plain_errors, short_name
 from bert_zoo.apps.quiet import start_tensorflow_quietly
 from bert_zoo.error_text import nearest
 
@@ -30,8 +30,7 @@ def main(verb: str | None = None) -> None:
     arguments = sys.argv[1:]
     if verb is None:
         verb, *arguments = arguments or ["--help"]
-    # "finetune.py" of "python tools/finetune.py".
-    with plain_errors(command(verb).rpartition("/")[2] if verb in VERBS else "bert_zoo"):
+    with plain_errors(short_name(verb) if verb in VERBS else "bert_zoo"):
         if verb in {*HELP, *FULL_HELP}:
             print(overview())
             return

@@ -178,10 +178,10 @@ def main(arguments: list[str]) -> None:
         }
         print(f"\n{sentence['text']}  ({sentence['word']})")
         print(f"  before: {found['before']}\n  after:  {found['after']}")
-    print(
-        f"\n{results['steps']:,} steps, {results['tokens']:,} tokens, "
-        f"{results['tokens_per_second']:,.0f} tokens a second."
-    )
+    # None is measured where each call of the program trained one step.
+    speed = results["tokens_per_second"]
+    shown = f", {speed:,.0f} tokens a second" if speed else ""
+    print(f"\n{results['steps']:,} steps, {results['tokens']:,} tokens{shown}.")
     print(f"The run is in {directory}, with a report: {directory / 'report.html'}")
     if is_stream:
         model = f"{directory / 'model'}"

@@ -61,10 +61,9 @@ def _tiles(results: Mapping[str, Any]) -> str:
         for name, after in results["after"].items()
         if name.endswith((" out loss", " text loss"))
     ]
-    tiles += [
-        (f"{results['tokens_per_second']:,.0f}", "tokens a second"),
-        (duration(results["seconds"]), f"{results['steps']:,} steps"),
-    ]
+    if speed := results["tokens_per_second"]:
+        tiles.append((f"{speed:,.0f}", "tokens a second"))
+    tiles.append((duration(results["seconds"]), f"{results['steps']:,} steps"))
     shown = (
         f'<div class="tile"><b>{escape(value)}</b><span>{escape(name)}</span></div>'
         for value, name in tiles
