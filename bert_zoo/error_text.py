@@ -30,6 +30,17 @@ def shortened(text: str, limit: int = 200) -> str:
     return f"{text[:half]}...{text[len(text) - half :]}"
 
 
+def check_has_utf8(text: str, name: str = "A text") -> None:
+    """Raises ValueError for a text that UTF-8 cannot encode."""
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError as error:
+        raise ValueError(
+            f"{name} is {shown(text)}, which holds a lone surrogate and so has no UTF-8 form. Replace it, "
+            "for example with text.encode('utf-8', 'replace').decode('utf-8')."
+        ) from error
+
+
 def listing(names: Iterable[Any], limit: int = 200) -> str:
     """Names for a message, in their order, each cut at `limit`, with a count in place of the rest."""
     names = list(names)

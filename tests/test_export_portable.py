@@ -15,6 +15,8 @@ from helpers import (
 )
 
 import bert_zoo
+from bert_zoo import private
+from bert_zoo.layers.common import LayerNorm
 
 tf = pytest.importorskip("tensorflow")
 pytestmark = pytest.mark.skipif(
@@ -23,6 +25,9 @@ pytestmark = pytest.mark.skipif(
 
 # What converts, and what runs the result.
 MODULES = {"litert": ["ai_edge_litert"], "onnx": ["onnx", "onnxruntime", "tf2onnx"]}
+needs_onnx = pytest.mark.skipif(
+    not all(map(find_spec, MODULES["onnx"])), reason="needs the extra: bert_zoo[onnx]"
+)
 QUICK = ("bert/classification",)
 WITH_MEMORY = (
     "transformer_xl/hf_adaptive",
@@ -104,9 +109,45 @@ def test_outputs_are_the_models(case, format, tmp_path):
             continue
         given = inputs_for(model, io, inputs)
         expected = named(model, model(given))
-        for rows in (slice(None), slice(1)):  # any batch and length
+        for rows in [slice(None), slice(1), *([slice(0)] if format == "onnx" else [])]:
             one = {n: value[rows] for n, value in given.items()}
-            assert_holds(runner(tmp_path, name)(**one), {n: v[rows] for n, v in expected.items()})
+            served = runner(tmp_path, name)(**one)
+            assert_holds(served, {n: v[rows] for n, v in expected.items()})
+        if format == "onnx":
+            assert_is_described(tmp_path / f"{name}.onnx", model)
+
+
+def assert_is_described(file, model) -> None:
+    """A graph tells its axes, its layer norms and what it is of."""
+    import onnx
+
+    graph = onnx.load(file)
+    onnx.checker.check_model(graph, full_check=True)
+    inferred = onnx.shape_inference.infer_shapes(graph, strict_mode=True, data_prop=True)
+    for value in (*inferred.graph.input, *inferred.graph.output):
+        axes = [axis.dim_param or axis.dim_value for axis in value.type.tensor_type.shape.dim]
+        assert axes[0] == "batch"
+        assert all(axes), f"{value.name} has the axes {axes}."
+        if value.name == "token_ids":
+            assert axes[-1] == "sequence"
+    ops = [node.op_type for node in graph.graph.node]
+    is_normed = any(isinstance(layer, LayerNorm) for layer in private.all_layers(model))
+    assert ("LayerNormalization" in ops) == is_normed
+    assert not {"Sqrt", "Reciprocal"} & {*ops}  # of norms in parts
+    said = {prop.key: prop.value for prop in graph.metadata_props}
+    assert graph.producer_name == "bert_zoo"
+    assert said["task"] == model.task
+    assert json.loads(said.get("labels", "[]")) == [*model.labels]
+
+
+@needs_onnx
+def test_keras_own_onnx_files_run(tmp_path):
+    from onnxruntime import InferenceSession
+
+    model, io = load_case("bert/classification"), steps_of("bert/classification", labels=False)[0]
+    model.export(tmp_path / "model.onnx", format="onnx", verbose=False)
+    (logits,) = InferenceSession(tmp_path / "model.onnx").run(None, io)
+    np.testing.assert_allclose(logits, model(io), atol=BOTH)
 
 
 @pytest.mark.parametrize("format", formats("litert"))

@@ -29,16 +29,18 @@ import zipfile
 import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
 import pytest
-from helpers import GOLDEN, directory_of
+from helpers import GOLDEN, directory_of, load_case
 from test_gpt import write_gpt_release
 from test_pickled_vocabulary import attributes
 from test_wordpiece import SERIALIZED
 
 import bert_zoo
+import bert_zoo.runtime
 from bert_zoo.config import ConfigError
 from bert_zoo.families.transformer_xl_vocabulary import read_pickled_vocabulary
 from bert_zoo.loading.directories import open_checkpoint
@@ -96,6 +98,29 @@ def read_model(directory: Path) -> None:
     model = bert_zoo.load(directory)
     if text_files(directory):
         model.preprocessor(["a text, or two"])
+
+
+def exported(write: Callable[[Path], None], file: str, cases: int) -> Subject:
+    """An export but for the model in it, which the runtime reads: damage to that ends the process."""
+
+    def make(directory: Path) -> None:
+        write(directory)
+        for path in directory.iterdir():
+            if path.suffix != ".json":
+                path.rename(directory.parent / path.name)
+
+    def read(directory: Path) -> None:
+        shutil.copy(directory.parent / file, directory)
+        model = bert_zoo.runtime.load(directory)
+        for verb in ("classify", "tag", "embed"):
+            if hasattr(model, verb):
+                getattr(model, verb)(["a text, or two", "the cat"])
+
+    return Subject(make, read, cases)
+
+
+def exporter(case: str) -> Callable[[Path], None]:
+    return lambda directory: bert_zoo.export(load_case(case), directory, format="onnx")
 
 
 def text_files(directory: Path) -> list[Path]:
@@ -249,6 +274,14 @@ def subjects() -> dict[str, Subject]:
         found[f"model-{name}"] = Subject(copied(directory), read_model, 0)
         if text_files(directory):
             found[f"tokenizer-{name}"] = Subject(only_text(directory), tokenizer_reader(family), 1)
+    for runtime, file in (("onnx", "tokens.onnx"), ("litert", "model.tflite")):
+        if find_spec({"onnx": "onnxruntime", "litert": "ai_edge_litert"}[runtime]):
+            saved = GOLDEN.parents[1] / "saved_by" / "0.1.0" / f"exported_{runtime}"
+            found[f"export-{runtime}"] = exported(copied(saved), file, 40)
+    if find_spec("tf2onnx"):
+        # An export takes seconds.
+        for case in ("bert/multi_label_classification", "roberta/token_classification"):
+            found[f"export-{case}"] = exported(exporter(case), "tokens.onnx", 0)
     for name in ("a.zip", "a.tar", "a.tar.gz", "a.tar.xz", "a.tar.bz2"):
         found[f"archive-{name}"] = Subject(archive_maker(name), read_archive, 40)
     return found

@@ -385,7 +385,8 @@ class CausalBackbone(TransformerBackbone):
         mask = ops.ones_like(token_ids) if mask is None else mask
         length, slots = ops.shape(token_ids)[1], ops.shape(memory_mask)[1]
         numbers = ops.arange(slots, dtype="int32")
-        start = ops.max(memory_mask * (numbers + 1)[None, :])
+        # With a row of zeros, since an empty batch has no largest number.
+        start = ops.max(ops.pad(memory_mask * (numbers + 1)[None, :], [(1, 0), (0, 0)]))
         places = ops.arange(length, dtype="int32")
         position_ids = inputs.get("position_ids")
         if position_ids is None:

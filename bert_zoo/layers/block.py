@@ -3,7 +3,7 @@
 import keras
 from keras import ops
 
-from bert_zoo.layers.common import at_positions, norm
+from bert_zoo.layers.common import at_positions, in_rows, norm, number_of
 from bert_zoo.layers.dropout import Dropout
 
 
@@ -85,6 +85,5 @@ def residual(x, attended, positions):
     """The tokens of x [batch * length, hidden] that have attended, of which there is [tokens, hidden]."""
     if positions is None:
         return x
-    number = 1 if isinstance(positions, slice) else ops.shape(positions)[1]
-    rows = ops.reshape(x, (ops.shape(attended)[0] // number, -1, x.shape[-1]))
+    rows = in_rows(x, ops.shape(attended)[0] // number_of(positions))
     return ops.reshape(at_positions(rows, positions), (-1, x.shape[-1]))

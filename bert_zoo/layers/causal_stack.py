@@ -30,7 +30,7 @@ class CausalAttention(SelfAttention):
         if memory is None:
             return super().call(x, bias, positions=positions, training=training)
         keys, values = memory
-        heads = (ops.shape(keys)[0], -1, self.num_heads, self.head_size)
+        heads = (-1, ops.shape(bias)[2], self.num_heads, self.head_size)
         query, key, value = (ops.reshape(part, heads) for part in ops.split(self.qkv(x), 3, -1))
         query = ops.transpose(query, (0, 2, 1, 3)) * (1 / math.sqrt(self.head_size))
         keys = ops.slice_update(keys, (0, 0, 0, start), ops.transpose(key, (0, 2, 3, 1)))

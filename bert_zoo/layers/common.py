@@ -95,6 +95,25 @@ def at_positions(x, positions):
     return ops.take(ops.reshape(x, (-1, *rest)), begins + positions, axis=0)
 
 
+def number_of(positions):
+    """How many positions of each row `at_positions` is given."""
+    return 1 if isinstance(positions, slice) else ops.shape(positions)[1]
+
+
+def in_rows(x, batch):
+    """[batch * length, ...] as [batch, length, ...], of which only the batch is known.
+
+    An empty batch does not tell the length, which is 1 then: in ONNX no shape leaves one open beside a 0.
+    """
+    length = at_least_one(ops.shape(x)[0] // at_least_one(batch))
+    return ops.reshape(x, (-1, length, *x.shape[1:]))
+
+
+def at_least_one(size):
+    """A size of a tensor's axis, but for 0; a number where it is one, as JAX's shapes must be."""
+    return max(size, 1) if isinstance(size, int) else ops.maximum(size, 1)
+
+
 def neighbours(x, step: int, document_ids=None):
     """What stands `step` tokens further in each token's document; 0 where nothing does.
 

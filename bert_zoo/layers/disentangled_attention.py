@@ -8,7 +8,7 @@ import numpy as np
 from keras import ops
 
 from bert_zoo.layers.attention import at_queries
-from bert_zoo.layers.common import at_positions, dense
+from bert_zoo.layers.common import at_positions, dense, in_rows
 from bert_zoo.layers.dropout import Dropout
 from bert_zoo.layers.relative_attention import shifted_to_keys
 
@@ -130,8 +130,8 @@ class DisentangledAttention(keras.layers.Layer):
             query = ops.reshape(self.query(x), heads)
             query = query if positions is None else at_positions(query, positions)
         else:
-            query = self.query(queries)
-            query = ops.reshape(query, (ops.shape(key)[0], -1, self.num_heads, self.head_size))
+            query = ops.reshape(self.query(queries), (-1, *heads[2:]))
+            query = in_rows(query, ops.shape(key)[0])
         if positions is not None and bias.shape[2] != 1:
             bias = at_queries(bias, positions)
         query = ops.transpose(query, (0, 2, 1, 3)) * self.scale

@@ -12,6 +12,7 @@ from bert_zoo.layers.common import (
     initializer,
     neighbours,
     norm,
+    number_of,
     table,
 )
 from bert_zoo.layers.disentangled_attention import rows_of_distances
@@ -185,8 +186,8 @@ class DisentangledStack(Stack):
                 block, flat, bias, distances, positions=at, training=training
             )
             attentions += probabilities
-            tokens = length if at is None else -1
-            made = ops.reshape(flat, (ops.shape(x)[0], tokens, self.hidden_size))
+            tokens = length if at is None else number_of(at)
+            made = ops.reshape(flat, (-1, tokens, self.hidden_size))
             if layer == 0 and self.convolution is not None:
                 made = self.convolution(x, made, document_ids, positions=at, training=training)
                 flat = ops.reshape(made, (-1, self.hidden_size))

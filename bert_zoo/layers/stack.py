@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import keras
 from keras import ops
 
-from bert_zoo.layers.common import at_positions
+from bert_zoo.layers.common import at_positions, number_of
 from bert_zoo.layers.recomputation import recomputed
 
 
@@ -87,7 +87,7 @@ class Stack(keras.layers.Layer):
                 attentions += probabilities
             tokens = length
             if layer == last and positions is not None:
-                tokens = 1 if isinstance(positions, slice) else ops.shape(positions)[1]
+                tokens = number_of(positions)
                 kept = None if kept is None else at_positions(kept, positions)
             if kept is not None:
                 x = x * ops.reshape(kept, (-1, 1))

@@ -99,7 +99,7 @@ class RotaryAttention(SelfAttention):
         probabilities = ops.softmax(ops.matmul(query, key) + bias)
         context = ops.matmul(self.dropout(probabilities, training=training), value)
         context = ops.transpose(context, (0, 2, 3, 1, 4))
-        context = ops.reshape(context, (ops.shape(context)[0], -1, *context.shape[3:]))
+        context = ops.reshape(context, (-1, ops.shape(context)[1] * size, *context.shape[3:]))
         if positions is None:
             return context[:, :length], probabilities
         shown = out_of_blocks(probabilities, length, positions)
@@ -225,9 +225,9 @@ def out_of_blocks(probabilities, length, positions):
 
     The queries are all, or those at `positions`, as of `at_positions`.
     """
-    batch, heads = ops.shape(probabilities)[:2]
+    batch, heads, blocks = ops.shape(probabilities)[:3]
     size = probabilities.shape[-1] // 3
-    rows = ops.reshape(probabilities, (batch, heads, -1, 3 * size))[:, :, :length]
+    rows = ops.reshape(probabilities, (-1, heads, blocks * size, 3 * size))[:, :, :length]
     queries = ops.broadcast_to(ops.arange(length, dtype="int32")[None], (batch, length))
     if positions is not None:
         rows, queries = at_queries(rows, positions), at_positions(queries, positions)

@@ -30,6 +30,7 @@ from bert_zoo.models.graphs import Graphs
 from bert_zoo.models.inputs import check_batch_size, check_is_dict, check_is_integer, outside
 from bert_zoo.models.interface import Interface
 from bert_zoo.models.labels import LabelRange, checked_labels, label_arrays, read_class_weight
+from bert_zoo.models.onnx_conversion import converting
 from bert_zoo.models.replicas import (
     LossScaling,
     LossTracker,
@@ -388,7 +389,7 @@ class ZooModel(keras.Model):
     def export(self, filepath, format: str = "tf_saved_model", *, input_signature=None, **kwargs):
         """As in Keras, on ids of any batch and length: `token_ids`, `segment_ids`, `padding_mask`.
 
-        `bert_zoo.export` writes SavedModels that take text.
+        `bert_zoo.export` writes SavedModels that take text, and ONNX files with named axes.
 
         Raises:
             ValueError: a model with a memory, whose outputs Keras cannot export.
@@ -400,7 +401,9 @@ class ZooModel(keras.Model):
             )
         if input_signature is None:
             input_signature = [self._specs_of_ids(keras.InputSpec)]
-        super().export(filepath, format=format, input_signature=input_signature, **kwargs)
+        converts = format == "onnx" and keras.backend.backend() == "tensorflow"
+        with converting() if converts else contextlib.nullcontext():
+            super().export(filepath, format=format, input_signature=input_signature, **kwargs)
 
     @property
     def _default_save_signature(self):

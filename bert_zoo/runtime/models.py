@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from bert_zoo.json_files import read_object
+from bert_zoo.config import ConfigError
 from bert_zoo.metrics.squad import Window, select_answers
 from bert_zoo.results.answers import SpanAnswer, SpanAnswers, span_answer
 from bert_zoo.results.classifications import (
@@ -25,13 +25,11 @@ from bert_zoo.results.taggings import (
     tagging,
     word_probabilities,
 )
-from bert_zoo.runtime.files import DESCRIPTION_FILE, VERSION
+from bert_zoo.runtime.description import SIGNATURE, read_description
+from bert_zoo.runtime.files import DESCRIPTION_FILE
 from bert_zoo.runtime.reading import Arrays, Reader, Row
 from bert_zoo.runtime.sessions import SESSIONS, checked_inputs
 from bert_zoo.text.splitting import row_splits_that_fit
-
-# The signature that texts are read by.
-SIGNATURE = "tokens"
 
 
 def load(directory: str | Path, *, threads: int | None = None) -> "RuntimeModel":
@@ -48,7 +46,7 @@ def load(directory: str | Path, *, threads: int | None = None) -> "RuntimeModel"
     Raises:
         FileNotFoundError: there is no such export.
         ImportError: the runtime is not installed.
-        ValueError: a newer bert_zoo wrote it.
+        ValueError: a newer bert_zoo wrote it, or one of its files is not as bert_zoo writes them.
     """
     directory = Path(directory).expanduser()
     path = directory / DESCRIPTION_FILE
@@ -57,14 +55,9 @@ def load(directory: str | Path, *, threads: int | None = None) -> "RuntimeModel"
             f"{directory} has no {DESCRIPTION_FILE}. bert_zoo.export(model, directory, "
             f"format='litert') writes it, with any of the formats {sorted(SESSIONS)}."
         )
-    description = dict(read_object(path))
-    if description["version"] > VERSION:
-        raise ValueError(
-            f"{path} is of version {description['version']}, and this bert_zoo reads {VERSION} and "
-            "older ones. Update it."
-        )
-    kind = _KINDS.get(description["verb"], RuntimeModel)
-    return kind(directory, description, threads)
+    outputs = {verb: kind.outputs_read for verb, kind in _KINDS.items()}
+    description = read_description(path, SESSIONS, outputs)
+    return _KINDS.get(description["verb"], RuntimeModel)(directory, description, threads)
 
 
 class RuntimeModel:
@@ -74,9 +67,19 @@ class RuntimeModel:
         task: the name of its task.
         description: what its export says of it; `text` among it, with the `differences` of its
             tokenizer, if there are any.
+        outputs_read: the outputs that its verb reads.
+        keys_read: what the verb reads of the description.
     """
 
+    outputs_read: tuple[str, ...] = ()
+    keys_read: tuple[str, ...] = ()
+
     def __init__(self, directory: Path, description: Mapping[str, Any], threads: int | None):
+        if missing := [key for key in self.keys_read if not description.get(key)]:
+            raise ConfigError(
+                f"{directory / DESCRIPTION_FILE} has no {' and no '.join(missing)}, which the verb "
+                f"{description['verb']} reads. Export the model again."
+            )
         self.description = description
         self.task = description["task"]
         self._session = SESSIONS[description["format"]](directory, threads)
@@ -141,6 +144,7 @@ class RuntimeModel:
             inputs = self.reader.padded(batch)
             outputs = self.run({name: inputs[name] for name in self._inputs})
             width = inputs["token_ids"].shape[1]
+            self._check_outputs(outputs, width)
             per_token = self.description["outputs_per_token"]
             for at, (number, row) in enumerate(zip(numbers, batch, strict=True)):
                 inside = self.reader.inside(row, width)
@@ -150,8 +154,30 @@ class RuntimeModel:
                 }
         return found
 
+    def _check_outputs(self, outputs: Arrays, width: int) -> None:
+        """Checks that the outputs for texts of a width are those that the description speaks of."""
+        found = {name: list(value.shape) for name, value in outputs.items()}
+        wanted = {name: "is missing" for name in self.outputs_read if name not in found}
+        for name in self.description["outputs_per_token"]:
+            if name in found and found[name][1:2] != [width]:
+                wanted[name] = f"has the shape {found[name]}, not one of {width} tokens"
+        labels = self.description.get("labels")
+        if labels and "logits" in found and found["logits"][-1:] != [len(labels)]:
+            wanted["logits"] = (
+                f"has the shape {found['logits']}, and there are {len(labels)} labels"
+            )
+        if wanted:
+            said = "; ".join(f"the output {name} {what}" for name, what in wanted.items())
+            raise ValueError(
+                f"{DESCRIPTION_FILE} and the model's file are not of one export: {said}. Export the "
+                "model again."
+            )
+
 
 class _Classifier(RuntimeModel):
+    outputs_read = ("logits",)
+    keys_read = ("labels",)
+
     @property
     def labels(self) -> list[str]:
         return self.description["labels"]
@@ -173,18 +199,25 @@ class _Classifier(RuntimeModel):
 
 
 class _MultiLabelClassifier(_Classifier):
+    keys_read = ("labels", "thresholds")
+
     def _classified(self, text, logits, top_k):
         thresholds = self.description["thresholds"]
         return multi_label_classified(text, logits, self.labels, thresholds, top_k)
 
 
 class _Embedder(RuntimeModel):
+    outputs_read = ("embedding",)
+
     def embed(self, texts, batch_size: int = 32) -> np.ndarray:
         """As the Keras model's `embed`: sentence vectors, float32 [texts, hidden]."""
         return np.stack(self.predict(texts, batch_size)["embedding"])
 
 
 class _Tagger(RuntimeModel):
+    outputs_read = ("logits",)
+    keys_read = ("labels",)
+
     @property
     def labels(self) -> list[str]:
         return self.description["labels"]
@@ -234,6 +267,8 @@ class _Tagger(RuntimeModel):
 
 
 class _Answerer(RuntimeModel):
+    outputs_read = ("start_logits", "end_logits")
+
     def answer(
         self,
         question,

@@ -1,14 +1,17 @@
 """From texts to rows of ids, in NumPy: what `bert_zoo.text` does in TensorFlow's graph."""
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
-from bert_zoo.runtime.files import TOKENIZER_FILE
-from bert_zoo.text.layout import Layout
+from bert_zoo.config import ConfigError
+from bert_zoo.error_text import check_has_utf8, shortened
+from bert_zoo.json_files import JsonObject
+from bert_zoo.runtime.description import layout_of, split_tokens_of
+from bert_zoo.runtime.files import DESCRIPTION_FILE, TOKENIZER_FILE
 
 log = logging.getLogger("bert_zoo")
 
@@ -41,25 +44,25 @@ class Reader:
 
     Args:
         directory: of the export.
-        text: what its description says of texts.
+        text: what its description, which is checked, says of texts.
     """
 
-    def __init__(self, directory: Path, text: Mapping[str, Any]):
-        from tokenizers import Tokenizer, pre_tokenizers
+    def __init__(self, directory: Path, text: JsonObject):
+        from tokenizers import pre_tokenizers
 
         self._path = directory / TOKENIZER_FILE
-        self._tokenizer = Tokenizer.from_file(str(self._path))
+        self._tokenizer = _read_tokenizer(self._path)
         self._word_tokenizer = self._tokenizer
-        if text["blank_before_words"]:
-            self._word_tokenizer = Tokenizer.from_file(str(self._path))
-            self._word_tokenizer.pre_tokenizer.add_prefix_space = True
-            self._word_tokenizer.pre_tokenizer = self._word_tokenizer.pre_tokenizer
-        self.layout = Layout(**text["layout"])
+        if text.get("blank_before_words"):
+            self._word_tokenizer = _with_blank_before(_read_tokenizer(self._path), self._path)
+        self.layout = layout_of(text)
         self.sequence_length = text["sequence_length"]
         self._truncation = text["truncation"]
         self._bucket = text["bucket"]
         self._ids = text["ids"]
-        self._split_tokens = {int(token): ids for token, ids in text["split_tokens"].items()}
+        self._split_tokens = split_tokens_of(text)
+        # Exports of bert_zoo 0.1.0 do not say it.
+        self._vocabulary_size = text.get("vocabulary_size")
         self._has_blanks = isinstance(self._tokenizer.pre_tokenizer, pre_tokenizers.Metaspace)
         self._has_warned = False
 
@@ -74,9 +77,13 @@ class Reader:
         tokens = (self._tokens(*pair) for pair in zip(words, encoded, strict=True))
         return [of_word.ids or [self._ids["unk"]] for of_word in tokens]
 
-    @staticmethod
-    def _encoded(tokenizer, texts: Sequence[str]):
-        return tokenizer.encode_batch([*texts], add_special_tokens=False)
+    def _encoded(self, tokenizer, texts: Sequence[str]):
+        for text in texts:
+            check_has_utf8(text)
+        try:
+            return tokenizer.encode_batch([*texts], add_special_tokens=False)
+        except Exception as error:  # the library raises nothing narrower
+            raise ValueError(f"{self._path} cannot read texts: {shortened(str(error))}.") from error
 
     def _tokens(self, text: str, encoding) -> Tokens:
         ids, offsets = encoding.ids, encoding.offsets
@@ -152,6 +159,12 @@ class Reader:
             arrays["token_ids"][number, at] = row.token_ids
             arrays["segment_ids"][number, at] = row.segment_ids
             arrays["padding_mask"][number, at] = 1
+        highest = int(arrays["token_ids"].max())
+        if self._vocabulary_size is not None and highest >= self._vocabulary_size:
+            raise ValueError(
+                f"{self._path} gave the id {highest}, and the model has {self._vocabulary_size} tokens: "
+                "the file is not of this export. Export the model again."
+            )
         return arrays
 
     def inside(self, row: Row, width: int) -> slice:
@@ -159,6 +172,43 @@ class Reader:
         length = len(row.token_ids)
         start = width - length if self.layout.padding_side == "left" else 0
         return slice(start, start + length)
+
+
+def _read_tokenizer(path: Path):
+    """A tokenizer in Rust, which neither cuts nor pads.
+
+    Raises:
+        FileNotFoundError: there is none.
+        ConfigError: the library cannot read it.
+    """
+    from tokenizers import Tokenizer
+
+    if not path.is_file():
+        raise FileNotFoundError(
+            f"{path} is missing; bert_zoo.export writes it. Copy all its files."
+        )
+    try:
+        tokenizer = Tokenizer.from_file(str(path))
+    except Exception as error:  # the library raises nothing narrower
+        raise ConfigError(
+            f"{path} is no tokenizer that Hugging Face's library reads: {shortened(str(error))}. Export the model again."
+        ) from error
+    tokenizer.no_truncation()
+    tokenizer.no_padding()
+    return tokenizer
+
+
+def _with_blank_before(tokenizer, path: Path):
+    """The tokenizer, to which every text begins with a blank."""
+    splitting = tokenizer.pre_tokenizer
+    if not hasattr(splitting, "add_prefix_space"):
+        raise ConfigError(
+            f"{path}: its pre-tokenizer puts no blank before words, which {DESCRIPTION_FILE} asks for "
+            "by blank_before_words. Export the model again."
+        )
+    splitting.add_prefix_space = True
+    tokenizer.pre_tokenizer = splitting
+    return tokenizer
 
 
 def _without_blanks(text: str, start: int, end: int) -> tuple[int, int]:

@@ -1,15 +1,26 @@
 """Signatures on ids, run by LiteRT or ONNX Runtime."""
 
+import contextlib
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from bert_zoo.error_text import shortened
 from bert_zoo.runtime.files import LITERT_FILE, onnx_file
 
 Arrays = dict[str, np.ndarray]
+
+
+@contextlib.contextmanager
+def _named(path: Path) -> Iterator[None]:
+    """Has errors of a runtime, which are of its own kinds or of none, name the file."""
+    try:
+        yield
+    except Exception as error:
+        raise ValueError(f"{path} does not run: {shortened(str(error), 500)}") from error
 
 
 class LiteRT:
@@ -23,12 +34,14 @@ class LiteRT:
                 f"{directory} is an export for LiteRT: pip install 'bert_zoo[litert]', or "
                 "ai-edge-litert alone."
             ) from error
-        self._interpreter = Interpreter(str(directory / LITERT_FILE), num_threads=threads)
+        self._path = directory / LITERT_FILE
+        with _named(self._path):
+            self._interpreter = Interpreter(str(self._path), num_threads=threads)
         self._runners: dict[str, Any] = {}
         self._lock = threading.Lock()
 
     def run(self, signature: str, inputs: Arrays) -> Arrays:
-        with self._lock:
+        with self._lock, _named(self._path):
             if signature not in self._runners:
                 self._runners[signature] = self._interpreter.get_signature_runner(signature)
             return self._runners[signature](**inputs)
@@ -53,9 +66,10 @@ class OnnxRuntime:
         self._lock = threading.Lock()
 
     def run(self, signature: str, inputs: Arrays) -> Arrays:
-        session = self._session(signature)
-        names = [output.name for output in session.get_outputs()]
-        return dict(zip(names, session.run(names, inputs), strict=True))
+        with _named(self._directory / onnx_file(signature)):
+            session = self._session(signature)
+            names = [output.name for output in session.get_outputs()]
+            return dict(zip(names, session.run(names, inputs), strict=True))
 
     def _session(self, signature: str):
         from onnxruntime import InferenceSession

@@ -45,6 +45,7 @@ def text_description(model: ZooModel, directory: Path, *, text: bool) -> dict[st
         # Words that are tokenized by themselves, for tags, have one before them; see `text.words`.
         "blank_before_words": not options.get("add_prefix_space", True),
         "split_tokens": tokenizer.split_tokens,
+        "vocabulary_size": model.id_limits()["token_ids"][0],
         "differences": list(differences),
     }
     return {"text": described}

@@ -193,7 +193,7 @@ def _write_portable(
     if format == "litert":
         write_litert(model, functions, directory, quantize)
     else:
-        write_onnx(functions, directory, quantize)
+        write_onnx(model, functions, directory, quantize)
     description = {
         "version": VERSION,
         "format": format,

@@ -1,6 +1,6 @@
 """A model as functions of ids, for formats whose runtimes know neither TensorFlow nor text."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import tensorflow as tf
@@ -18,10 +18,14 @@ from bert_zoo.serving.servable import (
 
 
 class IdFunction(NamedTuple):
-    """A signature on ids: what it takes, and what computes its outputs."""
+    """A signature on ids: what it takes, what computes its outputs, and the names of axes.
+
+    `axes` are those of each input, of which the fixed ones' names mean nothing.
+    """
 
     specs: tuple[tf.TensorSpec, ...]
     run: Callable[[Tensors], Tensors]
+    axes: Mapping[str, Sequence[str]]
 
     def traced(self) -> tf.types.experimental.ConcreteFunction:
         """As a graph that takes the inputs in the order of `specs`, under their names."""
@@ -32,12 +36,43 @@ class IdFunction(NamedTuple):
 
         return tf.function(run, autograph=False, input_signature=self.specs).get_concrete_function()
 
+    def free_axes(self) -> dict[str, dict[int, str]]:
+        """The axes of any size of inputs and outputs, by number; one of an output that is as long as no
+        input's is named after the output."""
+        names = dict.fromkeys(
+            name
+            for spec in self.specs
+            for name, size in zip(self.axes[spec.name], spec.shape, strict=False)
+            if size is None
+        )
+        # Numbers that tell the axes apart in the shapes of what is computed of them.
+        sizes = dict(zip(names, (2, 11, 13, 17), strict=False))
+        named = {spec.name: _free(spec, self.axes[spec.name]) for spec in self.specs}
+        fixed = [
+            tf.TensorSpec(
+                [size or sizes[named[spec.name][i]] for i, size in enumerate(spec.shape)],
+                spec.dtype,
+                spec.name,
+            )
+            for spec in self.specs
+        ]
+        of_sizes = {size: name for name, size in sizes.items()}
+        outputs = self._replace(specs=tuple(fixed)).traced().structured_outputs
+        for name, spec in self.traced().structured_outputs.items():
+            found = [of_sizes.get(s, f"{name}_{i}") for i, s in enumerate(outputs[name].shape)]
+            named[name] = _free(spec, found)
+        return named
+
     def description(self) -> dict[str, dict[str, Any]]:
         """The inputs by name, each with its shape, null where it is free, and its type."""
         return {
             spec.name: {"shape": spec.shape.as_list(), "dtype": spec.dtype.name}
             for spec in self.specs
         }
+
+
+def _free(spec: tf.TensorSpec, names: Sequence[str]) -> dict[int, str]:
+    return {i: names[i] for i, size in enumerate(spec.shape) if size is None}
 
 
 def id_functions(model: ZooModel) -> dict[str, IdFunction]:
@@ -54,13 +89,19 @@ def id_functions(model: ZooModel) -> dict[str, IdFunction]:
     read = ("token_ids",) if model.always_gives_state else tuple(HUB_NAMES)
     ids = tuple(ids_spec(model, name) for name in read if name in model.id_limits())
 
+    # What is read of every token has the axes of ids.
+    positions = model.positions_read.keys() - set(getattr(model, "columns_read", ()))
+    of_ids = ("batch", "sequence") if model.ids_rank == 2 else ("batch", "choices", "sequence")
+
     def function(specs, carried=(), *, next_token: bool = False) -> IdFunction:
         def run(inputs: Tensors) -> Tensors:
             outputs = _outputs(model, with_state(model, inputs), next_token=next_token)
             found = {name: outputs[name] for name in interface.outputs if name in outputs}
             return found | {f"new_{spec.name}": outputs[spec.name] for spec in carried}
 
-        return IdFunction((*specs, *carried), run)
+        axes = {spec.name: of_ids for spec in (*specs, *carried)}
+        axes |= {name: ("batch", name) for name in positions}
+        return IdFunction((*specs, *carried), run, axes)
 
     functions = {"tokens": function(ids)}
     for name, shape in model.inputs_apart.items():

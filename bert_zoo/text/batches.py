@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from bert_zoo.error_text import shown
+from bert_zoo.error_text import check_has_utf8, shown
 from bert_zoo.forks import refuse_fork
 from bert_zoo.text.columns import as_list, column_names, is_missing
 from bert_zoo.text.unicode_tables import re2_class
@@ -65,12 +65,10 @@ def text_batch(texts: Any, name: str = "texts") -> tf.Tensor:
     try:
         return tf.constant(items, tf.string, shape=[len(items)])
     except ValueError:  # TensorFlow 2.21 has a ValueError of its own for what UTF-8 cannot encode
-        position = next(i for i, item in enumerate(items) if not _encodable(item))
-        raise ValueError(
-            f"{name}[{position}] is {items[position]!a}, which holds a lone surrogate and so has "
-            "no UTF-8 form. Replace it, for example with "
-            "text.encode('utf-8', 'replace').decode('utf-8')."
-        ) from None
+        for position, item in enumerate(items):
+            if isinstance(item, str):
+                check_has_utf8(item, f"{name}[{position}]")
+        raise
 
 
 def strings(texts: Any, name: str = "texts") -> list[str]:
@@ -145,7 +143,3 @@ def _bad_item(item: Any, position: int, name: str) -> str:
 
 def _described(value: Any) -> str:
     return f"{shown(value, 60)} ({type(value).__name__})"
-
-
-def _encodable(item: str | bytes) -> bool:
-    return isinstance(item, bytes) or not any(0xD800 <= ord(char) < 0xE000 for char in item)

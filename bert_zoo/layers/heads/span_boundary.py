@@ -3,7 +3,14 @@
 import keras
 from keras import ops
 
-from bert_zoo.layers.common import Activation, dense, norm, table, vocabulary_logits
+from bert_zoo.layers.common import (
+    Activation,
+    at_positions,
+    dense,
+    norm,
+    table,
+    vocabulary_logits,
+)
 
 
 class SpanBoundaryHead(keras.layers.Layer):
@@ -72,11 +79,11 @@ class SpanBoundaryHead(keras.layers.Layer):
         targets, hidden = self.target_position.input_dim, self.hidden_size
         spans = ops.shape(span_boundaries)[1]
         pairs = ops.reshape(span_boundaries, (-1, 2 * spans))
-        boundaries = ops.take_along_axis(sequence_output, ops.expand_dims(pairs, -1), axis=1)
+        boundaries = at_positions(sequence_output, pairs)
         boundaries = ops.reshape(boundaries, (-1, spans, 2 * hidden))
         every = ops.expand_dims(ops.arange(spans * targets, dtype="int32"), 0)
         tokens = every if span_tokens is None else span_tokens
-        boundaries = ops.take_along_axis(boundaries, ops.expand_dims(tokens // targets, -1), axis=1)
+        boundaries = at_positions(boundaries, tokens // targets)
         positions = self.target_position(tokens % targets)
         size = (*ops.shape(boundaries)[:2], positions.shape[-1])
         x = ops.concatenate([boundaries, ops.broadcast_to(positions, size)], axis=-1)

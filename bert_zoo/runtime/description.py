@@ -1,0 +1,150 @@
+"""What an export says of itself in `runtime.json`, checked before anything goes by it."""
+
+from collections.abc import Collection, Mapping
+from pathlib import Path
+from typing import Any
+
+from bert_zoo.config import ConfigError
+from bert_zoo.error_text import quoted, shown
+from bert_zoo.json_files import JsonObject, member, read_object
+from bert_zoo.runtime.files import VERSION
+from bert_zoo.text.layout import Layout
+
+# The signature that texts are read by, and what a reader of texts makes for it.
+SIGNATURE = "tokens"
+READ = ("token_ids", "segment_ids", "padding_mask")
+TRUNCATIONS = ("longest_first", "only_first", "only_second")
+# Of a row. No model reads as many, and their ids take no memory to speak of.
+MOST_TOKENS = 2**17
+_MOST_SEGMENTS = 2**7
+
+
+def read_description(
+    path: Path, formats: Collection[str], outputs: Mapping[str, Collection[str]]
+) -> dict[str, Any]:
+    """The content of a `runtime.json`.
+
+    Args:
+        path: of the file.
+        formats: that there are.
+        outputs: what each verb that there is reads, beside labels, of the model's outputs.
+
+    Raises:
+        ConfigError: not of the kind that `bert_zoo.export` writes; the message names the key.
+        ValueError: a newer bert_zoo wrote it.
+    """
+    values = read_object(path)
+    version = member(values, "version", int, path)
+    if version > VERSION:
+        raise ValueError(
+            f"{path} is of version {version}, and this bert_zoo reads {VERSION} and older ones. "
+            "Update it."
+        )
+    _one_of(values, "format", formats)
+    member(values, "task", str, path)
+    verb = _one_of(values, "verb", outputs) if values.get("verb") is not None else None
+    labels, thresholds = values.items_of("labels", str), values.items_of("thresholds", float)
+    if thresholds and len(thresholds) != len(labels):
+        raise ConfigError(f"{path}: {len(labels)} labels have {len(thresholds)} thresholds.")
+    values["outputs_per_token"] = values.items_of("outputs_per_token", str)
+    signatures = member(values, "signatures", dict, path)
+    for name in signatures:
+        _check_signature(member(signatures, name, dict, signatures.where))
+    ids = member(signatures, SIGNATURE, dict, signatures.where)
+    rank = len(member(ids, "token_ids", dict, ids.where)["shape"])
+    if rank not in (2, 3):
+        raise ConfigError(f"{ids.where}: token_ids has {rank} axes; it must have 2 or 3.")
+    text = values.take("text", dict)
+    if text is None:
+        member(values, "text_missing", list, path)
+        values.items_of("text_missing", str)
+    else:
+        _check_text(text)
+        if unknown := ids.keys() - set(READ):
+            raise ConfigError(f"{ids.where}: no text gives {quoted(sorted(unknown))}.")
+        for name, spec in ids.items():
+            if spec["shape"] != [None] * rank:
+                raise ConfigError(
+                    f"{ids.where}: {name} has the shape {shown(spec['shape'])}; texts are of any number "
+                    f"and length, {rank} times null."
+                )
+    return values | {"verb": verb, "text": text, "labels": labels}
+
+
+def layout_of(text: JsonObject) -> Layout:
+    """How rows are composed.
+
+    Raises:
+        ConfigError: it cannot be read.
+    """
+    values = member(text, "layout", dict, text.where)
+    kinds = {name: type(value) for name, value in Layout().get_config().items()}
+    if unknown := values.keys() - kinds.keys():
+        raise ConfigError(f"{values.where}: {quoted(sorted(unknown))} is nothing of a layout's.")
+    for name, kind in kinds.items():
+        member(values, name, kind, values.where)
+    try:
+        layout = Layout(**values)
+        parts = [part for number in (1, 2 if layout.pair else 1) for part in layout.parts(number)]
+    except ValueError as error:
+        raise ConfigError(f"{values.where}: {error}") from error
+    for segment in (layout.padding_segment, *(part.segment for part in parts)):
+        _check_range(segment, f"{values.where}: a segment", 0, _MOST_SEGMENTS)
+    return layout
+
+
+def split_tokens_of(text: JsonObject) -> dict[int, list[int]]:
+    """Tokens of `tokenizer.json` that are several of the model's.
+
+    Raises:
+        ConfigError: it cannot be read.
+    """
+    values = text.section("split_tokens")
+    for token in values:
+        if not (token.isascii() and token.isdigit()):
+            raise ConfigError(f"{values.where}: {shown(token)} is no id of a token.")
+    return {int(token): values.items_of(token, int) for token in values}
+
+
+def _check_signature(inputs: JsonObject) -> None:
+    for name in inputs:
+        spec = member(inputs, name, dict, inputs.where)
+        _one_of(spec, "dtype", ("int32", "int64", "float32"))
+        for size in member(spec, "shape", list, spec.where):
+            if size is not None:
+                as_size = {"a size of its shape": size}
+                _check_range(member(as_size, *as_size, int, spec.where), spec.where, 0, 2**31)
+
+
+def _check_text(text: JsonObject) -> None:
+    layout = layout_of(text)
+    for name in ("sequence_length", "bucket"):
+        value = member(text, name, int, text.where)
+        _check_range(value, f"{text.where}: {name}", 1, MOST_TOKENS)
+    if text["sequence_length"] < layout.most_specials:
+        raise ConfigError(
+            f"{text.where}: sequence_length is {text['sequence_length']}, and special tokens alone are "
+            f"{layout.most_specials}."
+        )
+    _one_of(text, "truncation", TRUNCATIONS)
+    text.take("blank_before_words", bool)
+    text.items_of("differences", str)
+    most = text.take("vocabulary_size", int, 2**31)
+    ids = member(text, "ids", dict, text.where)
+    every = [member(ids, role, int, ids.where) for role in ("pad", "unk", *layout.roles)]
+    for tokens in split_tokens_of(text).values():
+        every += tokens
+    for index in every:
+        _check_range(index, f"{text.where}: the id of a token", 0, most)
+
+
+def _check_range(value: int, where: str, first: int, end: int) -> None:
+    if not first <= value < end:
+        raise ConfigError(f"{where} is {shown(value)}; it must lie in [{first}, {end}).")
+
+
+def _one_of(values: JsonObject, key: str, known: Collection[str]) -> str:
+    value = member(values, key, str, values.where)
+    if value not in known:
+        raise ConfigError(f"{values.where}: {key} is {shown(value)}; it is one of {quoted(known)}.")
+    return value
