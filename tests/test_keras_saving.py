@@ -1,6 +1,8 @@
 """`.keras` files: whole models, text included, back in a process that has only imported bert_zoo."""
 
+import copy
 import json
+import pickle
 import subprocess
 import sys
 from pathlib import Path
@@ -231,6 +233,46 @@ def test_no_file_depends_on_a_models_name(tmp_path):
         variable.assign(variable + 1)
     assert restore(other, tmp_path / "training") == 7
     assert_same_variables(other, model)
+
+
+# ---------------------------------------------------------------------------------------------
+# Copies
+# ---------------------------------------------------------------------------------------------
+
+
+def test_clones_keep_the_vocabulary():
+    model = load_case("albert/classification")
+    texts = keras.Input((), dtype="string")
+    outer = keras.Model(texts, model(bert_zoo.layers.Preprocessor(model)(texts)))
+    expected = model.predict(TEXTS, verbose=0)
+    clone = keras.models.clone_model(model)
+    clone.set_weights(model.get_weights())
+    assert_same(clone.predict(TEXTS, verbose=0), expected)
+    for clone in (keras.models.clone_model(outer), keras.Model.from_config(outer.get_config())):
+        clone.set_weights(outer.get_weights())
+        assert_same(clone(tf.constant(TEXTS)), expected, 1e-6)
+
+
+def test_a_model_of_json_has_no_vocabulary_and_says_so():
+    model = load_case("albert/classification")
+    again = keras.models.model_from_json(model.to_json())
+    again.set_weights(model.get_weights())
+    ids = {"token_ids": np.array([[2, 5, 3]])}
+    assert_same(again(ids), model(ids))
+    with pytest.raises(ValueError, match=r"no vocabulary.*to_json"):
+        again.predict(TEXTS)
+    again.preprocessor = model.preprocessor
+    assert_same(again.predict(TEXTS, verbose=0), model.predict(TEXTS, verbose=0))
+
+
+@pytest.mark.parametrize(
+    "case", ["bert/encoder", "roberta/encoder", "albert/encoder", "bertweet/encoder"]
+)
+def test_preprocessors_are_pickled_and_copied(case):
+    preprocessor = load_case(case, max_length=12).preprocessor
+    copied = copy.deepcopy(pickle.loads(pickle.dumps(preprocessor)))
+    assert_same(copied(TEXTS), preprocessor(TEXTS))
+    assert copied.get_config() == preprocessor.get_config()
 
 
 def test_configuration_is_plain_json():

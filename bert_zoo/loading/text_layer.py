@@ -10,6 +10,7 @@ from bert_zoo.json_files import read_object
 from bert_zoo.models.base import ZooModel, encoder_of
 from bert_zoo.models.inputs import with_string_tensors
 from bert_zoo.private import runs_for_shapes
+from bert_zoo.text.format import WithPreprocessor
 from bert_zoo.weights.files import write_json
 
 OPTIONS_FILE = "preprocessor.json"
@@ -77,8 +78,8 @@ class Preprocessor(keras.layers.Layer):
         if self._preprocessor is None:
             raise ValueError(
                 f"The layer {self.name!r} has no vocabulary: Keras made it from its configuration "
-                "alone (clone_model, from_config). Make a new layer from the model's name, or load "
-                "the .keras file."
+                "alone (to_json, from_config). Make a new layer from the model's name, or load the "
+                ".keras file."
             )
         return self._preprocessor
 
@@ -124,13 +125,17 @@ class Preprocessor(keras.layers.Layer):
 
     def get_config(self) -> dict[str, Any]:
         config = super().get_config()
-        return {**config, "text_format": self.text_format, "options": self.options}
+        text_format = WithPreprocessor(self.text_format, self._preprocessor)
+        return {**config, "text_format": text_format, "options": self.options}
 
     @classmethod
     def from_config(cls, config: dict[str, Any]):
         config = dict(config)
-        stored = (config.pop("text_format"), config.pop("options"))
-        return cls(None, stored=stored, **config)
+        text_format, options = config.pop("text_format"), config.pop("options")
+        layer = cls(None, stored=(str(text_format), options), **config)
+        if getattr(text_format, "preprocessor", None) is not None:
+            layer._use(text_format.preprocessor)
+        return layer
 
 
 def _check_backend() -> None:

@@ -19,7 +19,7 @@ from bert_zoo.models.inputs import as_ids, check_range, check_rank
 from bert_zoo.models.interface import Interface
 from bert_zoo.models.long_texts import LongTexts, are_rows, over_windows
 from bert_zoo.registry import Pooling, registry
-from bert_zoo.text.format import DeferredPreprocessor
+from bert_zoo.text.format import DeferredPreprocessor, WithPreprocessor
 from bert_zoo.weights.files import write_json
 
 log = logging.getLogger("bert_zoo")
@@ -239,9 +239,10 @@ class Encoder(ZooModel):
                     "or pass dicts of ids."
                 )
             raise ValueError(
-                "This model has no vocabulary, because it was loaded without files (weights=None). "
-                "Load it with weights, set model.preprocessor = "
-                "bert_zoo.text.preprocessor_from_dir(...), or pass dicts of ids."
+                "This model has no vocabulary: it was loaded without files (weights=None), or made from "
+                "its configuration alone (to_json, from_config). Load it with weights, set "
+                "model.preprocessor to another model's or to bert_zoo.text.preprocessor_from_dir(...), "
+                "or pass dicts of ids."
             )
         return self._preprocessor
 
@@ -299,6 +300,7 @@ class Encoder(ZooModel):
         # What `.keras` files of bert_zoo 0.1.0 say in place of `trained_layers`.
         config = dict(config)
         frozen = config.pop("frozen", {})
+        config.setdefault("preprocessor", getattr(config["family"], "preprocessor", None))
         encoder = super().from_config(config, custom_objects)
         encoder.freeze(**frozen)
         return encoder
@@ -307,7 +309,7 @@ class Encoder(ZooModel):
         return {
             **super().get_config(),
             "config": self.config.to_dict(),
-            "family": self.family,
+            "family": WithPreprocessor(self.family, self._preprocessor),
             "output_hidden_states": self.output_hidden_states,
             "output_attentions": self.output_attentions,
             "pooling": asdict(self.pooling),

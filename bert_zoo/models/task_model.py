@@ -304,7 +304,6 @@ def under_settings(model: Model, **settings: Any) -> Model:
     encoder = model.encoder
     config = encoder.get_config()
     config["config"] = encoder.config.replace(**settings).to_dict()
-    config["preprocessor"] = encoder.preprocessor_to_save()
     other = type(model)(Encoder.from_config(config))
     other.set_weights(model.get_weights())
     return other

@@ -60,6 +60,28 @@ class TextFormat:
         return self.read(files, {**self.options, **options})
 
 
+class WithPreprocessor(str):
+    """A string of a layer's configuration that carries the layer's preprocessor.
+
+    `keras.models.clone_model` makes layers from their configurations, which are JSON and so hold no
+    vocabulary. Within a process this string does; a file holds the string alone.
+    """
+
+    preprocessor: TextPreprocessor | DeferredPreprocessor | None
+
+    def __new__(cls, value: str, preprocessor: TextPreprocessor | DeferredPreprocessor | None):
+        made = super().__new__(cls, value)
+        made.preprocessor = preprocessor
+        return made
+
+    def __deepcopy__(self, memo):
+        # Keras copies configurations.
+        return self
+
+    def __reduce__(self):
+        return str, (str(self),)
+
+
 class DeferredPreprocessor:
     """A preprocessor whose files have been read, and whose graph is made when it is asked for.
 

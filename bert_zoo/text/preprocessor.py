@@ -17,7 +17,7 @@ from bert_zoo.config import IGNORED_LABEL
 from bert_zoo.text.batches import text_batch
 from bert_zoo.text.layout import BERT
 from bert_zoo.text.packing import Packer, Positions, Slices
-from bert_zoo.text.tokenizer import Tokenizer
+from bert_zoo.text.tokenizer import Tokenizer, made_of
 
 logger = logging.getLogger(__name__)
 
@@ -74,6 +74,10 @@ class TextPreprocessor(tf.Module):
     def get_config(self) -> dict[str, Any]:
         """Returns the constructor's keyword arguments, ready for JSON; the tokenizer has its own."""
         return {**self.packer.get_config(), "report_truncation": self.report is not None}
+
+    def __reduce__(self):
+        # As `Tokenizer.__reduce__`.
+        return made_of, (type(self), (self.tokenizer,), self.get_config())
 
     @property
     def sequence_length(self) -> int:

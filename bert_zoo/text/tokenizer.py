@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import importlib
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, NamedTuple
@@ -61,6 +61,16 @@ class Tokenizer(tf.Module):
     # What a token is, and where a text has `eos_token` beside its own spelling; see `WordLevelTokenizer`.
     unit = "subword"
     eos_at = "never"
+
+    def __new__(cls, *args: Any, **kwargs: Any):
+        tokenizer = super().__new__(cls)
+        # Of the constructor, for `__reduce__`. A plain object, as tf.Module tracks what is inside others.
+        tokenizer._arguments = SimpleNamespace(args=args, kwargs=kwargs)
+        return tokenizer
+
+    def __reduce__(self):
+        # Tables and graphs cannot be pickled or copied; they are made anew.
+        return made_of, (type(self), self._arguments.args, self._arguments.kwargs)
 
     def __init__(self, vocabulary: Vocabulary, **options: Any):
         refuse_fork()
@@ -249,6 +259,11 @@ class Tokenizer(tf.Module):
     def token_to_id(self, token: str) -> int:
         """Returns the id of a token; ValueError for one that the vocabulary lacks."""
         return self._vocabulary.id_of(token)
+
+
+def made_of(cls: type, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+    """An instance of a class: what unpickling and copying call."""
+    return cls(*args, **kwargs)
 
 
 def traced_once(function: Callable, *signature: tf.TensorSpec) -> Callable:
