@@ -1,9 +1,12 @@
 """The sizes and choices that define an encoder, and how other formats spell them."""
 
+import copy
 import dataclasses
 import math
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, ClassVar, Self
 
 from bert_zoo.error_text import shown
@@ -14,8 +17,12 @@ POOLING_MODES = ("mean", "max", "cls")
 ACTIVATIONS = ("gelu", "gelu_tanh", "relu", "silu")
 # Blocks that share their weights could be run any number of times, which no file of weights tells.
 MOST_LAYERS = 1_000
-# The longest input where no positions can run out; TensorFlow counts them in int32.
+# The longest input where no positions can run out, and the largest of all sizes: TensorFlow counts in
+# int32.
 UNLIMITED = 2**31 - 1
+PARAMETER_BYTES = 4  # float32
+# Where Linux says how much memory a container may take, by the version of its control groups.
+_CONTAINER_LIMITS = ("memory.max", "memory/memory.limit_in_bytes")
 
 
 class ConfigError(ValueError):
@@ -57,8 +64,39 @@ class Config:
         return cls(**values)
 
     def rough_parameters(self) -> int:
-        """About how many parameters the encoder has, told without building it."""
+        """About how many parameters the encoder has, told without building it.
+
+        Tables of constants, and what its heads have by fields of the configuration, count too.
+        """
         raise NotImplementedError
+
+    def rough_state(self) -> int:
+        """About how many numbers of a row an encoder takes from one call to the next."""
+        return 0
+
+    def largest_size(self) -> str:
+        """The largest field without which there would not be half of it, with its value."""
+        all_of_it = self.rough_parameters() + self.rough_state()
+
+        def matters(name: str) -> bool:
+            smaller = copy.copy(self)
+            object.__setattr__(smaller, name, 1)  # past the checks
+            return 2 * (smaller.rough_parameters() + smaller.rough_state()) < all_of_it
+
+        fields = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
+        sizes = {name: value for name, value in fields.items() if is_integer(value) and value > 1}
+        name = max(filter(matters, sizes), key=sizes.get, default=max(sizes, key=sizes.get))
+        return f"{name} is {shown(sizes[name])}"
+
+    def check_memory(self) -> None:
+        """Raises ConfigError where parameters and state alone need more memory than the machine has."""
+        needed = PARAMETER_BYTES * (self.rough_parameters() + self.rough_state())
+        there = machine_memory()
+        if there is not None and needed > there:
+            raise ConfigError(
+                f"This encoder cannot be built: it would take about {shown(needed)} bytes, and there are "
+                f"{there:,} bytes of memory. {self.largest_size()}: check the configuration."
+            )
 
     def problems_with(
         self,
@@ -74,15 +112,16 @@ class Config:
         `positive` ones are integers, `natural` ones may be 0 too (-> what that means), `rates` are of
         dropout, `deviations` standard deviations, `flags` true or false.
         """
+        most = f" of at most {UNLIMITED:,}"
         checks = [
-            (positive, "a positive integer", lambda value: is_integer(value) and value > 0),
+            (positive, f"a positive integer{most}", lambda v: is_integer(v) and 0 < v <= UNLIMITED),
             (rates, "at least 0 and below 1", lambda value: is_number(value) and 0 <= value < 1),
             (deviations, "a positive number", lambda value: is_number(value) and value > 0),
             (flags, "True or False", lambda value: isinstance(value, bool)),
         ]
         for name, meaning in natural.items():
-            wanted = f"0 ({meaning}) or a positive integer"
-            checks.append(((name,), wanted, lambda value: is_integer(value) and value >= 0))
+            wanted = f"0 ({meaning}) or a positive integer{most}"
+            checks.append(((name,), wanted, lambda v: is_integer(v) and 0 <= v <= UNLIMITED))
         problems = [
             f"{name} is {shown(getattr(self, name))}; it must be {wanted}."
             for names, wanted, holds in checks
@@ -181,7 +220,7 @@ class EncoderConfig(Config):
             flags=("positions_after_padding", "pooler", "tie_word_embeddings"),
         )
         may_lack = self.pad_id is None and not self.positions_after_padding
-        if not may_lack and (not is_integer(self.pad_id) or self.pad_id < 0):
+        if not may_lack and not (is_integer(self.pad_id) and 0 <= self.pad_id <= UNLIMITED):
             problems.append(f"pad_id is {shown(self.pad_id)}; it must be an id, 0 or more.")
         if not problems and self.hidden_size % self.num_heads:
             problems.append(
@@ -191,6 +230,14 @@ class EncoderConfig(Config):
             problems.append(
                 f"num_hidden_groups is {self.num_hidden_groups}; there are {self.num_layers} layers "
                 "to share them."
+            )
+        runs = (
+            self.num_layers * self.inner_group_num if not problems and self.num_hidden_groups else 0
+        )
+        if runs > MOST_LAYERS:
+            problems.append(
+                f"inner_group_num is {shown(self.inner_group_num)}, and {self.num_layers} layers of so "
+                f"many blocks run {shown(runs)} blocks; there may be {MOST_LAYERS:,}."
             )
         if not problems and self.longest_input < 1:
             problems.append(
@@ -236,6 +283,8 @@ class EncoderConfig(Config):
 
     def rough_parameters(self) -> int:
         tables = (self.vocab_size + self.max_positions + self.num_segments) * self.table_width
+        if self.table_width != self.hidden_size:
+            tables += self.table_width * self.hidden_size
         block = 4 * self.hidden_size**2 + 2 * self.hidden_size * self.intermediate_size
         return tables + self.num_blocks * block
 
@@ -279,6 +328,20 @@ class EncoderConfig(Config):
     def head_dropout(self) -> float:
         """Dropout rate before a fine-tuning head."""
         return self.hidden_dropout if self.classifier_dropout is None else self.classifier_dropout
+
+
+def machine_memory() -> int | None:
+    """Bytes of memory that the machine, or the container, has; None where the system does not say."""
+    try:
+        found = [os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")]
+    except (AttributeError, OSError, ValueError):  # Windows
+        return None
+    for name in _CONTAINER_LIMITS:
+        file = Path("/sys/fs/cgroup", name)
+        told = file.read_text().strip() if file.is_file() else ""
+        if told.isdigit():
+            found.append(int(told))
+    return min(found)
 
 
 def is_integer(value: Any) -> bool:

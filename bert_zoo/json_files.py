@@ -21,6 +21,21 @@ _KINDS = {
 }
 
 
+# The largest vocabularies and indices of shards have some 40 MB.
+LARGEST_FILE = 256 << 20
+
+
+def read_whole(path: Path) -> bytes:
+    """The bytes of a file that is read whole; raises ConfigError for one that is too large for it."""
+    size = path.stat().st_size
+    if size > LARGEST_FILE:
+        raise ConfigError(
+            f"{path} has {size:,} bytes; configurations and vocabularies are read up to "
+            f"{LARGEST_FILE:,}. Check that it is what its name says."
+        )
+    return path.read_bytes()
+
+
 def utf8_text(content: bytes, where: object) -> str:
     """The text of a file's bytes. Raises ConfigError, which names the line, where it is not UTF-8."""
     try:
@@ -179,12 +194,12 @@ def parse_object(content: bytes, path: object) -> JsonObject:
 
 def read_object(path: Path) -> JsonObject:
     """Reads a file that is one JSON object; raises as `parse_object`."""
-    return parse_object(path.read_bytes(), path)
+    return parse_object(read_whole(path), path)
 
 
 def read_objects(path: Path) -> list[JsonObject]:
     """Reads a file that is a JSON list of objects; raises as `parse_object`."""
-    values = _parse(path.read_bytes(), path)
+    values = _parse(read_whole(path), path)
     if not isinstance(values, list):
         raise ConfigError(f"{path} is {shown(values)}; it must be a JSON list.")
     return [as_object(value, f"{path}, [{i}]") for i, value in enumerate(values)]

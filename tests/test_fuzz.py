@@ -73,11 +73,15 @@ class Subject:
         make: writes them into an empty directory.
         read: reads all that is in them.
         cases: how many are tried by default.
+        damage: (random, name, content) -> a file's content with damage.
+        files: patterns of those that are damaged.
     """
 
     make: Callable[[Path], None]
     read: Callable[[Path], object]
     cases: int
+    damage: Callable[[np.random.Generator, str, bytes], bytes] | None = None
+    files: str = "*"
 
 
 def read_weights(directory: Path) -> None:
@@ -121,6 +125,13 @@ def exported(write: Callable[[Path], None], file: str, cases: int) -> Subject:
 
 def exporter(case: str) -> Callable[[Path], None]:
     return lambda directory: bert_zoo.export(load_case(case), directory, format="onnx")
+
+
+def run_encoders(directory: Path) -> None:
+    """With its weights and without, each on five tokens."""
+    for weights in ("pretrained", None):
+        model = bert_zoo.load(directory, weights=weights)
+        model({"token_ids": np.ones((1, 5), np.int32)})
 
 
 def text_files(directory: Path) -> list[Path]:
@@ -234,6 +245,23 @@ def read_archive(directory: Path) -> None:
     unpack(archive, directory / "unpacked", "https://example.org/model")
 
 
+SIZES = [-(2**63), -1, 0, 1, 2, 3, 7, 20, 10**9, 2**31, 2**63, 10**30]
+# Fields that files may leave out.
+MORE_SIZES = (
+    *("inner_group_num", "num_hidden_groups", "conv_kernel_size", "max_relative_positions"),
+    *("position_buckets", "mem_len", "clamp_len", "reuse_len", "type_vocab_size", "embedding_size"),
+)
+
+
+def other_sizes(random: np.random.Generator, name: str, content: bytes) -> bytes:
+    """A configuration with another size, now and then of a field that it does not have."""
+    values = json.loads(content)
+    sizes = [key for key, value in values.items() if type(value) is int]
+    keys = sizes if sizes and random.random() < 0.8 else MORE_SIZES
+    values[str(random.choice(keys))] = SIZES[random.integers(len(SIZES))]
+    return json.dumps(values).encode()
+
+
 def golden_checkpoints() -> dict[str, Path]:
     """The first golden checkpoint of each family and kind of weight file."""
     found = {}
@@ -272,6 +300,9 @@ def subjects() -> dict[str, Subject]:
         found[f"checkpoint-{name}"] = Subject(copied(directory), read_checkpoint, 15)
         # A model takes a second.
         found[f"model-{name}"] = Subject(copied(directory), read_model, 0)
+        if list(directory.glob("*.json")):
+            sizes = Subject(copied(directory), run_encoders, 0, other_sizes, "*config.json")
+            found[f"sizes-{name}"] = sizes
         if text_files(directory):
             found[f"tokenizer-{name}"] = Subject(only_text(directory), tokenizer_reader(family), 1)
     for runtime, file in (("onnx", "tokens.onnx"), ("litert", "model.tflite")):
@@ -465,10 +496,12 @@ def run_case(name: str, number: int, directory: Path, whole: dict[str, bytes]) -
         if path.is_file() and str(path.relative_to(directory)) not in whole:
             path.unlink()
     random = np.random.default_rng([zlib.crc32(name.encode()), number])
-    file = sorted(whole)[random.integers(len(whole))]
+    subject = SUBJECTS[name]
+    files = [file for file in sorted(whole) if Path(file).match(subject.files)]
+    file = files[random.integers(len(files))]
     try:
-        (directory / file).write_bytes(damaged(random, file, whole[file]))
-        wrong = misbehaviour(SUBJECTS[name].read, directory)
+        (directory / file).write_bytes((subject.damage or damaged)(random, file, whole[file]))
+        wrong = misbehaviour(subject.read, directory)
     finally:
         (directory / file).write_bytes(whole[file])
     if CASE:

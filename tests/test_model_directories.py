@@ -12,10 +12,11 @@ import pytest
 from helpers import GOLDEN, TEXTS, assert_same, load_case, loaded, loaded_task
 
 import bert_zoo
-from bert_zoo.config import ConfigError, EncoderConfig
+from bert_zoo.config import ConfigError, EncoderConfig, is_integer
 from bert_zoo.families.transformer_xl_config import RecurrentConfig
 from bert_zoo.json_files import JsonObject, parse_json, read_object
 from bert_zoo.loading import load as loading
+from bert_zoo.registry import registry
 from bert_zoo.text.format import TokenizerParts
 from bert_zoo.vocabularies import tokenizer_from_dir
 from bert_zoo.weights.files import WeightsError
@@ -171,10 +172,10 @@ def test_sizes_are_compared_with_the_tensors_before_anything_is_built(key, tmp_p
 
 
 def test_width_is_compared_with_the_tensors_before_anything_is_built(tmp_path, monkeypatch):
-    directory = rewritten(GOLDEN / "encoder", tmp_path, hidden_size=4 * HUGE)
+    directory = rewritten(GOLDEN / "encoder", tmp_path, hidden_size=2 * HUGE)
     monkeypatch.setattr(bert_zoo.models.Encoder, "__init__", lambda *args, **kwargs: sys.exit(1))
     message = message_of(WeightsError, lambda: bert_zoo.load(directory))
-    assert f"{4 * HUGE}" in message and "Check that the configuration belongs" in message
+    assert f"{2 * HUGE}" in message and "Check that the configuration belongs" in message
 
 
 @pytest.mark.parametrize(
@@ -196,6 +197,49 @@ def test_layers_that_share_weights_are_not_run_for_ever():
         EncoderConfig(vocab_size=9, num_hidden_groups=1, num_layers=HUGE)
 
 
+# Of which nothing is as large.
+NO_SIZES = "pad_id inner_group_num global_attention_every clamp_len reuse_len".split()
+
+
+@pytest.mark.parametrize("family", registry().families)
+def test_every_size_is_held_against_the_machines_memory(family):
+    page = registry().families[family]
+    config = page.config(page.checkpoints[0])
+    has_table = family != "modernbert"
+    for name, value in vars(config).items():
+        if not is_integer(value) or name in NO_SIZES or (name == "max_positions" and not has_table):
+            continue
+        for huge in (2**31 - 1, 10**12):
+            with pytest.raises(ConfigError, match=rf"\b{name}\D+{huge}\b"):
+                config.replace(**{name: huge}).check_memory()
+
+
+def test_nothing_is_built_that_the_machine_cannot_hold(monkeypatch):
+    needed = 4 * loaded_task("encoder").config.rough_parameters()
+    monkeypatch.setattr("bert_zoo.config.machine_memory", lambda: needed - 1)
+    for weights in ("pretrained", None):
+        message = message_of(
+            ConfigError, lambda weights=weights: load_case("encoder", weights=weights)
+        )
+        assert f"there are {needed - 1:,} bytes of memory" in message
+    monkeypatch.setattr("bert_zoo.config.machine_memory", lambda: needed)
+    load_case("encoder")
+
+
+def test_blocks_of_groups_are_not_run_for_ever():
+    with pytest.raises(ConfigError, match=r"inner_group_num is 100, .* run 1200 blocks"):
+        EncoderConfig(vocab_size=9, num_hidden_groups=1, inner_group_num=100)
+
+
+@pytest.mark.parametrize("name", ["config.json", "vocab.txt", "tokenizer_config.json"])
+def test_files_of_gigabytes_are_not_read_whole(name, tmp_path):
+    directory = rewritten(GOLDEN / "encoder", tmp_path)
+    with open(directory / name, "ab") as file:
+        file.truncate(3 << 30)  # a hole, which takes no room
+    message = message_of(ConfigError, lambda: bert_zoo.load(directory))
+    assert f"{name} has 3,221,225,472 bytes" in message
+
+
 def test_many_narrow_clusters_are_counted_at_once():
     sizes = {"hidden_size": 8, "num_layers": 1, "num_heads": 1, "head_size": 8}
     with pytest.raises(ConfigError, match="leaves the last of 50001 clusters no width"):
@@ -203,7 +247,7 @@ def test_many_narrow_clusters_are_counted_at_once():
             vocab_size=10**6,
             intermediate_size=8,
             cutoffs=tuple(range(1, 50_001)),
-            div_val=10**18,
+            div_val=10**9,
             **sizes,
         )
 

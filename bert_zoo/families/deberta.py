@@ -4,7 +4,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from bert_zoo.config import ConfigError, EncoderConfig, is_integer
+from bert_zoo.config import MOST_LAYERS, UNLIMITED, ConfigError, EncoderConfig, is_integer
 from bert_zoo.error_text import shown
 from bert_zoo.families import bert
 from bert_zoo.families.deberta_checkpoints import CHECKPOINTS
@@ -75,8 +75,15 @@ class DebertaConfig(EncoderConfig):
             )
         for name in ("max_distance", "position_buckets"):
             value = getattr(self, name)
-            if not is_integer(value) or (value != -1 and value < 2):
-                problems.append(f"{name} is {shown(value)}; it must be at least 2, or -1.")
+            if not is_integer(value) or (value != -1 and not 2 <= value <= UNLIMITED):
+                problems.append(
+                    f"{name} is {shown(value)}; it must lie between 2 and {UNLIMITED:,}, or be -1."
+                )
+        if is_integer(self.generator_layers) and self.generator_layers > MOST_LAYERS:
+            problems.append(
+                f"generator_layers is {shown(self.generator_layers)}; it must be at most "
+                f"{MOST_LAYERS:,}."
+            )
         known = set(HEAD_ACTIVATIONS.values())
         for name in ("conv_activation", "pooler_activation"):
             if getattr(self, name) not in known:
@@ -87,6 +94,15 @@ class DebertaConfig(EncoderConfig):
             problems.append(f"conv_size is {self.conv_size}; it must be odd.")
         if problems:
             raise ConfigError(" ".join(problems))
+
+    def rough_parameters(self) -> int:
+        parameters = super().rough_parameters() + self.conv_size * self.hidden_size**2
+        if not self.relative_attention:
+            return parameters
+        # A row for each distance or bucket in each direction, and the numbers of those rows, which are
+        # worked out in arrays of up to eight bytes a distance.
+        span = max(self.position_buckets, 0) or self.longest_distance
+        return parameters + 2 * span * self.hidden_size + 8 * self.longest_distance
 
     @property
     def enhances_masks(self) -> bool:

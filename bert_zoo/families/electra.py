@@ -28,6 +28,10 @@ class ElectraConfig(EncoderConfig):
         if problems := self.problems_with(natural=natural, rates=("summary_dropout",)):
             raise ConfigError(" ".join(problems))
 
+    def rough_parameters(self) -> int:
+        # Its feed-forward layers are four times as wide.
+        return super().rough_parameters() + 12 * self.num_layers * self.generator_hidden_size**2
+
     @property
     def generator(self) -> "ElectraConfig":
         """The generator's (the original's run_pretraining.py, get_generator_config)."""

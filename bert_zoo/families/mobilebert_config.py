@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from bert_zoo.config import ConfigError, EncoderConfig, Shapes
+from bert_zoo.config import MOST_LAYERS, ConfigError, EncoderConfig, Shapes
 from bert_zoo.families import bert
 from bert_zoo.weights.formats.codec import ConfigCodec, ConfigRow
 
@@ -36,6 +36,11 @@ class MobileBertConfig(EncoderConfig):
             problems.append(
                 f"bottleneck_size {self.bottleneck_size} is not a multiple of num_heads "
                 f"{self.num_heads}."
+            )
+        if not problems and self.num_layers * self.num_feed_forwards > MOST_LAYERS:
+            problems.append(
+                f"num_feed_forwards is {self.num_feed_forwards} in each of {self.num_layers} layers; there "
+                f"may be {MOST_LAYERS:,} in all."
             )
         if problems:
             raise ConfigError("This encoder cannot be built: " + " ".join(problems))

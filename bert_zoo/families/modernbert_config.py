@@ -5,7 +5,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
-from bert_zoo.config import POOLING_MODES, ConfigError, EncoderConfig, Shapes, is_integer, is_number
+from bert_zoo.config import (
+    POOLING_MODES,
+    UNLIMITED,
+    ConfigError,
+    EncoderConfig,
+    Shapes,
+    is_integer,
+    is_number,
+)
 from bert_zoo.error_text import shown
 from bert_zoo.weights.formats.codec import ConfigCodec, ConfigRow
 from bert_zoo.weights.formats.hf import ACTIVATIONS
@@ -42,8 +50,10 @@ class ModernBertConfig(EncoderConfig):
             positive=("global_attention_every",), natural={}, rates=("inner_dropout",)
         )
         window = self.local_attention
-        if not is_integer(window) or window < 2 or window % 2:
-            problems.append(f"local_attention is {shown(window)}; it must be even, at least 2.")
+        if not is_integer(window) or not 2 <= window <= UNLIMITED or window % 2:
+            problems.append(
+                f"local_attention is {shown(window)}; it must be even, from 2 to {UNLIMITED:,}."
+            )
         for name in ("global_rope_theta", "local_rope_theta"):
             value = getattr(self, name)
             if not is_number(value) or not 0 < value < math.inf:

@@ -2,8 +2,7 @@
 
 from dataclasses import dataclass, replace
 
-from bert_zoo.config import ConfigError, EncoderConfig, is_integer
-from bert_zoo.error_text import shown
+from bert_zoo.config import ConfigError, EncoderConfig
 from bert_zoo.families import bert
 from bert_zoo.families.bert_checkpoints import BASE, LARGE
 from bert_zoo.families.nano import SIZE, trained_here
@@ -43,11 +42,12 @@ class SpanBertConfig(EncoderConfig):
     span_targets: int = 15
 
     def __post_init__(self):
-        if not is_integer(self.span_targets) or self.span_targets < 1:
-            raise ConfigError(
-                f"span_targets is {shown(self.span_targets)}; it must be a positive integer."
-            )
         super().__post_init__()
+        if problems := self.problems_with(positive=("span_targets",), natural={}, rates=()):
+            raise ConfigError(" ".join(problems))
+
+    def rough_parameters(self) -> int:
+        return super().rough_parameters() + self.span_targets * self.hidden_size
 
 
 # The original kept the names of pytorch_pretrained_bert, below fairseq's `decoder.`.

@@ -97,9 +97,10 @@ class RecurrentConfig(Config):
                 f"hidden_size is {self.hidden_size}; positions are pairs of a sine and a cosine, "
                 "so it must be even."
             )
-        if not is_integer(self.clamp_len):
+        if not is_integer(self.clamp_len) or abs(self.clamp_len) > UNLIMITED:
             problems.append(
-                f"clamp_len is {shown(self.clamp_len)}; it must be a number of tokens, or -1 for none."
+                f"clamp_len is {shown(self.clamp_len)}; it must be a number of tokens of at most "
+                f"{UNLIMITED:,}, or -1 for none."
             )
         if not problems and self.attention_span == 0:
             problems.append(
@@ -154,6 +155,9 @@ class RecurrentConfig(Config):
         attended = self.num_heads * self.head_size
         block = self.hidden_size * (5 * attended + 2 * self.intermediate_size)
         return tables + self.num_layers * block
+
+    def rough_state(self) -> int:
+        return self.mem_len * self.hidden_size * self.num_layers
 
     @property
     def table_sizes(self) -> tuple[int, ...]:

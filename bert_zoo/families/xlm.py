@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from bert_zoo.config import ConfigError, EncoderConfig
+from bert_zoo.config import ConfigError, EncoderConfig, is_integer
 from bert_zoo.families import bert
 from bert_zoo.families.xlm_checkpoints import CHECKPOINTS
 from bert_zoo.families.xlm_formats import ProgramFile, read_vocabulary
@@ -28,9 +28,10 @@ class XlmConfig(EncoderConfig):
     embedding_initializer_range: float = 0.0
 
     def __post_init__(self):
-        if self.intermediate_size == 0:
+        has_width = is_integer(self.hidden_size) and self.hidden_size > 0
+        if self.intermediate_size == 0 and has_width:
             object.__setattr__(self, "intermediate_size", 4 * self.hidden_size)
-        if self.embedding_initializer_range == 0:
+        if self.embedding_initializer_range == 0 and has_width:
             object.__setattr__(self, "embedding_initializer_range", self.hidden_size**-0.5)
         super().__post_init__()
         if problems := self.problems_with(
@@ -41,6 +42,9 @@ class XlmConfig(EncoderConfig):
             flags=("language_embeddings",),
         ):
             raise ConfigError(" ".join(problems))
+
+    def rough_parameters(self) -> int:
+        return super().rough_parameters() + self.num_languages * self.hidden_size
 
     @property
     def reads_languages(self) -> bool:

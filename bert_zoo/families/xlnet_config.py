@@ -58,9 +58,10 @@ class XLNetConfig(Config):
                 f"hidden_size is {self.hidden_size}; positions are pairs of a sine and a cosine, "
                 "so it must be even."
             )
-        if not is_integer(self.clamp_len):
+        if not is_integer(self.clamp_len) or abs(self.clamp_len) > UNLIMITED:
             problems.append(
-                f"clamp_len is {shown(self.clamp_len)}; it must be a number of tokens, or -1 for none."
+                f"clamp_len is {shown(self.clamp_len)}; it must be a number of tokens of at most "
+                f"{UNLIMITED:,}, or -1 for none."
             )
         if problems:
             raise ConfigError("This encoder cannot be built: " + " ".join(problems))
@@ -126,6 +127,9 @@ class XLNetConfig(Config):
     def rough_parameters(self) -> int:
         block = self.hidden_size * (5 * self.attended + 2 * self.intermediate_size)
         return self.vocab_size * self.hidden_size + self.num_layers * block
+
+    def rough_state(self) -> int:
+        return self.mem_len * self.hidden_size * self.num_layers
 
     def forward_flops(self, length: int) -> int:
         """Floating-point operations of the blocks' products for a segment of `length` tokens.

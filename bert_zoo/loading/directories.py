@@ -481,5 +481,6 @@ def _check_size(config: Config, source: RenamedSource) -> None:
         raise WeightsError(
             f"{source.location} does not fit its configuration, which asks for about "
             f"{shown(asked)} parameters ({shown(config.card(), 300)}); the file has {stored:,} in "
-            f"{len(source):,} tensors. Check that the configuration belongs to these weights."
+            f"{len(source):,} tensors. {config.largest_size()}. Check that the configuration belongs to "
+            "these weights."
         )

@@ -104,6 +104,7 @@ class Encoder(ZooModel):
         families = registry().families
         page = families[next(iter(families)) if family is None else family]
         self.config = page.config_class.from_dict(config) if isinstance(config, dict) else config
+        self.config.check_memory()
         self.family = page.name
         self.output_hidden_states = output_hidden_states
         self.output_attentions = output_attentions

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 from bert_zoo.config import ConfigError
 from bert_zoo.error_text import shown
-from bert_zoo.json_files import JsonObject, parse_object, utf8_text
+from bert_zoo.json_files import JsonObject, parse_object, read_whole, utf8_text
 from bert_zoo.text.vocabulary import HF_SPECIAL_TOKENS
 
 # What files are called in the presets of KerasHub.
@@ -42,7 +42,7 @@ class VocabularyFiles:
 
     def content(self, name: str) -> bytes:
         if name not in self.contents:
-            self.contents[name] = self.path(name).read_bytes()
+            self.contents[name] = read_whole(self.path(name))
         return self.contents[name]
 
     def lines(self, name: str) -> list[str]:

@@ -16,6 +16,7 @@ import tensorflow as tf
 
 import bert_zoo.text
 from bert_zoo.error_text import shortened
+from bert_zoo.json_files import read_whole
 from bert_zoo.private import lasting_sentencepiece
 from bert_zoo.text.albert_text import TextCleaner
 from bert_zoo.text.offsets import characters_of_bytes, joined_rows, token_columns, utf8_lengths
@@ -210,7 +211,7 @@ class SentencePieceTokenizer(Tokenizer):
                 "checkpoint (spiece.model for ALBERT, sentencepiece.bpe.model for XLM-RoBERTa)."
             )
         try:
-            return cls(path.read_bytes(), scheme, **options)
+            return cls(read_whole(path), scheme, **options)
         except ValueError as error:
             raise ValueError(f"{path}: {error}") from error
 

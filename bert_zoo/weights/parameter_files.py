@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from bert_zoo.error_text import shown
-from bert_zoo.json_files import parse_json, utf8_text
+from bert_zoo.json_files import parse_json, read_whole, utf8_text
 from bert_zoo.weights.files import WeightsError
 from bert_zoo.weights.tensor_source import TensorSource
 
@@ -51,7 +51,7 @@ class ParameterFilesSource(TensorSource):
 
 
 def _shapes(path: Path) -> list[tuple[int, ...]]:
-    shapes = parse_json(utf8_text(path.read_bytes(), path), path)
+    shapes = parse_json(utf8_text(read_whole(path), path), path)
     if not isinstance(shapes, list) or not shapes or not all(map(_is_shape, shapes)):
         raise WeightsError(
             f"{path} is {shown(shapes)}; it must be a list of shapes, each a list of positive whole "

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from bert_zoo.error_text import shortened, shown
+from bert_zoo.json_files import read_whole
 from bert_zoo.protobuf import DecodeError, message_class
 from bert_zoo.weights import object_graph
 from bert_zoo.weights.crc32c import crc32c
@@ -80,7 +81,7 @@ class TF1Source(TensorSource):
     def __init__(self, prefix: str):
         self._shards = _data_files(Path(prefix))
         try:
-            table = dict(_table(Path(f"{prefix}.index").read_bytes()))
+            table = dict(_table(read_whole(Path(f"{prefix}.index"))))
             self._order = _byte_order(table.pop(b"", None), len(self._shards))
             if any(key.startswith(b"\0") for key in table):
                 raise WeightsError(
