@@ -4,6 +4,7 @@ Text, alone or as a pair, in lists, NumPy arrays or tf.data, becomes a tf.data p
 tokenizes in parallel; dicts of ids are checked and passed on.
 """
 
+import functools
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -25,6 +26,7 @@ from bert_zoo.models.labels import (
     class_weights_of,
     label_arrays,
 )
+from bert_zoo.models.ranks import with_ranks
 from bert_zoo.models.sample_weights import checked_sample_weight
 from bert_zoo.text.columns import column_names
 
@@ -284,6 +286,7 @@ def _map_dataset(
     """Adds tokenization, or checks on ids, to a dataset of batches."""
     import tensorflow as tf
 
+    dataset = with_ranks(model, dataset, functools.partial(_unpack, with_names=with_names))
     x_spec, *_ = _unpack(dataset.element_spec, with_names)
     if isinstance(x_spec, Mapping):
         transform = model.check_in_graph

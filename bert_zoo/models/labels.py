@@ -299,6 +299,10 @@ class LabelRange:
         return self.axes != ("batch",)
 
     @property
+    def rank(self) -> int:
+        return len(self.axes)
+
+    @property
     def columns(self) -> Sequence[str] | range:
         """What the columns of a table of one-hot rows are called."""
         return () if self.per_token else self.names or range(self.limit)
@@ -373,6 +377,7 @@ class LabelSets:
     """
 
     names: tuple[str, ...]
+    rank = 2
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -415,6 +420,8 @@ class LabelSets:
         if shape is not None and (len(shape) != 2 or shape[1] not in (None, len(self.names))):
             raise ValueError(f"{title}s have the shape {shape}. {self._wanted()}")
         rows = _numpy_for(labels).asarray(labels, np.float32)
+        if is_of_tensorflow(rows):
+            rows.set_shape([None, len(self.names)])  # metrics need to know
         wanted = f"must be 0 or 1. {self._wanted()}"
         return _checked(rows, (rows >= 0) & (rows <= 1), labels, title, wanted)
 
@@ -458,6 +465,7 @@ class LabelScores:
 
     names: tuple[str, ...] = ()
     columns: tuple[str, ...] = ()
+    rank = 1
 
     def is_read_by(self, loss) -> bool:
         """Whether a loss compares labels with outputs, one by one; a user's own may read more of them."""
