@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import sys
 
 import keras
 import numpy as np
@@ -11,6 +12,8 @@ from helpers import GOLDEN, TEXTS, load_case, load_task, loaded_task, task_input
 
 import bert_zoo
 from bert_zoo.config import ConfigError, EncoderConfig
+from bert_zoo.text import tokenizer
+from bert_zoo.text.tokenizer import import_tensorflow_text
 from bert_zoo.training import compile_for_task
 from bert_zoo.weights.formats.codec import ConfigRow
 
@@ -158,6 +161,17 @@ def test_text_without_vocabulary():
     message_of(
         ValueError, lambda: model.predict(["a"]), "no vocabulary", "weights=None", "preprocessor"
     )
+
+
+def test_what_is_not_supported_is_said(classifier, monkeypatch):
+    with monkeypatch.context() as on_torch:
+        on_torch.setattr(keras.backend, "backend", lambda: "torch")
+        message_of(ValueError, classifier.make_train_function, "torch backend", "KERAS_BACKEND")
+    monkeypatch.setitem(sys.modules, "tensorflow_text", None)
+    message_of(ImportError, import_tensorflow_text, "tensorflow-text==2.")
+    monkeypatch.setenv("TF_USE_LEGACY_KERAS", "1")
+    monkeypatch.setattr(tokenizer, "find_spec", lambda name: None)
+    message_of(ImportError, import_tensorflow_text, "TF_USE_LEGACY_KERAS is set", "Keras 3")
 
 
 def test_text_where_ids_are_called_for(classifier):

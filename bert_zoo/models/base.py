@@ -370,6 +370,15 @@ class ZooModel(keras.Model):
             step_function = with_one_row(step_function)
         return super()._make_function(step_function, **kwargs)
 
+    def make_train_function(self, force=False):
+        if keras.backend.backend() == "torch":
+            raise ValueError(
+                "Training is not supported on Keras's torch backend, where models only compute and "
+                "predict: their gradients are written for TensorFlow and JAX. Set KERAS_BACKEND to "
+                "'tensorflow', or to 'jax', before Keras is imported."
+            )
+        return super().make_train_function(force)
+
     def predict_step(self, *args):
         return whole_everywhere(super().predict_step(*args))
 

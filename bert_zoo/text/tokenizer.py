@@ -5,7 +5,9 @@ from __future__ import annotations
 import copy
 import importlib
 import json
+import os
 from collections.abc import Callable, Mapping, Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, NamedTuple
@@ -320,6 +322,13 @@ def import_tensorflow_text() -> Any:
     try:
         return importlib.import_module("tensorflow_text")
     except (ImportError, tf.errors.OpError) as error:
+        legacy = "TF_USE_LEGACY_KERAS"
+        # It imports tf.keras, which is another package then.
+        if os.environ.get(legacy, "").lower() in ("1", "true") and not find_spec("tf_keras"):
+            raise ImportError(
+                f"{legacy} is set, and the package that it asks for, tf_keras, is not installed. "
+                f"bert_zoo uses Keras 3: unset {legacy}, or install tf_keras for code that needs it."
+            ) from error
         raise ImportError(
             f"bert_zoo's tokenizers need tensorflow_text, and importing it failed: {error}. Its "
             "minor version has to be TensorFlow's, here "
