@@ -232,6 +232,22 @@ def test_what_is_saved_for_keras_hub_is_what_it_loads(name, hub, tmp_path):
     assert_same(found, expected)
 
 
+@pytest.mark.parametrize("name", slow_but(("Albert", "Bert", "DebertaV3", "Roberta"), "Bert"))
+def test_a_preset_with_a_head_for_masked_tokens_is_an_encoder(name, hub, tmp_path, caplog):
+    backbone = getattr(hub, f"{name}Backbone")(**BACKBONES[name])
+    theirs = getattr(hub, f"{name}MaskedLM")(backbone, preprocessor=None)
+    with_random_values(theirs).save_to_preset(tmp_path)
+    ours = bert_zoo.load(tmp_path)
+    assert "head for masked tokens, whose arithmetic is KerasHub's own" in caplog.text
+    inputs = hub_inputs(backbone, 1 if "Roberta" in name else 0)
+    expected = backbone(inputs)
+    expected = expected["sequence_output"] if isinstance(expected, dict) else expected
+    tokens = inputs["padding_mask"] > 0
+    assert_same(ours(inputs)["sequence_output"][tokens], expected[tokens], TOLERANCE)
+    with pytest.raises(WeightsError, match="has no masked_lm"):
+        bert_zoo.load(tmp_path, "masked_lm")
+
+
 def test_keras_hub_holds_no_other_heads_and_no_other_arithmetic(tmp_path, caplog):
     with pytest.raises(
         ValueError, match=r"holds a head of BertTextClassifier .* none of 'masked_lm'"

@@ -200,9 +200,9 @@ def _as_keras_hub(
     fmt: KerasHub, family: Family, model: ZooModel, description: Description
 ) -> Description:
     """A model's description for KerasHub; says on the log what its format cannot say."""
-    if fmt.unread:
+    if fmt.unread_of_backbone:
         raise ValueError(
-            f"KerasHub's {fmt.class_name} has a {' and a '.join(fmt.unread.values())}, which models of the "
+            f"KerasHub's {fmt.class_name} has a {' and a '.join(fmt.unread_of_backbone)}, which models of the "
             f"family {family.name} do not have. Leave format out."
         )
     encoder = getattr(model, "encoder", model)

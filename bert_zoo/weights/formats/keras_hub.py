@@ -55,6 +55,11 @@ TWO_LAYERS = {
     "classifier/dense": "task/layers/dense_1",
 }
 
+# Its norm has another epsilon than the encoder's, and BERT's another GELU.
+UNREAD_OF_TASKS = {
+    f"^{TASK_ROOT}layers/masked_lm_head/": "head for masked tokens, whose arithmetic is KerasHub's own"
+}
+
 ROWS = (
     ConfigRow("vocab_size", "vocabulary_size"),
     ConfigRow("hidden_size", "hidden_dim"),
@@ -111,7 +116,13 @@ class KerasHub(KerasLayers):
         defaults = {n: getattr(self.codec.config_class, n) for n in FIXED}
         fixed = {n: self.codec.defaults.get(n, value) for n, value in defaults.items()}
         rates = {"attention_dropout": lambda config: config.hidden_dropout}
-        object.__setattr__(self, "supports", {**fixed, **rates})
+        object.__setattr__(self, "supports", {**self.supports, **fixed, **rates})
+        object.__setattr__(self, "unread", {**self.unread, **UNREAD_OF_TASKS})
+
+    @property
+    def unread_of_backbone(self) -> tuple[str, ...]:
+        """What its backbones have and the family's models do not."""
+        return tuple(self.unread[key] for key in self.unread.keys() - UNREAD_OF_TASKS.keys())
 
     @property
     def family_value(self) -> str:
