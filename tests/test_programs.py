@@ -300,7 +300,7 @@ def test_start_up_lines_are_left_out_and_errors_are_not(end):
     assert more == LOGGED if not end else b"ValueError" in more if "raise" in end else not more
 
 
-@pytest.mark.parametrize(("level", "finders"), [(None, 1), ("3", 1), ("0", 0)])
+@pytest.mark.parametrize(("level", "finders"), [(None, 1), ("2", 1), ("0", 0)])
 def test_the_environment_may_ask_for_the_log_of_tensorflow(level, finders, monkeypatch):
     if level is None:
         monkeypatch.delenv("TF_CPP_MIN_LOG_LEVEL", raising=False)
@@ -420,5 +420,7 @@ def test_wrong_data_end_a_program_with_one_line(tmp_path, tool):
     }[tool]
     done = start(tool, *arguments)
     _, err = done.communicate()
-    assert done.returncode == 1 and "Traceback" not in err and "--" not in err.split("\n")[-2]
+    assert done.returncode == 1 and "Traceback" not in err
+    # The data are at fault, not the flags.
+    assert "--help" not in err
     assert err.strip().split("\n")[-1].startswith(f"{tool}.py: ")

@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from types import ModuleType
 
-# The variable that says what TensorFlow logs, and its value for no more than what ends a process.
-LEVEL, FATAL_ALONE = "TF_CPP_MIN_LOG_LEVEL", "3"
+# The variable that says what TensorFlow logs, and its values for all and for what ends a process alone.
+LEVEL, ALL, FATAL_ALONE = "TF_CPP_MIN_LOG_LEVEL", "0", "3"
 # Each has a log of its own, which begins when it is imported.
 NOISY = ("tensorflow", "tensorflow_text")
 # What these logs write before they read that variable, in TensorFlow 2.21 and before, as absl writes it
@@ -29,7 +29,7 @@ START_UP = re.compile(
 
 def start_tensorflow_quietly() -> None:
     """Has TensorFlow, wherever it is first imported, log nothing; or what TF_CPP_MIN_LOG_LEVEL says, if set."""
-    if os.environ.setdefault(LEVEL, FATAL_ALONE) == FATAL_ALONE:
+    if os.environ.setdefault(LEVEL, FATAL_ALONE) != ALL:
         sys.meta_path.insert(0, _QuietImports())
 
 
