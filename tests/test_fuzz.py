@@ -49,6 +49,7 @@ from bert_zoo.text import tokenizer_from_dir
 from bert_zoo.weights import sources, tf1
 from bert_zoo.weights.crc32c import crc32c
 from bert_zoo.weights.files import WeightsError
+from bert_zoo.weights.hdf5 import write_hdf5
 from bert_zoo.weights.sources import open_weights
 from bert_zoo.weights.unpack import unpack
 
@@ -182,6 +183,13 @@ def make_tf_keras(directory: Path) -> None:
     shutil.copy(directory_of("gpt2/causal_lm") / "config.json", directory)
 
 
+def make_tf_shards(directory: Path) -> None:
+    arrays = {f"gpt2/wte/{number}:0": np.ones((2, 3), np.float32) for number in range(4)}
+    write_hdf5(directory / "a.h5", arrays)
+    weight_map = {f"tf_model/{name}": "a.h5" for name in arrays}
+    (directory / "tf_model.h5.index.json").write_text(json.dumps({"weight_map": weight_map}))
+
+
 def make_keras_hub(directory: Path) -> None:
     bert_zoo.save(bert_zoo.load(directory_of("encoder")), directory, format="keras_hub")
 
@@ -276,6 +284,11 @@ def golden_checkpoints() -> dict[str, Path]:
 def subjects() -> dict[str, Subject]:
     found = {
         "weights-sharded": Subject(make_sharded, read_weights, 30),
+        "weights-tf_shards": Subject(
+            make_tf_shards,
+            lambda directory: dict(open_weights(directory / "tf_model.h5.index.json")),
+            30,
+        ),
         "checkpoint-tf_keras": Subject(make_tf_keras, read_checkpoint, 30),
         "checkpoint-keras_hub": Subject(make_keras_hub, read_checkpoint, 30),
         "checkpoint-model_garden": Subject(make_model_garden, read_checkpoint, 30),
@@ -576,8 +589,8 @@ def test_a_damaged_file_gives_a_result_or_one_clear_error(name, tmp_path):
 def test_every_family_and_kind_of_file_is_damaged():
     checkpoints = [name.split("-", 1) for name in golden_checkpoints()]
     assert {family for family, _ in checkpoints} == set(registry().families)
-    # In weights-sharded, checkpoint-tf_keras, checkpoint-keras_hub and checkpoint-parameter_files.
-    others = {".bin.index.json", ".h5", ".weights.h5", sources.SHAPES_FILE}
+    # In weights-sharded, weights-tf_shards, and checkpoint-tf_keras, -keras_hub and -parameter_files.
+    others = {".bin.index.json", ".h5", ".h5.index.json", ".weights.h5", sources.SHAPES_FILE}
     assert others.union(f".{suffix}" for _, suffix in checkpoints) == set(sources._READERS)
     assert all(
         any(f"tokenizer-{family}" in name for name in SUBJECTS) for family in registry().families

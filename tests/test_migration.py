@@ -29,8 +29,10 @@ import bert_zoo
 from bert_zoo.config import ConfigError
 from bert_zoo.registry import registry
 from bert_zoo.weights.files import WeightsError
+from bert_zoo.weights.hdf5 import write_hdf5
+from bert_zoo.weights.safetensors_io import write_safetensors
 from bert_zoo.weights.sources import open_weights
-from bert_zoo.weights.tf_model_h5 import is_transposed, pytorch_name
+from bert_zoo.weights.tf_classes import is_transposed, pytorch_name
 
 # --- transformers' TensorFlow classes ------------------------------------------------------------
 
@@ -84,6 +86,49 @@ def test_tf_model_h5_gives_the_same_model(case, tmp_path):
     assert_same_variables(
         bert_zoo.load(tf_directory(case, tmp_path / "tf"), task_of(case)), loaded(case)
     )
+
+
+def write_as_safetensors(arrays, directory):
+    named = {name.partition("/")[2]: value for name, value in arrays.items()}
+    write_safetensors(directory / "model.safetensors", named, {"format": "tf"})
+
+
+def write_as_shards(arrays, directory):
+    """The index has the model's name before those in the files."""
+    weight_map = {name: f"tf_model-0000{i % 2}.h5" for i, name in enumerate(arrays)}
+    for file in set(weight_map.values()):
+        own = {n.partition("/")[2]: arrays[n] for n in arrays if weight_map[n] == file}
+        write_hdf5(directory / file, own)
+    index = json.dumps({"weight_map": weight_map})
+    (directory / "tf_model.h5.index.json").write_text(index)
+
+
+def write_as_checkpoint(arrays, directory):
+    """As `save_weights` of a compiled model, with what belongs to its optimizer."""
+    variables = [tf.Variable(value, name=name[:-2]) for name, value in arrays.items()]
+    optimizer = {"optimizer": tf.Variable(np.ones(3, "float32"), name="Adam/m")}
+    tf.train.Checkpoint(model=variables, **optimizer).write(str(directory / "weights"))
+
+
+@pytest.mark.parametrize(
+    "write", [write_as_safetensors, write_as_shards, write_as_checkpoint], ids=lambda f: f.__name__
+)
+def test_what_else_tf_classes_saved_gives_the_same_model(write, tmp_path):
+    directory = tf_directory("gpt2/causal_lm", tmp_path / "tf")
+    with h5py.File(directory / "tf_model.h5") as file:
+        stored = {}
+        file.visititems(lambda path, a: stored.update({path: a}) if hasattr(a, "dtype") else None)
+        arrays = {path.partition("/")[2]: array[()] for path, array in stored.items()}
+    (directory / "tf_model.h5").unlink()
+    write(arrays, directory)
+    assert_same_variables(bert_zoo.load(directory, "causal_lm"), loaded("gpt2/causal_lm"))
+
+
+def test_a_file_of_tf_classes_without_names_says_what_to_save(tmp_path):
+    path = tmp_path / "my.weights.h5"
+    write_hdf5(path, {"layers/tf_bert_main_layer/pooler/dense/vars/0": np.ones(3, "float32")})
+    with pytest.raises(WeightsError, match=r"names no variable.*save_pretrained\(\)"):
+        open_weights(path)
 
 
 def test_albert_s_class_computes_with_the_second_of_two_biases(tmp_path):

@@ -16,7 +16,7 @@ from bert_zoo.weights.parameter_files import SHAPES_FILE, ParameterFilesSource
 from bert_zoo.weights.safetensors_io import SafetensorsSource
 from bert_zoo.weights.tensor_source import TensorSource
 from bert_zoo.weights.tf1 import TF1Source
-from bert_zoo.weights.tf_model_h5 import TFModelSource
+from bert_zoo.weights.tf_classes import TFModelSource, is_of_tf_classes, refuse_classes_alone
 from bert_zoo.weights.torch_bin import TorchSource
 
 # The files that a directory is searched for. The first kind that is there is taken; Hugging Face
@@ -25,7 +25,7 @@ _KINDS = {
     "safetensors": ("model.safetensors", "model.safetensors.index.json"),
     "PyTorch": ("pytorch_model.bin", "pytorch_model.bin.index.json"),
     "fairseq": ("model.pt",),
-    "TensorFlow classes": ("tf_model.h5",),
+    "TensorFlow classes": ("tf_model.h5", "tf_model.h5.index.json"),
     "KerasHub": ("model.weights.h5",),
     "arrays without names": (SHAPES_FILE,),
 }
@@ -80,7 +80,7 @@ def open_weights(directory_or_file: str | os.PathLike) -> TensorSource:
         if path.name.endswith(suffix) and path.is_file():
             return open_file(path)
     if path.with_name(path.name + ".index").is_file():
-        return TF1Source(str(path))
+        return _tensorflow_source(path)
     if path.is_file():
         if advice := what_runs(path):
             raise WeightsError(advice)
@@ -112,7 +112,13 @@ class ShardedSource(TensorSource):
         weight_map = _weight_map(index)
         files = _shard_files(index, weight_map)
         shards = {file: open_shard(index.parent / file) for file in files}
+        # The index of transformers' TensorFlow classes has the model's name before the stored ones.
+        weight_map = {
+            key if key in shards[file] else _below_model(key, shards[file]): file
+            for key, file in weight_map.items()
+        }
         _check_shards(index, weight_map, shards)
+        self.metadata = getattr(shards[files[0]], "metadata", {})
         self._shard_of = {key: shards[file] for key, file in weight_map.items()}
         super().__init__(str(index), {k: shard.shape(k) for k, shard in self._shard_of.items()})
 
@@ -120,24 +126,48 @@ class ShardedSource(TensorSource):
         return self._shard_of[key][key]
 
 
+def _below_model(key: str, shard: TensorSource) -> str:
+    below = key.partition("/")[2]
+    return below if below in shard else key
+
+
 def _keras2_source(path: Path) -> TensorSource:
     """A model of bert4keras, told by its layers' names, or of transformers' TensorFlow classes."""
-    is_bert4keras = any("Embedding-Token/" in key for key in HDF5Source(path))
-    return VariablesSource(path) if is_bert4keras else TFModelSource(path)
+    file = HDF5Source(path)
+    is_bert4keras = any("Embedding-Token/" in key for key in file)
+    return VariablesSource(path) if is_bert4keras else TFModelSource.of_layers(file)
+
+
+def _keras3_source(path: Path) -> TensorSource:
+    file = PresetSource(path)
+    refuse_classes_alone(file)
+    return file
+
+
+def _safetensors_source(file: SafetensorsSource | ShardedSource) -> TensorSource:
+    return TFModelSource.of_variables(file) if file.metadata.get("format") == "tf" else file
+
+
+def _tensorflow_source(prefix: Path) -> TensorSource:
+    file = TF1Source(str(prefix))
+    return TFModelSource.of_checkpoint(file) if is_of_tf_classes(file) else file
 
 
 # By the end of the file's name; a longer ending stands before the shorter one that it contains.
 _READERS: dict[str, Callable[[Path], TensorSource]] = {
-    ".safetensors.index.json": lambda path: ShardedSource(path, SafetensorsSource),
+    ".safetensors.index.json": lambda path: _safetensors_source(
+        ShardedSource(path, SafetensorsSource)
+    ),
+    ".h5.index.json": lambda path: TFModelSource.of_variables(ShardedSource(path, HDF5Source)),
     ".bin.index.json": lambda path: ShardedSource(path, TorchSource),
-    ".safetensors": SafetensorsSource,
+    ".safetensors": lambda path: _safetensors_source(SafetensorsSource(path)),
     ".bin": TorchSource,
     ".pt": TorchSource,
     ".pth": TorchSource,
-    ".weights.h5": PresetSource,
+    ".weights.h5": _keras3_source,
     ".h5": _keras2_source,
     SHAPES_FILE: ParameterFilesSource,
-    ".index": lambda path: TF1Source(str(path.with_suffix(""))),
+    ".index": lambda path: _tensorflow_source(path.with_suffix("")),
 }
 # By which a name is known to be a file's.
 FILE_ENDINGS = (*_READERS, *_GRAPHS)
