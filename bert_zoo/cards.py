@@ -5,6 +5,15 @@ from typing import Any
 from bert_zoo import memory
 from bert_zoo.registry import Checkpoint, Family, registry
 
+# Hugging Face's identifiers (their list of licences for model cards). A licence that is qualified, or
+# that its authors never declared, is "other" there, with the card's words as its name.
+HUB_LICENCES = {
+    "Apache-2.0": "apache-2.0",
+    "MIT": "mit",
+    "CC-BY-SA-4.0": "cc-by-sa-4.0",
+    "CC-BY-NC-4.0 (not for commercial use)": "cc-by-nc-4.0",
+}
+
 
 class Card(dict):
     """What is known of a checkpoint; a dict that prints as a readable page."""

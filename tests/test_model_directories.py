@@ -631,3 +631,51 @@ def test_a_sentencepiece_vocabulary_in_tokenizer_json_alone(family, tmp_path):
     content["normalizer"]["normalizers"].append(step("Prepend", prepend="x"))
     file.write_text(json.dumps(content))
     assert "Prepend" in message_of(ConfigError, lambda: bert_zoo.load(tmp_path))
+
+
+def test_a_language_models_directory_says_where_texts_end(tmp_path):
+    for task in ("causal_lm", "classification"):
+        bert_zoo.save(load_case(f"gpt2/{task}"), tmp_path / task, format="hf")
+        config = json.loads((tmp_path / task / "config.json").read_text())
+        end = loaded(f"gpt2/{task}").preprocessor.tokenizer.eos_id
+        assert (
+            config["eos_token_id"] == config["bos_token_id"] == end and config["dtype"] == "float32"
+        )
+        # transformers looks for the last token of a text by it.
+        assert config.get("pad_token_id") == (end if task == "classification" else None)
+    generation = json.loads((tmp_path / "causal_lm" / "generation_config.json").read_text())
+    assert generation["eos_token_id"] == end
+    assert not (tmp_path / "classification" / "generation_config.json").exists()
+    again = bert_zoo.load(tmp_path / "classification", "classification")
+    expected = loaded("gpt2/classification").predict(TEXTS, verbose=0)
+    np.testing.assert_allclose(again.predict(TEXTS, verbose=0), expected, atol=1e-6)
+    bert_zoo.save(loaded("gpt/classification"), tmp_path / "gpt", format="hf")
+    config = json.loads((tmp_path / "gpt" / "tokenizer_config.json").read_text())
+    assert config["pad_token"] == config["unk_token"]
+
+
+def test_a_hugging_face_directory_has_a_model_card(tmp_path):
+    model = load_case("bert/classification")
+    model.encoder.loaded_from = "google-bert/bert-base-uncased"
+    model.fit(TEXTS, [0, 1, 1, 0][: len(TEXTS)] + [0] * (len(TEXTS) - 4), epochs=1, verbose=0)
+    for _ in range(2):  # its own card is written anew
+        bert_zoo.save(model, tmp_path, format="hf")
+    _, head, text = (tmp_path / "README.md").read_text().split("---\n", 2)
+    values = dict(line.split(": ", 1) for line in head.splitlines())
+    assert {name: json.loads(value) for name, value in values.items()} == {
+        "library_name": "transformers",
+        "tags": ["bert_zoo"],
+        "license": "apache-2.0",
+        "base_model": "google-bert/bert-base-uncased",
+        "pipeline_tag": "text-classification",
+        "metrics": [*model.history.history],
+    }
+    assert "| accuracy |" in text
+    (tmp_path / "README.md").write_text("my own")
+    bert_zoo.save(model, tmp_path, format="hf")
+    assert (tmp_path / "README.md").read_text() == "my own"
+
+    bert_zoo.save(load_case("bert/encoder", "embedding"), tmp_path / "vectors", format="hf")
+    assert "add_pooling_layer=False" in (tmp_path / "vectors" / "README.md").read_text()
+    settings = json.loads((tmp_path / "vectors" / "sentence_bert_config.json").read_text())
+    assert settings["model_args"] == {"add_pooling_layer": False}

@@ -9,12 +9,14 @@ from typing import Any
 
 from bert_zoo.config import Config, TextSpec
 from bert_zoo.loading.adapters import save_adapter
+from bert_zoo.loading.card import write_card
 from bert_zoo.loading.directories import PROBLEM_TYPES
 from bert_zoo.models.base import ZooModel
 from bert_zoo.models.labels import DEFAULT_THRESHOLD
 from bert_zoo.models.task_model import names_classes
 from bert_zoo.registry import Family, registry
 from bert_zoo.tasks.streams import StatefulModel
+from bert_zoo.text.format import DeferredPreprocessor
 from bert_zoo.text.serialized import save_for_transformers
 from bert_zoo.training.lora import without_lora
 from bert_zoo.weights.bind import ENCODER_PREFIX, Plan, to_stored, variables_of
@@ -76,6 +78,7 @@ def save(model: ZooModel, directory: str | os.PathLike, format: str = "bert_zoo"
     root = fmt.root
     if format == HuggingFace.name:
         description = _as_hugging_face(fmt, family, model, description)
+        description = replace(description, token_ids=_token_ids(preprocessor, description, config))
         if model.task not in family.heads:
             # A bare Hugging Face encoder has no prefix; inside a task model it has the family's.
             root = ""
@@ -93,6 +96,8 @@ def save(model: ZooModel, directory: str | os.PathLike, format: str = "bert_zoo"
     variables = variables_of(model)
     plan = family.plan(format, config, root)
     _write(directory, family, plan, config, description, variables, preprocessor)
+    if format == HuggingFace.name:
+        write_card(directory, model, family, description)
     for second in family.second_encoders:
         own = {
             ENCODER_PREFIX + path.removeprefix(second.ours): variable
@@ -143,9 +148,12 @@ def _write(
     }
     tensors |= {plan.root + name: value for name, value in fmt.buffers(config).items()}
     fmt.write_weights(directory, tensors)
+    if fmt.name == HuggingFace.name:
+        values["dtype"] = str(next(iter(tensors.values())).dtype)
     write_json(directory / fmt.config_file, values)
     if preprocessor is not None and fmt.name == HuggingFace.name:
-        save_for_transformers(directory, preprocessor, family.text)
+        pads = description.problem_type is not None
+        save_for_transformers(directory, preprocessor, family.text, names_padding=pads)
     elif preprocessor is not None and fmt.holds_vocabulary:
         preprocessor.save_vocabulary(directory)
     fmt.write_beside(directory, config, description)
@@ -193,7 +201,29 @@ def _as_hugging_face(
     _say_what_differs(fmt.supports, encoder.config, fmt.classes["encoder"])
     _say_what_differs(fmt.supports_of_heads.get(model.task, {}), encoder.config, hf_class)
     pooling = encoder.pooling if is_bare and not encoder.always_gives_state else None
-    return replace(description, classes=(hf_class,), pooling=pooling)
+    has_pooler = any(getattr(row, "ours", "").startswith("pooler/") for row in family.encoder_rows)
+    return replace(
+        description,
+        classes=(hf_class,),
+        pooling=pooling,
+        generates=hasattr(model, "generate"),
+        lacks_pooler=is_bare and has_pooler and not encoder.config.pooler,
+    )
+
+
+def _token_ids(preprocessor, description: Description, config: Config) -> dict[str, int]:
+    """Ids that transformers looks for: where a generated text ends, and what a classifier's rows are filled with."""
+    if preprocessor is None or isinstance(preprocessor, DeferredPreprocessor):
+        return {}
+    ids = {}
+    if hasattr(preprocessor.tokenizer, "eos_id"):
+        ids = dict.fromkeys(("bos_token_id", "eos_token_id"), preprocessor.tokenizer.eos_id)
+    pad_id = preprocessor.packer.pad_id
+    # RoBERTa's positions depend on it.
+    may_change = not getattr(config, "positions_after_padding", True)
+    if may_change and pad_id != config.pad_id and description.problem_type is not None:
+        ids["pad_token_id"] = pad_id
+    return ids
 
 
 def _as_keras_hub(

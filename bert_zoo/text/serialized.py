@@ -132,7 +132,11 @@ def composing(layout: Layout, tokenizer: Tokenizer) -> dict[str, Any]:
 
 
 def save_for_transformers(
-    directory: str | Path, preprocessor: TextPreprocessor | DeferredPreprocessor, form: TextFormat
+    directory: str | Path,
+    preprocessor: TextPreprocessor | DeferredPreprocessor,
+    form: TextFormat,
+    *,
+    names_padding: bool = False,
 ) -> None:
     """Writes the files by which transformers reads texts as a model does.
 
@@ -143,6 +147,7 @@ def save_for_transformers(
         preprocessor: of the model. One that cannot be made here, without TensorFlow, writes the files
             that it was read from.
         form: how the model's family reads text.
+        names_padding: whether a token is named that fills rows, where the tokenizer has none for that.
     """
     directory = Path(directory)
     preprocessor.save_vocabulary(directory)
@@ -155,6 +160,9 @@ def save_for_transformers(
     names = ["input_ids", "token_type_ids", "attention_mask"]
     config["model_input_names"] = names if layout.segments else [names[0], names[2]]
     config["padding_side"] = layout.padding_side
+    if names_padding:
+        token = preprocessor.tokenizer.id_to_token(preprocessor.packer.pad_id)
+        config.setdefault("pad_token", token)
     content = with_rows(preprocessor, special_in_text=True)
     if content is not None:
         config["tokenizer_class"] = form.transformers_class

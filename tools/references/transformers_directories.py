@@ -342,6 +342,9 @@ def write(directory: str, *names: str) -> None:
                 parameter.data = (
                     parameter.data + 0.1 * parameter.data.new_empty(parameter.shape).normal_()
                 )
+            for layer in model.modules():
+                if getattr(layer, "padding_idx", None) is not None:
+                    layer.weight.data[layer.padding_idx] = 0  # as it always is
             model.tie_weights()
             model.save_pretrained(below / model.__class__.__name__)
             tokenizer.save_pretrained(below / model.__class__.__name__)

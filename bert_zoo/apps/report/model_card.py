@@ -15,15 +15,8 @@ from huggingface_hub import EvalResult, ModelCardData
 from bert_zoo.apps.report.markdown import grid, plain
 from bert_zoo.apps.report.record import RunRecord
 from bert_zoo.apps.report.wording import duration, number, setting, with_paper_links, words
+from bert_zoo.cards import HUB_LICENCES
 
-# Hugging Face's identifiers (their list of licences for model cards). A licence that is qualified, or
-# that its authors never declared, is "other" there, with the card's words as its name.
-HUB_LICENCES = {
-    "Apache-2.0": "apache-2.0",
-    "MIT": "mit",
-    "CC-BY-SA-4.0": "cc-by-sa-4.0",
-    "CC-BY-NC-4.0 (not for commercial use)": "cc-by-nc-4.0",
-}
 # A metric -> its name on Hugging Face's hub; metrics that are not there stay in the text.
 HUB_METRICS = {
     **{name: name for name in ("accuracy", "f1", "precision", "recall", "matthews_correlation")},

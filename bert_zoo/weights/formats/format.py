@@ -25,6 +25,10 @@ class Description:
     # How it makes sentence vectors; None for a model that makes none.
     pooling: Pooling | None = Pooling()  # noqa: RUF009 (frozen)
     long_texts: Mapping[str, Any] | None = None  # of `bert_zoo.models.long_texts.LongTexts`
+    # Ids of special tokens that the configuration does not say, by the keys of Hugging Face's config.json.
+    token_ids: Mapping[str, int] = field(default_factory=dict)
+    generates: bool = False  # whether it writes texts
+    lacks_pooler: bool = False  # whether it has none, and Hugging Face's class would make one
 
 
 def nothing(*_: Any) -> Mapping[str, Any]:

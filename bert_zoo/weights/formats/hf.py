@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 from bert_zoo.config import Config, ConfigError
 from bert_zoo.error_text import shown
 from bert_zoo.json_files import JsonObject
+from bert_zoo.weights.files import write_json
 from bert_zoo.weights.formats.format import Description, Format
 from bert_zoo.weights.formats.hf_directories import pooling_of, text_of, write_pooling, write_text
 
@@ -126,6 +127,7 @@ class HuggingFace(Format):
     def encode(self, config: Config, description: Description) -> dict[str, Any]:
         """The content of config.json."""
         values = {"architectures": list(description.classes), **self.codec.encode(config)}
+        values |= description.token_ids
         if self.tokenizer_class:
             values["tokenizer_class"] = self.tokenizer_class
         labels = description.labels
@@ -141,9 +143,18 @@ class HuggingFace(Format):
 
     def write_beside(self, directory: Path, config: Config, description: Description) -> None:
         text = description.text
+        if description.generates:
+            # Without it transformers 5 does not know where a text ends.
+            write_json(directory / "generation_config.json", dict(description.token_ids))
         if description.pooling is not None:
             length = None if text is None else text.max_length
-            write_pooling(directory, description.pooling, config.hidden_size, length)
+            write_pooling(
+                directory,
+                description.pooling,
+                config.hidden_size,
+                length,
+                lacks_pooler=description.lacks_pooler,
+            )
         if text is not None:
             write_text(directory, text)
 

@@ -2,6 +2,7 @@
 
 import logging
 from pathlib import Path
+from typing import Any
 
 from bert_zoo.config import ConfigError, Pooling, TextSpec
 from bert_zoo.error_text import listing
@@ -85,9 +86,18 @@ def pooling_of(directory: Path) -> Pooling:
 
 
 def write_pooling(
-    directory: Path, pooling: Pooling, hidden_size: int, max_length: int | None
+    directory: Path,
+    pooling: Pooling,
+    hidden_size: int,
+    max_length: int | None,
+    *,
+    lacks_pooler: bool = False,
 ) -> None:
-    """The files by which sentence-transformers puts a pooling behind an encoder."""
+    """The files by which sentence-transformers puts a pooling behind an encoder.
+
+    `lacks_pooler` has it make the encoder without the layer over the first token, whose weights the
+    directory does not hold.
+    """
     modules = [("Transformer", ""), ("Pooling", POOLING_DIRECTORY)]
     modules += [("Normalize", "2_Normalize")] * pooling.normalize
     rows = [
@@ -103,5 +113,10 @@ def write_pooling(
         {"word_embedding_dimension": hidden_size, **modes},
     )
     write_json(directory / MODULES_FILE, rows)
+    settings: dict[str, Any] = {}
     if max_length is not None:
-        write_json(directory / SENTENCE_FILE, {SENTENCE_LENGTH: max_length, "do_lower_case": False})
+        settings |= {SENTENCE_LENGTH: max_length, "do_lower_case": False}
+    if lacks_pooler:
+        settings["model_args"] = {"add_pooling_layer": False}
+    if settings:
+        write_json(directory / SENTENCE_FILE, settings)

@@ -1,0 +1,96 @@
+"""The README.md of a directory that `save(format="hf")` writes: a model card as Hugging Face's hub reads it."""
+
+import json
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from bert_zoo.cards import HUB_LICENCES
+from bert_zoo.models.base import ZooModel
+from bert_zoo.registry import HF, Checkpoint, Family
+from bert_zoo.weights.formats import Description
+
+CARD = "README.md"
+# By which a card is known that may be replaced; another one is somebody's own.
+_SIGNATURE = "<!-- Written by bert_zoo.save. -->"
+
+
+def write_card(directory: Path, model: ZooModel, family: Family, description: Description) -> None:
+    """Writes the card, unless there is one of other origin.
+
+    It says what the model is for, the base that it was loaded from with its licence, and the metrics of the
+    last epoch of `fit`, if there was one.
+    """
+    path = directory / CARD
+    if path.is_file() and _SIGNATURE not in path.read_text(encoding="utf-8", errors="replace"):
+        return
+    encoder = getattr(model, "encoder", model)
+    base = encoder.loaded_from
+    checkpoint = next((c for c in family.checkpoints if _comes_from(c, base)), None)
+    if base is not None and Path(base).is_absolute():
+        base = None  # a directory here means nothing to others
+    use = getattr(model, "use", None)
+    metrics = _metrics(model)
+    head: dict[str, Any] = {"library_name": "transformers", "tags": ["bert_zoo"]}
+    if checkpoint is not None:
+        # What the base's licence asks holds for what is trained from it.
+        head["license"] = HUB_LICENCES.get(checkpoint.licence, "other")
+        if head["license"] == "other":
+            head["license_name"] = checkpoint.licence
+    if base is not None:
+        head["base_model"] = base
+    if pipeline := _pipeline(model, description):
+        head["pipeline_tag"] = pipeline
+    if metrics:
+        head["metrics"] = [*metrics]
+    (hf_class,) = description.classes
+    lines = [
+        "---",
+        *(f"{key}: {json.dumps(value, ensure_ascii=False)}" for key, value in head.items()),
+        "---",
+        _SIGNATURE,
+        "",
+        f"# {hf_class}",
+        "",
+        f"A model of the family {family.name}"
+        + (f", from {base}" if base is not None else "")
+        + (f". It {use.purpose}." if use is not None else "."),
+    ]
+    if description.lacks_pooler:
+        lines += [
+            "",
+            "It has no pooler. transformers would make a new one and say so; "
+            f"`{hf_class}.from_pretrained(directory, add_pooling_layer=False)` leaves it out, as "
+            "sentence-transformers does.",
+        ]
+    if metrics:
+        lines += ["", "| metric | last epoch |", "|---|---|"]
+        lines += [f"| {name} | {value:.4f} |" for name, value in metrics.items()]
+    path.write_text("\n".join([*lines, ""]), encoding="utf-8")
+
+
+def _comes_from(checkpoint: Checkpoint, origin: str | None) -> bool:
+    return origin is not None and any(
+        isinstance(source, HF) and source.repo == origin for source in checkpoint.sources
+    )
+
+
+def _pipeline(model: ZooModel, description: Description) -> str | None:
+    """Hugging Face's name of what the model is for."""
+    if getattr(model, "use", None) is not None:
+        return model.use.pipeline
+    if description.generates:
+        return "text-generation"
+    if getattr(model, "predicts_tokens", False):
+        return "fill-mask"
+    return "sentence-similarity" if description.pooling is not None else None
+
+
+def _metrics(model: ZooModel) -> Mapping[str, float]:
+    """Of the last epoch: those of the validation data where there are some, else of the training."""
+    history = getattr(getattr(model, "history", None), "history", None) or {}
+    last = {name: values[-1] for name, values in history.items() if values}
+    measured = {name.removeprefix("val_"): v for name, v in last.items() if name.startswith("val_")}
+    numbers = {name: v for name, v in (measured or last).items() if isinstance(v, int | float)}
+    return {name: float(v) for name, v in numbers.items() if math.isfinite(v)}
