@@ -679,3 +679,40 @@ def test_a_hugging_face_directory_has_a_model_card(tmp_path):
     assert "add_pooling_layer=False" in (tmp_path / "vectors" / "README.md").read_text()
     settings = json.loads((tmp_path / "vectors" / "sentence_bert_config.json").read_text())
     assert settings["model_args"] == {"add_pooling_layer": False}
+
+
+def test_a_head_of_one_logit_is_no_classifier(tmp_path, caplog):
+    """As cross-encoders have it: num_labels 1, and no problem_type."""
+    bert_zoo.save(loaded("bert/regression"), tmp_path, format="hf")
+    config = json.loads((tmp_path / "config.json").read_text())
+    del config["problem_type"]
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    message = message_of(ValueError, lambda: bert_zoo.load(tmp_path, "classification"))
+    assert "task='regression'" in message and "task='multi_label_classification'" in message
+    logits = loaded("bert/regression").predict(TEXTS, verbose=0)
+    np.testing.assert_array_equal(
+        bert_zoo.load(tmp_path, "regression").predict(TEXTS, verbose=0), logits
+    )
+    scored = bert_zoo.load(tmp_path, "multi_label_classification").classify(TEXTS)
+    sigmoid = 1 / (1 + np.exp(-logits[:, 0]))
+    np.testing.assert_allclose([row.scores["LABEL_0"] for row in scored], sigmoid, atol=1e-6)
+    caplog.clear()
+    bert_zoo.load(tmp_path)
+    (line,) = [
+        record.getMessage() for record in caplog.records if "without the head" in record.message
+    ]
+    assert "'regression'" in line and "task='classification'" not in line
+    assert bert_zoo.load(tmp_path, "classification", init=("classifier",)).num_classes == 2
+
+
+def test_pairs_that_a_file_composes_otherwise_are_said(tmp_path, caplog):
+    """As transformers 5.24 writes DeBERTa's."""
+    bert_zoo.save(loaded("deberta/encoder"), tmp_path, format="hf")
+    bert_zoo.load(tmp_path)
+    assert "of a pair" not in caplog.text
+    content = json.loads((tmp_path / "tokenizer.json").read_text())
+    pair = content["post_processor"]["processors"][1]["pair"]
+    pair.insert(2, pair[2])
+    (tmp_path / "tokenizer.json").write_text(json.dumps(content))
+    bert_zoo.load(tmp_path)
+    assert "puts 4 special tokens" in caplog.text and "with 3" in caplog.text

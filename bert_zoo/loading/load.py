@@ -17,7 +17,7 @@ from bert_zoo.models.labels import Thresholds, label_names, one_class_error
 from bert_zoo.models.long_texts import LongTexts
 from bert_zoo.models.task_model import LabelledModel, names_classes
 from bert_zoo.registry import TextSpec
-from bert_zoo.tasks import TASKS, Classifier, MultiLabelClassifier, no_such_task
+from bert_zoo.tasks import TASKS, Classifier, MultiLabelClassifier, Regressor, no_such_task
 from bert_zoo.text.format import DeferredPreprocessor
 from bert_zoo.training.compiling import compile_for_task
 from bert_zoo.weights.bind import ENCODER_PREFIX, POOLER, assign, variables_of
@@ -228,7 +228,13 @@ def _say_what_is_left_out(opened: Opened) -> None:
     """One line on the log where a checkpoint is loaded as an encoder and has a head for users."""
     if opened.source is None:
         return
-    found = [task for task in _heads_in(opened) if task in TRAINED_BY_USERS]
+    found = [
+        task
+        for task in _heads_in(opened)
+        if task in TRAINED_BY_USERS
+        # A head of one logit is none that chooses among classes.
+        and not (_wants_classes(task) and _stored_logits(opened, task) == 1)
+    ]
     if opened.trained_task in found:
         found = [opened.trained_task]
     if found:
@@ -415,12 +421,17 @@ def _classes(
             labels = told if opened.source is None else None
             num_classes = None if labels else DEFAULT_NUM_CLASSES
         return {"num_classes": num_classes, "labels": labels}
-    # The kernel, and the bias where there is one: a number for each class, in every format.
-    *_, last = (b for b in opened.plan.heads[task] if b.variable.startswith("classifier/dense/"))
-    shape = opened.source.shape(last.keys[0]) if last.keys[0] in opened.source else ()
-    # Without it, `assign` says what is missing.
-    classes_last = len(shape) == 2 and not last.layout.transposed
-    stored = shape[-classes_last] if shape else num_classes or DEFAULT_NUM_CLASSES
+    # Without one, `assign` says what is missing.
+    stored = _stored_logits(opened, task) or num_classes or DEFAULT_NUM_CLASSES
+    if stored == 1 and _wants_classes(task):
+        raise ValueError(
+            f"The head of {opened.name} has one logit, and a classifier of a single class would give it the "
+            "probability 1 whatever the text. transformers takes such a head for regression: "
+            f"task={Regressor.task!r} gives the number. Of a cross-encoder, sentence-transformers "
+            f"takes the sigmoid: task={MultiLabelClassifier.task!r} gives that as the "
+            "probability of its one label. To train a classifier of your own, pass "
+            "init=('classifier',)."
+        )
     asked = len(labels) if labels is not None else num_classes
     if asked not in (None, stored):
         raise ValueError(
@@ -438,6 +449,21 @@ def _classes(
             )
         labels = labels or told
     return {"num_classes": stored, "labels": labels}
+
+
+def _stored_logits(opened: Opened, task: str) -> int | None:
+    """How many logits a checkpoint's head of a task has for a text; None without such a head."""
+    # The kernel, and the bias where there is one: a number for each class, in every format.
+    found = [b for b in opened.plan.heads[task] if b.variable.startswith("classifier/dense/")]
+    if not found or found[-1].keys[0] not in opened.source:
+        return None
+    shape = opened.source.shape(found[-1].keys[0])
+    return shape[-(len(shape) == 2 and not found[-1].layout.transposed)]
+
+
+def _wants_classes(task: str) -> bool:
+    """Whether a task's models choose one of several classes for a text."""
+    return TASKS[task].problem_type == Classifier.problem_type
 
 
 def _assign(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import logging
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
@@ -11,8 +12,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import bert_zoo.text
 from bert_zoo.config import Config, ConfigError
+from bert_zoo.json_files import JsonObject
 from bert_zoo.text.files import VocabularyFiles
 from bert_zoo.text.layout import BERT, Layout
+
+log = logging.getLogger("bert_zoo")
 
 if TYPE_CHECKING:
     from bert_zoo.text.preprocessor import TextPreprocessor
@@ -104,6 +108,7 @@ class DeferredPreprocessor:
     ):
         files = VocabularyFiles(path)
         self._parts = text_format.parts(files, tokenizer_options or {})
+        _say_other_pairs(files.json("tokenizer.json"), text_format.layout)
         self._contents = files.contents
         self._format = text_format
         self._lock = threading.Lock()
@@ -156,3 +161,23 @@ class DeferredPreprocessor:
         directory.mkdir(parents=True, exist_ok=True)
         for name, content in self._contents.items():
             (directory / name).write_bytes(content)
+
+
+def _say_other_pairs(content: JsonObject, layout: Layout) -> None:
+    """Says where a tokenizer.json composes pairs of texts otherwise than the family."""
+    step = content.section("post_processor")
+    steps = step.items_of("processors", dict) if "processors" in step else [step]
+    # transformers 5.24 gives DeBERTa's pairs two separators (tokenization_deberta.py).
+    templates = [step.items_of("pair", dict) for step in steps if step.get("pair")]
+    for template in templates if layout.pair else ():
+        theirs = [part.section("Sequence").take("id", str) for part in template]
+        ours = [part.name if part.is_text else None for part in layout.parts(2)]
+        if theirs != ours:
+            log.warning(
+                "%s puts %d special tokens around the two texts of a pair; models of this family were trained "
+                "with %d, which is what bert_zoo puts there. Where this one was fine-tuned on pairs as in the "
+                "file, give model.preprocessor.with_options(layout=...) to the model.",
+                content.where,
+                theirs.count(None),
+                ours.count(None),
+            )
