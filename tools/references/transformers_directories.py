@@ -163,6 +163,16 @@ FAMILIES = {
         {**OF_DECODERS, "ForTokenClassification": "token_classification"},
     ),
 }
+# What programs write beside that, of a BERT with a head.
+PROGRAMS = ("shards", "float16", "bfloat16", "pytorch_model.bin", "Trainer")
+OF_PROGRAMS = (
+    "Bert",
+    SIZES,
+    "wordpiece",
+    "BertTokenizer",
+    {"ForSequenceClassification": "classification"},
+)
+FAMILIES |= {f"bert, {program}": OF_PROGRAMS for program in PROGRAMS}
 # Our names of a model's outputs -> transformers'.
 OUTPUTS = {
     "sequence_output": "last_hidden_state",
@@ -337,6 +347,7 @@ def write(directory: str, *names: str) -> None:
         for ending, task in classes.items():
             # Three classes; other heads have the number of their own.
             config.num_labels = 3 if task in ("classification", "token_classification") else 2
+            config.architectures = [prefix + ending]
             model = getattr(transformers, prefix + ending)(config).eval()
             for parameter in model.parameters():
                 parameter.data = (
@@ -346,10 +357,35 @@ def write(directory: str, *names: str) -> None:
                 if getattr(layer, "padding_idx", None) is not None:
                     layer.weight.data[layer.padding_idx] = 0  # as it always is
             model.tie_weights()
-            model.save_pretrained(below / model.__class__.__name__)
+            model = saved_by(family.partition(", ")[2], model, below / model.__class__.__name__)
             tokenizer.save_pretrained(below / model.__class__.__name__)
             arrays = answers_of(model, tokenizer, directory, task)
             np.savez(below / f"{model.__class__.__name__}.npz", **arrays)
+
+
+def saved_by(program: str, model, directory: Path):
+    """Writes a model as one of `PROGRAMS` does, or transformers; gives the model that is there."""
+    import torch
+    import transformers
+
+    if program == "shards":
+        model.save_pretrained(directory, max_shard_size="200KB")
+    elif program in ("float16", "bfloat16"):
+        model.to(getattr(torch, program)).save_pretrained(directory)
+        model = model.float()
+    elif program == "pytorch_model.bin":
+        model.config.save_pretrained(directory)
+        torch.save(model.state_dict(), directory / program)
+    elif program == "Trainer":
+        rows = [{"input_ids": [2, 9, 3], "labels": 1}] * 4
+        options = {"max_steps": 1, "save_steps": 1, "report_to": "none", "use_cpu": True}
+        arguments = transformers.TrainingArguments(directory.parent / "run", **options)
+        transformers.Trainer(model, arguments, train_dataset=rows).train()
+        (directory.parent / "run" / "checkpoint-1").rename(directory)
+        model = model.eval()
+    else:
+        model.save_pretrained(directory)
+    return model
 
 
 def open_(directory: str, *names: str) -> None:
