@@ -5,15 +5,17 @@ import dataclasses
 import math
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
-from bert_zoo.error_text import shown
+from bert_zoo.error_text import quoted, shown
 
 # The label of positions that do not count, as in Hugging Face's data sets.
 IGNORED_LABEL = -100
-POOLING_MODES = ("mean", "max", "cls")
+# How token outputs become one vector, as sentence-transformers calls it.
+POOLING_MODES = ("cls", "max", "mean", "mean_sqrt_len_tokens", "weightedmean", "lasttoken")
+DENSE_ACTIVATIONS = ("linear", "tanh", "relu", "gelu", "sigmoid", "silu")
 ACTIVATIONS = ("gelu", "gelu_tanh", "relu", "silu")
 # Blocks that share their weights could be run any number of times, which no file of weights tells.
 MOST_LAYERS = 1_000
@@ -34,7 +36,7 @@ class Config:
     """What configurations of encoders share: changing a field, and the way to JSON and back."""
 
     pooler: ClassVar[bool] = False
-    # What heads over whole texts read where there is no pooler: one of `POOLING_MODES`.
+    # What heads over whole texts read where there is no pooler: "cls" or "mean".
     classifier_pooling: ClassVar[str] = "cls"
 
     def replace(self, **changes: Any) -> Self:
@@ -370,17 +372,91 @@ class TextSpec:
 
 
 @dataclass(frozen=True)
+class PooledDense:
+    """A dense layer over pooled outputs."""
+
+    units: int  # its width
+    activation: str = "tanh"  # one of `DENSE_ACTIVATIONS`
+    use_bias: bool = True
+
+    def __post_init__(self):
+        if not is_integer(self.units) or self.units < 1:
+            raise ValueError(f"units is {shown(self.units)}; it must be a positive whole number.")
+        if self.activation not in DENSE_ACTIVATIONS:
+            raise ValueError(
+                f"activation is {shown(self.activation)}; it is one of {list(DENSE_ACTIVATIONS)}."
+            )
+
+
+@dataclass(frozen=True)
 class Pooling:
     """How token outputs become one sentence vector."""
 
-    mode: str = "mean"  # "mean" or "max" over real tokens, or "cls" for the first token
+    # One of `POOLING_MODES`, or several, whose vectors are joined in their order. "cls" is the first token;
+    # the others are over real tokens: the sum divided by their number ("mean") or its square root, their
+    # mean weighted by 1, 2, 3, ..., and the last of them.
+    mode: str | tuple[str, ...] = "mean"
     normalize: bool = True  # whether vectors are scaled to length 1
+    dense: tuple[PooledDense, ...] = ()  # layers on the pooled outputs, one after the other
+    include_prompt: bool = True  # whether the tokens of a prompt are pooled too
 
     def __post_init__(self):
-        if self.mode not in POOLING_MODES:
-            raise ValueError(f"mode is {shown(self.mode)}; it is one of {list(POOLING_MODES)}.")
+        # From JSON, lists and objects; past the frozen dataclass.
+        mode = self.mode
+        if not isinstance(mode, str):
+            mode = tuple(mode)
+            mode = mode[0] if len(mode) == 1 else mode
+        dense = tuple(PooledDense(**d) if isinstance(d, Mapping) else d for d in self.dense)
+        self.__dict__.update(mode=mode, dense=dense)
+        if not self.modes or not set(self.modes) <= set(POOLING_MODES):
+            raise ValueError(
+                f"mode is {shown(self.mode)}; it is one of {list(POOLING_MODES)}, or several of them."
+            )
+
+    @property
+    def modes(self) -> tuple[str, ...]:
+        return (self.mode,) if isinstance(self.mode, str) else self.mode
 
     @property
     def reads_first_only(self) -> bool:
         """Whether no token but the first is read."""
-        return self.mode == "cls"
+        return self.mode == "cls" and self.include_prompt
+
+
+@dataclass(frozen=True)
+class Prompts:
+    """Texts that stand before those that sentence vectors are made of."""
+
+    texts: Mapping[str, str] = field(default_factory=dict)  # by name
+    default: str | None = None  # the name of the one that is used where none is asked for
+
+    def __post_init__(self):
+        if not all(isinstance(text, str) for pair in self.texts.items() for text in pair):
+            raise ValueError(f"prompts are {shown(self.texts)}; they must be texts by name.")
+        if self.default is not None and self.default not in self.texts:
+            raise ValueError(
+                f"The default prompt is {shown(self.default)}; the prompts are {quoted(self.texts)}."
+            )
+
+    def text(self, prompt: str | None = None) -> str:
+        """What stands before texts.
+
+        Args:
+            prompt: the name of a prompt, which goes first, or the text itself; "" for none, and None for
+                the default.
+
+        Raises:
+            ValueError: a word that is no prompt's name, of a model that has some.
+        """
+        if prompt is None:
+            return "" if self.default is None else self.texts[self.default]
+        if not isinstance(prompt, str):
+            raise TypeError(f"prompt is {shown(prompt)}; it is a name, a text or None.")
+        if prompt in self.texts:
+            return self.texts[prompt]
+        if self.texts and prompt.isascii() and prompt.isidentifier():
+            raise ValueError(
+                f"There is no prompt {prompt!r}; the model's are {quoted(self.texts)}. A text of your own ends "
+                f"in a blank or a sign, as {prompt + ': '!r}."
+            )
+        return prompt

@@ -391,12 +391,9 @@ def test_pooling_named_as_newer_files_do(named, tmp_path):
 
 def test_what_sentence_transformers_would_do_besides_is_said(tmp_path, caplog):
     directory = pooled(tmp_path, pooling_mode_mean_tokens=True)
-    modules = [{"type": f"sentence_transformers.models.{kind}"} for kind in ("Pooling", "Dense")]
-    (directory / "modules.json").write_text(json.dumps(modules))
     (directory / "sentence_bert_config.json").write_text('{"do_lower_case": true}')
     bert_zoo.load(directory)
     said = caplog.text
-    assert "modules.json names sentence_transformers.models.Dense, which" in said
     assert "sentence_bert_config.json asks for lower case" in said
 
 

@@ -6,7 +6,6 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 from bert_zoo.config import (
-    POOLING_MODES,
     UNLIMITED,
     ConfigError,
     EncoderConfig,
@@ -18,7 +17,7 @@ from bert_zoo.error_text import shown
 from bert_zoo.weights.formats.codec import ConfigCodec, ConfigRow
 from bert_zoo.weights.formats.hf import ACTIVATIONS
 
-POOLINGS = tuple(mode for mode in POOLING_MODES if mode != "max")
+POOLINGS = ("mean", "cls")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -22,7 +22,7 @@ from bert_zoo.weights.bind import POOLER, Plan, RenamedSource
 from bert_zoo.weights.files import WeightsError
 from bert_zoo.weights.formats import BertZoo, Description, Format, HuggingFace
 from bert_zoo.weights.formats.bert_zoo import record
-from bert_zoo.weights.formats.hf_directories import TOKENIZER_FILE
+from bert_zoo.weights.formats.hf_directories import TOKENIZER_FILE, dense_folders
 from bert_zoo.weights.sources import (
     ADAPTER_CONFIG,
     FILE_ENDINGS,
@@ -388,6 +388,10 @@ def _with_tensors(
         config = family.config_class.from_dict(config.to_dict())
     plan = family.plan_of(stored, config, encoder)
     source = RenamedSource(stored, plan.format)
+    if plan.format.name == HuggingFace.name:
+        for number, folder in enumerate(dense_folders(directory)):
+            dense = RenamedSource(open_weights(directory / folder), plan.format)
+            source.add(dense, f"{number}/{{}}".format)
     beside = _add_encoders_beside(source, plan, family, directory, task)
     of_pooler = [key for binding in plan.encoder if binding.part == POOLER for key in binding.keys]
     # One without weights is in every file.

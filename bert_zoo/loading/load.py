@@ -11,7 +11,7 @@ from typing import Any
 from bert_zoo.config import Config, ConfigError
 from bert_zoo.error_text import listing
 from bert_zoo.loading.directories import PROBLEM_TYPES, TRAINED_BY_USERS, Opened, open_checkpoint
-from bert_zoo.models.base import ZooModel
+from bert_zoo.models.base import ZooModel, encoder_of
 from bert_zoo.models.encoder import Encoder
 from bert_zoo.models.labels import Thresholds, label_names, one_class_error
 from bert_zoo.models.long_texts import LongTexts
@@ -20,7 +20,13 @@ from bert_zoo.registry import TextSpec
 from bert_zoo.tasks import TASKS, Classifier, MultiLabelClassifier, Regressor, no_such_task
 from bert_zoo.text.format import DeferredPreprocessor
 from bert_zoo.training.compiling import compile_for_task
-from bert_zoo.weights.bind import ENCODER_PREFIX, POOLER, assign, variables_of
+from bert_zoo.weights.bind import (
+    ENCODER_PREFIX,
+    POOLER,
+    assign,
+    pooled_bindings,
+    variables_of,
+)
 from bert_zoo.weights.files import WeightsError
 
 log = logging.getLogger("bert_zoo")
@@ -148,10 +154,14 @@ def load(
     preprocessor, why_none = preprocessor_of(
         opened, config, max_length, padding, model_class.truncation
     )
+    pooling = opened.description.pooling
+    if task not in opened.family.tasks_without_head:
+        pooling = dataclasses.replace(pooling, dense=())
     encoder = Encoder(
         config,
         opened.family.name,
-        pooling=opened.description.pooling,
+        pooling=pooling,
+        prompts=opened.description.prompts,
         preprocessor=preprocessor,
         why_no_vocabulary=why_none,
         dtype=dtype,
@@ -475,9 +485,14 @@ def _assign(
 ) -> None:
     """Moves the checkpoint's tensors to a model's variables, but for those of some parts."""
     bindings = opened.plan.bindings(model.task, pooler)
+    fmt, dense = opened.plan.format, opened.description.pooling.dense
+    of_pooled = [*pooled_bindings(dense, fmt)]
+    bindings += of_pooled[: len(of_pooled) if encoder_of(model).pooling.dense else 0]
     read = {key for binding in bindings for key in binding.keys}
     needed = {key for b in bindings if b.part not in untrained for key in b.keys}
     unread = _ignored(ignore, opened, needed)
+    # A model of another task reads tokens, and makes no sentence vectors.
+    unread += [key for binding in of_pooled for key in binding.keys if key not in read]
     for pattern, what in opened.plan.format.unread.items():
         keys = [key for key in opened.source if re.search(pattern, key) and key not in read]
         unread += keys

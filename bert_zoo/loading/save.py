@@ -19,7 +19,7 @@ from bert_zoo.tasks.streams import StatefulModel
 from bert_zoo.text.format import DeferredPreprocessor
 from bert_zoo.text.serialized import save_for_transformers
 from bert_zoo.training.lora import without_lora
-from bert_zoo.weights.bind import ENCODER_PREFIX, Plan, to_stored, variables_of
+from bert_zoo.weights.bind import ENCODER_PREFIX, Plan, pooled_bindings, to_stored, variables_of
 from bert_zoo.weights.files import remove_leftovers, write_json
 from bert_zoo.weights.formats import BertZoo, Description, HuggingFace, KerasHub
 
@@ -147,6 +147,10 @@ def _write(
         copy.key: tensors[copy.of] for copy in plan.copies if not copy.equal and copy.of in tensors
     }
     tensors |= {plan.root + name: value for name, value in fmt.buffers(config).items()}
+    pooled = () if description.pooling is None else description.pooling.dense
+    tensors_beside = to_stored(variables, pooled_bindings(pooled, fmt))
+    if fmt.name == BertZoo.name:
+        tensors |= tensors_beside
     fmt.write_weights(directory, tensors)
     if fmt.name == HuggingFace.name:
         values["dtype"] = str(next(iter(tensors.values())).dtype)
@@ -156,7 +160,7 @@ def _write(
         save_for_transformers(directory, preprocessor, family.text, names_padding=pads)
     elif preprocessor is not None and fmt.holds_vocabulary:
         preprocessor.save_vocabulary(directory)
-    fmt.write_beside(directory, config, description)
+    fmt.write_beside(directory, config, description, tensors_beside)
 
 
 def _description(model: ZooModel, preprocessor) -> Description:
@@ -174,6 +178,7 @@ def _description(model: ZooModel, preprocessor) -> Description:
         thresholds=() if set(thresholds) <= {DEFAULT_THRESHOLD} else thresholds,
         text=text,
         pooling=encoder.pooling,
+        prompts=encoder.prompts,
         long_texts=encoder.long_texts.get_config() if encoder.long_texts.in_windows else None,
     )
 
@@ -236,6 +241,11 @@ def _as_keras_hub(
             f"family {family.name} do not have. Leave format out."
         )
     encoder = getattr(model, "encoder", model)
+    if encoder.pooling.dense:
+        raise ValueError(
+            "KerasHub's format has no dense layers for sentence vectors. Leave format out, or pass "
+            'format="hf".'
+        )
     classes = ()
     if family.plan(fmt, encoder.config).heads.get(model.task):
         hf_class = family.formats[HuggingFace.name].classes.get(model.task)

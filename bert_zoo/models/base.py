@@ -230,7 +230,11 @@ class ZooModel(keras.Model):
 
     def texts_to_inputs(self, texts, preprocessor):
         """A batch of texts, or a pair of batches, to the input dict; traceable."""
-        return preprocessor(texts)
+        return preprocessor(self.prompted(texts))
+
+    def prompted(self, texts):
+        """Texts with what the model has stand before them; traceable."""
+        return texts
 
     def as_text_labels(self, texts, y):
         """Labels from the user, as numbers, in rows beside those of `as_text_rows`."""

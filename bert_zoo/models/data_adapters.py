@@ -233,6 +233,15 @@ def text_rows(model, x):
     return texts
 
 
+def with_prompt(prompt: str, texts):
+    """A batch of texts, or several in any structure, after a prompt; traceable."""
+    import tensorflow as tf
+
+    if not prompt:
+        return texts
+    return keras.tree.map_structure(lambda batch: tf.strings.join([prompt, batch]), texts)
+
+
 def _text_columns(model, x, y=None, sample_weight=None, *, needs_labels: bool) -> tuple:
     """Strings from the user, with their labels and weights as far as there are any, checked."""
     texts = text_rows(model, x)

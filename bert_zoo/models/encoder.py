@@ -6,20 +6,22 @@ from pathlib import Path
 from typing import Any
 
 import keras
+from keras import ops
 
-from bert_zoo.config import Config
+from bert_zoo.config import Config, Prompts
 from bert_zoo.json_files import read_object
 from bert_zoo.layers.common import FIRST
 from bert_zoo.layers.heads.pooling import normalized, pool
 from bert_zoo.models.base import ZooModel
 from bert_zoo.models.cut_texts import warning_of_cut_texts
-from bert_zoo.models.data_adapters import text_rows
+from bert_zoo.models.data_adapters import text_rows, with_prompt
 from bert_zoo.models.direct import outputs_of_texts
 from bert_zoo.models.inputs import as_ids, check_range, check_rank
 from bert_zoo.models.interface import Interface
 from bert_zoo.models.long_texts import LongTexts, are_rows, over_windows
 from bert_zoo.registry import Pooling, registry
 from bert_zoo.text.format import DeferredPreprocessor, WithPreprocessor
+from bert_zoo.weights.bind import POOLED
 from bert_zoo.weights.files import write_json
 
 log = logging.getLogger("bert_zoo")
@@ -27,13 +29,15 @@ log = logging.getLogger("bert_zoo")
 PREPROCESSOR_FILE = "preprocessor.json"
 
 
-def _sentence_vectors(model, inputs, *, pooling: Pooling, training: bool | None = False):
+def _sentence_vectors(
+    model, inputs, *, pooling: Pooling, prompt: str | None = None, training: bool | None = False
+):
     """Ids to pooled vectors [batch, hidden]."""
     if not are_rows(inputs):
         return over_windows(model, inputs, training)
     positions = FIRST if pooling.reads_first_only else None
     outputs = model(inputs, positions=positions, training=training)
-    return pool(outputs["sequence_output"], inputs.get("padding_mask"), pooling)
+    return model.sentence_vectors(outputs["sequence_output"], inputs, pooling, prompt)
 
 
 @keras.saving.register_keras_serializable("bert_zoo")
@@ -59,6 +63,7 @@ class Encoder(ZooModel):
         family: whose page makes the backbone; the first of `bert_zoo.families` by default.
         output_hidden_states, output_attentions: whether the dict carries them.
         pooling: how `embed` makes sentence vectors.
+        prompts: what stands before the texts that it makes them of.
         long_texts: what `embed`, and task models whose outputs can be pooled, do with texts that are
             longer than the model reads at once.
         preprocessor: a `bert_zoo.text.Preprocessor`, or one that is deferred.
@@ -91,6 +96,7 @@ class Encoder(ZooModel):
         output_hidden_states: bool = False,
         output_attentions: bool = False,
         pooling: Pooling | dict[str, Any] = Pooling(),  # noqa: B008 (frozen)
+        prompts: Prompts | dict[str, Any] = Prompts(),  # noqa: B008 (frozen)
         long_texts: LongTexts | dict[str, Any] = LongTexts(),  # noqa: B008 (frozen)
         preprocessor=None,
         why_no_vocabulary: str | None = None,
@@ -109,11 +115,16 @@ class Encoder(ZooModel):
         self.output_hidden_states = output_hidden_states
         self.output_attentions = output_attentions
         self.pooling = Pooling(**pooling) if isinstance(pooling, dict) else pooling
+        self.prompts = Prompts(**prompts) if isinstance(prompts, dict) else prompts
         self.backbone = page.backbone(self.config, self.dtype_policy)
         # Keras finds the layers here, and not below the backbone: the names of variables, `.keras`
         # files and summaries do not tell what puts the layers together.
         for layer in self.backbone.groups().layers:
             setattr(self, layer.name, layer)
+        for number, spec in enumerate(self.pooling.dense):
+            name = f"{POOLED}{number}"
+            options = {"activation": spec.activation, "use_bias": spec.use_bias, "name": name}
+            setattr(self, name, keras.layers.Dense(spec.units, dtype=self.dtype_policy, **options))
         self.long_texts = LongTexts(**long_texts) if isinstance(long_texts, dict) else long_texts
         self.build((None, None))
 
@@ -123,7 +134,16 @@ class Encoder(ZooModel):
 
     def build(self, input_shape):
         self.backbone.build(input_shape)
+        width = self.config.hidden_size * len(self.pooling.modes)
+        for layer in self.pooled_layers:
+            layer.build((None, width))
+            width = layer.units
         self.built = True
+
+    @property
+    def pooled_layers(self) -> list[keras.layers.Layer]:
+        """The dense layers that sentence vectors go through."""
+        return [getattr(self, f"{POOLED}{number}") for number in range(len(self.pooling.dense))]
 
     @property
     def state(self) -> tuple[str, ...]:
@@ -200,20 +220,97 @@ class Encoder(ZooModel):
     def id_limits(self) -> dict[str, tuple[int, str]]:
         return {name: (ids.limit, ids.meaning) for name, ids in self.backbone.inputs.items()}
 
-    def embed(self, texts, batch_size: int = 32):
-        """Sentence vectors, NumPy float32 [texts, hidden], pooled and normalised as `pooling` says.
+    def embed(self, texts, batch_size: int = 32, prompt: str | None = None):
+        """Sentence vectors, NumPy float32 [texts, size], pooled and normalised as `pooling` says.
 
         Args:
             texts: strings or bytes, in a list, a NumPy array or a string tensor; one alone is a list
                 of one.
             batch_size: texts a step.
+            prompt: what stands before each text: the name of one of the model's `prompts`, which goes
+                first, or a text of your own; the model's default prompt, if it has one, by default, and
+                "" for none.
         """
-        texts = text_rows(self, texts)
-        options = {"pooling": self.pooling}
+        before = self.prompts.text(prompt)
+        texts = with_prompt(before, text_rows(self, texts))
+        options: dict[str, Any] = {"pooling": self.pooling}
+        if not self.pooling.include_prompt:
+            options["prompt"] = before
         if self.long_texts.in_windows:
+            if before and not self.pooling.include_prompt:
+                raise ValueError(
+                    "The model leaves prompts out of its vectors, which texts in windows are not read with. "
+                    "Load it with long_texts='cut'."
+                )
             options["reader"] = self.window_reader
         with warning_of_cut_texts(self, texts, pooled=True):
             return outputs_of_texts(self, _sentence_vectors, texts, batch_size, **options)
+
+    def sentence_vectors(
+        self,
+        sequence_output,
+        inputs,
+        pooling: Pooling | None = None,
+        prompt: str | None = None,
+    ):
+        """Sentence vectors, float32 [batch, size], of token vectors [batch, length, hidden].
+
+        Args:
+            sequence_output: as `call` returned it.
+            inputs: that it was called with.
+            pooling: the encoder's by default.
+            prompt: what all texts begin with, where that is not pooled; by default what their ids say,
+                which may begin with any of the encoder's `prompts`.
+        """
+        pooling = pooling or self.pooling
+        prompt_mask = None if pooling.include_prompt else self._after_prompts(inputs, prompt)
+        vectors = pool(sequence_output, inputs.get("padding_mask"), pooling, prompt_mask)
+        for layer in self.pooled_layers:
+            vectors = ops.cast(layer(vectors), "float32")
+        return normalized(vectors) if pooling.normalize else vectors
+
+    def _after_prompts(self, inputs, prompt: str | None):
+        """[batch, length], 1 for tokens after a text's prompt; see `sentence_vectors`."""
+        token_ids = inputs["token_ids"]
+        mask = inputs.get("padding_mask")
+        mask = ops.ones_like(token_ids) if mask is None else ops.cast(mask, "int32")
+        numbers = ops.cumsum(mask, axis=1)
+        if prompt is not None:
+            _, length = self._prompt_row(prompt)
+            return ops.cast(numbers > length, "int32")
+        if self.preprocessor.packer.layout.padding_side == "left":
+            raise ValueError(
+                "Prompts that are not pooled are found at the begin of a row, and this model's rows begin with "
+                "padding. Call embed() instead, or set encoder.pooling with include_prompt=True."
+            )
+        lengths = ops.zeros_like(token_ids[:, :1])
+        for text in filter(None, self.prompts.texts.values()):
+            begin, length = self._prompt_row(text)
+            padded = ops.pad(token_ids, [(0, 0), (0, len(begin))], constant_values=-1)
+            fits = ops.all(ops.equal(padded[:, : len(begin)], begin), axis=1, keepdims=True)
+            lengths = ops.maximum(lengths, ops.cast(fits, "int32") * length)
+        return ops.cast(numbers > lengths, "int32")
+
+    def _prompt_row(self, prompt: str):
+        """Ids that rows with a prompt begin with, and how many of their tokens it counts for.
+
+        As in sentence-transformers, these are those of the prompt alone, special tokens before it among
+        them; where it ends in a blank, that may be part of the next word's first token.
+        """
+        import tensorflow as tf
+
+        if not prompt:
+            return (), 0
+        reader = self.preprocessor.with_options(report_truncation=False, bucket=1)
+        tokenizer, roles = reader.tokenizer, reader.packer.layout.roles
+        special = {int(getattr(tokenizer, f"{role}_id")) for role in roles}
+
+        def row(text: str):
+            with tf.init_scope():
+                ids = keras.ops.convert_to_numpy(reader([text])["token_ids"])[0]
+            return ids[:-1] if int(ids[-1]) in special else ids
+
+        return row(prompt.rstrip()), len(row(prompt))
 
     def window_outputs(self, inputs, training=None):
         """As `TaskModel.window_outputs`: vectors before they are normalised."""
@@ -314,6 +411,7 @@ class Encoder(ZooModel):
             "output_hidden_states": self.output_hidden_states,
             "output_attentions": self.output_attentions,
             "pooling": asdict(self.pooling),
+            "prompts": {"texts": dict(self.prompts.texts), "default": self.prompts.default},
             "long_texts": self.long_texts.get_config(),
         }
 

@@ -9,6 +9,7 @@ from bert_zoo.error_text import quoted, shown
 from bert_zoo.json_files import JsonObject, member, read_object
 from bert_zoo.runtime.files import VERSION
 from bert_zoo.text.layout import Layout
+from bert_zoo.weights.formats.bert_zoo import prompts_of
 
 # The signature that texts are read by, and what a reader of texts makes for it.
 SIGNATURE = "tokens"
@@ -68,7 +69,9 @@ def read_description(
                     f"{ids.where}: {name} has the shape {shown(spec['shape'])}; texts are of any number "
                     f"and length, {rank} times null."
                 )
-    return values | {"verb": verb, "text": text, "labels": labels}
+    values["include_prompt"] = values.take("include_prompt", bool, True)
+    prompts = prompts_of(values.section("prompts"))
+    return values | {"verb": verb, "text": text, "labels": labels, "prompts": prompts}
 
 
 def layout_of(text: JsonObject) -> Layout:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from bert_zoo.config import ConfigError
+from bert_zoo.config import ConfigError, Prompts
 from bert_zoo.metrics.squad import Window, select_answers
 from bert_zoo.results.answers import SpanAnswer, SpanAnswers, span_answer
 from bert_zoo.results.classifications import (
@@ -209,9 +209,28 @@ class _MultiLabelClassifier(_Classifier):
 class _Embedder(RuntimeModel):
     outputs_read = ("embedding",)
 
-    def embed(self, texts, batch_size: int = 32) -> np.ndarray:
-        """As the Keras model's `embed`: sentence vectors, float32 [texts, hidden]."""
-        return np.stack(self.predict(texts, batch_size)["embedding"])
+    @property
+    def prompts(self) -> Prompts:
+        """What may stand before texts."""
+        return self.description["prompts"]
+
+    def predict(self, texts, batch_size: int = 32) -> dict[str, list[np.ndarray]]:
+        """As the Keras model's, after the default prompt."""
+        return self._predicted(texts, batch_size, self.prompts.text())
+
+    def embed(self, texts, batch_size: int = 32, prompt: str | None = None) -> np.ndarray:
+        """As the Keras model's `embed`: sentence vectors, float32 [texts, size]."""
+        before = self.prompts.text(prompt)
+        known = {"", *self.prompts.texts.values()}
+        if before not in known and not self.description["include_prompt"]:
+            raise ValueError(
+                f"prompt is {prompt!r}, and the export leaves none out of its vectors but those of "
+                f"{sorted(self.prompts.texts)}. Add it to encoder.prompts and export the model again."
+            )
+        return np.stack(self._predicted(texts, batch_size, before)["embedding"])
+
+    def _predicted(self, texts, batch_size: int, before: str) -> dict[str, list[np.ndarray]]:
+        return super().predict([before + text for text in strings(texts)], batch_size)
 
 
 class _Tagger(RuntimeModel):

@@ -6,7 +6,6 @@ from typing import Any
 import tensorflow as tf
 
 from bert_zoo.layers.common import at_positions
-from bert_zoo.layers.heads.pooling import pool
 from bert_zoo.models.base import ZooModel, encoder_of
 from bert_zoo.models.chunks import in_chunks
 from bert_zoo.models.long_texts import pooled_rows
@@ -150,7 +149,7 @@ def _default(model: ZooModel, ids: Tensors, outputs: dict[str, Any]) -> tf.Tenso
             return outputs[name]
     encoder = encoder_of(model)
     read = ids if encoder is model else model.encoder_inputs(ids)
-    return pool(outputs["sequence_output"], read["padding_mask"], encoder.pooling)
+    return encoder.sentence_vectors(outputs["sequence_output"], read)
 
 
 def as_served(model: ZooModel, outputs: Mapping[str, Any]) -> dict[str, Any]:
@@ -275,7 +274,7 @@ def outputs_of_texts(model: ZooModel, call, preprocessor, texts: tuple[tf.Tensor
 def _outputs_of_windows(model: ZooModel, texts: tf.Tensor, preprocessor) -> Tensors:
     """What is served of texts that are read in windows."""
     long_texts = model.encoder.long_texts
-    rows, text = document_windows(preprocessor, long_texts.stride).rows(texts)
+    rows, text = document_windows(preprocessor, long_texts.stride).rows(model.prompted(texts))
     outputs = in_chunks(model.window_outputs, model.check_in_graph(rows), by_length=True)
     pooled = pooled_rows(outputs, text, tf.size(texts, tf.int64), long_texts.mode)
     return served_outputs(model, by_name(model, model.from_pooled(pooled)))
@@ -319,7 +318,7 @@ def _preprocessor_object(model: ZooModel, preprocessor, packs_pairs: bool) -> tf
         read = (
             model.texts_to_inputs(texts, preprocessor)
             if model.interface.labels
-            else preprocessor(texts)
+            else preprocessor(model.prompted(texts))
         )
         return under_hub_names(read)
 

@@ -2,7 +2,7 @@
 
 import keras
 
-from bert_zoo.layers.heads import pool
+from bert_zoo.models.data_adapters import with_prompt
 from bert_zoo.models.interface import Interface
 from bert_zoo.models.task_model import TaskModel
 
@@ -22,8 +22,7 @@ class SentenceEmbedder(TaskModel):
         return self.encoder.pooling.reads_first_only
 
     def head_outputs(self, encoded, inputs, training=None):
-        mask = inputs.get("padding_mask")
-        return pool(encoded["sequence_output"], mask, self.encoder.pooling)
+        return self.encoder.sentence_vectors(encoded["sequence_output"], inputs)
 
     def window_outputs(self, inputs, training=None):
         return self.encoder.window_outputs(inputs, training)
@@ -31,9 +30,17 @@ class SentenceEmbedder(TaskModel):
     def from_pooled(self, outputs):
         return self.encoder.from_pooled(outputs)
 
-    def portable_verb(self):
-        return {"verb": "embed"}
+    def prompted(self, texts):
+        return with_prompt(self.encoder.prompts.text(), texts)
 
-    def embed(self, texts, batch_size: int = 32):
+    def portable_verb(self):
+        prompts, pooling = self.encoder.prompts, self.encoder.pooling
+        return {
+            "verb": "embed",
+            "prompts": {"texts": dict(prompts.texts), "default": prompts.default},
+            "include_prompt": pooling.include_prompt,
+        }
+
+    def embed(self, texts, batch_size: int = 32, prompt: str | None = None):
         """As `Encoder.embed`."""
-        return self.encoder.embed(texts, batch_size)
+        return self.encoder.embed(texts, batch_size, prompt)

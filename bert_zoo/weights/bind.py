@@ -9,18 +9,18 @@ reported in one error.
 import logging
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from bert_zoo.config import Config
+from bert_zoo.config import Config, PooledDense
 from bert_zoo.error_text import listing
 from bert_zoo.private import all_layers, children
 from bert_zoo.weights.files import WeightsError
 from bert_zoo.weights.formats.format import Format
-from bert_zoo.weights.table import Copy, Head, Row, Rows, SecondEncoder, Stored
+from bert_zoo.weights.table import DENSE, KERNEL, Copy, Head, Row, Rows, SecondEncoder, Stored
 from bert_zoo.weights.tensor_source import TensorSource
 
 log = logging.getLogger("bert_zoo")
@@ -28,6 +28,8 @@ log = logging.getLogger("bert_zoo")
 ENCODER_PREFIX = "encoder/"
 # The part of an encoder that a checkpoint may lack.
 POOLER = "pooler"
+# What the dense layers over pooled outputs are called, before their numbers.
+POOLED = "pooled_dense_"
 
 
 def named_variables(layer, kind: str = "weights") -> dict[str, Any]:
@@ -180,6 +182,20 @@ class Binding:
         """To our layout, or back."""
         tensor = tensor.T if self.layout.transposed else tensor
         return tensor[::-1] if self.layout.reversed else tensor
+
+
+def pooled_bindings(layers: Sequence[PooledDense], fmt: Format) -> Iterator[Binding]:
+    """Those of dense layers over pooled outputs, which no family's table has.
+
+    In Hugging Face directories each is a file of sentence-transformers, in a folder of its own.
+    """
+    for number, layer in enumerate(layers):
+        ours = f"{ENCODER_PREFIX}{POOLED}{number}"
+        row = Row(DENSE if layer.use_bias else KERNEL, ours, hf=f"{number}/linear")
+        for variable in row.kind:
+            stored = fmt.stored(row, variable)
+            (name,) = fmt.names(row)
+            yield Binding(f"{ours}/{variable}", (name + stored.suffix,), stored)
 
 
 @dataclass(frozen=True)

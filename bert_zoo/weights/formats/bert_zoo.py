@@ -1,11 +1,11 @@
 """bert_zoo's own directories: bert_zoo.json beside variables under the paths that they have here."""
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any, ClassVar
 
-from bert_zoo.config import Config, ConfigError, Pooling, TextSpec
+from bert_zoo.config import Config, ConfigError, PooledDense, Pooling, Prompts, TextSpec
 from bert_zoo.error_text import listing, shown
 from bert_zoo.json_files import JsonObject, read_object
 from bert_zoo.weights.formats.format import Description, Format
@@ -14,7 +14,8 @@ from bert_zoo.weights.table import Row, Stored
 VERSION = 1
 KEYS = {"format_version", "family", "task", "config", "labels", "pooling", "text"}
 # Written only where they say something, so that earlier versions read the other directories.
-OPTIONAL_KEYS = {"thresholds", "long_texts"}
+OPTIONAL_KEYS = {"thresholds", "long_texts", "prompts"}
+POOLING_KEYS = {"mode", "normalize"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,7 +70,8 @@ class BertZoo(Format):
             labels=tuple(values.items_of("labels", str)) or None,
             thresholds=values.items_of("thresholds", float),
             text=record(text, TextSpec, None, lowercase=bool, max_length=int),
-            pooling=record(pooling, Pooling, Pooling(), mode=str, normalize=bool),
+            pooling=Pooling() if pooling is None else _pooling(pooling),
+            prompts=prompts_of(values.section("prompts")),
             long_texts=values.take("long_texts", dict),
         )
 
@@ -77,16 +79,59 @@ class BertZoo(Format):
         """The content of bert_zoo.json."""
         text = description.text
         optional = {"thresholds": description.thresholds, "long_texts": description.long_texts}
+        if description.prompts.texts:
+            optional["prompts"] = asdict(description.prompts)
         return {
             "format_version": VERSION,
             "family": self.family,
             "task": description.task,
             "config": config.to_dict(),
             "labels": description.labels,
-            "pooling": asdict(description.pooling),
+            "pooling": {
+                name: value
+                for name, value in asdict(description.pooling).items()
+                if name in POOLING_KEYS or value != getattr(Pooling(), name)
+            },
             "text": None if text is None else asdict(text),
             **{key: value for key, value in optional.items() if value},
         }
+
+
+def prompts_of(values: JsonObject) -> Prompts:
+    """The prompts that were written as an object.
+
+    Raises:
+        ConfigError: they are of another kind.
+    """
+    try:
+        return Prompts(values.section("texts").values_of(str), values.take("default", str))
+    except ValueError as error:
+        raise ConfigError(f"{values.where}: {error}") from error
+
+
+def _pooling(values: JsonObject) -> Pooling:
+    """The pooling of a bert_zoo.json."""
+    known = {field.name for field in fields(Pooling)}
+    if not POOLING_KEYS <= set(values) <= known:
+        raise ConfigError(
+            f"{values.where} has the keys {listing(sorted(values))}; it must have {sorted(POOLING_KEYS)}, and may "
+            f"have {sorted(known - POOLING_KEYS)}."
+        )
+    mode = values["mode"]
+    try:
+        return Pooling(
+            mode if isinstance(mode, str) else values.items_of("mode", str),
+            values.take("normalize", bool),
+            tuple(
+                record(layer, PooledDense, None, units=int, activation=str, use_bias=bool)
+                for layer in (
+                    JsonObject(layer, values.where) for layer in values.items_of("dense", dict)
+                )
+            ),
+            values.take("include_prompt", bool, True),
+        )
+    except ValueError as error:
+        raise ConfigError(f"{values.where}: {error}") from error
 
 
 def record(values: JsonObject | None, kind: type, default: Any, **fields: type) -> Any:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
 
-from bert_zoo.config import Config, Pooling, TextSpec
+from bert_zoo.config import Config, Pooling, Prompts, TextSpec
 from bert_zoo.json_files import JsonObject, read_object
 from bert_zoo.weights.formats.codec import ConfigCodec
 from bert_zoo.weights.table import Row, Stored
@@ -24,6 +24,7 @@ class Description:
     text: TextSpec | None = None  # how it reads text
     # How it makes sentence vectors; None for a model that makes none.
     pooling: Pooling | None = Pooling()  # noqa: RUF009 (frozen)
+    prompts: Prompts = Prompts()  # noqa: RUF009 (frozen); before its texts
     long_texts: Mapping[str, Any] | None = None  # of `bert_zoo.models.long_texts.LongTexts`
     # Ids of special tokens that the configuration does not say, by the keys of Hugging Face's config.json.
     token_ids: Mapping[str, int] = field(default_factory=dict)
@@ -158,5 +159,14 @@ class Format:
 
         write_safetensors(directory / self.weights_file, tensors, self.metadata)
 
-    def write_beside(self, directory: Path, config: Config, description: Description) -> None:
-        """Writes what a directory has beside configuration, weights and vocabulary."""
+    def write_beside(
+        self,
+        directory: Path,
+        config: Config,
+        description: Description,
+        tensors: Mapping[str, Any],
+    ) -> None:
+        """Writes what a directory has beside configuration, weights and vocabulary.
+
+        `tensors` are those that stand in files of their own.
+        """

@@ -10,7 +10,14 @@ from bert_zoo.error_text import shown
 from bert_zoo.json_files import JsonObject
 from bert_zoo.weights.files import write_json
 from bert_zoo.weights.formats.format import Description, Format
-from bert_zoo.weights.formats.hf_directories import pooling_of, text_of, write_pooling, write_text
+from bert_zoo.weights.formats.hf_directories import (
+    pooling_of,
+    prompts_of,
+    text_of,
+    write_pooling,
+    write_prompts,
+    write_text,
+)
 
 # Keys that transformers writes into any model's config.json and that change nothing in an encoder:
 # bookkeeping, output switches, labels (which are read apart from it), settings of training.
@@ -122,6 +129,7 @@ class HuggingFace(Format):
             thresholds=values.items_of(THRESHOLDS, float),
             text=text_of(directory),
             pooling=pooling_of(directory),
+            prompts=prompts_of(directory),
         )
 
     def encode(self, config: Config, description: Description) -> dict[str, Any]:
@@ -141,20 +149,30 @@ class HuggingFace(Format):
             values[THRESHOLDS] = description.thresholds
         return values
 
-    def write_beside(self, directory: Path, config: Config, description: Description) -> None:
+    def write_beside(
+        self,
+        directory: Path,
+        config: Config,
+        description: Description,
+        tensors: Mapping[str, Any],
+    ) -> None:
         text = description.text
         if description.generates:
             # Without it transformers 5 does not know where a text ends.
             write_json(directory / "generation_config.json", dict(description.token_ids))
         if description.pooling is not None:
             length = None if text is None else text.max_length
+            pooling, dense = description.pooling, []
+            for number in range(len(pooling.dense)):
+                root = f"{number}/"
+                own = {k.removeprefix(root): t for k, t in tensors.items() if k.startswith(root)}
+                dense.append(own)
+            lacks_pooler = description.lacks_pooler
             write_pooling(
-                directory,
-                description.pooling,
-                config.hidden_size,
-                length,
-                lacks_pooler=description.lacks_pooler,
+                directory, pooling, config.hidden_size, length, dense, lacks_pooler=lacks_pooler
             )
+            if description.prompts.texts:
+                write_prompts(directory, description.prompts)
         if text is not None:
             write_text(directory, text)
 

@@ -170,7 +170,13 @@ class KerasHub(KerasLayers):
             arrays = {key.removeprefix(TASK_ROOT): stored[key] for key in of_task}
             write_hdf5(directory / TASK_WEIGHTS_FILE, arrays)
 
-    def write_beside(self, directory: Path, config: Config, description: Description) -> None:
+    def write_beside(
+        self,
+        directory: Path,
+        config: Config,
+        description: Description,
+        tensors: Mapping[str, Any],
+    ) -> None:
         """Writes task.json of a model with a head."""
         named = [theirs for theirs, name in self.classes.items() if name in description.classes]
         if not named:
