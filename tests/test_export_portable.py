@@ -1,7 +1,10 @@
 """Exports for LiteRT and ONNX Runtime compute what the models do."""
 
 import json
+import os
+import subprocess
 from importlib.util import find_spec
+from pathlib import Path
 
 import keras
 import numpy as np
@@ -212,3 +215,105 @@ def test_what_a_format_cannot_do_is_refused(tmp_path):
     with pytest.raises(FileExistsError, match=r"mine\.txt"):
         bert_zoo.export(model, tmp_path, format="litert", text=False)
     assert [file.name for file in tmp_path.iterdir()] == ["mine.txt"]
+
+
+# --- Hugging Face's layout -------------------------------------------------------------------------
+
+
+@needs_onnx
+def test_hugging_faces_layout_has_its_names_and_files(tmp_path):
+    from onnxruntime import InferenceSession
+
+    model, io = load_case("bert/classification"), steps_of("bert/classification", labels=False)[0]
+    directory = tmp_path / "export"
+    bert_zoo.export(model, directory, format="onnx", layout="hf")
+    files = {path.relative_to(directory).as_posix() for path in directory.rglob("*.*")}
+    assert {"config.json", "tokenizer.json", "tokenizer_config.json", "onnx/model.onnx"} <= files
+    assert not [file for file in files if file.endswith(".safetensors")]
+    session = InferenceSession(directory / "onnx" / "model.onnx")
+    names = {"input_ids": "token_ids", "attention_mask": "padding_mask"}
+    names["token_type_ids"] = "segment_ids"
+    assert [value.name for value in session.get_inputs()] == [*names]
+    assert {value.type for value in session.get_inputs()} == {"tensor(int64)"}
+    given = {name: io[ours].astype(np.int64) for name, ours in names.items()}
+    (logits,) = session.run(["logits"], given)
+    np.testing.assert_allclose(logits, model(io), atol=BOTH)
+    (directory / "model.safetensors").touch()
+    with pytest.raises(FileExistsError, match=r"model\.safetensors"):
+        bert_zoo.export(model, directory, format="onnx", layout="hf")
+
+
+@pytest.mark.parametrize(
+    "case, task, names, outputs",
+    [
+        ("bert/encoder", "embedding", 3, ["last_hidden_state"]),
+        ("bert/question_answering", None, 3, ["start_logits", "end_logits"]),
+        ("roberta/token_classification", None, 2, ["logits"]),
+        ("mpnet/masked_lm", None, 2, ["logits"]),
+    ],
+)
+def test_hugging_faces_names_by_task_and_family(case, task, names, outputs):
+    from bert_zoo.serving.portable import hugging_face_function
+
+    function = hugging_face_function(load_case(case, task))
+    expected = ["input_ids", "attention_mask", "token_type_ids"][:names]
+    assert [spec.name for spec in function.specs] == expected
+    traced = function.traced().structured_outputs
+    assert set(traced) == set(outputs)
+
+
+@needs_onnx
+def test_what_hugging_faces_programs_do_not_run_is_refused(tmp_path):
+    with pytest.raises(ValueError, match="gives mlm_logits, nsp_logits"):
+        bert_zoo.export(load_case("bert/pretraining"), tmp_path / "a", format="onnx", layout="hf")
+    with pytest.raises(ValueError, match="layout is 'hf'"):
+        bert_zoo.export(load_case("bert/classification"), tmp_path / "a", layout="hf")
+
+
+# What transformers.js gives for texts, with NODE_PATH=.../node_modules in the environment.
+PROGRAM = """
+const {env, pipeline} = require("@huggingface/transformers");
+const [root, name, kind, texts, options] = process.argv.slice(1);
+env.localModelPath = root; env.allowRemoteModels = false;
+(async () => {
+  const run = await pipeline(kind, name, {dtype: "fp32"});
+  const found = await run(JSON.parse(texts), JSON.parse(options));
+  console.log(JSON.stringify(found.tolist ? found.tolist() : found));
+})();
+"""
+
+
+def in_transformers_js(directory, kind: str, texts, **options):
+    if not (Path(os.environ.get("NODE_PATH", "-")) / "@huggingface" / "transformers").is_dir():
+        pytest.skip("needs node with @huggingface/transformers, its directory in NODE_PATH")
+    arguments = [directory.parent, directory.name, kind, json.dumps(texts), json.dumps(options)]
+    command = ["node", "-e", PROGRAM, "--", *map(str, arguments)]
+    printed = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    return json.loads(printed.splitlines()[-1])
+
+
+@pytest.mark.slow
+@needs_onnx
+@pytest.mark.parametrize("name", ["bert_nano", "roberta_nano"])
+def test_transformers_js_answers_as_the_models_do(name, tmp_path):
+    texts = ["the cat sat on a mat", "a big red house in the city, she said"]
+
+    def exported(task: str, **options):
+        model = bert_zoo.load(name, task=task, **options)
+        bert_zoo.export(model, tmp_path / task, format="onnx", layout="hf")
+        return model, tmp_path / task
+
+    model, directory = exported("classification", labels=["bad", "good", "so so"])
+    found = in_transformers_js(directory, "text-classification", texts, top_k=3)
+    for ours, theirs in zip(model.classify(texts), found, strict=True):
+        assert {row["label"]: row["score"] for row in theirs} == pytest.approx(ours.scores)
+    model, directory = exported("embedding")
+    found = in_transformers_js(
+        directory, "feature-extraction", texts, pooling="mean", normalize=True
+    )
+    np.testing.assert_allclose(found, model.embed(texts), atol=TOLERANCE)
+    model, directory = exported("token_classification", labels=["O", "B-X", "I-X"])
+    found = in_transformers_js(directory, "token-classification", texts[0], ignore_labels=[])
+    probabilities = tf.nn.softmax(model.predict(texts[:1], verbose=0)[0]).numpy()
+    for row in found:
+        assert row["score"] == pytest.approx(probabilities[row["index"]].max(), abs=TOLERANCE)

@@ -19,6 +19,9 @@ _OUTPUT = PROGRAM.string("output", None, "The directory to write.")
 _PAIRS = PROGRAM.bool("pairs", False, "Make serving_default take pairs of texts.")
 _FORMAT = PROGRAM.string("format", "saved_model", "saved_model, litert or onnx.")
 _QUANTIZE = PROGRAM.string("quantize", None, "Of weights, for litert and onnx: int8 or float16.")
+_LAYOUT = PROGRAM.string(
+    "layout", "bert_zoo", "Of onnx: bert_zoo, or hf for transformers.js and optimum."
+)
 _MAX_LENGTH = PROGRAM.integer(
     "max_length", None, "Tokens that a text, or a pair, is cut to; the model's own by default."
 )
@@ -33,6 +36,7 @@ def main(arguments: list[str]) -> None:
         _OUTPUT.value,
         format=_FORMAT.value,
         quantize=_QUANTIZE.value,
+        layout=_LAYOUT.value,
         pairs=_PAIRS.value,
     )
     print(f"Wrote {_MODEL.value}, task {model.task}, format {_FORMAT.value}, to {_OUTPUT.value}.")

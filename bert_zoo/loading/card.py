@@ -25,11 +25,7 @@ def write_card(directory: Path, model: ZooModel, family: Family, description: De
     path = directory / CARD
     if path.is_file() and _SIGNATURE not in path.read_text(encoding="utf-8", errors="replace"):
         return
-    encoder = getattr(model, "encoder", model)
-    base = encoder.loaded_from
-    checkpoint = next((c for c in family.checkpoints if _comes_from(c, base)), None)
-    if base is not None and Path(base).is_absolute():
-        base = None  # a directory here means nothing to others
+    base, checkpoint = base_of(model, family)
     use = getattr(model, "use", None)
     metrics = _metrics(model)
     head: dict[str, Any] = {"library_name": "transformers", "tags": ["bert_zoo"]}
@@ -68,6 +64,14 @@ def write_card(directory: Path, model: ZooModel, family: Family, description: De
         lines += ["", "| metric | last epoch |", "|---|---|"]
         lines += [f"| {name} | {value:.4f} |" for name, value in metrics.items()]
     path.write_text("\n".join([*lines, ""]), encoding="utf-8")
+
+
+def base_of(model: ZooModel, family: Family) -> tuple[str | None, Checkpoint | None]:
+    """The repository that a model was loaded from, and the checkpoint that it is; None for an unknown one."""
+    base = getattr(model, "encoder", model).loaded_from
+    checkpoint = next((c for c in family.checkpoints if _comes_from(c, base)), None)
+    # A directory here means nothing to others.
+    return None if base is None or Path(base).is_absolute() else base, checkpoint
 
 
 def _comes_from(checkpoint: Checkpoint, origin: str | None) -> bool:

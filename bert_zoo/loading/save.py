@@ -21,7 +21,7 @@ from bert_zoo.text.serialized import save_for_transformers
 from bert_zoo.training.lora import without_lora
 from bert_zoo.weights.bind import ENCODER_PREFIX, Plan, pooled_bindings, to_stored, variables_of
 from bert_zoo.weights.files import remove_leftovers, write_json
-from bert_zoo.weights.formats import BertZoo, Description, HuggingFace, KerasHub
+from bert_zoo.weights.formats import BertZoo, Description, Format, HuggingFace, KerasHub
 
 log = logging.getLogger("bert_zoo")
 
@@ -137,7 +137,6 @@ def _write(
 ) -> None:
     """Writes one encoder, with the head of the description's task."""
     fmt = plan.format
-    values = fmt.encode(config, description)
     directory.mkdir(parents=True, exist_ok=True)
     remove_leftovers(directory)
     bindings = plan.bindings(description.task, config.pooler)
@@ -152,8 +151,43 @@ def _write(
     if fmt.name == BertZoo.name:
         tensors |= tensors_beside
     fmt.write_weights(directory, tensors)
+    dtype = str(next(iter(tensors.values())).dtype)
+    _write_around(directory, family, fmt, config, description, preprocessor, dtype)
+
+
+def write_around_weights(model: ZooModel, directory: Path) -> None:
+    """Writes what `save(format="hf")` writes, but for weights.
+
+    Raises:
+        ValueError: Hugging Face's format has no such model.
+    """
+    encoder = getattr(model, "encoder", model)
+    family = registry().families[encoder.family]
+    fmt, preprocessor = family.formats.get(HuggingFace.name), encoder.preprocessor_to_save()
+    if fmt is None:
+        raise ValueError(
+            f"Hugging Face transformers has no models of the family {family.name}; leave layout out."
+        )
+    description = _as_hugging_face(fmt, family, model, _description(model, preprocessor))
+    directory.mkdir(parents=True, exist_ok=True)
+    parts = (encoder.config, description, preprocessor, encoder.compute_dtype)
+    _write_around(directory, family, fmt, *parts)
+    write_card(directory, model, family, description)
+
+
+def _write_around(
+    directory: Path,
+    family: Family,
+    fmt: Format,
+    config: Config,
+    description: Description,
+    preprocessor,
+    dtype: str,
+) -> None:
+    """Writes what a directory of a format has beside weights of a type."""
+    values = fmt.encode(config, description)
     if fmt.name == HuggingFace.name:
-        values["dtype"] = str(next(iter(tensors.values())).dtype)
+        values["dtype"] = dtype
     write_json(directory / fmt.config_file, values)
     if preprocessor is not None and fmt.name == HuggingFace.name:
         pads = description.problem_type is not None

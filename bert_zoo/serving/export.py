@@ -1,6 +1,7 @@
 """`export`: a model that serves text without this package, in TensorFlow, LiteRT or ONNX Runtime."""
 
 import os
+from collections.abc import Collection
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -25,6 +26,10 @@ _ENTRIES = {
     "litert": (DESCRIPTION_FILE, {LITERT_FILE, TOKENIZER_FILE}),
     "onnx": (DESCRIPTION_FILE, {TOKENIZER_FILE}),
 }
+_LAYOUTS = ("bert_zoo", "hf")
+# The folder of graphs in Hugging Face's directories, and the names by which transformers.js asks for them.
+_HF_FOLDER = "onnx"
+_HF_FILES = {None: "model.onnx", "int8": "model_quantized.onnx", "float16": "model_fp16.onnx"}
 _QUANTIZED = (None, "int8", "float16")
 # What the converters need beside TensorFlow.
 _MODULES = {"onnx": ("onnx", "onnxruntime", "tf2onnx")}
@@ -38,6 +43,7 @@ def export(
     *,
     format: str = "saved_model",
     quantize: str | None = None,
+    layout: str = "bert_zoo",
     pairs: bool = False,
     text: bool = True,
 ) -> None:
@@ -73,6 +79,10 @@ def export(
     signature): `tokens` and the other signatures on ids, without `segment_ids` for models that have
     none, and without `initial_memory`, a memory of zeros. They give the model's own outputs, logits and
     not labels. docs/serving.md says what else is in the directory.
+    `layout="hf"` of "onnx" writes Hugging Face's places and names in their stead, for transformers.js and
+    optimum: `onnx/model.onnx`, which takes `input_ids`, `attention_mask` and, where the family has
+    them, `token_type_ids` (int64 [batch, sequence]) and gives `last_hidden_state`, `logits` or
+    `start_logits` and `end_logits`; beside it what `save(format="hf")` writes, but for weights.
 
     LoRA is written as part of the kernels that it belongs to.
 
@@ -83,6 +93,7 @@ def export(
         format: "saved_model", "litert" or "onnx".
         quantize: of weights, for the latter two: "int8", with products in int8 (dynamic range);
             "float16", which halves the file, and products stay float32; or None.
+        layout: of "onnx": "bert_zoo", for `bert_zoo.runtime`, or "hf".
         pairs: make a SavedModel's `serving_default` take `text` and `text_pair`.
         text: False leaves out all that takes text, for a model without vocabulary; a SavedModel's
             `serving_default` is then the same as `tokens`.
@@ -112,18 +123,20 @@ def export(
             "Save the model with bert_zoo.save(model, directory), then load and export it in a "
             "process with the environment variable KERAS_BACKEND=tensorflow."
         )
-    _check_options(model, format, quantize, pairs=pairs, text=text)
+    _check_options(model, format, quantize, layout, pairs=pairs, text=text)
     if text and not getattr(model, "encoder", model).has_preprocessor:
         raise ValueError(
             "This model has no vocabulary, so it cannot serve text. Set model.preprocessor = "
             "bert_zoo.text.preprocessor_from_dir(...), or pass text=False to export the signatures "
             "on ids alone."
         )
-    target = _checked_target(directory, format)
+    target = _checked_target(directory, format if layout == "bert_zoo" else layout)
     model = without_lora(model)
     remove_leftovers(target.parent, target.name)
     with replacing_directory(target) as temporary:
-        if format == "saved_model":
+        if layout == "hf":
+            _write_hugging_face(model, temporary, target, quantize)
+        elif format == "saved_model":
             _write_saved_model(model, temporary, pairs=pairs, text=text)
         else:
             temporary.mkdir()
@@ -131,10 +144,15 @@ def export(
 
 
 def _check_options(
-    model: ZooModel, format: str, quantize: str | None, *, pairs: bool, text: bool
+    model: ZooModel, format: str, quantize: str | None, layout: str, *, pairs: bool, text: bool
 ) -> None:
     if format not in _ENTRIES:
         raise ValueError(f"format is {format!r}; choose one of {tuple(_ENTRIES)}.")
+    if layout not in _LAYOUTS or (layout != "bert_zoo" and format != "onnx"):
+        raise ValueError(
+            f"layout is {layout!r} and format {format!r}; format='onnx' has one of {_LAYOUTS}, all others "
+            "'bert_zoo' alone."
+        )
     if quantize not in _QUANTIZED:
         raise ValueError(f"quantize is {quantize!r}; choose one of {_QUANTIZED}.")
     if format == "saved_model":
@@ -212,7 +230,23 @@ def _write_portable(
     write_json(directory / DESCRIPTION_FILE, description)
 
 
-def _checked_target(directory: str | os.PathLike, format: str) -> Path:
+def _write_hugging_face(
+    model: ZooModel, directory: Path, target: Path, quantize: str | None
+) -> None:
+    from bert_zoo.loading.save import write_around_weights
+    from bert_zoo.serving.onnx_files import write_graph
+    from bert_zoo.serving.portable import hugging_face_function
+
+    function = hugging_face_function(model)
+    write_around_weights(model, directory)
+    (directory / _HF_FOLDER).mkdir()
+    _refuse_others(target, _HF_FOLDER, {entry.name for entry in directory.iterdir()}, "layout='hf'")
+    path = directory / _HF_FOLDER / _HF_FILES[quantize]
+    write_graph(model, path.stem, function, path, quantize)
+
+
+def _checked_target(directory: str | os.PathLike, kind: str) -> Path:
+    """The path of an export of a format, or of a layout, whose files are known once they are written."""
     if "://" in os.fspath(directory):
         raise ValueError(
             f"{directory} is not a local directory. Export to one, and copy it from there."
@@ -222,14 +256,26 @@ def _checked_target(directory: str | os.PathLike, format: str) -> Path:
         return target
     if not target.is_dir():
         raise FileExistsError(f"{target} is a file. Name a directory for the export.")
-    certain, others = _ENTRIES[format]
-    found = {entry.name for entry in target.iterdir()}
-    foreign = sorted(found - others - {certain})
-    if format == "onnx":
-        foreign = [name for name in foreign if not name.endswith(ONNX_SUFFIX)]
+    if kind in _ENTRIES:
+        certain, others = _ENTRIES[kind]
+        if kind == "onnx":
+            others = others | {path.name for path in target.glob(f"*{ONNX_SUFFIX}")}
+        _refuse_others(target, certain, others, f"format={kind!r}")
+    return target
+
+
+def _refuse_others(target: Path, certain: str, others: Collection[str], what: str) -> None:
+    """Refuses a directory that holds anything else than an earlier export.
+
+    Args:
+        certain: what an export has for certain.
+        others: what else it may have.
+        what: option that says what is exported.
+    """
+    found = {entry.name for entry in target.iterdir()} if target.exists() else set()
+    foreign = sorted(found - {certain, *others})
     if found and (foreign or certain not in found):
         raise FileExistsError(
-            f"{target} holds other files than an export of format={format!r}, which would be lost: "
+            f"{target} holds other files than an export of {what}, which would be lost: "
             f"{(foreign or sorted(found))[:10]}. Name a new or empty directory, or delete it first."
         )
-    return target

@@ -8,8 +8,10 @@ import numpy as np
 import tensorflow as tf
 
 import bert_zoo
+from bert_zoo.loading.card import base_of
 from bert_zoo.models.base import ZooModel, encoder_of
 from bert_zoo.models.onnx_conversion import converting, join_layer_norms
+from bert_zoo.registry import registry
 from bert_zoo.runtime.files import onnx_file
 from bert_zoo.serving.portable import IdFunction
 
@@ -75,6 +77,11 @@ def _describe(graph, name: str, model: ZooModel) -> None:
     graph.graph.name = name
     graph.doc_string = f"{family}, {model.task}" + (f": {use.purpose}." if use else ".")
     properties = {"family": family, "task": model.task}
+    base, checkpoint = base_of(model, registry().families[family])
+    if base is not None:
+        properties["base_model"] = base
+    if checkpoint is not None:
+        properties["licence"] = checkpoint.licence
     if model.labels:
         properties["labels"] = json.dumps(model.labels, ensure_ascii=False)
     helper.set_model_props(graph, properties)

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 
 from bert_zoo.models.base import ZooModel, encoder_of
+from bert_zoo.registry import registry
 from bert_zoo.serving import HUB_NAMES
 from bert_zoo.serving.servable import (
     Tensors,
@@ -109,6 +110,54 @@ def id_functions(model: ZooModel) -> dict[str, IdFunction]:
     for name, gives_next_token in interface.steps if state else ():
         functions[name] = function(ids[:1], state, next_token=gives_next_token)
     return functions
+
+
+# Hugging Face's names of inputs and outputs -> ours.
+_HF_INPUTS = {
+    "input_ids": "token_ids",
+    "attention_mask": "padding_mask",
+    "token_type_ids": "segment_ids",
+}
+_HF_OUTPUTS = {
+    "last_hidden_state": "sequence_output",
+    "logits": "logits",
+    "start_logits": "start_logits",
+    "end_logits": "end_logits",
+}
+
+
+def hugging_face_function(model: ZooModel) -> IdFunction:
+    """A model as the ONNX files of Hugging Face's programs have it: their names, and ids in int64.
+
+    Sentence vectors are the client's to pool, of `last_hidden_state`.
+
+    Raises:
+        ValueError: those programs have no such model.
+    """
+    encoder = encoder_of(model)
+    family = registry().families[encoder.family]
+    if model.task not in family.heads:
+        model = encoder
+    found = {hf: ours for hf, ours in _HF_OUTPUTS.items() if ours in model.interface.outputs}
+    others = {*model.interface.outputs} - {*found.values(), "pooled_output"}
+    if model.always_gives_state or others:
+        raise ValueError(
+            f"layout='hf' is for encoders and for heads that give {', '.join(_HF_OUTPUTS)}, which "
+            f"transformers.js and optimum run; a model of task {model.task!r} gives "
+            f"{', '.join(model.interface.outputs)}. Leave layout out, or export model.encoder."
+        )
+    of_ids = id_functions(model)["tokens"]
+    by_name = {spec.name: spec for spec in of_ids.specs}
+    if not family.text.layout.segments:
+        by_name.pop("segment_ids", None)
+    names = {hf: ours for hf, ours in _HF_INPUTS.items() if ours in by_name}
+
+    def run(inputs: Tensors) -> Tensors:
+        outputs = of_ids.run({names[hf]: tf.cast(ids, tf.int32) for hf, ids in inputs.items()})
+        return {hf: outputs[ours] for hf, ours in found.items()}
+
+    specs = (tf.TensorSpec(by_name[ours].shape, tf.int64, hf) for hf, ours in names.items())
+    return IdFunction(tuple(specs), run, {hf: of_ids.axes[ours] for hf, ours in names.items()})
 
 
 def _outputs(model: ZooModel, inputs: Tensors, *, next_token: bool) -> Tensors:
