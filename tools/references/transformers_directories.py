@@ -125,7 +125,7 @@ FAMILIES = {
         SIZES | SECOND,
         "sentencepiece_plain",
         "DebertaV2Tokenizer",
-        {name: task for name, task in HEADS.items() if task != "multiple_choice"},
+        HEADS,
     ),
     "modernbert": (
         "ModernBert",
@@ -304,25 +304,34 @@ def rows_of(tokenizer, directory: str) -> dict[str, list[list[int]]]:
     }
 
 
-def answers_of(model, tokenizer, directory: str, task: str) -> dict[str, np.ndarray]:
-    """Inputs by our names, of pairs where rows have two, and what a model gives for them."""
-    import torch
-
-    pairs = short_pairs(directory)
+def inputs_of(tokenizer, directory: str, task: str) -> dict[str, np.ndarray]:
+    """A batch of pairs by our names, as a model of the task takes it."""
     shape = (BATCH // 2, 2, -1) if task == "multiple_choice" else (BATCH, -1)
     batch = tokenizer(
-        *map(list, zip(*pairs, strict=True)),
-        **{"padding": True, "return_tensors": "pt"},
+        *map(list, zip(*short_pairs(directory), strict=True)), padding=True, return_tensors="np"
     )
-    batch = {name: values.reshape(shape) for name, values in batch.items()}
+    return {
+        ours: batch[theirs].reshape(shape) for ours, theirs in INPUTS.items() if theirs in batch
+    }
+
+
+def answers_of(model, inputs: dict[str, np.ndarray], task: str) -> dict[str, np.ndarray]:
+    """The inputs, and what a model gives for them by our names."""
+    import torch
+
+    batch = {INPUTS[name]: torch.from_numpy(value).long() for name, value in inputs.items()}
     with torch.no_grad():
         result = model(**batch)
     outputs = {ours: result.get(theirs) for ours, theirs in OUTPUTS.items()}
     if task == "causal_lm":
         outputs = {"log_probs": torch.log_softmax(result.logits, -1)}
-    arrays = {ours: batch[theirs] for ours, theirs in INPUTS.items() if theirs in batch}
-    arrays |= {name: value for name, value in outputs.items() if value is not None}
-    return {name: value.numpy() for name, value in arrays.items()}
+    return inputs | {name: v.numpy() for name, v in outputs.items() if v is not None}
+
+
+def inputs_in(file: Path) -> dict[str, np.ndarray]:
+    """Those of the other side, so that outputs are of equal ids."""
+    with np.load(file) as arrays:
+        return {name: arrays[name] for name in INPUTS if name in arrays}
 
 
 def write(directory: str, *names: str) -> None:
@@ -359,7 +368,7 @@ def write(directory: str, *names: str) -> None:
             model.tie_weights()
             model = saved_by(family.partition(", ")[2], model, below / model.__class__.__name__)
             tokenizer.save_pretrained(below / model.__class__.__name__)
-            arrays = answers_of(model, tokenizer, directory, task)
+            arrays = answers_of(model, inputs_of(tokenizer, directory, task), task)
             np.savez(below / f"{model.__class__.__name__}.npz", **arrays)
 
 
@@ -405,7 +414,7 @@ def open_(directory: str, *names: str) -> None:
                 if problems := {kind: found for kind, found in info.items() if found}:
                     raise ValueError(problems)
                 rows = rows_of(tokenizer, directory)
-                arrays = answers_of(model.eval(), tokenizer, directory, task)
+                arrays = answers_of(model.eval(), inputs_in(below / f"{name}.npz"), task)
                 results.append(compared(below, name, rows, arrays))
         print_line(family, results)
 
@@ -428,7 +437,7 @@ def load(directory: str, *names: str) -> None:
             with telling(results, name):
                 model = bert_zoo.load(theirs / name, task, max_length=LIMIT)
                 rows = our_rows(model, directory)
-                arrays = our_answers(model, directory, task)
+                arrays = our_answers(model, inputs_in(theirs / f"{name}.npz"))
                 results.append(compared(theirs, name, rows, arrays))
                 bert_zoo.save(model, ours / name, format="hf")
                 write_file(ours / "rows.json", rows)
@@ -449,11 +458,10 @@ def our_rows(model, directory: str) -> dict[str, list[list[int]]]:
     }
 
 
-def our_answers(model, directory: str, task: str) -> dict[str, np.ndarray]:
-    inputs = model.preprocessor(tuple(map(list, zip(*short_pairs(directory), strict=True))))
-    inputs = {name: np.asarray(value) for name, value in inputs.items()}
-    if task == "multiple_choice":
-        inputs = {name: value.reshape(BATCH // 2, 2, -1) for name, value in inputs.items()}
+def our_answers(model, inputs: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """As `answers_of`."""
+    read = model.preprocessor((["a"], ["b"]))
+    inputs = {name: value.astype(np.int32) for name, value in inputs.items() if name in read}
     outputs = model(inputs)
     outputs = outputs if isinstance(outputs, dict) else {"logits": outputs}
     return inputs | {name: np.asarray(value) for name, value in outputs.items()}
