@@ -10,6 +10,7 @@ from bert_zoo.keras_registration import register_with_keras
 from bert_zoo.moved import answer_to_former_names
 
 _LAZY_VERBS = {
+    "add_tokens": "bert_zoo.loading.growing",
     "list_models": "bert_zoo.registry",
     "describe": "bert_zoo.cards",
     "load": "bert_zoo.loading.load",
@@ -23,6 +24,7 @@ _LAZY_PACKAGES = tuple(
 )
 
 __all__ = [
+    "add_tokens",
     "describe",
     "export",
     "list_models",

@@ -246,13 +246,6 @@ def test_normalised_texts_and_their_tokens_give_the_references_ids_and_offsets(
         assert written.encode(*pair).ids == reference.encode(*pair).ids
 
 
-def test_special_tokens_that_can_overlap_are_refused():
-    for added in (["<a|", "|b>"], [" x"], ["<mask>2"]):
-        with pytest.raises(ValueError, match="overlap"):
-            ByteBpeTokenizer(with_bytes(MERGES, *added), MERGES, added_tokens=added)
-    ByteBpeTokenizer(with_bytes(MERGES, " x"), MERGES, added_tokens=[" x"], lstrip_mask=False)
-
-
 # ---------------------------------------------------------------------------------------------
 # Where it runs
 # ---------------------------------------------------------------------------------------------

@@ -69,6 +69,28 @@ def test_tokens_read_without_marks_and_join_as_they_are_meant(
     assert (candidate.token, candidate.text) == (token, text)
 
 
+@pytest.mark.parametrize(
+    ("family", "text", "spelling", "filled"),
+    [
+        ("bertweet", "the cat {} the dog", "m@@", "the cat mthe dog"),
+        ("bertweet", "the cat {} the dog", "m", "the cat m the dog"),
+        ("bertweet", "cat{}dog", "m", "cat m dog"),
+        ("xlm", "the cat {} the dog", "m", "the cat mthe dog"),
+        ("xlm", "the cat {} the dog", "m</w>", "the cat m the dog"),
+    ],
+)
+def test_marks_behind_tokens_are_not_shown_and_join_what_follows(family, text, spelling, filled):
+    model = model_of(family)
+    tokenizer = model.preprocessor.tokenizer
+    (candidates,) = model.fill_mask(text.format(mask_of(model)), top_k=tokenizer.vocab_size)
+    found = {candidate.token_id: candidate for candidate in candidates}
+    candidate = found[tokenizer.token_to_id(spelling)]
+    assert (candidate.token, candidate.text) == ("m", filled)
+    (named,) = model.fill_mask(text.format(mask_of(model)), targets=["m"])
+    wanted = {"bertweet": "m", "xlm": "m</w>"}[family]
+    assert named[0].token_id == tokenizer.token_to_id(wanted)
+
+
 def test_targets_are_ranked_all_with_their_probabilities_in_the_vocabulary():
     model = model_of("bert")
     targets = ["dog", "CAT", "bird", "tree", "river", "house", "cat"]

@@ -367,8 +367,9 @@ def test_added_tokens_of_a_directory_extend_its_vocabulary(tmp_path):
 @pytest.mark.parametrize(
     ("entry", "message"),
     [
-        (added("<e>", 16, normalized=True), "normalized=true"),
-        (added("<e>", 16, lstrip=True), "lstrip"),
+        (added("", 16), "names no token"),
+        (added("<e>", 16, lstrip="yes"), "lstrip is 'yes'"),
+        (added("\u0301", 16, normalized=True), "Nothing is left"),
         (added("<e>", 18), "gap"),
         (added("<e>", 5), "'hello'"),
     ],
@@ -379,9 +380,12 @@ def test_added_tokens_that_cannot_be_followed_are_refused(tmp_path, entry, messa
         text.tokenizer_from_dir(tmp_path)
 
 
-@pytest.mark.parametrize("cased", [False, True])
-def test_a_bare_vocabulary_is_judged_by_its_capitals_and_that_is_said(tmp_path, caplog, cased):
-    write_directory(tmp_path, [*SMALL_VOCABULARY, "Paris" if cased else "paris"])
+# Google's Chinese vocabulary, of texts in lower case, has <S>.
+@pytest.mark.parametrize(("token", "cased"), [("paris", False), ("Paris", True), ("<S>", False)])
+def test_a_bare_vocabulary_is_judged_by_its_words_capitals_and_that_is_said(
+    tmp_path, caplog, token, cased
+):
+    write_directory(tmp_path, [*SMALL_VOCABULARY, token])
     with caplog.at_level(logging.WARNING):
         assert text.tokenizer_from_dir(tmp_path).get_config()["lowercase"] is not cased
     assert f"Pass lowercase={cased}" in caplog.text
@@ -441,11 +445,12 @@ def test_a_damaged_vocabulary_is_refused(vocabulary, error, message):
         text.WordPieceTokenizer(vocabulary)
 
 
-def test_special_tokens_that_can_overlap_are_refused():
-    with pytest.raises(ValueError, match="overlap"):
-        text.WordPieceTokenizer([*SMALL_VOCABULARY, "<a|", "|b>"], added_tokens=["<a|", "|b>"])
+def test_arguments_that_cannot_be_followed_are_refused():
     with pytest.raises(ValueError, match="max_word_length is 0"):
         text.WordPieceTokenizer(SMALL_VOCABULARY, max_word_length=0)
+    for token in (3, {"content": "<e>", "strip": True}, {"lstrip": True}):
+        with pytest.raises(TypeError, match="The added token"):
+            text.WordPieceTokenizer(SMALL_VOCABULARY, added_tokens=[token])
 
 
 def test_a_directory_without_a_tokenizer_is_refused(tmp_path):

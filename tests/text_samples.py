@@ -106,6 +106,15 @@ HARD_PIECES = [
 ]
 
 
+def latin_vocabulary() -> list[str]:
+    """Returns what of the stress vocabulary is in Latin letters, without white space, which a file may lose."""
+    return [
+        token
+        for token in stress_vocabulary()
+        if max(map(ord, token)) < 0x250 and not any(map(str.isspace, token))
+    ]
+
+
 def stress_vocabulary() -> list[str]:
     """Returns a vocabulary with half of the characters of most scripts, and some longer pieces."""
     codes = [

@@ -7,6 +7,7 @@ import importlib
 import warnings
 
 _MODULES = {
+    "AddedToken": "bert_zoo.text.added_tokens",
     "ByteBpeTokenizer": "bert_zoo.text.byte_bpe",
     "CharBpeTokenizer": "bert_zoo.text.char_bpe",
     "LanguageModelPreprocessor": "bert_zoo.text.language_model",

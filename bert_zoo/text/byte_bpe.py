@@ -16,7 +16,8 @@ import json
 import logging
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import cache, partial
 from pathlib import Path
 from types import SimpleNamespace
@@ -25,10 +26,11 @@ from typing import Any
 import tensorflow as tf
 
 from bert_zoo.error_text import shown
+from bert_zoo.text.added_tokens import AddedToken
 from bert_zoo.text.batches import as_utf8
 from bert_zoo.text.byte_bpe_files import NFC
 from bert_zoo.text.byte_bpe_graph import ALPHABET, Merger, Splitter
-from bert_zoo.text.composition import tokenize_composed
+from bert_zoo.text.composition import composed_text, tokenize_composed
 from bert_zoo.text.layout import Layout
 from bert_zoo.text.offsets import (
     characters_of_bytes,
@@ -38,8 +40,8 @@ from bert_zoo.text.offsets import (
     utf8_lengths,
 )
 from bert_zoo.text.serialized import bpe_model, composing, serialized
-from bert_zoo.text.special_tokens import SpecialTokens
-from bert_zoo.text.tokenizer import Tokenizer, special_ids
+from bert_zoo.text.token_finder import around, token_finders
+from bert_zoo.text.tokenizer import Tokenizer
 from bert_zoo.text.unicode_tables import code_points
 from bert_zoo.text.vocabulary import HF_SPECIAL_TOKENS, Vocabulary, special_tokens
 
@@ -71,9 +73,7 @@ class ByteBpeTokenizer(Tokenizer):
             in fairseq. (transformers 5.23 does so only where a file of the directory says so.)
         unknown_token, padding_token, cls_token, sep_token, mask_token, eos_token: the special tokens'
             names; None for those that the vocabulary does not have.
-        added_tokens: further tokens of the vocabulary that are found in the raw text.
-        normalized_tokens: those that are found in the normalised text, the leftmost first and of these
-            the longest, as ModernBERT's runs of blanks.
+        added_tokens: what texts are cut at beside the special tokens; see `Tokenizer`.
         normalization: "NFC", which composes letters and accents, or None.
         begins_word: pattern of the tokens, as text, that `word_starts` has for the first of a word; by
             default they begin with a blank, as in fairseq.
@@ -99,36 +99,30 @@ class ByteBpeTokenizer(Tokenizer):
         sep_token: str | None = "</s>",
         mask_token: str | None = "<mask>",
         eos_token: str | None = None,
-        added_tokens: Sequence[str] = (),
-        normalized_tokens: Sequence[str] = (),
+        added_tokens: Iterable[AddedToken | str | Mapping[str, Any]] = (),
         normalization: str | None = None,
         begins_word: str = " .*",
         source: str | Path = "the arguments",
     ):
         named = special_tokens(unknown_token, padding_token, cls_token, sep_token, mask_token)
         named["eos_token"] = eos_token
-        further = [t for t in dict.fromkeys(added_tokens) if t not in named.values()]
         super().__init__(
             Vocabulary(vocabulary),
             add_prefix_space=bool(add_prefix_space),
             lstrip_mask=bool(lstrip_mask and mask_token),
             **named,
-            added_tokens=further,
-            normalized_tokens=list(dict.fromkeys(normalized_tokens)),
+            added_tokens=added_tokens,
             normalization=normalization,
             begins_word=begins_word,
         )
         if normalization not in (None, NFC):
             raise ValueError(f"normalization is {normalization!r}; it is {NFC!r} or None.")
-        if normalized_tokens and normalization is None:
-            raise ValueError(
-                f"normalized_tokens are {shown([*normalized_tokens])} and there is no normalization; "
-                "give them as added_tokens."
-            )
         # In a plain object, so that tf.Module does not track each of them.
-        self._merges = SimpleNamespace(pairs=_byte_merges(merges, self._vocabulary, source))
+        self._merges = SimpleNamespace(pairs=_byte_merges(merges, self._base_vocabulary, source))
         with tf.init_scope(), tf.device("CPU:0"):
-            self._engine = _Engine(self._vocabulary, self.merges, self._options)
+            self._engine = _Engine(
+                self.base_vocabulary, self.vocabulary, self.merges, self.added_tokens, self._options
+            )
         self._trace(self._engine.tokenize, partial(self._engine.tokenize, with_offsets=True))
 
     def serialized(self, *, special_in_text: bool = False) -> dict[str, Any]:
@@ -140,13 +134,19 @@ class ByteBpeTokenizer(Tokenizer):
             "use_regex": True,
         }
         return serialized(
-            bpe_model(self._vocabulary.ids, self.merges),
+            bpe_model(self._base_vocabulary.ids, self.merges),
             self._tokens_in_text(),
             normalizer=options.normalization and {"type": options.normalization},
             pre_tokenizer=level,
             decoder=level,
             post_processor=level,  # of offsets alone
         )
+
+    def _tokens_of_roles(self) -> dict[str, AddedToken]:
+        tokens, mask = super()._tokens_of_roles(), self._options.mask_token
+        if self._options.lstrip_mask:
+            tokens[mask] = replace(tokens[mask], lstrip=True)
+        return tokens
 
     def _begins_word(self, token: str) -> bool:
         text = _bytes_of(token).decode(errors="replace")
@@ -171,7 +171,7 @@ class ByteBpeTokenizer(Tokenizer):
             "tokenizer_class": "RobertaTokenizer" if options.cls_token else "GPT2Tokenizer",
             "add_prefix_space": options.add_prefix_space,
             **special,
-            "added_tokens_decoder": {str(i): entry for i, entry in self._tokens_in_text().items()},
+            "added_tokens_decoder": self._tokens_in_text(),
         }
         if options.normalization:
             config["tokenizer_class"] = "PreTrainedTokenizerFast"
@@ -181,7 +181,7 @@ class ByteBpeTokenizer(Tokenizer):
             return {"tokenizer.json": content, "tokenizer_config.json": config}
         merges = "".join(f"{left} {right}\n" for left, right in self.merges)
         return {
-            "vocab.json": json.dumps(self._vocabulary.ids, ensure_ascii=False) + "\n",
+            "vocab.json": json.dumps(self._base_vocabulary.ids, ensure_ascii=False) + "\n",
             "merges.txt": "#version: 0.2\n" + merges,
             "tokenizer_config.json": config,
         }
@@ -191,46 +191,43 @@ class _Engine(tf.Module):
     """The constants and the graph of a ByteBpeTokenizer."""
 
     def __init__(
-        self, vocabulary: Vocabulary, merges: Sequence[tuple[str, str]], options: SimpleNamespace
+        self,
+        base_vocabulary: Sequence[str],
+        vocabulary: Sequence[str],
+        merges: Sequence[tuple[str, str]],
+        added_tokens: Mapping[int, AddedToken],
+        options: SimpleNamespace,
     ):
         super().__init__()
-        special = special_ids(options, vocabulary)
-        _check_mask(special, options)
-        lstrip = options.mask_token if options.lstrip_mask else None
-        self._special_tokens = SpecialTokens(special, lstrip)
         self._normalizes = options.normalization is not None
-        self._normalized_tokens = None
-        if options.normalized_tokens:
-            ids = {t: vocabulary.id_of(t, "added token") for t in options.normalized_tokens}
-            self._normalized_tokens = SpecialTokens(ids)
-        # No token has the id -1.
-        self._mask_id = vocabulary.id_of(options.mask_token) if options.mask_token else -1
-        self._mask_length = len(options.mask_token or "")
+        self._raw_tokens, self._normalized_tokens = token_finders(
+            added_tokens, composed_text if self._normalizes else str
+        )
         self._add_prefix_space = options.add_prefix_space
         self._splitter = Splitter()
-        self._merger = Merger(vocabulary.tokens, merges)
+        self._merger = Merger(base_vocabulary, merges)
+        added = {token.content for token in added_tokens.values()}
         self.token_bytes = tf.constant(
-            [
-                token.encode() if token in special else _bytes_of(token)
-                for token in vocabulary.tokens
-            ]
+            [token.encode() if token in added else _bytes_of(token) for token in vocabulary]
         )
-        self._num_bytes = tf.constant([len(token.encode()) for token in vocabulary.tokens])
-        leading, trailing = zip(*map(_count_blanks, vocabulary.tokens), strict=True)
+        self._num_bytes = tf.constant([len(token.encode()) for token in vocabulary])
+        leading, trailing = zip(*map(_count_blanks, vocabulary), strict=True)
         self._leading_blanks, self._trailing_blanks = tf.constant(leading), tf.constant(trailing)
+        takes = [i for i, token in added_tokens.items() if token.lstrip or token.rstrip]
+        self._takes_blanks = None
+        if takes:
+            self._takes_blanks = tf.constant([i in takes for i in range(len(vocabulary))])
 
     def tokenize(self, texts: tf.Tensor, with_offsets: bool = False) -> tf.RaggedTensor:
         """Tokenizes string [batch] to int32 [batch, (tokens)], or with offsets [batch, (tokens), 3]."""
         tokenize = partial(self._tokenize_plain, with_offsets=with_offsets)
-        if self._normalized_tokens is not None:
-            around = self._normalized_tokens.tokenize_around
-            tokenize = partial(around, tokenize=tokenize, with_offsets=with_offsets)
+        tokenize = around(self._normalized_tokens, tokenize, with_offsets=with_offsets)
         if self._normalizes:
             tokenize = partial(tokenize_composed, tokenize=tokenize, with_offsets=with_offsets)
-        tokens = self._special_tokens.tokenize_around(texts, tokenize, with_offsets=with_offsets)
+        tokens = around(self._raw_tokens, tokenize, with_offsets=with_offsets)(texts)
         if not with_offsets:
             return tokens
-        return tokens.with_values(self._trimmed(*tf.unstack(tokens.values, num=3, axis=1)))
+        return tokens.with_values(self._trimmed(texts, tokens))
 
     def _tokenize_plain(self, texts: tf.Tensor, with_offsets: bool) -> tf.RaggedTensor:
         """Tokenizes texts without special tokens; offsets are not trimmed."""
@@ -266,19 +263,38 @@ class _Engine(tf.Module):
         needs_prefix = (first != "") & (first != " ")
         return tf.where(needs_prefix, tf.strings.join([" ", texts]), texts), needs_prefix
 
-    def _trimmed(self, ids: tf.Tensor, starts: tf.Tensor, ends: tf.Tensor) -> tf.Tensor:
+    def _trimmed(self, texts: tf.Tensor, tokens: tf.RaggedTensor) -> tf.Tensor:
         """Leaves the blanks around tokens out of their spans, as the reference counts them."""
-        leading = tf.gather(self._leading_blanks, ids)
-        # The mask token's blanks are those that it took from the text.
-        taken = ends - starts - self._mask_length
-        leading = tf.where(ids == self._mask_id, taken, leading)
+        ids, starts, ends = tf.unstack(tokens.values, num=3, axis=1)
+        leading, trailing = (
+            tf.gather(blanks, ids) for blanks in (self._leading_blanks, self._trailing_blanks)
+        )
+        if self._takes_blanks is not None:
+            takes = tf.gather(self._takes_blanks, ids)
+            taken = _blanks_at_ends(texts, tokens)
+            leading, trailing = (
+                tf.where(takes, of_text, own)
+                for of_text, own in zip(taken, (leading, trailing), strict=True)
+            )
         if self._add_prefix_space:
             # One blank that begins a text is taken for the prefix, which has no place of its own.
             leading = tf.where((starts == 0) & (leading == 1), 0, leading)
         starts = tf.minimum(starts + leading, ends)
-        trailing = tf.gather(self._trailing_blanks, ids)
         trailing = tf.where(ends >= trailing, trailing, 0)
         return token_columns(ids, starts, tf.maximum(ends - trailing, starts))
+
+
+def _blanks_at_ends(texts: tf.Tensor, tokens: tf.RaggedTensor) -> tuple[tf.Tensor, tf.Tensor]:
+    """With how much white space the spans of tokens [batch, (tokens), 3] begin and end, int32 [tokens] each."""
+    codes = tf.strings.unicode_decode(texts, "UTF-8", errors="replace")
+    shifts = tf.gather(codes.row_splits, tokens.value_rowids())
+    begins, ends = (tf.cast(tokens.values[:, i], tf.int64) + shifts for i in (1, 2))
+    is_space = tf.reduce_any(codes.values[:, None] == code_points("byte_bpe/whitespace"), axis=1)
+    others = tf.concat([[-1], tf.where(~is_space)[:, 0], [tf.size(is_space, tf.int64)]], 0)
+    first = tf.gather(others, tf.searchsorted(others, begins))
+    last = tf.gather(others, tf.searchsorted(others, ends) - 1)
+    blanks = (tf.minimum(first, ends) - begins, ends - tf.maximum(last + 1, begins))
+    return tuple(tf.cast(each, tf.int32) for each in blanks)
 
 
 @cache
@@ -297,17 +313,6 @@ def _bytes_of(token: str) -> bytes:
     if ALPHABET.keys() >= set(token):
         return bytes(map(ALPHABET.__getitem__, token))
     return token.encode()
-
-
-def _check_mask(special: Iterable[str], options: SimpleNamespace) -> None:
-    mask = options.mask_token
-    for token in special:
-        if options.lstrip_mask and token != mask and (token[0].isspace() or token.startswith(mask)):
-            raise ValueError(
-                f"With lstrip_mask=True the mask token {mask!r} takes the white space before it, so "
-                f"that it can overlap with the special token {token!r}. Rename that one, or pass "
-                "lstrip_mask=False."
-            )
 
 
 def _byte_merges(

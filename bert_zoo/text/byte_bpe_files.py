@@ -56,22 +56,20 @@ def read_byte_bpe(
     serialized = files.json("tokenizer.json")
     prefix = serialized.section("pre_tokenizer").take("add_prefix_space", bool, False)
     normalization = serialized.section("normalizer").take("type", str)
-    named = read_named_tokens(
-        files, defaults.get("mask_token", "<mask>"), finds_normalized=normalization is not None
-    )
+    named = read_named_tokens(files)
+    mask = named.tokens.get(named.special.get("mask_token", defaults.get("mask_token", "<mask>")))
     arguments = {
         **defaults,
-        "vocabulary": named.added_to(vocabulary, files.directory),
+        "vocabulary": vocabulary,
         "merges": merges,
         "source": files.directory,
         "add_prefix_space": files.json("tokenizer_config.json").take(
             "add_prefix_space", bool, prefix
         ),
         # fairseq's fill_mask strips what stands before the mask.
-        "lstrip_mask": is_fairseqs if named.lstrip_mask is None else named.lstrip_mask,
+        "lstrip_mask": is_fairseqs if mask is None else mask.lstrip,
         **named.special,
-        "added_tokens": [t for t in named.added.values() if t not in named.normalized],
-        "normalized_tokens": [t for t in named.added.values() if t in named.normalized],
+        "added_tokens": named.added_to(vocabulary, files.directory),
         "normalization": normalization,
         **overrides,
     }

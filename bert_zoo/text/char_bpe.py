@@ -7,7 +7,7 @@ A text becomes words as BERT's does; each begins as its characters, the last of 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
@@ -15,13 +15,21 @@ from typing import Any
 
 import tensorflow as tf
 
+from bert_zoo.text.added_tokens import AddedToken
 from bert_zoo.text.byte_bpe import checked_merges
 from bert_zoo.text.byte_bpe_graph import Merges
-from bert_zoo.text.normalizer import Rules, build_rules, split_words
+from bert_zoo.text.normalizer import (
+    Rules,
+    build_rules,
+    normalized_text,
+    rules_of_normalized,
+    split_words,
+    tokenize_normalized,
+)
 from bert_zoo.text.offsets import joined_rows
 from bert_zoo.text.serialized import bert_normalizer, bpe_model, serialized
-from bert_zoo.text.special_tokens import SpecialTokens
-from bert_zoo.text.tokenizer import Tokenizer, added_token, special_ids
+from bert_zoo.text.token_finder import around, token_finders
+from bert_zoo.text.tokenizer import Tokenizer
 from bert_zoo.text.vocabulary import Vocabulary
 from bert_zoo.text.word_bpe import WORD_END, WordMerger
 
@@ -41,7 +49,7 @@ class CharBpeTokenizer(Tokenizer):
         lowercase: lower-case the text, and remove accents.
         unknown_token: the unknown token's name.
         padding_token: that of padding, where there is one.
-        added_tokens: further tokens of the vocabulary that are found in the raw text.
+        added_tokens: what texts are cut at beside those; see `Tokenizer`.
         source: what an error names as the origin of vocabulary and merges.
 
     Raises:
@@ -58,21 +66,23 @@ class CharBpeTokenizer(Tokenizer):
         lowercase: bool = True,
         unknown_token: str = "<unk>",
         padding_token: str | None = None,
-        added_tokens: Sequence[str] = (),
+        added_tokens: Iterable[AddedToken | str | Mapping[str, Any]] = (),
         source: str | Path = "the arguments",
     ):
         named = {"unknown_token": unknown_token, "padding_token": padding_token}
-        further = [t for t in dict.fromkeys(added_tokens) if t not in named.values()]
-        options = {"lowercase": bool(lowercase), **named, "added_tokens": further}
-        super().__init__(Vocabulary(vocabulary), **options)
+        super().__init__(
+            Vocabulary(vocabulary), lowercase=bool(lowercase), **named, added_tokens=added_tokens
+        )
         # In a plain object, so that tf.Module does not track each of them.
-        self._merges = SimpleNamespace(pairs=checked_merges(merges, self._vocabulary, source))
+        self._merges = SimpleNamespace(pairs=checked_merges(merges, self._base_vocabulary, source))
         with tf.init_scope(), tf.device("CPU:0"):
-            special = special_ids(self._options, self._vocabulary)
-            self._special_tokens = SpecialTokens(special)
             rules = build_rules(lowercase=lowercase, strip_accents=lowercase, split_cjk=True)
             self._rules = Rules(*map(tf.constant, rules))
-            ids = {token: index for index, token in enumerate(self.vocabulary)}
+            self._raw_tokens, self._normalized_tokens = token_finders(
+                self.added_tokens, lambda content: normalized_text(content, self._rules)
+            )
+            self._rules_of_normalized = Rules(*map(tf.constant, rules_of_normalized()))
+            ids = {token: index for index, token in enumerate(self.base_vocabulary)}
             self._merger = WordMerger(ids, self.merges, self.unk_id)
             self._spellings = tf.constant(
                 [
@@ -80,12 +90,18 @@ class CharBpeTokenizer(Tokenizer):
                     for token in self.vocabulary
                 ]
             )
-        around = partial(self._special_tokens.tokenize_around, with_offsets=False)
-        self._trace(lambda texts: around(texts, self._tokenize_plain))
+        self._trace(around(self._raw_tokens, self._tokenize_plain, with_offsets=False))
 
     def _tokenize_plain(self, texts: tf.Tensor) -> tf.RaggedTensor:
-        """Tokenizes texts without special tokens."""
-        (words,) = split_words(texts, self._rules, with_origins=False)
+        """Tokenizes what stands around tokens of the raw texts."""
+        if self._normalized_tokens is None:
+            return self._tokenize_words(texts, self._rules)
+        tokenize = partial(self._tokenize_words, rules=self._rules_of_normalized)
+        tokenize = around(self._normalized_tokens, tokenize, with_offsets=False)
+        return tokenize_normalized(texts, self._rules, tokenize, with_offsets=False)
+
+    def _tokenize_words(self, texts: tf.Tensor, rules: Rules) -> tf.RaggedTensor:
+        (words,) = split_words(texts, rules, with_origins=False)
         ids = self._merger(tf.strings.unicode_encode(words.values, "UTF-8"))
         return joined_rows(ids, words)
 
@@ -93,7 +109,10 @@ class CharBpeTokenizer(Tokenizer):
         unknown = self._options.unknown_token
         return serialized(
             bpe_model(
-                self._vocabulary.ids, self.merges, unk_token=unknown, end_of_word_suffix=WORD_END
+                self._base_vocabulary.ids,
+                self.merges,
+                unk_token=unknown,
+                end_of_word_suffix=WORD_END,
             ),
             self._tokens_in_text(),
             normalizer=bert_normalizer(lowercase=self._options.lowercase),
@@ -120,12 +139,10 @@ class CharBpeTokenizer(Tokenizer):
         if options.padding_token is not None:
             config["pad_token"] = options.padding_token
         if options.added_tokens:
-            config["added_tokens_decoder"] = {
-                str(self.token_to_id(token)): added_token(token) for token in options.added_tokens
-            }
+            config["added_tokens_decoder"] = self._tokens_in_text()
         merges = "".join(f"{left} {right}\n" for left, right in self.merges)
         return {
-            "vocab.json": json.dumps(self._vocabulary.ids, ensure_ascii=False) + "\n",
+            "vocab.json": json.dumps(self._base_vocabulary.ids, ensure_ascii=False) + "\n",
             "merges.txt": "#version: 0.2\n" + merges,
             "tokenizer_config.json": config,
         }

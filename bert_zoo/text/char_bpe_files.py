@@ -25,14 +25,14 @@ def read_char_bpe(files: VocabularyFiles, overrides: dict[str, Any]) -> Tokenize
         ConfigError: a damaged file, or a setting that CharBpeTokenizer does not follow.
     """
     vocabulary, merges = read_vocabulary_and_merges(files, _model)
-    named = read_named_tokens(files, None)
+    named = read_named_tokens(files)
     arguments = {
-        "vocabulary": named.added_to(vocabulary, files.directory),
+        "vocabulary": vocabulary,
         "merges": merges,
         "source": files.directory,
         "lowercase": files.json("tokenizer_config.json").take("do_lower_case", bool, True),
         **{role: named.special[role] for role in ROLES if role in named.special},
-        "added_tokens": list(named.added.values()),
+        "added_tokens": named.added_to(vocabulary, files.directory),
         **overrides,
     }
     return TokenizerParts("CharBpeTokenizer", arguments, files.directory)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import tensorflow as tf
 
 from bert_zoo.text.batches import as_utf8
-from bert_zoo.text.offsets import token_columns
+from bert_zoo.text.offsets import at_origins
 from bert_zoo.text.tokenizer import TokenizeFunction, import_tensorflow_text, traced_once
 from bert_zoo.text.unicode_tables import re2_class
 
@@ -34,11 +34,7 @@ def tokenize_composed(
         tokens = tokenize(composed)
         if not with_offsets:
             return tokens
-        places, row_splits = origins(composed, source)
-        ids, starts, ends = tf.unstack(tf.cast(tokens.values, tf.int64), axis=1)
-        shifts = tf.gather(row_splits, tokens.value_rowids())
-        firsts, lasts = (tf.gather(places, place + shifts) for place in (starts, ends - 1))
-        return tokens.with_values(token_columns(ids, firsts, lasts + 1))
+        return at_origins(tokens, *origins(composed, source))
 
     is_composed = tf.strings.regex_full_match(texts, _COMPOSED)
     return tf.cond(tf.reduce_all(is_composed), lambda: tokenize(texts), compose)
@@ -50,6 +46,11 @@ def compose_as_reference(texts: tf.Tensor) -> tf.Tensor:
     guarded = tf.strings.regex_replace(texts, younger, rf"{_GUARD}\1{_GUARD}")
     composed = normalized(guarded, "NFC")
     return tf.strings.regex_replace(composed, f"{_GUARD}{younger}{_GUARD}", r"\1")
+
+
+def composed_text(text: str) -> str:
+    """`compose_as_reference` of one text."""
+    return compose_as_reference(tf.constant([text]))[0].numpy().decode()
 
 
 def normalized(texts: tf.Tensor, form: str) -> tf.Tensor:

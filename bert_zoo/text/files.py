@@ -1,13 +1,21 @@
 """Files of vocabulary directories, and what Hugging Face's say of special and added tokens."""
 
+import logging
+from collections.abc import Sequence
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from bert_zoo.config import ConfigError
-from bert_zoo.error_text import shown
+from bert_zoo.error_text import quoted, shown
 from bert_zoo.json_files import JsonObject, parse_object, read_whole, utf8_text
+from bert_zoo.text.added_tokens import AddedToken
 from bert_zoo.text.vocabulary import HF_SPECIAL_TOKENS
 
+logger = logging.getLogger(__name__)
+
+# Where transformers 4 and 5 list special tokens that have no role.
+_LISTS = ("additional_special_tokens", "extra_special_tokens")
 # What files are called in the presets of KerasHub.
 _OTHER_NAMES = {"vocab.txt": "vocabulary.txt", "vocab.json": "vocabulary.json"}
 
@@ -64,84 +72,90 @@ class NamedTokens(NamedTuple):
     """The special and added tokens that Hugging Face's files name."""
 
     special: dict[str, str]  # the tokenizer's option -> the token
-    added: dict[int, str]  # id -> a token that is looked for in raw texts
-    # Of those, the ones that are looked for in normalised text, where the others are not.
-    normalized: frozenset[str]
-    lstrip_mask: (
-        bool | None
-    )  # whether the mask token takes white space before it; None: no file says
+    added: dict[int, AddedToken]  # by id
+    others: dict[str, AddedToken]  # special tokens that stand without an id, by content
 
-    def added_to(self, vocabulary: list[str], directory: Path) -> list[str]:
-        """The vocabulary with the added tokens that are not in it, which must follow it.
+    @property
+    def tokens(self) -> dict[str, AddedToken]:
+        """All tokens by their content, those with an id in the order of these."""
+        by_content = {token.content: token for token in self.added.values()}
+        return by_content | {c: token for c, token in self.others.items() if c not in by_content}
+
+    def added_to(self, vocabulary: Sequence[str], directory: Path) -> list[dict[str, Any] | str]:
+        """The tokens for a tokenizer's option `added_tokens`, where those follow the vocabulary that it lacks.
 
         Raises:
             ConfigError: an id that leaves a gap, or that another token has.
         """
-        vocabulary = list(vocabulary)
+        size = len(vocabulary)
         for index, token in self.added.items():
-            if index == len(vocabulary):
-                vocabulary.append(token)
-            elif not 0 <= index < len(vocabulary):
+            if index == size:
+                size += 1
+            elif not 0 <= index < size:
                 raise ConfigError(
-                    f"The added token {shown(token)} in {directory} has id {shown(index)}, which "
-                    f"leaves a gap after the vocabulary's {len(vocabulary)} tokens."
+                    f"The added token {shown(token.content)} in {directory} has id {shown(index)}, which "
+                    f"leaves a gap after the vocabulary's {size} tokens."
                 )
-            elif vocabulary[index] != token:
+            elif vocabulary[index] != token.content:
                 raise ConfigError(
-                    f"The added token {shown(token)} in {directory} has id {index}, but the "
+                    f"The added token {shown(token.content)} in {directory} has id {index}, but the "
                     f"vocabulary has {shown(vocabulary[index])} there."
                 )
-        return vocabulary
+        known = {*vocabulary, *(token.content for token in self.added.values())}
+        if absent := [content for content in self.others if content not in known]:
+            logger.warning(
+                "%s names the special tokens %s without ids, and its vocabulary lacks them; they are left out.",
+                directory,
+                quoted(absent),
+            )
+        return [token.as_config() for content, token in self.tokens.items() if content in known]
 
 
-def read_named_tokens(
-    files: VocabularyFiles, mask: Any, *, finds_normalized: bool = False
-) -> NamedTokens:
+def read_named_tokens(files: VocabularyFiles) -> NamedTokens:
     """Reads tokenizer.json, special_tokens_map.json, tokenizer_config.json and added_tokens.json.
 
-    Args:
-        files: of the directory.
-        mask: the mask token where no file names it; it alone may take the white space before it.
-        finds_normalized: whether the tokenizer finds tokens in normalised text too.
-
     Raises:
-        ConfigError: a damaged file, or a token that is found otherwise than as it is written.
+        ConfigError: a damaged file.
     """
     serialized, config = files.json("tokenizer.json"), files.json("tokenizer_config.json")
-    sources = (files.json("special_tokens_map.json"), config)  # the latter overrules the former
     decoder = config.section("added_tokens_decoder")
-    objects = [s.section("mask_token") for s in sources if isinstance(s.get("mask_token"), dict)]
-    for source in sources:
-        named = source.get("mask_token")
-        mask = named.get("content") if isinstance(named, dict) else named or mask
-    by_id = [
-        *((entry.take("id", int), entry) for entry in serialized.items_of("added_tokens", dict)),
-        *((_as_id(index, decoder), e) for index, e in decoder.values_of(dict).items()),
-    ]
-    lstrip_mask = None
-    for entry in (*objects, *(entry for _, entry in by_id)):
-        if entry.get("content") == mask and "lstrip" in entry:
-            lstrip_mask = entry.take("lstrip", bool, False)
-
-    special = {
-        option: _content(source, name, mask)
-        for source in sources
-        for option, name in HF_SPECIAL_TOKENS.items()
-        if source.get(name) is not None
+    special: dict[str, str] = {}
+    others: dict[str, AddedToken] = {}
+    for source in (
+        files.json("special_tokens_map.json"),
+        config,
+    ):  # the latter overrules the former
+        for option, name in HF_SPECIAL_TOKENS.items():
+            if isinstance(source.get(name), dict):
+                token = replace(_entry(source.section(name)), special=True)
+                special[option], others[token.content] = token.content, token
+            elif source.get(name) is not None:
+                special[option] = source.take(name, str)
+        for name in _LISTS:
+            named = source.get(name)
+            for item in named if isinstance(named, list) else ():
+                entry = JsonObject(
+                    item if isinstance(item, dict) else {"content": item}, source.where
+                )
+                token = replace(_entry(entry), special=True)
+                others.setdefault(token.content, token)
+    # Files of added tokens alone say nothing else of them; see transformers' _from_pretrained.
+    found = {} if decoder else files.json("added_tokens.json").values_of(int)
+    specials = {*special.values(), *others}
+    added = {
+        index: AddedToken(content, normalized=content not in specials, special=content in specials)
+        for content, index in found.items()
     }
-    added = {i: token for token, i in files.json("added_tokens.json").values_of(int).items()}
-    normalized = set()
-    for index, entry in by_id:
-        added[index] = _plain(entry, mask)
-        if entry.take("normalized", bool) and not entry.take("special", bool):
-            normalized.add(added[index])
-            if not finds_normalized:
-                _refuse_normalized(entry)
-    if None in added:
-        raise ConfigError(f"{serialized.where}: the added token {shown(added[None])} has no id.")
-    # A token with a role is special, whatever its entry says.
-    normalized -= set(special.values())
-    return NamedTokens(special, dict(sorted(added.items())), frozenset(normalized), lstrip_mask)
+    for entry in serialized.items_of("added_tokens", dict):
+        if entry.get("id") is None:
+            raise ConfigError(
+                f"{entry.where}: the added token {shown(entry.get('content'))} has no id."
+            )
+        added[entry.take("id", int)] = _entry(entry)
+    for name, entry in decoder.values_of(dict).items():
+        index = _as_id(name, decoder)
+        added[index] = _entry(entry)
+    return NamedTokens(special, dict(sorted(added.items())), others)
 
 
 def _as_id(index: str, decoder: JsonObject) -> int:
@@ -150,38 +164,12 @@ def _as_id(index: str, decoder: JsonObject) -> int:
     return int(index)
 
 
-def _content(source: JsonObject, name: str, mask: Any) -> str:
-    """Returns a token's text, which stands alone or in an object with its switches."""
-    if not isinstance(source[name], dict):
-        return source.take(name, str)
-    return _plain(source.section(name), mask)
-
-
-def _refuse_normalized(entry: JsonObject) -> None:
-    raise ConfigError(
-        f"{entry.where}: the added token {shown(entry.get('content'))} has normalized=true: "
-        "Hugging Face looks for it in the normalised text, which this tokenizer does not do, so "
-        "ids would differ. Add it with normalized=False or special=True."
-    )
-
-
-def _plain(entry: JsonObject, mask: Any) -> str:
-    """Returns a token's text; raises ConfigError where it is found otherwise than as it is written."""
+def _entry(entry: JsonObject) -> AddedToken:
     content = entry.take("content", str)
-    if content is None:
+    if not content:
         raise ConfigError(f"{entry.where} names no token: it has no 'content'.")
-    # "normalized" is left out: Hugging Face never normalises a special token, whatever it says.
-    switches = [
-        switch
-        for switch in ("lstrip", "rstrip", "single_word")
-        if entry.take(switch, bool) and (switch, content) != ("lstrip", mask)
-    ]
-    if switches:
-        raise ConfigError(
-            f"{entry.where}: {shown(content)} has {' and '.join(switches)} set. This tokenizer finds such "
-            "tokens only as they are written, so its ids would differ."
-        )
-    return content
+    names = [field.name for field in fields(AddedToken) if field.name != "content"]
+    return AddedToken(content, **{name: entry.take(name, bool, False) for name in names})
 
 
 def tokens_by_id(vocabulary: JsonObject) -> list[str]:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import bert_zoo.text
 from bert_zoo.config import Config, ConfigError
 from bert_zoo.json_files import JsonObject
+from bert_zoo.text.added_tokens import extended
 from bert_zoo.text.files import VocabularyFiles
 from bert_zoo.text.layout import BERT, Layout
 
@@ -118,8 +119,10 @@ class DeferredPreprocessor:
     @property
     def vocab_size(self) -> int | None:
         """How many tokens there are; None where only the made tokenizer tells."""
-        vocabulary = self._parts.arguments.get("vocabulary")
-        return None if vocabulary is None else len(vocabulary)
+        arguments = self._parts.arguments
+        if "vocabulary" not in arguments:
+            return None
+        return len(extended(arguments["vocabulary"], arguments.get("added_tokens", ())))
 
     def make(self) -> TextPreprocessor:
         """The preprocessor, made once for all threads.

@@ -21,7 +21,8 @@ from typing import NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from bert_zoo.text.offsets import look_up, picked
+from bert_zoo.text.offsets import at_origins, look_up, picked
+from bert_zoo.text.tokenizer import TokenizeFunction
 from bert_zoo.text.unicode_tables import code_points, combining_classes, mapping, paged
 
 _ISOLATED = 1 << 21
@@ -41,6 +42,11 @@ class Rules(NamedTuple):
     pages: np.ndarray
     rules: np.ndarray
     expansions: np.ndarray  # int32 [rows, width]; units of the code points that become several
+
+
+def rules_of_normalized() -> Rules:
+    """The rules by which normalised texts are split."""
+    return build_rules(lowercase=False, strip_accents=False, split_cjk=False)
 
 
 @functools.cache
@@ -118,6 +124,68 @@ def split_words(
     if with_origins:
         origins = (tf.ragged.range(tf.cast(decoded.row_lengths(), tf.int32)).values,)
     return _split(*_apply_rules(decoded.values, decoded.row_splits, rules, *origins))
+
+
+def tokenize_normalized(
+    texts: tf.Tensor, rules: Rules, tokenize: TokenizeFunction, *, with_offsets: bool
+) -> tf.RaggedTensor:
+    """What `tokenize` gives for normalised texts; offsets are those of the texts [batch] as they came."""
+    normalized, origins = normalized_texts(texts, rules)
+    tokens = tokenize(normalized)
+    return at_origins(tokens, origins.values, origins.row_splits) if with_offsets else tokens
+
+
+def normalized_texts(texts: tf.Tensor, rules: Rules) -> tuple[tf.Tensor, tf.RaggedTensor]:
+    """Normalises texts and leaves them whole, with a space on each side of Chinese characters.
+
+    Args: as of `split_words`.
+
+    Returns:
+        string [batch]; and where in its text every character comes from, int32 [batch, (characters)].
+    """
+    # A space ends each text, so that no mark is sorted into the next row.
+    decoded = tf.strings.unicode_decode(tf.strings.join([texts, " "]), "UTF-8", errors="replace")
+    origins = tf.ragged.range(tf.cast(decoded.row_lengths(), tf.int32)).values
+    row_splits, units, origins = _apply_rules(decoded.values, decoded.row_splits, rules, origins)
+    codes = tf.bitwise.bitwise_and(units, _ISOLATED - 1)
+    is_isolated = tf.bitwise.bitwise_and(units, _ISOLATED) != 0
+    is_chinese = is_isolated & (look_up(codes, *_punctuation()) == 0)
+    codes = tf.where(units == _SPACE, ord(" "), codes)
+
+    def spaced() -> tuple[tf.Tensor, ...]:
+        lengths = tf.where(is_chinese, 3, 1)
+        before = tf.concat([[0], tf.cumsum(lengths)], 0)
+        places = tf.repeat(tf.range(tf.size(codes)), lengths)
+        offsets = tf.range(tf.size(places)) - tf.gather(before, places)
+        is_space = tf.gather(is_chinese, places) & (offsets != 1)
+        return (
+            tf.gather(tf.cast(before, tf.int64), row_splits),
+            tf.where(is_space, ord(" "), tf.gather(codes, places)),
+            tf.gather(origins, places),
+        )
+
+    row_splits, codes, origins = tf.cond(
+        tf.reduce_any(is_chinese), spaced, lambda: (row_splits, codes, origins)
+    )
+    normalized, origins = (
+        tf.RaggedTensor.from_row_splits(values, row_splits, validate=False)[:, :-1]
+        for values in (codes, origins)
+    )
+    return tf.strings.unicode_encode(normalized, "UTF-8"), origins
+
+
+def normalized_text(text: str, rules: Rules) -> str:
+    """The first of `normalized_texts` of one text."""
+    (normalized,) = normalized_texts(tf.constant([text]), rules)[0].numpy()
+    return normalized.decode()
+
+
+@functools.cache
+def _punctuation() -> tuple[np.ndarray, np.ndarray]:
+    """Which code points are punctuation, 1 or 0, as of `unicode_tables.paged`."""
+    marks = np.zeros(0x110000, np.int32)
+    marks[code_points("bert/punctuation")] = 1
+    return paged(marks)
 
 
 def _split(row_splits: tf.Tensor, units: tf.Tensor, *origins: tf.Tensor) -> list[tf.RaggedTensor]:

@@ -92,6 +92,22 @@ def _lengths_without_white_space(texts: tf.Tensor) -> tf.Tensor:
     return tf.strings.length(tf.strings.regex_replace(texts, white_space, ""), unit="UTF8_CHAR")
 
 
+def at_origins(
+    tokens: tf.RaggedTensor, origins: tf.Tensor, row_splits: tf.Tensor
+) -> tf.RaggedTensor:
+    """The tokens of changed texts [batch, (tokens), 3] with offsets of the texts as they came.
+
+    Args:
+        tokens: ids, starts and ends.
+        origins: [characters], which character of its text each of the changed texts' comes from.
+        row_splits: int64 [batch + 1], where the changed texts begin among these.
+    """
+    ids, starts, ends = tf.unstack(tf.cast(tokens.values, tf.int64), axis=1)
+    shifts = tf.gather(row_splits, tokens.value_rowids())
+    firsts, lasts = (tf.gather(origins, place + shifts) for place in (starts, ends - 1))
+    return tokens.with_values(token_columns(ids, firsts, lasts + 1))
+
+
 def utf8_lengths(codes: tf.Tensor) -> tf.Tensor:
     """Returns how many bytes of UTF-8 each code point takes, int32 [n]."""
     return 1 + sum(tf.cast(codes > last, tf.int32) for last in (0x7F, 0x7FF, 0xFFFF))

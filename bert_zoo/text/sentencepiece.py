@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import base64
+import copy
 import hashlib
 import itertools
 import re
+from collections.abc import Iterable, Mapping
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
@@ -18,9 +20,17 @@ import bert_zoo.text
 from bert_zoo.error_text import shortened
 from bert_zoo.json_files import read_whole
 from bert_zoo.private import lasting_sentencepiece
+from bert_zoo.text.added_tokens import AddedToken
 from bert_zoo.text.albert_text import TextCleaner
 from bert_zoo.text.offsets import characters_of_bytes, joined_rows, token_columns, utf8_lengths
-from bert_zoo.text.sentencepiece_files import COMBINING, NEXT_LINE, WHITE_SPACE, Scheme
+from bert_zoo.text.piece_normalizer import PieceNormalizer
+from bert_zoo.text.sentencepiece_files import (
+    COMBINING,
+    NEXT_LINE,
+    WHITE_SPACE,
+    Scheme,
+    scheme_tokens,
+)
 from bert_zoo.text.sentencepiece_model import (
     CONTROL,
     NORMAL,
@@ -29,8 +39,8 @@ from bert_zoo.text.sentencepiece_model import (
     read_sentencepiece_model,
 )
 from bert_zoo.text.serialized import sequence, serialized
-from bert_zoo.text.special_tokens import SpecialTokens
-from bert_zoo.text.tokenizer import Tokenizer, added_token, import_tensorflow_text
+from bert_zoo.text.token_finder import TokenFinder, around, token_finders
+from bert_zoo.text.tokenizer import Tokenizer, import_tensorflow_text
 from bert_zoo.text.unicode_tables import code_points, parse_ranges
 from bert_zoo.text.vocabulary import HF_SPECIAL_TOKENS, Vocabulary
 
@@ -67,6 +77,8 @@ class SentencePieceTokenizer(Tokenizer):
             marks, and a capital sigma never becomes a final one. So are directories read that hold
             tokenizer.json alone.
         compose: see TextCleaner.
+        added_tokens: what texts are cut at in any case; see `Tokenizer`. Those in normalised texts are
+            found once `PieceNormalizer` has normalised these.
 
     Raises:
         ValueError: an unknown family, bytes that are no SentencePiece model, or one that lacks
@@ -77,7 +89,14 @@ class SentencePieceTokenizer(Tokenizer):
     Face's XLM-R.
     """
 
-    def __init__(self, model: bytes, scheme: Scheme | str, **options: bool | None):
+    def __init__(
+        self,
+        model: bytes,
+        scheme: Scheme | str,
+        *,
+        added_tokens: Iterable[AddedToken | str | Mapping[str, Any]] = (),
+        **options: bool | None,
+    ):
         if isinstance(scheme, str):
             scheme = bert_zoo.text.sentencepiece_scheme(scheme)
         if unknown := sorted(options.keys() - scheme.options.keys()):
@@ -90,24 +109,30 @@ class SentencePieceTokenizer(Tokenizer):
         with tf.init_scope(), tf.device("CPU:0"):
             sentencepiece = _load(model)
             pieces = _pieces(sentencepiece)
-            vocabulary = Vocabulary(_tokens(pieces, scheme))
-            super().__init__(vocabulary, **scheme.special_tokens)
+            vocabulary = Vocabulary(scheme_tokens(pieces, scheme))
+            super().__init__(vocabulary, **scheme.special_tokens, added_tokens=added_tokens)
             # A plain object, so that tf.Module does not track what is inside it.
             self._settings = SimpleNamespace(model=model, scheme=scheme, options=options)
-            special = {token: vocabulary.id_of(token) for token in scheme.special_tokens.values()}
             # Held, so that a SavedModel has them.
             self._sentencepiece = sentencepiece
-            self._special_tokens = SpecialTokens(special)
+            normalizer = None
+            found = self._tokens_found(special_in_text=in_text)
+            if any(token.normalized for token in found.values()):
+                rules = read_sentencepiece_model(model).before.rules
+                normalizer = PieceNormalizer(rules, **{**cleaning, "remove_space": False})
+            self._finders = token_finders(found, normalizer.normalized if normalizer else str)
             self._graph = _Graph(
                 sentencepiece,
                 TextCleaner(**cleaning),
                 *_tokens_of_pieces(pieces, vocabulary, self.unk_id, sentencepiece, scheme, splits),
                 is_part_of_word=_parts_of_words(keep_accents=options["keep_accents"]),
-                special_tokens=self._special_tokens if in_text else None,
+                finders=self._finders,
+                normalizer=normalizer,
             )
+            special = {token.content for token in self.added_tokens.values() if token.special}
             # What detokenize joins: special tokens are words.
             self._words = tf.constant(
-                [SPACE + token if token in special else token for token in vocabulary.tokens]
+                [SPACE + token if token in special else token for token in self.vocabulary]
             )
         self._trace(self._graph.tokenize, partial(self._graph.tokenize, with_offsets=True))
 
@@ -115,10 +140,16 @@ class SentencePieceTokenizer(Tokenizer):
         model = read_sentencepiece_model(self._settings.model)
         scores = {piece.text.decode(): piece.score for piece in model.pieces}
         special_in_text |= self._settings.options["special_tokens_in_text"]
-        found = set(self._settings.scheme.special_tokens.values()) if special_in_text else set()
+        found = self._tokens_found(special_in_text=special_in_text)
         if special_in_text:  # as transformers has it, in which these are special tokens
-            found |= {piece.text.decode() for piece in model.pieces if piece.type == CONTROL}
-            found |= {*self._settings.scheme.first_tokens}
+            control = {piece.text.decode() for piece in model.pieces if piece.type == CONTROL}
+            control |= {*self._settings.scheme.first_tokens}
+            found = {
+                self.token_to_id(token): AddedToken(token, special=True)
+                for token in control
+                if token in self._base_vocabulary
+            } | found
+        contents = {token.content for token in found.values()}
         # Others, special tokens above all, are no text unless they are found before.
         spelled = {piece.text.decode() for piece in model.pieces if piece.type in (0, NORMAL, USER)}
         metaspace = {"type": "Metaspace", "replacement": SPACE, "prepend_scheme": "always"}
@@ -129,20 +160,26 @@ class SentencePieceTokenizer(Tokenizer):
                 "unk_id": self.unk_id,
                 "vocab": [
                     [token, scores.get(token, 0.0)]
-                    if token in spelled | found
+                    if token in spelled | contents
                     else [f" {token}", 0.0]
-                    for token in self.vocabulary
+                    for token in self.base_vocabulary
                 ],
                 "byte_fallback": False,
             },
-            {
-                self.token_to_id(token): added_token(token, special=True)
-                for token in sorted(found & {*self.vocabulary})
-            },
+            {index: token.as_dict() for index, token in found.items()},
             normalizer=sequence(self._normalizers(model.before.rules), "normalizers"),
             pre_tokenizer=metaspace,
             decoder=metaspace,
         )
+
+    def _tokens_found(self, *, special_in_text: bool) -> dict[int, AddedToken]:
+        """What texts are cut at, by id, with special tokens or without."""
+        roles = self._tokens_of_roles()
+        return {
+            index: token
+            for index, token in self.added_tokens.items()
+            if special_in_text or token.content not in roles
+        }
 
     def _normalizers(self, rules: bytes) -> list[dict[str, Any]]:
         """The steps of TextCleaner, then the model's rules and its trimming of spaces."""
@@ -224,7 +261,12 @@ class SentencePieceTokenizer(Tokenizer):
 
     def get_config(self) -> dict[str, Any]:
         """Returns the constructor's arguments but for the model, ready for JSON."""
-        return {"scheme": self._settings.scheme.name, **self._settings.options}
+        added = self._options.added_tokens
+        return {
+            "scheme": self._settings.scheme.name,
+            **self._settings.options,
+            **({"added_tokens": copy.deepcopy(added)} if added else {}),
+        }
 
     def _files(self) -> dict[str, Any]:
         scheme, options = self._settings.scheme, dict(self._settings.options)
@@ -234,6 +276,8 @@ class SentencePieceTokenizer(Tokenizer):
             **options,
             **{HF_SPECIAL_TOKENS[option]: t for option, t in scheme.special_tokens.items()},
         }
+        if self._options.added_tokens:
+            config["added_tokens_decoder"] = self._tokens_in_text()
         return {scheme.model_file: self._settings.model, "tokenizer_config.json": config}
 
 
@@ -251,14 +295,20 @@ class _Graph(NamedTuple):
         tf.RaggedTensor
     )  # int32 [pieces, (token ids), 2]; positions in pieces without spaces
     is_part_of_word: tf.Tensor  # bool [code points]
-    special_tokens: SpecialTokens | None  # those that are found in texts
+    # Of added tokens: in texts as they are, and in those that `normalizer` gives.
+    finders: tuple[TokenFinder | None, TokenFinder | None]
+    normalizer: PieceNormalizer | None
 
     def tokenize(self, texts: tf.Tensor, with_offsets: bool = False) -> tf.RaggedTensor:
         """Tokenizes string [batch] to int32 [batch, (tokens)], or with offsets [batch, (tokens), 3]."""
-        if self.special_tokens is None:
-            return self._tokenize_plain(texts, with_offsets)
+        raw, normalized = self.finders
         tokenize = partial(self._tokenize_plain, with_offsets=with_offsets)
-        return self.special_tokens.tokenize_around(texts, tokenize, with_offsets=with_offsets)
+        if normalized is not None:
+            tokenize = around(normalized, tokenize, with_offsets=with_offsets)
+            tokenize = partial(
+                self.normalizer.tokenize, tokenize=tokenize, with_offsets=with_offsets
+            )
+        return around(raw, tokenize, with_offsets=with_offsets)(texts)
 
     def _tokenize_plain(self, texts: tf.Tensor, with_offsets: bool) -> tf.RaggedTensor:
         cleaned = self.cleaner(texts)
@@ -332,17 +382,6 @@ def _load(model: bytes) -> Any:
 def _pieces(sentencepiece: Any) -> list[str]:
     indices = tf.range(sentencepiece.vocab_size())
     return [piece.decode("utf-8") for piece in sentencepiece.id_to_string(indices).numpy()]
-
-
-def _tokens(pieces: list[str], scheme: Scheme) -> list[str]:
-    """Returns the tokens in the order of their ids."""
-    begins = pieces[: len(scheme.replaced_pieces)]
-    if begins != list(scheme.replaced_pieces):
-        raise ValueError(
-            f"The SentencePiece model begins with the pieces {begins}; {scheme.tokenizer_class} has "
-            f"{list(scheme.replaced_pieces)} there. Check that it is the model of this family."
-        )
-    return [*scheme.first_tokens, *pieces[len(begins) :], *scheme.last_tokens]
 
 
 def _tokens_of_pieces(

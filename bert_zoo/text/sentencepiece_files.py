@@ -11,9 +11,10 @@ from typing import Any
 from bert_zoo.config import ConfigError
 from bert_zoo.error_text import shown
 from bert_zoo.json_files import JsonObject
-from bert_zoo.text.files import VocabularyFiles, refuse_others
+from bert_zoo.text.added_tokens import AddedToken
+from bert_zoo.text.files import VocabularyFiles, read_named_tokens, refuse_others
 from bert_zoo.text.format import TokenizerParts
-from bert_zoo.text.sentencepiece_model import made_sentencepiece_model
+from bert_zoo.text.sentencepiece_model import made_sentencepiece_model, read_sentencepiece_model
 from bert_zoo.text.unicode_tables import code_points
 
 TOKENIZER_FILE = "tokenizer.json"
@@ -77,14 +78,25 @@ def read_sentencepiece(files: VocabularyFiles, overrides: dict[str, Any]) -> Tok
     if not models and files.has(TOKENIZER_FILE):
         # Since transformers 5 there is no other file.
         model, told = unigram_of(files.json(TOKENIZER_FILE), overrides["scheme"])
-        arguments = {"model": model, **told, **overrides}
+        arguments = {
+            "model": model,
+            **told,
+            "added_tokens": _added_tokens(files, model, overrides["scheme"]),
+            **overrides,
+        }
         return TokenizerParts("SentencePieceTokenizer", arguments, files.path(TOKENIZER_FILE))
     if len(models) != 1:
         raise FileNotFoundError(
             f"{files.directory} should hold one SentencePiece model, *.model, or tokenizer.json; it "
             f"holds {files.names()}."
         )
-    arguments = {"model": files.content(models[0]), **options, **overrides}
+    model = files.content(models[0])
+    arguments = {
+        "model": model,
+        **options,
+        "added_tokens": _added_tokens(files, model, overrides["scheme"]),
+        **overrides,
+    }
     return TokenizerParts("SentencePieceTokenizer", arguments, files.path(models[0]))
 
 
@@ -210,3 +222,37 @@ def _decoded(step: JsonObject) -> bytes:
         return base64.b64decode(step.take("precompiled_charsmap", str, ""), validate=True)
     except ValueError as error:
         raise ConfigError(f"{step.where}: precompiled_charsmap is no base64 ({error}).") from error
+
+
+def _added_tokens(
+    files: VocabularyFiles, model: bytes, scheme: Scheme
+) -> list[dict[str, Any] | str]:
+    """The tokens that the files name beside those of the scheme's roles."""
+    named = read_named_tokens(files)
+    roles = {
+        content: AddedToken(content, special=True) for content in scheme.special_tokens.values()
+    }
+    # Reading the pieces takes seconds, and most directories name nothing else.
+    if all(roles.get(content) == token for content, token in named.tokens.items()):
+        return []
+    try:
+        pieces = [piece.text.decode() for piece in read_sentencepiece_model(model).pieces]
+        vocabulary = scheme_tokens(pieces, scheme)
+    except ValueError:  # which the tokenizer will say when it is made
+        return []
+    return named.added_to(vocabulary, files.directory)
+
+
+def scheme_tokens(pieces: list[str], scheme: Scheme) -> list[str]:
+    """The tokens in the order of their ids.
+
+    Raises:
+        ValueError: the pieces are another family's.
+    """
+    begins = pieces[: len(scheme.replaced_pieces)]
+    if begins != list(scheme.replaced_pieces):
+        raise ValueError(
+            f"The SentencePiece model begins with the pieces {begins}; {scheme.tokenizer_class} has "
+            f"{list(scheme.replaced_pieces)} there. Check that it is the model of this family."
+        )
+    return [*scheme.first_tokens, *pieces[len(begins) :], *scheme.last_tokens]

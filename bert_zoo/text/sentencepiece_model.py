@@ -29,6 +29,7 @@ NORMAL, UNKNOWN, CONTROL, USER, _TYPES = 1, 2, 3, 4, range(1, 7)
 _LABEL, _VALUE = np.uint32(0x800000FF), np.uint32(0x7FFFFFFF)
 _HAS_LEAF = np.uint32(1 << 8)
 _UNIT_BYTES, _BLOCK_UNITS = 4, 256
+_LONGEST_CHARACTER = 4  # bytes
 
 
 def check_sentencepiece_model(data: bytes) -> None:
@@ -70,6 +71,33 @@ def made_sentencepiece_model(
         model.pieces.add(text=text.encode(), score=score, type=kind)
     model.before.rules = rules
     return model.SerializeToString()
+
+
+def character_rules(rules: bytes) -> dict[str, str]:
+    """What a model's rules of normalisation, checked before, write for single characters."""
+    if not rules:
+        return {}
+    size = int.from_bytes(rules[:4], "little")
+    written = rules[4 + size :]
+    units = np.frombuffer(rules, "<u4", size // _UNIT_BYTES, 4)
+    found, frontier = {}, [(b"", 0)]
+    while frontier:
+        before, position = frontier.pop()
+        unit = units[position]
+        children = int(position ^ (unit >> 10 << ((unit & 0x200) >> 6)))
+        if unit & _HAS_LEAF:
+            begin = int(units[children] & _VALUE)
+            found[before] = written[begin : written.index(b"\0", begin)]
+        if len(before) < _LONGEST_CHARACTER:
+            labels = np.arange(1, 256)
+            is_child = (units[children ^ labels] & _LABEL) == labels
+            frontier += [(before + bytes([label]), children ^ label) for label in labels[is_child]]
+    spelled = ((_decoded(key), value) for key, value in found.items())
+    return {key: value.decode() for key, value in spelled if len(key) == 1}
+
+
+def _decoded(key: bytes) -> str:
+    return key.decode("utf-8", "ignore")
 
 
 def _check_rules(rules: bytes) -> None:

@@ -6,17 +6,18 @@ import copy
 import importlib
 import json
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import tensorflow as tf
 
-from bert_zoo.error_text import shown
 from bert_zoo.forks import refuse_fork
+from bert_zoo.text.added_tokens import AddedToken, distinct_tokens, extended
 from bert_zoo.text.batches import text_batch
 from bert_zoo.text.vocabulary import Vocabulary
 
@@ -47,7 +48,10 @@ class Tokenizer(tf.Module):
     """A tokenizer in the graph; subclasses call `_trace` with what tokenizes.
 
     Args:
-        vocabulary: its tokens.
+        vocabulary: the tokens that texts are spelled with.
+        added_tokens: what texts are cut at before that, beside the tokens of the tokenizer's roles: each a
+            token, an AddedToken, or a dictionary of its fields. Those that the vocabulary lacks follow it,
+            in their order, and nothing else is spelled with them. None where a tokenizer has no such option.
         **options: of the constructor, ready for JSON; those named in SPECIAL_TOKENS give the tokens of
             the tokenizer's roles, and are None for roles that it does not have.
 
@@ -74,19 +78,56 @@ class Tokenizer(tf.Module):
         # Tables and graphs cannot be pickled or copied; they are made anew.
         return made_of, (type(self), self._arguments.args, self._arguments.kwargs)
 
-    def __init__(self, vocabulary: Vocabulary, **options: Any):
+    def __init__(
+        self,
+        vocabulary: Vocabulary,
+        *,
+        added_tokens: Iterable[AddedToken | str | Mapping[str, Any]] | None = None,
+        **options: Any,
+    ):
         refuse_fork()
         super().__init__()
         # Plain objects, so that tf.Module does not track what is inside them.
-        self._vocabulary = vocabulary
+        self._base_vocabulary = self._vocabulary = vocabulary
         self._options = SimpleNamespace(**options)
+        if added_tokens is not None:
+            roles = self._tokens_of_roles()
+            added = {
+                content: replace(token, special=token.special or content in roles)
+                for content, token in distinct_tokens(added_tokens).items()
+            }
+            if not all(content in vocabulary for content in added):
+                self._vocabulary = Vocabulary(extended(vocabulary.tokens, added.values()))
+            # Of the roles' tokens, what goes without saying is left out.
+            self._options.added_tokens = [
+                token.as_config()
+                for content, token in added.items()
+                if not (content in vocabulary and token == roles.get(content))
+            ]
         for option, role in SPECIAL_TOKENS.items():
             if options.get(option) is not None:
-                setattr(self, role.attribute, vocabulary.id_of(options[option], role.called))
+                index = self._vocabulary.id_of(options[option], role.called)
+                setattr(self, role.attribute, index)
 
     def get_config(self) -> dict[str, Any]:
         """Returns the constructor's options, without vocabularies and the like, ready for JSON."""
         return copy.deepcopy(vars(self._options))
+
+    def with_options(self, **changes: Any) -> Self:
+        """A tokenizer with the same vocabulary and some options of the constructor changed."""
+        return type(self)(*self._arguments.args, **{**self._arguments.kwargs, **changes})
+
+    def with_added_tokens(self, tokens: Iterable[AddedToken | str | Mapping[str, Any]]) -> Self:
+        """A tokenizer that cuts texts at further tokens; those that the vocabulary lacks follow it.
+
+        Raises:
+            TypeError: the tokenizer has no added tokens.
+        """
+        if not hasattr(self._options, "added_tokens"):
+            raise TypeError(
+                f"A {type(self).__name__} has whole words for tokens, and takes no added ones."
+            )
+        return self.with_options(added_tokens=[*self._options.added_tokens, *tokens])
 
     @tf.autograph.experimental.do_not_convert
     def __call__(self, texts: Any) -> tf.RaggedTensor:
@@ -162,21 +203,23 @@ class Tokenizer(tf.Module):
         """On which texts ids of `serialized` are others, a sentence each."""
         return ()
 
+    @property
+    def added_tokens(self) -> dict[int, AddedToken]:
+        """What texts are cut at, by id: the tokens of the tokenizer's roles, and those that were added."""
+        tokens = self._tokens_of_roles() | distinct_tokens(self._options.added_tokens)
+        return dict(
+            sorted((self._vocabulary.id_of(content), token) for content, token in tokens.items())
+        )
+
     def _tokens_in_text(self) -> dict[int, dict[str, Any]]:
-        """The special and added tokens, as tokenizer_config.json describes them, by id."""
-        options = vars(self._options)
-        special = {options.get(option) for option in SPECIAL_TOKENS}
-        lstrip = options["mask_token"] if options.get("lstrip_mask") else None
-        normalized = options.get("normalized_tokens", ())
-        tokens = [*special_ids(self._options, self._vocabulary), *normalized]
+        """`added_tokens` as tokenizer_config.json describes them."""
+        return {index: token.as_dict() for index, token in self.added_tokens.items()}
+
+    def _tokens_of_roles(self) -> dict[str, AddedToken]:
+        """The tokens of the tokenizer's roles by their content, as they are found where nothing else is said."""
+        named = (getattr(self._options, option, None) for option in SPECIAL_TOKENS)
         return {
-            self.token_to_id(token): added_token(
-                token,
-                lstrip=token == lstrip,
-                special=token in special,
-                normalized=token in normalized,
-            )
-            for token in tokens
+            content: AddedToken(content, special=True) for content in named if content is not None
         }
 
     def _trace(self, tokenize: TokenizeFunction, with_offsets: TokenizeFunction | None = None):
@@ -238,8 +281,13 @@ class Tokenizer(tf.Module):
 
     @property
     def vocabulary(self) -> tuple[str, ...]:
-        """Every token, in the order of the ids."""
+        """Every token, in the order of the ids, added ones among them."""
         return self._vocabulary.tokens
+
+    @property
+    def base_vocabulary(self) -> tuple[str, ...]:
+        """The tokens that texts are spelled with, which the constructor takes; added ones may follow them."""
+        return self._base_vocabulary.tokens
 
     @property
     def vocab_size(self) -> int:
@@ -277,44 +325,6 @@ def traced_once(function: Callable, *signature: tf.TensorSpec) -> Callable:
     graph = tf.function(function, input_signature=signature, autograph=False)
     graph._omit_frequent_tracing_warning = True
     return graph
-
-
-def added_token(
-    content: str, *, lstrip: bool = False, special: bool = False, normalized: bool = False
-) -> dict[str, Any]:
-    """An added token as tokenizer_config.json describes it."""
-    return {
-        "content": content,
-        "lstrip": lstrip,
-        "normalized": normalized,
-        "rstrip": False,
-        "single_word": False,
-        "special": special,
-    }
-
-
-def special_ids(options: SimpleNamespace, vocabulary: Vocabulary) -> dict[str, int]:
-    """The tokens that a tokenizer's options have it look for in raw texts, and their ids.
-
-    Raises:
-        ValueError: the vocabulary lacks one, or two of them can overlap in a text.
-    """
-    named = [getattr(options, option, None) for option in SPECIAL_TOKENS]
-    tokens = [token for token in (*named, *options.added_tokens) if token is not None]
-    distinct = list(dict.fromkeys(tokens))
-    beginning_with: dict[str, list[str]] = {}
-    for token in distinct:
-        for stop in range(1, len(token) + 1):
-            beginning_with.setdefault(token[:stop], []).append(token)
-    for left in distinct:
-        for start in range(1, len(left)):
-            for right in beginning_with.get(left[start:], ())[:2]:
-                if right != left:
-                    raise ValueError(
-                        f"The special tokens {shown(left)} and {shown(right)} can overlap in a text, "
-                        "so which of them a text holds is ambiguous. Rename one of them."
-                    )
-    return {token: vocabulary.id_of(token, "added token") for token in distinct}
 
 
 def import_tensorflow_text() -> Any:

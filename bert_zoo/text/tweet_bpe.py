@@ -6,13 +6,13 @@ are marked, by "@@" behind them.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import tensorflow as tf
 
+from bert_zoo.text.added_tokens import AddedToken
 from bert_zoo.text.batches import replaced, split_at_white_space
-from bert_zoo.text.tokenizer import added_token
 from bert_zoo.text.tweet_bpe_files import FIRST_TOKENS
 from bert_zoo.text.tweets import UNKNOWN, TweetNormalizer
 from bert_zoo.text.unicode_tables import re2_class
@@ -38,7 +38,7 @@ class TweetBpeTokenizer(MergedWords):
         normalization: whether texts are tweets as they were written; otherwise they are normalised already,
             and words are what stands between white space.
         unknown_token, padding_token, cls_token, sep_token, mask_token: the special tokens' names.
-        added_tokens: further tokens of the vocabulary that are found in the raw text.
+        added_tokens: what texts are cut at beside the special tokens; see `Tokenizer`.
 
     Raises:
         ValueError: duplicates in the vocabulary, other first tokens than fairseq's, or a special token that
@@ -58,22 +58,22 @@ class TweetBpeTokenizer(MergedWords):
         cls_token: str = "<s>",
         sep_token: str = "</s>",
         mask_token: str = "<mask>",
-        added_tokens: Sequence[str] = (),
+        added_tokens: Iterable[AddedToken | str | Mapping[str, Any]] = (),
     ):
         named = special_tokens(unknown_token, padding_token, cls_token, sep_token, mask_token)
         super().__init__(
             Vocabulary(vocabulary),
             normalization=bool(normalization),
             **named,
-            added_tokens=[t for t in dict.fromkeys(added_tokens) if t not in named.values()],
+            added_tokens=added_tokens,
         )
         if (first := self.vocabulary[: len(FIRST_TOKENS)]) != FIRST_TOKENS:
             raise ValueError(
                 f"The vocabulary begins with {', '.join(first)}; BERTweet's first tokens are "
                 f"{', '.join(FIRST_TOKENS)}."
             )
-        ids = {token + WORD_END: index for index, token in enumerate(self.vocabulary)}
-        for index, token in enumerate(self.vocabulary):
+        ids = {token + WORD_END: index for index, token in enumerate(self.base_vocabulary)}
+        for index, token in enumerate(self.base_vocabulary):
             if token.endswith(CONTINUED) and token != CONTINUED:
                 ids[token.removesuffix(CONTINUED)] = index
         with tf.init_scope(), tf.device("CPU:0"):
@@ -88,8 +88,8 @@ class TweetBpeTokenizer(MergedWords):
     def _files(self) -> dict[str, Any]:
         options = self._options
         special = {theirs: getattr(options, ours) for ours, theirs in HF_SPECIAL_TOKENS.items()}
-        added = dict.fromkeys([*special.values(), *options.added_tokens])
-        words = [*self.vocabulary[len(FIRST_TOKENS) :]]
+        added = {token.content for token in self.added_tokens.values()}
+        words = [*self.base_vocabulary[len(FIRST_TOKENS) :]]
         while words and words[-1] in added:
             words.pop()
         # Both files count how often each occurred, which nothing reads; without it they are misread.
@@ -100,10 +100,7 @@ class TweetBpeTokenizer(MergedWords):
                 "tokenizer_class": "BertweetTokenizer",
                 "normalization": options.normalization,
                 **special,
-                "added_tokens_decoder": {
-                    str(self.token_to_id(token)): added_token(token, special=True)
-                    for token in added
-                },
+                "added_tokens_decoder": self._tokens_in_text(),
             },
         }
 

@@ -6,6 +6,7 @@ from typing import Any
 
 from bert_zoo.config import ConfigError
 from bert_zoo.error_text import shown
+from bert_zoo.text.added_tokens import AddedToken
 from bert_zoo.text.files import VocabularyFiles, read_named_tokens
 from bert_zoo.text.format import TokenizerParts
 
@@ -39,15 +40,17 @@ def read_tweet_bpe(files: VocabularyFiles, overrides: dict[str, Any]) -> Tokeniz
                 "count. Check that the directory belongs to BERTweet."
             )
         vocabulary.append(token)
-    named = read_named_tokens(files, MASK)
-    vocabulary = named.added_to(vocabulary, files.directory)
+    named = read_named_tokens(files)
     mask = named.special.get("mask_token", MASK)
     # transformers 5 writes bpe.codes without counts.
     pairs = (tuple(line.split()[:2]) for line in files.lines("bpe.codes"))
     arguments = {
         **named.special,
-        "added_tokens": list(named.added.values()),
-        "vocabulary": vocabulary if mask in vocabulary else [*vocabulary, mask],
+        "vocabulary": vocabulary,
+        "added_tokens": [
+            AddedToken(mask, special=True).as_config(),
+            *named.added_to(vocabulary, files.directory),
+        ],
         "merges": [pair for pair in pairs if len(pair) == 2],
         "normalization": files.json("tokenizer_config.json").take("normalization", bool, True),
         **overrides,

@@ -8,7 +8,7 @@ stands, until no pair is in the list.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from types import SimpleNamespace
 from typing import Any, Self
@@ -17,6 +17,7 @@ import numpy as np
 import tensorflow as tf
 
 from bert_zoo.error_text import shown
+from bert_zoo.text.added_tokens import AddedToken
 from bert_zoo.text.batches import as_utf8, split_at_white_space
 from bert_zoo.text.byte_bpe_graph import Merger
 from bert_zoo.text.moses import MosesWords
@@ -26,8 +27,8 @@ from bert_zoo.text.offsets import (
     spans_of_characters,
     token_columns,
 )
-from bert_zoo.text.special_tokens import SpecialTokens
-from bert_zoo.text.tokenizer import Tokenizer, added_token, special_ids
+from bert_zoo.text.token_finder import token_finder
+from bert_zoo.text.tokenizer import Tokenizer
 from bert_zoo.text.vocabulary import HF_SPECIAL_TOKENS, Vocabulary, special_tokens
 
 WORD_END = "</w>"
@@ -59,7 +60,9 @@ class MergedWords(Tokenizer):
         # In a plain object, so that tf.Module does not track each of them.
         self._merges = SimpleNamespace(pairs=tuple(sorted(places, key=places.__getitem__)))
         with tf.init_scope(), tf.device("CPU:0"):
-            self._special_tokens = SpecialTokens(special_ids(self._options, self._vocabulary))
+            # transformers' tokenizers of these families, in Python, look for all tokens in raw texts.
+            found = {token.content: (index, token) for index, token in self.added_tokens.items()}
+            self._finder = token_finder(found, words_between_blanks=True)
             self._find_words, self._find_words_with_spans = find_words, with_spans
             self._merger = WordMerger(ids, self.merges, self.unk_id)
         with_offsets = partial(self._tokenize_batch, with_offsets=True)
@@ -72,7 +75,7 @@ class MergedWords(Tokenizer):
 
     def _tokenize_batch(self, texts: tf.Tensor, *, with_offsets: bool = False) -> tf.RaggedTensor:
         tokenize = self._tokenize_with_offsets if with_offsets else self._tokenize_plain
-        around = self._special_tokens.tokenize_around
+        around = self._finder.tokenize_around
         return around(as_utf8(texts), tokenize, with_offsets=with_offsets)
 
     def _tokenize_plain(self, texts: tf.Tensor) -> tf.RaggedTensor:
@@ -101,7 +104,7 @@ class WordBpeTokenizer(MergedWords):
         pretokenized: whether the words of texts are found already, and stand between white space:
             nothing is normalised or lower-cased then (transformers' `bypass_tokenizer`).
         unknown_token, padding_token, cls_token, sep_token, mask_token: the special tokens' names.
-        added_tokens: further tokens of the vocabulary that are found in the raw text.
+        added_tokens: what texts are cut at beside the special tokens; see `Tokenizer`.
 
     Attributes:
         language_id: the language's number; None where `languages` is.
@@ -127,7 +130,7 @@ class WordBpeTokenizer(MergedWords):
         cls_token: str = "</s>",
         sep_token: str = "</s>",
         mask_token: str = "<special1>",
-        added_tokens: Sequence[str] = (),
+        added_tokens: Iterable[AddedToken | str | Mapping[str, Any]] = (),
     ):
         named = special_tokens(unknown_token, padding_token, cls_token, sep_token, mask_token)
         super().__init__(
@@ -137,7 +140,7 @@ class WordBpeTokenizer(MergedWords):
             lowercase=bool(lowercase),
             pretokenized=bool(pretokenized),
             **named,
-            added_tokens=[t for t in dict.fromkeys(added_tokens) if t not in named.values()],
+            added_tokens=added_tokens,
         )
         if languages is not None and language not in languages:
             raise ValueError(
@@ -153,13 +156,12 @@ class WordBpeTokenizer(MergedWords):
             self._spellings = tf.constant(
                 [token.replace(WORD_END, " ") for token in self.vocabulary]
             )
-        ids = {token: index for index, token in enumerate(self.vocabulary)}
+        ids = {token: index for index, token in enumerate(self.base_vocabulary)}
         self._prepare(words, merges, ids, with_spans)
 
     def in_language(self, language: str) -> Self:
         """The tokenizer of texts in another language, with the same vocabulary."""
-        options = {**self.get_config(), "language": language}
-        return type(self)(self.vocabulary, self.merges, **options)
+        return self.with_options(language=language)
 
     def _join(self, ids: tf.RaggedTensor) -> tf.Tensor:
         joined = tf.strings.reduce_join(tf.gather(self._spellings, ids), axis=1)
@@ -176,16 +178,13 @@ class WordBpeTokenizer(MergedWords):
             **special,
             # Whatever its documentation says, it is this one that transformers puts before a text.
             "bos_token": options.cls_token,
-            "added_tokens_decoder": {
-                str(self.token_to_id(token)): added_token(token, special=True)
-                for token in dict.fromkeys([*special.values(), *options.added_tokens])
-            },
+            "added_tokens_decoder": self._tokens_in_text(),
         }
         if options.languages is not None:
             config["lang2id"] = options.languages
             config["id2lang"] = {str(number): name for name, number in options.languages.items()}
         return {
-            "vocab.json": json.dumps(self._vocabulary.ids, ensure_ascii=False) + "\n",
+            "vocab.json": json.dumps(self._base_vocabulary.ids, ensure_ascii=False) + "\n",
             "merges.txt": "".join(f"{left} {right}\n" for left, right in self.merges),
             "tokenizer_config.json": config,
         }

@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterable
 from typing import Any
 
 from bert_zoo.json_files import read_object
+from bert_zoo.text.added_tokens import AddedToken
 from bert_zoo.text.files import VocabularyFiles, read_named_tokens, tokens_by_id
 from bert_zoo.text.format import TokenizerParts
 
@@ -32,8 +33,8 @@ def read_word_bpe(files: VocabularyFiles, overrides: dict[str, Any]) -> Tokenize
         raise FileNotFoundError(
             f"{files.directory} lacks {' and '.join(missing)}; it holds {files.names()}."
         )
-    named = read_named_tokens(files, MASK)
-    vocabulary = named.added_to(tokens_by_id(files.json("vocab.json")), files.directory)
+    named = read_named_tokens(files)
+    vocabulary = tokens_by_id(files.json("vocab.json"))
     config = files.json("tokenizer_config.json")
     languages = config.section("lang2id")
     if not languages and files.has("config.json"):
@@ -51,7 +52,10 @@ def read_word_bpe(files: VocabularyFiles, overrides: dict[str, Any]) -> Tokenize
         **{name: value for name, value in told.items() if value is not None},
         **named.special,
         **_first_token(files),
-        "added_tokens": [*named.added.values(), *found_in_texts(vocabulary)],
+        "added_tokens": [
+            *found_in_texts(vocabulary),
+            *named.added_to(vocabulary, files.directory),
+        ],
         **overrides,
     }
     return TokenizerParts("WordBpeTokenizer", arguments, files.directory)
@@ -74,6 +78,7 @@ def read_merges(lines: Iterable[str]) -> list[tuple[str, ...]]:
     return [pair for pair in pairs if len(pair) == 2]
 
 
-def found_in_texts(vocabulary: Collection[str]) -> list[str]:
-    """The special tokens that are found in raw texts, though no file names them."""
-    return sorted({*_IN_TEXTS} & {*vocabulary})
+def found_in_texts(vocabulary: Collection[str]) -> list[dict[str, Any]]:
+    """The special tokens that are found in texts, though no file names them."""
+    found = sorted({*_IN_TEXTS} & {*vocabulary})
+    return [AddedToken(content, special=True).as_config() for content in found]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from types import SimpleNamespace
 from typing import Any
@@ -13,17 +13,19 @@ import numpy as np
 import tensorflow as tf
 
 from bert_zoo.error_text import shortened
-from bert_zoo.text.normalizer import Rules, build_rules, split_words
+from bert_zoo.text.added_tokens import AddedToken
+from bert_zoo.text.normalizer import (
+    Rules,
+    build_rules,
+    normalized_text,
+    rules_of_normalized,
+    split_words,
+    tokenize_normalized,
+)
 from bert_zoo.text.offsets import characters_of_bytes, joined_rows, token_columns, utf8_lengths
 from bert_zoo.text.serialized import bert_normalizer, serialized
-from bert_zoo.text.special_tokens import SpecialTokens
-from bert_zoo.text.tokenizer import (
-    TokenizeFunction,
-    Tokenizer,
-    added_token,
-    import_tensorflow_text,
-    special_ids,
-)
+from bert_zoo.text.token_finder import MOST_IN_A_PATTERN, TokenFinder, around, token_finders
+from bert_zoo.text.tokenizer import TokenizeFunction, Tokenizer, import_tensorflow_text
 from bert_zoo.text.vocabulary import HF_SPECIAL_TOKENS, SUFFIX, Vocabulary, special_tokens
 
 # A word that no vocabulary holds: a control character never gets past the clean-up.
@@ -47,8 +49,7 @@ class WordPieceTokenizer(Tokenizer):
         max_word_length: longest word, in characters, that is looked up. 100 as in Hugging Face's;
             Google's original has 200.
         unknown_token, padding_token, cls_token, sep_token, mask_token: the special tokens' names.
-        added_tokens: further tokens of the vocabulary that are found in the raw text, before
-            normalisation and inside words too.
+        added_tokens: what texts are cut at beside the special tokens; see `Tokenizer`.
 
     Raises:
         ValueError: an empty vocabulary, duplicates in it, a special token that it lacks, or
@@ -71,7 +72,7 @@ class WordPieceTokenizer(Tokenizer):
         cls_token: str = "[CLS]",
         sep_token: str = "[SEP]",
         mask_token: str = "[MASK]",
-        added_tokens: Sequence[str] = (),
+        added_tokens: Iterable[AddedToken | str | Mapping[str, Any]] = (),
     ):
         if max_word_length < 1:
             raise ValueError(
@@ -79,7 +80,6 @@ class WordPieceTokenizer(Tokenizer):
                 "BERT's own value is 100."
             )
         named = special_tokens(unknown_token, padding_token, cls_token, sep_token, mask_token)
-        further = [t for t in dict.fromkeys(added_tokens) if t not in named.values()]
         super().__init__(
             Vocabulary(vocabulary),
             lowercase=bool(lowercase),
@@ -87,10 +87,12 @@ class WordPieceTokenizer(Tokenizer):
             split_cjk=bool(split_cjk),
             max_word_length=int(max_word_length),
             **named,
-            added_tokens=further,
+            added_tokens=added_tokens,
         )
         with tf.init_scope(), tf.device("CPU:0"):
-            self._engine = _Engine(self._vocabulary, self._options)
+            self._engine = _Engine(
+                self.base_vocabulary, self.vocabulary, self.added_tokens, self._options
+            )
         self._trace(self._engine.tokenize, partial(self._engine.tokenize, with_offsets=True))
 
     def serialized(self, *, special_in_text: bool = False) -> dict[str, Any]:
@@ -100,7 +102,7 @@ class WordPieceTokenizer(Tokenizer):
             "unk_token": options.unknown_token,
             "continuing_subword_prefix": SUFFIX,
             "max_input_chars_per_word": options.max_word_length,
-            "vocab": self._vocabulary.ids,
+            "vocab": self._base_vocabulary.ids,
         }
         return serialized(
             model,
@@ -134,10 +136,8 @@ class WordPieceTokenizer(Tokenizer):
             **{theirs: getattr(options, ours) for ours, theirs in HF_SPECIAL_TOKENS.items()},
         }
         if options.added_tokens:
-            config["added_tokens_decoder"] = {
-                str(self.token_to_id(token)): added_token(token) for token in options.added_tokens
-            }
-        lines = "".join(f"{token}\n" for token in self.vocabulary)
+            config["added_tokens_decoder"] = self._tokens_in_text()
+        lines = "".join(f"{token}\n" for token in self.base_vocabulary)
         return {"vocab.txt": lines, "tokenizer_config.json": config}
 
 
@@ -148,10 +148,14 @@ class _Engine(tf.Module):
     with BERT there; any other text goes through `split_words`. Both give the same ids.
     """
 
-    def __init__(self, vocabulary: Vocabulary, options: SimpleNamespace):
+    def __init__(
+        self,
+        base_vocabulary: Sequence[str],
+        vocabulary: Sequence[str],
+        added_tokens: Mapping[int, AddedToken],
+        options: SimpleNamespace,
+    ):
         super().__init__()
-        special = special_ids(options, vocabulary)
-        self._special_tokens = SpecialTokens(special)
         strip = options.strip_accents
         rules = build_rules(
             lowercase=options.lowercase,
@@ -159,28 +163,34 @@ class _Engine(tf.Module):
             split_cjk=options.split_cjk,
         )
         self._rules = Rules(*map(tf.constant, rules))
+        self._raw_tokens, self._normalized_tokens = token_finders(
+            added_tokens, lambda content: normalized_text(content, self._rules)
+        )
+        if self._normalized_tokens is not None:
+            self._rules_of_normalized = Rules(*map(tf.constant, rules_of_normalized()))
         self._lowercase = options.lowercase
         self._max_word_length = options.max_word_length
 
         # A character has at most four bytes; the exact limit, in characters, is applied before.
         self._match_words = _fast_wordpiece(
-            vocabulary.tokens, options.unknown_token, 4 * options.max_word_length, split=False
+            base_vocabulary, options.unknown_token, 4 * options.max_word_length, split=False
         )
         self._match_ascii = _fast_wordpiece(
-            vocabulary.tokens, options.unknown_token, options.max_word_length, split=True
+            base_vocabulary, options.unknown_token, options.max_word_length, split=True
         )
-        self._ascii_pattern = _plain_ascii_pattern({token[0] for token in special})
-        self.token_strings = tf.constant(vocabulary.tokens)
+        self._plain_pattern, self._other_pattern = _patterns_of_plain_texts(
+            (self._raw_tokens, self._normalized_tokens), lowercase=options.lowercase
+        )
+        self.token_strings = tf.constant(vocabulary)
 
     def tokenize(self, texts: tf.Tensor, with_offsets: bool = False) -> tf.RaggedTensor:
         """Tokenizes string [batch] to int32 [batch, (tokens)], or with offsets [batch, (tokens), 3]."""
         of_ascii = partial(self._tokenize_ascii, with_offsets=with_offsets)
-        of_unicode = partial(
-            self._special_tokens.tokenize_around,
-            tokenize=partial(self._tokenize_unicode, with_offsets=with_offsets),
-            with_offsets=with_offsets,
-        )
-        plain = tf.strings.regex_full_match(texts, self._ascii_pattern)
+        of_unicode = partial(self._tokenize_unicode, with_offsets=with_offsets)
+        of_unicode = around(self._raw_tokens, of_unicode, with_offsets=with_offsets)
+        plain = tf.strings.regex_full_match(texts, self._plain_pattern)
+        if self._other_pattern is not None:
+            plain &= ~tf.strings.regex_full_match(texts, self._other_pattern)
         return tf.cond(
             tf.reduce_all(plain),
             lambda: of_ascii(texts),
@@ -196,7 +206,18 @@ class _Engine(tf.Module):
         return ids.with_values(token_columns(ids.values, starts.values, ends.values))
 
     def _tokenize_unicode(self, texts: tf.Tensor, with_offsets: bool) -> tf.RaggedTensor:
-        words, *origins = split_words(texts, self._rules, with_origins=with_offsets)
+        if self._normalized_tokens is None:
+            return self._tokenize_words(texts, self._rules, with_offsets)
+        tokenize = partial(
+            self._tokenize_words, rules=self._rules_of_normalized, with_offsets=with_offsets
+        )
+        tokenize = around(self._normalized_tokens, tokenize, with_offsets=with_offsets)
+        return tokenize_normalized(texts, self._rules, tokenize, with_offsets=with_offsets)
+
+    def _tokenize_words(
+        self, texts: tf.Tensor, rules: Rules, with_offsets: bool
+    ) -> tf.RaggedTensor:
+        words, *origins = split_words(texts, rules, with_origins=with_offsets)
         pieces, first_bytes, _ = self._match_words.tokenize_with_offsets(
             self._spelled(words.values)
         )
@@ -237,10 +258,27 @@ def _tokenize_mixed(
     return tf.gather(tf.concat([plain_rows, other_rows], axis=0), order)
 
 
-def _plain_ascii_pattern(excluded: set[str]) -> str:
-    """A pattern for texts of printable ASCII and white space without the excluded characters."""
+def _patterns_of_plain_texts(
+    finders: Iterable[TokenFinder | None], *, lowercase: bool
+) -> tuple[str, str | None]:
+    """A pattern of texts of printable ASCII and white space, and one of those that may hold an added token.
+
+    A text is plain where the first matches and the second, if there is one, does not. Special tokens that
+    begin with a sign are kept out by the first.
+    """
+    spelled = [item for finder in finders if finder for item in finder.spellings.items()]
+    spelled = [(spelling, token) for spelling, token in spelled if spelling.isascii()]
+    words = [text for text, token in spelled if text[0].isalnum() or not token.special]
+    if len(words) > MOST_IN_A_PATTERN:
+        words = []
+    first = {text[0] for text, _ in spelled if text not in words}
+    excluded = {case for char in first for case in (char.lower(), char.upper())}
     plain = [chr(c) for c in (9, 10, 13, *range(32, 127)) if chr(c) not in excluded]
-    return f"[{re.escape(''.join(plain))}]*"
+    # In normalised texts each white space is a blank.
+    words = [re.sub(r"\\?\s", r"\\s", re.escape(word)) for word in words]
+    letters = "(?i)" if lowercase else ""
+    some = rf"{letters}\C*?(?:{'|'.join(words)})\C*" if words else None
+    return f"[{re.escape(''.join(plain))}]*", some
 
 
 def _fast_wordpiece(

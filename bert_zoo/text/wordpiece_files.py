@@ -55,7 +55,7 @@ def read_wordpiece(
         for name, (option, kind) in _OPTIONS.items():
             if (value := source.take(name, kind)) is not None:
                 options[option] = value
-    named = read_named_tokens(files, options.get("mask_token", "[MASK]"))
+    named = read_named_tokens(files)
     if config.get("never_split"):
         logger.info(
             "never_split=%s in %s is not followed: Hugging Face's fast tokenizer ignores it too.",
@@ -65,10 +65,10 @@ def read_wordpiece(
     if not {"lowercase"} & (options.keys() | overrides.keys()):
         options["lowercase"] = _assumed_lowercase(vocabulary, files.directory)
     arguments = {
-        "vocabulary": named.added_to(vocabulary, files.directory),
+        "vocabulary": vocabulary,
         **options,
         **named.special,
-        "added_tokens": list(named.added.values()),
+        "added_tokens": named.added_to(vocabulary, files.directory),
         **overrides,
     }
     return TokenizerParts("WordPieceTokenizer", arguments, files.directory)
@@ -121,7 +121,8 @@ def _serialized_options(serialized: JsonObject) -> dict[str, Any]:
 
 def _assumed_lowercase(vocabulary: list[str], directory: Path) -> bool:
     """Decides by the vocabulary, and says so, where no file says whether to lower-case."""
-    words = [token for token in vocabulary if not token.startswith("[")]
+    # Letters alone: Google's Chinese vocabulary, of texts in lower case, has <S> and <T>.
+    words = [token for token in vocabulary if token.removeprefix(SUFFIX).isalpha()]
     cased = any(word != word.lower() for word in words)
     logger.warning(
         "Nothing in %s says whether to lower-case texts. Its vocabulary has %s capitals, so they are "

@@ -138,13 +138,10 @@ _PREFIXING: weakref.WeakKeyDictionary[Tokenizer, Tokenizer] = weakref.WeakKeyDic
 
 def _word_tokenizer(tokenizer: Tokenizer) -> Tokenizer:
     """The tokenizer, or where words need a blank before them its twin that adds one."""
-    options = tokenizer.get_config()
-    if options.get("add_prefix_space", True):
+    if tokenizer.get_config().get("add_prefix_space", True):
         return tokenizer
     if tokenizer not in _PREFIXING:
-        _PREFIXING[tokenizer] = type(tokenizer)(
-            tokenizer.vocabulary, tokenizer.merges, **{**options, "add_prefix_space": True}
-        )
+        _PREFIXING[tokenizer] = tokenizer.with_options(add_prefix_space=True)
     return _PREFIXING[tokenizer]
 
 

@@ -119,27 +119,36 @@ def _gaps(text: str, mask: str) -> list[Gap]:
     return [Gap(mask.join(parts[:i]), mask.join(parts[i:])) for i in range(1, len(parts))]
 
 
-class Spelling:
-    """How the vocabulary of a model's tokenizer writes tokens, and how they join to a text.
+class Marks(NamedTuple):
+    """What a vocabulary writes beside the letters of its tokens; a vocabulary has one of these."""
 
-    WordPiece marks tokens that go on with a word; the others mark those that begin one.
-    """
+    inside: str = ""  # before a token that goes on with a word
+    begins: str = ""  # before a token that begins a word
+    ends: str = ""  # behind a token that ends a word
+    unfinished: str = ""  # behind a token that does not end a word
+
+
+# By the name of the tokenizer's class.
+_MARKS = {
+    "WordPieceTokenizer": Marks(inside="##"),
+    "ByteBpeTokenizer": Marks(begins="Ġ"),
+    "SentencePieceTokenizer": Marks(begins="▁"),
+    "WordBpeTokenizer": Marks(ends="</w>"),
+    "TweetBpeTokenizer": Marks(unfinished="@@"),
+}
+
+
+class Spelling:
+    """How the vocabulary of a model's tokenizer writes tokens, and how they join to a text."""
 
     def __init__(self, model):
-        from bert_zoo.text import ByteBpeTokenizer, SentencePieceTokenizer
-        from bert_zoo.text.sentencepiece import SPACE
-        from bert_zoo.text.wordpiece import SUFFIX
-
         tokenizer = model.preprocessor.tokenizer
         self.model, self.tokenizer = model, tokenizer
         self.mask = tokenizer.id_to_token(tokenizer.mask_id)
-        self._goes_on = SUFFIX
-        self._begins = ""
-        if isinstance(tokenizer, ByteBpeTokenizer | SentencePieceTokenizer):
-            self._goes_on = ""
-            self._begins = "Ġ" if isinstance(tokenizer, ByteBpeTokenizer) else SPACE
+        self._marks = _MARKS[type(tokenizer).__name__]
         # Whether a blank before the mask is part of what the mask stands for.
-        self._takes_blank = bool(self._begins) and tokenizer.get_config().get("lstrip_mask", True)
+        takes_blank = tokenizer.get_config().get("lstrip_mask", True)
+        self._takes_blank = bool(self._marks.begins) and takes_blank
 
     def _ids(self, texts: Sequence[str]) -> list[np.ndarray]:
         return tokenized(self.model, text_rows(self.model, texts))
@@ -159,31 +168,48 @@ class Spelling:
         found = []
         for token_id, shown in zip(map(int, ids), readable, strict=True):
             token = self.tokenizer.id_to_token(token_id)
-            shown = shown.decode("utf-8").strip().removeprefix(self._goes_on) or token
-            before = self._before(gap.before, token)
-            text = f"{before}{shown}{gap.after}"
+            shown = shown.decode("utf-8").strip()
+            shown = shown.removeprefix(self._marks.inside).removesuffix(self._marks.unfinished)
+            shown = shown or token
+            before, after = self._before(gap.before, token), self._after(gap.after, token)
+            text = f"{before}{shown}{after}"
             found.append(Candidate(shown, token_id, float(row[token_id]), text, len(before)))
         return found
 
     def _before(self, before: str, token: str) -> str:
         """The text before a mask, ending as it does before this token."""
-        if self._begins and token.startswith(self._begins):
+        marks = self._marks
+        if marks.begins and token.startswith(marks.begins):
             return f"{before.rstrip()} " if before.strip() else before
-        if self._takes_blank or (self._goes_on and token.startswith(self._goes_on)):
+        if self._takes_blank or (marks.inside and token.startswith(marks.inside)):
             return before.rstrip()
-        # WordPiece's other tokens are words, also where the mask touches the one before.
-        return f"{before} " if self._goes_on and before[-1:].isalnum() else before
+        # Others' tokens begin words, also where the mask touches the one before.
+        return f"{before} " if not marks.begins and before[-1:].isalnum() else before
+
+    def _after(self, after: str, token: str) -> str:
+        """The text behind a mask, beginning as it does behind this token."""
+        ends, unfinished = self._marks.ends, self._marks.unfinished
+        if not ends and not unfinished:
+            return after
+        if token.endswith(unfinished) if unfinished else not token.endswith(ends):
+            return after.lstrip()
+        return f" {after}" if after[:1].isalnum() else after
+
+    def _is_marked(self, target: str) -> bool:
+        marks = self._marks
+        before, behind = marks.inside or marks.begins, marks.ends or marks.unfinished
+        return target.startswith(before) if before else target.endswith(behind)
 
     def id_in(self, gap: Gap, target: str) -> int | list[int]:
         """The id of a word in the place of a mask, or its pieces where they are not one token."""
         vocabulary = self.tokenizer.vocabulary
-        if target.startswith(self._begins or self._goes_on) and target in vocabulary:
+        if self._is_marked(target) and target in vocabulary:
             return self.tokenizer.token_to_id(target)
         blank = " " if self._takes_blank and gap.before[-1:].isspace() else ""
         pieces = self._ids([blank + target])[0].tolist()
         if len(pieces) == 1 and pieces != [self.tokenizer.unk_id]:
             return pieces[0]
-        # The inside of a word has no mark where beginnings have one.
+        # The inside of a word has no mark where beginnings or ends have one.
         return self.tokenizer.token_to_id(target) if target in vocabulary else pieces
 
 

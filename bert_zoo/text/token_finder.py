@@ -1,0 +1,395 @@
+"""Added tokens in texts, around which tokenizers take what stands there by itself.
+
+Few tokens without switches, as the special ones, are found by a pattern. Otherwise a text is searched by the
+tokens' letters from every place on at once, down a tree of them.
+
+Source: huggingface/tokenizers, added_vocabulary.rs.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from types import SimpleNamespace
+from typing import NamedTuple
+
+import numpy as np
+import tensorflow as tf
+
+from bert_zoo.error_text import shown
+from bert_zoo.text.added_tokens import AddedToken
+from bert_zoo.text.batches import MARK, as_utf8
+from bert_zoo.text.offsets import joined_rows, lookup_table, picked, sums_before, token_columns
+from bert_zoo.text.tokenizer import TokenizeFunction
+from bert_zoo.text.unicode_tables import code_points, re2_class
+
+# Tokens that one pattern looks for: from 2,000 on, RE2 logs for every text that it lacks memory.
+MOST_IN_A_PATTERN = 200
+# Above every code point.
+_CODES = 1 << 21
+_NONE = -1
+
+
+def token_finders(
+    tokens: Mapping[int, AddedToken], normalized: Callable[[str], str] = str
+) -> tuple[TokenFinder | None, TokenFinder | None]:
+    """What finds tokens, by id, in texts as they are, and what finds those in normalised texts; None for none.
+
+    Where several are the same normalised, the one with the lowest id is found; Hugging Face's library takes
+    any of them.
+
+    Args:
+        tokens: id -> token.
+        normalized: what normalises texts.
+
+    Raises:
+        ValueError: a token of which nothing is left in normalised text.
+    """
+    raw, others = {}, {}
+    for index, token in sorted(tokens.items()):
+        if not token.normalized:
+            raw[token.content] = index, token
+            continue
+        spelling = normalized(token.content)
+        if not spelling:
+            raise ValueError(
+                f"Nothing is left of the added token {shown(token.content)} in normalised text, where it "
+                "is to be found. Add it with normalized=False."
+            )
+        others.setdefault(spelling, (index, token))
+    return tuple(token_finder(found) if found else None for found in (raw, others))
+
+
+def token_finder(
+    tokens: Mapping[str, tuple[int, AddedToken]], *, words_between_blanks: bool = False
+) -> TokenFinder:
+    """What finds tokens, given by their spelling in the texts that are searched.
+
+    Args: as of TreeFinder.
+    """
+    if _fit_in_a_pattern([(spelling, token) for spelling, (_, token) in tokens.items()]):
+        return PatternFinder(tokens)
+    return TreeFinder(tokens, words_between_blanks=words_between_blanks)
+
+
+def _fit_in_a_pattern(tokens: Sequence[tuple[str, AddedToken]]) -> bool:
+    """Whether a pattern finds these: it has no words by themselves, and white space goes to one token."""
+    if len(tokens) > MOST_IN_A_PATTERN or any(t.single_word or t.rstrip for _, t in tokens):
+        return False
+    lstrip = [spelling for spelling, token in tokens if token.lstrip]
+    return not lstrip or not any(
+        spelling[0].isspace() or any(spelling.startswith(s) for s in lstrip if s != spelling)
+        for spelling, _ in tokens
+    )
+
+
+def around(
+    finder: TokenFinder | None, tokenize: TokenizeFunction, *, with_offsets: bool
+) -> TokenizeFunction:
+    """What tokenizes texts around the tokens that are found; see `TokenFinder.tokenize_around`."""
+    if finder is None:
+        return tokenize
+    return partial(finder.tokenize_around, tokenize=tokenize, with_offsets=with_offsets)
+
+
+class Segments(NamedTuple):
+    """Texts [batch] cut into segments [segments]: in each text, what stands around tokens and they in turn."""
+
+    texts: tf.Tensor  # string, "" for a token
+    ids: tf.Tensor  # int32, -1 for what is no token
+    starts: tf.Tensor  # int64, in their own text, in characters
+    ends: tf.Tensor
+    row_splits: tf.Tensor  # int64 [batch + 1]
+
+
+class TokenFinder(tf.Module):
+    """Finds tokens in texts, the leftmost first and of these the longest; subclasses have `_segments`.
+
+    Args:
+        tokens: as they are spelled in the texts that are searched -> id, and what says how they are found.
+    """
+
+    def __init__(self, tokens: Mapping[str, tuple[int, AddedToken]]):
+        super().__init__()
+        # In a plain object, so that tf.Module does not track each of them.
+        self._plain = SimpleNamespace(
+            spellings={text: token for text, (_, token) in tokens.items()}
+        )
+        self._pattern = None
+        if len(tokens) <= MOST_IN_A_PATTERN:
+            self._pattern = rf"\C*?(?:{'|'.join(map(re.escape, tokens))})\C*"
+
+    @property
+    def spellings(self) -> Mapping[str, AddedToken]:
+        """The tokens, by what is looked for."""
+        return self._plain.spellings
+
+    def tokenize_around(
+        self, texts: tf.Tensor, tokenize: TokenizeFunction, *, with_offsets: bool
+    ) -> tf.RaggedTensor:
+        """Cuts texts [batch] at tokens, and tokenizes what is between them as texts of their own.
+
+        `tokenize` takes string [n] and gives int32 [n, (tokens)], or [n, (tokens), 3] with offsets.
+        """
+        if self._pattern is None:
+            is_cut = tf.constant(True)
+        else:
+            is_cut = tf.reduce_any(tf.strings.regex_full_match(texts, self._pattern))
+
+        def whole() -> Segments:
+            zeros = tf.zeros_like(texts, tf.int64)
+            row_splits = tf.range(tf.size(texts, tf.int64) + 1)
+            return Segments(texts, tf.fill(tf.shape(texts), _NONE), zeros, zeros, row_splits)
+
+        # `tokenize` stands in neither branch: a pass over a data set begins with optimising the graph,
+        # which takes the longer the more of it there is, even where it is the same twice.
+        segments = Segments(*tf.cond(is_cut, lambda: self._segments(texts, with_offsets), whole))
+        tokens = tokenize(segments.texts)
+
+        def joined() -> tuple[tf.Tensor, tf.Tensor]:
+            found = _with_found(tokens, segments, with_offsets)
+            return found.values, found.row_splits
+
+        values, splits = tf.cond(is_cut, joined, lambda: (tokens.values, tokens.row_splits))
+        return tf.RaggedTensor.from_row_splits(values, splits, validate=False)
+
+    def _segments(self, texts: tf.Tensor, with_offsets: bool) -> Segments:
+        """Cuts texts [batch]; starts and ends may be anything where offsets are not asked for."""
+        raise NotImplementedError
+
+
+class PatternFinder(TokenFinder):
+    """Finds few tokens without switches but lstrip, by a pattern.
+
+    Args: see `TokenFinder`.
+    """
+
+    def __init__(self, tokens: Mapping[str, tuple[int, AddedToken]]):
+        super().__init__(tokens)
+        ids = [index for index, _ in tokens.values()]
+        self._ids = lookup_table([*tokens], np.array(ids, np.int32), default=_NONE)
+        white_space = f"[{re2_class('byte_bpe/whitespace')}]*"
+        # The longest first: they are found before those that they hold.
+        self._tokens = "|".join(
+            (white_space if tokens[spelling][1].lstrip else "") + re.escape(spelling)
+            for spelling in sorted(tokens, key=len, reverse=True)
+        )
+        lstrip = [re.escape(text) for text, (_, token) in tokens.items() if token.lstrip]
+        self._stripped = f"^{white_space}({'|'.join(lstrip)})$" if lstrip else None
+
+    def _segments(self, texts: tf.Tensor, with_offsets: bool) -> Segments:
+        marked = tf.strings.regex_replace(as_utf8(texts), self._tokens, MARK + rb"\0" + MARK)
+        segments = tf.strings.split(marked, MARK)
+        found = segments.values
+        if self._stripped is not None:
+            found = tf.strings.regex_replace(found, self._stripped, r"\1")
+        ids = self._ids.lookup(found)
+        # A segment is either text, or one token and so without tokens of its own.
+        plain = tf.where(ids != _NONE, "", segments.values)
+        starts = ends = tf.zeros_like(ids, tf.int64)
+        if with_offsets:
+            lengths = tf.strings.length(segments.values, unit="UTF8_CHAR")
+            starts = tf.cast(sums_before(lengths, segments.row_splits), tf.int64)
+            ends = starts + tf.cast(lengths, tf.int64)
+        return Segments(plain, ids, starts, ends, segments.row_splits)
+
+
+class TreeFinder(TokenFinder):
+    """Finds any tokens, by a tree of their letters.
+
+    Args:
+        tokens: see `TokenFinder`.
+        words_between_blanks: whether a token that is a `single_word` has a blank or nothing on either side, as
+            transformers' tokenizers in Python have it.
+    """
+
+    def __init__(
+        self, tokens: Mapping[str, tuple[int, AddedToken]], *, words_between_blanks: bool = False
+    ):
+        super().__init__(tokens)
+        edges, ends = _tree_of([*tokens])
+        keys = [node * _CODES + code for node, code in edges]
+        self._edges = lookup_table(
+            np.array(keys, np.int64), np.array([*edges.values()], np.int64), default=_NONE
+        )
+        self._ends = tf.constant(ends)
+        ids, entries = zip(*tokens.values(), strict=True)
+        self._ids = tf.constant(ids, tf.int32)
+        self._single = _flags([entry.single_word for entry in entries])
+        self._lstrip = _flags([entry.lstrip for entry in entries])
+        self._rstrip = _flags([entry.rstrip for entry in entries])
+        if self._single is not None:
+            letters = code_points("added_tokens/word")
+            blank = [ord(" ")]
+            self._is_word = ~_set_of(blank) if words_between_blanks else _set_of(letters)
+        if self._lstrip is not None or self._rstrip is not None:
+            self._is_space = _set_of(code_points("byte_bpe/whitespace"))
+
+    def _segments(self, texts: tf.Tensor, with_offsets: bool) -> Segments:
+        decoded = tf.strings.unicode_decode(texts, "UTF-8", errors="replace")
+        starts, ends, tokens, row = self._found(decoded.values, decoded.row_splits)
+        number = tf.range(tf.size(starts, tf.int64))
+        num_rows = tf.size(texts, tf.int64)
+        # Among the segments, each text's first one, and behind it two for each of its tokens.
+        first = tf.range(num_rows) + 2 * tf.searchsorted(row, tf.range(num_rows), out_type=tf.int64)
+        token = row + 2 * number + 1
+        places = tf.concat([first, token, token + 1], 0)[:, None]
+        size = tf.size(places, tf.int64)[None]
+        begins = tf.scatter_nd(places, tf.concat([decoded.row_splits[:-1], starts, ends], 0), size)
+        # What stands before a token ends where that begins, and a text's last segment with the text.
+        last = tf.concat([first[1:], size], 0) - 1
+        places = tf.concat([last, token - 1, token], 0)[:, None]
+        stops = tf.scatter_nd(places, tf.concat([decoded.row_splits[1:], starts, ends], 0), size)
+        ids = tf.tensor_scatter_nd_update(
+            tf.fill(size, _NONE), token[:, None], tf.gather(self._ids, tokens)
+        )
+        row_splits = tf.concat([first, size], 0)
+        # A token may begin before the end of one that has taken white space, and end there, too.
+        is_text = (ids == _NONE) & (begins < stops)
+        codes = tf.ragged.range(begins, tf.where(is_text, stops, begins))
+        plain = tf.strings.unicode_encode(
+            codes.with_values(tf.gather(decoded.values, codes.values)), "UTF-8"
+        )
+        text_begins = tf.repeat(decoded.row_splits[:-1], row_splits[1:] - row_splits[:-1])
+        return Segments(plain, ids, begins - text_begins, stops - text_begins, row_splits)
+
+    def _found(self, codes: tf.Tensor, row_splits: tf.Tensor) -> tuple[tf.Tensor, ...]:
+        """The tokens in the code points [n] of texts: begins, ends, tokens' numbers and texts', [found] each."""
+        row_ends = tf.repeat(row_splits[1:], row_splits[1:] - row_splits[:-1])
+        lengths, longest = self._longest_from_each(codes, row_ends)
+        starts = tf.where(longest != _NONE)[:, 0]
+        ends = starts + tf.gather(lengths, starts)
+        tokens = tf.gather(longest, starts)
+        is_first = _are_reached(tf.searchsorted(starts, ends, out_type=tf.int64))
+        starts, ends, tokens = (picked(each, is_first) for each in (starts, ends, tokens))
+        row = tf.searchsorted(row_splits, starts, side="right", out_type=tf.int64) - 1
+        begin, end = tf.gather(row_splits, row), tf.gather(row_splits, row + 1)
+        if self._single is not None:
+            is_word = tf.concat([tf.gather(self._is_word, codes), [False]], 0)
+            beside_word = tf.gather(is_word, tf.maximum(starts - 1, 0)) & (starts > begin)
+            beside_word |= tf.gather(is_word, ends) & (ends < end)
+            counts = ~(tf.gather(self._single, tokens) & beside_word)
+            starts, ends, tokens, row, begin, end = (
+                picked(each, counts) for each in (starts, ends, tokens, row, begin, end)
+            )
+        if self._lstrip is not None or self._rstrip is not None:
+            # Where something stands that is no white space; the first place is before all texts.
+            others = tf.where(~tf.gather(self._is_space, codes))[:, 0]
+            others = tf.concat([[-1], others, tf.size(codes, tf.int64)[None]], 0)
+        if self._rstrip is not None:
+            behind = tf.gather(others, tf.searchsorted(others, ends))
+            ends = tf.where(tf.gather(self._rstrip, tokens), tf.minimum(behind, end), ends)
+        if self._lstrip is not None:
+            before = tf.gather(others, tf.searchsorted(others, starts) - 1) + 1
+            ends_before = tf.concat([[0], ends], 0)[:-1]
+            before = tf.maximum(before, tf.maximum(begin, ends_before))
+            starts = tf.where(tf.gather(self._lstrip, tokens), before, starts)
+        return starts, ends, tokens, row
+
+    def _longest_from_each(
+        self, codes: tf.Tensor, row_ends: tf.Tensor
+    ) -> tuple[tf.Tensor, tf.Tensor]:
+        """Length int64 and number int32 of the longest token that begins at each place, -1 for none, [n]."""
+
+        def alive(places, nodes):
+            is_there = nodes != _NONE
+            return picked(places, is_there), picked(nodes, is_there)
+
+        def go_on(length, places, nodes, lengths, longest):
+            token = tf.gather(self._ends, nodes)
+            ended = picked(places, token != _NONE)[:, None]
+            longest = tf.tensor_scatter_nd_update(longest, ended, picked(token, token != _NONE))
+            lengths = tf.tensor_scatter_nd_update(
+                lengths, ended, tf.fill(tf.shape(ended)[:1], length)
+            )
+            is_inside = places + length < tf.gather(row_ends, places)
+            places, nodes = picked(places, is_inside), picked(nodes, is_inside)
+            keys = nodes * _CODES + tf.cast(tf.gather(codes, places + length), tf.int64)
+            return length + 1, *alive(places, self._edges.lookup(keys)), lengths, longest
+
+        size = tf.size(codes, tf.int64)
+        nodes = self._edges.lookup(tf.cast(codes, tf.int64))
+        one = tf.constant(1, tf.int64)
+        vector = tf.TensorShape([None])
+        *_, lengths, longest = tf.while_loop(
+            lambda length, places, *_: tf.size(places) > 0,
+            go_on,
+            (one, *alive(tf.range(size), nodes), tf.zeros_like(row_ends), tf.fill([size], _NONE)),
+            shape_invariants=(tf.TensorShape([]), vector, vector, vector, vector),
+        )
+        return lengths, longest
+
+
+def _tree_of(tokens: Sequence[str]) -> tuple[dict[tuple[int, int], int], list[int]]:
+    """The tokens' letters as a tree: (node, code point) -> node, and of each node the token that ends there."""
+    edges: dict[tuple[int, int], int] = {}
+    ends = [_NONE]
+    for number, token in enumerate(tokens):
+        node = 0
+        for code in map(ord, token):
+            if (node, code) not in edges:
+                edges[node, code] = len(ends)
+                ends.append(_NONE)
+            node = edges[node, code]
+        ends[node] = number
+    return edges, ends
+
+
+def _flags(values: list[bool]) -> tf.Tensor | None:
+    """A switch of all tokens, bool [tokens]; None where none has it."""
+    return tf.constant(values) if any(values) else None
+
+
+def _set_of(codes: list[int]) -> tf.Tensor:
+    """A set of code points as bool [code points]."""
+    is_in = np.zeros(0x110000, bool)
+    is_in[codes] = True
+    return tf.constant(is_in)
+
+
+def _are_reached(following: tf.Tensor) -> tf.Tensor:
+    """Which of [n] things one comes to from the first on, bool [n]; after each comes the one given, or n.
+
+    What follows stands further back. Each round goes twice as far as the one before it.
+    """
+    size = tf.size(following, tf.int64)
+    following = tf.concat([following, [size]], 0)
+
+    def go_on(steps, following, reached):
+        ahead = picked(following, reached)[:, None]
+        reached = tf.tensor_scatter_nd_update(reached, ahead, tf.ones_like(ahead[:, 0], tf.bool))
+        return steps * 2, tf.gather(following, following), reached
+
+    is_first = tf.concat([[True], tf.fill([size], False)], 0)
+    one = tf.constant(1, tf.int64)
+    vector = tf.TensorShape([None])
+    _, _, reached = tf.while_loop(
+        lambda steps, *_: steps <= size,
+        go_on,
+        (one, following, is_first),
+        shape_invariants=(tf.TensorShape([]), vector, vector),
+    )
+    return reached[:-1]
+
+
+def _with_found(tokens: tf.RaggedTensor, segments: Segments, with_offsets: bool) -> tf.RaggedTensor:
+    """The tokens of texts, from those of their segments and the ids of what was found."""
+    is_found = segments.ids != _NONE
+    found = segments.ids
+    if with_offsets:
+        found = token_columns(found, segments.starts, segments.ends)
+        shifts = tf.gather(segments.starts, tokens.value_rowids())
+        shifts = token_columns(tf.zeros_like(shifts), shifts, shifts)
+        tokens = tokens.with_values(tokens.values + shifts)
+    # Each token that was found has a segment to itself, which has no others.
+    before = tf.concat([[0], tf.cumsum(tf.cast(is_found, tf.int64))], 0)
+    row_splits = tokens.row_splits + before
+    segment = tf.cast(tokens.value_rowids(), tf.int64)
+    of_text = tf.range(tf.size(segment, tf.int64)) + tf.gather(before, segment)
+    of_found = picked(row_splits[:-1], is_found)
+    places = [tf.cast(each, tf.int32) for each in (of_text, of_found)]
+    values = tf.dynamic_stitch(places, [tokens.values, picked(found, is_found)])
+    tokens = tf.RaggedTensor.from_row_splits(values, row_splits, validate=False)
+    rows = tf.RaggedTensor.from_row_splits(segments.ids, segments.row_splits, validate=False)
+    return joined_rows(tokens, rows)
