@@ -152,7 +152,8 @@ def _write(
         tensors |= tensors_beside
     fmt.write_weights(directory, tensors)
     dtype = str(next(iter(tensors.values())).dtype)
-    _write_around(directory, family, fmt, config, description, preprocessor, dtype)
+    parts = (config, description, preprocessor, dtype, tensors_beside)
+    _write_around(directory, family, fmt, *parts)
 
 
 def write_around_weights(model: ZooModel, directory: Path) -> None:
@@ -169,8 +170,12 @@ def write_around_weights(model: ZooModel, directory: Path) -> None:
             f"Hugging Face transformers has no models of the family {family.name}; leave layout out."
         )
     description = _as_hugging_face(fmt, family, model, _description(model, preprocessor))
+    token_ids = _token_ids(preprocessor, description, encoder.config)
+    description = replace(description, token_ids=token_ids)
     directory.mkdir(parents=True, exist_ok=True)
-    parts = (encoder.config, description, preprocessor, encoder.compute_dtype)
+    pooled = () if description.pooling is None else description.pooling.dense
+    tensors_beside = to_stored(variables_of(model), pooled_bindings(pooled, fmt))
+    parts = (encoder.config, description, preprocessor, encoder.compute_dtype, tensors_beside)
     _write_around(directory, family, fmt, *parts)
     write_card(directory, model, family, description)
 
@@ -183,8 +188,9 @@ def _write_around(
     description: Description,
     preprocessor,
     dtype: str,
+    tensors_beside: Mapping[str, Any],
 ) -> None:
-    """Writes what a directory of a format has beside weights of a type."""
+    """Writes what a directory of a format has beside weights of a type; `tensors_beside` are of its layers over vectors."""
     values = fmt.encode(config, description)
     if fmt.name == HuggingFace.name:
         values["dtype"] = dtype
