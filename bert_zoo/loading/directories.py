@@ -16,7 +16,7 @@ from bert_zoo.models.encoder import Encoder
 from bert_zoo.models.labels import label_thresholds
 from bert_zoo.models.long_texts import LongTexts
 from bert_zoo.registry import HF, Checkpoint, Family, registry
-from bert_zoo.tasks import TASKS
+from bert_zoo.tasks import TASKS, SentenceEmbedder
 from bert_zoo.weights.adapters import Adapter
 from bert_zoo.weights.bind import POOLER, Plan, RenamedSource
 from bert_zoo.weights.files import WeightsError
@@ -66,6 +66,7 @@ class Opened:
     config: Config  # of the encoder
     description: Description  # what is known beside the configuration
     trained_task: str | None = None  # what its head was trained for, where it says that
+    makes_vectors: bool = True  # whether it was trained to, as far as that is known
     long_texts: LongTexts = LongTexts()  # noqa: RUF009 (frozen)
     plan: Plan | None = None  # for the names of the source; for our own, without one
     source: RenamedSource | None = None  # None for `weights=None`
@@ -174,6 +175,7 @@ def _open_registered(
             pooling=checkpoint.pooling,
         ),
         trained_task=next(iter(checkpoint.provides & TRAINED_BY_USERS), None),
+        makes_vectors=SentenceEmbedder.task in checkpoint.provides,
         origin=next(
             (s.repo for s in checkpoint.sources if isinstance(s, HF)), checkpoint.full_name
         ),

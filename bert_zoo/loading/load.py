@@ -17,7 +17,14 @@ from bert_zoo.models.labels import Thresholds, label_names, one_class_error
 from bert_zoo.models.long_texts import LongTexts
 from bert_zoo.models.task_model import LabelledModel, names_classes
 from bert_zoo.registry import TextSpec
-from bert_zoo.tasks import TASKS, Classifier, MultiLabelClassifier, Regressor, no_such_task
+from bert_zoo.tasks import (
+    TASKS,
+    Classifier,
+    MultiLabelClassifier,
+    Regressor,
+    SentenceEmbedder,
+    no_such_task,
+)
 from bert_zoo.text.format import DeferredPreprocessor
 from bert_zoo.training.compiling import compile_for_task
 from bert_zoo.weights.bind import (
@@ -191,6 +198,13 @@ def load(
             opened.name,
             " and ".join(sorted(untrained)),
             f" for {model.num_classes} classes" if isinstance(model, LabelledModel) else "",
+        )
+    if model_class is SentenceEmbedder and opened.source is not None and not opened.makes_vectors:
+        log.warning(
+            "%s was not trained to make sentence vectors: texts of like meaning may have unlike vectors. "
+            "bert_zoo.list_models(provides=%r) lists checkpoints that were.",
+            opened.name,
+            task,
         )
     compile_for_task(model)
     return model
