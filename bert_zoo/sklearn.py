@@ -1,0 +1,78 @@
+"""A classifier of texts as scikit-learn's searches, cross-validation and pipelines take one."""
+
+import math
+import os
+from typing import Any
+
+import keras
+import numpy as np
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.utils.validation import check_is_fitted
+
+from bert_zoo.loading.load import load
+from bert_zoo.tasks.classification import Classifier
+from bert_zoo.training import bert_adamw, compile_for_task
+
+
+class TextClassifier(ClassifierMixin, BaseEstimator):
+    """Fine-tunes a checkpoint on texts and their labels.
+
+    `fit` begins anew from the checkpoint each time, with a new head. Texts are a list, an array or a
+    column of strings; labels of any kind that NumPy sorts.
+
+    Args:
+        checkpoint: a name or a directory, as `bert_zoo.load` takes it.
+        learning_rate: the highest one, which `bert_adamw` warms up to and lets fall.
+        epochs, batch_size: of training.
+        random_state: a seed, for the head, dropout and the order of texts.
+        verbose: of Keras's progress.
+        load_options: further keyword arguments of `bert_zoo.load`, such as {"max_length": 128}.
+
+    Attributes:
+        model_: the fitted Keras model; `bert_zoo.save(estimator.model_, directory)` keeps it.
+        classes_: the labels, sorted.
+    """
+
+    def __init__(
+        self,
+        checkpoint: str | os.PathLike = "minilm_l6",
+        *,
+        learning_rate: float = 5e-5,
+        epochs: int = 3,
+        batch_size: int = 32,
+        random_state: int | None = None,
+        verbose: int = 0,
+        load_options: dict[str, Any] | None = None,
+    ):
+        self.checkpoint = checkpoint
+        self.learning_rate = learning_rate
+        self.epochs = epochs
+        self.batch_size = batch_size
+        self.random_state = random_state
+        self.verbose = verbose
+        self.load_options = load_options
+
+    def fit(self, X, y, sample_weight=None) -> "TextClassifier":
+        """Trains on texts [N] and labels [N], which may have weights [N]."""
+        self.classes_, numbers = np.unique(np.asarray(y), return_inverse=True)
+        if self.random_state is not None:
+            keras.utils.set_random_seed(self.random_state)
+        names = [str(label) for label in self.classes_]
+        options = {"init": ("classifier",), **(self.load_options or {})}
+        self.model_ = load(self.checkpoint, Classifier.task, labels=names, **options)
+        steps = math.ceil(len(numbers) / self.batch_size) * self.epochs
+        compile_for_task(self.model_, bert_adamw(self.learning_rate, total_steps=steps))
+        training = {"batch_size": self.batch_size, "epochs": self.epochs, "verbose": self.verbose}
+        self.model_.fit(X, numbers, sample_weight=sample_weight, **training)
+        return self
+
+    def predict_proba(self, X) -> np.ndarray:
+        """The probability of each class, float32 [N, classes]."""
+        check_is_fitted(self)
+        logits = self.model_.predict(X, batch_size=self.batch_size, verbose=0)
+        return keras.ops.convert_to_numpy(keras.ops.softmax(logits))
+
+    def predict(self, X) -> np.ndarray:
+        """The likeliest class of each text, [N]."""
+        numbers = self.predict_proba(X).argmax(axis=1)
+        return self.classes_[numbers]
