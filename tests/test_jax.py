@@ -42,7 +42,7 @@ def run_on_jax(program: str) -> None:
 
 def test_listing_needs_no_backend():
     run_on_jax("""
-assert "bert_base" in bert_zoo.list_models() and str(bert_zoo.describe("bert_base"))
+assert "bert_base" in bert_zoo.list_models(aliases=True) and str(bert_zoo.describe("bert_base"))
 """)
 
 
