@@ -297,6 +297,22 @@ def test_saved_directory_gives_the_same_model(case, tmp_path):
     assert_same_model(bert_zoo.load(tmp_path), case)
 
 
+@pytest.mark.parametrize(
+    "case",
+    slow_but(COVER, "albert/classification", "bertweet/masked_lm", "transformer_xl/hf_adaptive"),
+)
+def test_a_quantized_model_gives_nearly_the_same(case):
+    model = load_case(case)
+    before = answers(model, case)
+    model.quantize("int8")
+    for step, quantized in zip(before, answers(model, case), strict=True):
+        for name, value in flat(step).items():
+            ours = flat(quantized)[name].ravel().astype("float64")
+            theirs = value.ravel().astype("float64")
+            norms = np.linalg.norm(ours) * np.linalg.norm(theirs)
+            assert ours @ theirs >= 0.99 * norms, name
+
+
 @pytest.mark.parametrize("case", slow_but(ONE_A_TASK, *COVER))
 def test_keras_file_gives_the_same_model(case, tmp_path):
     loaded(case).save(tmp_path / "model.keras")

@@ -236,6 +236,34 @@ def test_no_file_depends_on_a_models_name(tmp_path):
 
 
 # ---------------------------------------------------------------------------------------------
+# Quantized models
+# ---------------------------------------------------------------------------------------------
+
+
+def test_a_quantized_model_is_used_and_comes_back(tmp_path):
+    model = load_task("embedding")
+    before = model.embed(TEXTS)
+    model.quantize("int8")
+    vectors = model.embed(TEXTS)
+    cosines = np.sum(vectors * before, axis=1)
+    assert cosines.min() > 0.999 and not np.array_equal(vectors, before)
+    model.save(tmp_path / "model.keras")
+    again = keras.saving.load_model(tmp_path / "model.keras")
+    assert again.encoder.stack.blocks[0].attention.qkv.quantization_mode == "int8"
+    assert_same(again.embed(TEXTS), vectors, 1e-6)
+    with pytest.raises(ValueError, match=r"is quantized.*before model\.quantize"):
+        bert_zoo.save(model, tmp_path / "directory")
+    with pytest.raises(ValueError, match="LiteRT"):
+        bert_zoo.export(model, tmp_path / "exported", format="litert")
+
+
+@pytest.mark.parametrize("mode", ["int4", "float8"])
+def test_other_modes_of_quantization_are_refused(mode):
+    with pytest.raises(ValueError, match=f"mode is '{mode}'.*'int8'"):
+        load_case("albert/encoder").quantize(mode)
+
+
+# ---------------------------------------------------------------------------------------------
 # Copies
 # ---------------------------------------------------------------------------------------------
 

@@ -15,7 +15,7 @@ from bert_zoo.layers.attention import (
     bias_between_documents,
     masked_score,
 )
-from bert_zoo.layers.common import at_positions, table
+from bert_zoo.layers.common import at_positions, float_kernel, float_table, table
 from bert_zoo.layers.embeddings import token_positions
 from bert_zoo.layers.recurrent_stack import updated_memory
 from bert_zoo.layers.relative_attention import causal_bias
@@ -266,7 +266,7 @@ class TransformerBackbone(Backbone):
 
     @property
     def token_table(self):
-        return self.embeddings.token_embedding.embeddings
+        return float_table(self.embeddings.token_embedding)
 
     def groups(self) -> Groups:
         top = tuple(layer for layer in (self.final_norm, self.pooler) if layer is not None)
@@ -552,12 +552,13 @@ class RecurrentBackbone(Backbone):
     @property
     def token_table(self):
         """The tables of the clusters, and for each cluster the kernel of its projection, or None."""
-        config, projections = self.config, self.embeddings.projections
-        of_clusters = [projections[config.table_of(c)] for c in range(len(config.cluster_sizes))]
-        return (
-            [table.embeddings for table in self.embeddings.tables],
-            [None if layer is None else layer.kernel for layer in of_clusters],
-        )
+        config, tables = self.config, self.embeddings.tables
+        kernels = [
+            None if layer is None else float_kernel(layer, each.output_dim)
+            for each, layer in zip(tables, self.embeddings.projections, strict=True)
+        ]
+        of_clusters = [kernels[config.table_of(c)] for c in range(len(config.cluster_sizes))]
+        return [*map(float_table, tables)], of_clusters
 
     def groups(self) -> Groups:
         return Groups(self.embeddings, self.stack)

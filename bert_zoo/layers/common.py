@@ -42,6 +42,22 @@ def table(rows: int, width: int, name: str, *, stddev: float, dtype):
     )
 
 
+def float_table(layer: keras.layers.Embedding):
+    """The table of an embedding layer [rows, width], of a quantized one by its scales."""
+    if layer.quantization_mode is None:
+        return layer.embeddings
+    return layer(ops.arange(layer.input_dim, dtype="int32"))
+
+
+def float_kernel(layer: keras.layers.Dense, inputs: int):
+    """The kernel of a dense layer [inputs, units], of a quantized one by its scales."""
+    if layer.quantization_mode is None:
+        return layer.kernel
+    # Rows of one 1 are quantized without a loss.
+    kernel = layer(ops.eye(inputs, dtype=layer.compute_dtype))
+    return kernel if layer.bias is None else kernel - ops.cast(layer.bias, kernel.dtype)
+
+
 class Activation(keras.layers.Layer):
     """An activation function, with a faster gradient in training where there is one.
 

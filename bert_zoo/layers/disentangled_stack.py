@@ -9,6 +9,7 @@ from bert_zoo.layers.block import Block
 from bert_zoo.layers.common import (
     ACTIVATIONS,
     at_positions,
+    float_table,
     initializer,
     neighbours,
     norm,
@@ -167,7 +168,7 @@ class DisentangledStack(Stack):
         """
         if self.position_embedding is None:
             return None
-        vectors = ops.cast(self.position_embedding.embeddings, self.compute_dtype)
+        vectors = ops.cast(float_table(self.position_embedding), self.compute_dtype)
         if self.position_norm is not None:
             vectors = self.position_norm(vectors)
         far, offsets = self.max_distance, ops.arange(-length, length, dtype="int32")

@@ -8,7 +8,7 @@ import keras
 import numpy as np
 from keras import ops
 
-from bert_zoo.layers.common import dense, initializer, norm, table
+from bert_zoo.layers.common import dense, float_table, initializer, norm, table
 from bert_zoo.layers.dropout import Dropout
 
 
@@ -145,14 +145,14 @@ class Embeddings(keras.layers.Layer):
         # Tables are cast before they are added: variables are float32 under mixed precision.
         cast = self.compute_dtype
         if position_ids is None:
-            positions = ops.cast(self.position_embedding.embeddings[:length], cast)[None]
+            positions = ops.cast(float_table(self.position_embedding)[:length], cast)[None]
         else:
             positions = self.position_embedding(position_ids)
         x = self.embedded_tokens(token_ids, document_ids)
         if segment_ids is not None:
             x = x + self.segment_embedding(segment_ids)
         elif self.segment_embedding is not None:
-            x = x + ops.cast(self.segment_embedding.embeddings[0], cast)
+            x = x + ops.cast(float_table(self.segment_embedding)[0], cast)
         if language_ids is not None and self.language_embedding is not None:
             positions = positions + self.language_embedding(language_ids)
         x = x + positions
@@ -196,8 +196,12 @@ class TokenTable(keras.layers.Embedding):
     @property
     def whole(self):
         """The table [rows, width]."""
-        own = self.embeddings
+        own = float_table(self)
         return own if self.base is None else ops.stop_gradient(self.base()) + own
+
+    def quantize(self, mode=None, type_check=True, **options):
+        # Keras quantizes no subclasses, as they may compute something else: with a base, this one does.
+        super().quantize(mode, type_check=self.base is not None, **options)
 
     def call(self, inputs):
         if self.base is None:

@@ -7,7 +7,7 @@ import keras
 from keras import ops
 
 from bert_zoo.layers.attention import masked_score
-from bert_zoo.layers.common import dense, initializer
+from bert_zoo.layers.common import dense, float_kernel, initializer
 from bert_zoo.layers.dropout import Dropout
 
 
@@ -174,8 +174,8 @@ class RelativeAttention(keras.layers.Layer):
     def _remembered(self, memory):
         """Keys and values [batch, memory length, heads, head_size]; nothing asks from the memory."""
         batch, length, _ = ops.shape(memory)
-        kernel = ops.cast(self.qkv.kernel, memory.dtype)[:, self.width :]
-        flat = ops.matmul(ops.reshape(memory, (-1, self.hidden_size)), kernel)
+        kernel = ops.cast(float_kernel(self.qkv, self.hidden_size), memory.dtype)
+        flat = ops.matmul(ops.reshape(memory, (-1, self.hidden_size)), kernel[:, self.width :])
         shape = (batch, length, self.num_heads, self.head_size)
         return (ops.reshape(part, shape) for part in ops.split(flat, 2, -1))
 

@@ -7,7 +7,7 @@ from keras import ops
 
 from bert_zoo.layers.attention import attention_bias, masked_score
 from bert_zoo.layers.backbones import Ids, RecurrentBackbone
-from bert_zoo.layers.common import initializer, table
+from bert_zoo.layers.common import float_table, initializer, table
 from bert_zoo.layers.dropout import Dropout
 from bert_zoo.layers.recurrent_stack import RecurrentStack
 from bert_zoo.layers.relative_attention import (
@@ -228,7 +228,7 @@ class TwoStreamBackbone(RecurrentBackbone):
 
     @property
     def token_table(self):
-        return self.embeddings.token_embedding.embeddings
+        return float_table(self.embeddings.token_embedding)
 
     def call(self, inputs, positions=None, training=None):
         token_ids, mapping = inputs["token_ids"], inputs.get("target_mapping")

@@ -13,6 +13,7 @@ from bert_zoo.loading.card import write_card
 from bert_zoo.loading.directories import PROBLEM_TYPES
 from bert_zoo.models.base import ZooModel
 from bert_zoo.models.labels import DEFAULT_THRESHOLD
+from bert_zoo.models.quantization import check_is_float
 from bert_zoo.models.task_model import names_classes
 from bert_zoo.registry import Family, registry
 from bert_zoo.tasks.streams import StatefulModel
@@ -49,7 +50,7 @@ def save(model: ZooModel, directory: str | os.PathLike, format: str = "bert_zoo"
 
     Raises:
         TypeError: not a model of the zoo; or a `StatefulModel`, whose inner model is what is saved.
-        ValueError: an unknown format, or one that has no such model.
+        ValueError: an unknown format, or one that has no such model; a quantized model.
         FileExistsError: the directory holds a model of the other format.
     """
     if not isinstance(model, ZooModel):
@@ -65,6 +66,7 @@ def save(model: ZooModel, directory: str | os.PathLike, format: str = "bert_zoo"
         return
     if format not in FORMATS:
         raise ValueError(f"format is {format!r}; it is one of {[*FORMATS, PEFT]}.")
+    check_is_float(model)
     model = without_lora(model)
     encoder = getattr(model, "encoder", model)
     family, config = registry().families[encoder.family], encoder.config

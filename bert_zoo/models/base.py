@@ -2,6 +2,7 @@
 
 import contextlib
 import functools
+import inspect
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any
@@ -31,6 +32,12 @@ from bert_zoo.models.inputs import check_batch_size, check_is_dict, check_is_int
 from bert_zoo.models.interface import Interface
 from bert_zoo.models.labels import LabelRange, checked_labels, label_arrays, read_class_weight
 from bert_zoo.models.onnx_conversion import converting
+from bert_zoo.models.quantization import (
+    can_be_quantized,
+    check_mode,
+    quantize_layers,
+    quantized_layers,
+)
 from bert_zoo.models.replicas import (
     LossScaling,
     LossTracker,
@@ -331,7 +338,9 @@ class ZooModel(keras.Model):
             optimizer.use_levels(self.levels_below_head)
 
     def get_config(self):
-        return {**super().get_config(), "trained_layers": trained_layers(self)}
+        config = {**super().get_config(), "trained_layers": trained_layers(self)}
+        quantized = quantized_layers(self)
+        return config | {"quantized_layers": quantized} if quantized else config
 
     @classmethod
     def from_config(cls, config, custom_objects=None):
@@ -339,10 +348,24 @@ class ZooModel(keras.Model):
         # and freezes nothing, and forgets what is set on the layers inside.
         config = dict(config)
         trained = config.pop("trained_layers", {})
+        quantized = config.pop("quantized_layers", {})
         config.pop("trainable", None)
         model = super().from_config(config, custom_objects)
+        quantize_layers(model, quantized)
         set_trained_layers(model, trained)
         return model
+
+    def quantize(self, mode: str | None = None, **options) -> None:
+        """As in Keras, to "int8"; `.keras` files and exports hold the quantized model.
+
+        Raises:
+            ValueError: another mode.
+        """
+        check_mode(mode)
+        # Not of Keras 3.10.
+        if "filters" in inspect.signature(keras.Model.quantize).parameters:
+            options = {"filters": can_be_quantized, **options}
+        super().quantize(mode, **options)
 
     def compile_from_config(self, config):
         # Keras 3.15 leaves loaded models uncompiled whose class has a `compile` of its own.

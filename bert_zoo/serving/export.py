@@ -8,6 +8,7 @@ from pathlib import Path
 import keras
 
 from bert_zoo.models.base import ZooModel
+from bert_zoo.models.quantization import quantized_layers
 from bert_zoo.runtime.files import (
     DESCRIPTION_FILE,
     LITERT_FILE,
@@ -176,6 +177,12 @@ def _check_options(
         raise ValueError(
             f"The model reads long texts in windows, which format={format!r} has not: it would cut them. "
             "Load the model with long_texts=None, or pass text=False."
+        )
+    if format == "litert" and quantized_layers(model):
+        raise ValueError(
+            "The model was quantized by Keras, whose products of integers LiteRT's converter does not take. "
+            'Export the model as it was before model.quantize, with quantize="int8"; or choose another '
+            "format."
         )
     if model.dtype_policy.compute_dtype != "float32":
         raise ValueError(

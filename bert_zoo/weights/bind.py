@@ -53,10 +53,10 @@ def _walk(layer, kind: str, prefix: str) -> Iterator[tuple[str, Any]]:
         if id(variable) not in inherited:
             yield prefix + variable.name, variable
     for child in children(layer):
-        yield from _walk(child, kind, f"{prefix}{_step_to(child, layer)}/")
+        yield from _walk(child, kind, f"{prefix}{step_to(child, layer)}/")
 
 
-def _step_to(child, layer) -> str:
+def step_to(child, layer) -> str:
     """What paths call a layer's child: its name, but for the encoder of a task model, which has any."""
     return "encoder" if child is getattr(layer, "encoder", None) else child.name
 
@@ -65,7 +65,7 @@ def trained_layers(layer, is_parent_trained: bool = True, path: str = "") -> dic
     """Whether layers are trained, by path, of those that differ from the layer above."""
     found = {} if layer.trainable == is_parent_trained else {path: layer.trainable}
     for child in children(layer):
-        found |= trained_layers(child, layer.trainable, f"{path}{_step_to(child, layer)}/")
+        found |= trained_layers(child, layer.trainable, f"{path}{step_to(child, layer)}/")
     return found
 
 
@@ -74,7 +74,7 @@ def set_trained_layers(layer, trained: Mapping[str, bool], path: str = "") -> No
     if path in trained:
         layer.trainable = trained[path]
     for child in children(layer):
-        set_trained_layers(child, trained, f"{path}{_step_to(child, layer)}/")
+        set_trained_layers(child, trained, f"{path}{step_to(child, layer)}/")
 
 
 def variables_of(model) -> dict[str, Any]:

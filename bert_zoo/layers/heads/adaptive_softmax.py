@@ -7,7 +7,7 @@ import keras
 from keras import ops
 
 from bert_zoo.layers.adaptive_embedding import cluster_tables
-from bert_zoo.layers.common import initializer, vocabulary_logits
+from bert_zoo.layers.common import float_table, initializer, vocabulary_logits
 
 
 class AdaptiveSoftmax(keras.layers.Layer):
@@ -105,7 +105,7 @@ class AdaptiveSoftmax(keras.layers.Layer):
         length = ops.shape(x)[1]
         flat = ops.reshape(x, (-1, self.hidden_size))
         if self.tables is not None:
-            tables = [table.embeddings for table in self.tables]
+            tables = [*map(float_table, self.tables)]
         clusters = self._clusters(tables, projections)
         if labels is None:
             return ops.reshape(self._of_all(flat, clusters), (-1, length, self.bounds[-1]))

@@ -3,7 +3,7 @@
 import keras
 from keras import ops
 
-from bert_zoo.layers.common import at_positions, dense, norm
+from bert_zoo.layers.common import at_positions, dense, float_kernel, norm
 from bert_zoo.layers.dropout import Dropout
 
 # Of what no answer may start or end at.
@@ -73,7 +73,8 @@ class BeamSpanHead(keras.layers.Layer):
             starts = ops.argsort(-start_logits, axis=1)[:, : self.num_starts]
         starts = ops.cast(starts, "int32")
         # The layer over [token; start], by its two halves: tokens are the same for all starts.
-        of_token, of_start = ops.split(ops.cast(self.end_transform.kernel, x.dtype), 2)
+        kernel = float_kernel(self.end_transform, 2 * x.shape[-1])
+        of_token, of_start = ops.split(ops.cast(kernel, x.dtype), 2)
         tokens = ops.expand_dims(ops.matmul(x, of_token), 2)
         given = ops.expand_dims(ops.matmul(at_positions(x, starts), of_start), 1)
         ends = ops.tanh(tokens + given + ops.cast(self.end_transform.bias, x.dtype))

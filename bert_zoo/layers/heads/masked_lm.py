@@ -3,7 +3,14 @@
 import keras
 from keras import ops
 
-from bert_zoo.layers.common import Activation, dense, norm, table, vocabulary_logits
+from bert_zoo.layers.common import (
+    Activation,
+    dense,
+    float_table,
+    norm,
+    table,
+    vocabulary_logits,
+)
 
 
 class MaskedLMHead(keras.layers.Layer):
@@ -84,9 +91,9 @@ class MaskedLMHead(keras.layers.Layer):
         if self.transform is not None:
             x = self.norm(self.activation(self.transform(x)))
         if self.decoder is not None:
-            token_table = self.decoder.embeddings
+            token_table = float_table(self.decoder)
         if self.extra_decoder is not None:
-            token_table = ops.concatenate([token_table, self.extra_decoder.embeddings], axis=1)
+            token_table = ops.concatenate([token_table, float_table(self.extra_decoder)], axis=1)
         return ops.reshape(vocabulary_logits(x, token_table, self.bias), shape)
 
     def compute_output_shape(self, input_shape):
