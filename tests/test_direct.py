@@ -6,6 +6,7 @@ import pickle
 import shutil
 import string
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 
 import keras
@@ -263,3 +264,27 @@ def test_silu_is_x_times_its_sigmoid_and_read_from_hugging_faces_files(name, tmp
     saved = tmp_path / "saved" / "config.json"
     assert json.loads(saved.read_text())["hidden_act"] == "silu"
     assert_same(bert_zoo.load(tmp_path / "saved").embed(TEXTS), encoder.embed(TEXTS))
+
+
+def test_threads_wait_for_the_first_call_of_a_graph():
+    running, most, calls = 0, 0, []
+
+    def graph(value):
+        nonlocal running, most
+        running += 1
+        most = max(most, running)
+        time.sleep(0.05)
+        running -= 1
+        calls.append(value)
+        return value
+
+    call = graphs.first_alone(graph)
+    threads = [threading.Thread(target=call, args=(1,)) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    while not calls:
+        time.sleep(0.001)
+    assert most == 1
+    for thread in threads:
+        thread.join()
+    assert len(calls) == 4 and call(2) == 2

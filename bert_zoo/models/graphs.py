@@ -84,7 +84,25 @@ def _traced(model, function: Callable, specs: tuple, options: dict) -> Callable:
         return function(model, *tensors, **options)
 
     # A concrete function has one trace, and so no warning about retracing.
-    return tf.function(run, autograph=False).get_concrete_function(*specs)
+    return first_alone(tf.function(run, autograph=False).get_concrete_function(*specs))
+
+
+def first_alone(graph: Callable) -> Callable:
+    """The graph, whose first call ends before others begin.
+
+    In it TensorFlow 2.21 optimises the graph, and does so again in every call that begins meanwhile.
+    """
+    lock, has_run = threading.Lock(), threading.Event()
+
+    def call(*tensors):
+        if has_run.is_set():
+            return graph(*tensors)
+        with lock:
+            outputs = graph(*tensors)
+            has_run.set()
+            return outputs
+
+    return call
 
 
 def _as_tensor(value):
