@@ -1,7 +1,7 @@
 """Files of vocabulary directories, and what Hugging Face's say of special and added tokens."""
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -111,8 +111,10 @@ class NamedTokens(NamedTuple):
         return [token.as_config() for content, token in self.tokens.items() if content in known]
 
 
-def read_named_tokens(files: VocabularyFiles) -> NamedTokens:
+def read_named_tokens(files: VocabularyFiles, roles: Collection[str] = ()) -> NamedTokens:
     """Reads tokenizer.json, special_tokens_map.json, tokenizer_config.json and added_tokens.json.
+
+    `roles` are tokens that are special though no file says so.
 
     Raises:
         ConfigError: a damaged file.
@@ -141,7 +143,7 @@ def read_named_tokens(files: VocabularyFiles) -> NamedTokens:
                 others.setdefault(token.content, token)
     # Files of added tokens alone say nothing else of them; see transformers' _from_pretrained.
     found = {} if decoder else files.json("added_tokens.json").values_of(int)
-    specials = {*special.values(), *others}
+    specials = {*special.values(), *others, *roles}
     added = {
         index: AddedToken(content, normalized=content not in specials, special=content in specials)
         for content, index in found.items()

@@ -228,7 +228,7 @@ def _added_tokens(
     files: VocabularyFiles, model: bytes, scheme: Scheme
 ) -> list[dict[str, Any] | str]:
     """The tokens that the files name beside those of the scheme's roles."""
-    named = read_named_tokens(files)
+    named = read_named_tokens(files, scheme.special_tokens.values())
     roles = {
         content: AddedToken(content, special=True) for content in scheme.special_tokens.values()
     }
