@@ -125,6 +125,8 @@ def test_sentence_vectors_are_the_models(exported, caplog):
         served = runtime.embed(texts, batch_size=2)
     assert sum("is cut" in record.message for record in caplog.records) == 1
     np.testing.assert_allclose(served, model.embed(texts), atol=TOLERANCE)
+    with pytest.raises(ValueError, match="lone surrogate"):
+        runtime.embed("a\ud800b")
     with pytest.raises(ValueError, match="signature"):
         runtime.run({}, "step")
     with pytest.raises(ValueError, match="takes"):
