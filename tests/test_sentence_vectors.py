@@ -89,6 +89,14 @@ def test_the_runtime_gives_the_same_vectors(name, tmp_path):
                 served.embed(TEXTS, prompt=prompt)
 
 
+@pytest.mark.slow
+def test_layers_that_a_graph_of_hugging_faces_layout_lacks_are_said(tmp_path, caplog):
+    model = bert_zoo.load(directory_of("dense", tmp_path), "embedding")
+    bert_zoo.export(model, tmp_path / "served", format="onnx", layout="hf")
+    assert "transformers.js does not" in caplog.text
+    assert (tmp_path / "served" / "2_Dense").is_dir()
+
+
 def test_a_classifier_has_no_use_for_dense_layers(tmp_path):
     model = bert_zoo.load(directory_of("dense", tmp_path), "classification")
     assert not model.encoder.pooled_layers

@@ -1,5 +1,6 @@
 """`export`: a model that serves text without this package, in TensorFlow, LiteRT or ONNX Runtime."""
 
+import logging
 import os
 from collections.abc import Collection
 from importlib.util import find_spec
@@ -7,7 +8,7 @@ from pathlib import Path
 
 import keras
 
-from bert_zoo.models.base import ZooModel
+from bert_zoo.models.base import ZooModel, encoder_of
 from bert_zoo.models.quantization import quantized_layers
 from bert_zoo.runtime.files import (
     DESCRIPTION_FILE,
@@ -19,6 +20,8 @@ from bert_zoo.runtime.files import (
 from bert_zoo.tasks.streams import StatefulModel
 from bert_zoo.training.lora import without_lora
 from bert_zoo.weights.files import remove_leftovers, replacing_directory, write_json
+
+log = logging.getLogger("bert_zoo")
 
 # By format: what its directory has for certain, and what else is the export's. A SavedModel's
 # `assets.extra`, for one, is the user's.
@@ -245,6 +248,11 @@ def _write_hugging_face(
     from bert_zoo.serving.portable import hugging_face_function
 
     function = hugging_face_function(model)
+    if encoder_of(model).pooling.dense:  # which models with a head do not keep
+        log.warning(
+            "The dense layers that follow the pooling of this model are in the directory, and not in the graph: "
+            "sentence-transformers applies them, transformers.js does not."
+        )
     write_around_weights(model, directory)
     (directory / _HF_FOLDER).mkdir()
     _refuse_others(target, _HF_FOLDER, {entry.name for entry in directory.iterdir()}, "layout='hf'")
