@@ -236,7 +236,7 @@ def test_a_regression_model_has_one_label_a_text():
     pd = pytest.importorskip("pandas")
     found.append(model.evaluate(TEXTS, pd.DataFrame({"score": [1, 2, 3]}), verbose=0))
     np.testing.assert_allclose(found[2], found[0])
-    with pytest.raises(ValueError, match=r"\['score', 'other'\].*one column of labels"):
+    with pytest.raises(ValueError, match=r"\['score', 'other'\].*Pass one column"):
         model.evaluate(TEXTS, pd.DataFrame({"score": [1, 2, 3], "other": [1, 2, 3]}), verbose=0)
     with pytest.raises(ValueError, match=r"label\[1\] is nan.*Drop rows"):
         model.evaluate(TEXTS, pd.Series([1, pd.NA, 3], dtype="Float64"), verbose=0)

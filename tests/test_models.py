@@ -187,7 +187,8 @@ def test_the_last_layer_computes_what_the_head_reads(task, monkeypatch):
     texts = int(np.prod(inputs["token_ids"].shape[:-1]))
     tokens = texts if model.reads_first_only else inputs["token_ids"].size
     assert rows_of_last_feed_forward(model, inputs, monkeypatch) == tokens
-    first_only = "classification multi_label_classification regression multiple_choice"
+    first_only = """classification multi_label_classification regression multiple_choice
+        next_sentence_prediction"""
     assert model.reads_first_only == (task in first_only.split())
     # The memory guide, which imports no Keras, asks the weight table.
     head = registry().families["bert"].heads.get(task)

@@ -296,8 +296,8 @@ NEXT_SENTENCE = Row(
 HEADS = {
     "masked_lm": Head(MASKED_LM_ROWS, copies=MASKED_LM_COPIES),
     "pretraining": Head((*MASKED_LM_ROWS, NEXT_SENTENCE), pooler=True, copies=MASKED_LM_COPIES),
-    "next_sentence_prediction": Head((NEXT_SENTENCE,), pooler=True, dropout=None),
     **TASK_HEADS,
+    "next_sentence_prediction": Head((NEXT_SENTENCE,), pooler=True, dropout=None),
 }
 MODEL_GARDEN_HEAD = {
     "masked_lm/transform": "cls/predictions/transform/dense",

@@ -6,7 +6,7 @@ from typing import Any
 from bert_zoo.config import EncoderConfig
 from bert_zoo.families import bert, gpt
 from bert_zoo.families import gpt_formats as formats
-from bert_zoo.families.bert_presets import WORDS
+from bert_zoo.families.bert_presets import ANSWERS, WORDS
 from bert_zoo.families.gpt_checkpoints import GPT2
 from bert_zoo.families.gpt_config import CausalConfig
 from bert_zoo.presets import Preset
@@ -102,7 +102,7 @@ FAMILY = Family(
     presets=[
         Preset(
             "gpt2/finetuning",
-            (*preset.tasks, *WORDS),
+            (*preset.tasks, *WORDS, *ANSWERS),
             preset.recipe,
             preset.source,
             note="The settings of GPT, since GPT-2's paper fine-tunes nothing.",

@@ -90,7 +90,11 @@ class CharBpeTokenizer(Tokenizer):
                     for token in self.vocabulary
                 ]
             )
-        self._trace(around(self._raw_tokens, self._tokenize_plain, with_offsets=False))
+        # No partial: TensorFlow stores the arguments of what it traced with a SavedModel.
+        self._trace(self._tokenize_whole)
+
+    def _tokenize_whole(self, texts: tf.Tensor) -> tf.RaggedTensor:
+        return around(self._raw_tokens, self._tokenize_plain, with_offsets=False)(texts)
 
     def _tokenize_plain(self, texts: tf.Tensor) -> tf.RaggedTensor:
         """Tokenizes what stands around tokens of the raw texts."""
