@@ -377,7 +377,7 @@ def test_hugging_face_directory_comes_back_bit_for_bit(case, tmp_path):
     # has no token for it and the file names any.
     said = (set(ours) & set(theirs)) - {"id2label", "label2id", "problem_type"}
     if family_of(case) == "gpt2":
-        said.remove("pad_token_id")
+        said.discard("pad_token_id")
     assert len(said) > 10
     assert {key: ours[key] for key in said} == {key: theirs[key] for key in said}
     again = bert_zoo.load(tmp_path, task_of(case), init=CASES[case].get("init", ()))
