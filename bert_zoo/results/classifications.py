@@ -83,9 +83,18 @@ def multi_label_classified(
 ) -> MultiLabelClassification:
     """What logits [classes] say of a text that has any number of the labels."""
     scores = dict(zip(labels, map(float, sigmoid(logits)), strict=True))
-    threshold = dict(zip(labels, thresholds, strict=True))
-    above = {label: score for label, score in scores.items() if score > threshold[label]}
-    return MultiLabelClassification(text, highest(above, top_k), scores)
+    return applying(text, scores, dict(zip(labels, thresholds, strict=True)), top_k)
+
+
+def applying(
+    text: str | tuple[str, str],
+    scores: Mapping[str, float],
+    thresholds: Mapping[str, float],
+    top_k: int | None,
+) -> MultiLabelClassification:
+    """The labels of a text whose probability is above their threshold."""
+    above = {label: score for label, score in scores.items() if score > thresholds[label]}
+    return MultiLabelClassification(text, highest(above, top_k), dict(scores))
 
 
 def highest(scores: Mapping[str, float], number: int | None) -> dict[str, float]:

@@ -10,17 +10,11 @@ from collections.abc import Sequence
 from bert_zoo.error_text import quoted, shown
 from bert_zoo.models.cut_texts import warning_of_cut_texts
 from bert_zoo.models.direct import outputs_of_texts
+from bert_zoo.models.labels import DEFAULT_THRESHOLD
 from bert_zoo.registry import registry
-from bert_zoo.results.classifications import (
-    Classifications,
-    MultiLabelClassification,
-    best,
-    highest,
-    softmax,
-)
+from bert_zoo.results.classifications import Classifications, applying, best, softmax
 
 HYPOTHESIS = "This example is {}."
-DEFAULT_THRESHOLD = 0.5
 
 
 def zero_shot(
@@ -36,7 +30,7 @@ def zero_shot(
     from bert_zoo.text.batches import strings
 
     labels = _checked_labels(labels)
-    if not isinstance(hypothesis, str) or hypothesis.format("") == hypothesis:
+    if not isinstance(hypothesis, str) or "{}" not in hypothesis:
         raise ValueError(
             f"hypothesis is {shown(hypothesis)}; it is a sentence with {{}} where the label goes, such as "
             f"{HYPOTHESIS!r}."
@@ -44,26 +38,25 @@ def zero_shot(
     entails, contradicts = _inference_classes(model)
     texts = strings(texts)
     premises = [text for text in texts for _ in labels]
-    hypotheses = [hypothesis.format(label) for label in labels] * len(texts)
+    hypotheses = [hypothesis.replace("{}", label) for label in labels] * len(texts)
     pairs = (premises, hypotheses)
     # The hypothesis must be read whole.
     reader = model.preprocessor.with_options(truncation="only_first")
     with warning_of_cut_texts(model, pairs):
         logits = outputs_of_texts(model, _logits, pairs, batch_size, reader=reader)
     logits = logits.reshape(len(texts), len(labels), -1)
-    if not multi_label:
+    if multi_label:
+        probabilities = softmax(logits[..., [contradicts, entails]])[..., 1]
+    else:
         probabilities = softmax(logits[..., entails])
-        return Classifications(
-            best(text, dict(zip(labels, map(float, row), strict=True)), top_k)
-            for text, row in zip(texts, probabilities, strict=True)
-        )
-    probabilities = softmax(logits[..., [contradicts, entails]])[..., 1]
-    found = []
+    thresholds = dict.fromkeys(labels, DEFAULT_THRESHOLD)
+    found = Classifications()
     for text, row in zip(texts, probabilities, strict=True):
         scores = dict(zip(labels, map(float, row), strict=True))
-        above = {label: score for label, score in scores.items() if score > DEFAULT_THRESHOLD}
-        found.append(MultiLabelClassification(text, highest(above, top_k), scores))
-    return Classifications(found)
+        found.append(
+            applying(text, scores, thresholds, top_k) if multi_label else best(text, scores, top_k)
+        )
+    return found
 
 
 def _logits(model, inputs):
