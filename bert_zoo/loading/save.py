@@ -79,8 +79,7 @@ def save(model: ZooModel, directory: str | os.PathLike, format: str = "bert_zoo"
     description = _description(model, preprocessor)
     root = fmt.root
     if format == HuggingFace.name:
-        description = _as_hugging_face(fmt, family, model, description)
-        description = replace(description, token_ids=_token_ids(preprocessor, description, config))
+        description = _as_hugging_face(fmt, family, model, description, preprocessor)
         if model.task not in family.heads:
             # A bare Hugging Face encoder has no prefix; inside a task model it has the family's.
             root = ""
@@ -148,8 +147,7 @@ def _write(
         copy.key: tensors[copy.of] for copy in plan.copies if not copy.equal and copy.of in tensors
     }
     tensors |= {plan.root + name: value for name, value in fmt.buffers(config).items()}
-    pooled = () if description.pooling is None else description.pooling.dense
-    tensors_beside = to_stored(variables, pooled_bindings(pooled, fmt))
+    tensors_beside = _tensors_beside(fmt, description, variables)
     if fmt.name == BertZoo.name:
         tensors |= tensors_beside
     fmt.write_weights(directory, tensors)
@@ -171,15 +169,21 @@ def write_around_weights(model: ZooModel, directory: Path) -> None:
         raise ValueError(
             f"Hugging Face transformers has no models of the family {family.name}; leave layout out."
         )
-    description = _as_hugging_face(fmt, family, model, _description(model, preprocessor))
-    token_ids = _token_ids(preprocessor, description, encoder.config)
-    description = replace(description, token_ids=token_ids)
+    description = _description(model, preprocessor)
+    description = _as_hugging_face(fmt, family, model, description, preprocessor)
     directory.mkdir(parents=True, exist_ok=True)
-    pooled = () if description.pooling is None else description.pooling.dense
-    tensors_beside = to_stored(variables_of(model), pooled_bindings(pooled, fmt))
+    tensors_beside = _tensors_beside(fmt, description, variables_of(model))
     parts = (encoder.config, description, preprocessor, encoder.compute_dtype, tensors_beside)
     _write_around(directory, family, fmt, *parts)
     write_card(directory, model, family, description)
+
+
+def _tensors_beside(
+    fmt: Format, description: Description, variables: Mapping[str, Any]
+) -> dict[str, Any]:
+    """The tensors of the layers over sentence vectors, by the format's names."""
+    dense = () if description.pooling is None else description.pooling.dense
+    return to_stored(variables, pooled_bindings(dense, fmt))
 
 
 def _write_around(
@@ -226,7 +230,7 @@ def _description(model: ZooModel, preprocessor) -> Description:
 
 
 def _as_hugging_face(
-    fmt: HuggingFace, family: Family, model: ZooModel, description: Description
+    fmt: HuggingFace, family: Family, model: ZooModel, description: Description, preprocessor
 ) -> Description:
     """A model's description for Hugging Face; says on the log what its format cannot say."""
     encoder = getattr(model, "encoder", model)
@@ -253,6 +257,7 @@ def _as_hugging_face(
         description,
         classes=(hf_class,),
         pooling=pooling,
+        token_ids=_token_ids(preprocessor, description, encoder.config),
         generates=hasattr(model, "generate"),
         lacks_pooler=is_bare and has_pooler and not encoder.config.pooler,
     )
