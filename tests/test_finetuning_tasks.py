@@ -163,6 +163,8 @@ def test_kept_model_predicts_the_same_when_loaded_and_when_served(run):
     figures = measured.metrics
     kept = json.loads((directory / "metrics.json").read_text())["kept"]
     assert figures == pytest.approx(kept, abs=1e-5)
+    if kind == "regression":
+        assert finetuning.kept_model(directory).score_name == "label"
     if kind == "multi_label_classification":
         labels = [{task.label_names[i] for i in row} for row in data.labels]
         model = finetuning.kept_model(directory)

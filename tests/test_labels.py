@@ -1,5 +1,7 @@
 """Labels as people have them train and measure as class numbers do."""
 
+import json
+
 import keras
 import numpy as np
 import pytest
@@ -17,6 +19,7 @@ from bert_zoo.models.labels import (
     label_names,
 )
 from bert_zoo.tasks.classification import Classifier
+from bert_zoo.tasks.regression import Regressor
 from bert_zoo.training import compile_for_task
 
 NAMES = ["negative", "neutral", "positive"]
@@ -240,6 +243,21 @@ def test_a_regression_model_has_one_label_a_text():
         model.evaluate(TEXTS, pd.DataFrame({"score": [1, 2, 3], "other": [1, 2, 3]}), verbose=0)
     with pytest.raises(ValueError, match=r"label\[1\] is nan.*Drop rows"):
         model.evaluate(TEXTS, pd.Series([1, pd.NA, 3], dtype="Float64"), verbose=0)
+
+
+@pytest.mark.parametrize("format", ["bert_zoo", "hf"])
+def test_the_number_of_a_regression_keeps_its_name(tmp_path, format):
+    model = load_task("regression", labels=["similarity"])
+    assert Regressor.from_config(model.get_config()).score_name == "similarity"
+    bert_zoo.save(model, tmp_path, format=format)
+    if format == "hf":
+        config = json.loads((tmp_path / "config.json").read_text())
+        assert config["id2label"] == {"0": "similarity"} and config["label2id"] == {"similarity": 0}
+    assert bert_zoo.load(tmp_path, "regression").score_name == "similarity"
+    assert bert_zoo.load(tmp_path, "regression", labels=["other"]).score_name == "other"
+    assert bert_zoo.load(tmp_path, "regression", init=("classifier",)).score_name is None
+    with pytest.raises(ValueError, match="'regression' has no classes to name"):
+        bert_zoo.load(tmp_path, "regression", labels=["a", "b"])
 
 
 def test_predict_does_not_read_labels_as_second_texts(classifier):

@@ -72,12 +72,9 @@ def predict_table(model: Any, metrics: dict[str, float]) -> None:
     from bert_zoo.apps.prediction_files import predict_file
     from bert_zoo.data.tables import text_rows
 
-    how = PROGRAM.given(DataOptions)
-    if how.get("delimiter") == "tab":
-        how["delimiter"] = "\t"
     written = predict_file(
         model,
-        text_rows(_FILE.value, **how),
+        text_rows(_FILE.value, **PROGRAM.given(DataOptions)),
         _OUTPUT.value,
         all_scores=_ALL_SCORES.value,
         no_answer_threshold=metrics.get(THRESHOLD),

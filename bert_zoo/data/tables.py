@@ -87,7 +87,7 @@ def read_table(
             error, but for tables with several labels a row, of which there may be none.
         format: a key of `FORMATS`; by default what the file's suffix says, or "csv" where a
             delimiter is given. "parquet" and "excel" need `pip install 'bert_zoo[tables]'`.
-        delimiter: the character between the fields of a CSV file; by default the one of
+        delimiter: the character between the fields of a CSV file, or "tab"; by default the one of
             `DELIMITERS` that the header tells.
         header: False for a file whose first line is a row like the others; columns are then numbers,
             from 0, or from -1 for the last. Or names for its columns.
@@ -388,6 +388,7 @@ def rows(
 
     Blank lines at the end of the file are left out. Arguments and errors are those of `read_table`.
     """
+    delimiter = "\t" if delimiter == "tab" else delimiter
     name = _format_name(path, format, delimiter)
     options: dict[str, Any] = {"encoding": encoding, "max_bytes": max_line_bytes}
     if name == "csv":

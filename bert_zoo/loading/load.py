@@ -83,7 +83,8 @@ def load(
         weights: "pretrained"; or None for random weights, without any download.
         num_classes, labels: of classification tasks; taken from the checkpoint where it has them,
             else two classes. Labels are names in the order of the classes' numbers, or a dict that
-            says which number each has: {"negative": 0, "positive": 1}, or the other way round.
+            says which number each has: {"negative": 0, "positive": 1}, or the other way round. Of a
+            regression, one label: what its number is called.
         num_labels: Hugging Face's word for num_classes.
         problem_type: Hugging Face's word beside task="classification":
             "single_label_classification", "multi_label_classification" or "regression". Where it is
@@ -142,12 +143,13 @@ def load(
     model_class = TASKS[task]
     if model_class is not Encoder and (output_hidden_states or output_attentions):
         raise ValueError("Hidden states and attentions are outputs of the bare encoder.")
-    if not names_classes(model_class) and (num_classes, labels) != (None, None):
+    if labels is not None:
+        labels = label_names(None, labels)
+    names_score = model_class is Regressor and (num_classes or len(labels or "1")) == 1
+    if not (names_classes(model_class) or names_score or (num_classes, labels) == (None, None)):
         raise ValueError(
             f"Task {task!r} has no classes to name: leave num_classes={num_classes!r} and labels={labels!r} out."
         )
-    if labels is not None:
-        labels = label_names(None, labels)
     is_single_label = names_classes(model_class) and model_class is not MultiLabelClassifier
     if is_single_label and 1 in (num_classes, len(labels or ())):
         raise one_class_error(f"num_classes is {num_classes}, labels is {labels}")
@@ -180,12 +182,12 @@ def load(
     encoder.long_texts = _long_texts(opened, model_class, encoder, long_texts, stride)
     model: ZooModel = encoder
     if model_class is not Encoder:
-        classes = (
-            _classes(opened, task, num_classes, labels, untrained)
-            if names_classes(model_class)
-            else {}
-        )
-        model = model_class(encoder, name=model_name, **classes)
+        named = {}
+        if names_classes(model_class):
+            named = _classes(opened, task, num_classes, labels, untrained)
+        elif model_class is Regressor:
+            named = {"score_name": _score_name(opened, labels, untrained)}
+        model = model_class(encoder, name=model_name, **named)
         if model_class is MultiLabelClassifier:
             told = () if "classifier" in untrained else opened.description.thresholds
             if thresholds is not None or told:
@@ -473,6 +475,15 @@ def _classes(
             )
         labels = labels or told
     return {"num_classes": stored, "labels": labels}
+
+
+def _score_name(
+    opened: Opened, labels: Sequence[str] | None, untrained: frozenset[str]
+) -> str | None:
+    """What a regression's number is called: as the user says, else as the checkpoint of the head does."""
+    told = () if "classifier" in untrained else opened.description.labels or ()
+    name = [*(labels or told)]
+    return name[0] if len(name) == 1 else None
 
 
 def _stored_logits(opened: Opened, task: str) -> int | None:

@@ -213,6 +213,9 @@ def _description(model: ZooModel, preprocessor) -> Description:
     """What a directory says of a model beside the encoder's configuration."""
     encoder = getattr(model, "encoder", model)
     thresholds = getattr(model, "thresholds", ())
+    labels = model.labels if names_classes(type(model)) else None
+    if getattr(model, "score_name", None) is not None:
+        labels = (model.score_name,)
     text = None
     if preprocessor is not None:
         length = preprocessor.get_config()["sequence_length"]
@@ -220,7 +223,7 @@ def _description(model: ZooModel, preprocessor) -> Description:
     return Description(
         task=model.task,
         problem_type=next((n for n, task in PROBLEM_TYPES.items() if task == model.task), None),
-        labels=model.labels if names_classes(type(model)) else None,
+        labels=labels,
         thresholds=() if set(thresholds) <= {DEFAULT_THRESHOLD} else thresholds,
         text=text,
         pooling=encoder.pooling,

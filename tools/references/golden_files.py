@@ -1,10 +1,12 @@
 """Seeds and files of golden cases: what programs of every environment share, torch or not."""
 
+import argparse
 import json
 import pathlib
 import shutil
 import zlib
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
 
 import numpy as np
 
@@ -24,6 +26,17 @@ def write_json(path: pathlib.Path, value: dict) -> None:
 
 def write_lines(path: pathlib.Path, lines: Iterable[str]) -> None:
     path.write_text("\n".join(lines) + "\n")
+
+
+def make_all(
+    documentation: str, cases: Mapping[str, Any], make: Callable[[str, Any, pathlib.Path], None]
+) -> None:
+    """The program that makes cases by name below --output_dir; `documentation` is its module's."""
+    parser = argparse.ArgumentParser(description=documentation.splitlines()[0])
+    parser.add_argument("--output_dir", default="tests/golden", type=pathlib.Path)
+    golden = parser.parse_args().output_dir
+    for name, case in cases.items():
+        make(name, case, golden)
 
 
 def write_wordpiece(directory: pathlib.Path, vocabulary: Iterable[str], tokenizer: str) -> None:

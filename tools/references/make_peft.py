@@ -6,7 +6,6 @@ computes of the checkpoint's own inputs. Weights are random. In an environment w
     python tools/references/make_peft.py --output_dir tests/golden
 """
 
-import argparse
 import dataclasses
 import pathlib
 import shutil
@@ -18,6 +17,7 @@ import peft
 import torch
 import transformers
 from golden_case import torch_inputs
+from golden_files import make_all
 
 
 @dataclasses.dataclass(frozen=True)
@@ -104,14 +104,6 @@ def make(name: str, case: Adapted, golden: pathlib.Path) -> None:
     print(name, "done")
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--output_dir", default="tests/golden", type=pathlib.Path)
-    golden = parser.parse_args().output_dir
-    torch.set_num_threads(1)
-    for name, case in CASES.items():
-        make(name, case, golden)
-
-
 if __name__ == "__main__":
-    main()
+    torch.set_num_threads(1)
+    make_all(__doc__, CASES, make)

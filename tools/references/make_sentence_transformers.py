@@ -7,7 +7,6 @@ sentence-transformers:
     python tools/references/make_sentence_transformers.py --output_dir tests/golden
 """
 
-import argparse
 import dataclasses
 import pathlib
 import shutil
@@ -15,6 +14,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 import torch
+from golden_files import make_all
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.models import Dense, Normalize, Pooling, Transformer
 
@@ -86,14 +86,6 @@ def make(name: str, case: Case, golden: pathlib.Path) -> None:
     print(name, "done")
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--output_dir", default="tests/golden", type=pathlib.Path)
-    golden = parser.parse_args().output_dir
-    torch.set_num_threads(1)
-    for name, case in CASES.items():
-        make(name, case, golden)
-
-
 if __name__ == "__main__":
-    main()
+    torch.set_num_threads(1)
+    make_all(__doc__, CASES, make)

@@ -174,6 +174,11 @@ class ScoreBenchmark(TextBenchmark):
     def label_names(self):
         return ()
 
+    def load_options(self):
+        # What the number is called, where the data say it.
+        named = {"labels": self._label_names} if self._label_names else {}
+        return {**super().load_options(), **named}
+
     def prepare(self, model):
         start_from_mean(model, self.train.labels)
 
@@ -397,7 +402,7 @@ def table_benchmark(options) -> TextBenchmark:
             regression=options.regression,
             skip_unlabelled=options.skip_unlabelled,
             format=options.format,
-            delimiter="\t" if options.delimiter == "tab" else options.delimiter,
+            delimiter=options.delimiter,
             header=options.header,
             encoding=options.encoding,
         )
@@ -429,11 +434,12 @@ def table_benchmark(options) -> TextBenchmark:
                 "then."
             )
 
-    make, metric = TextBenchmark, class_metrics
+    make, metric, names = TextBenchmark, class_metrics, None
     if is_multi_label:
         make, metric = MultiLabelBenchmark, label_set_metrics
     elif options.regression:
         make, metric = ScoreBenchmark, squared_error
+        names = (options.label,) if options.header else ()
     own = own_files(options, read, rows_of, groups)
-    task = make(**own, metric=metric, remarks=all_remarks)
+    task = make(**own, metric=metric, label_names=names, remarks=all_remarks)
     return task
