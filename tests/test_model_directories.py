@@ -630,6 +630,19 @@ def test_a_sentencepiece_vocabulary_in_tokenizer_json_alone(family, tmp_path):
     assert "Prepend" in message_of(ConfigError, lambda: bert_zoo.load(tmp_path))
 
 
+@pytest.mark.parametrize("named", ["XLMRobertaTokenizer", "PreTrainedTokenizerFast"])
+def test_berts_layers_are_told_apart_by_their_vocabulary(named, tmp_path):
+    """As transformers 5 writes it, and as sentence-transformers saves paraphrase-multilingual-MiniLM."""
+    original = loaded("multilingual_minilm/encoder")
+    bert_zoo.save(original, tmp_path / "saved", format="hf")
+    (tmp_path / "saved" / "sentencepiece.bpe.model").unlink()
+    directory = rewritten(tmp_path / "saved", tmp_path, tokenizer_class=None)
+    rewritten(directory, tmp_path / "again", "tokenizer_config.json", tokenizer_class=named)
+    model = bert_zoo.load(tmp_path / "again" / "model")
+    assert model.family == "multilingual_minilm"
+    assert_same(model.predict(TEXTS, verbose=0), original.predict(TEXTS, verbose=0), 0)
+
+
 def test_a_language_models_directory_says_where_texts_end(tmp_path):
     for task in ("causal_lm", "classification"):
         bert_zoo.save(load_case(f"gpt2/{task}"), tmp_path / task, format="hf")

@@ -60,6 +60,7 @@ OF_STREAMS = {
     "ForQuestionAnsweringSimple": "question_answering",
 }
 PRETRAINING = {**HEADS, "ForPreTraining": "pretraining"}
+OF_SENTENCES = {**PRETRAINING, "ForNextSentencePrediction": "next_sentence_prediction"}
 OF_DECODERS = {
     "Model": "encoder",
     "LMHeadModel": "causal_lm",
@@ -68,14 +69,16 @@ OF_DECODERS = {
 # Of our family: names of transformers' classes begin with, configuration, vocabulary below vocabularies/,
 # class of the tokenizer, classes.
 FAMILIES = {
-    "bert": ("Bert", SIZES, "wordpiece", "BertTokenizer", PRETRAINING),
+    "bert": ("Bert", SIZES, "wordpiece", "BertTokenizer", OF_SENTENCES),
+    # BERT's layers, XLM-R's tokens.
+    "multilingual_minilm": ("Bert", SIZES, "sentencepiece_fairseq", "XLMRobertaTokenizer", HEADS),
     "electra": ("Electra", SIZES, "wordpiece", "ElectraTokenizer", HEADS),
     "mobilebert": (
         "MobileBert",
         SIZES | OF_MOBILEBERT,
         "wordpiece",
         "MobileBertTokenizer",
-        PRETRAINING,
+        OF_SENTENCES,
     ),
     "distilbert": (
         "DistilBert",
@@ -160,7 +163,11 @@ FAMILIES = {
         OF_GPT,
         "byte_bpe_gpt2",
         "GPT2Tokenizer",
-        {**OF_DECODERS, "ForTokenClassification": "token_classification"},
+        {
+            **OF_DECODERS,
+            "ForTokenClassification": "token_classification",
+            "ForQuestionAnswering": "question_answering",
+        },
     ),
 }
 # What programs write beside that, of a BERT with a head.

@@ -7,13 +7,14 @@ from typing import Any, ClassVar
 
 from bert_zoo.config import Config, ConfigError
 from bert_zoo.error_text import shown
-from bert_zoo.json_files import JsonObject
+from bert_zoo.json_files import JsonObject, read_object
 from bert_zoo.weights.files import write_json
 from bert_zoo.weights.formats.format import Description, Format
 from bert_zoo.weights.formats.hf_directories import (
     pooling_of,
     prompts_of,
     text_of,
+    tokenizer_class_of,
     write_pooling,
     write_prompts,
     write_text,
@@ -85,7 +86,7 @@ class HuggingFace(Format):
     model_type: str = ""  # of its config.json
     # The `architectures` entry of a model, by task; that of "encoder" for tasks without a head.
     classes: Mapping[str, str] = field(default_factory=dict)
-    # Of its config.json, where another family has the same `model_type`; empty for no matter.
+    # Of its directories, where another family has the same `model_type`; empty for no matter.
     tokenizer_class: str = ""
     # Whether a config.json without a model_type is of this family, as it is older than the key.
     may_be_untyped: bool = False
@@ -100,6 +101,13 @@ class HuggingFace(Format):
                 written={**codec.written, "model_type": self.model_type},
             )
             object.__setattr__(self, "codec", complete)
+
+    @classmethod
+    def settings(cls, path: Path) -> JsonObject:
+        values = read_object(path)
+        if "model_type" in values and not values.get("tokenizer_class"):
+            values["tokenizer_class"] = tokenizer_class_of(path.parent)
+        return values
 
     @property
     def family_value(self) -> str:

@@ -38,6 +38,24 @@ DENSE_ACTIVATIONS = {
 SENTENCE_VECTOR = "sentence_embedding"
 SENTENCE_FILE, SENTENCE_LENGTH = "sentence_bert_config.json", "max_seq_length"
 TOKENIZER_FILE, TOKENIZER_LENGTH = "tokenizer_config.json", "model_max_length"
+# Classes that read any tokenizer.json.
+GENERIC_TOKENIZERS = ("", "PreTrainedTokenizerFast", "TokenizersBackend")
+
+
+def tokenizer_class_of(directory: Path) -> str | None:
+    """The class that reads the vocabulary of a directory whose config.json does not name it.
+
+    transformers 5 names it in tokenizer_config.json alone; what sentence-transformers saves of
+    paraphrase-multilingual-MiniLM-L12-v2 names none, and SentencePiece's pieces are XLM-RoBERTa's there.
+    """
+    config, serialized = directory / TOKENIZER_FILE, directory / "tokenizer.json"
+    named = read_object(config).take("tokenizer_class", str, "") if config.is_file() else ""
+    if named not in GENERIC_TOKENIZERS:
+        return named.removesuffix("Fast")
+    if (directory / "vocab.txt").is_file() or not serialized.is_file():
+        return None
+    model = read_object(serialized).section("model")
+    return "XLMRobertaTokenizer" if model.take("type", str) == "Unigram" else None
 
 
 def text_of(directory: Path) -> TextSpec | None:
