@@ -5,7 +5,7 @@ python tools/nano_checkpoint.py --run runs/nano/bert --name bert_nano
 
 copies the run's model to checkpoints/bert_nano, with weights of half the size, writes its card
 (README.md) from what the run measured, and prints what its declaration on the family's page says.
-What an earlier card has below "Fine-tuned" is kept.
+What an earlier card of the same weights has below "Fine-tuned" is kept.
 """
 
 import json
@@ -27,20 +27,12 @@ WEIGHTS, CARD, CURVE = "model.safetensors", "README.md", "learning_curve.png"
 FREQUENCIES = "log_frequencies.npy"
 # File -> what it is, and the terms that it is distributed under.
 TEXTS = {
-    "brown.txt": (
-        "the Brown corpus (Francis and Kučera), American prose of 1961, from NLTK",
-        "for non-commercial purposes",
-    ),
     "movie_reviews.txt": (
         "film reviews, polarity dataset 2.0 (Pang and Lee 2004), from NLTK",
         "CC BY 4.0",
     ),
-    "abc_news.txt": (
-        "news of the Australian Broadcasting Commission, 2006, from NLTK",
-        "none are stated",
-    ),
     "wikitext2_part.txt": (
-        "Wikipedia articles, the validation part of WikiText-2 (Merity et al. 2016); measured on alone",
+        "Wikipedia articles, the validation part of WikiText-2 (Merity et al. 2016)",
         "CC BY-SA 3.0",
     ),
 }
@@ -55,7 +47,7 @@ MASKED = (
     "There is no {mask} that the plan will work.",
 )
 PROMPT = "The film is about"
-NOT_MEASURED = "\nNot measured.\n"
+NOT_MEASURED = "\n\nNot measured.\n"
 LIMITS = """## What it is not good for
 
 Results. It has read a few million words of English many times and knows next to nothing of the world: `minilm_l6` and `bert_tiny`
@@ -124,8 +116,7 @@ def command_of(config: Mapping[str, Any], steps: int) -> str:
             for name in ("batch_size", "optimizer", "learning_rate", "dtype")
             if config["recipe"][name] != getattr(preset.recipe, name)
         }
-    for option in ("text", "general_text"):
-        options[option] = ",".join(Path(path).name for path in config["data"][option])
+    options["text"] = ",".join(Path(path).name for path in config["data"]["text"])
     options |= {
         name: config["data"][name] for name in ("form", "encoding") if config["data"].get(name)
     }
@@ -167,10 +158,8 @@ def card(name: str, run: Path, predictions: str, difference: float, fine_tuned: 
         (name, *("" if value is None else f"{value:.3f}" for value in values))
         for name, *values in losses(results)
     ]
-    texts = [
-        (f"`{Path(path).name}`", *TEXTS[Path(path).name])
-        for path in (*config["data"]["text"], *config["data"]["general_text"])
-    ]
+    names = [Path(path).name for path in config["data"]["text"]]
+    texts = [(f"`{name}`", *TEXTS[name]) for name in names]
     versions = ", ".join(f"{library} {version}" for library, version in config["versions"].items())
     parts = [
         f"# {name}",
@@ -220,8 +209,11 @@ def main(_: Sequence[str]) -> None:
     from bert_zoo.weights.files import sha256_of
 
     run, directory = Path(_RUN.value), CHECKPOINTS / _NAME.value
-    fine_tuned = earlier_section(directory / CARD)
+    earlier, fine_tuned = directory / WEIGHTS, earlier_section(directory / CARD)
+    sha256 = sha256_of(earlier) if earlier.is_file() else None
     copy_model(run, directory)
+    if sha256_of(directory / WEIGHTS) != sha256:
+        fine_tuned = NOT_MEASURED
     text = card(_NAME.value, run, *shown(run, directory), fine_tuned)
     (directory / CARD).write_text(text, encoding="utf-8")
     family = registry().families[read_json(directory / "bert_zoo.json")["family"]]
