@@ -643,6 +643,17 @@ def test_berts_layers_are_told_apart_by_their_vocabulary(named, tmp_path):
     assert_same(model.predict(TEXTS, verbose=0), original.predict(TEXTS, verbose=0), 0)
 
 
+def test_a_directory_of_another_family_is_not_written_over(tmp_path):
+    bert_zoo.save(loaded("roberta/encoder"), tmp_path, format="hf")
+    before = (tmp_path / "config.json").read_bytes()
+    message = message_of(
+        FileExistsError, lambda: bert_zoo.save(loaded("bert/encoder"), tmp_path, "hf")
+    )
+    assert "'roberta'" in message and "another directory" in message
+    assert (tmp_path / "config.json").read_bytes() == before
+    bert_zoo.save(loaded("roberta/classification"), tmp_path, format="hf")
+
+
 def test_a_language_models_directory_says_where_texts_end(tmp_path):
     for task in ("causal_lm", "classification"):
         bert_zoo.save(load_case(f"gpt2/{task}"), tmp_path / task, format="hf")

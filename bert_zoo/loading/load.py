@@ -145,8 +145,9 @@ def load(
         raise ValueError("Hidden states and attentions are outputs of the bare encoder.")
     if labels is not None:
         labels = label_names(None, labels)
-    names_score = model_class is Regressor and (num_classes or len(labels or "1")) == 1
-    if not (names_classes(model_class) or names_score or (num_classes, labels) == (None, None)):
+    sizes = {num_classes, labels and len(labels)} - {None}
+    # The number of a regression may have a name.
+    if not names_classes(model_class) and sizes - ({1} if model_class is Regressor else set()):
         raise ValueError(
             f"Task {task!r} has no classes to name: leave num_classes={num_classes!r} and labels={labels!r} out."
         )

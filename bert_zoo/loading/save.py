@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from bert_zoo.config import Config, TextSpec
+from bert_zoo.error_text import shown
+from bert_zoo.json_files import read_object
 from bert_zoo.loading.adapters import save_adapter
 from bert_zoo.loading.card import write_card
 from bert_zoo.loading.directories import PROBLEM_TYPES
@@ -94,6 +96,8 @@ def save(model: ZooModel, directory: str | os.PathLike, format: str = "bert_zoo"
                 f"{directory} holds a model of another format ({other}), whose weights would be "
                 "replaced. Save to another directory, or delete this one first."
             )
+    if format == HuggingFace.name:
+        _check_type(directory / fmt.config_file, fmt)
     variables = variables_of(model)
     plan = family.plan(format, config, root)
     _write(directory, family, plan, config, description, variables, preprocessor)
@@ -124,6 +128,17 @@ def save(model: ZooModel, directory: str | os.PathLike, format: str = "bert_zoo"
             "Hugging Face's format has one network in a directory: the %s is in %s.",
             second.name,
             below,
+        )
+
+
+def _check_type(path: Path, fmt: HuggingFace) -> None:
+    """Refuses to write over a model of another family, whose vocabulary would stay beside the new one's."""
+    told = read_object(path).get("model_type", fmt.model_type) if path.is_file() else fmt.model_type
+    if told != fmt.model_type:
+        raise FileExistsError(
+            f"{path.parent} holds a model of the type {shown(told)} and this one is {fmt.model_type!r}: "
+            "files of the other, such as its vocabulary, would stay. Save to another directory, or "
+            "delete this one first."
         )
 
 
