@@ -102,6 +102,12 @@ def shown(run: Path, directory: Path) -> tuple[str, float]:
     return table(["text", "the three likeliest"], rows, 0), difference
 
 
+def files_of(config: Mapping[str, Any]) -> dict[str, list[str]]:
+    """The names of a run's texts, by the flag that they were given with."""
+    given = {option: config["data"][option] for option in ("text", "general_text")}
+    return {option: [Path(path).name for path in paths] for option, paths in given.items() if paths}
+
+
 def command_of(config: Mapping[str, Any], steps: int) -> str:
     """The command that a run was started with, its paths below one folder."""
     from bert_zoo.registry import registry
@@ -116,10 +122,9 @@ def command_of(config: Mapping[str, Any], steps: int) -> str:
             for name in ("batch_size", "optimizer", "learning_rate", "dtype")
             if config["recipe"][name] != getattr(preset.recipe, name)
         }
-    options["text"] = ",".join(Path(path).name for path in config["data"]["text"])
-    options |= {
-        name: config["data"][name] for name in ("form", "encoding") if config["data"].get(name)
-    }
+    data = config["data"]
+    options |= {option: ",".join(names) for option, names in files_of(config).items()}
+    options |= {name: data[name] for name in ("form", "encoding") if data.get(name)}
     flags = (f"--{name} {shlex.quote(str(value))}" for name, value in options.items())
     return f"bert_zoo pretrain {' '.join(flags)}"
 
@@ -158,8 +163,7 @@ def card(name: str, run: Path, predictions: str, difference: float, fine_tuned: 
         (name, *("" if value is None else f"{value:.3f}" for value in values))
         for name, *values in losses(results)
     ]
-    names = [Path(path).name for path in config["data"]["text"]]
-    texts = [(f"`{name}`", *TEXTS[name]) for name in names]
+    texts = [(f"`{name}`", *TEXTS[name]) for names in files_of(config).values() for name in names]
     versions = ", ".join(f"{library} {version}" for library, version in config["versions"].items())
     parts = [
         f"# {name}",

@@ -133,8 +133,8 @@ def save(model: ZooModel, directory: str | os.PathLike, format: str = "bert_zoo"
 
 def _check_type(path: Path, fmt: HuggingFace) -> None:
     """Refuses to write over a model of another family, whose vocabulary would stay beside the new one's."""
-    told = read_object(path).get("model_type", fmt.model_type) if path.is_file() else fmt.model_type
-    if told != fmt.model_type:
+    told = read_object(path).get("model_type") if path.is_file() else None
+    if told not in (None, fmt.model_type):
         raise FileExistsError(
             f"{path.parent} holds a model of the type {shown(told)} and this one is {fmt.model_type!r}: "
             "files of the other, such as its vocabulary, would stay. Save to another directory, or "
