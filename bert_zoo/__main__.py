@@ -8,8 +8,8 @@ import platform
 import sys
 
 import bert_zoo
-from bert_zoo.apps.program import FULL_HELP, HELP, plain_errors, short_name
-from bert_zoo.apps.quiet import start_tensorflow_quietly
+from bert_zoo.cli.program import FULL_HELP, HELP, plain_errors, short_name
+from bert_zoo.cli.quiet import start_tensorflow_quietly
 from bert_zoo.error_text import nearest
 
 GROUPS = {
@@ -43,7 +43,7 @@ def main(verb: str | None = None) -> None:
             )
         _use_onednn()
         start_tensorflow_quietly()
-        module = importlib.import_module(f"bert_zoo.apps.{verb}")
+        module = importlib.import_module(f"bert_zoo.cli.{verb}")
         module.PROGRAM.run(module.main, arguments)
 
 
@@ -76,8 +76,8 @@ def overview() -> str:
 
 def _first_line(verb: str) -> str:
     """The first line of a program's description, without importing the program."""
-    source = importlib.util.find_spec(f"bert_zoo.apps.{verb}").loader.get_source(
-        f"bert_zoo.apps.{verb}"
+    source = importlib.util.find_spec(f"bert_zoo.cli.{verb}").loader.get_source(
+        f"bert_zoo.cli.{verb}"
     )
     return ast.get_docstring(ast.parse(source)).partition("\n")[0]
 

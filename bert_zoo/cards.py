@@ -3,7 +3,8 @@
 from typing import Any
 
 from bert_zoo import memory
-from bert_zoo.registry import Checkpoint, Family, registry
+from bert_zoo.family import Checkpoint, Family
+from bert_zoo.registry import registry
 
 # Hugging Face's identifiers (their list of licences for model cards). A licence that is qualified, or
 # that its authors never declared, is "other" there, with the card's words as its name.

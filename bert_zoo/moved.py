@@ -13,15 +13,15 @@ MOVED = {
     "bert_zoo.models.tasks": "bert_zoo.tasks",
     "bert_zoo.models.text_layer": "bert_zoo.loading.text_layer",
     "bert_zoo.training.keeping": "bert_zoo.training.checkpoint_selection",
-    "bert_zoo.training.finetuning": "bert_zoo.apps.finetuning",
-    "bert_zoo.recurrent_config": "bert_zoo.families.transformer_xl_config",
+    "bert_zoo.training.finetuning": "bert_zoo.cli.finetuning",
+    "bert_zoo.recurrent_config": "bert_zoo.families.transformer_xl.config",
     "bert_zoo.training.language_model_recipes": "bert_zoo.training.presets",
-    "bert_zoo.training.language_modelling": "bert_zoo.apps.language_modelling",
+    "bert_zoo.training.language_modelling": "bert_zoo.cli.language_modelling",
     "bert_zoo.training.losses": "bert_zoo.models.losses",
     "bert_zoo.training.metrics": "bert_zoo.models.metrics",
     "bert_zoo.training.recipes": "bert_zoo.training.compiling",
-    "bert_zoo.training.report": "bert_zoo.apps.report",
-    "bert_zoo.training.tasks": "bert_zoo.apps.benchmarks",
+    "bert_zoo.training.report": "bert_zoo.cli.report",
+    "bert_zoo.training.tasks": "bert_zoo.cli.benchmarks",
 }
 
 

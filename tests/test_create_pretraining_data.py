@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from bert_zoo.apps import create_pretraining_data as app
+from bert_zoo.cli import create_pretraining_data as app
 from bert_zoo.text import WordPieceTokenizer
 
 pytest.importorskip("apache_beam", reason='pip install "bert_zoo[beam]" for the pipeline')

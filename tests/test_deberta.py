@@ -23,10 +23,10 @@ from test_torch_bin import write_archive
 
 import bert_zoo
 from bert_zoo.config import ConfigError
-from bert_zoo.families.deberta import DebertaConfig
-from bert_zoo.families.deberta_original import read_bpe_encoder
+from bert_zoo.families.deberta.attention import rows_of_distances
+from bert_zoo.families.deberta.family import DebertaConfig
+from bert_zoo.families.deberta.original import read_bpe_encoder
 from bert_zoo.layers.common import FIRST
-from bert_zoo.layers.disentangled_attention import rows_of_distances
 from bert_zoo.text.files import VocabularyFiles
 from bert_zoo.weights.files import WeightsError
 from bert_zoo.weights.safetensors_io import write_safetensors

@@ -26,9 +26,10 @@ from helpers import (
 )
 
 import bert_zoo
+from bert_zoo.family import Pooling
 from bert_zoo.layers.common import ACTIVATIONS
 from bert_zoo.models import graphs
-from bert_zoo.registry import Pooling, registry
+from bert_zoo.registry import registry
 from bert_zoo.tasks import SentenceEmbedder
 from bert_zoo.text import LanguageModelPreprocessor, WordLevelTokenizer
 from bert_zoo.training import add_lora

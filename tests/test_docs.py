@@ -25,7 +25,7 @@ from helpers import needs_minilm, slow_but
 
 import bert_zoo
 from bert_zoo.__main__ import VERBS
-from bert_zoo.apps.program import HELP
+from bert_zoo.cli.program import HELP
 from bert_zoo.registry import registry
 
 ROOT = Path(__file__).parents[1]
@@ -358,7 +358,7 @@ def check_command(words: list[str]) -> None:
         flags = re.findall(r'DEFINE_\w+\(\s*"(\w+)"', (ROOT / path).read_text(encoding="utf-8"))
     else:
         assert verb in VERBS, words
-        flags = importlib.import_module(f"bert_zoo.apps.{verb}").PROGRAM.flags
+        flags = importlib.import_module(f"bert_zoo.cli.{verb}").PROGRAM.flags
         # Their values too, unless words such as TASK stand for them. A copy, as parsing sets them.
         if not any(word.isupper() for word in words):
             copy.deepcopy(flags)([word for word in words[1:] if word not in HELP])

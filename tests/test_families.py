@@ -450,7 +450,7 @@ def test_the_directory_of_another_generator_is_refused(file, message, tmp_path):
 
 
 def modernbert_config(**changes):
-    from bert_zoo.families.modernbert_config import HF_CODEC
+    from bert_zoo.families.modernbert.config import HF_CODEC
 
     values = json.loads((directory_of("modernbert/masked_lm") / "config.json").read_text())
     known = {row.key for row in HF_CODEC.rows} | {"layer_types", "rope_parameters"}

@@ -11,8 +11,8 @@ import pytest
 from helpers import variables_of
 
 import bert_zoo
-from bert_zoo.apps import finetuning
-from bert_zoo.apps.benchmarks.texts import TextBenchmark
+from bert_zoo.cli import finetuning
+from bert_zoo.cli.benchmarks.texts import TextBenchmark
 from bert_zoo.data.tables import LabelledTexts
 from bert_zoo.results.classifications import Classification, Classifications, softmax
 from bert_zoo.training import compile_for_task
@@ -171,7 +171,7 @@ def test_a_run_killed_while_it_keeps_models_goes_on(moment, tmp_path, monkeypatc
         measure.on_epoch_end(epoch, {"loss": 0.5})
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
         name = "write_checkpoint" if moment == "before the checkpoint" else "shutil.rmtree"
-        patch.setattr(f"bert_zoo.apps.finetuning.{name}", killed)
+        patch.setattr(f"bert_zoo.cli.finetuning.{name}", killed)
         measure.on_epoch_end(2, {"loss": 0.5})
 
     (tmp_path / "model" / ".model.safetensors.0.tmp").write_bytes(b"of a killed process")

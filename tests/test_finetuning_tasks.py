@@ -11,8 +11,8 @@ import pytest
 import tensorflow as tf
 from helpers import directory_of, slow_but
 
-from bert_zoo.apps import finetuning
-from bert_zoo.apps.benchmarks import make_task
+from bert_zoo.cli import finetuning
+from bert_zoo.cli.benchmarks import make_task
 from bert_zoo.data.tables import LabelledTexts
 from bert_zoo.training.presets import Recipe
 

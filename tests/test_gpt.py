@@ -21,7 +21,7 @@ from helpers import (
 )
 
 import bert_zoo
-from bert_zoo.apps import pretraining
+from bert_zoo.cli import pretraining
 from bert_zoo.models import StatefulLM
 from bert_zoo.presets import ROW_ADAPTATION
 from bert_zoo.text import CharBpeTokenizer

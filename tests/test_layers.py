@@ -8,7 +8,8 @@ import pytest
 
 from bert_zoo import layers
 from bert_zoo.config import EncoderConfig
-from bert_zoo.families import bert
+from bert_zoo.families.bert import family as bert
+from bert_zoo.families.mpnet.relative_bias import RelativeBias
 from bert_zoo.layers.attention import attention_bias
 from bert_zoo.layers.common import FIRST, Activation, norm
 
@@ -22,7 +23,7 @@ BUCKETS_BEFORE = {
 
 
 def test_relative_bias_has_a_row_for_each_bucket():
-    layer = layers.RelativeBias(2, initializer_range=0.02)
+    layer = RelativeBias(2, initializer_range=0.02)
     layer.build(None)
     layer.embeddings.assign(np.stack([np.arange(32), -np.arange(32)], axis=1))
     found = keras.ops.convert_to_numpy(layer(np.zeros((1, 601, 1))))
@@ -41,7 +42,7 @@ def stack_with_relative_bias() -> layers.Stack:
     config = EncoderConfig(
         vocab_size=11, hidden_size=8, num_layers=2, num_heads=2, intermediate_size=16
     )
-    bias = layers.RelativeBias(2, initializer_range=1.0, name="relative_bias")
+    bias = RelativeBias(2, initializer_range=1.0, name="relative_bias")
     backbone = bert.backbone(config, "float32", relative_bias=bias)
     backbone.build(None)
     return backbone.stack
@@ -163,7 +164,7 @@ def test_windows_keep_to_documents_and_gradients_are_the_same(monkeypatch):
 
 
 def test_queries_of_long_rows_attend_some_at_a_time(monkeypatch):
-    from bert_zoo.layers import windowed_attention
+    from bert_zoo.families.modernbert import windowed_attention
 
     ids = np.random.default_rng(2).integers(1, 50, (2, 23)).astype("int32")
     encoder = encoder_with_windows()

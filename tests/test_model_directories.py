@@ -13,7 +13,7 @@ from helpers import GOLDEN, TEXTS, assert_same, load_case, loaded, loaded_task
 
 import bert_zoo
 from bert_zoo.config import ConfigError, EncoderConfig, is_integer
-from bert_zoo.families.transformer_xl_config import RecurrentConfig
+from bert_zoo.families.transformer_xl.config import RecurrentConfig
 from bert_zoo.json_files import JsonObject, parse_json, read_object
 from bert_zoo.loading import load as loading
 from bert_zoo.registry import registry

@@ -15,7 +15,8 @@ from helpers import (
     task_inputs,
 )
 
-from bert_zoo.registry import Pooling, registry
+from bert_zoo.family import Pooling
+from bert_zoo.registry import registry
 from bert_zoo.training import rematerialize
 from bert_zoo.weights.bind import named_variables
 

@@ -16,9 +16,10 @@ import pytest
 from helpers import variables_of
 
 import bert_zoo
+from bert_zoo.family import Bundled
 from bert_zoo.loading import sources
 from bert_zoo.loading.sources import fetch_checkpoint
-from bert_zoo.registry import Bundled, registry
+from bert_zoo.registry import registry
 from bert_zoo.weights.files import WeightsError
 
 ROOT = Path(__file__).parents[1]

@@ -15,8 +15,8 @@ import numpy as np
 import pytest
 from test_torch_bin import MANY_ENTRIES, MANY_PAIRS, MODEL, Runs, stream_head, write_archive
 
-from bert_zoo.families import transformer_xl_vocabulary as pickled_vocabulary
-from bert_zoo.families.transformer_xl_vocabulary import PickledVocabulary, read_pickled_vocabulary
+from bert_zoo.families.transformer_xl import vocabulary as pickled_vocabulary
+from bert_zoo.families.transformer_xl.vocabulary import PickledVocabulary, read_pickled_vocabulary
 from bert_zoo.weights.files import WeightsError
 
 SYMBOLS = ["<eos>", "the", "<unk>", "Enquêtes", "–", "Łódź"]

@@ -8,8 +8,8 @@ import pytest
 from helpers import GOLDEN, load_task, loaded_task
 
 import bert_zoo
-from bert_zoo.apps import predict, prediction_files
-from bert_zoo.apps.prediction_files import predict_file
+from bert_zoo.cli import predict, prediction_files
+from bert_zoo.cli.prediction_files import predict_file
 
 TEXTS = ["the cat sat", 'a "dog", big', "", "it was\na river"]
 ROWS = [(text,) for text in TEXTS]

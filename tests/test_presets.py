@@ -11,7 +11,7 @@ from keras import ops
 
 import bert_zoo
 from bert_zoo.config import UNLIMITED, EncoderConfig
-from bert_zoo.families.bert_presets import SENTENCES
+from bert_zoo.families.bert.presets import SENTENCES
 from bert_zoo.models import Classifier, Encoder, QuestionAnswerer
 from bert_zoo.presets import PRETRAINING_SIZES, ROWS
 from bert_zoo.registry import registry
@@ -363,8 +363,8 @@ def test_recipe_prepares_a_model_and_trains_it():
 
 
 def test_a_small_model_reads_no_more_than_it_can(monkeypatch, capsys):
-    from bert_zoo.apps import finetune
-    from bert_zoo.apps.benchmarks import make_task
+    from bert_zoo.cli import finetune
+    from bert_zoo.cli.benchmarks import make_task
 
     monkeypatch.setattr(finetune, "_MODEL", types.SimpleNamespace(value="roberta_nano"))
     monkeypatch.setattr(finetune, "_RECIPE", types.SimpleNamespace(value=None))
@@ -375,8 +375,8 @@ def test_a_small_model_reads_no_more_than_it_can(monkeypatch, capsys):
 
 @pytest.mark.parametrize("told", [{"batch_size": 32}, {"epochs": 3}, {"total_steps": 9}])
 def test_who_says_rows_or_how_long_gets_no_smaller_batches(told, monkeypatch):
-    from bert_zoo.apps import finetune
-    from bert_zoo.apps.benchmarks import make_task
+    from bert_zoo.cli import finetune
+    from bert_zoo.cli.benchmarks import make_task
 
     monkeypatch.setattr(finetune, "_MODEL", types.SimpleNamespace(value="minilm_l6"))
     monkeypatch.setattr(finetune, "_RECIPE", types.SimpleNamespace(value=None))

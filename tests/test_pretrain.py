@@ -12,8 +12,8 @@ from helpers import directory_of, run_program, slow_but, tensors_of, variables_o
 from huggingface_hub import ModelCard
 
 import bert_zoo
-from bert_zoo.apps import language_modelling, pretraining
-from bert_zoo.apps.pretraining import (
+from bert_zoo.cli import language_modelling, pretraining
+from bert_zoo.cli.pretraining import (
     Keeper,
     Settings,
     StreamSettings,
@@ -239,7 +239,7 @@ def test_a_checkpoint_without_a_head_gets_a_new_one_that_is_said(text, tmp_path,
 def test_a_discriminator_goes_on_with_its_generator_or_a_new_one(
     has_generator, text, tmp_path, capsys
 ):
-    from bert_zoo.apps import pretrain as program
+    from bert_zoo.cli import pretrain as program
 
     source = tmp_path / "source"
     shutil.copytree(directory_of("deberta_v2/pretraining"), source)
@@ -259,7 +259,7 @@ def test_a_discriminator_goes_on_with_its_generator_or_a_new_one(
 
 @pytest.mark.slow
 def test_ngrams_are_trained_on_with_the_decoder_before_the_head(text, tmp_path, capsys):
-    from bert_zoo.apps import pretrain as program
+    from bert_zoo.cli import pretrain as program
 
     source = directory_of("deberta/masked_lm")
     options = [f"--model={source}", f"--text={text}", f"--output_dir={tmp_path / 'run'}"]

@@ -18,13 +18,13 @@ from helpers import variables_of
 
 import bert_zoo.__main__
 from bert_zoo.__main__ import VERBS, overview
-from bert_zoo.apps import convert as convert_app
-from bert_zoo.apps import describe as describe_app
-from bert_zoo.apps import embed as embed_app
-from bert_zoo.apps import list as list_app
-from bert_zoo.apps.benchmarks import DataOptions, make_task
-from bert_zoo.apps.program import Program, command, descriptions, keras_verbosity, message_of
-from bert_zoo.apps.quiet import start_tensorflow_quietly
+from bert_zoo.cli import convert as convert_app
+from bert_zoo.cli import describe as describe_app
+from bert_zoo.cli import embed as embed_app
+from bert_zoo.cli import list as list_app
+from bert_zoo.cli.benchmarks import DataOptions, make_task
+from bert_zoo.cli.program import Program, command, descriptions, keras_verbosity, message_of
+from bert_zoo.cli.quiet import start_tensorflow_quietly
 from bert_zoo.data.files import read_json
 from bert_zoo.training.presets import Recipe
 
@@ -290,7 +290,7 @@ SAID = (
 @pytest.mark.parametrize("end", ["", "os.abort()", "raise ValueError('a fault')"])
 def test_start_up_lines_are_left_out_and_errors_are_not(end):
     code = (
-        "import os\nfrom bert_zoo.apps.quiet import without_start_up_lines\n"
+        "import os\nfrom bert_zoo.cli.quiet import without_start_up_lines\n"
         f"with without_start_up_lines():\n    os.write(2, {LOGGED + SAID!r})\n    {end}\n"
         f"os.write(2, {LOGGED!r})"
     )

@@ -12,10 +12,10 @@ import bert_zoo
 # Names that only ever grow: what is renamed stays here, and warns of its new name.
 MODULES = {
     "bert_zoo": "describe export list_models load push_to_hub save similarity __version__ "
-    "apps data layers metrics models objectives runtime serving text training",
+    "cli data layers metrics models objectives runtime serving text training",
     "bert_zoo.layers": """
-        AdaptiveEmbedding Dropout Embeddings FeedForward Pooler PostNormBlock Preprocessor
-        RecurrentBlock RecurrentStack RelativeAttention SavedModelLayer SelfAttention Stack""",
+        Dropout Embeddings FeedForward Pooler PostNormBlock Preprocessor SavedModelLayer SelfAttention
+        Stack""",
     "bert_zoo.metrics": """
         AnswerSelection SpanReport Window read_null_odds read_predictions select_answers span_report
         squad_v1 squad_v2 write_predictions""",
@@ -38,8 +38,8 @@ MODULES = {
         reinitialize rematerialize restore set_head_range start_from_frequencies start_from_mean strategy
         use_cores""",
     # As README and docs/ import them.
-    "bert_zoo.apps.benchmarks": "make_task",
-    "bert_zoo.apps.finetuning": "finetune",
+    "bert_zoo.cli.benchmarks": "make_task",
+    "bert_zoo.cli.finetuning": "finetune",
     "bert_zoo.data.choices": "load_race load_swag",
     "bert_zoo.data.glue": "load_glue write_submission",
     "bert_zoo.data.language_modelling": "build_vocabulary encode_file segments",
@@ -97,9 +97,9 @@ def test_names_can_be_imported(name):
 
 def test_a_former_name_of_a_module_gives_the_module_and_warns():
     sys.modules.pop("bert_zoo.training.finetuning", None)
-    with pytest.warns(DeprecationWarning, match=r"is now bert_zoo\.apps\.finetuning"):
+    with pytest.warns(DeprecationWarning, match=r"is now bert_zoo\.cli\.finetuning"):
         former = importlib.import_module("bert_zoo.training.finetuning")
-    assert former is importlib.import_module("bert_zoo.apps.finetuning")
+    assert former is importlib.import_module("bert_zoo.cli.finetuning")
 
 
 def test_a_former_name_of_a_tokenizer_gives_it_and_warns():

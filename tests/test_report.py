@@ -12,20 +12,20 @@ import pytest
 import yaml
 
 import bert_zoo
-from bert_zoo.apps.report import HardExample, RunRecord, write_model_card, write_report
-from bert_zoo.apps.report.analysis import (
+from bert_zoo.cards import Card
+from bert_zoo.cli.report import HardExample, RunRecord, write_model_card, write_report
+from bert_zoo.cli.report.analysis import (
     confusion_matrix,
     cross_entropies,
     hardest_examples,
     most_confused,
     per_label_table,
 )
-from bert_zoo.apps.report.curves import line_chart, position_ticks, round_ticks
-from bert_zoo.apps.report.model_card import HUB_LICENCES
-from bert_zoo.apps.report.page import MOST_SHADE, STYLES
-from bert_zoo.apps.report.record import forbids_commerce
-from bert_zoo.apps.report.wording import duration, number, setting
-from bert_zoo.cards import Card
+from bert_zoo.cli.report.curves import line_chart, position_ticks, round_ticks
+from bert_zoo.cli.report.model_card import HUB_LICENCES
+from bert_zoo.cli.report.page import MOST_SHADE, STYLES
+from bert_zoo.cli.report.record import forbids_commerce
+from bert_zoo.cli.report.wording import duration, number, setting
 from bert_zoo.tasks import TASKS, Classifier, QuestionAnswerer
 
 PACKAGE = Path(bert_zoo.__file__).parent
@@ -564,7 +564,7 @@ import sys, types
 package = types.ModuleType("bert_zoo.training")
 package.__path__ = [{str(PACKAGE / "training")!r}]
 sys.modules["bert_zoo.training"] = package
-import bert_zoo.apps.report
+import bert_zoo.cli.report
 assert not {{"tensorflow", "keras", "matplotlib"}} & set(sys.modules)
 """
     subprocess.run([sys.executable, "-c", program], check=True, cwd=PACKAGE.parent)

@@ -14,9 +14,9 @@ import pytest
 from helpers import load_recurrent, slow_but, unallocated, variables_of
 
 import bert_zoo
-from bert_zoo.apps import language_modelling as lm
+from bert_zoo.cli import language_modelling as lm
 from bert_zoo.data.language_modelling import segments
-from bert_zoo.families.transformer_xl_config import RecurrentConfig
+from bert_zoo.families.transformer_xl.config import RecurrentConfig
 from bert_zoo.models import StatefulLM
 from bert_zoo.models.task_model import under_settings
 from bert_zoo.training import (

@@ -117,7 +117,7 @@ def test_errors(texts, tmp_path):
 
 
 def test_the_program(tmp_path, capsys):
-    from bert_zoo.apps import build_vocabulary
+    from bert_zoo.cli import build_vocabulary
 
     arguments = [f"--output={tmp_path}", "--kind=wordpiece", "--vocab_size=500", "--lowercase"]
     build_vocabulary.PROGRAM.run(build_vocabulary.main, [*arguments, *map(str, PAGES)])

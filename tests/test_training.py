@@ -21,11 +21,11 @@ from helpers import (
 from keras import ops
 
 import bert_zoo
+from bert_zoo.family import Pooling
 from bert_zoo.layers.heads.pooling import pool
 from bert_zoo.models.data_adapters import keras_arguments
 from bert_zoo.models.metrics import OfLogits
 from bert_zoo.private import metrics_given
-from bert_zoo.registry import Pooling
 from bert_zoo.training import (
     BertAdamW,
     TokenAccuracy,

@@ -29,11 +29,12 @@ from helpers import (
 
 import bert_zoo
 from bert_zoo.config import ConfigError
-from bert_zoo.families.transformer_xl_config import RecurrentConfig
+from bert_zoo.families.transformer_xl.attention import distance_embedding
+from bert_zoo.families.transformer_xl.config import RecurrentConfig
+from bert_zoo.family import Files
 from bert_zoo.layers.heads import adaptive_softmax
-from bert_zoo.layers.relative_attention import distance_embedding
 from bert_zoo.models import CausalLM, Encoder
-from bert_zoo.registry import Files, registry
+from bert_zoo.registry import registry
 from bert_zoo.training import compile_for_task
 from bert_zoo.training.optimizers import language_model_adam
 from bert_zoo.weights.bind import named_variables

@@ -372,7 +372,7 @@ def test_the_originals_pickled_vocabularies_are_read(
 ):
     found = namedtuple("Found", "tokens lowercase eos_token unknown_token")
     monkeypatch.setattr(
-        "bert_zoo.families.transformer_xl_vocabulary.read_pickled_vocabulary",
+        "bert_zoo.families.transformer_xl.vocabulary.read_pickled_vocabulary",
         lambda path: found(symbols, path.name == name, *tokens),
     )
     (tmp_path / name).touch()

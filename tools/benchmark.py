@@ -468,8 +468,8 @@ def race_recurrence(scratch: Path) -> dict[str, dict[str, dict]]:
     import numpy as np
     import tensorflow as tf
 
-    from bert_zoo.apps.language_modelling import under_settings
-    from bert_zoo.families.transformer_xl_config import RecurrentConfig
+    from bert_zoo.cli.language_modelling import under_settings
+    from bert_zoo.families.transformer_xl.config import RecurrentConfig
     from bert_zoo.models import CausalLM, Encoder
     from bert_zoo.training.presets import LANGUAGE_MODEL_PRESETS
 

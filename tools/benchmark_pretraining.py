@@ -17,8 +17,8 @@ import numpy as np
 from keras import ops
 
 import bert_zoo
-from bert_zoo.apps.pretraining import new_model
-from bert_zoo.apps.pretraining.masked import compile_for
+from bert_zoo.cli.pretraining import new_model
+from bert_zoo.cli.pretraining.masked import compile_for
 from bert_zoo.data.corpus import Corpus
 from bert_zoo.data.pretraining_rows import (
     DocSentences,

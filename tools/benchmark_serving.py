@@ -130,8 +130,8 @@ class Bench:
     def __init__(
         self, runs: Sequence[str], directory: Path, reference_python: str | None, threads: int
     ):
-        from bert_zoo.apps.benchmarks import make_task
-        from bert_zoo.apps.finetuning import CONFIG, read_json
+        from bert_zoo.cli.benchmarks import make_task
+        from bert_zoo.cli.finetuning import CONFIG, read_json
 
         self.runs = [Path(run) for run in runs]
         self.directory = directory
@@ -355,7 +355,7 @@ def _ratio(costs: Mapping[str, Mapping[str, Any]], name: str, what: str) -> str:
 
 def draw_scores(results: Mapping[str, Any], systems: Sequence[System], path: Path) -> None:
     """Draws the mean score of all runs against the time for one text."""
-    from bert_zoo.apps.finetuning import draw
+    from bert_zoo.cli.finetuning import draw
 
     scored = [(s, results["scores"][s.name]) for s in systems if s.is_scored]
     markers = dict(zip(("float32", "bfloat16", "float16", "int8"), "osD^", strict=True))

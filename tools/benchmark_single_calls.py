@@ -132,7 +132,7 @@ def alone(model, x, more: dict[str, np.ndarray] | None = None) -> Callable[[], N
 
 def language_model():
     """The paper's 12-layer character model with a short memory, random weights and letters to read."""
-    from bert_zoo.families.transformer_xl_config import RecurrentConfig
+    from bert_zoo.families.transformer_xl.config import RecurrentConfig
     from bert_zoo.models import CausalLM, Encoder
     from bert_zoo.text import LanguageModelPreprocessor, WordLevelTokenizer
     from bert_zoo.training.presets import LANGUAGE_MODEL_PRESETS

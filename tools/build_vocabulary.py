@@ -1,4 +1,4 @@
-"""`bert_zoo build_vocabulary`, run from a source tree; the program is bert_zoo/apps/build_vocabulary.py."""
+"""`bert_zoo build_vocabulary`, run from a source tree; the program is bert_zoo/cli/build_vocabulary.py."""
 
 from bert_zoo.__main__ import main
 

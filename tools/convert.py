@@ -1,4 +1,4 @@
-"""`bert_zoo convert`, run from a source tree; the program is bert_zoo/apps/convert.py."""
+"""`bert_zoo convert`, run from a source tree; the program is bert_zoo/cli/convert.py."""
 
 from bert_zoo.__main__ import main
 

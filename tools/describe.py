@@ -1,4 +1,4 @@
-"""`bert_zoo describe`, run from a source tree; the program is bert_zoo/apps/describe.py."""
+"""`bert_zoo describe`, run from a source tree; the program is bert_zoo/cli/describe.py."""
 
 from bert_zoo.__main__ import main
 

@@ -1,4 +1,4 @@
-"""`bert_zoo embed`, run from a source tree; the program is bert_zoo/apps/embed.py."""
+"""`bert_zoo embed`, run from a source tree; the program is bert_zoo/cli/embed.py."""
 
 from bert_zoo.__main__ import main
 

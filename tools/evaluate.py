@@ -1,4 +1,4 @@
-"""`bert_zoo evaluate`, run from a source tree; the program is bert_zoo/apps/evaluate.py."""
+"""`bert_zoo evaluate`, run from a source tree; the program is bert_zoo/cli/evaluate.py."""
 
 from bert_zoo.__main__ import main
 

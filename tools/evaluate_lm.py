@@ -1,4 +1,4 @@
-"""`bert_zoo evaluate_lm`, run from a source tree; the program is bert_zoo/apps/evaluate_lm.py."""
+"""`bert_zoo evaluate_lm`, run from a source tree; the program is bert_zoo/cli/evaluate_lm.py."""
 
 from bert_zoo.__main__ import main
 

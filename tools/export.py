@@ -1,4 +1,4 @@
-"""`bert_zoo export`, run from a source tree; the program is bert_zoo/apps/export.py."""
+"""`bert_zoo export`, run from a source tree; the program is bert_zoo/cli/export.py."""
 
 from bert_zoo.__main__ import main
 

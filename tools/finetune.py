@@ -1,4 +1,4 @@
-"""`bert_zoo finetune`, run from a source tree; the program is bert_zoo/apps/finetune.py."""
+"""`bert_zoo finetune`, run from a source tree; the program is bert_zoo/cli/finetune.py."""
 
 from bert_zoo.__main__ import main
 

@@ -1,4 +1,4 @@
-"""`bert_zoo list`, run from a source tree; the program is bert_zoo/apps/list.py."""
+"""`bert_zoo list`, run from a source tree; the program is bert_zoo/cli/list.py."""
 
 from bert_zoo.__main__ import main
 

@@ -1,4 +1,4 @@
-"""`bert_zoo predict`, run from a source tree; the program is bert_zoo/apps/predict.py."""
+"""`bert_zoo predict`, run from a source tree; the program is bert_zoo/cli/predict.py."""
 
 from bert_zoo.__main__ import main
 

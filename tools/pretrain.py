@@ -1,4 +1,4 @@
-"""`bert_zoo pretrain`, run from a source tree; the program is bert_zoo/apps/pretrain.py."""
+"""`bert_zoo pretrain`, run from a source tree; the program is bert_zoo/cli/pretrain.py."""
 
 from bert_zoo.__main__ import main
 

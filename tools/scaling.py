@@ -92,7 +92,7 @@ def _percent(band: tuple[float, float]) -> str:
 
 def draw_scaling(seconds: float, reduced: float, path: Path) -> None:
     """Draws the speed of devices together by their number, as a PNG."""
-    from bert_zoo.apps.finetuning import draw
+    from bert_zoo.cli.finetuning import draw
 
     def plot(axes):
         for network, gigabits in NETWORKS.items():

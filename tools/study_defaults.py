@@ -51,7 +51,7 @@ class Setting:
         """One run, of which the metrics are kept and the weights are not."""
         import keras
 
-        from bert_zoo.apps.finetuning import MODEL, finetune
+        from bert_zoo.cli.finetuning import MODEL, finetune
         from bert_zoo.presets import Recipe
 
         keras.utils.clear_session()
@@ -73,7 +73,7 @@ class Trainer:
     def train(self, task: Any, seed: int, directory: Path) -> None:
         """One run: its metric and its seconds, from texts in memory to predictions."""
         import bert_zoo
-        from bert_zoo.apps.finetuning import METRICS, write_json
+        from bert_zoo.cli.finetuning import METRICS, write_json
 
         measured = task.data(task.measured[0])
         with tempfile.TemporaryDirectory() as scratch:
@@ -162,7 +162,7 @@ class Data:
     paths: dict[str, str] = field(default_factory=dict)
 
     def task(self, folder: Path) -> Any:
-        from bert_zoo.apps.benchmarks import make_task
+        from bert_zoo.cli.benchmarks import make_task
 
         return make_task(
             **self.options, **{name: str(folder / path) for name, path in self.paths.items()}
@@ -204,7 +204,7 @@ class Cell:
 
 def cell(directories: Sequence[Path]) -> Cell | None:
     """What finished runs measured; None where there are none."""
-    from bert_zoo.apps.finetuning import METRICS, read_json
+    from bert_zoo.cli.finetuning import METRICS, read_json
 
     runs = [read_json(d / METRICS) for d in directories if (d / METRICS).is_file()]
     if not runs:
@@ -226,7 +226,7 @@ def main(argv: list[str]) -> None:
     output = Path(_OUTPUT_DIR.value)
     seeds = range(_FIRST_SEED.value, _FIRST_SEED.value + _SEEDS.value)
     if _TRAIN.value:
-        from bert_zoo.apps.finetuning import METRICS
+        from bert_zoo.cli.finetuning import METRICS
 
         for seed in seeds:
             for task in _TASKS.value:

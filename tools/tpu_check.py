@@ -170,7 +170,7 @@ def is_pretrained(model) -> bool:
 
 def compile_for_pretraining(model) -> None:
     """With the losses of what rows have labels for; all heads together, by the family's recipe."""
-    from bert_zoo.apps.pretraining.masked import compile_for
+    from bert_zoo.cli.pretraining.masked import compile_for
     from bert_zoo.training.presets import optimizer_for
 
     optimizer, preset = model.optimizer, model.family.pretraining_preset

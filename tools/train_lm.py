@@ -1,4 +1,4 @@
-"""`bert_zoo train_lm`, run from a source tree; the program is bert_zoo/apps/train_lm.py."""
+"""`bert_zoo train_lm`, run from a source tree; the program is bert_zoo/cli/train_lm.py."""
 
 from bert_zoo.__main__ import main
 

@@ -73,7 +73,7 @@ def pretrained(
     rows: str, seed: int, output: pathlib.Path, vocabulary: pathlib.Path
 ) -> pathlib.Path:
     """The directory of a model that is trained, or was."""
-    from bert_zoo.apps import pretraining
+    from bert_zoo.cli import pretraining
     from bert_zoo.registry import registry
     from bert_zoo.text import preprocessor_from_dir
 

@@ -1,27 +1,23 @@
 """The families of this package, listed by hand; a test holds the list against the files."""
 
-from bert_zoo.families import (
-    albert,
-    bert,
-    bertweet,
-    camembert,
-    deberta,
-    deberta_v2,
-    distilbert,
-    electra,
-    gpt,
-    gpt2,
-    mobilebert,
-    modernbert,
-    mpnet,
-    multilingual_minilm,
-    roberta,
-    spanbert,
-    transformer_xl,
-    xlm,
-    xlm_roberta,
-    xlnet,
-)
+from bert_zoo.families import camembert, multilingual_minilm, xlm_roberta
+from bert_zoo.families.albert import family as albert
+from bert_zoo.families.bert import family as bert
+from bert_zoo.families.bertweet import family as bertweet
+from bert_zoo.families.deberta import family as deberta
+from bert_zoo.families.deberta import v2 as deberta_v2
+from bert_zoo.families.distilbert import family as distilbert
+from bert_zoo.families.electra import family as electra
+from bert_zoo.families.gpt import family as gpt
+from bert_zoo.families.gpt import gpt2
+from bert_zoo.families.mobilebert import family as mobilebert
+from bert_zoo.families.modernbert import family as modernbert
+from bert_zoo.families.mpnet import family as mpnet
+from bert_zoo.families.roberta import family as roberta
+from bert_zoo.families.spanbert import family as spanbert
+from bert_zoo.families.transformer_xl import family as transformer_xl
+from bert_zoo.families.xlm import family as xlm
+from bert_zoo.families.xlnet import family as xlnet
 
 FAMILIES = (
     # The first one, which stands where none is named.

@@ -2,9 +2,10 @@
 
 from dataclasses import replace
 
-from bert_zoo.families import bert, roberta
-from bert_zoo.families.bert_checkpoints import BASE, LARGE
-from bert_zoo.registry import HF, Checkpoint, TextSpec
+from bert_zoo.families.bert import family as bert
+from bert_zoo.families.bert.checkpoints import BASE, LARGE
+from bert_zoo.families.roberta import family as roberta
+from bert_zoo.family import HF, Checkpoint, TextSpec
 from bert_zoo.text.format import TextFormat
 from bert_zoo.text.layout import ROBERTA
 from bert_zoo.text.sentencepiece_files import Scheme, read_sentencepiece

@@ -2,9 +2,10 @@
 
 from dataclasses import replace
 
-from bert_zoo.families import bert, xlm_roberta
-from bert_zoo.families.bert_derived_checkpoints import EMBEDDING, SMALL, multilingual_e5
-from bert_zoo.registry import HF, Checkpoint, Pooling, TextSpec
+from bert_zoo.families import xlm_roberta
+from bert_zoo.families.bert import family as bert
+from bert_zoo.families.bert.derived_checkpoints import EMBEDDING, SMALL, multilingual_e5
+from bert_zoo.family import HF, Checkpoint, Pooling, TextSpec
 
 PARAMS = 117_653_760
 

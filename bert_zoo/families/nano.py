@@ -7,7 +7,7 @@ what each has of its own: hash, parameters and scores.
 from collections.abc import Mapping
 from typing import Any
 
-from bert_zoo.registry import Bundled, Checkpoint, TextSpec
+from bert_zoo.family import Bundled, Checkpoint, TextSpec
 
 SIZE = "nano"
 

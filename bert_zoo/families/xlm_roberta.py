@@ -2,10 +2,11 @@
 
 from dataclasses import replace
 
-from bert_zoo.families import bert, roberta
-from bert_zoo.families.bert_checkpoints import BASE, LARGE
-from bert_zoo.families.bert_derived_checkpoints import multilingual_e5
-from bert_zoo.families.roberta_checkpoints import fairseq
+from bert_zoo.families.bert import family as bert
+from bert_zoo.families.bert.checkpoints import BASE, LARGE
+from bert_zoo.families.bert.derived_checkpoints import multilingual_e5
+from bert_zoo.families.roberta import family as roberta
+from bert_zoo.families.roberta.checkpoints import fairseq
 from bert_zoo.text.format import TextFormat
 from bert_zoo.text.layout import ROBERTA
 from bert_zoo.text.sentencepiece_files import Scheme, read_sentencepiece

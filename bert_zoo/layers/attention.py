@@ -143,3 +143,35 @@ class SelfAttention(keras.layers.Layer):
         if context is None:
             context = ops.matmul(self.dropout(probabilities, training=training), value)
         return context, probabilities
+
+
+def causal_bias(length, num_keys, span: int | None, dtype: str):
+    """What is added to scores [length, num_keys] so that queries, the last keys, see their past alone.
+
+    A query sees `span` keys at most, its own position among them; None stands for all.
+    """
+    queries = ops.arange(num_keys - length, num_keys)[:, None]
+    keys = ops.arange(num_keys)[None, :]
+    hidden = keys > queries
+    if span is not None:
+        hidden = ops.logical_or(hidden, keys <= queries - span)
+    return ops.cast(hidden, dtype) * masked_score(dtype)
+
+
+def shifted_to_keys(scores):
+    """From one column a distance to one column a key.
+
+    Args:
+        scores: [..., length, columns], of queries that are the last of the keys; column c of every row
+            belongs to the distance keys - c.
+
+    Returns:
+        [..., length, columns - 1]; column j of row i holds the score of the distance from query i to
+        key j, where there was a column for it. Others hold other rows' numbers, which the caller masks
+        or cuts off.
+    """
+    # Read row by row, the wanted matrix is the given one without its first `length` numbers: each
+    # row begins one distance later than the one above.
+    *batch, length, columns = ops.shape(scores)
+    flat = ops.reshape(scores, (*batch, length * columns))
+    return ops.reshape(flat[..., length:], (*batch, length, columns - 1))

@@ -6,9 +6,10 @@ from pathlib import Path
 from keras import ops
 
 from bert_zoo.config import Config
+from bert_zoo.family import Family
 from bert_zoo.models.base import ZooModel, encoder_of
 from bert_zoo.models.task_model import LabelledModel
-from bert_zoo.registry import Family, registry
+from bert_zoo.registry import registry
 from bert_zoo.training.lora import lora_products, trained_in_full
 from bert_zoo.weights.adapters import ArraysSource, write_adapter
 from bert_zoo.weights.bind import Plan, to_stored, variables_of

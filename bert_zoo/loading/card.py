@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from bert_zoo.cards import HUB_LICENCES
+from bert_zoo.family import HF, Checkpoint, Family
 from bert_zoo.models.base import ZooModel
-from bert_zoo.registry import HF, Checkpoint, Family
 from bert_zoo.weights.formats import Description
 
 CARD = "README.md"

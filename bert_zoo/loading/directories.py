@@ -9,13 +9,14 @@ from pathlib import Path
 
 from bert_zoo.config import Config, ConfigError
 from bert_zoo.error_text import listing, shown
+from bert_zoo.family import HF, Checkpoint, Family
 from bert_zoo.json_files import JsonObject, read_object
 from bert_zoo.loading.adapters import in_hugging_face_names
 from bert_zoo.loading.sources import config_files, fetch, fetch_checkpoint
 from bert_zoo.models.encoder import Encoder
 from bert_zoo.models.labels import label_thresholds
 from bert_zoo.models.long_texts import LongTexts
-from bert_zoo.registry import HF, Checkpoint, Family, registry
+from bert_zoo.registry import registry
 from bert_zoo.tasks import TASKS, SentenceEmbedder
 from bert_zoo.weights.adapters import Adapter
 from bert_zoo.weights.bind import POOLER, Plan, RenamedSource

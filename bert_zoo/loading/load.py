@@ -10,13 +10,13 @@ from typing import Any
 
 from bert_zoo.config import Config, ConfigError
 from bert_zoo.error_text import listing
+from bert_zoo.family import TextSpec
 from bert_zoo.loading.directories import PROBLEM_TYPES, TRAINED_BY_USERS, Opened, open_checkpoint
 from bert_zoo.models.base import ZooModel, encoder_of
 from bert_zoo.models.encoder import Encoder
 from bert_zoo.models.labels import Thresholds, label_names, one_class_error
 from bert_zoo.models.long_texts import LongTexts
 from bert_zoo.models.task_model import LabelledModel, names_classes
-from bert_zoo.registry import TextSpec
 from bert_zoo.tasks import (
     TASKS,
     Classifier,
@@ -116,7 +116,7 @@ def load(
         model_name: what Keras calls the model; the task by default, numbered where there are several.
         **settings: of the family, in place of the checkpoint's: Transformer-XL's `mem_len`,
             `clamp_len`, `same_length`, `same_length_keys` and `memory_start` (see
-            `bert_zoo.families.transformer_xl_config.RecurrentConfig`).
+            `bert_zoo.families.transformer_xl.config.RecurrentConfig`).
 
     Returns:
         A `keras.Model`, compiled with BERT's optimizer and the task's loss where it has one.

@@ -9,6 +9,7 @@ from typing import Any
 
 from bert_zoo.config import Config, TextSpec
 from bert_zoo.error_text import shown
+from bert_zoo.family import Family
 from bert_zoo.json_files import read_object
 from bert_zoo.loading.adapters import save_adapter
 from bert_zoo.loading.card import write_card
@@ -17,7 +18,7 @@ from bert_zoo.models.base import ZooModel
 from bert_zoo.models.labels import DEFAULT_THRESHOLD
 from bert_zoo.models.quantization import check_is_float
 from bert_zoo.models.task_model import names_classes
-from bert_zoo.registry import Family, registry
+from bert_zoo.registry import registry
 from bert_zoo.tasks.streams import StatefulModel
 from bert_zoo.text.format import DeferredPreprocessor
 from bert_zoo.text.serialized import save_for_transformers

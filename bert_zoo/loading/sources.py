@@ -3,7 +3,8 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from bert_zoo.registry import HF, Bundled, Checkpoint, Files, Package, Source, registry
+from bert_zoo.family import HF, Bundled, Checkpoint, Files, Package, Source
+from bert_zoo.registry import registry
 from bert_zoo.weights import cache
 from bert_zoo.weights.download import NoNetworkError
 from bert_zoo.weights.formats import BertZoo, HuggingFace

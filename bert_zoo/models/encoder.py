@@ -9,6 +9,7 @@ import keras
 from keras import ops
 
 from bert_zoo.config import Config, Prompts
+from bert_zoo.family import Pooling
 from bert_zoo.json_files import read_object
 from bert_zoo.layers.common import FIRST
 from bert_zoo.layers.heads.pooling import normalized, pool
@@ -19,7 +20,7 @@ from bert_zoo.models.direct import outputs_of_texts
 from bert_zoo.models.inputs import as_ids, check_range, check_rank
 from bert_zoo.models.interface import Interface
 from bert_zoo.models.long_texts import LongTexts, are_rows, over_windows
-from bert_zoo.registry import Pooling, registry
+from bert_zoo.registry import registry
 from bert_zoo.text.format import DeferredPreprocessor, WithPreprocessor
 from bert_zoo.weights.bind import POOLED
 from bert_zoo.weights.files import write_json

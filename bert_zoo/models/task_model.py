@@ -9,6 +9,7 @@ from keras import ops
 
 from bert_zoo import private
 from bert_zoo.config import Pooling
+from bert_zoo.family import Family
 from bert_zoo.layers.common import FIRST
 from bert_zoo.layers.heads import OutputHead, PredictionHead, pool
 from bert_zoo.models.base import ZooModel
@@ -16,7 +17,7 @@ from bert_zoo.models.cores import in_shares
 from bert_zoo.models.encoder import Encoder
 from bert_zoo.models.labels import NUMBER_OF_LABELS, LabelRange, label_names
 from bert_zoo.models.long_texts import are_rows, over_windows
-from bert_zoo.registry import Family, registry
+from bert_zoo.registry import registry
 from bert_zoo.weights.table import Head
 
 Model = TypeVar("Model", bound="TaskModel")

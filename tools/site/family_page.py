@@ -8,7 +8,8 @@ import sys
 from collections.abc import Iterable, Mapping
 
 import bert_zoo
-from bert_zoo.registry import Bundled, Checkpoint, Family, registry
+from bert_zoo.family import Bundled, Checkpoint, Family
+from bert_zoo.registry import registry
 
 MILLION = 10**6
 # The step whose memory the table gives.

@@ -6,8 +6,7 @@ from itertools import pairwise
 import keras
 from keras import ops
 
-from bert_zoo.layers.adaptive_embedding import cluster_tables
-from bert_zoo.layers.common import float_table, initializer, vocabulary_logits
+from bert_zoo.layers.common import float_table, initializer, table, vocabulary_logits
 
 
 class AdaptiveSoftmax(keras.layers.Layer):
@@ -59,8 +58,8 @@ class AdaptiveSoftmax(keras.layers.Layer):
             )
 
     def build(self, input_shape):
-        for table in self.tables or []:
-            table.build()
+        for each in self.tables or []:
+            each.build()
         self.biases = [
             self.add_weight(shape=(rows,), initializer="zeros", name=f"bias_{table}")
             if self.use_bias
@@ -188,3 +187,13 @@ def _gathered(tail, flat, labels, is_member, start: int):
     rows = tf.where(is_member)
     members = tail(tf.gather_nd(flat, rows), tf.gather_nd(labels, rows))
     return tf.scatter_nd(rows, members, tf.shape(labels, out_type=tf.int64))
+
+
+def cluster_tables(
+    sizes: Sequence[int], widths: Sequence[int], initializer_range: float, dtype
+) -> list[keras.layers.Embedding]:
+    """Tables `table_0`, `table_1`, ... of these numbers of rows and columns."""
+    return [
+        table(rows, width, f"table_{number}", stddev=initializer_range, dtype=dtype)
+        for number, (rows, width) in enumerate(zip(sizes, widths, strict=True))
+    ]

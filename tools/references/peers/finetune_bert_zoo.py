@@ -9,8 +9,8 @@ import tensorflow as tf
 import worker
 
 import bert_zoo
-from bert_zoo.apps.benchmarks.texts import TextBenchmark, accuracy
-from bert_zoo.apps.finetuning import device_bucket
+from bert_zoo.cli.benchmarks.texts import TextBenchmark, accuracy
+from bert_zoo.cli.finetuning import device_bucket
 from bert_zoo.data.tables import LabelledTexts
 from bert_zoo.models.cores import use_cores
 from bert_zoo.training.compiling import compile_for_task

@@ -1,0 +1,89 @@
+"""Multiple choice: SWAG and RACE."""
+
+import json
+
+import numpy as np
+
+from bert_zoo.cli.benchmarks.base import (
+    Baseline,
+    Benchmark,
+    Measurement,
+    commonest,
+    one_line,
+    spread_rows,
+)
+from bert_zoo.cli.benchmarks.texts import accuracy
+from bert_zoo.cli.report.analysis import cross_entropies, hardest_examples
+from bert_zoo.data.batches import choice_batches
+from bert_zoo.data.choices import load_race, load_swag
+from bert_zoo.tasks import MultipleChoice
+
+LETTERS = "ABCDEFGHIJ"
+
+
+class ChoiceBenchmark(Benchmark):
+    """Which of several texts goes with a prompt; arguments as `Benchmark`, data are `ChoiceSplit`s."""
+
+    kind = MultipleChoice.task
+    question = '"some prompt" "one choice" "another one"'
+
+    def batches(self, model, recipe, seed):
+        train = self.train
+        return choice_batches(
+            train.prompts, train.choices, train.labels, model.preprocessor, recipe.batching(seed)
+        )
+
+    def predict(self, model, data, recipe):
+        """Logits [N, choices]."""
+        return model.predict((data.prompts, data.choices), batch_size=recipe.batch_size, verbose=0)
+
+    def measure(self, data, predictions):
+        shown = [
+            "\n".join([prompt, *(f"{LETTERS[i]}. {text}" for i, text in enumerate(choices))])
+            for prompt, choices in zip(data.prompts, data.choices, strict=True)
+        ]
+        losses, answers = cross_entropies(data.labels, predictions), predictions.argmax(axis=-1)
+        letters = ([LETTERS[i] for i in ids] for ids in (data.labels, answers))
+        hardest = hardest_examples(shown, *letters, losses)
+        metrics = accuracy(data.labels, answers) | {"loss": float(losses.mean())}
+        return Measurement(metrics, hardest=hardest)
+
+    def baseline(self, data):
+        answer = commonest(self.train.labels)
+        always = np.full(len(data.labels), answer)
+        return Baseline(f"always choice {LETTERS[answer]}", accuracy(data.labels, always))
+
+    def write_predictions(self, directory, split, data, predictions, metrics):
+        path = directory / f"{self.name}-{split}.json"
+        answers = dict(zip(data.ids, predictions.argmax(axis=-1).tolist(), strict=True))
+        path.write_text(json.dumps(answers, indent=1) + "\n")
+        return [path]
+
+    def show(self, model, data, metrics):
+        rows = spread_rows(len(data))
+        prompts, choices = ([column[i] for i in rows] for column in (data.prompts, data.choices))
+        answers = model.predict((prompts, choices), verbose=0).argmax(axis=-1)
+        lines = ["Some predictions:"]
+        for row, prompt, texts, answer in zip(rows, prompts, choices, answers, strict=True):
+            truth = data.labels[row]
+            wrong = "" if answer == truth else f"   (wrong: {one_line(texts[truth])})"
+            lines.append(f"  {one_line(prompt)}\n    {one_line(texts[answer])}{wrong}")
+        return "\n".join(lines)
+
+
+def swag_benchmark(options) -> ChoiceBenchmark:
+    """SWAG, from its CSV files, measured on its validation split."""
+    return ChoiceBenchmark(
+        "swag",
+        lambda split: load_swag(split, options.data_dir),
+        source="SWAG (Zellers et al. 2018)",
+    )
+
+
+def race_benchmark(options) -> ChoiceBenchmark:
+    """RACE, middle and high school, measured on its development set."""
+    return ChoiceBenchmark(
+        "race",
+        lambda split: load_race(split, "all", options.data_dir).as_choices(),
+        source="RACE (Lai et al. 2017)",
+    )

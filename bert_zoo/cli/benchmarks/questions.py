@@ -1,0 +1,179 @@
+"""Questions answered by spans of their contexts: SQuAD and files of its form."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from bert_zoo.cli.benchmarks.base import (
+    Baseline,
+    Benchmark,
+    Measurement,
+    spread_rows,
+)
+from bert_zoo.cli.benchmarks.files import own_files
+from bert_zoo.cli.report import HardExample
+from bert_zoo.cli.report.analysis import TINY, hardest_examples
+from bert_zoo.data.questions import question_batches
+from bert_zoo.data.squad import SquadSplit, load_squad, read_squad
+from bert_zoo.metrics import AnswerSelection, squad_v1, squad_v2, write_predictions
+from bert_zoo.metrics.squad import N_BEST_FILE, NULL_ODDS_FILE, PREDICTIONS_FILE, token_f1
+from bert_zoo.tasks import BeamQuestionAnswerer, QuestionAnswerer
+from bert_zoo.tasks.question_answering.answering import answer_questions
+from bert_zoo.text.windows import question_windows
+
+# The metric with which a run says how sure of no answer a model must be.
+THRESHOLD = "best_f1_thresh"
+NO_ANSWER = "(no answer)"
+
+
+class QuestionBenchmark(Benchmark):
+    """Answers to questions; data are `SquadSplit`s.
+
+    Args:
+        beam_search: as of `DataOptions`.
+        others: as `Benchmark`.
+
+    Where questions may have no answer (SQuAD 2.0), the best span is weighed against none, with the
+    threshold that is best on the measured split.
+    """
+
+    kind = QuestionAnswerer.task
+    heads = ("span",)
+    question = '--context FILE "some question"'
+
+    def __init__(self, *others, beam_search: bool = False, **options):
+        super().__init__(*others, **options)
+        if beam_search:
+            self.kind = BeamQuestionAnswerer.task
+
+    @property
+    def allows_no_answer(self) -> bool:
+        return self.train.version == "2.0"
+
+    def has_labels(self, data):
+        return all(example.answers is not None for example in data.examples)
+
+    def batches(self, model, recipe, seed):
+        windows = question_windows(model.preprocessor, **_window_options(recipe))
+        return question_batches(self.train, windows, recipe.batching(seed), model)
+
+    def predict(self, model, data, recipe):
+        """[N] `AnswerSelection`s, in the order of the questions."""
+        return answer_questions(
+            model,
+            [example.question for example in data.examples],
+            [example.context for example in data.examples],
+            [example.id for example in data.examples],
+            batch_size=recipe.batch_size,
+            allow_no_answer=self.allows_no_answer,
+            **_window_options(recipe),
+        )
+
+    def measure(self, data, predictions):
+        references, selections = _references(data), _by_id(data, predictions)
+        best_spans = {id: selection.best.text for id, selection in selections.items()}
+        if not self.allows_no_answer:
+            scores = squad_v1(references, best_spans)
+            metrics = {name: scores[name] for name in ("f1", "exact_match")}
+            return Measurement(metrics, hardest=self._hardest(data, predictions, None))
+        odds = {id: selection.no_answer_score for id, selection in selections.items()}
+        searched = squad_v2(references, best_spans, odds)
+        threshold = searched[THRESHOLD]
+        final = {id: selection.answer(threshold) for id, selection in selections.items()}
+        metrics = {name: searched[name] for name in ("best_f1", "best_exact", THRESHOLD)}
+        metrics |= _without_totals(squad_v2(references, final))
+        return Measurement(metrics, hardest=self._hardest(data, predictions, threshold))
+
+    def baseline(self, data):
+        """Answering nothing, where that is allowed."""
+        if not self.allows_no_answer:
+            return None
+        references = _references(data)
+        metrics = squad_v2(references, dict.fromkeys(references, ""))
+        best = {f"best_{name}": metrics[name] for name in ("f1", "exact")}
+        return Baseline("answering nothing", best | _without_totals(metrics))
+
+    def _hardest(
+        self, data: SquadSplit, predictions: list[AnswerSelection], threshold: float | None
+    ) -> list[HardExample]:
+        """The questions that the model is surest of and wrong about."""
+        rows, losses = [], []
+        for example, selection in zip(data.examples, predictions, strict=True):
+            answer = selection.best.text if threshold is None else selection.answer(threshold)
+            truths = list(dict.fromkeys(answer.text for answer in example.answers)) or [""]
+            if max(_f1(answer, truth) for truth in truths) > 0:
+                continue
+            truth = " / ".join(truth or NO_ANSWER for truth in truths)
+            rows.append((f"{example.question}\n\n{example.context}", truth, answer or NO_ANSWER))
+            sure = max(c.probability for c in selection.candidates if c.text == answer)
+            losses.append(-float(np.log(max(1.0 - sure, TINY))))
+        return hardest_examples(*zip(*rows, strict=True), losses) if rows else []
+
+    def write_predictions(self, directory, split, data, predictions, metrics):
+        write_predictions(directory, _by_id(data, predictions), metrics.get(THRESHOLD, 0.0))
+        names = (PREDICTIONS_FILE, N_BEST_FILE, NULL_ODDS_FILE)
+        return [directory / name for name in names if (directory / name).is_file()]
+
+    def show(self, model, data, metrics):
+        chosen = [data.examples[i] for i in spread_rows(len(data.examples))]
+        answers = model.answer(
+            [example.question for example in chosen],
+            [example.context for example in chosen],
+            no_answer_threshold=metrics[THRESHOLD] if self.allows_no_answer else None,
+        )
+        truths = (dict.fromkeys(a.text for a in example.answers) for example in chosen)
+        return "\n\n".join(
+            f"{answer}\n  (true: {' / '.join(texts) or NO_ANSWER})"
+            for answer, texts in zip(answers, truths, strict=True)
+        )
+
+
+def _f1(answer: str, truth: str) -> float:
+    return float(answer == truth) if not (answer and truth) else token_f1(answer, truth)
+
+
+def _references(data: SquadSplit) -> dict[str, list[str]]:
+    return {e.id: [answer.text for answer in e.answers] for e in data.examples}
+
+
+def _by_id(data: SquadSplit, predictions: list[AnswerSelection]) -> dict[str, AnswerSelection]:
+    return {example.id: answer for example, answer in zip(data.examples, predictions, strict=True)}
+
+
+def _without_totals(scores: dict[str, float]) -> dict[str, float]:
+    return {name: value for name, value in scores.items() if "total" not in name}
+
+
+def _window_options(recipe) -> dict[str, int]:
+    return {"stride": recipe.stride, "max_question_length": recipe.max_question_length}
+
+
+def squad_benchmark(options, version: str) -> QuestionBenchmark:
+    """SQuAD 1.1 or 2.0, measured on the official development set."""
+    return QuestionBenchmark(
+        f"squad_v{version[0]}",
+        lambda split: load_squad(version, split, options.data_dir),
+        source=f"SQuAD {version} (Rajpurkar et al. 2016, 2018)",
+        beam_search=options.beam_search,
+    )
+
+
+def questions_benchmark(options) -> QuestionBenchmark:
+    """Files of SQuAD's form, by `DataOptions`, of which `held_out` and `folds` count articles."""
+
+    def titles(split: SquadSplit) -> list[str]:
+        return list(dict.fromkeys(example.title for example in split.examples))
+
+    def take(split: SquadSplit, rows: Sequence[int]) -> SquadSplit:
+        all_titles = titles(split)
+        chosen = {all_titles[row] for row in rows}
+        examples = tuple(example for example in split.examples if example.title in chosen)
+        return SquadSplit(split.version, examples)
+
+    articles = own_files(
+        options,
+        lambda path, _: read_squad(path),
+        take,
+        groups=lambda split: [None] * len(titles(split)),
+    )
+    return QuestionBenchmark(**articles, beam_search=options.beam_search)

@@ -1,0 +1,173 @@
+"""Words with tags: chunks, entities, parts of speech."""
+
+import logging
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+
+from bert_zoo.cli.benchmarks.base import (
+    Baseline,
+    Benchmark,
+    Measurement,
+    commonest,
+    spread_rows,
+)
+from bert_zoo.cli.benchmarks.files import own_files
+from bert_zoo.cli.report.analysis import (
+    TINY,
+    confusion_matrix,
+    hardest_examples,
+    per_label_table,
+)
+from bert_zoo.data.batches import tagged_batches
+from bert_zoo.data.tagging import TaggedSplit, first_break, load_conll, read_tagging
+from bert_zoo.error_text import quoted, shown
+from bert_zoo.metrics import span_report
+from bert_zoo.tasks import TokenClassifier
+from bert_zoo.tasks.token_classification.tagging import word_probabilities
+
+log = logging.getLogger("bert_zoo")
+
+
+class TaggingBenchmark(Benchmark):
+    """A tag for every word; arguments as `Benchmark`, data are `TaggedSplit`s.
+
+    Tags of a scheme of spans (IOB1, IOB2, IOBES) are scored by spans, others by words.
+    """
+
+    kind = TokenClassifier.task
+
+    @property
+    def label_names(self):
+        return self.train.label_names
+
+    def _answers(self, predictions: Iterable[np.ndarray]) -> list[list[str]]:
+        """The likeliest tags, from what `predict` gave."""
+        return _tags((rows.argmax(axis=-1) for rows in predictions), self.label_names)
+
+    def remarks(self):
+        train = self.train
+        tags = _tags(train.labels, train.label_names)
+        if train.scheme is not None or (broken := first_break(tags)) is None:
+            return ()
+        scheme, s, w = broken
+        return (
+            f"The tags look like {scheme}, and sentence {s + 1:,} breaks it: {shown(train.words[s][w])} has "
+            f"the tag {shown(tags[s][w])}. They are scored word by word, without F1 of spans, unless this "
+            "is corrected.",
+        )
+
+    def batches(self, model, recipe, seed):
+        return tagged_batches(self.train, model.preprocessor, recipe.batching(seed))
+
+    def predict(self, model, data, recipe):
+        """For each sentence, the probabilities of every tag for every word, [words, tags]."""
+        return word_probabilities(model, data.words, recipe.batch_size)
+
+    def measure(self, data, predictions):
+        # Tags that training had not are behind those that it had, and never predicted.
+        names = data.label_names
+        truths, answers = _tags(data.labels, names), self._answers(predictions)
+        losses = list(map(_losses, predictions, data.labels))
+        loss = {"loss": float(np.concatenate(losses).mean())}
+        # By the mean over their words.
+        hardest = hardest_examples(
+            [" ".join(words) for words in data.words],
+            *([" ".join(tags) for tags in rows] for rows in (truths, answers)),
+            [row.mean() for row in losses],
+            by_word=True,
+        )
+        if data.scheme is None:
+            labels = np.concatenate(data.labels)
+            flat = np.concatenate([rows.argmax(axis=-1) for rows in predictions])
+            confusion = confusion_matrix(labels, flat, len(names))
+            metrics = {"accuracy": float(np.mean(labels == flat)), **loss}
+            return Measurement(metrics, confusion, per_label_table(confusion, names), hardest)
+        report = span_report(truths, answers)
+        columns = ("f1", "precision", "recall")
+        metrics = {name: getattr(report.micro, name) for name in columns}
+        metrics |= {"accuracy": report.accuracy, **loss}
+        columns = ("precision", "recall", "f1", "support")
+        table = [
+            {"type": type_, **{name: getattr(score, name) for name in columns}}
+            for type_, score in report.types.items()
+        ]
+        return Measurement(metrics, table=table, hardest=hardest)
+
+    def baseline(self, data):
+        answer = commonest(label for row in self.train.labels for label in row)
+        always = np.eye(len(self.label_names))[answer]
+        metrics = self.measure(data, [np.tile(always, (len(row), 1)) for row in data.words]).metrics
+        del metrics["loss"]
+        return Baseline(f"always {self.label_names[answer]!r}", metrics)
+
+    def write_predictions(self, directory, split, data, predictions, metrics):
+        """A word, its tag where there is one, and the predicted one on each line, as conlleval reads."""
+        path = directory / f"{self.name}-{split}.txt"
+        columns = [data.words, self._answers(predictions)]
+        if data.labels is not None:
+            columns.insert(1, _tags(data.labels, data.label_names))
+        with path.open("w", encoding="utf-8", newline="\n") as file:
+            for sentence in zip(*columns, strict=True):
+                file.writelines(" ".join(line) + "\n" for line in zip(*sentence, strict=True))
+                file.write("\n")
+        return [path]
+
+    def show(self, model, data, metrics):
+        chosen = [data.words[i] for i in spread_rows(len(data.words))]
+        return f"Some predictions:\n{model.tag(chosen)}"
+
+
+def _tags(sentences: Iterable[Iterable[int]], names: Sequence[str]) -> list[list[str]]:
+    """The names of tags, by their ids [sentences][words]."""
+    return [[names[id] for id in sentence] for sentence in sentences]
+
+
+def _losses(probabilities: np.ndarray, labels: Sequence[int]) -> np.ndarray:
+    """The cross-entropy of each word's tag in nats, [words]; a tag that is never predicted has TINY."""
+    labels = np.asarray(labels)
+    known = labels < probabilities.shape[1]
+    predicted = probabilities[np.arange(len(labels)), np.where(known, labels, 0)]
+    return -np.log(np.maximum(np.where(known, predicted, 0), TINY))
+
+
+def conll_benchmark(options, name: str) -> TaggingBenchmark:
+    """A shared task of CoNLL; chunking (2000) has no development split and is measured on its test."""
+    return TaggingBenchmark(
+        name,
+        lambda split: load_conll(name, split, options.data_dir),
+        measured=("test",) if name == "conll2000" else ("validation",),
+        source=f"the shared task of CoNLL-{name[-4:]}",
+    )
+
+
+def tagging_benchmark(options) -> TaggingBenchmark:
+    """Tagged words of the user's own, or CoNLL's, in columns, by `DataOptions`."""
+
+    def read(path: str, train: TaggedSplit | None) -> TaggedSplit:
+        split = read_tagging(
+            path,
+            word_column=options.word_column,
+            tag_column=options.tag_column,
+            encoding=options.encoding,
+            label_names=train and train.label_names,
+            allow_unseen=train is not None,
+            scheme=train and train.scheme,
+        )
+        if train is not None and (unseen := split.label_names[len(train.label_names) :]):
+            first = len(train.label_names)
+            number = sum(id >= first for row in split.labels for id in row)
+            log.warning(
+                "%s has the tags %s, which the training file does not have: %s of its words. They "
+                "count as missed.",
+                path,
+                quoted(unseen),
+                f"{number:,}",
+            )
+        return split
+
+    def take(split: TaggedSplit, rows: Sequence[int]) -> TaggedSplit:
+        words, labels = ([column[row] for row in rows] for column in (split.words, split.labels))
+        return TaggedSplit(words, labels, split.label_names, split.scheme)
+
+    return TaggingBenchmark(**own_files(options, read, take))

@@ -1,0 +1,445 @@
+"""Labelled texts and pairs of texts: GLUE, TREC, tables, the messages that ship with bert_zoo."""
+
+import csv
+import json
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import cache, partial
+from itertools import chain, compress, count
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from bert_zoo.cli.benchmarks.base import (
+    Baseline,
+    Benchmark,
+    Measurement,
+    commonest,
+    one_line,
+    spread_rows,
+)
+from bert_zoo.cli.benchmarks.files import own_files
+from bert_zoo.cli.report.analysis import (
+    binary_cross_entropies,
+    confusion_matrix,
+    cross_entropies,
+    hardest_examples,
+    label_set_table,
+    named_set,
+    per_label_table,
+)
+from bert_zoo.cli.report.wording import number
+from bert_zoo.data import glue, messages
+from bert_zoo.data.batches import Texts, text_batches
+from bert_zoo.data.remarks import remarks
+from bert_zoo.data.tables import LabelledTexts, read_table, read_trec
+from bert_zoo.error_text import quoted, shown
+from bert_zoo.results.classifications import sigmoid, softmax
+from bert_zoo.tasks import Classifier, MultiLabelClassifier, Regressor
+from bert_zoo.training.first_answers import start_from_frequencies, start_from_mean
+
+# Rows that are predicted together, for each that is trained.
+PREDICTED = 4
+Metric = Callable[[Sequence[float], np.ndarray], dict[str, float]]
+
+
+class TextBenchmark(Benchmark):
+    """Classes of texts or of pairs of texts.
+
+    Args:
+        *args, **kwargs: as `Benchmark`; data are `LabelledTexts` or have its attributes.
+        metric: (labels, class ids or scores [N]) -> metrics.
+        label_names: of the classes, empty for scores; those of the training data by default.
+        write_official: (split, class ids or scores [N], directory) -> the file for the official
+            scorer; None where there is none.
+        remarks: on the data, see `Benchmark.remarks`.
+    """
+
+    kind = Classifier.task
+
+    def __init__(
+        self,
+        *args,
+        metric: Metric,
+        label_names: Sequence[str] | None = None,
+        write_official: Callable[[str, np.ndarray, Path], Path] | None = None,
+        remarks: Callable[[], Iterable[str]] = tuple,
+        **kwargs,
+    ):
+        super().__init__(*args, **kwargs)
+        self.metric = metric
+        self._label_names = label_names
+        self.write_official = write_official
+        self._remarks = remarks
+
+    @property
+    def label_names(self):
+        names = self.train.label_names if self._label_names is None else self._label_names
+        return tuple(names)
+
+    @property
+    def reads_pairs(self):
+        return isinstance(self.train.texts, tuple)
+
+    def remarks(self):
+        return tuple(self._remarks())
+
+    def batches(self, model, recipe, seed):
+        labels = self.targets(self.train)
+        return text_batches(self.train.texts, labels, model.preprocessor, recipe.batching(seed))
+
+    def targets(self, data: LabelledTexts) -> Sequence[float] | np.ndarray:
+        """Labels as the loss reads them."""
+        return data.labels
+
+    def predict(self, model, data, recipe):
+        """Logits [N, classes]."""
+        # Texts of like length together need little padding.
+        order = np.argsort([len(row) for row in as_rows(data.texts)], kind="stable")
+        # Nothing is kept for gradients, so that as much memory holds several times the rows.
+        rows = PREDICTED * recipe.batch_size
+        found = model.predict(take(data.texts, order), batch_size=rows, verbose=0)
+        outputs = np.empty_like(found)
+        outputs[order] = found
+        return outputs
+
+    def answers(self, predictions: Any) -> np.ndarray:
+        """What predictions come down to: class ids, or scores, [N]."""
+        return predictions.argmax(axis=-1)
+
+    def baseline(self, data):
+        answer = commonest(self.train.labels)
+        always = np.full(len(data.labels), answer)
+        return Baseline(f"always {self.label_names[answer]!r}", self.metric(data.labels, always))
+
+    def measure(self, data, predictions):
+        names, answers = self.label_names, self.answers(predictions)
+        losses = cross_entropies(data.labels, predictions)
+        confusion = confusion_matrix(data.labels, answers, len(names))
+        truths, given = ([names[i] for i in ids] for ids in (data.labels, answers))
+        return Measurement(
+            {**self.metric(data.labels, answers), "loss": float(losses.mean())},
+            confusion,
+            per_label_table(confusion, names),
+            hardest_examples(as_rows(data.texts), truths, given, losses),
+        )
+
+    def write_predictions(self, directory, split, data, predictions, metrics):
+        """Texts, labels where there are any, answers, and the probability of each class, by row."""
+        path = directory / f"{self.name}-{split}.tsv"
+        texts = data.texts if isinstance(data.texts, tuple) else (data.texts,)
+        columns = dict(zip(("text", "text_pair"), texts, strict=False))
+        if data.labels is not None:
+            columns["label"] = map(self.label_cell, data.labels)
+        with path.open("w", encoding="utf-8", newline="") as file:
+            writer = csv.writer(file, delimiter="\t", lineterminator="\n")
+            writer.writerow(["index", *columns, "prediction", *self.label_names])
+            cells = zip(count(), *columns.values(), self.answer_rows(predictions), strict=False)
+            writer.writerows([*row, *answer] for *row, answer in cells)
+        if self.write_official is None:
+            return [path]
+        return [path, self.write_official(split, self.answers(predictions), directory)]
+
+    def label_cell(self, label: Any) -> str:
+        """A row's label as it stands beside the answer."""
+        return self.label_names[label]
+
+    def answer_rows(self, predictions: Any) -> Iterator[list[str]]:
+        """An answer, and the probability of each class, of each row of the file of predictions."""
+        for answer, row in zip(self.answers(predictions), softmax(predictions), strict=True):
+            yield [self.label_names[answer], *(f"{share:.6f}" for share in row)]
+
+    def show(self, model, data, metrics):
+        rows = spread_rows(len(data))
+        chosen = take(data.texts, rows)
+        labels = [data.labels[row] for row in rows]
+        return "\n".join(self.lines(model, chosen, labels))
+
+    def lines(self, model, texts: Texts, labels: Sequence[Any]) -> Iterator[str]:
+        """Some texts with answer and truth, to print, after a heading."""
+        yield "Some predictions (label, probability, text):"
+        width = max(map(len, self.label_names))
+        for answer, text, label in zip(model.classify(texts), as_rows(texts), labels, strict=True):
+            truth = self.label_names[label]
+            wrong = "" if answer.label == truth else f"   (wrong: {truth})"
+            yield f"  {answer.label:<{width}}  {answer.score:.3f}  {one_line(text)}{wrong}"
+
+
+class ScoreBenchmark(TextBenchmark):
+    """Scores of texts or of pairs of texts."""
+
+    kind = Regressor.task
+
+    @property
+    def label_names(self):
+        return ()
+
+    def load_options(self):
+        # What the number is called, where the data say it.
+        named = {"labels": self._label_names} if self._label_names else {}
+        return {**super().load_options(), **named}
+
+    def prepare(self, model):
+        start_from_mean(model, self.train.labels)
+
+    def predict(self, model, data, recipe):
+        """Scores [N]."""
+        return super().predict(model, data, recipe)[:, 0]
+
+    def answers(self, predictions):
+        return predictions
+
+    def baseline(self, data):
+        answer = float(np.mean(self.train.labels))
+        always = np.full(len(data.labels), answer)
+        return Baseline(f"always {answer:.4g}, the mean", self.metric(data.labels, always))
+
+    def measure(self, data, predictions):
+        losses = (np.asarray(data.labels) - predictions) ** 2
+        metrics = {**self.metric(data.labels, predictions), "loss": float(losses.mean())}
+        truths, given = (list(map(number, scores)) for scores in (data.labels, predictions))
+        hardest = hardest_examples(as_rows(data.texts), truths, given, losses)
+        return Measurement(metrics, hardest=hardest)
+
+    def label_cell(self, label):
+        return f"{label:.6g}"
+
+    def answer_rows(self, predictions):
+        for score in predictions:
+            yield [f"{score:.6f}"]
+
+    def lines(self, model, texts, labels):
+        yield "Some predictions (score, truth, text):"
+        scores = model.predict(texts, batch_size=len(labels), verbose=0)[:, 0]
+        for score, text, label in zip(scores, as_rows(texts), labels, strict=True):
+            yield f"  {score:6.3f}  (true: {label:.3f})  {one_line(text)}"
+
+
+class MultiLabelBenchmark(TextBenchmark):
+    """Any number of classes of texts or of pairs of texts; labels are tuples of class ids.
+
+    `metric` and `write_official` take whether a text has each class, bool [N, classes].
+    """
+
+    kind = MultiLabelClassifier.task
+
+    def prepare(self, model):
+        start_from_frequencies(model, self._present(self.train.labels))
+
+    def targets(self, data):
+        return self._present(data.labels).astype(np.float32)
+
+    def predict(self, model, data, recipe):
+        """Logits [N, classes], and the model's thresholds [classes]."""
+        return super().predict(model, data, recipe), model.thresholds
+
+    def answers(self, predictions):
+        """Whether a text has each class, bool [N, classes]."""
+        logits, thresholds = predictions
+        return sigmoid(logits) > np.asarray(thresholds)
+
+    def _present(self, labels: Sequence[tuple[int, ...]]) -> np.ndarray:
+        """Whether rows have each class, bool [N, classes]."""
+        present = np.zeros((len(labels), len(self.label_names)), bool)
+        for row, ids in enumerate(labels):
+            present[row, list(ids)] = True
+        return present
+
+    def baseline(self, data):
+        answer = self._present([commonest(self.train.labels)])
+        always = np.tile(answer, (len(data), 1))
+        said = f"always {named_set(answer[0], self.label_names)}"
+        return Baseline(said, self.metric(self._present(data.labels), always))
+
+    def measure(self, data, predictions):
+        logits, _ = predictions
+        names = self.label_names
+        present, answers = self._present(data.labels), self.answers(predictions)
+        losses = binary_cross_entropies(present, logits)
+        truths, given = ([named_set(row, names) for row in rows] for rows in (present, answers))
+        return Measurement(
+            {**self.metric(present, answers), "loss": float(losses.mean())},
+            table=label_set_table(present, answers, names),
+            hardest=hardest_examples(as_rows(data.texts), truths, given, losses),
+        )
+
+    def label_cell(self, label):
+        return json.dumps([self.label_names[i] for i in label], ensure_ascii=False)
+
+    def answer_rows(self, predictions):
+        logits, _ = predictions
+        for answer, row in zip(self.answers(predictions), sigmoid(logits), strict=True):
+            names = list(compress(self.label_names, answer))
+            yield [json.dumps(names, ensure_ascii=False), *(f"{share:.6f}" for share in row)]
+
+    def lines(self, model, texts, labels):
+        yield "Some predictions (labels with probabilities, text):"
+        present = self._present(labels)
+        for answer, truth in zip(model.classify(texts), present, strict=True):
+            is_right = set(answer.labels) == set(compress(self.label_names, truth))
+            wrong = "" if is_right else f"   (true: {named_set(truth, self.label_names)})"
+            yield f"  {answer}{wrong}"
+
+
+def as_rows(texts: Texts) -> list[str]:
+    """Texts as people read them: the two of a pair side by side."""
+    if not isinstance(texts, tuple):
+        return texts
+    return [f"{first} | {second}" for first, second in zip(*texts, strict=True)]
+
+
+def take(texts: Texts, rows: Iterable[int]) -> Texts:
+    """Some rows of texts, or of both sides of pairs."""
+    if isinstance(texts, tuple):
+        return tuple(take(column, rows) for column in texts)
+    return [texts[i] for i in rows]
+
+
+def accuracy(labels: Sequence[float], answers: np.ndarray) -> dict[str, float]:
+    return {"accuracy": float(np.mean(np.asarray(labels) == answers))}
+
+
+def class_metrics(labels: Sequence[float], answers: np.ndarray) -> dict[str, float]:
+    """Accuracy, and the mean F1 of the classes that occur or are predicted, as scikit-learn's."""
+    labels = np.asarray(labels)
+    scores = [
+        2 * np.sum((labels == i) & (answers == i)) / (np.sum(labels == i) + np.sum(answers == i))
+        for i in np.union1d(labels, answers)
+    ]
+    return {**accuracy(labels, answers), "macro_f1": float(np.mean(scores))}
+
+
+def label_set_metrics(present: np.ndarray, answers: np.ndarray) -> dict[str, float]:
+    """Micro and macro F1 of sets of labels, as `LabelF1` and scikit-learn; bool [N, classes]."""
+    found = 2 * (present & answers).sum(axis=0)
+    others = present.sum(axis=0) + answers.sum(axis=0)
+    return {
+        "micro_f1": float(found.sum() / max(1, others.sum())),
+        "macro_f1": float(np.mean(found / np.maximum(1, others))),
+    }
+
+
+def squared_error(labels: Sequence[float], answers: np.ndarray) -> dict[str, float]:
+    """Negative, so that more is better, as for every metric that chooses."""
+    return {"negative mean squared error": -float(np.mean((np.asarray(labels) - answers) ** 2))}
+
+
+def messages_benchmark(options) -> TextBenchmark:
+    """The data set that ships with the package, measured on its test split."""
+    return TextBenchmark(
+        "messages",
+        lambda split: LabelledTexts(*messages.load(split), messages.LABELS),
+        measured=("test",),
+        metric=class_metrics,
+        label_names=messages.LABELS,
+        source="the messages that ship with bert_zoo",
+    )
+
+
+def glue_benchmark(options, name: str) -> TextBenchmark:
+    """A GLUE task, from its TSV files or TensorFlow Datasets, measured on its development set."""
+    data_set = glue.DATA_SETS[name]
+    make = ScoreBenchmark if data_set.is_regression else TextBenchmark
+    return make(
+        name,
+        lambda split: glue.load_glue(name, split, options.data_dir),
+        measured=data_set.measured_splits,
+        metric=partial(glue.metrics, name),
+        label_names=data_set.label_names,
+        write_official=partial(glue.write_submission, name),
+        source="GLUE (Wang et al. 2019)",
+    )
+
+
+def trec_benchmark(options, fine: bool = False) -> TextBenchmark:
+    """TREC's questions by the kind of answer they ask for: 6 coarse or 50 fine classes.
+
+    The data set has no development split, so that the last epoch's weights are kept.
+    """
+
+    def read(split: str) -> LabelledTexts:
+        path = Path(options.data_dir) / f"trec_{split}.txt"
+        # The test file lacks some of the fine classes.
+        names = None if split == "train" else task.label_names
+        return read_trec(path, fine=fine, label_names=names)
+
+    task = TextBenchmark(
+        "trec_fine" if fine else "trec",
+        read,
+        measured=("test",),
+        metric=class_metrics,
+        source="TREC's questions (Li and Roth 2002)",
+    )
+    return task
+
+
+def table_benchmark(options) -> TextBenchmark:
+    """Labelled texts of the user's own, in a table.
+
+    Args:
+        options: `DataOptions`: files, columns, how the file is written, and what labels are.
+
+    Raises:
+        ValueError: all rows of the training file have the same label, beside what `read_table` refuses.
+    """
+    if bool(options.label_delimiter) + bool(options.label_columns) + options.regression > 1:
+        raise ValueError(
+            "label_delimiter, label_columns and regression all say what labels are; give one of them."
+        )
+    is_multi_label = bool(options.label_delimiter or options.label_columns)
+
+    @cache
+    def whole(path: str) -> LabelledTexts:
+        names = None if path == options.train_file or options.regression else task.label_names
+        return read_table(
+            path,
+            text=options.text,
+            text_pair=options.text_pair,
+            label=options.label,
+            label_names=names,
+            label_delimiter=options.label_delimiter,
+            label_columns=options.label_columns,
+            regression=options.regression,
+            skip_unlabelled=options.skip_unlabelled,
+            format=options.format,
+            delimiter=options.delimiter,
+            header=options.header,
+            encoding=options.encoding,
+        )
+
+    def read(path: str, train: LabelledTexts | None) -> LabelledTexts:
+        data = whole(path)
+        if train is None and len(data.label_names) == 1 and not is_multi_label:
+            raise ValueError(
+                f"{path}: all {len(data):,} rows have the label {shown(data.label_names[0])}, and a "
+                f"classifier needs two. Is {options.label!r} the column of the labels?"
+            )
+        return data
+
+    def rows_of(split: LabelledTexts, rows: Sequence[int]) -> LabelledTexts:
+        labels, lines = ([column[row] for row in rows] for column in (split.labels, split.lines))
+        return LabelledTexts(take(split.texts, rows), labels, split.label_names, lines)
+
+    def groups(split: LabelledTexts) -> list[int | None]:
+        return [None] * len(split) if options.regression else split.labels
+
+    def all_remarks() -> Iterator[str]:
+        for path in filter(None, (options.train_file, options.dev_file)):
+            yield from remarks(Path(path), whole(path))
+        split = task.measured[0]
+        measured = set(chain(*task.data(split).classes)) if task.label_names else set()
+        if names := [n for i, n in enumerate(task.label_names) if i not in measured]:
+            yield (
+                f"No {split} row has one of the labels {quoted(names)}, of which nothing is measured "
+                "then."
+            )
+
+    make, metric, names = TextBenchmark, class_metrics, None
+    if is_multi_label:
+        make, metric = MultiLabelBenchmark, label_set_metrics
+    elif options.regression:
+        make, metric = ScoreBenchmark, squared_error
+        names = (options.label,) if options.header else ()
+    own = own_files(options, read, rows_of, groups)
+    task = make(**own, metric=metric, label_names=names, remarks=all_remarks)
+    return task

@@ -1,0 +1,158 @@
+"""Makes a vocabulary from text files.
+
+bert_zoo build_vocabulary --output vocabularies/mine --kind wordpiece --vocab_size 30522 "my/*.txt"
+bert_zoo build_vocabulary --output vocabularies/wt103 wikitext-103/train.txt
+bert_zoo build_vocabulary --output vocabularies/enwik8 --unit byte enwik8
+bert_zoo build_vocabulary --output vocabularies/text8 --unit character --space_token _ text8
+
+Writes a directory that bert_zoo.text.tokenizer_from_dir reads: for "bert" with --kind wordpiece, for
+"roberta" with byte_bpe, for "albert" with sentencepiece; their text may be all that pretraining reads,
+docs/pretraining.md. Without --kind, for "transformer_xl": vocab.txt, a token a line by falling
+frequency, and tokenizer_config.json, docs/text.md.
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+from bert_zoo.cli.program import Program
+
+if TYPE_CHECKING:
+    from bert_zoo.text import WordLevelTokenizer
+
+PROGRAM = Program(__doc__, required=("output",), takes_arguments=True)
+_OUTPUT = PROGRAM.string("output", None, "The directory to write.")
+_KIND = PROGRAM.enum(
+    "kind",
+    "word_level",
+    [
+        *("word_level", "wordpiece", "byte_bpe", "byte_bpe_bracketed"),
+        *("sentencepiece", "sentencepiece_cased", "sentencepiece_plain"),
+    ],
+    "Whole words, characters or bytes, as a language model counts them; or pieces of words, trained by "
+    "tokenizers or sentencepiece.",
+)
+_VOCAB_SIZE = PROGRAM.integer(
+    "vocab_size", 30_000, "For pieces of words, the number of tokens.", lower_bound=300
+)
+_UNIT = PROGRAM.enum(
+    "unit", "word", ["word", "character", "byte"], "Of kind word_level, what a token is."
+)
+_LOWERCASE = PROGRAM.bool("lowercase", False, "Lower-case texts.")
+_EOS_TOKEN = PROGRAM.string(
+    "eos_token", None, "The end of a line; empty for none. By default '<eos>' for words, else none."
+)
+_UNKNOWN_TOKEN = PROGRAM.string(
+    "unknown_token",
+    None,
+    "As eos_token, for other tokens. By default '<unk>' for words, else none.",
+)
+_SPACE_TOKEN = PROGRAM.string("space_token", None, "For characters, the token of a space.")
+_EOS_AT = PROGRAM.enum(
+    "eos_at",
+    None,
+    ["never", "newlines", "line_ends", "line_starts_and_ends"],
+    "Where texts have the end token. By default at newlines, for words with an end token.",
+)
+_MAX_SIZE = PROGRAM.integer(
+    "max_size", None, "The most tokens, beside special ones that texts lack.", lower_bound=1
+)
+_MIN_COUNT = PROGRAM.integer("min_count", 0, "Leave out tokens that are rarer.", lower_bound=0)
+
+
+def main(arguments: list[str]) -> None:
+    if not arguments:
+        raise ValueError("Name the text files to count, for example train.txt.")
+    if _KIND.value != "word_level":
+        _train_pieces(arguments)
+        return
+    from bert_zoo.data.language_modelling import suggested_cutoffs
+
+    # An empty flag says that there is no such token.
+    given = {"eos_token": _EOS_TOKEN.value, "unknown_token": _UNKNOWN_TOKEN.value}
+    special = {name: token or None for name, token in given.items() if token is not None}
+    tokenizer, counts = counted_tokenizer(
+        arguments,
+        unit=_UNIT.value,
+        lowercase=_LOWERCASE.value,
+        space_token=_SPACE_TOKEN.value,
+        eos_at=_EOS_AT.value,
+        max_size=_MAX_SIZE.value,
+        min_count=_MIN_COUNT.value,
+        **special,
+    )
+    tokenizer.save(_OUTPUT.value)
+    _report(counts, tokenizer.vocabulary, suggested_cutoffs(tokenizer.vocab_size))
+
+
+def _train_pieces(sources: list[str]) -> None:
+    from bert_zoo.data.corpus import Corpus
+    from bert_zoo.data.subword_vocabularies import train_vocabulary
+
+    corpus = Corpus(sources)
+    tokens = train_vocabulary(
+        (sentence for document in corpus for sentence in document),
+        _KIND.value,
+        _OUTPUT.value,
+        vocab_size=_VOCAB_SIZE.value,
+        lowercase=_LOWERCASE.value,
+    )
+    print(f"Read {corpus.counts}.")
+    print(f"Wrote {len(tokens):,} tokens to {_OUTPUT.value}.")
+
+
+def counted_tokenizer(
+    paths: Sequence[str],
+    *,
+    unit: str,
+    eos_at: str | None = None,
+    max_size: int | None = None,
+    min_count: int = 0,
+    lowercase: bool = False,
+    space_token: str | None = None,
+    **special: str | None,
+) -> tuple["WordLevelTokenizer", Counter[str]]:
+    """A tokenizer of the tokens that text files have, and how often they have them.
+
+    The options are those of `WordLevelTokenizer` and `select_tokens`; `eos_token` and `unknown_token` are
+    by default "<eos>" and "<unk>" for words, and none for characters and bytes.
+    """
+    from bert_zoo.data.language_modelling import count_tokens, select_tokens
+    from bert_zoo.text import WordLevelTokenizer
+
+    words = unit == "word"
+    usual = {"eos_token": "<eos>", "unknown_token": "<unk>"}
+    special = {name: token if words else None for name, token in usual.items()} | special
+    eos_token, unknown_token = special["eos_token"], special["unknown_token"]
+    reading = {"unit": unit, "lowercase": lowercase, "space_token": space_token}
+    counts = count_tokens(paths, **reading)
+    vocabulary = select_tokens(
+        counts,
+        max_size=max_size,
+        min_count=min_count,
+        special=() if eos_token is None else (eos_token,),
+        unknown_token=unknown_token,
+    )
+    eos_at = eos_at or ("newlines" if words and eos_token else "never")
+    return WordLevelTokenizer(vocabulary, eos_at=eos_at, **special, **reading), counts
+
+
+def _report(counts: Counter[str], vocabulary: Sequence[str], cutoffs: list[int]) -> None:
+    total = counts.total()
+    held = sum(counts[token] for token in vocabulary)
+    print(f"Wrote {len(vocabulary):,} tokens to {_OUTPUT.value}.")
+    print(
+        f"The texts have {total:,} tokens, {len(counts):,} of them distinct; the vocabulary covers "
+        f"{held / total:.4%}."
+    )
+    print("The most frequent ones: ", end="")
+    print(", ".join(f"{token!r} {count:,}" for token, count in counts.most_common(10)))
+    print(f"Cutoffs for adaptive softmax, by the shares of WikiText-103's vocabulary: {cutoffs}.")
+    if not cutoffs:
+        print("A vocabulary as small as this one needs no adaptive softmax.")
+        return
+    edges = [0, *cutoffs, len(vocabulary)]
+    for first, end in pairwise(edges):
+        share = sum(counts[token] for token in vocabulary[first:end]) / total
+        print(f"  ids {first:,} to {end - 1:,} are {share:.2%} of the texts")

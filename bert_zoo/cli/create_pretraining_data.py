@@ -1,0 +1,287 @@
+"""Makes masked rows of a text ahead of training, with Apache Beam, for text past one machine.
+
+bert_zoo create_pretraining_data --text "my/*.txt" --vocabulary vocabularies/mine --output rows
+bert_zoo create_pretraining_data --text "gs://b/*.txt" --vocabulary gs://b/vocabulary --output gs://b/rows \\
+  --num_shards 1000 -- --runner=DataflowRunner --project=p --region=r --temp_location=gs://b/tmp
+
+Writes TFRecord files of tf.train.Example with the features of BERT's own program: input_ids, input_mask,
+segment_ids, masked_lm_positions, masked_lm_ids, masked_lm_weights and, for pairs, next_sentence_labels.
+What follows -- are options of Beam; without them it runs on this machine. Documents are dealt to
+shards by a hash of their content, once each, so that every run writes the same files; those that are
+there are left as they are. Training on one machine needs no such files: docs/pretraining.md.
+"""
+
+import hashlib
+import shutil
+import tempfile
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from bert_zoo.cli.program import Program
+from bert_zoo.registry import registry
+
+if TYPE_CHECKING:
+    from bert_zoo.data.pretraining_rows import Scheme
+
+FAMILIES = list(registry().families)
+SCHEMES = ("next_sentence", "sentence_order", "full_sentences", "doc_sentences")
+# Rows that are masked together.
+_BATCH = 256
+
+PROGRAM = Program(
+    __doc__,
+    required=("text", "vocabulary", "output"),
+    takes_arguments=True,
+    groups={
+        "Main flags": (
+            *("text", "vocabulary", "family", "output", "num_shards"),
+            *("rows", "objective", "length", "epochs"),
+        )
+    },
+)
+_TEXT = PROGRAM.list("text", None, "Files or patterns, separated by commas.")
+_FORM = PROGRAM.string(
+    "form", None, "Of the files, see bert_zoo.data.corpus; by default as they look."
+)
+_TEXT_FIELD = PROGRAM.string(
+    "text_field", "text", "The field with the text, of JSON Lines and TFRecords."
+)
+_VOCABULARY = PROGRAM.string("vocabulary", None, "The directory of the vocabulary.")
+_FAMILY = PROGRAM.enum(
+    "family", FAMILIES[0], FAMILIES, "Whose tokenizer and special tokens are used."
+)
+_OUTPUT = PROGRAM.string("output", None, "The directory to write.")
+_ROWS = PROGRAM.enum("rows", SCHEMES[0], SCHEMES, "What a row is.")
+_OBJECTIVE = PROGRAM.string("objective", "masked_tokens", "One of bert_zoo.objectives.OBJECTIVES.")
+_LENGTH = PROGRAM.integer("length", 128, "Tokens of a row, special ones among them.", lower_bound=8)
+_MAX_PREDICTIONS = PROGRAM.integer(
+    "max_predictions", 20, "Masked tokens of a row, at most.", lower_bound=1
+)
+_SHORT_ROWS = PROGRAM.float("short_rows", 0.1, "Of pairs, the share of documents with short rows.")
+_EPOCHS = PROGRAM.integer(
+    "epochs", 10, "How often the text is gone through, with other rows and masks.", lower_bound=1
+)
+_SEED = PROGRAM.integer("seed", 12345, "Of rows and masks.", lower_bound=0)
+_NUM_SHARDS = PROGRAM.integer(
+    "num_shards",
+    8,
+    "Files to write. A worker holds the text of one in memory: 100 MB each are well.",
+    lower_bound=1,
+)
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What decides the rows of a shard, beside its documents; the fields are named as the flags."""
+
+    vocabulary: str
+    family: str
+    output: str
+    rows: str
+    objective: str
+    length: int
+    max_predictions: int
+    short_rows: float
+    epochs: int
+    seed: int
+    num_shards: int
+
+    def path(self, number: int) -> str:
+        return f"{self.output}/rows-{number:05}-of-{self.num_shards:05}.tfrecord"
+
+    def scheme(self) -> "Scheme":
+        from bert_zoo.data import pretraining_rows
+
+        match self.rows:
+            case "full_sentences":
+                return pretraining_rows.FullSentences(self.length)
+            case "doc_sentences":
+                return pretraining_rows.DocSentences(self.length)
+        return pretraining_rows.SentencePairs(self.rows, self.length, self.short_rows)
+
+
+def main(arguments: list[str]) -> None:
+    try:
+        import apache_beam as beam
+        from apache_beam.options.pipeline_options import PipelineOptions
+    except ImportError as error:
+        raise ImportError(
+            f'Apache Beam cannot be imported ({error}): pip install "bert_zoo[beam]".'
+        ) from error
+    from apache_beam.io.filesystems import FileSystems
+
+    settings = Settings(
+        **{name: PROGRAM.flags[name].value for name in Settings.__dataclass_fields__}
+    )
+    _objective(settings)  # refuses what cannot be before the pipeline starts
+    files = sorted(
+        match.path for matches in FileSystems.match(_TEXT.value) for match in matches.metadata_list
+    )
+    if not files:
+        raise FileNotFoundError(f"No file is named by {', '.join(_TEXT.value)}.")
+    # One look at the first file, so that all are read alike.
+    with _local(files[0]) as first:
+        form = _FORM.value or _corpus(first, None).form
+    print(f"Reads {len(files):,} files as {form}.")
+
+    if not FileSystems.exists(settings.output):
+        FileSystems.mkdirs(settings.output)
+    pipeline = beam.Pipeline(options=PipelineOptions(arguments))
+    _ = (
+        pipeline
+        | beam.Create(files)
+        | beam.Reshuffle()
+        | beam.FlatMap(_dealt, form, settings.num_shards, _TEXT_FIELD.value)
+        | beam.GroupByKey()
+        | beam.Map(_write, settings)
+    )
+    result = pipeline.run()
+    result.wait_until_finish()
+    for counter in result.metrics().query()["counters"]:
+        if counter.key.metric.namespace == __name__:
+            print(f"{counter.key.metric.name}: {counter.result:,}")
+    print(f"The rows are in {settings.output}.")
+
+
+def _corpus(path: str, form: str | None, text_field: str = "text") -> Any:
+    from bert_zoo.data.corpus import Corpus
+
+    return Corpus(path, form, text_field=text_field)
+
+
+def _dealt(
+    file: str, form: str, num_shards: int, text_field: str
+) -> Iterator[tuple[int, list[str]]]:
+    """The documents of a file with the shards that they belong to."""
+    with _local(file) as path:
+        for document in _corpus(path, form, text_field):
+            yield int(_digest(document)[:15], 16) % num_shards, document
+
+
+def _digest(document: list[str]) -> str:
+    return hashlib.blake2b("\n".join(document).encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def _write(shard: tuple[int, Iterable[list[str]]], settings: Settings) -> None:
+    """Writes a shard's file, unless it is there."""
+    from apache_beam.io.filesystems import FileSystems
+    from apache_beam.metrics import Metrics
+
+    number, documents = shard
+    path = settings.path(number)
+    if FileSystems.exists(path):
+        Metrics.counter(__name__, "files that were there").inc()
+        return
+    # In an order that does not depend on who read them.
+    by_digest = {_digest(document): document for document in documents}
+    kept = [by_digest[digest] for digest in sorted(by_digest)]
+    with tempfile.TemporaryDirectory(prefix="bert_zoo_") as folder:
+        written = Path(folder) / "rows.tfrecord"
+        rows = _write_rows(kept, number, settings, Path(folder), written)
+        # Whole or not at all.
+        partial = f"{path}.partial"
+        with written.open("rb") as source, FileSystems.create(partial) as target:
+            shutil.copyfileobj(source, target, 1 << 20)
+        FileSystems.rename([partial], [path])
+    for name, count in (("documents", len(kept)), ("rows", rows), ("files", 1)):
+        Metrics.counter(__name__, name).inc(count)
+
+
+def _write_rows(
+    documents: list[list[str]], number: int, settings: Settings, folder: Path, path: Path
+) -> int:
+    import tensorflow as tf
+
+    from bert_zoo.data.pretraining_rows import epoch_rows
+    from bert_zoo.data.token_shards import write_token_shards
+    from bert_zoo.objectives import Draws, TokenIds
+
+    if len(documents) < 2 and settings.rows in ("next_sentence", "sentence_order"):
+        raise ValueError(
+            f"Shard {number} has one document, and pairs need sentences of others. Choose fewer shards "
+            f"than num_shards={settings.num_shards}."
+        )
+    preprocessor, objective = _objective(settings)
+    shards = write_token_shards(documents, preprocessor, folder / "tokens")
+    objective = objective.for_tokens(TokenIds.of(preprocessor.tokenizer, shards.counts))
+    seed, rows = settings.seed * settings.num_shards + number, 0
+    with tf.io.TFRecordWriter(str(path)) as writer:
+        for epoch in range(settings.epochs):
+            for batch in epoch_rows(shards, settings.scheme(), seed, epoch, batch_size=_BATCH):
+                inputs, labels = objective(batch, Draws(seed, epoch, batch["row"]))
+                for example in _examples(inputs, labels):
+                    writer.write(example)
+                    rows += 1
+    return rows
+
+
+@cache
+def _objective(settings: Settings) -> tuple[Any, Any]:
+    """The preprocessor and the objective; made once in a worker."""
+    from bert_zoo.objectives import OBJECTIVES, Permutations, Spans
+    from bert_zoo.text import preprocessor_from_dir
+
+    # BERT's features have no place for SpanBERT's boundaries.
+    known = [
+        name for name, value in OBJECTIVES.items() if not isinstance(value, Spans | Permutations)
+    ]
+    if settings.objective not in known:
+        raise ValueError(f"objective is {settings.objective!r}; choose one of {known}.")
+    with _local(settings.vocabulary) as vocabulary:
+        preprocessor = preprocessor_from_dir(
+            vocabulary, settings.family, sequence_length=settings.length
+        )
+    objective = OBJECTIVES[settings.objective]
+    return preprocessor, replace(objective, max_predictions=settings.max_predictions)
+
+
+def _examples(inputs: dict[str, Any], labels: dict[str, Any]) -> Iterator[bytes]:
+    """Rows as serialized tf.train.Example protos, with BERT's features."""
+    import numpy as np
+    import tensorflow as tf
+
+    from bert_zoo.config import IGNORED_LABEL
+
+    asked = labels["mlm_logits"]
+    is_asked = asked != IGNORED_LABEL
+    columns = {
+        "input_ids": inputs["token_ids"],
+        "input_mask": inputs["padding_mask"],
+        "segment_ids": inputs.get("segment_ids", np.zeros_like(inputs["token_ids"])),
+        "masked_lm_positions": inputs["mask_positions"],
+        "masked_lm_ids": np.where(is_asked, asked, 0),
+        "masked_lm_weights": is_asked.astype(np.float32),
+    }
+    for name in ("nsp_logits", "sop_logits"):
+        if name in labels:
+            columns["next_sentence_labels"] = labels[name][:, None]
+    for row in range(len(asked)):
+        feature = {}
+        for name, values in columns.items():
+            if values.dtype == np.float32:
+                feature[name] = tf.train.Feature(float_list=tf.train.FloatList(value=values[row]))
+            else:
+                feature[name] = tf.train.Feature(int64_list=tf.train.Int64List(value=values[row]))
+        example = tf.train.Example(features=tf.train.Features(feature=feature))
+        yield example.SerializeToString(deterministic=True)
+
+
+@contextmanager
+def _local(path: str) -> Iterator[str]:
+    """A file or folder of any of Beam's file systems, on this machine while the context lasts."""
+    if Path(path).exists():
+        yield path
+        return
+    from apache_beam.io.filesystems import FileSystems
+
+    with tempfile.TemporaryDirectory(prefix="bert_zoo_") as folder:
+        whole, inside = FileSystems.match([path, f"{path}/*"])
+        for match in (*whole.metadata_list, *inside.metadata_list):
+            copy = Path(folder) / match.path.rpartition("/")[2]
+            with FileSystems.open(match.path) as source, copy.open("wb") as target:
+                shutil.copyfileobj(source, target, 1 << 20)
+        yield folder if inside.metadata_list else str(copy)

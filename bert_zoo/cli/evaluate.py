@@ -1,0 +1,76 @@
+"""Scores a run directory of `bert_zoo finetune` on a split, and writes its predictions.
+
+bert_zoo evaluate --run runs/minilm_l6-sst2 --split validation
+bert_zoo evaluate --run runs/minilm_l6-sst2 --split test        # and GLUE's submission file
+bert_zoo evaluate --run runs/minilm_l6-mnli --task ax --split test
+bert_zoo evaluate --run runs/bert_base-squad_v2 --split validation    # SQuAD's prediction file
+
+The data are those of the run; flags name others, such as --test_file. Predictions are written to
+--output_dir, by default `predictions` in the run directory.
+"""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from bert_zoo.cli.benchmarks import BENCHMARKS, DataOptions, make_task
+from bert_zoo.cli.program import Program
+from bert_zoo.presets import Recipe
+
+PROGRAM = Program(__doc__, required=("run",))
+_RUN = PROGRAM.string("run", None, "The run directory.")
+_TASK = PROGRAM.enum("task", None, list(BENCHMARKS), "Other data than the run's.")
+_SPLIT = PROGRAM.string("split", "validation", "The split.")
+_OUTPUT_DIR = PROGRAM.string("output_dir", None, "Where predictions are written.")
+PROGRAM.groups = {
+    "Main flags": ("run", "split", "output_dir", "task"),
+    "Other data": PROGRAM.define_fields(DataOptions),
+}
+PROGRAM.define_strategy()
+
+
+def main(arguments: list[str]) -> None:
+    from bert_zoo.cli import finetuning
+    from bert_zoo.loading.directories import kept_metrics
+    from bert_zoo.models.replicas import is_chief
+
+    directory = Path(_RUN.value)
+    strategy = PROGRAM.strategy()
+    with strategy.scope():
+        model = finetuning.kept_model(directory)
+    config = finetuning.read_json(directory / finetuning.CONFIG)
+    kept = kept_metrics(directory)
+    options = config["data"] | PROGRAM.given(DataOptions)
+    if _TASK.value:
+        options["name"] = _TASK.value
+    task = make_task(**options)
+    recipe = Recipe(**config["recipe"])
+    data = task.data(_SPLIT.value)
+    predictions = task.predict(model, data, recipe)
+    if not is_chief(strategy):
+        return
+    output = Path(_OUTPUT_DIR.value or directory / "predictions")
+    output.mkdir(parents=True, exist_ok=True)
+    if task.has_labels(data):
+        measurement = task.measure(data, predictions)
+        print(f"{task.name}, {_SPLIT.value} split, {len(data):,} examples:")
+        for name, value in measurement.metrics.items():
+            print(f"  {name:<34} {value:.4f}")
+        print_table(measurement.table)
+        path = output / f"{task.name}-{_SPLIT.value}-metrics.json"
+        finetuning.write_json(path, measurement.metrics)
+    else:
+        print(f"{task.name} keeps the labels of its {_SPLIT.value} split to itself.")
+    for path in task.write_predictions(output, _SPLIT.value, data, predictions, kept):
+        print(f"Wrote {path}")
+
+
+def print_table(rows: Sequence[Mapping[str, Any]]) -> None:
+    """Prints rows of column -> value below the names of the columns."""
+    if not rows:
+        return
+    widths = [10 if isinstance(value, float) else 24 for value in rows[0].values()]
+    print()
+    for row in (list(rows[0]), *([row.get(name, "") for name in rows[0]] for row in rows)):
+        cells = (f"{value:.4f}" if isinstance(value, float) else str(value) for value in row)
+        print("  " + "  ".join(f"{c:<{width}}" for c, width in zip(cells, widths, strict=True)))

@@ -1,0 +1,42 @@
+"""Writes a model that serves text: a SavedModel, or for LiteRT or ONNX Runtime.
+
+bert_zoo export --model minilm_l6 --task embedding --output exported/minilm_l6
+bert_zoo export --model runs/minilm_l6-rte/model --pairs --output exported/rte
+
+bert_zoo export --model minilm_l6 --task embedding --format litert --quantize int8 --output exported/int8
+
+docs/export.md says what a SavedModel can be asked, docs/serving.md what the others can.
+"""
+
+from bert_zoo.cli.program import Program
+
+PROGRAM = Program(__doc__, required=("model", "output"))
+_MODEL = PROGRAM.string("model", None, "A name of bert_zoo.list_models(), or a directory.")
+_TASK = PROGRAM.string(
+    "task", None, "The task; by default what the directory was saved as, else the bare encoder."
+)
+_OUTPUT = PROGRAM.string("output", None, "The directory to write.")
+_PAIRS = PROGRAM.bool("pairs", False, "Make serving_default take pairs of texts.")
+_FORMAT = PROGRAM.string("format", "saved_model", "saved_model, litert or onnx.")
+_QUANTIZE = PROGRAM.string("quantize", None, "Of weights, for litert and onnx: int8 or float16.")
+_LAYOUT = PROGRAM.string(
+    "layout", "bert_zoo", "Of onnx: bert_zoo, or hf for transformers.js and optimum."
+)
+_MAX_LENGTH = PROGRAM.integer(
+    "max_length", None, "Tokens that a text, or a pair, is cut to; the model's own by default."
+)
+
+
+def main(arguments: list[str]) -> None:
+    import bert_zoo
+
+    model = bert_zoo.load(_MODEL.value, _TASK.value, max_length=_MAX_LENGTH.value)
+    bert_zoo.export(
+        model,
+        _OUTPUT.value,
+        format=_FORMAT.value,
+        quantize=_QUANTIZE.value,
+        layout=_LAYOUT.value,
+        pairs=_PAIRS.value,
+    )
+    print(f"Wrote {_MODEL.value}, task {model.task}, format {_FORMAT.value}, to {_OUTPUT.value}.")

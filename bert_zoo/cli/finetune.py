@@ -1,0 +1,192 @@
+"""Fine-tunes a checkpoint: on a benchmark, on files of your own, or on the shipped messages.
+
+bert_zoo finetune --model minilm_l6 --task messages
+bert_zoo finetune --model minilm_l6 --task sst2 --data_dir path/to/glue --seeds 3
+bert_zoo finetune --model minilm_l6 --task table --train_file train.csv --held_out 200
+bert_zoo finetune --model minilm_l6 --task tagging --train_file train.txt --test_file test.txt
+bert_zoo finetune --model bert_base --task questions --train_file squad.json --held_out 3
+
+The recipe is --recipe, or the one that was published for such a model and task; each of its settings
+has a flag, which goes before it. Started again with the same options, a run that was stopped goes on.
+"""
+
+from dataclasses import fields
+from itertools import product
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from bert_zoo.cli.benchmarks import BENCHMARKS, DataOptions, make_task
+from bert_zoo.cli.program import Program, command
+from bert_zoo.presets import Recipe
+
+if TYPE_CHECKING:
+    from bert_zoo.cli.benchmarks.base import Benchmark
+
+PROGRAM = Program(
+    __doc__,
+    on_interrupt="Stopped. Run the same command to go on after the epoch of the last checkpoint, or from "
+    "the start where there is none yet, as if nothing had been.",
+)
+_MODEL = PROGRAM.string("model", "minilm_l6", "A name of bert_zoo.list_models(), or a directory.")
+_TASK = PROGRAM.enum("task", "messages", list(BENCHMARKS), "The labelled data to train on.")
+_OUTPUT_DIR = PROGRAM.string("output_dir", None, "Run directory, by default runs/<model>-<task>.")
+_RECIPE = PROGRAM.string("recipe", None, "A name that --list_recipes prints.")
+_LIST = PROGRAM.bool("list_recipes", False, "Print all recipes and end.")
+_SEEDS = PROGRAM.integer("seeds", 1, "Runs, each with a seed of its own.", lower_bound=1)
+_FIRST_SEED = PROGRAM.integer("first_seed", 0, "The first of these seeds.", lower_bound=0)
+_KEEP = PROGRAM.integer("keep", 1, "How many of the best epochs are kept.", lower_bound=1)
+_PATIENCE = PROGRAM.integer(
+    "patience", None, "Epochs without a better metric after which to stop.", lower_bound=1
+)
+_CHECKPOINT_MINUTES = PROGRAM.float(
+    "checkpoint_minutes",
+    1.0,
+    "From one checkpoint to the next, at the least; they are written after an epoch.",
+    lower_bound=0,
+)
+_MODEL_PARALLEL = PROGRAM.integer(
+    "model_parallel",
+    1,
+    "Devices that share one copy of the model; with KERAS_BACKEND=jax.",
+    lower_bound=1,
+)
+_CORES = PROGRAM.integer(
+    "cores",
+    None,
+    "Cores of a CPU that share the rows of each batch, instead of each operation; see use_cores().",
+    lower_bound=1,
+)
+_EXPORT = PROGRAM.bool("export", True, "Whether to write the kept model as a SavedModel.")
+
+_MAIN = (
+    *("model", "task", "train_file", "dev_file", "test_file", "held_out", "text", "label"),
+    *("data_dir", "epochs", "batch_size", "learning_rate", "max_length"),
+    *("output_dir", "seeds", "recipe"),
+)
+_SETTINGS, _DATA = PROGRAM.define_fields(Recipe), PROGRAM.define_fields(DataOptions)
+PROGRAM.define_strategy()
+PROGRAM.groups = {
+    "Main flags": _MAIN,
+    "Data": [name for name in _DATA if name not in _MAIN],
+    "Settings of the recipe, in place of its own": [n for n in _SETTINGS if n not in _MAIN],
+}
+
+
+def main(arguments: list[str]) -> None:
+    if _LIST.value:
+        list_recipes()
+        return
+    from bert_zoo.cli import finetuning
+    from bert_zoo.models.cores import use_cores
+    from bert_zoo.models.replicas import is_chief, is_on_tpu
+
+    if _CORES.value:
+        use_cores(_CORES.value)
+    strategy = PROGRAM.strategy(_MODEL_PARALLEL.value)
+    datasets = folds_of({"name": _TASK.value, **PROGRAM.given(DataOptions)})
+    task = make_task(**datasets[0])
+    recipe = recipe_for(task)
+    if is_on_tpu(strategy) and not recipe.fixed_shapes:
+        print("TPUs compile anew for every shape: fixed_shapes=True.")
+        recipe = recipe.replace(fixed_shapes=True)
+    output = Path(_OUTPUT_DIR.value or f"runs/{Path(_MODEL.value).name}-{task.name}")
+    for remark in task.remarks():
+        print(f"Note: {remark}")
+    seeds = range(_FIRST_SEED.value, _FIRST_SEED.value + _SEEDS.value)
+    runs = []
+    for seed, data in product(seeds, datasets):
+        task = make_task(**data)
+        directory = output / f"seed_{seed}" if len(seeds) > 1 else output
+        number, fold = f"{len(task.train):,} examples", ""
+        if data.get("folds"):
+            directory = directory / f"fold_{data['fold']}"
+            fold = f", fold {data['fold']} of {data['folds']}"
+        print(f"Fine-tuning {_MODEL.value} on {task.name}: {number}, seed {seed}{fold}.")
+        runs.append(
+            finetuning.finetune(
+                _MODEL.value,
+                task,
+                recipe,
+                directory,
+                seed=seed,
+                export=_EXPORT.value,
+                keep=_KEEP.value,
+                patience=_PATIENCE.value,
+                checkpoint_seconds=60 * _CHECKPOINT_MINUTES.value,
+                data=data,
+                strategy=strategy,
+            )
+        )
+    if not is_chief(strategy):
+        return
+    print_summary(task, runs, output)
+    model = finetuning.kept_model(directory)
+    print("\n" + task.show(model, task.data(task.measured[0]), runs[-1]["kept"]))
+    print(f"\nThe run is in {output}, with a report: {directory / 'report.html'}")
+    print(f"Ask it: {command('predict')} --run {directory} {task.question}")
+
+
+def folds_of(data: dict[str, Any]) -> list[dict[str, Any]]:
+    """The options of each run's data: of every fold, where there are folds and none is named."""
+    if not data.get("folds") or "fold" in data:
+        return [data]
+    return [data | {"fold": fold} for fold in range(max(1, data["folds"]))]
+
+
+def recipe_for(task: "Benchmark") -> Recipe:
+    """The named or published recipe, with the settings that flags change; says which it is."""
+    from bert_zoo.loading.directories import open_checkpoint
+    from bert_zoo.training.presets import default_preset, preset
+
+    opened = open_checkpoint(_MODEL.value, with_weights=False)
+    if _RECIPE.value:
+        chosen = preset(_RECIPE.value)
+    else:
+        chosen = default_preset(opened.family.name, opened.config, task.kind, task.name)
+    # A recipe is of a family, whose small models may read less than its large ones.
+    longest = opened.config.longest_input
+    too_long = {"max_length": longest} if chosen.recipe.max_length > longest else {}
+    changes = too_long | PROGRAM.given(Recipe)
+    if "epochs" in changes and chosen.recipe.least_updates:  # so many, and no more
+        changes = {"least_updates": 0} | changes
+    if "batch_size" in changes and chosen.recipe.least_batch_size:
+        changes = {"least_batch_size": None} | changes
+    settings = ", ".join(f"{name}={value}" for name, value in changes.items())
+    print(f"Recipe {chosen.name}" + (f", with {settings}" if settings else "") + ".")
+    return chosen.recipe.replace(**changes)
+
+
+def list_recipes() -> None:
+    """Prints every preset: its name, tasks, what differs from BERT's recipe, its source."""
+    from bert_zoo.training.presets import PRESETS
+
+    usual = Recipe()
+    for chosen in PRESETS.values():
+        settings = {f.name: getattr(chosen.recipe, f.name) for f in fields(Recipe)}
+        own = ", ".join(f"{n}={v}" for n, v in settings.items() if v != getattr(usual, n))
+        print(f"{chosen.name}  ({', '.join(chosen.tasks)})\n  {own or 'BERT’s own'}")
+        if chosen.grid:
+            print(f"  chosen from {', '.join(f'{n} {v}' for n, v in chosen.grid.items())}")
+        print(f"  {chosen.source}" + (f"\n  {chosen.note}" if chosen.note else ""))
+
+
+def print_summary(task: "Benchmark", runs: list[dict[str, Any]], output: Path) -> None:
+    """Prints the metrics of the kept epochs over seeds; writes them where there are several."""
+    from bert_zoo.cli import finetuning
+
+    summary = finetuning.summarize(runs)
+    if len(runs) > 1:
+        finetuning.write_json(output / finetuning.METRICS, summary)
+    print(f"\n{task.name}, {task.measured[0]} split, {len(runs)} run{'s'[: len(runs) > 1]}:")
+    for name, values in summary.items():
+        # What a test set calls the best epoch is no result.
+        if isinstance(values, dict) and name.startswith(("last", task.keeps)):
+            spread = f" ± {values['sd']:.4f}" if len(runs) > 1 else ""
+            which, metric = name.split(" ", maxsplit=1)
+            line = f"  {f'{metric}, {which} epoch':<34} {values['mean']:.4f}{spread}"
+            beaten = [run["baseline"]["figures"].get(metric) for run in runs if "baseline" in run]
+            if beaten and beaten[0] is not None:
+                answer = runs[0]["baseline"]["answer"]
+                line += f"   ({answer}: {sum(beaten) / len(beaten):.4f})"
+            print(line)
+    print(f"  {'seconds of training':<34} {', '.join(map(str, summary['seconds']))}")

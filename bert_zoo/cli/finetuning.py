@@ -1,0 +1,521 @@
+"""Fine-tuning a checkpoint on a task's data: from its name to a run directory."""
+
+import importlib.util
+import json
+import logging
+import math
+import shutil
+import statistics
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import keras
+import tensorflow as tf
+
+import bert_zoo
+from bert_zoo.cards import Card
+from bert_zoo.cli.benchmarks.base import Benchmark, Measurement
+from bert_zoo.cli.program import command, keras_verbosity
+from bert_zoo.cli.report import RunRecord, write_model_card, write_report
+from bert_zoo.loading.directories import RUN_METRICS as METRICS
+from bert_zoo.loading.directories import RUN_MODEL as MODEL
+from bert_zoo.models.base import ZooModel
+from bert_zoo.models.replicas import is_chief
+from bert_zoo.training.checkpoint_selection import KeepBest, Verdict
+from bert_zoo.training.compiling import compile_for_task
+from bert_zoo.training.distribution import present_strategy
+from bert_zoo.training.divergence import StopAtDivergence
+from bert_zoo.training.first_answers import set_head_range
+from bert_zoo.training.presets import Recipe, load_options, optimizer_for, prepare
+from bert_zoo.training.resume import notes_of, restore, write_checkpoint
+from bert_zoo.weights.files import remove_leftovers, write_json
+
+log = logging.getLogger("bert_zoo")
+
+CONFIG, SAVED_MODEL = "config.json", "saved_model"
+# Of a training that is not over: the state after one of its epochs, and the metrics until then.
+CHECKPOINT, PROGRESS = "checkpoint", "progress"
+# The batch at which a training diverged.
+DIVERGED = "diverged_batch.npz"
+REPORTED_VERSIONS = ("keras", "tensorflow", "tensorflow-text")
+
+
+class Measure(keras.callbacks.Callback):
+    """Measures after each epoch, keeps the best or last weights, and stops where nothing improves.
+
+    Args:
+        directory: of the run; the kept model is `model`. Where several are kept, each has a directory
+            `epoch-01`, ... as well.
+        keep: how many models are kept.
+        patience: epochs without a better metric after which training stops; None for never.
+        checkpoint_seconds: from one checkpoint to the next, at the least.
+        writes: whether this process keeps models and prints; of several workers one does.
+    """
+
+    def __init__(
+        self,
+        task: Benchmark,
+        recipe: Recipe,
+        directory: Path,
+        *,
+        keep: int = 1,
+        patience: int | None = None,
+        checkpoint_seconds: float = 60.0,
+        writes: bool = True,
+    ):
+        super().__init__()
+        if task.keeps == "last" and (keep > 1 or patience is not None):
+            raise ValueError(
+                f"{task.name} is measured on a test split, which must not choose weights. Leave keep "
+                "and patience out, or measure on a development split (dev_file or held_out)."
+            )
+        self.task = task
+        self.recipe = recipe
+        self.directory = directory
+        self.writes = writes
+        self.ranking = KeepBest(keep, patience)
+        self.checkpoint_seconds = checkpoint_seconds
+        self._saved = time.monotonic()
+        self.metrics: list[dict[str, float]] = []
+        self.losses: list[float] = []
+        self.kept: Measurement | None = None
+        self.stopped = False
+
+    def go_on(self) -> int:
+        """Takes the metrics of a training that was stopped; gives its epochs, 0 where there is none."""
+        notes = notes_of(self.directory / CHECKPOINT)
+        if notes:
+            progress = json.loads(notes[PROGRESS])
+            self.losses = progress["losses"]
+            for metrics in progress["figures"]:
+                verdict = self._take(metrics)
+                if self.writes:
+                    self._delete(verdict.delete)
+        elif self.writes:
+            # Of a training that was stopped before its first checkpoint, maybe with other settings.
+            self._delete([path.name for path in self.directory.glob("epoch-[0-9]*")])
+        return len(self.metrics)
+
+    def _take(self, metrics: dict[str, float]) -> Verdict:
+        self.metrics.append(metrics)
+        verdict = self.ranking.update(len(self.metrics), next(iter(metrics.values())))
+        self.stopped = verdict.stop
+        return verdict
+
+    def on_train_begin(self, logs=None):
+        self._saved = time.monotonic()
+
+    def on_epoch_end(self, epoch, logs=None):
+        measurement, metrics = self.measured()
+        self.losses.append(logs["loss"])
+        # Callbacks after this one (TensorBoard) see the metrics too.
+        logs.update({f"val_{name}": value for name, value in metrics.items()})
+        verdict = self._take(metrics)
+        if self.kept_epoch == epoch:
+            self.kept = measurement
+        if self.writes:
+            self._write(epoch, metrics, verdict)
+        if verdict.stop:
+            self.model.stop_training = True
+
+    def _write(self, epoch: int, metrics: dict[str, float], verdict: Verdict) -> None:
+        shown = ", ".join(f"{name} {value:.4f}" for name, value in metrics.items())
+        after_bar = "\n" if keras_verbosity() == 1 else ""
+        print(f"{after_bar}{self.task.name} after epoch {epoch + 1}: {shown}")
+        if self.kept_epoch == epoch:
+            bert_zoo.save(self.model, self.directory / MODEL)
+        if self.ranking.k > 1 and verdict.save:
+            bert_zoo.save(self.model, self.directory / verdict.save)
+        if verdict.stop:
+            print(f"Stopping: no better metric since epoch {self.ranking.best_epoch}.")
+        # Each takes as long as some updates, and epochs on small data have but a few tens.
+        if time.monotonic() - self._saved >= self.checkpoint_seconds:
+            progress = json.dumps({"losses": self.losses, "figures": self.metrics})
+            write_checkpoint(
+                self.model, self.directory / CHECKPOINT, epoch + 1, {PROGRESS: progress}
+            )
+            self._saved = time.monotonic()
+        self._delete(verdict.delete)
+
+    def _delete(self, names: Sequence[str]) -> None:
+        """Deletes models of epochs that are no longer kept.
+
+        What a kill leaves behind goes when the training goes on.
+        """
+        for name in names:
+            if (self.directory / name).is_dir():
+                shutil.rmtree(self.directory / name)
+
+    def measured(self) -> tuple[Measurement, dict[str, float]]:
+        """The measurement of the split that chooses, and the metrics of all splits."""
+        measurements = {}
+        for split in self.task.measured:
+            data = self.task.data(split)
+            predictions = self.task.predict(self.model, data, self.recipe)
+            measurements[split] = self.task.measure(data, predictions)
+        first = measurements[self.task.measured[0]]
+        metrics = dict(first.metrics)
+        for split in self.task.measured[1:]:
+            metrics |= {f"{split} {n}": value for n, value in measurements[split].metrics.items()}
+        return first, metrics
+
+    @property
+    def kept_epoch(self) -> int:
+        """From 0, as Keras counts."""
+        epoch = self.ranking.best_epoch if self.task.keeps == "best" else len(self.metrics)
+        return epoch - 1
+
+
+def updates_of(model: keras.Model) -> int:
+    # Python's int knows no variable that lies on several devices.
+    return int(keras.ops.convert_to_numpy(model.optimizer.iterations))
+
+
+class StopAfter(keras.callbacks.Callback):
+    """Ends training in the midst of an epoch, after so many updates."""
+
+    def __init__(self, updates: int):
+        super().__init__()
+        self.updates = updates
+
+    def on_train_batch_end(self, batch, logs=None):
+        if updates_of(self.model) >= self.updates:
+            self.model.stop_training = True
+
+
+def finetune(
+    name: str,
+    task: Benchmark,
+    recipe: Recipe,
+    directory: Path,
+    *,
+    seed: int = 0,
+    export: bool = True,
+    keep: int = 1,
+    patience: int | None = None,
+    checkpoint_seconds: float = 60.0,
+    data: Mapping[str, Any] | None = None,
+    strategy: Any = None,
+) -> dict[str, Any]:
+    """Fine-tunes a checkpoint and writes a run directory.
+
+    A training that was stopped goes on after the epoch of its last checkpoint, with the losses that it
+    would have had, when the same settings are given for its directory again; of a finished one, the
+    metrics are given.
+
+    The directory holds `config.json`, `metrics.json`, the model that was kept (`model`, a bert_zoo
+    directory with a card), a report (`report.html`), the learning curve (`tensorboard`, and
+    `learning_curve.png` where matplotlib is installed), and the kept model as a SavedModel
+    (`saved_model`).
+
+    Args:
+        name: what `load` takes.
+        task: the data.
+        recipe: how to train.
+        directory: made if it does not exist.
+        seed: of randomly initialised weights, order and dropout.
+        export: whether to write the SavedModel.
+        keep, patience, checkpoint_seconds: as for `Measure`.
+        data: the arguments of `make_task`, by which `bert_zoo evaluate` finds the data again.
+        strategy: what `bert_zoo.training.strategy` gives; the recipe's batches are shared by its
+            replicas. Of several workers one, the chief, writes the directory.
+
+    Returns:
+        What `metrics.json` holds: the metrics of the best and of the last epoch, of every epoch,
+        the training loss, updates and seconds (of this call).
+
+    Raises:
+        ValueError: the directory holds a run, finished or stopped, of other settings or data.
+        TrainingDiverged: the loss is infinite or no number; the batch is in `diverged_batch.npz`.
+    """
+    keras.utils.set_random_seed(seed)
+    told, recipe = recipe, recipe.for_examples(len(task.train))
+    strategy = strategy or present_strategy()
+    writes = is_chief(strategy)
+    measure = Measure(
+        task,
+        recipe,
+        directory,
+        keep=keep,
+        patience=patience,
+        checkpoint_seconds=checkpoint_seconds,
+        writes=writes,
+    )
+    config = {
+        "model": name,
+        "task": task.name,
+        "data": dict(data or {}),
+        "examples": task.fingerprint(),
+        "seed": seed,
+        "recipe": asdict(recipe),
+    }
+    if writes:
+        remove_leftovers(directory)
+    if (directory / METRICS).is_file():
+        advice = "Name another directory (--output_dir), or delete it."
+        check_same_run(directory, config, "a finished run", advice)
+        print(f"The run in {directory} is finished; nothing is trained again.")
+        return read_json(directory / METRICS)
+    weights = task.class_weights(recipe)
+    epochs_before = measure.go_on()
+    if epochs_before:
+        advice = (
+            f"Go on with the same ones, name another directory, or delete {directory / CHECKPOINT}."
+        )
+        check_same_run(directory, config, "a training that was stopped", advice)
+    elif writes:
+        directory.mkdir(parents=True, exist_ok=True)
+        about = {"replicas": strategy.num_replicas_in_sync, "versions": versions()}
+        write_json(directory / CONFIG, config | about)
+    with strategy.scope():
+        model = bert_zoo.load(name, **task.load_options(), **load_options(recipe))
+        prepare(model, recipe)
+        if recipe.head_initializer_range is not None:
+            set_head_range(model, task.heads, recipe.head_initializer_range)
+        task.prepare(model)
+    bucket = recipe.bucket or device_bucket()
+    model.preprocessor = model.preprocessor.with_options(bucket=bucket)
+    start = time.perf_counter()
+    batches = task.batches(model, recipe, seed)
+    epochs = recipe.epochs_of(batches.order.per_epoch)
+    updates = recipe.updates_of(batches.order.per_epoch)
+    more = [f"{recipe.batch_size} rows an update"] if recipe.batch_size < told.batch_size else []
+    more += [f"{epochs} epochs"] if epochs > recipe.epochs else []
+    if more:
+        print(
+            f"{' and '.join(more)}, for no fewer than {recipe.least_updates} updates (--least_updates)."
+        )
+    with strategy.scope():
+        optimizer = optimizer_for(recipe, updates)
+        compile_for_task(model, optimizer, steps_per_execution=recipe.steps_per_execution)
+        batches.order.epoch = restore(model, directory / CHECKPOINT)
+    if epochs_before:
+        print(f"Going on after epoch {epochs_before} with the training in {directory}.")
+
+    def batch_at(epoch: int, batch: int):
+        batches.order.epoch = epoch
+        return next(iter(batches.dataset.skip(batch)))
+
+    callbacks = [measure, StopAtDivergence(directory / DIVERGED, batch_at)]
+    if recipe.total_steps is not None:
+        callbacks.append(StopAfter(updates))
+    if writes:
+        callbacks += tensorboard(directory / "tensorboard")
+    if not measure.stopped and updates_of(model) < updates:
+        model.fit(
+            batches.dataset,
+            epochs=epochs,
+            initial_epoch=epochs_before,
+            callbacks=callbacks,
+            class_weight=weights,
+            verbose=keras_verbosity() if writes else 0,
+        )
+    results = {
+        "best": measure.metrics[measure.ranking.best_epoch - 1],
+        "last": measure.metrics[-1],
+        "epochs": measure.metrics,
+        "kept": measure.metrics[measure.kept_epoch],
+        "loss": measure.losses,
+        "steps": updates_of(model),
+        "seconds": round(time.perf_counter() - start, 1),
+    }
+    measured = task.data(task.measured[0])
+    if baseline := task.baseline(measured):
+        results["baseline"] = asdict(baseline)
+    if not writes:
+        return results
+    draw_learning_curve(
+        results, f"{name} on {task.name} ({task.measured[0]})", directory / "learning_curve.png"
+    )
+    if measure.kept is None:
+        # Its epoch was before the training was stopped.
+        kept = bert_zoo.load(directory / MODEL)
+        measure.kept = task.measure(measured, task.predict(kept, measured, recipe))
+    record = run_record(name, task, recipe, model, measure, results, seed)
+    write_report(record, directory / "report.html")
+    write_model_card(record, directory / MODEL / "README.md")
+    if export and keras.backend.backend() != "tensorflow":
+        print(
+            "No SavedModel is written, which takes Keras on TensorFlow: KERAS_BACKEND=tensorflow "
+            f"{command('export')} --model {directory / MODEL} --output {directory / SAVED_MODEL}"
+            + (" --pairs" if task.reads_pairs else "")
+        )
+    elif export:
+        kept = bert_zoo.load(directory / MODEL)
+        bert_zoo.export(kept, directory / SAVED_MODEL, pairs=task.reads_pairs)
+    # After all else, since a run that has them is finished.
+    write_json(directory / METRICS, results)
+    if (directory / CHECKPOINT).is_dir():
+        shutil.rmtree(directory / CHECKPOINT)
+    return results
+
+
+def check_same_run(directory: Path, config: Mapping[str, Any], what: str, advice: str) -> None:
+    """Refuses a directory in which `what` began with other settings or data."""
+
+    def settings(config: Mapping[str, Any]) -> dict[str, Any]:
+        # Not where the data are: which examples these are says `examples`.
+        return {k: v for k, v in config.items() if k not in ("recipe", "data")} | config["recipe"]
+
+    began = settings(read_json(directory / CONFIG))
+    # As they are when they come back from a file.
+    now = settings(json.loads(json.dumps(dict(config))))
+    changes = [
+        f"{key} was {began.get(key)!r} and is {new!r}"
+        for key, new in now.items()
+        # A setting that the run's version did not have is the same one where it is off.
+        if began.get(key) != new and (key in began or new) and key != "examples"
+    ]
+    if began.get("examples") != now["examples"]:
+        changes.append("the examples are others, or they are cut into other splits")
+    if changes:
+        raise ValueError(
+            f"{directory} holds {what}, with other settings: {'; '.join(changes)}. {advice}"
+        )
+
+
+def run_record(
+    name: str,
+    task: Benchmark,
+    recipe: Recipe,
+    model: ZooModel,
+    measure: Measure,
+    results: Mapping[str, Any],
+    seed: int,
+) -> RunRecord:
+    baseline = results.get("baseline", {})
+    return RunRecord(
+        model=name,
+        task=task.name,
+        kind=task.kind,
+        use=model.use,
+        data=task.source,
+        num_train=len(task.train),
+        num_measured=len(task.data(task.measured[0])),
+        measured_on=task.measured[0],
+        seed=seed,
+        recipe=asdict(recipe),
+        versions=versions(),
+        epochs=results["epochs"],
+        losses=results["loss"],
+        kept_epoch=measure.kept_epoch + 1,
+        steps=results["steps"],
+        seconds=results["seconds"],
+        labels=getattr(model, "labels", ()),
+        confusion=measure.kept.confusion,
+        table=measure.kept.table,
+        hardest=measure.kept.hardest,
+        parameters=model.count_params(),
+        trainable_parameters=sum(math.prod(v.shape) for v in model.trainable_variables),
+        checkpoint=card_of(name),
+        reads_pairs=task.reads_pairs,
+        baseline=baseline.get("figures", {}),
+        baseline_answer=baseline.get("answer", ""),
+    )
+
+
+def card_of(name: str) -> Card:
+    """The card of a checkpoint, as `load` takes its name; an empty one where it is not registered."""
+    is_registered = not Path(name).exists() and not name.startswith("hf://")
+    return bert_zoo.describe(name) if is_registered else Card()
+
+
+def device_bucket() -> int:
+    """What lengths of batches are best padded to a multiple of.
+
+    A CPU takes as long for each token of any length: one thread trains minilm_l6 on 32 rows of 13, 14,
+    15 and 16 tokens in 458, 499, 530 and 542 ms a step. Short texts, of 14 tokens and less in SST-2 and
+    CoLA, would otherwise be padded by a quarter. The tensor cores of GPUs want multiples of 8. JAX
+    compiles a step for each length.
+    """
+    if keras.backend.backend() == "jax":
+        return 32
+    return 8 if tf.config.list_physical_devices("GPU") else 1
+
+
+def versions() -> dict[str, str]:
+    """The versions of what a run depends on."""
+    return {"bert_zoo": bert_zoo.__version__} | {name: version(name) for name in REPORTED_VERSIONS}
+
+
+def tensorboard(directory: Path) -> list[keras.callbacks.Callback]:
+    """The callback that writes curves for TensorBoard, where it is installed."""
+    if importlib.util.find_spec("tensorboard") is None:
+        log.warning("No TensorBoard files are written: tensorboard is not installed.")
+        return []
+    return [keras.callbacks.TensorBoard(directory)]
+
+
+def draw(
+    path: Path, size: tuple[float, float], plot: Callable[..., None], columns: int = 1
+) -> None:
+    """Draws a PNG of a size in inches; where matplotlib is not installed, one log line says so.
+
+    `plot` takes `columns` axes, one for each chart beside the other, and plots on them.
+    """
+    try:
+        from matplotlib.figure import Figure
+    except ImportError:
+        log.warning("%s is not drawn: matplotlib is not installed.", path.name)
+        return
+    figure = Figure(figsize=size, layout="constrained")
+    charts = figure.subplots(1, columns, squeeze=False)[0]
+    plot(*charts)
+    for axes in charts:
+        axes.grid(alpha=0.3)
+        axes.legend()
+    figure.savefig(path, dpi=150)
+
+
+def draw_learning_curve(results: Mapping[str, Any], title: str, path: Path) -> None:
+    """Draws loss and metrics by epoch."""
+    epochs, measured = range(1, len(results["loss"]) + 1), results["epochs"]
+
+    def plot(loss_axes, metric_axes):
+        loss_axes.figure.suptitle(title)
+        loss_axes.plot(epochs, results["loss"], "o-", color="tab:gray", label="training")
+        for name in results["best"]:
+            axes, label = (loss_axes, "measured") if name == "loss" else (metric_axes, name)
+            axes.plot(epochs, [metrics[name] for metrics in measured], "o-", label=label)
+        loss_axes.set(title="loss", xlabel="epoch", xticks=epochs, ylim=(0, None))
+        metric_axes.set(title="measured", xlabel="epoch", xticks=epochs)
+
+    draw(path, (7, 3), plot, columns=2)
+
+
+def summarize(runs: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """Mean and sample standard deviation over seeds, of the last epoch and of the best one."""
+    summary: dict[str, Any] = {"seeds": len(runs)}
+    for which in ("last", "best"):
+        for name in runs[0][which]:
+            values = [run[which][name] for run in runs]
+            summary[f"{which} {name}"] = {
+                "mean": statistics.mean(values),
+                "sd": statistics.stdev(values) if len(values) > 1 else 0.0,
+                "values": values,
+            }
+    summary["seconds"] = [run["seconds"] for run in runs]
+    return summary
+
+
+def read_json(path: Path) -> Any:
+    """What `write_json` wrote."""
+    return json.loads(path.read_text(encoding="utf-8"))
+
+
+def kept_model(directory: Path) -> ZooModel:
+    """The model of a run directory.
+
+    Raises:
+        FileNotFoundError: it holds none; where it holds runs of several seeds or folds, names them.
+    """
+    path = directory / MODEL
+    if not path.is_dir():
+        runs = sorted(str(d.parent.relative_to(directory)) for d in directory.glob(f"**/{MODEL}"))
+        hint = f" It has {', '.join(runs)}: name one of them." if runs else ""
+        raise FileNotFoundError(f"{directory} holds no model.{hint}")
+    return bert_zoo.load(path)

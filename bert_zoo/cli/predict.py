@@ -1,0 +1,123 @@
+"""Answers from a run directory of `bert_zoo finetune`.
+
+bert_zoo predict --run runs/minilm_l6-messages "Where is my parcel?"
+echo "Where is my parcel?" | bert_zoo predict --run runs/minilm_l6-messages
+bert_zoo predict --run runs/minilm_l6-rte --second "It rained." "It poured all day."
+bert_zoo predict --run runs/minilm_l6-tags "Rockwell said the agreement calls for it ."
+bert_zoo predict --run runs/minilm_l6-squad --context passage.txt "Who wrote it?"
+bert_zoo predict --run runs/bert_nano "The capital of France is [MASK]."
+
+A file of texts (CSV, TSV, JSON, JSON Lines, Parquet, Excel) to a file of predictions (CSV, TSV, JSON
+Lines, Parquet), of any length; of questions, --text names their column and --text_pair their contexts':
+
+bert_zoo predict --run runs/tickets --file tickets.csv --text message --output predictions.csv
+"""
+
+import sys
+from pathlib import Path
+from typing import Any
+
+from bert_zoo.cli.benchmarks import DataOptions
+from bert_zoo.cli.program import Program
+
+# How a table is written.
+TABLE_FIELDS = ("text", "text_pair", "delimiter", "format", "header", "encoding")
+
+PROGRAM = Program(__doc__, required=("run",), takes_arguments=True)
+_RUN = PROGRAM.string("run", None, "The run directory.")
+_SECOND = PROGRAM.string("second", None, "The second text of every pair, for tasks on pairs.")
+_CONTEXT = PROGRAM.string("context", None, "File with the text that holds the answers.")
+_FILE = PROGRAM.string("file", None, "A table of texts, in place of arguments.")
+_OUTPUT = PROGRAM.string("output", None, "The file that its predictions are written to.")
+_ALL_SCORES = PROGRAM.bool("all_scores", False, "Whether it has the probability of every class.")
+_BATCH_SIZE = PROGRAM.integer("batch_size", 32, "Texts of the file that are read together.")
+PROGRAM.groups = {
+    "Main flags": ("run", "second", "context"),
+    "Files of texts": (
+        *("file", "output", "all_scores", "batch_size"),
+        *PROGRAM.define_fields(DataOptions, TABLE_FIELDS),
+    ),
+}
+
+
+def main(arguments: list[str]) -> None:
+    if (_FILE.value is None) != (_OUTPUT.value is None):
+        raise ValueError(
+            "--file and --output go together: a table of texts, and one of predictions."
+        )
+    if _FILE.value is not None and arguments:
+        raise ValueError(f"Give texts as arguments or a --file, not both; got {arguments[:3]}.")
+    texts = arguments
+    if _FILE.value is None and not texts:
+        texts = [line.rstrip("\n") for line in sys.stdin]
+        if not texts:
+            raise ValueError(
+                "Give texts as arguments, or one a line on standard input, or a --file."
+            )
+    from bert_zoo.cli import finetuning
+    from bert_zoo.loading.directories import kept_metrics
+
+    directory = Path(_RUN.value)
+    model = finetuning.kept_model(directory)
+    metrics = kept_metrics(directory)
+    if _FILE.value is None:
+        print(answer(model, texts, metrics))
+    else:
+        predict_table(model, metrics)
+
+
+def predict_table(model: Any, metrics: dict[str, float]) -> None:
+    """Writes predictions for the rows of --file."""
+    from bert_zoo.cli.benchmarks.questions import THRESHOLD
+    from bert_zoo.cli.prediction_files import predict_file
+    from bert_zoo.data.tables import text_rows
+
+    written = predict_file(
+        model,
+        text_rows(_FILE.value, **PROGRAM.given(DataOptions)),
+        _OUTPUT.value,
+        all_scores=_ALL_SCORES.value,
+        no_answer_threshold=metrics.get(THRESHOLD),
+        batch_size=_BATCH_SIZE.value,
+    )
+    print(f"Wrote {written:,} rows to {_OUTPUT.value}")
+
+
+def answer(model: Any, texts: list[str], metrics: dict[str, float]) -> Any:
+    """What a model says of texts, to print."""
+    from bert_zoo import tasks
+
+    rows = texts if _SECOND.value is None else (texts, [_SECOND.value] * len(texts))
+    match model:
+        case tasks.Classifier():
+            return model.classify(rows)
+        case tasks.Regressor():
+            scores = model.predict(rows, verbose=0)[:, 0]
+            return "\n".join(f"{s:.3f}  {text}" for s, text in zip(scores, texts, strict=True))
+        case tasks.TokenClassifier():
+            return model.tag(texts)
+        case tasks.MultipleChoice():
+            return chosen(model, *texts)
+        case tasks.QuestionAnswerer():
+            return answers(model, texts, metrics)
+        case tasks.MaskedLM() | tasks.Pretraining():
+            return "\n\n".join(f"{text}\n{model.fill_mask(text)}" for text in texts)
+        case tasks.CausalLM():
+            return "\n\n".join(model.generate(text) for text in texts)
+    raise ValueError(f"The run is of task {model.task!r}, which answers no texts.")
+
+
+def chosen(model: Any, prompt: str, *choices: str) -> str:
+    if len(choices) < 2:
+        raise ValueError("Give the prompt and two choices or more.")
+    return choices[model.predict(([prompt], [choices]), verbose=0)[0].argmax()]
+
+
+def answers(model: Any, questions: list[str], metrics: dict[str, float]) -> Any:
+    if _CONTEXT.value is None:
+        raise ValueError("Name the file that holds the answers with --context.")
+    from bert_zoo.cli.benchmarks.questions import THRESHOLD
+
+    context = Path(_CONTEXT.value).read_text(encoding="utf-8")
+    contexts = [context] * len(questions)
+    return model.answer(questions, contexts, no_answer_threshold=metrics.get(THRESHOLD))

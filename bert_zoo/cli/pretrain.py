@@ -1,0 +1,404 @@
+"""Pretrains: goes on from a checkpoint with text of your own, or begins from nothing.
+
+bert_zoo pretrain --model minilm_l6 --text "my/*.txt" --minutes 30
+bert_zoo pretrain --model roberta_base --text corpus.jsonl --steps 2000 --general_text wiki.txt
+bert_zoo pretrain --recipe bert --size nano --text "my/*.txt" --minutes 60
+bert_zoo pretrain --recipe electra --size small --text "tfds:wikipedia/20230601.en" --steps 100000
+bert_zoo pretrain --recipe transformer_xl --size nano --text "my/*.txt" --steps 5000
+bert_zoo pretrain --recipe xlm --size nano --text train.en.gz,train.de.gz --languages en,de --steps 5000
+
+Going on, tokens are hidden as the checkpoint's family has it; from nothing, by the settings of its
+paper. Language models predict each token from those before it. A part of the text is set aside, and
+shows before and after how well tokens are predicted. Started again with the same options, a run that was stopped goes on as if nothing had been.
+docs/pretraining.md says how to get the most of it.
+"""
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from bert_zoo.cli.program import Program, command
+from bert_zoo.config import UNLIMITED
+from bert_zoo.data.corpus import FORMS, Corpus
+from bert_zoo.presets import (
+    ADAPTATION,
+    MULTILINGUAL,
+    PAIRS,
+    PRETRAINING_SIZES,
+    ROW_ADAPTATION,
+    ROWS,
+    STREAM_ADAPTATION,
+    LanguageModelPreset,
+    Recipe,
+)
+from bert_zoo.registry import registry
+
+if TYPE_CHECKING:
+    from bert_zoo.cli.pretraining import Settings, StreamSettings
+    from bert_zoo.models import CausalLM
+    from bert_zoo.tasks.objectives import ObjectiveModel
+
+PRESETS = {
+    name: family.pretraining_preset
+    for name, family in registry().families.items()
+    if family.pretraining_preset is not None
+}
+# Family -> size -> preset, of language models.
+STREAM_PRESETS = {
+    name: {preset.size: preset for preset in family.language_model_presets if preset.size}
+    for name, family in registry().families.items()
+    if family.language_model_presets
+}
+PROGRAM = Program(
+    __doc__,
+    required=("text",),
+    on_interrupt="Stopped. Run the same command to go on after the last checkpoint, as if nothing "
+    "had been.",
+)
+_MODEL = PROGRAM.string("model", None, "A name of bert_zoo.list_models(), or a directory.")
+_RECIPE = PROGRAM.enum(
+    "recipe", None, [*PRESETS, *STREAM_PRESETS], "Begin from nothing, as this family did."
+)
+_SIZE = PROGRAM.enum("size", "nano", PRETRAINING_SIZES, "Of a model that begins from nothing.")
+_TEXT = PROGRAM.list("text", None, "Files, folders or patterns; or tfds: and a data set's name.")
+_FORM = PROGRAM.enum(
+    "form", None, FORMS, "What a line of the text is; by default what its first lines speak for."
+)
+_ENCODING = PROGRAM.string("encoding", None, "Of the text, such as latin-1; UTF-8 if not set.")
+_GENERAL = PROGRAM.list("general_text", None, "Text of other kinds, to see what is forgotten.")
+_HELD_OUT = PROGRAM.float(
+    "held_out", 0.05, "Share of the documents to measure on.", lower_bound=0, upper_bound=0.9
+)
+_STEPS = PROGRAM.integer("steps", None, "Updates of the whole training.", lower_bound=1)
+_MINUTES = PROGRAM.float(
+    "minutes", None, "A budget of time, in place of steps: the rate falls to 0 at its end."
+)
+_OBJECTIVE = PROGRAM.string(
+    "objective", None, "How tokens are hidden: a key of bert_zoo.objectives.OBJECTIVES."
+)
+_ROWS = PROGRAM.enum("rows", None, ROWS, "What a row is; by default as the family has it.")
+_LANGUAGES = PROGRAM.list(
+    "languages",
+    None,
+    "Of a text with a file for each, whose lines say the same: their names, in the files' order. Rows are "
+    "of one language and of translations by default; --rows languages is without translations.",
+)
+_LENGTH = PROGRAM.integer(
+    "length",
+    None,
+    "Tokens of a row (of a language model: of a segment) in all of the training.",
+    lower_bound=8,
+)
+_VOCABULARY = PROGRAM.string(
+    "vocabulary", None, "From nothing: a directory with a vocabulary; else one is made of the text."
+)
+_OUTPUT_DIR = PROGRAM.string("output_dir", None, "Run directory, by default runs/pretrain-<name>.")
+_SEED = PROGRAM.integer("seed", 0, "Of initial weights, rows, masks and dropout.", lower_bound=0)
+_CHECKPOINT_MINUTES = PROGRAM.float(
+    "checkpoint_minutes", 5.0, "From one checkpoint to the next.", lower_bound=0
+)
+# Of the fields of a recipe, those that pretraining reads.
+_SETTINGS = (
+    *("batch_size", "gradient_accumulation_steps", "optimizer", "learning_rate", "schedule"),
+    *("warmup_proportion", "weight_decay", "clip_norm", "steps_per_execution", "dtype"),
+)
+PROGRAM.define_fields(Recipe, _SETTINGS)
+# Of these, and of the flags above, those that language models have too.
+_STREAM_SETTINGS = ("batch_size", "learning_rate", "clip_norm")
+_OF_STREAMS = (*_STREAM_SETTINGS, "steps_per_execution", "dtype")
+_NOT_OF_STREAMS = (
+    "objective",
+    "rows",
+    "languages",
+    *(name for name in _SETTINGS if name not in _OF_STREAMS),
+)
+PROGRAM.define_strategy()
+PROGRAM.groups = {
+    "Main flags": (
+        *("model", "recipe", "size", "text", "general_text", "held_out", "steps", "minutes"),
+        *("length", "vocabulary", "output_dir"),
+    ),
+    "Settings of the recipe, in place of its own": _SETTINGS,
+}
+
+
+def main(arguments: list[str]) -> None:
+    if (_MODEL.value is None) == (_RECIPE.value is None):
+        raise ValueError(
+            "Give --model to go on from a checkpoint, or --recipe to begin from nothing."
+        )
+    if _STEPS.value is not None and _MINUTES.value is not None:
+        raise ValueError("--steps and --minutes both say when training ends. Leave one out.")
+    _check_languages()
+    strategy = PROGRAM.strategy()
+    from bert_zoo.cli import pretraining
+    from bert_zoo.models.replicas import is_chief
+
+    text = _TEXT.value[0] if _TEXT.value[0].startswith("tfds:") else _TEXT.value
+    reading = {"form": _FORM.value, "encoding": _ENCODING.value}
+    name = _MODEL.value or f"{_RECIPE.value}_{_SIZE.value}"
+    directory = Path(_OUTPUT_DIR.value or f"runs/pretrain-{Path(name).name}")
+    if _LANGUAGES.value:
+        from bert_zoo.data.translations import ParallelLines
+
+        corpus = Corpus(ParallelLines(text, _LANGUAGES.value), held_out=_HELD_OUT.value)
+    else:
+        corpus = Corpus(text, held_out=_HELD_OUT.value, **reading)
+    if is_stream := reads_streams():
+        settings, make_model = stream_to_go_on() if _MODEL.value else new_stream(corpus, directory)
+    elif _MODEL.value:
+        settings = settings_to_go_on()
+
+        def make_model():
+            return pretraining.model_to_go_on_with(name, settings.objective, settings.recipe.dtype)
+    else:
+        settings, config = settings_from_nothing()
+        make_model = model_maker(config, corpus, directory, settings.recipe.dtype)
+    results = pretraining.pretrain(
+        name,
+        make_model,
+        settings,
+        text,
+        directory,
+        goes_on=_MODEL.value is not None,
+        general_text=_GENERAL.value,
+        reading=reading,
+        held_out=_HELD_OUT.value,
+        seed=_SEED.value,
+        checkpoint_seconds=60 * _CHECKPOINT_MINUTES.value,
+        strategy=strategy,
+    )
+    if not is_chief(strategy):
+        return
+    for sentence in results["sentences"]:
+        found = {
+            when: ", ".join(f"{token} {score:.2f}" for token, score in sentence[when])
+            for when in ("before", "after")
+        }
+        print(f"\n{sentence['text']}  ({sentence['word']})")
+        print(f"  before: {found['before']}\n  after:  {found['after']}")
+    # None is measured where each call of the program trained one step.
+    speed = results["tokens_per_second"]
+    shown = f", {speed:,.0f} tokens a second" if speed else ""
+    print(f"\n{results['steps']:,} steps, {results['tokens']:,} tokens{shown}.")
+    print(f"The run is in {directory}, with a report: {directory / 'report.html'}")
+    if is_stream:
+        model = f"{directory / 'model'}"
+        if settings.recipe.unit == ROW_ADAPTATION.unit:
+            print(f'Try it: bert_zoo.load("{model}").generate("A beginning", sampler="top_p")')
+        else:
+            print(f"Measure it: {command('evaluate_lm')} --model {model} --file other.txt")
+    else:
+        print(f"Fine-tune it: {command('finetune')} --model {directory / 'model'} --task messages")
+
+
+def _check_languages() -> None:
+    """Raises ValueError for flags that do not go with a text in several languages, or need one."""
+    if not _LANGUAGES.value:
+        if _ROWS.value in MULTILINGUAL:
+            raise ValueError(
+                f"Rows of {_ROWS.value} are of a text in several languages. Say which the files of --text "
+                "are of: --languages en,de."
+            )
+        return
+    unread = {"general_text": _GENERAL.value, "form": _FORM.value, "encoding": _ENCODING.value}
+    given = [f"--{name}" for name, value in unread.items() if value is not None]
+    if _ROWS.value not in (None, *MULTILINGUAL):
+        given.append(f"--rows {_ROWS.value}")
+    if given:
+        raise ValueError(f"{', '.join(given)} does not go with --languages. Leave one out.")
+
+
+def reads_streams() -> bool:
+    """Whether the model predicts each token from those before it."""
+    if _RECIPE.value:
+        return _RECIPE.value in STREAM_PRESETS
+    from bert_zoo.loading.directories import open_checkpoint
+    from bert_zoo.models import CausalLM
+
+    return CausalLM.task in open_checkpoint(_MODEL.value, with_weights=False).family.heads
+
+
+def settings_to_go_on() -> "Settings":
+    """Those of `ADAPTATION`, with rows as the checkpoint's family has them, and flags."""
+    from bert_zoo.loading.directories import open_checkpoint
+    from bert_zoo.loading.load import missing_parts
+    from bert_zoo.models import MaskedLM, Pretraining
+
+    _check_length()
+    opened = open_checkpoint(_MODEL.value, with_weights=True)
+    preset = opened.family.pretraining_preset
+    rows = preset.rows if preset else "full_sentences"
+    if rows in PAIRS and missing_parts(_MODEL.value, Pretraining.task):
+        rows = "full_sentences"
+    length = min(_LENGTH.value or ADAPTATION.max_length, opened.config.longest_input)
+    settings = _with_flags(ADAPTATION, rows, ((length, 1.0),), "")
+    # The head of a generator beside the model is no new one.
+    tasks = [task for task in (MaskedLM.task, Pretraining.task) if task in opened.family.heads]
+    if tasks and all(missing_parts(_MODEL.value, task) for task in tasks):
+        print("Its new head for masked tokens begins with how often each occurs in the text.")
+        settings = replace(settings, starts_from_frequencies=True)
+    return settings
+
+
+def _check_length() -> None:
+    if _STEPS.value is None and _MINUTES.value is None:
+        raise ValueError("Say how long to train: --minutes 30, or --steps 1000.")
+
+
+def settings_from_nothing() -> tuple["Settings", dict[str, Any]]:
+    """Those of the recipe's preset, with flags; and the model's configuration."""
+    preset, size = PRESETS[_RECIPE.value].of_size(_SIZE.value)
+    config = dict(size.config)
+    if _LANGUAGES.value:
+        fields = registry().families[_RECIPE.value].config_class.__dataclass_fields__
+        if "num_languages" not in fields:
+            raise ValueError(
+                f"Models of {_RECIPE.value} tell no languages apart. Leave --languages out, and their "
+                "files are one text; or choose another recipe."
+            )
+        config["num_languages"] = len(_LANGUAGES.value)
+    phases = ((_LENGTH.value, 1.0),) if _LENGTH.value else preset.phases
+    settings = _with_flags(preset.recipe, preset.rows, phases, size.objective)
+    settings = replace(settings, starts_from_frequencies=size.starts_from_frequencies)
+    print(f"Recipe {_RECIPE.value} of size {_SIZE.value}: {preset.source}.")
+    return settings, config
+
+
+def _with_flags(
+    recipe: Recipe, rows: str, phases: tuple[tuple[int, float], ...], objective: str
+) -> "Settings":
+    from bert_zoo.cli.pretraining import Settings
+
+    if recipe.warmup_steps is not None:
+        # In a training of another length, the same part of it warms up.
+        share = recipe.warmup_steps / recipe.total_steps
+        recipe = recipe.replace(warmup_steps=None, warmup_proportion=share)
+    changes = PROGRAM.given(Recipe)
+    if _STEPS.value is not None:
+        changes["total_steps"] = _STEPS.value
+    languages = tuple(_LANGUAGES.value or ())
+    return Settings(
+        recipe.replace(**changes),
+        rows=_ROWS.value or (MULTILINGUAL[-1] if languages else rows),
+        languages=languages,
+        phases=phases,
+        objective=_OBJECTIVE.value or objective,
+        seconds=None if _MINUTES.value is None else 60 * _MINUTES.value,
+    )
+
+
+def model_maker(
+    config: dict[str, Any], corpus: Corpus, directory: Path, dtype: str
+) -> Callable[[], "ObjectiveModel"]:
+    """What makes a model of a vocabulary that is given, or made of the text and kept with the run."""
+    from bert_zoo.cli import pretraining
+    from bert_zoo.text import preprocessor_from_dir
+
+    family = registry().families[_RECIPE.value]
+    preset = PRESETS[_RECIPE.value]
+    path = Path(_VOCABULARY.value or directory / pretraining.VOCABULARY)
+    if not _VOCABULARY.value and not path.is_dir():
+        from bert_zoo.data.subword_vocabularies import train_vocabulary
+
+        size = {**family.defaults, **config}["vocab_size"]
+        partial = path.with_name(f"{path.name}.partial")
+        tokens = train_vocabulary(
+            (sentence for document in corpus for sentence in document),
+            preset.vocabulary,
+            partial,
+            vocab_size=size,
+            lowercase=preset.lowercase,
+            languages=_LANGUAGES.value or (),
+        )
+        partial.rename(path)
+        print(f"A vocabulary of {len(tokens):,} tokens is made of the text: {path}.")
+
+    def make_model():
+        longest = family.config_class(**{**family.defaults, **config}).longest_input
+        preprocessor = preprocessor_from_dir(path, family.name, sequence_length=longest)
+        return pretraining.new_model(family, config, preprocessor, dtype)
+
+    return make_model
+
+
+# --- Language models with a memory ---
+
+
+def stream_to_go_on() -> tuple["StreamSettings", Callable[[], "CausalLM"]]:
+    """The settings of `STREAM_ADAPTATION` or `ROW_ADAPTATION` with flags, and what loads the model."""
+    import bert_zoo
+    from bert_zoo.loading.directories import open_checkpoint
+    from bert_zoo.models import CausalLM
+
+    _check_length()
+    positions = open_checkpoint(_MODEL.value, with_weights=False).config.longest_input
+
+    def make_model():
+        return bert_zoo.load(_MODEL.value, task=CausalLM.task, dtype=_dtype())
+
+    if positions == UNLIMITED:
+        return _stream_settings(STREAM_ADAPTATION), make_model
+    settings = _stream_settings(replace(ROW_ADAPTATION, segment_length=positions))
+    if settings.recipe.segment_length > positions:
+        raise ValueError(
+            f"--length={settings.recipe.segment_length} is more than the {positions} positions of this "
+            "model. Ask for fewer."
+        )
+    return settings, make_model
+
+
+def new_stream(
+    corpus: Corpus, directory: Path
+) -> tuple["StreamSettings", Callable[[], "CausalLM"]]:
+    """Those of the recipe's preset, with flags; and what makes a model of the text's words."""
+    from collections import Counter
+
+    from bert_zoo.cli import language_modelling, pretraining
+    from bert_zoo.data.language_modelling import select_tokens
+    from bert_zoo.text import WordLevelTokenizer, preprocessor_from_dir
+
+    preset = STREAM_PRESETS[_RECIPE.value][_SIZE.value]
+    path = Path(_VOCABULARY.value or directory / pretraining.VOCABULARY)
+    if not _VOCABULARY.value and not path.is_dir():
+        counts = Counter(word for document in corpus for line in document for word in line.split())
+        tokens = select_tokens(counts, max_size=preset.vocab_size)
+        partial = path.with_name(f"{path.name}.partial")
+        WordLevelTokenizer(tokens, eos_at="newlines").save(partial)
+        partial.rename(path)
+        known = sum(counts[token] for token in tokens) / counts.total()
+        print(
+            f"A vocabulary of {len(tokens):,} of the text's {len(counts):,} words is made, which are "
+            f"{known:.1%} of it: {path}."
+        )
+    preprocessor = preprocessor_from_dir(path, preset.family, sequence_length=2048)
+    preset = language_modelling.fitted(preset, preprocessor.tokenizer.vocab_size)
+
+    def make_model():
+        return language_modelling.new_model(preset, preprocessor, _dtype())
+
+    return _stream_settings(preset), make_model
+
+
+def _stream_settings(preset: LanguageModelPreset) -> "StreamSettings":
+    from bert_zoo.cli.pretraining import StreamSettings
+
+    if unread := [name for name in _NOT_OF_STREAMS if PROGRAM.flags[name].value is not None]:
+        raise ValueError(
+            f"A language model's training has no {', '.join(unread)}. Leave "
+            f"{', '.join(f'--{name}' for name in unread)} out."
+        )
+    given = {name: PROGRAM.flags[name].value for name in _STREAM_SETTINGS}
+    changes = {name: value for name, value in given.items() if value is not None}
+    if _LENGTH.value:
+        changes["segment_length"] = _LENGTH.value
+    if _STEPS.value is not None:
+        preset = preset.with_steps(_STEPS.value)
+    seconds = None if _MINUTES.value is None else 60 * _MINUTES.value
+    steps = PROGRAM.flags.steps_per_execution or Recipe.steps_per_execution
+    return StreamSettings(replace(preset, **changes), seconds=seconds, steps_per_execution=steps)
+
+
+def _dtype() -> str:
+    return PROGRAM.flags.dtype or Recipe.dtype

@@ -1,0 +1,115 @@
+"""Where a model goes wrong: confusions, metrics by label, and the examples with the highest loss."""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from bert_zoo.cli.report.record import HardExample
+
+NUM_HARDEST = 20
+# The least probability that a loss is computed from.
+TINY = 1e-12
+
+
+class Confusion(NamedTuple):
+    """One label that is taken for another: how often, and in which share of the examples that have it."""
+
+    truth: str
+    prediction: str
+    count: int
+    share: float
+
+
+def confusion_matrix(
+    labels: Sequence[int], predictions: Sequence[int], num_labels: int
+) -> np.ndarray:
+    """Counts [truth, prediction] of class ids [N], without positions that do not count (-100)."""
+    pairs = np.asarray(labels, np.int64) * num_labels + np.asarray(predictions, np.int64)
+    return np.bincount(pairs, minlength=num_labels**2).reshape(num_labels, num_labels)
+
+
+def per_label_table(confusion: np.ndarray, labels: Sequence[str]) -> list[dict[str, Any]]:
+    """A row for each label: `label`, `precision`, `recall`, `f1` and `support`, its number of examples.
+
+    A label that is never predicted has the precision 0, one that never occurs the recall 0, as
+    scikit-learn's `classification_report` prints them. `confusion` has counts [truth, prediction].
+    """
+    return _scores(labels, confusion.diagonal(), confusion.sum(axis=1), confusion.sum(axis=0))
+
+
+def label_set_table(
+    present: np.ndarray, predicted: np.ndarray, labels: Sequence[str]
+) -> list[dict[str, Any]]:
+    """As `per_label_table`, where examples have and are given any number of labels, bool [N, labels]."""
+    right = (present & predicted).sum(axis=0)
+    return _scores(labels, right, present.sum(axis=0), predicted.sum(axis=0))
+
+
+def _scores(
+    labels: Sequence[str], right: np.ndarray, support: np.ndarray, predicted: np.ndarray
+) -> list[dict[str, Any]]:
+    """Rows of a table by label, from the numbers of examples rightly predicted, true, predicted."""
+    return [
+        {
+            "label": label,
+            "precision": _share(right[i], predicted[i]),
+            "recall": _share(right[i], support[i]),
+            "f1": _share(2 * right[i], support[i] + predicted[i]),
+            "support": int(support[i]),
+        }
+        for i, label in enumerate(labels)
+    ]
+
+
+def _share(part: float, whole: float) -> float:
+    return float(part / whole) if whole else 0.0
+
+
+def most_confused(confusion: np.ndarray, labels: Sequence[str], k: int) -> list[Confusion]:
+    """The k pairs of labels that are confused most often; fewer where no more are."""
+    wrong = np.array(confusion)
+    np.fill_diagonal(wrong, 0)
+    support = np.sum(confusion, axis=1)
+    order = np.argsort(-wrong, axis=None, kind="stable")[:k]
+    return [
+        Confusion(labels[i], labels[j], int(wrong[i, j]), _share(wrong[i, j], support[i]))
+        for i, j in zip(*np.unravel_index(order, wrong.shape), strict=True)
+        if wrong[i, j]
+    ]
+
+
+def hardest_examples(
+    texts: Sequence[str],
+    truths: Sequence[str],
+    predictions: Sequence[str],
+    losses: Sequence[float],
+    *,
+    by_word: bool = False,
+) -> list[HardExample]:
+    """The examples with the highest loss, these first; one that is not a number precedes all others."""
+    order = np.argsort(-np.nan_to_num(losses, nan=np.inf), kind="stable")[:NUM_HARDEST]
+    return [
+        HardExample(texts[i], truths[i], predictions[i], float(losses[i]), by_word) for i in order
+    ]
+
+
+def named_set(present: Sequence[bool], label_names: Sequence[str]) -> str:
+    """An example's labels for people."""
+    names = [name for name, is_present in zip(label_names, present, strict=True) if is_present]
+    return ", ".join(names) or "(no label)"
+
+
+def binary_cross_entropies(present: np.ndarray, logits: np.ndarray) -> np.ndarray:
+    """The mean over each example's labels in nats, [N]; who has which, and logits are [N, labels]."""
+    logits = np.asarray(logits, np.float64)
+    return (np.logaddexp(0, logits) - present * logits).mean(axis=1)
+
+
+def cross_entropies(labels: Sequence[int], logits: np.ndarray) -> np.ndarray:
+    """In nats, [N], of class ids [N] and logits [N, classes]."""
+    logits = np.asarray(logits, np.float64)
+    # Less the highest, so that no exponential overflows.
+    highest = logits.max(axis=1)
+    log_sums = highest + np.log(np.exp(logits - highest[:, None]).sum(axis=1))
+    return log_sums - logits[np.arange(len(logits)), np.asarray(labels)]

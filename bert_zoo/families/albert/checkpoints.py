@@ -1,0 +1,112 @@
+"""The released ALBERT checkpoints, as data.
+
+Activation: the cards follow Hugging Face's files, which name the exact GELU (erf) for v1 and the tanh
+approximation for v2. Google trained all of them with the approximation; `load(name,
+activation="gelu_tanh")` computes v1 as Google's code did.
+"""
+
+from bert_zoo.families.albert.presets import PRETRAINING
+from bert_zoo.families.bert.checkpoints import BASE, LARGE
+from bert_zoo.families.nano import SIZE, trained_here
+from bert_zoo.family import HF, Archive, Checkpoint, TextSpec
+
+GOOGLE = "https://storage.googleapis.com/albert_models/albert_"
+PAPER = (
+    "ALBERT: A Lite BERT for Self-supervised Learning of Language Representations, arXiv:1909.11942"
+)
+DROPOUT = {"hidden_dropout": 0.1, "attention_dropout": 0.1}
+SIZES = {
+    "base": BASE,
+    "large": LARGE,
+    "xlarge": {"hidden_size": 2048, "num_layers": 24, "num_heads": 16, "intermediate_size": 8192},
+    "xxlarge": {"hidden_size": 4096, "num_layers": 12, "num_heads": 64, "intermediate_size": 16384},
+}
+# English and Chinese vocabulary.
+PARAMS = {
+    "base": (11_683_584, 10_547_968),
+    "large": (17_683_968, 16_548_352),
+    "xlarge": (58_724_864, 57_589_248),
+    "xxlarge": (222_595_584, 221_459_968),
+}
+# For where they come from, see checkpoints/README.md.
+COMMITS = {("base", "v2"): "8e2f239c5f8a2c0f253781ca60135db913e5c80c"}
+# google-research/albert README.md, development sets: SQuAD 1.1 and 2.0 F1/EM, MNLI, SST-2, RACE (test).
+COLUMNS = (
+    "SQuAD 1.1 (dev F1/EM)",
+    "SQuAD 2.0 (dev F1/EM)",
+    "MNLI (dev accuracy)",
+    "SST-2 (dev accuracy)",
+    "RACE (test accuracy)",
+)
+SCORES = {
+    ("base", "v2"): ("90.2/83.2", "82.1/79.3", 84.6, 92.9, 66.8),
+    ("large", "v2"): ("91.8/85.2",),
+    ("xlarge", "v2"): ("92.9/86.4",),
+    ("xxlarge", "v2"): ("94.6/89.1", "89.8/86.9"),
+    ("base", "v1"): ("89.3/82.3", "80.0/77.1", 81.6, 90.3, 64.0),
+    ("large", "v1"): ("90.6/83.9",),
+    ("xlarge", "v1"): ("92.5/86.1",),
+    ("xxlarge", "v1"): ("94.8/89.3", "90.2/87.4"),
+}
+
+
+def google(name: str, size: str, archive: str, config: dict, params: int, **card) -> Checkpoint:
+    """A checkpoint of google-research/albert: same licence, heads and paper for all."""
+    archive_source = Archive(f"{GOOGLE}{size}_{archive}.tar.gz")
+    return Checkpoint(
+        name,
+        SIZES[size] | config,
+        sources=[*card.pop("hubs", []), archive_source],
+        provides=frozenset({"encoder", "masked_lm", "pretraining"}),
+        params=params,
+        licence="Apache-2.0",
+        paper=PAPER,
+        **card,
+    )
+
+
+def english(size: str, tag: str) -> Checkpoint:
+    # v2 was trained without dropout, and so was xxlarge from the start.
+    v1 = {"activation": "gelu"} | (DROPOUT if size != "xxlarge" else {})
+    return google(
+        f"albert_{size}",
+        size,
+        tag,
+        v1 if tag == "v1" else {"activation": "gelu_tanh"},
+        PARAMS[size][0],
+        tag=tag,
+        hubs=[HF(f"albert/albert-{size}-{tag}", COMMITS.get((size, tag), "main"))],
+        scores=dict(zip(COLUMNS, SCORES[size, tag], strict=False)),
+    )
+
+
+def chinese(size: str) -> Checkpoint:
+    return google(
+        f"albert_{size}_chinese",
+        size,
+        "zh",
+        {"vocab_size": 21128, "activation": "gelu_tanh"},
+        PARAMS[size][1],
+        text=TextSpec(lowercase=True),
+        note="Its vocabulary is BERT's WordPiece.",
+    )
+
+
+CHECKPOINTS = [
+    *(english(size, tag) for tag in ("v2", "v1") for size in SIZES),
+    *(chinese(size) for size in SIZES),
+    trained_here(
+        "albert_nano",
+        PRETRAINING.sizes[SIZE].config,
+        PAPER,
+        sha256="fdeeb72b0c8c801bb8b301a60815068300a23284b19058506f4a4e47dd3049a7",
+        params=615_552,
+        scores={
+            "held out loss": 5.421,
+            "held out mlm_logits_loss": 4.821,
+            "held out mlm_logits_loss, unigram model": 6.5,
+            "held out mlm_logits_loss, untrained": 6.561,
+            "held out sop_logits_loss": 0.599,
+        },
+    ),
+]

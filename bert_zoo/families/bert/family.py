@@ -1,0 +1,354 @@
+"""BERT (Devlin et al. 2018, arXiv:1810.04805)."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from bert_zoo.config import EncoderConfig
+from bert_zoo.families.bert.checkpoints import CHECKPOINTS
+from bert_zoo.families.bert.presets import PRESETS, PRETRAINING
+from bert_zoo.family import Family
+from bert_zoo.text.format import TextFormat
+from bert_zoo.text.wordpiece_files import read_wordpiece
+from bert_zoo.weights.formats import (
+    TF1,
+    Bert4Keras,
+    HuggingFace,
+    bert4keras,
+    keras_hub,
+    model_garden,
+)
+from bert_zoo.weights.formats.codec import ConfigCodec, ConfigRow
+from bert_zoo.weights.formats.hf import ACTIVATIONS
+from bert_zoo.weights.table import BIAS, DENSE, EMBED, KERNEL, NORM, OUTPUT, Copy, Head, Row
+
+
+def backbone(
+    config: EncoderConfig, dtype, relative_bias=None, embedding: Mapping[str, Any] = {}, **more: Any
+):
+    """Embeddings, a stack of post-norm blocks, and a pooler where there is one.
+
+    The stack takes `relative_bias`, a layer; see `bert_zoo.layers.Stack`. The embeddings take what
+    `embedding` has, in place of what the configuration says, and the backbone takes `more`.
+    """
+    from bert_zoo.layers import (
+        Embeddings,
+        FeedForward,
+        Pooler,
+        PostNormBlock,
+        SelfAttention,
+        Stack,
+        TransformerBackbone,
+    )
+
+    options = {"initializer_range": config.initializer_range, "dtype": dtype}
+    hidden_size = config.hidden_size
+    normed = {"epsilon": config.layer_norm_epsilon, "dropout": config.hidden_dropout}
+
+    def block(i: int) -> PostNormBlock:
+        return PostNormBlock(
+            SelfAttention(
+                config.num_heads,
+                hidden_size,
+                dropout=config.attention_dropout,
+                name="attention",
+                **options,
+            ),
+            FeedForward(
+                config.intermediate_size,
+                hidden_size,
+                activation=config.activation,
+                name="feed_forward",
+                **options,
+            ),
+            **normed,
+            dtype=dtype,
+            name=f"layer_{i}",
+        )
+
+    return TransformerBackbone(
+        config,
+        embeddings=Embeddings(
+            config.vocab_size,
+            hidden_size,
+            embedding_size=config.table_width,
+            max_positions=config.max_positions,
+            num_segments=config.num_segments,
+            position_offset=config.position_offset,
+            pad_id=config.pad_id,
+            name="embeddings",
+            **normed,
+            **{**options, **embedding},
+        ),
+        stack=Stack(
+            [block(i) for i in range(config.num_blocks)],
+            hidden_size,
+            blocks_of_layers=config.blocks_of_layers,
+            relative_bias=relative_bias,
+            dtype=dtype,
+            name="stack",
+        ),
+        pooler=Pooler(hidden_size, name="pooler", **options) if config.pooler else None,
+        **more,
+        dtype=dtype,
+    )
+
+
+ROWS = [
+    *map(ConfigRow, ("vocab_size", "hidden_size", "intermediate_size")),
+    ConfigRow("num_layers", "num_hidden_layers"),
+    ConfigRow("num_heads", "num_attention_heads"),
+    ConfigRow("max_positions", "max_position_embeddings", optional=True),
+    ConfigRow("num_segments", "type_vocab_size", optional=True),
+    ConfigRow("hidden_dropout", "hidden_dropout_prob", optional=True),
+    ConfigRow("attention_dropout", "attention_probs_dropout_prob", optional=True),
+    ConfigRow("initializer_range", optional=True),
+]
+HF_ROWS = [
+    ConfigRow("activation", "hidden_act", ACTIVATIONS, optional=True),
+    ConfigRow("layer_norm_epsilon", "layer_norm_eps", optional=True),
+    ConfigRow("tie_word_embeddings", optional=True),
+    ConfigRow("pad_id", "pad_token_id", optional=True),
+]
+# Keys of configurations converted from Google's multilingual and Chinese files, never read.
+POOLER_KEYS = frozenset(
+    """
+    directionality pooler_fc_size pooler_num_attention_heads pooler_num_fc_layers
+    pooler_size_per_head pooler_type
+    """.split()
+)
+# And of TinyBERT's, of whose settings of distillation no weight depends on any.
+TINYBERT_KEYS = frozenset("cell emb_size pre_trained structure training".split())
+HF_CODEC = ConfigCodec(
+    rows=[*ROWS, *HF_ROWS, ConfigRow("classifier_dropout", optional=True)],
+    ignored=POOLER_KEYS | TINYBERT_KEYS,
+    fixed={"position_embedding_type": ("absolute",)},
+    written={"position_embedding_type": "absolute"},
+)
+TF1_CODEC = ConfigCodec(
+    rows=[
+        *ROWS,
+        ConfigRow("activation", "hidden_act", {"gelu": "gelu_tanh", "relu": "relu"}, optional=True),
+    ],
+    ignored=POOLER_KEYS,
+)
+
+LAYER = "encoder.layer.{i}."
+ENCODER_ROWS = (
+    Row(EMBED, "embeddings/token_embedding", hf="embeddings.word_embeddings"),
+    Row(EMBED, "embeddings/position_embedding", hf="embeddings.position_embeddings"),
+    Row(EMBED, "embeddings/segment_embedding", hf="embeddings.token_type_embeddings"),
+    Row(NORM, "embeddings/norm", hf="embeddings.LayerNorm"),
+    Row(
+        DENSE,
+        "stack/layer_{i}/attention/qkv",
+        hf=tuple(f"{LAYER}attention.self.{part}" for part in ("query", "key", "value")),
+    ),
+    Row(DENSE, "stack/layer_{i}/attention/output", hf=LAYER + "attention.output.dense"),
+    Row(NORM, "stack/layer_{i}/attention_norm", hf=LAYER + "attention.output.LayerNorm"),
+    Row(DENSE, "stack/layer_{i}/feed_forward/intermediate", hf=LAYER + "intermediate.dense"),
+    Row(DENSE, "stack/layer_{i}/feed_forward/output", hf=LAYER + "output.dense"),
+    Row(NORM, "stack/layer_{i}/output_norm", hf=LAYER + "output.LayerNorm"),
+    Row(DENSE, "pooler/dense", hf="pooler.dense", when=lambda config: config.pooler),
+)
+
+
+def renamed(
+    rows: Sequence[Row], fmt: str, names: Mapping[str, str | tuple[str, ...]], lacks: str = ""
+) -> tuple[Row, ...]:
+    """Rows with other names in a format, by our path; without those whose path `lacks` names."""
+    return tuple(
+        row.named(**{fmt: names[row.ours]}) if row.ours in names else row
+        for row in rows
+        if row.ours not in lacks.split()
+    )
+
+
+def projection_row(hf: str) -> Row:
+    """From tables to the blocks, where their widths differ."""
+    return Row(
+        DENSE,
+        "embeddings/projection",
+        hf=hf,
+        when=lambda config: config.table_width != config.hidden_size,
+    )
+
+
+def untied(config: EncoderConfig) -> bool:
+    return not config.tie_word_embeddings
+
+
+def projecting_head(
+    transform: str, norm: str, decoder: str, activation: str | None = None, **bias: str
+) -> Head:
+    """A masked-language-model head whose decoder has a name, and a bias, whether tied or not.
+
+    Args:
+        transform, norm, decoder: Hugging Face's names.
+        activation: see `Head`.
+        **bias: names of the bias in other formats.
+    """
+
+    def copies(config: EncoderConfig) -> tuple[Copy, ...]:
+        table = Copy(f"{decoder}.weight", of="{root}embeddings.word_embeddings.weight")
+        return () if untied(config) else (table,)
+
+    return Head(
+        (
+            Row(DENSE, "masked_lm/transform", hf=transform),
+            Row(NORM, "masked_lm/norm", hf=norm),
+            Row(EMBED, "masked_lm/decoder", hf=decoder, when=untied),
+            Row(BIAS, "masked_lm", hf=f"{decoder}.bias", **bias),
+        ),
+        activation=activation,
+        copies={"hf": copies},
+    )
+
+
+def masked_lm_rows(scope: str, *, dense: str, norm: str) -> tuple[Row, ...]:
+    """The rows of a masked-language-model head.
+
+    Args:
+        scope: what Hugging Face's names of the head begin with.
+        dense, norm: how the names of its transform go on.
+    """
+    tf1 = "cls/predictions/"
+    return (
+        Row(DENSE, "masked_lm/transform", hf=f"{scope}.{dense}", tf1=f"{tf1}transform/dense"),
+        Row(NORM, "masked_lm/norm", hf=f"{scope}.{norm}", tf1=f"{tf1}transform/LayerNorm"),
+        Row(
+            BIAS,
+            "masked_lm",
+            hf=f"{scope}.bias",
+            tf1=f"{tf1}output_bias",
+            when=lambda config: config.tie_word_embeddings,
+        ),
+        Row(EMBED, "masked_lm/decoder", hf=f"{scope}.decoder", tf1=f"{tf1}decoder", when=untied),
+        Row(BIAS, "masked_lm", hf=f"{scope}.decoder.bias", tf1=f"{tf1}decoder/bias", when=untied),
+    )
+
+
+def masked_lm_copies(scope: str) -> dict[str, Callable[[EncoderConfig], tuple[Copy, ...]]]:
+    """transformers ties both the table and the bias, or neither: untied, it reads the decoder's."""
+    bias, decoder = f"{scope}.bias", f"{scope}.decoder"
+
+    def copies(config: EncoderConfig) -> tuple[Copy, ...]:
+        if untied(config):
+            return (Copy(bias, of=f"{decoder}.bias", equal=False),)
+        return (
+            Copy(f"{decoder}.weight", of="{root}embeddings.word_embeddings.weight"),
+            Copy(f"{decoder}.bias", of=bias),
+        )
+
+    return {"hf": copies}
+
+
+CLASSIFIER = Row(OUTPUT, "classifier/dense", hf="classifier", tf1="")
+SPAN = Row(OUTPUT, "span/dense", hf="qa_outputs", tf1="cls/squad/")
+
+
+def beam_span_head(before: str = "", **options) -> Head:
+    """The head of answers whose ends are found given their starts.
+
+    Args:
+        before: what its names begin with in Hugging Face's files.
+        **options: further ones of `Head`.
+    """
+    rows = (
+        Row(DENSE, "span/start", hf=f"{before}start_logits.dense"),
+        Row(DENSE, "span/end_transform", hf=f"{before}end_logits.dense_0"),
+        Row(NORM, "span/end_norm", hf=f"{before}end_logits.LayerNorm"),
+        Row(DENSE, "span/end", hf=f"{before}end_logits.dense_1"),
+        Row(DENSE, "span/no_answer_transform", hf=f"{before}answer_class.dense_0"),
+        Row(KERNEL, "span/no_answer", hf=f"{before}answer_class.dense_1"),
+    )
+    return Head(rows, **options)
+
+
+# Tasks whose heads differ in what their logits mean alone.
+SENTENCE_TASKS = ("classification", "multi_label_classification", "regression")
+# The heads of fine-tuning, whose names are the same in most families.
+TASK_HEADS = {
+    **dict.fromkeys((*SENTENCE_TASKS, "multiple_choice"), Head((CLASSIFIER,), pooler=True)),
+    "token_classification": Head((CLASSIFIER,)),
+    "question_answering": Head((SPAN,), dropout="span_dropout"),
+}
+
+
+def hf_classes(prefix: str) -> dict[str, str]:
+    """The Hugging Face classes of a family whose names begin with `prefix`, by task."""
+    return {
+        "encoder": f"{prefix}Model",
+        "masked_lm": f"{prefix}ForMaskedLM",
+        **dict.fromkeys(SENTENCE_TASKS, f"{prefix}ForSequenceClassification"),
+        "multiple_choice": f"{prefix}ForMultipleChoice",
+        "token_classification": f"{prefix}ForTokenClassification",
+        "question_answering": f"{prefix}ForQuestionAnswering",
+    }
+
+
+MASKED_LM_ROWS = masked_lm_rows(
+    "cls.predictions", dense="transform.dense", norm="transform.LayerNorm"
+)
+MASKED_LM_COPIES = masked_lm_copies("cls.predictions")
+NEXT_SENTENCE = Row(
+    OUTPUT, "next_sentence/dense", hf="cls.seq_relationship", tf1="cls/seq_relationship/"
+)
+HEADS = {
+    "masked_lm": Head(MASKED_LM_ROWS, copies=MASKED_LM_COPIES),
+    "pretraining": Head((*MASKED_LM_ROWS, NEXT_SENTENCE), pooler=True, copies=MASKED_LM_COPIES),
+    **TASK_HEADS,
+    "next_sentence_prediction": Head((NEXT_SENTENCE,), pooler=True, dropout=None),
+}
+MODEL_GARDEN_HEAD = {
+    "masked_lm/transform": "cls/predictions/transform/dense",
+    "masked_lm/norm": "cls/predictions/transform/LayerNorm",
+    "masked_lm": "cls/predictions/output_bias",
+}
+HF = HuggingFace(
+    model_type="bert",
+    codec=HF_CODEC,
+    root="bert.",
+    classes={
+        **hf_classes("Bert"),
+        "pretraining": "BertForPreTraining",
+        "next_sentence_prediction": "BertForNextSentencePrediction",
+    },
+    may_be_untyped=True,
+    # The first version has one for all layers, the second, that of the hub, one for each
+    # (huawei-noah/Pretrained-Language-Model, TinyBERT/transformer/modeling.py, and #124 there).
+    unread={r"^fit_dense(s\.\d+)?\.": "head that TinyBERT was distilled with"},
+)
+
+FAMILY = Family(
+    name="bert",
+    backbone=backbone,
+    defaults={"vocab_size": 30522},
+    formats={
+        "hf": HF,
+        "tf1": TF1(codec=TF1_CODEC, config_file="bert_config.json", root="bert/"),
+        "bert4keras": Bert4Keras(layers={**bert4keras.LAYERS, "masked_lm": "MLM-Bias"}),
+        "keras_hub": keras_hub.KerasHub(
+            class_name="BertBackbone",
+            codec=keras_hub.codec(keras_hub.SEGMENTS, defaults={"activation": "gelu_tanh"}),
+            layers={
+                **keras_hub.TABLES,
+                **keras_hub.ENCODER,
+                **keras_hub.CLASSIFIER,
+                "pooler/dense": "layers/dense",
+            },
+            classes={"BertTextClassifier": "BertForSequenceClassification"},
+        ),
+        **model_garden.formats(
+            {**model_garden.LAYERS, **model_garden.BLOCKS, **MODEL_GARDEN_HEAD},
+            defaults={"activation": "gelu_tanh"},
+        ),
+    },
+    encoder_rows=ENCODER_ROWS,
+    heads=HEADS,
+    text=TextFormat(read_wordpiece, transformers_class="BertTokenizer"),
+    checkpoints=CHECKPOINTS,
+    objectives=("masked_lm", "next_sentence"),
+    pretraining="masked_tokens",
+    presets=PRESETS,
+    pretraining_preset=PRETRAINING,
+)

@@ -1,0 +1,77 @@
+"""DeBERTa's backbone: a stack that knows distances."""
+
+from keras import ops
+
+from bert_zoo.layers.attention import attention_bias, bias_between_documents
+from bert_zoo.layers.backbones import TransformerBackbone
+from bert_zoo.layers.common import at_positions, table
+from bert_zoo.layers.embeddings import token_positions
+
+
+class DisentangledBackbone(TransformerBackbone):
+    """Token embeddings and a stack that knows distances (DeBERTa).
+
+    `position_ids` are read by the head for masked tokens, and by embeddings with a table of positions.
+
+    Args:
+        config: sizes and choices.
+        embeddings: a `TokenEmbeddings`.
+        stack: a `DisentangledStack`.
+    """
+
+    @property
+    def token_table(self):
+        return self.embeddings.token_embedding.whole
+
+    def call(self, inputs, positions=None, training=None):
+        self._check_rows(inputs.get("document_ids"), isinstance(positions, slice))
+        names = ("token_ids", "segment_ids", "position_ids", "document_ids")
+        embedded = self.embeddings(*map(inputs.get, names), training=training)
+        bias, document_ids = self._visible(inputs)
+        # Neighbours see padding where there is a convolution.
+        embedded = embedded * ops.expand_dims(ops.cast(document_ids > 0, embedded.dtype), -1)
+        hidden_states, attentions = self.stack(
+            embedded, bias, document_ids, positions=positions, training=training
+        )
+        outputs = {"sequence_output": hidden_states[-1], "hidden_states": hidden_states}
+        return outputs | {"attentions": attentions}
+
+    def _visible(self, inputs):
+        """The bias of attention, and which document each token is of, 0 for padding."""
+        padding_mask, document_ids = inputs.get("padding_mask"), inputs.get("document_ids")
+        if padding_mask is None:
+            padding_mask = ops.ones_like(inputs["token_ids"])
+        bias = attention_bias(padding_mask, self.compute_dtype)
+        if document_ids is None:
+            return bias, padding_mask
+        between = bias_between_documents(document_ids, self.compute_dtype)
+        return ops.minimum(bias, between), document_ids * padding_mask
+
+    def mask_embedding(self, *, initializer_range, dtype):
+        if not self.config.enhances_masks:
+            return None
+        return table(
+            self.config.max_positions,
+            self.config.hidden_size,
+            "position_embedding",
+            stddev=initializer_range,
+            dtype=dtype,
+        )
+
+    def masked_states(self, encoded, inputs, embedding, positions, training=None):
+        hidden, bias = encoded["hidden_states"][-2], self._visible(inputs)[0]
+        length, most = hidden.shape[1], self.config.max_positions
+        if length is not None and length > most:
+            raise ValueError(
+                f"The input has {length} tokens a row and the head for masked tokens knows {most} "
+                f"positions. Cut the text shorter, for instance with load(..., max_length={most})."
+            )
+        position_ids = token_positions(
+            inputs["token_ids"], inputs.get("position_ids"), inputs.get("document_ids")
+        )
+        position_ids = ops.broadcast_to(position_ids, ops.shape(hidden)[:2])
+        queries = hidden
+        if positions is not None:
+            queries, position_ids = (at_positions(x, positions) for x in (hidden, position_ids))
+        queries = queries + embedding(position_ids)
+        return self.stack.decode(queries, hidden, bias, positions, training=training)

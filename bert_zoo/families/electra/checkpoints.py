@@ -1,0 +1,108 @@
+"""The released ELECTRA checkpoints, as data.
+
+Discriminators have the plain names, generators the tag `generator`. An archive holds both; a Hugging
+Face repository holds one.
+"""
+
+from bert_zoo.families.bert.checkpoints import BASE, LARGE
+from bert_zoo.families.electra.presets import PRETRAINING
+from bert_zoo.families.nano import SIZE, trained_here
+from bert_zoo.family import HF, Archive, Checkpoint, TextSpec
+
+ARCHIVES = "https://storage.googleapis.com/electra-data/electra_"
+PAPER = (
+    "ELECTRA: Pre-training Text Encoders as Discriminators Rather Than Generators, arXiv:2003.10555"
+)
+# Of all generators; the small one is as large as its discriminator, although the paper says 1/4.
+WIDTH = 256
+SIZES = {
+    "small": {"hidden_size": 256, "num_heads": 4, "intermediate_size": 1024, "embedding_size": 128},
+    "base": BASE,
+    "large": LARGE,
+}
+# Discriminator and generator.
+PARAMS = {
+    "small": (13_483_008, 13_483_008),
+    "base": (108_891_648, 33_511_168),
+    "large": (334_092_288, 50_999_552),
+}
+# google-research/electra README.md, medians on development sets.
+COLUMNS = (
+    "CoLA (dev Matthews correlation)",
+    "SST-2 (dev accuracy)",
+    "MRPC (dev accuracy)",
+    "STS-B (dev Spearman correlation)",
+    "QQP (dev accuracy)",
+    "MNLI (dev accuracy)",
+    "QNLI (dev accuracy)",
+    "RTE (dev accuracy)",
+    "SQuAD 1.1 (dev EM)",
+    "SQuAD 2.0 (dev EM)",
+)
+SCORES = {
+    "small": (57.0, 91.2, 88.0, 87.5, 89.0, 81.3, 88.4, 66.7, 75.8, 70.1),
+    "base": (67.7, 95.1, 89.5, 91.2, 91.5, 88.8, 93.2, 82.7, 86.8, 80.5),
+    "large": (69.1, 96.9, 90.8, 92.6, 92.4, 90.9, 95.0, 88.0, 89.7, 88.1),
+}
+
+
+def released(size: str, network: str, config: dict, head: str, params: int, **card) -> Checkpoint:
+    """One network of google-research/electra: same licence, text and paper for all."""
+    return Checkpoint(
+        f"electra_{size}",
+        SIZES[size] | config,
+        sources=[
+            HF(f"google/electra-{size}-{network}", lacks=frozenset({"pretraining"})),
+            Archive(f"{ARCHIVES}{size}.zip"),
+        ],
+        provides=frozenset({"encoder", head}),
+        params=params,
+        licence="Apache-2.0",
+        paper=PAPER,
+        text=TextSpec(lowercase=True),
+        **card,
+    )
+
+
+def discriminator(size: str) -> Checkpoint:
+    return released(
+        size,
+        "discriminator",
+        {"generator_hidden_size": WIDTH},
+        "pretraining",
+        PARAMS[size][0],
+        scores=dict(zip(COLUMNS, SCORES[size], strict=True)),
+    )
+
+
+def generator(size: str) -> Checkpoint:
+    table_width = SIZES[size].get("embedding_size", SIZES[size]["hidden_size"])
+    return released(
+        size,
+        "generator",
+        {**SIZES["small"], "embedding_size": table_width},
+        "masked_lm",
+        PARAMS[size][1],
+        tag="generator",
+        encoder="generator",
+    )
+
+
+CHECKPOINTS = [
+    *(discriminator(size) for size in SIZES),
+    *(generator(size) for size in SIZES),
+    trained_here(
+        "electra_nano",
+        PRETRAINING.sizes[SIZE].config,
+        PAPER,
+        sha256="a74f83ceb744fa00d43f3f04775038edbe960262fddf2bfce59b22d1be8ed828",
+        params=1_181_440,
+        scores={
+            "held out discriminator_logits_loss": 0.331,
+            "held out loss": 20.891,
+            "held out mlm_logits_loss": 4.342,
+            "held out mlm_logits_loss, unigram model": 6.874,
+            "held out mlm_logits_loss, untrained": 6.981,
+        },
+    ),
+]

@@ -1,0 +1,132 @@
+"""GPT's backbone: tokens attend to those before them."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import keras
+from keras import ops
+
+from bert_zoo.layers.attention import attention_bias, causal_bias, masked_score
+from bert_zoo.layers.backbones import Ids, TransformerBackbone, fits
+
+
+class CausalBackbone(TransformerBackbone):
+    """Embeddings and a stack of blocks whose tokens attend to those before them (GPT).
+
+    Beside the inputs of `TransformerBackbone`, it takes what was computed of the tokens before these,
+    and returns it with theirs, where it is given:
+
+    * `memory`: for each layer the keys [batch, heads, head_size, slots] and the values [batch, heads,
+      slots, head_size] of earlier tokens, with slots that are still free.
+    * `memory_mask` int [batch, slots]: 1 where a slot holds a token.
+
+    The tokens of a call take the slots behind all that are taken in any row, which must be there;
+    padding behind them leaves its slots out, and positions count tokens alone. So shapes in and out are
+    the same, and one compiled step serves a text up to the number of slots. Where too few are free,
+    outputs are no numbers.
+
+    Args: as `TransformerBackbone`; the stack is a `CausalStack`.
+    """
+
+    state = ("memory", "memory_mask")
+    state_is_optional = True
+
+    @property
+    def inputs(self) -> dict[str, Ids]:
+        return {**super().inputs, "memory_mask": Ids(2, "1 is a token and 0 a free slot")}
+
+    @property
+    def token_table(self):
+        """As `RecurrentBackbone.token_table`, of one cluster without projection."""
+        return [super().token_table], [None]
+
+    def initial_state(self, batch_size: int, tokens: int | None = None) -> dict[str, Any]:
+        config = self.config
+        slots = config.longest_input if tokens is None else tokens
+        size = config.hidden_size // config.num_heads
+        shapes = ((size, slots), (slots, size))
+        return {
+            "memory": [
+                ops.zeros((batch_size, config.num_heads, *shape), self.compute_dtype)
+                for _ in range(config.num_layers)
+                for shape in shapes
+            ],
+            "memory_mask": ops.zeros((batch_size, slots), "int32"),
+        }
+
+    def embedded(self, inputs, training):
+        embedded, bias = super().embedded(inputs, training)
+        length = ops.shape(embedded)[1]
+        return embedded, ops.minimum(bias, causal_bias(length, length, None, bias.dtype))
+
+    def call(self, inputs, positions=None, training=None):
+        memory, memory_mask = (inputs.get(name) for name in self.state)
+        if memory is None and memory_mask is None:
+            return super().call(inputs, positions, training)
+        self._check_memory(memory, memory_mask, inputs)
+        if positions is not None or "document_ids" in inputs:
+            raise ValueError(
+                "With memory, rows go on with one text, and all of its tokens are computed: leave "
+                "document_ids and positions out."
+            )
+        token_ids, mask = inputs["token_ids"], inputs.get("padding_mask")
+        mask = ops.ones_like(token_ids) if mask is None else mask
+        length, slots = ops.shape(token_ids)[1], ops.shape(memory_mask)[1]
+        numbers = ops.arange(slots, dtype="int32")
+        # With a row of zeros, since an empty batch has no largest number.
+        start = ops.max(ops.pad(memory_mask * (numbers + 1)[None, :], [(1, 0), (0, 0)]))
+        places = ops.arange(length, dtype="int32")
+        position_ids = inputs.get("position_ids")
+        if position_ids is None:
+            # Of tokens; padding behind them may lie beyond the last position.
+            position_ids = (ops.sum(memory_mask, axis=1)[:, None] + places[None, :]) * mask
+        embedded = self.embeddings(token_ids, None, position_ids, training=training)
+        dtype = keras.backend.standardize_dtype(embedded.dtype)
+        memory_mask = ops.slice_update(memory_mask, (0, start), mask)
+        later = numbers[None, :] > (start + places)[:, None]
+        bias = ops.minimum(
+            attention_bias(memory_mask, dtype), ops.cast(later, dtype) * masked_score(dtype)
+        )
+        # Or tokens would take the place of others, in silence.
+        bias = ops.where(start + length > slots, float("nan"), bias)
+        hidden_states, attentions, memory = self.stack(
+            embedded, bias, memory=memory, start=start, training=training
+        )
+        if self.final_norm is not None:
+            hidden_states[-1] = self.final_norm(hidden_states[-1])
+        return {
+            "sequence_output": hidden_states[-1],
+            "hidden_states": hidden_states,
+            "attentions": attentions,
+            "memory": memory,
+            "memory_mask": memory_mask,
+        }
+
+    def state_after(self, token_ids, lengths, state: Mapping[str, Any]) -> dict[str, Any]:
+        """As `RecurrentBackbone.state_after`."""
+        mask = ops.arange(ops.shape(token_ids)[1])[None, :] < lengths[:, None]
+        outputs = self({"token_ids": token_ids, "padding_mask": ops.cast(mask, "int32"), **state})
+        return {name: outputs[name] for name in self.state}
+
+    def _check_memory(self, memory, memory_mask, inputs) -> None:
+        config, tensors = self.config, 2 * self.config.num_layers
+        if memory is None or memory_mask is None:
+            raise ValueError(
+                "memory and memory_mask go together: pass both, as the model returned them or as "
+                "initial_memory(batch_size) gives them, or neither."
+            )
+        if isinstance(memory, Mapping) or len(memory) != tensors:
+            raise ValueError(
+                f"memory has {len(memory)} entries; it is a list of {tensors} tensors, the keys and the "
+                f"values of each of the {config.num_layers} layers."
+            )
+        batch, slots = inputs["token_ids"].shape[0], memory_mask.shape[1]
+        size = config.hidden_size // config.num_heads
+        for number, entry in enumerate(memory):
+            of_token = (slots, size) if number % 2 else (size, slots)
+            wanted = (batch, config.num_heads, *of_token)
+            if not fits(entry.shape, wanted):
+                raise ValueError(
+                    f"memory[{number}] has shape {tuple(entry.shape)}; it must be {wanted}: batch, heads, "
+                    "and, of keys the other way round, slots and size."
+                )

@@ -1,0 +1,139 @@
+"""GPT (Radford et al. 2018): BERT's blocks whose tokens attend to those before them."""
+
+from bert_zoo.families.bert.presets import SENTENCES
+from bert_zoo.families.gpt import formats
+from bert_zoo.families.gpt.checkpoints import GPT
+from bert_zoo.families.gpt.config import CausalConfig
+from bert_zoo.families.gpt.original import ORIGINAL
+from bert_zoo.family import Family
+from bert_zoo.presets import Preset, Recipe
+from bert_zoo.text.char_bpe_files import read_char_bpe
+from bert_zoo.text.format import TextFormat
+from bert_zoo.text.layout import Layout
+from bert_zoo.weights.formats import HuggingFace
+from bert_zoo.weights.formats.codec import ConfigCodec, ConfigRow
+from bert_zoo.weights.formats.hf import ACTIVATIONS
+from bert_zoo.weights.table import EMBED, Head, Row
+
+
+def backbone(config: CausalConfig, dtype, pre_norm: bool = False):
+    """Embeddings without a norm and a stack of causal blocks; with norms before them, one behind."""
+    from bert_zoo.families.gpt.backbone import CausalBackbone
+    from bert_zoo.families.gpt.layers import CausalAttention, CausalStack
+    from bert_zoo.layers import Embeddings, FeedForward, PostNormBlock, PreNormBlock
+    from bert_zoo.layers.common import norm
+
+    options = {"initializer_range": config.initializer_range, "dtype": dtype}
+    hidden_size, epsilon = config.hidden_size, config.layer_norm_epsilon
+    block_class = PreNormBlock if pre_norm else PostNormBlock
+
+    def block(i: int):
+        return block_class(
+            CausalAttention(
+                config.num_heads,
+                hidden_size,
+                dropout=config.attention_dropout,
+                name="attention",
+                **options,
+            ),
+            FeedForward(
+                config.intermediate_size,
+                hidden_size,
+                activation=config.activation,
+                name="feed_forward",
+                **options,
+            ),
+            epsilon=epsilon,
+            dropout=config.hidden_dropout,
+            dtype=dtype,
+            name=f"layer_{i}",
+        )
+
+    return CausalBackbone(
+        config,
+        embeddings=Embeddings(
+            config.vocab_size,
+            hidden_size,
+            embedding_size=hidden_size,
+            max_positions=config.max_positions,
+            num_segments=0,
+            position_offset=0,
+            pad_id=config.pad_id,
+            epsilon=None,
+            dropout=config.embedding_dropout,
+            name="embeddings",
+            **options,
+        ),
+        stack=CausalStack(
+            [block(i) for i in range(config.num_layers)], hidden_size, dtype=dtype, name="stack"
+        ),
+        final_norm=norm("final_norm", epsilon=epsilon, dtype=dtype) if pre_norm else None,
+        dtype=dtype,
+    )
+
+
+DEFAULTS = {"max_positions": 512, "pad_id": None}
+HF_CODEC = ConfigCodec(
+    # Its "gelu" is the approximation, whatever others mean by the word.
+    rows=[
+        *formats.ROWS,
+        ConfigRow("activation", "afn", {**ACTIVATIONS, "gelu": "gelu_tanh"}, optional=True),
+    ],
+    ignored=formats.IGNORED,
+    defaults=DEFAULTS,
+    config_class=CausalConfig,
+    prepare=formats.with_inner_size,
+    finish=formats.without_inner_size,
+)
+ENCODER_ROWS = (
+    Row(EMBED, "embeddings/token_embedding", hf="tokens_embed", tf1="wte"),
+    Row(EMBED, "embeddings/position_embedding", hf="positions_embed", tf1="wpe"),
+    *formats.BLOCK_ROWS,
+)
+# A text's tokens alone, or those of both texts of a pair, as transformers has them.
+LAYOUT = Layout(single="A", pair="A B", segments=False)
+RECIPE = Recipe(
+    epochs=3,
+    batch_size=32,
+    learning_rate=6.25e-5,
+    schedule="linear_after_warmup",
+    warmup_proportion=0.002,
+    weight_decay=0.01,
+    epsilon=1e-8,
+    max_length=512,
+)
+PRESETS = (
+    Preset(
+        "gpt/glue",
+        SENTENCES,
+        RECIPE,
+        "Radford et al. 2018, section 4.1; openai/finetune-transformer-lm",
+    ),
+)
+
+FAMILY = Family(
+    name="gpt",
+    backbone=backbone,
+    defaults={"vocab_size": 40478, **DEFAULTS},
+    formats={
+        "hf": HuggingFace(
+            model_type="openai-gpt",
+            codec=HF_CODEC,
+            root="transformer.",
+            classes=formats.hf_classes("OpenAIGPT"),
+            ignorable=(r"(^|\.)attn\.bias$", r"(^|\.)position_ids$"),
+        ),
+        "tf1": ORIGINAL,
+    },
+    encoder_rows=ENCODER_ROWS,
+    heads={
+        "causal_lm": Head((formats.LOGITS,), copies=formats.table_copies("tokens_embed")),
+        **formats.SENTENCE_HEADS,
+    },
+    text=TextFormat(read_char_bpe, layout=LAYOUT, transformers_class="OpenAIGPTTokenizer"),
+    checkpoints=GPT,
+    config_class=CausalConfig,
+    tasks_without_head=("encoder",),
+    params_task="causal_lm",
+    presets=PRESETS,
+)

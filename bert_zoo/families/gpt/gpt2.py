@@ -1,0 +1,113 @@
+"""GPT-2 (Radford et al. 2019): GPT with norms before its layers, and bytes for characters."""
+
+from dataclasses import replace
+from typing import Any
+
+from bert_zoo.config import EncoderConfig
+from bert_zoo.families.bert import family as bert
+from bert_zoo.families.bert.presets import ANSWERS, WORDS
+from bert_zoo.families.gpt import family as gpt
+from bert_zoo.families.gpt import formats
+from bert_zoo.families.gpt.checkpoints import GPT2
+from bert_zoo.families.gpt.config import CausalConfig
+from bert_zoo.family import Family
+from bert_zoo.presets import Preset
+from bert_zoo.text.byte_bpe_files import read_byte_bpe
+from bert_zoo.text.files import VocabularyFiles
+from bert_zoo.text.format import TextFormat, TokenizerParts
+from bert_zoo.text.vocabulary import special_tokens
+from bert_zoo.weights.formats import TF1, HuggingFace, keras_hub
+from bert_zoo.weights.formats.codec import ConfigCodec, ConfigRow
+from bert_zoo.weights.formats.hf import ACTIVATIONS
+from bert_zoo.weights.table import EMBED, Head, Row
+
+
+def backbone(config: EncoderConfig, dtype):
+    return gpt.backbone(config, dtype, pre_norm=True)
+
+
+DEFAULTS = {"max_positions": 1024, "pad_id": None}
+HF_CODEC = replace(
+    gpt.HF_CODEC,
+    rows=[
+        *formats.ROWS,
+        ConfigRow("activation", "activation_function", ACTIVATIONS, optional=True),
+        ConfigRow("classifier_dropout", optional=True),
+    ],
+    # The order of the same products, for float16.
+    ignored=formats.IGNORED | {"reorder_and_upcast_attn"},
+    fixed={"scale_attn_weights": (True,), "scale_attn_by_inverse_layer_idx": (False,)},
+    defaults=DEFAULTS,
+)
+TF1_CODEC = ConfigCodec(
+    rows=[ConfigRow("vocab_size", "n_vocab"), ConfigRow("max_positions", "n_ctx"), *formats.SIZES],
+    defaults=DEFAULTS,
+    config_class=CausalConfig,
+    prepare=formats.with_inner_size,
+)
+ENCODER_ROWS = (
+    Row(EMBED, "embeddings/token_embedding", hf="wte", tf1="wte"),
+    Row(EMBED, "embeddings/position_embedding", hf="wpe", tf1="wpe"),
+    *formats.BLOCK_ROWS,
+    Row(formats.NORM, "final_norm", hf="ln_f", tf1="ln_f"),
+)
+END = "<|endoftext|>"
+
+
+def read_vocabulary(files: VocabularyFiles, options: dict[str, Any]) -> TokenizerParts:
+    """RoBERTa's way to read bytes, with one special token, which ends a text and fills rows up."""
+    named = special_tokens(END, END, None, None, None)
+    return read_byte_bpe(files, options, eos_token=END, **named)
+
+
+FAMILY = Family(
+    name="gpt2",
+    backbone=backbone,
+    defaults={"vocab_size": 50257, **DEFAULTS},
+    formats={
+        "hf": HuggingFace(
+            model_type="gpt2",
+            codec=HF_CODEC,
+            root="transformer.",
+            classes={
+                **formats.hf_classes("GPT2"),
+                "token_classification": "GPT2ForTokenClassification",
+                "question_answering": "GPT2ForQuestionAnswering",
+            },
+            # Which keys a query sees, as files of the first years hold it.
+            ignorable=(r"(^|\.)attn\.(masked_)?bias$",),
+        ),
+        "tf1": TF1(codec=TF1_CODEC, config_file="hparams.json", root="model/"),
+        "keras_hub": keras_hub.KerasHub(
+            class_name="GPT2Backbone",
+            codec=keras_hub.codec(defaults=DEFAULTS, config_class=CausalConfig),
+            layers={
+                **keras_hub.TABLES,
+                **keras_hub.block_names("transformer_decoder"),
+                "final_norm": "layers/layer_normalization",
+            },
+        ),
+    },
+    encoder_rows=ENCODER_ROWS,
+    heads={
+        "causal_lm": Head((formats.LOGITS,), copies=formats.table_copies("wte")),
+        **formats.SENTENCE_HEADS,
+        "token_classification": bert.TASK_HEADS["token_classification"],
+        "question_answering": bert.TASK_HEADS["question_answering"],
+    },
+    text=TextFormat(read_vocabulary, layout=gpt.LAYOUT, transformers_class="GPT2Tokenizer"),
+    checkpoints=GPT2,
+    config_class=CausalConfig,
+    tasks_without_head=("encoder",),
+    params_task="causal_lm",
+    presets=[
+        Preset(
+            "gpt2/finetuning",
+            (*preset.tasks, *WORDS, *ANSWERS),
+            preset.recipe,
+            preset.source,
+            note="The settings of GPT, since GPT-2's paper fine-tunes nothing.",
+        )
+        for preset in gpt.PRESETS
+    ],
+)

@@ -1,0 +1,138 @@
+"""The sizes and choices that define a MobileBERT, and how the configuration files say them."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from bert_zoo.config import MOST_LAYERS, ConfigError, EncoderConfig, Shapes
+from bert_zoo.families.bert import family as bert
+from bert_zoo.weights.formats.codec import ConfigCodec, ConfigRow
+
+
+@dataclass(frozen=True, kw_only=True)
+class MobileBertConfig(EncoderConfig):
+    """Everything that fixes a MobileBERT's parameters and arithmetic."""
+
+    embedding_size: int = 128  # width of the table of tokens
+    bottleneck_size: int = 128  # width inside a block; a multiple of `num_heads`
+    num_feed_forwards: int = 4  # feed-forward layers of a block
+    # Whether the pooler has a layer with tanh; without it, it is the first token.
+    classifier_activation: bool = True
+
+    def __post_init__(self):
+        super().__post_init__()
+        problems = self.problems_with(
+            positive=("bottleneck_size", "num_feed_forwards"),
+            natural={},
+            rates=(),
+            flags=("classifier_activation",),
+        )
+        if not 0 < self.embedding_size < self.hidden_size:
+            problems.append(
+                f"embedding_size is {self.embedding_size}; it must lie between 0 and hidden_size "
+                f"{self.hidden_size}, of which the head for masked tokens has the rest."
+            )
+        if not problems and self.bottleneck_size % self.num_heads:
+            problems.append(
+                f"bottleneck_size {self.bottleneck_size} is not a multiple of num_heads "
+                f"{self.num_heads}."
+            )
+        if not problems and self.num_layers * self.num_feed_forwards > MOST_LAYERS:
+            problems.append(
+                f"num_feed_forwards is {self.num_feed_forwards} in each of {self.num_layers} layers; there "
+                f"may be {MOST_LAYERS:,} in all."
+            )
+        if problems:
+            raise ConfigError("This encoder cannot be built: " + " ".join(problems))
+
+    @property
+    def trigram_size(self) -> int:
+        """Width of a token's vector and its neighbours' beside it."""
+        return 3 * self.table_width
+
+    @property
+    def block_kernels(self) -> int:
+        """Numbers in the kernels of a block."""
+        wide, narrow = self.hidden_size, self.bottleneck_size
+        feed_forwards = self.num_feed_forwards * 2 * narrow * self.intermediate_size
+        return 4 * wide * narrow + 3 * narrow**2 + feed_forwards
+
+    def shapes(self, length: int) -> Shapes:
+        return replace(
+            super().shapes(length),
+            # What makes them wide, their sum, and that after `NoNorm`.
+            embedded=(self.trigram_size, self.hidden_size, self.hidden_size),
+            normed=0,
+            embeddings_dropped=self.hidden_size,
+            attended=self.bottleneck_size,
+            bottleneck=self.bottleneck_size,
+            feed_forwards=self.num_feed_forwards,
+        )
+
+    def rough_parameters(self) -> int:
+        tables = self.vocab_size * self.table_width + self.trigram_size * self.hidden_size
+        tables += (self.max_positions + self.num_segments) * self.hidden_size
+        return tables + self.num_layers * self.block_kernels
+
+    def forward_flops(self, length: int) -> int:
+        attention = 2 * length * self.bottleneck_size
+        token = self.num_layers * (self.block_kernels + attention)
+        token += self.trigram_size * self.hidden_size
+        has_layer = self.pooler and self.classifier_activation
+        return 2 * (length * token + has_layer * self.hidden_size**2)
+
+    def card(self) -> dict[str, int]:
+        named = ("embedding_size", "bottleneck_size", "num_feed_forwards")
+        return {**super().card(), **{name: getattr(self, name) for name in named}}
+
+
+ROWS = [
+    *bert.ROWS,
+    ConfigRow("embedding_size", optional=True),
+    ConfigRow("bottleneck_size", "intra_bottleneck_size", optional=True),
+    ConfigRow("num_feed_forwards", "num_feedforward_networks", optional=True),
+    ConfigRow("classifier_activation", optional=True),
+]
+# Of the choices that Google's program has, those of the model that was released.
+RELEASED = {
+    "trigram_input": (True,),
+    "use_bottleneck": (True,),
+    "use_bottleneck_attention": (False,),
+    "key_query_shared_bottleneck": (True,),
+    "normalization_type": ("no_norm",),
+}
+# What a file of Google's program means where it says nothing.
+GOOGLE_DEFAULTS = {
+    "trigram_input": False,
+    "key_query_shared_bottleneck": False,
+    "normalization_type": "layer_norm",
+    "num_feedforward_networks": 1,
+}
+
+
+def with_defaults(values: Mapping[str, Any]) -> dict[str, Any]:
+    """The content of a file of Google's program, complete; BERT's file is no such one."""
+    if "use_bottleneck" not in values:
+        raise ConfigError("use_bottleneck is missing.")
+    return {**GOOGLE_DEFAULTS, **values}
+
+
+# MobileBertConfig's of transformers.
+DEFAULTS = {"activation": "relu", "hidden_dropout": 0.0}
+HF_CODEC = ConfigCodec(
+    rows=[*ROWS, *bert.HF_ROWS, ConfigRow("classifier_dropout", optional=True)],
+    fixed=RELEASED,
+    written={name: values[0] for name, values in RELEASED.items()},
+    ignored=frozenset({"true_hidden_size"}),  # `intra_bottleneck_size` again
+    defaults=DEFAULTS,
+    config_class=MobileBertConfig,
+)
+TF1_CODEC = ConfigCodec(
+    rows=[
+        *ROWS,
+        ConfigRow("activation", "hidden_act", {"gelu": "gelu_tanh", "relu": "relu"}),
+    ],
+    fixed=RELEASED,
+    config_class=MobileBertConfig,
+    prepare=with_defaults,
+)

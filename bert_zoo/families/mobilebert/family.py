@@ -1,0 +1,174 @@
+"""MobileBERT (Sun et al. 2020, arXiv:2004.02984): BERT large's depth at an eighth of its width."""
+
+import re
+from collections.abc import Iterator
+
+from bert_zoo.families.bert import family as bert
+from bert_zoo.families.mobilebert.checkpoints import CHECKPOINTS
+from bert_zoo.families.mobilebert.config import DEFAULTS, HF_CODEC, TF1_CODEC, MobileBertConfig
+from bert_zoo.families.mobilebert.presets import PRESETS, PRETRAINING
+from bert_zoo.family import Family
+from bert_zoo.weights.formats import TF1, HuggingFace
+from bert_zoo.weights.table import DENSE, EMBED, NORM, Head, Kind, Row, Stored
+
+
+def backbone(config: MobileBertConfig, dtype):
+    """Embeddings of trigrams, blocks with bottlenecks, and a pooler with a layer or without."""
+    from bert_zoo.families.mobilebert.layers import (
+        BottleneckAttention,
+        BottleneckBlock,
+        TrigramBackbone,
+        TrigramEmbeddings,
+    )
+    from bert_zoo.layers import FeedForward, FirstToken, Pooler, Stack
+
+    options = {"initializer_range": config.initializer_range, "dtype": dtype}
+    hidden_size, bottleneck_size = config.hidden_size, config.bottleneck_size
+
+    def feed_forward(i: int) -> FeedForward:
+        return FeedForward(
+            config.intermediate_size,
+            bottleneck_size,
+            activation=config.activation,
+            name=f"feed_forward_{i}",
+            **options,
+        )
+
+    def block(i: int) -> BottleneckBlock:
+        return BottleneckBlock(
+            BottleneckAttention(
+                config.num_heads,
+                bottleneck_size,
+                dropout=config.attention_dropout,
+                name="attention",
+                **options,
+            ),
+            [feed_forward(j) for j in range(config.num_feed_forwards)],
+            hidden_size=hidden_size,
+            bottleneck_size=bottleneck_size,
+            dropout=config.hidden_dropout,
+            name=f"layer_{i}",
+            **options,
+        )
+
+    pooler = None
+    if config.pooler and config.classifier_activation:
+        pooler = Pooler(hidden_size, name="pooler", **options)
+    elif config.pooler:
+        pooler = FirstToken(name="pooler", dtype=dtype)
+    return TrigramBackbone(
+        config,
+        embeddings=TrigramEmbeddings(
+            config.vocab_size,
+            hidden_size,
+            token_size=config.table_width,
+            max_positions=config.max_positions,
+            num_segments=config.num_segments,
+            position_offset=0,
+            pad_id=config.pad_id,
+            dropout=config.hidden_dropout,
+            name="embeddings",
+            **options,
+        ),
+        stack=Stack(
+            [block(i) for i in range(config.num_layers)], hidden_size, dtype=dtype, name="stack"
+        ),
+        pooler=pooler,
+        dtype=dtype,
+    )
+
+
+def row(kind: Kind, ours: str, *hf: str, **more) -> Row:
+    """A row by Hugging Face's names, from which Google's differ in norms and numbered layers."""
+
+    def google(name: str) -> str:
+        name = name.replace("LayerNorm", "FakeLayerNorm").replace("layer.{i}", "layer_{i}")
+        return re.sub(r"ffn\.(\d)", r"ffn_layer_\1", name).replace(".", "/")
+
+    return Row(kind, ours, hf=hf, tf1=tuple(map(google, hf)), **more)
+
+
+OURS, LAYER = "stack/layer_{i}/", "encoder.layer.{i}."
+
+
+def feed_forward_rows(config: MobileBertConfig) -> Iterator[Row]:
+    """The last of a block has the names of BERT's."""
+    for i in range(config.num_feed_forwards):
+        theirs = f"{LAYER}ffn.{i}." if i < config.num_feed_forwards - 1 else LAYER
+        ours = f"{OURS}feed_forward_{i}"
+        yield row(DENSE, f"{ours}/intermediate", f"{theirs}intermediate.dense")
+        yield row(DENSE, f"{ours}/output", f"{theirs}output.dense")
+        yield row(NORM, f"{ours}_norm", f"{theirs}output.LayerNorm")
+
+
+ATTENTION, BOTTLENECK = f"{LAYER}attention.", f"{LAYER}bottleneck."
+ENCODER_ROWS = (
+    *(r for r in bert.ENCODER_ROWS if r.kind is EMBED),
+    row(DENSE, "embeddings/trigram", "embeddings.embedding_transformation"),
+    row(NORM, "embeddings/norm", "embeddings.LayerNorm"),
+    row(DENSE, f"{OURS}narrow", f"{BOTTLENECK}input.dense"),
+    row(NORM, f"{OURS}narrow_norm", f"{BOTTLENECK}input.LayerNorm"),
+    row(DENSE, f"{OURS}shared", f"{BOTTLENECK}attention.dense"),
+    row(NORM, f"{OURS}shared_norm", f"{BOTTLENECK}attention.LayerNorm"),
+    row(DENSE, f"{OURS}attention/query_key", f"{ATTENTION}self.query", f"{ATTENTION}self.key"),
+    row(DENSE, f"{OURS}attention/value", f"{ATTENTION}self.value"),
+    row(DENSE, f"{OURS}attention/output", f"{ATTENTION}output.dense"),
+    row(NORM, f"{OURS}attention_norm", f"{ATTENTION}output.LayerNorm"),
+    feed_forward_rows,
+    row(DENSE, f"{OURS}widen", f"{LAYER}output.bottleneck.dense"),
+    row(NORM, f"{OURS}output_norm", f"{LAYER}output.bottleneck.LayerNorm"),
+    row(
+        DENSE,
+        "pooler/dense",
+        "pooler.dense",
+        when=lambda config: config.pooler and config.classifier_activation,
+    ),
+)
+# Hugging Face's is a dense layer that is never called, of [width, vocabulary].
+EXTRA: Kind = {
+    "embeddings": {"pytorch": Stored(".weight", transposed=True), "tensorflow": Stored("")}
+}
+MASKED_LM_ROWS = (
+    *bert.MASKED_LM_ROWS,
+    Row(
+        EXTRA,
+        "masked_lm/extra_decoder",
+        hf="cls.predictions.dense",
+        tf1="cls/predictions/extra_output_weights",
+    ),
+)
+
+FAMILY = Family(
+    name="mobilebert",
+    backbone=backbone,
+    defaults={"vocab_size": 30522, **DEFAULTS, "classifier_activation": False},
+    formats={
+        "hf": HuggingFace(
+            model_type="mobilebert",
+            codec=HF_CODEC,
+            root="mobilebert.",
+            classes={
+                **bert.hf_classes("MobileBert"),
+                "pretraining": "MobileBertForPreTraining",
+                "next_sentence_prediction": "MobileBertForNextSentencePrediction",
+            },
+        ),
+        "tf1": TF1(codec=TF1_CODEC, config_file="bert_config.json", root="bert/"),
+    },
+    encoder_rows=ENCODER_ROWS,
+    heads={
+        **bert.TASK_HEADS,
+        "masked_lm": Head(MASKED_LM_ROWS, copies=bert.MASKED_LM_COPIES),
+        "pretraining": Head(
+            (*MASKED_LM_ROWS, bert.NEXT_SENTENCE), pooler=True, copies=bert.MASKED_LM_COPIES
+        ),
+        "next_sentence_prediction": bert.HEADS["next_sentence_prediction"],
+    },
+    text=bert.FAMILY.text,
+    checkpoints=CHECKPOINTS,
+    objectives=("masked_lm", "next_sentence"),
+    pretraining="masked_tokens",
+    config_class=MobileBertConfig,
+    presets=PRESETS,
+    pretraining_preset=PRETRAINING,
+)

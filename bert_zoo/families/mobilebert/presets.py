@@ -1,0 +1,64 @@
+"""MobileBERT's settings of fine-tuning and pretraining."""
+
+from bert_zoo.families.bert.presets import (
+    ANSWERS,
+    CHOICES,
+    MINI,
+    NANO,
+    SENTENCES,
+    SQUAD,
+    WORDS,
+    own_size,
+)
+from bert_zoo.presets import Preset, PretrainingPreset, PretrainingSize, Recipe
+
+README = "google-research/mobilebert README.md"
+PRESETS = (
+    Preset(
+        "mobilebert/glue",
+        (*SENTENCES, *WORDS, *CHOICES),
+        Recipe(),
+        "google-research/mobilebert run_classifier.py, whose defaults are BERT's",
+    ),
+    Preset(
+        "mobilebert/squad",
+        ANSWERS,
+        SQUAD.replace(epochs=5, batch_size=32, learning_rate=4e-5),
+        README,
+    ),
+)
+
+
+def quarter(hidden_size: int, num_layers: int) -> dict[str, int]:
+    """The sizes of an encoder whose words and blocks are a quarter as wide as its hidden states."""
+    return {
+        "hidden_size": hidden_size,
+        "num_layers": num_layers,
+        "num_heads": 4,
+        "intermediate_size": hidden_size,
+        "embedding_size": hidden_size // 4,
+        "bottleneck_size": hidden_size // 4,
+    }
+
+
+PRETRAINING = PretrainingPreset(
+    rows="next_sentence",
+    recipe=Recipe(
+        optimizer="lamb",
+        batch_size=2048,
+        total_steps=500_000,
+        warmup_steps=10_000,
+        learning_rate=0.0015,
+    ),
+    phases=((512, 1.0),),
+    sizes={
+        "nano": own_size(NANO | quarter(128, 4)),
+        "mini": own_size(MINI | quarter(256, 8)),
+        "small": PretrainingSize(quarter(512, 12)),
+        "base": PretrainingSize(quarter(512, 24)),
+        "large": PretrainingSize(quarter(1024, 24)),
+    },
+    vocabulary="wordpiece",
+    lowercase=True,
+    source=f"{README}, run_pretraining.py; there a teacher is learned from first, which is not offered",
+)

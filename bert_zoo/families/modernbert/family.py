@@ -1,0 +1,167 @@
+"""ModernBERT (Warner et al. 2024, arXiv:2412.13663): rotary positions, windows, 8,192 tokens."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+from bert_zoo.families.bert import family as bert
+from bert_zoo.families.modernbert.checkpoints import CHECKPOINTS
+from bert_zoo.families.modernbert.config import DEFAULTS, HF_CODEC, ModernBertConfig
+from bert_zoo.families.modernbert.presets import PRESETS, PRETRAINING
+from bert_zoo.family import Family
+from bert_zoo.text.byte_bpe_files import read_byte_bpe
+from bert_zoo.text.format import TextFormat
+from bert_zoo.text.layout import Layout
+from bert_zoo.weights.formats import HuggingFace, Torch
+from bert_zoo.weights.table import BIAS, DENSE, EMBED, KERNEL, SCALE, Copy, Head, Row
+
+
+def backbone(config: ModernBertConfig, dtype):
+    """Pre-norm blocks without biases; every third one attends to all tokens, the others near by."""
+    from bert_zoo.families.modernbert.windowed_attention import (
+        GLOBAL,
+        LOCAL,
+        RotaryAttention,
+        RotaryBackbone,
+    )
+    from bert_zoo.layers import FeedForward, PreNormBlock, Stack, TokenEmbeddings
+    from bert_zoo.layers.common import norm
+
+    hidden_size, epsilon = config.hidden_size, config.layer_norm_epsilon
+    range_options = {"initializer_range": config.initializer_range, "dtype": dtype}
+    options = {**range_options, "output_range": config.output_range, "use_bias": False}
+
+    def block(i: int) -> PreNormBlock:
+        return PreNormBlock(
+            RotaryAttention(
+                config.num_heads,
+                hidden_size,
+                view=GLOBAL if config.is_global(i) else LOCAL,
+                dropout=config.attention_dropout,
+                name="attention",
+                **options,
+            ),
+            FeedForward(
+                config.intermediate_size,
+                hidden_size,
+                activation=config.activation,
+                gated=True,
+                inner_dropout=config.inner_dropout,
+                name="feed_forward",
+                **options,
+            ),
+            epsilon=epsilon,
+            dropout=0.0,
+            norm_bias=False,
+            norm_first=i > 0,
+            dtype=dtype,
+            name=f"layer_{i}",
+        )
+
+    return RotaryBackbone(
+        config,
+        embeddings=TokenEmbeddings(
+            config.vocab_size,
+            hidden_size,
+            longest_input=config.longest_input,
+            epsilon=epsilon,
+            norm_bias=False,
+            dropout=config.hidden_dropout,
+            name="embeddings",
+            **range_options,
+        ),
+        stack=Stack(
+            [block(i) for i in range(config.num_layers)],
+            hidden_size,
+            dtype=dtype,
+            name="stack",
+        ),
+        final_norm=norm("final_norm", epsilon=epsilon, use_bias=False, dtype=dtype),
+        dtype=dtype,
+    )
+
+
+LAYER = "layers.{i}."
+
+
+def attention_norms(config: ModernBertConfig) -> Iterator[Row]:
+    """The first block reads embeddings, which are normed already."""
+    for i in range(1, config.num_layers):
+        yield Row(SCALE, f"stack/layer_{i}/attention_norm", hf=f"layers.{i}.attn_norm")
+
+
+ENCODER_ROWS = (
+    Row(EMBED, "embeddings/token_embedding", hf="embeddings.tok_embeddings"),
+    Row(SCALE, "embeddings/norm", hf="embeddings.norm"),
+    attention_norms,
+    Row(KERNEL, "stack/layer_{i}/attention/qkv", hf=f"{LAYER}attn.Wqkv"),
+    Row(KERNEL, "stack/layer_{i}/attention/output", hf=f"{LAYER}attn.Wo"),
+    Row(SCALE, "stack/layer_{i}/output_norm", hf=f"{LAYER}mlp_norm"),
+    Row(KERNEL, "stack/layer_{i}/feed_forward/intermediate", hf=f"{LAYER}mlp.Wi"),
+    Row(KERNEL, "stack/layer_{i}/feed_forward/output", hf=f"{LAYER}mlp.Wo"),
+    Row(SCALE, "final_norm", hf="final_norm"),
+)
+
+
+# Every head begins with these.
+PREDICTION_HEAD = (
+    Row(KERNEL, "prediction_head/dense", hf="head.dense"),
+    Row(SCALE, "prediction_head/norm", hf="head.norm"),
+)
+TUNED = Head((*PREDICTION_HEAD, Row(DENSE, "classifier/dense", hf="classifier")), activation="gelu")
+
+
+def decoder_copies(config: ModernBertConfig) -> tuple[Copy, ...]:
+    table = Copy("decoder.weight", of="{root}embeddings.tok_embeddings.weight")
+    return () if bert.untied(config) else (table,)
+
+
+MASKED_LM = Head(
+    (
+        *PREDICTION_HEAD,
+        Row(EMBED, "masked_lm/decoder", hf="decoder", when=bert.untied),
+        Row(BIAS, "masked_lm", hf="decoder.bias"),
+    ),
+    activation="gelu",
+    copies=dict.fromkeys(("hf", "torch"), decoder_copies),
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Original(Torch):
+    """Training checkpoints of AnswerDotAI/ModernBERT by Composer (src/bert_layers/model.py, FlexBert)."""
+
+    renames: ClassVar[tuple[tuple[str, str], ...]] = (
+        (r"^model\.bert\.(encoder\.)?", "model."),
+        (r"^model\.(?=(head|decoder|classifier)\.)", ""),
+    )
+
+
+FAMILY = Family(
+    name="modernbert",
+    backbone=backbone,
+    defaults={"vocab_size": 50368, **DEFAULTS},
+    formats={
+        "hf": HuggingFace(
+            model_type="modernbert",
+            codec=HF_CODEC,
+            root="model.",
+            classes=bert.hf_classes("ModernBert"),
+        ),
+        "torch": Original(root="model.", required_key=r"^model\.bert\."),
+    },
+    encoder_rows=ENCODER_ROWS,
+    heads={
+        "masked_lm": MASKED_LM,
+        "token_classification": TUNED,
+        "question_answering": TUNED,
+        **dict.fromkeys((*bert.SENTENCE_TASKS, "multiple_choice"), replace(TUNED, of_texts=True)),
+    },
+    text=TextFormat(read_byte_bpe, layout=Layout(pair="cls A sep B sep", segments=False)),
+    checkpoints=CHECKPOINTS,
+    pretraining="dynamic_masked_tokens_30",
+    config_class=ModernBertConfig,
+    settings=("classifier_pooling",),
+    presets=PRESETS,
+    pretraining_preset=PRETRAINING,
+)

@@ -1,0 +1,76 @@
+"""ModernBERT's settings of fine-tuning and pretraining."""
+
+from dataclasses import replace
+
+from bert_zoo.families.bert.presets import ANSWERS, CHOICES, MINI, NANO, SENTENCES, WORDS, own_size
+from bert_zoo.presets import Preset, PretrainingPreset, PretrainingSize, Recipe
+
+# Of both: no clipping, as StableAdamW bounds each update instead, which BertAdamW does not.
+ADAM = {"betas": (0.9, 0.98), "bias_correction": True, "clip_norm": None}
+RECIPE = Recipe(learning_rate=5e-5, weight_decay=8e-6, max_length=512, **ADAM)
+SOURCE = "Warner et al. 2024 (arXiv:2412.13663), appendix E.1"
+PRESETS = (
+    Preset(
+        "modernbert/glue",
+        (*SENTENCES, *WORDS, *CHOICES),
+        RECIPE,
+        SOURCE,
+        grid={
+            "learning_rate": (1e-5, 3e-5, 5e-5, 8e-5),
+            "weight_decay": (1e-6, 5e-6, 8e-6, 1e-5),
+            "epochs": (1, 2, 3),
+        },
+        note="Chosen there for each task; the middle of the grid.",
+    ),
+    Preset(
+        "modernbert/squad",
+        ANSWERS,
+        RECIPE.replace(epochs=2),
+        SOURCE,
+        note="The paper has no question answering; GLUE's settings stand in.",
+    ),
+)
+
+
+def size(hidden_size: int, num_layers: int, intermediate_size: int, **more) -> dict:
+    """The sizes of an encoder whose heads are 64 wide."""
+    return {
+        "hidden_size": hidden_size,
+        "num_layers": num_layers,
+        "num_heads": hidden_size // 64,
+        "intermediate_size": intermediate_size,
+        **more,
+    }
+
+
+def small_scale(bert: dict, num_layers: int) -> PretrainingSize:
+    """A size below the paper's, about as large as BERT's; its rate falls, as it is trained once."""
+    width = bert["hidden_size"]
+    own = own_size(bert | size(width, num_layers, width * 5 // 2))
+    return replace(own, changes={**own.changes, "schedule": "linear_after_warmup"})
+
+
+PRETRAINING = PretrainingPreset(
+    rows="packed_documents",
+    # 1,719 billion tokens; the learning rate stays, and falls in a training of 50 billion more.
+    recipe=Recipe(
+        batch_size=4608,
+        total_steps=364_000,
+        warmup_steps=636,
+        learning_rate=8e-4,
+        schedule="constant",
+        weight_decay=1e-5,
+        **ADAM,
+    ),
+    phases=((1024, 1.0),),
+    sizes={
+        "nano": small_scale(NANO, 3),
+        "mini": small_scale(MINI, 4),
+        "small": PretrainingSize(size(512, 12, 768)),
+        "base": PretrainingSize(size(768, 22, 1152)),
+        "large": PretrainingSize(size(1024, 28, 2624), {"learning_rate": 5e-4, "batch_size": 4928}),
+    },
+    vocabulary="byte_bpe",
+    lowercase=False,
+    source="Warner et al. 2024, section 2.2, appendix A; AnswerDotAI/ModernBERT yamls/modernbert",
+)

@@ -1,0 +1,238 @@
+"""Attention with rotary positions, to all tokens or within a window, and the backbone that has both."""
+
+import math
+from typing import Any, NamedTuple
+
+import keras
+import numpy as np
+from keras import ops
+
+from bert_zoo.families.modernbert.rotary import rotated, rotations
+from bert_zoo.layers.attention import (
+    SelfAttention,
+    at_queries,
+    attention_bias,
+    bias_between_documents,
+    masked_score,
+)
+from bert_zoo.layers.backbones import TransformerBackbone
+from bert_zoo.layers.common import at_positions
+from bert_zoo.layers.embeddings import positions_in_documents
+
+# What blocks attend to, by the names that their attention is made with.
+GLOBAL, LOCAL = "global", "local"
+# Queries of longer rows attend to all tokens so many at a time: scores of 8,192 tokens with each other
+# are 3 GB of float32 for twelve heads.
+QUERIES_AT_ONCE = 1024
+
+
+class View(NamedTuple):
+    """What attention of a kind reads beside the hidden states.
+
+    The bias of scores is [batch, 1, 1 or length, length] or, where rows are cut into blocks and each
+    block sees itself and its two neighbours, [batch, 1, blocks, block, 3 * block].
+    """
+
+    cosines: Any
+    sines: Any
+    bias: Any
+
+
+class RotaryAttention(SelfAttention):
+    """Self-attention whose queries and keys are turned by their positions.
+
+    Within a window, rows may be cut into blocks of half a window: what a token sees lies in its own
+    block and the two beside it, so that time and memory grow with the length and not with its square.
+
+    Args:
+        num_heads, hidden_size, dropout, options: as of `SelfAttention`; there is dropout on the output
+            too.
+        view: what it attends to, `GLOBAL` or `LOCAL`.
+    """
+
+    def __init__(self, num_heads: int, hidden_size: int, *, view: str, **options):
+        super().__init__(num_heads, hidden_size, **options)
+        self.view = view
+
+    def call(self, x, views, positions=None, training=None):
+        """As `SelfAttention.call`, with a `View` for each kind.
+
+        Of blocks, probabilities [batch, heads, blocks, block, 3 * block] are those that the bias is for;
+        at `positions` they are those of all keys.
+        """
+        cosines, sines, bias = views[self.view]
+        heads = (-1, ops.shape(cosines)[1], self.num_heads, self.head_size)
+        query, key, value = (ops.reshape(part, heads) for part in ops.split(self.qkv(x), 3, -1))
+        scale = 1 / math.sqrt(self.head_size)
+        query, key = rotated(query, cosines * scale, sines * scale), rotated(key, cosines, sines)
+        attend = self._attend_in_blocks if len(bias.shape) == 5 else self._attend
+        context, probabilities = attend(query, key, value, bias, positions, training)
+        context = self.output_dense(ops.reshape(context, (-1, self.hidden_size)))
+        return self.dropout(context, training=training), probabilities
+
+    def _attend(self, query, key, value, bias, positions, training):
+        """Heads [batch, length, heads, head_size] to those of the queries, and probabilities."""
+        if positions is not None:
+            query = at_positions(query, positions)
+            bias = bias if bias.shape[2] == 1 else at_queries(bias, positions)
+        key = ops.transpose(key, (0, 2, 3, 1))
+        value = ops.transpose(value, (0, 2, 1, 3))
+        query = ops.transpose(query, (0, 2, 1, 3))
+        weighted = [
+            self.weighted(part, key, value, seen, training)
+            for part, seen in some_at_a_time(query, bias)
+        ]
+        context, probabilities = (
+            parts[0] if len(parts) == 1 else ops.concatenate(parts, axis=2)
+            for parts in zip(*weighted, strict=True)
+        )
+        return ops.transpose(context, (0, 2, 1, 3)), probabilities
+
+    def _attend_in_blocks(self, query, key, value, bias, positions, training):
+        """The same, block by block; whatever the positions, of all tokens."""
+        length, size = ops.shape(query)[1], bias.shape[-1] // 3
+        query = in_blocks(query, size)  # [batch, blocks, block, heads, head_size]
+        key, value = (in_blocks(part, size, beside=True) for part in (key, value))
+        query = ops.transpose(query, (0, 3, 1, 2, 4))
+        key = with_neighbours(ops.transpose(key, (0, 3, 1, 4, 2)), axis=-1)
+        value = with_neighbours(ops.transpose(value, (0, 3, 1, 2, 4)), axis=-2)
+        probabilities = ops.softmax(ops.matmul(query, key) + bias)
+        context = ops.matmul(self.dropout(probabilities, training=training), value)
+        context = ops.transpose(context, (0, 2, 3, 1, 4))
+        context = ops.reshape(context, (-1, ops.shape(context)[1] * size, *context.shape[3:]))
+        if positions is None:
+            return context[:, :length], probabilities
+        shown = out_of_blocks(probabilities, length, positions)
+        return at_positions(context, positions), shown
+
+
+def some_at_a_time(query, bias) -> list[tuple]:
+    """Queries [batch, heads, length, head_size] and their bias, in parts where they are very many."""
+    length = query.shape[2]
+    if length is None or length <= QUERIES_AT_ONCE:
+        return [(query, bias)]
+    parts = (slice(i, i + QUERIES_AT_ONCE) for i in range(0, length, QUERIES_AT_ONCE))
+    return [(query[:, :, p], bias if bias.shape[2] == 1 else bias[:, :, p]) for p in parts]
+
+
+def in_blocks(x, size: int, beside: bool = False):
+    """[batch, length, ...] to [batch, blocks, size, ...], filled up with zeros.
+
+    With one more block of zeros at both ends, where what is `beside` those there are is read too.
+    """
+    length = ops.shape(x)[1]
+    # Not -length % size: tf2onnx 1.17 rounds quotients of integers towards zero.
+    blocks = (length + size - 1) // size
+    ends = size if beside else 0
+    widths = [[0, 0], [ends, ends + blocks * size - length], *([0, 0] for _ in x.shape[2:])]
+    padded = ops.pad(x, widths)
+    return ops.reshape(padded, (-1, ops.shape(padded)[1] // size, size, *x.shape[2:]))
+
+
+def with_neighbours(blocks, axis: int):
+    """Blocks [batch, ..., blocks + 2, ...] on the third axis, each joined with its two neighbours.
+
+    `axis` is that of what a block holds; the result has two blocks less.
+    """
+    return ops.concatenate([blocks[:, :, :-2], blocks[:, :, 1:-1], blocks[:, :, 2:]], axis=axis)
+
+
+def window_bias(mask, document_ids, reach: int, dtype: str):
+    """A bias [batch, 1, length, length] that hides what is padding, of another document or too far.
+
+    Args:
+        mask: int [batch, length], 1 for real tokens.
+        document_ids: int [batch, length]; None for rows of one document each.
+        reach: the largest distance that is seen.
+    """
+    places = ops.arange(ops.shape(mask)[1])
+    offsets = ops.expand_dims(places, 0) - ops.expand_dims(places, 1)
+    seen = ops.logical_and(ops.abs(offsets) <= reach, ops.cast(ops.expand_dims(mask, 1), "bool"))
+    if document_ids is not None:
+        same = ops.equal(ops.expand_dims(document_ids, 2), ops.expand_dims(document_ids, 1))
+        seen = ops.logical_and(seen, same)
+    return hidden_by(seen, dtype)
+
+
+def window_bias_in_blocks(mask, document_ids, reach: int, dtype: str):
+    """The same for blocks of `reach` tokens and their neighbours, [batch, 1, blocks, reach, 3 * reach]."""
+
+    def keys(ids):
+        """[batch, blocks, 1, 3 * reach]."""
+        blocks = ops.expand_dims(in_blocks(ids, reach, beside=True), 1)
+        return ops.transpose(with_neighbours(blocks, axis=-1), (0, 2, 1, 3))
+
+    offsets = np.arange(3 * reach) - reach - np.arange(reach)[:, None]  # from query to key
+    near = ops.convert_to_tensor(np.abs(offsets) <= reach)
+    seen = ops.logical_and(near, ops.cast(keys(mask), "bool"))
+    if document_ids is not None:
+        queries = ops.expand_dims(in_blocks(document_ids, reach), 3)
+        seen = ops.logical_and(seen, ops.equal(queries, keys(document_ids)))
+    return hidden_by(seen, dtype)
+
+
+def hidden_by(seen, dtype: str):
+    """A bias of the scores of all heads, from what is seen, bool [batch, ...]."""
+    # Not None in an index; see `attention_bias`.
+    return ops.expand_dims((1 - ops.cast(seen, dtype)) * masked_score(dtype), 1)
+
+
+class RotaryBackbone(TransformerBackbone):
+    """Token embeddings and blocks that attend to all tokens or to those near by, with rotary positions.
+
+    Source: Warner et al. 2024 (ModernBERT, arXiv:2412.13663), section 2.1.
+
+    Args:
+        config: sizes and choices, with `reach`, `global_rope_theta`, `local_rope_theta` and
+            `attends_in_blocks`.
+        embeddings, stack: as of `TransformerBackbone`; embeddings read `token_ids` alone, and blocks
+            a `View` for each kind of attention.
+    """
+
+    def embedded(self, inputs, training):
+        embedded = self.embeddings(inputs["token_ids"], training=training)
+        mask = inputs.get("padding_mask")
+        mask = ops.ones_like(inputs["token_ids"]) if mask is None else mask
+        return embedded, self.views(inputs, mask, keras.backend.standardize_dtype(embedded.dtype))
+
+    def views(self, inputs, mask, dtype: str) -> dict[str, View]:
+        """What each kind of attention reads, of rows with a mask [batch, length]."""
+        config, documents = self.config, inputs.get("document_ids")
+        positions = inputs.get("position_ids")
+        if positions is None and documents is not None:
+            positions = positions_in_documents(documents)
+        elif positions is None:
+            positions = ops.expand_dims(ops.arange(ops.shape(mask)[1], dtype="int32"), 0)
+        head_size = config.hidden_size // config.num_heads
+        thetas = {GLOBAL: config.global_rope_theta, LOCAL: config.local_rope_theta}
+        in_blocks = mask.shape[1] is None or config.attends_in_blocks(mask.shape[1])
+        local = window_bias_in_blocks if in_blocks else window_bias
+        bias = attention_bias(mask, dtype)
+        if documents is not None:
+            bias = ops.minimum(bias, bias_between_documents(documents, dtype))
+        biases = {GLOBAL: bias, LOCAL: local(mask, documents, config.reach, dtype)}
+        return {
+            view: View(*rotations(positions, head_size, theta, dtype), biases[view])
+            for view, theta in thetas.items()
+        }
+
+    def shown_attentions(self, attentions, length):
+        return [a if len(a.shape) == 4 else out_of_blocks(a, length, None) for a in attentions]
+
+
+def out_of_blocks(probabilities, length, positions):
+    """Of probabilities [batch, heads, blocks, block, 3 * block], [batch, heads, queries, length].
+
+    The queries are all, or those at `positions`, as of `at_positions`.
+    """
+    batch, heads, blocks = ops.shape(probabilities)[:3]
+    size = probabilities.shape[-1] // 3
+    rows = ops.reshape(probabilities, (-1, heads, blocks * size, 3 * size))[:, :, :length]
+    queries = ops.broadcast_to(ops.arange(length, dtype="int32")[None], (batch, length))
+    if positions is not None:
+        rows, queries = at_queries(rows, positions), at_positions(queries, positions)
+    keys = ops.arange(length, dtype="int32") - ((queries // size - 1) * size)[:, None, :, None]
+    is_there = ops.logical_and(keys >= 0, keys < 3 * size)
+    shape = (*ops.shape(rows)[:3], length)
+    found = ops.take_along_axis(rows, ops.broadcast_to(ops.clip(keys, 0, 3 * size - 1), shape), -1)
+    return ops.where(is_there, found, 0)

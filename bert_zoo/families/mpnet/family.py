@@ -1,0 +1,126 @@
+"""MPNet (Song et al. 2020, arXiv:2004.09297): RoBERTa's positions, BERT's words, a bias by distance."""
+
+from dataclasses import replace
+from typing import Any
+
+from bert_zoo.config import EncoderConfig
+from bert_zoo.families.bert import family as bert
+from bert_zoo.families.bert.presets import ANSWERS, CHOICES, SENTENCES, WORDS, of_glue
+from bert_zoo.families.mpnet.checkpoints import CHECKPOINTS
+from bert_zoo.families.roberta import family as roberta
+from bert_zoo.families.roberta import presets as roberta_presets
+from bert_zoo.family import Family
+from bert_zoo.presets import Preset
+from bert_zoo.text.files import VocabularyFiles
+from bert_zoo.text.format import TextFormat, TokenizerParts
+from bert_zoo.text.layout import ROBERTA
+from bert_zoo.text.vocabulary import special_tokens
+from bert_zoo.text.wordpiece_files import read_wordpiece
+from bert_zoo.weights.formats import Fairseq, HuggingFace
+from bert_zoo.weights.table import EMBED, Row
+
+
+def backbone(config: EncoderConfig, dtype):
+    """BERT's, with one bias by distance that every layer adds to its scores."""
+    from bert_zoo.families.mpnet.relative_bias import RelativeBias
+
+    bias = RelativeBias(
+        config.num_heads,
+        initializer_range=config.initializer_range,
+        dtype=dtype,
+        name="relative_bias",
+    )
+    return bert.backbone(config, dtype, relative_bias=bias)
+
+
+DEFAULTS = {**roberta.DEFAULTS, "num_segments": 0, "layer_norm_epsilon": 1e-5}
+HF_CODEC = replace(
+    bert.HF_CODEC,
+    # A size of the table alone: transformers computes with 32 whatever it says.
+    fixed={"relative_attention_num_buckets": (32,)},
+    written={"relative_attention_num_buckets": 32},
+    # MPNetConfig's own epsilon, which no released file leaves unsaid.
+    defaults={**DEFAULTS, "layer_norm_epsilon": 1e-12},
+)
+FAIRSEQ_CODEC = replace(
+    roberta.FAIRSEQ_CODEC,
+    fixed={
+        **roberta.FAIRSEQ_CODEC.fixed,
+        "arch": ("mpnet_base", "mpnet_rel_base", "mpnet_large"),
+        "task": ("masked_permutation_lm", "sentence_prediction", "squad2"),
+        "use_relative_positions": (True,),
+        "normalize_before": (False,),
+    },
+    defaults={**roberta.FAIRSEQ_CODEC.defaults, **DEFAULTS},
+)
+
+# Where its names are not BERT's.
+HF_NAMES = {
+    "stack/layer_{i}/attention/qkv": tuple(f"{bert.LAYER}attention.attn.{p}" for p in "qkv"),
+    "stack/layer_{i}/attention/output": f"{bert.LAYER}attention.attn.o",
+    "stack/layer_{i}/attention_norm": f"{bert.LAYER}attention.LayerNorm",
+}
+ENCODER_ROWS = (
+    *bert.renamed(
+        roberta.FAMILY.encoder_rows, "hf", HF_NAMES, lacks="embeddings/segment_embedding"
+    ),
+    Row(
+        EMBED,
+        "stack/relative_bias",
+        hf="encoder.relative_attention_bias",
+        fairseq="relative_attention_bias",
+    ),
+)
+SPECIAL_TOKENS = special_tokens("[UNK]", "<pad>", "<s>", "</s>", "<mask>")
+
+
+def read_vocabulary(files: VocabularyFiles, options: dict[str, Any]) -> TokenizerParts:
+    """BERT's WordPiece between fairseq's special tokens."""
+    return read_wordpiece(files, options, dict_file=True, **SPECIAL_TOKENS)
+
+
+README = "microsoft/MPNet MPNet/README.glue.md"
+PRESETS = (
+    Preset("mpnet/glue", (*SENTENCES, *WORDS), roberta_presets.RECIPE, README),
+    # The numbers are RoBERTa's.
+    *of_glue("mpnet", roberta_presets.RECIPE, roberta_presets.GLUE, README),
+    Preset(
+        "mpnet/squad",
+        ANSWERS,
+        roberta_presets.RECIPE.replace(
+            epochs=4,
+            batch_size=48,
+            learning_rate=2e-5,
+            weight_decay=0.01,
+            total_steps=5430,
+            warmup_steps=326,
+        ),
+        "microsoft/MPNet MPNet/README.squad.md",
+        note="The program does not say how windows overlap; BERT's stride stands in.",
+    ),
+    Preset(
+        "mpnet/race",
+        CHOICES,
+        roberta_presets.RACE,
+        "fairseq examples/roberta/README.race.md",
+        note="RoBERTa's, as are the settings of GLUE; MPNet's repository chooses between no texts.",
+    ),
+)
+
+FAMILY = Family(
+    name="mpnet",
+    backbone=backbone,
+    defaults={"vocab_size": 30527, "max_positions": 514, **DEFAULTS},
+    formats={
+        "hf": HuggingFace(
+            model_type="mpnet", codec=HF_CODEC, root="mpnet.", classes=bert.hf_classes("MPNet")
+        ),
+        "fairseq": Fairseq(codec=FAIRSEQ_CODEC, root="encoder.sentence_encoder."),
+    },
+    encoder_rows=ENCODER_ROWS,
+    heads=roberta.FAMILY.heads,
+    text=TextFormat(read_vocabulary, layout=ROBERTA, transformers_class="MPNetTokenizer"),
+    checkpoints=CHECKPOINTS,
+    pretraining="whole_words",
+    presets=PRESETS,
+)

@@ -1,0 +1,155 @@
+"""The released RoBERTa checkpoints, as data."""
+
+from bert_zoo.families.bert.checkpoints import BASE, LARGE
+from bert_zoo.families.nano import SIZE, trained_here
+from bert_zoo.families.roberta.presets import PRETRAINING
+from bert_zoo.family import HF, Archive, Checkpoint, TextSpec
+
+FAIRSEQ = "https://dl.fbaipublicfiles.com/fairseq/models/"
+PAPER = "RoBERTa: A Robustly Optimized BERT Pretraining Approach, arXiv:1907.11692"
+CASED = TextSpec(lowercase=None)
+# fairseq's RoBERTa has none, and Hugging Face's files were made from fairseq's.
+NO_POOLER = {"pooler": False}
+
+
+# For where commits and hashes come from, see checkpoints/README.md.
+COMMITS = {
+    "roberta-base": "e2da8e2f811d1448a5b465c236feacd80ffbac7b",
+    "roberta-large": "722cf37b1afa9454edce342e7895e588b6ff1d59",
+    "roberta-large-mnli": "2a8f12d27941090092df78e4ba6f0928eb5eac98",
+    "distilroberta-base": "fb53ab8802853c8e4fbdbcd0529f21fc6f459b2b",
+    "codebert-base": "3b0952feddeffad0063f274080e3c23d75e7eb39",
+    "xlm-roberta-base": "e73636d4f797dec63c3081bb6ed5c7b0bb3f2089",
+    "xlm-roberta-large": "c23d21b0620b635a76227c604d44e43a9f0ee389",
+}
+SAFETENSORS_HASHES = {
+    "roberta-base": "5bde1d28afb363d0103324efeb5afc8b2b397fe5e04beabb9b1ef355255ade81",
+    "distilroberta-base": "2b11ca9cf3d2cbb44cc1a93ad96aedc2894231ae6e33e2d2268c3d7b1ff97663",
+    "roberta-large-mnli": "f4dbab1bceb16f9800f7b9a9c96b187d5400511b66982e4e845de920f69b89b5",
+}
+
+
+def hub(owner: str, name: str) -> HF:
+    return HF(f"{owner}/{name}", COMMITS[name], SAFETENSORS_HASHES.get(name))
+
+
+def fairseq(name: str, repo: str, archive: str, config: dict, params: int, **card) -> Checkpoint:
+    """A checkpoint of facebookresearch/fairseq: same licence for all."""
+    return Checkpoint(
+        name,
+        config | NO_POOLER,
+        sources=[hub("FacebookAI", repo), Archive(f"{FAIRSEQ}{archive}.tar.gz")],
+        params=params,
+        licence="MIT",
+        text=CASED,
+        **{"paper": PAPER, "provides": frozenset({"encoder", "masked_lm"}), **card},
+    )
+
+
+# fairseq examples/roberta/README.md; single models.
+COLUMNS = (
+    "MNLI (dev accuracy)",
+    "QNLI (dev accuracy)",
+    "QQP (dev accuracy)",
+    "RTE (dev accuracy)",
+    "SST-2 (dev accuracy)",
+    "MRPC (dev accuracy)",
+    "CoLA (dev Matthews correlation)",
+    "STS-B (dev Pearson correlation)",
+    "SQuAD 1.1 (dev F1/EM)",
+    "SQuAD 2.0 (dev F1/EM)",
+    "RACE (test accuracy)",
+)
+BASE_SCORES = (87.6, 92.8, 91.9, 78.7, 94.8, 90.2, 63.6, 91.2)
+LARGE_SCORES = (90.2, 94.7, 92.2, 86.6, 96.4, 90.9, 68.0, 92.4, "94.6/88.9", "89.4/86.5", 83.2)
+CHECKPOINTS = [
+    fairseq(
+        "roberta_base",
+        "roberta-base",
+        "roberta.base",
+        BASE,
+        124_055_040,
+        scores=dict(zip(COLUMNS, BASE_SCORES, strict=False)),
+    ),
+    fairseq(
+        "roberta_large",
+        "roberta-large",
+        "roberta.large",
+        LARGE,
+        354_310_144,
+        scores=dict(zip(COLUMNS, LARGE_SCORES, strict=True)),
+    ),
+    fairseq(
+        "roberta_large_mnli",
+        "roberta-large-mnli",
+        "roberta.large.mnli",
+        LARGE,
+        354_310_144,
+        provides=frozenset({"encoder", "classification"}),
+        labels=["contradiction", "neutral", "entailment"],
+        scores={"MNLI (dev accuracy)": 90.6},
+        note="Fine-tuned on MNLI; the pair is (premise, hypothesis).",
+    ),
+    Checkpoint(
+        "distilroberta_base",
+        BASE | {"num_layers": 6} | NO_POOLER,
+        sources=[hub("distilbert", "distilroberta-base")],
+        provides=frozenset({"encoder", "masked_lm"}),
+        params=81_527_808,
+        licence="Apache-2.0",
+        paper="DistilBERT, a distilled version of BERT, arXiv:1910.01108",
+        text=CASED,
+        scores={
+            "MNLI (dev accuracy)": 84.0,
+            "SST-2 (dev accuracy)": 92.5,
+            "CoLA (dev Matthews correlation)": 59.3,
+            "RTE (dev accuracy)": 67.9,
+        },
+        note="Distilled from roberta_base.",
+    ),
+    Checkpoint(
+        "codebert",
+        BASE,
+        sources=[hub("microsoft", "codebert-base")],
+        provides=frozenset({"encoder"}),
+        params=124_645_632,
+        licence="MIT (the code repository's; the weights' card names none)",
+        paper=(
+            "CodeBERT: A Pre-Trained Model for Programming and Natural Languages, arXiv:2002.08155"
+        ),
+        text=CASED,
+        aliases=["codebert_base"],
+        note=(
+            "Python, Java, JavaScript, PHP, Ruby and Go, with their comments: the first text is language, the "
+            "second code. Trained on masked and on replaced tokens."
+        ),
+    ),
+    Checkpoint(
+        "bertweet_large",
+        LARGE | NO_POOLER,
+        sources=[HF("vinai/bertweet-large")],
+        provides=frozenset({"encoder", "masked_lm"}),
+        params=354_310_144,
+        licence="MIT",
+        paper="BERTweet: A pre-trained language model for English Tweets, arXiv:2005.10200",
+        text=CASED,
+        note=(
+            "873 million tweets in English, in RoBERTa's tokens. They were normalised before the tokenizer, "
+            "which does not do it: pass them through bert_zoo.text.TweetNormalizer."
+        ),
+    ),
+    trained_here(
+        "roberta_nano",
+        {**PRETRAINING.sizes[SIZE].config, **NO_POOLER},
+        PAPER,
+        sha256="ece1d0b38892ab3a943cb64890ad2f9fd0d1ae0d8c32124196323202023d8a1b",
+        params=1_181_568,
+        scores={
+            "held out loss": 3.344,
+            "held out loss, unigram model": 6.816,
+            "held out loss, untrained": 7.154,
+        },
+        provides=frozenset({"encoder", "masked_lm"}),
+        text=TextSpec(lowercase=None, max_length=128),
+    ),
+]

@@ -1,0 +1,166 @@
+"""Transformer-XL's backbone: a stack that remembers the segment before."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from keras import ops
+
+from bert_zoo.config import Config
+from bert_zoo.families.transformer_xl.stack import updated_memory
+from bert_zoo.layers.attention import at_queries
+from bert_zoo.layers.backbones import PADDING, Backbone, Groups, Ids, fits
+from bert_zoo.layers.common import at_positions, float_kernel, float_table
+
+
+class RecurrentBackbone(Backbone):
+    """Embeddings and a stack of blocks that remember the segment before (Transformer-XL).
+
+    Beside `token_ids` and `padding_mask`, it takes
+
+    * `memory`: for each layer, [batch, memory length, hidden], as the call before returned it. What
+      precedes a text without it is the configuration's `memory_start`: `mem_len` rows of zeros that
+      are attended to, or nothing.
+    * `memory_mask` int [batch, memory length]: 1 where the memory holds something.
+
+    Padding is not attended to, now or from memory. Returned are the new `memory` of `mem_len`
+    positions, through which no gradient runs, and `memory_mask` where a mask came in or memory
+    starts empty. Shapes in and out are the same for a memory of `mem_len`, so one compiled step
+    serves a text of any length. `positions` save no time here, where memory holds every token.
+
+    Args:
+        config: sizes and choices.
+        embeddings: a layer token_ids -> [batch, length, hidden].
+        stack: a `RecurrentStack`.
+    """
+
+    state = ("memory", "memory_mask")
+
+    def __init__(self, config: Config, *, embeddings, stack, **kwargs):
+        super().__init__(config, **kwargs)
+        self.embeddings = embeddings
+        self.stack = stack
+
+    @property
+    def inputs(self) -> dict[str, Ids]:
+        return {
+            "token_ids": Ids(self.config.vocab_size, "the size of the vocabulary", required=True),
+            "padding_mask": Ids(2, PADDING),
+            "memory_mask": Ids(2, PADDING),
+        }
+
+    @property
+    def token_table(self):
+        """The tables of the clusters, and for each cluster the kernel of its projection, or None."""
+        config, tables = self.config, self.embeddings.tables
+        kernels = [
+            None if layer is None else float_kernel(layer, each.output_dim)
+            for each, layer in zip(tables, self.embeddings.projections, strict=True)
+        ]
+        of_clusters = [kernels[config.table_of(c)] for c in range(len(config.cluster_sizes))]
+        return [*map(float_table, tables)], of_clusters
+
+    def groups(self) -> Groups:
+        return Groups(self.embeddings, self.stack)
+
+    def initial_state(self, batch_size: int, tokens: int | None = None) -> dict[str, Any]:
+        config = self.config
+        shape = (batch_size, config.mem_len, config.hidden_size)
+        holds = ops.zeros if config.memory_start == "empty" else ops.ones
+        return {
+            "memory": [ops.zeros(shape, self.compute_dtype) for _ in range(config.num_layers)],
+            "memory_mask": holds(shape[:2], "int32"),
+        }
+
+    def call(self, inputs, positions=None, training=None):
+        memory, masks = self.past(inputs)
+        keys_mask = None if masks is None else ops.concatenate(masks, axis=1)
+        embedded = self.embeddings(inputs["token_ids"], training=training)
+        hidden_states, attentions = self.stack(embedded, memory, keys_mask, training=training)
+        outputs = self.outputs(hidden_states, attentions, positions)
+        return outputs | self.next_state(hidden_states, memory, masks)
+
+    def past(self, inputs) -> tuple[list, list | None]:
+        """The memory; and the masks of memory and tokens, or None where all is seen."""
+        token_ids, padding_mask = inputs["token_ids"], inputs.get("padding_mask")
+        memory, memory_mask = (inputs.get(name) for name in RecurrentBackbone.state)
+        starts_empty = self.config.memory_start == "empty"
+        if memory is None:
+            if memory_mask is not None:
+                raise ValueError(
+                    "memory_mask says what the memory holds, and no memory is given. Pass both, as "
+                    "the model returned them, or neither."
+                )
+            start = self.initial_state(ops.shape(token_ids)[0])
+            memory = start["memory"]
+            memory_mask = start["memory_mask"] if starts_empty else None
+        self._check_memory(memory, memory_mask, token_ids)
+        if not starts_empty and memory_mask is None and padding_mask is None:
+            return memory, None
+        if memory_mask is None:
+            memory_mask = ops.ones(ops.shape(memory[0])[:2], "int32")
+        if padding_mask is None:
+            padding_mask = ops.ones_like(token_ids)
+        return memory, [memory_mask, padding_mask]
+
+    def next_state(self, hidden_states, memory, masks, kept: int = 0) -> dict[str, Any]:
+        """What of `state` a call returns, of the first tokens that are kept, or of all for 0."""
+        mem_len = self.config.mem_len
+
+        def updated(old, new):
+            return updated_memory(old, new[:, :kept] if kept else new, mem_len)
+
+        state = {"memory": [updated(*pair) for pair in zip(memory, hidden_states, strict=False)]}
+        if masks is not None:
+            state["memory_mask"] = updated(*masks)
+        return {name: value for name, value in state.items() if name in self.state}
+
+    def outputs(self, hidden_states, attentions, positions) -> dict[str, Any]:
+        """What a call returns besides, of all tokens or of the last layer's at positions alone."""
+        if positions is not None:
+            hidden_states = [*hidden_states[:-1], at_positions(hidden_states[-1], positions)]
+            attentions = [*attentions[:-1], at_queries(attentions[-1], positions)]
+        outputs = {"sequence_output": hidden_states[-1], "hidden_states": hidden_states}
+        return outputs | {"attentions": attentions}
+
+    def state_after(self, token_ids, lengths, state: Mapping[str, Any]) -> dict[str, Any]:
+        """The state after the first tokens of rows, each its own number of them.
+
+        Args:
+            token_ids: int [batch, length]; what follows the first tokens is not read.
+            lengths: int [batch], how many tokens.
+            state: what precedes them, as `initial_state` gives it.
+        """
+        # Not `call`, whose memory ends with the padding.
+        memory, keys_mask = state["memory"], ops.ones_like(token_ids)
+        keys_mask = ops.concatenate([state["memory_mask"], keys_mask], axis=1)
+        embedded = self.embeddings(token_ids, training=False)
+        hidden_states, _ = self.stack(embedded, memory, keys_mask, training=False)
+        kept = lengths[:, None] + ops.arange(self.config.mem_len)[None, :]
+
+        def updated(old, new):
+            joined = ops.concatenate([ops.cast(old, new.dtype), new], axis=1)
+            return ops.take_along_axis(joined, kept[:, :, None], axis=1)
+
+        return {
+            "memory": [updated(old, new) for old, new in zip(memory, hidden_states, strict=False)],
+            "memory_mask": ops.take_along_axis(keys_mask, kept, axis=1),
+        }
+
+    def _check_memory(self, memory, memory_mask, token_ids) -> None:
+        num_layers = self.config.num_layers
+        if isinstance(memory, Mapping) or len(memory) != num_layers:
+            raise ValueError(
+                f"memory has {len(memory)} entries; it is a list of one tensor for each of the "
+                f"{num_layers} layers, as the model returned it."
+            )
+        wanted = (token_ids.shape[0], memory[0].shape[1], self.config.hidden_size)
+        for layer, entry in enumerate(memory):
+            if not fits(entry.shape, wanted):
+                raise ValueError(
+                    f"memory[{layer}] has shape {tuple(entry.shape)}; it must be {wanted}: the "
+                    "batch, the positions remembered, and the model's width."
+                )
+        if memory_mask is not None and not fits(memory_mask.shape, wanted[:2]):
+            raise ValueError(
+                f"memory_mask has shape {tuple(memory_mask.shape)}; the memory's is {wanted[:2]}."
+            )

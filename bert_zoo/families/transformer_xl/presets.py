@@ -1,0 +1,165 @@
+"""The Transformer-XL paper's trainings, and smaller ones.
+
+Source: kimiyoung/transformer-xl tf/scripts/*.sh (model, training and evaluation of each data set) and
+tf/train_gpu.py (what they leave to their defaults).
+"""
+
+from functools import partial
+from typing import Any
+
+from bert_zoo.families.transformer_xl.checkpoints import CHECKPOINTS, LM1B_CUTOFFS, WT103_CUTOFFS
+from bert_zoo.presets import LanguageModelPreset, Reading
+
+# What a released model's card says of its evaluation, or of its vocabulary.
+NOT_OF_TRAINING = ("vocab_size", "mem_len", "clamp_len", "same_length")
+
+
+def _released(name: str, mem_len: int) -> dict[str, Any]:
+    """The model of a released checkpoint, with the memory of its training."""
+    (card,) = (card for card in CHECKPOINTS if card.name == f"transformer_xl_{name}")
+    config = {key: value for key, value in card.config.items() if key not in NOT_OF_TRAINING}
+    return config | {"mem_len": mem_len}
+
+
+def _sizes(num_layers: int, hidden_size: int, num_heads: int, intermediate_size: int, **more):
+    return {
+        "num_layers": num_layers,
+        "hidden_size": hidden_size,
+        "num_heads": num_heads,
+        "head_size": hidden_size // num_heads,
+        "intermediate_size": intermediate_size,
+        **more,
+    }
+
+
+_preset = partial(LanguageModelPreset, family="transformer_xl")
+_base_characters = partial(
+    _preset,
+    config=_sizes(12, 512, 8, 2048, mem_len=512),
+    batch_size=24,
+    segment_length=512,
+    total_steps=400_000,
+    evaluation=Reading(80, 2100, 820),
+)
+_large_characters = partial(
+    _preset,
+    config=_released("enwik8", mem_len=768),
+    batch_size=64,
+    segment_length=768,
+    total_steps=400_000,
+    evaluation=Reading(128, 3800, 1000, batch_size=16),
+    warmup_steps=4000,
+)
+
+PRESETS = (
+    _preset(
+        "small",
+        config=_sizes(4, 128, 4, 512, mem_len=64),
+        unit="character",
+        batch_size=16,
+        segment_length=64,
+        total_steps=2000,
+        evaluation=Reading(64, 256),
+        learning_rate=2e-3,
+        warmup_steps=100,
+    ),
+    # Words of texts of some megabytes to some hundreds, on a few cores or one GPU: settings of our own.
+    _preset(
+        "words_nano",
+        config=_sizes(4, 128, 4, 512, cutoffs=(2_000, 4_000), div_val=2, mem_len=32),
+        unit="word",
+        batch_size=32,
+        segment_length=32,
+        total_steps=20_000,
+        evaluation=Reading(32, 64),
+        size="nano",
+        vocab_size=8_000,
+        learning_rate=1e-3,
+        warmup_steps=400,
+    ),
+    _preset(
+        "words_mini",
+        config=_sizes(6, 256, 4, 1024, cutoffs=(4_000, 8_000), div_val=2, mem_len=64),
+        unit="word",
+        batch_size=32,
+        segment_length=64,
+        total_steps=50_000,
+        evaluation=Reading(64, 128),
+        size="mini",
+        vocab_size=16_000,
+        learning_rate=5e-4,
+        warmup_steps=1_000,
+    ),
+    _preset(
+        "words_small",
+        config=_sizes(8, 320, 8, 1280, cutoffs=(8_000, 16_000), div_val=2, mem_len=128),
+        unit="word",
+        batch_size=32,
+        segment_length=128,
+        total_steps=100_000,
+        evaluation=Reading(128, 256),
+        size="small",
+        vocab_size=32_000,
+        learning_rate=3e-4,
+        warmup_steps=2_000,
+    ),
+    _base_characters("enwik8_base", unit="byte"),
+    _base_characters("text8_base", unit="character", space_token="_"),
+    _large_characters("enwik8_large", unit="byte"),
+    _large_characters("text8_large", unit="character", space_token="_"),
+    _preset(
+        "wt103_base",
+        config=_sizes(16, 410, 10, 2100, cutoffs=WT103_CUTOFFS, untie_r=True, mem_len=150),
+        unit="word",
+        batch_size=60,
+        segment_length=150,
+        total_steps=400_000,
+        evaluation=Reading(64, 640, 400),
+        size="base",
+    ),
+    _preset(
+        "wt103_large",
+        config=_released("wt103", mem_len=384),
+        unit="word",
+        batch_size=128,
+        segment_length=384,
+        total_steps=4_000_000,
+        evaluation=Reading(128, 1600, 1000, batch_size=8),
+        size="large",
+        warmup_steps=16_000,
+        # tf/train.py, for TPUs, ends higher than tf/train_gpu.py.
+        floor=0.01,
+    ),
+    _preset(
+        "lm1b_base",
+        config=_sizes(
+            18,
+            1024,
+            8,
+            4096,
+            cutoffs=LM1B_CUTOFFS,
+            mem_len=256,
+            div_val=4,
+            untie_r=True,
+            tie_projs=(False, False, False, False),
+            proj_same_dim=False,
+        ),
+        unit="word",
+        batch_size=256,
+        segment_length=256,
+        total_steps=400_000,
+        evaluation=Reading(32, 128, batch_size=16),
+    ),
+    _preset(
+        "lm1b_large",
+        config=_released("lm1b", mem_len=32),
+        unit="word",
+        batch_size=512,
+        segment_length=32,
+        total_steps=1_200_000,
+        evaluation=Reading(32, 128, batch_size=8),
+        learning_rate=1e-4,
+        warmup_steps=30_000,
+        floor=0.01,
+    ),
+)

@@ -1,0 +1,57 @@
+"""XLM's settings of fine-tuning and of pretraining, of its authors' README."""
+
+from bert_zoo.families.bert.presets import (
+    ANSWERS,
+    CHOICES,
+    MINI,
+    NANO,
+    SENTENCES,
+    WORDS,
+    own_size,
+    width,
+)
+from bert_zoo.presets import Preset, PretrainingPreset, PretrainingSize, Recipe
+
+README = "facebookresearch/XLM README.md"
+PRESETS = (
+    Preset(
+        "xlm/xnli",
+        (*SENTENCES, *WORDS, *ANSWERS, *CHOICES),
+        Recipe(
+            batch_size=8,
+            learning_rate=5e-6,
+            schedule="constant",
+            warmup_proportion=0.0,
+            weight_decay=0.0,
+            clip_norm=None,
+            max_length=256,
+        ),
+        README,
+        note="The program trains for up to 250 epochs of 20,000 rows, and keeps the best.",
+    ),
+)
+PRETRAINING = PretrainingPreset(
+    rows="full_sentences",
+    recipe=Recipe(
+        batch_size=32,
+        total_steps=1_000_000,
+        warmup_steps=4_000,
+        learning_rate=1e-4,
+        weight_decay=0.0,
+        betas=(0.9, 0.98),
+        bias_correction=True,
+        clip_norm=5.0,
+    ),
+    phases=((256, 1.0),),
+    sizes={
+        # Beside linear layers of this deviation, tables of the authors' deviation outweigh the rest.
+        "nano": own_size({**NANO, "embedding_initializer_range": 0.05}),
+        "mini": own_size({**MINI, "embedding_initializer_range": 0.03}),
+        "small": PretrainingSize(width(512, 4)),
+        "base": PretrainingSize(width(768, 12)),
+        "large": PretrainingSize({**width(1024, 12), "num_heads": 8}),
+    },
+    vocabulary="word_bpe",
+    lowercase=True,
+    source=f"{README}, whose rate falls with the root of the steps and has no end; here it falls to 0",
+)

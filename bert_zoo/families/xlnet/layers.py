@@ -1,0 +1,301 @@
+"""Two streams through one stack: what tokens are, and what may stand in a place (Yang et al. 2019)."""
+
+from typing import Any, NamedTuple
+
+import keras
+from keras import ops
+
+from bert_zoo.families.transformer_xl.attention import (
+    RelativeAttention,
+    add_biases,
+    distance_embedding,
+)
+from bert_zoo.families.transformer_xl.backbone import RecurrentBackbone
+from bert_zoo.families.transformer_xl.stack import RecurrentStack
+from bert_zoo.layers.attention import attention_bias, masked_score, shifted_to_keys
+from bert_zoo.layers.backbones import Ids
+from bert_zoo.layers.common import float_table, initializer, table
+from bert_zoo.layers.dropout import Dropout
+
+
+class View(NamedTuple):
+    """What the tokens of a segment see of the keys, which are the memory's and their own.
+
+    Attributes:
+        content: [batch, 1, length, keys], added to the scores of tokens; each sees itself.
+        targets: the same for what is predicted in the place of a token.
+        is_apart: bool [batch, 1, length, keys], whether a key is of another segment; None where there
+            are no segments.
+        mapping: [batch, targets, length], 1 at the place of each target; None without a second stream.
+        backwards: int [batch], 1 for rows whose tokens are given last to first; None where there are none.
+    """
+
+    content: Any
+    targets: Any
+    is_apart: Any = None
+    mapping: Any = None
+    backwards: Any = None
+
+
+class TwoStreamAttention(RelativeAttention):
+    """Relative attention to both sides and by segment, for one stream or two over the same keys.
+
+    To Transformer-XL's four terms come two that say whether query and key are of the same segment
+    (Yang et al. 2019, section 2.5). Queries of the second stream stand in the places of tokens that
+    they do not read (section 2.3).
+    Source: zihangdai/xlnet modeling.py, two_stream_rel_attn and rel_attn_core.
+
+    Arguments: as `RelativeAttention`, with biases of its own.
+    """
+
+    def __init__(self, num_heads: int, head_size: int, hidden_size: int, **options):
+        super().__init__(num_heads, head_size, hidden_size, has_biases=True, **options)
+
+    def build(self, input_shape):
+        super().build(input_shape)
+        add_biases(self, ["segment_bias"])
+        self.segment_embedding = self.add_weight(
+            shape=(2, self.num_heads, self.head_size),
+            initializer=initializer(self.initializer_range),
+            name="segment_embedding",
+        )
+
+    def call(self, x, memory, distances, view: View, shared_biases=None, training=None):
+        """Attends from a segment and perhaps from targets.
+
+        Args:
+            x: [batch * (length + targets), hidden_size]; in each row targets stand behind tokens.
+            memory: [batch, memory length, hidden_size], of what came before.
+            distances: [keys + length, hidden_size], for keys, ..., 1, 0, -1, ..., 1 - length; where the
+                view has `backwards`, [2, keys + length, hidden_size], these and the same with the other
+                sign.
+            view: what is seen.
+            shared_biases: none.
+
+        Returns:
+            The output, as x, and the tokens' probabilities [batch, heads, length, keys] before dropout.
+        """
+        length = ops.shape(view.content)[-2]
+        mapping = view.mapping
+        rows = length if mapping is None else length + ops.shape(mapping)[1]
+        query, key, value = self.projected(x, rows)
+        if mapping is not None:
+            at_targets = query[:, length:]
+            query, key, value = (part[:, :length] for part in (query, key, value))
+        if view.backwards is None:
+            distance_keys = self.distance_keys(distances)
+        else:
+            both = ops.stack([self.distance_keys(distances[way]) for way in (0, 1)])
+            distance_keys = ops.take(both, view.backwards, axis=0)
+        keys = (*self.after_memory(memory, key, value), distance_keys)
+        context, probabilities = self._read(query, *keys, view.content, view.is_apart, training)
+        if mapping is not None:
+            mapping = ops.cast(mapping, query.dtype)
+            in_place = ops.einsum("bpl,bpnd->blnd", mapping, at_targets)
+            read, _ = self._read(in_place, *keys, view.targets, view.is_apart, training)
+            read = ops.einsum("bpl,blnd->bpnd", mapping, read)
+            context = ops.concatenate([context, read], axis=1)
+        return self.output_dense(ops.reshape(context, (-1, self.width))), probabilities
+
+    def _read(self, query, key, value, distance_keys, bias, is_apart, training):
+        biases = (self.content_bias, self.position_bias)
+        by_content, by_distance = self.scores(query, key, distance_keys, biases)
+        scores = by_content + shifted_to_keys(by_distance)[..., : ops.shape(key)[1]] + bias
+        if is_apart is not None:
+            segments = ops.transpose(ops.cast(self.segment_embedding, query.dtype), (1, 2, 0))
+            by_segment = ops.matmul(self.scaled(query, self.segment_bias), segments)
+            scores = scores + ops.where(is_apart, by_segment[..., 1:], by_segment[..., :1])
+        return self.attended(scores, value, training)
+
+
+class TwoStreamStack(RecurrentStack):
+    """A `RecurrentStack` whose blocks see both sides.
+
+    Arguments: as `RecurrentStack`; `dropout` is also the rate on the last output.
+    """
+
+    def __init__(self, blocks, hidden_size: int, **options):
+        super().__init__(blocks, hidden_size, has_biases=False, span=None, **options)
+
+    def call(self, x, memory, view: View, training=None):
+        """As `RecurrentStack.call`, of x [batch, length + targets, hidden_size]."""
+        length, num_keys = ops.shape(view.content)[-2:]
+        dtype = keras.backend.standardize_dtype(x.dtype)
+        distances = distance_embedding(
+            num_keys, self.hidden_size, self.clamp_len, dtype, ahead=length - 1
+        )
+        if view.backwards is not None:
+            sines, cosines = ops.split(distances, 2, axis=-1)
+            distances = ops.stack([distances, ops.concatenate([-sines, cosines], axis=-1)])
+        (*lower, last), attentions = self.run_blocks(x, memory, distances, view, training)
+        return [*lower, self.dropout(last, training=training)], attentions
+
+
+class StreamEmbeddings(keras.layers.Layer):
+    """A table of tokens, and one vector that stands for every target.
+
+    Args:
+        vocab_size, hidden_size: rows and columns of the table.
+        dropout: rate on the output.
+    """
+
+    def __init__(
+        self,
+        vocab_size: int,
+        hidden_size: int,
+        *,
+        dropout: float,
+        initializer_range: float,
+        **kwargs,
+    ):
+        super().__init__(**kwargs)
+        self.hidden_size = hidden_size
+        self.initializer_range = initializer_range
+        self.token_embedding = table(
+            vocab_size,
+            hidden_size,
+            "token_embedding",
+            stddev=initializer_range,
+            dtype=self.dtype_policy,
+        )
+        self.dropout = Dropout(dropout, dtype=self.dtype_policy, name="dropout")
+
+    def build(self, token_ids_shape):
+        self.token_embedding.build()
+        self.mask_embedding = self.add_weight(
+            shape=(self.hidden_size,),
+            initializer=initializer(self.initializer_range),
+            name="mask_embedding",
+        )
+        self.built = True
+
+    def call(self, token_ids, targets: int = 0, training=None):
+        """int [batch, length] to [batch, length + targets, hidden_size]; their number may be a tensor."""
+        x = self.token_embedding(token_ids)
+        if not (isinstance(targets, int) and targets == 0):
+            shape = (ops.shape(token_ids)[0], targets, self.hidden_size)
+            x = ops.concatenate(
+                [x, ops.broadcast_to(ops.cast(self.mask_embedding, x.dtype), shape)], axis=1
+            )
+        return self.dropout(x, training=training)
+
+    def compute_output_shape(self, token_ids_shape):
+        return (*token_ids_shape, self.hidden_size)
+
+
+class TwoStreamBackbone(RecurrentBackbone):
+    """A recurrent backbone that sees both sides, and predicts tokens in an order of its own (XLNet).
+
+    Beside what `RecurrentBackbone` takes:
+
+    * `segment_ids`: what counts is whether two tokens have the same. Without them there is no such
+      term, as if all were of one. The memory is of segment 0.
+    * `perm_mask` int [batch, length, length]: 1 where the token of a row must not see that of a column.
+      Every token sees itself.
+    * `target_mapping` int [batch, targets, length]: 1 at the place of each target (a row of zeros for
+      none). There is then also `query_output` [batch, targets, hidden], of a second stream that starts
+      with the same vector for every target, and sees of its own token no more than `perm_mask` says.
+
+    * `reads_backwards` int [batch]: 1 for a row whose tokens are given last to first, as is what its
+      memory holds. The signs of its distances are turned, so that a token is as far before or behind
+      another as it is in the text (the original's bi_data).
+
+    There is a memory only where the configuration has `mem_len`; of a segment it keeps the first
+    `reuse_len` tokens, or all where that is 0.
+
+    Source: zihangdai/xlnet modeling.py, transformer_xl.
+    """
+
+    has_second_stream = True
+
+    @property
+    def state(self):
+        return super().state if self.config.mem_len else ()
+
+    @property
+    def inputs(self) -> dict[str, Ids]:
+        pairs, targets = ("batch", "length", "length"), ("batch", "targets", "length")
+        inputs = super().inputs
+        if not self.config.mem_len:
+            del inputs["memory_mask"]
+        return {
+            **inputs,
+            "segment_ids": Ids(self.config.most_segments, "the number of segments"),
+            "perm_mask": Ids(2, "1 hides a token from another, and 0 does not", axes=pairs),
+            "target_mapping": Ids(2, "1 is the place of a target", axes=targets),
+            "reads_backwards": Ids(2, "1 is a row given last to first", axes=("batch",)),
+        }
+
+    @property
+    def token_table(self):
+        return float_table(self.embeddings.token_embedding)
+
+    def call(self, inputs, positions=None, training=None):
+        token_ids, mapping = inputs["token_ids"], inputs.get("target_mapping")
+        length, targets = ops.shape(token_ids)[1], 0 if mapping is None else ops.shape(mapping)[1]
+        embedded = self.embeddings(token_ids, targets=targets, training=training)
+        if self.config.mem_len:
+            memory, masks = self.past(inputs)
+        else:
+            mask = inputs.get("padding_mask")
+            masks = [ops.ones_like(token_ids) if mask is None else mask]
+            memory = [None] * self.config.num_layers
+        view = self.view(inputs, masks, embedded.dtype)
+        hidden_states, attentions = self.stack(embedded, memory, view, training=training)
+        outputs = {}
+        if mapping is not None:
+            outputs["query_output"] = hidden_states[-1][:, length:]
+            hidden_states = [x[:, :length] for x in hidden_states]
+        outputs |= self.outputs(hidden_states, attentions, positions)
+        if self.config.mem_len:
+            outputs |= self.next_state(hidden_states, memory, masks, self.config.reuse_len)
+        return outputs
+
+    def inputs_for_targets(self, inputs, positions):
+        """A second stream at the positions, whose tokens are hidden from all others.
+
+        An order that `inputs` give stays.
+        """
+        length = ops.shape(inputs["token_ids"])[1]
+        positions = ops.cast(ops.convert_to_tensor(positions), "int32")
+        # A 0 behind another position stands for none.
+        is_first = ops.equal(ops.arange(ops.shape(positions)[1]), 0)[None, :]
+        is_target = ops.cast(ops.logical_or(positions > 0, is_first), "int32")
+        # Not one_hot, whose int64 neither LiteRT's converter nor ONNX Runtime takes; None in an index,
+        # see `attention_bias`.
+        is_place = ops.equal(ops.expand_dims(positions, 2), ops.arange(length, dtype="int32"))
+        mapping = ops.cast(is_place, "int32") * ops.expand_dims(is_target, 2)
+        hidden = ops.broadcast_to(
+            ops.max(mapping, axis=1, keepdims=True), (ops.shape(mapping)[0], length, length)
+        )
+        return {"target_mapping": mapping, "perm_mask": hidden}
+
+    def view(self, inputs, masks, dtype) -> View:
+        """What tokens see; masks are those of the memory, if there is one, and of the tokens."""
+        dtype = keras.backend.standardize_dtype(dtype)
+        *of_memory, padding_mask = masks
+        length = ops.shape(padding_mask)[1]
+        keys_mask = ops.concatenate(masks, axis=1) if of_memory else padding_mask
+        num_keys = ops.shape(keys_mask)[1]
+        hidden = attention_bias(keys_mask, dtype)
+        if "perm_mask" in inputs:
+            hiding = ops.cast(inputs["perm_mask"], dtype) * masked_score(dtype)
+            if of_memory:
+                seen = ops.zeros((ops.shape(hiding)[0], length, num_keys - length), dtype)
+                hiding = ops.concatenate([seen, hiding], axis=2)
+            # float16 has no room for the sum of two.
+            hidden = ops.minimum(hidden, ops.expand_dims(hiding, 1))
+        positions = ops.arange(num_keys) - (num_keys - length)
+        is_own = ops.equal(ops.expand_dims(positions, 0), ops.expand_dims(ops.arange(length), 1))
+        hidden = ops.broadcast_to(hidden, (ops.shape(hidden)[0], 1, length, num_keys))
+        content = ops.where(is_own, ops.zeros_like(hidden), hidden)
+        is_apart, segment_ids = None, inputs.get("segment_ids")
+        if segment_ids is not None:
+            of_keys = segment_ids
+            if of_memory:
+                of_keys = ops.concatenate([ops.zeros_like(of_memory[0]), segment_ids], axis=1)
+            is_apart = ops.not_equal(
+                ops.expand_dims(segment_ids, (1, 3)), ops.expand_dims(of_keys, (1, 2))
+            )
+        mapping, backwards = (inputs.get(n) for n in ("target_mapping", "reads_backwards"))
+        return View(content, hidden, is_apart, mapping, backwards)

@@ -1,0 +1,98 @@
+"""XLNet's fine-tuning settings."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from bert_zoo.families.bert.presets import (
+    ANSWERS,
+    CHOICES,
+    MINI,
+    NANO,
+    SENTENCES,
+    WORDS,
+    is_large,
+    own_size,
+    width,
+)
+from bert_zoo.presets import Preset, PretrainingPreset, PretrainingSize, Recipe
+
+README, SCRIPTS = "zihangdai/xlnet README.md", "zihangdai/xlnet scripts/"
+SPANS = (*ANSWERS, "beam_question_answering")
+# TensorFlow's own Adam; the rate falls from the end of the warmup.
+RECIPE = Recipe(
+    learning_rate=2e-5,
+    schedule="linear_after_warmup",
+    weight_decay=0.0,
+    bias_correction=True,
+)
+LONG = RECIPE.replace(max_length=512, warmup_steps=1000)
+NO_LAYER_DECAY = "The program scales gradients by layer, which Adam undoes; no rate differs here."
+
+PRESETS = (
+    Preset(
+        "xlnet/glue",
+        (*SENTENCES, *WORDS),
+        RECIPE,
+        README,
+        note="The program's defaults; it says no epochs, and BERT's stand in.",
+    ),
+    Preset(
+        "xlnet/stsb",
+        SENTENCES,
+        RECIPE.replace(learning_rate=5e-5, total_steps=1200, warmup_steps=120, epsilon=1e-8),
+        README,
+        benchmark="stsb",
+    ),
+    Preset(
+        "xlnet/squad",
+        SPANS,
+        LONG.replace(epochs=4, batch_size=24, total_steps=12_000),
+        SCRIPTS + "gpu_squad_base.sh",
+        fits=lambda config: not is_large(config),
+        note=NO_LAYER_DECAY,
+    ),
+    Preset(
+        "xlnet/squad_large",
+        SPANS,
+        LONG.replace(epochs=4, batch_size=48, total_steps=8_000, learning_rate=3e-5),
+        SCRIPTS + "tpu_squad_large.sh",
+        fits=is_large,
+        note=NO_LAYER_DECAY,
+    ),
+    Preset(
+        "xlnet/race",
+        CHOICES,
+        LONG.replace(epochs=5, total_steps=12_000),
+        SCRIPTS + "tpu_race_large_bsz32.sh",
+    ),
+)
+
+
+def without_table(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Sizes without those of a table of positions."""
+    return {name: size for name, size in config.items() if name != "max_positions"}
+
+
+PRETRAINING = PretrainingPreset(
+    rows="streamed_pairs",
+    recipe=Recipe(
+        batch_size=8192,
+        total_steps=500_000,
+        warmup_steps=40_000,
+        learning_rate=4e-4,
+        schedule="linear_after_warmup",
+    ),
+    phases=((512, 1.0),),
+    sizes={
+        # Rows go on from batch to batch, so that all have one length.
+        "nano": replace(own_size(without_table(NANO)), phases=((64, 1.0),)),
+        "mini": replace(own_size(without_table(MINI)), phases=((64, 1.0),)),
+        "small": PretrainingSize(width(512, 4)),
+        "base": PretrainingSize(width(768, 12)),
+        "large": PretrainingSize(width(1024, 24)),
+    },
+    vocabulary="sentencepiece_cased",
+    lowercase=False,
+    source="Yang et al. 2019, appendix A.4; zihangdai/xlnet README.md, train.py",
+)
