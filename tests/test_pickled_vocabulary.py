@@ -276,7 +276,7 @@ HOSTILE = {
         "is the key of a dict",
     ),
     "a long string that is not there": (b"X\xff\xff\xff\x7fabc", "cannot be read"),
-    "a longer string that is not there": (b"\x8d" + b"\xff" * 8, "cannot be read"),
+    "a longer string that is not there": (b"\x8d" + b"\xff" * 8, "the instruction BINUNICODE8"),
     "a vocabulary of one long symbol 100,000 times": (
         b"}(U\x07idx2sym](X\x00\xff\x00\x00"
         + b"a" * 65_280

