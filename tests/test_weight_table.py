@@ -75,6 +75,7 @@ def tiny_configs() -> dict[str, tuple]:
 
 
 CONFIGS = tiny_configs()
+POSITIONS = "encoder/embeddings/position_embedding/embeddings"
 
 
 def bindings_of(family, config, task: str, fmt: str) -> list:
@@ -123,9 +124,11 @@ def assert_bound_once_with_inverses(family, config, task: str) -> None:
         for binding in bindings:
             value, tensors = values[binding.variable], [stored[key] for key in binding.keys]
             assert [tensor.shape for tensor in tensors] == binding.stored_shapes(value.shape)
-            ours, lacking = binding.to_ours(tensors, value.shape), binding.lacking_rows
-            assert np.array_equal(ours[lacking:], value[lacking:]), binding
-            assert not ours[:lacking].any(), binding
+            ours = binding.to_ours(tensors, value.shape)
+            # Some files lack the first rows of a table, as that of padding.
+            lacking = ~ours.reshape(len(ours), -1).any(axis=1)
+            assert not lacking[-1] and np.array_equal(ours[~lacking], value[~lacking]), binding
+            assert not lacking.any() or binding.variable == POSITIONS, binding
 
 
 @pytest.mark.parametrize(
@@ -151,6 +154,10 @@ def test_no_task_reads_a_key_for_another_variable_than_the_other_tasks(name, fmt
 def test_kernels_with_an_axis_for_heads_are_reshaped():
     """As XLNet's: [hidden, heads, size] for queries and for the output, whose axes are swapped."""
 
+    class Stacked(Stored):
+        def entry(self, block, blocks):
+            return block, blocks
+
     def shape(config):
         return (config.hidden_size, config.num_heads, config.hidden_size // config.num_heads)
 
@@ -159,7 +166,7 @@ def test_kernels_with_an_axis_for_heads_are_reshaped():
     rows = (
         Row(inwards, "stack/layer_{i}/qkv", hf=tuple(f"layer.{{i}}.{part}" for part in "qkv")),
         Row(outwards, "stack/layer_{i}/output", hf="layer.{i}.o"),
-        Row(raw("bias"), "stack/layer_{i}", hf="bias", stacked=("hf",)),
+        Row(raw("bias", hf=Stacked("")), "stack/layer_{i}", hf="bias"),
     )
     rng = np.random.default_rng(0)
     values = {

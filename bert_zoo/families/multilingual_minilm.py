@@ -19,7 +19,6 @@ FAMILY = replace(
             bert.HF,
             tokenizer_class=xlm_roberta.SCHEME.tokenizer_class,
             classes=bert.hf_classes("Bert"),
-            may_be_untyped=False,
         )
     },
     heads={"masked_lm": bert.HEADS["masked_lm"], **bert.TASK_HEADS},

@@ -386,7 +386,7 @@ def _with_tensors(
     stored = open_weights(directory)
     family, config = opened.family, opened.config
     if read_as is not None:
-        family = _family_by_signature(family, read_as, stored)
+        family = _family_of_tensors(family, read_as, stored)
     if family is not opened.family:
         config = family.config_class.from_dict(config.to_dict())
     plan = family.plan_of(stored, config, encoder)
@@ -399,12 +399,7 @@ def _with_tensors(
     of_pooler = [key for binding in plan.encoder if binding.part == POOLER for key in binding.keys]
     # One without weights is in every file.
     has_pooler = any(key in source for key in of_pooler) if of_pooler else config.pooler
-    changes = {n: value for n, value in plan.format.conventions.items() if n in opened.unsaid}
-    for name, pattern in plan.format.sizes.items():
-        for key in source:
-            if re.search(pattern, key):
-                changes[name] = (*source.shape(key), 0)[0]
-    changes |= plan.format.told_by_keys(source, config)
+    changes = plan.format.told(source, config, opened.unsaid)
     config = config.with_pooler(has_pooler).replace(**changes)
     for second, other in beside:
         _check_beside(second, second.config(config), other, plan.format)
@@ -440,13 +435,13 @@ def _add_encoders_beside(
         if not isinstance(second, SecondEncoder) or second.name in plan.format.encoders:
             continue
         below, head = directory / second.name, family.task_of(second)
-        file = directory / plan.format.files_beside.get(second.name, "")
+        beside = plan.format.file_beside(second.name)
         if (below / plan.format.config_file).is_file():
             other = _open_directory(below, str(below), True, head)
             source.add(other.source, other.plan.names_beside(plan, second, head))
             found.append((second, other))
-        elif file.is_file():
-            stored = RenamedSource(open_weights(file), plan.format)
+        elif beside and (directory / beside).is_file():
+            stored = RenamedSource(open_weights(directory / beside), plan.format)
             source.add(stored, plan.names_beside(plan, second, head))
     return found
 
@@ -463,16 +458,11 @@ def _check_beside(second: SecondEncoder, config: Config, other: Opened, fmt: For
         )
 
 
-def _family_by_signature(family: Family, read_as: Format, source: TensorSource) -> Family:
+def _family_of_tensors(family: Family, read_as: Format, source: TensorSource) -> Family:
     """The family itself, or the one with like configuration files whose tensors the source has."""
     for other in registry().families.values():
         fmt = other.formats.get(read_as.name)
-        if (
-            fmt is not None
-            and fmt.signature
-            and fmt.family_value == read_as.family_value
-            and any(re.search(fmt.signature, key) for key in source)
-        ):
+        if fmt and fmt.claims(source) and fmt.family_value == read_as.family_value:
             return other
     return family
 

@@ -348,8 +348,7 @@ def _parts(opened: Opened, task: str, config: Config) -> dict[str, set[str]]:
 
 
 def _missing(opened: Opened, task: str, parts: dict[str, set[str]]) -> frozenset[str]:
-    pattern = opened.plan.format.untrained_beside.get(task)
-    if pattern is not None and any(re.search(pattern, key) for key in opened.source):
+    if opened.plan.format.is_untrained(task, opened.source):
         return frozenset(parts)
     return frozenset(
         part
@@ -530,19 +529,18 @@ def _assign(
                 listing(keys),
                 model.task,
             )
-    for pattern, what in opened.plan.format.lacking.items():
-        keys = [key for key in sorted(read) if re.search(pattern, key) and key not in opened.source]
-        if keys:
-            bindings = [
-                dataclasses.replace(b, keys=()) if b.keys and {*b.keys} <= {*keys} else b
-                for b in bindings
-            ]
-            log.warning(
-                "%s has no %s (%s), as files of fine-tuned models: zeros stand in for it.",
-                opened.name,
-                what,
-                listing(keys),
-            )
+    lacking = {key: fmt.what_may_lack(key) for key in sorted(read) if key not in opened.source}
+    if lacking := {key: what for key, what in lacking.items() if what}:
+        bindings = [
+            dataclasses.replace(b, keys=()) if b.keys and {*b.keys} <= {*lacking} else b
+            for b in bindings
+        ]
+        log.warning(
+            "%s has no %s (%s), like files of fine-tuned models: zeros stand in for it.",
+            opened.name,
+            " and no ".join(dict.fromkeys(lacking.values())),
+            listing(lacking),
+        )
     left_out = {b.variable for b in bindings if b.part in untrained}
     assign(
         {path: v for path, v in variables_of(model).items() if path not in left_out},

@@ -269,7 +269,7 @@ def _as_hugging_face(
             encoder.long_texts.stride,
         )
     _say_what_differs(fmt.supports, encoder.config, fmt.classes["encoder"])
-    _say_what_differs(fmt.supports_of_heads.get(model.task, {}), encoder.config, hf_class)
+    _say_what_differs(fmt.supports_in_head(model.task), encoder.config, hf_class)
     pooling = encoder.pooling if is_bare and not encoder.always_gives_state else None
     has_pooler = any(getattr(row, "ours", "").startswith("pooler/") for row in family.encoder_rows)
     return replace(

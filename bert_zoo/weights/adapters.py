@@ -335,7 +335,9 @@ def write_adapter(
     ranks: dict[str, int] = {}
     alphas: dict[str, float] = {}
     for key, pieces in _by_key(bindings, products).items():
-        if not key.endswith(".weight") or any(binding.shape is not None for binding, _ in pieces):
+        if not key.endswith(".weight") or any(
+            binding.layout.shape is not None for binding, _ in pieces
+        ):
             raise ValueError(
                 f"{key} is no linear layer in Hugging Face's model, so peft has no LoRA for it. Save the "
                 'model with format="hf", which merges LoRA.'

@@ -102,15 +102,9 @@ class Binding:
     # The stored tensors; several are concatenated along our last axis, and none stands for zeros.
     keys: tuple[str, ...]
     layout: Stored  # how they are stored
-    sizes: tuple[int, ...] = ()  # of the parts along our last axis; equal ones where it is empty
-    # (Number, of how many) where the tensor holds several variables, below each other or, with
-    # `heads`, the rows of each head of one below those of the one before.
+    config: Any = None  # the encoder's, which the layout may depend on
+    # (Number, of how many) where the tensor holds several variables.
     entry: tuple[int, int] | None = None
-    # Of each stored tensor, where it has other axes than the variable's part.
-    shape: tuple[int, ...] | None = None
-    heads: int = 0
-    # The variable's first rows, which are not stored; zeros stand in for them.
-    lacking_rows: int = 0
     encoder: str = ""  # name of the second encoder that it is a part of, or stands on
 
     @property
@@ -120,68 +114,40 @@ class Binding:
 
     def stored_shapes(self, shape: tuple[int, ...]) -> list[tuple[int, ...]]:
         """Shapes of the stored tensors for a variable of `shape`."""
-        parts = self._part_shapes(shape)
-        if self.shape is not None:
-            parts = [self.shape] * len(parts)
-        elif self.layout.transposed:
-            parts = [part[::-1] for part in parts]
+        shapes = [self.layout.shape_of(part, self.config) for part in self._parts(shape)]
         if self.entry is None:
-            return parts
-        count = self.entry[1]
-        if self.heads:
-            return [(count * rows, *rest) for rows, *rest in parts]
-        return [(count, *part) for part in parts]
+            return shapes
+        return [self.layout.joint_shape(own, self.entry[1], self.config) for own in shapes]
 
-    def _part_shapes(self, shape: tuple[int, ...]) -> list[tuple[int, ...]]:
-        sizes = self.sizes or (shape[-1] // max(len(self.keys), 1),) * len(self.keys)
-        if self.lacking_rows:
-            shape = (shape[0] - self.lacking_rows, *shape[1:])
+    def _parts(self, shape: tuple[int, ...]) -> list[tuple[int, ...]]:
+        """Shapes of the variable's parts, one a stored tensor."""
+        sizes = self.layout.sizes(shape[-1], len(self.keys), self.config)
         return [(*shape[:-1], size) for size in sizes]
 
     def to_ours(self, tensors: list[np.ndarray], shape: tuple[int, ...]) -> np.ndarray:
-        """The value of a variable of `shape` from the tensors of `keys`, of which there is one."""
+        """The value of a variable of `shape` from the tensors of `keys`; there is at least one."""
         if self.entry is not None:
-            tensors = [self._entry_of(tensor) for tensor in tensors]
-        if self.shape is not None:
-            turned = -1 if self.layout.transposed else 1
-            parts = self._part_shapes(shape)
-            tensors = [t.reshape(part[::turned]) for t, part in zip(tensors, parts, strict=True)]
-        parts = [self._turned(tensor) for tensor in tensors]
-        value = parts[0] if len(parts) == 1 else np.concatenate(parts, axis=-1)
-        if self.lacking_rows:
-            value = np.concatenate([np.zeros((self.lacking_rows, *shape[1:]), value.dtype), value])
-        return value
+            tensors = [self.layout.entry_of(t, *self.entry, self.config) for t in tensors]
+        parts = [
+            self.layout.to_ours(tensor, part, self.config)
+            for tensor, part in zip(tensors, self._parts(shape), strict=True)
+        ]
+        return parts[0] if len(parts) == 1 else np.concatenate(parts, axis=-1)
 
     def to_stored(self, value: np.ndarray) -> dict[str, np.ndarray]:
-        """The tensors of `keys`; of one that holds several variables, this variable's entry."""
+        """The tensors of `keys`; where a tensor holds several variables, this variable's entry."""
         if not self.keys:
             return {}
-        value = value[self.lacking_rows :]
-        cuts = np.cumsum(self.sizes)[:-1] if self.sizes else len(self.keys)
-        stored = {}
-        for key, part in zip(self.keys, np.split(value, cuts, axis=-1), strict=True):
-            part = np.ascontiguousarray(self._turned(part))
-            stored[key] = part if self.shape is None else part.reshape(self.shape)
-        return stored
-
-    def _entry_of(self, tensor: np.ndarray) -> np.ndarray:
-        number, count = self.entry
-        if not self.heads:
-            return tensor[number]
-        by_head = tensor.reshape(self.heads, count, -1, *tensor.shape[1:])
-        return by_head[:, number].reshape(-1, *tensor.shape[1:])
+        cuts = np.cumsum([part[-1] for part in self._parts(value.shape)])[:-1]
+        parts = np.split(value, cuts, axis=-1)
+        return {
+            key: np.ascontiguousarray(self.layout.to_stored(part, self.config))
+            for key, part in zip(self.keys, parts, strict=True)
+        }
 
     def joined(self, entries: list[np.ndarray]) -> np.ndarray:
         """A stored tensor from its entries, in their order."""
-        if not self.heads:
-            return np.stack(entries)
-        by_head = [entry.reshape(self.heads, -1, *entry.shape[1:]) for entry in entries]
-        return np.concatenate(by_head, axis=1).reshape(-1, *entries[0].shape[1:])
-
-    def _turned(self, tensor: np.ndarray) -> np.ndarray:
-        """To our layout, or back."""
-        tensor = tensor.T if self.layout.transposed else tensor
-        return tensor[::-1] if self.layout.reversed else tensor
+        return self.layout.joined(entries, self.config)
 
 
 def pooled_bindings(layers: Sequence[PooledDense], fmt: Format) -> Iterator[Binding]:
@@ -302,24 +268,18 @@ def _bindings(
     names = [
         head_root + name[1:] if name.startswith("/") else root + name for name in fmt.names(row)
     ]
-    is_stacked = fmt.name in row.stacked
     blocks = config.num_blocks if "{i}" in row.ours else 1
     for variable in row.kind:
         stored = fmt.stored(row, variable)
         path = f"{ours}{row.ours}/{variable}"
         keys = [name + stored.suffix for name in names]
-        shape = None if stored.shape is None else stored.shape(config)
-        lacking = 0 if stored.lacking_rows is None else stored.lacking_rows(config)
         for i in range(blocks):
             yield Binding(
                 path.replace("{i}", str(i)),
                 tuple(key.replace("{i}", str(i)) for key in keys),
                 stored,
-                row.sizes if len(keys) > 1 else (),
-                (i, blocks) if is_stacked else stored.of_head,
-                shape,
-                config.num_heads if stored.of_head else 0,
-                lacking_rows=lacking,
+                config,
+                stored.entry(i, blocks),
             )
 
 

@@ -9,21 +9,62 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
+import numpy as np
+
 
 @dataclass(frozen=True)
 class Stored:
-    """How one variable is stored."""
+    """How one variable is stored. A family with another arithmetic has a subclass on its page.
+
+    Some variables are stored in several tensors, their parts along our last axis; and some tensors
+    hold several variables, their entries. `config` is the encoder's configuration.
+    """
 
     suffix: str  # what is appended to the module's name
     transposed: bool = False  # whether axes are swapped
-    reversed: bool = False  # whether rows stand in reverse order
     # The stored tensor's shape under a configuration, where it has other axes than the variable: a
     # kernel [hidden, heads * size] may be stored as [hidden, heads, size].
     shape: Callable[[Any], tuple[int, ...]] | None = None
-    # How many of the variable's first rows are not stored, under a configuration.
-    lacking_rows: Callable[[Any], int] | None = None
-    # (Number, of how many) where the rows of each head stand among those of other variables.
-    of_head: tuple[int, int] | None = None
+
+    def sizes(self, size: int, parts: int, config: Any) -> tuple[int, ...]:
+        """Sizes of the parts along our last axis."""
+        return (size // max(parts, 1),) * parts
+
+    def shape_of(self, part: tuple[int, ...], config: Any) -> tuple[int, ...]:
+        """The stored shape of a part of a variable."""
+        if self.shape is not None:
+            return self.shape(config)
+        return part[::-1] if self.transposed else part
+
+    def to_ours(self, tensor: np.ndarray, part: tuple[int, ...], config: Any) -> np.ndarray:
+        """A part of a variable, of the shape `part`, from its stored tensor."""
+        if self.shape is not None:
+            tensor = tensor.reshape(part[::-1] if self.transposed else part)
+        return tensor.T if self.transposed else tensor
+
+    def to_stored(self, part: np.ndarray, config: Any) -> np.ndarray:
+        """The inverse of `to_ours`."""
+        part = part.T if self.transposed else part
+        return part if self.shape is None else part.reshape(self.shape(config))
+
+    def entry(self, block: int, blocks: int) -> tuple[int, int] | None:
+        """The variable's number among the entries of its tensor, and how many those are.
+
+        None where it has a tensor for itself. The defaults below stack the entries.
+        """
+        return None
+
+    def joint_shape(self, entry: tuple[int, ...], entries: int, config: Any) -> tuple[int, ...]:
+        """The shape of a tensor whose entries have the shape `entry`."""
+        return (entries, *entry)
+
+    def entry_of(self, tensor: np.ndarray, number: int, entries: int, config: Any) -> np.ndarray:
+        """One of a tensor's entries."""
+        return tensor[number]
+
+    def joined(self, entries: list[np.ndarray], config: Any) -> np.ndarray:
+        """A tensor from its entries, in their order."""
+        return np.stack(entries)
 
 
 # Variable -> how it is stored, by layout ("pytorch", "tensorflow") or, where one format differs from
@@ -76,8 +117,6 @@ class Row:
     # from another format's. A name that begins with "/" stands at the root of the file, not of the
     # encoder: a table that several encoders share.
     names: Mapping[str, tuple[str, ...]]
-    stacked: tuple[str, ...]  # formats that keep all blocks' variables in one tensor
-    sizes: tuple[int, ...]  # of the fused parts along our last axis, where they are not equal
     when: Callable[[Any], bool]  # whether the module exists under a configuration
 
     def __init__(
@@ -85,15 +124,12 @@ class Row:
         kind: Kind,
         ours: str,
         *,
-        stacked: tuple[str, ...] = (),
-        sizes: tuple[int, ...] = (),
         when: Callable[[Any], bool] = always,
         **names: str | tuple[str, ...],
     ):
         listed = {fmt: (name,) if isinstance(name, str) else name for fmt, name in names.items()}
-        fields = {"kind": kind, "ours": ours, "names": listed}
         # Past the frozen dataclass.
-        self.__dict__.update(fields, stacked=stacked, sizes=sizes, when=when)
+        self.__dict__.update(kind=kind, ours=ours, names=listed, when=when)
 
     @property
     def is_shared(self) -> bool:
@@ -102,14 +138,12 @@ class Row:
 
     def only(self, when: Callable[[Any], bool]) -> Self:
         """The same row under a further condition."""
-        options = {"stacked": self.stacked, "sizes": self.sizes}
         both = lambda config: when(config) and self.when(config)  # noqa: E731
-        return type(self)(self.kind, self.ours, **options, when=both, **self.names)
+        return type(self)(self.kind, self.ours, when=both, **self.names)
 
     def named(self, **names: str | tuple[str, ...]) -> Self:
         """The same row with further names, or other ones."""
-        options = {"stacked": self.stacked, "sizes": self.sizes, "when": self.when}
-        return type(self)(self.kind, self.ours, **options, **{**self.names, **names})
+        return type(self)(self.kind, self.ours, when=self.when, **{**self.names, **names})
 
 
 # Rows of modules that only the configuration tells.

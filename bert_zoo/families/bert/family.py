@@ -7,6 +7,7 @@ from bert_zoo.config import EncoderConfig
 from bert_zoo.families.bert.checkpoints import CHECKPOINTS
 from bert_zoo.families.bert.presets import PRESETS, PRETRAINING
 from bert_zoo.family import Family
+from bert_zoo.json_files import JsonObject
 from bert_zoo.text.format import TextFormat
 from bert_zoo.text.wordpiece_files import read_wordpiece
 from bert_zoo.weights.formats import (
@@ -304,7 +305,19 @@ MODEL_GARDEN_HEAD = {
     "masked_lm/norm": "cls/predictions/transform/LayerNorm",
     "masked_lm": "cls/predictions/output_bias",
 }
-HF = HuggingFace(
+
+
+class Untyped(HuggingFace):
+    """A config.json older than the key `model_type` is BERT's too."""
+
+    def is_of_family(self, values: JsonObject) -> bool:
+        if "model_type" in values or self.tokenizer_class:
+            return super().is_of_family(values)
+        # A configuration that names a class of Keras is another program's.
+        return "class_name" not in values
+
+
+HF = Untyped(
     model_type="bert",
     codec=HF_CODEC,
     root="bert.",
@@ -313,7 +326,6 @@ HF = HuggingFace(
         "pretraining": "BertForPreTraining",
         "next_sentence_prediction": "BertForNextSentencePrediction",
     },
-    may_be_untyped=True,
     # The first version has one for all layers, the second, that of the hub, one for each
     # (huawei-noah/Pretrained-Language-Model, TinyBERT/transformer/modeling.py, and #124 there).
     unread={r"^fit_dense(s\.\d+)?\.": "head that TinyBERT was distilled with"},

@@ -4,6 +4,8 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
+
 from bert_zoo.config import MOST_LAYERS, UNLIMITED, ConfigError, EncoderConfig, is_integer
 from bert_zoo.error_text import shown
 from bert_zoo.families.bert import family as bert
@@ -317,10 +319,30 @@ def reads(term: str, own: bool = False) -> Callable[[DebertaConfig], bool]:
     )
 
 
+@dataclass(frozen=True)
+class PartOfHeads(Stored):
+    """Of each head the rows of its query, key and value stand below each other."""
+
+    number: int = 0  # 0, 1 or 2
+
+    def entry(self, block: int, blocks: int) -> tuple[int, int]:
+        return self.number, 3
+
+    def joint_shape(self, entry, entries, config):
+        return (entries * entry[0], *entry[1:])
+
+    def entry_of(self, tensor, number, entries, config):
+        by_head = tensor.reshape(config.num_heads, entries, -1, *tensor.shape[1:])
+        return by_head[:, number].reshape(-1, *tensor.shape[1:])
+
+    def joined(self, entries, config):
+        by_head = [entry.reshape(config.num_heads, -1, *entry.shape[1:]) for entry in entries]
+        return np.concatenate(by_head, axis=1).reshape(-1, *entries[0].shape[1:])
+
+
 def part_of_heads(number: int):
     """A kernel whose rows stand among those of the other two, head by head."""
-    kernel = Stored(".weight", transposed=True, of_head=(number, 3))
-    return {"kernel": {"pytorch": kernel}}
+    return {"kernel": {"pytorch": PartOfHeads(".weight", transposed=True, number=number)}}
 
 
 ENCODER_ROWS = (
@@ -395,12 +417,24 @@ def read_vocabulary(files: VocabularyFiles, options: dict[str, Any]) -> Tokenize
     return read_byte_bpe(files, options, read=read_bpe_encoder if has_own else None)
 
 
+class Ported(HuggingFace):
+    """Directories whose configuration does not say which head for masked tokens they have."""
+
+    def told(self, source, config, unsaid) -> dict[str, Any]:
+        return decoder_of_masks(source, config)
+
+    def supports_in_head(self, task: str) -> Mapping[str, Any]:
+        # Not "enhanced": its class of that name leaves the decoder out.
+        decoder = lambda config: "legacy" if is_legacy(config) else "direct"  # noqa: E731
+        return {"mask_decoder": decoder} if task == "masked_lm" else {}
+
+
 FAMILY = Family(
     name="deberta",
     backbone=backbone,
     defaults={"vocab_size": 50265, **DEFAULTS},
     formats={
-        "hf": HuggingFace(
+        "hf": Ported(
             model_type="deberta",
             codec=HF_CODEC,
             root="deberta.",
@@ -408,13 +442,6 @@ FAMILY = Family(
                 task: name
                 for task, name in bert.hf_classes("Deberta").items()
                 if task != "multiple_choice"  # for which transformers has no class
-            },
-            told_by_keys=decoder_of_masks,
-            # Not "enhanced": its class of that name leaves the decoder out.
-            supports_of_heads={
-                "masked_lm": {
-                    "mask_decoder": lambda config: "legacy" if is_legacy(config) else "direct"
-                }
             },
         ),
         "microsoft": original(HF_CODEC),

@@ -3,6 +3,7 @@
 Version 3 is trained as a discriminator of replaced tokens, beside a generator.
 """
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -16,6 +17,7 @@ from bert_zoo.text.sentencepiece_files import Scheme, read_sentencepiece
 from bert_zoo.weights.formats import keras_hub
 from bert_zoo.weights.formats.codec import ConfigRow
 from bert_zoo.weights.table import DENSE, NORM, Head, Row, SecondEncoder, Stored
+from bert_zoo.weights.tensor_source import TensorSource
 
 DEFAULTS = {
     **deberta.DEFAULTS,
@@ -110,24 +112,40 @@ def read_vocabulary(files: VocabularyFiles, options: dict[str, Any]) -> Tokenize
     return read_sentencepiece(files, options)
 
 
+class Ported(deberta.Ported):
+    """Version 3 has a discriminator and, in a file beside it, the generator."""
+
+    def file_beside(self, encoder: str) -> str | None:
+        return "pytorch_model.generator.bin" if encoder == "generator" else None
+
+    def is_untrained(self, task: str, source: TensorSource) -> bool:
+        # Discriminators have the tensors of a head that their training does not use.
+        return task == "masked_lm" and any(key.startswith("mask_predictions.") for key in source)
+
+
+class JoinedHeads(keras_hub.KerasHub):
+    """The kernel after attention has no axis for heads."""
+
+    def shape(self, row: Row, variable: str) -> Callable[[Any], tuple[int, ...]] | None:
+        is_output = row.ours.endswith("attention/output")
+        return None if is_output else super().shape(row, variable)
+
+
 FAMILY = replace(
     deberta.FAMILY,
     name="deberta_v2",
     defaults={"vocab_size": 128100, **DEFAULTS},
     formats={
-        "hf": replace(
-            deberta.FAMILY.formats["hf"],
+        "hf": Ported(
             model_type="deberta-v2",
             codec=HF_CODEC,
+            root="deberta.",
             classes=bert.hf_classes("DebertaV2"),
-            # Discriminators have the tensors of a head that their training does not use.
-            untrained_beside={"masked_lm": r"^mask_predictions\."},
-            files_beside={"generator": "pytorch_model.generator.bin"},
             # Differences from the generator's tables, which the tables beside them have taken in.
             ignorable=(r"embeddings\.(word|position)_embeddings\._weight$",),
         ),
         "microsoft": deberta.original(HF_CODEC, projections_apart=True),
-        "keras_hub": keras_hub.KerasHub(
+        "keras_hub": JoinedHeads(
             class_name="DebertaV3Backbone",
             codec=keras_hub.codec(
                 ConfigRow("position_buckets", "bucket_size"),
@@ -142,7 +160,6 @@ FAMILY = replace(
                 "stack/position_norm": "layers/relative_embedding/layer_norm",
             },
             classes={"DebertaV3TextClassifier": "DebertaV2ForSequenceClassification"},
-            joins_heads=True,
             supports={
                 "relative_attention": True,
                 "position_attention": "c2p|p2c",

@@ -1,18 +1,22 @@
 """RoBERTa (Liu et al. 2019, arXiv:1907.11692): BERT's encoder, positions that count tokens alone."""
 
 from dataclasses import replace
+from typing import Any
+
+import numpy as np
 
 from bert_zoo.config import EncoderConfig
 from bert_zoo.families.bert import family as bert
 from bert_zoo.families.roberta.checkpoints import CHECKPOINTS
 from bert_zoo.families.roberta.presets import PRESETS, PRETRAINING
 from bert_zoo.family import Family
+from bert_zoo.json_files import JsonObject
 from bert_zoo.text.byte_bpe_files import read_byte_bpe
 from bert_zoo.text.format import TextFormat
 from bert_zoo.text.layout import ROBERTA
-from bert_zoo.weights.formats import Fairseq, HuggingFace, keras_hub
+from bert_zoo.weights.formats import Description, Fairseq, HuggingFace, keras_hub
 from bert_zoo.weights.formats.codec import ConfigCodec, ConfigRow
-from bert_zoo.weights.table import DENSE, OUTPUT, Copy, Head, Row
+from bert_zoo.weights.table import DENSE, OUTPUT, Copy, Head, Row, Stored
 
 # What every file means without saying it: fairseq utils.py, make_positions.
 DEFAULTS = {"pad_id": 1, "positions_after_padding": True}
@@ -75,6 +79,42 @@ CLASSIFIER_ROWS = (
     ),
 )
 
+
+def first_position(config: EncoderConfig) -> int:
+    """The rows of a table before that of the first token."""
+    return config.pad_id + 1
+
+
+class WithoutPadding(Stored):
+    """A table of positions from that of the first token on; zeros stand in for the rows before."""
+
+    def shape_of(self, part, config):
+        return (part[0] - first_position(config), *part[1:])
+
+    def to_ours(self, tensor, part, config):
+        return np.concatenate([np.zeros((first_position(config), *part[1:]), tensor.dtype), tensor])
+
+    def to_stored(self, part, config):
+        return part[first_position(config) :]
+
+
+class PositionsFromZero(keras_hub.KerasHub):
+    """KerasHub's positions count from 0, and ours from the row after that of padding."""
+
+    def stored(self, row: Row, variable: str) -> Stored:
+        if row.ours == "embeddings/position_embedding":
+            return WithoutPadding(self.suffix(row, variable))
+        return super().stored(row, variable)
+
+    def decode(self, values: JsonObject, *, where: str) -> EncoderConfig:
+        config = super().decode(values, where=where)
+        return config.replace(max_positions=config.max_positions + first_position(config))
+
+    def encode(self, config: EncoderConfig, description: Description) -> dict[str, Any]:
+        config = config.replace(max_positions=config.max_positions - first_position(config))
+        return super().encode(config, description)
+
+
 FAMILY = Family(
     name="roberta",
     backbone=bert.backbone,
@@ -93,12 +133,11 @@ FAMILY = Family(
             classes=bert.hf_classes("Roberta"),
         ),
         "fairseq": Fairseq(codec=FAIRSEQ_CODEC, root="encoder.sentence_encoder."),
-        "keras_hub": keras_hub.KerasHub(
+        "keras_hub": PositionsFromZero(
             class_name="RobertaBackbone",
             codec=keras_hub.codec(defaults=WITHOUT_SEGMENTS),
             layers={**keras_hub.JOINT_TABLES, **keras_hub.ENCODER, **keras_hub.TWO_LAYERS},
             classes={"RobertaTextClassifier": "RobertaForSequenceClassification"},
-            positions_from_zero=True,
         ),
     },
     encoder_rows=bert.renamed(bert.ENCODER_ROWS, "fairseq", FAIRSEQ_NAMES),

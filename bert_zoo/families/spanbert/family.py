@@ -11,6 +11,7 @@ from bert_zoo.family import HF, Archive, Checkpoint, TextSpec
 from bert_zoo.weights.formats import Fairseq
 from bert_zoo.weights.formats.codec import ConfigCodec, ConfigRow
 from bert_zoo.weights.table import BIAS, DENSE, EMBED, NORM, Copy, Head, Row
+from bert_zoo.weights.tensor_source import TensorSource
 
 PAPER = "SpanBERT: Improving Pre-training by Representing and Predicting Spans, arXiv:1907.10529"
 FAIRSEQ = "https://dl.fbaipublicfiles.com/fairseq/models/spanbert_"
@@ -91,6 +92,13 @@ def on_squad(size: str, version: str, archive: str) -> Checkpoint:
     )
 
 
+class SpanBertFiles(bert.Untyped):
+    """Directories with BERT's config.json, told from BERT's by the head of span boundaries."""
+
+    def claims(self, source: TensorSource) -> bool:
+        return any(f"{SPANS}." in key for key in source)
+
+
 # The arguments of its pretraining program, which wrote the tensors under names of the hf format.
 ARGUMENTS_CODEC = ConfigCodec(
     rows=[*bert.ROWS, ConfigRow("activation", "hidden_act", {"gelu": "gelu"})],
@@ -105,14 +113,14 @@ FAMILY = replace(
     name="spanbert",
     defaults={"vocab_size": 28996, "pooler": False},
     formats={
-        "hf": replace(
-            bert.HF,
+        "hf": SpanBertFiles(
+            model_type=bert.HF.model_type,
+            root=bert.HF.root,
             codec=replace(bert.HF_CODEC, config_class=SpanBertConfig),
             classes={
                 **bert.HF.classes,
                 "pretraining": "BertForMaskedLM",
             },
-            signature=r"cls\.pair_target_predictions\.",
             sizes={
                 "span_targets": r"(^|\.)cls\.pair_target_predictions\.position_embeddings\.weight$"
             },

@@ -1,6 +1,6 @@
 """How the formats in circulation spell a Transformer-XL: configuration files and weight tables."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 from bert_zoo.families.transformer_xl.checkpoints import WT103_CUTOFFS
@@ -71,6 +71,30 @@ PROJECTION = {"kernel": {"pytorch": Stored("", transposed=True), "tensorflow": S
 TF1_SOFTMAX = "transformer/adaptive_softmax/"
 
 
+class Stacked(Stored):
+    """One tensor holds a variable of all blocks."""
+
+    def entry(self, block: int, blocks: int) -> tuple[int, int]:
+        return block, blocks
+
+
+class Reversed(Stored):
+    """Rows stand in reverse order."""
+
+    def to_ours(self, tensor, part, config):
+        return tensor[::-1]
+
+    def to_stored(self, part, config):
+        return part[::-1]
+
+
+class ByCluster(Stored):
+    """A tensor for each cluster of tokens."""
+
+    def sizes(self, size: int, parts: int, config: RecurrentConfig) -> tuple[int, ...]:
+        return config.cluster_sizes if parts > 1 else (size,)
+
+
 def tf1_scope(config: RecurrentConfig, cluster: int) -> str:
     """The TF program has a scope a cluster where tables differ, and none where there is one."""
     return "" if config.div_val == 1 else f"cutoff_{cluster}/"
@@ -99,7 +123,7 @@ def bias_rows(config: RecurrentConfig) -> Iterator[Row]:
     for variable, name in (("content_bias", "r_w_bias"), ("position_bias", "r_r_bias")):
         if config.untie_r:
             ours, hf = "stack/layer_{i}/attention", f"layers.{{i}}.dec_attn.{name}"
-            yield Row(raw(variable), ours, hf=hf, tf1=name, stacked=("tf1",))
+            yield Row(raw(variable, tf1=Stacked("")), ours, hf=hf, tf1=name)
         else:
             yield Row(raw(variable), "stack", hf=name, tf1=name)
 
@@ -126,7 +150,7 @@ def softmax_rows(config: RecurrentConfig) -> Iterator[Row]:
         # The PyTorch original counts clusters from the end of the head's columns.
         for ours, theirs in (("cluster_weight", "cluster_W"), ("cluster_bias", "cluster_b")):
             yield Row(
-                raw(ours, torch=Stored("", reversed=True)),
+                raw(ours, torch=Reversed("")),
                 "softmax",
                 hf=f"crit.{ours}",
                 tf1=f"{TF1_SOFTMAX}cutoff_0/{theirs}",
@@ -136,11 +160,10 @@ def softmax_rows(config: RecurrentConfig) -> Iterator[Row]:
         scoped = [table] if config.div_val > 1 else clusters
         biases = tuple(f"{TF1_SOFTMAX}cutoff_{cluster}/b" for cluster in scoped)
         yield Row(
-            raw(f"bias_{table}"),
+            raw(f"bias_{table}", tf1=ByCluster("")),
             "softmax",
             hf=f"crit.out_layers.{table}.bias",
             tf1=biases if config.cutoffs else f"{TF1_SOFTMAX}bias",
-            sizes=config.cluster_sizes,
         )
         if not config.tie_word_embeddings:
             yield Row(EMBED, f"softmax/table_{table}", hf=f"crit.out_layers.{table}")
@@ -176,27 +199,41 @@ def hf_copies(config: RecurrentConfig) -> tuple[Copy, ...]:
     return (*softmax_copies(config), *(() if config.untie_r else biases))
 
 
-def hf_buffers(config: RecurrentConfig) -> dict[str, Any]:
-    """The frequencies of the sinusoids, which Hugging Face's class misses where they are not there."""
-    import numpy as np
+class WithFrequencies(HuggingFace):
+    """Hugging Face's class misses the frequencies of the sinusoids where a file does not have them."""
 
-    evens = np.arange(0, config.hidden_size, 2, dtype=np.float32)
-    return {"pos_emb.inv_freq": 1 / (np.float32(10000) ** (evens / config.hidden_size))}
+    def buffers(self, config: RecurrentConfig) -> dict[str, Any]:
+        import numpy as np
+
+        evens = np.arange(0, config.hidden_size, 2, dtype=np.float32)
+        return {"pos_emb.inv_freq": 1 / (np.float32(10000) ** (evens / config.hidden_size))}
+
+
+def unless_said(values: Mapping[str, Any], unsaid: Collection[str]) -> dict[str, Any]:
+    """What a program computes with where a configuration file of another one says nothing."""
+    return {name: value for name, value in values.items() if name in unsaid}
+
+
+class OriginalTorch(Torch):
+    def told(self, source, config, unsaid) -> dict[str, Any]:
+        return unless_said({"memory_start": "empty"}, unsaid)
+
+
+class OriginalTF1(TF1):
+    def told(self, source, config, unsaid) -> dict[str, Any]:
+        usual = {"same_length_keys": "mem_len+1", "layer_norm_epsilon": 1e-12}
+        return unless_said(usual, unsaid)
 
 
 FORMATS = {
-    "hf": HuggingFace(
+    "hf": WithFrequencies(
         model_type="transfo-xl",
         codec=HF_CODEC,
         root="transformer.",
         classes={"encoder": "TransfoXLModel", "causal_lm": "TransfoXLLMHeadModel"},
         supports={"proj_same_dim": True, "same_length_keys": "mem_len", "memory_start": "zeros"},
-        buffers=hf_buffers,
     ),
     # A bare Hugging Face encoder has no softmax and no prefix; the original always has a softmax.
-    "torch": Torch(required_key=r"(^|\.)crit\.", conventions={"memory_start": "empty"}),
-    "tf1": TF1(
-        root="transformer/",
-        conventions={"same_length_keys": "mem_len+1", "layer_norm_epsilon": 1e-12},
-    ),
+    "torch": OriginalTorch(required_key=r"(^|\.)crit\."),
+    "tf1": OriginalTF1(root="transformer/"),
 }

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from bert_zoo.families.bert import family as bert
+from bert_zoo.families.transformer_xl.formats import Stacked
 from bert_zoo.families.xlnet.config import XLNetConfig
 from bert_zoo.weights.formats import TF1, HuggingFace
 from bert_zoo.weights.formats.codec import ConfigCodec, ConfigRow
@@ -28,6 +29,14 @@ def with_todays_keys(values: Mapping[str, Any]) -> dict[str, Any]:
     return {"dropatt": values.get("dropout"), **values}
 
 
+MEMORY = ("mem_len", "reuse_len")
+
+
+def with_null_for_zero(values: dict[str, Any]) -> dict[str, Any]:
+    """Hugging Face's class says by null that nothing is remembered."""
+    return values | {name: values[name] or None for name in MEMORY}
+
+
 HF_CODEC = ConfigCodec(
     rows=[
         ConfigRow("vocab_size"),
@@ -38,8 +47,7 @@ HF_CODEC = ConfigCodec(
         ConfigRow("attention_dropout", "dropatt", optional=True),
         ConfigRow("summary_dropout", "summary_last_dropout", optional=True),
         ConfigRow("initializer_range", optional=True),
-        *(ConfigRow(name, optional=True, null=0) for name in ("mem_len", "reuse_len")),
-        *(ConfigRow(name, optional=True) for name in ("clamp_len", "tie_word_embeddings")),
+        *(ConfigRow(name, optional=True) for name in (*MEMORY, "clamp_len", "tie_word_embeddings")),
     ],
     fixed={
         "attn_type": ("bi",),
@@ -57,6 +65,7 @@ HF_CODEC = ConfigCodec(
     ),
     config_class=XLNetConfig,
     prepare=with_todays_keys,
+    finish=with_null_for_zero,
 )
 TF1_CODEC = ConfigCodec(
     rows=[
@@ -106,7 +115,7 @@ ENCODER_ROWS = (
     ),
     Row(MASK, "embeddings", hf="mask_emb", tf1="mask_emb/mask_emb"),
     *(
-        Row(raw(ours), ATTENTION, hf=f"{LAYER}rel_attn.{name}", tf1=name, stacked=("tf1",))
+        Row(raw(ours, tf1=Stacked("")), ATTENTION, hf=f"{LAYER}rel_attn.{name}", tf1=name)
         for ours, name in BIASES.items()
     ),
     Row(kernel(), f"{ATTENTION}/qkv", hf=tuple(f"{LAYER}rel_attn.{p}" for p in "qkv")),
@@ -171,6 +180,9 @@ class Original(TF1):
         (r"^logits/dense/", "logits_proj/"),
     )
 
+    def what_may_lack(self, key: str) -> str | None:
+        return "embedding of tokens to predict" if key.endswith("/mask_emb") else None
+
 
 FORMATS = {
     "hf": HuggingFace(model_type="xlnet", codec=HF_CODEC, root="transformer.", classes=HF_CLASSES),
@@ -178,6 +190,5 @@ FORMATS = {
         codec=TF1_CODEC,
         config_file="xlnet_config.json",
         root="model/transformer/",
-        lacking={r"/mask_emb$": "embedding of tokens to predict"},
     ),
 }

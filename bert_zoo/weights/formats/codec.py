@@ -18,7 +18,6 @@ class ConfigRow:
     key: str = ""  # in the source's file; the field's name by default
     values: Mapping[Any, Any] | None = None  # the source's values -> ours, where they differ
     optional: bool = False  # whether a file may leave the key out (our default then applies)
-    null: Any = None  # our value that the file says by null, which is our default
     # What is written, where the field may leave it to others; the field by default.
     written: str = ""
 
@@ -37,8 +36,6 @@ class ConfigRow:
         )
 
     def encode(self, value: Any) -> Any:
-        if self.null is not None and value == self.null:
-            return None
         if self.values is None:
             return value
         for theirs, ours in self.values.items():

@@ -1,7 +1,7 @@
 """What a file format is: the interface of the modules beside this one."""
 
 import re
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
@@ -10,6 +10,7 @@ from bert_zoo.config import Config, Pooling, Prompts, TextSpec
 from bert_zoo.json_files import JsonObject, read_object
 from bert_zoo.weights.formats.codec import ConfigCodec
 from bert_zoo.weights.table import Row, Stored
+from bert_zoo.weights.tensor_source import TensorSource
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,13 +33,12 @@ class Description:
     lacks_pooler: bool = False  # whether it has none, and Hugging Face's class would make one
 
 
-def nothing(*_: Any) -> Mapping[str, Any]:
-    return {}
-
-
 @dataclass(frozen=True, kw_only=True)
 class Format:
-    """How one family's checkpoints are stored in one format."""
+    """How one family's checkpoints are stored in one format.
+
+    A family with a peculiarity that others do not have overrides a method on its own page.
+    """
 
     name: ClassVar[str]
     layout: ClassVar[str] = "pytorch"
@@ -63,37 +63,18 @@ class Format:
     root: str | None = ""
     # Roots of further encoders in the same file, by name.
     encoders: Mapping[str, str] = field(default_factory=dict)
-    # Files of further encoders beside the first one's, by name; they have the first one's root.
-    files_beside: Mapping[str, str] = field(default_factory=dict)
     ignorable: Sequence[str] = ()  # patterns of keys that are not weights of the model
     # Pattern of a key without which tensors are not of this format; empty for none.
     required_key: str = ""
-    # Pattern of a key that this family alone has among those whose configuration files look the same;
-    # empty where they tell.
-    signature: str = ""
     # Field of the configuration -> pattern of the key whose rows it is, whatever a configuration file
     # says.
     sizes: Mapping[str, str] = field(default_factory=dict)
-    # (Keys, configuration) -> the fields that the names of tensors tell, whatever a configuration file
-    # says.
-    told_by_keys: Callable[[Collection[str], Any], Mapping[str, Any]] = nothing
-    # What a configuration file that another program wrote leaves unsaid.
-    conventions: Mapping[str, Any] = field(default_factory=dict)
     # Patterns of keys that are weights of something that the family's models do not have -> what that
     # is, for the log.
     unread: Mapping[str, str] = field(default_factory=dict)
-    # Patterns of keys that files of fine-tuned models lack -> what those are, for the log; zeros stand in
-    # for them.
-    lacking: Mapping[str, str] = field(default_factory=dict)
-    # Task -> pattern of a key beside which a head for it was not trained.
-    untrained_beside: Mapping[str, str] = field(default_factory=dict)
     # Field of the configuration -> the one value that the format's own program computes with, or a
     # function from a configuration to it.
     supports: Mapping[str, Any] = field(default_factory=dict)
-    # Task -> the same of its head alone.
-    supports_of_heads: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    # Makes the tensors below the encoder's root that files hold besides weights.
-    buffers: Callable[[Any], Mapping[str, Any]] = nothing
 
     # Names and layouts
 
@@ -119,6 +100,47 @@ class Format:
     def is_ignorable(self, key: str) -> bool:
         """Whether a key may stay unread, as no weight."""
         return any(re.search(pattern, key) for pattern in (*self.never_weights, *self.ignorable))
+
+    # What one family or another has of its own
+
+    def claims(self, source: TensorSource) -> bool:
+        """Whether tensors are of this family, though its configuration files look like another's."""
+        return False
+
+    def told(self, source: TensorSource, config: Config, unsaid: Collection[str]) -> dict[str, Any]:
+        """Fields of the configuration that the tensors tell, whatever a configuration file says.
+
+        Args:
+            source: the tensors.
+            config: what the file says.
+            unsaid: the fields that it leaves out.
+        """
+        rows = {}
+        for name, pattern in self.sizes.items():
+            for key in source:
+                if re.search(pattern, key):
+                    rows[name] = (*source.shape(key), 0)[0]
+        return rows
+
+    def file_beside(self, encoder: str) -> str | None:
+        """The file of a further encoder beside the first one's, with the same root."""
+        return None
+
+    def is_untrained(self, task: str, source: TensorSource) -> bool:
+        """Whether the file's head for a task was never trained."""
+        return False
+
+    def what_may_lack(self, key: str) -> str | None:
+        """What a tensor is that fine-tuned models lack, for the log; zeros stand in for it."""
+        return None
+
+    def supports_in_head(self, task: str) -> Mapping[str, Any]:
+        """As `supports`, of a task's head alone."""
+        return {}
+
+    def buffers(self, config: Config) -> Mapping[str, Any]:
+        """The tensors below the encoder's root that files hold besides weights."""
+        return {}
 
     # Configuration files
 

@@ -88,8 +88,6 @@ class HuggingFace(Format):
     classes: Mapping[str, str] = field(default_factory=dict)
     # Of its directories, where another family has the same `model_type`; empty for no matter.
     tokenizer_class: str = ""
-    # Whether a config.json without a model_type is of this family, as it is older than the key.
-    may_be_untyped: bool = False
 
     def __post_init__(self):
         codec = self.codec
@@ -121,9 +119,6 @@ class HuggingFace(Format):
         model_type = values.take("model_type", str)
         if self.tokenizer_class and values.take("tokenizer_class", str) != self.tokenizer_class:
             return False
-        if model_type is None:
-            # A configuration that names a class of Keras is another program's.
-            return self.may_be_untyped and "class_name" not in values
         return model_type == self.model_type
 
     def unsaid(self, values: JsonObject) -> frozenset[str]:

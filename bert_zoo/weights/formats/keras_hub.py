@@ -12,7 +12,7 @@ from bert_zoo.weights.files import write_json
 from bert_zoo.weights.formats.codec import ConfigCodec, ConfigRow
 from bert_zoo.weights.formats.format import Description
 from bert_zoo.weights.formats.keras_layers import PARTS, KerasLayers, fused
-from bert_zoo.weights.table import Row, Stored
+from bert_zoo.weights.table import Row
 
 TASK_FILE, TOKENIZER_FILE, PREPROCESSOR_FILE = "task.json", "tokenizer.json", "preprocessor.json"
 TASK_WEIGHTS_FILE, TASK_ROOT = "task.weights.h5", "task/"
@@ -108,8 +108,6 @@ class KerasHub(KerasLayers):
     class_name: str = ""  # of its backbone
     # Classes of its tasks -> transformers' of the same.
     classes: Mapping[str, str] = field(default_factory=dict)
-    # Whether its positions count from 0, where ours begin behind the row of padding.
-    positions_from_zero: bool = False
 
     def __post_init__(self):
         # What its backbones have no argument for.
@@ -134,20 +132,12 @@ class KerasHub(KerasLayers):
     def suffix(self, row: Row, variable: str) -> str:
         return f"/vars/{list(row.kind).index(variable)}"
 
-    def stored(self, row: Row, variable: str) -> Stored:
-        if self.positions_from_zero and row.ours == "embeddings/position_embedding":
-            return Stored(self.suffix(row, variable), lacking_rows=first_position)
-        return super().stored(row, variable)
-
     def decode(self, values: JsonObject, *, where: str) -> Config:
         arguments = dict(values.section("config"))
         config = self.codec.decode(arguments, where=where)
         # One rate stands for all of an encoder's.
         rates = ("attention_dropout", "embedding_dropout")
-        config = config.replace(**{n: config.hidden_dropout for n in rates if hasattr(config, n)})
-        if not self.positions_from_zero:
-            return config
-        return config.replace(max_positions=config.max_positions + first_position(config))
+        return config.replace(**{n: config.hidden_dropout for n in rates if hasattr(config, n)})
 
     def description(self, values: JsonObject, directory: Path) -> Description:
         task = read_object(directory / TASK_FILE) if (directory / TASK_FILE).is_file() else {}
@@ -156,8 +146,6 @@ class KerasHub(KerasLayers):
 
     def encode(self, config: Config, description: Description) -> dict[str, Any]:
         """The content of config.json."""
-        if self.positions_from_zero:
-            config = config.replace(max_positions=config.max_positions - first_position(config))
         return _serialized(self.class_name, self.codec.encode(config))
 
     def write_weights(self, directory: Path, tensors: Mapping[str, Any]) -> None:
@@ -201,11 +189,6 @@ def _serialized(class_name: str, arguments: Mapping[str, Any]) -> dict[str, Any]
         "config": dict(arguments),
         "registered_name": f"keras_hub>{class_name}",
     }
-
-
-def first_position(config: Config) -> int:
-    """The rows of a table before that of the first token."""
-    return config.pad_id + 1
 
 
 def _text(directory: Path) -> TextSpec | None:

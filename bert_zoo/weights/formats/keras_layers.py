@@ -28,7 +28,6 @@ class KerasLayers(Format):
 
     # Our path -> what their layer is called.
     layers: Mapping[str, str | tuple[str, ...]] = field(default_factory=dict)
-    joins_heads: bool = False  # whether the kernel behind attention has none
 
     def names(self, row: Row) -> tuple[str, ...]:
         number = _NUMBER.search(row.ours)
@@ -37,13 +36,14 @@ class KerasLayers(Format):
         return tuple(name.replace("{i}", number[1]) for name in names) if number else names
 
     def stored(self, row: Row, variable: str) -> Stored:
-        return Stored(self.suffix(row, variable), shape=self._shape(row, variable))
+        return Stored(self.suffix(row, variable), shape=self.shape(row, variable))
 
     @abstractmethod
     def suffix(self, row: Row, variable: str) -> str:
         """What is appended to a layer's name for one of its variables."""
 
-    def _shape(self, row: Row, variable: str) -> Callable[[Any], tuple[int, ...]] | None:
+    def shape(self, row: Row, variable: str) -> Callable[[Any], tuple[int, ...]] | None:
+        """As `Stored.shape`."""
         *_, layer, part = f"//{row.ours}".split("/")
         if layer != "attention":
             return None
@@ -52,7 +52,7 @@ class KerasLayers(Format):
             return _heads
         if gives_heads:
             return lambda config: (config.hidden_size, *_heads(config))
-        if part == "output" and variable == "kernel" and not self.joins_heads:
+        if part == "output" and variable == "kernel":
             return lambda config: (*_heads(config), config.hidden_size)
         return None
 
