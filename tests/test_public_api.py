@@ -53,7 +53,7 @@ MODULES = {
     "bert_zoo.training.finetuning": "finetune",
     "bert_zoo.training.language_model_recipes": "RECIPES LanguageModelRecipe Reading",
     "bert_zoo.training.language_modelling": "evaluate new_model train",
-    "bert_zoo.training.report": "RunRecord write_model_card write_report",
+    "bert_zoo.training.report": "RunRecord write_report",
     "bert_zoo.training.tasks": "make_task",
 }
 # Parameters in their order: those before "|" are taken by position too.

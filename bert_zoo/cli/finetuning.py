@@ -20,7 +20,7 @@ import bert_zoo
 from bert_zoo.cards import Card
 from bert_zoo.cli.benchmarks.base import Benchmark, Measurement
 from bert_zoo.cli.program import command, keras_verbosity
-from bert_zoo.cli.report import RunRecord, write_model_card, write_report
+from bert_zoo.cli.report import RunRecord, write_report
 from bert_zoo.loading.directories import RUN_METRICS as METRICS
 from bert_zoo.loading.directories import RUN_MODEL as MODEL
 from bert_zoo.models.base import ZooModel
@@ -336,8 +336,7 @@ def finetune(
         kept = bert_zoo.load(directory / MODEL)
         measure.kept = task.measure(measured, task.predict(kept, measured, recipe))
     record = run_record(name, task, recipe, model, measure, results, seed)
-    write_report(record, directory / "report.html")
-    write_model_card(record, directory / MODEL / "README.md")
+    write_report(record, directory)
     if export and keras.backend.backend() != "tensorflow":
         print(
             "No SavedModel is written, which takes Keras on TensorFlow: KERAS_BACKEND=tensorflow "

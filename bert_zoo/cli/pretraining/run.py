@@ -32,8 +32,7 @@ from bert_zoo.cli.pretraining.remembering import RememberingTraining
 from bert_zoo.cli.pretraining.streams import RowTraining, StreamSettings, StreamTraining
 from bert_zoo.cli.pretraining.text import tokenized
 from bert_zoo.cli.program import keras_verbosity
-from bert_zoo.cli.report.pretraining_card import write_pretraining_card
-from bert_zoo.cli.report.pretraining_page import write_pretraining_page
+from bert_zoo.cli.report import PretrainingRecord, write_report
 from bert_zoo.data.corpus import Corpus
 from bert_zoo.data.language_modelling import StreamBatches
 from bert_zoo.data.token_shards import TokenShards
@@ -295,7 +294,6 @@ def _write_results(
     directory: Path,
 ) -> None:
     bert_zoo.save(model, directory / MODEL)
-    write_pretraining_page(name, config, results, directory / "report.html")
     rows = results["measured"]
     names = [n for n in rows[-1] if n.endswith(" loss")]
 
@@ -313,14 +311,7 @@ def _write_results(
     has_curve = curve.is_file()
     if has_curve:
         shutil.copy(curve, directory / MODEL)
-    write_pretraining_card(
-        name,
-        use,
-        base,
-        config,
-        results,
-        directory / MODEL / "README.md",
-        CURVE if has_curve else None,
-    )
+    shown = CURVE if has_curve else None
+    write_report(PretrainingRecord(name, use, base, config, results, shown), directory)
     write_json(directory / METRICS, results)
     shutil.rmtree(directory / CHECKPOINT)

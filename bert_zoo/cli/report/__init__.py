@@ -1,10 +1,20 @@
-"""What a fine-tuning run leaves behind for people: a page of its results and a model card.
+"""What a run leaves for people: a page of its results and a model card.
 
 Nothing here imports TensorFlow or Keras.
 """
 
-from bert_zoo.cli.report.model_card import write_model_card
-from bert_zoo.cli.report.page import write_report
-from bert_zoo.cli.report.record import HardExample, RunRecord
+from pathlib import Path
 
-__all__ = ["HardExample", "RunRecord", "write_model_card", "write_report"]
+from bert_zoo.cli.report.analysis import HardExample
+from bert_zoo.cli.report.pretraining import PretrainingRecord
+from bert_zoo.cli.report.record import RunRecord
+from bert_zoo.cli.report.render import write
+
+__all__ = ["HardExample", "PretrainingRecord", "RunRecord", "write_report"]
+
+
+def write_report(run: RunRecord | PretrainingRecord, directory: Path) -> None:
+    """Writes the page of a run (`report.html`), and the card of its model (`model/README.md`)."""
+    template = "pretrained" if isinstance(run, PretrainingRecord) else "finetuned"
+    write(f"{template}.html", directory / "report.html", run=run)
+    write(f"{template}.md", directory / "model" / "README.md", run=run)

@@ -1,15 +1,38 @@
 """Where a model goes wrong: confusions, metrics by label, and the examples with the highest loss."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from bert_zoo.cli.report.record import HardExample
-
 NUM_HARDEST = 20
 # The least probability that a loss is computed from.
 TINY = 1e-12
+
+
+@dataclass(frozen=True)
+class HardExample:
+    """An example that the model does badly on."""
+
+    text: str  # what the model read; of a tagging, words with blanks between them
+    # The label, score or answer it should have given; the tags, with blanks between them.
+    truth: str
+    prediction: str  # what it gave instead
+    loss: float  # how bad that is; within a run the highest is the worst
+    by_word: bool = False  # whether truth and prediction are tags, one for each word of the text
+
+    @property
+    def tags(self) -> list[tuple[str, str, str]]:
+        """Words with their true and their predicted tags; empty where these do not fit."""
+        rows = [field.split() for field in (self.text, self.truth, self.prediction)]
+        fits = self.by_word and len({len(row) for row in rows}) == 1
+        return list(zip(*rows, strict=True)) if fits else []
+
+    @property
+    def wrong(self) -> int:
+        """How many tags are wrong."""
+        return sum(truth != prediction for _, truth, prediction in self.tags)
 
 
 class Confusion(NamedTuple):
@@ -19,6 +42,13 @@ class Confusion(NamedTuple):
     prediction: str
     count: int
     share: float
+
+
+def used_labels(counts: np.ndarray, names: Sequence[str]) -> tuple[list[str], np.ndarray]:
+    """The labels that occur or are predicted, and their counts [truth, prediction]."""
+    counts = np.asarray(counts, dtype=np.int64)
+    used = np.flatnonzero(counts.sum(axis=0) + counts.sum(axis=1))
+    return [str(names[i]) for i in used], counts[np.ix_(used, used)]
 
 
 def confusion_matrix(

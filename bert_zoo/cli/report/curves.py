@@ -2,7 +2,8 @@
 
 import math
 from collections.abc import Callable, Sequence
-from html import escape
+
+from markupsafe import Markup, escape
 
 from bert_zoo.cli.report.wording import number
 
@@ -20,7 +21,7 @@ def line_chart(
     *,
     at: Sequence[int] = (),
     unit: str = "epoch",
-) -> str:
+) -> Markup:
     """One metric by epoch or step, as an `<svg>` element whose classes the page styles.
 
     Args:
@@ -35,7 +36,7 @@ def line_chart(
     at = at or range(1, len(values) + 1)
     finite = [value for value in (*values, *beside) if math.isfinite(value)]
     if not finite:
-        return ""
+        return Markup()
     ticks = round_ticks(min(finite), max(finite))
     decimals = max(0, -math.floor(math.log10(ticks[1] - ticks[0]) + 1e-9))
     x_of = _scale(at[0], at[-1], LEFT + 8, WIDTH - RIGHT)
@@ -60,7 +61,8 @@ def line_chart(
                 "</circle>"
             )
     label = escape(f"{name} by {unit}, from {number(values[0])} to {number(values[-1])}")
-    return f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{label}">{"".join(parts)}</svg>'
+    size = f'viewBox="0 0 {WIDTH} {HEIGHT}"'
+    return Markup(f'<svg {size} role="img" aria-label="{label}">{"".join(parts)}</svg>')
 
 
 def _scale(low: float, high: float, start: float, end: float) -> Callable[[float], float]:

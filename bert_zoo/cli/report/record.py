@@ -1,5 +1,6 @@
-"""What is known of a fine-tuning run when it ends."""
+"""What is known of a fine-tuning run when it ends, as its page and its card show it."""
 
+import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -8,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bert_zoo.cards import Card
+from bert_zoo.cli.report.analysis import HardExample
+from bert_zoo.cli.report.hub import front_matter
 from bert_zoo.cli.report.wording import words
 
 if TYPE_CHECKING:
@@ -15,19 +18,15 @@ if TYPE_CHECKING:
 
 # The metric that is the loss on the measured split.
 LOSS = "loss"
+# A metric -> its name on Hugging Face's hub; metrics that are not there stay in the text.
+HUB_METRICS = {
+    **{name: name for name in ("accuracy", "f1", "precision", "recall", "matthews_correlation")},
+    "exact": "exact_match",
+    "exact_match": "exact_match",
+    "pearson": "pearsonr",
+    "spearman": "spearmanr",
+}
 NONCOMMERCIAL = re.compile(r"\bNC\b|non-?commercial|not for commercial", re.IGNORECASE)
-
-
-@dataclass(frozen=True)
-class HardExample:
-    """An example that the model does badly on."""
-
-    text: str  # what the model read; of a tagging, words with blanks between them
-    # The label, score or answer it should have given; the tags, with blanks between them.
-    truth: str
-    prediction: str  # what it gave instead
-    loss: float  # how bad that is; within a run the highest is the worst
-    by_word: bool = False  # whether truth and prediction are tags, one for each word of the text
 
 
 @dataclass(frozen=True)
@@ -72,21 +71,17 @@ class RunRecord:
         """The metrics of the model that is kept, the deciding one first."""
         return {name: self.epochs[self.kept_epoch - 1][name] for name in self.epochs[0]}
 
-    @property
-    def measured_losses(self) -> list[float]:
-        """The loss on the measured split after each epoch; none where it was not measured."""
-        return [metrics[LOSS] for metrics in self.epochs if LOSS in metrics]
-
-    def by_epoch(self) -> list[tuple[int, list[float]]]:
-        """Each epoch from 1 with its training loss and its metrics, in the order of `kept`."""
-        rows = zip(self.losses, self.epochs, strict=True)
-        return [
-            (epoch, [loss, *(metrics[name] for name in self.kept)])
-            for epoch, (loss, metrics) in enumerate(rows, start=1)
-        ]
+    def by_epoch(self, name: str) -> list[float]:
+        """A metric after each epoch."""
+        return [metrics[name] for metrics in self.epochs]
 
     @property
-    def table_columns(self) -> list[str]:
+    def diverged(self) -> list[int]:
+        """The epochs whose training loss is infinite or no number."""
+        return [n for n, loss in enumerate(self.losses, start=1) if not math.isfinite(loss)]
+
+    @property
+    def columns(self) -> list[str]:
         """The columns of `table`; a row may lack some, such as spans without a score."""
         return list(dict.fromkeys(name for row in self.table for name in row))
 
@@ -119,6 +114,19 @@ class RunRecord:
             f"The kept epoch was chosen by its {words(next(iter(self.epochs[0])))} on the same "
             f"{self.measured_on} examples, so these figures tend to be a little better than those on "
             "new data."
+        )
+
+    def front_matter(self) -> str:
+        """The head of its card."""
+        results = [
+            (self.task, HUB_METRICS[name], value)
+            for name, value in self.kept.items()
+            if name in HUB_METRICS
+        ]
+        name = f"{self.model} on {self.task}"
+        base = [self.model, *self.checkpoint.get("sources", ())]
+        return front_matter(
+            name, self.use, base, results, licence=self.licence, split=self.measured_on
         )
 
 

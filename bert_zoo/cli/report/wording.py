@@ -1,17 +1,16 @@
-"""Numbers and settings as people read them, for the page and the card alike."""
+"""Numbers and settings as people read them, for pages and cards alike."""
 
-import re
-from collections.abc import Callable
+from collections.abc import Mapping
 from numbers import Integral, Real
 from typing import Any
-
-ARXIV = re.compile(r"arXiv:(\d{4}\.\d{4,5})")
 
 MINUTE, HOUR = 60, 3600
 
 
-def number(value: Real) -> str:
-    """A measured number with four digits; a count in full."""
+def number(value: Any) -> str:
+    """A measured number with four digits; a count in full; what is no number as it is, None as nothing."""
+    if not isinstance(value, Real):
+        return "" if value is None else str(value)
     if isinstance(value, Integral):
         return f"{int(value):,}"
     if abs(value) < 10:
@@ -32,6 +31,11 @@ def setting(value: Any) -> str:
     return str(value)
 
 
+def settings(values: Mapping[str, Any]) -> dict[str, str]:
+    """Names and values of settings."""
+    return {words(name): setting(value) for name, value in values.items()}
+
+
 def words(name: str) -> str:
     """The name of a field or a metric as words."""
     return name.replace("_", " ")
@@ -45,8 +49,3 @@ def duration(seconds: float) -> str:
     if whole < HOUR:
         return f"{whole // MINUTE} min {whole % MINUTE} s"
     return f"{whole // HOUR} h {whole % HOUR // MINUTE} min"
-
-
-def with_paper_links(text: str, link: Callable[[str, str], str]) -> str:
-    """A text, escaped for where it goes, in which arXiv numbers are `link(shown, address)`."""
-    return ARXIV.sub(lambda found: link(found[0], f"https://arxiv.org/abs/{found[1]}"), text)

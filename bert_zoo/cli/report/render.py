@@ -1,0 +1,66 @@
+"""Fills the templates of pages and model cards."""
+
+import re
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+import jinja2
+from markupsafe import Markup, escape
+
+from bert_zoo.cli.report.analysis import most_confused, used_labels
+from bert_zoo.cli.report.curves import line_chart
+from bert_zoo.cli.report.wording import duration, number, setting, settings, words
+
+TEMPLATES = Path(__file__).parent / "templates"
+ARXIV = re.compile(r"arXiv:(\d{4}\.\d{4,5})")
+MARKDOWN = re.compile(r"([\\`*\[\]|#])")
+
+
+def write(template: str, path: str | PathLike, **values: Any) -> None:
+    """Writes a file: a template of this package with values for its names."""
+    text = ENVIRONMENT.get_template(template).render(values)
+    # What UTF-8 cannot say, such as half of a surrogate pair, becomes a numeric reference.
+    Path(path).write_text(text, encoding="utf-8", errors="xmlcharrefreplace", newline="\n")
+
+
+def linked(text: str) -> Markup:
+    """A text in which arXiv numbers are links, for a page."""
+    return Markup(ARXIV.sub(r'<a href="https://arxiv.org/abs/\1">\g<0></a>', str(escape(text))))
+
+
+def plain(value: str) -> str:
+    """A text as one line that Markdown shows as it is."""
+    line = " ".join(value.split())
+    line = line.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    return MARKDOWN.sub(r"\\\1", line)
+
+
+def plain_linked(text: str) -> str:
+    """A text in which arXiv numbers are links, for a card."""
+    return ARXIV.sub(r"[\g<0>](https://arxiv.org/abs/\1)", plain(text))
+
+
+def row(*cells: Any) -> str:
+    """A row of a card's table."""
+    return f"| {' | '.join(plain(number(cell)) for cell in cells)} |"
+
+
+ENVIRONMENT = jinja2.Environment(
+    loader=jinja2.FileSystemLoader(TEMPLATES),
+    autoescape=jinja2.select_autoescape(["html"]),
+    undefined=jinja2.StrictUndefined,
+    trim_blocks=True,
+    lstrip_blocks=True,
+)
+ENVIRONMENT.filters |= {
+    each.__name__: each
+    for each in (duration, linked, number, plain, plain_linked, setting, settings, words)
+}
+ENVIRONMENT.filters |= {
+    "named": lambda name, run: run.named(name),
+    "of": lambda name, row: row.get(name),
+}
+ENVIRONMENT.globals |= {
+    each.__name__: each for each in (line_chart, most_confused, row, used_labels)
+}
