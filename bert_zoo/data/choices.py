@@ -13,7 +13,7 @@ from typing import Any
 
 from bert_zoo.data import files
 from bert_zoo.data.files import decoded, string, text_member
-from bert_zoo.data.tables import rows
+from bert_zoo.data.tables import Table
 from bert_zoo.error_text import shown
 from bert_zoo.json_files import member
 
@@ -74,7 +74,7 @@ def load_swag(split: str, data_dir: str | Path) -> ChoiceSplit:
     has_labels = split != "test"
     prompts, choices, labels = [], [], []
     columns = (*_SWAG_COLUMNS, "label") if has_labels else _SWAG_COLUMNS
-    for line, (first, beginning, *endings) in rows(path, columns):
+    for line, (first, beginning, *endings) in Table(path).rows(columns):
         if has_labels:
             labels.append(_choice_number(endings.pop(), "0123", f"{path}, line {line}"))
         prompts.append(first)

@@ -7,24 +7,22 @@ JSON is an array of objects, or as JSON Lines one object a line. Of an Excel fil
 Nothing here imports TensorFlow.
 """
 
-import contextlib
 import csv
 import importlib
 import math
 import re
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import chain, islice
-from operator import itemgetter
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from bert_zoo.data import files
 from bert_zoo.data.files import MAX_LINE_BYTES
 from bert_zoo.error_text import nearest, quoted, shown
-from bert_zoo.json_files import JSON_SPACE, parse_json, parse_json_at
+from bert_zoo.json_files import parse_json
 
 
 @dataclass(frozen=True)
@@ -100,92 +98,76 @@ def read_table(
             Names file and line.
         FileNotFoundError: there is no such file.
     """
-    path = Path(path)
+    table = Table(
+        path,
+        format=format,
+        delimiter=delimiter,
+        header=header,
+        encoding=encoding,
+        max_line_bytes=max_line_bytes,
+    )
     text_columns = (text,) if text_pair is None else (text, text_pair)
     other_columns = label_columns or (() if label is None else (label,))
-    columns: list[list[Any]] = [[] for _ in (*text_columns, *other_columns)]
+    read_label: Callable[..., Any] = _score if regression else _label_name
+    if label_columns:
+        read_label = partial(_marked, label_columns)
+    elif label_delimiter:
+        read_label = partial(_label_list, label_delimiter)
+
+    texts: list[list[str]] = [[] for _ in text_columns]
+    found: list[Any] = []
     lines: list[int] = []
     skipped = 0
-    arguments = dict(zip(text_columns, ("text", "text_pair"), strict=False))
-    arguments |= (
-        dict.fromkeys(label_columns, "label_columns") if label_columns else {label: "label"}
-    )
-    try:
-        for line, values in rows(
-            path,
-            (*text_columns, *other_columns),
-            format=format,
-            delimiter=delimiter,
-            header=header,
-            encoding=encoding,
-            max_line_bytes=max_line_bytes,
-        ):
-            told = values[len(text_columns) :]
-            if skip_unlabelled and told and all(map(_is_missing, told)):
-                skipped += 1
-                continue
-            lines.append(line)
-            for column, value in zip(columns, values, strict=True):
-                column.append(value)
-    except NoColumnError as error:
-        argument = arguments[error.column]
-        raise ValueError(
-            f"{error} Say which column it is with {argument}= (--{argument})."
-        ) from error
+    for line, cells in table.rows((*text_columns, *other_columns), COLUMN_ADVICE):
+        told = cells[len(text_columns) :]
+        if skip_unlabelled and told and all(map(_is_missing, told)):
+            skipped += 1
+            continue
+        lines.append(line)
+        for column, name, cell in zip(texts, text_columns, cells, strict=False):
+            column.append(files.string(cell, str(name), table.place(line)))
+        if told:
+            try:
+                found.append(read_label(*told))
+            except ValueError as error:
+                raise ValueError(f"{table.place(line)}: {error}") from error
     if not lines:
         raise ValueError(f"{path}: none of its {skipped:,} rows has a label.")
-    texts, cells = columns[: len(text_columns)], columns[len(text_columns) :]
 
-    def place(row: int) -> str:
-        return f"{path}, line {lines[row]}"
-
-    for name, column in zip(text_columns, texts, strict=True):
-        try:
-            "".join(column).encode("utf-8")
-        except (TypeError, UnicodeEncodeError):
-            for row, value in enumerate(column):
-                files.string(value, str(name), place(row))
-
-    labels: list[int] | list[float] | list[tuple[int, ...]] | None = None
-    names: tuple[str, ...] = ()
+    labels, names = found if told else None, ()
     if label_columns:
         names = tuple(map(str, label_columns))
-        labels = _converted(zip(*cells, strict=True), partial(_marked, names=names), place)
     elif label is not None and label_delimiter:
-        sets = _converted(cells[0], partial(_label_list, delimiter=label_delimiter), place)
-        row_of = [row for row, some in enumerate(sets) for _ in some]
+        row_of = [row for row, some in enumerate(found) for _ in some]
         if not row_of and label_names is None:
             raise ValueError(f"{path}: no row has a label. Is this the column of the labels?")
-        flat = list(chain.from_iterable(sets))
-        ids, names = class_ids(flat, label_names, lambda i: place(row_of[i]))
+        flat = [name for some in found for name in some]
+        ids, names = class_ids(flat, label_names, lambda i: table.place(lines[row_of[i]]))
         of_rows = iter(ids)
-        labels = [tuple(sorted(set(islice(of_rows, len(some))))) for some in sets]
-    elif label is not None and regression:
-        labels = _converted(cells[0], _score, place)
-    elif label is not None:
-        labels, names = class_ids(_converted(cells[0], _label_name, place), label_names, place)
-    read = tuple(texts) if text_pair is not None else texts[0]
+        labels = [tuple(sorted(set(islice(of_rows, len(some))))) for some in found]
+    elif label is not None and not regression:
+        labels, names = class_ids(found, label_names, lambda row: table.place(lines[row]))
+    read = texts[0] if text_pair is None else tuple(texts)
     return LabelledTexts(read, labels, names, lines, skipped)
 
 
 def text_rows(
     path: str | Path, text: str | int = "text", text_pair: str | int | None = None, **how: Any
 ) -> Iterator[tuple[str, ...]]:
-    """Yields the text, or the two texts, of each row of a table, which is read as it is asked for.
+    """Yields the text, or the two texts, of each row of a table, reading as it goes.
 
     Args:
         path, text, text_pair: as for `read_table`.
-        **how: its further arguments on how the file is written: format, delimiter, header, encoding.
+        **how: how the file is written, as for `read_table`: format, delimiter, header, encoding.
 
     Raises:
         ValueError, FileNotFoundError: as `read_table`.
     """
-    path = Path(path)
+    table = Table(path, **how)
     columns = (text,) if text_pair is None else (text, text_pair)
-    with _naming_arguments(dict(zip(columns, TEXT_ARGUMENTS, strict=False))):
-        for line, values in rows(path, columns, **how):
-            named = zip(values, columns, strict=True)
-            yield tuple(files.string(v, str(name), f"{path}, line {line}") for v, name in named)
+    for line, cells in table.rows(columns, COLUMN_ADVICE):
+        named = zip(cells, columns, strict=True)
+        yield tuple(files.string(cell, str(name), table.place(line)) for cell, name in named)
 
 
 def read_trec(
@@ -239,18 +221,7 @@ _MARKS = {"0": False, "0.0": False, "false": False, "1": True, "1.0": True, "tru
 _Place = Callable[[int], str]
 
 
-def _converted(cells: Iterable[Any], convert: Callable[[Any], Any], place: _Place) -> list[Any]:
-    """What the cells of a column mean; errors of `convert` get the place of their cell."""
-    values = []
-    for cell in cells:
-        try:
-            values.append(convert(cell))
-        except ValueError as error:
-            raise ValueError(f"{place(len(values))}: {error}") from error
-    return values
-
-
-def _marked(values: Sequence[Any], names: Sequence[str]) -> tuple[int, ...]:
+def _marked(names: Sequence[str | int], *values: Any) -> tuple[int, ...]:
     """The numbers of the columns that hold a 1."""
     marks = [_MARKS.get(str(value).strip().lower()) for value in values]
     if None in marks:
@@ -262,16 +233,13 @@ def _marked(values: Sequence[Any], names: Sequence[str]) -> tuple[int, ...]:
     return tuple(i for i, mark in enumerate(marks) if mark)
 
 
-def _label_list(value: Any, delimiter: str) -> list[str]:
-    """The names in a cell, of which there may be none."""
+def _label_list(delimiter: str, value: Any) -> list[str]:
+    """The names in a cell, perhaps none."""
     if isinstance(value, str):
         return [name.strip() for name in value.split(delimiter) if name.strip()]
     if _is_missing(value):
         return []
     return list(map(_label_name, value if isinstance(value, list) else [value]))
-
-
-_SKIP = " skip_unlabelled=True (--skip_unlabelled) leaves such rows out; label=None reads texts without labels."
 
 
 def _is_missing(value: Any) -> bool:
@@ -282,24 +250,28 @@ def _is_missing(value: Any) -> bool:
 
 
 def _label_name(value: Any) -> str:
-    if isinstance(value, str):
-        if value.strip():
-            return value
-        raise ValueError(f"the label is empty. Correct the line.{_SKIP}")
+    _check_told("label", value)
     if isinstance(value, bool):
         return str(value).lower()
-    if isinstance(value, int | float):
+    if isinstance(value, str | int | float):
         return str(value)
-    advice = _SKIP if _is_missing(value) else ""
-    raise ValueError(f"the label is {shown(value)}, expected a string or a number.{advice}")
+    raise ValueError(f"the label is {shown(value)}, expected a string or a number.")
 
 
 def _score(value: Any) -> float:
+    _check_told("score", value)
     score = math.nan if isinstance(value, bool) else number(value)
     if not math.isfinite(score):
-        advice = _SKIP if _is_missing(value) else ""
-        raise ValueError(f"the score is {shown(value)}, expected a finite number.{advice}")
+        raise ValueError(f"the score is {shown(value)}, expected a finite number.")
     return score
+
+
+def _check_told(what: str, value: Any) -> None:
+    if _is_missing(value):
+        raise ValueError(
+            f"the {what} is missing ({shown(value)}). Correct the row; skip_unlabelled=True "
+            "(--skip_unlabelled) leaves such rows out, label=None reads texts without labels."
+        )
 
 
 def number(value: Any) -> float:
@@ -373,234 +345,214 @@ def _collected_names(spelled: Sequence[str], place: _Place) -> tuple[str, ...]:
 
 # --- Rows ---
 
+COLUMN_ADVICE = (
+    " Name the columns with text=, text_pair= and label= or label_columns= (--text and so on)."
+)
 
-def rows(
-    path: Path,
-    columns: Sequence[str | int],
-    *,
-    format: str | None = None,
-    delimiter: str | None = None,
-    header: Sequence[str] | bool = True,
-    encoding: str | None = None,
-    max_line_bytes: int = MAX_LINE_BYTES,
-) -> Iterator[tuple[int, tuple[Any, ...]]]:
-    """Yields the line on which each row begins (from 1) and its values in the columns asked for.
 
-    Blank lines at the end of the file are left out. Arguments and errors are those of `read_table`.
+class Table:
+    """A file with rows and columns.
+
+    Args:
+        path, format, delimiter, header, encoding, max_line_bytes: as for `read_table`.
+
+    Raises:
+        ValueError: the format is unknown, or an option does not go with it.
     """
-    delimiter = "\t" if delimiter == "tab" else delimiter
-    name = _format_name(path, format, delimiter)
-    options: dict[str, Any] = {"encoding": encoding, "max_bytes": max_line_bytes}
-    if name == "csv":
-        options["delimiter"] = delimiter or _found_delimiter(path, columns, header, options)
-    elif delimiter is not None:
-        raise ValueError(f"{path}: the delimiter {delimiter!r} is for CSV files. Leave it out.")
-    elif name in _BINARY:
-        if encoding is not None:
-            raise ValueError(f"{path}: encoding is for files of text, not of {name}. Leave it out.")
-        options = {}
-    names_columns = name in _NAMING
-    if names_columns and header is not True:
-        raise ValueError(f"{path}: a file of {name} names its columns; leave out header.")
-    pick = width = blank_line = row_line = None
-    for line, record in FORMATS[name](path, **options):
-        if record is None:
-            blank_line = blank_line or line
-            continue
-        if blank_line:
+
+    def __init__(
+        self,
+        path: str | Path,
+        *,
+        format: str | None = None,
+        delimiter: str | None = None,
+        header: Sequence[str] | bool = True,
+        encoding: str | None = None,
+        max_line_bytes: int = MAX_LINE_BYTES,
+    ):
+        self.path, self.header = Path(path), header
+        self.delimiter = "\t" if delimiter == "tab" else delimiter
+        self.format = format or self._format_of_suffix()
+        if self.format not in FORMATS:
             raise ValueError(
-                f"{path}, line {blank_line}: the line is blank, and rows follow it. Remove it, or "
-                "complete its row."
+                f"{path}: the format {format!r} is not known. Choose one of {list(FORMATS)}."
             )
-        if pick is None:
-            keys: Sequence[Any] = columns
-            if not names_columns:
-                keys, width, described = _layout(path, columns, header, line, record)
-            # Of one key, itemgetter gives no tuple.
-            pick = itemgetter(*keys) if len(keys) > 1 else lambda row, key=keys[0]: (row[key],)
-            if header is True and not names_columns:
+        if self.delimiter is not None and len(self.delimiter) != 1:
+            raise ValueError(
+                f"The delimiter is {shown(delimiter)}; it is one character, such as ',', ';' or a tab."
+            )
+        if self.delimiter is not None and self.format != "csv":
+            raise ValueError(f"{path}: the delimiter {delimiter!r} is for CSV files. Leave it out.")
+        if self.format in _BINARY and encoding is not None:
+            raise ValueError(
+                f"{path}: encoding is for files of text, not of {self.format}. Leave it out."
+            )
+        if self.format in _NAMING and header is not True:
+            raise ValueError(
+                f"{path}: a file of {self.format} names its columns; leave out header."
+            )
+        self._options = () if self.format in _BINARY else (encoding, max_line_bytes)
+
+    def _format_of_suffix(self) -> str:
+        by_suffix = SUFFIXES.get(self.path.suffix.lower())
+        if self.delimiter is not None and by_suffix in (None, "tsv"):
+            return "csv"
+        if by_suffix is None:
+            raise ValueError(
+                f"{self.path}: the suffix {self.path.suffix!r} does not say what format the file has; "
+                f"name it with format=, one of {list(FORMATS)}."
+            )
+        return by_suffix
+
+    def place(self, number: int) -> str:
+        """The place of a row, for messages."""
+        return f"{self.path}, {'line' if self.format in _LINES else 'row'} {number}"
+
+    def rows(
+        self, columns: Sequence[str | int], advice: str = ""
+    ) -> Iterator[tuple[int, tuple[Any, ...]]]:
+        """Yields each row's number, from 1, and its values in the columns asked for.
+
+        The number is that of the line on which the row begins, or for JSON arrays, Parquet and Excel
+        that of the row. Blank lines at the end of the file are left out.
+
+        Args:
+            columns: their names, or numbers where there is no header.
+            advice: what to do where one of them is not there, for the message.
+
+        Raises:
+            ValueError, FileNotFoundError: as `read_table`.
+        """
+        blank = positions = row = None
+        for number, record in self._records(columns):
+            if record is None:
+                blank = blank or number
                 continue
-        if width is not None and len(record) != width:
-            raise ValueError(
-                f"{path}, line {line}: found {len(record)} fields, expected {width} {described}. "
-                "Correct the line."
-            )
-        try:
-            values = pick(record)
-        except KeyError as error:
-            raise NoColumnError(f"{path}, line {line}", error.args[0], record) from error
-        row_line = line
-        yield line, values
-    if row_line is None:
-        raise ValueError(f"{path} has no rows. Check that this is the right file.")
+            if blank:
+                raise ValueError(
+                    f"{self.place(blank)}: the line is blank, and rows follow it. Remove it, or "
+                    "complete its row."
+                )
+            if isinstance(record, Mapping):
+                _check_has(columns, record, self.place(number), advice)
+                row = tuple(record[name] for name in columns)
+                yield number, row
+                continue
+            if positions is None:
+                names = record if self.header is True else self.header
+                positions = self._positions(columns, names, record, advice)
+                width = len(names or record)
+                if self.header is True:
+                    continue
+            if len(record) != width:
+                described = f"({quoted(names)})" if names else "as on the first line"
+                raise ValueError(
+                    f"{self.place(number)}: found {len(record)} fields, expected {width} {described}. "
+                    "Correct the line."
+                )
+            row = tuple(record[position] for position in positions)
+            yield number, row
+        if row is None:
+            raise ValueError(f"{self.path} has no rows. Check that this is the right file.")
 
+    def _records(self, columns: Sequence[str | int]) -> Iterator[tuple[int, Any]]:
+        """Number and content of each record: fields, or named values; None for a blank line."""
+        if self.format != "csv":
+            return FORMATS[self.format](self.path, *self._options)
+        delimiter = self.delimiter or max(DELIMITERS, key=partial(self._fit, columns))
+        return _csv_records(self.path, *self._options, delimiter)
 
-def _format_name(path: Path, format: str | None, delimiter: str | None) -> str:
-    if delimiter is not None and len(delimiter) != 1:
-        raise ValueError(
-            f"The delimiter is {shown(delimiter)}; it is one character, such as ',', ';' or a tab."
-        )
-    by_suffix = SUFFIXES.get(path.suffix.lower())
-    if format is None and delimiter is not None and by_suffix in (None, "tsv"):
-        return "csv"
-    name = by_suffix if format is None else format
-    if name not in FORMATS:
-        raise ValueError(
-            f"{path}: the format {format!r} is not known. Choose one of {list(FORMATS)}."
-            if format is not None
-            else f"{path}: the suffix {path.suffix!r} does not say what format the file has; name it "
-            f"with format=, one of {list(FORMATS)}."
-        )
-    return name
-
-
-def _found_delimiter(
-    path: Path, columns: Sequence[str | int], header: Sequence[str] | bool, options: Mapping
-) -> str:
-    """The one of `DELIMITERS` that the header tells; of files without header, the first rows.
-
-    With it the header has most of the columns asked for, and then most columns.
-    """
-
-    def fit(delimiter: str) -> tuple[int, int]:
-        records = _csv_records(path, delimiter=delimiter, **options)
+    def _fit(self, columns: Sequence[str | int], delimiter: str) -> tuple[int, int]:
+        """How well a delimiter fits: with the right one the header has most of the columns asked for,
+        and then most columns; without a header, the first rows have the same number of fields."""
+        records = _csv_records(self.path, *self._options, delimiter)
         try:
             first = [
-                fields or () for _, fields in islice(records, 1 if header is True else _FIRST_ROWS)
+                fields or ()
+                for _, fields in islice(records, 1 if self.header is True else _FIRST_ROWS)
             ]
         except ValueError:
             return -1, 0
-        if header is True:
+        if self.header is True:
             names = set().union(*first)
             return len(names & set(columns)), len(names)
         widths = set(map(len, first))
-        # One field a row is what any delimiter finds that the file does not have.
+        # Any delimiter that the file does not have finds one field a row.
         return int(len(widths) == 1 and widths != {1}), 0
 
-    return max(DELIMITERS, key=fit)
+    def _positions(
+        self,
+        columns: Sequence[str | int],
+        names: Sequence[str] | bool,
+        first: Sequence[str],
+        advice: str,
+    ) -> list[int]:
+        """The positions of columns in a row's fields."""
+        if names:
+            where = self.place(1) if self.header is True else f"{self.path}, header"
+            _check_different(where, names)
+            no_header = " If the file has no header (header=False, --noheader), give their numbers."
+            _check_has(columns, names, where, advice + no_header)
+            return [names.index(name) for name in columns]
+        try:
+            positions = list(map(int, columns))
+        except ValueError as error:
+            raise ValueError(
+                f"{self.path}: the columns of a file without header are numbers, from 0; got "
+                f"{list(columns)}. Its first row is {quoted(first)}."
+            ) from error
+        for position in positions:
+            if not -len(first) <= position < len(first):
+                raise ValueError(
+                    f"{self.place(1)}: there is no column {position}; columns count from 0, and the "
+                    f"row is {quoted(first)}."
+                )
+        return positions
 
 
-def _layout(
-    path: Path,
-    columns: Sequence[str | int],
-    header: Sequence[str] | bool,
-    line: int,
-    first: Sequence[str],
-) -> tuple[list[int], int, str]:
-    """The indices of columns in a row's fields, how many fields it has, and why, for messages."""
-    if header is False:
-        indices = [_position(path, column, first) for column in columns]
-        return indices, len(first), "as on the first line"
-    names, place = (first, f"line {line}") if header is True else (header, "header")
-    return _named_positions(f"{path}, {place}", columns, names), len(names), f"({quoted(names)})"
-
-
-def _position(path: Path, column: str | int, first: Sequence[str]) -> int:
-    """The index of a column in a file without header."""
-    try:
-        index = int(column)
-    except ValueError as error:
-        raise ValueError(
-            f"{path}: the columns of a file without header are numbers, from 0; got {column!r}. "
-            f"Its first row is {quoted(first)}."
-        ) from error
-    if not -len(first) <= index < len(first):
-        raise ValueError(
-            f"{path}, line 1: there is no column {index}; columns count from 0, and the row is "
-            f"{quoted(first)}."
-        )
-    return index
-
-
-def _named_positions(where: str, columns: Sequence[str | int], header: Sequence[str]) -> list[int]:
-    """The indices of columns in a header."""
-    _check_different(where, header)
+def _check_has(
+    columns: Sequence[str | int], known: Collection[str], where: str, advice: str
+) -> None:
     for name in columns:
-        if name not in header:
-            advice = (
-                " Of a file without header (header=False, --noheader) columns are given by number."
+        if name not in known:
+            raise ValueError(
+                f"{where}: there is no column {name!r}; the columns are {quoted(known)}."
+                f"{nearest(str(name), known)}{advice}"
             )
-            raise NoColumnError(where, name, header, advice)
-    return [header.index(name) for name in columns]
 
 
-TEXT_ARGUMENTS = ("text", "text_pair")
-
-
-@contextlib.contextmanager
-def _naming_arguments(arguments: Mapping[str | int, str]) -> Iterator[None]:
-    """Adds to the error of a missing column which argument names it; column -> argument."""
-    try:
-        yield
-    except NoColumnError as error:
-        argument = arguments[error.column]
-        raise ValueError(
-            f"{error} Say which column it is with {argument}= (--{argument})."
-        ) from error
-
-
-class NoColumnError(ValueError):
-    """A file lacks a column.
-
-    Attributes:
-        column: its name.
-    """
-
-    def __init__(self, where: str, name: str | int, known: Collection[str], advice: str = ""):
-        super().__init__(
-            f"{where}: there is no column {name!r}; the columns are {quoted(known)}."
-            f"{nearest(str(name), known)}{advice}"
-        )
-        self.column = name
-
-
-def _check_different(where: str, columns: Sequence[str]) -> None:
+def _check_different(where: object, columns: Sequence[str]) -> None:
     if len(set(columns)) < len(columns):
-        repeated = sorted(name for name, count in Counter(columns).items() if count > 1)
-        raise ValueError(
-            f"{where}: the columns {quoted(repeated)} occur twice. Rename or remove them."
-        )
+        # Columns without a name are never read by name.
+        repeated = sorted(name for name, count in Counter(columns).items() if name and count > 1)
+        if repeated:
+            raise ValueError(
+                f"{where}: the columns {quoted(repeated)} occur twice. Rename or remove them."
+            )
 
 
-# --- Formats: line and content of each record, which is None for a blank line ---
+# --- Formats: number and content of each record; None for a blank line ---
 
 
 def _csv_records(
     path: Path, encoding: str | None, max_bytes: int, delimiter: str
 ) -> Iterator[tuple[int, list[str] | None]]:
-    # The csv module's own limit holds for the whole process and is smaller; it is only ever raised,
-    # because the limit on rows below is what bounds the memory.
+    # The csv module's limit on fields holds for the whole process, so it is only ever raised. It
+    # stops a quotation mark that stays open from making one field of the rest of the file.
     csv.field_size_limit(max(csv.field_size_limit(), max_bytes))
-    row_start = row_size = 0
-
-    def content() -> Iterator[str]:
-        nonlocal row_start, row_size
-        for line, text in files.lines(path, encoding, max_line_bytes=max_bytes, keep_ends=True):
-            row_start = row_start or line
-            row_size += len(text)
-            if row_size > max_bytes:
-                raise ValueError(
-                    f"{path}, line {row_start}: the row that begins here is longer than "
-                    f"max_line_bytes, {max_bytes:,} bytes. Check that each quotation mark that "
-                    "opens a field also closes; raise max_line_bytes for rows that are meant to be "
-                    "longer."
-                )
-            yield text
-
-    reader = csv.reader(content(), delimiter=delimiter, strict=True)
-    while True:
-        row_start = row_size = 0
-        try:
-            fields = next(reader)
-        except StopIteration:
-            return
-        except csv.Error as error:
-            raise ValueError(
-                f"{path}, line {row_start}: the row that begins here cannot be read ({error}). "
-                "Correct its quotation marks or line ends: a field in quotation marks doubles those "
-                "that it holds."
-            ) from error
-        yield row_start, fields or None
+    lines = files.lines(path, encoding, max_line_bytes=max_bytes, keep_ends=True)
+    reader = csv.reader((text for _, text in lines), delimiter=delimiter, strict=True)
+    line = 1
+    try:
+        for fields in reader:
+            yield line, fields or None
+            line = reader.line_num + 1
+    except csv.Error as error:
+        raise ValueError(
+            f"{path}, line {line}: the row that begins here cannot be read ({error}). Correct its "
+            "quotation marks or line ends: a field in quotation marks doubles those that it holds. "
+            "Raise max_line_bytes for longer fields."
+        ) from error
 
 
 def _tsv_records(
@@ -626,45 +578,22 @@ def _json_records(
     path: Path, encoding: str | None, max_bytes: int
 ) -> Iterator[tuple[int, Mapping[str, Any] | None]]:
     text = files.read_text(path, encoding)
-
-    def after_space(start: int) -> int:
-        return JSON_SPACE.match(text, start).end()
-
-    start = after_space(0)
-    if not text.startswith("[", start):
+    if not text.lstrip().startswith("["):
         yield from _json_lines_records(path, encoding, max_bytes)
         return
-    line, counted, end = 1, 0, after_space(start + 1)
-    while not text.startswith("]", end):
-        line, counted = line + text.count("\n", counted, end), end
-        where = f"{path}, line {line}"
-        hook = partial(_unique_members, where)
-        record, end = parse_json_at(text, end, path, object_pairs_hook=hook)
-        yield line, _object(where, record)
-        end = after_space(end)
-        if text.startswith(",", end):
-            end = after_space(end + 1)
-        elif not text.startswith("]", end):
-            raise ValueError(
-                f"{path}, line {line + text.count(chr(10), counted, end)}: found "
-                f"{shown(text[end : end + 40])}, expected ',' or ']' after an object of the array. "
-                "Correct the line or download the file again."
-            )
-    if after := text[end + 1 : end + 41].strip():
-        raise ValueError(f"{path}: found {shown(after)} after the end of the array. Remove it.")
+    records = parse_json(text, path, object_pairs_hook=partial(_unique_members, path))
+    for number, record in enumerate(records, start=1):
+        yield number, _object(f"{path}, row {number}", record)
 
 
 def _parquet_records(path: Path) -> Iterator[tuple[int, Mapping[str, Any]]]:
-    """The rows of a Parquet file, numbered from 1; a part of the file is in memory at a time."""
+    """The rows of a Parquet file; a part of the file is in memory at a time."""
     arrow, parquet = (_reader(name, path) for name in ("pyarrow", "pyarrow.parquet"))
     files.require_file(path, advice="Check its name and folder.")
     try:
         with parquet.ParquetFile(path) as file:
-            number = 0
-            for batch in file.iter_batches():
-                for record in batch.to_pylist():
-                    number += 1
-                    yield number, record
+            records = (record for batch in file.iter_batches() for record in batch.to_pylist())
+            yield from enumerate(records, start=1)
     except (OSError, arrow.ArrowException) as error:
         raise ValueError(
             f"{path} is not a whole Parquet file ({error}). Write it again."
@@ -672,53 +601,35 @@ def _parquet_records(path: Path) -> Iterator[tuple[int, Mapping[str, Any]]]:
 
 
 def _excel_records(path: Path) -> Iterator[tuple[int, list[str] | None]]:
-    """The rows of the first sheet of an Excel file, their cells as text."""
-    openpyxl = _reader("openpyxl", path)
+    """The rows of the first sheet of an Excel file, their cells as text without formatting."""
+    pandas = _reader("pandas", path)
     files.require_file(path, advice="Check its name and folder.")
     try:
-        book = openpyxl.load_workbook(path, read_only=True, data_only=True)
-    # What openpyxl raises of damaged files: zipfile's errors, KeyError, ValueError and others.
+        sheet = pandas.read_excel(path, header=None, dtype=object, na_filter=False)
+    except ImportError as error:
+        raise _not_installed("openpyxl", path) from error
+    # What damaged files raise: zipfile's errors, KeyError, ValueError and others.
     except Exception as error:
         raise ValueError(
             f"{path} is not a whole Excel file ({type(error).__name__}: {error}). Save it again as .xlsx, "
             "or as CSV."
         ) from error
-    with contextlib.closing(book):
-        sheet = book.worksheets[0]
-        # Some programs write a wrong size of the sheet, after which cells would be left out.
-        sheet.reset_dimensions()
-        width = None
-        for number, cells in enumerate(sheet.iter_rows(values_only=True), start=1):
-            fields = [_excel_text(cell) for cell in cells]
-            # Trailing empty cells are stored or not, as the program that wrote the file sees fit.
-            while fields and not fields[-1]:
-                fields.pop()
-            if not fields:
-                yield number, None
-                continue
-            width = width or len(fields)
-            yield number, fields + [""] * (width - len(fields))
-
-
-def _excel_text(cell: Any) -> str:
-    """What a cell shows without formatting."""
-    if cell is None:
-        return ""
-    if isinstance(cell, bool):
-        return str(cell).lower()
-    if isinstance(cell, float) and cell.is_integer():
-        return str(int(cell))
-    return str(cell)
+    for number, cells in enumerate(sheet.itertuples(index=False), start=1):
+        fields = [str(cell).lower() if isinstance(cell, bool) else str(cell) for cell in cells]
+        yield number, fields if any(fields) else None
 
 
 def _reader(module: str, path: Path) -> Any:
     try:
         return importlib.import_module(module)
     except ImportError as error:
-        raise ImportError(
-            f"{path}: reading it needs {module.partition('.')[0]}: pip install 'bert_zoo[tables]'. Or save "
-            "the table as CSV."
-        ) from error
+        raise _not_installed(module.partition(".")[0], path) from error
+
+
+def _not_installed(package: str, path: Path) -> ImportError:
+    return ImportError(
+        f"{path}: reading it needs {package}: pip install 'bert_zoo[tables]'. Or save the table as CSV."
+    )
 
 
 def _object(where: str, record: Any) -> Mapping[str, Any]:
@@ -727,11 +638,9 @@ def _object(where: str, record: Any) -> Mapping[str, Any]:
     return record
 
 
-def _unique_members(where: str, pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
-    record = dict(pairs)
-    if len(record) < len(pairs):
-        _check_different(where, [name for name, _ in pairs])
-    return record
+def _unique_members(where: object, pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
+    _check_different(where, [name for name, _ in pairs])
+    return dict(pairs)
 
 
 # Name -> what gives the records of a file. "quoted_tsv" is what spreadsheets and pandas write: tabs,
@@ -745,9 +654,10 @@ FORMATS: Mapping[str, Callable[..., Iterator[tuple[int, Any]]]] = {
     "parquet": _parquet_records,
     "excel": _excel_records,
 }
-# Those whose records have names, and those that are no text.
+# Formats whose records have names, that are not text, and whose records are numbered by line.
 _NAMING = ("json", "jsonl", "parquet")
 _BINARY = ("parquet", "excel")
+_LINES = ("csv", "tsv", "quoted_tsv", "jsonl")
 SUFFIXES: Mapping[str, str] = {
     ".csv": "csv",
     ".tsv": "tsv",
