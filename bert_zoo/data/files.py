@@ -6,6 +6,7 @@ Nothing here imports TensorFlow, unless `download` is called.
 import codecs
 import gzip
 import io
+import re
 import sys
 import zlib
 from collections.abc import Collection, Iterable, Iterator
@@ -31,8 +32,8 @@ _BYTE_ORDER_MARKS = {
     codecs.BOM_UTF16_LE: "utf-16-le",
     codecs.BOM_UTF16_BE: "utf-16-be",
 }
-# Names of encodings that leave the byte order to the mark -> that of files without one.
-_BYTE_ORDER_OPEN = {"utf-8-sig": "utf-8", "utf-16": "utf-16-le", "utf-32": "utf-32-le"}
+# Codecs that need a byte order mark -> what reads a file without one.
+_WITHOUT_MARK = {"utf-16": "utf-16-le", "utf-32": "utf-32-le"}
 
 
 def require_file(*candidates: Path, advice: str) -> Path:
@@ -90,20 +91,14 @@ def lines(
         except UnicodeDecodeError as error:
             # Python decodes blocks, the bad one as soon as no whole line is left of those before.
             line_number += 1 + error.object[: error.start].decode(codec).count("\n")
-            other = _single_byte_codec(error.object) if codec == "utf-8" else "utf-8"
+            # Of the two encodings of Western files, latin-1 has control characters, which no text
+            # holds, where cp1252 has the euro sign and typographic quotation marks.
+            western = "cp1252" if re.search(b"[\x80-\x9f]", error.object) else "latin-1"
+            other = western if codec == "utf-8" else "utf-8"
             raise ValueError(
                 f"{path}, line {line_number}: this is not {codec.upper()} ({error.reason} at byte "
                 f"{error.object[error.start : error.start + 1].hex()}). {_NAME_ENCODING.format(other)}"
             ) from error
-
-
-def _single_byte_codec(content: bytes) -> str:
-    """The likelier of the two encodings that Western files are in which are not UTF-8.
-
-    Where Windows has the euro sign and typographic quotation marks, latin-1 has control characters, which
-    no text holds.
-    """
-    return "cp1252" if any(0x80 <= byte < 0xA0 for byte in content) else "latin-1"
 
 
 def _opened(path: Path) -> BinaryIO:
@@ -141,14 +136,12 @@ def _codec_of(path: Path, encoding: str | None) -> tuple[str, bytes]:
         raise ValueError(
             f"{encoding!r} is not an encoding that Python knows, such as 'utf-8', 'latin-1' or 'utf-16'."
         ) from error
-    if marked.startswith(codec.removesuffix("-sig")):
-        return marked, mark
-    if mark:
+    if mark and not marked.startswith(codec.removesuffix("-sig")):
         raise ValueError(
             f"{path}, line 1: the file begins with the byte order mark of {marked.upper()}, and "
             f"encoding is {encoding!r}. Leave encoding out."
         )
-    return _BYTE_ORDER_OPEN.get(codec, codec), b""
+    return (marked, mark) if mark else (_WITHOUT_MARK.get(codec, codec), b"")
 
 
 def read_text(path: Path, encoding: str | None = None) -> str:
@@ -193,17 +186,12 @@ def check_known(problem: str, name: str, known: Collection[str]) -> None:
 
 def download(name: str, split: str, files: str) -> list[dict[str, Any]]:
     """A whole split of `examples_of`; `files` are what to pass as data_dir instead, for messages."""
-    return list(
-        examples_of(
-            name,
-            split,
-            f"Download {files} by other means and pass it as data_dir (--data_dir on the command line).",
-        )
-    )
+    instead = f"Download {files} by other means and pass it as data_dir (--data_dir)."
+    return list(examples_of(name, split, instead))
 
 
 def examples_of(name: str, split: str, instead: str) -> Iterator[dict[str, Any]]:
-    """Reads a split with `tensorflow_datasets`, in its order: by a hash, not as in the original.
+    """Reads a split with `tensorflow_datasets`, in its own order, which follows a hash.
 
     Args:
         name: of the data set and its configuration there, such as "glue/rte".
@@ -215,13 +203,13 @@ def examples_of(name: str, split: str, instead: str) -> Iterator[dict[str, Any]]
     """
     try:
         import tensorflow_datasets as tfds
+
+        yield from tfds.as_numpy(tfds.load(name, split=split))
     except ImportError as error:
         raise RuntimeError(
             f"{name} cannot be downloaded because tensorflow_datasets cannot be imported "
             f"({error}). Install it with `pip install 'bert_zoo[datasets]'`. {instead}"
         ) from error
-    try:
-        yield from tfds.as_numpy(tfds.load(name, split=split))
     # What a failed download raises depends on the step: network, checksum, disk, file format.
     except Exception as error:
         raise RuntimeError(

@@ -10,45 +10,33 @@ Nothing here imports TensorFlow, unless a task is read through `tensorflow_datas
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from bert_zoo.data import files
 from bert_zoo.data.tables import LabelledTexts, read_table
-from bert_zoo.error_text import shown
-
-
-class Submission(NamedTuple):
-    """The file of predictions that GLUE's server takes for a test split, and how many it wants."""
-
-    file: str
-    rows: int
-
 
 _FILES = {"train": "train.tsv", "validation": "dev.tsv", "test": "test.tsv"}
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class GlueDataSet:
     """The data of a GLUE task: what its files and labels look like, and how it is scored."""
 
     name: str  # the task's name in `load_glue`, and in TensorFlow Datasets as `glue/<name>`
     directory: str  # the folder of its files in GLUE's distribution
-    # The one or two text columns of the TSV files.
-    text_columns: tuple[str, ...] = ("sentence1", "sentence2")
-    # The names of the same texts in TensorFlow Datasets; by default as the columns.
-    text_features: tuple[str, ...] = ()
+    text_columns: tuple[str, ...]  # of the TSV files, one or two
+    label_names: tuple[str, ...]  # the classes in the order of their ids; empty for a score
+    # The file of predictions that GLUE's server takes for each test split -> its number of rows.
+    submissions: Mapping[str, int]
+    metrics: tuple[str, ...] = ("accuracy",)  # keys of `METRICS`; the first selects a model
     # The label's column; test files lack it, and the diagnostic set has none.
     label_column: str = "label"
-    # The classes in the order of their ids; empty for a score (regression).
-    label_names: tuple[str, ...] = ()
-    # The spelling of each class in the TSV files; by default as the names.
-    file_labels: tuple[str, ...] = ()
-    # Keys of `METRICS`; the first is the one to select a model by.
-    metrics: tuple[str, ...] = ("accuracy",)
-    files: Mapping[str, str] = field(default_factory=lambda: _FILES)  # split name -> file name
-    submissions: Mapping[str, Submission]  # test split -> what the server wants of it
+    spells_labels: bool = False  # whether files hold the names of the classes, not 0 and 1
+    # The names of the texts in TensorFlow Datasets; by default as the columns.
+    text_features: tuple[str, ...] = ()
+    files: Mapping[str, str] = field(default_factory=lambda: _FILES)  # split -> file name
     # Columns of the train and validation files where these have no header.
     headerless_columns: tuple[str, ...] = ()
 
@@ -58,9 +46,20 @@ class GlueDataSet:
         return not self.label_names
 
     @property
+    def file_labels(self) -> tuple[str, ...]:
+        """How the TSV files spell the classes."""
+        return self.label_names if self.spells_labels else ("0", "1")[: len(self.label_names)]
+
+    @property
     def measured_splits(self) -> tuple[str, ...]:
         """The splits, with labels, that a trained model is measured on: for MNLI two."""
         return tuple(split for split in self.files if split.startswith("validation"))
+
+    @property
+    def test_splits(self) -> dict[str, tuple[str, int]]:
+        """Test split -> the file of predictions and its number of rows."""
+        splits = [split for split in self.files if split.startswith("test")]
+        return dict(zip(splits, self.submissions.items(), strict=True))
 
 
 @dataclass(frozen=True)
@@ -71,108 +70,52 @@ class GlueSplit(LabelledTexts):
     split: str = ""
 
 
-_BINARY = ("0", "1")
-_MNLI_LABELS = ("entailment", "neutral", "contradiction")
+_PAIR, _PREMISE = ("sentence1", "sentence2"), ("premise", "hypothesis")
+_ENTAILMENT = ("entailment", "not_entailment")
+_MNLI = ("entailment", "neutral", "contradiction")
+_MNLI_FILES = {
+    "train": "train.tsv",
+    **{f"validation_{kind}": f"dev_{kind}.tsv" for kind in ("matched", "mismatched")},
+    **{f"test_{kind}": f"test_{kind}.tsv" for kind in ("matched", "mismatched")},
+}
 
 DATA_SETS: Mapping[str, GlueDataSet] = {
-    data_set.name: data_set
-    for data_set in (
+    row.name: row
+    for row in (
         GlueDataSet(
-            name="cola",
-            directory="CoLA",
-            text_columns=("sentence",),
-            label_names=("unacceptable", "acceptable"),
-            file_labels=_BINARY,
+            "cola", "CoLA", ("sentence",), ("unacceptable", "acceptable"), {"CoLA.tsv": 1063},
             metrics=("matthews_correlation",),
-            submissions={"test": Submission("CoLA.tsv", 1063)},
             headerless_columns=("source", "label", "mark", "sentence"),
         ),
+        GlueDataSet("sst2", "SST-2", ("sentence",), ("negative", "positive"), {"SST-2.tsv": 1821}),
         GlueDataSet(
-            name="sst2",
-            directory="SST-2",
-            text_columns=("sentence",),
-            label_names=("negative", "positive"),
-            file_labels=_BINARY,
-            submissions={"test": Submission("SST-2.tsv", 1821)},
+            "mrpc", "MRPC", ("#1 String", "#2 String"), ("not_equivalent", "equivalent"),
+            {"MRPC.tsv": 1725}, metrics=("f1", "accuracy"), label_column="Quality", text_features=_PAIR,
         ),
         GlueDataSet(
-            name="mrpc",
-            directory="MRPC",
-            text_columns=("#1 String", "#2 String"),
-            text_features=("sentence1", "sentence2"),
-            label_column="Quality",
-            label_names=("not_equivalent", "equivalent"),
-            file_labels=_BINARY,
-            metrics=("f1", "accuracy"),
-            submissions={"test": Submission("MRPC.tsv", 1725)},
+            "stsb", "STS-B", _PAIR, (), {"STS-B.tsv": 1379},
+            metrics=("pearson", "spearman"), label_column="score",
         ),
         GlueDataSet(
-            name="stsb",
-            directory="STS-B",
-            label_column="score",
-            metrics=("pearson", "spearman"),
-            submissions={"test": Submission("STS-B.tsv", 1379)},
+            "qqp", "QQP", ("question1", "question2"), ("not_duplicate", "duplicate"),
+            {"QQP.tsv": 390_965}, metrics=("f1", "accuracy"), label_column="is_duplicate",
         ),
         GlueDataSet(
-            name="qqp",
-            directory="QQP",
-            text_columns=("question1", "question2"),
-            label_column="is_duplicate",
-            label_names=("not_duplicate", "duplicate"),
-            file_labels=_BINARY,
-            metrics=("f1", "accuracy"),
-            submissions={"test": Submission("QQP.tsv", 390_965)},
+            "mnli", "MNLI", _PAIR, _MNLI, {"MNLI-m.tsv": 9796, "MNLI-mm.tsv": 9847}, files=_MNLI_FILES,
+            label_column="gold_label", spells_labels=True, text_features=_PREMISE,
         ),
         GlueDataSet(
-            name="mnli",
-            directory="MNLI",
-            text_features=("premise", "hypothesis"),
-            label_column="gold_label",
-            label_names=_MNLI_LABELS,
-            files={
-                "train": "train.tsv",
-                "validation_matched": "dev_matched.tsv",
-                "validation_mismatched": "dev_mismatched.tsv",
-                "test_matched": "test_matched.tsv",
-                "test_mismatched": "test_mismatched.tsv",
-            },
-            submissions={
-                "test_matched": Submission("MNLI-m.tsv", 9796),
-                "test_mismatched": Submission("MNLI-mm.tsv", 9847),
-            },
+            "qnli", "QNLI", ("question", "sentence"), _ENTAILMENT, {"QNLI.tsv": 5463}, spells_labels=True,
         ),
-        GlueDataSet(
-            name="qnli",
-            directory="QNLI",
-            text_columns=("question", "sentence"),
-            label_names=("entailment", "not_entailment"),
-            submissions={"test": Submission("QNLI.tsv", 5463)},
-        ),
-        GlueDataSet(
-            name="rte",
-            directory="RTE",
-            label_names=("entailment", "not_entailment"),
-            submissions={"test": Submission("RTE.tsv", 3000)},
-        ),
-        GlueDataSet(
-            name="wnli",
-            directory="WNLI",
-            label_names=("not_entailment", "entailment"),
-            file_labels=_BINARY,
-            submissions={"test": Submission("WNLI.tsv", 146)},
-        ),
+        GlueDataSet("rte", "RTE", _PAIR, _ENTAILMENT, {"RTE.tsv": 3000}, spells_labels=True),
+        GlueDataSet("wnli", "WNLI", _PAIR, _ENTAILMENT[::-1], {"WNLI.tsv": 146}),
         # The diagnostic set, for models that are trained on MNLI; GLUE keeps its labels.
         GlueDataSet(
-            name="ax",
-            directory="diagnostic",
-            text_features=("premise", "hypothesis"),
-            label_names=_MNLI_LABELS,
-            metrics=(),
-            files={"test": "diagnostic.tsv"},
-            submissions={"test": Submission("AX.tsv", 1104)},
+            "ax", "diagnostic", _PAIR, _MNLI, {"AX.tsv": 1104}, files={"test": "diagnostic.tsv"},
+            metrics=(), spells_labels=True, text_features=_PREMISE,
         ),
     )
-}
+}  # fmt: skip
 
 
 def load_glue(task: str, split: str, data_dir: str | Path | None = None) -> GlueSplit:
@@ -258,24 +201,19 @@ def write_submission(
             not that of the split, or a value cannot be a label of the task.
     """
     row = _find_data_set(task)
-    if split not in row.submissions:
-        raise ValueError(
-            f"GLUE's server takes no predictions for the split {split!r} of {task}; choose one of "
-            f"{list(row.submissions)}."
-        )
-    submission = row.submissions[split]
+    files.check_known(f"GLUE's server takes no predictions for {task} of", split, row.test_splits)
+    name, number = row.test_splits[split]
     values = _checked(row, predictions, "predictions")
-    if len(values) != submission.rows:
+    if len(values) != number:
         raise ValueError(
             f"There are {len(values)} predictions for {task}, split {split}, and GLUE has "
-            f"{submission.rows} rows there; pass one prediction for each row, in GLUE's order."
+            f"{number} rows there; pass one prediction for each row, in GLUE's order."
         )
     if row.is_regression:
         spelled = [f"{score:.3f}" for score in np.clip(values, 0, 5)]
     else:
-        names = row.file_labels or row.label_names
-        spelled = [names[value] for value in values]
-    path = Path(directory) / submission.file
+        spelled = [row.file_labels[value] for value in values]
+    path = Path(directory) / name
     path.parent.mkdir(parents=True, exist_ok=True)
     lines = "".join(f"{index}\t{label}\n" for index, label in enumerate(spelled))
     path.write_text(f"index\tprediction\n{lines}", encoding="utf-8", newline="\n")
@@ -283,8 +221,7 @@ def write_submission(
 
 
 def _find_data_set(task: str) -> GlueDataSet:
-    if task not in DATA_SETS:
-        raise ValueError(f"{task!r} is not a GLUE task; choose one of {list(DATA_SETS)}.")
+    files.check_known("GLUE has no task", task, DATA_SETS)
     return DATA_SETS[task]
 
 
@@ -303,16 +240,14 @@ def _read(row: GlueDataSet, split: str, data_dir: Path) -> tuple[Any, list | Non
         format="tsv",
         **dict(zip(("text", "text_pair"), row.text_columns, strict=False)),
         label=None if is_test else row.label_column,
-        label_names=row.file_labels or row.label_names,
+        label_names=row.file_labels,
         regression=row.is_regression,
         header=True if is_test else row.headerless_columns or True,
     )
     if row.is_regression and not is_test:
         for line, score in zip(table.lines, table.labels, strict=True):
             if not 0 <= score <= 5:
-                raise ValueError(
-                    f"{path}, line {line}: the score is {shown(score)}, expected a number from 0 to 5."
-                )
+                raise ValueError(f"{path}, line {line}: the score is {score}, not from 0 to 5.")
     return table.texts, table.labels
 
 
@@ -338,38 +273,33 @@ def _downloaded(row: GlueDataSet, split: str) -> tuple[Any, list | None]:
 def _checked(row: GlueDataSet, values: Sequence[float], what: str) -> np.ndarray:
     """Labels or predictions as an array [N], checked to be labels of the task."""
     array = np.asarray(values)
+    what = f"The {what} for {row.name}"
     if array.ndim != 1 or not array.size:
         raise ValueError(
-            f"The {what} for {row.name} have the shape {array.shape}, expected [N] with N of at "
-            "least 1. Take the argmax of class logits, and squeeze scores."
+            f"{what} have the shape {array.shape}, expected [N] with N of at least 1. Take the argmax of "
+            "class logits, and squeeze scores."
         )
     if row.is_regression:
         array = array.astype(np.float64)
         if not np.isfinite(array).all():
-            raise ValueError(f"The {what} for {row.name} hold values that are not finite.")
+            raise ValueError(f"{what} hold values that are not finite.")
         return array
     if not np.issubdtype(array.dtype, np.integer):
         raise ValueError(
-            f"The {what} for {row.name} are of type {array.dtype}, expected integer class ids. "
-            "Take the argmax of class logits."
+            f"{what} are of type {array.dtype}, expected integer class ids. Take the argmax of class logits."
         )
-    if array.min() < 0 or array.max() >= len(row.label_names):
+    last = len(row.label_names) - 1
+    if array.min() < 0 or array.max() > last:
         raise ValueError(
-            f"The {what} for {row.name} range from {array.min()} to {array.max()}, expected class ids "
-            f"from 0 to {len(row.label_names) - 1}."
+            f"{what} range from {array.min()} to {array.max()}, expected class ids from 0 to {last}."
         )
     return array.astype(np.int64)
 
 
-def _accuracy(labels: np.ndarray, predictions: np.ndarray) -> float:
-    return float(np.mean(labels == predictions))
-
-
 def _f1(labels: np.ndarray, predictions: np.ndarray) -> float:
     """F1 of class 1: 2 TP / (2 TP + FP + FN)."""
-    true_positives = np.sum((labels == 1) & (predictions == 1))
     positives = np.sum(labels == 1) + np.sum(predictions == 1)
-    return float(2 * true_positives / positives) if positives else 0.0
+    return float(2 * np.sum((labels == 1) & (predictions == 1)) / max(1, positives))
 
 
 def _pearson(labels: np.ndarray, predictions: np.ndarray) -> float:
@@ -379,21 +309,16 @@ def _pearson(labels: np.ndarray, predictions: np.ndarray) -> float:
     return float(np.corrcoef(labels, predictions)[0, 1])
 
 
-def _spearman(labels: np.ndarray, predictions: np.ndarray) -> float:
-    return _pearson(_ranks(labels), _ranks(predictions))
-
-
 def _ranks(values: np.ndarray) -> np.ndarray:
     """Ranks from 1; equal values share the mean of the ranks that they take up."""
     _, inverse, counts = np.unique(values, return_inverse=True, return_counts=True)
-    last_ranks = np.cumsum(counts)
-    return (last_ranks - (counts - 1) / 2)[inverse]
+    return (np.cumsum(counts) - (counts - 1) / 2)[inverse]
 
 
 METRICS: Mapping[str, Callable[[np.ndarray, np.ndarray], float]] = {
-    "accuracy": _accuracy,
+    "accuracy": lambda labels, predictions: float(np.mean(labels == predictions)),
     "f1": _f1,
     "matthews_correlation": _pearson,
     "pearson": _pearson,
-    "spearman": _spearman,
+    "spearman": lambda labels, predictions: _pearson(_ranks(labels), _ranks(predictions)),
 }

@@ -118,7 +118,8 @@ def read_table(
     found: list[Any] = []
     lines: list[int] = []
     skipped = 0
-    for line, cells in table.rows((*text_columns, *other_columns), COLUMN_ADVICE):
+    advice = " Name the columns with text=, text_pair= and label= (--text, --text_pair, --label)."
+    for line, cells in table.rows((*text_columns, *other_columns), advice):
         told = cells[len(text_columns) :]
         if skip_unlabelled and told and all(map(_is_missing, told)):
             skipped += 1
@@ -165,7 +166,8 @@ def text_rows(
     """
     table = Table(path, **how)
     columns = (text,) if text_pair is None else (text, text_pair)
-    for line, cells in table.rows(columns, COLUMN_ADVICE):
+    advice = " Name the columns with text= and text_pair= (--text, --text_pair)."
+    for line, cells in table.rows(columns, advice):
         named = zip(cells, columns, strict=True)
         yield tuple(files.string(cell, str(name), table.place(line)) for cell, name in named)
 
@@ -344,10 +346,6 @@ def _collected_names(spelled: Sequence[str], place: _Place) -> tuple[str, ...]:
 
 
 # --- Rows ---
-
-COLUMN_ADVICE = (
-    " Name the columns with text=, text_pair= and label= or label_columns= (--text and so on)."
-)
 
 
 class Table:
