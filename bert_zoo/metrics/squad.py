@@ -8,6 +8,7 @@ Nothing here imports TensorFlow or Keras.
 
 import json
 import logging
+import math
 import re
 import string
 from collections import Counter
@@ -127,17 +128,20 @@ def squad_v2(
     """
     _check_questions(references, predictions)
     _check_complete(references, predictions, "prediction")
-    if no_answer_scores is not None:
-        _check_complete(references, no_answer_scores, "no-answer score")
-        _check_numbers(no_answer_scores)
+    # The script takes 0 where it is given none.
+    none_scores = dict.fromkeys(references, 0.0) if no_answer_scores is None else no_answer_scores
+    _check_complete(references, none_scores, "no-answer score")
+    for id, score in none_scores.items():
+        if not isinstance(score, int | float | np.number) or math.isnan(score):
+            raise ValueError(
+                f"The no-answer score of question {id!r} is {score!r}, expected a number."
+            )
 
     has_answer = {id: bool(answers) for id, answers in references.items()}
     by_metric = {
         name: {id: _best_v2(score, predictions[id], answers) for id, answers in references.items()}
         for name, score in (("exact", exact_match), ("f1", token_f1))
     }
-    # The script takes 0 where it is given none.
-    none_scores = dict.fromkeys(references, 0.0) if no_answer_scores is None else no_answer_scores
     groups = {
         "": list(references),
         "HasAns_": [id for id in references if has_answer[id]],
@@ -225,15 +229,6 @@ def _check_complete(references: Iterable[str], values: Mapping[str, Any], what: 
         raise ValueError(
             f"SQuAD 2.0 needs a {what} for every question, and these have none: {quoted(missing)}."
         )
-
-
-def _check_numbers(scores: Mapping[str, float]) -> None:
-    for id, score in scores.items():
-        is_number = isinstance(score, int | float | np.number) and not isinstance(score, bool)
-        if not is_number or score != score:
-            raise ValueError(
-                f"The no-answer score of question {id!r} is {score!r}, expected a number."
-            )
 
 
 # --- Answers from logits ---
@@ -333,49 +328,60 @@ def select_answers(
     for name, value in (("n_best", n_best), ("max_answer_length", max_answer_length)):
         if value < 1:
             raise ValueError(f"{name} is {value}; it must be at least 1.")
-    windows = [_shown(window, context, number) for number, window in enumerate(windows)]
-    spans = _best_spans(context, windows, n_best, max_answer_length)
-    if not spans:
+    shown = [_shown(window, context, number) for number, window in enumerate(windows)]
+    candidates = _best_spans(context, shown, n_best, max_answer_length)
+    if not candidates:
         raise ValueError(
             f"None of the {len(windows)} windows has a token with text of the context, which has "
             f"{len(context)} characters. Check context_mask and offsets."
         )
-    candidates, no_answer_score = spans, None
+    best, no_answer_score = candidates[0], None
     if allow_no_answer:
-        # The window that is least sure of no answer speaks for all: one of them may hold an answer.
-        start, end = min((tokens.no_answer for tokens in windows), key=sum)
-        if windows[0].gives_odds:
-            start, end = start + spans[0].start_logit, end + spans[0].end_logit
-        no_answer = Candidate("", None, None, float(start), float(end))
-        no_answer_score = no_answer.score - spans[0].start_logit - spans[0].end_logit
-        ranked = sorted([*spans, no_answer], key=lambda candidate: -candidate.score)
-        candidates = ranked[:n_best]
-        candidates += [c for c in (spans[0], no_answer) if c not in candidates]
-    candidates = _with_probabilities(candidates)
+        none = _no_answer(windows, best)
+        no_answer_score = none.score - best.score
+        ranked = sorted([*candidates, none], key=lambda candidate: -candidate.score)
+        candidates = ranked[:n_best] + [c for c in (best, none) if c not in ranked[:n_best]]
+    scores = np.array([candidate.score for candidate in candidates])
+    weights = np.exp(scores - scores.max())
+    candidates = [
+        replace(candidate, probability=float(probability))
+        for candidate, probability in zip(candidates, weights / weights.sum(), strict=True)
+    ]
     best = next(candidate for candidate in candidates if candidate.text)
     return AnswerSelection(tuple(candidates), best, no_answer_score)
 
 
-class _Shown(NamedTuple):
-    """The context's tokens in a window, [tokens] where nothing is said, and the logits of no answer."""
+def _no_answer(windows: Sequence[Window], best: Candidate) -> Candidate:
+    """No answer as a candidate. The window that is least sure of it speaks for all, since one of the
+    others may hold an answer."""
+    if windows[0].no_answer_odds is not None:
+        odds = float(min(window.no_answer_odds for window in windows))
+        return Candidate("", None, None, best.start_logit + odds, best.end_logit)
+    logits = (
+        (float(w.start_logits[w.no_answer]), float(np.max(w.end_logits[w.no_answer])))
+        for w in windows
+    )
+    return Candidate("", None, None, *min(logits, key=sum))
 
-    start_logits: np.ndarray
+
+class _Shown(NamedTuple):
+    """The tokens of the context in a window."""
+
+    start_logits: np.ndarray  # [tokens]
     end_logits: np.ndarray  # [tokens, starts]
-    starts: np.ndarray  # [starts], by number among these tokens
-    offsets: np.ndarray
+    starts: np.ndarray  # [starts], numbers of these tokens
+    offsets: np.ndarray  # [tokens, 2]
     first_token: int
-    no_answer: tuple[float, float]
-    gives_odds: bool  # whether these are added to those of the best span
 
 
 def _shown(window: Window, context: str, number: int) -> _Shown:
-    """What a window shows of the context, once its arrays are seen to fit."""
+    """What a window shows of the context; raises ValueError where its arrays do not fit."""
     start_logits = np.asarray(window.start_logits, np.float64)
     end_logits = np.asarray(window.end_logits, np.float64)
     mask = np.asarray(window.context_mask).astype(bool)
     offsets = np.asarray(window.offsets)
-    length = max(start_logits.size, 1)
     starts = None if window.starts is None else np.asarray(window.starts, int)
+    length = max(start_logits.size, 1)
     for name, array, shape in (
         ("start_logits", start_logits, (length,)),
         ("end_logits", end_logits, (length,) if starts is None else (length, len(starts))),
@@ -387,9 +393,7 @@ def _shown(window: Window, context: str, number: int) -> _Shown:
                 f"{name} of window {number} have the shape {array.shape}, expected {shape}."
             )
     if window.first_token < 0:
-        raise ValueError(
-            f"first_token of window {number} is {window.first_token}; it must not be negative."
-        )
+        raise ValueError(f"first_token of window {number} is {window.first_token}, below 0.")
     positions = np.flatnonzero(mask)
     if mask[window.no_answer] or (np.diff(positions) != 1).any():
         raise ValueError(
@@ -406,26 +410,15 @@ def _shown(window: Window, context: str, number: int) -> _Shown:
             f"The offsets at position {wrong[0]} of window {number} are {offsets[wrong[0]].tolist()}; "
             f"the context has {len(context)} characters. Offsets count characters, not bytes."
         )
-    count = len(positions)
-    gives_odds = window.no_answer_odds is not None
-    no_answer = (window.no_answer_odds, 0.0)
-    if not gives_odds:
-        no_answer = start_logits[window.no_answer], end_logits[window.no_answer].max()
+    end_logits = end_logits[positions]
     if starts is None:
-        starts = np.arange(count)
-        end_logits = np.broadcast_to(end_logits[positions][:, None], (count, count))
+        starts = np.arange(len(positions))
+        end_logits = np.broadcast_to(end_logits[:, None], (len(starts), len(starts)))
     else:
-        is_shown = mask[starts.clip(0, length - 1)] & (starts >= 0) & (starts < length)
-        starts = starts[is_shown] - positions[:1]
-        end_logits = end_logits[positions][:, is_shown]
+        is_shown = np.isin(starts, positions)
+        starts, end_logits = starts[is_shown] - positions[:1], end_logits[:, is_shown]
     return _Shown(
-        start_logits[positions],
-        end_logits,
-        starts,
-        offsets[positions],
-        window.first_token,
-        no_answer,
-        gives_odds,
+        start_logits[positions], end_logits, starts, offsets[positions], window.first_token
     )
 
 
@@ -436,28 +429,29 @@ def _best_spans(
     can_start = [can[w.starts] for w, can in zip(windows, _can_start(windows), strict=True)]
     if not any(can.any() for can in can_start):  # of those that a model has chosen
         can_start = [np.ones_like(can) for can in can_start]
-    numbers, rows, ends, scores = [], [], [], []
-    for number, (window, can) in enumerate(zip(windows, can_start, strict=True)):
-        count = len(window.offsets)
-        row = np.flatnonzero(can)[:, None]
-        last = window.starts[row] + np.arange(min(max_answer_length, count))
-        row = np.broadcast_to(row, last.shape)[last < count]
-        last = last[last < count]
-        numbers.append(np.full(len(row), number))
-        rows.append(row)
-        ends.append(last)
-        scores.append(window.start_logits[window.starts[row]] + window.end_logits[last, row])
-    if not numbers:
+    # Characters of the context and logits of each span, [spans, 2] of each window.
+    places, logits = [], []
+    for window, can in zip(windows, can_start, strict=True):
+        column = np.flatnonzero(can)[:, None]
+        last = window.starts[column] + np.arange(min(max_answer_length, len(window.offsets)))
+        is_span = last < len(window.offsets)
+        column, last = np.broadcast_to(column, last.shape)[is_span], last[is_span]
+        first = window.starts[column]
+        places.append(np.stack([window.offsets[first, 0], window.offsets[last, 1]], -1))
+        ends = window.end_logits[last, column]
+        logits.append(np.stack([window.start_logits[first], ends], -1))
+    if not places:
         return []
-    numbers, rows, ends = map(np.concatenate, (numbers, rows, ends))
-    best_first = np.argsort(-np.concatenate(scores), kind="stable")
-
+    places, logits = np.concatenate(places), np.concatenate(logits)
     spans: dict[str, Candidate] = {}
-    for index in best_first:
-        span = _cut(context, windows[numbers[index]], rows[index], ends[index])
+    for index in np.argsort(-logits.sum(-1), kind="stable"):
+        start, end = places[index].tolist()
+        text = context[start:end]
+        start += len(text) - len(text.lstrip())
+        text = text.strip()
         # A text of white space alone would read as no answer.
-        if span.text:
-            spans.setdefault(span.text, span)
+        if text and text not in spans:
+            spans[text] = Candidate(text, start, start + len(text), *logits[index].tolist())
         if len(spans) == n_best:
             break
     return list(spans.values())
@@ -471,9 +465,7 @@ def _can_start(windows: Sequence[_Shown]) -> list[np.ndarray]:
     """
     slices = [slice(w.first_token, w.first_token + len(w.offsets)) for w in windows]
     total = max((tokens.stop for tokens in slices), default=0)
-    most = np.full(total, -np.inf)
-    owner = np.full(total, -1)
-    offsets = np.zeros((total, 2), int)
+    most, owner, offsets = np.full(total, -np.inf), np.full(total, -1), np.zeros((total, 2), int)
     for number, (window, tokens) in enumerate(zip(windows, slices, strict=True)):
         known = owner[tokens] >= 0
         if (offsets[tokens][known] != window.offsets[known]).any():
@@ -487,30 +479,6 @@ def _can_start(windows: Sequence[_Shown]) -> list[np.ndarray]:
         owner[tokens] = np.where(around > most[tokens], number, owner[tokens])
         most[tokens] = np.maximum(around, most[tokens])
     return [owner[tokens] == number for number, tokens in enumerate(slices)]
-
-
-def _cut(context: str, window: _Shown, row: int, last: int) -> Candidate:
-    first = window.starts[row]
-    start, end = int(window.offsets[first, 0]), int(window.offsets[last, 1])
-    text = context[start:end]
-    start += len(text) - len(text.lstrip())
-    text = text.strip()
-    return Candidate(
-        text,
-        start,
-        start + len(text),
-        float(window.start_logits[first]),
-        float(window.end_logits[last, row]),
-    )
-
-
-def _with_probabilities(candidates: Sequence[Candidate]) -> list[Candidate]:
-    scores = np.array([candidate.score for candidate in candidates])
-    weights = np.exp(scores - scores.max())
-    return [
-        replace(candidate, probability=float(probability))
-        for candidate, probability in zip(candidates, weights / weights.sum(), strict=True)
-    ]
 
 
 # --- Files ---
@@ -538,10 +506,10 @@ def write_predictions(
     n_best = {id: list(map(asdict, s.candidates)) for id, s in selections.items()}
     scores = {id: s.no_answer_score for id, s in selections.items()}
     odds = {id: score for id, score in scores.items() if score is not None}
-    _write_json(directory / PREDICTIONS_FILE, texts)
-    _write_json(directory / N_BEST_FILE, n_best)
-    if odds:
-        _write_json(directory / NULL_ODDS_FILE, odds)
+    for name, values in ((PREDICTIONS_FILE, texts), (N_BEST_FILE, n_best), (NULL_ODDS_FILE, odds)):
+        if values or name != NULL_ODDS_FILE:
+            # In ASCII: the official scripts open files in the encoding of the machine.
+            (directory / name).write_text(json.dumps(values, indent=4) + "\n", encoding="ascii")
 
 
 def read_predictions(path: str | Path) -> dict[str, str]:
@@ -558,8 +526,3 @@ def read_null_odds(path: str | Path) -> dict[str, float]:
     Raises ValueError that names file and question of what is not in this form.
     """
     return as_object(read_json(Path(path)), path).values_of(float)
-
-
-def _write_json(path: Path, value: Any) -> None:
-    # In ASCII: the official scripts open files in the encoding of the machine.
-    path.write_text(json.dumps(value, indent=4) + "\n", encoding="ascii")
