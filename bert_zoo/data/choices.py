@@ -176,30 +176,20 @@ def _downloaded_passages(level: str, split: str) -> Iterator[tuple[object, Any]]
     )
     for example in examples:
         id, article = decoded([example["example_id"], example["article"]])
-        yield (
-            f"{name} of tensorflow_datasets, {id}",
-            {
-                "id": id,
-                "article": article,
-                "questions": decoded(example["questions"]),
-                # A ragged tensor, for which NumPy has nothing.
-                "options": [decoded(options) for options in example["options"].to_list()],
-                "answers": decoded(example["answers"]),
-            },
-        )
+        passage = {"id": id, "article": article}
+        passage |= {column: decoded(example[column]) for column in ("questions", "answers")}
+        # A ragged tensor, for which NumPy has nothing.
+        passage["options"] = [decoded(options) for options in example["options"].to_list()]
+        yield f"{name} of tensorflow_datasets, {id}", passage
 
 
 def _add_passage(race: RaceSplit, where: object, passage: Any) -> None:
     passage_id, article = (text_member(passage, name, where) for name in ("id", "article"))
-    questions, options, answers = (
-        member(passage, name, list, where) for name in ("questions", "options", "answers")
-    )
-    if not len(questions) == len(options) == len(answers):
-        raise ValueError(
-            f"{where}: there are {len(questions)} questions, {len(options)} lists of options "
-            f"and {len(answers)} answers; expected as many of each."
-        )
-    for i, (question, four, answer) in enumerate(zip(questions, options, answers, strict=True)):
+    columns = [member(passage, name, list, where) for name in ("questions", "options", "answers")]
+    if len(set(map(len, columns))) > 1:
+        counts = "{} questions, {} lists of options and {} answers".format(*map(len, columns))
+        raise ValueError(f"{where}: there are {counts}; expected as many of each.")
+    for i, (question, four, answer) in enumerate(zip(*columns, strict=True)):
         place = f"{where}, question {i}"
         if not isinstance(four, list) or len(four) != len(_LETTERS):
             raise ValueError(f"{place}: the options are {shown(four)}, expected four strings.")

@@ -6,7 +6,6 @@ Rajpurkar et al., "SQuAD: 100,000+ Questions for Machine Comprehension of Text",
 Nothing here imports TensorFlow, unless a split is read through `tensorflow_datasets`.
 """
 
-import json
 from collections.abc import Iterable, Iterator, Mapping, Sized
 from dataclasses import dataclass
 from numbers import Integral
@@ -110,7 +109,7 @@ def read_squad(path: str | Path, *, with_answers: bool = True) -> SquadSplit:
     Raises:
         ValueError: the file is not of that format; an answer does not stand in its context where
             the file says; a question has answers and is impossible, or neither; an id occurs twice.
-            Names file, line, article and question.
+            Names file, article and question.
         FileNotFoundError: there is no such file.
     """
     path = Path(path)
@@ -120,32 +119,9 @@ def read_squad(path: str | Path, *, with_answers: bool = True) -> SquadSplit:
     return split
 
 
-@dataclass(frozen=True)
-class _Place:
-    """Where a question stands; the line is looked up when a message needs it."""
-
-    source: Path | str
-    title: str
-    question_id: str
-
-    def __str__(self) -> str:
-        line = f", line {self._line()}" if isinstance(self.source, Path) else ""
-        return (
-            f"{self.source}{line}, article {shown(self.title)}, question {shown(self.question_id)}"
-        )
-
-    def _line(self) -> int:
-        spellings = [
-            json.dumps(self.question_id, ensure_ascii=escaped).encode("utf-8", "replace")
-            for escaped in (True, False)
-        ]
-        content = self.source.read_bytes()
-        found = max(content.find(spelling) for spelling in spellings)
-        return content.count(b"\n", 0, max(found, 0)) + 1
-
-
-# Its place, the context, and a question as the official files have it.
-_Question = tuple[_Place, str, Mapping[str, Any]]
+# Its place, for messages, the article's title, the context, and a question as the official files
+# have it.
+_Question = tuple[str, str, str, Mapping[str, Any]]
 
 
 def _questions(path: Path) -> Iterator[_Question]:
@@ -159,48 +135,43 @@ def _questions(path: Path) -> Iterator[_Question]:
             where = f"{in_article} ({shown(title)}), paragraph {p}"
             context = text_member(paragraph, "context", where)
             for q, question in enumerate(member(paragraph, "qas", list, where), start=1):
-                id = text_member(question, "id", f"{where}, question {q}")
-                yield _Place(path, title, id), context, question
+                yield f"{where}, question {q}", title, context, question
 
 
 def _downloaded(source: str, example: Mapping[str, Any]) -> _Question:
     """A question of tensorflow_datasets, as in the official files."""
     texts, starts = example["answers"]["text"], example["answers"]["answer_start"]
-    question = {
-        "question": example["question"].decode("utf-8"),
-        "answers": [
-            {"text": text, "answer_start": int(start)}
-            for text, start in zip(files.decoded(texts), starts, strict=True)
-        ],
-    }
+    answers = zip(files.decoded(texts), map(int, starts), strict=True)
+    names = ("title", "id", "context", "question")
+    title, id, context, text = files.decoded(example[name] for name in names)
+    question = {"id": id, "question": text}
+    question["answers"] = [{"text": text, "answer_start": start} for text, start in answers]
     if "is_impossible" in example:
         question["is_impossible"] = bool(example["is_impossible"])
-    title, id, context = files.decoded(example[name] for name in ("title", "id", "context"))
-    return _Place(source, title, id), context, question
+    return f"{source}, article {shown(title)}", title, context, question
 
 
 def _split(questions: Iterable[_Question], with_answers: bool = True) -> SquadSplit:
     examples: dict[str, SquadExample] = {}
     version = "1.1"
-    for place, context, question in questions:
-        example = _example(place, context, question, with_answers)
-        if example.id in examples:
+    for place, title, context, question in questions:
+        id = text_member(question, "id", place)
+        place = f"{place} ({shown(id)})"
+        if id in examples:
             raise ValueError(
                 f"{place}: this id has occurred before. Predictions are filed under ids; give each "
                 "question its own."
             )
-        examples[example.id] = example
+        text = text_member(question, "question", place)
+        told = _told(place, context, question) if with_answers else (None, None)
+        examples[id] = SquadExample(id, title, text, context, *told)
         if "is_impossible" in question:
             version = "2.0"
     return SquadSplit(version, tuple(examples.values()))
 
 
-def _example(
-    place: _Place, context: str, question: Mapping[str, Any], with_answers: bool
-) -> SquadExample:
-    about = place.question_id, place.title, text_member(question, "question", place), context
-    if not with_answers:
-        return SquadExample(*about, None, None)
+def _told(place: str, context: str, question: Mapping[str, Any]) -> tuple[tuple[Answer, ...], bool]:
+    """The answers, and whether the question is impossible."""
     answers = tuple(_answer(place, context, a) for a in member(question, "answers", list, place))
     is_impossible = "is_impossible" in question and member(question, "is_impossible", bool, place)
     if is_impossible and answers:
@@ -213,7 +184,7 @@ def _example(
             f"{place}: there is no answer. Set is_impossible to true if the context has none; read "
             "questions that are yet to be answered with read_squad(path, with_answers=False)."
         )
-    return SquadExample(*about, answers, is_impossible)
+    return answers, is_impossible
 
 
 def _answer(place: object, context: str, record: Any) -> Answer:
@@ -274,17 +245,15 @@ def _records(value: Any, place: object) -> list[dict[str, Any]]:
                 f"{place}: there are {len(texts)} texts of answers and {len(starts)} starts. Give "
                 "each its own."
             )
-        return [
-            record for pair in zip(texts, starts, strict=True) for record in _records(pair, place)
-        ]
+        value = zip(texts, starts, strict=True)
     if isinstance(value, Iterable) and not isinstance(value, str | bytes):
-        parts = list(value)
-        if len(parts) == 2 and parts[0] == "":
-            return []
-        if len(parts) == 2 and isinstance(parts[0], str) and isinstance(parts[1], Integral):
-            return [{"text": parts[0], "answer_start": int(parts[1])}]
-        if not any(isinstance(part, str | Integral) for part in parts):
-            return [record for part in parts for record in _records(part, place)]
+        match list(value):
+            case ["", _]:
+                return []
+            case [str() as text, Integral() as start]:
+                return [{"text": text, "answer_start": int(start)}]
+            case parts if not any(isinstance(part, str | Integral) for part in parts):
+                return [record for part in parts for record in _records(part, place)]
     raise TypeError(
         f"{place} is {shown(value)}. An answer is (text, start), where the text starts in the context "
         'in characters; SQuAD\'s {"text": ..., "answer_start": ...}; or None, where there is none.'

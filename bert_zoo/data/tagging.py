@@ -104,29 +104,31 @@ def convert_tags(tags: Sequence[str], scheme: str) -> list[str]:
     return span_tags(spans(tags), len(tags), scheme)
 
 
+def first_break(sentences: Collection[Sequence[str]]) -> tuple[str, int, int] | None:
+    """Where tags break the scheme that they follow the longest: the scheme, sentence and word.
+
+    None where they follow one.
+    """
+    breaks = {scheme: _first_break(sentences, scheme) for scheme in SCHEMES}
+    if None in breaks.values():
+        return None
+    scheme = max(breaks, key=breaks.get)
+    return scheme, *breaks[scheme]
+
+
 def recognise_scheme(sentences: Collection[Sequence[str]]) -> str | None:
     """The first of `SCHEMES` that all tags of all sentences follow; None where none is."""
-    if not all(map(is_span_tag, set(chain.from_iterable(sentences)))):
-        return None
-    fit = (name for name in SCHEMES if all(convert_tags(t, name) == [*t] for t in sentences))
-    return next(fit, None)
+    return next((name for name in SCHEMES if _first_break(sentences, name) is None), None)
 
 
-def first_break(sentences: Collection[Sequence[str]]) -> tuple[str, int, int] | None:
-    """Where tags of spans break the scheme that they follow the longest: the scheme, sentence and word.
-
-    None where they follow one, or are no tags of spans.
-    """
-    if not all(map(is_span_tag, chain.from_iterable(sentences))) or recognise_scheme(sentences):
-        return None
-    breaks = []
-    for scheme in SCHEMES:
-        right = [convert_tags(tags, scheme) for tags in sentences]
-        s = next(s for s, tags in enumerate(sentences) if [*tags] != right[s])
-        w = next(w for w, tag in enumerate(sentences[s]) if tag != right[s][w])
-        breaks.append((s, w, scheme))
-    s, w, scheme = max(breaks, key=lambda place: place[:2])
-    return scheme, s, w
+def _first_break(sentences: Collection[Sequence[str]], scheme: str) -> tuple[int, int] | None:
+    """The sentence and word of the first tag that is not as the scheme writes the spans."""
+    for s, tags in enumerate(sentences):
+        right = span_tags(spans(tags), len(tags), scheme)
+        for w, (tag, expected) in enumerate(zip(tags, right, strict=True)):
+            if tag != expected:
+                return s, w
+    return None
 
 
 def scheme_names(types: Iterable[str], scheme: str) -> tuple[str, ...]:
@@ -137,8 +139,7 @@ def scheme_names(types: Iterable[str], scheme: str) -> tuple[str, ...]:
 
 def check_scheme(scheme: str) -> None:
     """Raises ValueError where there is no such scheme."""
-    if scheme not in SCHEMES:
-        raise ValueError(f"{scheme!r} is not a tag scheme; choose one of {list(SCHEMES)}.")
+    files.check_known("There is no tag scheme", scheme, SCHEMES)
 
 
 def is_span_tag(tag: str) -> bool:
@@ -194,14 +195,14 @@ def read_tagging(
         raise ValueError(f"{path} has no words. Check that this is the right file.")
 
     def column(name: int | str) -> list[list[str]]:
-        width = len(rows[0][0][1])
         if isinstance(name, str):
-            if columns is None or name not in columns:
-                known = (
-                    "they have no names; pass columns=[...]" if columns is None else quoted(columns)
+            if columns is None:
+                raise ValueError(
+                    f"{path}: there is no column {name!r}; name the columns with columns=[...]."
                 )
-                raise ValueError(f"{path}: there is no column {name!r}; the columns: {known}.")
+            files.check_known(f"{path}: there is no column", name, columns)
             name = list(columns).index(name)
+        width = len(rows[0][0][1])
         if not -width <= name < width:
             raise ValueError(f"{path}: there is no column {name}; the file has {width} columns.")
         return [[fields[name] for _, fields in sentence] for sentence in rows]
@@ -209,13 +210,9 @@ def read_tagging(
     if tag_column is None:
         return TaggedSplit(column(word_column), None, (), None)
     lines = [line for sentence in rows for line, _ in sentence]
+    words, tags = column(word_column), column(tag_column)
     return _tagged_split(
-        column(word_column),
-        column(tag_column),
-        scheme,
-        label_names,
-        lambda word: f"{path}, line {lines[word]}",
-        allow_unseen,
+        words, tags, scheme, label_names, lambda word: f"{path}, line {lines[word]}", allow_unseen
     )
 
 
@@ -262,7 +259,12 @@ def _tagged_split(
     """
     found = recognise_scheme(tags)
     if scheme is not None and found is None:
-        raise _no_scheme(tags, scheme, place)
+        likeliest, s, w = first_break(tags)
+        raise ValueError(
+            f"{place(sum(map(len, tags[:s])) + w)}: the tag {shown(tags[s][w])} breaks {likeliest}, and no "
+            f"other scheme fits the tags before it, so that they cannot be converted to {scheme}. "
+            "Correct it, choose another tag_column, or leave out scheme."
+        )
     if scheme is not None and scheme != found:
         tags = [convert_tags(sentence, scheme) for sentence in tags]
         found = scheme
@@ -272,22 +274,6 @@ def _tagged_split(
         names += tuple(sorted(set(flat) - set(names)))
     ids = iter(ids_of(flat, positions(names), place, "tag"))
     return TaggedSplit(words, [list(islice(ids, len(row))) for row in tags], names, found)
-
-
-def _no_scheme(
-    tags: Sequence[Sequence[str]], scheme: str, place: Callable[[int], str]
-) -> ValueError:
-    for word, tag in enumerate(chain.from_iterable(tags)):
-        if not is_span_tag(tag):
-            return ValueError(
-                f"{place(word)}: {shown(tag)} is not a tag of a scheme, so that the tags cannot be "
-                f"converted to {scheme}. Choose another tag_column, or leave out scheme."
-            )
-    likeliest, s, w = first_break(tags)
-    return ValueError(
-        f"{place(sum(map(len, tags[:s])) + w)}: the tag {shown(tags[s][w])} breaks {likeliest}, which "
-        "the tags before it follow, and no other scheme fits. Correct it, or leave out scheme."
-    )
 
 
 def _collected_names(tags: Iterable[str], scheme: str | None) -> tuple[str, ...]:
@@ -355,8 +341,7 @@ def load_conll(
         FileNotFoundError: `data_dir` has no such file.
         RuntimeError: the download failed.
     """
-    if task not in DATA_SETS:
-        raise ValueError(f"{task!r} is not a tagging task; choose one of {list(DATA_SETS)}.")
+    files.check_known("There is no tagging task", task, DATA_SETS)
     row = DATA_SETS[task]
     files.check_known(f"{task} has no split", split, row.files)
     names = scheme_names(row.types, scheme)

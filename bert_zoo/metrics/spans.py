@@ -16,6 +16,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
+from typing import NamedTuple
 
 from bert_zoo.data.tagging import is_span_tag, spans
 
@@ -33,21 +34,18 @@ class SpanScore:
 
     @property
     def precision(self) -> float:
-        return self.correct / self.predicted if self.predicted else 0.0
+        return self.correct / max(1, self.predicted)
 
     @property
     def recall(self) -> float:
-        return self.correct / self.support if self.support else 0.0
+        return self.correct / max(1, self.support)
 
     @property
     def f1(self) -> float:
-        if not self.correct:
-            return 0.0
-        return 2 * self.precision * self.recall / (self.precision + self.recall)
+        return 2 * self.correct / max(1, self.predicted + self.support)
 
 
-@dataclass(frozen=True)
-class MacroScore:
+class MacroScore(NamedTuple):
     """Means of the scores over the types, each type alike; `support` is the sum."""
 
     precision: float
@@ -67,12 +65,9 @@ class SpanReport:
 
     @property
     def macro(self) -> MacroScore:
-        rows = list(self.types.values())
-
-        def mean(name: str) -> float:
-            return fmean(getattr(row, name) for row in rows) if rows else 0.0
-
-        return MacroScore(mean("precision"), mean("recall"), mean("f1"), self.micro.support)
+        rows = list(self.types.values()) or [SpanScore(0, 0, 0)]
+        means = (fmean(getattr(row, name) for row in rows) for name in MacroScore._fields[:3])
+        return MacroScore(*means, self.micro.support)
 
     def __str__(self) -> str:
         rows = {**self.types, "micro average": self.micro, "macro average": self.macro}
@@ -83,10 +78,8 @@ class SpanReport:
             f"{row.support:7d}"
             for name, row in rows.items()
         ]
-        rule = "-" * len(header)
-        return "\n".join(
-            [header, *body[:-2], rule, *body[-2:], f"Accuracy of tags {self.accuracy:.4f}"]
-        )
+        body.insert(-2, "-" * len(header))
+        return "\n".join([header, *body, f"Accuracy of tags {self.accuracy:.4f}"])
 
 
 def span_report(
@@ -110,7 +103,11 @@ def span_report(
     correct, predicted, support = Counter(), Counter(), Counter()
     equal_tags = words = 0
     for number, (reference, prediction) in enumerate(zip(references, predictions, strict=True)):
-        _check_sentence(number, reference, prediction)
+        if len(reference) != len(prediction):
+            raise ValueError(
+                f"Sentence {number} has {len(reference)} tags in the references and "
+                f"{len(prediction)} in the predictions; pass one prediction for each word."
+            )
         expected, found = _typed_spans(reference), _typed_spans(prediction)
         support.update(type_ for type_, _, _ in expected)
         predicted.update(type_ for type_, _, _ in found)
@@ -131,6 +128,8 @@ def span_report(
 
 def _typed_spans(tags: Sequence[str]) -> set[tuple[str, int, int]]:
     """(type, start, end) of each span."""
+    if isinstance(tags, str):
+        raise ValueError(f"A sentence is the string {tags!r}, expected a list of tags.")
     for tag in tags:
         if not is_span_tag(tag):
             raise ValueError(
@@ -138,16 +137,3 @@ def _typed_spans(tags: Sequence[str]) -> set[tuple[str, int, int]]:
                 "Write the tags of other schemes in one of IOB1, IOB2, IOBES."
             )
     return {(span.type or _UNTYPED, span.start, span.end) for span in spans(tags)}
-
-
-def _check_sentence(number: int, reference: Sequence[str], prediction: Sequence[str]) -> None:
-    for what, tags in (("references", reference), ("predictions", prediction)):
-        if isinstance(tags, str):
-            raise ValueError(
-                f"Sentence {number} of the {what} is the string {tags!r}, expected a list of tags."
-            )
-    if len(reference) != len(prediction):
-        raise ValueError(
-            f"Sentence {number} has {len(reference)} tags in the references and "
-            f"{len(prediction)} in the predictions; pass one prediction for each word."
-        )

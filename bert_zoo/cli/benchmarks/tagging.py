@@ -23,6 +23,7 @@ from bert_zoo.data.batches import tagged_batches
 from bert_zoo.data.tagging import TaggedSplit, first_break, load_conll, read_tagging
 from bert_zoo.error_text import quoted, shown
 from bert_zoo.metrics import span_report
+from bert_zoo.results.taggings import marks_spans
 from bert_zoo.tasks import TokenClassifier
 from bert_zoo.tasks.token_classification.tagging import word_probabilities
 
@@ -48,9 +49,9 @@ class TaggingBenchmark(Benchmark):
     def remarks(self):
         train = self.train
         tags = _tags(train.labels, train.label_names)
-        if train.scheme is not None or (broken := first_break(tags)) is None:
+        if train.scheme is not None or not marks_spans(train.label_names):
             return ()
-        scheme, s, w = broken
+        scheme, s, w = first_break(tags)
         return (
             f"The tags look like {scheme}, and sentence {s + 1:,} breaks it: {shown(train.words[s][w])} has "
             f"the tag {shown(tags[s][w])}. They are scored word by word, without F1 of spans, unless this "
