@@ -60,7 +60,7 @@ $(VENV)/installed-%: pyproject.toml
 	touch $@
 
 # What the models need on JAX, and what runs exports; the package's own dependencies would bring TensorFlow.
-ON_JAX = jax keras safetensors huggingface_hub filelock protobuf tqdm
+ON_JAX = jax keras safetensors huggingface_hub filelock google-crc32c protobuf tqdm
 RUNTIME = numpy tokenizers ai-edge-litert onnxruntime
 
 $(VENV_JAX)/installed: pyproject.toml

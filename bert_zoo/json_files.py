@@ -2,14 +2,11 @@
 
 import json
 import math
-import re
 from pathlib import Path
 from typing import Any
 
 from bert_zoo.config import ConfigError
 from bert_zoo.error_text import quoted, shown
-
-JSON_SPACE = re.compile(r"[ \t\n\r]*")
 
 _KINDS = {
     str: "a string",
@@ -49,53 +46,41 @@ def utf8_text(content: bytes, where: object) -> str:
 
 
 def parse_json(text: str, path: object, first_line: int = 1, **options) -> Any:
-    """Parses JSON that begins on a line of a file; `options` are those of `json.loads`."""
-    value, end = parse_json_at(text, JSON_SPACE.match(text).end(), path, first_line, **options)
-    end = JSON_SPACE.match(text, end).end()
-    if end != len(text):
-        raise _not_json(json.JSONDecodeError("Extra data", text, end), path, first_line)
-    return value
+    """Parses JSON that begins on a line of a file; `options` are those of `json.loads`.
 
-
-def parse_json_at(
-    text: str, start: int, path: object, first_line: int = 1, **options
-) -> tuple[Any, int]:
-    """Parses the JSON value that begins at a character of a text; gives the value and its end."""
-
-    def problem(what: str) -> ValueError:
-        line_number = first_line + text.count("\n", 0, start)
-        return ValueError(f"{path}, line {line_number}: the value that begins here {what}.")
+    Raises:
+        ValueError: it is not JSON, or Python cannot hold it.
+    """
 
     def whole_number(digits: str) -> int:
         try:
             return int(digits)
         except ValueError as error:
-            raise problem(
-                f"has a number of {len(digits):,} digits; write it as a string"
+            raise ValueError(
+                f"{path}, line {first_line}: the value that begins here has a number of "
+                f"{len(digits):,} digits; write it as a string."
             ) from error
 
     try:
-        return json.JSONDecoder(parse_int=whole_number, **options).raw_decode(text, start)
+        return json.loads(text, parse_int=whole_number, **options)
     except json.JSONDecodeError as error:
-        raise _not_json(error, path, first_line) from error
+        raise ValueError(
+            f"{path}, line {first_line + error.lineno - 1}: this is not JSON ({error.msg} at "
+            f"character {error.colno}, {shown(text[error.pos : error.pos + 40])}). Correct the "
+            "line or download the file again."
+        ) from error
     except RecursionError as error:
-        raise problem("has lists or objects that are nested too deeply") from error
-
-
-def _not_json(error: json.JSONDecodeError, path: object, first_line: int) -> ValueError:
-    return ValueError(
-        f"{path}, line {first_line + error.lineno - 1}: this is not JSON ({error.msg} at "
-        f"character {error.colno}, {shown(error.doc[error.pos : error.pos + 40])}). Correct the "
-        "line or download the file again."
-    )
+        raise ValueError(
+            f"{path}, line {first_line}: the value that begins here has lists or objects that are "
+            "nested too deeply."
+        ) from error
 
 
 class JsonObject(dict):
-    """A JSON object whose values are taken with their kind.
+    """A JSON object whose values are taken with their kind; `where` is its place, for messages.
 
-    Args:
-        values: of the object.
-        where: file and place in it, for messages.
+    A kind is str, bool, int, float (a finite number), list, or dict, which gives a `JsonObject`. All
+    methods raise ConfigError for a value of another kind.
     """
 
     def __init__(self, values: dict[str, Any], where: object):
@@ -103,43 +88,21 @@ class JsonObject(dict):
         self.where = where
 
     def take(self, key: str, kind: type, default: Any = None) -> Any:
-        """The value of a key.
-
-        Args:
-            key: of the object.
-            kind: what it must be: str, bool, int, float (a finite number), list, or dict, which
-                gives a `JsonObject`.
-            default: what a missing key and null stand for.
-
-        Raises:
-            ConfigError: the value is of another kind.
-        """
+        """A key's value; `default` stands in for a missing key and for null."""
         value = self.get(key)
         return default if value is None else _checked(value, key, kind, self.where)
 
     def section(self, key: str) -> "JsonObject":
-        """A key's object; an empty one where the key is missing or null.
-
-        Raises:
-            ConfigError: the value is of another kind.
-        """
+        """A key's object; an empty one where the key is missing or null."""
         return self.take(key, dict, JsonObject({}, f"{self.where}, {key}"))
 
     def items_of(self, key: str, kind: type) -> list[Any]:
-        """A key's list, whose items are all of a kind; an empty one where the key is missing or null.
-
-        Raises:
-            ConfigError: it is no list, or an item is of another kind.
-        """
+        """A key's list, with items of one kind; an empty one where the key is missing or null."""
         items = self.take(key, list, [])
         return [_checked(item, f"{key}[{i}]", kind, self.where) for i, item in enumerate(items)]
 
     def values_of(self, kind: type) -> dict[str, Any]:
-        """All keys with their values, which are all of a kind.
-
-        Raises:
-            ConfigError: a value is of another kind.
-        """
+        """All keys with their values, which are of one kind."""
         return {key: _checked(value, key, kind, self.where) for key, value in self.items()}
 
 
@@ -154,55 +117,45 @@ def _checked(value: Any, name: str, kind: type, where: object) -> Any:
 
 
 def member(record: Any, key: str, kind: type, where: object) -> Any:
-    """The value of a key that a parsed object must have, of a kind as `JsonObject.take` knows them.
-
-    `where` is turned into text for messages alone.
+    """The value of a key that a parsed object must have, of a kind as `JsonObject` knows them.
 
     Raises:
         ConfigError: it is no object, lacks the key, or has a value of another kind.
     """
     if not isinstance(record, dict):
-        raise _no_object(record, where)
+        raise _not_an_object(record, where)
     if key not in record:
         raise ConfigError(f"{where}: {key!r} is missing; the keys are {quoted(record)}.")
     return _checked(record[key], key, kind, where)
 
 
-def _no_object(value: Any, where: object) -> ConfigError:
+def _not_an_object(value: Any, where: object) -> ConfigError:
     return ConfigError(f"{where} is {shown(value)}; it must be a JSON object.")
 
 
 def as_object(value: Any, where: object) -> JsonObject:
-    """A parsed value, which must be an object.
-
-    Raises:
-        ConfigError: it is of another kind.
-    """
+    """A parsed value, which must be an object; else raises ConfigError."""
     if not isinstance(value, dict):
-        raise _no_object(value, where)
+        raise _not_an_object(value, where)
     return JsonObject(value, where)
 
 
 def parse_object(content: bytes, path: object) -> JsonObject:
-    """Parses the bytes of a file that is one JSON object.
-
-    Raises:
-        ConfigError: it is not UTF-8, no JSON, or JSON of another kind.
-    """
+    """Parses the bytes of a file that is one JSON object; else raises ConfigError."""
     return as_object(_parse(content, path), path)
 
 
 def read_object(path: Path) -> JsonObject:
-    """Reads a file that is one JSON object; raises as `parse_object`."""
+    """Reads a file that is one JSON object; else raises ConfigError."""
     return parse_object(read_whole(path), path)
 
 
-def read_objects(path: Path) -> list[JsonObject]:
-    """Reads a file that is a JSON list of objects; raises as `parse_object`."""
+def read_list(path: Path) -> list[Any]:
+    """Reads a file that is a JSON list; else raises ConfigError."""
     values = _parse(read_whole(path), path)
     if not isinstance(values, list):
         raise ConfigError(f"{path} is {shown(values)}; it must be a JSON list.")
-    return [as_object(value, f"{path}, [{i}]") for i, value in enumerate(values)]
+    return values
 
 
 def _parse(content: bytes, path: object) -> Any:

@@ -164,16 +164,8 @@ def test_an_archive_is_downloaded_once(site):
     assert directory.name == "model"
     assert_complete(directory)
     assert cache.fetch_archive(site.url) == directory
-    assert len(site.requests) == 1
+    assert len(site.requests) == 1  # what is cached needs no network
     assert {path.name for path in home(site).iterdir()} <= {"files", "lock", "receipt.json"}
-
-
-def test_what_is_cached_needs_no_network(site, monkeypatch):
-    directory = cache.fetch_archive(site.url)
-    monkeypatch.setattr(
-        cache, "download", lambda *_, **options: pytest.fail("the network was used")
-    )
-    assert cache.fetch_archive(site.url) == directory
 
 
 def test_addresses_that_differ_anywhere_do_not_share_a_folder(site):
@@ -277,8 +269,9 @@ def test_what_is_not_the_whole_file_is_not_kept(settings, message, site):
 
 @pytest.mark.parametrize("url", ["http://example.org/a.zip", "ftp://example.org/a", "file:///a"])
 def test_only_https_is_downloaded(url):
-    with pytest.raises(DownloadError, match="only https"):
-        cache.fetch_archive(url)
+    for fetch in (cache.fetch_archive, lambda url: cache.fetch_files(url, ["a"], {})):
+        with pytest.raises(DownloadError, match="only https"):
+            fetch(url)
 
 
 def test_no_redirection_leads_away_from_https(site):
@@ -287,17 +280,12 @@ def test_no_redirection_leads_away_from_https(site):
         cache.fetch_archive(site.url)
 
 
-def fetched_by_three(fetch, *arguments) -> Path:
-    """The one directory that processes give which fetch at the same time."""
+def test_of_several_processes_one_downloads(site):
     # Other tests of the session may have started threads, which a fork would not survive.
     with multiprocessing.get_context("spawn").Pool(3) as pool:
-        results = [pool.apply_async(fetch, arguments) for _ in range(3)]
+        results = [pool.apply_async(cache.fetch_archive, (site.url,)) for _ in range(3)]
         (directory,) = {result.get(timeout=60) for result in results}
-    return directory
-
-
-def test_of_several_processes_one_downloads(site):
-    assert_complete(fetched_by_three(cache.fetch_archive, site.url))
+    assert_complete(directory)
     assert len(site.requests) == 1
 
 
@@ -597,16 +585,14 @@ def web_home() -> Path:
     return found
 
 
-def test_files_of_a_web_directory_are_downloaded_once(directory, monkeypatch):
+def test_files_of_a_web_directory_are_downloaded_once(directory):
     hashes = {name: sha256(content).upper() for name, content in FILES.items()}
     path = fetch_files(directory, hashes=hashes)
     assert_has(path, FILES)
     assert directory.paths == list(directory.files)
     assert not [path for path in (web_home() / "incoming").rglob("*") if path.is_file()]
-    monkeypatch.setattr(
-        cache, "download", lambda *_, **options: pytest.fail("the network was used")
-    )
     assert fetch_files(directory) == fetch_files(directory, hashes=hashes) == path
+    assert directory.paths == list(directory.files)
 
 
 def test_further_files_are_added_to_those_that_are_there(directory):
@@ -629,16 +615,6 @@ def test_a_web_directory_is_continued_where_it_was_cut(directory):
     assert len(directory.paths) == 8 and directory.requests[-1]["Range"] == "bytes=1000-"
 
 
-def test_the_part_of_one_file_is_never_taken_for_another(directory):
-    directory.careless = True  # all files have one ETag, as of a careless server
-    directory.failures, directory.cuts = [None, 503, 503, 503, 503], [1000]
-    with pytest.raises(DownloadError):
-        fetch_files(directory, ["model/a.data"])
-    other = bytes(2000)
-    directory.files["/pretrained/tf%20wt103/b"] = other
-    assert (fetch_files(directory, ["b"]) / "b").read_bytes() == other
-
-
 def test_a_file_of_another_hash_is_refused_and_the_others_are_kept(directory):
     wrong = {"model/a.data": "0" * 64}
     with pytest.raises(WeightsError, match=rf"model/a\.data.*{sha256(WEIGHTS)}.*{'0' * 64} was"):
@@ -650,12 +626,11 @@ def test_a_file_of_another_hash_is_refused_and_the_others_are_kept(directory):
         fetch_files(directory, hashes=wrong)
 
 
-@pytest.mark.parametrize("damage", [os.unlink, lambda path: os.truncate(path, 3)])
-def test_a_damaged_file_is_downloaded_again_and_must_have_the_recorded_hash(damage, directory):
-    damage(fetch_files(directory) / "model/a.data")
+def test_a_damaged_file_is_downloaded_again_and_must_have_the_recorded_hash(directory):
+    os.truncate(fetch_files(directory) / "model/a.data", 3)
     assert_has(fetch_files(directory), FILES)
     assert len(directory.paths) == 4
-    damage(web_home() / "files/model/a.data")
+    os.unlink(web_home() / "files/model/a.data")
     directory.files["/pretrained/tf%20wt103/model/a.data"] = b"other"
     with pytest.raises(WeightsError, match="as it had when it was first downloaded"):
         fetch_files(directory)
@@ -704,22 +679,6 @@ def test_a_file_of_unknown_length_is_taken_by_its_known_hash(directory):
     with pytest.raises(WeightsError, match="SHA-256"):
         fetch_files(directory, ["model/a.data"], hashes)
     assert_has(fetch_files(directory, ["model/a.data"], hashes), {"model/a.data": WEIGHTS})
-
-
-def test_the_first_download_of_a_file_says_its_hash(directory, caplog):
-    fetch_files(directory, hashes={"model/checkpoint": sha256(b"a")})
-    assert f"Its SHA-256 ({sha256(WEIGHTS)}) is recorded" in caplog.text
-    assert sha256(b"a") not in caplog.text
-
-
-def test_of_several_processes_one_downloads_a_web_directory(directory):
-    assert_has(fetched_by_three(cache.fetch_files, directory.url, tuple(FILES), {}), FILES)
-    assert len(directory.paths) == len(FILES)
-
-
-def test_web_directories_are_downloaded_over_https_only():
-    with pytest.raises(DownloadError, match="only https"):
-        cache.fetch_files("http://example.org/model", ["a"], {})
 
 
 # --- packages ------------------------------------------------------------------------------------
@@ -787,33 +746,30 @@ REPOSITORY = {
     "pytorch_model.bin": b"torch",
 }
 SMALL = ["1_Pooling/config.json", "config.json", "vocab.txt"]
-
-
-def test_safetensors_are_taken_and_nothing_else_but_the_small_files(hub):
-    hub.files = REPOSITORY | {"model.safetensors": b"safe", "onnx/model.safetensors": b"no"}
-    directory = cache.fetch_hub("org/bert")
-    assert (directory / "model.safetensors").read_bytes() == b"safe"
-    assert sorted(hub.fetched) == sorted([*SMALL, "model.safetensors"])
+SAFE = [*SMALL, "model.safetensors"]
 
 
 SHARDS = {"a": "model-00001-of-00002.safetensors", "b": "model-00002-of-00002.safetensors"}
+INDEX = "model.safetensors.index.json"
+SHARDED = {"config.json": b"{}", **dict.fromkeys(SHARDS.values(), b"")}
+SHARDED[INDEX] = json.dumps({"weight_map": SHARDS}).encode()
+H5 = {"config.json": b"{}", "tf_model.h5": b"HDF", "flax_model.msgpack": b"flax"}
 
 
-def test_shards_are_taken(hub):
-    hub.files = {
-        "config.json": b"{}",
-        "model.safetensors.index.json": json.dumps({"weight_map": SHARDS}).encode(),
-        "model-00001-of-00002.safetensors": b"1",
-        "model-00002-of-00002.safetensors": b"2",
-    }
-    cache.fetch_hub("org/bert")
-    assert sorted(hub.fetched) == sorted(hub.files)
-
-
-def test_pytorch_files_are_taken_only_where_there_is_nothing_better(hub):
-    hub.files = REPOSITORY
-    cache.fetch_hub("org/bert")
-    assert sorted(hub.fetched) == sorted([*SMALL, "pytorch_model.bin"])
+@pytest.mark.parametrize(
+    ("files", "taken"),
+    [
+        (REPOSITORY | {"model.safetensors": b"", "onnx/model.safetensors": b""}, SAFE),
+        (SHARDED, [*SHARDED]),
+        (REPOSITORY, [*SMALL, "pytorch_model.bin"]),
+        (H5, ["config.json", "tf_model.h5"]),
+    ],
+)
+def test_the_best_kind_of_weights_is_taken_and_the_small_files(files, taken, hub):
+    hub.files = files
+    directory = cache.fetch_hub("org/bert")
+    assert sorted(hub.fetched) == sorted(taken)
+    assert all((directory / name).is_file() for name in taken)
 
 
 def test_files_beside_are_taken_where_they_are_asked_for(hub):
@@ -824,12 +780,6 @@ def test_files_beside_are_taken_where_they_are_asked_for(hub):
     assert (directory / "pytorch_model.generator.bin").read_bytes() == b"other"
     with pytest.raises(DownloadError, match=r"has no other\.bin"):
         cache.fetch_hub("org/bert", beside=("other.bin",))
-
-
-def test_a_repository_with_nothing_else_gives_its_tf_model_h5(hub):
-    hub.files = {"config.json": b"{}", "tf_model.h5": b"HDF", "flax_model.msgpack": b"flax"}
-    directory = cache.fetch_hub("org/bert")
-    assert {path.name for path in directory.iterdir()} == {"config.json", "tf_model.h5"}
 
 
 def test_an_adapter_is_whole_without_a_model(hub):
@@ -882,24 +832,6 @@ def answered(error: type[Exception], status: int) -> Exception:
     return error("x", response=SimpleNamespace(status_code=status, headers={}, request=request))
 
 
-@pytest.mark.parametrize(
-    ("error", "message"),
-    [
-        (answered(errors.GatedRepoError, 403), "grants access on request"),
-        (answered(errors.RepositoryNotFoundError, 401), "no such repository"),
-        (answered(errors.RevisionNotFoundError, 404), "no such branch"),
-        (errors.HFValidationError("x"), "not a repository's name"),
-        (errors.LocalEntryNotFoundError("x"), "HF_ENDPOINT.*path of the directory"),
-        (errors.HTTPError("x"), "cannot be reached"),
-        (ConnectionError("x"), "cannot be reached"),
-    ],
-)
-def test_hub_failures_name_the_repository_and_what_to_do(error, message, hub):
-    hub.error = error
-    with pytest.raises(DownloadError, match=rf"hf://org/bert@v1: .*{message}"):
-        cache.fetch_hub("org/bert", "v1")
-
-
 @pytest.fixture
 def no_network(monkeypatch):
     """No address is reached; `waits` are the pauses before further attempts."""
@@ -938,40 +870,41 @@ def test_the_server_is_tried_through_its_proxy(no_network, monkeypatch):
         download.require_network("https://huggingface.co")
 
 
-FAILURES = {
-    "a dropped connection": ConnectionError("Connection reset by peer"),
-    "a portal's page": json.JSONDecodeError("Expecting value", "<html>", 0),
-    "an answer of another kind": KeyError("sha"),
-    "an error of the hub": answered(errors.HfHubHTTPError, 500),
-    "a repository that is gone": answered(errors.RepositoryNotFoundError, 401),
-}
+# Error -> what the message says of it.
+FAILURES = [
+    (answered(errors.GatedRepoError, 403), "grants access on request"),
+    (answered(errors.RepositoryNotFoundError, 401), "no such repository"),
+    (answered(errors.RevisionNotFoundError, 404), "no such branch"),
+    (answered(errors.HfHubHTTPError, 500), "cannot be reached"),
+    (errors.HFValidationError("x"), "not a repository's name"),
+    (errors.LocalEntryNotFoundError("x"), "HF_ENDPOINT.*path of the directory"),
+    (errors.HTTPError("x"), "cannot be reached"),
+    (ConnectionError("Connection reset by peer"), "cannot be reached"),
+    (json.JSONDecodeError("Expecting value", "<html>", 0), "networks do that ask for a log-in"),
+    (KeyError("sha"), "does not understand"),
+    (OSError(errno.ENOSPC, "No space left on device"), "no room for it .*HF_HOME"),
+]
 
 
-@pytest.mark.parametrize("failure", FAILURES)
-def test_whatever_the_hub_does_a_whole_copy_in_the_cache_is_used(failure, hub, caplog):
-    hub.files = REPOSITORY
+@pytest.mark.parametrize(("error", "message"), FAILURES)
+def test_whatever_the_hub_does_a_whole_copy_is_used_or_the_error_says_what_to_do(
+    error, message, hub, caplog
+):
+    hub.error = error
+    with pytest.raises(DownloadError, match=rf"hf://org/bert@v1: .*{message}.*no whole copy of it"):
+        cache.fetch_hub("org/bert", "v1")
+    hub.files, hub.error = REPOSITORY, None
     directory = cache.fetch_hub("org/bert")
     caplog.clear()
-    hub.error = FAILURES[failure]
+    hub.error = error
     assert cache.fetch_hub("org/bert") == directory
     (line,) = caplog.messages
     assert "hf://org/bert@main could not be asked for" in line
     assert f"using the copy in the cache, commit {COMMIT}" in line
 
 
-@pytest.mark.parametrize("failure", FAILURES)
-def test_without_a_copy_in_the_cache_the_error_says_what_failed(failure, hub):
-    hub.error = FAILURES[failure]
-    pattern = r"hf://org/bert@main: https://hugging.*\. The local cache has no whole copy of it\."
-    with pytest.raises(DownloadError, match=pattern) as raised:
-        cache.fetch_hub("org/bert")
-    assert ("log-in" in str(raised.value)) == (failure == "a portal's page")
-
-
 def test_a_part_of_a_model_in_the_cache_is_not_taken_for_it(hub):
-    hub.files = {"config.json": b"{}", **dict.fromkeys(SHARDS.values(), b"")}
-    index = {"weight_map": SHARDS}
-    hub.files["model.safetensors.index.json"] = json.dumps(index).encode()
+    hub.files = SHARDED
     directory = cache.fetch_hub("org/bert")
     (directory / SHARDS["b"]).unlink()
     hub.error = ConnectionError("no route")
@@ -1004,12 +937,6 @@ def test_the_commit_of_a_branch_is_said_once_and_again_when_it_has_moved(hub, mo
     monkeypatch.setattr(huggingface_hub, "snapshot_download", snapshot_download)
     assert cache.fetch_hub("org/bert") == moved
     assert f"has moved from commit {COMMIT} to {'1' * 40}" in caplog.text
-
-
-def test_a_full_disk_below_the_hub_is_said(hub):
-    hub.error = OSError(errno.ENOSPC, "No space left on device")
-    with pytest.raises(DownloadError, match=r"no room for it .*HF_HOME"):
-        cache.fetch_hub("org/bert")
 
 
 def test_offline_and_not_cached_says_so(hub, monkeypatch):

@@ -134,26 +134,15 @@ def test_google_names_are_read_from_safetensors(task, tmp_path):
 
 
 @pytest.mark.parametrize("task", ["encoder", "pretraining"])
-def test_data_parallel_prefix(task, tmp_path):
+def test_a_data_parallel_prefix_and_old_buffers_are_no_matter(task, tmp_path):
     case = TASK_CASES[task]
-    tensors = {f"module.{key}": value for key, value in tensors_of(GOLDEN / case).items()}
-    assert_same_variables(
-        bert_zoo.load(write_hf(tmp_path / "hf", tensors, case), task), loaded_task(task)
-    )
-
-
-def test_old_buffers_are_ignored(tmp_path):
-    tensors = tensors_of(GOLDEN / "encoder")
-    tensors["embeddings.position_ids"] = np.arange(40)[None]
-    tensors["embeddings.token_type_ids"] = np.zeros((1, 40), "int64")
-    assert_same_variables(bert_zoo.load(write_hf(tmp_path / "hf", tensors)), loaded_task("encoder"))
-
-
-def test_two_names_of_one_tensor_are_refused(tmp_path):
-    tensors = tensors_of(GOLDEN / "encoder")
-    tensors["embeddings.LayerNorm.gamma"] = tensors["embeddings.LayerNorm.weight"]
-    with pytest.raises(WeightsError, match=r"both .*gamma.*weight|both .*weight.*gamma"):
-        bert_zoo.load(write_hf(tmp_path / "hf", tensors))
+    tensors = tensors_of(GOLDEN / case)
+    root = "bert." if task == "pretraining" else ""
+    tensors[f"{root}embeddings.position_ids"] = np.arange(40)[None]
+    tensors[f"{root}embeddings.token_type_ids"] = np.zeros((1, 40), "int64")
+    tensors = {f"module.{key}": value for key, value in tensors.items()}
+    directory = write_hf(tmp_path / "hf", tensors, case)
+    assert_same_variables(bert_zoo.load(directory, task), loaded_task(task))
 
 
 def test_tied_decoder_that_differs_is_refused(tmp_path):
@@ -217,12 +206,6 @@ def test_one_error_lists_all_that_is_missing_extra_and_misshapen(tmp_path):
         assert expected in message
 
 
-def test_block_beyond_the_configuration_is_refused(tmp_path):
-    directory = write_hf(tmp_path / "hf", tensors_of(GOLDEN / "encoder"), num_hidden_layers=2)
-    with pytest.raises(WeightsError, match=r"encoder\.layer\.2\.attention"):
-        bert_zoo.load(directory)
-
-
 def test_a_head_that_bert_zoo_does_not_know_is_left_out_on_request(tmp_path):
     """The error proposes the line, which loads the same weights as without that head."""
     tensors = tensors_of(GOLDEN / "masked_lm")
@@ -243,19 +226,28 @@ def test_a_head_that_bert_zoo_does_not_know_is_left_out_on_request(tmp_path):
             bert_zoo.load(directory, "masked_lm", ignore=wrong)
 
 
-def test_source_without_an_encoder_says_what_it_holds(tmp_path):
-    directory = write_hf(tmp_path / "hf", {"conv.weight": np.zeros((2, 2), "float32")})
-    with pytest.raises(WeightsError, match=r"no bert encoder.*conv\.weight"):
+def of_two(tensors):
+    sides = ("query", "document")
+    return {f"{side}.{key}": value for side in sides for key, value in tensors.items()}
+
+
+def named_twice(tensors):
+    return tensors | {"embeddings.LayerNorm.gamma": tensors["embeddings.LayerNorm.weight"]}
+
+
+@pytest.mark.parametrize(
+    ("change", "config", "message"),
+    [
+        (dict, {"num_hidden_layers": 2}, r"encoder\.layer\.2\.attention"),
+        (named_twice, {}, r"both .*gamma.*weight|both .*weight.*gamma"),
+        (lambda _: {"conv.weight": np.zeros((2, 2))}, {}, r"no bert encoder.*conv\.weight"),
+        (of_two, {}, r"several encoders.*document\..*query\."),
+    ],
+)
+def test_tensors_of_another_model_are_refused(change, config, message, tmp_path):
+    directory = write_hf(tmp_path / "hf", change(tensors_of(GOLDEN / "encoder")), **config)
+    with pytest.raises(WeightsError, match=message):
         bert_zoo.load(directory)
-
-
-def test_source_with_two_encoders_is_refused(tmp_path):
-    tensors = tensors_of(GOLDEN / "encoder")
-    both = {
-        f"{side}.{key}": value for side in ("query", "document") for key, value in tensors.items()
-    }
-    with pytest.raises(WeightsError, match=r"several encoders.*document\..*query\."):
-        bert_zoo.load(write_hf(tmp_path / "hf", both))
 
 
 # --- Heads ---------------------------------------------------------------------------------------
@@ -310,40 +302,33 @@ def test_missing_pretraining_head_starts_fresh_on_request(caplog):
 
 
 @pytest.mark.parametrize(
-    ("task", "part", "options"),
+    ("case", "task", "words", "options"),
     [
-        ("classification", "classifier", {"num_classes": 3}),
-        ("regression", "classifier", {}),
-        ("token_classification", "classifier", {"labels": ["O", "B"]}),
-        ("question_answering", "span", {}),
-        ("multiple_choice", "classifier", {}),
+        ("encoder", "classification", "classifier for 2 classes", {}),
+        ("encoder", "classification", "classifier for 3 classes", {"num_classes": 3}),
+        ("encoder", "regression", "classifier", {}),
+        ("encoder", "token_classification", "classifier", {"labels": ["O", "B"]}),
+        ("encoder", "question_answering", "span", {}),
+        ("encoder", "multiple_choice", "classifier", {}),
+        # A fresh head has the classes that it is told, not those that the file lists for another.
+        ("classification", "token_classification", "classifier for 2 classes", {}),
+        ("encoder_no_pooler", "classification", "classifier and pooler", {"num_classes": 2}),
     ],
 )
-def test_fresh_head_is_named_in_one_line(task, part, options, caplog):
-    model = load_case("encoder", task, **options)
+def test_fresh_head_is_named_in_one_line(case, task, words, options, caplog):
+    model = load_case(case, task, **options)
     (line,) = fresh_head_lines(caplog)
-    assert part in line and "encoder" in line
-    kernel = variables_of(model)[f"{part}/dense/kernel"]
+    assert words in line and case in line
+    kernel = variables_of(model)[f"{words.split()[0]}/dense/kernel"]
     assert 0.005 < kernel.std() < 0.04
-
-
-def test_a_fresh_classifier_has_two_classes_unless_told_and_says_so(caplog):
-    model = load_case("encoder", "classification")
-    (line,) = fresh_head_lines(caplog)
-    assert "2 classes" in line
-    assert model.labels == ("LABEL_0", "LABEL_1")
+    if "2 classes" in words:
+        assert model.labels == options.get("labels", ("LABEL_0", "LABEL_1"))
 
 
 def test_trained_head_is_loaded_without_a_word(caplog):
     model = load_task("classification")
     assert not fresh_head_lines(caplog)
     assert model.labels == ("negative", "neutral", "positive")
-
-
-def test_missing_pooler_is_fresh_where_a_classifier_reads_it(caplog):
-    load_case("encoder_no_pooler", "classification", num_classes=2)
-    (line,) = fresh_head_lines(caplog)
-    assert "classifier and pooler" in line
 
 
 def test_other_number_of_classes_needs_init():
@@ -383,12 +368,6 @@ def test_a_layer_by_the_name_of_another_tasks_classifier_is_not_taken(case, task
     layer = {"multiple_choice": "transform", "classification": "dense"}[task]
     found = variables_of(model)[f"classifier/{layer}/kernel"]
     assert found.shape != trained.T.shape or not np.array_equal(found, trained.T)
-
-
-def test_number_of_labels_of_a_classification_file_is_not_taken_for_tags():
-    """A fresh head has the classes that it is told, not those that the file lists for another."""
-    model = load_case("classification", "token_classification")
-    assert model.labels == ("LABEL_0", "LABEL_1")
 
 
 def test_init_names_parts_of_the_task():

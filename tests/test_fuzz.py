@@ -47,7 +47,6 @@ from bert_zoo.loading.directories import open_checkpoint
 from bert_zoo.registry import registry
 from bert_zoo.text import tokenizer_from_dir
 from bert_zoo.weights import sources, tf1
-from bert_zoo.weights.crc32c import crc32c
 from bert_zoo.weights.files import WeightsError
 from bert_zoo.weights.hdf5 import write_hdf5
 from bert_zoo.weights.sources import open_weights
@@ -439,7 +438,7 @@ def with_checksums(changed: bytes, whole: bytes) -> bytes:
     for start, length in blocks:
         end = start + length
         if end + tf1._BLOCK_TRAILER_BYTES <= len(changed):
-            checksum = tf1._masked(crc32c(np.frombuffer(changed[start : end + 1], np.uint8)))
+            checksum = tf1._masked_crc(changed[start : end + 1])
             changed[end + 1 : end + tf1._BLOCK_TRAILER_BYTES] = checksum.to_bytes(4, "little")
     return bytes(changed)
 

@@ -252,12 +252,9 @@ def test_gpts_files_that_do_not_fit_are_refused(tmp_path):
         return pytest.raises(ValueError, match=message)
 
     last.unlink()
-    with refused(r"26 shapes in .* take \d+ values, and params_0.npy to params_1.npy .* hold \d+"):
+    with refused(r"26 shapes in .* take \d+ values, and the 2 files params_0.npy, .* hold \d+"):
         bert_zoo.load(tmp_path)
-    np.save(tmp_path / "params_3.npy", values)
-    with refused(r"incomplete.*'params_1.npy', 'params_3.npy'"):
-        bert_zoo.load(tmp_path)
-    (tmp_path / "params_3.npy").rename(last)
+    np.save(last, values)
     last.write_bytes(last.read_bytes()[:-4])
     with refused("params_2.npy is no array of NumPy that can be read"):
         bert_zoo.load(tmp_path)

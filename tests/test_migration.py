@@ -150,11 +150,6 @@ def changed(change, to):
     return path
 
 
-def link(file, name):
-    del file[name]
-    file[name] = h5py.ExternalLink("elsewhere.h5", "gamma")
-
-
 def compress(file, name):
     del file[name]
     file.create_dataset(name, data=np.ones(32, "float32"), compression="gzip")
@@ -172,7 +167,6 @@ def change_one_of_two(file, name):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (link, "has a link"),
         (compress, "without compression"),
         (leave_values_out, "has the shape"),
         (change_one_of_two, "several values"),

@@ -167,10 +167,6 @@ def test_other_and_compressed_zip_archives_are_refused(tmp_path):
             open_weights(tmp_path / "a.bin")
 
 
-def test_an_unknown_byte_order_is_refused(tmp_path):
-    assert_refused(tmp_path, "byte order b'middle'", tensor_pickle(), bytes(8), b"middle")
-
-
 @pytest.mark.parametrize(
     "view",
     [
@@ -206,17 +202,8 @@ def test_a_member_that_begins_before_the_file_is_refused(tmp_path):
     content = (tmp_path / "a.bin").read_bytes()
     # As where bytes were lost: zipfile moves all places forward by what is missing.
     (tmp_path / "a.bin").write_bytes(content[:4] + content[40:])
-    with pytest.raises(
-        WeightsError, match=r"not a whole zip archive \(.* begins outside of the file"
-    ):
+    with pytest.raises(WeightsError, match="not a whole zip archive"):
         open_weights(tmp_path / "a.bin")
-
-
-def test_storages_must_be_there_and_have_the_announced_size(tmp_path):
-    assert_refused(tmp_path, "7 bytes where 8 were expected", tensor_pickle(), bytes(7))
-    assert_refused(
-        tmp_path, "no storage '1', which its tensor w needs", tensor_pickle(key="1"), bytes(8)
-    )
 
 
 def test_a_stream_whose_parts_do_not_agree_is_refused(tmp_path):
@@ -264,20 +251,6 @@ def test_fairseqs_newer_configuration_is_read_as_its_arguments(tmp_path):
     }
 
 
-@pytest.mark.parametrize(
-    ("instructions", "message"),
-    [
-        (b"ccollections\nOrderedDict\n)\x81.", "not a plain record"),
-        (b"cargparse\nNamespace\nK\x01\x85\x81.", "not a plain record"),
-        (b"cargparse\nNamespace\n)R.", "not a function"),
-        (b"cargparse\nNamespace\n)\x81]b.", "state of something"),
-        (b"cargparse\nArgumentParser\n)\x81.", "argparse.ArgumentParser, which is not allowed"),
-    ],
-)
-def test_no_other_object_is_made(instructions, message, tmp_path):
-    assert_refused(tmp_path, message, b"\x80\x02" + instructions, b"")
-
-
 def test_what_a_training_left_beside_weights_stays_unread(tmp_path):
     array = b"cnumpy.core.multiarray\n_reconstruct\ncnumpy\nndarray\nK\x00\x85U\x01b\x87R(K\x01)tb"
     pairs = b"}(U\x02deU\x02en\x86K\x01u"
@@ -313,27 +286,26 @@ def test_a_pickled_module_is_refused_with_advice(is_stream, tmp_path):
 # --- what a state dict is ------------------------------------------------------------------------
 
 
+INNER = tensor_pickle()[2:-1]
+BOTH = b"\x80\x02}(" + literal("model") + INNER + literal("state_dict") + INNER + b"u."
+COUNTS = {"epoch": 3, "model": {"a": 1}}
+
+
 @pytest.mark.parametrize(
-    ("value", "message"),
+    ("pickled", "message"),
     [
-        ([1, 2], "a value of type list, where a dict"),
-        ({}, "It holds: nothing"),
-        ({"epoch": 3, "model": {"a": 1}}, "'epoch': a value of type int, 'model': a dict of 1"),
+        (tensor_pickle(length=3), "8 bytes where 12 were expected"),
+        (tensor_pickle(key="1"), "no storage '1', which its tensor w needs"),
+        (pickle.dumps([1, 2], 2), "a value of type list, where a dict"),
+        (pickle.dumps({}, 2), "It holds: nothing"),
+        (pickle.dumps(COUNTS, 2), "'epoch': a value of type int, 'model': a dict of 1"),
+        (tensor_pickle(more=literal("step") + literal(7.5)), "'step': a value of type float"),
+        (BOTH, "exactly one of the entries state_dict, model"),
     ],
 )
-def test_without_named_tensors_the_error_lists_what_there_is(value, message, tmp_path):
-    assert_refused(tmp_path, message, pickle.dumps(value, 2), b"")
-
-
-def test_other_values_in_a_state_dict_are_refused_by_name(tmp_path):
-    pickled = tensor_pickle(more=literal("step") + literal(7.5))
-    assert_refused(tmp_path, "'step': a value of type float", pickled, bytes(8))
-
-
-def test_two_possible_state_dicts_are_refused(tmp_path):
-    inner = tensor_pickle()[2:-1]
-    both = b"\x80\x02}(" + literal("model") + inner + literal("state_dict") + inner + b"u."
-    assert_refused(tmp_path, "exactly one of the entries state_dict, model", both, bytes(8))
+def test_what_is_no_dict_of_named_tensors_is_refused(pickled, message, tmp_path):
+    assert_refused(tmp_path, message, pickled, bytes(8))
+    assert_refused(tmp_path, "byte order b'middle'", pickled, bytes(8), b"middle")
 
 
 # --- hostile -------------------------------------------------------------------------------------
@@ -372,16 +344,6 @@ def test_no_pickle_of_a_stream_runs_code(part, tmp_path):
     assert not (tmp_path / "marker").exists()
 
 
-def test_other_globals_are_refused_by_name(tmp_path):
-    for name in ("argparse\nArgumentParser", "torch\nload", "torch._utils\n_rebuild_qtensor"):
-        assert_refused(
-            tmp_path,
-            r"refused.*" + name.replace("\n", r"\."),
-            b"\x80\x02c" + name.encode() + b"\n.",
-            b"",
-        )
-
-
 NUMBERS = [b"J" + number.to_bytes(4, "little") for number in range(10_000)]
 # Pushed once and remembered: 50 kB in the file.
 MANY_PAIRS = b"](" + b"".join(number + b"N\x86" for number in NUMBERS) + b"eq\x00"
@@ -396,6 +358,13 @@ HOSTILE = {
     "set an attribute of an allowed function": (REBUILD + b"}U\x01aK\x01sb", "the state of"),
     "set a slot of an allowed function": (REBUILD + b"N}U\x01aK\x01s\x86b", "the state of"),
     "make an object": (b"ccollections\nOrderedDict\n)\x81", "not a plain record"),
+    "make a record of something": (b"cargparse\nNamespace\nK\x01\x85\x81", "not a plain record"),
+    "call a record": (b"cargparse\nNamespace\n)R", "not a function"),
+    "set a list as a record's state": (b"cargparse\nNamespace\n)\x81]b", "the state of"),
+    **{
+        f"find {name}": (f"c{name}\n".encode(), "refused.*" + name.replace("\n", r"\."))
+        for name in ("argparse\nArgumentParser", "torch\nload", "torch._utils\n_rebuild_qtensor")
+    },
     "call a string": (b"U\x01a)R", "not a function"),
     "reserve a huge memo": (b"}r\xff\xff\xff\x7f", "It holds: nothing"),
     "reserve a huge array": (b"\x96" + (2**40).to_bytes(8, "little"), "the instruction BYTEARRAY8"),

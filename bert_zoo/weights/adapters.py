@@ -27,14 +27,8 @@ from bert_zoo.weights.tensor_source import TensorSource
 PREFIX = "base_model.model."
 KIND = "LORA"
 
-# What changes the result of a LoRA adapter in another way than by scale * B A.
-_REFUSED = frozenset(
-    """
-    alora_invocation_tokens arrow_config kasa_config layer_replication monteclora_config target_parameters
-    trainable_token_indices use_bdlora use_dora use_qalora
-    """.split()
-)
-# How it was made and trained, and what the names of its tensors say too.
+# How an adapter was made and trained, and what the names of its tensors say too. A setting that is in
+# neither of these lists may change the result in another way than by scale * B A.
 _UNREAD = frozenset(
     """
     auto_mapping base_model_name_or_path bias corda_config ensure_weight_tying eva_config exclude_modules
@@ -93,12 +87,10 @@ class Adapter:
                 f"{self.path} is an adapter of the kind {shown(kind)}; bert_zoo reads {KIND} alone. "
                 f"{_merge_elsewhere(self.path)}"
             )
-        used = sorted(key for key in _REFUSED if config.get(key))
+        used = [key for key in sorted(config) if key not in _UNREAD | _READ and config[key]]
         start = config.get("init_lora_weights")
         if not any(start is known or start == known for known in _STARTS):
             used.append("init_lora_weights")
-        unknown = sorted(set(config) - _REFUSED - _UNREAD - _READ)
-        used += [key for key in unknown if config[key]]
         if used:
             raise WeightsError(
                 f"{self.path} has {', '.join(f'{key}={shown(config[key], 60)}' for key in used)}, and "

@@ -6,7 +6,6 @@ that length, then the tensors' bytes.
 
 import json
 import os
-from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -14,7 +13,7 @@ import numpy as np
 import safetensors
 from safetensors.numpy import save_file
 
-from bert_zoo.error_text import listing, shortened, shown
+from bert_zoo.error_text import shortened, shown
 from bert_zoo.weights.files import WeightsError, refuse_lfs_pointer, replacing
 from bert_zoo.weights.tensor_source import TensorSource, bfloat16_bits_to_float32, read_bytes
 
@@ -92,14 +91,5 @@ def _read_header(path: Path) -> tuple[dict[str, str], dict[str, dict], int]:
         ) from error
     with open(path, "rb") as file:
         length = int.from_bytes(file.read(8), "little")
-        header = json.loads(file.read(length), object_pairs_hook=lambda rows: _no_twins(rows, path))
+        header = json.loads(file.read(length))
     return header.pop("__metadata__", None) or {}, header, 8 + length
-
-
-def _no_twins(rows: list[tuple[str, object]], path: Path) -> dict[str, object]:
-    table = dict(rows)
-    if len(table) != len(rows):
-        counts = Counter(name for name, _ in rows)
-        twins = sorted(name for name, count in counts.items() if count > 1)
-        raise WeightsError(f"The header of {path} names {listing(twins)} more than once.")
-    return table

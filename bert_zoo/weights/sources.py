@@ -5,16 +5,14 @@ from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
-import numpy as np
-
 from bert_zoo.config import ConfigError
 from bert_zoo.error_text import listing, shown
 from bert_zoo.json_files import read_object
 from bert_zoo.weights.files import WeightsError
-from bert_zoo.weights.hdf5 import HDF5Source, PresetSource, VariablesSource
+from bert_zoo.weights.hdf5 import HDF5Source, keras2_variables, preset
 from bert_zoo.weights.parameter_files import SHAPES_FILE, ParameterFilesSource
 from bert_zoo.weights.safetensors_io import SafetensorsSource
-from bert_zoo.weights.tensor_source import TensorSource
+from bert_zoo.weights.tensor_source import TensorSource, View
 from bert_zoo.weights.tf1 import TF1Source
 from bert_zoo.weights.tf_classes import TFModelSource, is_of_tf_classes, refuse_classes_alone
 from bert_zoo.weights.torch_bin import TorchSource
@@ -105,46 +103,36 @@ def check_weight_files(directory: Path) -> None:
         _shard_files(path, _weight_map(path))
 
 
-class ShardedSource(TensorSource):
+def _sharded(index: Path, open_shard: Callable[[Path], TensorSource]) -> View:
     """Several files with an index `{"weight_map": {name: file}}`, as one; all are checked at once."""
-
-    def __init__(self, index: Path, open_shard: Callable[[Path], TensorSource]):
-        weight_map = _weight_map(index)
-        files = _shard_files(index, weight_map)
-        shards = {file: open_shard(index.parent / file) for file in files}
+    weight_map = _weight_map(index)
+    files = _shard_files(index, weight_map)
+    shards = {file: open_shard(index.parent / file) for file in files}
+    named = {}
+    for key, file in weight_map.items():
         # The index of transformers' TensorFlow classes has the model's name before the stored ones.
-        weight_map = {
-            key if key in shards[file] else _below_model(key, shards[file]): file
-            for key, file in weight_map.items()
-        }
-        _check_shards(index, weight_map, shards)
-        self.metadata = getattr(shards[files[0]], "metadata", {})
-        self._shard_of = {key: shards[file] for key, file in weight_map.items()}
-        super().__init__(str(index), {k: shard.shape(k) for k, shard in self._shard_of.items()})
-
-    def _read(self, key: str) -> np.ndarray:
-        return self._shard_of[key][key]
-
-
-def _below_model(key: str, shard: TensorSource) -> str:
-    below = key.partition("/")[2]
-    return below if below in shard else key
+        below = key.partition("/")[2]
+        named[below if key not in shards[file] and below in shards[file] else key] = file
+    _check_shards(index, named, shards)
+    view = View(str(index), {key: (shards[file], key) for key, file in named.items()})
+    view.metadata = shards[files[0]].metadata
+    return view
 
 
 def _keras2_source(path: Path) -> TensorSource:
     """A model of bert4keras, told by its layers' names, or of transformers' TensorFlow classes."""
     file = HDF5Source(path)
     is_bert4keras = any("Embedding-Token/" in key for key in file)
-    return VariablesSource(path) if is_bert4keras else TFModelSource.of_layers(file)
+    return keras2_variables(path) if is_bert4keras else TFModelSource.of_layers(file)
 
 
 def _keras3_source(path: Path) -> TensorSource:
-    file = PresetSource(path)
+    file = preset(path)
     refuse_classes_alone(file)
     return file
 
 
-def _safetensors_source(file: SafetensorsSource | ShardedSource) -> TensorSource:
+def _safetensors_source(file: TensorSource) -> TensorSource:
     return TFModelSource.of_variables(file) if file.metadata.get("format") == "tf" else file
 
 
@@ -155,11 +143,9 @@ def _tensorflow_source(prefix: Path) -> TensorSource:
 
 # By the end of the file's name; a longer ending stands before the shorter one that it contains.
 _READERS: dict[str, Callable[[Path], TensorSource]] = {
-    ".safetensors.index.json": lambda path: _safetensors_source(
-        ShardedSource(path, SafetensorsSource)
-    ),
-    ".h5.index.json": lambda path: TFModelSource.of_variables(ShardedSource(path, HDF5Source)),
-    ".bin.index.json": lambda path: ShardedSource(path, TorchSource),
+    ".safetensors.index.json": lambda path: _safetensors_source(_sharded(path, SafetensorsSource)),
+    ".h5.index.json": lambda path: TFModelSource.of_variables(_sharded(path, HDF5Source)),
+    ".bin.index.json": lambda path: _sharded(path, TorchSource),
     ".safetensors": lambda path: _safetensors_source(SafetensorsSource(path)),
     ".bin": TorchSource,
     ".pt": TorchSource,

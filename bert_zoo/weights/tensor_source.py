@@ -5,6 +5,7 @@ import sys
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from types import MappingProxyType
 
 import numpy as np
 
@@ -23,10 +24,13 @@ class TensorSource(Mapping[str, np.ndarray]):
 
     Attributes:
         location: the file, directory or prefix that was opened, for messages.
+        metadata: strings by string, where the format has them.
 
     Raises:
         WeightsError: a shape that no array can have.
     """
+
+    metadata: Mapping[str, str] = MappingProxyType({})
 
     def __init__(self, location: str, shapes: dict[str, tuple[int, ...]]):
         self.location = location
@@ -67,6 +71,18 @@ class TensorSource(Mapping[str, np.ndarray]):
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.location}: {len(self)} tensors>"
+
+
+class View(TensorSource):
+    """Tensors of other sources under names of its own; `tensors` says which source and name each has."""
+
+    def __init__(self, location: str, tensors: Mapping[str, tuple[TensorSource, str]]):
+        self._tensors = tensors
+        super().__init__(location, {name: file.shape(key) for name, (file, key) in tensors.items()})
+
+    def _read(self, key: str) -> np.ndarray:
+        file, name = self._tensors[key]
+        return file[name]
 
 
 def read_bytes(path: Path, offset: int, length: int, location: str) -> np.ndarray:

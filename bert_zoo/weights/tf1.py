@@ -19,7 +19,6 @@ from bert_zoo.error_text import shortened, shown
 from bert_zoo.json_files import read_whole
 from bert_zoo.protobuf import DecodeError, message_class
 from bert_zoo.weights import object_graph
-from bert_zoo.weights.crc32c import crc32c
 from bert_zoo.weights.files import WeightsError
 from bert_zoo.weights.tensor_source import (
     MAX_DIMENSIONS,
@@ -108,7 +107,7 @@ class TF1Source(TensorSource):
                 f"TensorFlow is number {entry.type}); no weight of a model is."
             )
         raw = read_bytes(self._shards[entry.shard], entry.offset, entry.size, self.location)
-        if _masked(crc32c(raw)) != entry.checksum:
+        if _masked_crc(raw) != entry.checksum:
             raise _damaged(
                 self.location, f"the bytes of {shortened(key)} do not match their checksum"
             )
@@ -124,7 +123,7 @@ class TF1Source(TensorSource):
         checked = np.frombuffer(length.to_bytes(4, "little"), np.uint8)
         if _shape(entry) or start + 4 + length != entry.size:
             raise ValueError(f"{key} is not one string")
-        if _masked(crc32c(np.concatenate([checked, raw[start:]]))) != entry.checksum:
+        if _masked_crc(np.concatenate([checked, raw[start:]])) != entry.checksum:
             raise ValueError(f"the bytes of {key} do not match their checksum")
         return raw[start + 4 :].tobytes()
 
@@ -207,7 +206,7 @@ def _block(data: bytes, offset: int, size: int) -> Iterator[tuple[bytes, bytes]]
     if size < 4 or end + _BLOCK_TRAILER_BYTES > len(data):
         raise ValueError("a block of its .index is not inside the file")
     checksum = int.from_bytes(data[end + 1 : end + _BLOCK_TRAILER_BYTES], "little")
-    if _masked(crc32c(np.frombuffer(data, np.uint8, size + 1, offset))) != checksum:
+    if _masked_crc(data[offset : offset + size + 1]) != checksum:
         raise ValueError("a block of its .index does not match its checksum")
     if data[end]:
         raise ValueError("its .index is compressed, which TensorFlow's checkpoints never are")
@@ -230,8 +229,11 @@ def _block(data: bytes, offset: int, size: int) -> Iterator[tuple[bytes, bytes]]
         position += length
 
 
-def _masked(checksum: int) -> int:
-    """As TensorFlow stores checksums."""
+def _masked_crc(data: Any) -> int:
+    """The CRC-32C of bytes, as TensorFlow stores it."""
+    import google_crc32c
+
+    checksum = google_crc32c.value(bytes(data))
     turned = (checksum >> 15 | checksum << 17) & 0xFFFFFFFF
     return (turned + _CHECKSUM_MASK) & 0xFFFFFFFF
 

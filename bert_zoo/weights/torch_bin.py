@@ -11,17 +11,15 @@ import logging
 import math
 import mmap
 import os
-import struct
 import sys
 import zipfile
-import zlib
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from bert_zoo.error_text import listing, shortened, shown
+from bert_zoo.error_text import listing, shown
 from bert_zoo.weights.files import ZIP_ERRORS, WeightsError, refuse_lfs_pointer
 from bert_zoo.weights.restricted_pickle import (
     UNREAD_ARRAYS,
@@ -43,7 +41,6 @@ _LOGGER = logging.getLogger(__name__)
 _ZIP_MAGIC = b"PK\x03\x04"
 _STREAM_MAGIC = 0x1950A86A20F9469CFC6C
 _STREAM_PROTOCOL = 1001
-_ZIP_LOCAL_HEADER_BYTES = 30
 # Where training programs keep the state dict: PyTorch Lightning and most scripts, fairseq. Composer has
 # the latter below an entry for all that is not a generator of random numbers.
 _STATE_DICT_ENTRIES = ("state_dict", "model")
@@ -90,11 +87,10 @@ class _Tensor(NamedTuple):
 
 
 class _Block(NamedTuple):
-    """Where a storage's bytes lie in the file."""
+    """A storage's bytes in the file."""
 
-    offset: int
     length: int
-    crc: int | None  # zip archives have one
+    read: Callable[[], Any]  # compares the checksum, which zip archives have
 
 
 class TorchSource(TensorSource):
@@ -122,14 +118,16 @@ class TorchSource(TensorSource):
     def _read(self, key: str) -> np.ndarray:
         tensor = self._tensors[key]
         kind, dtype = tensor.storage.type
-        block = self._blocks[tensor.storage.key]
-        raw = read_bytes(self._path, block.offset, block.length, self.location)
-        if block.crc is not None and zlib.crc32(raw) != block.crc:
+        try:
+            raw = self._blocks[tensor.storage.key].read()
+        except (*ZIP_ERRORS, OSError) as error:
+            if isinstance(error, WeightsError):
+                raise
             raise WeightsError(
                 f"The bytes of {key} in {self.location} do not match their checksum: the file is "
-                "damaged. Download it again."
-            )
-        values = raw.view(dtype.newbyteorder(self._byte_order))
+                f"damaged ({error}). Download it again."
+            ) from error
+        values = np.frombuffer(raw, dtype.newbyteorder(self._byte_order))
         # _rebuild_tensor has checked that the view ends inside the storage.
         view = np.lib.stride_tricks.as_strided(
             values[tensor.offset :],
@@ -255,23 +253,24 @@ def _open(path: Path, allowed: Mapping[str, Any], advice: str) -> _Content:
 
 def _open_zip(path: Path, read: Callable[..., Any]) -> _Content:
     try:
-        with zipfile.ZipFile(path) as archive, open(path, "rb") as file:
-            # By name without the folder that all of them are in.
-            members = {info.filename.partition("/")[2]: info for info in archive.infolist()}
-            if len(members) != len(archive.infolist()):
-                raise WeightsError(f"{path} has several members of the same name.")
-            if "data.pkl" not in members:
-                raise WeightsError(
-                    f"{path} is a zip archive, but not one that torch.save wrote: it has no "
-                    "data.pkl."
-                )
-            blocks = {name: _block(file, info, path) for name, info in members.items()}
-            pickled = archive.read(members["data.pkl"])
-            # Before torch 2.0 there was no such record, and only little-endian machines.
-            order = archive.read(members["byteorder"]) if "byteorder" in members else b"little"
+        archive = zipfile.ZipFile(path)
+        # By name without the folder that all of them are in.
+        members = {info.filename.partition("/")[2]: info for info in archive.infolist()}
+        if len(members) != len(archive.infolist()):
+            raise WeightsError(f"{path} has several members of the same name.")
+        if "data.pkl" not in members:
+            raise WeightsError(
+                f"{path} is a zip archive, but not one that torch.save wrote: it has no data.pkl."
+            )
+        # PyTorch never compresses; a compressed member could unpack to any size.
+        if any(info.compress_type != zipfile.ZIP_STORED for info in members.values()):
+            raise WeightsError(f"{path} was refused: it has compressed members.")
+        pickled = archive.read(members["data.pkl"])
+        # Before torch 2.0 there was no such record, and only little-endian machines.
+        order = archive.read(members["byteorder"]) if "byteorder" in members else b"little"
     except WeightsError:
         raise
-    except ZIP_ERRORS as error:
+    except (*ZIP_ERRORS, OSError) as error:
         raise WeightsError(
             f"{path} is not a whole zip archive ({error}). It is damaged or its download was cut "
             "short: delete it and download it again."
@@ -280,30 +279,11 @@ def _open_zip(path: Path, read: Callable[..., Any]) -> _Content:
         raise WeightsError(f"{path} names the unknown byte order {shown(order)}.")
     root = read(io.BytesIO(pickled), persistent=_storage)
     storages = {
-        name.removeprefix("data/"): block
-        for name, block in blocks.items()
+        name.removeprefix("data/"): _Block(info.file_size, functools.partial(archive.read, info))
+        for name, info in members.items()
         if name.startswith("data/")
     }
     return root, storages, "<" if order == b"little" else ">"
-
-
-def _block(file: io.BufferedReader, info: zipfile.ZipInfo, path: Path) -> _Block:
-    # PyTorch never compresses; a compressed member could unpack to any size.
-    if info.compress_type != zipfile.ZIP_STORED:
-        raise WeightsError(
-            f"{path} was refused: its member {shortened(info.filename)} is compressed."
-        )
-    if not 0 <= info.header_offset < os.fstat(file.fileno()).st_size:
-        raise zipfile.BadZipFile(f"{shortened(info.filename)} begins outside of the file")
-    file.seek(info.header_offset)
-    header = file.read(_ZIP_LOCAL_HEADER_BYTES)
-    if len(header) != _ZIP_LOCAL_HEADER_BYTES or not header.startswith(_ZIP_MAGIC):
-        raise zipfile.BadZipFile(f"no header for {shortened(info.filename)}")
-    name_bytes, extra_bytes = struct.unpack_from("<HH", header, 26)
-    offset = info.header_offset + len(header) + name_bytes + extra_bytes
-    if offset + info.file_size > os.fstat(file.fileno()).st_size:
-        raise zipfile.BadZipFile(f"{shortened(info.filename)} reaches beyond the end of the file")
-    return _Block(offset, info.file_size, info.CRC)
 
 
 def _open_stream(path: Path, read: Callable[..., Any]) -> _Content:
@@ -366,7 +346,8 @@ def _stream_blocks(
             raise WeightsError(
                 f"A storage in {path} has {stored} elements where its tensors say {storage.length}."
             )
-        blocks[key] = _Block(start, length, None)
+        read = functools.partial(read_bytes, path, start, length, str(path))
+        blocks[key] = _Block(length, read)
         offset = end
     if offset != len(stream):
         raise WeightsError(f"{path} has {len(stream) - offset:,} bytes after its last tensor.")

@@ -7,7 +7,7 @@ from typing import Any
 
 from bert_zoo.config import ConfigError, PooledDense, Pooling, Prompts, TextSpec
 from bert_zoo.error_text import listing, shown
-from bert_zoo.json_files import JsonObject, read_object, read_objects
+from bert_zoo.json_files import JsonObject, as_object, read_list, read_object
 from bert_zoo.weights.files import write_json
 
 log = logging.getLogger("bert_zoo")
@@ -169,7 +169,8 @@ def _modules(directory: Path) -> list[tuple[str, str]]:
     """Kind and folder of each module that a directory lists."""
     path = directory / MODULES_FILE
     modules = []
-    for module in read_objects(path) if path.is_file() else ():
+    for i, value in enumerate(read_list(path) if path.is_file() else ()):
+        module = as_object(value, f"{path}, [{i}]")
         folder = module.take("path", str, "")
         if folder != Path(folder).name:
             raise ConfigError(f"{path} names the folder {shown(folder)}; it must be one beside it.")
