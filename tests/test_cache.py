@@ -140,7 +140,7 @@ def site():
 
 
 def begin(site, size: int = 1000) -> None:
-    """Has a call fail when so many bytes have come."""
+    """Has a call fail after `size` bytes."""
     site.cuts, site.failures = [size], [None, 500, 500, 500, 500]
     with pytest.raises(DownloadError):
         cache.fetch_archive(site.url)

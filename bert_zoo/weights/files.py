@@ -137,8 +137,8 @@ def write_json(path: Path, values: Any) -> None:
 def remove_leftovers(directory: Path, name: str = "") -> None:
     """Deletes what `replacing` and `replacing_directory` of a killed process left in a directory.
 
-    Only where one process at a time writes: to the directory, or to its entry `name`, of which alone
-    leftovers are then deleted.
+    Use it only where one process at a time writes: to the directory or, with `name`, to that entry, whose
+    leftovers alone are then deleted.
     """
     leftover = re.compile(rf"\.{re.escape(name) or '.+'}\.[0-9a-f]+\.(?:tmp|old)")
     for path in directory.glob(".*"):

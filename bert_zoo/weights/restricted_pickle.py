@@ -68,7 +68,7 @@ def read_pickle(
     except Exception as error:
         raise WeightsError(
             f"The pickle in {location} cannot be read ({shown(error, 500)}). Either the file is damaged: "
-            f"download it again. Or it holds what is not read. {advice}"
+            f"download it again. Or it holds something that bert_zoo does not read. {advice}"
         ) from error
 
 
@@ -111,7 +111,7 @@ class Unread:
         pass
 
 
-# What arrays and numbers of NumPy, before and since 2.0, refer to, where nobody asks for them.
+# What pickled arrays and numbers of NumPy refer to, before and since 2.0. They stay unread.
 UNREAD_ARRAYS: dict[str, type[Unread]] = dict.fromkeys(
     (
         *("numpy.core.multiarray._reconstruct", "numpy._core.multiarray._reconstruct"),

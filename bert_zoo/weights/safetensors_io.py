@@ -72,7 +72,7 @@ def write_safetensors(
         metadata: strings by string, kept in the header. Hugging Face transformers insists on
           {"format": "pt"}.
     """
-    # safetensors 0.8 writes the memory behind an array as it lies, whatever the strides say.
+    # safetensors 0.8 writes an array's memory in the order in which it lies, whatever the strides say.
     contiguous = {key: np.asarray(values, order="C") for key, values in tensors.items()}
     with replacing(path) as temporary:
         save_file(contiguous, temporary, metadata=dict(metadata))

@@ -185,7 +185,7 @@ def _table(data: bytes) -> Iterator[tuple[bytes, bytes]]:
 
 
 def _varint(data: bytes, position: int) -> tuple[int, int]:
-    """A number of at most 64 bits, as protocol buffers have them, and the position behind it."""
+    """A number of at most 64 bits, as protocol buffers have them, and the position after it."""
     value = 0
     for i, byte in enumerate(data[position : position + _LONGEST_VARINT]):
         value |= (byte & 0x7F) << 7 * i
@@ -195,7 +195,7 @@ def _varint(data: bytes, position: int) -> tuple[int, int]:
 
 
 def _handle(data: bytes, position: int) -> tuple[int, int, int]:
-    """Offset and size of a block, and the position behind them."""
+    """Offset and size of a block, and the position after them."""
     offset, position = _varint(data, position)
     size, position = _varint(data, position)
     return offset, size, position
@@ -210,7 +210,7 @@ def _block(data: bytes, offset: int, size: int) -> Iterator[tuple[bytes, bytes]]
         raise ValueError("a block of its .index does not match its checksum")
     if data[end]:
         raise ValueError("its .index is compressed, which TensorFlow's checkpoints never are")
-    # Places where keys begin anew stand behind the entries; only a search would need them.
+    # After the entries come the places where keys begin anew; only a search would need them.
     block = data[offset:end]
     restarts = int.from_bytes(block[-4:], "little")
     entries_end = size - 4 * (restarts + 1)

@@ -2,7 +2,7 @@
 
 In `tf_model.h5`, and what `save_weights` writes as HDF5, a variable is stored at
 `<layer>/<model>/<its layers>/kernel:0`; in a TensorFlow checkpoint without the first part, and in
-safetensors and in shards without the first two. Behind the model's name it is called as in
+safetensors and in shards without the first two. After the model's name it is called as in
 transformers' PyTorch classes, but for numbers of layers (`layer_._0`), layers that were named
 apart (`mlm___cls`), and the last part; in HDF5 a variable of several layers is stored with each.
 
@@ -74,7 +74,7 @@ class TFModelSource(TensorSource):
 
     @classmethod
     def of_checkpoint(cls, file: TensorSource) -> Self:
-        """Of a TensorFlow checkpoint, without what is not of the model, as an optimizer."""
+        """Of a TensorFlow checkpoint, without an optimizer's variables and the like."""
         (model, *_) = (stored.partition("/")[0] for stored in file if _NUMBERED in stored)
         names = {stored: stored.removeprefix(f"{model}/") for stored in file}
         return cls(file, {stored: name for stored, name in names.items() if name != stored})

@@ -2,7 +2,7 @@
 
 Both formats of torch/serialization.py: the zip archive of torch >= 1.6 (`data.pkl`, `byteorder`,
 `data/<storage key>`), and the older stream of pickles (magic number, protocol, system, object,
-storage keys) with the storages behind it.
+storage keys), followed by the storages.
 """
 
 import functools
@@ -320,7 +320,7 @@ def _open_stream(path: Path, read: Callable[..., Any]) -> _Content:
         root = read(stream, persistent=look_up)
         keys = read_pickle(stream, str(path))
         if type(keys) is not list or any(type(key) is not str for key in keys):
-            raise WeightsError(f"{path} has no list of its storages behind its tensors' names.")
+            raise WeightsError(f"{path} has no list of its storages after its tensors' names.")
         if sorted(keys) != sorted(storages):
             raise WeightsError(f"The list of storages in {path} does not match its tensors.")
         return root, _stream_blocks(stream, keys, storages, path), "<"
@@ -383,7 +383,7 @@ def _state_dict(root: Any, path: Path) -> dict[str, _Tensor]:
     }
     if others:
         raise WeightsError(
-            f"The state dict in {path} holds what is not a named tensor: "
+            f"The state dict in {path} holds something other than named tensors: "
             f"{_describe_entries(others)}. Remove it with PyTorch and save the file again."
         )
     return found

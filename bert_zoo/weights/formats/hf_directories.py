@@ -216,7 +216,7 @@ def write_pooling(
     *,
     lacks_pooler: bool = False,
 ) -> None:
-    """The files by which sentence-transformers puts a pooling behind an encoder.
+    """The files by which sentence-transformers puts a pooling after an encoder.
 
     Args:
         directory: of the encoder.

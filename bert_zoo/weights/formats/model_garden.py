@@ -1,4 +1,4 @@
-"""TensorFlow Model Garden's encoders, of which TF-Hub's SavedModels of BERT, ALBERT and ELECTRA are made."""
+"""TensorFlow Model Garden's encoders; TF-Hub's SavedModels of BERT, ALBERT and ELECTRA are made of them."""
 
 import re
 from collections.abc import Callable, Mapping, Sequence
