@@ -25,7 +25,7 @@ PYTEST = $(QUIET) TF_NUM_INTRAOP_THREADS=1 $(BIN)/python -m pytest --ignore test
 .PHONY: quickstart test test-docs test-slow test-jax docs dist dist-test lint clean
 
 quickstart: $(VENV)/installed-plots
-	$(BIN)/python tools/finetune.py --model minilm_l6 --task messages --output_dir runs/quickstart
+	$(BIN)/bert_zoo finetune --model minilm_l6 --task messages --output_dir runs/quickstart
 
 test: $(VENV)/installed-test
 	$(PYTEST) -m "not slow"

@@ -1,4 +1,4 @@
-"""The programs: `bert_zoo <verb>`, `python -m bert_zoo <verb>`, or `python tools/<verb>.py`."""
+"""The programs: `bert_zoo <verb>` or `python -m bert_zoo <verb>`."""
 
 import ast
 import importlib
@@ -8,7 +8,7 @@ import platform
 import sys
 
 import bert_zoo
-from bert_zoo.cli.program import FULL_HELP, HELP, plain_errors, short_name
+from bert_zoo.cli.program import FULL_HELP, HELP, plain_errors
 from bert_zoo.cli.quiet import start_tensorflow_quietly
 from bert_zoo.error_text import nearest
 
@@ -30,7 +30,7 @@ def main(verb: str | None = None) -> None:
     arguments = sys.argv[1:]
     if verb is None:
         verb, *arguments = arguments or ["--help"]
-    with plain_errors(short_name(verb) if verb in VERBS else "bert_zoo"):
+    with plain_errors(f"bert_zoo {verb}" if verb in VERBS else "bert_zoo"):
         if verb in {*HELP, *FULL_HELP}:
             print(overview())
             return

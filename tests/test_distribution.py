@@ -273,7 +273,7 @@ def test_two_processes_of_jax_train_as_tensorflow_does(tmp_path):
 
 
 def finetuning(directory: Path, name: str, *options: str, **environment: str) -> subprocess.Popen:
-    """Starts tools/finetune.py on a table that it writes, in `directory`."""
+    """Starts `bert_zoo finetune` on a table that it writes, in `directory`."""
     directory.mkdir(exist_ok=True)
     rows = [
         ("positive", "good one"),
@@ -299,7 +299,7 @@ def finetuning(directory: Path, name: str, *options: str, **environment: str) ->
     }
     flags = [f"--{key}={value}" for key, value in arguments.items()]
     return subprocess.Popen(
-        [sys.executable, str(TESTS.parent / "tools/finetune.py"), *flags, "--noexport", *options],
+        [sys.executable, "-m", "bert_zoo", "finetune", *flags, "--noexport", *options],
         env=os.environ | environment,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,

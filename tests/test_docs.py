@@ -274,18 +274,6 @@ def test_the_reference_has_every_public_name():
 # --- Other pages ---------------------------------------------------------------------------------
 
 
-def test_the_front_pages_picture_finds_its_figures(monkeypatch):
-    monkeypatch.syspath_prepend(ROOT / "tools")
-    import comparison_figure
-
-    assert all(
-        0.1 < comparison_figure.ratio(*where) < 100 for *where, _ in comparison_figure.RATIOS
-    )
-    assert len(comparison_figure.served()) == len(comparison_figure.SERVED)
-    with pytest.raises(ValueError, match="no row begins with 'no such'"):
-        comparison_figure.ratio("results.md", "Speed", "no such", "Hugging Face")
-
-
 def test_how_to_install_stands_in_one_place():
     """What is installed from, which the first release on an index changes; extras of an installed one are not."""
     pages = {*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")}
@@ -379,7 +367,7 @@ def test_commands_are_programs_that_take_these_flags(page):
         ("bert_zoo predict --run R --rum a", AssertionError),
         ("bert_zoo predict --rum a", absl.flags.UnrecognizedFlagError),
         ("bert_zoo finetune --epochs three", absl.flags.IllegalFlagValueError),
-        ("python tools/scaling.py --devices 4", AssertionError),
+        ("python tools/benchmark.py --devices 4", AssertionError),
     ],
 )
 def test_a_command_that_does_not_exist_is_found(command, error):

@@ -495,8 +495,7 @@ def test_wrong_arguments_are_named(tmp_path, monkeypatch):
 @pytest.mark.slow
 def test_the_command_line_writes_a_saved_model(tmp_path):
     arguments = ["--model", GOLDEN / "regression", "--task", "regression"]
-    program = Path(__file__).parents[1] / "tools" / "export.py"
-    run_program(program, *arguments, "--output", tmp_path / "out")
+    run_program("-m", "bert_zoo", "export", *arguments, "--output", tmp_path / "out")
     assert tf.saved_model.contains_saved_model(str(tmp_path / "out"))
 
 

@@ -311,7 +311,7 @@ def test_summary_gives_mean_and_sample_deviation():
 
 def test_predict_answers_from_a_run_directory(run):
     done = subprocess.run(
-        [sys.executable, "tools/predict.py", "--run", str(run), "good one", "bad two"],
+        [sys.executable, "-m", "bert_zoo", "predict", "--run", str(run), "good one", "bad two"],
         cwd=ROOT,
         capture_output=True,
         text=True,
@@ -325,7 +325,7 @@ def test_predict_answers_from_a_run_directory(run):
 def test_predict_says_where_the_models_of_several_seeds_are(tmp_path):
     (tmp_path / "seed_0" / "model").mkdir(parents=True)
     done = subprocess.run(
-        [sys.executable, "tools/predict.py", "--run", str(tmp_path), "text"],
+        [sys.executable, "-m", "bert_zoo", "predict", "--run", str(tmp_path), "text"],
         cwd=ROOT,
         capture_output=True,
         text=True,

@@ -215,7 +215,7 @@ def test_tags_that_training_had_not_count_as_missed(tmp_path, caplog):
 
 def call(tool: str, *arguments) -> subprocess.CompletedProcess:
     return subprocess.run(
-        [sys.executable, f"tools/{tool}.py", *map(str, arguments)],
+        [sys.executable, "-m", "bert_zoo", tool, *map(str, arguments)],
         cwd=ROOT,
         capture_output=True,
         text=True,

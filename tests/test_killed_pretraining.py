@@ -13,7 +13,6 @@ import pytest
 from helpers import directory_of, run_program, tensors_of
 
 pytestmark = pytest.mark.slow
-PROGRAM = Path(__file__).parents[1] / "tools" / "pretrain.py"
 WORDS = "the cat sat on a tree and saw big red house in city they ran it was good film bird".split()
 STEPS, KILLS = 300, 10
 # Seconds after the step of a moment: steps take hundredths, checkpoints and measuring tenths.
@@ -23,7 +22,7 @@ LONGEST_DELAY = 0.5
 def options(text: Path, directory: Path) -> list[str]:
     """The nano recipe on short rows, with a checkpoint after every step."""
     return [
-        *(str(PROGRAM), "--recipe", "bert", "--size", "nano", "--text", str(text)),
+        *("-m", "bert_zoo", "pretrain", "--recipe", "bert", "--size", "nano", "--text", str(text)),
         *("--vocabulary", str(directory_of("bert/encoder")), "--held_out", "0.2"),
         *("--length", "16", "--batch_size", "4", "--steps", str(STEPS)),
         *("--checkpoint_minutes", "0", "--output_dir", str(directory)),

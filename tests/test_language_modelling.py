@@ -317,7 +317,7 @@ def test_segments_that_cannot_be_are_refused(stream, args, options, problem):
 
 
 def build(tmp_path, *arguments):
-    command = [sys.executable, ROOT / "tools/build_vocabulary.py", f"--output={tmp_path / 'out'}"]
+    command = [sys.executable, "-m", "bert_zoo", "build_vocabulary", f"--output={tmp_path / 'out'}"]
     done = subprocess.run([*command, *arguments], capture_output=True, text=True, cwd=ROOT)
     assert done.returncode == 0, done.stderr
     return done.stdout, text.tokenizer_from_dir(tmp_path / "out", "transformer_xl")

@@ -254,13 +254,3 @@ def test_what_cannot_be_estimated_is_an_error(options, message):
 def test_an_unknown_dtype_lists_the_known():
     with pytest.raises(ValueError, match=r"'float16'; .*float32, mixed_bfloat16"):
         estimate(dtype="float16")
-
-
-# --- The document ---
-
-
-def test_the_documented_table_is_what_the_tool_prints(monkeypatch):
-    monkeypatch.syspath_prepend(ROOT / "tools")
-    import memory_guide
-
-    assert memory_guide.guide() in (ROOT / "docs" / "memory.md").read_text(encoding="utf-8")

@@ -37,7 +37,7 @@ from bert_zoo.weights import safetensors_io
 from bert_zoo.weights.files import DiskFullError
 from bert_zoo.weights.sources import open_weights
 
-TOOLS = Path(__file__).parents[1] / "tools"
+PRETRAIN = ("-m", "bert_zoo", "pretrain")
 WORDS = "the cat sat on a tree and saw big red house in city they ran it was good film bird".split()
 RECIPE = Recipe(
     total_steps=6, batch_size=8, gradient_accumulation_steps=2, learning_rate=1e-3, clip_norm=1.0
@@ -463,7 +463,7 @@ def test_text_that_is_too_short_is_refused(tmp_path):
 @pytest.mark.slow
 def test_the_program_goes_on_from_a_checkpoint(text, tmp_path):
     printed = run_program(
-        *(TOOLS / "pretrain.py", "--model", str(directory_of("bert/pretraining")), "--text", text),
+        *(*PRETRAIN, "--model", str(directory_of("bert/pretraining")), "--text", text),
         *("--steps", "4", "--batch_size", "8", "--length", "16", "--held_out", "0.2"),
         *("--output_dir", str(tmp_path / "run")),
     )
@@ -489,7 +489,7 @@ def test_the_program_trains_the_same_on_two_devices_and_on_jax(
         if more == flags and backend:
             monkeypatch.setenv("KERAS_BACKEND", backend)
         run_program(
-            *(TOOLS / "pretrain.py", "--model", model, "--text", text),
+            *(*PRETRAIN, "--model", model, "--text", text),
             *("--steps", "4", "--batch_size", "8", "--length", "16", "--held_out", "0.2"),
             *("--learning_rate", "1e-3", "--output_dir", tmp_path / name, *more),
         )
@@ -506,10 +506,10 @@ def test_the_program_begins_a_language_model_and_goes_on_with_it(text, tmp_path)
     flags = ("--text", text, "--steps", "4", "--batch_size", "4", "--length", "8")
     flags += ("--held_out", "0.2", "--output_dir")
     recipe = ("--recipe", "transformer_xl", "--size", "nano")
-    printed = run_program(TOOLS / "pretrain.py", *recipe, *flags, first)
+    printed = run_program(*PRETRAIN, *recipe, *flags, first)
     assert "A vocabulary of" in printed and "none are left" in printed
     assert f"evaluate_lm.py --model {tmp_path / 'first' / 'model'}" in printed
-    printed = run_program(TOOLS / "pretrain.py", "--model", first, *flags, second)
+    printed = run_program(*PRETRAIN, "--model", first, *flags, second)
     assert "After: held out loss" in printed
     assert bert_zoo.load(second).task == "causal_lm"
 

@@ -29,13 +29,12 @@ from bert_zoo.data.files import read_json
 from bert_zoo.training.presets import Recipe
 
 ROOT = Path(__file__).parents[1]
-TOOLS = ROOT / "tools"
 CHECKPOINT = ROOT / "tests" / "golden" / "bert" / "classification"
 
 
 def start(tool: str, *arguments, **options) -> subprocess.Popen:
     return subprocess.Popen(
-        [sys.executable, TOOLS / f"{tool}.py", *map(str, arguments)],
+        [sys.executable, "-m", "bert_zoo", tool, *map(str, arguments)],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -122,11 +121,6 @@ def test_output_that_is_read_no_further_is_no_error():
     assert (process.stderr.read(), process.wait()) == (b"", 1)
 
 
-def test_every_program_is_a_file_of_tools_too():
-    for verb in VERBS:
-        assert f'main("{verb}")' in (TOOLS / f"{verb}.py").read_text()
-
-
 @pytest.mark.parametrize(
     ("verb", "similar"), [("finetun", " Did you mean 'finetune'?"), ("serve", ""), ("-v", "")]
 )
@@ -177,12 +171,9 @@ def test_programs_name_each_other_as_they_run_where_they_were_started(tmp_path, 
     monkeypatch.setattr("shutil.which", found.get)
     as_module = bert_zoo.__main__.__file__
     for bin, on_path, started, named in (
-        (there, True, "tools/finetune.py", "python tools/predict.py"),
         (there, True, as_module, "python -m bert_zoo predict"),
         (there, True, "/opt/venv/bin/bert_zoo", "bert_zoo predict"),
-        (there, False, "tools/finetune.py", "/opt/venv/bin/python tools/predict.py"),
         (there, False, "/opt/venv/bin/bert_zoo", "/opt/venv/bin/bert_zoo predict"),
-        (here, False, "tools/finetune.py", "'a venv/bin/python' tools/predict.py"),
         (here, False, as_module, "'a venv/bin/python' -m bert_zoo predict"),
         (here, False, "a venv/bin/bert_zoo", "'a venv/bin/bert_zoo' predict"),
         (there, False, "train.py", "bert_zoo predict"),

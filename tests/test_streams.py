@@ -362,23 +362,22 @@ def test_only_the_hardest_places_count():
 @pytest.mark.slow
 @pytest.mark.parametrize("strategy", ["one", "cpu:2"])
 def test_the_command_lines_train_and_evaluate(strategy, tmp_path):
-    root = Path(__file__).parents[1]
     text = tmp_path / "text.txt"
     text.write_text("the cat sat on the mat\n" * 200)
 
     def run(program: str, *options: str) -> str:
-        command = [sys.executable, str(root / "tools" / program), *options]
+        command = [sys.executable, "-m", "bert_zoo", program, *options]
         return subprocess.run(
             command, capture_output=True, text=True, check=True, cwd=tmp_path
         ).stdout
 
     trained = run(
-        "train_lm.py", "--train_file", str(text), "--steps", "120", "--stop_at", "4", "--every", "2",
+        "train_lm", "--train_file", str(text), "--steps", "120", "--stop_at", "4", "--every", "2",
         "--batch_size", "4", "--segment_length", "8", "--output_dir", "run", "--strategy", strategy,
     )  # fmt: skip
     assert "memory of 256" in trained and "bits a character" in trained
     evaluated = run(
-        "evaluate_lm.py", "--model", "run/model", "--file", str(text), "--mem_len", "0,8",
+        "evaluate_lm", "--model", "run/model", "--file", str(text), "--mem_len", "0,8",
         "--segment_length", "8", "--effective_context", "--contexts", "4,8,16", "--places", "20",
         "--output_dir", "evaluation",
     )  # fmt: skip

@@ -217,21 +217,10 @@ def _flag_help(flag: flags.Flag, width: int, in_short: bool) -> str:
 def command(verb: str) -> str:
     """How to start another program from the same place, in the way that this one was started."""
     script = Path(sys.argv[0])
-    if _is_of_tools(script):
-        return f"{_typed('python', sys.executable)} {script.with_name(f'{verb}.py')}"
     if script.name == "__main__.py" and script.parent.name == PACKAGE.name:
         return f"{_typed('python', sys.executable)} -m bert_zoo {verb}"
     # A script of the user's own says nothing of where programs are.
     return f"{_typed('bert_zoo', script) if script.name == 'bert_zoo' else 'bert_zoo'} {verb}"
-
-
-def short_name(verb: str) -> str:
-    """What a program calls itself in its messages."""
-    return f"{verb}.py" if _is_of_tools(Path(sys.argv[0])) else f"bert_zoo {verb}"
-
-
-def _is_of_tools(script: Path) -> bool:
-    return script.parent.name == "tools"
 
 
 def _typed(name: str, path: str | os.PathLike) -> str:

@@ -40,7 +40,7 @@ class ModernBertConfig(EncoderConfig):
     )
 
     # Rows of more blocks than these are attended to block by block, which is faster from there on
-    # (tools/benchmark_long_texts.py).
+    # (docs/results.md, "Long texts").
     fewest_blocks: ClassVar[int] = 8
 
     def __post_init__(self):

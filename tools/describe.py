@@ -1,6 +1,0 @@
-"""`bert_zoo describe`, run from a source tree; the program is bert_zoo/cli/describe.py."""
-
-from bert_zoo.__main__ import main
-
-if __name__ == "__main__":
-    main("describe")

@@ -1,6 +1,0 @@
-"""`bert_zoo export`, run from a source tree; the program is bert_zoo/cli/export.py."""
-
-from bert_zoo.__main__ import main
-
-if __name__ == "__main__":
-    main("export")
