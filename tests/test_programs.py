@@ -152,7 +152,7 @@ def test_wrong_flags_end_a_program_with_one_line(arguments, message):
     done = start("predict", *arguments)
     out, err = done.communicate()
     assert (done.returncode, out) == (1, "")
-    assert err == f"predict.py: {message} --help lists the flags.\n"
+    assert err == f"bert_zoo predict: {message} --help lists the flags.\n"
 
 
 def test_former_names_of_flags_are_answered_and_not_listed():
@@ -414,4 +414,4 @@ def test_wrong_data_end_a_program_with_one_line(tmp_path, tool):
     assert done.returncode == 1 and "Traceback" not in err
     # The data are at fault, not the flags.
     assert "--help" not in err
-    assert err.strip().split("\n")[-1].startswith(f"{tool}.py: ")
+    assert err.strip().split("\n")[-1].startswith(f"bert_zoo {tool}: ")
