@@ -7,9 +7,9 @@ import pytest
 
 from bert_zoo.cli.benchmarks import make_task
 from bert_zoo.cli.benchmarks.files import spread_order
-from bert_zoo.cli.benchmarks.texts import class_metrics
 from bert_zoo.data.remarks import remarks
 from bert_zoo.data.tables import read_table
+from bert_zoo.metrics.labels import class_metrics
 from bert_zoo.training.class_weights import class_weights
 
 

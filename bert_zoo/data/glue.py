@@ -16,6 +16,7 @@ import numpy as np
 
 from bert_zoo.data import files
 from bert_zoo.data.tables import LabelledTexts, read_table
+from bert_zoo.metrics.labels import accuracy, binary_f1, pearson, spearman
 
 _FILES = {"train": "train.tsv", "validation": "dev.tsv", "test": "test.tsv"}
 
@@ -296,29 +297,10 @@ def _checked(row: GlueDataSet, values: Sequence[float], what: str) -> np.ndarray
     return array.astype(np.int64)
 
 
-def _f1(labels: np.ndarray, predictions: np.ndarray) -> float:
-    """F1 of class 1: 2 TP / (2 TP + FP + FN)."""
-    positives = np.sum(labels == 1) + np.sum(predictions == 1)
-    return float(2 * np.sum((labels == 1) & (predictions == 1)) / max(1, positives))
-
-
-def _pearson(labels: np.ndarray, predictions: np.ndarray) -> float:
-    """Pearson's correlation; of two binary variables it is Matthews' correlation."""
-    if np.ptp(labels) == 0 or np.ptp(predictions) == 0:
-        return 0.0
-    return float(np.corrcoef(labels, predictions)[0, 1])
-
-
-def _ranks(values: np.ndarray) -> np.ndarray:
-    """Ranks from 1; equal values share the mean of the ranks that they take up."""
-    _, inverse, counts = np.unique(values, return_inverse=True, return_counts=True)
-    return (np.cumsum(counts) - (counts - 1) / 2)[inverse]
-
-
 METRICS: Mapping[str, Callable[[np.ndarray, np.ndarray], float]] = {
-    "accuracy": lambda labels, predictions: float(np.mean(labels == predictions)),
-    "f1": _f1,
-    "matthews_correlation": _pearson,
-    "pearson": _pearson,
-    "spearman": lambda labels, predictions: _pearson(_ranks(labels), _ranks(predictions)),
+    "accuracy": accuracy,
+    "f1": binary_f1,
+    "matthews_correlation": pearson,
+    "pearson": pearson,
+    "spearman": spearman,
 }

@@ -1,4 +1,5 @@
-"""Metrics with the scores of the official scripts: SQuAD (`squad`), chunks and entities (`spans`)."""
+"""Metrics with the scores of the official scripts: SQuAD (`squad`), chunks and entities (`spans`);
+and those of classes and numbers (`labels`)."""
 
 from bert_zoo.metrics.spans import SpanReport, span_report
 from bert_zoo.metrics.squad import (

@@ -1,0 +1,55 @@
+"""Scores of labels and of numbers, equal to scikit-learn's and SciPy's; 0 where they are not defined."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+
+def accuracy(labels: Sequence[float], answers: Sequence[float]) -> float:
+    """The share of answers [N] that are equal to the labels [N]."""
+    return float(np.mean(np.asarray(labels) == np.asarray(answers)))
+
+
+def f1(expected: np.ndarray, answers: np.ndarray, axis: int | None = None) -> np.ndarray:
+    """F1 of bool arrays, 2 TP / (2 TP + FP + FN), over all values or along an axis."""
+    found = 2 * np.sum(expected & answers, axis)
+    return found / np.maximum(1, np.sum(expected, axis) + np.sum(answers, axis))
+
+
+def binary_f1(labels: np.ndarray, answers: np.ndarray) -> float:
+    """F1 of class 1."""
+    return float(f1(labels == 1, answers == 1))
+
+
+def macro_f1(labels: Sequence[int], answers: np.ndarray) -> float:
+    """The mean F1 of the classes that occur in labels [N] or answers [N]."""
+    labels = np.asarray(labels)
+    return float(np.mean([f1(labels == i, answers == i) for i in np.union1d(labels, answers)]))
+
+
+def pearson(labels: np.ndarray, answers: np.ndarray) -> float:
+    """Pearson's correlation; of two binary variables it is Matthews' correlation."""
+    if np.ptp(labels) == 0 or np.ptp(answers) == 0:
+        return 0.0
+    return float(np.corrcoef(labels, answers)[0, 1])
+
+
+def spearman(labels: np.ndarray, answers: np.ndarray) -> float:
+    """Spearman's correlation: Pearson's of the ranks, where equal values share the mean of theirs."""
+    return pearson(_ranks(labels), _ranks(answers))
+
+
+def _ranks(values: np.ndarray) -> np.ndarray:
+    _, inverse, counts = np.unique(values, return_inverse=True, return_counts=True)
+    return (np.cumsum(counts) - (counts - 1) / 2)[inverse]
+
+
+def class_metrics(labels: Sequence[int], answers: np.ndarray) -> dict[str, float]:
+    """Accuracy and macro F1 of class ids [N]."""
+    return {"accuracy": accuracy(labels, answers), "macro_f1": macro_f1(labels, answers)}
+
+
+def label_set_metrics(present: np.ndarray, answers: np.ndarray) -> dict[str, float]:
+    """Micro and macro F1 of sets of labels, bool [N, classes]."""
+    of_labels = f1(present, answers, axis=0)
+    return {"micro_f1": float(f1(present, answers)), "macro_f1": float(np.mean(of_labels))}
