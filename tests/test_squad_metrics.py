@@ -19,43 +19,22 @@ SHARED_SQUAD = Path(__file__).parents[2] / "shared" / "data" / "squad" / "squad_
 # --- Scores ---
 
 # The figures below are those of evaluate-v1.1.py and evaluate-v2.0.py on these answers.
-REFERENCES = {
-    "article": ["the Norman conquest", "Norman Conquest"],
-    "punctuation": ["St. John's, N.S.W.", "St John"],
-    "unicode": ["Café “Zürich” — 北京"],
-    "repeated": ["to be or not to be"],
-    "only article": ["The"],
-    "two": ["10th and 11th centuries", "in the 10th century"],
-    "none right": [],
-    "none wrong": [],
-    "none article": [],
-    "wrong": ["France"],
+# Answers, prediction, and score of no answer, which three questions share.
+QUESTIONS = {
+    "wrong": (["France"], "", 4.5),
+    "article": (["the Norman conquest", "Norman Conquest"], "A norman  conquest.", -6.0),
+    "punctuation": (["St. John's, N.S.W.", "St John"], "st johns nsw in the south", 0.5),
+    "none article": ([], "the", 0.5),
+    "unicode": (["Café “Zürich” — 北京"], "the CAFÉ Zürich — 北京", -1.25),
+    "repeated": (["to be or not to be"], "to be to be to see", 2.0),
+    "only article": (["The"], "an ...", -3.0),
+    "two": (["10th and 11th centuries", "in the 10th century"], "10th and the century", 0.5),
+    "none right": ([], "", 7.0),
+    "none wrong": ([], "Normandy", 1.5),
 }
-PREDICTIONS = {
-    "article": "A norman  conquest.",
-    "punctuation": "st johns nsw in the south",
-    "unicode": "the CAFÉ Zürich — 北京",
-    "repeated": "to be to be to see",
-    "only article": "an ...",
-    "two": "10th and the century",
-    "none right": "",
-    "none wrong": "Normandy",
-    "none article": "the",
-    "wrong": "",
-}
-# Three questions have the score 0.5.
-ODDS = {
-    "wrong": 4.5,
-    "article": -6.0,
-    "punctuation": 0.5,
-    "none article": 0.5,
-    "unicode": -1.25,
-    "repeated": 2.0,
-    "only article": -3.0,
-    "two": 0.5,
-    "none right": 7.0,
-    "none wrong": 1.5,
-}
+REFERENCES, PREDICTIONS, ODDS = (
+    {id: row[column] for id, row in QUESTIONS.items()} for column in range(3)
+)
 FIGURES = (
     "exact f1 total HasAns_exact HasAns_f1 HasAns_total NoAns_exact NoAns_f1 NoAns_total best_exact "
     "best_exact_thresh best_f1 best_f1_thresh"
@@ -176,20 +155,26 @@ def test_real_articles_give_the_official_figures():
         predictions[id] = (text, " ".join(words[:2]), f"the {text.upper()}!", "", turned)[i % 5]
         odds[id] = ((i * 37) % 101 - 50) / 10 - (4 if answers else 0)
     # Of evaluate-v2.0.py on the same predictions, with --na-prob-thresh 0.
-    expected = [
-        *(69.39050701186623, 78.04927840028171, 3708, 46.48460197559558, 65.14045572820717, 1721),
-        *(
-            89.22999496728737,
-            89.22999496728737,
-            1987,
-            64.88673139158576,
-            0.8,
-            74.30910074691553,
-            0.8,
-        ),
-    ]
+    answered = (
+        69.39050701186623,
+        78.04927840028171,
+        3708,
+        46.48460197559558,
+        65.14045572820717,
+        1721,
+    )
+    others = (
+        89.22999496728737,
+        89.22999496728737,
+        1987,
+        64.88673139158576,
+        0.8,
+        74.30910074691553,
+        0.8,
+    )
+    expected = dict(zip(FIGURES, answered + others, strict=True))
     result = squad.squad_v2(references, predictions, odds, 0.0)
-    assert result == pytest.approx(dict(zip(FIGURES, expected, strict=True)), abs=1e-9)
+    assert result == pytest.approx(expected, abs=1e-9)
 
 
 def test_predictions_that_nobody_asked_for_are_named(caplog):
@@ -244,17 +229,13 @@ def window(first: int, count: int, start=(), end=(), fill=-9.0, question=2, no_a
 
 
 def random_windows(seed: int) -> list[squad.Window]:
-    rng = np.random.default_rng(seed)
-    number = len(words_of(CONTEXT))
-    windows = []
-    for first in range(0, number, 4):
-        made = window(first, min(7, number - first))
-        length = len(made.start_logits)
-        logits = rng.normal(0, 2, (2, length)).astype(np.float32)
-        windows.append(squad.Window(*logits, made.context_mask, made.offsets, first))
-        if first + 7 >= number:
-            break
-    return windows
+    rng, number = np.random.default_rng(seed), len(words_of(CONTEXT))
+    made = [window(first, min(7, number - first)) for first in range(0, number - 3, 4)]
+    return [
+        dataclasses.replace(each, start_logits=start, end_logits=end)
+        for each in made
+        for start, end in [rng.normal(0, 2, (2, len(each.start_logits))).astype(np.float32)]
+    ]
 
 
 def slow_selection(windows, n_best, longest, allow_no_answer):
@@ -266,14 +247,11 @@ def slow_selection(windows, n_best, longest, allow_no_answer):
 
     def owner(token):
         showing = [i for i, tokens in enumerate(context_of) if token in tokens]
-        return max(
-            showing,
-            key=lambda i: (
-                min(token - context_of[i][0], context_of[i][-1] - token)
-                + 0.01 * len(context_of[i]),
-                -i,
-            ),
-        )
+        around = {
+            i: min(token - context_of[i][0], context_of[i][-1] - token) + 0.01 * len(context_of[i])
+            for i in showing
+        }
+        return max(around, key=lambda i: (around[i], -i))
 
     spans = []
     for i, each in enumerate(windows):

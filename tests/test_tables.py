@@ -237,7 +237,7 @@ def test_files_of_pandas_are_read_as_their_csv(tmp_path, suffix):
         assert tables.read_table(path, header=False, text=1, label=2).texts == ["text", *texts]
     with pytest.raises(ValueError, match=r"no column 'Text'.*Did you mean 'text'.*--text"):
         tables.read_table(path, text="Text")
-    with pytest.raises(ValueError, match="encoding is for files of text"):
+    with pytest.raises(ValueError, match="encoding is not for files of"):
         tables.read_table(path, encoding="utf-8")
     path.write_bytes(path.read_bytes()[:-40])
     with pytest.raises(ValueError, match=r"is not a whole (Parquet|Excel) file"):
@@ -345,10 +345,10 @@ UTF16 = "text,label\na,b\n".encode("utf-16")
         # Options
         ("a.txt", "text,label\na,b\n", {}, ": the suffix '.txt' does not say what format"),
         ("a.csv", "", {"format": "xls"}, ": the format 'xls' is not known. Choose one of ['csv'"),
-        ("a.csv", "", {"format": "tsv", "delimiter": ";"}, ": the delimiter ';' is for CSV files"),
+        ("a.csv", "", {"format": "tsv", "delimiter": ";"}, ": delimiter is not for files of tsv"),
         ("a.csv", "a,b\n", {"header": False}, ": the columns of a file without header are numbers, from 0; got"),
         ("a.csv", "a,b\n", {"header": False, "text": 2, "label": 0}, ", line 1: there is no column 2; columns count from 0"),
-        ("a.jsonl", "{}", {"header": XY}, ": a file of jsonl names its columns; leave out header"),
+        ("a.jsonl", "{}", {"header": XY}, ": header is not for files of jsonl"),
     ],
 )  # fmt: skip
 def test_an_error_names_file_and_line(tmp_path, name, content, options, message):

@@ -379,16 +379,15 @@ class Table:
             raise ValueError(
                 f"The delimiter is {shown(delimiter)}; it is one character, such as ',', ';' or a tab."
             )
-        if self.delimiter is not None and self.format != "csv":
-            raise ValueError(f"{path}: the delimiter {delimiter!r} is for CSV files. Leave it out.")
-        if self.format in _BINARY and encoding is not None:
-            raise ValueError(
-                f"{path}: encoding is for files of text, not of {self.format}. Leave it out."
-            )
-        if self.format in _NAMING and header is not True:
-            raise ValueError(
-                f"{path}: a file of {self.format} names its columns; leave out header."
-            )
+        for option, is_refused in (
+            ("delimiter", self.delimiter is not None and self.format != "csv"),
+            ("encoding", encoding is not None and self.format in _BINARY),
+            ("header", header is not True and self.format in _NAMING),
+        ):
+            if is_refused:
+                raise ValueError(
+                    f"{path}: {option} is not for files of {self.format}. Leave it out."
+                )
         self._options = () if self.format in _BINARY else (encoding, max_line_bytes)
 
     def _format_of_suffix(self) -> str:

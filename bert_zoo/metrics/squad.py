@@ -14,7 +14,6 @@ import string
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from itertools import accumulate
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -55,13 +54,9 @@ def exact_match(prediction: str, answer: str) -> bool:
 
 def token_f1(prediction: str, answer: str) -> float:
     """F1 of the normalised words of two answers, each as often as it occurs; 0 if none is shared."""
-    predicted = normalize_answer(prediction).split()
-    expected = normalize_answer(answer).split()
-    shared = (Counter(predicted) & Counter(expected)).total()
-    if not shared:
-        return 0.0
-    precision, recall = shared / len(predicted), shared / len(expected)
-    return 2 * precision * recall / (precision + recall)
+    predicted, expected = (Counter(normalize_answer(t).split()) for t in (prediction, answer))
+    shared = (predicted & expected).total()
+    return 2 * shared / (predicted.total() + expected.total()) if shared else 0.0
 
 
 def squad_v1(
@@ -137,32 +132,38 @@ def squad_v2(
                 f"The no-answer score of question {id!r} is {score!r}, expected a number."
             )
 
-    has_answer = {id: bool(answers) for id, answers in references.items()}
+    # The search takes questions in the order of their scores.
+    ids = [id for id in none_scores if id in references]
+    odds = np.array([none_scores[id] for id in ids], np.float64)
+    has_answer = np.array([bool(references[id]) for id in ids])
+    has_text = np.array([bool(predictions[id]) for id in ids])
     by_metric = {
-        name: {id: _best_v2(score, predictions[id], answers) for id, answers in references.items()}
+        name: np.array([_best_v2(score, predictions[id], references[id]) for id in ids])
         for name, score in (("exact", exact_match), ("f1", token_f1))
     }
-    groups = {
-        "": list(references),
-        "HasAns_": [id for id in references if has_answer[id]],
-        "NoAns_": [id for id in references if not has_answer[id]],
-    }
-
     result: dict[str, float] = {}
-    for prefix, ids in groups.items():
-        if not ids:
+    for prefix, chosen in (
+        ("", has_answer | True),
+        ("HasAns_", has_answer),
+        ("NoAns_", ~has_answer),
+    ):
+        if not chosen.any():
             continue
         for metric, scores in by_metric.items():
-            total = sum(
-                scores[id] if none_scores[id] <= no_answer_threshold else not has_answer[id]
-                for id in ids
-            )
-            result[prefix + metric] = 100.0 * total / len(ids)
-        result[prefix + "total"] = len(ids)
+            final = np.where(odds > no_answer_threshold, ~has_answer, scores)
+            result[prefix + metric] = 100.0 * float(final[chosen].mean())
+        result[prefix + "total"] = int(chosen.sum())
     if no_answer_scores is not None:
+        # From a threshold below all scores, where every question is said to have no answer, questions
+        # are given their predictions one by one.
+        order = np.argsort(odds, kind="stable")
         for metric, scores in by_metric.items():
-            best, threshold = _best_threshold(scores, predictions, has_answer, no_answer_scores)
-            result |= {f"best_{metric}": best, f"best_{metric}_thresh": threshold}
+            gains = np.where(has_answer, scores, np.where(has_text, -1.0, 0.0))[order]
+            totals = np.cumsum([np.sum(~has_answer), *gains])
+            best = int(totals.argmax())
+            result[f"best_{metric}"] = 100.0 * float(totals[best]) / len(ids)
+            # 0, as in the script, where it is best to answer no question at all.
+            result[f"best_{metric}_thresh"] = float(odds[order[best - 1]]) if best else 0.0
     return result
 
 
@@ -172,33 +173,6 @@ def _best_v2(score: _Score, prediction: str, answers: Sequence[str]) -> float:
     if not known:
         return float(exact_match(prediction, ""))
     return max(float(score(prediction, answer)) for answer in known)
-
-
-def _best_threshold(
-    scores: Mapping[str, float],
-    predictions: Mapping[str, str],
-    has_answer: Mapping[str, bool],
-    no_answer_scores: Mapping[str, float],
-) -> tuple[float, float]:
-    """The best mean score in per cent and the threshold that gives it: 0, as in the script, where it is
-    best to answer no question at all.
-
-    From a threshold below all scores, where every question is said to have no answer, questions
-    are given their predictions one by one.
-    """
-
-    def gain(id: str) -> float:
-        if has_answer[id]:
-            return scores[id]
-        return -1 if predictions[id] else 0
-
-    asked = [id for id in no_answer_scores if id in scores]
-    ranked = sorted(asked, key=no_answer_scores.__getitem__)
-    unanswerable = sum(not has for has in has_answer.values())
-    totals = list(accumulate(map(gain, ranked), initial=unanswerable))
-    best = totals.index(max(totals))
-    threshold = no_answer_scores[ranked[best - 1]] if best else 0.0
-    return 100.0 * totals[best] / len(scores), threshold
 
 
 def _check_questions(
