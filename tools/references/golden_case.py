@@ -1,6 +1,6 @@
 """One tiny checkpoint and what transformers computes with it: what the families' goldens share.
 
-A family (`golden_bert.py`, `golden_roberta.py`, ...) lists its cases; `make_case` writes one. The
+`golden_families.py` lists the families and their cases; `make_case` writes one. The
 outputs are computed in float64 by the model that transformers reads from the directory, and stored
 as float32, so that a difference found by a test is the tested model's own.
 """
@@ -9,11 +9,9 @@ import collections
 import dataclasses
 import json
 import pathlib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 
 import numpy as np
-import safetensors
-import safetensors.torch
 import torch
 import transformers
 from golden_files import random_generator, write_json
@@ -38,28 +36,31 @@ class Tokens:
     first_ordinary: int
 
 
+def batch_inputs(family, config, rng):
+    return random_inputs(family, config, rng, lengths=(16, 11, 6, 3))
+
+
 @dataclasses.dataclass(frozen=True)
 class Family:
-    """What the cases of a family have in common."""
+    """What the cases of a family have in common, and the cases."""
 
     prefix: str  # what the names of transformers' classes begin with
     tiny_config: dict  # the fields that differ from the configuration class's own values
     tokens: Tokens  # its special tokens
     # Writes the files of the tokenizer into a case's directory.
     write_vocabulary: Callable[[pathlib.Path], None]
+    cases: Mapping[str, "Case"]  # by name
     has_segments: bool = True  # whether inputs have `segment_ids`
     capture_internals: Callable | None = None  # runs a model as `run_with_internals` does
     captures_always: bool = False  # whether it runs the models of every case
-    # Task -> the end of the name of transformers' class, where it is not that of `TASKS`.
-    classes: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    # Of cases that have none of their own; see Case.
+    make_inputs: Callable = batch_inputs
+    edit_weights: Callable[[torch.nn.Module], None] | None = None
+    edit_config: Callable[[dict], dict] = dict
 
     def config(self, **changes) -> transformers.PreTrainedConfig:
         config_class = getattr(transformers, f"{self.prefix}Config")
         return config_class(**(self.tiny_config | changes))
-
-    def model_class(self, task: str) -> type[transformers.PreTrainedModel]:
-        ending = self.classes.get(task, TASKS[task].model_class)
-        return getattr(transformers, f"{self.prefix}{ending}")
 
 
 # --- Weights -------------------------------------------------------------------------------------
@@ -142,10 +143,6 @@ def random_inputs(
     return inputs
 
 
-def batch_inputs(family, config, rng):
-    return random_inputs(family, config, rng, lengths=(16, 11, 6, 3))
-
-
 def longest_inputs(family, config, rng):
     return random_inputs(family, config, rng, lengths=(POSITIONS, 23))
 
@@ -174,67 +171,23 @@ def masked_token_labels(inputs, family, config, rng):
 
 # --- Tasks ---------------------------------------------------------------------------------------
 
-
-@dataclasses.dataclass(frozen=True)
-class Task:
-    """What depends on the task alone."""
-
-    model_class: str  # the end of the name of transformers' class
-    # Name in io.npz -> transformers' name.
-    outputs: dict[str, str] = dataclasses.field(default_factory=lambda: {"logits": "logits"})
-    # (inputs, family, config, rng) to labels, for cases with gradients.
-    make_labels: Callable | None = None
-
-
-TASKS = {
-    "encoder": Task(
-        "Model", {"sequence_output": "last_hidden_state", "pooled_output": "pooler_output"}
-    ),
-    "masked_lm": Task("ForMaskedLM", make_labels=masked_token_labels),
-    "next_sentence_prediction": Task("ForNextSentencePrediction"),
-    "causal_lm": Task("LMHeadModel"),
-    "pretraining": Task(
-        "ForPreTraining",
-        {
-            "mlm_logits": "prediction_logits",
-            "nsp_logits": "seq_relationship_logits",
-            "sop_logits": "sop_logits",
-            "discriminator_logits": "logits",
-        },
-    ),
-    "classification": Task("ForSequenceClassification", make_labels=class_labels),
-    "multi_label_classification": Task("ForSequenceClassification", make_labels=label_sets),
-    "regression": Task("ForSequenceClassification"),
-    "token_classification": Task("ForTokenClassification"),
-    "question_answering": Task(
-        "ForQuestionAnswering", {"start_logits": "start_logits", "end_logits": "end_logits"}
-    ),
-    "beam_question_answering": Task("ForQuestionAnswering"),
-    "multiple_choice": Task("ForMultipleChoice"),
+# Task -> names in io.npz -> transformers' names; of the others it is `logits`.
+OUTPUTS = {
+    "encoder": {"sequence_output": "last_hidden_state", "pooled_output": "pooler_output"},
+    "pretraining": {
+        "mlm_logits": "prediction_logits",
+        "nsp_logits": "seq_relationship_logits",
+        "sop_logits": "sop_logits",
+        "discriminator_logits": "logits",
+    },
+    "question_answering": {"start_logits": "start_logits", "end_logits": "end_logits"},
 }
-
-# --- config.json ---------------------------------------------------------------------------------
-
-# Of Google's own bert_config.json: no model type, no class, no epsilon.
-_BERT_FIELDS = (
-    *("hidden_size", "hidden_act", "initializer_range", "vocab_size", "hidden_dropout_prob"),
-    *("num_attention_heads", "type_vocab_size", "max_position_embeddings", "num_hidden_layers"),
-    *("intermediate_size", "attention_probs_dropout_prob"),
-)
-# What the multilingual, the Chinese and the cased checkpoints have besides.
-POOLER_FIELDS = {
-    "directionality": "bidi",
-    "pooler_fc_size": 768,
-    "pooler_num_attention_heads": 12,
-    "pooler_num_fc_layers": 3,
-    "pooler_size_per_head": 128,
-    "pooler_type": "first_token_transform",
+# Task -> (inputs, family, config, rng) to labels, for cases with gradients.
+LABELS = {
+    "masked_lm": masked_token_labels,
+    "classification": class_labels,
+    "multi_label_classification": label_sets,
 }
-
-
-def minimal_config(config: dict, *more: str) -> dict:
-    """The fields of BERT's first releases, and the named ones."""
-    return {key: config[key] for key in (*_BERT_FIELDS, *more)}
 
 
 def labelled(*names: str) -> dict:
@@ -256,91 +209,83 @@ def make_case(family: Family, case: "Case", directory: pathlib.Path) -> None:
     inputs = case.make_inputs(family, model.config, rng)
     arrays = inputs | reference_outputs(family, case, model, inputs)
     if case.gradients:
-        make_labels = case.make_labels or TASKS[case.task].make_labels
+        make_labels = case.make_labels or LABELS[case.task]
         labels = make_labels(inputs, family, model.config, rng).astype(np.int64)
         arrays |= {"labels": labels.astype(np.int32)} | reference_gradients(
             case, model, inputs, labels
         )
     np.savez_compressed(directory / "io.npz", **arrays)
     if case.make_training is not None:
-        np.savez_compressed(directory / "training.npz", **case.make_training(model, rng))
+        np.savez_compressed(directory / "training.npz", **case.make_training(family, model, rng))
 
 
 @dataclasses.dataclass(frozen=True)
 class Case:
-    """One directory: a checkpoint and what a reference computes with it."""
+    """One directory: a checkpoint and what a reference computes with it.
 
-    name: str  # the directory's name
-    about: str  # what the case shows, in one sentence
-    task: str = ""  # a key of TASKS; by default what the name begins with, else the encoder
-    # (family, case, directory) writes the files into an empty directory.
-    make: Callable[[Family, "Case", pathlib.Path], None] = make_case
-    twin: str | None = None  # the case of the same family that holds the same weights
-    # The reference's class, where it is not transformers' of the task.
-    model_class: str | None = None
+    What it shows, the task and the reference's class stand in the family's cases.json.
+    """
+
     # What differs from the family's tiny_config.
     config: dict = dataclasses.field(default_factory=dict)
-    # Further arguments of the class.
-    model_arguments: dict = dataclasses.field(default_factory=dict)
-    # (family, config, rng) to the arrays that io.npz stores as inputs.
-    make_inputs: Callable = batch_inputs
     # Names of the parameters whose gradients are stored, and the loss and labels with them.
     gradients: tuple[str, ...] = ()
-    # (model, rng) to the arrays of training.npz; without it there is none.
-    make_training: Callable | None = None
+    # (family, config, rng) to the arrays that io.npz stores as inputs; None: the family's.
+    make_inputs: Callable | None = None
     internals: bool = False  # whether hidden states and attention probabilities are stored
+    # (family, case, directory) writes the files into an empty directory.
+    make: Callable[[Family, "Case", pathlib.Path], None] = make_case
+    # Further arguments of the class.
+    model_arguments: dict = dataclasses.field(default_factory=dict)
+    # (family, model, rng) to the arrays of training.npz; without it there is none.
+    make_training: Callable | None = None
     # (model, inputs, **options) to what the model returns; a call with `torch_inputs` by default.
     call: Callable | None = None
     # (model, inputs) to the outputs by our names, where they are not those of one call.
     run: Callable | None = None
     make_labels: Callable | None = None  # in place of the task's
-    # Changes the random weights of the model before they are written.
-    edit_weights: Callable[[transformers.PreTrainedModel], None] | None = None
+    # Changes the random weights of the model before they are written; None: as the family's.
+    edit_weights: Callable[[torch.nn.Module], None] | None = None
     save: Callable = save_current  # writes the weights
     unused: tuple[str, ...] = ()  # tensors that the file has beyond those of the class
-    # From the config.json that transformers writes to the one that the case stores.
-    edit_config: Callable[[dict], dict] = dict
+    # From the config.json that transformers writes to the one that is stored; None: the family's.
+    edit_config: Callable[[dict], dict] | None = None
     dtype: torch.dtype = torch.float32  # the type that the weights are stored in
-    init: tuple[str, ...] = ()  # parts of our model of the task that the class does not have
+    # From cases.json.
+    name: str = ""
+    task: str = ""
+    model_class: str = ""
+    twin: str | None = None  # the case of the same family that holds the same weights
 
-    def __post_init__(self):
-        if not self.task:
-            named = (task for task in TASKS if self.name.startswith(task))
-            object.__setattr__(self, "task", next(named, "encoder"))
 
+def listed_cases(file: pathlib.Path, family: Family) -> list[Case]:
+    """The cases of a family, with what its cases.json says of them.
 
-def head_cases(small: dict, choice: str) -> tuple[Case, ...]:
-    """The cases of the heads that every family has alike.
-
-    Args:
-        small: The config of fewer layers, which are enough for a head.
-        choice: What the head for multiple choice reads, to end its sentence.
+    Raises:
+        ValueError: a case is not listed.
     """
-    return (
-        Case(
-            "regression",
-            "One number for each text.",
-            config=small | {"num_labels": 1, "problem_type": "regression"},
-        ),
-        Case(
-            "token_classification",
-            "Five named tags for each token.",
-            config=small | labelled("O", "B-PER", "I-PER", "B-LOC", "I-LOC"),
-        ),
-        Case(
-            "multiple_choice",
-            f"Three choices for each question{choice}.",
-            config=small,
-            make_inputs=choice_inputs,
-        ),
-    )
+    listed = json.loads(file.read_text())["cases"]
+    if unknown := sorted({*family.cases} - {*listed}):
+        raise ValueError(f"Say in {file} what the cases {unknown} show.")
+    return [
+        dataclasses.replace(
+            case,
+            name=name,
+            make_inputs=case.make_inputs or family.make_inputs,
+            edit_weights=case.edit_weights or family.edit_weights,
+            edit_config=case.edit_config or family.edit_config,
+            **{key: listed[name].get(key) for key in ("task", "model_class", "twin")},
+        )
+        for name, case in family.cases.items()
+    ]
 
 
 def write_checkpoint(
     family: Family, case: Case, rng: np.random.Generator, directory: pathlib.Path
 ) -> transformers.PreTrainedModel:
     """Writes weights, config.json and vocabulary of a case, and returns the model written."""
-    config, model_class = family.config(**case.config), family.model_class(case.task)
+    config = family.config(**case.config)
+    model_class = getattr(transformers, case.model_class)
     model = model_class(config, **case.model_arguments)
     randomize(model, rng)
     if case.edit_weights is not None:
@@ -433,7 +378,8 @@ def reference_outputs(
             internals = internals if case.internals else {}
         else:
             result, internals = called(case, model, inputs), {}
-    outputs = {ours: result.get(theirs) for ours, theirs in TASKS[case.task].outputs.items()}
+    names = OUTPUTS.get(case.task, {"logits": "logits"})
+    outputs = {ours: result.get(theirs) for ours, theirs in names.items()}
     return {
         name: value.numpy().astype(np.float32)
         for name, value in (outputs | internals).items()
@@ -455,29 +401,3 @@ def reference_gradients(
         f"gradient/{name}": parameters[name].grad.numpy().astype(np.float32)
         for name in case.gradients
     }
-
-
-# --- Files ---------------------------------------------------------------------------------------
-
-
-def write_case_list(path: pathlib.Path, family: Family, cases: Iterable[Case]) -> None:
-    """What each directory shows, for the tests to go through, and what made it."""
-    listing = {}
-    for case in cases:
-        listing[case.name] = {
-            "about": case.about,
-            "task": case.task,
-            "model_class": case.model_class or family.model_class(case.task).__name__,
-        }
-        listing[case.name] |= {"twin": case.twin} if case.twin else {}
-        listing[case.name] |= {"init": case.init} if case.init else {}
-    write_json(
-        path,
-        {
-            "made_with": {
-                module.__name__: module.__version__
-                for module in (np, safetensors, torch, transformers)
-            },
-            "cases": listing,
-        },
-    )

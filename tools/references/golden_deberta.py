@@ -11,62 +11,26 @@ alike, and the original to nothing. No token sees the difference, which `_check_
 import dataclasses
 import functools
 import importlib
-import json
 import pathlib
 import sys
 import types
 
 import numpy as np
 import torch
-from absl import app, flags
+import transformers
 from golden_case import (
-    POSITIONS,
-    TINY_SIZES,
     Case,
     Family,
-    Tokens,
     batch_inputs,
-    head_cases,
-    labelled,
-    longest_inputs,
     masked_token_labels,
-    random_inputs,
     randomize,
     run_with_internals,
     save_bin,
 )
-from golden_files import random_generator, write_json, write_lines
-from golden_roberta import BPE_MERGES, BPE_TOKENS
-from golden_sentencepiece import train_sentencepiece
+from golden_files import random_generator, write_json
+from golden_vocabularies import PIECES
 
-_DEBERTA_DIR = flags.DEFINE_string(
-    "deberta_dir", None, "The original DeBERTa repository, for the families deberta and deberta_v2."
-)
-
-# --- Vocabularies --------------------------------------------------------------------------------
-
-_SPECIAL = ("[PAD]", "[CLS]", "[SEP]", "[UNK]")
-_TOKENS = Tokens(pad=0, first=1, last=2, first_ordinary=len(_SPECIAL))
-_VOCABULARY = (*_SPECIAL, *BPE_TOKENS, "[MASK]")
-_PIECES = 90
-
-
-def write_bpe(directory: pathlib.Path) -> None:
-    ids = {token: index for index, token in enumerate(_VOCABULARY)}
-    (directory / "vocab.json").write_text(json.dumps(ids, ensure_ascii=False))
-    write_lines(directory / "merges.txt", ("#version: 0.2", *BPE_MERGES))
-    # As the hub's.
-    write_json(directory / "tokenizer_config.json", {"do_lower_case": False, "vocab_type": "gpt2"})
-
-
-def write_pieces(directory: pathlib.Path) -> None:
-    roles = dict(zip(("pad", "bos", "eos", "unk"), enumerate(_SPECIAL), strict=True))
-    options = {f"{role}_id": index for role, (index, _) in roles.items()}
-    options |= {f"{role}_piece": piece for role, (_, piece) in roles.items()}
-    train_sentencepiece(directory / "spm.model", _PIECES, **options)
-    write_json(directory / "tokenizer_config.json", {"do_lower_case": False, "vocab_type": "spm"})
-    write_json(directory / "added_tokens.json", {"[MASK]": _PIECES})
-
+DIRECTORY: pathlib.Path | None = None  # the original repository, which make_golden.py sets
 
 # --- Padding that asks as tokens do --------------------------------------------------------------
 
@@ -121,12 +85,12 @@ def run_padded(model, inputs):
 @functools.cache
 def _original() -> types.SimpleNamespace:
     """The modules of the model, without the programs around them."""
-    if _DEBERTA_DIR.value is None:
-        raise app.UsageError(
+    if DIRECTORY is None:
+        raise ValueError(
             "The masked tokens of deberta and deberta_v2 are computed by the original code: give "
             "--deberta_dir, or name the others with --cases."
         )
-    directory = pathlib.Path(_DEBERTA_DIR.value) / "DeBERTa"
+    directory = DIRECTORY / "DeBERTa"
     if not (directory / "deberta" / "bert.py").is_file():
         raise FileNotFoundError(f"{directory} is not that of the DeBERTa repository.")
 
@@ -182,7 +146,7 @@ def _hub_config(config) -> dict:
 
 def _random_state(family: Family, config, rng) -> dict[str, torch.Tensor]:
     """Encoder, table of positions and head, under the names of released files."""
-    encoder = family.model_class("encoder")(config)
+    encoder = getattr(transformers, f"{family.prefix}Model")(config)
     width, rows = config.hidden_size, config.vocab_size
     head = torch.nn.ModuleDict(
         {
@@ -323,7 +287,7 @@ def make_pretraining(family: Family, case: Case, directory: pathlib.Path) -> Non
 
     inputs = case.make_inputs(family, config, rng)
     token_ids, padding_mask = inputs["token_ids"], inputs["padding_mask"]
-    mask_id = _PIECES
+    mask_id = PIECES
     positions = np.stack(
         [rng.choice(np.arange(1, n - 1), 3, replace=False) for n in padding_mask.sum(1)]
     )
@@ -397,199 +361,5 @@ def make_buckets(path: pathlib.Path) -> None:
     np.savez_compressed(path, **tables)
 
 
-# --- The cases -----------------------------------------------------------------------------------
-
-_RELATIVE = {
-    "relative_attention": True,
-    "position_biased_input": False,
-    "pos_att_type": ["p2c", "c2p"],
-    "max_position_embeddings": POSITIONS,
-}
-DEBERTA = Family(
-    prefix="Deberta",
-    tiny_config={**TINY_SIZES, **_RELATIVE, "vocab_size": len(_VOCABULARY)},
-    tokens=_TOKENS,
-    write_vocabulary=write_bpe,
-    has_segments=False,
-    capture_internals=run_padded,
-    captures_always=True,
-)
-# Distances beyond 4 share rows, as those beyond 128 of the released ones.
-_SECOND = {"position_buckets": 8, "norm_rel_ebd": "layer_norm", "share_att_key": True}
-DEBERTA_V2 = Family(
-    prefix="DebertaV2",
-    # Some rows more than pieces, as released.
-    tiny_config={**TINY_SIZES, **_RELATIVE, **_SECOND, "vocab_size": _PIECES + 5},
-    tokens=_TOKENS,
-    write_vocabulary=write_pieces,
-    has_segments=False,
-    capture_internals=run_padded,
-    captures_always=True,
-)
-_ONE_LAYER = {"num_hidden_layers": 1}  # enough for a head, and smaller
-_CONVOLUTION = {"conv_kernel_size": 3, "conv_act": "gelu"}
-_GRADIENTS = (
-    "deberta.embeddings.word_embeddings.weight",
-    "deberta.embeddings.LayerNorm.weight",
-    "deberta.encoder.rel_embeddings.weight",
-    "deberta.encoder.layer.1.output.dense.bias",
-)
-_FIRST_GRADIENTS = (
-    *_GRADIENTS,
-    "deberta.encoder.layer.0.attention.self.in_proj.weight",
-    "deberta.encoder.layer.0.attention.self.v_bias",
-    "deberta.encoder.layer.1.attention.self.pos_proj.weight",
-    "deberta.encoder.layer.1.attention.self.pos_q_proj.bias",
-)
-_SECOND_GRADIENTS = (
-    *_GRADIENTS,
-    "deberta.encoder.LayerNorm.weight",
-    "deberta.encoder.layer.0.attention.self.query_proj.weight",
-    "deberta.encoder.layer.1.attention.self.key_proj.weight",
-    "deberta.encoder.layer.1.attention.self.value_proj.bias",
-)
-_LM_GRADIENTS = (
-    *_GRADIENTS,
-    "deberta.embeddings.position_embeddings.weight",
-    "lm_predictions.lm_head.dense.weight",
-    "lm_predictions.lm_head.bias",
-)
-_CLASSES = labelled("contradiction", "neutral", "entailment")
-
-
-def far_inputs(family, config, rng):
-    return random_inputs(family, config, rng, lengths=(POSITIONS, 29))
-
-
-def short_inputs(family, config, rng):
-    return random_inputs(family, config, rng, lengths=(16, 11, 6))
-
-
 def segmented_inputs(family, config, rng):
     return batch_inputs(dataclasses.replace(family, has_segments=True), config, rng)
-
-
-def without_legacy(config: dict) -> dict:
-    """Without transformers' switch between two heads, which the released files do not have."""
-    return {key: value for key, value in config.items() if key != "legacy"}
-
-
-def _heads(gradients: tuple[str, ...]) -> tuple[Case, ...]:
-    return (
-        Case(
-            "classification",
-            "A layer with GELU over the first token, three named classes; the dropout before the "
-            "classes differs from the other rates; loss and gradients.",
-            config={"problem_type": "single_label_classification", "cls_dropout": 0.3} | _CLASSES,
-            gradients=(*gradients, "pooler.dense.weight", "classifier.bias"),
-        ),
-        Case(
-            "classification_tanh",
-            "That layer has tanh, and dropout before it.",
-            config=_ONE_LAYER
-            | {"pooler_hidden_act": "tanh", "pooler_dropout": 0.2}
-            | labelled("no", "yes"),
-        ),
-        Case(
-            "question_answering",
-            "Start and end of the answer, up to the last position that the model has.",
-            config=_ONE_LAYER,
-            make_inputs=longest_inputs,
-        ),
-        *head_cases(_ONE_LAYER, choice=", behind the layer that classifiers have"),
-        Case(
-            "masked_lm",
-            "Microsoft's head behind the enhanced mask decoder, by its own code; loss and gradients.",
-            make=make_masked_lm,
-            model_class="MaskedLanguageModel",
-            gradients=_LM_GRADIENTS,
-        ),
-    )
-
-
-_FIRST = (
-    Case(
-        "encoder",
-        "A row for each distance, one projection for three; every hidden state and attention.",
-        internals=True,
-    ),
-    Case(
-        "encoder_near",
-        "Distances beyond 12 count as 12.",
-        config=_ONE_LAYER | {"max_relative_positions": 12},
-        make_inputs=far_inputs,
-    ),
-    *(case for case in _heads(_FIRST_GRADIENTS) if case.task != "multiple_choice"),
-)
-_SECOND_CASES = (
-    Case(
-        "encoder",
-        "As versions 3: buckets of distances with a norm, shared projections; every hidden state "
-        "and attention.",
-        make_inputs=far_inputs,
-        internals=True,
-    ),
-    Case(
-        "encoder_convolution",
-        "As version 2: a convolution behind the first block.",
-        config=_CONVOLUTION,
-        make_inputs=batch_inputs,
-    ),
-    Case(
-        "encoder_plain",
-        "Projections of distances of their own, no norm of these and no buckets.",
-        config=_ONE_LAYER
-        | {"share_att_key": False, "norm_rel_ebd": "none", "position_buckets": -1},
-    ),
-    *_heads(_SECOND_GRADIENTS),
-    Case(
-        "masked_lm_convolution",
-        "The same with a convolution.",
-        config=_CONVOLUTION,
-        make=make_masked_lm,
-        model_class="MaskedLanguageModel",
-    ),
-    Case(
-        "pretraining",
-        "Version 3's discriminator and its generator of half as many layers, by Microsoft's code: a "
-        "step's losses and gradients on given samples.",
-        # The original's decoder of masks reads the last layer but one.
-        config={"num_hidden_layers": 4, "hidden_size": 16, "intermediate_size": 24},
-        make=make_pretraining,
-        make_inputs=short_inputs,
-        model_class="RTDModel",
-    ),
-)
-
-CASES, V2_CASES = (
-    tuple(dataclasses.replace(case, edit_config=without_legacy) for case in cases)
-    for cases in (_FIRST, _SECOND_CASES)
-)
-CASES += (
-    Case(
-        "masked_lm_legacy",
-        "transformers' head of `legacy: true`; attention by content to position alone.",
-        config=_ONE_LAYER | {"pos_att_type": ["c2p"]},
-    ),
-    Case(
-        "masked_lm_direct",
-        "transformers' head of `legacy: false`; positions in the embeddings and no distances, as its "
-        "configuration has it by default.",
-        config=_ONE_LAYER
-        | {"legacy": False, "relative_attention": False, "pos_att_type": None}
-        | {"position_biased_input": True},
-    ),
-)
-V2_CASES += (
-    Case(
-        "masked_lm_legacy",
-        "transformers' head of `legacy: true`; distances, and positions and segments in the embeddings.",
-        config=_ONE_LAYER | {"position_biased_input": True, "type_vocab_size": 2},
-        make_inputs=segmented_inputs,
-    ),
-    Case(
-        "masked_lm_direct",
-        "transformers' head of `legacy: false`; attention by position to content alone.",
-        config=_ONE_LAYER | {"legacy": False, "pos_att_type": "p2c"},
-    ),
-)

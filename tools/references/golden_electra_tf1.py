@@ -1,7 +1,6 @@
 """The golden cases of ELECTRA's own checkpoints, which hold generator and discriminator together.
 
     git clone https://github.com/google-research/electra
-    python tools/references/make_golden.py --cases=electra      # writes cases.json, which this adds to
     python tools/references/golden_electra_tf1.py --original_dir=electra
 
 They are written and computed by the original code (commit 8a46635, Apache 2.0) on TensorFlow 2's
@@ -19,7 +18,7 @@ from unittest import mock
 
 import numpy as np
 from absl import app, flags
-from golden_files import empty_directory, random_generator, write_json, write_lines
+from golden_files import GOLDEN, empty_directory, random_generator, write_json, write_lines
 from tensorflow1 import TensorFlow1
 
 _ORIGINAL_DIR = flags.DEFINE_string("original_dir", None, "The original repository.", required=True)
@@ -55,8 +54,7 @@ _CONFIG = {
 class Case:
     """A checkpoint of both networks."""
 
-    name: str
-    about: str
+    name: str  # what it shows stands in cases.json
     embedding_size: int  # width of the tables that both read
     # Parts of the discriminator's, as the original's flags.
     generator_hidden_size: float
@@ -66,13 +64,11 @@ class Case:
 CASES = (
     Case(
         "tf1_small",
-        "As the released small: narrow tables, and a generator of the discriminator's size.",
         embedding_size=16,
         generator_hidden_size=1.0,
     ),
     Case(
         "tf1_base",
-        "As the released base: a narrower generator, which projects the tables that both read.",
         embedding_size=32,
         generator_hidden_size=0.5,
     ),
@@ -235,16 +231,8 @@ def main(argv: list[str]) -> None:
     import tensorflow as tf
 
     path = output_dir / "cases.json"
-    listing = json.loads(path.read_text())
+    listing = json.loads((GOLDEN / "electra" / "cases.json").read_text())
     listing["made_with"] |= {"tensorflow": tf.__version__, "electra": "8a46635"}
-    listing["cases"] |= {
-        case.name: {
-            "about": case.about,
-            "task": "pretraining",
-            "model_class": "run_pretraining.PretrainingModel",
-        }
-        for case in CASES
-    }
     write_json(path, listing)
 
 

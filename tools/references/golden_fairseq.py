@@ -9,9 +9,10 @@ import collections
 import dataclasses
 import json
 import pathlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from types import MappingProxyType
 
+import golden_vocabularies as vocabularies
 import numpy as np
 import safetensors.torch
 import torch
@@ -263,32 +264,26 @@ def write_twin(
     np.savez_compressed(directory / "io.npz", **kept)
 
 
-def write_bpe_files(
-    directory: pathlib.Path,
-    tokens: Sequence[str],
-    merges: Sequence[str],
-    fillers: Sequence[str],
-    vocabulary: Sequence[str],
-) -> None:
+def write_bpe_files(directory: pathlib.Path) -> None:
     """dict.txt, and GPT-2's files, through which fairseq turns text into the words of dict.txt.
 
     A word of dict.txt is GPT-2's number of a token; the words stand in the order of their counts.
 
     Raises:
-        ValueError: If they do not lead to `vocabulary`.
+        ValueError: If they do not lead to RoBERTa's vocabulary.
     """
+    tokens, fillers = vocabularies.BPE_TOKENS, vocabularies.FILLERS
     numbers = random_generator("encoder.json").permutation(len(tokens)).tolist()
     encoder = dict(sorted(zip(tokens, numbers, strict=True), key=lambda item: item[1]))
     (directory / "encoder.json").write_text(json.dumps(encoder))
-    write_lines(directory / "vocab.bpe", ("#version: 0.2", *merges))
+    write_lines(directory / "vocab.bpe", ("#version: 0.2", *vocabularies.BPE_MERGES))
     words = [*map(str, numbers), *fillers]
     counts = [*range(1000, 1000 - len(numbers), -1), *(0 for _ in fillers)]
-    write_lines(
-        directory / "dict.txt",
-        (f"{word} {count}" for word, count in zip(words, counts, strict=True)),
-    )
+    counted = (f"{word} {count}" for word, count in zip(words, counts, strict=True))
+    write_lines(directory / "dict.txt", counted)
 
     token_of = {str(number): token for token, number in encoder.items()}
-    ids = ["<s>", "<pad>", "</s>", "<unk>", *(token_of.get(word, word) for word in words), "<mask>"]
-    if ids != list(vocabulary):
+    special = vocabularies.FAIRSEQ_SPECIAL
+    ids = (*special, *(token_of.get(word, word) for word in words), "<mask>")
+    if ids != vocabularies.ROBERTA:
         raise ValueError(f"The files in {directory} stand for another vocabulary: {ids}.")

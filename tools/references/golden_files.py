@@ -10,6 +10,8 @@ from typing import Any
 
 import numpy as np
 
+GOLDEN = pathlib.Path(__file__).resolve().parents[2] / "tests" / "golden"
+
 
 def random_generator(name: str) -> np.random.Generator:
     return np.random.default_rng(zlib.crc32(name.encode()))
@@ -33,15 +35,7 @@ def make_all(
 ) -> None:
     """The program that makes cases by name below --output_dir; `documentation` is its module's."""
     parser = argparse.ArgumentParser(description=documentation.splitlines()[0])
-    parser.add_argument("--output_dir", default="tests/golden", type=pathlib.Path)
+    parser.add_argument("--output_dir", default=GOLDEN, type=pathlib.Path)
     golden = parser.parse_args().output_dir
     for name, case in cases.items():
         make(name, case, golden)
-
-
-def write_wordpiece(directory: pathlib.Path, vocabulary: Iterable[str], tokenizer: str) -> None:
-    """The files of a tokenizer, by the name of transformers' class, that lower-cases."""
-    write_lines(directory / "vocab.txt", vocabulary)
-    write_json(
-        directory / "tokenizer_config.json", {"do_lower_case": True, "tokenizer_class": tokenizer}
-    )

@@ -18,15 +18,12 @@ import types
 import numpy as np
 import torch
 import transformers
-from absl import app, flags
 from golden_case import (
-    POOLER_FIELDS,
     POSITIONS,
     TINY_SIZES,
     Case,
     Family,
     Tokens,
-    minimal_config,
     random_inputs,
     randomize,
     round_to_half,
@@ -34,10 +31,9 @@ from golden_case import (
     torch_inputs,
 )
 from golden_files import random_generator, write_json, write_lines
+from golden_released import POOLER_FIELDS, minimal_config
 
-_SPANBERT_DIR = flags.DEFINE_string(
-    "spanbert_dir", None, "The original SpanBERT repository, for the family spanbert only."
-)
+DIRECTORY: pathlib.Path | None = None  # the original repository, which make_golden.py sets
 
 # --- Vocabulary and sizes ------------------------------------------------------------------------
 
@@ -75,6 +71,7 @@ SPANBERT = Family(
     tiny_config=_SIZES | {"vocab_size": len(VOCABULARY)},
     tokens=Tokens(pad=_PAD, first=_CLS, last=_SEP, first_ordinary=_MASK + 1),
     write_vocabulary=_write_vocabulary,
+    cases={},
 )
 _CONFIG = SPANBERT.config()
 
@@ -111,12 +108,12 @@ class AverageMeter:
 @functools.cache
 def _original() -> types.SimpleNamespace:
     """The modules `pretraining` and `fine_tuning`, without the training programs around them."""
-    if _SPANBERT_DIR.value is None:
-        raise app.UsageError(
+    if DIRECTORY is None:
+        raise ValueError(
             "The family spanbert is computed by the original code: give --spanbert_dir, or name "
             "the others with --cases."
         )
-    directory = pathlib.Path(_SPANBERT_DIR.value)
+    directory = DIRECTORY
     fairseq = directory / "pretraining" / "fairseq"
     code = directory / "code" / "pytorch_pretrained_bert"
     for path in (fairseq / "models" / "pair_bert.py", code / "modeling.py"):
@@ -383,34 +380,11 @@ def _make_squad(family, case, directory):
 
 # --- The cases -----------------------------------------------------------------------------------
 
-CASES = (
-    Case(
-        "encoder",
-        "As spanbert_hf_base.tar.gz has it: no pooler, names that begin with `bert.`, half "
-        "precision, the format before torch 1.6, a config.json without a model type.",
-        model_class="BertModel",
-        make=_make_encoder,
-    ),
-    Case(
-        "pretraining",
-        "As spanbert_large_with_head.tar.gz has it: a bare state dict under `decoder.` with the "
-        "heads for masked tokens and for span boundaries, half precision.",
-        model_class="BertHF",
-        make=_make_pretraining,
-    ),
-    Case(
-        "pretraining_trainer",
-        "The same as the training program saves it, among its arguments and meters.",
-        model_class="BertHF",
-        make=_make_trainer_file,
-        twin="pretraining",
-    ),
-    Case(
-        "squad",
-        "As the fine-tuned archives have it: the old config.json, and a pooler that the task does "
-        "not use.",
-        task="question_answering",
-        model_class="BertForQuestionAnswering",
-        make=_make_squad,
-    ),
+SPANBERT.cases.update(
+    {
+        "encoder": Case(make=_make_encoder),
+        "pretraining": Case(make=_make_pretraining),
+        "pretraining_trainer": Case(make=_make_trainer_file),
+        "squad": Case(make=_make_squad),
+    }
 )

@@ -1,47 +1,12 @@
-"""The golden cases of XLNet."""
+"""What the golden cases of XLNet need: rows with padding in front, two streams, a memory, beams."""
 
-import dataclasses
-import pathlib
-
+import golden_vocabularies as vocabularies
 import numpy as np
-import sentencepiece
 import torch
-from golden_case import Case, Family, Tokens, head_cases, labelled, torch_inputs
-from golden_files import write_json
-from golden_sentencepiece import train_sentencepiece
+from golden_case import Tokens, torch_inputs
 
-# --- Vocabulary and sizes ------------------------------------------------------------------------
-
-_CONTROL = ("<cls>", "<sep>", "<pad>", "<mask>", "<eod>")
-_SPECIAL = ("<unk>", "<s>", "</s>", *_CONTROL, "<eop>")
-_PIECES = 95
-PAD, CLS, SEP = (_SPECIAL.index(token) for token in ("<pad>", "<cls>", "<sep>"))
-
-
-def write_vocabulary(directory: pathlib.Path) -> None:
-    path = directory / "spiece.model"
-    train_sentencepiece(
-        path,
-        _PIECES,
-        unk_id=0,
-        bos_id=1,
-        eos_id=2,
-        control_symbols=list(_CONTROL),
-        user_defined_symbols=["<eop>"],
-    )
-    pieces = sentencepiece.SentencePieceProcessor(model_file=str(path))
-    first = [pieces.id_to_piece(i) for i in range(len(_SPECIAL))]
-    if first != list(_SPECIAL) or len(pieces) != _PIECES:
-        raise ValueError(f"{path} has {len(pieces)} pieces and begins with {first}.")
-    write_json(
-        directory / "tokenizer_config.json",
-        {
-            "do_lower_case": False,
-            "keep_accents": False,
-            "remove_space": True,
-            "tokenizer_class": "XLNetTokenizer",
-        },
-    )
+PAD, CLS, SEP = map(vocabularies.XLNET_SPECIAL.index, ("<pad>", "<cls>", "<sep>"))
+TOKENS = Tokens(pad=PAD, first=CLS, last=CLS, first_ordinary=len(vocabularies.XLNET_SPECIAL))
 
 
 def left_padded(family, config, rng, lengths=(16, 11, 6, 3)) -> dict[str, np.ndarray]:
@@ -74,22 +39,6 @@ def without_segments(family, config, rng):
     inputs = left_padded(family, config, rng)
     del inputs["segment_ids"]
     return inputs
-
-
-XLNET = Family(
-    prefix="XLNet",
-    tiny_config={
-        "d_model": 32,
-        "n_layer": 2,
-        "n_head": 4,
-        "d_inner": 64,
-        "mem_len": None,
-        "vocab_size": _PIECES,
-    },
-    tokens=Tokens(pad=PAD, first=CLS, last=CLS, first_ordinary=len(_SPECIAL)),
-    write_vocabulary=write_vocabulary,
-    classes={"masked_lm": "LMHeadModel", "question_answering": "ForQuestionAnsweringSimple"},
-)
 
 
 # --- Two streams and a memory ----------------------------------------------------------------------
@@ -271,128 +220,3 @@ def given_starts(model, inputs):
         "loss": 0.5 * sum(losses),
         "end_positions": end,
     }
-
-
-# --- The cases -----------------------------------------------------------------------------------
-
-_ATTENTION = "transformer.layer.1.rel_attn."
-_ENCODER_GRADIENTS = (
-    "transformer.word_embedding.weight",
-    *(f"{_ATTENTION}{name}" for name in ("q", "k", "v", "o", "r", "seg_embed", "layer_norm.bias")),
-    *(f"{_ATTENTION}{name}" for name in ("r_w_bias", "r_r_bias", "r_s_bias")),
-    "transformer.layer.0.ff.layer_1.weight",
-    "transformer.layer.0.ff.layer_norm.weight",
-)
-
-
-def hub_config(config: dict) -> dict:
-    """The config.json of xlnet-base-cased in circulation."""
-    kept = (
-        "architectures attn_type bi_data bos_token_id clamp_len d_head d_inner d_model dropout "
-        "end_n_top eos_token_id ff_activation initializer_range layer_norm_eps model_type n_head "
-        "n_layer pad_token_id same_length start_n_top summary_activation "
-        "summary_last_dropout summary_type summary_use_proj vocab_size"
-    ).split()
-    return {key: config[key] for key in kept} | {
-        "mem_len": None,
-        "reuse_len": None,
-        "untie_r": True,
-        "task_specific_params": {"text-generation": {"do_sample": True, "max_length": 250}},
-    }
-
-
-CASES = (
-    Case(
-        "encoder",
-        "One stream, both sides, padding in front, segments of which only equality counts; every "
-        "hidden state and attention.",
-        make_inputs=left_padded,
-        internals=True,
-    ),
-    Case(
-        "encoder_no_segments",
-        "Without segment ids there is no such term; distances beyond 5 count as 5; ReLU.",
-        config={"clamp_len": 5, "ff_activation": "relu", "n_layer": 1},
-        make_inputs=without_segments,
-    ),
-    Case(
-        "encoder_two_streams",
-        "An order of the tokens, and a second stream for some of them.",
-        make_inputs=two_streams,
-        run=run_two_streams,
-    ),
-    Case(
-        "encoder_memory",
-        "Three segments with a memory of 7 tokens, of which each adds its first 6.",
-        config={"mem_len": 7, "reuse_len": 6, "n_layer": 2},
-        make_inputs=segments,
-        run=carry_memory,
-    ),
-    Case(
-        "encoder_both_directions",
-        "The same with a row that is given last to first.",
-        config={"mem_len": 7, "reuse_len": 6, "n_layer": 1},
-        make_inputs=both_directions,
-        run=carry_memory_both_ways,
-    ),
-    Case(
-        "masked_lm",
-        "The language model over the content stream, and the config.json of the hub; loss and gradients.",
-        make_inputs=left_padded,
-        edit_config=hub_config,
-        gradients=(*_ENCODER_GRADIENTS, "lm_loss.bias"),
-    ),
-    Case(
-        "masked_lm_targets",
-        "The language model over the second stream: two tokens of a row that no other sees.",
-        config={"n_layer": 1},
-        make_inputs=fill_in,
-        call=with_streams,
-    ),
-    Case(
-        "masked_lm_order",
-        "The language model over the second stream, in an order of the tokens; loss and gradients.",
-        make_inputs=two_streams,
-        call=with_streams,
-        make_labels=target_labels,
-        gradients=(*_ENCODER_GRADIENTS, "transformer.mask_emb", "lm_loss.bias"),
-    ),
-    Case(
-        "classification",
-        "The last token's summary, three named classes; loss and gradients.",
-        config={"problem_type": "single_label_classification", "summary_last_dropout": 0.2}
-        | labelled("negative", "neutral", "positive"),
-        make_inputs=left_padded,
-        gradients=(
-            *_ENCODER_GRADIENTS,
-            "sequence_summary.summary.weight",
-            "logits_proj.weight",
-            "logits_proj.bias",
-        ),
-    ),
-    Case(
-        "question_answering",
-        "Start and end of the answer.",
-        make_inputs=left_padded,
-    ),
-    Case(
-        "beam_question_answering",
-        "Starts of the answer, ends given the five likeliest ones, and whether there is an answer.",
-        config={"n_layer": 1},
-        make_inputs=questions,
-        run=beam,
-    ),
-    Case(
-        "beam_question_answering_training",
-        "Ends given the start, and the loss.",
-        config={"n_layer": 1},
-        make_inputs=answered_questions,
-        run=given_starts,
-    ),
-    *(
-        dataclasses.replace(
-            case, make_inputs=choice_inputs if case.name == "multiple_choice" else left_padded
-        )
-        for case in head_cases({"n_layer": 1}, choice="")
-    ),
-)
