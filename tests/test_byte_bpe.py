@@ -3,21 +3,18 @@ import json
 import logging
 import random
 import re
-import threading
 from itertools import pairwise
 from pathlib import Path
 
 import byte_bpe_samples as samples
-import numpy as np
 import pytest
 import tensorflow as tf
 import text_samples
 from helpers import in_rust
 
 from bert_zoo.text import preprocessor_from_dir
-from bert_zoo.text.byte_bpe import ByteBpeTokenizer
+from bert_zoo.text.byte_bpe import ALPHABET, ByteBpeTokenizer
 from bert_zoo.text.byte_bpe_files import read_vocabulary_and_merges
-from bert_zoo.text.byte_bpe_graph import ALPHABET
 from bert_zoo.text.files import VocabularyFiles
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -71,9 +68,7 @@ def tokens_of(tokenizer, texts):
     return [[tokenizer.id_to_token(i) for i in row] for row in tokenizer(texts).to_list()]
 
 
-# ---------------------------------------------------------------------------------------------
-# Ids equal the reference's
-# ---------------------------------------------------------------------------------------------
+# --- Ids equal the reference's ---
 
 
 @pytest.mark.slow
@@ -161,22 +156,7 @@ def test_a_token_that_merges_do_not_arrive_at_is_not_used():
     assert tokens_of(tokenizer, ["abc", "xyz"]) == [["a", "bc"], ["x", "y", "z"]]
 
 
-@pytest.mark.parametrize("configuration", samples.CONFIGURATIONS)
-def test_bytes_that_are_not_utf8_count_as_replacement_characters(own, configuration):
-    draw = random.Random(11)
-    fragments = [b"caf\xe9", b"\xff\xfe", b"\xf0\x9f", b"\xed\xa0\x80", b"\xc0\x80", b"<mask>"]
-    fragments += ["é中\u3000".encode(), b" ", b"a", b"\x80", b"\xf3\xf3\xb0\x80\x80", b"'s", b"<s>"]
-    raw = [b"".join(draw.choices(fragments, k=draw.randint(1, 8))) for _ in range(2000)]
-    raw += [bytes(draw.choices(range(256), k=draw.randint(1, 12))) for _ in range(2000)]
-    decoded = [row.decode("utf-8", "replace") for row in raw]
-    tokenizer = own[configuration]
-    assert ids_of(tokenizer, raw) == ids_of(tokenizer, decoded)
-    assert tokenizer.detokenize(tokenizer([b"a\xff"])).numpy()[0].decode().strip() == "a\ufffd"
-
-
-# ---------------------------------------------------------------------------------------------
-# Special tokens
-# ---------------------------------------------------------------------------------------------
+# --- Special tokens ---
 
 
 def test_the_mask_takes_the_white_space_before_it_unless_told_not_to(small):
@@ -246,92 +226,7 @@ def test_normalised_texts_and_their_tokens_give_the_references_ids_and_offsets(
         assert written.encode(*pair).ids == reference.encode(*pair).ids
 
 
-# ---------------------------------------------------------------------------------------------
-# Where it runs
-# ---------------------------------------------------------------------------------------------
-
-MIXED = ["hello", "", "hello hello's", "é<mask>", " "]
-MIXED_TOKENS = [["hello"], [], ["hello", "Ġhello", "'s"], ["Ã", "©", "<mask>"], ["Ġ"]]
-
-
-@pytest.fixture(scope="module")
-def mixed_ids(small):
-    return [[small.token_to_id(token) for token in row] for row in MIXED_TOKENS]
-
-
-@pytest.mark.parametrize(
-    "batch",
-    [MIXED, np.array(MIXED, object), tf.constant(MIXED), [text.encode() for text in MIXED]],
-    ids=["list", "array", "tensor", "bytes"],
-)
-def test_texts_may_be_lists_arrays_tensors_and_bytes(small, mixed_ids, batch):
-    ids = small(batch)
-    assert ids.dtype == tf.int32 and ids.shape.rank == 2
-    assert ids.to_list() == small.tokenize(batch).to_list() == mixed_ids
-
-
-def test_batches_without_rows_and_without_pieces_are_tokenized(small, mixed_ids):
-    assert small("hello").to_list() == mixed_ids[:1]
-    assert small([]).to_list() == []
-    assert small(tf.constant([], tf.string)).to_list() == []
-    assert small([""]).to_list() == [[]]
-    assert small(["", "", ""]).to_list() == [[], [], []]
-
-
-def test_it_runs_inside_functions_and_parallel_maps(small, mixed_ids):
-    assert tf.function(lambda texts: small(texts))(tf.constant(MIXED)).to_list() == mixed_ids
-    texts = tf.data.Dataset.from_tensor_slices(MIXED * 50).batch(7)
-    rows = [row for ids in texts.map(small, num_parallel_calls=4) for row in ids.to_list()]
-    assert rows == mixed_ids * 50
-
-
-def test_threads_may_share_a_tokenizer(mixed_ids):
-    fresh = ByteBpeTokenizer(with_bytes(MERGES), MERGES)
-    results = {}
-    threads = [
-        threading.Thread(target=lambda i=i: results.update({i: fresh(MIXED * 20).to_list()}))
-        for i in range(8)
-    ]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert [results[i] for i in range(8)] == [mixed_ids * 20] * 8
-
-
-def test_a_saved_model_with_a_tokenizer_gives_the_same_ids(own, tmp_path):
-    module = tf.Module()
-    module.tokenizer = own["prefix_space"]
-
-    @tf.function(input_signature=[tf.TensorSpec([None], tf.string)])
-    def serve(texts):
-        return module.tokenizer(texts).to_tensor(-1)
-
-    module.serve = serve
-    tf.saved_model.save(module, tmp_path / "saved", signatures={"serving_default": serve})
-    texts = [*samples.WRITTEN, *samples.random_texts(200)]
-    wanted = own["prefix_space"](texts).to_tensor(-1).numpy()
-    served = tf.saved_model.load(tmp_path / "saved").serve(tf.constant(texts))
-    np.testing.assert_array_equal(served.numpy(), wanted)
-
-
-# ---------------------------------------------------------------------------------------------
-# Vocabulary, detokenize, files
-# ---------------------------------------------------------------------------------------------
-
-
-def test_ids_and_tokens_are_looked_up(small):
-    assert small.vocabulary == tuple(with_bytes(MERGES))
-    assert small.merges == tuple(MERGES)
-    assert small.vocab_size == len(SPECIAL) + 256 + len(MERGES)
-    assert (small.cls_id, small.pad_id, small.sep_id, small.unk_id, small.mask_id) == (
-        *(0, 1, 2, 3, 4),
-    )
-    assert small.id_to_token(0) == "<s>" and small.token_to_id("<mask>") == 4
-    with pytest.raises(ValueError, match="267"):
-        small.id_to_token(267)
-    with pytest.raises(ValueError, match=r"lacks.*'nope'"):
-        small.token_to_id("nope")
+# --- Vocabulary, detokenize, files ---
 
 
 def test_detokenize_gives_back_every_text_and_leaves_the_frame_out(own, small):
@@ -382,9 +277,7 @@ def test_tokenizer_json_alone_is_enough(tmp_path, as_strings):
     assert read_vocabulary_and_merges(VocabularyFiles(tmp_path)) == (with_bytes(MERGES), MERGES)
 
 
-# ---------------------------------------------------------------------------------------------
-# Bad input
-# ---------------------------------------------------------------------------------------------
+# --- Bad input ---
 
 
 def test_a_tokenizer_json_of_another_kind_is_refused(tmp_path):
@@ -400,49 +293,6 @@ def test_a_tokenizer_json_of_another_kind_is_refused(tmp_path):
             read_vocabulary_and_merges(VocabularyFiles(tmp_path))
 
 
-def test_damaged_and_missing_files_are_refused_by_name(tmp_path):
-    with pytest.raises(FileNotFoundError, match=r"neither vocab\.json"):
-        read_vocabulary_and_merges(VocabularyFiles(tmp_path))
-    (tmp_path / "merges.txt").write_text("a b\n")
-    for content, message in [
-        ("{", r"vocab\.json, line 1: this is not JSON"),
-        ("[]", r"vocab\.json is \[\]; it must be a JSON object"),
-        ('{"a": 0, "b": 0}', r"vocab\.json gives 'a' and 'b' the same id 0"),
-        ('{"a": 0, "b": 2}', r"vocab\.json has 2 tokens.*none with id 1"),
-    ]:
-        (tmp_path / "vocab.json").write_text(content)
-        with pytest.raises(ValueError, match=message):
-            read_vocabulary_and_merges(VocabularyFiles(tmp_path))
-
-
-@pytest.mark.parametrize(
-    ("merges", "message"),
-    [
-        ([("h", "e"), ("x", "yz")], r"merge 1, \('x', 'yz'\), needs \['yz', 'xyz'\]"),
-        ([("h", "e", "l")], r"merge 0 is \('h', 'e', 'l'\), not two tokens"),
-        ([("h", "e"), ("h", "e")], r"\('h', 'e'\) comes more than once"),
-        ([("he", "ll"), ("h", "e")], r"merge 0 uses 'he', which the later merge 1 makes"),
-        ([("x", str(i)) for i in range(9)], r"'x4'\], not in the vocabulary and 4 more"),
-    ],
-)
-def test_merges_that_do_not_fit_are_refused_with_what_is_wrong_and_the_source(merges, message):
-    with pytest.raises(ValueError, match=rf"The merges of here/merges\.txt.*{message}"):
-        ByteBpeTokenizer(with_bytes(MERGES), merges, source="here/merges.txt")
-
-
-@pytest.mark.parametrize(
-    ("vocabulary", "message"),
-    [
-        ([], "empty"),
-        (with_bytes(MERGES, "hello"), "'hello' twice"),
-        ([t for t in with_bytes(MERGES) if t != "<mask>"], "mask token '<mask>'"),
-    ],
-)
-def test_a_damaged_vocabulary_is_refused(vocabulary, message):
-    with pytest.raises(ValueError, match=message):
-        ByteBpeTokenizer(vocabulary, MERGES, source="here")
-
-
 def test_bytes_without_a_token_are_left_out_and_named(caplog):
     """As tokenizers does where a model has no unknown token: what stands around them meets."""
     vocabulary = [token for token in with_bytes(MERGES) if token not in ("Ã", "©")]
@@ -454,8 +304,3 @@ def test_bytes_without_a_token_are_left_out_and_named(caplog):
         [],
         [],
     ]
-
-
-def test_what_is_not_a_batch_of_texts_is_refused(small):
-    with pytest.raises(TypeError, match=r"texts\[1\] is None"):
-        small(["a", None])

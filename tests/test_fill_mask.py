@@ -22,12 +22,16 @@ def softmax_at_masks(model, parts: list[str]) -> np.ndarray:
     tokenizer = model.preprocessor.tokenizer
     rows = tokenizer(parts).to_list()
     inner = rows[0] + [i for row in rows[1:] for i in (tokenizer.mask_id, *row)]
-    ids = np.array([[tokenizer.cls_id, *inner, tokenizer.sep_id]])
-    logits = model({"token_ids": ids})[0]
-    return tf.nn.softmax(logits[: ids.size]).numpy()[ids[0] == tokenizer.mask_id]
+    inputs = model.preprocessor.pack([tf.ragged.constant([inner], tf.int32)])
+    is_mask = inputs["token_ids"][0] == tokenizer.mask_id
+    return tf.nn.softmax(model(inputs)[0]).numpy()[is_mask]
 
 
-@pytest.mark.parametrize("family", slow_but(FAMILIES, "bert", "roberta", "albert"))
+# A place of XLNet's sees itself unless mask_positions are given, and so is no reference.
+OTHERS = [family for family in FAMILIES if family != "xlnet"]
+
+
+@pytest.mark.parametrize("family", slow_but(OTHERS, "bert", "roberta", "albert"))
 def test_candidates_are_the_likeliest_tokens_of_a_direct_softmax(family):
     model = model_of(family)
     mask = mask_of(model)

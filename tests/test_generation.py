@@ -15,7 +15,7 @@ import bert_zoo
 from bert_zoo.families.transformer_xl.config import RecurrentConfig
 from bert_zoo.models import CausalLM, Encoder
 from bert_zoo.tasks.causal_lm.generation import PIECE, read_prompts
-from bert_zoo.text.language_model import LanguageModelPreprocessor
+from bert_zoo.text.preprocessor import LanguageModelPreprocessor
 from bert_zoo.text.word_level import WordLevelTokenizer
 
 GOLDEN = Path(__file__).parent / "golden" / "transformer_xl"

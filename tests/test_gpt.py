@@ -22,9 +22,9 @@ from helpers import (
 
 import bert_zoo
 from bert_zoo.cli import pretraining
+from bert_zoo.families.gpt.tokenizer import CharBpeTokenizer
 from bert_zoo.models import StatefulLM
 from bert_zoo.presets import ROW_ADAPTATION
-from bert_zoo.text import CharBpeTokenizer
 from bert_zoo.training.row_batches import RowBatches
 
 FAMILIES = ("gpt", "gpt2")

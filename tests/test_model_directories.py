@@ -17,8 +17,8 @@ from bert_zoo.families.transformer_xl.config import RecurrentConfig
 from bert_zoo.json_files import JsonObject, parse_json, read_object
 from bert_zoo.loading import load as loading
 from bert_zoo.registry import registry
+from bert_zoo.text import tokenizer_from_dir
 from bert_zoo.text.format import TokenizerParts
-from bert_zoo.vocabularies import tokenizer_from_dir
 from bert_zoo.weights.files import WeightsError
 
 HUGE = 10**9

@@ -129,37 +129,28 @@ def test_blanks_are_trimmed_from_the_tokens_of_byte_bpe(tokenizers):
             assert list(zip(starts, ends, strict=True)) == wanted, written
 
 
-def test_malformed_bytes_count_as_one_replacement_character_each(tokenizer):
-    raw = [b"caf\xe9 [MASK] noir", b"\xff\xfe a \xf0\x9f b", b"\xed\xa0\x80<mask>x"]
-    decoded = [row.decode("utf-8", "replace") for row in raw]
-    assert answers(tokenizer, raw) == answers(tokenizer, decoded)
-
-
-def test_a_text_has_the_same_offsets_alone_and_in_a_batch(tokenizer):
-    assert answers(tokenizer, MIXED) == [answers(tokenizer, [t])[0] for t in MIXED]
-    assert answers(tokenizer, ENGLISH) == answers(tokenizer, [ENGLISH])
-    assert answers(tokenizer, []) == []
-    # None of these has a token for any tokenizer but byte-level BPE's.
-    for nothing in (["", ""], [" \u3000"], ["\ufffd"]):
-        ids, starts, ends = zip(*answers(tokenizer, nothing), strict=True)
-        assert list(ids) == tokenizer(nothing).to_list()
-        assert list(map(len, starts)) == list(map(len, ends)) == list(map(len, ids))
-
-
-def test_offsets_are_ragged_int32_tensors_of_one_shape(tokenizer):
+def test_offsets_are_those_of_each_text_alone_also_in_maps_and_of_malformed_bytes(tokenizer):
     columns = tokenizer.tokenize_with_offsets(MIXED)
     for column in columns:
         assert column.dtype == tf.int32 and column.shape.as_list() == [3, None]
         assert column.row_splits.numpy().tolist() == columns[0].row_splits.numpy().tolist()
-
-
-def test_offsets_are_made_inside_maps_and_functions(tokenizer):
     wanted = answers(tokenizer, MIXED)
-    batches = tf.data.Dataset.from_tensor_slices(MIXED * 4).batch(5)
+    assert wanted == [answers(tokenizer, each)[0] for each in MIXED]
     rows = []
+    batches = tf.data.Dataset.from_tensor_slices(MIXED * 4).batch(5)
     for columns in batches.map(tokenizer.tokenize_with_offsets, num_parallel_calls=2):
         rows += map(list, zip(*(column.to_list() for column in columns), strict=True))
     assert rows == wanted * 4
+    # Few of these have a token.
+    for empty in ([], ["", ""], [" \u3000"], ["\ufffd"]):
+        found = answers(tokenizer, empty)
+        assert [ids for ids, _, _ in found] == tokenizer(empty).to_list()
+        assert all(len({*map(len, row)}) == 1 for row in found)
+    # Each malformed sequence of bytes is one replacement character.
+    raw = [b"caf\xe9 [MASK] noir", b"\xff\xfe a \xf0\x9f b", b"\xed\xa0\x80<mask>x"]
+    assert answers(tokenizer, raw) == answers(
+        tokenizer, [r.decode("utf-8", "replace") for r in raw]
+    )
 
 
 @pytest.mark.parametrize(

@@ -30,9 +30,7 @@ def tokenizer():
     return text.WordPieceTokenizer(VOCABULARY)
 
 
-# ---------------------------------------------------------------------------------------------
-# Packing
-# ---------------------------------------------------------------------------------------------
+# --- Packing ---
 
 
 def test_one_segment_is_framed_and_padded():
@@ -43,16 +41,6 @@ def test_one_segment_is_framed_and_padded():
         "padding_mask": [[1, 1, 1, 1], [1, 1, 0, 0]],
     }
     assert {value.dtype for value in packed.values()} == {tf.int32}
-
-
-def test_two_segments_are_framed_and_the_second_is_marked_with_its_separator():
-    first = tf.ragged.constant([[5], [5, 5], []], tf.int32)
-    second = tf.ragged.constant([[6, 7], [], [6]], tf.int32)
-    assert plain(packer(bucket=1)([first, second])) == {
-        "token_ids": [[2, 5, 3, 6, 7, 3], [2, 5, 5, 3, 3, 0], [2, 3, 6, 3, 0, 0]],
-        "segment_ids": [[0, 0, 0, 1, 1, 1], [0, 0, 0, 0, 1, 0], [0, 0, 1, 1, 0, 0]],
-        "padding_mask": [[1, 1, 1, 1, 1, 1], [1, 1, 1, 1, 1, 0], [1, 1, 1, 1, 0, 0]],
-    }
 
 
 def test_a_real_token_that_equals_the_padding_is_not_masked():
@@ -140,9 +128,7 @@ def test_what_is_not_one_or_two_ragged_batches_is_refused():
         packer()([ids, tf.constant([[5]])])
 
 
-# ---------------------------------------------------------------------------------------------
-# Layouts
-# ---------------------------------------------------------------------------------------------
+# --- Layouts ---
 
 # XLNet's, whose padding has a segment of its own in the original code, and T5's.
 XLNET = Layout("A sep cls:2", "A sep B:1 sep:1 cls:2", padding_side="left", padding_segment=4)
@@ -205,16 +191,7 @@ def test_layouts_that_are_not_right_are_refused():
         text.Packer(layout=PLAIN, sequence_length=9, pad_id=0)([ids, ids])
 
 
-def test_separators_and_segments_of_earlier_versions_still_work():
-    segments = [tf.ragged.constant([[5]]), tf.ragged.constant([[6]])]
-    with pytest.warns(DeprecationWarning, match="layout"):
-        pack = packer(separators=2, segments=False, bucket=1)
-    assert plain(pack(segments)) == plain(packer(layout=ROBERTA, bucket=1)(segments))
-
-
-# ---------------------------------------------------------------------------------------------
-# Preprocessor
-# ---------------------------------------------------------------------------------------------
+# --- Preprocessor ---
 
 
 def preprocessor(tokenizer, **options):
@@ -249,16 +226,6 @@ def test_fixed_padding_has_a_static_shape_in_tf_data(tokenizer):
     for drop, batch in ((True, 4), (False, None)):
         spec = texts.batch(4, drop).map(lambda a, b: fixed((a, b))).element_spec
         assert {tuple(value.shape) for value in spec.values()} == {(batch, 16)}
-
-
-def test_parallel_maps_and_functions_give_the_same_as_direct_calls(tokenizer):
-    prepare = preprocessor(tokenizer)
-    texts = ["a", "b é c [MASK]", "", "a " * 20] * 8
-    direct = prepare(texts)["token_ids"].numpy().tolist()
-    mapped = tf.data.Dataset.from_tensor_slices(texts).batch(4).map(prepare, 2)
-    assert [row for batch in mapped for row in batch["token_ids"].numpy().tolist()] == direct
-    in_function = tf.function(prepare)(tf.constant(texts))
-    assert in_function["token_ids"].numpy().tolist() == direct
 
 
 def test_options_are_changed_on_a_copy_that_shares_the_tokenizer(tokenizer):
@@ -312,9 +279,7 @@ def test_a_pair_of_unequal_batches_is_refused_inside_a_graph_too(tokenizer):
         pack(tf.constant(["a"]), tf.constant(["b", "c"]))
 
 
-# ---------------------------------------------------------------------------------------------
-# The word about truncation
-# ---------------------------------------------------------------------------------------------
+# --- The word about truncation ---
 
 
 def truncation_messages(caplog):
@@ -368,9 +333,7 @@ def test_texts_of_unknown_words_are_said_once(tokenizer, caplog, where):
     assert len([m for m in caplog.messages if "vocabulary" in m]) == 1
 
 
-# ---------------------------------------------------------------------------------------------
-# SavedModel
-# ---------------------------------------------------------------------------------------------
+# --- SavedModel ---
 
 PLAIN_TENSORFLOW = """
 import sys

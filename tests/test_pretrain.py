@@ -29,7 +29,7 @@ from bert_zoo.objectives import objective_for
 from bert_zoo.presets import STREAMED, LanguageModelPreset, Reading, Recipe
 from bert_zoo.registry import registry
 from bert_zoo.text import WordLevelTokenizer, preprocessor_from_dir
-from bert_zoo.text.language_model import LanguageModelPreprocessor
+from bert_zoo.text.preprocessor import LanguageModelPreprocessor
 from bert_zoo.training import pretraining_batches
 from bert_zoo.training.divergence import TrainingDiverged
 from bert_zoo.training.pretraining_batches import PretrainingBatches

@@ -30,7 +30,7 @@ MODULES = {
     "bert_zoo.serving": "HUB_NAMES",
     "bert_zoo.text": """
         ByteBpeTokenizer LanguageModelPreprocessor Packer Preprocessor SentencePieceTokenizer
-        SymbolTokenizer WordLevelTokenizer WordPieceTokenizer preprocessor_from_dir tokenizer_from_dir""",
+        WordLevelTokenizer WordPieceTokenizer preprocessor_from_dir tokenizer_from_dir""",
     "bert_zoo.training": """
         BertAdamW BertLamb KeepBest Recipe TimeBudget TokenAccuracy TrainingCheckpoint WarmupCosineDecay
         WarmupLinearDecay WarmupThenConstant WarmupThenLinearDecay add_lora bert_adamw
@@ -100,12 +100,6 @@ def test_a_former_name_of_a_module_gives_the_module_and_warns():
     with pytest.warns(DeprecationWarning, match=r"is now bert_zoo\.cli\.finetuning"):
         former = importlib.import_module("bert_zoo.training.finetuning")
     assert former is importlib.import_module("bert_zoo.cli.finetuning")
-
-
-def test_a_former_name_of_a_tokenizer_gives_it_and_warns():
-    with pytest.warns(DeprecationWarning, match="is now called WordLevelTokenizer"):
-        former = bert_zoo.text.SymbolTokenizer
-    assert former is bert_zoo.text.WordLevelTokenizer
 
 
 @pytest.mark.parametrize("verb", PARAMETERS)

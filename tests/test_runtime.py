@@ -30,6 +30,7 @@ import bert_zoo.runtime
 from bert_zoo.data import messages
 
 tf = pytest.importorskip("tensorflow")
+from bert_zoo.registry import registry  # noqa: E402
 from bert_zoo.text import ByteBpeTokenizer, SentencePieceTokenizer, WordPieceTokenizer  # noqa: E402
 
 pytestmark = pytest.mark.skipif(
@@ -196,7 +197,9 @@ def test_byte_bpe_in_rust_gives_the_same_ids(configuration):
 def test_sentencepiece_in_rust_gives_the_same_ids_but_for_what_it_says():
     pytest.importorskip("tokenizers")
     model = gzip.decompress((ALL_GOLDEN / "text" / "xlm_roberta_small.model.gz").read_bytes())
-    tokenizer = SentencePieceTokenizer(model, "xlm_roberta")
+    tokenizer = SentencePieceTokenizer(
+        model, registry().families["xlm_roberta"].text.options["scheme"]
+    )
     assert len(tokenizer.rust_differences) == 2
     # Long runs of a letter, and marks that are read together with what precedes them.
     pairs = zip(STRESS, rows_in_rust(tokenizer, STRESS), tokenizer(STRESS).to_list(), strict=True)

@@ -10,11 +10,10 @@ from helpers import ALL_GOLDEN
 
 tf = pytest.importorskip("tensorflow")
 
+
 import bert_zoo  # noqa: E402
-from bert_zoo.config import ConfigError  # noqa: E402
-from bert_zoo.text import TweetBpeTokenizer, TweetNormalizer, tokenizer_from_dir  # noqa: E402
-from bert_zoo.text.tweets import UNKNOWN  # noqa: E402
-from bert_zoo.weights.cache import MODEL_FILES  # noqa: E402
+from bert_zoo.families.bertweet.tweets import UNKNOWN, TweetNormalizer  # noqa: E402
+from bert_zoo.text import tokenizer_from_dir  # noqa: E402
 
 VOCABULARY = ALL_GOLDEN / "tweet_bpe"
 MODELS = ALL_GOLDEN / "bertweet"
@@ -51,32 +50,6 @@ def test_lines_in_388_languages_are_normalised_as_the_references():
     found = [zlib.crc32(text) & 0xFFFF for text in TweetNormalizer()(lines).numpy()]
     wrong = np.flatnonzero(np.array(found) != wanted)
     assert not wrong.size, (len(wrong), [lines[i] for i in wrong[:3]])
-
-
-def test_files_are_written_and_read(tmp_path):
-    assert tokenizer_from_dir(VOCABULARY, "bertweet").get_config()["normalization"]
-    tokenizer = tokenizer_from_dir(VOCABULARY, "bertweet", normalization=False)
-    tokenizer.save(tmp_path)
-    # What a directory is made of is fetched from a hub, too.
-    for path in tmp_path.iterdir():
-        assert any(path.match(pattern) for pattern in MODEL_FILES), path.name
-    for name in ("vocab.txt", "bpe.codes"):
-        assert (tmp_path / name).read_text() == (VOCABULARY / name).read_text()
-    again = tokenizer_from_dir(tmp_path, "bertweet")
-    assert again.get_config() == tokenizer.get_config()
-    assert again.vocabulary == tokenizer.vocabulary and again.merges == tokenizer.merges
-    assert again.detokenize(again(["I'm so happy"]))[0] == b"I'm so happy"
-
-
-def test_bad_files_are_named(tmp_path):
-    (tmp_path / "vocab.txt").write_text("the 12\nof\n")
-    with pytest.raises(FileNotFoundError, match=r"lacks bpe\.codes"):
-        tokenizer_from_dir(tmp_path, "bertweet")
-    (tmp_path / "bpe.codes").write_text("t h 3\n")
-    with pytest.raises(ConfigError, match=r"vocab\.txt, line 2 is 'of'.*its count"):
-        tokenizer_from_dir(tmp_path, "bertweet")
-    with pytest.raises(ValueError, match=r"begins with <pad>, <s>.*first tokens are <s>, <pad>"):
-        TweetBpeTokenizer(["<pad>", "<s>", "</s>", "<unk>", "<mask>"], [])
 
 
 @pytest.mark.slow

@@ -15,11 +15,13 @@ from text_samples import WRITTEN_TEXTS, random_texts
 
 tf = pytest.importorskip("tensorflow")
 
+
 from bert_zoo import load  # noqa: E402
 from bert_zoo.config import ConfigError  # noqa: E402
-from bert_zoo.text import WordBpeTokenizer, tokenizer_from_dir  # noqa: E402
+from bert_zoo.families.xlm.tokenizer import WordBpeTokenizer  # noqa: E402
+from bert_zoo.text import tokenizer_from_dir  # noqa: E402
+from bert_zoo.text.bpe import WordMerger  # noqa: E402
 from bert_zoo.text.moses import MosesWords  # noqa: E402
-from bert_zoo.text.word_bpe import WordMerger  # noqa: E402
 
 VOCABULARY = ALL_GOLDEN / "word_bpe"
 TEXTS = ALL_GOLDEN.parents[2] / "shared/data/text/tokenizer_texts.json.gz"
@@ -199,15 +201,6 @@ def test_questions_are_answered_and_words_tagged():
     assert answer.text == context[answer.start : answer.end] != ""
     tagged = loaded("xlm/token_classification").tag(context, aggregate=False)
     assert all(word.text == context[word.start : word.end] for word in tagged[0].words)
-
-
-def test_files_are_written_and_read(tmp_path):
-    tokenizer = tokenizer_of("fr cased", languages={"en": 0, "fr": 1})
-    tokenizer.save(tmp_path)
-    again = tokenizer_from_dir(tmp_path, "xlm")
-    assert again.get_config() == tokenizer.get_config()
-    assert again(["L'été"]).to_list() == tokenizer(["L'été"]).to_list()
-    assert tokenizer.detokenize(tokenizer(["oui et non"]))[0] == b"oui et non"
 
 
 # --- The files of the authors' program -----------------------------------------------------------

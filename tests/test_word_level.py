@@ -1,7 +1,6 @@
 """Ids of whole words, characters and bytes, against Python's string methods, of which the original consists."""
 
 import io
-import json
 import logging
 from collections import namedtuple
 from pathlib import Path
@@ -12,6 +11,7 @@ import pytest
 import tensorflow as tf
 
 from bert_zoo import text
+from bert_zoo.families.transformer_xl import vocabulary
 
 WIKITEXT = Path(__file__).resolve().parent.parent.parent / "shared/data/text/wikitext2_part.txt"
 WORDS = ["<eos>", "the", "<unk>", "a", "tree", "\\", "\\1", "字", "ας", "σ", "i̇", "_", "U+0020"]
@@ -50,9 +50,7 @@ def as_bytes(vocabulary, **options):
     return text.WordLevelTokenizer(vocabulary, unit="byte", **{**CLOSED, **options})
 
 
-# ---------------------------------------------------------------------------------------------
-# Words
-# ---------------------------------------------------------------------------------------------
+# --- Words ---
 
 
 @pytest.mark.parametrize("lowercase", [False, True])
@@ -68,11 +66,6 @@ def test_a_text_of_several_lines_has_the_originals_line_ends(lowercase):
     tokenizer = text.WordLevelTokenizer(WORDS, lowercase=lowercase, eos_at="line_ends")
     expected = [original_ids(t, WORDS, lowercase=lowercase, eos=1) for t in texts]
     assert tokenizer(texts).to_list() == expected
-
-
-@pytest.mark.parametrize("character", [" ", "\x1c", "\x1f", "\x85", "\xa0", "\u2028", "\u3000"])
-def test_white_space_beyond_asciis_separates_words(character):
-    assert text.WordLevelTokenizer(WORDS)([f"a{character}tree"]).to_list() == [[3, 4]]
 
 
 def test_every_white_space_of_python_separates_words_and_nothing_else_does():
@@ -129,9 +122,7 @@ def test_wikitext_has_the_originals_ids():
     assert tokenizer([content]).to_list() == [original_ids(content, vocabulary, eos=1)]
 
 
-# ---------------------------------------------------------------------------------------------
-# Characters and bytes
-# ---------------------------------------------------------------------------------------------
+# --- Characters and bytes ---
 
 
 def test_characters_are_unicode_characters_and_space_has_its_token():
@@ -161,19 +152,7 @@ def test_bytes_are_decimal_numbers_without_newlines():
     assert as_words.to_list() == expected
 
 
-def test_bytes_that_are_not_utf8_are_pythons_replacement_characters():
-    random = Random(5)
-    lead = [0x41, 0x80, 0xC2, 0xC0, 0xE0, 0xE2, 0xED, 0xA0, 0xF0, 0x90, 0xF4, 0xFF, 0xEF, 0xBF]
-    texts = [bytes(random.choices(lead, k=random.randrange(1, 8))) for _ in range(2000)]
-    decoded = [t.decode("utf-8", "replace") for t in texts]
-    vocabulary = list(dict.fromkeys("".join(decoded)))
-    ids = characters(vocabulary)(texts).to_list()
-    assert ["".join(vocabulary[index] for index in row) for row in ids] == decoded
-
-
-# ---------------------------------------------------------------------------------------------
-# Tokens that the vocabulary lacks
-# ---------------------------------------------------------------------------------------------
+# --- Tokens that the vocabulary lacks ---
 
 
 @pytest.mark.parametrize(
@@ -200,9 +179,7 @@ def test_with_an_unknown_token_they_are_that_token():
     assert as_bytes(["97", "<unk>"], unknown_token="<unk>")(["aé"]).to_list() == [[0, 1, 1]]
 
 
-# ---------------------------------------------------------------------------------------------
-# Back to text, attributes, refusals
-# ---------------------------------------------------------------------------------------------
+# --- Back to text, attributes, refusals ---
 
 
 def test_words_come_back_with_blanks_and_lines():
@@ -220,72 +197,7 @@ def test_characters_and_bytes_come_back():
     assert bytes_.detokenize([[0]]).numpy()[0] == b"\xc3"
 
 
-def test_a_tokenizer_has_the_ids_of_the_roles_that_it_has():
-    tokenizer = text.WordLevelTokenizer(["a", "<unk>", "<eos>"])
-    assert (tokenizer.unk_id, tokenizer.eos_id) == (1, 2)
-    assert not any(hasattr(tokenizer, f"{role}_id") for role in ("pad", "cls", "sep", "mask"))
-    assert not hasattr(characters(["a"]), "unk_id")
-    assert tokenizer.vocabulary == ("a", "<unk>", "<eos>")
-
-
-@pytest.mark.parametrize(
-    ("vocabulary", "options", "problem"),
-    [
-        (["a"], {}, "lacks unknown_token='<unk>'.*unknown_token=None"),
-        (["a"], {"unknown_token": None}, "lacks eos_token='<eos>'"),
-        (["a"], {"unit": "letter", **CLOSED}, "unit is 'letter'.*'word'"),
-        (["<eos>", "<unk>"], {"eos_at": "ends"}, "eos_at is 'ends'.*line_ends"),
-        (["a"], {"eos_at": "newlines", **CLOSED}, "Only words with an eos_token"),
-        (["a"], {"unit": "character", "eos_at": "newlines", **CLOSED}, "Only words"),
-        (["a", "_"], {"space_token": "_", **CLOSED}, "only characters have one"),
-        (["a"], {"unit": "character", "space_token": "_", **CLOSED}, "lacks space_token='_'"),
-        (["97"], {"unit": "byte", "lowercase": True, **CLOSED}, "not for bytes"),
-        (["a", "b c"], CLOSED, r"vocabulary\[1\] is 'b c'.*white space"),
-        (["ab"], {"unit": "character", **CLOSED}, r"vocabulary\[0\] is 'ab'.*one character"),
-        (["256"], {"unit": "byte", **CLOSED}, "'256'.*0 to 255"),
-        (["097"], {"unit": "byte", **CLOSED}, "'097'.*0 to 255"),
-    ],
-)
-def test_what_cannot_be_is_refused(vocabulary, options, problem):
-    with pytest.raises(ValueError, match=problem):
-        text.WordLevelTokenizer(vocabulary, **options)
-
-
-# ---------------------------------------------------------------------------------------------
-# In tf.data and in a SavedModel
-# ---------------------------------------------------------------------------------------------
-
-TOKENIZERS = {
-    "words": lambda: text.WordLevelTokenizer(WORDS, lowercase=True, eos_at="newlines"),
-    "characters": lambda: characters(
-        ["_", *"aetrh.·字σς\n\x00", "<unk>"], space_token="_", unknown_token="<unk>"
-    ),
-    "bytes": lambda: as_bytes([*map(str, range(128)), "<unk>"], unknown_token="<unk>"),
-}
-
-
-def servable(tokenizer):
-    module = tf.Module()
-    module.tokenizer = tokenizer
-    signature = [tf.TensorSpec([None], tf.string)]
-    module.serve = tf.function(tokenizer.__call__, input_signature=signature)
-    return module
-
-
-@pytest.mark.parametrize("kind", TOKENIZERS)
-def test_ids_are_the_same_in_tf_data_and_after_saving(kind, tmp_path):
-    tokenizer, texts = TOKENIZERS[kind](), random_texts(50, seed=6)
-    expected = tokenizer(texts).to_list()
-    dataset = tf.data.Dataset.from_tensor_slices(texts).batch(7).map(tokenizer)
-    assert [row for batch in dataset for row in batch.to_list()] == expected
-
-    tf.saved_model.save(servable(tokenizer), str(tmp_path))
-    assert tf.saved_model.load(str(tmp_path)).serve(tf.constant(texts)).to_list() == expected
-
-
-# ---------------------------------------------------------------------------------------------
-# Vocabulary directories
-# ---------------------------------------------------------------------------------------------
+# --- Vocabulary directories ---
 
 INVISIBLE = ["\n", "\r", " ", "\t", "\u2028", "\x00", "\x85", "\ufeff", "\u0301", "U", "+", "é"]
 
@@ -306,12 +218,6 @@ def test_a_saved_directory_gives_the_same_tokenizer(vocabulary, options, tmp_pat
     read = text.tokenizer_from_dir(tmp_path, "transformer_xl")
     assert read.vocabulary == saved.vocabulary
     assert read.get_config() == saved.get_config()
-
-
-def test_words_stand_in_vocab_txt_as_they_are(tmp_path):
-    text.WordLevelTokenizer(WORDS).save(tmp_path)
-    assert (tmp_path / "vocab.txt").read_bytes().decode() == "".join(f"{w}\n" for w in WORDS)
-    assert json.loads((tmp_path / "tokenizer_config.json").read_text())["unit"] == "word"
 
 
 def test_words_with_white_space_that_python_2_did_not_split_at_are_kept(tmp_path):
@@ -372,7 +278,8 @@ def test_the_originals_pickled_vocabularies_are_read(
 ):
     found = namedtuple("Found", "tokens lowercase eos_token unknown_token")
     monkeypatch.setattr(
-        "bert_zoo.families.transformer_xl.vocabulary.read_pickled_vocabulary",
+        vocabulary,
+        "read_pickled_vocabulary",
         lambda path: found(symbols, path.name == name, *tokens),
     )
     (tmp_path / name).touch()
@@ -381,17 +288,7 @@ def test_the_originals_pickled_vocabularies_are_read(
     assert tokenizer.vocabulary == tuple(symbols)
 
 
-def test_a_directory_without_a_vocabulary_is_an_error_that_names_the_files(tmp_path):
-    with pytest.raises(
-        FileNotFoundError,
-        match=r"none of vocab\.txt, vocab\.pkl, vocab\.bin, cache\.pkl, data/cache\.pkl, cache\.pt",
-    ):
-        text.tokenizer_from_dir(tmp_path, "transformer_xl")
-
-
-# ---------------------------------------------------------------------------------------------
-# Preprocessing
-# ---------------------------------------------------------------------------------------------
+# --- Preprocessing ---
 
 
 def preprocessor(vocabulary=("<eos>", "a", "b", "c"), eos_token="<eos>", eos_at="never", **options):
@@ -411,21 +308,6 @@ def test_rows_have_the_tokens_alone_and_are_padded_on_the_right():
         "token_ids": [[1, 2, 3], [0, 0, 0], [2, 0, 0]],
         "padding_mask": [[1, 1, 1], [0, 0, 0], [1, 0, 0]],
     }
-
-
-@pytest.mark.parametrize(
-    ("options", "length"),
-    [
-        ({"sequence_length": 40}, 16),
-        ({"sequence_length": 12}, 12),
-        ({"sequence_length": 40, "bucket": 5}, 10),
-        ({"sequence_length": 40, "padding": "fixed"}, 40),
-    ],
-)
-def test_rows_are_as_long_as_the_longest_rounded_up(options, length):
-    prepare = preprocessor(**options)
-    assert prepare(["a " * 9])["token_ids"].shape == (1, length)
-    assert prepare.scored(["a " * 9])["labels"].shape == (1, length)
 
 
 def test_scoring_with_an_end_token_predicts_every_token():
@@ -458,57 +340,10 @@ def test_padding_is_the_padding_token_where_there_is_one():
     assert prepare.with_options()(["a", "a b"])["token_ids"].numpy().tolist() == [[1, 3], [1, 2]]
 
 
-def test_truncation_is_said_once_and_keeps_the_beginning(caplog):
-    prepare = preprocessor(bucket=1)
-    with caplog.at_level(logging.WARNING, "bert_zoo"):
-        for _ in range(2):
-            rows = plain(prepare(["a b c a b c", "a"]))
-            assert plain(prepare.scored(["a b c a b c"]))["labels"] == [[1, 2, 3, 1]]
-    assert rows["token_ids"] == [[1, 2, 3, 1], [1, 0, 0, 0]]
-    (message,) = [record.message for record in caplog.records if "were cut" in record.message]
-    assert "1 of the 2 texts" in message and "sequence_length=4" in message
-    assert "the longest has 6 tokens" in message
-
-
-def test_nothing_is_said_where_the_report_is_off(caplog):
-    with caplog.at_level(logging.WARNING, "bert_zoo"):
-        preprocessor(report_truncation=False)(["a b c a b c"])
-        preprocessor()(["a b c a"])
-    assert not caplog.records
-
-
 def test_pairs_are_refused():
     for method in (preprocessor(), preprocessor().scored):
         with pytest.raises(TypeError, match="reads single texts"):
             method((["a"], ["b"]))
-
-
-@pytest.mark.parametrize(
-    ("options", "problem"),
-    [
-        ({"sequence_length": 0}, "sequence_length is 0"),
-        ({"sequence_length": 2.5}, "sequence_length is 2.5"),
-        ({"padding": "left"}, "padding is 'left'"),
-        ({"bucket": 0}, "bucket is 0"),
-    ],
-)
-def test_options_outside_their_range_are_refused(options, problem):
-    with pytest.raises(ValueError, match=problem):
-        preprocessor(**options)
-
-
-def test_options_can_be_changed_and_read():
-    prepare = preprocessor(bucket=3)
-    changed = prepare.with_options(sequence_length=9, padding="fixed")
-    assert changed.tokenizer is prepare.tokenizer
-    assert changed.get_config() == {
-        **prepare.get_config(),
-        "sequence_length": 9,
-        "padding": "fixed",
-    }
-    assert changed.sequence_length == 9
-    with pytest.raises(TypeError, match="segments"):
-        prepare.with_options(segments=True)
 
 
 def test_it_runs_in_tf_data_with_a_static_shape_where_padding_is_fixed():

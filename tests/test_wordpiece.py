@@ -1,11 +1,9 @@
 import gzip
 import json
 import logging
-import threading
 from pathlib import Path
 from random import Random
 
-import numpy as np
 import pytest
 import tensorflow as tf
 import text_samples
@@ -49,9 +47,7 @@ def small():
     return text.WordPieceTokenizer(SMALL_VOCABULARY)
 
 
-# ---------------------------------------------------------------------------------------------
-# Ids equal the reference's
-# ---------------------------------------------------------------------------------------------
+# --- Ids equal the reference's ---
 
 
 @pytest.mark.parametrize(
@@ -156,15 +152,6 @@ def test_words_are_spelled_by_greedy_longest_match():
         assert got == [greedy_pieces(word, tokenizer.vocabulary) for word in words]
 
 
-def test_bytes_that_are_not_utf8_count_as_replacement_characters(stress_tokenizer):
-    random = Random(11)
-    fragments = [b"caf\xe9", b"\xff\xfe", b"\xf0\x9f", b"\xed\xa0\x80", b"\xc0\x80", b"[MASK]"]
-    fragments += ["é中".encode(), b" ", b"a", b"\x80", b"\xf3\xf3\xb0\x80\x80"]
-    raw = [b"".join(random.choices(fragments, k=random.randint(1, 8))) for _ in range(2000)]
-    decoded = [row.decode("utf-8", "replace") for row in raw]
-    assert stress_tokenizer(raw).to_list() == stress_tokenizer(decoded).to_list()
-
-
 def test_overlong_words_are_unknown_by_characters_not_bytes():
     tokenizer = text.WordPieceTokenizer([*SMALL_VOCABULARY, "##é", "##e"], lowercase=False)
     unknown = [tokenizer.unk_id]
@@ -178,83 +165,7 @@ def test_a_longer_word_limit_is_followed():
     assert [len(row) for row in tokenizer(["e" * 200, "e" * 201]).to_list()] == [200, 1]
 
 
-# ---------------------------------------------------------------------------------------------
-# Where it runs
-# ---------------------------------------------------------------------------------------------
-
-MIXED = ["hello world!", "", "HÉLLO 中[MASK]", "unaffable", "\ufffd"]
-MIXED_IDS = [[5, 6, 12], [], [5, 13, 4], [7, 8, 9], []]
-
-
-@pytest.mark.parametrize(
-    "batch",
-    [
-        MIXED,
-        np.array(MIXED),
-        np.array(MIXED, object),
-        tf.constant(MIXED),
-        [t.encode() for t in MIXED],
-    ],
-    ids=["list", "numpy str", "numpy object", "tensor", "bytes"],
-)
-def test_texts_may_be_lists_arrays_tensors_and_bytes(small, batch):
-    ids = small(batch)
-    assert ids.dtype == tf.int32 and ids.shape.rank == 2
-    assert ids.to_list() == small.tokenize(batch).to_list() == MIXED_IDS
-
-
-def test_one_string_is_a_batch_of_one(small):
-    assert small("hello").to_list() == small(b"hello").to_list() == [[5]]
-
-
-def test_batches_without_rows_and_without_words_are_tokenized(small):
-    assert small([]).to_list() == []
-    assert small(tf.constant([], tf.string)).to_list() == []
-    assert small(["", " "]).to_list() == [[], []]
-    assert small(["\u0301", ""]).to_list() == [[], []]
-
-
-def test_it_runs_inside_functions_and_parallel_maps(small):
-    assert tf.function(lambda texts: small(texts))(tf.constant(MIXED)).to_list() == MIXED_IDS
-    texts = tf.data.Dataset.from_tensor_slices(MIXED * 50).batch(7)
-    rows = [row for ids in texts.map(small, num_parallel_calls=4) for row in ids.to_list()]
-    assert rows == MIXED_IDS * 50
-
-
-def test_threads_may_share_a_tokenizer():
-    fresh = text.WordPieceTokenizer(SMALL_VOCABULARY)
-    results = {}
-    threads = [
-        threading.Thread(target=lambda i=i: results.update({i: fresh(MIXED * 20).to_list()}))
-        for i in range(8)
-    ]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert [results[i] for i in range(8)] == [MIXED_IDS * 20] * 8
-
-
-# ---------------------------------------------------------------------------------------------
-# Vocabulary, detokenize, files
-# ---------------------------------------------------------------------------------------------
-
-
-def test_ids_and_tokens_are_looked_up(small):
-    assert small.vocabulary == tuple(SMALL_VOCABULARY)
-    assert small.vocab_size == len(SMALL_VOCABULARY)
-    assert (small.pad_id, small.unk_id, small.cls_id, small.sep_id, small.mask_id) == (
-        0,
-        1,
-        2,
-        3,
-        4,
-    )
-    assert small.id_to_token(5) == "hello" and small.token_to_id("hello") == 5
-    with pytest.raises(ValueError, match="16"):
-        small.id_to_token(16)
-    with pytest.raises(ValueError, match=r"lacks.*'nope'"):
-        small.token_to_id("nope")
+# --- Vocabulary, detokenize, files ---
 
 
 def test_detokenize_joins_pieces_and_leaves_the_frame_out(small):
@@ -275,21 +186,6 @@ def test_added_tokens_are_found_inside_words_before_lower_casing():
         [1, 1, 1],
         [11, 17, 12],
     ]
-
-
-def test_a_saved_tokenizer_is_read_back_equal(tmp_path):
-    options = {"lowercase": False, "strip_accents": True, "split_cjk": False, "max_word_length": 7}
-    saved = text.WordPieceTokenizer(
-        [*SMALL_VOCABULARY, "<Tag>", "<pad>"],
-        added_tokens=["<Tag>"],
-        padding_token="<pad>",
-        **options,
-    )
-    saved.save(tmp_path / "new")
-    read = text.tokenizer_from_dir(tmp_path / "new")
-    assert read.get_config() == saved.get_config()
-    assert json.loads(json.dumps(saved.get_config())) == saved.get_config()
-    assert read.vocabulary == saved.vocabulary
 
 
 def write_directory(directory, vocabulary=SMALL_VOCABULARY, **files):
@@ -401,68 +297,7 @@ def test_never_split_is_said_to_be_ignored(tmp_path, caplog):
     assert "never_split=['hello']" in caplog.text
 
 
-# ---------------------------------------------------------------------------------------------
-# Bad input
-# ---------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("batch", "error", "message"),
-    [
-        (None, TypeError, r"None \(NoneType\)"),
-        (3, TypeError, r"3 \(int\)"),
-        (["a", None], TypeError, r"texts\[1\] is None.*missing"),
-        (["a", "b", float("nan")], TypeError, r"texts\[2\] is nan \(float\)"),
-        (["a", 5], TypeError, r"texts\[1\] is 5 \(int\).*str\(\)"),
-        ([["a", "b"]], TypeError, r"texts\[0\] is \['a', 'b'\].*\(firsts, seconds\)"),
-        (np.array([["a", "b"]]), ValueError, r"\(1, 2\).*pairs"),
-        (np.array([1, 2]), TypeError, r"texts\[0\] is .*1"),
-        (tf.constant([1]), TypeError, "int32"),
-        (tf.constant("a"), ValueError, r"scalar.*\.batch\(\)"),
-        (tf.constant([["a"]]), ValueError, r"\(1, 1\)"),
-        (tf.ragged.constant([["a"]]), TypeError, "RaggedTensor"),
-        (["a", "\ud800"], ValueError, r"texts\[1\].*surrogate"),
-    ],
-)
-def test_what_is_not_a_batch_of_texts_is_refused_with_its_value(small, batch, error, message):
-    with pytest.raises(error, match=message):
-        small(batch)
-
-
-@pytest.mark.parametrize(
-    ("vocabulary", "error", "message"),
-    [
-        ([], ValueError, "empty"),
-        ([*SMALL_VOCABULARY, "world"], ValueError, "'world' twice, as ids 6 and 16"),
-        ([*SMALL_VOCABULARY, ""], ValueError, r"vocabulary\[16\]"),
-        ([*SMALL_VOCABULARY, 3], TypeError, r"vocabulary\[16\] is 3"),
-        (SMALL_VOCABULARY[:4], ValueError, r"mask token '\[MASK\]'"),
-        ([*SMALL_VOCABULARY, "x" * 300], ValueError, "cannot compile"),
-    ],
-)
-def test_a_damaged_vocabulary_is_refused(vocabulary, error, message):
-    with pytest.raises(error, match=message):
-        text.WordPieceTokenizer(vocabulary)
-
-
-def test_arguments_that_cannot_be_followed_are_refused():
-    with pytest.raises(ValueError, match="max_word_length is 0"):
-        text.WordPieceTokenizer(SMALL_VOCABULARY, max_word_length=0)
-    for token in (3, {"content": "<e>", "strip": True}, {"lstrip": True}):
-        with pytest.raises(TypeError, match="The added token"):
-            text.WordPieceTokenizer(SMALL_VOCABULARY, added_tokens=[token])
-
-
-def test_a_directory_without_a_tokenizer_is_refused(tmp_path):
-    with pytest.raises(ValueError, match=r"'nope'.*'bert'.*'roberta'"):
-        text.tokenizer_from_dir(tmp_path, family="nope")
-    with pytest.raises(FileNotFoundError, match=r"neither vocab\.txt"):
-        text.tokenizer_from_dir(tmp_path)
-    with pytest.raises(FileNotFoundError, match="not a directory"):
-        text.tokenizer_from_dir(tmp_path / "absent")
-    (tmp_path / "tokenizer_config.json").write_text("{")
-    with pytest.raises(ValueError, match="not JSON"):
-        text.tokenizer_from_dir(tmp_path)
+# --- Bad input ---
 
 
 def test_a_broken_tensorflow_text_is_named_with_the_way_out(monkeypatch):

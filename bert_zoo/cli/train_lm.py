@@ -68,7 +68,7 @@ def main(arguments: list[str]) -> None:
     from bert_zoo.cli import language_modelling
     from bert_zoo.data.language_modelling import encode_file
     from bert_zoo.models.replicas import is_chief
-    from bert_zoo.text.language_model import LanguageModelPreprocessor
+    from bert_zoo.text.preprocessor import LanguageModelPreprocessor
 
     strategy = PROGRAM.strategy()
     preset = changed_preset()

@@ -12,10 +12,8 @@ vocabularies are.
 
 from __future__ import annotations
 
-import json
 import logging
 import re
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cache, partial
@@ -23,29 +21,46 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
 
-from bert_zoo.error_text import shown
 from bert_zoo.text.added_tokens import AddedToken
 from bert_zoo.text.batches import as_utf8
+from bert_zoo.text.bpe import Merger, Merges, checked_merges, listed, merge_files
 from bert_zoo.text.byte_bpe_files import NFC
-from bert_zoo.text.byte_bpe_graph import ALPHABET, Merger, Splitter
-from bert_zoo.text.composition import composed_text, tokenize_composed
+from bert_zoo.text.composition import Composition
 from bert_zoo.text.layout import Layout
 from bert_zoo.text.offsets import (
     characters_of_bytes,
     joined_rows,
+    picked,
     sums_before,
     token_columns,
     utf8_lengths,
 )
 from bert_zoo.text.serialized import bpe_model, composing, serialized
-from bert_zoo.text.token_finder import around, token_finders
-from bert_zoo.text.tokenizer import Tokenizer
+from bert_zoo.text.token_finder import AddedTokens
+from bert_zoo.text.tokenizer import Marks, Tokenizer
 from bert_zoo.text.unicode_tables import code_points
-from bert_zoo.text.vocabulary import HF_SPECIAL_TOKENS, Vocabulary, special_tokens
+from bert_zoo.text.vocabulary import Vocabulary, special_tokens
 
 logger = logging.getLogger(__name__)
+
+_VISIBLE = (*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100))
+_HIDDEN = tuple(byte for byte in range(256) if byte not in _VISIBLE)
+# GPT-2's alphabet, a character for every byte: itself, or for the invisible ones those from U+0100.
+ALPHABET = {
+    **{chr(byte): byte for byte in _VISIBLE},
+    **{chr(0x100 + position): byte for position, byte in enumerate(_HIDDEN)},
+}
+
+# Kinds of code points. The order matters: white space, the end of a text, what pieces are made of.
+_BLANK, _SPACE, _END, _OTHER, _LETTER, _NUMBER = range(6)
+
+# Ends a text or a piece while several of them are one vector. No character of GPT-2's alphabet.
+_TERMINATOR = "\n"
+# The id of a byte that the vocabulary has no token for.
+_ABSENT = -1
 
 
 class ByteBpeTokenizer(Tokenizer):
@@ -86,10 +101,12 @@ class ByteBpeTokenizer(Tokenizer):
     Source: Radford et al. 2019, openai/gpt-2 src/encoder.py; huggingface/tokenizers.
     """
 
+    marks = Marks(begins="Ġ")
+
     def __init__(
         self,
         vocabulary: Sequence[str],
-        merges: Sequence[tuple[str, str]],
+        merges: Merges,
         *,
         add_prefix_space: bool = False,
         lstrip_mask: bool = True,
@@ -117,13 +134,25 @@ class ByteBpeTokenizer(Tokenizer):
         )
         if normalization not in (None, NFC):
             raise ValueError(f"normalization is {normalization!r}; it is {NFC!r} or None.")
+        found = self.added_tokens
         # In a plain object, so that tf.Module does not track each of them.
-        self._merges = SimpleNamespace(pairs=_byte_merges(merges, self._base_vocabulary, source))
+        self._plain = SimpleNamespace(
+            merges=_byte_merges(merges, self._base_vocabulary, source),
+            added={token.content for token in found.values()},
+        )
+        takes = [index for index, token in found.items() if token.lstrip or token.rstrip]
         with tf.init_scope(), tf.device("CPU:0"):
-            self._engine = _Engine(
-                self.base_vocabulary, self.vocabulary, self.merges, self.added_tokens, self._options
-            )
-        self._trace(self._engine.tokenize, partial(self._engine.tokenize, with_offsets=True))
+            self._added = AddedTokens(found, Composition() if normalization else None)
+            self._splitter = Splitter()
+            self._merger = ByteMerger(self.base_vocabulary, self.merges)
+            self._token_bytes = tf.constant([self._bytes_of(token) for token in self.vocabulary])
+            self._num_bytes = tf.constant([len(token.encode()) for token in self.vocabulary])
+            leading, trailing = zip(*map(_count_blanks, self.vocabulary), strict=True)
+            self._leading_blanks, self._trailing_blanks = map(tf.constant, (leading, trailing))
+            self._takes_blanks = None
+            if takes:
+                self._takes_blanks = tf.constant([i in takes for i in range(self.vocab_size)])
+        self._trace(self._tokenize_batch, partial(self._tokenize_batch, with_offsets=True))
 
     def serialized(self, *, special_in_text: bool = False) -> dict[str, Any]:
         options = self._options
@@ -148,83 +177,36 @@ class ByteBpeTokenizer(Tokenizer):
             tokens[mask] = replace(tokens[mask], lstrip=True)
         return tokens
 
+    @property
+    def mask_takes_space(self) -> bool:
+        return self._options.lstrip_mask
+
+    def _bytes_of(self, token: str) -> bytes:
+        """What a token stands for; an added one, or one in other letters than GPT-2's, for itself."""
+        if token in self._plain.added or not ALPHABET.keys() >= set(token):
+            return token.encode()
+        return bytes(map(ALPHABET.__getitem__, token))
+
+    def _letters(self, token: str) -> str:
+        return self._bytes_of(token).decode(errors="replace")
+
     def _begins_word(self, token: str) -> bool:
-        text = _bytes_of(token).decode(errors="replace")
-        return re.fullmatch(self._options.begins_word, text, re.DOTALL) is not None
+        begins_word = self._options.begins_word
+        return re.fullmatch(begins_word, self._letters(token), re.DOTALL) is not None
 
     def _join(self, ids: tf.RaggedTensor) -> tf.Tensor:
         # Bytes that are not UTF-8, for example a character cut in half, become U+FFFD.
-        joined = tf.strings.reduce_join(tf.gather(self._engine.token_bytes, ids), axis=1)
+        joined = tf.strings.reduce_join(tf.gather(self._token_bytes, ids), axis=1)
         return as_utf8(joined)
 
-    @property
-    def merges(self) -> tuple[tuple[str, str], ...]:
-        """Every merge, in its order."""
-        return self._merges.pairs
-
-    def _files(self) -> dict[str, Any]:
-        options = self._options
-        special = {theirs: getattr(options, ours) for ours, theirs in HF_SPECIAL_TOKENS.items()}
-        special |= dict.fromkeys(("bos_token", "eos_token"), options.eos_token)
-        special = {theirs: token for theirs, token in special.items() if token is not None}
-        config = {
-            "tokenizer_class": "RobertaTokenizer" if options.cls_token else "GPT2Tokenizer",
-            "add_prefix_space": options.add_prefix_space,
-            **special,
-            "added_tokens_decoder": self._tokens_in_text(),
-        }
-        if options.normalization:
-            config["tokenizer_class"] = "PreTrainedTokenizerFast"
-            # vocab.json and merges.txt cannot say it.
-            rows = composing(Layout(pair="cls A sep B sep", segments=False), self)
-            content = {**self.serialized(), "post_processor": rows}
-            return {"tokenizer.json": content, "tokenizer_config.json": config}
-        merges = "".join(f"{left} {right}\n" for left, right in self.merges)
-        return {
-            "vocab.json": json.dumps(self._base_vocabulary.ids, ensure_ascii=False) + "\n",
-            "merges.txt": "#version: 0.2\n" + merges,
-            "tokenizer_config.json": config,
-        }
-
-
-class _Engine(tf.Module):
-    """The constants and the graph of a ByteBpeTokenizer."""
-
-    def __init__(
-        self,
-        base_vocabulary: Sequence[str],
-        vocabulary: Sequence[str],
-        merges: Sequence[tuple[str, str]],
-        added_tokens: Mapping[int, AddedToken],
-        options: SimpleNamespace,
-    ):
-        super().__init__()
-        self._normalizes = options.normalization is not None
-        self._raw_tokens, self._normalized_tokens = token_finders(
-            added_tokens, composed_text if self._normalizes else str
+    def _tokenize_batch(self, texts: tf.Tensor, with_offsets: bool = False) -> tf.RaggedTensor:
+        tokenize = self._tokenize_plain
+        tokens = self._added.tokenize(
+            texts,
+            None if self._options.normalization else tokenize,
+            tokenize,
+            with_offsets=with_offsets,
         )
-        self._add_prefix_space = options.add_prefix_space
-        self._splitter = Splitter()
-        self._merger = Merger(base_vocabulary, merges)
-        added = {token.content for token in added_tokens.values()}
-        self.token_bytes = tf.constant(
-            [token.encode() if token in added else _bytes_of(token) for token in vocabulary]
-        )
-        self._num_bytes = tf.constant([len(token.encode()) for token in vocabulary])
-        leading, trailing = zip(*map(_count_blanks, vocabulary), strict=True)
-        self._leading_blanks, self._trailing_blanks = tf.constant(leading), tf.constant(trailing)
-        takes = [i for i, token in added_tokens.items() if token.lstrip or token.rstrip]
-        self._takes_blanks = None
-        if takes:
-            self._takes_blanks = tf.constant([i in takes for i in range(len(vocabulary))])
-
-    def tokenize(self, texts: tf.Tensor, with_offsets: bool = False) -> tf.RaggedTensor:
-        """Tokenizes string [batch] to int32 [batch, (tokens)], or with offsets [batch, (tokens), 3]."""
-        tokenize = partial(self._tokenize_plain, with_offsets=with_offsets)
-        tokenize = around(self._normalized_tokens, tokenize, with_offsets=with_offsets)
-        if self._normalizes:
-            tokenize = partial(tokenize_composed, tokenize=tokenize, with_offsets=with_offsets)
-        tokens = around(self._raw_tokens, tokenize, with_offsets=with_offsets)(texts)
         if not with_offsets:
             return tokens
         return tokens.with_values(self._trimmed(texts, tokens))
@@ -257,7 +239,7 @@ class _Engine(tf.Module):
 
     def _with_prefix_space(self, texts: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         """Texts as they are to be split, and which of them, bool [batch], got a blank."""
-        if not self._add_prefix_space:
+        if not self._options.add_prefix_space:
             return texts, tf.zeros_like(texts, tf.bool)
         first = tf.strings.substr(texts, 0, 1)
         needs_prefix = (first != "") & (first != " ")
@@ -276,12 +258,33 @@ class _Engine(tf.Module):
                 tf.where(takes, of_text, own)
                 for of_text, own in zip(taken, (leading, trailing), strict=True)
             )
-        if self._add_prefix_space:
+        if self._options.add_prefix_space:
             # One blank that begins a text is taken for the prefix, which has no place of its own.
             leading = tf.where((starts == 0) & (leading == 1), 0, leading)
         starts = tf.minimum(starts + leading, ends)
         trailing = tf.where(ends >= trailing, trailing, 0)
         return token_columns(ids, starts, tf.maximum(ends - trailing, starts))
+
+    @property
+    def merges(self) -> tuple[tuple[str, str], ...]:
+        """Every merge, in its order."""
+        return self._plain.merges
+
+    def _files(self) -> dict[str, Any]:
+        options = self._options
+        name = "RobertaTokenizer" if options.cls_token else "GPT2Tokenizer"
+        config = self._config(name, add_prefix_space=options.add_prefix_space)
+        if options.eos_token is not None:
+            config |= dict.fromkeys(("bos_token", "eos_token"), options.eos_token)
+        config["added_tokens_decoder"] = self._tokens_in_text()
+        if options.normalization:
+            config["tokenizer_class"] = "PreTrainedTokenizerFast"
+            # vocab.json and merges.txt cannot say it.
+            rows = composing(Layout(pair="cls A sep B sep", segments=False), self)
+            content = {**self.serialized(), "post_processor": rows}
+            return {"tokenizer.json": content, "tokenizer_config.json": config}
+        files = merge_files(self._base_vocabulary.ids, self.merges, "#version: 0.2\n")
+        return {**files, "tokenizer_config.json": config}
 
 
 def _blanks_at_ends(texts: tf.Tensor, tokens: tf.RaggedTensor) -> tuple[tf.Tensor, tf.Tensor]:
@@ -308,15 +311,8 @@ def _count_blanks(token: str) -> tuple[int, int]:
     return [*is_blank, False].index(False), [*is_blank[::-1], False].index(False)
 
 
-def _bytes_of(token: str) -> bytes:
-    """What a token in GPT-2's alphabet stands for; one in other letters stands for itself."""
-    if ALPHABET.keys() >= set(token):
-        return bytes(map(ALPHABET.__getitem__, token))
-    return token.encode()
-
-
 def _byte_merges(
-    merges: Sequence[tuple[str, str]], vocabulary: Vocabulary, source: str | Path
+    merges: Merges, vocabulary: Vocabulary, source: str | Path
 ) -> tuple[tuple[str, str], ...]:
     """The list of merges, checked against the vocabulary, which may lack bytes."""
     missing = [f"byte 0x{b:02x} ({c!r})" for c, b in ALPHABET.items() if c not in vocabulary]
@@ -326,46 +322,112 @@ def _byte_merges(
             "tokenizer. A byte-level vocabulary has a token for every byte, in GPT-2's alphabet; "
             "check that it is one.",
             source,
-            _listed(missing),
+            listed(missing),
         )
     return checked_merges(merges, vocabulary, source)
 
 
-def checked_merges(
-    merges: Sequence[tuple[str, str]], vocabulary: Vocabulary, source: str | Path
-) -> tuple[tuple[str, str], ...]:
-    """The list of merges, checked against the vocabulary."""
-    pairs = tuple(map(tuple, merges))
-    problems, last_made, first_used = [], {}, {}
-    for number, pair in enumerate(pairs):
-        if len(pair) != 2 or not all(isinstance(part, str) and part for part in pair):
-            problems.append(f"merge {number} is {shown(pair)}, not two tokens")
-            continue
-        absent = [token for token in (*pair, "".join(pair)) if token not in vocabulary]
-        if absent:
-            problems.append(
-                f"merge {number}, {shown(pair)}, needs {shown(absent)}, not in the vocabulary"
-            )
-        last_made["".join(pair)] = number
-        for token in pair:
-            first_used.setdefault(token, number)
-    if len(set(pairs)) < len(pairs):
-        repeated = [pair for pair, count in Counter(pairs).items() if count > 1]
-        problems += [f"the merge {shown(pair)} comes more than once" for pair in repeated]
-    problems += [
-        f"merge {first_used[token]} uses {shown(token)}, which the later merge {number} makes"
-        for token, number in last_made.items()
-        if first_used.get(token, number) < number
-    ]
-    if problems:
-        raise ValueError(
-            f"The merges of {source} are not a list that BPE can follow: "
-            f"{_listed(problems)}. Check that vocabulary and merges belong together, and fetch "
-            "the files again."
+class Splitter(tf.Module):
+    """Splits texts by GPT-2's pattern, with the tables of what the reference takes for letters."""
+
+    def __init__(self):
+        super().__init__()
+        kinds = np.full(0x110000, _OTHER, np.int32)
+        kinds[code_points("byte_bpe/letters")] = _LETTER
+        kinds[code_points("byte_bpe/numbers")] = _NUMBER
+        kinds[code_points("byte_bpe/whitespace")] = _SPACE
+        kinds[ord(" ")] = _BLANK
+        self._kinds = tf.constant(kinds)
+        chars = sorted(ALPHABET, key=ALPHABET.__getitem__)
+        self._char_of_byte = tf.constant([ord(char) for char in chars], tf.int32)
+
+    def __call__(self, texts: tf.Tensor) -> tf.RaggedTensor:
+        """Splits string [batch], of any bytes, to string [batch, (pieces)] in GPT-2's alphabet."""
+        terminated = tf.strings.join([texts, _TERMINATOR])
+        decoded = tf.strings.unicode_decode(terminated, "UTF-8", errors="replace")
+        codes, ends = decoded.values, decoded.row_splits[1:] - 1
+        kinds = tf.gather(self._kinds, codes)
+        kinds = tf.tensor_scatter_nd_update(kinds, ends[:, None], tf.fill(tf.shape(ends), _END))
+        starts = tf.where(_piece_starts(codes, kinds))[:, 0]
+        is_piece = tf.gather(kinds, starts) != _END
+
+        utf8, starts = tf.cond(
+            tf.reduce_any(codes > 0x7F), lambda: _utf8(codes, starts), lambda: (codes, starts)
         )
-    return pairs
+        pieces = tf.RaggedTensor.from_row_starts(
+            tf.gather(self._char_of_byte, utf8), starts, validate=False
+        )
+        pieces = tf.strings.unicode_encode(pieces, "UTF-8")
+        row_ends = tf.where(~is_piece)[:, 0] - tf.range(tf.size(ends, tf.int64))
+        return tf.RaggedTensor.from_row_splits(
+            picked(pieces, is_piece), tf.concat([[0], row_ends], 0), validate=False
+        )
 
 
-def _listed(items: list[str]) -> str:
-    more = f" and {len(items) - 5} more" if len(items) > 5 else ""
-    return "; ".join(items[:5]) + more
+def _piece_starts(codes: tf.Tensor, kinds: tf.Tensor) -> tf.Tensor:
+    """Returns where pieces start, bool [n]; a terminator is a piece too.
+
+    A run of one kind is a piece, with the blank before it if there is one. White space before
+    something else leaves its last character to it: a blank joins that, another is its own piece.
+    """
+    before = tf.concat([[_END], kinds], 0)[:-1]
+    after = tf.concat([kinds, [_END]], 0)[1:]
+    run_changes = tf.maximum(kinds, _SPACE) != tf.maximum(before, _SPACE)
+    joins_blank = (before == _BLANK) & (kinds > _END)
+    is_last_space = (kinds < _END) & (after > _END)
+    starts = (run_changes & ~joins_blank) | is_last_space | (kinds == _END)
+    apostrophes = tf.where(starts & (codes == ord("'")))[:, 0]
+    return tf.cond(
+        tf.size(apostrophes) > 0,
+        lambda: _with_contractions(starts, apostrophes, codes, kinds),
+        lambda: starts,
+    )
+
+
+def _with_contractions(
+    starts: tf.Tensor, apostrophes: tf.Tensor, codes: tf.Tensor, kinds: tf.Tensor
+) -> tf.Tensor:
+    """Makes pieces of 's 't 'm 'd 're 've 'll where a piece starts with an apostrophe."""
+    first = tf.gather(codes, apostrophes + 1)
+    # After the last text's terminator there is nothing; its own is no letter.
+    second = tf.gather(codes, tf.minimum(apostrophes + 2, tf.size(codes, tf.int64) - 1))
+    one = tf.reduce_any(first[:, None] == [ord(char) for char in "stmd"], axis=1)
+    pairs = first[:, None] * 0x80 + second[:, None]
+    two = (second <= 0x7F) & tf.reduce_any(
+        pairs == [ord(a) * 0x80 + ord(b) for a, b in ("re", "ve", "ll")], axis=1
+    )
+    length = tf.where(one, 2, tf.where(two, 3, 0))
+    begin = picked(apostrophes, length > 0)
+    end = begin + tf.cast(picked(length, length > 0), tf.int64)
+    starts = tf.tensor_scatter_nd_update(
+        starts, (begin + 1)[:, None], tf.zeros_like(begin, tf.bool)
+    )
+    # Whatever follows, a letter too, begins a piece.
+    return tf.tensor_scatter_nd_update(starts, end[:, None], tf.ones_like(end, tf.bool))
+
+
+def _utf8(codes: tf.Tensor, starts: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    """Returns the bytes [m] of code points [n], and where among them those of `starts` begin."""
+    data = tf.io.decode_raw(tf.strings.unicode_encode(codes, "UTF-8"), tf.uint8)
+    is_first = tf.bitwise.bitwise_and(data, tf.constant(0xC0, tf.uint8)) != 0x80
+    return tf.cast(data, tf.int32), tf.gather(tf.where(is_first)[:, 0], starts)
+
+
+class ByteMerger(Merger):
+    """Joins the bytes of pieces, written in GPT-2's alphabet, to tokens; bytes without a token are left out."""
+
+    def __init__(self, tokens: Sequence[str], merges: Merges):
+        ids = {token: index for index, token in enumerate(tokens)}
+        super().__init__(merges, ids)
+        id_of_char = np.zeros(ord(max(ALPHABET)) + 1, np.int32)
+        for char in ALPHABET:
+            id_of_char[ord(char)] = ids.get(char, _ABSENT)
+        self._lacks_bytes = not ids.keys() >= ALPHABET.keys()
+        id_of_char[ord(_TERMINATOR)] = self._end
+        self._id_of_char = tf.constant(id_of_char)
+        self._look_up_whole([token for token in tokens if ALPHABET.keys() >= set(token)])
+
+    def _first_ids(self, pieces: tf.Tensor) -> tf.Tensor:
+        chars = tf.strings.unicode_decode(tf.strings.join([pieces, _TERMINATOR]), "UTF-8")
+        ids = tf.gather(self._id_of_char, chars.values)
+        return picked(ids, ids != _ABSENT) if self._lacks_bytes else ids

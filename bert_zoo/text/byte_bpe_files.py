@@ -31,6 +31,12 @@ ReadTables = Callable[[VocabularyFiles], tuple[list[str], list[tuple[str, ...]]]
 GPT2_FILES = "https://dl.fbaipublicfiles.com/fairseq/gpt2_bpe/"
 
 
+def _tokenizer(**arguments):
+    from bert_zoo.text.byte_bpe import ByteBpeTokenizer
+
+    return ByteBpeTokenizer(**arguments)
+
+
 def read_byte_bpe(
     files: VocabularyFiles,
     overrides: dict[str, Any],
@@ -73,7 +79,7 @@ def read_byte_bpe(
         "normalization": normalization,
         **overrides,
     }
-    return TokenizerParts("ByteBpeTokenizer", arguments, files.directory)
+    return TokenizerParts(_tokenizer, arguments, files.directory)
 
 
 def read_vocabulary_and_merges(

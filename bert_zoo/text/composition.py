@@ -16,28 +16,27 @@ _GUARD = "\ufdd0"
 _COMPOSED = r"[\x{0}-\x{2ff}]*"
 
 
-def tokenize_composed(
-    texts: tf.Tensor, tokenize: TokenizeFunction, *, with_offsets: bool
-) -> tf.RaggedTensor:
-    """What `tokenize` gives for texts [batch] in NFC; offsets are those of the texts as they came.
+class Composition:
+    """Texts in NFC; bytes that are not UTF-8 count as U+FFFD."""
 
-    Args:
-        texts: string [batch]; bytes that are not UTF-8 count as U+FFFD.
-        tokenize: takes string [batch] and gives int32 [batch, (tokens)], or [batch, (tokens), 3] with
-            offsets.
-    """
-    tokenize = traced_once(tokenize, tf.TensorSpec([None], tf.string))
+    def normalized(self, text: str) -> str:
+        return compose_as_reference(tf.constant([text]))[0].numpy().decode()
 
-    def compose() -> tf.RaggedTensor:
-        source = as_utf8(texts)
-        composed = compose_as_reference(source)
-        tokens = tokenize(composed)
-        if not with_offsets:
-            return tokens
-        return at_origins(tokens, *origins(composed, source))
+    def tokenize(
+        self, texts: tf.Tensor, tokenize: TokenizeFunction, *, with_offsets: bool
+    ) -> tf.RaggedTensor:
+        tokenize = traced_once(tokenize, tf.TensorSpec([None], tf.string))
 
-    is_composed = tf.strings.regex_full_match(texts, _COMPOSED)
-    return tf.cond(tf.reduce_all(is_composed), lambda: tokenize(texts), compose)
+        def compose() -> tf.RaggedTensor:
+            source = as_utf8(texts)
+            composed = compose_as_reference(source)
+            tokens = tokenize(composed)
+            if not with_offsets:
+                return tokens
+            return at_origins(tokens, *origins(composed, source))
+
+        is_composed = tf.strings.regex_full_match(texts, _COMPOSED)
+        return tf.cond(tf.reduce_all(is_composed), lambda: tokenize(texts), compose)
 
 
 def compose_as_reference(texts: tf.Tensor) -> tf.Tensor:
@@ -46,11 +45,6 @@ def compose_as_reference(texts: tf.Tensor) -> tf.Tensor:
     guarded = tf.strings.regex_replace(texts, younger, rf"{_GUARD}\1{_GUARD}")
     composed = normalized(guarded, "NFC")
     return tf.strings.regex_replace(composed, f"{_GUARD}{younger}{_GUARD}", r"\1")
-
-
-def composed_text(text: str) -> str:
-    """`compose_as_reference` of one text."""
-    return compose_as_reference(tf.constant([text]))[0].numpy().decode()
 
 
 def normalized(texts: tf.Tensor, form: str) -> tf.Tensor:

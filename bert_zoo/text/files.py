@@ -1,4 +1,8 @@
-"""Files of vocabulary directories, and what Hugging Face's say of special and added tokens."""
+"""Files of vocabulary directories, and what Hugging Face's say of special and added tokens.
+
+What reads a tokenizer's files (`*_files.py`, a family's `vocabulary.py`) stands apart from the tokenizer:
+models on ids read vocabularies where TensorFlow is not installed.
+"""
 
 import logging
 from collections.abc import Collection, Sequence
@@ -43,6 +47,13 @@ class VocabularyFiles:
 
     def has(self, name: str) -> bool:
         return self.path(name).is_file()
+
+    def require(self, *names: str) -> None:
+        """Raises FileNotFoundError where one of the files is missing."""
+        if missing := [name for name in names if not self.has(name)]:
+            raise FileNotFoundError(
+                f"{self.directory} lacks {' and '.join(missing)}; it holds {self.names()}."
+            )
 
     def names(self) -> list[str]:
         """The names of the directory's first files, for messages."""

@@ -10,7 +10,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import bert_zoo.text
 from bert_zoo.config import Config, ConfigError
 from bert_zoo.json_files import JsonObject
 from bert_zoo.text.added_tokens import extended
@@ -27,15 +26,29 @@ if TYPE_CHECKING:
 class TokenizerParts(NamedTuple):
     """What a tokenizer is made of."""
 
-    kind: str  # name of its class in `bert_zoo.text`
+    maker: Callable[..., Tokenizer]  # makes it from the arguments, and imports TensorFlow for that
     arguments: dict[str, Any]
     source: Path  # file or directory that errors name
 
     def make(self) -> Tokenizer:
         try:
-            return getattr(bert_zoo.text, self.kind)(**self.arguments)
+            return self.maker(**self.arguments)
         except ValueError as error:
             raise ConfigError(f"{self.source}: {error}") from error
+
+
+def rows_of_texts(tokenizer: Tokenizer, **options: Any) -> TextPreprocessor:
+    """A preprocessor of texts and pairs of them."""
+    from bert_zoo.text.preprocessor import Preprocessor
+
+    return Preprocessor(tokenizer, **options)
+
+
+def rows_of_language_models(tokenizer: Tokenizer, **options: Any) -> TextPreprocessor:
+    """A preprocessor for language models that remember what they have read."""
+    from bert_zoo.text.preprocessor import LanguageModelPreprocessor
+
+    return LanguageModelPreprocessor(tokenizer, **options)
 
 
 @dataclass(frozen=True)
@@ -48,7 +61,8 @@ class TextFormat:
     options: Mapping[str, Any] = field(default_factory=dict)
     layout: Layout = BERT  # where special tokens and padding stand around texts
     segmented: Layout | None = None  # of models with a table of segments, where most have none
-    preprocessor: str = "Preprocessor"  # the class in `bert_zoo.text`
+    # (tokenizer, options) -> what makes rows
+    preprocessor: Callable[..., TextPreprocessor] = rows_of_texts
     # transformers' class for a directory with tokenizer.json. The default does what that file says and
     # nothing else; classes of transformers 5 make a tokenizer of their own from its vocabulary, so that
     # only those that compute the same are named.
@@ -136,8 +150,8 @@ class DeferredPreprocessor:
 
     @functools.cached_property
     def _made(self) -> TextPreprocessor:
-        kind = getattr(bert_zoo.text, self._format.preprocessor)
-        return kind(self._parts.make(), **{"layout": self._format.layout, **self._options})
+        options = {"layout": self._format.layout, **self._options}
+        return self._format.preprocessor(self._parts.make(), **options)
 
     def get_config(self) -> dict[str, Any]:
         """The keyword arguments, ready for JSON."""

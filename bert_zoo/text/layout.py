@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple
 
@@ -92,24 +90,3 @@ BERT = Layout()
 ROBERTA = Layout(pair="cls A sep sep B sep", segments=False)
 # A text's tokens alone.
 PLAIN = Layout(single="A", pair="", segments=False)
-
-
-def as_layout(
-    layout: Layout | Mapping[str, Any], separators: int | None = None, segments: bool | None = None
-) -> Layout:
-    """A layout as packers take it.
-
-    Args:
-        layout: itself, or its configuration.
-        separators, segments: in place of `layout`, as in bert_zoo 0.1: how many [SEP] stand between
-            the texts of a pair, and whether there are `segment_ids`.
-    """
-    if separators is None and segments is None:
-        return layout if isinstance(layout, Layout) else Layout(**layout)
-    warnings.warn(
-        "separators and segments are now said by layout, a bert_zoo.text.Layout.",
-        DeprecationWarning,
-        stacklevel=3,
-    )
-    between = " sep" * (1 if separators is None else separators)
-    return Layout(pair=f"cls A{between} B:1 sep:1", segments=segments is not False)

@@ -19,8 +19,8 @@ from pathlib import Path
 import tensorflow as tf
 
 from bert_zoo.error_text import shown
-from bert_zoo.text.albert_text import TextCleaner
 from bert_zoo.text.batches import MARK, replaced
+from bert_zoo.text.cleaner import TextCleaner
 from bert_zoo.text.offsets import lookup_table, spans_after, spans_of_characters
 from bert_zoo.text.tokenizer import import_tensorflow_text
 from bert_zoo.text.unicode_tables import re2_class
@@ -160,10 +160,9 @@ class MosesWords(tf.Module):
                 "make the tokenizer with pretokenized=True."
             )
         prefixes = _tables()["prefixes"]
-        prefixes = prefixes.get(language, prefixes["en"])
         kinds = {
-            **dict.fromkeys(prefixes["always"].split(), _ALWAYS),
-            **dict.fromkeys(prefixes["before_numbers"].split(), _BEFORE_NUMBERS),
+            prefix.removesuffix("#"): _BEFORE_NUMBERS if prefix.endswith("#") else _ALWAYS
+            for prefix in prefixes.get(language, prefixes["en"]).split()
         }
         self._prefixes = lookup_table([*kinds], [*kinds.values()], default=_NO_PREFIX)
         self._normalizations = tuple(_normalizations(language))

@@ -44,11 +44,6 @@ class Rules(NamedTuple):
     expansions: np.ndarray  # int32 [rows, width]; units of the code points that become several
 
 
-def rules_of_normalized() -> Rules:
-    """The rules by which normalised texts are split."""
-    return build_rules(lowercase=False, strip_accents=False, split_cjk=False)
-
-
 @functools.cache
 def build_rules(*, lowercase: bool, strip_accents: bool, split_cjk: bool) -> Rules:
     """Compiles the Unicode tables for one tokenizer configuration.
@@ -126,15 +121,6 @@ def split_words(
     return _split(*_apply_rules(decoded.values, decoded.row_splits, rules, *origins))
 
 
-def tokenize_normalized(
-    texts: tf.Tensor, rules: Rules, tokenize: TokenizeFunction, *, with_offsets: bool
-) -> tf.RaggedTensor:
-    """What `tokenize` gives for normalised texts; offsets are those of the texts [batch] as they came."""
-    normalized, origins = normalized_texts(texts, rules)
-    tokens = tokenize(normalized)
-    return at_origins(tokens, origins.values, origins.row_splits) if with_offsets else tokens
-
-
 def normalized_texts(texts: tf.Tensor, rules: Rules) -> tuple[tf.Tensor, tf.RaggedTensor]:
     """Normalises texts and leaves them whole, with a space on each side of Chinese characters.
 
@@ -174,10 +160,28 @@ def normalized_texts(texts: tf.Tensor, rules: Rules) -> tuple[tf.Tensor, tf.Ragg
     return tf.strings.unicode_encode(normalized, "UTF-8"), origins
 
 
-def normalized_text(text: str, rules: Rules) -> str:
-    """The first of `normalized_texts` of one text."""
-    (normalized,) = normalized_texts(tf.constant([text]), rules)[0].numpy()
-    return normalized.decode()
+class BertNormalizer(tf.Module):
+    """Texts as BERT normalises them, and the rules by which those that are or are not so are split.
+
+    Args: as of `build_rules`.
+    """
+
+    def __init__(self, **options: bool):
+        super().__init__()
+        of_normalized = build_rules(lowercase=False, strip_accents=False, split_cjk=False)
+        self.rules = Rules(*map(tf.constant, build_rules(**options)))
+        self.rules_of_normalized = Rules(*map(tf.constant, of_normalized))
+
+    def normalized(self, text: str) -> str:
+        (found,) = normalized_texts(tf.constant([text]), self.rules)[0].numpy()
+        return found.decode()
+
+    def tokenize(
+        self, texts: tf.Tensor, tokenize: TokenizeFunction, *, with_offsets: bool
+    ) -> tf.RaggedTensor:
+        normalized, origins = normalized_texts(texts, self.rules)
+        tokens = tokenize(normalized)
+        return at_origins(tokens, origins.values, origins.row_splits) if with_offsets else tokens
 
 
 @functools.cache

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import tensorflow as tf
 
-from bert_zoo.text.layout import BERT, Layout, as_layout
+from bert_zoo.text.layout import BERT, Layout
 
 PADDINGS = ("longest", "fixed")
 
@@ -54,7 +54,6 @@ class Packer(tf.Module):
             both to half when both are longer than that (an odd token goes to the longer one, the
             second if they are equal), as Hugging Face's fast tokenizers do. "only_first" and
             "only_second" shorten that one segment, and fail on a row where that is not enough.
-        separators, segments: deprecated; see `as_layout`.
         language_id: what `language_ids` are everywhere; None for models without.
         **ids: of padding and of the special tokens that the layout names: `pad_id`, `cls_id`, ...
 
@@ -71,8 +70,6 @@ class Packer(tf.Module):
         padding: str = "longest",
         bucket: int = 8,
         truncation: str = "longest_first",
-        separators: int | None = None,
-        segments: bool | None = None,
         language_id: int | None = None,
         **ids: int,
     ):
@@ -84,7 +81,7 @@ class Packer(tf.Module):
         if truncation not in TRUNCATIONS:
             raise ValueError(f"truncation is {truncation!r}; choose one of {tuple(TRUNCATIONS)}.")
         self.padding, self.bucket, self.truncation = padding, int(bucket), truncation
-        self.layout = as_layout(layout, separators, segments)
+        self.layout = layout if isinstance(layout, Layout) else Layout(**layout)
         if unknown := sorted(name for name in ids if not name.endswith("_id")):
             raise TypeError(f"A packer has no options {unknown}.")
         names = {role: f"{role}_id" for role in ("pad", *self.layout.roles)}
@@ -97,15 +94,10 @@ class Packer(tf.Module):
 
     @classmethod
     def of_tokenizer(
-        cls,
-        tokenizer: Any,
-        layout: Layout | Mapping[str, Any] = BERT,
-        separators: int | None = None,
-        segments: bool | None = None,
-        **options: Any,
+        cls, tokenizer: Any, layout: Layout | Mapping[str, Any] = BERT, **options: Any
     ) -> Packer:
         """A packer with a tokenizer's ids; padding is 0 where its vocabulary has no token for it."""
-        layout = as_layout(layout, separators, segments)
+        layout = layout if isinstance(layout, Layout) else Layout(**layout)
         ids = {f"{role}_id": getattr(tokenizer, f"{role}_id") for role in layout.roles}
         ids["pad_id"] = getattr(tokenizer, "pad_id", 0)
         language_id = getattr(tokenizer, "language_id", None)

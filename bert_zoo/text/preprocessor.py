@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Self
 
@@ -15,7 +16,7 @@ import tensorflow as tf
 
 from bert_zoo.config import IGNORED_LABEL
 from bert_zoo.text.batches import text_batch
-from bert_zoo.text.layout import BERT
+from bert_zoo.text.layout import BERT, PLAIN
 from bert_zoo.text.packing import Packer, Positions, Slices
 from bert_zoo.text.tokenizer import Tokenizer, made_of
 
@@ -47,14 +48,11 @@ class TextPreprocessor(tf.Module):
 
     Attributes:
         default_layout: where none is given.
-        cut_message: see `TruncationReport`.
         packer: composes the rows.
-        report: the `TruncationReport`, which is that of `with_options` too; None without one.
-        unknown_report: likewise the `UnknownReport`.
+        report: the `Report`, which is that of `with_options` too; None without one.
     """
 
     default_layout = BERT
-    cut_message = TEXTS_CUT
 
     def __init__(
         self,
@@ -68,8 +66,7 @@ class TextPreprocessor(tf.Module):
         self.tokenizer = tokenizer
         packing = {"layout": self.default_layout, **packing, "sequence_length": sequence_length}
         self.packer = Packer.of_tokenizer(tokenizer, **packing)
-        self.report = TruncationReport(self.cut_message) if report_truncation else None
-        self.unknown_report = UnknownReport() if report_truncation else None
+        self.report = Report() if report_truncation else None
 
     def get_config(self) -> dict[str, Any]:
         """Returns the constructor's keyword arguments, ready for JSON; the tokenizer has its own."""
@@ -104,8 +101,7 @@ class TextPreprocessor(tf.Module):
             raise TypeError(f"Unknown options {unknown}; a preprocessor has {sorted(options)}.")
         made = type(self)(self.tokenizer, **{**options, **changes})
         if made.report is not None and self.report is not None:
-            # Or it would be said again.
-            made.report, made.unknown_report = self.report, self.unknown_report
+            made.report = self.report  # or it would be said again
         return made
 
     def in_language(self, language: str) -> Self:
@@ -156,7 +152,7 @@ class TextPreprocessor(tf.Module):
         """Packs the first `lengths` tokens of segments, reports what is cut, and says where they stand."""
         kept = self.packer.kept_lengths(lengths)
         if self.report is not None:
-            self.report.watch(tf.add_n(lengths), tf.add_n(kept), self.sequence_length)
+            self.report.watch_cuts(tf.add_n(lengths), tf.add_n(kept), self.sequence_length)
         self.watch_unknown(*segments)
         return self.packer.lay_out([*map(Slices.of_beginnings, segments, kept)])
 
@@ -165,9 +161,9 @@ class TextPreprocessor(tf.Module):
         unk_id = getattr(self.tokenizer, "unk_id", None)
         # Of a byte-level vocabulary nothing is unknown, and its end token has that name too.
         has_unknown = unk_id is not None and unk_id != getattr(self.tokenizer, "eos_id", None)
-        if self.unknown_report is not None and has_unknown:
+        if self.report is not None and has_unknown:
             for segment in segments:
-                self.unknown_report.watch(segment, unk_id)
+                self.report.watch_unknown(segment, unk_id)
 
     def tokenize(self, texts: Any) -> tf.RaggedTensor:
         """Tokenizes texts to int32 [batch, (tokens)], under the name of TF-Hub's preprocessors."""
@@ -241,6 +237,38 @@ class Preprocessor(TextPreprocessor):
         }
 
 
+class LanguageModelPreprocessor(TextPreprocessor):
+    """Tokenizes texts for a language model, in the graph, without adding special tokens.
+
+    Args:
+        tokenizer: what texts are read with.
+        sequence_length: the most tokens a row may have; the others are cut off its end.
+        report_truncation: as for Preprocessor.
+        **packing: further keyword arguments of Packer: padding, bucket. Padding has the id 0 where
+            the vocabulary has no token for it; the mask tells.
+
+    Raises:
+        ValueError: an option outside its range.
+    """
+
+    default_layout = PLAIN
+
+    @tf.autograph.experimental.do_not_convert
+    def __call__(self, texts: Any) -> dict[str, tf.Tensor]:
+        """Turns a batch of texts, as the tokenizer takes them, into a model's inputs.
+
+        Returns:
+            dict of int32 [batch, length]: `token_ids`; `padding_mask`, 1 where a token is.
+
+        Raises:
+            TypeError, ValueError: something that is not a batch of texts; a pair is a TypeError.
+        """
+        texts = single_texts(texts)
+        (tokens,) = self.packer.checked(self.tokenizer(texts))
+        inputs, _ = self._rows([tokens], [tokens.row_lengths()])
+        return with_batch_size(inputs, texts)
+
+
 def single_texts(texts: Any) -> tf.Tensor:
     if isinstance(texts, tuple):
         raise TypeError(
@@ -302,27 +330,44 @@ class _Call:
     limit: int = 0
 
 
-class TruncationReport:
-    """Says once, from inside a graph too, that texts were cut, in a message such as TEXTS_CUT.
+class Report:
+    """Says once each, from inside a graph too, that texts were cut, and that most of one is unknown.
 
-    It speaks of the first batch of which something is cut; within `of_call` at its end, of all texts.
+    Of cut texts it speaks of the first batch of which something is cut; within `of_call` at its end, of
+    all texts.
     """
 
-    def __init__(self, message: str):
-        self._message = message
+    def __init__(self):
         self._lock = threading.Lock()
-        self._done = False
+        self._said: set[str] = set()
         self._call: _Call | None = None
 
-    def watch(self, lengths: tf.Tensor, kept: tf.Tensor, limit: int) -> None:
+    def watch_cuts(
+        self, lengths: tf.Tensor, kept: tf.Tensor, limit: int, message: str = TEXTS_CUT
+    ) -> None:
         """Adds the check to the graph: int64 [batch] tokens before and after truncation."""
-        if self._done:
-            return
+        count = partial(self._count, message)
+        self._watch(message, kept < lengths, count, [lengths, kept, limit])
 
-        def report() -> tf.Tensor:
-            return tf.numpy_function(self._count, [lengths, kept, limit], tf.bool)
+    def watch_unknown(self, tokens: tf.RaggedTensor, unk_id: int) -> None:
+        """Adds the check to the graph: int32 [batch, (tokens)], without special tokens."""
+        is_unknown = tokens.with_values(tf.cast(tokens.values == unk_id, tf.int64))
+        is_mostly = 2 * tf.reduce_sum(is_unknown, axis=1) > tokens.row_lengths()
 
-        tf.cond(tf.reduce_any(kept < lengths), report, lambda: tf.constant(False))
+        def say(rows: np.ndarray) -> np.bool_:
+            return self._say(TEXTS_UNKNOWN, TEXTS_UNKNOWN, np.count_nonzero(rows), rows.size)
+
+        self._watch(TEXTS_UNKNOWN, is_mostly, say, [is_mostly])
+
+    def _watch(
+        self, message: str, rows: tf.Tensor, say: Callable[..., np.bool_], inputs: list[Any]
+    ) -> None:
+        """Calls `say` with the values of the inputs where one of the rows, bool [batch], is true."""
+        if message not in self._said:
+            # numpy_function asks for a result.
+            found = tf.reduce_any(rows)
+            report = partial(tf.numpy_function, say, inputs, tf.bool)
+            tf.cond(found, report, lambda: tf.constant(False))
 
     @contextmanager
     def of_call(self, texts: int | None, advice: str) -> Iterator[Callable[[], None]]:
@@ -354,56 +399,30 @@ class TruncationReport:
     def _end_counting(self) -> None:
         call = self._call
         if call.cut:
-            self._warn(
-                TEXTS_OF_CALL_CUT, call.cut, call.texts, call.limit, call.longest, call.advice
-            )
+            counts = (call.cut, call.texts, call.limit, call.longest)
+            self._say(TEXTS_CUT, TEXTS_OF_CALL_CUT, *counts, call.advice)
         call.texts, call.cut = None, 0
 
-    def _count(self, lengths: np.ndarray, kept: np.ndarray, limit: np.int64) -> np.bool_:
-        """Counts a batch, or speaks of it; numpy_function asks for a result."""
+    def _count(
+        self, message: str, lengths: np.ndarray, kept: np.ndarray, limit: np.int64
+    ) -> np.bool_:
+        """Counts a batch, or speaks of it."""
         cut, longest = np.count_nonzero(kept < lengths), int(lengths.max())
         with self._lock:
-            call = self._call
+            call = self._call if message == TEXTS_CUT else None
             if call is not None and call.texts is not None:
                 call.cut, call.limit = call.cut + cut, limit
                 call.longest = max(call.longest, longest)
                 return np.True_
-        if call is None:
-            self._warn(self._message, cut, lengths.size, limit, longest)
-        else:
-            self._warn(TEXTS_OF_CALL_CUT, cut, lengths.size, limit, longest, call.advice)
-        return np.True_
+        counts = (cut, lengths.size, limit, longest)
+        if call is not None:
+            return self._say(message, TEXTS_OF_CALL_CUT, *counts, call.advice)
+        return self._say(message, message, *counts)
 
-    def _warn(self, *message: Any) -> None:
+    def _say(self, kind: str, message: str, *arguments: Any) -> np.bool_:
+        """Says a message, of those of a kind the first one."""
         with self._lock:
-            is_done, self._done = self._done, True
-        if not is_done:
-            logger.warning(*message)
-
-
-class UnknownReport:
-    """Says once, from inside a graph too, that most tokens of a text are the unknown token."""
-
-    def __init__(self):
-        self._lock = threading.Lock()
-        self._done = False
-
-    def watch(self, tokens: tf.RaggedTensor, unk_id: int) -> None:
-        """Adds the check to the graph: int32 [batch, (tokens)], without special tokens."""
-        if self._done:
-            return
-        is_unknown = tokens.with_values(tf.cast(tokens.values == unk_id, tf.int64))
-        is_mostly = 2 * tf.reduce_sum(is_unknown, axis=1) > tokens.row_lengths()
-
-        def report() -> tf.Tensor:
-            return tf.numpy_function(self._warn, [is_mostly], tf.bool)
-
-        tf.cond(tf.reduce_any(is_mostly), report, lambda: tf.constant(False))
-
-    def _warn(self, is_mostly: np.ndarray) -> np.bool_:
-        """Speaks of a batch, bool [batch]; numpy_function asks for a result."""
-        with self._lock:
-            is_done, self._done = self._done, True
-        if not is_done:
-            logger.warning(TEXTS_UNKNOWN, np.count_nonzero(is_mostly), is_mostly.size)
+            is_said, self._said = kind in self._said, self._said | {kind}
+        if not is_said:
+            logger.warning(message, *arguments)
         return np.True_

@@ -11,17 +11,16 @@ from collections.abc import Iterable, Mapping
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
-import bert_zoo.text
 from bert_zoo.error_text import shortened
 from bert_zoo.json_files import read_whole
 from bert_zoo.private import lasting_sentencepiece
 from bert_zoo.text.added_tokens import AddedToken
-from bert_zoo.text.albert_text import TextCleaner
+from bert_zoo.text.cleaner import TextCleaner
 from bert_zoo.text.offsets import characters_of_bytes, joined_rows, token_columns, utf8_lengths
 from bert_zoo.text.piece_normalizer import PieceNormalizer
 from bert_zoo.text.sentencepiece_files import (
@@ -39,10 +38,10 @@ from bert_zoo.text.sentencepiece_model import (
     read_sentencepiece_model,
 )
 from bert_zoo.text.serialized import sequence, serialized
-from bert_zoo.text.token_finder import TokenFinder, around, token_finders
-from bert_zoo.text.tokenizer import Tokenizer, import_tensorflow_text
+from bert_zoo.text.token_finder import AddedTokens
+from bert_zoo.text.tokenizer import Marks, Tokenizer, import_tensorflow_text
 from bert_zoo.text.unicode_tables import code_points, parse_ranges
-from bert_zoo.text.vocabulary import HF_SPECIAL_TOKENS, Vocabulary
+from bert_zoo.text.vocabulary import Vocabulary
 
 SPACE = "▁"  # stands for a space inside pieces
 
@@ -66,8 +65,7 @@ class SentencePieceTokenizer(Tokenizer):
 
     Args:
         model: the bytes of a SentencePiece model file; `from_file` reads them.
-        scheme: what the family adds to the model, which also has the options' defaults; or the
-            family's name.
+        scheme: what the family adds to the model, which also has the options' defaults.
         lowercase, remove_space, keep_accents, rewrite_quotes: see TextCleaner.
         special_tokens_in_text: special tokens in a text become their own ids, and what stands
             between them is encoded by itself, as Hugging Face does. Without it they are ordinary
@@ -81,24 +79,24 @@ class SentencePieceTokenizer(Tokenizer):
             found once `PieceNormalizer` has normalised these.
 
     Raises:
-        ValueError: an unknown family, bytes that are no SentencePiece model, or one that lacks
-            pieces that the family needs.
+        ValueError: bytes that are no SentencePiece model, or one that lacks pieces that the family needs.
         ImportError: tensorflow_text is missing or broken.
 
     Source: Kudo and Richardson 2018; google-research/albert tokenization.py; fairseq's and Hugging
     Face's XLM-R.
     """
 
+    marks = Marks(begins=SPACE)
+    mask_takes_space = True
+
     def __init__(
         self,
         model: bytes,
-        scheme: Scheme | str,
+        scheme: Scheme,
         *,
         added_tokens: Iterable[AddedToken | str | Mapping[str, Any]] = (),
         **options: bool | None,
     ):
-        if isinstance(scheme, str):
-            scheme = bert_zoo.text.sentencepiece_scheme(scheme)
         if unknown := sorted(options.keys() - scheme.options.keys()):
             raise TypeError(f"Unknown options {unknown}; there are {sorted(scheme.options)}.")
         given = {name: bool(value) for name, value in options.items() if value is not None}
@@ -120,21 +118,19 @@ class SentencePieceTokenizer(Tokenizer):
             if any(token.normalized for token in found.values()):
                 rules = read_sentencepiece_model(model).before.rules
                 normalizer = PieceNormalizer(rules, **{**cleaning, "remove_space": False})
-            self._finders = token_finders(found, normalizer.normalized if normalizer else str)
-            self._graph = _Graph(
-                sentencepiece,
-                TextCleaner(**cleaning),
-                *_tokens_of_pieces(pieces, vocabulary, self.unk_id, sentencepiece, scheme, splits),
-                is_part_of_word=_parts_of_words(keep_accents=options["keep_accents"]),
-                finders=self._finders,
-                normalizer=normalizer,
+            self._added = AddedTokens(found, normalizer)
+            self._cleaner = TextCleaner(**cleaning)
+            # int32 [pieces, (token ids)]; and [pieces, (token ids), 2], positions in pieces without spaces
+            self._token_ids, self._token_spans = _tokens_of_pieces(
+                pieces, vocabulary, self.unk_id, sentencepiece, scheme, splits
             )
+            self._parts_of_words = _parts_of_words(keep_accents=options["keep_accents"])
             special = {token.content for token in self.added_tokens.values() if token.special}
             # What detokenize joins: special tokens are words.
             self._words = tf.constant(
                 [SPACE + token if token in special else token for token in self.vocabulary]
             )
-        self._trace(self._graph.tokenize, partial(self._graph.tokenize, with_offsets=True))
+        self._trace(self._tokenize_batch, partial(self._tokenize_batch, with_offsets=True))
 
     def serialized(self, *, special_in_text: bool = False) -> dict[str, Any]:
         model = read_sentencepiece_model(self._settings.model)
@@ -206,7 +202,7 @@ class SentencePieceTokenizer(Tokenizer):
 
     @property
     def split_tokens(self) -> dict[int, list[int]]:
-        rows = zip(self._graph.token_ids.to_list(), self._first_ids(), strict=True)
+        rows = zip(self._token_ids.to_list(), self._first_ids(), strict=True)
         return {first: row for row, first in rows if len(row) > 1}
 
     def _first_ids(self) -> list[int]:
@@ -233,7 +229,7 @@ class SentencePieceTokenizer(Tokenizer):
 
     @classmethod
     def from_file(
-        cls, path: str | Path, scheme: Scheme | str, **options: bool | None
+        cls, path: str | Path, scheme: Scheme, **options: bool | None
     ) -> SentencePieceTokenizer:
         """Makes a tokenizer from a model file (spiece.model, say); arguments as of the constructor.
 
@@ -252,71 +248,17 @@ class SentencePieceTokenizer(Tokenizer):
         except ValueError as error:
             raise ValueError(f"{path}: {error}") from error
 
-    def _begins_word(self, token: str) -> bool:
-        return re.fullmatch(self._settings.scheme.begins_word, token, re.DOTALL) is not None
-
-    def _join(self, ids: tf.RaggedTensor) -> tf.Tensor:
-        joined = tf.strings.reduce_join(tf.gather(self._words, ids), axis=1)
-        return tf.strings.strip(tf.strings.regex_replace(joined, f"{SPACE}+", " "))
-
-    def get_config(self) -> dict[str, Any]:
-        """Returns the constructor's arguments but for the model, ready for JSON."""
-        added = self._options.added_tokens
-        return {
-            "scheme": self._settings.scheme.name,
-            **self._settings.options,
-            **({"added_tokens": copy.deepcopy(added)} if added else {}),
-        }
-
-    def _files(self) -> dict[str, Any]:
-        scheme, options = self._settings.scheme, dict(self._settings.options)
-        config = {
-            "tokenizer_class": scheme.tokenizer_class,
-            "do_lower_case": options.pop("lowercase"),
-            **options,
-            **{HF_SPECIAL_TOKENS[option]: t for option, t in scheme.special_tokens.items()},
-        }
-        if self._options.added_tokens:
-            config["added_tokens_decoder"] = self._tokens_in_text()
-        return {scheme.model_file: self._settings.model, "tokenizer_config.json": config}
-
-
-def _replacing(pattern: str, content: str, kind: str = "String") -> dict[str, Any]:
-    return {"type": "Replace", "pattern": {kind: pattern}, "content": content}
-
-
-class _Graph(NamedTuple):
-    """The constants and the graph of a SentencePieceTokenizer."""
-
-    sentencepiece: Any  # tensorflow_text's tokenizer
-    cleaner: TextCleaner
-    token_ids: tf.RaggedTensor  # int32 [pieces, (token ids)]
-    token_spans: (
-        tf.RaggedTensor
-    )  # int32 [pieces, (token ids), 2]; positions in pieces without spaces
-    is_part_of_word: tf.Tensor  # bool [code points]
-    # Of added tokens: in texts as they are, and in those that `normalizer` gives.
-    finders: tuple[TokenFinder | None, TokenFinder | None]
-    normalizer: PieceNormalizer | None
-
-    def tokenize(self, texts: tf.Tensor, with_offsets: bool = False) -> tf.RaggedTensor:
-        """Tokenizes string [batch] to int32 [batch, (tokens)], or with offsets [batch, (tokens), 3]."""
-        raw, normalized = self.finders
-        tokenize = partial(self._tokenize_plain, with_offsets=with_offsets)
-        if normalized is not None:
-            tokenize = around(normalized, tokenize, with_offsets=with_offsets)
-            tokenize = partial(
-                self.normalizer.tokenize, tokenize=tokenize, with_offsets=with_offsets
-            )
-        return around(raw, tokenize, with_offsets=with_offsets)(texts)
+    def _tokenize_batch(self, texts: tf.Tensor, with_offsets: bool = False) -> tf.RaggedTensor:
+        plain = self._tokenize_plain
+        return self._added.tokenize(texts, plain, plain, with_offsets=with_offsets)
 
     def _tokenize_plain(self, texts: tf.Tensor, with_offsets: bool) -> tf.RaggedTensor:
-        cleaned = self.cleaner(texts)
+        cleaned = self._cleaner(texts)
         if with_offsets:
-            pieces, *piece_bytes = self.sentencepiece.tokenize_with_offsets(cleaned)
+            pieces, *piece_bytes = self._sentencepiece.tokenize_with_offsets(cleaned)
         else:
-            pieces = self.sentencepiece.tokenize(cleaned)
-        ids = tf.gather(self.token_ids, pieces.values)
+            pieces = self._sentencepiece.tokenize(cleaned)
+        ids = tf.gather(self._token_ids, pieces.values)
         tokens = joined_rows(ids, pieces)
         if not with_offsets:
             return tokens
@@ -341,22 +283,50 @@ class _Graph(NamedTuple):
         end = tf.maximum(end, first + 1)
 
         # From pieces to tokens, and back to what the text has been.
-        spans = tf.gather(self.token_spans, pieces.values).values
+        spans = tf.gather(self._token_spans, pieces.values).values
         piece = ids.value_rowids()
         first, end = tf.gather(first, piece), tf.gather(end, piece)
         start = tf.minimum(first + spans[:, 0], end - 1)
         last = tf.maximum(tf.minimum(first + spans[:, 1], end) - 1, start)
-        word_origins = tf.boolean_mask(self.cleaner.origins(texts).values, is_word)
+        word_origins = tf.boolean_mask(self._cleaner.origins(texts).values, is_word)
         starts, ends = tf.gather(word_origins, start), tf.gather(word_origins, last) + 1
         return tokens.with_values(token_columns(ids.values, starts, ends))
 
     def _is_part_of_word(self, characters: tf.RaggedTensor) -> tf.Tensor:
         """Returns which characters of prepared texts [batch, (n)] tokens stand for, bool [all]."""
-        is_part = tf.gather(self.is_part_of_word, characters.values)
+        is_part = tf.gather(self._parts_of_words, characters.values)
         row = characters.value_rowids()
         parts = tf.math.unsorted_segment_sum(tf.cast(is_part, tf.int32), row, characters.nrows())
         # A text of nothing else has tokens too if the model has other rules.
         return is_part | tf.gather(parts == 0, row)
+
+    def _begins_word(self, token: str) -> bool:
+        return re.fullmatch(self._settings.scheme.begins_word, token, re.DOTALL) is not None
+
+    def _join(self, ids: tf.RaggedTensor) -> tf.Tensor:
+        joined = tf.strings.reduce_join(tf.gather(self._words, ids), axis=1)
+        return tf.strings.strip(tf.strings.regex_replace(joined, f"{SPACE}+", " "))
+
+    def get_config(self) -> dict[str, Any]:
+        """Returns the constructor's arguments but for the model, ready for JSON."""
+        added = self._options.added_tokens
+        return {
+            "scheme": self._settings.scheme.name,
+            **self._settings.options,
+            **({"added_tokens": copy.deepcopy(added)} if added else {}),
+        }
+
+    def _files(self) -> dict[str, Any]:
+        scheme, options = self._settings.scheme, dict(self._settings.options)
+        lowercase = options.pop("lowercase")
+        config = self._config(scheme.tokenizer_class, do_lower_case=lowercase, **options)
+        if self._options.added_tokens:
+            config["added_tokens_decoder"] = self._tokens_in_text()
+        return {scheme.model_file: self._settings.model, "tokenizer_config.json": config}
+
+
+def _replacing(pattern: str, content: str, kind: str = "String") -> dict[str, Any]:
+    return {"type": "Replace", "pattern": {kind: pattern}, "content": content}
 
 
 def _load(model: bytes) -> Any:
@@ -392,7 +362,7 @@ def _tokens_of_pieces(
     scheme: Scheme,
     splits_number_commas: bool,
 ) -> tuple[tf.RaggedTensor, tf.RaggedTensor]:
-    """Returns `token_ids` and `token_spans` of _Graph; mostly there is one token a piece."""
+    """The tokens of each piece, mostly one, and their spans in it."""
     ids = {token: index for index, token in enumerate(vocabulary.tokens)}
     rows = [[ids.get(piece, unk_id)] for piece in pieces]
     spans = [[(0, _TO_THE_END)]] * len(pieces)

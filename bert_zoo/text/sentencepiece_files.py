@@ -31,6 +31,12 @@ _PLAIN = {
 }
 
 
+def _tokenizer(**arguments):
+    from bert_zoo.text.sentencepiece import SentencePieceTokenizer
+
+    return SentencePieceTokenizer(**arguments)
+
+
 @dataclass(frozen=True)
 class Scheme:
     """What a family's original code adds to a SentencePiece model.
@@ -84,7 +90,7 @@ def read_sentencepiece(files: VocabularyFiles, overrides: dict[str, Any]) -> Tok
             "added_tokens": _added_tokens(files, model, overrides["scheme"]),
             **overrides,
         }
-        return TokenizerParts("SentencePieceTokenizer", arguments, files.path(TOKENIZER_FILE))
+        return TokenizerParts(_tokenizer, arguments, files.path(TOKENIZER_FILE))
     if len(models) != 1:
         raise FileNotFoundError(
             f"{files.directory} should hold one SentencePiece model, *.model, or tokenizer.json; it "
@@ -97,7 +103,7 @@ def read_sentencepiece(files: VocabularyFiles, overrides: dict[str, Any]) -> Tok
         "added_tokens": _added_tokens(files, model, overrides["scheme"]),
         **overrides,
     }
-    return TokenizerParts("SentencePieceTokenizer", arguments, files.path(models[0]))
+    return TokenizerParts(_tokenizer, arguments, files.path(models[0]))
 
 
 def unigram_of(content: JsonObject, scheme: Scheme) -> tuple[bytes, dict[str, bool]]:

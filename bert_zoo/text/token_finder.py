@@ -1,7 +1,6 @@
 """Added tokens in texts, around which tokenizers take what stands there by itself.
 
-Few tokens without switches, as the special ones, are found by a pattern. Otherwise a text is searched by the
-tokens' letters from every place on at once, down a tree of them.
+A text is searched by the tokens' letters from every place on at once, down a tree of them.
 
 Source: huggingface/tokenizers, added_vocabulary.rs.
 """
@@ -12,17 +11,16 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from types import SimpleNamespace
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import numpy as np
 import tensorflow as tf
 
 from bert_zoo.error_text import shown
 from bert_zoo.text.added_tokens import AddedToken
-from bert_zoo.text.batches import MARK, as_utf8
-from bert_zoo.text.offsets import joined_rows, lookup_table, picked, sums_before, token_columns
+from bert_zoo.text.offsets import joined_rows, lookup_table, picked, token_columns
 from bert_zoo.text.tokenizer import TokenizeFunction
-from bert_zoo.text.unicode_tables import code_points, re2_class
+from bert_zoo.text.unicode_tables import code_points
 
 # Tokens that one pattern looks for: from 2,000 on, RE2 logs for every text that it lacks memory.
 MOST_IN_A_PATTERN = 200
@@ -31,66 +29,96 @@ _CODES = 1 << 21
 _NONE = -1
 
 
-def token_finders(
-    tokens: Mapping[int, AddedToken], normalized: Callable[[str], str] = str
-) -> tuple[TokenFinder | None, TokenFinder | None]:
-    """What finds tokens, by id, in texts as they are, and what finds those in normalised texts; None for none.
+class Normalizer(Protocol):
+    """What a tokenizer does to whole texts before it splits them into words."""
 
-    Where several are the same normalised, the one with the lowest id is found; Hugging Face's library takes
-    any of them.
+    def normalized(self, text: str) -> str:
+        """A text, normalised."""
+
+    def tokenize(
+        self, texts: tf.Tensor, tokenize: TokenizeFunction, *, with_offsets: bool
+    ) -> tf.RaggedTensor:
+        """What `tokenize` gives for normalised texts; offsets are those of the texts [batch] as they came."""
+
+
+class AddedTokens(tf.Module):
+    """Cuts texts at added tokens: first as they are, then once they are normalised.
+
+    Where several tokens are the same normalised, the one with the lowest id is found; Hugging Face's
+    library takes any of them.
 
     Args:
         tokens: id -> token.
-        normalized: what normalises texts.
+        normalizer: what normalises texts; None where nothing does.
+        in_raw_texts: whether all tokens are found in texts as they are, and words end at blanks, as
+            transformers' tokenizers in Python have it.
 
     Raises:
         ValueError: a token of which nothing is left in normalised text.
     """
-    raw, others = {}, {}
-    for index, token in sorted(tokens.items()):
-        if not token.normalized:
-            raw[token.content] = index, token
-            continue
-        spelling = normalized(token.content)
-        if not spelling:
-            raise ValueError(
-                f"Nothing is left of the added token {shown(token.content)} in normalised text, where it "
-                "is to be found. Add it with normalized=False."
-            )
-        others.setdefault(spelling, (index, token))
-    return tuple(token_finder(found) if found else None for found in (raw, others))
 
+    def __init__(
+        self,
+        tokens: Mapping[int, AddedToken],
+        normalizer: Normalizer | None = None,
+        *,
+        in_raw_texts: bool = False,
+    ):
+        super().__init__()
+        raw, others = {}, {}
+        for index, token in sorted(tokens.items()):
+            if in_raw_texts or not token.normalized:
+                raw[token.content] = index, token
+                continue
+            spelling = normalizer.normalized(token.content) if normalizer else token.content
+            if not spelling:
+                raise ValueError(
+                    f"Nothing is left of the added token {shown(token.content)} in normalised text, where "
+                    "it is to be found. Add it with normalized=False."
+                )
+            others.setdefault(spelling, (index, token))
+        self._normalizer = normalizer
+        self._raw, self._normalized = (
+            TokenFinder(found, words_between_blanks=in_raw_texts) if found else None
+            for found in (raw, others)
+        )
 
-def token_finder(
-    tokens: Mapping[str, tuple[int, AddedToken]], *, words_between_blanks: bool = False
-) -> TokenFinder:
-    """What finds tokens, given by their spelling in the texts that are searched.
+    def tokenize(
+        self,
+        texts: tf.Tensor,
+        tokenize: Callable[..., tf.RaggedTensor] | None,
+        tokenize_normalized: Callable[..., tf.RaggedTensor],
+        *,
+        with_offsets: bool,
+    ) -> tf.RaggedTensor:
+        """Tokenizes texts [batch] around tokens.
 
-    Args: as of TreeFinder.
-    """
-    if _fit_in_a_pattern([(spelling, token) for spelling, (_, token) in tokens.items()]):
-        return PatternFinder(tokens)
-    return TreeFinder(tokens, words_between_blanks=words_between_blanks)
+        Args:
+            texts: string [batch].
+            tokenize: takes string [n] and `with_offsets`, gives int32 [n, (tokens)], or [n, (tokens), 3]
+                with offsets. None where texts are normalised in any case.
+            tokenize_normalized: the same for texts that `normalizer` has normalised.
+            with_offsets: whether to tell where tokens come from.
+        """
+        options = {"with_offsets": with_offsets}
+        if tokenize is None or self._normalized is not None:
+            tokenize = partial(tokenize_normalized, **options)
+            if self._normalized is not None:
+                around = self._normalized.tokenize_around
+                tokenize = partial(around, tokenize=tokenize, **options)
+            if self._normalizer is not None:
+                tokenize = partial(self._normalizer.tokenize, tokenize=tokenize, **options)
+        else:
+            tokenize = partial(tokenize, **options)
+        if self._raw is None:
+            return tokenize(texts)
+        return self._raw.tokenize_around(texts, tokenize, **options)
 
-
-def _fit_in_a_pattern(tokens: Sequence[tuple[str, AddedToken]]) -> bool:
-    """Whether a pattern finds these: it has no words by themselves, and white space goes to one token."""
-    if len(tokens) > MOST_IN_A_PATTERN or any(t.single_word or t.rstrip for _, t in tokens):
-        return False
-    lstrip = [spelling for spelling, token in tokens if token.lstrip]
-    return not lstrip or not any(
-        spelling[0].isspace() or any(spelling.startswith(s) for s in lstrip if s != spelling)
-        for spelling, _ in tokens
-    )
-
-
-def around(
-    finder: TokenFinder | None, tokenize: TokenizeFunction, *, with_offsets: bool
-) -> TokenizeFunction:
-    """What tokenizes texts around the tokens that are found; see `TokenFinder.tokenize_around`."""
-    if finder is None:
-        return tokenize
-    return partial(finder.tokenize_around, tokenize=tokenize, with_offsets=with_offsets)
+    @property
+    def spellings(self) -> list[tuple[str, AddedToken]]:
+        """What is looked for, and the token that it is of."""
+        finders = (finder for finder in (self._raw, self._normalized) if finder is not None)
+        return [item for finder in finders for item in finder.spellings.items()]
 
 
 class Segments(NamedTuple):
@@ -104,13 +132,17 @@ class Segments(NamedTuple):
 
 
 class TokenFinder(tf.Module):
-    """Finds tokens in texts, the leftmost first and of these the longest; subclasses have `_segments`.
+    """Finds tokens in texts, the leftmost first and of these the longest.
 
     Args:
         tokens: as they are spelled in the texts that are searched -> id, and what says how they are found.
+        words_between_blanks: whether a token that is a `single_word` has a blank or nothing on either side, as
+            transformers' tokenizers in Python have it.
     """
 
-    def __init__(self, tokens: Mapping[str, tuple[int, AddedToken]]):
+    def __init__(
+        self, tokens: Mapping[str, tuple[int, AddedToken]], *, words_between_blanks: bool = False
+    ):
         super().__init__()
         # In a plain object, so that tf.Module does not track each of them.
         self._plain = SimpleNamespace(
@@ -119,6 +151,23 @@ class TokenFinder(tf.Module):
         self._pattern = None
         if len(tokens) <= MOST_IN_A_PATTERN:
             self._pattern = rf"\C*?(?:{'|'.join(map(re.escape, tokens))})\C*"
+        edges, ends = _tree_of([*tokens])
+        keys = [node * _CODES + code for node, code in edges]
+        self._edges = lookup_table(
+            np.array(keys, np.int64), np.array([*edges.values()], np.int64), default=_NONE
+        )
+        self._ends = tf.constant(ends)
+        ids, entries = zip(*tokens.values(), strict=True)
+        self._ids = tf.constant(ids, tf.int32)
+        self._single = _flags([entry.single_word for entry in entries])
+        self._lstrip = _flags([entry.lstrip for entry in entries])
+        self._rstrip = _flags([entry.rstrip for entry in entries])
+        if self._single is not None:
+            letters = code_points("added_tokens/word")
+            blank = [ord(" ")]
+            self._is_word = ~_set_of(blank) if words_between_blanks else _set_of(letters)
+        if self._lstrip is not None or self._rstrip is not None:
+            self._is_space = _set_of(code_points("byte_bpe/whitespace"))
 
     @property
     def spellings(self) -> Mapping[str, AddedToken]:
@@ -144,7 +193,7 @@ class TokenFinder(tf.Module):
 
         # `tokenize` stands in neither branch: a pass over a data set begins with optimising the graph,
         # which takes the longer the more of it there is, even where it is the same twice.
-        segments = Segments(*tf.cond(is_cut, lambda: self._segments(texts, with_offsets), whole))
+        segments = Segments(*tf.cond(is_cut, lambda: self._segments(texts), whole))
         tokens = tokenize(segments.texts)
 
         def joined() -> tuple[tf.Tensor, tf.Tensor]:
@@ -154,79 +203,8 @@ class TokenFinder(tf.Module):
         values, splits = tf.cond(is_cut, joined, lambda: (tokens.values, tokens.row_splits))
         return tf.RaggedTensor.from_row_splits(values, splits, validate=False)
 
-    def _segments(self, texts: tf.Tensor, with_offsets: bool) -> Segments:
-        """Cuts texts [batch]; starts and ends may be anything where offsets are not asked for."""
-        raise NotImplementedError
-
-
-class PatternFinder(TokenFinder):
-    """Finds few tokens without switches but lstrip, by a pattern.
-
-    Args: see `TokenFinder`.
-    """
-
-    def __init__(self, tokens: Mapping[str, tuple[int, AddedToken]]):
-        super().__init__(tokens)
-        ids = [index for index, _ in tokens.values()]
-        self._ids = lookup_table([*tokens], np.array(ids, np.int32), default=_NONE)
-        white_space = f"[{re2_class('byte_bpe/whitespace')}]*"
-        # The longest first: they are found before those that they hold.
-        self._tokens = "|".join(
-            (white_space if tokens[spelling][1].lstrip else "") + re.escape(spelling)
-            for spelling in sorted(tokens, key=len, reverse=True)
-        )
-        lstrip = [re.escape(text) for text, (_, token) in tokens.items() if token.lstrip]
-        self._stripped = f"^{white_space}({'|'.join(lstrip)})$" if lstrip else None
-
-    def _segments(self, texts: tf.Tensor, with_offsets: bool) -> Segments:
-        marked = tf.strings.regex_replace(as_utf8(texts), self._tokens, MARK + rb"\0" + MARK)
-        segments = tf.strings.split(marked, MARK)
-        found = segments.values
-        if self._stripped is not None:
-            found = tf.strings.regex_replace(found, self._stripped, r"\1")
-        ids = self._ids.lookup(found)
-        # A segment is either text, or one token and so without tokens of its own.
-        plain = tf.where(ids != _NONE, "", segments.values)
-        starts = ends = tf.zeros_like(ids, tf.int64)
-        if with_offsets:
-            lengths = tf.strings.length(segments.values, unit="UTF8_CHAR")
-            starts = tf.cast(sums_before(lengths, segments.row_splits), tf.int64)
-            ends = starts + tf.cast(lengths, tf.int64)
-        return Segments(plain, ids, starts, ends, segments.row_splits)
-
-
-class TreeFinder(TokenFinder):
-    """Finds any tokens, by a tree of their letters.
-
-    Args:
-        tokens: see `TokenFinder`.
-        words_between_blanks: whether a token that is a `single_word` has a blank or nothing on either side, as
-            transformers' tokenizers in Python have it.
-    """
-
-    def __init__(
-        self, tokens: Mapping[str, tuple[int, AddedToken]], *, words_between_blanks: bool = False
-    ):
-        super().__init__(tokens)
-        edges, ends = _tree_of([*tokens])
-        keys = [node * _CODES + code for node, code in edges]
-        self._edges = lookup_table(
-            np.array(keys, np.int64), np.array([*edges.values()], np.int64), default=_NONE
-        )
-        self._ends = tf.constant(ends)
-        ids, entries = zip(*tokens.values(), strict=True)
-        self._ids = tf.constant(ids, tf.int32)
-        self._single = _flags([entry.single_word for entry in entries])
-        self._lstrip = _flags([entry.lstrip for entry in entries])
-        self._rstrip = _flags([entry.rstrip for entry in entries])
-        if self._single is not None:
-            letters = code_points("added_tokens/word")
-            blank = [ord(" ")]
-            self._is_word = ~_set_of(blank) if words_between_blanks else _set_of(letters)
-        if self._lstrip is not None or self._rstrip is not None:
-            self._is_space = _set_of(code_points("byte_bpe/whitespace"))
-
-    def _segments(self, texts: tf.Tensor, with_offsets: bool) -> Segments:
+    def _segments(self, texts: tf.Tensor) -> Segments:
+        """Cuts texts [batch]."""
         decoded = tf.strings.unicode_decode(texts, "UTF-8", errors="replace")
         starts, ends, tokens, row = self._found(decoded.values, decoded.row_splits)
         number = tf.range(tf.size(starts, tf.int64))

@@ -19,7 +19,7 @@ import tensorflow as tf
 from bert_zoo.forks import refuse_fork
 from bert_zoo.text.added_tokens import AddedToken, distinct_tokens, extended
 from bert_zoo.text.batches import text_batch
-from bert_zoo.text.vocabulary import Vocabulary
+from bert_zoo.text.vocabulary import HF_SPECIAL_TOKENS, Vocabulary
 
 
 class SpecialToken(NamedTuple):
@@ -39,6 +39,26 @@ SPECIAL_TOKENS = {
     "mask_token": SpecialToken("mask_id", "mask token"),
     "eos_token": SpecialToken("eos_id", "end token"),
 }
+
+
+class Marks(NamedTuple):
+    """What a vocabulary writes beside the letters of its tokens; a vocabulary has at most one of these."""
+
+    inside: str = ""  # before a token that goes on with a word
+    begins: str = ""  # before a token that begins a word
+    ends: str = ""  # after a token that ends a word
+    unfinished: str = ""  # after a token that does not end a word
+
+
+class Piece(NamedTuple):
+    """A token as it reads in a text."""
+
+    text: str  # without the vocabulary's marks
+    # Whether it goes on with what stands before it, or that with it; None where the token does not tell.
+    joins_before: bool | None
+    joins_after: bool | None
+
+
 # From string [batch] to int32 [batch, (tokens)], or with offsets to [batch, (tokens), 3]: ids, starts
 # and ends.
 TokenizeFunction = Callable[[tf.Tensor], tf.RaggedTensor]
@@ -67,6 +87,9 @@ class Tokenizer(tf.Module):
     # What a token is, and where a text has `eos_token` beside its own spelling; see `WordLevelTokenizer`.
     unit = "subword"
     eos_at = "never"
+    marks = Marks()
+    # Whether the white space before a mask token is part of what the mask stands for.
+    mask_takes_space = False
 
     def __new__(cls, *args: Any, **kwargs: Any):
         tokenizer = super().__new__(cls)
@@ -275,6 +298,14 @@ class Tokenizer(tf.Module):
             data = content if isinstance(content, bytes) else content.encode("utf-8")
             (directory / name).write_bytes(data)
 
+    def _config(self, tokenizer_class: str, **settings: Any) -> dict[str, Any]:
+        """tokenizer_config.json: transformers' class, settings, and the tokens of the roles."""
+        named = {
+            theirs: getattr(self._options, ours, None) for ours, theirs in HF_SPECIAL_TOKENS.items()
+        }
+        named = {theirs: token for theirs, token in named.items() if token is not None}
+        return {"tokenizer_class": tokenizer_class, **settings, **named}
+
     def _files(self) -> dict[str, bytes | str | dict[str, Any]]:
         """What `save` writes, by the name of the file; a dict becomes JSON."""
         raise NotImplementedError
@@ -305,6 +336,26 @@ class Tokenizer(tf.Module):
     def id_to_token(self, index: int) -> str:
         """Returns the token of an id; ValueError for an id outside the vocabulary."""
         return self._vocabulary.token_of(index)
+
+    def piece(self, index: int) -> Piece:
+        """The token of an id as it reads in a text; ValueError for an id outside the vocabulary."""
+        token, marks = self.id_to_token(index), self.marks
+        joins_before = joins_after = None
+        if marks.begins:
+            joins_before = not token.startswith(marks.begins)
+        elif marks.inside and token.startswith(marks.inside):
+            joins_before = True
+        if marks.ends:
+            joins_after = not token.endswith(marks.ends)
+        elif marks.unfinished:
+            joins_after = token.endswith(marks.unfinished)
+        text = self._letters(token)
+        text = text.removeprefix(marks.inside).removesuffix(marks.ends or marks.unfinished)
+        return Piece(text.strip() or token, joins_before, joins_after)
+
+    def _letters(self, token: str) -> str:
+        """A token in the letters that it stands for, with blanks for marks of words' beginnings."""
+        return token.replace(self.marks.begins, " ") if self.marks.begins else token
 
     def token_to_id(self, token: str) -> int:
         """Returns the id of a token; ValueError for one that the vocabulary lacks."""

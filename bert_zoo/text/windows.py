@@ -49,8 +49,6 @@ class QuestionWindows(TextPreprocessor):
         ValueError: an option outside its range.
     """
 
-    cut_message = QUESTIONS_CUT
-
     def __init__(
         self,
         tokenizer: Tokenizer,
@@ -109,7 +107,7 @@ class QuestionWindows(TextPreprocessor):
         limit = min(self._max_question_length, self._room // 2)
         kept = tf.minimum(question.row_lengths(), limit)
         if self.report is not None:
-            self.report.watch(question.row_lengths(), kept, limit)
+            self.report.watch_cuts(question.row_lengths(), kept, limit, QUESTIONS_CUT)
         self.watch_unknown(question, context)
         room = self._room - kept
         step = tf.minimum(room, self._stride)
@@ -189,7 +187,7 @@ class DocumentWindows(Preprocessor):
 def document_windows(preprocessor: Preprocessor, stride: int | None) -> DocumentWindows:
     """Windows that read text as a model's preprocessor does, and report cut pairs as it does."""
     windows = DocumentWindows(preprocessor.tokenizer, stride=stride, **preprocessor.get_config())
-    windows.report, windows.unknown_report = preprocessor.report, preprocessor.unknown_report
+    windows.report = preprocessor.report
     return windows
 
 
@@ -211,8 +209,8 @@ def _windows(
 def question_windows(preprocessor: Preprocessor, **options: Any) -> QuestionWindows:
     """Windows that read text as a model's preprocessor does, but for options of QuestionWindows."""
     windows = QuestionWindows(preprocessor.tokenizer, **{**preprocessor.get_config(), **options})
-    if windows.unknown_report is not None:
-        windows.unknown_report = preprocessor.unknown_report
+    if windows.report is not None:
+        windows.report = preprocessor.report
     return windows
 
 

@@ -10,8 +10,8 @@ import numpy as np
 import tensorflow as tf
 
 from bert_zoo.error_text import shown
-from bert_zoo.text.albert_text import TextCleaner
 from bert_zoo.text.batches import as_utf8, split_at_white_space
+from bert_zoo.text.cleaner import TextCleaner
 from bert_zoo.text.offsets import lookup_table
 from bert_zoo.text.tokenizer import Tokenizer
 from bert_zoo.text.vocabulary import Vocabulary

@@ -22,6 +22,12 @@ EOS_TOKENS = ("<eos>", "<S>")
 UNKNOWN_TOKENS = ("<unk>", "<UNK>")
 
 
+def word_level_tokenizer(**arguments: Any):
+    from bert_zoo.text.word_level import WordLevelTokenizer
+
+    return WordLevelTokenizer(**arguments)
+
+
 def read_word_level(files: VocabularyFiles, overrides: dict[str, Any]) -> TokenizerParts:
     """Reads vocab.txt, and the settings beside it.
 
@@ -38,7 +44,7 @@ def read_word_level(files: VocabularyFiles, overrides: dict[str, Any]) -> Tokeni
     options = with_assumed_options(lines, path, options | overrides)
     if options["unit"] == "character":
         lines = [line_as_character(line) for line in lines]
-    return TokenizerParts("WordLevelTokenizer", {"vocabulary": lines, **options}, path)
+    return TokenizerParts(word_level_tokenizer, {"vocabulary": lines, **options}, path)
 
 
 def with_assumed_options(lines: list[str], path: Path, given: dict[str, Any]) -> dict[str, Any]:

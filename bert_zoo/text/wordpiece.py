@@ -6,7 +6,6 @@ import importlib
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -14,19 +13,12 @@ import tensorflow as tf
 
 from bert_zoo.error_text import shortened
 from bert_zoo.text.added_tokens import AddedToken
-from bert_zoo.text.normalizer import (
-    Rules,
-    build_rules,
-    normalized_text,
-    rules_of_normalized,
-    split_words,
-    tokenize_normalized,
-)
+from bert_zoo.text.normalizer import BertNormalizer, Rules, split_words
 from bert_zoo.text.offsets import characters_of_bytes, joined_rows, token_columns, utf8_lengths
 from bert_zoo.text.serialized import bert_normalizer, serialized
-from bert_zoo.text.token_finder import MOST_IN_A_PATTERN, TokenFinder, around, token_finders
-from bert_zoo.text.tokenizer import TokenizeFunction, Tokenizer, import_tensorflow_text
-from bert_zoo.text.vocabulary import HF_SPECIAL_TOKENS, SUFFIX, Vocabulary, special_tokens
+from bert_zoo.text.token_finder import MOST_IN_A_PATTERN, AddedTokens
+from bert_zoo.text.tokenizer import Marks, TokenizeFunction, Tokenizer, import_tensorflow_text
+from bert_zoo.text.vocabulary import SUFFIX, Vocabulary, special_tokens
 
 # A word that no vocabulary holds: a control character never gets past the clean-up.
 _UNKNOWN_WORD = "\x00"
@@ -59,6 +51,8 @@ class WordPieceTokenizer(Tokenizer):
     Source: Devlin et al. 2019, google-research/bert tokenization.py; huggingface/tokenizers.
     """
 
+    marks = Marks(inside=SUFFIX)
+
     def __init__(
         self,
         vocabulary: Sequence[str],
@@ -90,10 +84,24 @@ class WordPieceTokenizer(Tokenizer):
             added_tokens=added_tokens,
         )
         with tf.init_scope(), tf.device("CPU:0"):
-            self._engine = _Engine(
-                self.base_vocabulary, self.vocabulary, self.added_tokens, self._options
+            self._normalizer = BertNormalizer(
+                lowercase=lowercase,
+                strip_accents=lowercase if strip_accents is None else strip_accents,
+                split_cjk=split_cjk,
             )
-        self._trace(self._engine.tokenize, partial(self._engine.tokenize, with_offsets=True))
+            self._added = AddedTokens(self.added_tokens, self._normalizer)
+            # A character has at most four bytes; the exact limit, in characters, is applied before.
+            self._match_words = _fast_wordpiece(
+                self.base_vocabulary, unknown_token, 4 * max_word_length, split=False
+            )
+            self._match_ascii = _fast_wordpiece(
+                self.base_vocabulary, unknown_token, max_word_length, split=True
+            )
+            self._token_strings = tf.constant(self.vocabulary)
+        self._plain_pattern, self._other_pattern = _patterns_of_plain_texts(
+            self._added.spellings, lowercase=lowercase
+        )
+        self._trace(self._tokenize_batch, partial(self._tokenize_batch, with_offsets=True))
 
     def serialized(self, *, special_in_text: bool = False) -> dict[str, Any]:
         options = self._options
@@ -116,78 +124,20 @@ class WordPieceTokenizer(Tokenizer):
             decoder={"type": "WordPiece", "prefix": SUFFIX, "cleanup": True},
         )
 
-    def _begins_word(self, token: str) -> bool:
-        return not token.startswith(SUFFIX)
+    def _tokenize_batch(self, texts: tf.Tensor, with_offsets: bool = False) -> tf.RaggedTensor:
+        """Tokenizes texts of printable ASCII, most of English, by tensorflow_text's one-step kernel.
 
-    def _join(self, ids: tf.RaggedTensor) -> tf.Tensor:
-        # What normalisation took away (case, accents, spacing around punctuation) does not come back.
-        tokens = tf.gather(self._engine.token_strings, ids)
-        joined = tf.strings.reduce_join(tokens, axis=1, separator=" ")
-        return tf.strings.regex_replace(joined, f" {SUFFIX}", "")
-
-    def _files(self) -> dict[str, Any]:
-        options = self._options
-        config = {
-            "tokenizer_class": "BertTokenizer",
-            "do_lower_case": options.lowercase,
-            "strip_accents": options.strip_accents,
-            "tokenize_chinese_chars": options.split_cjk,
-            "max_input_chars_per_word": options.max_word_length,
-            **{theirs: getattr(options, ours) for ours, theirs in HF_SPECIAL_TOKENS.items()},
-        }
-        if options.added_tokens:
-            config["added_tokens_decoder"] = self._tokens_in_text()
-        lines = "".join(f"{token}\n" for token in self.base_vocabulary)
-        return {"vocab.txt": lines, "tokenizer_config.json": config}
-
-
-class _Engine(tf.Module):
-    """The constants and the graph of a WordPieceTokenizer.
-
-    Texts of printable ASCII, most of English, take tensorflow_text's one-step kernel, which agrees
-    with BERT there; any other text goes through `split_words`. Both give the same ids.
-    """
-
-    def __init__(
-        self,
-        base_vocabulary: Sequence[str],
-        vocabulary: Sequence[str],
-        added_tokens: Mapping[int, AddedToken],
-        options: SimpleNamespace,
-    ):
-        super().__init__()
-        strip = options.strip_accents
-        rules = build_rules(
-            lowercase=options.lowercase,
-            strip_accents=options.lowercase if strip is None else strip,
-            split_cjk=options.split_cjk,
-        )
-        self._rules = Rules(*map(tf.constant, rules))
-        self._raw_tokens, self._normalized_tokens = token_finders(
-            added_tokens, lambda content: normalized_text(content, self._rules)
-        )
-        if self._normalized_tokens is not None:
-            self._rules_of_normalized = Rules(*map(tf.constant, rules_of_normalized()))
-        self._lowercase = options.lowercase
-        self._max_word_length = options.max_word_length
-
-        # A character has at most four bytes; the exact limit, in characters, is applied before.
-        self._match_words = _fast_wordpiece(
-            base_vocabulary, options.unknown_token, 4 * options.max_word_length, split=False
-        )
-        self._match_ascii = _fast_wordpiece(
-            base_vocabulary, options.unknown_token, options.max_word_length, split=True
-        )
-        self._plain_pattern, self._other_pattern = _patterns_of_plain_texts(
-            (self._raw_tokens, self._normalized_tokens), lowercase=options.lowercase
-        )
-        self.token_strings = tf.constant(vocabulary)
-
-    def tokenize(self, texts: tf.Tensor, with_offsets: bool = False) -> tf.RaggedTensor:
-        """Tokenizes string [batch] to int32 [batch, (tokens)], or with offsets [batch, (tokens), 3]."""
+        It agrees with BERT there; any other text goes through `split_words`. Both give the same ids.
+        """
         of_ascii = partial(self._tokenize_ascii, with_offsets=with_offsets)
-        of_unicode = partial(self._tokenize_unicode, with_offsets=with_offsets)
-        of_unicode = around(self._raw_tokens, of_unicode, with_offsets=with_offsets)
+        of_unicode = partial(
+            self._added.tokenize,
+            tokenize=partial(self._tokenize_words, rules=self._normalizer.rules),
+            tokenize_normalized=partial(
+                self._tokenize_words, rules=self._normalizer.rules_of_normalized
+            ),
+            with_offsets=with_offsets,
+        )
         plain = tf.strings.regex_full_match(texts, self._plain_pattern)
         if self._other_pattern is not None:
             plain &= ~tf.strings.regex_full_match(texts, self._other_pattern)
@@ -199,20 +149,11 @@ class _Engine(tf.Module):
 
     def _tokenize_ascii(self, texts: tf.Tensor, with_offsets: bool) -> tf.RaggedTensor:
         # A character is a byte, and lower-casing moves none.
-        texts = tf.strings.lower(texts) if self._lowercase else texts
+        texts = tf.strings.lower(texts) if self._options.lowercase else texts
         ids, starts, ends = self._match_ascii.tokenize_with_offsets(texts)
         if not with_offsets:
             return ids
         return ids.with_values(token_columns(ids.values, starts.values, ends.values))
-
-    def _tokenize_unicode(self, texts: tf.Tensor, with_offsets: bool) -> tf.RaggedTensor:
-        if self._normalized_tokens is None:
-            return self._tokenize_words(texts, self._rules, with_offsets)
-        tokenize = partial(
-            self._tokenize_words, rules=self._rules_of_normalized, with_offsets=with_offsets
-        )
-        tokenize = around(self._normalized_tokens, tokenize, with_offsets=with_offsets)
-        return tokenize_normalized(texts, self._rules, tokenize, with_offsets=with_offsets)
 
     def _tokenize_words(
         self, texts: tf.Tensor, rules: Rules, with_offsets: bool
@@ -238,12 +179,35 @@ class _Engine(tf.Module):
     def _spelled(self, words: tf.RaggedTensor) -> tf.Tensor:
         """Returns words, code points [words, (characters)], as strings, overlong ones unknown."""
         spelled = tf.strings.unicode_encode(words, "UTF-8")
-        too_long = words.row_lengths() > self._max_word_length
+        too_long = words.row_lengths() > self._options.max_word_length
         return tf.cond(
             tf.reduce_any(too_long),
             lambda: tf.where(too_long, _UNKNOWN_WORD, spelled),
             lambda: spelled,
         )
+
+    def _begins_word(self, token: str) -> bool:
+        return not token.startswith(SUFFIX)
+
+    def _join(self, ids: tf.RaggedTensor) -> tf.Tensor:
+        # What normalisation took away (case, accents, spacing around punctuation) does not come back.
+        tokens = tf.gather(self._token_strings, ids)
+        joined = tf.strings.reduce_join(tokens, axis=1, separator=" ")
+        return tf.strings.regex_replace(joined, f" {SUFFIX}", "")
+
+    def _files(self) -> dict[str, Any]:
+        options = self._options
+        config = self._config(
+            "BertTokenizer",
+            do_lower_case=options.lowercase,
+            strip_accents=options.strip_accents,
+            tokenize_chinese_chars=options.split_cjk,
+            max_input_chars_per_word=options.max_word_length,
+        )
+        if options.added_tokens:
+            config["added_tokens_decoder"] = self._tokens_in_text()
+        lines = "".join(f"{token}\n" for token in self.base_vocabulary)
+        return {"vocab.txt": lines, "tokenizer_config.json": config}
 
 
 def _tokenize_mixed(
@@ -259,15 +223,14 @@ def _tokenize_mixed(
 
 
 def _patterns_of_plain_texts(
-    finders: Iterable[TokenFinder | None], *, lowercase: bool
+    spellings: Iterable[tuple[str, AddedToken]], *, lowercase: bool
 ) -> tuple[str, str | None]:
     """A pattern of texts of printable ASCII and white space, and one of those that may hold an added token.
 
     A text is plain where the first matches and the second, if there is one, does not. Special tokens that
     begin with a sign are kept out by the first.
     """
-    spelled = [item for finder in finders if finder for item in finder.spellings.items()]
-    spelled = [(spelling, token) for spelling, token in spelled if spelling.isascii()]
+    spelled = [(spelling, token) for spelling, token in spellings if spelling.isascii()]
     words = [text for text, token in spelled if text[0].isalnum() or not token.special]
     if len(words) > MOST_IN_A_PATTERN:
         words = []

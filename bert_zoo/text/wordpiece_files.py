@@ -30,6 +30,12 @@ _OPTIONS = {
 }
 
 
+def _tokenizer(**arguments):
+    from bert_zoo.text.wordpiece import WordPieceTokenizer
+
+    return WordPieceTokenizer(**arguments)
+
+
 def read_wordpiece(
     files: VocabularyFiles, overrides: dict[str, Any], *, dict_file: bool = False, **defaults: Any
 ) -> TokenizerParts:
@@ -71,7 +77,7 @@ def read_wordpiece(
         "added_tokens": named.added_to(vocabulary, files.directory),
         **overrides,
     }
-    return TokenizerParts("WordPieceTokenizer", arguments, files.directory)
+    return TokenizerParts(_tokenizer, arguments, files.directory)
 
 
 def _read_vocabulary(files: VocabularyFiles, serialized: JsonObject, dict_file: bool) -> list[str]:

@@ -5,7 +5,8 @@
     moses-env/bin/python tools/references/moses_tables.py        # Python 3.11
 
 Classes of characters are Perl's as sacremoses has them (`alnum`, `alpha`, `number`, `lower`, `hangul`), and
-Python's own (`digit`, `other`, `nonspacing`); prefixes are those of the Moses decoder's files.
+Python's own (`digit`, `other`, `nonspacing`); prefixes are those of the Moses decoder's files;
+"#" follows those that keep their full stop before numbers alone.
 """
 
 import json
@@ -48,7 +49,7 @@ def main() -> None:
         entries = [*words.words(language)]
         numeric = sorted({e.removesuffix(NUMERIC) for e in entries if e.endswith(NUMERIC)})
         always = sorted({e for e in entries if " " not in e} - {*numeric})
-        prefixes[language] = {"always": " ".join(always), "before_numbers": " ".join(numeric)}
+        prefixes[language] = " ".join([*always, *(f"{prefix}#" for prefix in numeric)])
     tables = {
         "alnum": ranges(MosesTokenizer.IsAlnum),
         "alpha": ranges(MosesTokenizer.IsAlpha),

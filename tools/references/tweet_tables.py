@@ -1,4 +1,4 @@
-"""Writes what tweets are normalised by: "tweets" in bert_zoo/text/unicode_tables.json, and emoji_tables.json.
+"""Writes what tweets are normalised by: "tweets" in bert_zoo/text/unicode_tables.json, and families/bertweet/emoji_tables.json.
 
     python -m venv tweet-env
     tweet-env/bin/pip install emoji==0.6.0 regex==2026.11.15
@@ -29,8 +29,14 @@ def main() -> None:
     write_section("tweets", f"regex {regex.__version__}", sets)
     names = {character: emoji.demojize(character) for character in map(chr, codes)}
     changed = {character: name for character, name in names.items() if name != character}
-    text = json.dumps({"source": f"emoji {emoji.__version__}", "names": changed}, indent=0)
-    FILE.with_name("emoji_tables.json").write_text(text + "\n")
+    table = {
+        "source": f"emoji {emoji.__version__}",
+        "characters": "".join(changed),
+        "names": " ".join(name.strip(":") for name in changed.values()),
+    }
+    text = json.dumps(table, indent=0, ensure_ascii=False)
+    names = FILE.parents[1] / "families/bertweet/emoji_tables.json"
+    names.write_text(text + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -3,11 +3,11 @@
 from dataclasses import replace
 
 from bert_zoo.families.bert.checkpoints import BASE
+from bert_zoo.families.bertweet.vocabulary import read_tweet_bpe
 from bert_zoo.families.roberta import family as roberta
 from bert_zoo.family import HF, Checkpoint, TextSpec
 from bert_zoo.text.format import TextFormat
 from bert_zoo.text.layout import ROBERTA
-from bert_zoo.text.tweet_bpe_files import read_tweet_bpe
 
 COVID = "Trained on with 23 million tweets on COVID-19"
 

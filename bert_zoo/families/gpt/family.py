@@ -5,9 +5,9 @@ from bert_zoo.families.gpt import formats
 from bert_zoo.families.gpt.checkpoints import GPT
 from bert_zoo.families.gpt.config import CausalConfig
 from bert_zoo.families.gpt.original import ORIGINAL
+from bert_zoo.families.gpt.vocabulary import read_char_bpe
 from bert_zoo.family import Family
 from bert_zoo.presets import Preset, Recipe
-from bert_zoo.text.char_bpe_files import read_char_bpe
 from bert_zoo.text.format import TextFormat
 from bert_zoo.text.layout import Layout
 from bert_zoo.weights.formats import HuggingFace

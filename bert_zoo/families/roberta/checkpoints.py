@@ -135,7 +135,7 @@ CHECKPOINTS = [
         text=CASED,
         note=(
             "873 million tweets in English, in RoBERTa's tokens. They were normalised before the tokenizer, "
-            "which does not do it: pass them through bert_zoo.text.TweetNormalizer."
+            "which does not do it: pass them through bert_zoo.families.bertweet.tweets.TweetNormalizer."
         ),
     ),
     trained_here(

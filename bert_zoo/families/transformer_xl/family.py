@@ -7,7 +7,7 @@ from bert_zoo.families.transformer_xl.config import RecurrentConfig
 from bert_zoo.families.transformer_xl.presets import PRESETS
 from bert_zoo.families.transformer_xl.vocabulary import read_vocabulary
 from bert_zoo.family import Family, TextSpec
-from bert_zoo.text.format import TextFormat
+from bert_zoo.text.format import TextFormat, rows_of_language_models
 from bert_zoo.text.layout import PLAIN
 from bert_zoo.weights.table import Head
 
@@ -101,7 +101,7 @@ FAMILY = Family(
             copies={"hf": formats.hf_copies, "torch": formats.softmax_copies},
         )
     },
-    text=TextFormat(read_vocabulary, layout=PLAIN, preprocessor="LanguageModelPreprocessor"),
+    text=TextFormat(read_vocabulary, layout=PLAIN, preprocessor=rows_of_language_models),
     checkpoints=[
         *CHECKPOINTS,
         trained_here(

@@ -24,6 +24,7 @@ from bert_zoo.text.word_level_files import (
     first_known,
     read_word_level,
     with_assumed_options,
+    word_level_tokenizer,
 )
 from bert_zoo.weights.files import WeightsError, refuse_lfs_pointer
 from bert_zoo.weights.restricted_pickle import (
@@ -86,7 +87,7 @@ def read_vocabulary(files: VocabularyFiles, overrides: dict[str, Any]) -> Tokeni
     # The numbers of bytes are the same in lower case.
     lowercase = found.lowercase and options["unit"] != "byte"
     arguments = {"vocabulary": found.tokens, "lowercase": lowercase, **options}
-    return TokenizerParts("WordLevelTokenizer", arguments, path)
+    return TokenizerParts(word_level_tokenizer, arguments, path)
 
 
 class PickledVocabulary(NamedTuple):

@@ -7,8 +7,9 @@ from typing import Any
 from bert_zoo.config import ConfigError, EncoderConfig, is_integer
 from bert_zoo.families.bert import family as bert
 from bert_zoo.families.xlm.checkpoints import CHECKPOINTS
-from bert_zoo.families.xlm.formats import ProgramFile, read_vocabulary
+from bert_zoo.families.xlm.formats import ProgramFile
 from bert_zoo.families.xlm.presets import PRESETS, PRETRAINING
+from bert_zoo.families.xlm.vocabulary import read_vocabulary
 from bert_zoo.family import Family
 from bert_zoo.text.format import TextFormat
 from bert_zoo.text.layout import Layout

@@ -1,8 +1,10 @@
 """What may stand in the place of a mask, from raw text to something that prints well."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from keras import ops
@@ -11,7 +13,10 @@ from bert_zoo.models.data_adapters import text_rows
 from bert_zoo.models.direct import for_this_device
 from bert_zoo.models.graphs import on_model
 from bert_zoo.results.printed import Row, Rows, surroundings, table
-from bert_zoo.tasks.tokens import detokenized, tokenized
+from bert_zoo.tasks.tokens import tokenized
+
+if TYPE_CHECKING:
+    from bert_zoo.text.tokenizer import Piece
 
 
 @dataclass(frozen=True)
@@ -119,25 +124,6 @@ def _gaps(text: str, mask: str) -> list[Gap]:
     return [Gap(mask.join(parts[:i]), mask.join(parts[i:])) for i in range(1, len(parts))]
 
 
-class Marks(NamedTuple):
-    """What a vocabulary writes beside the letters of its tokens; a vocabulary has one of these."""
-
-    inside: str = ""  # before a token that goes on with a word
-    begins: str = ""  # before a token that begins a word
-    ends: str = ""  # behind a token that ends a word
-    unfinished: str = ""  # behind a token that does not end a word
-
-
-# By the name of the tokenizer's class.
-_MARKS = {
-    "WordPieceTokenizer": Marks(inside="##"),
-    "ByteBpeTokenizer": Marks(begins="Ġ"),
-    "SentencePieceTokenizer": Marks(begins="▁"),
-    "WordBpeTokenizer": Marks(ends="</w>"),
-    "TweetBpeTokenizer": Marks(unfinished="@@"),
-}
-
-
 class Spelling:
     """How the vocabulary of a model's tokenizer writes tokens, and how they join to a text."""
 
@@ -145,10 +131,6 @@ class Spelling:
         tokenizer = model.preprocessor.tokenizer
         self.model, self.tokenizer = model, tokenizer
         self.mask = tokenizer.id_to_token(tokenizer.mask_id)
-        self._marks = _MARKS[type(tokenizer).__name__]
-        # Whether a blank before the mask is part of what the mask stands for.
-        takes_blank = tokenizer.get_config().get("lstrip_mask", True)
-        self._takes_blank = bool(self._marks.begins) and takes_blank
 
     def _ids(self, texts: Sequence[str]) -> list[np.ndarray]:
         return tokenized(self.model, text_rows(self.model, texts))
@@ -164,53 +146,46 @@ class Spelling:
         return np.array(joined, np.int32)
 
     def candidates(self, gap: Gap, ids: np.ndarray, row: np.ndarray) -> list[Candidate]:
-        readable = detokenized(self.model, ids[:, None])
         found = []
-        for token_id, shown in zip(map(int, ids), readable, strict=True):
-            token = self.tokenizer.id_to_token(token_id)
-            shown = shown.decode("utf-8").strip()
-            shown = shown.removeprefix(self._marks.inside).removesuffix(self._marks.unfinished)
-            shown = shown or token
-            before, after = self._before(gap.before, token), self._after(gap.after, token)
-            text = f"{before}{shown}{after}"
-            found.append(Candidate(shown, token_id, float(row[token_id]), text, len(before)))
+        for token_id in map(int, ids):
+            piece = self.tokenizer.piece(token_id)
+            before, after = self._before(gap.before, piece), _after(gap.after, piece)
+            text = f"{before}{piece.text}{after}"
+            found.append(Candidate(piece.text, token_id, float(row[token_id]), text, len(before)))
         return found
 
-    def _before(self, before: str, token: str) -> str:
+    def _before(self, before: str, piece: Piece) -> str:
         """The text before a mask, ending as it does before this token."""
-        marks = self._marks
-        if marks.begins and token.startswith(marks.begins):
-            return f"{before.rstrip()} " if before.strip() else before
-        if self._takes_blank or (marks.inside and token.startswith(marks.inside)):
-            return before.rstrip()
-        # Others' tokens begin words, also where the mask touches the one before.
-        return f"{before} " if not marks.begins and before[-1:].isalnum() else before
-
-    def _after(self, after: str, token: str) -> str:
-        """The text behind a mask, beginning as it does behind this token."""
-        ends, unfinished = self._marks.ends, self._marks.unfinished
-        if not ends and not unfinished:
-            return after
-        if token.endswith(unfinished) if unfinished else not token.endswith(ends):
-            return after.lstrip()
-        return f" {after}" if after[:1].isalnum() else after
-
-    def _is_marked(self, target: str) -> bool:
-        marks = self._marks
-        before, behind = marks.inside or marks.begins, marks.ends or marks.unfinished
-        return target.startswith(before) if before else target.endswith(behind)
+        takes_space = self.tokenizer.mask_takes_space
+        if piece.joins_before is None:
+            # Such tokens begin words, also where the mask touches the one before.
+            return f"{before} " if before[-1:].isalnum() else before
+        if piece.joins_before:
+            return before.rstrip() if takes_space or not self.tokenizer.marks.begins else before
+        return f"{before.rstrip()} " if before.strip() else before
 
     def id_in(self, gap: Gap, target: str) -> int | list[int]:
         """The id of a word in the place of a mask, or its pieces where they are not one token."""
         vocabulary = self.tokenizer.vocabulary
-        if self._is_marked(target) and target in vocabulary:
-            return self.tokenizer.token_to_id(target)
-        blank = " " if self._takes_blank and gap.before[-1:].isspace() else ""
+        if target in vocabulary:
+            token_id = self.tokenizer.token_to_id(target)
+            if self.tokenizer.piece(token_id).text != target:
+                return token_id
+        blank = " " if self.tokenizer.mask_takes_space and gap.before[-1:].isspace() else ""
         pieces = self._ids([blank + target])[0].tolist()
         if len(pieces) == 1 and pieces != [self.tokenizer.unk_id]:
             return pieces[0]
         # The inside of a word has no mark where beginnings or ends have one.
         return self.tokenizer.token_to_id(target) if target in vocabulary else pieces
+
+
+def _after(after: str, piece: Piece) -> str:
+    """The text after a mask, beginning as it does after this token."""
+    if piece.joins_after is None:
+        return after
+    if piece.joins_after:
+        return after.lstrip()
+    return f" {after}" if after[:1].isalnum() else after
 
 
 def _target_ids(

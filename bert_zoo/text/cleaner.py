@@ -1,4 +1,4 @@
-"""ALBERT's text preprocessing in the graph: what its original code does with Python's strings.
+"""Texts cleaned in the graph as Python's string methods do it in the code that models were trained with.
 
 White space is collapsed, the text is decomposed (NFKD), combining characters are dropped, and the
 rest is lower-cased. Dropping every character of a combining class makes the order of marks
@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import functools
 import unicodedata
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 import tensorflow as tf
@@ -27,7 +27,7 @@ _SIGMA, _SMALL_SIGMA, _FINAL_SIGMA = "Σσς"
 
 
 class TextCleaner:
-    """Prepares texts for an ALBERT SentencePiece model; each option is one step, in this order.
+    """Prepares texts; each option is one step, in this order.
 
     Args:
         rewrite_quotes: turn `` and '' into ", as Hugging Face's tokenizer does and Google's code
@@ -60,12 +60,10 @@ class TextCleaner:
         self._lowercase = lowercase
         self._next_line_is_space = next_line_is_space
         self._changes_characters = lowercase or not keep_accents
-        pages, rows, replacements = build_table(
-            keep_accents=keep_accents, lowercase=lowercase, all_marks=hugging_face_rules
-        )
-        self._pages, self._rows = tf.constant(pages), tf.constant(rows)
-        self._replacements = tf.RaggedTensor.from_row_lengths(
-            np.concatenate(replacements), [len(codes) for codes in replacements]
+        self._table = CharacterTable(
+            replacements(
+                keep_accents=keep_accents, lowercase=lowercase, all_marks=hugging_face_rules
+            )
         )
         # Texts of printable ASCII that are spaced as they should be need at most lower-casing.
         self._plain = "(?:[!-~]+(?: [!-~]+)*)?" if remove_space else "[ -~]*"
@@ -88,23 +86,13 @@ class TextCleaner:
             white_space = f"[{re2_class('python/whitespace')}]+"
             texts = tf.strings.strip(tf.strings.regex_replace(texts, white_space, " "))
         if self._changes_characters:
-            texts = self._replace_characters(texts)
+            texts = self._table(texts)[0]
         if self._next_line_is_space:
             texts = tf.strings.regex_replace(texts, "\u0085", " ")
         if self._lowercase and self._final_sigma:
             has_sigma = tf.strings.regex_full_match(texts, f"(?s).*{_SIGMA}.*")
             texts = _map_where(has_sigma, _lower_sigma, texts)
         return texts
-
-    def _replace_characters(self, texts: tf.Tensor) -> tf.Tensor:
-        characters = tf.strings.unicode_decode(texts, "UTF-8")
-        codes = characters.values
-        replaced = tf.gather(self._replacements, look_up(codes, self._pages, self._rows))
-        kept = tf.gather(codes, replaced.value_rowids())
-        replaced = replaced.with_values(
-            tf.where(replaced.values == _UNCHANGED, kept, replaced.values)
-        )
-        return tf.strings.unicode_encode(joined_rows(replaced, characters), "UTF-8")
 
     def origins(self, texts: tf.Tensor) -> tf.RaggedTensor:
         """Which character of a text each one of the prepared text comes from, int32 [batch, (n)].
@@ -126,8 +114,7 @@ class TextCleaner:
         codes = characters.values
         lengths = tf.ones_like(codes)
         if self._changes_characters:
-            replacement_lengths = tf.cast(self._replacements.row_lengths(), tf.int32)
-            lengths = tf.gather(replacement_lengths, look_up(codes, self._pages, self._rows))
+            lengths = tf.cast(self._table.written(codes).row_lengths(), tf.int32)
         if self._rewrite_quotes:
             lengths = tf.where(_begins_quotes(characters), 0, lengths)
         if self._remove_space:
@@ -140,18 +127,49 @@ class TextCleaner:
         return joined_rows(origins, characters)
 
 
+class CharacterTable:
+    """Puts characters in the places of single ones.
+
+    Args:
+        written: code point -> those that are written for it.
+    """
+
+    def __init__(self, written: Mapping[int, Sequence[int]]):
+        numbers = np.zeros(0x110000, np.int32)
+        rows = {(_UNCHANGED,): 0}
+        for code, codes in written.items():
+            numbers[code] = rows.setdefault(tuple(codes), len(rows))
+        self._pages, self._rows = map(tf.constant, paged(numbers))
+        flat = np.array([code for row in rows for code in row], np.int32)
+        self._written = tf.RaggedTensor.from_row_lengths(flat, [*map(len, rows)])
+
+    def written(self, codes: tf.Tensor) -> tf.RaggedTensor:
+        """What is written for each of the code points [n], int32 [n, (code points)]."""
+        written = tf.gather(self._written, look_up(codes, self._pages, self._rows))
+        kept = tf.gather(codes, written.value_rowids())
+        return written.with_values(tf.where(written.values == _UNCHANGED, kept, written.values))
+
+    def __call__(self, texts: tf.Tensor) -> tuple[tf.Tensor, tf.RaggedTensor]:
+        """Texts [batch] after it, and which of a text's characters each comes from, int32 [batch, (n)]."""
+        characters = tf.strings.unicode_decode(texts, "UTF-8")
+        written = self.written(characters.values)
+        places = tf.ragged.range(tf.cast(characters.row_lengths(), tf.int32)).values
+        origins = written.with_values(tf.gather(places, written.value_rowids()))
+        written, origins = (joined_rows(each, characters) for each in (written, origins))
+        return tf.strings.unicode_encode(written, "UTF-8"), origins
+
+
 @functools.cache
-def build_table(
+def replacements(
     *, keep_accents: bool, lowercase: bool, all_marks: bool = False
-) -> tuple[np.ndarray, np.ndarray, list[np.ndarray]]:
-    """Compiles what becomes of every code point: its number in a table, among the replacements.
+) -> dict[int, tuple[int, ...]]:
+    """What becomes of every code point that does not stay as it is.
 
     Python's own Unicode data are asked about the code points that Unicode 14 gives a meaning to
     here, and no others: what those become is stable, by Unicode's policy, so that the table does
-    not change with the version of Python. It comes in pages and rows, as of `paged`.
+    not change with the version of Python.
     """
-    rows = np.zeros(0x110000, np.int32)
-    replacements = {(_UNCHANGED,): 0}
+    found = {}
     starters = {chr(code) for code in code_points("python/starter_marks")} if all_marks else set()
     for code in sorted({*code_points("python/changed"), *map(ord, starters)}):
         text = chr(code)
@@ -162,8 +180,8 @@ def build_table(
             waits = "" if all_marks else _SIGMA
             text = "".join(char if char == waits else char.lower() for char in text)
         if text != chr(code):
-            rows[code] = replacements.setdefault(tuple(map(ord, text)), len(replacements))
-    return *paged(rows), [np.array(codes, np.int32) for codes in replacements]
+            found[code] = tuple(map(ord, text))
+    return found
 
 
 def _lower_sigma(texts: tf.Tensor) -> tf.Tensor:

@@ -1,6 +1,6 @@
 """BPE of tweets in the graph, with the ids of transformers' BertweetTokenizer.
 
-Words are merged as `bert_zoo.text.word_bpe` says; in the vocabulary it is tokens that do not end a word which
+Words are merged as `bert_zoo.text.bpe` says; in the vocabulary it is tokens that do not end a word which
 are marked, by "@@" behind them.
 """
 
@@ -11,23 +11,25 @@ from typing import Any
 
 import tensorflow as tf
 
+from bert_zoo.families.bertweet.tweets import UNKNOWN, TweetNormalizer
+from bert_zoo.families.bertweet.vocabulary import FIRST_TOKENS
 from bert_zoo.text.added_tokens import AddedToken
 from bert_zoo.text.batches import replaced, split_at_white_space
-from bert_zoo.text.tweet_bpe_files import FIRST_TOKENS
-from bert_zoo.text.tweets import UNKNOWN, TweetNormalizer
+from bert_zoo.text.bpe import WORD_END, Merges, MergesWords, at_last_places
+from bert_zoo.text.token_finder import AddedTokens
+from bert_zoo.text.tokenizer import Marks
 from bert_zoo.text.unicode_tables import re2_class
-from bert_zoo.text.vocabulary import HF_SPECIAL_TOKENS, Vocabulary, special_tokens
-from bert_zoo.text.word_bpe import WORD_END, MergedWords
+from bert_zoo.text.vocabulary import Vocabulary, special_tokens
 
 # What tokens that do not end a word end with.
 CONTINUED = "@@"
 
 
-class TweetBpeTokenizer(MergedWords):
+class TweetBpeTokenizer(MergesWords):
     """BERTweet's tokenizer: normalised tweets, then merges of characters to tokens.
 
     Ids equal those of transformers' BertweetTokenizer with the same `normalization`; see
-    `bert_zoo.text.tweets`. Special and added tokens inside a text become their own ids, as they do there. It
+    `bert_zoo.families.bertweet.tweets`. Special and added tokens inside a text become their own ids, as they do there. It
     does not tell where in a text its tokens come from, and `word_starts` is true of every token: it is the
     end of a word that a token tells.
 
@@ -47,10 +49,12 @@ class TweetBpeTokenizer(MergedWords):
     Source: Nguyen et al. 2020 (arXiv:2005.10200); huggingface/transformers tokenization_bertweet.py.
     """
 
+    marks = Marks(unfinished=CONTINUED)
+
     def __init__(
         self,
         vocabulary: Sequence[str],
-        merges: Sequence[tuple[str, str]],
+        merges: Merges,
         *,
         normalization: bool = True,
         unknown_token: str = "<unk>",
@@ -79,15 +83,17 @@ class TweetBpeTokenizer(MergedWords):
         with tf.init_scope(), tf.device("CPU:0"):
             self._normalize = TweetNormalizer() if normalization else _with_line_ends
             self._spellings = tf.constant(self.vocabulary)
-        self._prepare(lambda texts: split_at_white_space(self._normalize(texts)), merges, ids)
+            added = AddedTokens(self.added_tokens, in_raw_texts=True)
+        self._prepare(self._find, at_last_places(merges), ids, added)
+
+    def _find(self, texts: tf.Tensor) -> tf.RaggedTensor:
+        return split_at_white_space(self._normalize(texts))
 
     def _join(self, ids: tf.RaggedTensor) -> tf.Tensor:
         joined = tf.strings.reduce_join(tf.gather(self._spellings, ids), axis=1, separator=" ")
         return tf.strings.strip(tf.strings.regex_replace(joined, f"{CONTINUED} ", ""))
 
     def _files(self) -> dict[str, Any]:
-        options = self._options
-        special = {theirs: getattr(options, ours) for ours, theirs in HF_SPECIAL_TOKENS.items()}
         added = {token.content for token in self.added_tokens.values()}
         words = [*self.base_vocabulary[len(FIRST_TOKENS) :]]
         while words and words[-1] in added:
@@ -97,9 +103,7 @@ class TweetBpeTokenizer(MergedWords):
             "vocab.txt": "".join(f"{word} 1\n" for word in words),
             "bpe.codes": "".join(f"{left} {right} 1\n" for left, right in self.merges),
             "tokenizer_config.json": {
-                "tokenizer_class": "BertweetTokenizer",
-                "normalization": options.normalization,
-                **special,
+                **self._config("BertweetTokenizer", normalization=self._options.normalization),
                 "added_tokens_decoder": self._tokens_in_text(),
             },
         }

@@ -13,6 +13,12 @@ from bert_zoo.text.format import TokenizerParts
 ROLES = ("unknown_token", "padding_token")
 
 
+def _tokenizer(**arguments):
+    from bert_zoo.families.gpt.tokenizer import CharBpeTokenizer
+
+    return CharBpeTokenizer(**arguments)
+
+
 def read_char_bpe(files: VocabularyFiles, overrides: dict[str, Any]) -> TokenizerParts:
     """Reads Hugging Face's files, and the settings beside them.
 
@@ -35,7 +41,7 @@ def read_char_bpe(files: VocabularyFiles, overrides: dict[str, Any]) -> Tokenize
         "added_tokens": named.added_to(vocabulary, files.directory),
         **overrides,
     }
-    return TokenizerParts("CharBpeTokenizer", arguments, files.directory)
+    return TokenizerParts(_tokenizer, arguments, files.directory)
 
 
 def _model(serialized: JsonObject) -> JsonObject:

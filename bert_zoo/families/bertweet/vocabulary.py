@@ -15,6 +15,12 @@ FIRST_TOKENS = ("<s>", "<pad>", "</s>", "<unk>")
 MASK = "<mask>"
 
 
+def _tokenizer(**arguments):
+    from bert_zoo.families.bertweet.tokenizer import TweetBpeTokenizer
+
+    return TweetBpeTokenizer(**arguments)
+
+
 def read_tweet_bpe(files: VocabularyFiles, overrides: dict[str, Any]) -> TokenizerParts:
     """Reads vocab.txt and bpe.codes, each with a count in its last column, and the settings beside them.
 
@@ -26,11 +32,7 @@ def read_tweet_bpe(files: VocabularyFiles, overrides: dict[str, Any]) -> Tokeniz
         FileNotFoundError: there is no vocabulary, or a part of one.
         ConfigError: a damaged file.
     """
-    missing = [name for name in ("vocab.txt", "bpe.codes") if not files.has(name)]
-    if missing:
-        raise FileNotFoundError(
-            f"{files.directory} lacks {' and '.join(missing)}; it holds {files.names()}."
-        )
+    files.require("vocab.txt", "bpe.codes")
     vocabulary = [*FIRST_TOKENS]
     for number, line in enumerate(files.lines("vocab.txt"), start=1):
         token, separator, _ = line.strip().rpartition(" ")
@@ -55,4 +57,4 @@ def read_tweet_bpe(files: VocabularyFiles, overrides: dict[str, Any]) -> Tokeniz
         "normalization": files.json("tokenizer_config.json").take("normalization", bool, True),
         **overrides,
     }
-    return TokenizerParts("TweetBpeTokenizer", arguments, files.directory)
+    return TokenizerParts(_tokenizer, arguments, files.directory)

@@ -1,18 +1,28 @@
-"""Vocabularies of XLM's BPE in files; without TensorFlow."""
+"""XLM's vocabularies in files, Hugging Face's and the authors' program's; without TensorFlow."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 from typing import Any
 
-from bert_zoo.json_files import read_object
+from bert_zoo.config import ConfigError
+from bert_zoo.families.xlm.formats import PROGRAM_FILE, entries_of
+from bert_zoo.json_files import JsonObject, read_object
 from bert_zoo.text.added_tokens import AddedToken
 from bert_zoo.text.files import VocabularyFiles, read_named_tokens, tokens_by_id
 from bert_zoo.text.format import TokenizerParts
 
-MASK = "<special1>"
+MERGES_FILE = "codes*"  # of the program
+NUM_SPECIAL = 14  # words before those of the corpus: <s>, </s>, <pad>, <unk>, <special0>, ...
+CONTINUED = "@@"  # ends what does not end a word
 # What transformers looks for in raw texts beside the tokens that files name.
 _IN_TEXTS = ("<s>", *(f"<special{number}>" for number in range(10)))
+
+
+def _tokenizer(**arguments):
+    from bert_zoo.families.xlm.tokenizer import WordBpeTokenizer
+
+    return WordBpeTokenizer(**arguments)
 
 
 def read_word_bpe(files: VocabularyFiles, overrides: dict[str, Any]) -> TokenizerParts:
@@ -28,11 +38,7 @@ def read_word_bpe(files: VocabularyFiles, overrides: dict[str, Any]) -> Tokenize
         FileNotFoundError: there is no vocabulary, or a part of one.
         ConfigError: a damaged file.
     """
-    missing = [name for name in ("vocab.json", "merges.txt") if not files.has(name)]
-    if missing:
-        raise FileNotFoundError(
-            f"{files.directory} lacks {' and '.join(missing)}; it holds {files.names()}."
-        )
+    files.require("vocab.json", "merges.txt")
     named = read_named_tokens(files)
     vocabulary = tokens_by_id(files.json("vocab.json"))
     config = files.json("tokenizer_config.json")
@@ -58,7 +64,7 @@ def read_word_bpe(files: VocabularyFiles, overrides: dict[str, Any]) -> Tokenize
         ],
         **overrides,
     }
-    return TokenizerParts("WordBpeTokenizer", arguments, files.directory)
+    return TokenizerParts(_tokenizer, arguments, files.directory)
 
 
 def _first_token(files: VocabularyFiles) -> dict[str, str]:
@@ -82,3 +88,48 @@ def found_in_texts(vocabulary: Collection[str]) -> list[dict[str, Any]]:
     """The special tokens that are found in texts, though no file names them."""
     found = sorted({*_IN_TEXTS} & {*vocabulary})
     return [AddedToken(content, special=True).as_config() for content in found]
+
+
+def read_vocabulary(files: VocabularyFiles, overrides: dict[str, Any]) -> TokenizerParts:
+    """Reads Hugging Face's files, or the program's.
+
+    Nothing in the latter tells whether texts were lower-cased: they were where no word has a capital
+    letter.
+    """
+    programs = sorted(files.directory.glob(PROGRAM_FILE))
+    if files.has("vocab.json") or not programs:
+        return read_word_bpe(files, overrides)
+    merges = sorted(file.name for file in files.directory.glob(MERGES_FILE))
+    if len(merges) != 1:
+        raise FileNotFoundError(
+            f"{files.directory} should hold the merges of {programs[0].name} in one file {MERGES_FILE}, "
+            f"such as codes_en; it holds {files.names()}."
+        )
+    entries = entries_of(programs[0])
+    tokens = tokens_in(entries)
+    languages = dict(entries.section("params").section("lang2id").values_of(int))
+    arguments = {
+        "vocabulary": tokens,
+        # Not through `files`, which writes again what it has read.
+        "merges": read_merges(VocabularyFiles(files.directory).lines(merges[0])),
+        "lowercase": all(token == token.lower() for token in tokens),
+        "added_tokens": found_in_texts(tokens),
+        # Of one language, the model reads no number.
+        **({"languages": languages} if len(languages) > 1 else {"language": next(iter(languages))}),
+        **overrides,
+    }
+    return TokenizerParts(_tokenizer, arguments, programs[0])
+
+
+def tokens_in(entries: JsonObject) -> list[str]:
+    """The words in the order of their ids, those of the corpus with "</w>" where they end a word."""
+    words = entries.section("dico_id2word")
+    if {*words} != {*range(len(words))}:
+        raise ConfigError(f"{words.where} does not number its words from 0 to {len(words) - 1}.")
+    words.values_of(str)
+    return [
+        words[i].removesuffix(CONTINUED)
+        if i < NUM_SPECIAL or words[i].endswith(CONTINUED)
+        else f"{words[i]}</w>"
+        for i in range(len(words))
+    ]

@@ -128,13 +128,20 @@ def _symbols() -> np.ndarray:
     return symbols
 
 
+def _emoji_names() -> dict[str, str]:
+    """Emoji -> their names between colons; a variation selector has none."""
+    path = Path(__file__).with_name("emoji_tables.json")
+    table = json.loads(path.read_text(encoding="utf-8"))
+    names = table["names"].split(" ")
+    return {c: name and f":{name}:" for c, name in zip(table["characters"], names, strict=True)}
+
+
 class TweetNormalizer(tf.Module):
     """Normalises tweets, for a tokenizer that does not do it itself."""
 
     def __init__(self):
         super().__init__()
-        path = Path(__file__).with_name("emoji_tables.json")
-        names = json.loads(path.read_text(encoding="utf-8"))["names"] | _SIGNS
+        names = _emoji_names() | _SIGNS
         entities = html.entities.name2codepoint
         with tf.init_scope(), tf.device("CPU:0"):
             self._names = tf.constant([*names.values()])

@@ -1,7 +1,4 @@
-"""Tokenizers and preprocessors of families, from directories with a vocabulary.
-
-`bert_zoo.text` has these functions too, and loads them on first use.
-"""
+"""Tokenizers and preprocessors of families, from directories with a vocabulary: functions of `bert_zoo.text`."""
 
 from __future__ import annotations
 
@@ -12,14 +9,13 @@ from typing import TYPE_CHECKING, Any
 from bert_zoo.registry import registry
 from bert_zoo.text.files import VocabularyFiles
 from bert_zoo.text.format import DeferredPreprocessor, TextFormat
-from bert_zoo.text.sentencepiece_files import Scheme
 
 if TYPE_CHECKING:
     from bert_zoo.text.preprocessor import TextPreprocessor
     from bert_zoo.text.tokenizer import Tokenizer
 
 
-def text_format(family: str | None) -> TextFormat:
+def _text_format(family: str | None) -> TextFormat:
     """How a family reads text; None stands for BERT's, the first one.
 
     Raises:
@@ -50,7 +46,7 @@ def tokenizer_from_dir(path: str | Path, family: str | None = None, **overrides:
         FileNotFoundError: no such directory, or no vocabulary in it.
         ValueError: an unknown family, or a setting that this tokenizer does not have.
     """
-    return text_format(family).parts(VocabularyFiles(path), overrides).make()
+    return _text_format(family).parts(VocabularyFiles(path), overrides).make()
 
 
 def preprocessor_from_dir(
@@ -72,24 +68,8 @@ def preprocessor_from_dir(
     """
     return DeferredPreprocessor(
         path,
-        text_format(family),
+        _text_format(family),
         sequence_length=sequence_length,
         tokenizer_options=tokenizer_options,
         **options,
     ).make()
-
-
-def sentencepiece_scheme(family: str) -> Scheme:
-    """What a family adds to a SentencePiece model.
-
-    Raises:
-        ValueError: an unknown family, or one without such a model.
-    """
-    schemes = {
-        page.name: page.text.options["scheme"]
-        for page in registry().families.values()
-        if "scheme" in page.text.options
-    }
-    if family not in schemes:
-        raise ValueError(f"No SentencePiece family {family!r}; there are {sorted(schemes)}.")
-    return schemes[family]

@@ -1,0 +1,137 @@
+"""BPE of words in the graph, with the ids of transformers' XLMTokenizer.
+
+Words come from Moses (`bert_zoo.text.moses`). Each begins as its characters, the last one with "</w>" behind
+it; then, of its neighbouring pairs, the one that comes first in the list of merges is joined wherever it
+stands, until no pair is in the list.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Self
+
+import tensorflow as tf
+
+from bert_zoo.error_text import shown
+from bert_zoo.text.added_tokens import AddedToken
+from bert_zoo.text.batches import split_at_white_space
+from bert_zoo.text.bpe import WORD_END, Merges, MergesWords, at_last_places, merge_files
+from bert_zoo.text.moses import MosesWords
+from bert_zoo.text.offsets import spans_of_characters
+from bert_zoo.text.token_finder import AddedTokens
+from bert_zoo.text.tokenizer import Marks
+from bert_zoo.text.vocabulary import Vocabulary, special_tokens
+
+
+class WordBpeTokenizer(MergesWords):
+    """XLM's tokenizer: Moses' words, then merges of characters to tokens.
+
+    Ids equal those of transformers' XLMTokenizer with the same `lang`; see `bert_zoo.text.moses`. Special
+    and added tokens inside a text become their own ids, as they do there. Offsets are of the text before any
+    of that; a token's are those of all characters that one of its own takes the place of.
+
+    Args:
+        vocabulary: tokens in the order of their ids; those that end a word end with "</w>".
+        merges: pairs of tokens, first merges first. What they make need not be in the vocabulary.
+        language: of the texts, as "en".
+        languages: name -> number of each language that the model was trained on; None where there is none
+            to tell.
+        lowercase: lower-case, and remove accents.
+        pretokenized: whether the words of texts are found already, and stand between white space:
+            nothing is normalised or lower-cased then (transformers' `bypass_tokenizer`).
+        unknown_token, padding_token, cls_token, sep_token, mask_token: the special tokens' names.
+        added_tokens: what texts are cut at beside the special tokens; see `Tokenizer`.
+
+    Attributes:
+        language_id: the language's number; None where `languages` is.
+
+    Raises:
+        ValueError: duplicates in the vocabulary, a special token that it lacks, a language that the model
+            was not trained on, or whose words another library finds.
+
+    Source: Sennrich et al. 2016 (arXiv:1508.07909); huggingface/transformers tokenization_xlm.py.
+    """
+
+    marks = Marks(ends=WORD_END)
+
+    def __init__(
+        self,
+        vocabulary: Sequence[str],
+        merges: Merges,
+        *,
+        language: str = "en",
+        languages: Mapping[str, int] | None = None,
+        lowercase: bool = True,
+        pretokenized: bool = False,
+        unknown_token: str = "<unk>",
+        padding_token: str = "<pad>",
+        cls_token: str = "</s>",
+        sep_token: str = "</s>",
+        mask_token: str = "<special1>",
+        added_tokens: Iterable[AddedToken | str | Mapping[str, Any]] = (),
+    ):
+        named = special_tokens(unknown_token, padding_token, cls_token, sep_token, mask_token)
+        super().__init__(
+            Vocabulary(vocabulary),
+            language=language,
+            languages=None if languages is None else dict(languages),
+            lowercase=bool(lowercase),
+            pretokenized=bool(pretokenized),
+            **named,
+            added_tokens=added_tokens,
+        )
+        if languages is not None and language not in languages:
+            raise ValueError(
+                f"language is {shown(language)}; the model was trained on {', '.join(languages)}."
+            )
+        self.language_id = None if languages is None else languages[language]
+        with tf.init_scope(), tf.device("CPU:0"):
+            if pretokenized:
+                words, with_spans = split_at_white_space, _split_with_spans
+            else:
+                words = MosesWords(language, lowercase=lowercase)
+                with_spans = words.with_spans
+            self._spellings = tf.constant(
+                [token.replace(WORD_END, " ") for token in self.vocabulary]
+            )
+            added = AddedTokens(self.added_tokens, in_raw_texts=True)
+        self._prepare(
+            words,
+            at_last_places(merges),
+            self._base_vocabulary.ids,
+            added,
+            with_spans=with_spans,
+        )
+
+    def in_language(self, language: str) -> Self:
+        """The tokenizer of texts in another language, with the same vocabulary."""
+        return self.with_options(language=language)
+
+    def _join(self, ids: tf.RaggedTensor) -> tf.Tensor:
+        joined = tf.strings.reduce_join(tf.gather(self._spellings, ids), axis=1)
+        return tf.strings.strip(joined)
+
+    def _files(self) -> dict[str, Any]:
+        options = self._options
+        config = {
+            **self._config(
+                "XLMTokenizer",
+                do_lowercase_and_remove_accent=options.lowercase,
+                language=options.language,
+                pretokenized=options.pretokenized,
+            ),
+            # Whatever its documentation says, it is this one that transformers puts before a text.
+            "bos_token": options.cls_token,
+            "added_tokens_decoder": self._tokens_in_text(),
+        }
+        if options.languages is not None:
+            config["lang2id"] = options.languages
+            config["id2lang"] = {str(number): name for name, number in options.languages.items()}
+        return {
+            **merge_files(self._base_vocabulary.ids, self.merges),
+            "tokenizer_config.json": config,
+        }
+
+
+def _split_with_spans(texts: tf.Tensor) -> tuple[tf.RaggedTensor, tf.Tensor]:
+    return split_at_white_space(texts), spans_of_characters(texts)
