@@ -32,13 +32,13 @@ test: $(VENV)/installed-test
 
 test-docs: $(VENV)/installed-test
 	$(PYTEST) --dist load -m slow tests/test_docs.py tests/test_notebooks.py \
-		-k "in_short or adapt or finetuning or load_and_embed"
+		-k "in_short or adapt_to_your_text or finetuning or load_and_embed"
 
 test-slow: $(VENV)/installed-test
 	$(PYTEST) -m slow
 
 test-jax: $(VENV_JAX)/installed
-	KERAS_BACKEND=jax $(VENV_JAX)/bin/python -m pytest tests/test_jax.py tests/test_conformance.py
+	KERAS_BACKEND=jax $(VENV_JAX)/bin/python -m pytest -m "not slow" tests/test_jax.py tests/test_conformance.py
 
 docs: $(VENV)/installed-docs
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
@@ -85,15 +85,15 @@ dist-test: dist
 		tar --list --file dist/*.tar.gz | grep "/site/$$page$$" || exit 1; \
 	done
 	set -e; unset PYTHONPATH; directory=$$(mktemp -d); trap 'rm -rf "$$directory"' EXIT; \
+	new() { rm -rf "$$directory/venv"; "$$1" -m venv "$$directory/venv"; }; \
 	try() { \
-		kind=$$1; "$$2" -m venv "$$directory/venv"; shift 2; \
+		kind=$$1; shift; \
 		"$$directory/venv/bin/pip" install --quiet --no-compile "$$@"; \
 		"$$directory/venv/bin/pip" install --quiet --no-compile --no-deps dist/*.whl; \
 		$(QUIET) "$$directory/venv/bin/python" tests/installed.py $$kind; \
-		rm -rf "$$directory/venv"; \
 	}; \
-	try "" $(OLDEST_PYTHON) dist/*.whl $(OLDEST); try "" $(NEWEST_PYTHON) dist/*.whl; \
-	try jax $(NEWEST_PYTHON) $(ON_JAX); try runtime $(NEWEST_PYTHON) $(RUNTIME)
+	new $(OLDEST_PYTHON); try "" dist/*.whl $(OLDEST); new $(NEWEST_PYTHON); try "" dist/*.whl; \
+	new $(NEWEST_PYTHON); try runtime $(RUNTIME); try jax $(ON_JAX)
 
 clean:
 	rm -rf $(VENV) $(VENV_JAX) runs site build dist *.egg-info
