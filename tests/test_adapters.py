@@ -78,8 +78,10 @@ def test_an_adapter_beside_its_base_is_merged_whatever_base_it_names(tmp_path):
         (
             {"alpha_pattern": {"(a+)+b": 3}},
             ConfigError,
-            r"alpha_pattern has the pattern '\(a\+\)\+b'",
+            r"alpha_pattern has '\(a\+\)\+b', which is no",
         ),
+        ({"rank_pattern": {"a*b*c*d*": 3}}, ConfigError, "may take long to compare"),
+        ({"rank_pattern": {"a(": 3}}, ConfigError, r"rank_pattern has 'a\('"),
     ],
 )
 def test_what_is_no_plain_lora_is_refused_by_name(change, error, message, tmp_path):
