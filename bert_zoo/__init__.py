@@ -7,7 +7,6 @@ free of TensorFlow and Keras.
 import importlib
 
 from bert_zoo.keras_registration import register_with_keras
-from bert_zoo.moved import answer_to_former_names
 
 _LAZY_VERBS = {
     "add_tokens": "bert_zoo.loading.growing",
@@ -55,4 +54,3 @@ def __dir__() -> list[str]:
 
 
 register_with_keras()
-answer_to_former_names()

@@ -1,7 +1,9 @@
 """Makes `import bert_zoo` enough for Keras to read a `.keras` file, without importing Keras.
 
-Keras finds our classes by the names that their modules register when they are imported. So these
-are imported together with Keras: at once where it is there already, else as soon as it comes.
+Keras finds a class by the name that it was registered under, and imports no module that a file names
+(Keras 3.15, `saving/serialization_lib.py`): something has to import ours. That is done at once where
+Keras is there already, and otherwise at the end of its import, since nothing of Keras's is called
+between that and `load_model`.
 """
 
 import importlib
@@ -22,12 +24,15 @@ def register_with_keras() -> None:
 
 
 def _import_registered() -> None:
-    for name in REGISTERED:
-        importlib.import_module(name)
+    # A module of ours that is importing Keras at this moment registers its classes itself.
+    ours = [module for name, module in sys.modules.items() if name.startswith("bert_zoo.")]
+    if not any(map(is_being_imported, ours)):
+        for name in REGISTERED:
+            importlib.import_module(name)
 
 
 class _KerasFinder:
-    """Steps aside at Keras's import, after adding ours to the end of it."""
+    """Finds Keras as Python does, once, and adds the import of our modules to the end of its own."""
 
     def find_spec(self, name, path=None, target=None):
         if name != "keras":
@@ -36,16 +41,5 @@ class _KerasFinder:
         spec = importlib.util.find_spec(name)
         if spec is not None:
             execute = spec.loader.exec_module
-
-            def exec_module(module):
-                execute(module)
-                # Where one of our modules is what imports Keras, it cannot be imported again yet.
-                if not any(is_being_imported(ours) for ours in _our_modules()):
-                    _import_registered()
-
-            spec.loader.exec_module = exec_module
+            spec.loader.exec_module = lambda module: (execute(module), _import_registered())
         return spec
-
-
-def _our_modules() -> list:
-    return [module for name, module in sys.modules.items() if name.startswith("bert_zoo.")]

@@ -23,13 +23,12 @@ REPLACED: dict[str, tuple[str, ...]] = {
         "_backend_update_step",
         "_distributed_tf_update_step",
         "_get_current_learning_rate",
-        "_clip_gradients",
         "_apply_weight_decay",
     ),
 }
 # The same for private methods that ours call on themselves.
 CALLED: dict[str, tuple[str, ...]] = {
-    "keras.optimizers.AdamW": ("_get_variable_index", "_use_weight_decay")
+    "keras.optimizers.AdamW": ("_clip_gradients", "_get_variable_index", "_use_weight_decay")
 }
 
 # --- layers --------------------------------------------------------------------------------------

@@ -19,7 +19,7 @@ from safetensors.numpy import load_file
 import bert_zoo
 from bert_zoo import models
 from bert_zoo.config import Config
-from bert_zoo.models.task_model import names_classes
+from bert_zoo.models.task_model import LabelledModel
 from bert_zoo.registry import registry
 from bert_zoo.weights.bind import named_variables, to_stored
 from bert_zoo.weights.cache import package_directory
@@ -388,7 +388,8 @@ def unallocated(config: Config, task: str = "encoder", family: str = "bert"):
             if task == "encoder":
                 return encoder
             model_class = models.TASKS[task]
-            classes = {"num_classes": 3} if names_classes(model_class) else {}
+            is_named = issubclass(model_class, LabelledModel) and not model_class.fixed_labels
+            classes = {"num_classes": 3} if is_named else {}
             return model_class(encoder, **classes)
     finally:
         # Keras would allocate what it has put off at the end of any later scope.

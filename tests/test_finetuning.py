@@ -14,7 +14,7 @@ import bert_zoo
 from bert_zoo.cli import finetuning
 from bert_zoo.cli.benchmarks.texts import TextBenchmark
 from bert_zoo.data.tables import LabelledTexts
-from bert_zoo.results.classifications import Classification, Classifications, softmax
+from bert_zoo.runtime.classifications import Classification, Classifications, softmax
 from bert_zoo.training import compile_for_task
 from bert_zoo.training.divergence import StopAtDivergence, TrainingDiverged
 from bert_zoo.training.presets import Recipe
@@ -296,7 +296,7 @@ def test_class_weights_change_what_is_learned(tmp_path):
     )
     predicted = bert_zoo.load(tmp_path / "toy" / "model").predict(TEXTS, verbose=0).argmax(axis=-1)
     assert set(predicted) == {1} and results["loss"][0] < 0.5
-    with pytest.raises(ValueError, match=r"names the class 'god'; .* Did you mean 'good'\?"):
+    with pytest.raises(ValueError, match=r"is 'god'\. .* Did you mean 'good'\?"):
         task("validation").class_weights(RECIPE.replace(class_weight="god=2"))
 
 

@@ -199,11 +199,6 @@ def test_saved_models_read_long_texts_as_before(tmp_path, caplog):
     assert "Load the directory with long_texts='max', stride=17" in caplog.text
 
 
-def test_directories_of_models_that_cut_are_those_of_earlier_versions(tmp_path):
-    bert_zoo.save(loaded_task("classification"), tmp_path)
-    assert "long_texts" not in (tmp_path / "bert_zoo.json").read_text()
-
-
 @pytest.mark.parametrize(
     "task", ["embedding", pytest.param("classification", marks=pytest.mark.slow)]
 )
@@ -282,13 +277,6 @@ def test_of_a_stream_the_first_cut_batch_is_said(caplog):
     (said,) = (record.message for record in caplog.records if "cut" in record.message)
     assert said.startswith(("1 of the 3 texts", "2 of the 3 texts", "1 of the 2 texts"))
     assert "long_texts='mean'" in said
-
-
-def test_texts_of_outputs_by_token_are_counted_once(caplog):
-    with caplog.at_level(logging.WARNING):
-        load_task("masked_lm").predict(MIXED, batch_size=1, verbose=0)
-    (said,) = (record.message for record in caplog.records if "cut" in record.message)
-    assert said.startswith("2 of the 4 texts") and "long_texts" not in said
 
 
 def test_the_advice_is_what_helps():

@@ -10,7 +10,6 @@ from helpers import (
     flat,
     load_case,
     load_task,
-    loaded,
     loaded_task,
     task_inputs,
 )
@@ -73,27 +72,6 @@ def test_segments_and_positions_matter():
         assert np.abs(other - base).max() > 0.01, name
 
 
-def test_position_ids_choose_the_row():
-    model, inputs = loaded_task("encoder"), task_inputs("encoder")
-    ids = inputs["token_ids"][:, :8]
-    order = np.random.default_rng(0).permutation(8)
-    shuffled = {
-        "token_ids": ids[:, order],
-        "position_ids": np.broadcast_to(order.astype("int32"), ids.shape),
-    }
-    straight = flat(model({"token_ids": ids}))["sequence_output"]
-    np.testing.assert_allclose(
-        flat(model(shuffled))["sequence_output"], straight[:, order], atol=TOLERANCE
-    )
-
-
-def test_ids_of_any_integer_type():
-    model, inputs = loaded_task("encoder"), task_inputs("encoder")
-    for dtype in ("int64", "uint8"):
-        other = {name: value.astype(dtype) for name, value in inputs.items()}
-        assert_same(model(other), model(inputs))
-
-
 # ---------------------------------------------------------------------------------------------
 # Masked positions
 # ---------------------------------------------------------------------------------------------
@@ -150,14 +128,6 @@ def test_hidden_states_and_attentions_have_the_documented_shapes():
     masked = ~inputs["padding_mask"].astype(bool)
     assert np.abs(attention.transpose(0, 3, 1, 2)[masked]).max() < 1e-12
     assert model.predict(inputs, batch_size=2, verbose=0)["hidden_states"][0].shape[0] == batch
-
-
-def test_encoder_alone_returns_no_more_than_asked():
-    assert set(loaded_task("encoder")(task_inputs("encoder"))) == {
-        "sequence_output",
-        "pooled_output",
-    }
-    assert set(loaded("encoder_no_pooler")(task_inputs("encoder"))) == {"sequence_output"}
 
 
 # ---------------------------------------------------------------------------------------------
@@ -281,23 +251,6 @@ def test_classifier_dropout_is_the_checkpoints_own():
 # ---------------------------------------------------------------------------------------------
 
 
-def summary_of(model) -> str:
-    lines = []
-    model.summary(print_fn=lambda line, **_: lines.append(line))
-    return "\n".join(lines)
-
-
-def test_summary_shows_the_parts_with_shapes_and_parameters():
-    encoder = loaded_task("encoder")
-    text = summary_of(encoder)
-    for part in ("embeddings", "stack", "pooler"):
-        assert part in text
-    assert "?" not in text
-    assert f"{encoder.count_params():,}" in text
-    text = summary_of(loaded_task("classification"))
-    assert "encoder" in text and "classifier" in text
-
-
 @pytest.mark.parametrize("task", TASK_CASES)
 def test_config_rebuilds_the_architecture(task):
     model = loaded_task(task)
@@ -322,9 +275,3 @@ def test_encoder_is_a_layer_of_a_functional_model():
     model.predict(inputs, verbose=0)
     probe = keras.Model(symbols, outputs["sequence_output"])
     assert_same(probe(inputs), encoder(inputs)["sequence_output"], 1e-6)
-
-
-def test_frozen_encoder_leaves_the_head_trainable():
-    model = load_task("classification")
-    model.encoder.trainable = False
-    assert [v.path.split("/")[-1] for v in model.trainable_variables] == ["kernel", "bias"]

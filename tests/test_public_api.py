@@ -2,7 +2,6 @@
 
 import importlib
 import inspect
-import sys
 import warnings
 
 import pytest
@@ -21,7 +20,7 @@ MODULES = {
         squad_v1 squad_v2 write_predictions""",
     "bert_zoo.models": """
         BeamQuestionAnswerer CausalLM Classifier Encoder MaskedLM MultiLabelClassifier MultipleChoice
-        Preprocessor Pretraining QuestionAnswerer RecurrentEncoder Regressor SentenceEmbedder StatefulLM TASKS
+        Preprocessor Pretraining QuestionAnswerer Regressor SentenceEmbedder StatefulLM TASKS
         TokenClassifier""",
     "bert_zoo.objectives": """
         Draws DynamicMaskedTokens MaskedTokens NGrams OBJECTIVES ReplacedTokens Replacement Spans
@@ -49,12 +48,6 @@ MODULES = {
     "bert_zoo.data.tables": "read_table",
     "bert_zoo.data.tagging": "load_conll read_tagging",
     "bert_zoo.training.presets": "LANGUAGE_MODEL_PRESETS PRESETS LanguageModelPreset Preset Reading",
-    # Former names of modules.
-    "bert_zoo.training.finetuning": "finetune",
-    "bert_zoo.training.language_model_recipes": "RECIPES LanguageModelRecipe Reading",
-    "bert_zoo.training.language_modelling": "evaluate new_model train",
-    "bert_zoo.training.report": "RunRecord write_report",
-    "bert_zoo.training.tasks": "make_task",
 }
 # Parameters in their order: those before "|" are taken by position too.
 PARAMETERS = {
@@ -93,13 +86,6 @@ def test_names_can_be_imported(name):
         module = importlib.import_module(name)
         missing = [each for each in MODULES[name].split() if not hasattr(module, each)]
     assert not missing
-
-
-def test_a_former_name_of_a_module_gives_the_module_and_warns():
-    sys.modules.pop("bert_zoo.training.finetuning", None)
-    with pytest.warns(DeprecationWarning, match=r"is now bert_zoo\.cli\.finetuning"):
-        former = importlib.import_module("bert_zoo.training.finetuning")
-    assert former is importlib.import_module("bert_zoo.cli.finetuning")
 
 
 @pytest.mark.parametrize("verb", PARAMETERS)

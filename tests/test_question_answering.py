@@ -152,22 +152,6 @@ def test_a_long_question_is_cut_and_the_log_says_so_once(caplog):
     assert (rows["padding_mask"].sum(1) - rows["context_mask"].sum(1) - 3).tolist() == [5, 2]
 
 
-def test_a_question_leaves_half_of_a_short_row_to_the_context():
-    rows = arrays_of(windows_of(report_truncation=False)([" ".join(WORDS * 3)], ["a tree " * 30]))
-    assert rows["context_mask"].sum(1).max() == LENGTH - 3 - (LENGTH - 3) // 2
-
-
-def test_wrong_arguments_of_windows_are_named():
-    with pytest.raises(ValueError, match="stride is 0"):
-        windows_of(stride=0)
-    with pytest.raises(ValueError, match="sequence_length is 4, of which 3"):
-        windows_of(sequence_length=4)
-    with pytest.raises(ValueError, match="2 questions and 1 contexts"):
-        windows_of()(["a", "b"], ["c"])
-    with pytest.raises(TypeError, match="object has no method tokenize_with_offsets"):
-        QuestionWindows(object(), sequence_length=8)
-
-
 # ---------------------------------------------------------------------------------------------
 # Labels
 # ---------------------------------------------------------------------------------------------
@@ -211,14 +195,6 @@ def test_positions_are_the_answers_in_rows_that_show_all_of_it():
     pointed = rows["example"][found[0] > 0]
     assert len(set(pointed)) > 10 and len(pointed) > len(set(pointed))
     assert (found[0] == 0).sum() > 10
-
-
-@pytest.mark.parametrize(("start", "end"), [(4, 4), (5, 3), (-2, 3), (50, 55), (-1, 3)])
-def test_an_answer_outside_of_its_context_raises(start, end):
-    rows = windows_of()(["a cat", QUESTION], ["it was", "a tree and a house"])
-    place = tf.function(lambda s, e: answer_positions(rows, s, e))
-    with pytest.raises(tf.errors.InvalidArgumentError, match="all of them are in its context"):
-        place(tf.constant([-1, start]), tf.constant([-1, end]))
 
 
 # ---------------------------------------------------------------------------------------------
@@ -285,15 +261,6 @@ def test_batches_hold_every_window_once_an_epoch_with_the_first_answer(split):
     assert epoch != rows_of(batches) and sorted(epoch) == sorted(expected)
 
 
-def test_batches_of_one_shape_on_request(split):
-    windows = windows_of(padding="fixed")
-    dataset = question_batches(split, windows, Batching(16, drop_remainder=True)).dataset
-    spec, labels = dataset.element_spec
-    assert all(value.shape == (16, LENGTH) for value in spec.values())
-    assert all(value.shape == (16,) for value in labels.values())
-    assert len(list(dataset)) == dataset.cardinality()
-
-
 def test_inputs_of_a_table_are_the_rows_of_the_windows():
     for case in (CASE, "roberta/question_answering"):
         windows = question_windows(model_of(case).preprocessor, stride=9)
@@ -305,24 +272,6 @@ def test_inputs_of_a_table_are_the_rows_of_the_windows():
         assert found.keys() == expected.keys()
         assert all(np.array_equal(found[name], expected[name]) for name in expected)
         assert np.array_equal(table.rows["example"], rows["example"])
-
-
-def test_answers_that_cannot_be_trained_are_named(caplog):
-    def batches(*examples, **options):
-        return question_batches(SquadSplit("2.0", examples), windows_of(**options), Batching(2))
-
-    with pytest.raises(ValueError, match=r"'q7'.*at character 4 .*expected the answer 'a tree'"):
-        batches(example(7, "on a tree it sat", "a tree", start=4), example(8, "a", None))
-    with pytest.raises(ValueError, match=r"'q7'.*at character 99 "):
-        batches(example(7, "on a tree it sat", "a tree", start=99))
-    with pytest.raises(ValueError, match=r"'q1' were not read.*read_squad"):
-        batches(SquadExample("q1", "", "a", "b", None, None))
-    with pytest.raises(ValueError, match="no questions"):
-        batches()
-    context = " ".join(WORDS * 4)
-    with caplog.at_level(logging.WARNING):
-        batches(example(9, context, context[: len(context) // 2]), example(8, "a", None))
-    assert "1 of the 2 questions" in caplog.text and "'q9'" in caplog.text
 
 
 @pytest.mark.skipif(not SQUAD.is_dir(), reason="The SQuAD sample is not at ../shared/data.")
@@ -491,64 +440,6 @@ def test_answers_print_their_place_in_the_context():
     assert table.splitlines()[0] == QUESTION and len(table.splitlines()) == 4
 
 
-def test_a_bar_shows_progress_on_request(capsys):
-    model = model_of()
-    answer_questions(model, [QUESTION], [CONTEXT])
-    assert capsys.readouterr().err == ""
-    answer_questions(model, [QUESTION], [CONTEXT], verbose=1)
-    assert "1/1" in capsys.readouterr().err
-
-
-def test_wrong_questions_are_named():
-    model = model_of()
-    with pytest.raises(TypeError, match=r"question\[1\] is None"):
-        model.answer(["a", None], CONTEXT)
-    with pytest.raises(TypeError, match=r"context is 3"):
-        model.answer(QUESTION, 3)
-    with pytest.raises(ValueError, match="2 questions and 3 contexts"):
-        model.answer(["a", "b"], ["c", "d", "e"])
-    with pytest.raises(ValueError, match=r"The context of question 1 is ' '"):
-        model.answer(["a", "b"], ["c", " "])
-    with pytest.raises(ValueError, match=r"The context of question 'x7' is ''"):
-        answer_questions(model, ["a"], [""], ["x7"])
-    with pytest.raises(ValueError, match="n_best is 0"):
-        model.answer(QUESTION, CONTEXT, n_best=0)
-    with pytest.raises(ValueError, match="stride is -1"):
-        model.answer(QUESTION, CONTEXT, stride=-1)
-    assert model.answer([], []) == []
-
-
-@pytest.mark.slow
-def test_it_learns_to_answer_from_long_contexts():
-    """The answer is what stands behind the question's word, once in a long context."""
-    keras.utils.set_random_seed(0)
-    rng = np.random.default_rng(0)
-    fillers = ["it", "was", "a", "the", "and", "on"]
-
-    def made(number: int, word: str, answer: str | None) -> SquadExample:
-        words = list(rng.choice(fillers, rng.integers(20, 60)))
-        if answer is not None:
-            words.insert(int(rng.integers(0, len(words))), f"{word} {answer}")
-        context = " ".join(words)
-        if answer is None:
-            return SquadExample(f"{number}", "", word, context, (), True)
-        start = context.index(f"{word} {answer}") + len(word) + 1
-        return SquadExample(f"{number}", "", word, context, (Answer(answer, start),), False)
-
-    pairs = [("cat", "tree"), ("cat", "house"), ("she", "city"), ("she", "tree"), ("cat", None)]
-    split = SquadSplit("2.0", tuple(made(i, *pairs[i % 5]) for i in range(30)))
-    model = load_task("question_answering", dropout=0.0)
-    compile_for_task(model, bert_adamw(3e-3))
-    # One shape of batches makes one graph.
-    windows = question_windows(model.preprocessor, stride=16, padding="fixed")
-    batches = question_batches(split, windows, Batching(16, seed=0))
-    model.fit(batches.dataset, epochs=6, verbose=0)
-    columns = [[getattr(e, name) for e in split.examples] for name in ("question", "context")]
-    answers = model.answer(*columns, stride=16)
-    expected = [e.answers[0].text if e.answers else "" for e in split.examples]
-    assert np.mean([a.text == text for a, text in zip(answers, expected, strict=True)]) > 0.9
-
-
 # ---------------------------------------------------------------------------------------------
 # fit and evaluate
 # ---------------------------------------------------------------------------------------------
@@ -615,21 +506,89 @@ def test_weights_of_questions_are_those_of_their_windows(split):
     assert all(np.array_equal(of_output, expected) for of_output in found.values())
 
 
-@pytest.mark.parametrize(
-    ("answers", "message"),
-    [
-        ([("tree", 3), None], r"answers\[0\].*at character 3 .*expected the answer 'tree'.*at 4"),
-        ([None, ("bird", 0)], r"answers\[1\].*does not hold it; correct the answer"),
-        ([None, {"text": ["a", "b"], "answer_start": [0]}], r"answers\[1\].*2 texts.*1 starts"),
-        ([None, {"text": "a"}], r"answers\[1\]: 'answer_start' is missing"),
-        ([None, "a tree"], r"answers\[1\] is 'a tree'. An answer is \(text, start\)"),
-        ([None], "2 questions and 1 answers"),
-        ({"text": ["a", "b"], "answer_start": [0, 1]}, "a list with one for each question"),
-    ],
-)
-def test_wrong_answers_are_named_before_training(answers, message):
+# ---------------------------------------------------------------------------------------------
+# What is refused
+# ---------------------------------------------------------------------------------------------
+
+
+def answered_by(*arguments, **options):
+    return model_of().answer(*arguments, **options)
+
+
+def batches_of(*examples):
+    return question_batches(SquadSplit("2.0", examples), windows_of(), Batching(2))
+
+
+def placed(start: int, end: int):
+    rows = windows_of()(["a cat", QUESTION], ["it was", "a tree and a house"])
+    place = tf.function(lambda s, e: answer_positions(rows, s, e))
+    return place(tf.constant([-1, start]), tf.constant([-1, end]))
+
+
+def fitted(answers):
     model = model_of()
-    x, steps = (["it", "she"], ["the tree", "a big tree"]), int(model.optimizer.iterations)
-    with pytest.raises((TypeError, ValueError), match=message):
-        model.fit(x, answers, verbose=0)
-    assert model.optimizer.iterations == steps
+    steps = int(model.optimizer.iterations)
+    try:
+        model.fit((["it", "she"], ["the tree", "a big tree"]), answers, verbose=0)
+    finally:
+        assert model.optimizer.iterations == steps, "refused before training"
+
+
+TREE = "on a tree it sat"
+REFUSED = [
+    (lambda: windows_of(stride=0), "stride is 0"),
+    (lambda: windows_of(sequence_length=4), "sequence_length is 4, of which 3"),
+    (lambda: windows_of()(["a", "b"], ["c"]), "2 questions and 1 contexts"),
+    (lambda: QuestionWindows(object(), sequence_length=8), "no method tokenize_with_offsets"),
+    *(
+        (lambda span=span: placed(*span), "all of them are in its context")
+        for span in [(4, 4), (5, 3), (-2, 3), (50, 55), (-1, 3)]
+    ),
+    (
+        lambda: batches_of(example(7, TREE, "a tree", start=4), example(8, "a", None)),
+        r"'q7'.*at character 4 .*expected the answer 'a tree'",
+    ),
+    (lambda: batches_of(example(7, TREE, "a tree", start=99)), r"'q7'.*at character 99 "),
+    (
+        lambda: batches_of(SquadExample("q1", "", "a", "b", None, None)),
+        r"'q1' were not read.*read_squad",
+    ),
+    (batches_of, "no questions"),
+    (lambda: answered_by(["a", None], CONTEXT), r"question\[1\] is None"),
+    (lambda: answered_by(QUESTION, 3), r"context is 3"),
+    (lambda: answered_by(["a", "b"], ["c", "d", "e"]), "2 questions and 3 contexts"),
+    (lambda: answered_by(["a", "b"], ["c", " "]), "The context of question 1 is ' '"),
+    (lambda: answer_questions(model_of(), ["a"], [""], ["x7"]), "context of question 'x7' is ''"),
+    (lambda: answered_by(QUESTION, CONTEXT, n_best=0), "n_best is 0"),
+    (lambda: answered_by(QUESTION, CONTEXT, stride=-1), "stride is -1"),
+    (
+        lambda: fitted([("tree", 3), None]),
+        r"answers\[0\].*at character 3 .*expected the answer 'tree'.*at 4",
+    ),
+    (lambda: fitted([None, ("bird", 0)]), r"answers\[1\].*does not hold it; correct the answer"),
+    (
+        lambda: fitted([None, {"text": ["a", "b"], "answer_start": [0]}]),
+        r"answers\[1\].*2 texts.*1 starts",
+    ),
+    (lambda: fitted([None, {"text": "a"}]), r"answers\[1\]: 'answer_start' is missing"),
+    (lambda: fitted([None, "a tree"]), r"answers\[1\] is 'a tree'. An answer is \(text, start\)"),
+    (lambda: fitted([None]), "2 questions and 1 answers"),
+    (
+        lambda: fitted({"text": ["a", "b"], "answer_start": [0, 1]}),
+        "a list with one for each question",
+    ),
+]
+
+
+@pytest.mark.parametrize(("call", "message"), REFUSED, ids=[message for _, message in REFUSED])
+def test_what_cannot_be_answered_or_learned_is_named(call, message):
+    with pytest.raises((TypeError, ValueError, tf.errors.InvalidArgumentError), match=message):
+        call()
+
+
+def test_answers_that_no_window_shows_are_said(caplog):
+    context = " ".join(WORDS * 4)
+    with caplog.at_level(logging.WARNING):
+        batches_of(example(9, context, context[: len(context) // 2]), example(8, "a", None))
+    assert "1 of the 2 questions" in caplog.text and "'q9'" in caplog.text
+    assert model_of().answer([], []) == []

@@ -148,14 +148,6 @@ def test_neither_tensorflow_nor_keras_is_imported(exported):
     assert not {"tensorflow", "tensorflow_text", "keras", "jax"} & {*modules}
 
 
-@pytest.mark.slow
-@needs_runtimes
-def test_an_export_without_text_says_so(tmp_path):
-    bert_zoo.export(loaded("bert/classification"), tmp_path, format="litert", text=False)
-    with pytest.raises(ValueError, match="text=False"):
-        bert_zoo.runtime.load(tmp_path).classify(TEXTS)
-
-
 def test_what_is_no_export_is_refused(tmp_path):
     with pytest.raises(FileNotFoundError, match=r"format='litert'"):
         bert_zoo.runtime.load(tmp_path)

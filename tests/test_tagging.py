@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import tensorflow as tf
-from helpers import load_task, loaded, slow_but
+from helpers import load_task, loaded
 
 from bert_zoo.data.batches import tagged_batches
 from bert_zoo.data.buckets import Batching
@@ -20,7 +20,6 @@ from bert_zoo.text.words import (
     word_batch,
     word_pieces,
 )
-from bert_zoo.training import bert_adamw, compile_for_task
 
 LABELS = ("O", "B-PER", "I-PER", "B-LOC", "I-LOC")
 WORDS = [["the", "treehouse", "sat"], ["bird"], ["\x07", "unwatchful", "it", "東"]]
@@ -122,15 +121,6 @@ def test_rows_that_are_too_long_are_cut_with_a_word_and_keep_their_first_labels(
     assert found.numpy().tolist() == [[-100, 1, 2, -100, 3, -100]]
 
 
-def test_long_sentences_are_split_between_words():
-    preprocessor = model_of("bert").preprocessor
-    words = word_batch([["the", "dogs", "sat", "on", "it"], [], ["treehouses"], ["a"] * 4])
-    pieces = word_pieces(words, preprocessor.tokenizer)
-    lengths = pieces.values.row_lengths().numpy()
-    splits = row_splits_that_fit(lengths, pieces.row_splits.numpy(), 4)
-    assert np.diff(splits).tolist() == [3, 2, 0, 1, 4]
-
-
 @pytest.mark.parametrize(
     ("text", "words"),
     [
@@ -170,19 +160,6 @@ def test_lists_texts_names_and_tf_data_train_alike(model):
     np.testing.assert_allclose(accuracy, right.mean(), rtol=1e-5)
 
 
-@pytest.mark.slow
-def test_a_tagger_learns_words(model):
-    words = [["the", "dog", "sat"], ["a", "river"], ["the", "big", "city", "saw", "it"]] * 4
-    types = {"dog": "B-PER", "river": "B-LOC", "big": "B-LOC", "city": "I-LOC"}
-    tags = [[types.get(word, "O") for word in row] for row in words]
-    split = TaggedSplit(words, [[LABELS.index(t) for t in row] for row in tags], LABELS, "IOB2")
-    compile_for_task(model, bert_adamw(3e-3))
-    batches = tagged_batches(split, model.preprocessor, Batching(4, seed=0))
-    model.fit(batches.dataset, epochs=30, verbose=0)
-    model.fit(words, tags, batch_size=6, validation_split=0.5, verbose=0)
-    assert [row.labels for row in model.tag(words[:3])] == tags[:3]
-
-
 def test_tagged_batches_hold_each_sentence_with_its_labels_once(model):
     words = [["dog"] * (1 + i % 7) for i in range(50)]
     labels = [[i] * (1 + i % 7) for i in range(50)]
@@ -219,6 +196,25 @@ def test_wrong_labels_of_words_are_named(y, error, message):
             call(WORDS, y, verbose=0)
 
 
+def test_labels_in_tf_data_are_checked_when_they_are_read():
+    tagger, words = model_of("bert"), word_batch(WORDS)
+    assert label_rows(tagger, words, tf.ragged.constant(WORD_LABELS)).to_list() == WORD_LABELS
+
+    def evaluated(labels):
+        data = tf.data.Dataset.from_tensor_slices((words, tf.ragged.constant(labels))).batch(3)
+        return tagger.evaluate(data, verbose=0)
+
+    by_name, by_id = ([[value] * len(row) for row in WORDS] for value in (LABELS[3], 3))
+    assert evaluated(by_name) == evaluated(by_id)
+    for labels, message in (
+        ([[0, 3], [1], [0] * 4], "(?s)other numbers of labels.*Rows"),
+        ([[0, 3, 7], [1], [0] * 4], r"must lie in \[0, 5\)"),
+        ([["B-LOCX"] * len(row) for row in WORDS], r"(?s)names of classes.*B-LOCX"),
+    ):
+        with pytest.raises(tf.errors.InvalidArgumentError, match=message):
+            evaluated(labels)
+
+
 def test_words_and_tags_are_read_as_tables_and_lines_hold_them():
     pd, pa = pytest.importorskip("pandas"), pytest.importorskip("pyarrow")
     tagger = model_of("bert")
@@ -247,67 +243,9 @@ def test_words_and_tags_are_read_as_tables_and_lines_hold_them():
     np.testing.assert_allclose(tagger.evaluate(lines, verbose=0), wanted, rtol=1e-5)
 
 
-def test_labels_in_tensors_are_checked_too():
-    words = word_batch(WORDS)
-    tagger = model_of("bert")
-    assert label_rows(tagger, words, tf.ragged.constant(WORD_LABELS)).to_list() == WORD_LABELS
-    for labels, message in (
-        ([[0, 3], [1], [0] * 4], "(?s)other numbers of labels.*Rows"),
-        ([[0, 3, 7], [1], [0] * 4], r"must lie in \[0, 5\)"),
-    ):
-        data = tf.data.Dataset.from_tensor_slices((words, tf.ragged.constant(labels))).batch(3)
-        with pytest.raises(tf.errors.InvalidArgumentError, match=message):
-            tagger.evaluate(data, verbose=0)
-
-
-def test_names_of_labels_are_taken_in_tf_data_too():
-    tagger = model_of("bert")
-    names, ids = (
-        tf.ragged.constant([[value] * len(row) for row in WORDS]) for value in (LABELS[3], 3)
-    )
-    by_name, by_id = (
-        tf.data.Dataset.from_tensor_slices((word_batch(WORDS), labels)).batch(3)
-        for labels in (names, ids)
-    )
-    assert tagger.evaluate(by_name, verbose=0) == tagger.evaluate(by_id, verbose=0)
-    unknown = by_name.map(lambda words, names: (words, names + "X"))
-    with pytest.raises(tf.errors.InvalidArgumentError, match=r"(?s)names of classes.*B-LOCX"):
-        tagger.evaluate(unknown, verbose=0)
-
-
-def test_pairs_have_no_labels_of_words():
-    with pytest.raises(ValueError, match="x is a pair of texts"):
-        model_of("bert").fit((["a b"], ["c"]), [[0, 0, 0]])
-
-
-def test_predictions_of_words_are_those_of_their_tokens():
-    tagger = model_of("bert")
-    packed = pack_words(WORDS, tagger.preprocessor)
-    np.testing.assert_allclose(
-        tagger.predict(WORDS, verbose=0)[packed.inputs["padding_mask"] == 1],
-        tagger(packed.inputs)[packed.inputs["padding_mask"] == 1],
-        atol=1e-5,
-    )
-
-
 # ---------------------------------------------------------------------------------------------
 # The verb
 # ---------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("family", slow_but(FAMILIES, "bert"))
-def test_words_get_the_probabilities_of_their_first_pieces(family):
-    tagger = model_of(family)
-    packed = pack_words(WORDS, tagger.preprocessor)
-    probabilities = tf.nn.softmax(tagger(packed.inputs)).numpy()
-    wanted = tf.ragged.boolean_mask(probabilities, packed.first_pieces).to_list()
-    for batch_size in (1, 2, 8):
-        found = word_probabilities(tagger, WORDS, batch_size)
-        for ours, theirs in zip(found, wanted, strict=True):
-            np.testing.assert_allclose(ours, theirs, atol=1e-6)
-    for row, tagging in zip(wanted, tagger.tag(WORDS), strict=True):
-        assert tagging.labels == [LABELS[i] for i in np.argmax(row, axis=1)]
-        np.testing.assert_allclose([w.score for w in tagging.words], np.max(row, axis=1), atol=1e-6)
 
 
 @pytest.mark.parametrize("strategy", ["first", "average", "max"])
@@ -329,11 +267,9 @@ def test_words_of_several_pieces_are_tagged_as_transformers_aggregates_them(stra
                 "max": [max(word, key=max) for word in words],
             }[strategy]
             np.testing.assert_allclose(ours, wanted, atol=1e-6)
-
-
-def test_strategies_that_give_no_label_a_word_are_refused():
-    with pytest.raises(ValueError, match=r"'simple'.*'average'.*aggregate=False"):
-        model_of("bert").tag("a b", aggregation_strategy="simple")
+    for row, of_text in zip(found, tagger.tag(WORDS, aggregation_strategy=strategy), strict=True):
+        assert of_text.labels == [LABELS[i] for i in np.argmax(row, axis=1)]
+        np.testing.assert_allclose([w.score for w in of_text.words], np.max(row, axis=1), atol=1e-6)
 
 
 def test_every_word_of_a_long_text_has_a_label():
@@ -382,7 +318,15 @@ def test_labels_of_no_scheme_give_words_alone():
     tagging, empty = tagger.tag(["the dog sat", ""])
     assert tagging.spans is None and len(tagging.words) == 3
     assert empty.words == () and str(empty) == ""
-    with pytest.raises(ValueError, match="no texts"):
-        tagger.tag([])
-    with pytest.raises(TypeError, match=r"texts\[0\] is 3 \(int\), not a string"):
-        tagger.tag([3])
+    for call, error, message in (
+        (lambda: tagger.tag([]), ValueError, "no texts"),
+        (lambda: tagger.tag([3]), TypeError, r"texts\[0\] is 3 \(int\), not a string"),
+        (
+            lambda: tagger.tag("a b", aggregation_strategy="simple"),
+            ValueError,
+            r"'simple'.*'average'.*aggregate=False",
+        ),
+        (lambda: tagger.fit((["a b"], ["c"]), [[0, 0, 0]]), ValueError, "x is a pair of texts"),
+    ):
+        with pytest.raises(error, match=message):
+            call()

@@ -4,6 +4,7 @@ import logging
 import math
 import os
 import re
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -17,7 +18,7 @@ from bert_zoo.models.encoder import Encoder
 from bert_zoo.models.labels import label_thresholds
 from bert_zoo.models.long_texts import LongTexts
 from bert_zoo.registry import registry
-from bert_zoo.tasks import TASKS, SentenceEmbedder
+from bert_zoo.tasks import TASKS
 from bert_zoo.weights.adapters import Adapter
 from bert_zoo.weights.bind import POOLER, Plan, RenamedSource
 from bert_zoo.weights.files import WeightsError
@@ -67,7 +68,9 @@ class Opened:
     config: Config  # of the encoder
     description: Description  # what is known beside the configuration
     trained_task: str | None = None  # what its head was trained for, where it says that
-    makes_vectors: bool = True  # whether it was trained to, as far as that is known
+    provides: Collection[str] = tuple(
+        TASKS
+    )  # tasks that it was trained for, as far as that is known
     long_texts: LongTexts = LongTexts()  # noqa: RUF009 (frozen)
     plan: Plan | None = None  # for the names of the source; for our own, without one
     source: RenamedSource | None = None  # None for `weights=None`
@@ -176,7 +179,7 @@ def _open_registered(
             pooling=checkpoint.pooling,
         ),
         trained_task=next(iter(checkpoint.provides & TRAINED_BY_USERS), None),
-        makes_vectors=SentenceEmbedder.task in checkpoint.provides,
+        provides=checkpoint.provides,
         origin=next(
             (s.repo for s in checkpoint.sources if isinstance(s, HF)), checkpoint.full_name
         ),
@@ -312,7 +315,7 @@ def _config_file(directory: Path) -> Path:
 
 
 def _cannot_take_apart(directory: Path) -> str:
-    """What to do with a SavedModel of which nothing but the graph tells what it is."""
+    """What to do with a SavedModel that says nothing of its model but the graph."""
     return (
         f"{directory} is a SavedModel, whose graph load() cannot take apart, and it has no variables of "
         "an encoder of Model Garden, as TF-Hub's have. tf.saved_model.load(directory) runs it, "

@@ -3,6 +3,7 @@
 import dataclasses
 import fnmatch
 import logging
+import math
 import os
 import re
 from collections.abc import Collection, Mapping, Sequence
@@ -14,17 +15,11 @@ from bert_zoo.family import TextSpec
 from bert_zoo.loading.directories import PROBLEM_TYPES, TRAINED_BY_USERS, Opened, open_checkpoint
 from bert_zoo.models.base import ZooModel, encoder_of
 from bert_zoo.models.encoder import Encoder
-from bert_zoo.models.labels import Thresholds, label_names, one_class_error
+from bert_zoo.models.head_arguments import Asked, Told
+from bert_zoo.models.labels import Thresholds, label_names
 from bert_zoo.models.long_texts import LongTexts
-from bert_zoo.models.task_model import LabelledModel, names_classes
-from bert_zoo.tasks import (
-    TASKS,
-    Classifier,
-    MultiLabelClassifier,
-    Regressor,
-    SentenceEmbedder,
-    no_such_task,
-)
+from bert_zoo.models.task_model import LabelledModel
+from bert_zoo.tasks import TASKS, no_such_task
 from bert_zoo.text.format import DeferredPreprocessor
 from bert_zoo.training.compiling import compile_for_task
 from bert_zoo.weights.bind import (
@@ -38,8 +33,6 @@ from bert_zoo.weights.files import WeightsError
 
 log = logging.getLogger("bert_zoo")
 
-# As in transformers, whose config.json leaves two labels unsaid.
-DEFAULT_NUM_CLASSES = 2
 # Rows of a token table, by number and as a part of it, that may have no token: padding.
 UNUSED_ROWS = 128
 UNUSED_SHARE = 0.02
@@ -91,7 +84,7 @@ def load(
             left out, a checkpoint that says "multi_label_classification" is loaded as such.
         thresholds: of multi-label classification, the probability above which a label counts: a
             number, one for each label, or a dict by label; the checkpoint's by default, else 0.5.
-        init: parts that are randomly initialised although the checkpoint has or lacks them:
+        init: parts to initialise randomly, even if the checkpoint has weights for them:
             "classifier", "span", "pooler", "masked_lm", "next_sentence", "sentence_order",
             "span_boundary", "replaced_token", "generator" (with its head), "softmax".
         ignore: names of the checkpoint's tensors that are left unread, as those of a head that
@@ -143,24 +136,10 @@ def load(
     model_class = TASKS[task]
     if model_class is not Encoder and (output_hidden_states or output_attentions):
         raise ValueError("Hidden states and attentions are outputs of the bare encoder.")
-    if labels is not None:
-        labels = label_names(None, labels)
-    sizes = {num_classes, labels and len(labels)} - {None}
-    # The number of a regression may have a name.
-    if not names_classes(model_class) and sizes - ({1} if model_class is Regressor else set()):
-        raise ValueError(
-            f"Task {task!r} has no classes to name: leave num_classes={num_classes!r} and labels={labels!r} out."
-        )
-    is_single_label = names_classes(model_class) and model_class is not MultiLabelClassifier
-    if is_single_label and 1 in (num_classes, len(labels or ())):
-        raise one_class_error(f"num_classes is {num_classes}, labels is {labels}")
-    if model_class is not MultiLabelClassifier and thresholds is not None:
-        raise ValueError(
-            f"Task {task!r} has no thresholds: leave thresholds={thresholds!r} out, or load "
-            f"task={MultiLabelClassifier.task!r}."
-        )
+    asked = Asked(num_classes, None if labels is None else label_names(None, labels), thresholds)
     config = _task_config(opened, task, dropout, activation, settings)
     untrained = _untrained_parts(opened, task, config, init)
+    arguments = model_class.head_arguments(asked, _told(opened, task, untrained))
     preprocessor, why_none = preprocessor_of(
         opened, config, max_length, padding, model_class.truncation
     )
@@ -183,16 +162,7 @@ def load(
     encoder.long_texts = _long_texts(opened, model_class, encoder, long_texts, stride)
     model: ZooModel = encoder
     if model_class is not Encoder:
-        named = {}
-        if names_classes(model_class):
-            named = _classes(opened, task, num_classes, labels, untrained)
-        elif model_class is Regressor:
-            named = {"score_name": _score_name(opened, labels, untrained)}
-        model = model_class(encoder, name=model_name, **named)
-        if model_class is MultiLabelClassifier:
-            told = () if "classifier" in untrained else opened.description.thresholds
-            if thresholds is not None or told:
-                model.thresholds = told if thresholds is None else thresholds
+        model = model_class(encoder, name=model_name, **arguments)
     if opened.source is not None:
         _assign(model, opened, config.pooler, untrained, ignore)
     if untrained:
@@ -202,11 +172,11 @@ def load(
             " and ".join(sorted(untrained)),
             f" for {model.num_classes} classes" if isinstance(model, LabelledModel) else "",
         )
-    if model_class is SentenceEmbedder and opened.source is not None and not opened.makes_vectors:
+    if model.if_untrained and opened.source is not None and task not in opened.provides:
         log.warning(
-            "%s was not trained to make sentence vectors: texts of like meaning may have unlike vectors. "
-            "bert_zoo.list_models(provides=%r) lists checkpoints that were.",
+            "%s %s. bert_zoo.list_models(provides=%r) lists checkpoints that were.",
             opened.name,
+            model.if_untrained,
             task,
         )
     compile_for_task(model)
@@ -217,35 +187,32 @@ def _task_of(
     opened: Opened, task: str | None, problem_type: str | None, init: Sequence[str]
 ) -> str:
     """The task to load; says so where the checkpoint's head was trained for another one."""
+    trained, keeps_head = opened.trained_task, "classifier" not in init
+    replaced = TASKS[trained].replaces if trained is not None and keeps_head else None
     if problem_type is not None:
         if problem_type not in PROBLEM_TYPES:
             raise ValueError(
                 f"problem_type is {problem_type!r}; it is one of {', '.join(PROBLEM_TYPES)}."
             )
-        named = PROBLEM_TYPES[problem_type]
-        if task not in (None, Classifier.task, named):
+        named, general = PROBLEM_TYPES[problem_type], next(iter(PROBLEM_TYPES.values()))
+        if task not in (None, general, named):
             raise ValueError(
-                f"problem_type={problem_type!r} goes with task={Classifier.task!r}; got task={task!r}."
+                f"problem_type={problem_type!r} goes with task={general!r}; got task={task!r}."
             )
         task = named
-    elif (
-        task == Classifier.task
-        and opened.trained_task == MultiLabelClassifier.task
-        and "classifier" not in init
-    ):
+    elif replaced is not None and task == replaced:
         log.warning(
             "%s says that it is a multi-label model and is loaded as one; "
             'problem_type="single_label_classification" loads it as a single-label model.',
             opened.name,
         )
-        return opened.trained_task
-    if {task, opened.trained_task} == {Classifier.task, MultiLabelClassifier.task} and (
-        "classifier" not in init
-    ):
+        return trained
+    replaces = TASKS[task].replaces if task is not None and keeps_head else None
+    if task is not None and trained is not None and (replaced == task or replaces == trained):
         log.warning(
             "%s was trained for %s and is loaded for %s: train it before you use it.",
             opened.name,
-            opened.trained_task,
+            trained,
             task,
         )
     return task or opened.description.task or Encoder.task
@@ -259,15 +226,15 @@ def _say_what_is_left_out(opened: Opened) -> None:
         task
         for task in _heads_in(opened)
         if task in TRAINED_BY_USERS
-        # A head of one logit is none that chooses among classes.
-        and not (_wants_classes(task) and _stored_logits(opened, task) == 1)
+        # A head of one logit does not choose among classes.
+        and (_stored_logits(opened, task) or math.inf) >= TASKS[task].least_logits
     ]
     if opened.trained_task in found:
         found = [opened.trained_task]
     if found:
         log.warning(
-            "%s is loaded as an encoder, without the head that it has. To load it too, pass task=%s; "
-            "task='encoder' says that the encoder is meant.",
+            "%s has a trained head, but only its encoder was loaded. Pass task=%s to load the head, "
+            "or task='encoder' to silence this.",
             opened.name,
             " or ".join(map(repr, found)),
         )
@@ -433,57 +400,15 @@ def _providers(opened: Opened, task: str) -> str:
     )
 
 
-def _classes(
-    opened: Opened,
-    task: str,
-    num_classes: int | None,
-    labels: Sequence[str] | None,
-    untrained: frozenset[str],
-) -> dict[str, Any]:
-    """`num_classes` and `labels` for a labelled model: the user's, else the checkpoint's."""
-    told = opened.description.labels
-    if "classifier" in untrained or opened.source is None:
-        if num_classes is None and labels is None:
-            labels = told if opened.source is None else None
-            num_classes = None if labels else DEFAULT_NUM_CLASSES
-        return {"num_classes": num_classes, "labels": labels}
-    # Without one, `assign` says what is missing.
-    stored = _stored_logits(opened, task) or num_classes or DEFAULT_NUM_CLASSES
-    if stored == 1 and _wants_classes(task):
-        raise ValueError(
-            f"The head of {opened.name} has one logit, and a classifier of a single class would give it the "
-            "probability 1 whatever the text. transformers takes such a head for regression: "
-            f"task={Regressor.task!r} gives the number. Of a cross-encoder, sentence-transformers "
-            f"takes the sigmoid: task={MultiLabelClassifier.task!r} gives that as the "
-            "probability of its one label. To train a classifier of your own, pass "
-            "init=('classifier',)."
-        )
-    asked = len(labels) if labels is not None else num_classes
-    if asked not in (None, stored):
-        raise ValueError(
-            f"{opened.name} has a trained head of {stored} classes and {asked} were asked for. Leave "
-            "num_classes and labels out to use it, or have a new one with init=('classifier',)."
-        )
-    if told is not None and len(told) == stored:
-        if labels is not None and labels != told and set(labels) == set(told):
-            log.warning(
-                "The trained head of %s says that its classes are %s, in this order; they are called "
-                "%s now. Leave labels out to keep its names.",
-                opened.name,
-                told,
-                labels,
-            )
-        labels = labels or told
-    return {"num_classes": stored, "labels": labels}
-
-
-def _score_name(
-    opened: Opened, labels: Sequence[str] | None, untrained: frozenset[str]
-) -> str | None:
-    """What a regression's number is called: as the user says, else as the checkpoint of the head does."""
-    told = () if "classifier" in untrained else opened.description.labels or ()
-    name = [*(labels or told)]
-    return name[0] if len(name) == 1 else None
+def _told(opened: Opened, task: str, untrained: frozenset[str]) -> Told:
+    """What the checkpoint says of the task's head; its labels too where nothing was to be loaded."""
+    is_trained = opened.source is not None and "classifier" not in untrained
+    if not is_trained and opened.source is not None:
+        return Told(opened.name, is_trained)
+    logits = _stored_logits(opened, task) if is_trained and task in opened.plan.heads else None
+    description = opened.description
+    labels, thresholds = description.labels or (), tuple(description.thresholds or ())
+    return Told(opened.name, is_trained, logits, tuple(labels), thresholds)
 
 
 def _stored_logits(opened: Opened, task: str) -> int | None:
@@ -494,11 +419,6 @@ def _stored_logits(opened: Opened, task: str) -> int | None:
         return None
     shape = opened.source.shape(found[-1].keys[0])
     return shape[-(len(shape) == 2 and not found[-1].layout.transposed)]
-
-
-def _wants_classes(task: str) -> bool:
-    """Whether a task's models choose one of several classes for a text."""
-    return TASKS[task].problem_type == Classifier.problem_type
 
 
 def _assign(

@@ -17,7 +17,6 @@ from bert_zoo.loading.directories import PROBLEM_TYPES
 from bert_zoo.models.base import ZooModel
 from bert_zoo.models.labels import DEFAULT_THRESHOLD
 from bert_zoo.models.quantization import check_is_float
-from bert_zoo.models.task_model import names_classes
 from bert_zoo.registry import registry
 from bert_zoo.tasks.streams import StatefulModel
 from bert_zoo.text.format import DeferredPreprocessor
@@ -229,9 +228,6 @@ def _description(model: ZooModel, preprocessor) -> Description:
     """What a directory says of a model beside the encoder's configuration."""
     encoder = getattr(model, "encoder", model)
     thresholds = getattr(model, "thresholds", ())
-    labels = model.labels if names_classes(type(model)) else None
-    if getattr(model, "score_name", None) is not None:
-        labels = (model.score_name,)
     text = None
     if preprocessor is not None:
         length = preprocessor.get_config()["sequence_length"]
@@ -239,7 +235,7 @@ def _description(model: ZooModel, preprocessor) -> Description:
     return Description(
         task=model.task,
         problem_type=next((n for n, task in PROBLEM_TYPES.items() if task == model.task), None),
-        labels=labels,
+        labels=model.labels_to_save,
         thresholds=() if set(thresholds) <= {DEFAULT_THRESHOLD} else thresholds,
         text=text,
         pooling=encoder.pooling,

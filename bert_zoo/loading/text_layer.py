@@ -100,8 +100,7 @@ class Preprocessor(keras.layers.Layer):
     def compute_output_spec(self, inputs):
         texts = inputs[0] if isinstance(inputs, tuple | list) else inputs
         length = self.options["sequence_length"] if self.options["padding"] == "fixed" else None
-        # Options of files of bert_zoo 0.1 have no layout.
-        has_segments = self.options.get("layout", self.options).get("segments", False)
+        has_segments = self.options["layout"]["segments"]
         packer = None if self._preprocessor is None else self._preprocessor.packer
         has_languages = packer is not None and packer.language_id is not None
         names = ["token_ids", "padding_mask"]

@@ -1,7 +1,6 @@
 """The Keras models that users hold."""
 
 import importlib
-import warnings
 
 from bert_zoo.models.encoder import Encoder
 
@@ -31,13 +30,6 @@ def __getattr__(name: str):
         return getattr(importlib.import_module("bert_zoo.tasks"), name)
     if name == "Preprocessor":
         return getattr(importlib.import_module("bert_zoo.loading.text_layer"), name)
-    if name == "RecurrentEncoder":
-        warnings.warn(
-            "RecurrentEncoder is now called Encoder, which is one for every family.",
-            DeprecationWarning,
-            stacklevel=2,
-        )
-        return Encoder
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

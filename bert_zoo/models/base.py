@@ -4,6 +4,7 @@ import contextlib
 import functools
 import inspect
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
@@ -28,8 +29,8 @@ from bert_zoo.models.data_adapters import (
 )
 from bert_zoo.models.direct import predict_texts, runs_alone
 from bert_zoo.models.graphs import Graphs
+from bert_zoo.models.head_arguments import Asked, Told
 from bert_zoo.models.inputs import check_batch_size, check_is_dict, check_is_integer, outside
-from bert_zoo.models.interface import Interface
 from bert_zoo.models.labels import LabelRange, checked_labels, label_arrays, read_class_weight
 from bert_zoo.models.onnx_conversion import converting
 from bert_zoo.models.quantization import (
@@ -55,6 +56,32 @@ from bert_zoo.weights.bind import named_variables, set_trained_layers, trained_l
 EXPORTED_IDS = ("token_ids", "segment_ids", "padding_mask")
 
 
+@dataclass(frozen=True)
+class Interface:
+    """The names of a SavedModel's signatures; `bert_zoo.serving` traces them.
+
+    Attributes:
+        outputs: outputs that signatures give, as far as the model has them. A model that returns a
+            tensor has one.
+        row_outputs: outputs with one vector per row rather than per token (only for models whose other
+            outputs are per token).
+        texts: inputs of the signature that takes texts -> their rank.
+        pairs: whether one text or two can be read.
+        labels: inputs int [batch, length] that the model reads beside those of its encoder.
+        steps: signatures that carry a state, of models that have one -> whether they give the next
+            token's log-probabilities and nothing else.
+        text_name: what the signature that takes texts is called beside `serving_default`.
+    """
+
+    outputs: tuple[str, ...] = ("logits",)
+    row_outputs: tuple[str, ...] = ()
+    texts: tuple[tuple[str, int], ...] = (("text", 1),)
+    pairs: bool = True
+    labels: tuple[str, ...] = ()
+    steps: tuple[tuple[str, bool], ...] = (("step", False),)
+    text_name: str | None = None
+
+
 class ZooModel(keras.Model):
     """A Keras model that also takes raw text wherever data goes in.
 
@@ -69,14 +96,19 @@ class ZooModel(keras.Model):
             pad all batches alike.
         reads_windows: whether it reads long texts in windows.
         pools_windows: whether outputs of the windows of a long text can be pooled to those of the text.
-        positions_read: inputs int [batch, number, ...] that the head reads, positions in the text -> the
-            axes behind the first two.
+        positions_read: further integer inputs holding positions in the text, shape [batch, n, ...],
+            mapped to the sizes of their trailing axes.
         second_ids: inputs of ids for another part of the model, which reads `token_ids` by default.
         state: names of inputs that the call before returned; see `bert_zoo.layers.Backbone`.
         truncation: which text of a pair is cut when both are too long together; None leaves it to the
             preprocessor.
         untracked: attributes that Keras does not see being set.
         traced_settings: attributes that `call` and verbs read beside layers and weights.
+        replaces: the task whose models this one is loaded in place of, where a checkpoint was trained for
+            this one.
+        least_logits: the fewest logits of a trained head that the task can use.
+        if_untrained: what is wrong with a checkpoint that was not trained for the task, where that is not
+            seen in its weights.
         default_optimizer: the function of `bert_zoo.training.optimizers` that makes the task's
             optimizer; None where there is nothing to train.
         default_loss_weights: by output; None for 1 each.
@@ -97,6 +129,9 @@ class ZooModel(keras.Model):
     truncation: str | None = None
     untracked: tuple[str, ...] = ("preprocessor",)
     traced_settings: tuple[str, ...] = ()
+    replaces: str | None = None
+    least_logits = 1
+    if_untrained: str | None = None
     default_optimizer: str | None = None
     default_loss_weights: Mapping[str, float] | None = None
     interface = Interface()
@@ -170,6 +205,18 @@ class ZooModel(keras.Model):
         They may be bounded by the shapes of inputs: ids or texts, arrays or tensors.
         """
         return {}
+
+    @classmethod
+    def head_arguments(cls, asked: Asked, told: Told) -> dict[str, Any]:
+        """The arguments of a model beside its encoder: what the user asks for, else what the checkpoint says."""
+        asked.refuse_classes(cls.task)
+        asked.refuse_thresholds(cls.task)
+        return {}
+
+    @property
+    def labels_to_save(self) -> tuple[str, ...] | None:
+        """The names that a saved model keeps; None where it has none of its own."""
+        return None
 
     def default_loss(self) -> Any:
         """The task's loss, or losses by output; None for a model that computes its own."""
@@ -382,8 +429,8 @@ class ZooModel(keras.Model):
     def _maybe_symbolic_build(self, iterator=None, data_batch=None):
         # Keras 3.15 leaves the variables of optimizer and metrics to the first trace of a step, and
         # TensorFlow traces a function that made variables twice. Under a tf.distribute strategy it
-        # makes them before, but with the mean of the replicas' first batches, of which it makes
-        # floats of ids, and across workers nothing that it can use (keras#20585).
+        # makes them before, but with the mean of the replicas' first batches, which turns ids
+        # into floats, and across workers with nothing that it can use (keras#20585).
         spec = iterator and private.spec_for_one_replica(iterator)
         if spec is None:
             super()._maybe_symbolic_build(iterator=iterator, data_batch=data_batch)

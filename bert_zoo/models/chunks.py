@@ -20,7 +20,7 @@ def in_chunks(
         run: ids to tensors [rows, ...], in any structure; what it gives for a row depends on that row
             alone.
         ids: int [rows, width], or [rows, several, width], `padding_mask` among them, with padding
-            behind the tokens.
+            after the tokens.
         by_length: whether rows of like length go together and lose padding that none of them needs,
             so that one long row does not make all rows long. For outputs without an axis of tokens.
     """

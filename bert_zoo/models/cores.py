@@ -26,14 +26,14 @@ _MALLOC_OPTIONS = {
 
 
 def use_cores(number: int) -> None:
-    """Has models take a share of each batch through on each of so many cores of a CPU.
+    """Splits each batch across `number` CPU cores.
 
     For models on TensorFlow, in `fit`, `evaluate`, `predict` and functions that TensorFlow traces. Results
     are the same but for rounding; dropout draws other numbers. To be called before TensorFlow has done
     anything, as its threads are fixed then.
 
     Args:
-        number: of cores. TensorFlow gets so many threads, and each operation one.
+        number: how many cores. TensorFlow gets one thread for each, and every operation a single one.
 
     Raises:
         ValueError: the number is not positive.

@@ -105,7 +105,7 @@ def keras_arguments(
         )
         return dict(zip(("x", "y", "sample_weight"), columns, strict=True), batch_size=batch_size)
     batching = {"batch_size": batch_size or DEFAULT_BATCH_SIZE, "shuffle": shuffle}
-    sample_weight = checked_sample_weight(model, sample_weight)
+    sample_weight = checked_sample_weight(sample_weight)
     dataset = model.dataset_of_rows(x, y, sample_weight, **batching)
     if dataset is None:
         columns = _text_columns(model, x, y, sample_weight, needs_labels=needs_labels)
@@ -249,7 +249,7 @@ def _text_columns(model, x, y=None, sample_weight=None, *, needs_labels: bool) -
         raise _no_labels(model)
     _check_rows(texts, y, sample_weight)
     labels = None if y is None else model.as_text_labels(texts, y)
-    weights = checked_sample_weight(model, sample_weight)
+    weights = checked_sample_weight(sample_weight)
     return (texts, *(column for column in (labels, weights) if column is not None))
 
 
@@ -262,7 +262,7 @@ def _id_columns(
         raise _no_labels(model)
     y = label_arrays(model, x, y)
     _check_rows(x, y, sample_weight)
-    sample_weight = checked_sample_weight(model, sample_weight)
+    sample_weight = checked_sample_weight(sample_weight)
     if table is not None:
         sample_weight = class_weights_of(y, table, sample_weight)
     return x, y, sample_weight
@@ -323,7 +323,7 @@ def _map_dataset(
         x, y = transform_labelled(x, rest[0])
         if class_weights is not None:
             return x, y, class_weights_of(y, class_weights, *rest[1:])
-        return (x, y, *(checked_sample_weight(model, weights) for weights in rest[1:]))
+        return (x, y, *(checked_sample_weight(weights) for weights in rest[1:]))
 
     dataset = dataset.map(prepare, num_parallel_calls=tf.data.AUTOTUNE).prefetch(tf.data.AUTOTUNE)
     return without_autotuning(dataset)

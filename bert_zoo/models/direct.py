@@ -4,7 +4,7 @@ A pipeline is built and traced at each call, which takes ten times as long as a 
 text becomes ids and outputs in one graph, which is traced once; see `bert_zoo.models.graphs`.
 """
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterable
 from typing import Any
 
 import keras
@@ -159,3 +159,30 @@ def _predicted(model, inputs):
         return model.predict_step((inputs,))
     # Compiles, which a call does not.
     return model.predict_on_batch({name: np.asarray(value) for name, value in inputs.items()})
+
+
+# --- tokens ---
+
+
+def tokenized(model, texts) -> list[np.ndarray]:
+    """The ids of each text of a string tensor [batch], int32 [tokens]."""
+    ids, splits = in_graph(model, _tokenize, texts, preprocessor=model.preprocessor)
+    return np.split(ids.numpy(), splits.numpy()[1:-1])
+
+
+def detokenized(model, rows: Iterable[np.ndarray]) -> list[bytes]:
+    """The text of each row of ids."""
+    rows = list(rows)
+    ids, lengths = np.concatenate(rows).astype("int32"), np.array([len(row) for row in rows])
+    return list(in_graph(model, _detokenize, ids, lengths, preprocessor=model.preprocessor).numpy())
+
+
+def _tokenize(model, texts, *, preprocessor):
+    tokens = preprocessor.tokenizer(texts)
+    return tokens.values, tokens.row_splits
+
+
+def _detokenize(model, ids, lengths, *, preprocessor):
+    import tensorflow as tf
+
+    return preprocessor.tokenizer.detokenize(tf.RaggedTensor.from_row_lengths(ids, lengths))

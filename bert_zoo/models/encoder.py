@@ -13,12 +13,11 @@ from bert_zoo.family import Pooling
 from bert_zoo.json_files import read_object
 from bert_zoo.layers.common import FIRST
 from bert_zoo.layers.heads.pooling import normalized, pool
-from bert_zoo.models.base import ZooModel
+from bert_zoo.models.base import Interface, ZooModel
 from bert_zoo.models.cut_texts import warning_of_cut_texts
 from bert_zoo.models.data_adapters import text_rows, with_prompt
 from bert_zoo.models.direct import outputs_of_texts
 from bert_zoo.models.inputs import as_ids, check_range, check_rank
-from bert_zoo.models.interface import Interface
 from bert_zoo.models.long_texts import LongTexts, are_rows, over_windows
 from bert_zoo.registry import registry
 from bert_zoo.text.format import DeferredPreprocessor, WithPreprocessor
@@ -158,11 +157,11 @@ class Encoder(ZooModel):
     @long_texts.setter
     def long_texts(self, value: LongTexts) -> None:
         self._long_texts = value
-        # XLA must know how many windows there are; Keras uses it where no one said anything.
+        # XLA needs a static number of windows, and Keras turns XLA on by default; so turn it off here.
         self.supports_jit = not value.in_windows
 
     def initial_memory(self, batch_size: int, tokens: int | None = None) -> dict[str, Any]:
-        """The state before so many texts: what a backbone with a memory takes with the first segment.
+        """The state for a batch of new texts, which a backbone with a memory takes with the first segment.
 
         Args:
             tokens: see `bert_zoo.layers.Backbone.initial_state`.
@@ -396,13 +395,8 @@ class Encoder(ZooModel):
 
     @classmethod
     def from_config(cls, config, custom_objects=None):
-        # What `.keras` files of bert_zoo 0.1.0 say in place of `trained_layers`.
-        config = dict(config)
-        frozen = config.pop("frozen", {})
-        config.setdefault("preprocessor", getattr(config["family"], "preprocessor", None))
-        encoder = super().from_config(config, custom_objects)
-        encoder.freeze(**frozen)
-        return encoder
+        preprocessor = getattr(config["family"], "preprocessor", None)
+        return super().from_config({"preprocessor": preprocessor, **config}, custom_objects)
 
     def get_config(self):
         return {
@@ -415,7 +409,3 @@ class Encoder(ZooModel):
             "prompts": {"texts": dict(self.prompts.texts), "default": self.prompts.default},
             "long_texts": self.long_texts.get_config(),
         }
-
-
-# What `.keras` files of bert_zoo 0.1 call the encoder of a recurrent family.
-keras.saving.get_custom_objects()["bert_zoo>RecurrentEncoder"] = Encoder

@@ -1,7 +1,6 @@
 """Batches that Python code makes, in generators and PyDatasets: texts as tf.data, ids as they come."""
 
 import itertools
-import logging
 import random
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -10,8 +9,6 @@ import keras
 import numpy as np
 
 from bert_zoo.models.graphs import open_spec
-
-log = logging.getLogger("bert_zoo")
 
 
 def peeked(source: Iterator | keras.utils.PyDataset) -> tuple[Any, Any]:
@@ -22,7 +19,7 @@ def peeked(source: Iterator | keras.utils.PyDataset) -> tuple[Any, Any]:
         first = next(source)
     except StopIteration:
         raise ValueError(
-            "The generator has no batches (left). Make a new one: a generator is read once."
+            "The generator is empty or already used up. Create a new one: a generator can be read only once."
         ) from None
     return first, (batch for batch in itertools.chain([first], source))
 
@@ -59,34 +56,29 @@ def text_dataset(source, columns: Callable[[Any], tuple], first: Any, *, shuffle
     """
     import tensorflow as tf
 
-    if getattr(source, "workers", 1) > 1:
-        log.warning(
-            "This PyDataset's batches of texts are made one after the other; workers=%d is not "
-            "used. tf.data makes them in parallel.",
-            source.workers,
-        )
-
     def epoch():
-        is_generator = not isinstance(source, keras.utils.PyDataset)
-        return map(columns, source if is_generator else _epoch(source, shuffle))
+        return map(columns, _epoch(source, shuffle))
 
     signature = tf.nest.map_structure(_open_spec, columns(first))
     dataset = tf.data.Dataset.from_generator(epoch, output_signature=signature)
     number = getattr(source, "num_batches", None)
-    if number is None:
-        return dataset
-    return dataset.apply(tf.data.experimental.assert_cardinality(number))
+    return (
+        dataset
+        if number is None
+        else dataset.apply(tf.data.experimental.assert_cardinality(number))
+    )
 
 
-def _epoch(source: keras.utils.PyDataset, shuffle: bool) -> Iterator:
-    """One pass over a PyDataset, as Keras makes it."""
-    number = source.num_batches
+def _epoch(source: Iterator | keras.utils.PyDataset, shuffle: bool) -> Iterator:
+    """One pass over the batches, of a PyDataset as Keras makes it."""
+    if not isinstance(source, keras.utils.PyDataset):
+        yield from source
+        return
     source.on_epoch_begin()
-    numbers = itertools.count() if number is None else list(range(number))
-    if shuffle and number is not None:
-        random.shuffle(numbers)
-    for i in numbers:
-        yield source[i]
+    numbers = range(source.num_batches) if source.num_batches is not None else itertools.count()
+    if shuffle and source.num_batches is not None:
+        numbers = random.sample(numbers, len(numbers))
+    yield from map(source.__getitem__, numbers)
     source.on_epoch_end()
 
 

@@ -18,7 +18,7 @@ import keras
 
 from bert_zoo import private
 
-# Graphs of a model, of which the oldest makes room: options may be new objects at every call.
+# Graphs kept for a model. The oldest one makes room, since options may be new objects at every call.
 MAX_GRAPHS = 64
 
 

@@ -93,8 +93,8 @@ def one_class_error(given: str) -> ValueError:
     """
     return ValueError(
         f"{given}: a classifier of a single class gives it the probability 1 whatever the text, and "
-        "learns nothing. Yes or no are two classes, such as labels=['no', 'yes']; labels of which each "
-        "may apply or not are problem_type='multi_label_classification'; a number, such as a score, is "
+        "learns nothing. Yes or no are two classes, such as labels=['no', 'yes']; labels that each may "
+        "apply or not are problem_type='multi_label_classification'; a number, such as a score, is "
         "problem_type='regression'."
     )
 
@@ -453,7 +453,7 @@ class LabelSets:
 
 
 def _are_names(row: Any) -> bool:
-    """Whether the labels of a row are said by name; no labels at all are."""
+    """True if a row's labels are names (an empty row counts as names)."""
     if isinstance(row, Set):
         return True
     is_list = isinstance(row, list | tuple) or (isinstance(row, np.ndarray) and row.ndim == 1)

@@ -43,7 +43,7 @@ class LongTexts:
         if not self.in_windows:
             raise ValueError(
                 f"stride is {self.stride}, and long texts are cut: pass long_texts='mean' or 'max' "
-                "with it, to read them in windows that begin so many tokens apart."
+                "with it, to read them in windows that begin that many tokens apart."
             )
 
     @property
@@ -130,7 +130,7 @@ def pooled_rows(values, texts, number, mode: str) -> Any:
 
     Args:
         values: [rows, size].
-        texts: [rows], the number of each row's text, of so many texts.
+        texts: [rows], the number of each row's text, below `number`.
     """
     import tensorflow as tf
 

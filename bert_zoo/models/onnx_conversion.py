@@ -72,7 +72,7 @@ def _erfc(graph, node, **options: Any) -> None:
 def _dynamic_update_slice(graph, node, **options: Any) -> None:
     """One tensor in the place of a part of another, along the axis on which it is a part.
 
-    A decoder writes into its slots by it. As in XLA, what does not fit behind the start stands at the end.
+    A decoder writes into its slots by it. As in XLA, a part that does not fit after the start is written at the end.
     """
     from onnx import TensorProto
     from tf2onnx.utils import make_name
@@ -88,9 +88,9 @@ def _dynamic_update_slice(graph, node, **options: Any) -> None:
     whole, part, starts = node.input
     shape, of_part = (graph.get_shape(tensor) for tensor in (whole, part))
     axis = next(i for i, size in enumerate(shape) if size not in (-1, of_part[i]))
-    first, size, at_axis, behind = (constant(v) for v in (0, shape[axis], axis, axis + 1))
-    length = made("Slice", made("Shape", part), at_axis, behind, first)
-    start = made("Slice", made("Cast", starts, to=TensorProto.INT64), at_axis, behind, first)
+    first, size, at_axis, after_axis = (constant(v) for v in (0, shape[axis], axis, axis + 1))
+    length = made("Slice", made("Shape", part), at_axis, after_axis, first)
+    start = made("Slice", made("Cast", starts, to=TensorProto.INT64), at_axis, after_axis, first)
     start = made("Min", start, made("Sub", size, length))
     before = made("Slice", whole, first, start, at_axis)
     after = made("Slice", whole, made("Add", start, length), size, at_axis)

@@ -26,8 +26,8 @@ def check_mode(mode: str | None) -> None:
 def can_be_quantized(layer: keras.layers.Layer) -> bool:
     """Whether a layer is of the kinds that Keras quantizes.
 
-    Of others it warns, and it stops at layers that were never built: a second encoder leaves some behind
-    in whose place it takes the first one's.
+    It warns of others, and fails on layers that were never built, such as those that a second encoder
+    replaces by the first one's.
     """
     return layer.built and isinstance(layer, keras.layers.Dense | keras.layers.Embedding)
 

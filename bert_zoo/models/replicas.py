@@ -186,7 +186,7 @@ def divided_rows(inputs):
 
 
 def whole_everywhere(outputs):
-    """Outputs of a step, of which every process of JAX gets all rows, as it gave them."""
+    """Outputs of a step, with all rows in every process of JAX, as every process gave them to it."""
     distribution = keras.backend.backend() == "jax" and keras.distribution.distribution()
     if not distribution or distribution.num_processes == 1:
         return outputs

@@ -1,5 +1,6 @@
 """What models for tasks share: an encoder with a head."""
 
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -15,12 +16,23 @@ from bert_zoo.layers.heads import OutputHead, PredictionHead, pool
 from bert_zoo.models.base import ZooModel
 from bert_zoo.models.cores import in_shares
 from bert_zoo.models.encoder import Encoder
-from bert_zoo.models.labels import NUMBER_OF_LABELS, LabelRange, label_names
+from bert_zoo.models.head_arguments import Asked, Told
+from bert_zoo.models.labels import (
+    NUMBER_OF_LABELS,
+    LabelRange,
+    label_names,
+    one_class_error,
+)
 from bert_zoo.models.long_texts import are_rows, over_windows
 from bert_zoo.registry import registry
 from bert_zoo.weights.table import Head
 
+log = logging.getLogger("bert_zoo")
+
 Model = TypeVar("Model", bound="TaskModel")
+
+# As in transformers, whose config.json leaves two labels unsaid.
+DEFAULT_NUM_CLASSES = 2
 
 
 @dataclass(frozen=True)
@@ -201,8 +213,10 @@ class LabelledModel(TaskModel):
 
     Attributes:
         fixed_labels: of a subclass whose classes are always the same, their names; it takes no others.
+        takes_one_class: whether a single class means anything.
     """
 
+    takes_one_class = False
     fixed_labels: tuple[str, ...] | None = None
     output_activation = "softmax"
 
@@ -221,6 +235,44 @@ class LabelledModel(TaskModel):
             labels = self.fixed_labels
         self.labels = label_names(num_classes, labels)
         super().__init__(encoder, **kwargs)
+
+    @classmethod
+    def head_arguments(cls, asked: Asked, told: Told) -> dict[str, Any]:
+        """`num_classes` and `labels`: the user's, else the checkpoint's."""
+        if cls.fixed_labels is not None:
+            return super().head_arguments(asked, told)
+        asked.refuse_thresholds(cls.task)
+        num_classes, labels = asked.num_classes, asked.labels
+        if 1 in asked.sizes and not cls.takes_one_class:
+            raise one_class_error(f"num_classes is {num_classes}, labels is {labels}")
+        if not told.is_trained:
+            if not asked.sizes:
+                labels = told.labels or None
+                num_classes = None if labels else DEFAULT_NUM_CLASSES
+            return {"num_classes": num_classes, "labels": labels}
+        # Without logits, `load` says later what the file lacks.
+        stored = told.num_logits or num_classes or DEFAULT_NUM_CLASSES
+        if not {len(labels) if labels is not None else num_classes} <= {None, stored}:
+            raise ValueError(
+                f"{told.name} has a trained head of {stored} classes and "
+                f"{num_classes if labels is None else len(labels)} were asked for. Leave num_classes and "
+                "labels out to use it, or have a new one with init=('classifier',)."
+            )
+        if len(told.labels) == stored:
+            if labels is not None and labels != told.labels and set(labels) == set(told.labels):
+                log.warning(
+                    "The trained head of %s says that its classes are %s, in this order; they are called "
+                    "%s now. Leave labels out to keep its names.",
+                    told.name,
+                    told.labels,
+                    labels,
+                )
+            labels = labels or told.labels
+        return {"num_classes": stored, "labels": labels}
+
+    @property
+    def labels_to_save(self) -> tuple[str, ...] | None:
+        return self.labels if self.fixed_labels is None else None
 
     @property
     def num_classes(self) -> int:
@@ -242,11 +294,6 @@ class LabelledModel(TaskModel):
 
     def get_config(self):
         return {**super().get_config(), "labels": list(self.labels)}
-
-
-def names_classes(model_class: type) -> bool:
-    """Whether the classes of a task are the user's to name."""
-    return issubclass(model_class, LabelledModel) and model_class.fixed_labels is None
 
 
 def last_positions(inputs):

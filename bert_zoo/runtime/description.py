@@ -15,7 +15,7 @@ from bert_zoo.weights.formats.bert_zoo import prompts_of
 SIGNATURE = "tokens"
 READ = ("token_ids", "segment_ids", "padding_mask")
 TRUNCATIONS = ("longest_first", "only_first", "only_second")
-# Of a row. No model reads as many, and their ids take no memory to speak of.
+# The longest row that is accepted: more than any model reads, and its ids take little memory.
 MOST_TOKENS = 2**17
 _MOST_SEGMENTS = 2**7
 

@@ -9,14 +9,18 @@ import numpy as np
 
 from bert_zoo.config import ConfigError, Prompts
 from bert_zoo.metrics.squad import Window, select_answers
-from bert_zoo.results.answers import SpanAnswer, SpanAnswers, span_answer
-from bert_zoo.results.classifications import (
+from bert_zoo.runtime.answers import SpanAnswer, SpanAnswers, span_answer
+from bert_zoo.runtime.classifications import (
     Classifications,
     classified,
     multi_label_classified,
     softmax,
 )
-from bert_zoo.results.taggings import (
+from bert_zoo.runtime.description import SIGNATURE, read_description
+from bert_zoo.runtime.files import DESCRIPTION_FILE
+from bert_zoo.runtime.reading import Arrays, Reader, Row
+from bert_zoo.runtime.sessions import SESSIONS, checked_inputs
+from bert_zoo.runtime.taggings import (
     FIRST_PIECE,
     Taggings,
     check_strategy,
@@ -25,10 +29,6 @@ from bert_zoo.results.taggings import (
     tagging,
     word_probabilities,
 )
-from bert_zoo.runtime.description import SIGNATURE, read_description
-from bert_zoo.runtime.files import DESCRIPTION_FILE
-from bert_zoo.runtime.reading import Arrays, Reader, Row
-from bert_zoo.runtime.sessions import SESSIONS, checked_inputs
 from bert_zoo.text.splitting import row_splits_that_fit
 
 

@@ -232,7 +232,7 @@ def _write_portable(
         "outputs_per_token": [
             name
             for name in model.interface.outputs
-            if model.outputs_per_token and name not in model.interface.of_rows
+            if model.outputs_per_token and name not in model.interface.row_outputs
         ],
         "signatures": {name: function.description() for name, function in functions.items()},
         **text_description(model, directory, text=text),

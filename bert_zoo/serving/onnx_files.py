@@ -63,7 +63,7 @@ def _name_axes(graph, axes: Mapping[str, Mapping[int, str]]) -> None:
     for value in (*graph.graph.input, *graph.graph.output):
         for number, name in axes[value.name].items():
             value.type.tensor_type.shape.dim[number].dim_param = name
-    # The same axes within the graph, under numbers; who needs shapes there infers them.
+    # Within the graph the same axes have numbers for names; ONNX infers these shapes where they are needed.
     del graph.graph.value_info[:]
 
 

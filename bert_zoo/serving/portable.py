@@ -13,6 +13,7 @@ from bert_zoo.serving.servable import (
     as_served,
     by_name,
     ids_spec,
+    next_token_outputs,
     state_specs,
     with_state,
 )
@@ -21,7 +22,7 @@ from bert_zoo.serving.servable import (
 class IdFunction(NamedTuple):
     """A signature on ids: what it takes, what computes its outputs, and the names of axes.
 
-    `axes` are those of each input, of which the fixed ones' names mean nothing.
+    `axes` names the axes of each input; the names of fixed ones are not used.
     """
 
     specs: tuple[tf.TensorSpec, ...]
@@ -164,9 +165,6 @@ def _outputs(model: ZooModel, inputs: Tensors, *, next_token: bool) -> Tensors:
     """What a model gives, by name, in float32; with `next_token`, at the last token alone."""
     if encoder_of(model) is model:
         return as_served(model, model(inputs, training=False))
-    if not next_token:
-        return as_served(model, by_name(model, model.outputs_of_rows(inputs, training=False)))
-    encoded = model.encoder(inputs, training=False)
-    last = {**encoded, "sequence_output": encoded["sequence_output"][:, -1:]}
-    outputs = as_served(model, model.head_outputs(last, {}, training=False))
-    return {**outputs, "log_probs": outputs["log_probs"][:, 0]}
+    if next_token:
+        return next_token_outputs(model, inputs)
+    return as_served(model, by_name(model, model.outputs_of_rows(inputs, training=False)))

@@ -36,8 +36,8 @@ def make_servable(
     if pairs and not reads_pairs:
         raise ValueError(
             "pairs=True is for models that read one text or two, exported with text=True; this one "
-            f"is of task {model.task!r}, {_what_it_reads(model)}, exported with text={text}. Leave pairs "
-            "out."
+            f"is of task {model.task!r} and reads single texts, or is exported with text={text}. Leave "
+            "pairs out."
         )
     state = state_specs(model)
     # What carries a state reads streams, in which there is no padding.
@@ -78,13 +78,6 @@ def _packs_pairs(model: ZooModel) -> bool:
         return False
     num_segments, _ = model.id_limits().get("segment_ids", (0, ""))
     return num_segments > 1 or not layout.segments
-
-
-def _what_it_reads(model: ZooModel) -> str:
-    if model.always_gives_state or model.interface.labels:
-        return "with a memory, reads single texts"
-    num_segments, _ = model.id_limits().get("segment_ids", (0, ""))
-    return f"with {num_segments} segment(s)"
 
 
 def ids_spec(model: ZooModel, name: str) -> tf.TensorSpec:
@@ -229,19 +222,20 @@ def _step_signature(model: ZooModel, call, ids: Specs, state: Specs):
     return signature(serve, [*ids, *state])
 
 
-def _next_token_signature(model: ZooModel, call, ids: Specs, state: Specs):
-    """Log-probabilities of every token after the segment, and the new state.
+def next_token_outputs(model: ZooModel, inputs: Tensors) -> Tensors:
+    """What is served of a language model at the last token, where alone the softmax runs."""
+    encoded = model.encoder(inputs, training=False)
+    last = {**encoded, "sequence_output": encoded["sequence_output"][:, -1:]}
+    outputs = as_served(model, model.head_outputs(last, {}, training=False))
+    return {**outputs, "log_probs": outputs["log_probs"][:, 0]}
 
-    Traced by itself, so that the softmax over the vocabulary runs at the last token only.
-    """
+
+def _next_token_signature(model: ZooModel, call, ids: Specs, state: Specs):
+    """Log-probabilities of every token after the segment, and the new state."""
 
     def serve(inputs: Tensors) -> Tensors:
-        read = model.check_in_graph(with_state(model, inputs))
-        encoded = model.encoder(read, training=False)
-        last = {**encoded, "sequence_output": encoded["sequence_output"][:, -1:]}
-        outputs = as_served(model, model.head_outputs(last, {}, training=False))
-        carried = {spec.name: outputs[spec.name] for spec in state}
-        return {"log_probs": outputs["log_probs"][:, 0], **carried}
+        outputs = next_token_outputs(model, model.check_in_graph(with_state(model, inputs)))
+        return {name: outputs[name] for name in ("log_probs", *(spec.name for spec in state))}
 
     return signature(serve, [ids[0], *state])
 

@@ -1,12 +1,15 @@
 """Classification: one label for a text."""
 
+from typing import Any
+
 import keras
 import numpy as np
 
 from bert_zoo.config import is_integer
+from bert_zoo.models.head_arguments import Asked, Told
 from bert_zoo.models.losses import class_loss
 from bert_zoo.models.task_model import LabelledModel, SentenceModel, Use
-from bert_zoo.results.classifications import Classifications, classified
+from bert_zoo.runtime.classifications import Classifications, classified
 from bert_zoo.tasks.zero_shot import HYPOTHESIS, zero_shot
 
 
@@ -23,6 +26,20 @@ class Classifier(SentenceModel, LabelledModel):
         limits=("It always answers with one of its labels, also where none of them fits.",),
     )
     problem_type = "single_label_classification"
+    least_logits = 2
+
+    @classmethod
+    def head_arguments(cls, asked: Asked, told: Told) -> dict[str, Any]:
+        if told.num_logits is not None and told.num_logits < cls.least_logits:
+            raise ValueError(
+                f"The head of {told.name} has one logit, and a classifier of a single class would give it the "
+                "probability 1 whatever the text. transformers takes such a head for regression: "
+                "task='regression' gives the number. Of a cross-encoder, sentence-transformers "
+                "takes the sigmoid: task='multi_label_classification' gives that as the "
+                "probability of its one label. To train a classifier of your own, pass "
+                "init=('classifier',)."
+            )
+        return super().head_arguments(asked, told)
 
     @property
     def num_outputs(self) -> int:

@@ -2,8 +2,8 @@
 
 import keras
 
+from bert_zoo.models.base import Interface
 from bert_zoo.models.data_adapters import with_prompt
-from bert_zoo.models.interface import Interface
 from bert_zoo.models.task_model import TaskModel
 
 
@@ -15,6 +15,9 @@ class SentenceEmbedder(TaskModel):
     peft_task = "FEATURE_EXTRACTION"
     pools_windows = True
     default_optimizer = None
+    if_untrained = (
+        "was not trained to make sentence vectors: texts of like meaning may have unlike vectors"
+    )
     interface = Interface(("embedding",))
 
     @property

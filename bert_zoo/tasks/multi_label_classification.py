@@ -2,12 +2,14 @@
 
 import logging
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import keras
 import numpy as np
 
 from bert_zoo.models.compiling import ACCURACY
+from bert_zoo.models.head_arguments import Asked, Told
 from bert_zoo.models.labels import (
     DEFAULT_THRESHOLD,
     LabelSets,
@@ -18,7 +20,7 @@ from bert_zoo.models.losses import BinaryCrossentropy
 from bert_zoo.models.metrics import LabelF1
 from bert_zoo.models.task_model import Use
 from bert_zoo.private import metrics_given
-from bert_zoo.results.classifications import multi_label_classified
+from bert_zoo.runtime.classifications import multi_label_classified
 from bert_zoo.tasks.classification import Classifier
 
 log = logging.getLogger("bert_zoo")
@@ -26,7 +28,7 @@ log = logging.getLogger("bert_zoo")
 
 @keras.saving.register_keras_serializable("bert_zoo")
 class MultiLabelClassifier(Classifier):
-    """Logits [batch, classes] over the first token, of which any number of classes may apply.
+    """Logits [batch, classes] over the first token; any number of classes may apply.
 
     A class's probability is the sigmoid of its logit. Labels are rows of 0 and 1, [batch, classes],
     or for each text a list or set of names; in tf.data, strings [batch, names], ragged or filled up
@@ -46,6 +48,9 @@ class MultiLabelClassifier(Classifier):
         "model.classify({texts})",
     )
     problem_type = "multi_label_classification"
+    replaces = Classifier.task
+    least_logits = 1
+    takes_one_class = True
     output_activation = "sigmoid"
 
     def __init__(
@@ -58,6 +63,13 @@ class MultiLabelClassifier(Classifier):
     ):
         super().__init__(encoder, num_classes, labels, **kwargs)
         self.thresholds = thresholds
+
+    @classmethod
+    def head_arguments(cls, asked: Asked, told: Told) -> dict[str, Any]:
+        arguments = super().head_arguments(replace(asked, thresholds=None), told)
+        if asked.thresholds is not None:
+            return {**arguments, "thresholds": asked.thresholds}
+        return {**arguments, "thresholds": told.thresholds} if told.thresholds else arguments
 
     @property
     def thresholds(self) -> tuple[float, ...]:
@@ -97,8 +109,8 @@ class MultiLabelClassifier(Classifier):
         super().compile(*args, **kwargs)
         if any(isinstance(metric, str) and metric in ACCURACY for metric in self._metrics_given()):
             log.warning(
-                "Keras's accuracy compares the one likeliest label of each text, of which a multi-label "
-                "model may find any number. Leave it out for micro and macro F1, which "
+                "Keras's accuracy compares the one likeliest label of each text, and a multi-label "
+                "model may find any number of labels. Leave it out for micro and macro F1, which "
                 "bert_zoo.training.compile_for_task(model, optimizer) compiles with."
             )
 

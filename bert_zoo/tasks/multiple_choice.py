@@ -5,8 +5,8 @@ from collections.abc import Mapping
 import keras
 from keras import ops
 
+from bert_zoo.models.base import Interface
 from bert_zoo.models.inputs import check_rank
-from bert_zoo.models.interface import Interface
 from bert_zoo.models.labels import LabelRange
 from bert_zoo.models.losses import class_loss
 from bert_zoo.models.task_model import SentenceModel, Use

@@ -6,8 +6,8 @@ from typing import Any
 import keras
 
 from bert_zoo.layers.dropout import ReplicaSeeds
+from bert_zoo.models.base import Interface
 from bert_zoo.models.inputs import as_ids, check_range
-from bert_zoo.models.interface import Interface
 from bert_zoo.objectives.replaced_tokens import replaced_labels, sampled_tokens, with_tokens
 from bert_zoo.tasks.masked_lm import FillsMasks
 from bert_zoo.tasks.objectives import OBJECTIVES

@@ -1,7 +1,11 @@
 """Regression: a number for a text."""
 
+from dataclasses import replace
+from typing import Any
+
 import keras
 
+from bert_zoo.models.head_arguments import Asked, Told
 from bert_zoo.models.labels import LabelScores
 from bert_zoo.models.losses import SquaredError
 from bert_zoo.models.task_model import SentenceModel, Use
@@ -25,6 +29,19 @@ class Regressor(SentenceModel):
     def __init__(self, encoder, score_name: str | None = None, **kwargs):
         self.score_name = score_name
         super().__init__(encoder, **kwargs)
+
+    @classmethod
+    def head_arguments(cls, asked: Asked, told: Told) -> dict[str, Any]:
+        if asked.sizes <= {1}:  # the one number may have a name
+            labels = asked.labels or told.labels
+            asked = replace(asked, num_classes=None, labels=None)
+            name = labels[0] if len(labels) == 1 else None
+            return {**super().head_arguments(asked, told), "score_name": name}
+        return super().head_arguments(asked, told)
+
+    @property
+    def labels_to_save(self) -> tuple[str, ...] | None:
+        return None if self.score_name is None else (self.score_name,)
 
     def default_loss(self):
         return SquaredError()

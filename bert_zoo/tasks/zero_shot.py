@@ -12,7 +12,7 @@ from bert_zoo.models.cut_texts import warning_of_cut_texts
 from bert_zoo.models.direct import outputs_of_texts
 from bert_zoo.models.labels import DEFAULT_THRESHOLD
 from bert_zoo.registry import registry
-from bert_zoo.results.classifications import Classifications, applying, best, softmax
+from bert_zoo.runtime.classifications import Classifications, applying, best, softmax
 
 HYPOTHESIS = "This example is {}."
 

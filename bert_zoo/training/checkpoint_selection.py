@@ -3,6 +3,9 @@
 import math
 from dataclasses import dataclass
 
+# Of an epoch, by its number from 1.
+DIRECTORY = "epoch-{:02d}"
+
 
 @dataclass(frozen=True)
 class Verdict:
@@ -17,24 +20,15 @@ class Verdict:
 class KeepBest:
     """Ranks epochs by a score, keeps the best k, and stops when the score no longer rises.
 
-    It decides and touches no files. Of equal scores the earlier epoch is the better one. A score that
-    is not a number ranks below all others.
+    It decides and touches no files: Keras's ModelCheckpoint keeps one model or all. Of equal scores the
+    earlier epoch is the better one. A score that is not a number ranks below all others.
 
     Args:
         k: how many epochs are kept.
         patience: epochs without a new best score after which to stop; None never stops.
-        directory: of an epoch, with a place for its number, from 1.
-        higher_is_better: False for losses.
     """
 
-    def __init__(
-        self,
-        k: int = 1,
-        patience: int | None = None,
-        *,
-        directory: str = "epoch-{epoch:02d}",
-        higher_is_better: bool = True,
-    ):
+    def __init__(self, k: int = 1, patience: int | None = None):
         if isinstance(k, bool) or not isinstance(k, int) or k < 1:
             raise ValueError(f"k is {k!r}; it says how many epochs are kept, at least 1.")
         if patience is not None and (not isinstance(patience, int) or patience < 1):
@@ -42,14 +36,8 @@ class KeepBest:
                 f"patience is {patience!r}; it is a number of epochs, at least 1, or None to train "
                 "to the end."
             )
-        if directory.format(epoch=1) == directory.format(epoch=2):
-            raise ValueError(
-                f"directory is {directory!r}, the same for every epoch. Put {{epoch}} into it."
-            )
         self.k = k
         self.patience = patience
-        self.directory = directory
-        self.higher_is_better = higher_is_better
         self.scores: dict[int, float] = {}
 
     def update(self, epoch: int, score: float) -> Verdict:
@@ -66,10 +54,8 @@ class KeepBest:
         before = self.kept
         self.scores[epoch] = float(score)
         return Verdict(
-            save=self.directory.format(epoch=epoch) if epoch in self.kept else None,
-            delete=tuple(
-                self.directory.format(epoch=old) for old in before if old not in self.kept
-            ),
+            save=DIRECTORY.format(epoch) if epoch in self.kept else None,
+            delete=tuple(DIRECTORY.format(old) for old in before if old not in self.kept),
             stop=self.patience is not None and epoch - self.best_epoch >= self.patience,
         )
 
@@ -87,6 +73,4 @@ class KeepBest:
 
     def _rank(self, epoch: int) -> tuple[float, int]:
         score = self.scores[epoch]
-        if math.isnan(score):
-            return math.inf, epoch
-        return -score if self.higher_is_better else score, epoch
+        return math.inf if math.isnan(score) else -score, epoch

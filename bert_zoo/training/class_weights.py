@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
-from bert_zoo.error_text import nearest, quoted
+from bert_zoo.models.labels import class_weight_table
 
 BALANCED = "balanced"
 
@@ -29,25 +29,15 @@ def class_weights(
             i: len(labels) / (len(counts) * counts[i]) if counts[i] else 1.0
             for i in range(len(label_names))
         }
-    if isinstance(setting, Mapping):
-        spelled = dict(setting)
-    else:
-        spelled = dict(part.rpartition("=")[::2] for part in setting.split(","))
-    weights = dict.fromkeys(label_names, 1.0)
+    is_mapping = isinstance(setting, Mapping)
+    spelled = setting if is_mapping else dict(p.rpartition("=")[::2] for p in setting.split(","))
     try:
         given = {name: float(weight) for name, weight in spelled.items()}
     except (TypeError, ValueError):
-        given = {"": 0.0}
-    if not all(0 < weight < float("inf") for weight in given.values()):
+        given = {}
+    if not given or not all(0 < weight < float("inf") for weight in given.values()):
         raise ValueError(
             f"class_weight is {setting!r}; it is 'balanced', or positive numbers by class as in "
             "'no=1,yes=5' or {'no': 1, 'yes': 5}."
         )
-    for name, weight in given.items():
-        if name not in weights:
-            raise ValueError(
-                f"class_weight names the class {name!r}; the classes are {quoted(label_names)}."
-                f"{nearest(name, label_names)}"
-            )
-        weights[name] = weight
-    return dict(enumerate(weights.values()))
+    return dict(enumerate(class_weight_table(given, label_names).tolist()))

@@ -161,7 +161,7 @@ def _tpu(address: str):
     return tf.distribute.TPUStrategy(resolver)
 
 
-# Each is given what stands behind the colon of a name.
+# Each is given the part of a name after its colon.
 MAKERS: dict[str, Callable[[str], Any]] = {
     "one": _one,
     "cpu": _cpus,

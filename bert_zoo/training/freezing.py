@@ -15,7 +15,7 @@ def freeze(model: ZooModel, *, embeddings: bool = True, layers: int = 0) -> None
         layers: how many layers are, from the lowest.
 
     Raises:
-        ValueError: there are not so many layers, or higher layers share weights with these.
+        ValueError: the encoder has fewer layers, or higher layers share weights with these.
     """
     encoder_of(model).freeze(embeddings=embeddings, layers=layers)
     forget_functions(model)

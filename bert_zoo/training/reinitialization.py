@@ -22,7 +22,7 @@ def reinitialize(model: ZooModel, layers: int) -> None:
             0 leaves all as it is.
 
     Raises:
-        ValueError: there are not so many layers, lower ones share weights with them, or they are
+        ValueError: the encoder has fewer layers, lower ones share weights with them, or they are
             frozen, by `freeze` or by LoRA, and would never learn anything.
 
     Source: Zhang et al. 2021, "Revisiting Few-sample BERT Fine-tuning" (arXiv:2006.05987), section 5.

@@ -15,8 +15,7 @@ from bert_zoo.weights.safetensors_io import SafetensorsSource, write_safetensors
 
 # Step and SHA-256 are parts of the name, so that one rename makes a checkpoint valid, all together.
 NAME = "step-{:09d}-{}.safetensors"
-# Version 0.1.0 began without the SHA-256.
-PATTERN = re.compile(r"step-(\d{9})(?:-([0-9a-f]{64}))?\.safetensors")
+PATTERN = re.compile(r"step-(\d{9})-([0-9a-f]{64})\.safetensors")
 
 
 class TrainingCheckpoint(keras.callbacks.Callback):
@@ -101,7 +100,7 @@ def _newest(directory: Path) -> tuple[int, SafetensorsSource | None]:
         return 0, None
     step = max(found)
     path, sha256 = found[step]
-    if sha256 and sha256_of(path) != sha256:
+    if sha256_of(path) != sha256:
         raise WeightsError(
             f"The checkpoint {path} has changed since it was written: its SHA-256 is no longer the "
             "one in its name. Bring back a copy of it, or delete it to train from the start."
@@ -144,7 +143,7 @@ def restore(model: keras.Model, directory: str | os.PathLike) -> int:
 
 
 def _state(model: keras.Model) -> Iterator[tuple[str, Any]]:
-    """Every variable once, under a name that tells which one it is to who reads an error."""
+    """Yields each variable once, with a name that identifies it in error messages."""
     seen = set()
     for variable in (*model.variables, *model.optimizer.variables):
         if id(variable) not in seen:

@@ -23,7 +23,7 @@ from bert_zoo.data.batches import tagged_batches
 from bert_zoo.data.tagging import TaggedSplit, first_break, load_conll, read_tagging
 from bert_zoo.error_text import quoted, shown
 from bert_zoo.metrics import span_report
-from bert_zoo.results.taggings import marks_spans
+from bert_zoo.runtime.taggings import marks_spans
 from bert_zoo.tasks import TokenClassifier
 from bert_zoo.tasks.token_classification.tagging import word_probabilities
 

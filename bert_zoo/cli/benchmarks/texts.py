@@ -34,7 +34,7 @@ from bert_zoo.data.batches import Texts, text_batches
 from bert_zoo.data.remarks import remarks
 from bert_zoo.data.tables import LabelledTexts, read_table, read_trec
 from bert_zoo.error_text import quoted, shown
-from bert_zoo.results.classifications import sigmoid, softmax
+from bert_zoo.runtime.classifications import sigmoid, softmax
 from bert_zoo.tasks import Classifier, MultiLabelClassifier, Regressor
 from bert_zoo.training.first_answers import start_from_frequencies, start_from_mean
 

@@ -9,8 +9,8 @@ from keras import ops
 from bert_zoo.config import IGNORED_LABEL
 from bert_zoo.layers.dropout import Dropout
 from bert_zoo.layers.heads import AdaptiveSoftmax
+from bert_zoo.models.base import Interface
 from bert_zoo.models.inputs import as_ids, check_range
-from bert_zoo.models.interface import Interface
 from bert_zoo.models.metrics import PredictionQuality, total_and_count
 from bert_zoo.models.replicas import over_replicas
 from bert_zoo.models.task_model import TaskModel
@@ -170,8 +170,8 @@ class CausalLM(TaskModel):
         The first token is predicted from the vocabulary's end token, as a line is in training; where
         the vocabulary has none, it is read and not scored. Long texts are read in segments with the
         memory carried on; nothing is cut off. Where a text is longer than the model has positions, it is
-        read in windows of so many tokens, of which half are seen again: each token has at least half of
-        them before it.
+        read in windows of that many tokens that overlap by half, so that each token has at least half a
+        window before it.
 
         Args:
             texts: a text or several.

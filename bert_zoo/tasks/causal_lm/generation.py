@@ -14,14 +14,14 @@ import numpy as np
 from keras import ops
 
 from bert_zoo.config import is_integer
+from bert_zoo.models.direct import detokenized, tokenized
 from bert_zoo.models.graphs import on_model
 from bert_zoo.models.inputs import as_array, as_ids, check_range, check_rank
-from bert_zoo.results.printed import Rows
-from bert_zoo.tasks.tokens import detokenized, tokenized
+from bert_zoo.runtime.printed import Rows
 
 # Tokens of a prompt that are read at once.
 PIECE = 128
-# A memory that grows with the text has a multiple of so many slots.
+# A memory that grows with the text has a multiple of this number of slots.
 SLOTS = 64
 # keras_hub's classes by the names that `generate` takes, and those that draw random numbers.
 SAMPLERS = {
@@ -50,7 +50,7 @@ class GeneratedTexts(Rows):
 def read_prompts(model, rows: Sequence[np.ndarray], new_tokens: int = 0) -> dict[str, Any]:
     """The state after token ids of any length each, in pieces of `PIECE` tokens.
 
-    Where the state grows with the text, it has room for so many new tokens.
+    A state that grows with the text has room for `number` new tokens.
 
     The state of a text is what `initial_memory` returns.
 
@@ -197,7 +197,7 @@ class TextPrompts:
         return self._as_asked(GeneratedTexts(text.decode("utf-8", "replace") for text in spelled))
 
     def pieces(self, columns: Iterable[np.ndarray]) -> Iterator[str | list[str]]:
-        # Tokens may be bytes, of which several make a character.
+        # Tokens may be bytes, and several bytes make a character.
         decoders = [codecs.getincrementaldecoder("utf-8")("replace") for _ in self.rows]
 
         def decoded(parts, final=False):
@@ -347,7 +347,7 @@ def _drawing_from(seed: int | None, sampler) -> Iterator[None]:
 
 def _chosen(model, rows, sampler, stop_ids, number: int) -> np.ndarray:
     """Tokens int32 [batch, at most number]; a row that has ended repeats its stop token."""
-    # The sampler fills the positions behind the prompt's last token.
+    # The sampler fills the positions after the prompt's last token.
     canvas = np.full((len(rows), 1 + number), OPEN, "int32")
     canvas[:, 0] = [row[-1] for row in rows]
     is_given = np.zeros(canvas.shape, bool)

@@ -9,7 +9,7 @@ from keras import ops
 from bert_zoo.config import IGNORED_LABEL, UNLIMITED
 from bert_zoo.models.graphs import on_model
 from bert_zoo.models.inputs import check_batch_size
-from bert_zoo.results.printed import Row, Rows, one_line, table
+from bert_zoo.runtime.printed import Row, Rows, one_line, table
 
 HEADINGS = ("perplexity", "bits/character", "tokens", "text")
 

@@ -10,10 +10,9 @@ import numpy as np
 from keras import ops
 
 from bert_zoo.models.data_adapters import text_rows
-from bert_zoo.models.direct import for_this_device
+from bert_zoo.models.direct import for_this_device, tokenized
 from bert_zoo.models.graphs import on_model
-from bert_zoo.results.printed import Row, Rows, surroundings, table
-from bert_zoo.tasks.tokens import tokenized
+from bert_zoo.runtime.printed import Row, Rows, surroundings, table
 
 if TYPE_CHECKING:
     from bert_zoo.text.tokenizer import Piece

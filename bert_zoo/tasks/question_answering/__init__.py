@@ -4,15 +4,17 @@ from collections.abc import Mapping
 
 import keras
 
-from bert_zoo.models.interface import Interface
+from bert_zoo.models.base import Interface
 from bert_zoo.models.labels import LabelRange
 from bert_zoo.models.losses import class_loss
 from bert_zoo.models.task_model import TaskModel, Use
-
-LOGITS = ("start_logits", "end_logits")
-# As google-research/bert, run_squad.py.
-N_BEST = 20
-MAX_ANSWER_LENGTH = 30
+from bert_zoo.tasks.question_answering.answering import (
+    LOGITS,
+    MAX_ANSWER_LENGTH,
+    N_BEST,
+    answer,
+    answered_batches,
+)
 
 
 @keras.saving.register_keras_serializable("bert_zoo")
@@ -21,7 +23,7 @@ class QuestionAnswerer(TaskModel):
 
     `fit` and `evaluate` take x = (questions, contexts) and y = answers, one for each question: a
     tuple (text, start), where it starts in the context in characters; SQuAD's {"text": ...,
-    "answer_start": ...}, of one or with lists of several, of which the first is trained; None where
+    "answer_start": ...}, of one answer, or lists of several, whose first is trained; None where
     the context has no answer. Contexts are read whole, in the windows that `answer` reads by
     default, and rows of a batch are windows: those that do not show all of the answer are trained
     to point at the first token (XLNet's at the last). With a dict of positions as y, a pair is one row, cut where it is
@@ -102,8 +104,6 @@ class QuestionAnswerer(TaskModel):
         is_of_positions = isinstance(y, Mapping) and set(y) == set(self.label_ranges(x))
         if y is None or is_of_positions:
             return None
-        from bert_zoo.tasks.question_answering.answering import answered_batches
-
         return answered_batches(self, x, y, sample_weight, **options)
 
     def portable_verb(self):
@@ -149,8 +149,6 @@ class QuestionAnswerer(TaskModel):
 
         Source: google-research/bert, run_squad.py.
         """
-        from bert_zoo.tasks.question_answering.answering import answer
-
         choice = {"n_best": n_best, "max_answer_length": max_answer_length}
         windows = {"stride": stride, "max_question_length": max_question_length}
         return answer(

@@ -11,9 +11,12 @@ from bert_zoo.metrics.squad import AnswerSelection, Window, select_answers
 from bert_zoo.models.direct import for_this_device
 from bert_zoo.models.graphs import in_graph, on_model
 from bert_zoo.models.inputs import check_batch_size
-from bert_zoo.results.answers import SpanAnswer, SpanAnswers, span_answer
-from bert_zoo.tasks.question_answering import LOGITS, MAX_ANSWER_LENGTH, N_BEST
+from bert_zoo.runtime.answers import SpanAnswer, SpanAnswers, span_answer
 
+LOGITS = ("start_logits", "end_logits")
+# As google-research/bert, run_squad.py.
+N_BEST = 20
+MAX_ANSWER_LENGTH = 30
 BATCH_SIZE = 32
 
 

@@ -6,10 +6,11 @@ import keras
 from keras import ops
 
 from bert_zoo.layers.heads import BeamSpanHead
-from bert_zoo.models.interface import Interface
+from bert_zoo.models.base import Interface
 from bert_zoo.models.labels import LabelRange
 from bert_zoo.models.losses import BinaryCrossentropy
-from bert_zoo.tasks.question_answering import LOGITS, QuestionAnswerer
+from bert_zoo.tasks.question_answering import QuestionAnswerer
+from bert_zoo.tasks.question_answering.answering import LOGITS
 
 NO_ANSWER, STARTS = "no_answer_logits", "start_positions"
 # As zihangdai/xlnet, run_squad.py (start_n_top).
@@ -41,7 +42,7 @@ class BeamQuestionAnswerer(QuestionAnswerer):
     default_loss_weights = dict.fromkeys((*LOGITS, NO_ANSWER), 0.5)
     interface = Interface(
         (*LOGITS, STARTS, NO_ANSWER),
-        of_rows=(STARTS, NO_ANSWER),
+        row_outputs=(STARTS, NO_ANSWER),
         texts=QuestionAnswerer.interface.texts,
         pairs=False,
     )

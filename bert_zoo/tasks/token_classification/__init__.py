@@ -6,7 +6,7 @@ from keras import ops
 from bert_zoo.config import IGNORED_LABEL
 from bert_zoo.models.losses import token_loss
 from bert_zoo.models.task_model import LabelledModel, Use
-from bert_zoo.results.taggings import FIRST_PIECE
+from bert_zoo.runtime.taggings import FIRST_PIECE
 from bert_zoo.tasks.token_classification import tagging
 
 

@@ -14,7 +14,7 @@ from bert_zoo.models.graphs import in_graph, on_model
 from bert_zoo.models.inputs import check_batch_size
 from bert_zoo.models.label_tables import labels_of_table
 from bert_zoo.models.labels import checked_labels, class_indices
-from bert_zoo.results.taggings import (
+from bert_zoo.runtime.taggings import (
     AVERAGE,
     FIRST_PIECE,
     Taggings,
@@ -62,7 +62,7 @@ def word_probabilities(
         words: sentences, as `bert_zoo.text.words.word_batch` takes them.
         batch_size: rows a step.
         strategy: how they are made of those of the word's pieces, see
-            `bert_zoo.results.taggings.word_probabilities`.
+            `bert_zoo.runtime.taggings.word_probabilities`.
     """
     from bert_zoo.text.splitting import row_splits_that_fit
     from bert_zoo.text.words import word_batch

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from bert_zoo.metrics.squad import AnswerSelection, Candidate
-from bert_zoo.results.printed import Rows, flat, surroundings
+from bert_zoo.runtime.printed import Rows, flat, surroundings
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from bert_zoo.results.printed import Row, Rows, one_line
+from bert_zoo.runtime.printed import Row, Rows, one_line
 
 
 @dataclass(frozen=True)

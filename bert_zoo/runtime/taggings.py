@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from bert_zoo.data.tagging import OUTSIDE, spans
-from bert_zoo.results.printed import Row, Rows, table
+from bert_zoo.runtime.printed import Row, Rows, table
 from bert_zoo.text.splitting import word_spans
 
 

@@ -1,1 +1,0 @@
-"""What the verbs return, and how it prints; without TensorFlow and Keras."""
