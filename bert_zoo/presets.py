@@ -5,6 +5,7 @@ Nothing here imports TensorFlow or Keras.
 
 import difflib
 import math
+import operator
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
 from itertools import product
@@ -18,138 +19,143 @@ if TYPE_CHECKING:
 # How the learning rate goes on after its linear warmup; `bert_zoo.training.presets` has the classes.
 SCHEDULES = ("linear", "linear_after_warmup", "constant")
 OPTIMIZERS = ("adamw", "lamb")
-AT_LEAST_ONE = ("epochs", "batch_size", "max_length", "steps_per_execution")
+# Limit of a setting -> whether a value keeps to it, and how it is called.
+LIMITS: Mapping[str, tuple[Callable[[Any, Any], bool], str]] = {
+    "least": (operator.ge, "at least"),
+    "above": (operator.gt, "above"),
+    "below": (operator.lt, "below"),
+    "choices": (lambda value, choices: value in choices, "one of"),
+}
+
+
+def setting(default: Any, text: str, **limits: Any) -> Any:
+    """A field of a dataclass of settings.
+
+    Args:
+        default: its value if none is given.
+        text: what it means; `--help` shows it up to the first ";" or ".", `--helpfull` all of it.
+        **limits: what it may be: `least`, `above`, `below` or `choices`; None may be anything.
+    """
+    return field(default=default, metadata={"help": text, "limits": limits})
+
+
+def check_limits(settings: Any) -> None:
+    """Raises ValueError for a field that is outside of its limits."""
+    for each in fields(settings):
+        value, limits = getattr(settings, each.name), each.metadata["limits"]
+        for limit, bound in limits.items():
+            holds, wanted = LIMITS[limit]
+            if value is not None and not holds(value, bound):
+                shown = ", ".join(bound) if limit == "choices" else bound
+                or_none = ", or None" if each.default is None else ""
+                raise ValueError(f"{each.name} is {value!r}; it must be {wanted} {shown}{or_none}.")
 
 
 @dataclass(frozen=True)
 class Recipe:
-    """All that a fine-tuning depends on beside model, data and seed; by default BERT's.
+    """All settings of a fine-tuning beside model, data and seed; by default BERT's."""
 
-    Attributes:
-        epochs: passes over the data; where total_steps is given, the most there may be.
-        least_updates: of the whole training: data so small that its epochs make fewer gets smaller
-            batches, where `least_batch_size` allows them, and then more epochs (Zhang et al. 2021,
-            arXiv:2006.05987, section 6).
-        total_steps: updates of the whole training; without it, epochs say when it ends.
-        batch_size: rows of one update.
-        least_batch_size: rows that `for_examples` may halve `batch_size` down to; None for no fewer.
-        gradient_accumulation_steps: batches that an update's rows are computed in, one after the
-            other, to save memory.
-        optimizer: "adamw", or "lamb" for batches of thousands of rows; see `BertLamb`.
-        learning_rate: the highest, at the end of warmup.
-        schedule: "linear" is BERT's, which falls from step 0; "linear_after_warmup" falls from the end
-            of warmup; "constant" does not fall.
-        warmup_proportion: part of all updates in which the learning rate rises.
-        warmup_steps: updates in which it rises, in place of a proportion.
-        weight_decay: decoupled, as in AdamW.
-        decay_all: whether biases and norms decay too.
-        betas: the two decay rates of Adam's moments.
-        epsilon: of Adam, added to the root of the second moment.
-        bias_correction: whether Adam corrects its moments for their start at zero, which BERT's does not.
-        clip_norm: bound on the norm of the gradients; None for none.
-        clip_each: whether the bound is on each variable's gradient alone.
-        layer_decay: factor of the learning rate from a layer to the one below; see `BertAdamW`.
-        max_length: tokens that a text, a pair or a window is cut to.
-        stride: of question answering: tokens from the start of one window to the next.
-        max_question_length: of question answering: tokens that a question is cut to.
-        dropout: in place of all of the checkpoint's rates.
-        head_initializer_range: standard deviation of the randomly initialised head, in place of the
-            configuration's `initializer_range`; see `set_head_range`.
-        class_weight: what each class counts in the training loss: "balanced", or by name as in
-            "no=1,yes=5" or a mapping; see `class_weights`. Measured losses have no weights.
-        group_by_length: whether a batch holds texts of similar length, which saves padding.
-        bucket: multiple that lengths of batches are padded to; by default what suits the device, see
-            `device_bucket`.
-        tokens_per_batch: padded tokens that are in memory at a time, at most: fewer rows where they
-            are long; batch_size stays the most rows.
-        fixed_shapes: whether all batches have one shape, max_length tokens and no fewer rows, as
-            TPUs and XLA want them.
-        steps_per_execution: batches that the backend trains on before it answers, which TPUs gain by.
-        dtype: a Keras dtype policy, such as mixed_bfloat16, which is slower than float32 on processors
-            without instructions for it.
-        rematerialize: whether to train in less memory and more time: the insides of layers are computed
-            again; see `rematerialize`.
-        freeze_embeddings: whether the embeddings stay as they are.
-        freeze_layers: layers, from the lowest, that stay as they are; see `freeze`.
-        reinitialized_layers: layers, from the highest, that begin randomly initialised; see
-            `reinitialize`.
-        lora_rank: rank of low-rank updates (LoRA), which alone are trained then; see `add_lora`.
-        lora_alpha: LoRA's scale; by default the rank.
-        lora_targets: which weights LoRA updates: "attention" or "all".
-    """
-
-    epochs: int = 3
-    least_updates: int = 0
-    total_steps: int | None = None
-    batch_size: int = 32
-    least_batch_size: int | None = None
-    gradient_accumulation_steps: int = 1
-    optimizer: str = "adamw"
-    learning_rate: float = 5e-5
-    schedule: str = "linear"
-    warmup_proportion: float = 0.1
-    warmup_steps: int | None = None
-    weight_decay: float = 0.01
-    decay_all: bool = False
-    betas: tuple[float, float] = (0.9, 0.999)
-    epsilon: float = 1e-6
-    bias_correction: bool = False
-    clip_norm: float | None = 1.0
-    clip_each: bool = False
-    layer_decay: float | None = None
-    max_length: int = 128
-    stride: int = 128
-    max_question_length: int = 64
-    dropout: float | None = None
-    head_initializer_range: float | None = None
-    class_weight: str | Mapping[str, float] | None = None
-    group_by_length: bool = True
-    bucket: int | None = None
-    tokens_per_batch: int | None = None
-    fixed_shapes: bool = False
-    steps_per_execution: int = 1
-    dtype: str = "float32"
-    rematerialize: bool = False
-    freeze_embeddings: bool = False
-    freeze_layers: int = 0
-    reinitialized_layers: int = 0
-    lora_rank: int | None = None
-    lora_alpha: float | None = None
-    lora_targets: str = "attention"
+    epochs: int = setting(3, "Passes over the data; the most, where total_steps is given.", least=1)
+    least_updates: int = setting(
+        0,
+        "The fewest updates of the whole training; for small data, first batches get smaller, down to "
+        "least_batch_size, then epochs are added (Zhang et al. 2021, arXiv:2006.05987, section 6).",
+        least=0,
+    )
+    total_steps: int | None = setting(None, "Updates of the training; else epochs end it.", least=1)
+    batch_size: int = setting(32, "Rows of one update.", least=1)
+    least_batch_size: int | None = setting(
+        None,
+        "How far least_updates may halve batch_size; if not set, not at all.",
+        least=1,
+    )
+    gradient_accumulation_steps: int = setting(
+        1, "Batches that an update's rows are computed in, one after the other, to save memory."
+    )
+    optimizer: str = setting(
+        "adamw",
+        "One of adamw, lamb; lamb is for batches of thousands of rows, see BertLamb.",
+        choices=OPTIMIZERS,
+    )
+    learning_rate: float = setting(5e-5, "The highest one, at the end of warmup.", above=0)
+    schedule: str = setting(
+        "linear",
+        "One of linear, linear_after_warmup, constant; linear is BERT's, which falls from step 0, "
+        "linear_after_warmup falls from the end of warmup.",
+        choices=SCHEDULES,
+    )
+    warmup_proportion: float = setting(
+        0.1, "Share of all updates in which the learning rate rises.", least=0, below=1
+    )
+    warmup_steps: int | None = setting(None, "Updates of warmup, in place of a share.", least=0)
+    weight_decay: float = setting(0.01, "Decoupled, as in AdamW.")
+    decay_all: bool = setting(False, "Whether biases and norms decay too.")
+    betas: tuple[float, float] = setting((0.9, 0.999), "The decay rates of Adam's two moments.")
+    epsilon: float = setting(1e-6, "Added to the root of Adam's second moment.")
+    bias_correction: bool = setting(
+        False, "Whether Adam corrects its moments for their start at zero; BERT's does not."
+    )
+    clip_norm: float | None = setting(1.0, "Bound on the norm of the gradients; none if not set.")
+    clip_each: bool = setting(False, "Whether the bound is on each variable's gradient alone.")
+    layer_decay: float | None = setting(
+        None, "Factor of the learning rate from a layer to the one below; see BertAdamW."
+    )
+    max_length: int = setting(128, "Tokens that a text, pair or window is cut to.", least=1)
+    stride: int = setting(128, "Of question answering, tokens from one window's start to the next.")
+    max_question_length: int = setting(64, "Tokens that a question is cut to.")
+    dropout: float | None = setting(None, "Rate in place of all of the checkpoint's rates.")
+    head_initializer_range: float | None = setting(
+        None,
+        "Standard deviation of the randomly initialised head; by default the configuration's "
+        "initializer_range. See set_head_range.",
+        above=0,
+    )
+    class_weight: str | Mapping[str, float] | None = setting(
+        None,
+        'What each class counts in the training loss: "balanced", or by name, as in "no=1,yes=5" or a '
+        "mapping; see class_weights. Measured losses have no weights.",
+    )
+    group_by_length: bool = setting(True, "Whether texts of a batch are of similar length.")
+    bucket: int | None = setting(
+        None,
+        "Multiple that lengths are padded to; by default what suits the device (device_bucket).",
+    )
+    tokens_per_batch: int | None = setting(
+        None,
+        "The most padded tokens in memory at a time; a batch of long texts has fewer rows.",
+    )
+    fixed_shapes: bool = setting(
+        False,
+        "Whether all batches have one shape (max_length tokens, all rows), for TPUs and XLA.",
+    )
+    steps_per_execution: int = setting(
+        1, "Batches that the backend trains on before it answers; more help on TPUs.", least=1
+    )
+    dtype: str = setting(
+        "float32",
+        "A Keras dtype policy, such as mixed_bfloat16; slow on processors without instructions for it.",
+    )
+    rematerialize: bool = setting(
+        False,
+        "Whether the insides of layers are computed again, for less memory and more time.",
+    )
+    freeze_embeddings: bool = setting(False, "Whether the embeddings are not trained.")
+    freeze_layers: int = setting(0, "The lowest layers that are not trained; see freeze.")
+    reinitialized_layers: int = setting(0, "The highest layers that begin randomly initialised.")
+    lora_rank: int | None = setting(
+        None, "Rank of low-rank updates (LoRA); if set, nothing else is trained, see add_lora."
+    )
+    lora_alpha: float | None = setting(None, "LoRA's scale; by default the rank.")
+    lora_targets: str = setting("attention", "Weights that LoRA updates: attention or all.")
 
     def __post_init__(self):
+        check_limits(self)
         rows, accumulated = self.batch_size, self.gradient_accumulation_steps
-        checks = {name: (getattr(self, name) >= 1, "at least 1") for name in AT_LEAST_ONE}
-        checks |= {
-            "total_steps": (
-                self.total_steps is None or self.total_steps >= 1,
-                "at least 1, or None",
-            ),
-            "least_batch_size": (
-                self.least_batch_size is None or self.least_batch_size >= 1,
-                "at least 1, or None",
-            ),
-            "optimizer": (self.optimizer in OPTIMIZERS, f"one of {', '.join(OPTIMIZERS)}"),
-            "learning_rate": (self.learning_rate > 0, "above 0"),
-            "head_initializer_range": (
-                self.head_initializer_range is None or self.head_initializer_range > 0,
-                "above 0, or None",
-            ),
-            "schedule": (self.schedule in SCHEDULES, f"one of {', '.join(SCHEDULES)}"),
-            "warmup_proportion": (
-                0 <= self.warmup_proportion < 1,
-                "a part of the updates, from 0 to below 1",
-            ),
-            "least_updates": (self.least_updates >= 0, "a number of updates, 0 for any"),
-            "warmup_steps": ((self.warmup_steps or 0) >= 0, "a number of updates, or None"),
-            "gradient_accumulation_steps": (
-                accumulated >= 1 and rows % accumulated == 0,
-                f"a divisor of batch_size, {rows}, the rows of one update",
-            ),
-        }
-        for name, (holds, wanted) in checks.items():
-            if not holds:
-                raise ValueError(f"{name} is {getattr(self, name)!r}; it must be {wanted}.")
+        if accumulated < 1 or rows % accumulated:
+            raise ValueError(
+                f"gradient_accumulation_steps is {accumulated}; it must be a divisor of batch_size, "
+                f"{rows}, the rows of one update."
+            )
 
     @property
     def micro_batch_size(self) -> int:

@@ -1,18 +1,18 @@
 """The published recipes, and the optimizers that are made of them."""
 
+import re
 import types
 from dataclasses import fields
 
 import keras
 import numpy as np
 import pytest
-from helpers import load_case, load_task, task_inputs
+from helpers import load_task, task_inputs
 from keras import ops
 
-import bert_zoo
+from bert_zoo.cli import finetune
+from bert_zoo.cli.benchmarks import make_task
 from bert_zoo.config import UNLIMITED, EncoderConfig
-from bert_zoo.families.bert.presets import SENTENCES
-from bert_zoo.models import Classifier, Encoder, QuestionAnswerer
 from bert_zoo.presets import PRETRAINING_SIZES, ROWS
 from bert_zoo.registry import registry
 from bert_zoo.training.presets import (
@@ -36,12 +36,6 @@ TASKS = (
 WIDTH = {"num_layers": 1, "num_heads": 2, "intermediate_size": 8, "vocab_size": 12}
 
 
-def tiny(model_class, hidden_size: int, family: str = "bert", **options):
-    """A model of a width that recipes ask for, and else as small as can be."""
-    config = EncoderConfig(hidden_size=hidden_size, max_positions=4, **WIDTH)
-    return model_class(Encoder(config, family), **options)
-
-
 # ---------------------------------------------------------------------------------------------
 # The table
 # ---------------------------------------------------------------------------------------------
@@ -59,23 +53,20 @@ def test_presets_name_families_tasks_and_sources():
 @pytest.mark.parametrize(
     ("name", "settings"),
     [
-        (
-            "bert/original",
-            {"batch_size": 32, "learning_rate": 5e-5, "epochs": 3, "max_length": 128},
-        ),
-        ("bert/squad", {"batch_size": 12, "learning_rate": 3e-5, "epochs": 2, "max_length": 384}),
-        ("bert/squad_large", {"batch_size": 24, "stride": 128, "max_question_length": 64}),
-        ("roberta/rte", {"batch_size": 16, "learning_rate": 2e-5, "weight_decay": 0.1}),
-        ("roberta/qqp", {"total_steps": 113272, "warmup_steps": 28318, "epochs": 10}),
-        ("roberta/race", {"schedule": "constant", "batch_size": 16, "weight_decay": 0.01}),
-        ("albert/mnli", {"total_steps": 10000, "warmup_steps": 1000, "batch_size": 128}),
-        ("albert/race", {"total_steps": 12000, "learning_rate": 1e-5, "max_length": 512}),
-        ("spanbert/squad", {"epochs": 4, "batch_size": 32, "learning_rate": 2e-5}),
+        ("bert/original", "batch_size=32 learning_rate=5e-05 epochs=3 max_length=128"),
+        ("bert/squad", "batch_size=12 learning_rate=3e-05 epochs=2 max_length=384"),
+        ("bert/squad_large", "batch_size=24 stride=128 max_question_length=64"),
+        ("roberta/rte", "batch_size=16 learning_rate=2e-05 weight_decay=0.1"),
+        ("roberta/qqp", "total_steps=113272 warmup_steps=28318 epochs=10"),
+        ("roberta/race", "schedule=constant batch_size=16 weight_decay=0.01"),
+        ("albert/mnli", "total_steps=10000 warmup_steps=1000 batch_size=128"),
+        ("albert/race", "total_steps=12000 learning_rate=1e-05 max_length=512"),
+        ("spanbert/squad", "epochs=4 batch_size=32 learning_rate=2e-05"),
     ],
 )
 def test_presets_are_the_published_ones(name, settings):
-    recipe = preset(name).recipe
-    assert {setting: getattr(recipe, setting) for setting in settings} == settings
+    recipe, names = preset(name).recipe, re.findall(r"(\w+)=", settings)
+    assert " ".join(f"{each}={getattr(recipe, each)}" for each in names) == settings
 
 
 def test_published_updates_are_the_published_epochs():
@@ -104,16 +95,10 @@ def test_published_updates_are_the_published_epochs():
     ],
 )
 def test_pretraining_presets_are_the_published_ones(family, size, settings, phases):
-    preset, _ = registry().families[family].pretraining_preset.of_size(size)
-    recipe = preset.recipe
-    found = (
-        recipe.batch_size,
-        recipe.total_steps,
-        recipe.warmup_steps,
-        recipe.learning_rate,
-        recipe.optimizer,
-    )
-    assert (found, preset.phases) == (settings, phases)
+    found, _ = registry().families[family].pretraining_preset.of_size(size)
+    names = ("batch_size", "total_steps", "warmup_steps", "learning_rate", "optimizer")
+    assert tuple(getattr(found.recipe, name) for name in names) == settings
+    assert found.phases == phases
 
 
 def test_pretraining_presets_have_every_size_and_rows_that_it_reads():
@@ -175,20 +160,6 @@ def test_presets_of_a_family_and_task():
     assert presets_for("transformer_xl") == []
 
 
-def default_for(model, benchmark: str = ""):
-    return default_preset(model.encoder.family, model.encoder.config, model.task, benchmark)
-
-
-@pytest.mark.parametrize("family", ["bert", "roberta", "albert", "spanbert", "xlm_roberta"])
-@pytest.mark.parametrize("task", TASKS)
-def test_every_family_has_a_default_for_every_task(family, task):
-    case = task if family == "bert" else f"{family}/{task}"
-    name = {"spanbert": "encoder", "xlm_roberta": "encoder"}.get(family)
-    model = load_case(f"{family}/{name}", task) if name else load_case(case)
-    found = default_for(model)
-    assert task in found.tasks and (not found.benchmark or found.benchmark == "race")
-
-
 def test_what_the_pages_of_families_can_train_has_settings():
     # Streams have presets of another kind.
     families = {n: f for n, f in registry().families.items() if not f.language_model_presets}
@@ -201,30 +172,28 @@ def test_what_the_pages_of_families_can_train_has_settings():
     assert not lacking
 
 
-def test_default_fits_size_and_benchmark():
-    sized = {
-        (Classifier, 128): "bert/miniatures",
-        (Classifier, 384): "bert/minilm",
-        (Classifier, 768): "bert/original",
-        (QuestionAnswerer, 768): "bert/squad",
-        (QuestionAnswerer, 1024): "bert/squad_large",
-    }
-    for (model_class, hidden_size), name in sized.items():
-        options = {"num_classes": 2} if model_class is Classifier else {}
-        model = tiny(model_class, hidden_size, **options)
-        assert default_for(model).name == name
-    minilm_l6 = EncoderConfig(hidden_size=384, max_positions=4, **WIDTH | {"num_layers": 6})
-    found = {task: default_preset("bert", minilm_l6, task).name for task in SENTENCES}
-    assert found.pop("regression") == "bert/minilm_l6_scores"
-    assert set(found.values()) == {"bert/minilm_l6"}
-    assert default_for(bert_zoo.load("electra_nano", "classification", num_classes=2)).name == (
-        "electra/nano"
-    )
-    model = load_case("albert/classification")
-    assert default_for(model, "SST-2").name == "albert/sst2"
-    assert default_for(model, "messages").name == "albert/glue"
-    with pytest.raises(ValueError, match="no preset for task 'masked_lm' of the family bert"):
-        default_for(load_task("masked_lm"))
+@pytest.mark.parametrize(
+    ("family", "sizes", "task", "benchmark", "name"),
+    [
+        ("bert", (128, 1), "classification", "", "bert/miniatures"),
+        ("bert", (384, 1), "classification", "", "bert/minilm"),
+        ("bert", (384, 6), "classification", "", "bert/minilm_l6"),
+        ("bert", (384, 6), "multi_label_classification", "", "bert/minilm_l6"),
+        ("bert", (384, 6), "regression", "", "bert/minilm_l6_scores"),
+        ("bert", (768, 1), "classification", "", "bert/original"),
+        ("bert", (768, 1), "question_answering", "", "bert/squad"),
+        ("bert", (1024, 1), "question_answering", "", "bert/squad_large"),
+        ("electra", (128, 2), "classification", "", "electra/nano"),
+        ("albert", (768, 12), "classification", "SST-2", "albert/sst2"),
+        ("albert", (768, 12), "classification", "messages", "albert/glue"),
+    ],
+)
+def test_default_fits_size_and_benchmark(family, sizes, task, benchmark, name):
+    width, layers = sizes
+    config = EncoderConfig(hidden_size=width, max_positions=4, **WIDTH | {"num_layers": layers})
+    assert default_preset(family, config, task, benchmark).name == name
+    with pytest.raises(ValueError, match=f"no preset for task 'masked_lm' of the family {family}"):
+        default_preset(family, config, "masked_lm")
 
 
 # ---------------------------------------------------------------------------------------------
@@ -269,22 +238,22 @@ def test_updates_and_warmup_are_counted():
     assert short.warmup_of(100) == 122 * 100 // 2036
 
 
-def test_impossible_recipes_are_refused():
-    for settings, message in (
-        ({"batch_size": 0}, "batch_size is 0; it must be at least 1"),
-        ({"schedule": "cosine"}, "schedule is 'cosine'; it must be one of linear"),
-        ({"gradient_accumulation_steps": 5}, "must be a divisor of batch_size, 32"),
-        ({"gradient_accumulation_steps": 0}, "must be a divisor of batch_size, 32"),
-        ({"warmup_proportion": 1.0}, "warmup_proportion is 1.0"),
-        ({"learning_rate": 0.0}, "learning_rate is 0.0; it must be above 0"),
-        (
-            {"head_initializer_range": 0.0},
-            "head_initializer_range is 0.0; it must be above 0, or None",
-        ),
-        ({"total_steps": 0}, "total_steps is 0"),
-    ):
-        with pytest.raises(ValueError, match=message):
-            Recipe(**settings)
+@pytest.mark.parametrize(
+    ("setting", "value", "message"),
+    [
+        ("batch_size", 0, "it must be at least 1"),
+        ("schedule", "cosine", "it must be one of linear"),
+        ("gradient_accumulation_steps", 5, "it must be a divisor of batch_size, 32"),
+        ("gradient_accumulation_steps", 0, "it must be a divisor of batch_size, 32"),
+        ("warmup_proportion", 1.0, "it must be below 1"),
+        ("learning_rate", 0.0, "it must be above 0."),
+        ("head_initializer_range", 0.0, "it must be above 0, or None"),
+        ("total_steps", 0, "it must be at least 1, or None"),
+    ],
+)
+def test_impossible_recipes_are_refused(setting, value, message):
+    with pytest.raises(ValueError, match=f"{setting} is {value!r}; {message}"):
+        Recipe(**{setting: value})
 
 
 class FairseqAdam:
@@ -362,26 +331,27 @@ def test_recipe_prepares_a_model_and_trains_it():
         prepare(load_task("classification"), recipe.replace(freeze_layers=1))
 
 
-def test_a_small_model_reads_no_more_than_it_can(monkeypatch, capsys):
-    from bert_zoo.cli import finetune
-    from bert_zoo.cli.benchmarks import make_task
+@pytest.fixture
+def recipe_of(monkeypatch):
+    """What `bert_zoo finetune` trains a checkpoint with on messages, given settings as flags."""
 
-    monkeypatch.setattr(finetune, "_MODEL", types.SimpleNamespace(value="roberta_nano"))
-    monkeypatch.setattr(finetune, "_RECIPE", types.SimpleNamespace(value=None))
-    monkeypatch.setattr(finetune.PROGRAM, "given", lambda kind: {})
-    assert finetune.recipe_for(make_task("messages")).max_length == 128
+    def recipe_of(checkpoint: str, **told) -> Recipe:
+        monkeypatch.setattr(finetune, "_MODEL", types.SimpleNamespace(value=checkpoint))
+        monkeypatch.setattr(finetune, "_RECIPE", types.SimpleNamespace(value=None))
+        monkeypatch.setattr(finetune.PROGRAM, "given", lambda kind: told)
+        return finetune.recipe_for(make_task("messages"))
+
+    return recipe_of
+
+
+def test_a_small_model_reads_no_more_than_it_can(recipe_of, capsys):
+    assert recipe_of("roberta_nano").max_length == 128
     assert "Recipe roberta/glue, with max_length=128." in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("told", [{"batch_size": 32}, {"epochs": 3}, {"total_steps": 9}])
-def test_who_says_rows_or_how_long_gets_no_smaller_batches(told, monkeypatch):
-    from bert_zoo.cli import finetune
-    from bert_zoo.cli.benchmarks import make_task
-
-    monkeypatch.setattr(finetune, "_MODEL", types.SimpleNamespace(value="minilm_l6"))
-    monkeypatch.setattr(finetune, "_RECIPE", types.SimpleNamespace(value=None))
-    monkeypatch.setattr(finetune.PROGRAM, "given", lambda kind: told)
-    assert finetune.recipe_for(make_task("messages")).for_examples(20).batch_size == 32
+def test_rows_or_length_that_are_told_are_kept_for_small_data_too(told, recipe_of):
+    assert recipe_of("minilm_l6", **told).for_examples(20).batch_size == 32
 
 
 def test_small_data_gets_enough_updates_for_scores_too():

@@ -4,9 +4,7 @@ Imports nothing that takes long, so that help and Ctrl-C are answered at once.
 """
 
 import contextlib
-import dis
 import errno
-import inspect
 import logging
 import os
 import re
@@ -14,6 +12,7 @@ import shlex
 import shutil
 import sys
 import textwrap
+import traceback
 import types
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import fields
@@ -28,8 +27,6 @@ PACKAGE = Path(__file__).resolve().parents[1]
 HELP, FULL_HELP = {"--help", "-help", "-h", "-?"}, {"--helpfull", "-helpfull"}
 FLAG_WIDTH = 30
 VALUES = {"int": "N", "float": "X", "comma separated list of strings": "X,..."}
-# An attribute in a docstring: "    name, other: text", and deeper indented lines that go on.
-ATTRIBUTE = re.compile(r"^    (\w[\w, ]*): (.*(?:\n {8}.*)*)", re.MULTILINE)
 CLAUSE_END = re.compile(r"; |\. (?=[A-Z])")
 INTERRUPTED = 130
 LONGEST_MESSAGE = 300
@@ -124,14 +121,15 @@ class Program:
         return strategy(self.flags.strategy, model_parallel=model_parallel)
 
     def define_fields(self, options: type, names: Sequence[str] | None = None) -> list[str]:
-        """Defines a flag for each field of a dataclass, or of `names`; one that is not set is None.
+        """Defines a flag for each `setting` of a dataclass, or of `names`; one that is not set is None.
 
         Returns:
             Their names.
         """
         define = {int: self.integer, float: self.float, bool: self.bool, tuple: self.list}
-        hints, texts = get_type_hints(options), descriptions(options)
-        names = [field.name for field in fields(options)] if names is None else [*names]
+        hints = get_type_hints(options)
+        texts = {field.name: field.metadata["help"] for field in fields(options)}
+        names = list(texts if names is None else names)
         for name in names:
             define.get(_plain_type(hints[name]), self.string)(name, None, texts[name])
         return names
@@ -171,16 +169,6 @@ class Program:
                 textwrap.fill(f"--helpfull says more of these. It also has: {others}.", width),
             ]
         return "\n".join(lines)
-
-
-def descriptions(options: type) -> dict[str, str]:
-    """Field -> what the docstring's section "Attributes" says of it, as a sentence."""
-    found = {}
-    for match in ATTRIBUTE.finditer(inspect.getdoc(options)):
-        text = " ".join(match[2].split()).replace("`", "")
-        for name in match[1].split(", "):
-            found[name] = text[0].upper() + text[1:]
-    return found
 
 
 def _plain_type(hint: Any) -> type:
@@ -274,11 +262,9 @@ def message_of(error: Exception) -> str | None:
 
 
 def _is_raised_here(trace: types.TracebackType | None) -> bool:
-    """Whether bert_zoo itself raised an error, which then says what to do; others are faults."""
-    if trace is None:
+    """Whether a statement of bert_zoo raised an error, which then says what to do; others are faults."""
+    frames = traceback.extract_tb(trace)
+    if not frames:
         return False
-    while trace.tb_next:
-        trace = trace.tb_next
-    code = trace.tb_frame.f_code
-    is_ours = Path(code.co_filename).resolve().is_relative_to(PACKAGE)
-    return is_ours and code.co_code[trace.tb_lasti] == dis.opmap["RAISE_VARARGS"]
+    is_ours = Path(frames[-1].filename).resolve().is_relative_to(PACKAGE)
+    return is_ours and frames[-1].line.startswith("raise ")

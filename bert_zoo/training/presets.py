@@ -46,9 +46,6 @@ LANGUAGE_MODEL_PRESETS: dict[str, LanguageModelPreset] = {
     p.name: p for family in _FAMILIES for p in family.language_model_presets
 }
 
-# Former names, of `bert_zoo.training.language_model_recipes`.
-RECIPES, LanguageModelRecipe = LANGUAGE_MODEL_PRESETS, LanguageModelPreset
-
 
 def preset(name: str) -> Preset:
     """The preset of this name.

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from bert_zoo.data import glue
 from bert_zoo.error_text import nearest
+from bert_zoo.presets import setting
 
 if TYPE_CHECKING:
     from bert_zoo.cli.benchmarks.base import Benchmark
@@ -16,65 +17,64 @@ __all__ = ["BENCHMARKS", "DataOptions", "make_task"]
 
 @dataclass(frozen=True)
 class DataOptions:
-    """Where a task's data are, as far as the task asks.
+    """Where a task's data are, as far as the task asks."""
 
-    Attributes:
-        data_dir: folder with the files of a benchmark as it distributes them.
-        train_file: a file of your own to train on.
-        dev_file: one to measure on after each epoch; it chooses the best weights.
-        test_file: one to measure on at the end, with `bert_zoo evaluate --split test`; after each epoch
-            too where there is no other, which never chooses weights.
-        held_out: rows (sentences, articles) of the training file that are measured instead of a
-            dev_file, or below 1 their share; drawn at random, of each class its share.
-        folds: parts that the training file is cut into for cross-validation, each of which is measured
-            by a run that trains on the others.
-        fold: the number, from 0, of the one part that is measured.
-        train_rows: rows (sentences, articles) of the training file that are trained on, drawn at random,
-            of each class its share; 0 for all that are not measured.
-        split_seed: of the choice of rows for held_out, folds and train_rows; the same for all seeds of
-            the training.
-        text: the table's column of texts, by name; by number from 0 in a file without header.
-        text_pair: the table's column of second texts, for a task on pairs.
-        label: the table's column of labels.
-        label_delimiter: what stands between the names in that column, of which a text may have any
-            number: multi-label classification.
-        label_columns: instead of that column, those of a table that has 1 where a label applies to a
-            text and 0 where it does not; the labels are called as the columns.
-        skip_unlabelled: whether a table's rows without a label are left out; otherwise they are an error.
-        header: whether a table's first line names its columns, as it does by default.
-        delimiter: between the fields of a CSV file, "tab" for a tab; found in the file by default.
-        format: of a table: csv, tsv, quoted_tsv, json, jsonl, parquet or excel; by default what the suffix says.
-        encoding: of the files; by default what their byte order mark says, UTF-8 without one.
-        regression: whether a table's labels are scores, not classes.
-        word_column: a tagging file's column of words, by number from 0.
-        tag_column: its column of tags; -1, the last one, by default.
-        beam_search: whether the end of an answer is found given its start, for the likeliest starts, and
-            its own logit says whether there is one; of families that have such a head, as XLNet.
-    """
-
-    data_dir: str | None = None
-    train_file: str | None = None
-    dev_file: str | None = None
-    test_file: str | None = None
-    held_out: float = 0
-    folds: int = 0
-    fold: int = 0
-    train_rows: int = 0
-    split_seed: int = 0
-    text: str = "text"
-    text_pair: str | None = None
-    label: str = "label"
-    label_delimiter: str | None = None
-    label_columns: tuple[str, ...] = ()
-    skip_unlabelled: bool = False
-    header: bool = True
-    delimiter: str | None = None
-    format: str | None = None
-    encoding: str | None = None
-    regression: bool = False
-    word_column: int = 0
-    tag_column: int = -1
-    beam_search: bool = False
+    data_dir: str | None = setting(None, "Folder with a benchmark's files, as it distributes them.")
+    train_file: str | None = setting(None, "A file of your own to train on.")
+    dev_file: str | None = setting(None, "A file to choose the best epoch's weights by.")
+    test_file: str | None = setting(
+        None,
+        "A file for `bert_zoo evaluate --split test`; without another file, also measured after each "
+        "epoch, but it never chooses weights.",
+    )
+    held_out: float = setting(
+        0,
+        "Rows (sentences, articles) of the training file to measure on, in place of a dev_file, or "
+        "below 1 their share; drawn at random, of each class its share.",
+    )
+    folds: int = setting(
+        0,
+        "Parts of the training file for cross-validation; each is measured by a run on the others.",
+    )
+    fold: int = setting(0, "The number of the one part to measure, from 0.")
+    train_rows: int = setting(
+        0,
+        "Rows (sentences, articles) of the training file to train on; 0 for all that are not measured. "
+        "Drawn at random, of each class its share.",
+    )
+    split_seed: int = setting(0, "Seed of held_out, folds and train_rows, whatever --seeds says.")
+    text: str = setting("text", "The table's column of texts; without header its number from 0.")
+    text_pair: str | None = setting(
+        None, "The table's column of second texts, for a task on pairs."
+    )
+    label: str = setting("label", "The table's column of labels.")
+    label_delimiter: str | None = setting(
+        None,
+        "What separates labels in that column, of which a text may have any number (multi-label).",
+    )
+    label_columns: tuple[str, ...] = setting(
+        (),
+        "Columns in place of label, each named as a label that applies (1) to a text or not (0).",
+    )
+    skip_unlabelled: bool = setting(
+        False, "Whether rows without a label are left out; else an error."
+    )
+    header: bool = setting(True, "Whether a table's first line names its columns.")
+    delimiter: str | None = setting(None, 'Between fields, or "tab"; found in the file if not set.')
+    format: str | None = setting(
+        None,
+        "Of a table, by default as its suffix: csv, tsv, quoted_tsv, json, jsonl, parquet, excel.",
+    )
+    encoding: str | None = setting(
+        None, "Of the files; by default their byte order mark's, or UTF-8."
+    )
+    regression: bool = setting(False, "Whether a table's labels are scores, not classes.")
+    word_column: int = setting(0, "A tagging file's column of words, by number from 0.")
+    tag_column: int = setting(-1, "A tagging file's column of tags; -1 is the last one.")
+    beam_search: bool = setting(
+        False,
+        "Whether an answer's end is found given its start, for the likeliest starts; of XLNet's head.",
+    )
 
 
 FILES = (

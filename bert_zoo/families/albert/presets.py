@@ -1,16 +1,6 @@
 """ALBERT's fine-tuning settings."""
 
-from bert_zoo.families.bert.presets import (
-    ANSWERS,
-    CHOICES,
-    MINI,
-    NANO,
-    SENTENCES,
-    WORDS,
-    of_glue,
-    own_size,
-    width,
-)
+from bert_zoo.families.bert.presets import ANSWERS, CHOICES, SIZES, TEXTS, of_config, of_glue, width
 from bert_zoo.presets import Preset, PretrainingPreset, PretrainingSize, Recipe
 
 # Task -> rows an update, learning rate, updates, warmup.
@@ -29,7 +19,7 @@ BY_UPDATES = Recipe(epochs=1000, max_length=512)
 PRESETS = (
     Preset(
         "albert/glue",
-        (*SENTENCES, *WORDS),
+        TEXTS,
         Recipe(learning_rate=2e-5, max_length=512),
         "google-research/albert run_glue.sh, whose rates run from 1e-5 to 5e-5; epochs are BERT's",
         grid={"batch_size": (16, 32, 128), "learning_rate": (1e-5, 2e-5, 3e-5, 5e-5)},
@@ -61,12 +51,10 @@ PRETRAINING = PretrainingPreset(
         learning_rate=0.00176,
     ),
     phases=((512, 1.0),),
-    sizes={
-        "nano": own_size({**NANO, "embedding_size": 64}),
-        "mini": own_size(MINI),
+    sizes=SIZES
+    | {
+        "nano": of_config(SIZES["nano"], embedding_size=64),
         "small": PretrainingSize(width(512, 6)),
-        "base": PretrainingSize(width(768, 12)),
-        "large": PretrainingSize(width(1024, 24)),
     },
     vocabulary="sentencepiece",
     lowercase=True,

@@ -1,6 +1,7 @@
 """The fine-tuning settings of BERT's authors, and of those who trained what they left out."""
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 from bert_zoo.config import Config
@@ -9,6 +10,7 @@ from bert_zoo.presets import SMALL_SCALE, Preset, PretrainingPreset, Pretraining
 CLASSES = ("classification", "multi_label_classification")
 SENTENCES = (*CLASSES, "regression")
 WORDS = ("token_classification",)
+TEXTS = (*SENTENCES, *WORDS)
 ANSWERS = ("question_answering",)
 CHOICES = ("multiple_choice",)
 
@@ -47,14 +49,14 @@ MEASURED_HERE = 'measured by this project: docs/results.md, "Which settings are 
 PRESETS = (
     Preset(
         "bert/original",
-        (*SENTENCES, *WORDS),
+        TEXTS,
         Recipe(),
         "google-research/bert run_classifier.py, README.md; grid: Devlin et al. 2018, appendix A.3",
         grid=GRID,
     ),
     Preset(
         "bert/miniatures",
-        (*SENTENCES, *WORDS),
+        TEXTS,
         Recipe(epochs=4, learning_rate=1e-4),
         "google-research/bert README.md, which chooses from the grid for each task",
         fits=is_miniature,
@@ -105,12 +107,7 @@ PRESETS = (
         "google-research/bert README.md, run_squad.py",
         fits=is_large,
     ),
-    Preset(
-        "bert/swag",
-        CHOICES,
-        SWAG,
-        "Devlin et al. 2018, section 4.4",
-    ),
+    Preset("bert/swag", CHOICES, SWAG, "Devlin et al. 2018, section 4.4"),
     Preset(
         "bert/race",
         CHOICES,
@@ -154,18 +151,24 @@ def own_size(config: Mapping[str, Any], **changes: Any) -> PretrainingSize:
     return PretrainingSize(config, changes, phases, starts_from_frequencies=True)
 
 
+def of_config(size: PretrainingSize, **fields: Any) -> PretrainingSize:
+    """A size with other fields of the configuration."""
+    return replace(size, config={**size.config, **fields})
+
+
 # mini and small are the layers and widths of Turc et al. 2019 (arXiv:1908.08962).
+SIZES = {
+    "nano": own_size(NANO),
+    "mini": own_size(MINI),
+    "small": PretrainingSize(width(512, 4)),
+    "base": PretrainingSize(width(768, 12)),
+    "large": PretrainingSize(width(1024, 24)),
+}
 PRETRAINING = PretrainingPreset(
     rows="next_sentence",
     recipe=Recipe(batch_size=256, total_steps=1_000_000, warmup_steps=10_000, learning_rate=1e-4),
     phases=((128, 0.9), (512, 0.1)),
-    sizes={
-        "nano": own_size(NANO),
-        "mini": own_size(MINI),
-        "small": PretrainingSize(width(512, 4)),
-        "base": PretrainingSize(width(768, 12)),
-        "large": PretrainingSize(width(1024, 24)),
-    },
+    sizes=SIZES,
     vocabulary="wordpiece",
     lowercase=True,
     source="Devlin et al. 2018, appendix A.2; google-research/bert README.md, run_pretraining.py",

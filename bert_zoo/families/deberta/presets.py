@@ -3,17 +3,9 @@
 from dataclasses import replace
 
 from bert_zoo.config import Config
-from bert_zoo.families.bert.presets import (
-    ANSWERS,
-    CHOICES,
-    MINI,
-    NANO,
-    SENTENCES,
-    WORDS,
-    own_size,
-    width,
-)
-from bert_zoo.presets import Preset, PretrainingPreset, PretrainingSize, Recipe
+from bert_zoo.families.bert import presets as bert
+from bert_zoo.families.bert.presets import ANSWERS, CHOICES, SIZES, TEXTS, width
+from bert_zoo.presets import Preset, PretrainingSize, Recipe
 
 SOURCE = "microsoft/DeBERTa experiments/glue/mnli.sh"
 RECIPE = Recipe(epochs=3, batch_size=64, warmup_steps=1000, max_length=256)
@@ -46,7 +38,7 @@ def preset(name: str, size: tuple[int, int], settings: tuple, third: bool) -> Pr
 
     return Preset(
         name,
-        (*SENTENCES, *WORDS, *CHOICES),
+        (*TEXTS, *CHOICES),
         RECIPE.replace(learning_rate=rate, epochs=epochs, warmup_steps=warmup),
         SOURCE,
         fits=fits,
@@ -58,7 +50,7 @@ OF_TEXTS = (
     # Of every other size.
     Preset(
         "deberta/glue",
-        (*SENTENCES, *WORDS, *CHOICES),
+        (*TEXTS, *CHOICES),
         RECIPE.replace(learning_rate=2e-5),
         SOURCE,
         note="No released size; the rate is that of the base model's smaller tasks.",
@@ -80,17 +72,12 @@ PRESETS = (
     ),
 )
 
-THIRD_PRETRAINING = PretrainingPreset(
+# Rows, updates and rate are BERT's.
+THIRD_PRETRAINING = replace(
+    bert.PRETRAINING,
     rows="full_sentences",
-    recipe=Recipe(batch_size=256, total_steps=1_000_000, warmup_steps=10_000, learning_rate=1e-4),
     phases=((512, 1.0),),
-    sizes={
-        "nano": own_size(NANO),
-        "mini": own_size(MINI),
-        "small": PretrainingSize(width(768, 6)),
-        "base": PretrainingSize(width(768, 12)),
-        "large": PretrainingSize(width(1024, 24)),
-    },
+    sizes=SIZES | {"small": PretrainingSize(width(768, 6))},
     vocabulary="sentencepiece_plain",
     lowercase=False,
     source="microsoft/DeBERTa experiments/language_model/rtd.sh; small and large as base",

@@ -8,7 +8,7 @@ from bert_zoo.families.bert.presets import (
     NANO,
     ONE_LENGTH,
     SENTENCES,
-    WORDS,
+    TEXTS,
     is_large,
     own_size,
     width,
@@ -42,7 +42,7 @@ def presets(size: str, recipe: Recipe) -> list[Preset]:
     ]
     squad = recipe.replace(epochs=2, max_length=512)
     return [
-        Preset(f"electra/glue{size}", (*SENTENCES, *WORDS, *CHOICES), recipe, SOURCE, fits=fits),
+        Preset(f"electra/glue{size}", (*TEXTS, *CHOICES), recipe, SOURCE, fits=fits),
         *longer,
         Preset(f"electra/squad{size}", ANSWERS, squad, SOURCE, fits=fits),
     ]

@@ -1,22 +1,13 @@
 """MobileBERT's settings of fine-tuning and pretraining."""
 
-from bert_zoo.families.bert.presets import (
-    ANSWERS,
-    CHOICES,
-    MINI,
-    NANO,
-    SENTENCES,
-    SQUAD,
-    WORDS,
-    own_size,
-)
+from bert_zoo.families.bert.presets import ANSWERS, CHOICES, MINI, NANO, SQUAD, TEXTS, own_size
 from bert_zoo.presets import Preset, PretrainingPreset, PretrainingSize, Recipe
 
 README = "google-research/mobilebert README.md"
 PRESETS = (
     Preset(
         "mobilebert/glue",
-        (*SENTENCES, *WORDS, *CHOICES),
+        (*TEXTS, *CHOICES),
         Recipe(),
         "google-research/mobilebert run_classifier.py, whose defaults are BERT's",
     ),

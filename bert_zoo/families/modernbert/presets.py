@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from bert_zoo.families.bert.presets import ANSWERS, CHOICES, MINI, NANO, SENTENCES, WORDS, own_size
+from bert_zoo.families.bert.presets import ANSWERS, CHOICES, MINI, NANO, TEXTS, own_size
 from bert_zoo.presets import Preset, PretrainingPreset, PretrainingSize, Recipe
 
 # Of both: no clipping, as StableAdamW bounds each update instead, which BertAdamW does not.
@@ -12,7 +12,7 @@ SOURCE = "Warner et al. 2024 (arXiv:2412.13663), appendix E.1"
 PRESETS = (
     Preset(
         "modernbert/glue",
-        (*SENTENCES, *WORDS, *CHOICES),
+        (*TEXTS, *CHOICES),
         RECIPE,
         SOURCE,
         grid={

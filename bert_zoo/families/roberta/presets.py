@@ -1,16 +1,8 @@
 """RoBERTa's fine-tuning settings, of the paper and of fairseq's files."""
 
-from bert_zoo.families.bert.presets import (
-    ANSWERS,
-    CHOICES,
-    MINI,
-    NANO,
-    SENTENCES,
-    WORDS,
-    of_glue,
-    own_size,
-    width,
-)
+from dataclasses import replace
+
+from bert_zoo.families.bert.presets import ANSWERS, CHOICES, SIZES, TEXTS, of_config, of_glue
 from bert_zoo.presets import Preset, PretrainingPreset, PretrainingSize, Recipe
 
 # fairseq's optimizer: bias correction, decay of everything, no clipping.
@@ -43,7 +35,7 @@ RACE = RECIPE.replace(
 PRESETS = (
     Preset(
         "roberta/glue",
-        (*SENTENCES, *WORDS),
+        TEXTS,
         RECIPE,
         "Liu et al. 2019 (arXiv:1907.11692), table 10",
         grid={"batch_size": (16, 32), "learning_rate": (1e-5, 2e-5, 3e-5)},
@@ -62,15 +54,15 @@ PRESETS = (
         "Liu et al. 2019 (arXiv:1907.11692), table 10",
         note="The paper does not say how windows overlap; BERT's stride stands in.",
     ),
-    Preset(
-        "roberta/race",
-        CHOICES,
-        RACE,
-        "fairseq examples/roberta/README.race.md",
-    ),
+    Preset("roberta/race", CHOICES, RACE, "fairseq examples/roberta/README.race.md"),
 )
 
-# Rows of the position table begin behind that of padding.
+
+def with_padding(size: PretrainingSize) -> PretrainingSize:
+    """A size whose table of positions begins after the row of padding."""
+    return of_config(size, max_positions=size.config.get("max_positions", 512) + 2)
+
+
 PRETRAINING = PretrainingPreset(
     rows="full_sentences",
     recipe=RECIPE.replace(
@@ -82,12 +74,10 @@ PRETRAINING = PretrainingPreset(
     ),
     phases=((512, 1.0),),
     sizes={
-        "nano": own_size({**NANO, "max_positions": 130}),
-        "mini": own_size({**MINI, "max_positions": 130}),
-        "small": PretrainingSize(width(512, 4, max_positions=514)),
-        "base": PretrainingSize(width(768, 12, max_positions=514)),
-        "large": PretrainingSize(
-            width(1024, 24, max_positions=514), {"warmup_steps": 30_000, "learning_rate": 4e-4}
+        **{name: with_padding(size) for name, size in SIZES.items()},
+        "large": replace(
+            with_padding(SIZES["large"]),
+            changes={"warmup_steps": 30_000, "learning_rate": 4e-4},
         ),
     },
     vocabulary="byte_bpe",

@@ -1,23 +1,16 @@
 """SpanBERT's fine-tuning settings."""
 
-from bert_zoo.families.bert.presets import (
-    ANSWERS,
-    CHOICES,
-    MINI,
-    NANO,
-    SENTENCES,
-    WORDS,
-    own_size,
-    width,
-)
-from bert_zoo.presets import Preset, PretrainingPreset, PretrainingSize, Recipe
+from dataclasses import replace
+
+from bert_zoo.families.bert.presets import ANSWERS, CHOICES, SIZES, TEXTS
+from bert_zoo.presets import Preset, PretrainingPreset, Recipe
 
 # BertAdam clips each gradient alone, and its rate falls from the end of warmup.
 RECIPE = Recipe(learning_rate=2e-5, schedule="linear_after_warmup", clip_each=True)
 PRESETS = (
     Preset(
         "spanbert/rte",
-        (*SENTENCES, *WORDS),
+        TEXTS,
         RECIPE.replace(epochs=10),
         "facebookresearch/SpanBERT README.md, code/pytorch_pretrained_bert/optimization.py",
         note="Its one published setting for GLUE, and TACRED's too. Query, key and value are one "
@@ -52,14 +45,11 @@ PRETRAINING = PretrainingPreset(
         decay_all=True,
     ),
     phases=((512, 1.0),),
-    sizes={
-        "nano": own_size(NANO),
-        "mini": own_size(MINI),
-        "small": PretrainingSize(width(512, 4)),
-        "base": PretrainingSize(width(768, 12)),
-        "large": PretrainingSize(
-            width(1024, 24),
-            {"batch_size": 256, "total_steps": 2_400_000, "learning_rate": 1e-4},
+    sizes=SIZES
+    | {
+        "large": replace(
+            SIZES["large"],
+            changes={"batch_size": 256, "total_steps": 2_400_000, "learning_rate": 1e-4},
         ),
     },
     vocabulary="wordpiece",

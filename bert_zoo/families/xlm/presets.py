@@ -1,22 +1,13 @@
 """XLM's settings of fine-tuning and of pretraining, of its authors' README."""
 
-from bert_zoo.families.bert.presets import (
-    ANSWERS,
-    CHOICES,
-    MINI,
-    NANO,
-    SENTENCES,
-    WORDS,
-    own_size,
-    width,
-)
+from bert_zoo.families.bert.presets import ANSWERS, CHOICES, SIZES, TEXTS, of_config, width
 from bert_zoo.presets import Preset, PretrainingPreset, PretrainingSize, Recipe
 
 README = "facebookresearch/XLM README.md"
 PRESETS = (
     Preset(
         "xlm/xnli",
-        (*SENTENCES, *WORDS, *ANSWERS, *CHOICES),
+        (*TEXTS, *ANSWERS, *CHOICES),
         Recipe(
             batch_size=8,
             learning_rate=5e-6,
@@ -43,12 +34,11 @@ PRETRAINING = PretrainingPreset(
         clip_norm=5.0,
     ),
     phases=((256, 1.0),),
-    sizes={
+    sizes=SIZES
+    | {
         # Beside linear layers of this deviation, tables of the authors' deviation outweigh the rest.
-        "nano": own_size({**NANO, "embedding_initializer_range": 0.05}),
-        "mini": own_size({**MINI, "embedding_initializer_range": 0.03}),
-        "small": PretrainingSize(width(512, 4)),
-        "base": PretrainingSize(width(768, 12)),
+        "nano": of_config(SIZES["nano"], embedding_initializer_range=0.05),
+        "mini": of_config(SIZES["mini"], embedding_initializer_range=0.03),
         "large": PretrainingSize({**width(1024, 12), "num_heads": 8}),
     },
     vocabulary="word_bpe",

@@ -1,20 +1,8 @@
 """XLNet's fine-tuning settings."""
 
-from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
 
-from bert_zoo.families.bert.presets import (
-    ANSWERS,
-    CHOICES,
-    MINI,
-    NANO,
-    SENTENCES,
-    WORDS,
-    is_large,
-    own_size,
-    width,
-)
+from bert_zoo.families.bert.presets import ANSWERS, CHOICES, SENTENCES, SIZES, TEXTS, is_large
 from bert_zoo.presets import Preset, PretrainingPreset, PretrainingSize, Recipe
 
 README, SCRIPTS = "zihangdai/xlnet README.md", "zihangdai/xlnet scripts/"
@@ -32,7 +20,7 @@ NO_LAYER_DECAY = "The program scales gradients by layer, which Adam undoes; no r
 PRESETS = (
     Preset(
         "xlnet/glue",
-        (*SENTENCES, *WORDS),
+        TEXTS,
         RECIPE,
         README,
         note="The program's defaults; it says no epochs, and BERT's stand in.",
@@ -69,9 +57,10 @@ PRESETS = (
 )
 
 
-def without_table(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Sizes without those of a table of positions."""
-    return {name: size for name, size in config.items() if name != "max_positions"}
+def streamed(size: PretrainingSize) -> PretrainingSize:
+    """A size without a table of positions; rows go on from batch to batch, so that all have one length."""
+    config = {name: value for name, value in size.config.items() if name != "max_positions"}
+    return replace(size, config=config, phases=((64, 1.0),))
 
 
 PRETRAINING = PretrainingPreset(
@@ -84,14 +73,7 @@ PRETRAINING = PretrainingPreset(
         schedule="linear_after_warmup",
     ),
     phases=((512, 1.0),),
-    sizes={
-        # Rows go on from batch to batch, so that all have one length.
-        "nano": replace(own_size(without_table(NANO)), phases=((64, 1.0),)),
-        "mini": replace(own_size(without_table(MINI)), phases=((64, 1.0),)),
-        "small": PretrainingSize(width(512, 4)),
-        "base": PretrainingSize(width(768, 12)),
-        "large": PretrainingSize(width(1024, 24)),
-    },
+    sizes=SIZES | {name: streamed(SIZES[name]) for name in ("nano", "mini")},
     vocabulary="sentencepiece_cased",
     lowercase=False,
     source="Yang et al. 2019, appendix A.4; zihangdai/xlnet README.md, train.py",
