@@ -99,10 +99,7 @@ def test_the_program_reads_a_table_and_fills_masks(tmp_path, capsys):
     pd.DataFrame({"id": range(4), "message": TEXTS}).to_csv(table, index=False)
 
     def call(*arguments):
-        try:
-            predict.PROGRAM.run(predict.main, [f"--run={run}", *arguments])
-        finally:
-            predict.PROGRAM.flags.unparse_flags()
+        predict.PROGRAM.run(predict.main, [f"--run={run}", *arguments])
         return capsys.readouterr().out
 
     files = [f"--file={table}", f"--output={tmp_path / 'out.csv'}"]

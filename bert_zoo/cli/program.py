@@ -80,6 +80,7 @@ class Program:
         if {*HELP, *FULL_HELP} & set(arguments):
             print(self.help(full=not HELP & set(arguments)))
             return
+        self.flags.unparse_flags()
         try:
             _, *rest = self.flags(["", *arguments])
         except flags.Error as error:

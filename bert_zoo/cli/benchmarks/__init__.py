@@ -1,11 +1,17 @@
 """The tasks that can be fine-tuned by name: where their data come from and how they are measured."""
 
 import importlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
+from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bert_zoo.data import glue
+from bert_zoo.data import glue, messages
+from bert_zoo.data.choices import load_race, load_swag
+from bert_zoo.data.squad import load_squad
+from bert_zoo.data.tables import LabelledTexts, read_trec
+from bert_zoo.data.tagging import load_conll
 from bert_zoo.error_text import nearest
 from bert_zoo.presets import setting
 
@@ -88,52 +94,109 @@ TABLE = tuple(f.name for f in fields(DataOptions) if f.name not in OF_OTHERS)
 
 @dataclass(frozen=True)
 class Entry:
-    """How a benchmark is made, without what takes long to import."""
+    """A benchmark: what makes it, without what takes long to import, and where its data are from.
 
-    module: str  # of this package
-    function: str  # of the module; takes `DataOptions`
-    arguments: Mapping[str, Any] = field(default_factory=dict)  # what it takes besides
-    reads: tuple[str, ...] = ("data_dir",)  # fields of `DataOptions` that it reads
-    needs: tuple[str, ...] = ()  # those that must be given
+    Attributes:
+        made_by: a module of this package and, in it, the class, or a function of `DataOptions`.
+        load: (options, split) -> data, of a class; None for a function.
+        source: a clause on where the data is from.
+        measured: as of `Benchmark`.
+        arguments: further ones of the class.
+        reads: fields of `DataOptions` that it reads.
+        needs: those that must be given.
+    """
 
-    def make(self, options: DataOptions) -> "Benchmark":
-        module = importlib.import_module(f"{__name__}.{self.module}")
-        return getattr(module, self.function)(options, **self.arguments)
+    made_by: str
+    load: Callable[[DataOptions, str], Any] | None = None
+    source: str = ""
+    measured: tuple[str, ...] = ("validation",)
+    arguments: Mapping[str, Any] = field(default_factory=dict)
+    reads: tuple[str, ...] = ("data_dir",)
+    needs: tuple[str, ...] = ()
+
+    def make(self, name: str, options: DataOptions) -> "Benchmark":
+        module, _, maker = self.made_by.partition(".")
+        make = getattr(importlib.import_module(f"{__name__}.{module}"), maker)
+        if self.load is None:
+            return make(options)
+        own = {"beam_search": options.beam_search} if "beam_search" in self.reads else {}
+        about = {"measured": self.measured, "source": self.source, **self.arguments, **own}
+        return make(name, partial(self.load, options), **about)
+
+
+def _glue(name: str, data_set: glue.GlueDataSet) -> Entry:
+    return Entry(
+        "texts.ScoreBenchmark" if data_set.is_regression else "texts.TextBenchmark",
+        lambda options, split: glue.load_glue(name, split, options.data_dir),
+        "GLUE (Wang et al. 2019)",
+        data_set.measured_splits,
+        {
+            "metric": partial(glue.metrics, name),
+            "label_names": data_set.label_names,
+            "write_official": partial(glue.write_submission, name),
+        },
+    )
+
+
+def _trec(options: DataOptions, split: str, *, fine: bool) -> LabelledTexts:
+    train, path = (Path(options.data_dir) / f"trec_{name}.txt" for name in ("train", split))
+    # The test file lacks some of the fine classes.
+    names = None if split == "train" else read_trec(train, fine=fine).label_names
+    return read_trec(path, fine=fine, label_names=names)
+
+
+def _squad(version: str) -> Entry:
+    return Entry(
+        "questions.QuestionBenchmark",
+        lambda options, split: load_squad(version, split, options.data_dir),
+        f"SQuAD {version} (Rajpurkar et al. 2016, 2018)",
+        reads=("data_dir", "beam_search"),
+    )
+
+
+def _conll(name: str, **more: Any) -> Entry:
+    return Entry(
+        "tagging.TaggingBenchmark",
+        lambda options, split: load_conll(name, split, options.data_dir),
+        f"the shared task of CoNLL-{name[-4:]}",
+        **more,
+    )
 
 
 _FOLDER = {"needs": ("data_dir",)}
+# Without a development split, so that the last epoch's weights are kept.
+_TREC = {"source": "TREC's questions (Li and Roth 2002)", "measured": ("test",), **_FOLDER}
+_OWN = {"needs": ("train_file",)}
 
 BENCHMARKS: Mapping[str, Entry] = {
-    "messages": Entry("texts", "messages_benchmark", reads=()),
-    **{name: Entry("texts", "glue_benchmark", {"name": name}) for name in glue.DATA_SETS},
-    "trec": Entry("texts", "trec_benchmark", **_FOLDER),
-    "trec_fine": Entry("texts", "trec_benchmark", {"fine": True}, **_FOLDER),
-    "table": Entry("texts", "table_benchmark", reads=TABLE, needs=("train_file",)),
-    "conll2000": Entry("tagging", "conll_benchmark", {"name": "conll2000"}, **_FOLDER),
-    "conll2003": Entry("tagging", "conll_benchmark", {"name": "conll2003"}),
-    "tagging": Entry(
-        "tagging",
-        "tagging_benchmark",
-        reads=(*FILES, *TAG_COLUMNS, "encoding"),
-        needs=("train_file",),
+    "messages": Entry(
+        "texts.TextBenchmark",
+        lambda options, split: LabelledTexts(*messages.load(split), messages.LABELS),
+        "the messages that ship with bert_zoo",
+        measured=("test",),
+        reads=(),
     ),
-    **{
-        f"squad_v{version[0]}": Entry(
-            "questions",
-            "squad_benchmark",
-            {"version": version},
-            reads=("data_dir", "beam_search"),
-        )
-        for version in ("1.1", "2.0")
-    },
-    "questions": Entry(
-        "questions",
-        "questions_benchmark",
-        reads=(*FILES, "beam_search"),
-        needs=("train_file",),
+    **{name: _glue(name, data_set) for name, data_set in glue.DATA_SETS.items()},
+    "trec": Entry("texts.TextBenchmark", partial(_trec, fine=False), **_TREC),
+    "trec_fine": Entry("texts.TextBenchmark", partial(_trec, fine=True), **_TREC),
+    "table": Entry("texts.table_benchmark", reads=TABLE, **_OWN),
+    "conll2000": _conll("conll2000", measured=("test",), **_FOLDER),
+    "conll2003": _conll("conll2003"),
+    "tagging": Entry("tagging.tagging_benchmark", reads=(*FILES, *TAG_COLUMNS, "encoding"), **_OWN),
+    "squad_v1": _squad("1.1"),
+    "squad_v2": _squad("2.0"),
+    "questions": Entry("questions.questions_benchmark", reads=(*FILES, "beam_search"), **_OWN),
+    "swag": Entry(
+        "choices.ChoiceBenchmark",
+        lambda options, split: load_swag(split, options.data_dir),
+        "SWAG (Zellers et al. 2018)",
+        **_FOLDER,
     ),
-    "swag": Entry("choices", "swag_benchmark", **_FOLDER),
-    "race": Entry("choices", "race_benchmark"),
+    "race": Entry(
+        "choices.ChoiceBenchmark",
+        lambda options, split: load_race(split, "all", options.data_dir).as_choices(),
+        "RACE (Lai et al. 2017)",
+    ),
 }
 
 
@@ -160,4 +223,4 @@ def make_task(name: str, **options: Any) -> "Benchmark":
         )
     if missing := [option for option in row.needs if option not in said]:
         raise ValueError(f"The task {name!r} needs {missing}.")
-    return row.make(given)
+    return row.make(name, given)

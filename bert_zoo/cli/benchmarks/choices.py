@@ -15,7 +15,6 @@ from bert_zoo.cli.benchmarks.base import (
 from bert_zoo.cli.benchmarks.texts import accuracy
 from bert_zoo.cli.report.analysis import cross_entropies, hardest_examples
 from bert_zoo.data.batches import choice_batches
-from bert_zoo.data.choices import load_race, load_swag
 from bert_zoo.tasks import MultipleChoice
 
 LETTERS = "ABCDEFGHIJ"
@@ -69,21 +68,3 @@ class ChoiceBenchmark(Benchmark):
             wrong = "" if answer == truth else f"   (wrong: {one_line(texts[truth])})"
             lines.append(f"  {one_line(prompt)}\n    {one_line(texts[answer])}{wrong}")
         return "\n".join(lines)
-
-
-def swag_benchmark(options) -> ChoiceBenchmark:
-    """SWAG, from its CSV files, measured on its validation split."""
-    return ChoiceBenchmark(
-        "swag",
-        lambda split: load_swag(split, options.data_dir),
-        source="SWAG (Zellers et al. 2018)",
-    )
-
-
-def race_benchmark(options) -> ChoiceBenchmark:
-    """RACE, middle and high school, measured on its development set."""
-    return ChoiceBenchmark(
-        "race",
-        lambda split: load_race(split, "all", options.data_dir).as_choices(),
-        source="RACE (Lai et al. 2017)",
-    )

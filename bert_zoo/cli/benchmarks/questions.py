@@ -14,7 +14,7 @@ from bert_zoo.cli.benchmarks.files import own_files
 from bert_zoo.cli.report import HardExample
 from bert_zoo.cli.report.analysis import TINY, hardest_examples
 from bert_zoo.data.questions import question_batches
-from bert_zoo.data.squad import SquadSplit, load_squad, read_squad
+from bert_zoo.data.squad import SquadSplit, read_squad
 from bert_zoo.metrics import AnswerSelection, squad_v1, squad_v2, write_predictions
 from bert_zoo.metrics.squad import N_BEST_FILE, NULL_ODDS_FILE, PREDICTIONS_FILE, token_f1
 from bert_zoo.tasks import BeamQuestionAnswerer, QuestionAnswerer
@@ -146,16 +146,6 @@ def _without_totals(scores: dict[str, float]) -> dict[str, float]:
 
 def _window_options(recipe) -> dict[str, int]:
     return {"stride": recipe.stride, "max_question_length": recipe.max_question_length}
-
-
-def squad_benchmark(options, version: str) -> QuestionBenchmark:
-    """SQuAD 1.1 or 2.0, measured on the official development set."""
-    return QuestionBenchmark(
-        f"squad_v{version[0]}",
-        lambda split: load_squad(version, split, options.data_dir),
-        source=f"SQuAD {version} (Rajpurkar et al. 2016, 2018)",
-        beam_search=options.beam_search,
-    )
 
 
 def questions_benchmark(options) -> QuestionBenchmark:

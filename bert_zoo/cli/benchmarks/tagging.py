@@ -20,7 +20,7 @@ from bert_zoo.cli.report.analysis import (
     per_label_table,
 )
 from bert_zoo.data.batches import tagged_batches
-from bert_zoo.data.tagging import TaggedSplit, first_break, load_conll, read_tagging
+from bert_zoo.data.tagging import TaggedSplit, first_break, read_tagging
 from bert_zoo.error_text import quoted, shown
 from bert_zoo.metrics import span_report
 from bert_zoo.runtime.taggings import marks_spans
@@ -130,16 +130,6 @@ def _losses(probabilities: np.ndarray, labels: Sequence[int]) -> np.ndarray:
     known = labels < probabilities.shape[1]
     predicted = probabilities[np.arange(len(labels)), np.where(known, labels, 0)]
     return -np.log(np.maximum(np.where(known, predicted, 0), TINY))
-
-
-def conll_benchmark(options, name: str) -> TaggingBenchmark:
-    """A shared task of CoNLL; chunking (2000) has no development split and is measured on its test."""
-    return TaggingBenchmark(
-        name,
-        lambda split: load_conll(name, split, options.data_dir),
-        measured=("test",) if name == "conll2000" else ("validation",),
-        source=f"the shared task of CoNLL-{name[-4:]}",
-    )
 
 
 def tagging_benchmark(options) -> TaggingBenchmark:

@@ -3,7 +3,7 @@
 import csv
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import cache, partial
+from functools import cache
 from itertools import chain, compress, count
 from pathlib import Path
 from typing import Any
@@ -29,10 +29,9 @@ from bert_zoo.cli.report.analysis import (
     per_label_table,
 )
 from bert_zoo.cli.report.wording import number
-from bert_zoo.data import glue, messages
 from bert_zoo.data.batches import Texts, text_batches
 from bert_zoo.data.remarks import remarks
-from bert_zoo.data.tables import LabelledTexts, read_table, read_trec
+from bert_zoo.data.tables import LabelledTexts, read_table
 from bert_zoo.error_text import quoted, shown
 from bert_zoo.runtime.classifications import sigmoid, softmax
 from bert_zoo.tasks import Classifier, MultiLabelClassifier, Regressor
@@ -41,6 +40,20 @@ from bert_zoo.training.first_answers import start_from_frequencies, start_from_m
 # Rows that are predicted together, for each that is trained.
 PREDICTED = 4
 Metric = Callable[[Sequence[float], np.ndarray], dict[str, float]]
+
+
+def accuracy(labels: Sequence[float], answers: np.ndarray) -> dict[str, float]:
+    return {"accuracy": float(np.mean(np.asarray(labels) == answers))}
+
+
+def class_metrics(labels: Sequence[float], answers: np.ndarray) -> dict[str, float]:
+    """Accuracy, and the mean F1 of the classes that occur or are predicted, as scikit-learn's."""
+    labels = np.asarray(labels)
+    scores = [
+        2 * np.sum((labels == i) & (answers == i)) / (np.sum(labels == i) + np.sum(answers == i))
+        for i in np.union1d(labels, answers)
+    ]
+    return {**accuracy(labels, answers), "macro_f1": float(np.mean(scores))}
 
 
 class TextBenchmark(Benchmark):
@@ -60,7 +73,7 @@ class TextBenchmark(Benchmark):
     def __init__(
         self,
         *args,
-        metric: Metric,
+        metric: Metric = class_metrics,
         label_names: Sequence[str] | None = None,
         write_official: Callable[[str, np.ndarray, Path], Path] | None = None,
         remarks: Callable[[], Iterable[str]] = tuple,
@@ -295,20 +308,6 @@ def take(texts: Texts, rows: Iterable[int]) -> Texts:
     return [texts[i] for i in rows]
 
 
-def accuracy(labels: Sequence[float], answers: np.ndarray) -> dict[str, float]:
-    return {"accuracy": float(np.mean(np.asarray(labels) == answers))}
-
-
-def class_metrics(labels: Sequence[float], answers: np.ndarray) -> dict[str, float]:
-    """Accuracy, and the mean F1 of the classes that occur or are predicted, as scikit-learn's."""
-    labels = np.asarray(labels)
-    scores = [
-        2 * np.sum((labels == i) & (answers == i)) / (np.sum(labels == i) + np.sum(answers == i))
-        for i in np.union1d(labels, answers)
-    ]
-    return {**accuracy(labels, answers), "macro_f1": float(np.mean(scores))}
-
-
 def label_set_metrics(present: np.ndarray, answers: np.ndarray) -> dict[str, float]:
     """Micro and macro F1 of sets of labels, as `LabelF1` and scikit-learn; bool [N, classes]."""
     found = 2 * (present & answers).sum(axis=0)
@@ -322,55 +321,6 @@ def label_set_metrics(present: np.ndarray, answers: np.ndarray) -> dict[str, flo
 def squared_error(labels: Sequence[float], answers: np.ndarray) -> dict[str, float]:
     """Negative, so that more is better, as for every metric that chooses."""
     return {"negative mean squared error": -float(np.mean((np.asarray(labels) - answers) ** 2))}
-
-
-def messages_benchmark(options) -> TextBenchmark:
-    """The data set that ships with the package, measured on its test split."""
-    return TextBenchmark(
-        "messages",
-        lambda split: LabelledTexts(*messages.load(split), messages.LABELS),
-        measured=("test",),
-        metric=class_metrics,
-        label_names=messages.LABELS,
-        source="the messages that ship with bert_zoo",
-    )
-
-
-def glue_benchmark(options, name: str) -> TextBenchmark:
-    """A GLUE task, from its TSV files or TensorFlow Datasets, measured on its development set."""
-    data_set = glue.DATA_SETS[name]
-    make = ScoreBenchmark if data_set.is_regression else TextBenchmark
-    return make(
-        name,
-        lambda split: glue.load_glue(name, split, options.data_dir),
-        measured=data_set.measured_splits,
-        metric=partial(glue.metrics, name),
-        label_names=data_set.label_names,
-        write_official=partial(glue.write_submission, name),
-        source="GLUE (Wang et al. 2019)",
-    )
-
-
-def trec_benchmark(options, fine: bool = False) -> TextBenchmark:
-    """TREC's questions by the kind of answer they ask for: 6 coarse or 50 fine classes.
-
-    The data set has no development split, so that the last epoch's weights are kept.
-    """
-
-    def read(split: str) -> LabelledTexts:
-        path = Path(options.data_dir) / f"trec_{split}.txt"
-        # The test file lacks some of the fine classes.
-        names = None if split == "train" else task.label_names
-        return read_trec(path, fine=fine, label_names=names)
-
-    task = TextBenchmark(
-        "trec_fine" if fine else "trec",
-        read,
-        measured=("test",),
-        metric=class_metrics,
-        source="TREC's questions (Li and Roth 2002)",
-    )
-    return task
 
 
 def table_benchmark(options) -> TextBenchmark:
@@ -434,12 +384,12 @@ def table_benchmark(options) -> TextBenchmark:
                 "then."
             )
 
-    make, metric, names = TextBenchmark, class_metrics, None
+    own = own_files(options, read, rows_of, groups) | {"remarks": all_remarks}
     if is_multi_label:
-        make, metric = MultiLabelBenchmark, label_set_metrics
+        task = MultiLabelBenchmark(**own, metric=label_set_metrics)
     elif options.regression:
-        make, metric = ScoreBenchmark, squared_error
         names = (options.label,) if options.header else ()
-    own = own_files(options, read, rows_of, groups)
-    task = make(**own, metric=metric, label_names=names, remarks=all_remarks)
+        task = ScoreBenchmark(**own, metric=squared_error, label_names=names)
+    else:
+        task = TextBenchmark(**own)
     return task
