@@ -1,8 +1,6 @@
 """A run directory holds what it should, and answers."""
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -11,7 +9,7 @@ import pytest
 from helpers import variables_of
 
 import bert_zoo
-from bert_zoo.cli import finetuning
+from bert_zoo.cli import finetuning, predict
 from bert_zoo.cli.benchmarks.texts import TextBenchmark
 from bert_zoo.data.tables import LabelledTexts
 from bert_zoo.runtime.classifications import Classification, Classifications, softmax
@@ -309,26 +307,14 @@ def test_summary_gives_mean_and_sample_deviation():
     assert summary["last a"]["sd"] == pytest.approx(0.1)
 
 
-def test_predict_answers_from_a_run_directory(run):
-    done = subprocess.run(
-        [sys.executable, "-m", "bert_zoo", "predict", "--run", str(run), "good one", "bad two"],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-    )
-    assert done.returncode == 0, done.stderr[-2000:]
-    lines = done.stdout.strip().split("\n")
+def test_predict_answers_from_a_run_directory(run, capsys):
+    predict.PROGRAM.run(predict.main, ["--run", str(run), "good one", "bad two"])
+    lines = capsys.readouterr().out.strip().split("\n")
     assert [line.split()[-2:] for line in lines] == [["good", "one"], ["bad", "two"]]
     assert all(line.split()[0] in ("bad", "good") for line in lines)
 
 
-def test_predict_says_where_the_models_of_several_seeds_are(tmp_path):
+def test_a_run_of_several_seeds_says_where_their_models_are(tmp_path):
     (tmp_path / "seed_0" / "model").mkdir(parents=True)
-    done = subprocess.run(
-        [sys.executable, "-m", "bert_zoo", "predict", "--run", str(tmp_path), "text"],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-    )
-    assert done.returncode != 0
-    assert "seed_0" in done.stdout + done.stderr
+    with pytest.raises(FileNotFoundError, match=r"It has seed_0: name one of them\."):
+        finetuning.kept_model(tmp_path)

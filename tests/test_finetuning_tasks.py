@@ -11,7 +11,7 @@ import pytest
 import tensorflow as tf
 from helpers import directory_of, slow_but
 
-from bert_zoo.cli import finetuning
+from bert_zoo.cli import evaluate, finetuning, predict
 from bert_zoo.cli.benchmarks import make_task
 from bert_zoo.data.tables import LabelledTexts
 from bert_zoo.training.presets import Recipe
@@ -213,23 +213,11 @@ def test_tags_that_training_had_not_count_as_missed(tmp_path, caplog):
     assert path.read_text().splitlines()[1] == "big B-ORG B-LOC"
 
 
-def call(tool: str, *arguments) -> subprocess.CompletedProcess:
-    return subprocess.run(
-        [sys.executable, "-m", "bert_zoo", tool, *map(str, arguments)],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-    )
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("strategy", ["one", "cpu:2"])
-def test_evaluate_finds_the_data_again_and_writes_predictions(run, strategy):
-    kind, _, directory, _ = run
-    done = call("evaluate", "--run", directory, "--strategy", strategy)
-    assert done.returncode == 0, done.stderr[-2000:]
+def test_evaluate_finds_the_data_again_and_predict_answers(run, capsys):
+    kind, _, directory, question = run
+    evaluate.PROGRAM.run(evaluate.main, ["--run", str(directory)])
     figure, value = next(iter(json.loads((directory / "metrics.json").read_text())["kept"].items()))
-    assert f"{figure:<34} {value:.4f}" in done.stdout
+    assert f"{figure:<34} {value:.4f}" in capsys.readouterr().out
     written = {path.name for path in (directory / "predictions").iterdir()}
     expected = {
         "question_answering": "predictions.json",
@@ -237,28 +225,18 @@ def test_evaluate_finds_the_data_again_and_writes_predictions(run, strategy):
         "token_classification": "tags-validation.txt",
     }
     assert expected.get(kind, "rows-validation.tsv") in written
+    predict.PROGRAM.run(predict.main, ["--run", str(directory), *question])
+    assert capsys.readouterr().out.strip()
 
 
 @pytest.mark.slow
-def test_predict_answers(run):
-    *_, directory, question = run
-    done = call("predict", "--run", directory, *question)
+def test_evaluate_runs_on_several_devices(run):
+    _, _, directory, _ = run
+    command = ("-m", "bert_zoo", "evaluate", "--run", directory, "--strategy", "cpu:2")
+    done = subprocess.run([sys.executable, *map(str, command)], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr[-2000:]
-    assert done.stdout.strip()
-
-
-def test_unknown_tasks_and_options_are_refused(tmp_path):
-    with pytest.raises(ValueError, match=r"no task 'sst3'.*Did you mean 'sst2'"):
-        make_task("sst3")
-    with pytest.raises(ValueError, match=r"does not read \['train_file'\]"):
-        make_task("sst2", train_file="x.csv")
-    with pytest.raises(ValueError, match=r"needs \['train_file'\]"):
-        make_task("table", held_out=3)
-    with pytest.raises(ValueError, match="nothing to measure on"):
-        make_task("table", train_file="x.csv")
-    write_table(tmp_path / "rows.csv")
-    with pytest.raises(ValueError, match="nothing is left to train on"):
-        len(make_task("table", train_file=str(tmp_path / "rows.csv"), held_out=12).train)
+    figure, value = next(iter(json.loads((directory / "metrics.json").read_text())["kept"].items()))
+    assert f"{figure:<34} {value:.4f}" in done.stdout
 
 
 def test_bad_data_names_file_and_line(tmp_path):

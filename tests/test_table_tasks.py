@@ -91,21 +91,26 @@ def test_tags_that_break_the_scheme_of_spans_are_said(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("options", "message"),
+    ("name", "options", "message"),
     [
-        ({"held_out": 5, "folds": 2}, "held_out and folds all say what is measured"),
-        ({"held_out": 5, "dev_file": "x"}, "dev_file and held_out all say"),
-        ({"held_out": 2.5}, r"held_out is 2\.5; it is a number of rows, or below 1"),
-        ({"held_out": 8}, "has 8 rows, of which held_out takes 8: nothing is left"),
-        ({"fold": 1, "held_out": 2}, "fold is 1, and folds does not say of how many"),
-        ({"folds": 9}, "folds is 9 and fold is 0; .* 8 rows"),
-        ({"folds": 2, "fold": 2}, "folds is 2 and fold is 2"),
+        ("sst3", {}, r"no task 'sst3'.*Did you mean 'sst2'"),
+        ("sst2", {"text": "x"}, r"does not read \['train_file', 'text'\]"),
+        ("swag", {"train_file": None}, r"needs \['data_dir'\]"),
+        ("table", {}, "nothing to measure on"),
+        ("table", {"train_file": None, "held_out": 3}, r"needs \['train_file'\]"),
+        ("table", {"held_out": 5, "folds": 2}, "held_out and folds all say what is measured"),
+        ("table", {"held_out": 5, "dev_file": "x"}, "dev_file and held_out all say"),
+        ("table", {"held_out": 2.5}, r"held_out is 2\.5; it is a number of rows, or below 1"),
+        ("table", {"held_out": 8}, "has 8 rows, of which held_out takes 8: nothing is left"),
+        ("table", {"fold": 1, "held_out": 2}, "fold is 1, and folds does not say of how many"),
+        ("table", {"folds": 9}, "folds is 9 and fold is 0; .* 8 rows"),
+        ("table", {"folds": 2, "fold": 2}, "folds is 2 and fold is 2"),
     ],
 )
-def test_splits_that_cannot_be_are_refused(tmp_path, options, message):
+def test_tasks_and_splits_that_cannot_be_are_refused(tmp_path, name, options, message):
     file = table(tmp_path / "a.jsonl", ["a", "b"] * 4)
     with pytest.raises(ValueError, match=message):
-        len(make_task("table", train_file=file, **options).train)
+        len(make_task(name, **{"train_file": file, **options}).train)
 
 
 # --- How the file is written ---
