@@ -175,7 +175,7 @@ class Recipe:
         )
 
     def for_examples(self, examples: int) -> "Recipe":
-        """The recipe for data of so many examples, by `least_updates` and `least_batch_size`.
+        """The recipe for data of this size, by `least_updates` and `least_batch_size`.
 
         Smaller batches come before more epochs, which take more time.
         """
@@ -191,7 +191,7 @@ class Recipe:
         return self.replace(batch_size=rows)
 
     def epochs_of(self, batches_per_epoch: int) -> int:
-        """Passes over data of so many batches."""
+        """Passes over data with this number of batches."""
         batches = self.least_updates * self.gradient_accumulation_steps
         return max(self.epochs, math.ceil(batches / batches_per_epoch))
 
@@ -206,7 +206,7 @@ class Recipe:
         return updates if self.total_steps is None else min(updates, self.total_steps)
 
     def warmup_of(self, total_steps: int) -> int:
-        """Updates that warm up in a training of so many.
+        """Updates of warmup in a training of `total_steps` updates.
 
         Warmup that is told in updates shrinks in proportion where a training is shorter than the
         `total_steps` that it was told with.
@@ -222,7 +222,7 @@ class Recipe:
         Raises:
             TypeError: there is no such setting; the message gives the nearest ones.
         """
-        known = [setting.name for setting in fields(self)]
+        known = [each.name for each in fields(self)]
         for name in changes:
             if name not in known:
                 nearest = difflib.get_close_matches(name, known, n=3, cutoff=0)

@@ -61,7 +61,7 @@ def test_run_directory_holds_configuration_figures_curve_and_models(run):
     assert accuracy(LABELS, logits.argmax(axis=-1))["accuracy"] == metrics["best"]["accuracy"]
     losses = -np.log(softmax(logits)[range(len(LABELS)), LABELS])
     assert metrics["best"]["loss"] == pytest.approx(losses.mean(), abs=1e-5)
-    # Half of the rows are of either class, the first of which is the first row's.
+    # Half of the rows are of either class; of equal ones the first row's counts.
     assert metrics["baseline"] == {"answer": "always 'good'", "figures": {"accuracy": 0.5}}
 
 

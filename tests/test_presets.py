@@ -217,7 +217,7 @@ def test_small_data_gets_smaller_batches_before_more_epochs():
     few = recipe.for_examples(20)
     assert (few.epochs_of(2), few.updates_of(2)) == (45, 90)
     assert recipe.replace(least_batch_size=8).for_examples(20).batch_size == 8
-    # An update of fewer rows than parts there is not, and who says how many updates says of what.
+    # No update has fewer rows than parts; a number of updates is of the batches it was given with.
     for told in ({"gradient_accumulation_steps": 32}, {"total_steps": 50}, {"least_updates": 0}):
         assert recipe.replace(**told).for_examples(20).batch_size == 32
     assert recipe.replace(least_batch_size=None).for_examples(20).batch_size == 32

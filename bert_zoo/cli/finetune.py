@@ -147,7 +147,7 @@ def recipe_for(task: "Benchmark") -> Recipe:
     longest = opened.config.longest_input
     too_long = {"max_length": longest} if chosen.recipe.max_length > longest else {}
     changes = too_long | PROGRAM.given(Recipe)
-    if "epochs" in changes and chosen.recipe.least_updates:  # so many, and no more
+    if "epochs" in changes and chosen.recipe.least_updates:  # this many, and no more
         changes = {"least_updates": 0} | changes
     if "batch_size" in changes and chosen.recipe.least_batch_size:
         changes = {"least_batch_size": None} | changes

@@ -46,7 +46,7 @@ def predict_file(
         How many rows were written.
 
     Raises:
-        ValueError: the suffix, or the task, is none of those.
+        ValueError: a file of this suffix is not written, or the task has no such verb.
     """
     output = Path(output)
     if output.suffix.lower() not in WRITERS:
@@ -116,7 +116,7 @@ def _scores(row: Any, all_scores: bool) -> Record:
 
 # --- Files ---
 
-# What takes lists of records, of which all have the same columns.
+# Writes some records; all of a file have the same columns.
 Write = Callable[[list[Record]], None]
 
 

@@ -136,7 +136,7 @@ class Program:
         return names
 
     def given(self, options: type) -> dict[str, Any]:
-        """Field name -> value of those fields of a dataclass whose flags are set."""
+        """The fields of a dataclass whose flags are set, by name."""
         hints, given = get_type_hints(options), {}
         for field in fields(options):
             if field.name not in self.flags:

@@ -56,7 +56,7 @@ class DataOptions:
     label: str = setting("label", "The table's column of labels.")
     label_delimiter: str | None = setting(
         None,
-        "What separates labels in that column, of which a text may have any number (multi-label).",
+        "What separates the labels of a text in that column, for any number of them (multi-label).",
     )
     label_columns: tuple[str, ...] = setting(
         (),

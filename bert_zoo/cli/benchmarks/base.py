@@ -27,7 +27,7 @@ class Baseline:
     """What answering without reading would score, which a model must beat."""
 
     answer: str  # a clause that says how, such as "always 'no'"
-    # Metric -> value, of those that a `Measurement` has; a key of metrics.json.
+    # Some of a `Measurement`'s metrics; metrics.json calls them so.
     figures: dict[str, float]
 
 
@@ -167,7 +167,7 @@ class Benchmark(ABC):
 
 
 def commonest(labels: Iterable[int]) -> int:
-    """The label that occurs most often, the first of those that do."""
+    """The most frequent label; of several, the first."""
     return Counter(labels).most_common(1)[0][0]
 
 

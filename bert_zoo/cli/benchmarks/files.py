@@ -108,7 +108,7 @@ def _measured_stretch(options, count: int) -> tuple[int, int]:
         if not 2 <= folds <= count or not 0 <= options.fold < folds:
             raise ValueError(
                 f"folds is {folds} and fold is {options.fold}; {name} with its {count} rows can be cut "
-                "into 2 parts or more, of which fold counts from 0."
+                "into 2 parts or more, and fold is the number of one, from 0."
             )
         return options.fold * count // folds, (options.fold + 1) * count // folds
     if held_out < 0 or (held_out >= 1 and held_out % 1):

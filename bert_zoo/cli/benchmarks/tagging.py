@@ -66,7 +66,7 @@ class TaggingBenchmark(Benchmark):
         return word_probabilities(model, data.words, recipe.batch_size)
 
     def measure(self, data, predictions):
-        # Tags that training had not are behind those that it had, and never predicted.
+        # Tags that the training data lack come after the others and are never predicted.
         names = data.label_names
         truths, answers = _tags(data.labels, names), self._answers(predictions)
         losses = list(map(_losses, predictions, data.labels))

@@ -380,8 +380,8 @@ def table_benchmark(options) -> TextBenchmark:
         measured = set(chain(*task.data(split).classes)) if task.label_names else set()
         if names := [n for i, n in enumerate(task.label_names) if i not in measured]:
             yield (
-                f"No {split} row has one of the labels {quoted(names)}, of which nothing is measured "
-                "then."
+                f"No {split} row has one of the labels {quoted(names)}, so nothing is measured "
+                "of them."
             )
 
     own = own_files(options, read, rows_of, groups) | {"remarks": all_remarks}

@@ -131,7 +131,7 @@ def named_set(present: Sequence[bool], label_names: Sequence[str]) -> str:
 
 
 def binary_cross_entropies(present: np.ndarray, logits: np.ndarray) -> np.ndarray:
-    """The mean over each example's labels in nats, [N]; who has which, and logits are [N, labels]."""
+    """The mean over each example's labels in nats, [N]; `present` and `logits` are [N, labels]."""
     logits = np.asarray(logits, np.float64)
     return (np.logaddexp(0, logits) - present * logits).mean(axis=1)
 

@@ -27,7 +27,7 @@ def line_chart(
     Args:
         values: at least two; values that are not finite are gaps in the line. Where none is, there is no
             chart: "".
-        name: of the metric, for people who hear the page.
+        name: of the metric, for screen readers.
         marked: the epoch or step of the weights that are kept.
         beside: another metric on the same scale, as a dashed line.
         at: the epochs or steps of the values, rising; 1, 2, ... if not given.

@@ -1,4 +1,4 @@
-"""The fine-tuning settings of BERT's authors, and of those who trained what they left out."""
+"""Settings of fine-tuning: BERT's authors', and others' for tasks that they left out."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
@@ -25,7 +25,7 @@ def is_large(config: Config) -> bool:
 
 
 def is_minilm_l6(config: Config) -> bool:
-    """Of other numbers of layers nobody measured how wide a head, and which batches, are best."""
+    """The head's range and the batches were tuned for 6 layers only."""
     return config.hidden_size == 384 and config.num_layers == 6
 
 
