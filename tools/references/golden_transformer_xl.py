@@ -27,6 +27,7 @@ Unlike the other families' programs this one cannot import golden_case.py, which
 transformers 5.
 """
 
+import argparse
 import contextlib
 import dataclasses
 import functools
@@ -40,23 +41,12 @@ from collections.abc import Iterator
 from unittest import mock
 
 import numpy as np
-from absl import app, flags, logging
-from golden_files import empty_directory, random_generator, write_json
+from golden_files import GOLDEN, empty_directory, random_generator, write_json
 from tensorflow1 import TensorFlow1
 
-_REFERENCE = flags.DEFINE_enum(
-    "reference", None, ["hf", "torch", "tf"], "Whose cases to make.", required=True
-)
-_ORIGINAL_DIR = flags.DEFINE_string(
-    "original_dir", None, "The original repository, for the references torch and tf."
-)
-_OUTPUT_DIR = flags.DEFINE_string(
-    "output_dir", "tests/golden/transformer_xl", "Directory that receives the cases."
-)
-_CASES = flags.DEFINE_list("cases", [], "What to make; by default every case of the reference.")
-
+ORIGINAL: pathlib.Path | None = None  # the original repository
 # The generic tests go through each family's cases.json, and these cases have other arrays.
-CASE_LIST = "recurrent_cases.json"
+CASE_LIST = GOLDEN / "transformer_xl" / "recurrent_cases.json"
 _PACKAGES = {
     "hf": ("numpy", "safetensors", "torch", "transformers"),
     "torch": ("numpy", "safetensors", "torch"),
@@ -65,188 +55,85 @@ _PACKAGES = {
 
 # --- What a case is ------------------------------------------------------------------------------
 
-# In the keys of transformers' config.json. The heads are not as wide together as the model.
-_TINY_CONFIG = {
-    "vocab_size": 50,
-    "cutoffs": [12, 22, 34],
-    "d_model": 16,
-    "d_embed": 16,
-    "n_head": 3,
-    "d_head": 6,
-    "d_inner": 24,
-    "div_val": 2,
-    "pre_lnorm": False,
-    "n_layer": 2,
-    "mem_len": 8,
-    "clamp_len": -1,
-    "same_length": False,
-    "proj_share_all_but_first": True,
-    "adaptive": True,
-    "dropout": 0.1,
-    "dropatt": 0.05,
-    "untie_r": True,
-}
 # Arguments that have the same name in the original programs.
 _SAME = (
     *("n_layer", "d_model", "d_embed", "n_head", "d_head", "d_inner", "dropout", "dropatt"),
     *("mem_len", "cutoffs", "div_val", "same_length", "clamp_len"),
 )
-_PLAIN = {"cutoffs": [], "div_val": 1, "adaptive": False}
 _NUM_SEGMENTS, _BATCH = 3, 3
 
 
 @dataclasses.dataclass(frozen=True)
 class Case:
-    """One directory: a checkpoint and what its reference computes with it."""
+    """One directory: a checkpoint and what its reference computes with it.
+
+    The first fields are those of recurrent_cases.json, which says what the case shows.
+    """
 
     name: str  # the directory's name
-    about: str  # what the case shows, in one sentence
-    # What computes it, where it is not the reference's `model_class`.
-    model_class: str | None = None
-    task: str = "causal_lm"  # "causal_lm", or "encoder" without a softmax
-    # What differs from the tiny config, in transformers' keys; proj_same_dim is the TensorFlow
-    # program's.
-    config: dict = dataclasses.field(default_factory=dict)
+    task: str  # "causal_lm", or "encoder" without a softmax
+    model_class: str  # what computes it
+    # In the keys of transformers' config.json; proj_same_dim is the TensorFlow program's.
+    config: dict
     file: str = "model.safetensors"  # name of the file with the weights
     segment_length: int = 6  # tokens of a segment
     gradients: tuple[str, ...] = ()  # names of the parameters whose gradients are stored
 
     @property
-    def full_config(self) -> dict:
-        return _TINY_CONFIG | self.config
-
-    @property
     def tie_projs(self) -> list[bool]:
         """For each cluster, whether it leaves through the projection of its embeddings."""
-        config = self.full_config
-        return [False] + [config["proj_share_all_but_first"]] * len(config["cutoffs"])
+        return [False] + [self.config["proj_share_all_but_first"]] * len(self.config["cutoffs"])
 
 
-CASES = {
-    "hf": (
-        Case(
-            "hf_adaptive",
-            "As transfo-xl-wt103: clusters of falling width, tied projections but the first, u and v of "
-            "each layer, clamped distances, the same number of keys for every query.",
-            config={"same_length": True, "clamp_len": 5},
-            gradients=(
-                "transformer.word_emb.emb_layers.3.weight",
-                "transformer.word_emb.emb_projs.3",
-                "transformer.layers.0.dec_attn.qkv_net.weight",
-                "transformer.layers.1.dec_attn.r_net.weight",
-                "transformer.layers.0.dec_attn.r_w_bias",
-                "transformer.layers.1.dec_attn.r_r_bias",
-                "crit.cluster_weight",
-                "crit.out_projs.0",
-            ),
+_TRANSFORMER = "transformer."
+_LAYERS = "layers.0.dec_attn.qkv_net.weight layers.1.dec_attn.r_net.weight"
+_ADAPTIVE = f"word_emb.emb_layers.3.weight word_emb.emb_projs.3 {_LAYERS}"
+_PLAIN = f"word_emb.emb_layers.0.weight word_emb.emb_projs.0 {_LAYERS}"
+_SHARED, _EACH = "r_w_bias r_r_bias", "layers.0.dec_attn.r_w_bias layers.1.dec_attn.r_r_bias"
+
+
+def _names(below: str, names: str, more: str) -> tuple[str, ...]:
+    return (*(f"{below}{name}" for name in names.split()), *more.split())
+
+
+# What some cases have besides what is listed.
+OWN = {
+    "hf_adaptive": {
+        "gradients": _names(
+            _TRANSFORMER, f"{_ADAPTIVE} {_EACH}", "crit.cluster_weight crit.out_projs.0"
+        )
+    },
+    "hf_plain": {
+        "file": "pytorch_model.bin",
+        "gradients": _names(
+            _TRANSFORMER, f"{_PLAIN} {_SHARED}", "crit.out_layers.0.bias crit.out_projs.0"
         ),
-        Case(
-            "hf_plain",
-            "A plain softmax behind a projection of its own, u and v of all layers together; only a .bin file.",
-            config=_PLAIN | {"d_embed": 12, "untie_r": False},
-            file="pytorch_model.bin",
-            gradients=(
-                "transformer.word_emb.emb_layers.0.weight",
-                "transformer.word_emb.emb_projs.0",
-                "transformer.layers.0.dec_attn.qkv_net.weight",
-                "transformer.layers.1.dec_attn.r_net.weight",
-                "transformer.r_w_bias",
-                "transformer.r_r_bias",
-                "crit.out_layers.0.bias",
-                "crit.out_projs.0",
-            ),
-        ),
-        Case(
-            "hf_div1",
-            "Clusters that share one table, each with an output projection of its own.",
-            config={"div_val": 1, "d_embed": 12, "proj_share_all_but_first": False},
-        ),
-        Case(
-            "hf_pre_lnorm",
-            "Norms before the sublayers, and softmax tables that are not the embeddings'.",
-            config={"pre_lnorm": True, "tie_word_embeddings": False},
-        ),
-        Case(
-            "hf_encoder",
-            "The bare model: names without `transformer.`, no softmax.",
-            model_class="TransfoXLModel",
-            task="encoder",
-            config={"same_length": True},
-        ),
-        Case(
-            "hf_long",
-            "A memory shorter than a segment, on which every query sees the same number of keys.",
-            config={"mem_len": 4, "same_length": True},
-            segment_length=7,
-        ),
-    ),
-    "torch": (
-        Case(
-            "torch_adaptive",
-            "Clusters of falling width, whose columns run backwards in the head.",
-            config={"clamp_len": 5, "untie_r": False},
-            gradients=(
-                "word_emb.emb_layers.3.weight",
-                "word_emb.emb_projs.3",
-                "layers.0.dec_attn.qkv_net.weight",
-                "layers.1.dec_attn.r_net.weight",
-                "r_w_bias",
-                "r_r_bias",
-                "crit.cluster_weight",
-                "crit.out_projs.0",
-            ),
-        ),
-        Case(
-            "torch_same_length",
-            "A plain softmax and norms before the sublayers, under the original's parameter names.",
-            config=_PLAIN | {"same_length": True, "pre_lnorm": True, "untie_r": False},
-        ),
-        Case(
-            "torch_tied",
-            "Clusters of one table whose output projections but the first are tied.",
-            config={"div_val": 1, "d_embed": 12, "untie_r": False},
-        ),
-    ),
-    "tf": (
-        Case(
-            "tf1_wt103",
-            "As the released wt103: clusters of falling width, all projected, tied but the first.",
-            config={"same_length": True, "clamp_len": 5, "proj_same_dim": True},
-            gradients=(
-                "transformer/adaptive_embed/cutoff_3/lookup_table",
-                "transformer/adaptive_embed/cutoff_3/proj_W",
-                "transformer/layer_0/rel_attn/qkv/kernel",
-                "transformer/layer_1/rel_attn/r/kernel",
-                "transformer/r_w_bias",
-                "transformer/r_r_bias",
-                "transformer/adaptive_softmax/cutoff_0/cluster_W",
-                "transformer/adaptive_softmax/cutoff_0/proj",
-            ),
-        ),
-        Case(
-            "tf1_lm1b",
-            "As the released lm1b: the first cluster is not projected, and no projections are tied.",
-            config={
-                "cutoffs": [12, 30],
-                "div_val": 4,
-                "same_length": True,
-                "proj_share_all_but_first": False,
-                "proj_same_dim": False,
-            },
-        ),
-        Case(
-            "tf1_enwik8",
-            "As the released enwik8: a plain softmax, u and v of all layers together.",
-            config=_PLAIN | {"same_length": True, "untie_r": False, "proj_same_dim": True},
-        ),
-        Case(
-            "tf1_div1",
-            "Clusters that share one table, of another width than the model, with the projection tied "
-            "but for the first cluster.",
-            config={"div_val": 1, "d_embed": 12, "proj_same_dim": True},
-        ),
-    ),
+    },
+    "hf_long": {"segment_length": 7},
+    "torch_adaptive": {
+        "gradients": _names("", f"{_ADAPTIVE} {_SHARED}", "crit.cluster_weight crit.out_projs.0")
+    },
+    "tf1_wt103": {
+        "gradients": _names(
+            "transformer/",
+            """adaptive_embed/cutoff_3/lookup_table adaptive_embed/cutoff_3/proj_W
+            layer_0/rel_attn/qkv/kernel layer_1/rel_attn/r/kernel r_w_bias r_r_bias
+            adaptive_softmax/cutoff_0/cluster_W adaptive_softmax/cutoff_0/proj""",
+            "",
+        )
+    },
 }
+
+
+def listed_cases(reference: str) -> list[Case]:
+    listed = json.loads(CASE_LIST.read_text())["cases"]
+    fields = ("task", "model_class", "config")
+    return [
+        Case(name, **{field: about[field] for field in fields}, **OWN.get(name, {}))
+        for name, about in listed.items()
+        if about["reference"] == reference
+    ]
+
 
 # --- Weights and inputs --------------------------------------------------------------------------
 
@@ -262,7 +149,7 @@ def _random_ids(case: Case, rng: np.random.Generator) -> np.ndarray:
 
     The originals' code needs two ids of a cluster where it has any.
     """
-    config = case.full_config
+    config = case.config
     bounds = [0, *config["cutoffs"], config["vocab_size"]]
     edges = [*bounds[:-1], *(bound - 1 for bound in bounds[1:])]
     segments = []
@@ -339,14 +226,12 @@ def _arrays(losses, hidden_states) -> dict[str, np.ndarray]:
 class HuggingFace:
     """transformers' TransfoXLModel and TransfoXLLMHeadModel."""
 
-    model_class = "TransfoXLLMHeadModel"
-
     @staticmethod
     def write(case: Case, directory: pathlib.Path, rng: np.random.Generator) -> None:
         import transformers
 
-        config = transformers.TransfoXLConfig(**case.full_config)
-        model = getattr(transformers, case.model_class or HuggingFace.model_class)(config)
+        config = transformers.TransfoXLConfig(**case.config)
+        model = getattr(transformers, case.model_class)(config)
         _randomize_torch(model, rng)
         model.tie_weights()
         model.save_pretrained(directory, safe_serialization=case.file.endswith("safetensors"))
@@ -356,9 +241,8 @@ class HuggingFace:
     def _read(case: Case, directory: pathlib.Path):
         import transformers
 
-        model, found = getattr(
-            transformers, case.model_class or HuggingFace.model_class
-        ).from_pretrained(directory, output_loading_info=True)
+        model_class = getattr(transformers, case.model_class)
+        model, found = model_class.from_pretrained(directory, output_loading_info=True)
         if any(found.values()):
             raise ValueError(f"transformers does not read {directory} as it was meant: {found}.")
         return model
@@ -424,7 +308,7 @@ def _original_torch_class():
     """The class, in modules named as the original's own programs import them."""
     import torch
 
-    directory = pathlib.Path(_ORIGINAL_DIR.value) / "pytorch"
+    directory = ORIGINAL / "pytorch"
     sys.path[:0] = [str(directory), str(directory / "utils")]
     # It takes the version apart, and does nothing with it; a build for the CPU has none.
     with mock.patch.object(torch.version, "cuda", "10.0"):
@@ -434,11 +318,9 @@ def _original_torch_class():
 class OriginalTorch:
     """MemTransformerLM of the original PyTorch code."""
 
-    model_class = "MemTransformerLM"
-
     @staticmethod
     def _build(case: Case):
-        config = case.full_config
+        config = case.config
         return _original_torch_class()(
             n_token=config["vocab_size"],
             tie_weight=True,
@@ -453,7 +335,7 @@ class OriginalTorch:
         model = OriginalTorch._build(case)
         _randomize_torch(model, rng)
         OriginalTorch._write_safetensors(model, directory / case.file)
-        write_json(directory / "config.json", {"model_type": "transfo-xl"} | case.full_config)
+        write_json(directory / "config.json", {"model_type": "transfo-xl"} | case.config)
         _require_same_weights(model, OriginalTorch._read(case, directory), directory)
 
     @staticmethod
@@ -513,8 +395,6 @@ class OriginalTorch:
 class OriginalTensorFlow:
     """The function `transformer` of tf/model.py, as tf/train_gpu.py calls it."""
 
-    model_class = "transformer"
-
     @staticmethod
     def write(case: Case, directory: pathlib.Path, rng: np.random.Generator) -> None:
         import tensorflow as tf
@@ -534,7 +414,7 @@ class OriginalTensorFlow:
             saver = v1.train.Saver()
             prefix = str(directory / "model.ckpt")
             saver.save(session, prefix, global_step=1, write_meta_graph=False, write_state=False)
-        write_json(directory / "config.json", {"model_type": "transfo-xl"} | case.full_config)
+        write_json(directory / "config.json", {"model_type": "transfo-xl"} | case.config)
 
     def __init__(self, case: Case, directory: pathlib.Path):
         import tensorflow as tf
@@ -590,7 +470,7 @@ class _TensorFlowGraph:
     def __init__(self, case: Case, dtype):
         import tensorflow as tf
 
-        v1, config = tf.compat.v1, case.full_config
+        v1, config = tf.compat.v1, case.config
         self.graph = tf.Graph()
         self.hidden_states = []
         original = self._import_original(dtype)
@@ -617,7 +497,7 @@ class _TensorFlowGraph:
         """The module, with what it does not return kept here and its positions widened."""
         import tensorflow as tf
 
-        path = pathlib.Path(_ORIGINAL_DIR.value) / "tf" / "model.py"
+        path = ORIGINAL / "tf" / "model.py"
         spec = importlib.util.spec_from_file_location("transformer_xl_original", path)
         module = importlib.util.module_from_spec(spec)
         with mock.patch.dict(sys.modules, {"tensorflow": TensorFlow1(dtype)}):
@@ -677,24 +557,6 @@ def make_case(reference_class: type, case: Case, directory: pathlib.Path) -> Non
     np.savez_compressed(directory / "io.npz", **arrays)
 
 
-def write_case_list(path: pathlib.Path, reference: str) -> None:
-    """What each directory shows, for the tests to go through, and what made those of each reference."""
-    earlier = json.loads(path.read_text())["made_with"] if path.exists() else {}
-    versions = {package: importlib.metadata.version(package) for package in _PACKAGES[reference]}
-    listing = {
-        case.name: {
-            "about": case.about,
-            "task": case.task,
-            "model_class": case.model_class or REFERENCES[its_reference].model_class,
-            "reference": its_reference,
-            "config": case.full_config,
-        }
-        for its_reference, cases in CASES.items()
-        for case in cases
-    }
-    write_json(path, {"made_with": earlier | {reference: versions}, "cases": listing})
-
-
 def prepare(reference: str) -> None:
     """One thread, which sums in the same order on every machine; and no warnings of the references."""
     if reference == "tf":
@@ -714,26 +576,27 @@ def prepare(reference: str) -> None:
         transformers.utils.logging.set_verbosity_error()
 
 
-def main(argv: list[str]) -> None:
-    if len(argv) > 1:
-        raise app.UsageError(f"Unexpected arguments: {argv[1:]}.")
-    reference = _REFERENCE.value
-    if reference != "hf" and _ORIGINAL_DIR.value is None:
-        raise app.UsageError(
-            f"The reference {reference} is the original code: give --original_dir."
-        )
-    cases = {case.name: case for case in CASES[reference]}
-    unknown = sorted(set(_CASES.value) - set(cases))
-    if unknown:
-        raise app.UsageError(f"Unknown cases {unknown}; {reference} has {sorted(cases)}.")
-
-    output_dir = pathlib.Path(_OUTPUT_DIR.value)
+def main() -> None:
+    global ORIGINAL
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--reference", required=True, choices=REFERENCES)
+    parser.add_argument("--original_dir", type=pathlib.Path, help="for the references torch and tf")
+    parser.add_argument("--output_dir", default=CASE_LIST.parent, type=pathlib.Path)
+    parser.add_argument("--cases", nargs="*", help="by default every case of the reference")
+    options = parser.parse_args()
+    ORIGINAL, reference = options.original_dir, options.reference
+    if reference != "hf" and ORIGINAL is None:
+        parser.error(f"the reference {reference} is the original code: give --original_dir")
     prepare(reference)
-    for name in _CASES.value or cases:
-        make_case(REFERENCES[reference], cases[name], output_dir / name)
-        logging.info("%s: done.", name)
-    write_case_list(output_dir / CASE_LIST, reference)
+    for case in listed_cases(reference):
+        if not options.cases or case.name in options.cases:
+            make_case(REFERENCES[reference], case, options.output_dir / case.name)
+            print(f"{case.name}: done.", flush=True)
+    listing = json.loads(CASE_LIST.read_text())
+    versions = {package: importlib.metadata.version(package) for package in _PACKAGES[reference]}
+    listing["made_with"][reference] = versions
+    write_json(options.output_dir / CASE_LIST.name, listing)
 
 
 if __name__ == "__main__":
-    app.run(main)
+    main()
