@@ -3,7 +3,6 @@
     python tools/tpu_check.py --model albert_base --task classification --batch 32 --length 128
     python tools/tpu_check.py --model bert_large --task masked_lm --batch 64 --backend tensorflow
     python tools/tpu_check.py --model electra_base --task pretraining --batch 64 --packed
-    python tools/tpu_check.py --model bert_large --task classification --length 512 --largest
 
 It prints what the compiler says each step takes of a chip's memory, its arithmetic, and whether it
 fits. Steps of `masked_lm` and `pretraining` are those of `bert_zoo pretrain`: the inputs and labels of an
@@ -15,10 +14,12 @@ import os
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from itertools import takewhile
 from typing import Any
 
 from absl import app, flags
+
+# Gigabytes of a chip.
+MEMORY = {"v4": 32, "v5e": 16, "v5p": 95, "v6e": 32}
 
 _MODEL = flags.DEFINE_string("model", "albert_base", "A name of bert_zoo.list_models().")
 _TASK = flags.DEFINE_string("task", "classification", "A task that load() takes.")
@@ -27,14 +28,14 @@ _LENGTH = flags.DEFINE_integer("length", 128, "Tokens a row.", lower_bound=1)
 _TOPOLOGY = flags.DEFINE_string(
     "topology", "v5e:2x2", "Chips to compile for, as libtpu names them."
 )
+flags.register_validator(
+    "topology",
+    lambda topology: topology.partition(":")[0] in MEMORY,
+    f"It begins with a known chip ({', '.join(MEMORY)}), as in v5e:2x2.",
+)
 _BACKEND = flags.DEFINE_enum("backend", "jax", ["jax", "tensorflow"], "Keras's backend.")
 _DTYPE = flags.DEFINE_string("dtype", "mixed_bfloat16", "A Keras dtype policy.")
 _STEPS = flags.DEFINE_list("steps", ["train", "predict"], "Which of train and predict to compile.")
-_LARGEST = flags.DEFINE_bool(
-    "largest",
-    False,
-    "Look for the largest batch (8, 12, 16, 24, 32, 48, ...) whose training step fits, from --batch on.",
-)
 _PACKED = flags.DEFINE_bool(
     "packed", False, "Of masked_lm and pretraining: rows of several documents (document_ids)."
 )
@@ -42,7 +43,6 @@ _REMATERIALIZE = flags.DEFINE_bool("rematerialize", False, "Train in less memory
 
 GIGABYTE = 1e9
 NUM_CHOICES = 2
-BATCHES = sorted(rows for k in range(3, 13) for rows in (2**k, 3 * 2 ** (k - 1)))
 
 
 @dataclass(frozen=True)
@@ -53,10 +53,6 @@ class Compiled:
     temporaries: float  # bytes that the step needs on top
     operations: float  # floating-point operations
 
-    @property
-    def total(self) -> float:
-        return self.arguments + self.temporaries
-
 
 def main(argv: list[str]) -> None:
     if len(argv) > 1:
@@ -66,7 +62,6 @@ def main(argv: list[str]) -> None:
     os.environ.setdefault("TPU_SKIP_MDS_QUERY", "1")
     # libtpu lets one process at a time have a TPU; there is none to have.
     os.environ.setdefault("ALLOW_MULTIPLE_LIBTPU_LOAD", "1")
-    memory = memory_of(_TOPOLOGY.value)
     model = fresh_model()
     device = chip(_TOPOLOGY.value)
     more = ", packed" * _PACKED.value + ", rematerialized" * _REMATERIALIZE.value
@@ -75,18 +70,13 @@ def main(argv: list[str]) -> None:
         f"Keras on {_BACKEND.value}, one chip of {_TOPOLOGY.value}:",
         flush=True,
     )
-    if _LARGEST.value:
-        largest = largest_batch(
-            lambda rows: tried(model, "train", rows, device, memory), _BATCH.value, memory
-        )
-        print(f"The largest batch that fits has {largest} rows.")
-        return
     for step in _STEPS.value:
-        tried(model, step, _BATCH.value, device, memory)
+        tried(model, step, _BATCH.value, device)
 
 
-def tried(model, step: str, rows: int, device, memory: float) -> Compiled | None:
-    """Compiles a step and prints what the compiler says; None where it refuses for want of memory."""
+def tried(model, step: str, rows: int, device) -> None:
+    """Compiles a step and prints what the compiler says."""
+    memory = MEMORY[_TOPOLOGY.value.partition(":")[0]]
     compile_step = {"jax": compile_with_jax, "tensorflow": compile_with_tensorflow}[_BACKEND.value]
     start = time.perf_counter()
     label = f"  {step:<8} {rows:4} rows:"
@@ -97,50 +87,14 @@ def tried(model, step: str, rows: int, device, memory: float) -> Compiled | None
         if "RESOURCE_EXHAUSTED" not in str(error) and "Ran out of memory" not in str(error):
             raise
         print(f"{label} the compiler refuses it: {str(error).splitlines()[0]}", flush=True)
-        return None
-    verdict = "fits" if found.total <= memory else "DOES NOT FIT"
+        return
+    verdict = "fits" if found.arguments + found.temporaries <= memory * GIGABYTE else "DOES NOT FIT"
     print(
         f"{label} arguments {found.arguments / GIGABYTE:.2f} GB, temporaries "
-        f"{found.temporaries / GIGABYTE:.2f} GB: {verdict} in {memory / GIGABYTE:.0f} GB; "
+        f"{found.temporaries / GIGABYTE:.2f} GB: {verdict} in {memory} GB; "
         f"{found.operations / 1e12:.2f} TFLOP; compiled in {time.perf_counter() - start:.0f} s",
         flush=True,
     )
-    return found
-
-
-def largest_batch(compiled: Callable[[int], Compiled | None], start: int, memory: float) -> int:
-    """The most rows that fit, of the batches that people use; 0 where not even the smallest does.
-
-    Args:
-        compiled: rows -> what the compiler says, None where it refuses.
-        start: where to begin; the nearer, the fewer compilations.
-        memory: of a chip.
-    """
-
-    def fits(rows: int) -> bool:
-        found = compiled(rows)
-        return found is not None and found.total <= memory
-
-    below = [rows for rows in BATCHES if rows <= start]
-    above = [rows for rows in BATCHES if rows > start]
-    for i, rows in enumerate(reversed(below)):
-        if fits(rows):
-            if i == 0:  # nothing larger was tried yet
-                return max([rows, *takewhile(fits, above)])
-            return rows
-    return 0 if below else max([0, *takewhile(fits, above)])
-
-
-def memory_of(topology: str) -> float:
-    from bert_zoo.memory import TPU_CHIPS
-
-    kind = topology.partition(":")[0]
-    if kind not in TPU_CHIPS:
-        raise app.UsageError(
-            f"The topology {topology!r} is of no known chip; {', '.join(TPU_CHIPS)} are known, as in "
-            "v5e:2x2."
-        )
-    return TPU_CHIPS[kind]
 
 
 def fresh_model():

@@ -12,6 +12,7 @@ transformers 4 or 5, reads these. Both print a line a family: directories, those
 pairs are equal, and the largest difference of the outputs.
 """
 
+import contextlib
 import json
 import random
 from collections.abc import Iterator
@@ -25,23 +26,7 @@ TOLERANCE = 1e-5
 ROLES = ("unknown", "padding", "cls", "sep", "mask")
 ROLE_TOKENS = ("UNK", "PAD", "CLS", "SEP", "MASK")
 LIMIT = 128  # positions of the models, and tokens of the rows
-SIZES = {
-    **{"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4},
-    **{"intermediate_size": 64, "max_position_embeddings": LIMIT},
-}
-OF_GPT = {"n_embd": 32, "n_layer": 2, "n_head": 4, "n_positions": LIMIT}
-RELATIVE = {
-    **{"relative_attention": True, "pos_att_type": ["p2c", "c2p"], "position_biased_input": False},
-    **{"type_vocab_size": 0, "max_relative_positions": -1},
-}
-SECOND = {**RELATIVE, "position_buckets": 8, "norm_rel_ebd": "layer_norm", "share_att_key": True}
-OF_MOBILEBERT = {
-    **{"embedding_size": 16, "intra_bottleneck_size": 16, "num_feedforward_networks": 2},
-    "classifier_activation": False,
-}
-OF_MODERNBERT = {"intermediate_size": 24, "num_hidden_layers": 4, "local_attention": 8}
-AFTER_PADDING = {"max_position_embeddings": LIMIT + 2, "pad_token_id": 1}
-# Ends of names of transformers' classes -> our task.
+# Ends of names of transformers' classes -> our task, of those that a family has.
 HEADS = {
     "Model": "encoder",
     "ForMaskedLM": "masked_lm",
@@ -50,136 +35,47 @@ HEADS = {
     "ForTokenClassification": "token_classification",
     "ForQuestionAnswering": "question_answering",
 }
-# Of XLNet and XLM; the class that ends in "ForQuestionAnswering" has beams.
+PRETRAINING = HEADS | {"ForPreTraining": "pretraining"}
+OF_SENTENCES = PRETRAINING | {"ForNextSentencePrediction": "next_sentence_prediction"}
+# The class that ends in "ForQuestionAnswering" has beams.
 OF_STREAMS = {
-    **{
-        name: task
-        for name, task in HEADS.items()
-        if task not in ("masked_lm", "question_answering")
-    },
+    **{name: task for name, task in HEADS.items() if task != "question_answering"},
     "ForQuestionAnsweringSimple": "question_answering",
 }
-PRETRAINING = {**HEADS, "ForPreTraining": "pretraining"}
-OF_SENTENCES = {**PRETRAINING, "ForNextSentencePrediction": "next_sentence_prediction"}
-OF_DECODERS = {
-    "Model": "encoder",
-    "LMHeadModel": "causal_lm",
-    "ForSequenceClassification": "classification",
-}
-# Of our family: names of transformers' classes begin with, configuration, vocabulary below vocabularies/,
-# class of the tokenizer, classes.
+OF_DECODERS = HEADS | {"LMHeadModel": "causal_lm"}
+# Of our family, whose tiny configuration golden_families.py has: vocabulary below vocabularies/, class of
+# the tokenizer, classes.
 FAMILIES = {
-    "bert": ("Bert", SIZES, "wordpiece", "BertTokenizer", OF_SENTENCES),
-    # BERT's layers, XLM-R's tokens.
-    "multilingual_minilm": ("Bert", SIZES, "sentencepiece_fairseq", "XLMRobertaTokenizer", HEADS),
-    "electra": ("Electra", SIZES, "wordpiece", "ElectraTokenizer", HEADS),
-    "mobilebert": (
-        "MobileBert",
-        SIZES | OF_MOBILEBERT,
-        "wordpiece",
-        "MobileBertTokenizer",
-        OF_SENTENCES,
-    ),
-    "distilbert": (
-        "DistilBert",
-        {
-            "dim": 32,
-            "n_layers": 2,
-            "n_heads": 4,
-            "hidden_dim": 64,
-            "max_position_embeddings": LIMIT,
-        },
-        "wordpiece",
-        "DistilBertTokenizer",
-        HEADS,
-    ),
-    "mpnet": ("MPNet", SIZES | AFTER_PADDING, "wordpiece_mpnet", "MPNetTokenizer", HEADS),
-    "albert": (
-        "Albert",
-        SIZES | {"embedding_size": 16},
-        "sentencepiece",
-        "AlbertTokenizer",
-        PRETRAINING,
-    ),
-    "roberta": ("Roberta", SIZES | AFTER_PADDING, "byte_bpe", "RobertaTokenizer", HEADS),
-    "xlm_roberta": (
-        "XLMRoberta",
-        SIZES | AFTER_PADDING,
-        "sentencepiece_fairseq",
-        "XLMRobertaTokenizer",
-        HEADS,
-    ),
-    "camembert": (
-        "Camembert",
-        SIZES | AFTER_PADDING,
-        "sentencepiece_fairseq",
-        "CamembertTokenizer",
-        HEADS,
-    ),
-    "deberta": (
-        "Deberta",
-        SIZES | RELATIVE,
-        "byte_bpe_bracketed",
-        "DebertaTokenizer",
-        {name: task for name, task in HEADS.items() if task != "multiple_choice"},
-    ),
-    "deberta_v2": (
-        "DebertaV2",
-        SIZES | SECOND,
-        "sentencepiece_plain",
-        "DebertaV2Tokenizer",
-        HEADS,
-    ),
-    "modernbert": (
-        "ModernBert",
-        SIZES | OF_MODERNBERT,
-        "byte_bpe_composed",
-        "PreTrainedTokenizerFast",
-        HEADS,
-    ),
-    "xlnet": (
-        "XLNet",
-        {"d_model": 32, "n_layer": 2, "n_head": 4, "d_inner": 64, "mem_len": None},
-        "sentencepiece_cased",
-        "XLNetTokenizer",
-        OF_STREAMS | {"LMHeadModel": "masked_lm"},
-    ),
-    "xlm": (
-        "XLM",
-        {
-            "emb_dim": 32,
-            "n_heads": 4,
-            "n_layers": 2,
-            "max_position_embeddings": LIMIT,
-            "n_langs": 1,
-        },
-        "word_bpe",
-        "XLMTokenizer",
-        OF_STREAMS | {"WithLMHeadModel": "masked_lm"},
-    ),
-    "gpt": ("OpenAIGPT", OF_GPT, "char_bpe", "OpenAIGPTTokenizer", OF_DECODERS),
-    "gpt2": (
-        "GPT2",
-        OF_GPT,
-        "byte_bpe_gpt2",
-        "GPT2Tokenizer",
-        {
-            **OF_DECODERS,
-            "ForTokenClassification": "token_classification",
-            "ForQuestionAnswering": "question_answering",
-        },
-    ),
+    "bert": ("wordpiece", "BertTokenizer", OF_SENTENCES),
+    "multilingual_minilm": ("sentencepiece_fairseq", "XLMRobertaTokenizer", HEADS),
+    "electra": ("wordpiece", "ElectraTokenizer", HEADS),
+    "mobilebert": ("wordpiece", "MobileBertTokenizer", OF_SENTENCES),
+    "distilbert": ("wordpiece", "DistilBertTokenizer", HEADS),
+    "mpnet": ("wordpiece_mpnet", "MPNetTokenizer", HEADS),
+    "albert": ("sentencepiece", "AlbertTokenizer", PRETRAINING),
+    "roberta": ("byte_bpe", "RobertaTokenizer", HEADS),
+    "xlm_roberta": ("sentencepiece_fairseq", "XLMRobertaTokenizer", HEADS),
+    "camembert": ("sentencepiece_fairseq", "CamembertTokenizer", HEADS),
+    "deberta": ("byte_bpe_bracketed", "DebertaTokenizer", HEADS),
+    "deberta_v2": ("sentencepiece_plain", "DebertaV2Tokenizer", HEADS),
+    "modernbert": ("byte_bpe_composed", "PreTrainedTokenizerFast", HEADS),
+    "xlnet": ("sentencepiece_cased", "XLNetTokenizer", OF_STREAMS | {"LMHeadModel": "masked_lm"}),
+    "xlm": ("word_bpe", "XLMTokenizer", OF_STREAMS | {"WithLMHeadModel": "masked_lm"}),
+    "gpt": ("char_bpe", "OpenAIGPTTokenizer", OF_DECODERS),
+    "gpt2": ("byte_bpe_gpt2", "GPT2Tokenizer", OF_DECODERS),
 }
 # What programs write beside that, of a BERT with a head.
 PROGRAMS = ("shards", "float16", "bfloat16", "pytorch_model.bin", "Trainer")
-OF_PROGRAMS = (
-    "Bert",
-    SIZES,
-    "wordpiece",
-    "BertTokenizer",
-    {"ForSequenceClassification": "classification"},
-)
+OF_PROGRAMS = ("wordpiece", "BertTokenizer", {"ForSequenceClassification": "classification"})
 FAMILIES |= {f"bert, {program}": OF_PROGRAMS for program in PROGRAMS}
+# What tiny configurations say and these models do not: their vocabularies are others, and longer texts.
+OTHERS = {
+    "vocab_size": None,
+    "max_position_embeddings": LIMIT,
+    "n_positions": LIMIT,
+    "n_langs": 1,
+}
+AFTER_PADDING = ("roberta", "xlm_roberta", "camembert", "mpnet")
 # Our names of a model's outputs -> transformers'.
 OUTPUTS = {
     "sequence_output": "last_hidden_state",
@@ -250,7 +146,7 @@ def vocabularies(directory: str, data: str) -> None:
         [*named.values(), *tokens, "   "],
         pairs,
         normalization="NFC",
-        normalized_tokens=["   "],
+        added_tokens=["   "],
         **named,
     )
     composed.save(below / "byte_bpe_composed")
@@ -341,42 +237,57 @@ def inputs_in(file: Path) -> dict[str, np.ndarray]:
         return {name: arrays[name] for name in INPUTS if name in arrays}
 
 
+def config_of(family: str, tokenizer):
+    """A tiny configuration for a vocabulary."""
+    from golden_families import FAMILIES as TINY
+
+    tiny = TINY[family.partition(",")[0]]
+    said = tiny.config().to_dict()
+    others = {name: value for name, value in OTHERS.items() if name in tiny.tiny_config}
+    others["vocab_size"] = len(tokenizer)
+    if family in AFTER_PADDING:
+        others["max_position_embeddings"] += 2
+    for role in ("pad", "eos", "cls", "sep", "bos"):
+        if f"{role}_token_id" in said or role in ("pad", "eos"):
+            others[f"{role}_token_id"] = getattr(tokenizer, f"{role}_token_id")
+    return tiny.prefix, tiny.config(**others)
+
+
 def write(directory: str, *names: str) -> None:
     """Writes models of all families and classes, and what transformers gives for texts."""
+    import torch
     import transformers
 
     set_up()
-    for family, (prefix, sizes, vocabulary, tokenizer_class, classes) in FAMILIES.items():
-        if names and family not in names:
-            continue
+    for family in chosen(names):
+        vocabulary, tokenizer_class, classes = FAMILIES[family]
         source = Path(directory, "vocabularies", vocabulary)
         tokenizer = getattr(transformers, tokenizer_class).from_pretrained(source)
-        if family == "gpt2":
-            tokenizer.pad_token = tokenizer.eos_token
-        elif family == "gpt":
-            tokenizer.pad_token = tokenizer.unk_token
-        config_class = getattr(transformers, f"{prefix}Config")
-        ids = {name: getattr(tokenizer, name) for name in ("pad_token_id", "eos_token_id")}
-        config = config_class(vocab_size=len(tokenizer), **{**ids, **sizes})
-        below = Path(directory, "theirs", family)
+        if tokenizer.pad_token is None:
+            tokenizer.pad_token = tokenizer.eos_token or tokenizer.unk_token
+        prefix, config = config_of(family, tokenizer)
+        below, tasks = Path(directory, "theirs", family), {}
         write_file(below / "rows.json", rows_of(tokenizer, directory))
         for ending, task in classes.items():
+            model_class = getattr(transformers, prefix + ending, None)
+            if model_class is None:
+                continue
             # Three classes; other heads have the number of their own.
             config.num_labels = 3 if task in ("classification", "token_classification") else 2
-            config.architectures = [prefix + ending]
-            model = getattr(transformers, prefix + ending)(config).eval()
+            config.architectures = [model_class.__name__]
+            model = model_class(config).eval()
             for parameter in model.parameters():
-                parameter.data = (
-                    parameter.data + 0.1 * parameter.data.new_empty(parameter.shape).normal_()
-                )
+                parameter.data += 0.1 * parameter.data.new_empty(parameter.shape).normal_()
             for layer in model.modules():
-                if getattr(layer, "padding_idx", None) is not None:
+                if isinstance(layer, torch.nn.Embedding) and layer.padding_idx is not None:
                     layer.weight.data[layer.padding_idx] = 0  # as it always is
             model.tie_weights()
-            model = saved_by(family.partition(", ")[2], model, below / model.__class__.__name__)
-            tokenizer.save_pretrained(below / model.__class__.__name__)
+            model = saved_by(family.partition(", ")[2], model, below / model_class.__name__)
+            tokenizer.save_pretrained(below / model_class.__name__)
             arrays = answers_of(model, inputs_of(tokenizer, directory, task), task)
-            np.savez(below / f"{model.__class__.__name__}.npz", **arrays)
+            np.savez(below / f"{model_class.__name__}.npz", **arrays)
+            tasks[model_class.__name__] = task
+        write_file(below / "tasks.json", tasks)
 
 
 def saved_by(program: str, model, directory: Path):
@@ -412,7 +323,7 @@ def open_(directory: str, *names: str) -> None:
     print(f"bert_zoo's directories in transformers {transformers.__version__}")
     for family in chosen(names):
         below, results = Path(directory, "ours", family), []
-        for name, task in classes_of(family):
+        for name, task in tasks_of(directory, family).items():
             with telling(results, name):
                 tokenizer = transformers.AutoTokenizer.from_pretrained(below / name)
                 model, info = getattr(transformers, name).from_pretrained(
@@ -435,12 +346,9 @@ def load(directory: str, *names: str) -> None:
 
     print("transformers' directories in bert_zoo")
     for family in chosen(names):
-        theirs, ours, results = (
-            Path(directory, "theirs", family),
-            Path(directory, "ours", family),
-            [],
-        )
-        for name, task in classes_of(family):
+        theirs, ours = (Path(directory, side, family) for side in ("theirs", "ours"))
+        results = []
+        for name, task in tasks_of(directory, family).items():
             with telling(results, name):
                 model = bert_zoo.load(theirs / name, task, max_length=LIMIT)
                 rows = our_rows(model, directory)
@@ -477,29 +385,22 @@ def our_answers(model, inputs: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
 # --- What both sides say ---------------------------------------------------------------------------
 
 
-class telling:
+@contextlib.contextmanager
+def telling(results: list, name: str) -> Iterator[None]:
     """Notes an error as the result of a directory, and goes on."""
-
-    def __init__(self, results: list, name: str):
-        self.results, self.name = results, name
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, kind, error, trace):
-        if isinstance(error, Exception):
-            self.results.append((self.name, None, f"{kind.__name__}: {str(error)[:300]}"))
-            return True
-        return False
+    try:
+        yield
+    except Exception as error:
+        results.append((name, None, f"{type(error).__name__}: {str(error)[:300]}"))
 
 
 def chosen(names: tuple[str, ...]) -> Iterator[str]:
     return (family for family in FAMILIES if not names or family in names)
 
 
-def classes_of(family: str) -> list[tuple[str, str]]:
-    prefix, *_, classes = FAMILIES[family]
-    return [(prefix + ending, task) for ending, task in classes.items()]
+def tasks_of(directory: str, family: str) -> dict[str, str]:
+    """Names of the classes that `write` has written -> tasks."""
+    return json.loads(Path(directory, "theirs", family, "tasks.json").read_text())
 
 
 def compared(below: Path, name: str, rows: dict, arrays: dict) -> tuple[str, dict, str]:
