@@ -6,7 +6,6 @@
     python tools/benchmark.py --what generation --reference_python reference-env/bin/python
     python tools/benchmark.py --what single_calls --reference_python reference-env/bin/python
     python tools/benchmark.py --what pretraining_data --texts brown.txt --vocabulary bert_uncased
-    python tools/benchmark.py --what pretraining_pipeline --texts brown.txt
 
 `reference_python` is the interpreter of an environment with torch and transformers (and
 sentence-transformers for single calls), which bert_zoo itself never imports. Rounds alternate
@@ -78,12 +77,11 @@ MANY, CALL_BATCH, CALLS = 512, 32, 10
 ONE = ["How do I get my money back?"]
 MASKED = "How do I get my [MASK] back?"
 CONTEXT = "Orders can be returned within 30 days; we transfer the money as soon as they arrive."
-# Batches of a round: of the input pipeline, whose batches are made ahead, and of training steps.
-PIPELINE_BATCHES, STEP_BATCHES = 64, 4
+
 _WHAT = flags.DEFINE_multi_enum(
     "what",
     ["tokenizer"],
-    "tokenizer modelling generation single_calls pretraining_data pretraining_pipeline".split(),
+    "tokenizer modelling generation single_calls pretraining_data".split(),
     "What to time; may be given several times.",
 )
 _REFERENCE_PYTHON = flags.DEFINE_string(
@@ -645,52 +643,6 @@ def race_pretraining_data(scratch: Path) -> dict[str, dict[str, dict]]:
     return results
 
 
-def nano(preprocessor):
-    """The model that `bert_zoo pretrain --recipe bert --size nano` begins with."""
-    from bert_zoo.cli.pretraining import new_model
-    from bert_zoo.registry import registry
-
-    family = registry().families["bert"]
-    return new_model(family, family.pretraining_preset.of_size("nano")[1].config, preprocessor)
-
-
-def race_pretraining_pipeline(scratch: Path) -> dict[str, dict[str, dict]]:
-    """Ready tokens to batches, as `fit` gets them, beside training on batches that are there."""
-    from bert_zoo.cli.pretraining.masked import compile_for
-    from bert_zoo.data.pretraining_rows import SentencePairs
-    from bert_zoo.data.token_shards import write_token_shards
-    from bert_zoo.objectives import objective_for
-    from bert_zoo.registry import registry
-    from bert_zoo.text import preprocessor_from_dir
-    from bert_zoo.training.optimizers import bert_adamw
-    from bert_zoo.training.pretraining_batches import PretrainingBatches
-
-    preset, _ = registry().families["bert"].pretraining_preset.of_size("nano")
-    length, rows = preset.phases[-1][0], preset.recipe.batch_size
-    vocabulary = _VOCABULARY.value or minilm_directory()
-    preprocessor = preprocessor_from_dir(vocabulary, "bert", sequence_length=length)
-    shards = write_token_shards(corpus(), preprocessor, scratch / "tokens")
-    model = nano(preprocessor)
-    objective = objective_for(model, counts=shards.counts)
-    scheme = SentencePairs(preset.rows, length)
-    batches = PretrainingBatches(shards, scheme, objective, rows, seed=0)
-    compile_for(model, bert_adamw(1e-3), objective, batches.at(0)[1])
-    ready = [batches.at(number) for number in range(STEP_BATCHES)]
-    first = itertools.count(0, PIPELINE_BATCHES)
-
-    def read() -> None:
-        begin = next(first)
-        for _ in batches.dataset(begin, begin + PIPELINE_BATCHES):
-            pass
-
-    title = f"Batches of {rows}x{length} tokens: input pipeline, and the nano step"
-    contestants = {
-        "input pipeline": timed(read, 1 / PIPELINE_BATCHES),
-        "nano step": timed(lambda: [model.train_on_batch(*b) for b in ready], 1 / STEP_BATCHES),
-    }
-    return {title: race(title, contestants, "tokens/s", round(batches.tokens))}
-
-
 # What to time -> a function of an empty directory that gives title -> what `race` returns.
 WHAT = {
     "tokenizer": race_tokenizers,
@@ -698,7 +650,6 @@ WHAT = {
     "generation": race_generation,
     "single_calls": race_single_calls,
     "pretraining_data": race_pretraining_data,
-    "pretraining_pipeline": race_pretraining_pipeline,
 }
 
 

@@ -4,12 +4,11 @@ bert_zoo pretrain --recipe bert --size nano --text ... --output_dir runs/nano/be
 python tools/nano_checkpoint.py --run runs/nano/bert --name bert_nano
 
 copies the run's model to checkpoints/bert_nano, with weights of half the size, writes its card
-(README.md) from what the run measured, and prints what its declaration on the family's page says.
+(README.md) from the run's own, and prints what its declaration on the family's page says.
 What an earlier card of the same weights has below "Fine-tuned" is kept.
 """
 
 import json
-import shlex
 import shutil
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -99,104 +98,47 @@ def shown(run: Path, directory: Path) -> tuple[str, float]:
         probability = {c.token_id: c.score for c in trained.fill_mask(text, top_k=10)[0]}
         difference = max(difference, *(abs(c.score - probability[c.token_id]) for c in words))
         rows.append((text, ", ".join(f"{c.token.strip()} {c.score:.2f}" for c in words)))
-    return table(["text", "the three likeliest"], rows, 0), difference
+    return table(["text", "the three likeliest"], rows), difference
 
 
-def files_of(config: Mapping[str, Any]) -> dict[str, list[str]]:
-    """The names of a run's texts, by the flag that they were given with."""
-    given = {option: config["data"][option] for option in ("text", "general_text")}
-    return {option: [Path(path).name for path in paths] for option, paths in given.items() if paths}
-
-
-def command_of(config: Mapping[str, Any], steps: int) -> str:
-    """The command that a run was started with, its paths below one folder."""
-    from bert_zoo.registry import registry
-
-    recipe, _, size = config["model"].rpartition("_")
-    options = {"recipe": recipe, "size": size, "steps": steps}
-    preset = registry().families[recipe].pretraining_preset
-    if preset is not None:
-        preset, _ = preset.of_size(size)
-        options |= {
-            name: config["recipe"][name]
-            for name in ("batch_size", "optimizer", "learning_rate", "dtype")
-            if config["recipe"][name] != getattr(preset.recipe, name)
-        }
-    data = config["data"]
-    options |= {option: ",".join(names) for option, names in files_of(config).items()}
-    options |= {name: data[name] for name in ("form", "encoding") if data.get(name)}
-    flags = (f"--{name} {shlex.quote(str(value))}" for name, value in options.items())
-    return f"bert_zoo pretrain {' '.join(flags)}"
-
-
-def table(heads: Sequence[str], rows: Iterable[Sequence[Any]], numbers: int) -> str:
-    """A table in Markdown; its last columns, so many, hold numbers."""
-    rule = ["---"] * (len(heads) - numbers) + ["---:"] * numbers
-    lines = (" | ".join(map(str, cells)) for cells in (heads, rule, *rows))
+def table(heads: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
+    """A table in Markdown."""
+    lines = (" | ".join(map(str, cells)) for cells in (heads, ["---"] * len(heads), *rows))
     return "\n".join(f"| {line} |" for line in lines)
 
 
-def losses(results: Mapping[str, Any]) -> list[tuple[str, float, float | None, float]]:
-    """Of each loss: name, untrained, of the unigram model where it has one, and trained."""
-    before, after = results["before"], results["after"]
-    of_masked = "held out mlm_logits_loss"
-    of_masked = of_masked if of_masked in after else "held out loss"
-    unigram = {of_masked: results["unigram loss"]}
-    return [(name, before[name], unigram.get(name), after[name]) for name in sorted(after)]
-
-
 def scores(results: Mapping[str, Any]) -> dict[str, float]:
-    """What the declaration has for scores."""
-    found = {}
-    for name, untrained, unigram, trained in losses(results):
-        found[name] = round(trained, 3)
-        if unigram is not None:
-            found[f"{name}, unigram model"] = round(unigram, 3)
-            found[f"{name}, untrained"] = round(untrained, 3)
+    """What the declaration has for scores: losses, and beside that of masked tokens what others know."""
+    before, after = results["before"], results["after"]
+    masked = "held out mlm_logits_loss"
+    masked = masked if masked in after else "held out loss"
+    found = {name: round(loss, 3) for name, loss in sorted(after.items())}
+    found[f"{masked}, unigram model"] = round(results["unigram loss"], 3)
+    found[f"{masked}, untrained"] = round(before[masked], 3)
     return found
 
 
 def card(name: str, run: Path, predictions: str, difference: float, fine_tuned: str) -> str:
+    """The run's own card, with what is said of a checkpoint of the package."""
     config, results = read_json(run / "config.json"), read_json(run / "metrics.json")
-    tokens = read_json(run / "tokens" / "train" / "index.json")["tokens"]
-    rows = [
-        (name, *("" if value is None else f"{value:.3f}" for value in values))
-        for name, *values in losses(results)
-    ]
-    texts = [(f"`{name}`", *TEXTS[name]) for names in files_of(config).values() for name in names]
-    versions = ", ".join(f"{library} {version}" for library, version in config["versions"].items())
+    of_run = (run / "model" / CARD).read_text(encoding="utf-8")
+    measured = of_run[of_run.index("## Losses") : of_run.index("## Limits")]
+    given = [config["data"][option] or () for option in ("text", "general_text")]
+    files = [Path(path).name for paths in given for path in paths]
     parts = [
         f"# {name}",
         f"`bert_zoo.load({name!r})` comes with the package and needs no network. "
         f"{results['parameters']:,} parameters with all heads, stored as float16: the probabilities below differ by at "
         f"most {difference:.0e} from those of the weights as they were trained.",
-        "## What it learned\n\n" + table(["loss", "untrained", "unigram model", name], rows, 3),
-        f"Held out is {config['data']['held_out']:.0%} of the documents; the unigram model knows how often each token "
-        "occurs in the others, and nothing of the sentence."
-        + (
-            " The untrained one knows that too: its head for masked tokens begins with it."
-            if config.get("starts_from_frequencies")
-            else ""
-        ),
-        "" if len(config["phases"]) == 1 else row_lengths(config["phases"]),
-        f"![Losses by step]({CURVE})",
-        predictions,
-        "## How it was trained\n\n```\n" + command_of(config, results["steps"]) + "\n```",
-        table(["text", "what it is", "terms"], texts, 0),
-        f"{tokens:,} tokens of text; {results['steps']:,} steps over {results['tokens']:,} tokens in "
-        f"{results['seconds'] / 60:.0f} minutes of a few threads that other programs shared ({versions}). "
+        measured,
         "`tools/nano_checkpoint.py` made this folder from the run.",
+        table(["text", "what it is", "terms"], [(f"`{file}`", *TEXTS[file]) for file in files]),
+        "## What it predicts\n\n" + predictions,
         # Language models have no heads to fine-tune.
         FINE_TUNED + fine_tuned if results["sentences"] else "",
         LIMITS,
     ]
     return "\n\n".join(part.strip() for part in parts if part) + "\n"
-
-
-def row_lengths(phases: Sequence[Sequence[float]]) -> str:
-    """What rows it was trained and is measured on."""
-    parts = [f"{length:.0f} tokens in {share:.0%} of the updates" for length, share in phases]
-    return f"Rows had {', '.join(parts)}; those that it is measured on have {phases[-1][0]:.0f}."
 
 
 def earlier_section(path: Path) -> str:

@@ -27,7 +27,7 @@ from golden_case import (
     run_with_internals,
     save_bin,
 )
-from golden_files import random_generator, write_json
+from golden_files import random_generator, stand_in, write_json
 from golden_vocabularies import PIECES
 
 DIRECTORY: pathlib.Path | None = None  # the original repository, which make_golden.py sets
@@ -93,14 +93,6 @@ def _original() -> types.SimpleNamespace:
     directory = DIRECTORY / "DeBERTa"
     if not (directory / "deberta" / "bert.py").is_file():
         raise FileNotFoundError(f"{directory} is not that of the DeBERTa repository.")
-
-    def stand_in(name: str, path: pathlib.Path | None = None, **attributes) -> types.ModuleType:
-        module = types.ModuleType(name)
-        module.__dict__.update(attributes)
-        if path is not None:
-            module.__path__ = [str(path)]
-        sys.modules[name] = module
-        return module
 
     class Logger:
         def __getattr__(self, name):

@@ -4,6 +4,8 @@ import argparse
 import json
 import pathlib
 import shutil
+import sys
+import types
 import zlib
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
@@ -20,6 +22,16 @@ def random_generator(name: str) -> np.random.Generator:
 def empty_directory(directory: pathlib.Path) -> None:
     shutil.rmtree(directory, ignore_errors=True)
     directory.mkdir(parents=True)
+
+
+def stand_in(name: str, path: pathlib.Path | None = None, **attributes: Any) -> types.ModuleType:
+    """Registers a module that has only these attributes, or the modules of a directory."""
+    module = types.ModuleType(name)
+    module.__dict__.update(attributes)
+    if path is not None:
+        module.__path__ = [str(path)]
+    sys.modules[name] = module
+    return module
 
 
 def write_json(path: pathlib.Path, value: dict) -> None:

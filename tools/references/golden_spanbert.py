@@ -12,7 +12,6 @@ import functools
 import importlib
 import json
 import pathlib
-import sys
 import types
 
 import numpy as np
@@ -30,7 +29,7 @@ from golden_case import (
     save_bin,
     torch_inputs,
 )
-from golden_files import random_generator, write_json, write_lines
+from golden_files import random_generator, stand_in, write_json, write_lines
 from golden_released import POOLER_FIELDS, minimal_config
 
 DIRECTORY: pathlib.Path | None = None  # the original repository, which make_golden.py sets
@@ -78,15 +77,6 @@ _CONFIG = SPANBERT.config()
 # --- The original code ---------------------------------------------------------------------------
 
 
-def _stand_in(name: str, path: pathlib.Path | None = None, **attributes) -> None:
-    """Registers a module that has only these attributes, or the modules of a directory."""
-    module = types.ModuleType(name)
-    module.__dict__.update(attributes)
-    if path is not None:
-        module.__path__ = [str(path)]
-    sys.modules[name] = module
-
-
 class _LanguageModel(torch.nn.Module):
     """Of fairseq's class of this kind, all that matters: where the weights hang."""
 
@@ -123,8 +113,8 @@ def _original() -> types.SimpleNamespace:
     def register(*names):
         return lambda registered: registered
 
-    _stand_in("fairseq", fairseq)
-    _stand_in(
+    stand_in("fairseq", fairseq)
+    stand_in(
         "fairseq.models",
         fairseq / "models",
         FairseqIncrementalDecoder=torch.nn.Module,
@@ -132,9 +122,9 @@ def _original() -> types.SimpleNamespace:
         register_model=register,
         register_model_architecture=register,
     )
-    _stand_in("fairseq.meters", AverageMeter=AverageMeter)
-    _stand_in("pytorch_pretrained_bert", code)
-    _stand_in(
+    stand_in("fairseq.meters", AverageMeter=AverageMeter)
+    stand_in("pytorch_pretrained_bert", code)
+    stand_in(
         "pytorch_pretrained_bert.file_utils",
         cached_path=None,
         WEIGHTS_NAME="pytorch_model.bin",

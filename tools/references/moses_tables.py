@@ -17,6 +17,7 @@ import unicodedata
 from sacremoses._data_perluniprops import PERLUNIPROPS
 from sacremoses.corpus import NonbreakingPrefixes
 from sacremoses.tokenize import MosesTokenizer
+from unicode_file import ranges_of
 
 OUTPUT = pathlib.Path(__file__).parents[2] / "bert_zoo/text/moses_tables.json"
 # Segmented by other programs.
@@ -25,14 +26,7 @@ NUMERIC = " #NUMERIC_ONLY#"
 
 
 def ranges(characters) -> str:
-    """`first-last` or a single code point, hexadecimal."""
-    found = []
-    for code in sorted({ord(character) for character in characters}):
-        if found and found[-1][1] == code - 1:
-            found[-1][1] = code
-        else:
-            found.append([code, code])
-    return " ".join(f"{a:x}" if a == b else f"{a:x}-{b:x}" for a, b in found)
+    return ranges_of({ord(character) for character in characters})
 
 
 def of_category(*beginnings: str):
