@@ -22,7 +22,7 @@ from bert_zoo.weights.bind import Binding, Plan, to_stored
 from bert_zoo.weights.files import WeightsError, write_json
 from bert_zoo.weights.safetensors_io import write_safetensors
 from bert_zoo.weights.sources import ADAPTER_CONFIG, ADAPTER_WEIGHTS, open_weights
-from bert_zoo.weights.tensor_source import TensorSource
+from bert_zoo.weights.tensor_source import TensorSource, View
 
 PREFIX = "base_model.model."
 KIND = "LORA"
@@ -227,7 +227,7 @@ class Adapter:
             yield bias, Update(scale, parts["B.bias"])
 
 
-class AdaptedSource(TensorSource):
+class AdaptedSource(View):
     """A checkpoint's tensors, some replaced by an adapter's and some changed by its products.
 
     Args:
@@ -243,11 +243,10 @@ class AdaptedSource(TensorSource):
         saved: Mapping[str, str],
         updates: Mapping[str, Update],
     ):
-        self._base, self._adapter, self._saved = base, adapter, saved
-        self.updates = updates
-        shapes = {key: base.shape(key) for key in base}
-        shapes |= {key: adapter.shape(theirs) for key, theirs in saved.items()}
-        super().__init__(f"{adapter.location} with {base.location}", shapes)
+        tensors = {key: (base, key) for key in base}
+        tensors |= {key: (adapter, theirs) for key, theirs in saved.items()}
+        super().__init__(f"{adapter.location} with {base.location}", tensors)
+        self._adapter, self.updates = adapter, updates
 
     def check(self) -> None:
         """Raises WeightsError where a product has another shape than what it is added to."""
@@ -265,11 +264,8 @@ class AdaptedSource(TensorSource):
                 )
 
     def _read(self, key: str) -> np.ndarray:
-        value = self._adapter[self._saved[key]] if key in self._saved else self._base[key]
-        update = self.updates.get(key)
-        if update is None:
-            return value
-        return value.astype(np.float32) + update.value(self._adapter)
+        value, update = super()._read(key), self.updates.get(key)
+        return value if update is None else value.astype(np.float32) + update.value(self._adapter)
 
 
 class ArraysSource(TensorSource):
