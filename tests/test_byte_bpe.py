@@ -1,4 +1,3 @@
-import gzip
 import json
 import logging
 import random
@@ -9,7 +8,6 @@ from pathlib import Path
 import byte_bpe_samples as samples
 import pytest
 import tensorflow as tf
-import text_samples
 from helpers import in_rust
 
 from bert_zoo.text import preprocessor_from_dir
@@ -18,11 +16,6 @@ from bert_zoo.text.byte_bpe_files import read_vocabulary_and_merges
 from bert_zoo.text.files import VocabularyFiles
 
 ROOT = Path(__file__).resolve().parent.parent
-SHARED_DATA = ROOT.parent / "shared" / "data"
-REFERENCES = ROOT / "tests" / "golden" / "text" / "byte_bpe.json.gz"
-needs_shared_data = pytest.mark.skipif(
-    not SHARED_DATA.is_dir(), reason="needs the corpora and vocabularies in ../shared/data"
-)
 BYTES = sorted(ALPHABET, key=ALPHABET.__getitem__)
 SPECIAL = ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]
 MERGES = [("h", "e"), ("l", "l"), ("he", "ll"), ("hell", "o"), ("Ġ", "hello"), ("'", "s")]
@@ -30,11 +23,6 @@ MERGES = [("h", "e"), ("l", "l"), ("he", "ll"), ("hell", "o"), ("Ġ", "hello"), 
 
 def with_bytes(merges, *more):
     return [*SPECIAL, *BYTES, *dict.fromkeys(a + b for a, b in merges), *more]
-
-
-@pytest.fixture(scope="module")
-def references():
-    return json.loads(gzip.decompress(REFERENCES.read_bytes()))
 
 
 @pytest.fixture(scope="module")
@@ -50,73 +38,11 @@ def own():
     }
 
 
-@pytest.fixture(scope="module")
-def real():
-    files = read_vocabulary_and_merges(VocabularyFiles(SHARED_DATA / "vocab" / "roberta"))
-    return {
-        name: ByteBpeTokenizer(*files, **options)
-        for name, options in samples.CONFIGURATIONS.items()
-    }
-
-
-def ids_of(tokenizer, texts):
-    batches = range(0, len(texts), 500)
-    return [row for start in batches for row in tokenizer(texts[start : start + 500]).to_list()]
-
-
 def tokens_of(tokenizer, texts):
     return [[tokenizer.id_to_token(i) for i in row] for row in tokenizer(texts).to_list()]
 
 
 # --- Ids equal the reference's ---
-
-
-@pytest.mark.slow
-def test_every_code_point_in_every_context_gives_the_references_ids(own, references):
-    pages = [samples.page_text(page) for page in range(text_samples.NUM_PAGES)]
-    checksums = [
-        text_samples.checksum([row])
-        for start in range(0, len(pages), 64)
-        for row in own["released"](pages[start : start + 64]).to_list()
-    ]
-    expected = references["own"]["pages"]
-    different = [hex(i * text_samples.PAGE) for i, x in enumerate(expected) if checksums[i] != x]
-    assert len(checksums) == len(expected)
-    assert different == [], "pages of code points on which ids differ from the reference's"
-
-
-@pytest.mark.parametrize("configuration", samples.CONFIGURATIONS)
-def test_written_and_random_texts_give_the_references_ids(own, references, configuration):
-    expected = references["own"][configuration]
-    for written, row, wanted in zip(
-        samples.WRITTEN,
-        own[configuration](samples.WRITTEN).to_list(),
-        expected["written"],
-        strict=True,
-    ):
-        assert row == wanted, written
-    rows = ids_of(own[configuration], samples.random_texts())
-    assert text_samples.group_checksums(rows) == expected["random"]
-
-
-@needs_shared_data
-@pytest.mark.parametrize("configuration", samples.CONFIGURATIONS)
-def test_the_released_vocabulary_gives_the_references_ids(real, references, configuration):
-    tokenizer, expected = real[configuration], references["real"][configuration]
-    assert tokenizer(samples.WRITTEN).to_list() == expected["written"]
-    rows = ids_of(tokenizer, samples.random_texts())
-    assert text_samples.group_checksums(rows) == expected["random"]
-    assert text_samples.checksum(ids_of(tokenizer, samples.long_texts())) == expected["long"]
-    checksums = {
-        name: text_samples.checksum(ids_of(tokenizer, texts))
-        for name, texts in text_samples.corpora(SHARED_DATA)
-    }
-    assert checksums == expected["corpora"]
-
-
-@needs_shared_data
-def test_the_released_vocabulary_spells_what_the_paper_repository_says(real):
-    assert real["released"](["Hello world!"]).to_list() == [[31414, 232, 328]]
 
 
 def merged_one_by_one(piece, merges):

@@ -14,11 +14,7 @@ from bert_zoo.text import wordpiece
 from bert_zoo.text.normalizer import build_rules, split_words
 
 ROOT = Path(__file__).resolve().parent.parent
-SHARED_DATA = ROOT.parent / "shared" / "data"
 REFERENCES = ROOT / "tests" / "golden" / "text" / "references.json.gz"
-needs_shared_data = pytest.mark.skipif(
-    not SHARED_DATA.is_dir(), reason="needs the corpora and vocabularies in ../shared/data"
-)
 
 SMALL_VOCABULARY = [
     *("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "hello", "world", "un", "##aff", "##able"),
@@ -29,17 +25,6 @@ SMALL_VOCABULARY = [
 @pytest.fixture(scope="module")
 def references():
     return json.loads(gzip.decompress(REFERENCES.read_bytes()))
-
-
-@pytest.fixture(scope="module", params=text_samples.CONFIGURATIONS)
-def configuration(request):
-    return request.param
-
-
-@pytest.fixture(scope="module")
-def stress_tokenizer(configuration):
-    options = text_samples.CONFIGURATIONS[configuration]
-    return text.WordPieceTokenizer(text_samples.stress_vocabulary(), **options)
 
 
 @pytest.fixture(scope="module")
@@ -74,43 +59,6 @@ def test_every_code_point_in_every_context_gives_the_references_words(configurat
     expected = references["pages"][configuration]
     different = [hex(i * text_samples.PAGE) for i, x in enumerate(expected) if checksums[i] != x]
     assert different == [], "pages of code points on which words differ from the reference's"
-
-
-def test_random_unicode_gives_the_references_ids(stress_tokenizer, configuration, references):
-    texts = text_samples.random_texts()
-    rows = [
-        row
-        for start in range(0, len(texts), 1000)
-        for row in stress_tokenizer(texts[start : start + 1000]).to_list()
-    ]
-    checksums = text_samples.group_checksums(rows)
-    expected = references["random"][configuration]
-    different = [i for i, x in enumerate(expected) if checksums[i] != x]
-    assert len(checksums) == len(expected)
-    assert different == [], "groups of texts with other ids than the reference's"
-
-
-def test_written_texts_give_the_references_ids(stress_tokenizer, configuration, references):
-    expected = references["written"][configuration]
-    rows = stress_tokenizer(text_samples.WRITTEN_TEXTS).to_list()
-    for written, row, wanted in zip(text_samples.WRITTEN_TEXTS, rows, expected, strict=True):
-        assert row == wanted, written
-
-
-def test_the_written_texts_test_more_than_unknown_tokens(references):
-    rows = references["written"]["uncased"]
-    assert len({index for row in rows for index in row}) > 100
-
-
-@needs_shared_data
-@pytest.mark.parametrize("vocabulary", ["bert_uncased", "bert_cased"])
-def test_real_texts_with_released_vocabularies_give_the_references_ids(vocabulary, references):
-    tokenizer = text.tokenizer_from_dir(SHARED_DATA / "vocab" / vocabulary)
-    checksums = {
-        name: text_samples.checksum(tokenizer(texts).to_list())
-        for name, texts in text_samples.corpora(SHARED_DATA)
-    }
-    assert checksums == references["corpora"][vocabulary]
 
 
 def greedy_pieces(word, vocabulary):
