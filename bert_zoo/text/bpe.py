@@ -35,7 +35,7 @@ def checked_merges(
 ) -> tuple[tuple[str, str], ...]:
     """The list of merges, checked against the vocabulary."""
     pairs = tuple(map(tuple, merges))
-    problems, last_made, first_used = [], {}, {}
+    problems = []
     for number, pair in enumerate(pairs):
         if len(pair) != 2 or not all(isinstance(part, str) and part for part in pair):
             problems.append(f"merge {number} is {shown(pair)}, not two tokens")
@@ -45,16 +45,12 @@ def checked_merges(
             problems.append(
                 f"merge {number}, {shown(pair)}, needs {shown(absent)}, not in the vocabulary"
             )
-        last_made["".join(pair)] = number
-        for token in pair:
-            first_used.setdefault(token, number)
     if len(set(pairs)) < len(pairs):
         repeated = [pair for pair, count in Counter(pairs).items() if count > 1]
         problems += [f"the merge {shown(pair)} comes more than once" for pair in repeated]
-    problems += [
-        f"merge {first_used[token]} uses {shown(token)}, which the later merge {number} makes"
-        for token, number in last_made.items()
-        if first_used.get(token, number) < number
+    problems = problems or [
+        f"merge {first} uses {shown(token)}, which the later merge {number} makes"
+        for token, first, number in _used_before_made(pairs)
     ]
     if problems:
         raise ValueError(
@@ -69,6 +65,20 @@ def listed(items: list[str]) -> str:
     """The first five of several things, and how many more there are."""
     more = f" and {len(items) - 5} more" if len(items) > 5 else ""
     return "; ".join(items[:5]) + more
+
+
+def _used_before_made(merges: Merges) -> list[tuple[str, int, int]]:
+    """Tokens that a merge uses before a later one makes them, with the numbers of the two merges."""
+    first_used: dict[str, int] = {}
+    for number, pair in enumerate(merges):
+        for part in pair:
+            first_used.setdefault(part, number)
+    last_made = {"".join(pair): number for number, pair in enumerate(merges)}
+    return [
+        (token, first_used[token], number)
+        for token, number in last_made.items()
+        if first_used.get(token, number) < number
+    ]
 
 
 def at_last_places(merges: Merges) -> tuple[tuple[str, str], ...]:
@@ -263,7 +273,7 @@ class WordMerger(Merger):
         super().__init__(merges, ids)
         self._token_ids = tf.constant([*token_ids, unknown_id])
         self._lengths = tf.constant([*lengths, 1])
-        if not _makes_before_use(merges):
+        if _used_before_made(merges):
             # No merge is safe then: each word makes its merges one by one.
             self._left_bound = self._right_bound = tf.fill(tf.shape(self._left_bound), -1)
         chars = {}
@@ -306,18 +316,6 @@ class WordMerger(Merger):
         behind = tf.cumsum(lengths)
         starts, ends = tf.gather(spans[:, 0], behind - lengths), tf.gather(spans[:, 1], behind - 1)
         return symbols.with_values(token_columns(ids, starts, ends))
-
-
-def _makes_before_use(merges: Sequence[tuple[str, str]]) -> bool:
-    """Whether all merges that make a symbol come before all that use it."""
-    first_used: dict[str, int] = {}
-    for number, pair in enumerate(merges):
-        for part in pair:
-            first_used.setdefault(part, number)
-    return all(
-        first_used.get(left + right, number) >= number
-        for number, (left, right) in enumerate(merges)
-    )
 
 
 class MergesWords(Tokenizer):
