@@ -1,6 +1,7 @@
 """Added tokens in texts, around which tokenizers take what stands there by itself.
 
-A text is searched by the tokens' letters from every place on at once, down a tree of them.
+Few tokens without switches, as the special ones, are found by a pattern, whose graph is made in a fraction of
+the time. Otherwise a text is searched by the tokens' letters from every place on at once, down a tree of them.
 
 Source: huggingface/tokenizers, added_vocabulary.rs.
 """
@@ -18,9 +19,10 @@ import tensorflow as tf
 
 from bert_zoo.error_text import shown
 from bert_zoo.text.added_tokens import AddedToken
-from bert_zoo.text.offsets import joined_rows, lookup_table, picked, token_columns
+from bert_zoo.text.batches import MARK, as_utf8
+from bert_zoo.text.offsets import joined_rows, lookup_table, picked, sums_before, token_columns
 from bert_zoo.text.tokenizer import TokenizeFunction
-from bert_zoo.text.unicode_tables import code_points
+from bert_zoo.text.unicode_tables import code_points, re2_class
 
 # Tokens that one pattern looks for: from 2,000 on, RE2 logs for every text that it lacks memory.
 MOST_IN_A_PATTERN = 200
@@ -79,8 +81,7 @@ class AddedTokens(tf.Module):
             others.setdefault(spelling, (index, token))
         self._normalizer = normalizer
         self._raw, self._normalized = (
-            TokenFinder(found, words_between_blanks=in_raw_texts) if found else None
-            for found in (raw, others)
+            _finder(found, in_raw_texts) if found else None for found in (raw, others)
         )
 
     def tokenize(
@@ -121,6 +122,25 @@ class AddedTokens(tf.Module):
         return [item for finder in finders for item in finder.spellings.items()]
 
 
+def _finder(
+    tokens: Mapping[str, tuple[int, AddedToken]], words_between_blanks: bool
+) -> TokenFinder:
+    if _fit_in_a_pattern([(spelling, token) for spelling, (_, token) in tokens.items()]):
+        return PatternFinder(tokens)
+    return TreeFinder(tokens, words_between_blanks=words_between_blanks)
+
+
+def _fit_in_a_pattern(tokens: Sequence[tuple[str, AddedToken]]) -> bool:
+    """Whether a pattern finds these: it has no words by themselves, and white space goes to one token."""
+    if len(tokens) > MOST_IN_A_PATTERN or any(t.single_word or t.rstrip for _, t in tokens):
+        return False
+    lstrip = [spelling for spelling, token in tokens if token.lstrip]
+    return not lstrip or not any(
+        spelling[0].isspace() or any(spelling.startswith(s) for s in lstrip if s != spelling)
+        for spelling, _ in tokens
+    )
+
+
 class Segments(NamedTuple):
     """Texts [batch] cut into segments [segments]: in each text, what stands around tokens and they in turn."""
 
@@ -132,17 +152,13 @@ class Segments(NamedTuple):
 
 
 class TokenFinder(tf.Module):
-    """Finds tokens in texts, the leftmost first and of these the longest.
+    """Finds tokens in texts, the leftmost first and of these the longest; subclasses have `_segments`.
 
     Args:
         tokens: as they are spelled in the texts that are searched -> id, and what says how they are found.
-        words_between_blanks: whether a token that is a `single_word` has a blank or nothing on either side, as
-            transformers' tokenizers in Python have it.
     """
 
-    def __init__(
-        self, tokens: Mapping[str, tuple[int, AddedToken]], *, words_between_blanks: bool = False
-    ):
+    def __init__(self, tokens: Mapping[str, tuple[int, AddedToken]]):
         super().__init__()
         # In a plain object, so that tf.Module does not track each of them.
         self._plain = SimpleNamespace(
@@ -151,23 +167,6 @@ class TokenFinder(tf.Module):
         self._pattern = None
         if len(tokens) <= MOST_IN_A_PATTERN:
             self._pattern = rf"\C*?(?:{'|'.join(map(re.escape, tokens))})\C*"
-        edges, ends = _tree_of([*tokens])
-        keys = [node * _CODES + code for node, code in edges]
-        self._edges = lookup_table(
-            np.array(keys, np.int64), np.array([*edges.values()], np.int64), default=_NONE
-        )
-        self._ends = tf.constant(ends)
-        ids, entries = zip(*tokens.values(), strict=True)
-        self._ids = tf.constant(ids, tf.int32)
-        self._single = _flags([entry.single_word for entry in entries])
-        self._lstrip = _flags([entry.lstrip for entry in entries])
-        self._rstrip = _flags([entry.rstrip for entry in entries])
-        if self._single is not None:
-            letters = code_points("added_tokens/word")
-            blank = [ord(" ")]
-            self._is_word = ~_set_of(blank) if words_between_blanks else _set_of(letters)
-        if self._lstrip is not None or self._rstrip is not None:
-            self._is_space = _set_of(code_points("byte_bpe/whitespace"))
 
     @property
     def spellings(self) -> Mapping[str, AddedToken]:
@@ -205,6 +204,75 @@ class TokenFinder(tf.Module):
 
     def _segments(self, texts: tf.Tensor) -> Segments:
         """Cuts texts [batch]."""
+        raise NotImplementedError
+
+
+class PatternFinder(TokenFinder):
+    """Finds few tokens without switches but lstrip, by a pattern.
+
+    Args: see `TokenFinder`.
+    """
+
+    def __init__(self, tokens: Mapping[str, tuple[int, AddedToken]]):
+        super().__init__(tokens)
+        ids = [index for index, _ in tokens.values()]
+        self._ids = lookup_table([*tokens], np.array(ids, np.int32), default=_NONE)
+        white_space = f"[{re2_class('byte_bpe/whitespace')}]*"
+        # The longest first: they are found before those that they hold.
+        self._tokens = "|".join(
+            (white_space if tokens[spelling][1].lstrip else "") + re.escape(spelling)
+            for spelling in sorted(tokens, key=len, reverse=True)
+        )
+        lstrip = [re.escape(text) for text, (_, token) in tokens.items() if token.lstrip]
+        self._stripped = f"^{white_space}({'|'.join(lstrip)})$" if lstrip else None
+
+    def _segments(self, texts: tf.Tensor) -> Segments:
+        marked = tf.strings.regex_replace(as_utf8(texts), self._tokens, MARK + rb"\0" + MARK)
+        segments = tf.strings.split(marked, MARK)
+        found = segments.values
+        if self._stripped is not None:
+            found = tf.strings.regex_replace(found, self._stripped, r"\1")
+        ids = self._ids.lookup(found)
+        # A segment is either text, or one token and so without tokens of its own.
+        plain = tf.where(ids != _NONE, "", segments.values)
+        lengths = tf.strings.length(segments.values, unit="UTF8_CHAR")
+        starts = tf.cast(sums_before(lengths, segments.row_splits), tf.int64)
+        ends = starts + tf.cast(lengths, tf.int64)
+        return Segments(plain, ids, starts, ends, segments.row_splits)
+
+
+class TreeFinder(TokenFinder):
+    """Finds any tokens, by a tree of their letters.
+
+    Args:
+        tokens: see `TokenFinder`.
+        words_between_blanks: whether a token that is a `single_word` has a blank or nothing on either side, as
+            transformers' tokenizers in Python have it.
+    """
+
+    def __init__(
+        self, tokens: Mapping[str, tuple[int, AddedToken]], *, words_between_blanks: bool = False
+    ):
+        super().__init__(tokens)
+        edges, ends = _tree_of([*tokens])
+        keys = [node * _CODES + code for node, code in edges]
+        self._edges = lookup_table(
+            np.array(keys, np.int64), np.array([*edges.values()], np.int64), default=_NONE
+        )
+        self._ends = tf.constant(ends)
+        ids, entries = zip(*tokens.values(), strict=True)
+        self._ids = tf.constant(ids, tf.int32)
+        self._single = _flags([entry.single_word for entry in entries])
+        self._lstrip = _flags([entry.lstrip for entry in entries])
+        self._rstrip = _flags([entry.rstrip for entry in entries])
+        if self._single is not None:
+            letters = code_points("added_tokens/word")
+            blank = [ord(" ")]
+            self._is_word = ~_set_of(blank) if words_between_blanks else _set_of(letters)
+        if self._lstrip is not None or self._rstrip is not None:
+            self._is_space = _set_of(code_points("byte_bpe/whitespace"))
+
+    def _segments(self, texts: tf.Tensor) -> Segments:
         decoded = tf.strings.unicode_decode(texts, "UTF-8", errors="replace")
         starts, ends, tokens, row = self._found(decoded.values, decoded.row_splits)
         number = tf.range(tf.size(starts, tf.int64))
