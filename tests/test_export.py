@@ -9,7 +9,6 @@ import keras
 import numpy as np
 import pytest
 from helpers import (
-    GOLDEN,
     PAIRS,
     TEXTS,
     assert_same,
@@ -82,14 +81,6 @@ def classifier_directory(exports, tmp_path):
 
 
 # --- Signatures ----------------------------------------------------------------------------------
-
-
-@pytest.mark.slow
-def test_pairs_are_served_beside_single_texts(exports):
-    model, _, reloaded = exports("classification")
-    expected = {"logits": model(model.preprocessor(PAIRS))}
-    served = reloaded.signatures["pairs"](**text_arguments("classification", PAIRS))
-    assert_holds(served, expected)
 
 
 def test_serving_default_takes_pairs_where_asked(tmp_path):
@@ -354,13 +345,8 @@ def test_the_preprocessor_is_callable_and_works_in_two_steps(exports):
     assert theirs.bert_pack_inputs([first])["input_mask"].shape == (3, ours.sequence_length)
     with pytest.raises(tf.errors.InvalidArgumentError, match="3 at least"):
         theirs.bert_pack_inputs([first], seq_length=2)
-
-
-def test_the_preprocessor_runs_in_tf_data(exports):
-    model, _, reloaded = exports("classification")
-    dataset = tf.data.Dataset.from_tensor_slices(TEXTS).batch(2).map(reloaded.preprocessor)
-    for batch, texts in zip(dataset, (TEXTS[:2], TEXTS[2:]), strict=True):
-        assert_same(batch, under_hub_names(model.preprocessor(texts)))
+    (batch,) = tf.data.Dataset.from_tensors(TEXTS).map(theirs)
+    assert_same(batch, under_hub_names(ours(TEXTS)))
 
 
 def test_it_serves_and_trains_in_plain_tensorflow(classifier_directory, exports):
@@ -426,11 +412,40 @@ def test_a_model_without_vocabulary_is_exported_on_request(tmp_path):
 
 
 def test_one_segment_has_no_pairs(tmp_path):
-    model = load_case("type_vocab_size_1")
-    with pytest.raises(ValueError, match=r"1 segment\(s\)"):
-        bert_zoo.export(model, tmp_path, pairs=True)
-    bert_zoo.export(model, tmp_path)
+    bert_zoo.export(load_case("type_vocab_size_1"), tmp_path)
     assert "pairs" not in tf.saved_model.load(str(tmp_path)).signatures
+
+
+@pytest.mark.parametrize(
+    ("make", "options", "error", "message"),
+    [
+        (keras.Sequential, {}, TypeError, "Sequential"),
+        (
+            lambda: load_task("question_answering"),
+            {"pairs": True},
+            ValueError,
+            "question_answering",
+        ),
+        (lambda: load_case("type_vocab_size_1"), {"pairs": True}, ValueError, "reads single texts"),
+        (lambda: loaded_task("classification"), {"to": "gs://bucket/a"}, ValueError, "gs://bucket"),
+        (lambda: loaded_task("classification"), {"to": __file__}, FileExistsError, "is a file"),
+    ],
+)
+def test_what_cannot_be_exported_is_named(make, options, error, message, tmp_path):
+    options = dict(options)
+    with pytest.raises(error, match=message):
+        bert_zoo.export(make(), options.pop("to", tmp_path), **options)
+
+
+def test_other_backends_have_no_saved_models(tmp_path, monkeypatch):
+    model = loaded_task("classification")
+    monkeypatch.setattr(keras.backend, "backend", lambda: "jax")
+    for write in (
+        lambda: bert_zoo.export(model, tmp_path),
+        lambda: bert_zoo.layers.SavedModelLayer(tmp_path),
+    ):
+        with pytest.raises(RuntimeError, match="jax"):
+            write()
 
 
 def test_an_earlier_export_is_replaced(tmp_path, exports):
@@ -456,12 +471,6 @@ def test_other_files_are_never_replaced(tmp_path, foreign):
     assert (tmp_path / foreign).read_text() == "precious"
 
 
-def test_a_file_in_the_way_is_an_error(tmp_path):
-    (tmp_path / "file").touch()
-    with pytest.raises(FileExistsError, match="is a file"):
-        bert_zoo.export(load_task("classification"), tmp_path / "file")
-
-
 def test_a_failed_export_leaves_the_earlier_one(tmp_path, monkeypatch):
     def fail(*args, **kwargs):
         Path(args[1]).mkdir()
@@ -475,28 +484,6 @@ def test_a_failed_export_leaves_the_earlier_one(tmp_path, monkeypatch):
         bert_zoo.export(load_task("classification"), directory, text=False)
     assert (directory / "saved_model.pb").read_text() == "earlier"
     assert [entry.name for entry in tmp_path.iterdir()] == ["saved_model"]
-
-
-def test_wrong_arguments_are_named(tmp_path, monkeypatch):
-    with pytest.raises(TypeError, match="Sequential"):
-        bert_zoo.export(keras.Sequential(), tmp_path)
-    model = load_task("question_answering")
-    with pytest.raises(ValueError, match="question_answering"):
-        bert_zoo.export(model, tmp_path, pairs=True)
-    with pytest.raises(ValueError, match="gs://bucket"):
-        bert_zoo.export(model, "gs://bucket/model")
-    monkeypatch.setattr(keras.backend, "backend", lambda: "jax")
-    with pytest.raises(RuntimeError, match="jax"):
-        bert_zoo.export(model, tmp_path)
-    with pytest.raises(RuntimeError, match="jax"):
-        bert_zoo.layers.SavedModelLayer(tmp_path)
-
-
-@pytest.mark.slow
-def test_the_command_line_writes_a_saved_model(tmp_path):
-    arguments = ["--model", GOLDEN / "regression", "--task", "regression"]
-    run_program("-m", "bert_zoo", "export", *arguments, "--output", tmp_path / "out")
-    assert tf.saved_model.contains_saved_model(str(tmp_path / "out"))
 
 
 @pytest.mark.slow
@@ -580,18 +567,6 @@ def test_berts_optimizer_trains_the_layer_and_spares_its_biases(classifier_direc
     assert decayed == {"kernel", "embeddings"}
 
 
-def test_a_gradient_tape_trains_the_layer(classifier_directory):
-    layer = bert_zoo.layers.SavedModelLayer(classifier_directory)
-    inputs = layer.preprocessor(TEXTS)
-    before = layer(inputs)["logits"].numpy()
-    with tf.GradientTape() as tape:
-        loss = tf.reduce_sum(layer(inputs, training=True)["logits"])
-    gradients = tape.gradient(loss, [variable.value for variable in layer.trainable_weights])
-    assert all(gradient is not None for gradient in gradients)
-    keras.optimizers.SGD(0.1).apply(gradients, layer.trainable_weights)
-    assert not np.allclose(before, layer(inputs)["logits"])
-
-
 @pytest.mark.parametrize("how", ["constructor", "attribute"])
 def test_a_frozen_layer_stays_and_runs_without_dropout(classifier_directory, how):
     model, layer = outer_model(classifier_directory, trainable=how == "attribute")
@@ -629,14 +604,6 @@ def test_fit_trains_the_layer_and_a_keras_file_brings_back_what_was_learned(
     before = values_of(reloaded.trainable_weights)
     reloaded.fit(inputs, LABELS, verbose=0)
     assert np.mean(changed(before, values_of(reloaded.trainable_weights))) > 0.9
-
-
-def test_text_goes_into_a_functional_model(exports):
-    model, directory, _ = exports("classification")
-    texts = keras.Input((), dtype="string")
-    outer = keras.Model(texts, bert_zoo.layers.SavedModelLayer(directory)(texts)["logits"])
-    expected = model.predict(TEXTS, verbose=0)
-    np.testing.assert_allclose(outer.predict(tf.constant(TEXTS), verbose=0), expected, atol=1e-5)
 
 
 def test_the_layer_names_what_is_wrong(tmp_path, classifier_directory):
