@@ -5,7 +5,6 @@
         --reference_python reference-env/bin/python                 # BERT beside KerasHub too
     python tools/benchmark.py --what generation --reference_python reference-env/bin/python
     python tools/benchmark.py --what single_calls --reference_python reference-env/bin/python
-    python tools/benchmark.py --what pretraining_data --texts brown.txt --vocabulary bert_uncased
 
 `reference_python` is the interpreter of an environment with torch and transformers (and
 sentence-transformers for single calls), which bert_zoo itself never imports. Rounds alternate
@@ -81,7 +80,7 @@ CONTEXT = "Orders can be returned within 30 days; we transfer the money as soon 
 _WHAT = flags.DEFINE_multi_enum(
     "what",
     ["tokenizer"],
-    "tokenizer modelling generation single_calls pretraining_data".split(),
+    "tokenizer modelling generation single_calls".split(),
     "What to time; may be given several times.",
 )
 _REFERENCE_PYTHON = flags.DEFINE_string(
@@ -94,8 +93,6 @@ _LENGTH = flags.DEFINE_integer("length", 128, "Tokens a row.", lower_bound=1)
 _TEXTS = flags.DEFINE_string(
     "texts", None, "File with a text a line for the tokenizers; by default, the shipped messages."
 )
-_FORM = flags.DEFINE_string("form", None, "Of texts to pretrain on; see Corpus.")
-_ENCODING = flags.DEFINE_string("encoding", None, "Of texts to pretrain on.")
 _FAMILY = flags.DEFINE_enum("family", "bert", list(TOKENIZERS), "Whose tokenizer to time.")
 _VOCABULARY = flags.DEFINE_string(
     "vocabulary", None, "Directory with the family's vocabulary; for BERT, by default minilm_l6's."
@@ -560,96 +557,12 @@ def alone(model, x) -> Callable[[], None]:
     return work
 
 
-# --- Pretraining ---------------------------------------------------------------------------------
-
-_COLLATOR = """
-import os
-os.environ["RAYON_NUM_THREADS"] = str(settings["threads"])
-import transformers
-tokenizer = transformers.BertTokenizerFast.from_pretrained(settings["vocabulary"])
-collate = transformers.DataCollatorForLanguageModeling(
-    tokenizer, mlm_probability=0.15, return_tensors="np")
-lines = [line for line in open(settings["texts"], encoding="utf-8").read().split("\\n") if line]
-inside, batch = settings["length"] - 2, settings["batch"]
-def tokenized():
-    ids = []
-    for start in range(0, len(lines), 1000):
-        for row in tokenizer(lines[start : start + 1000], add_special_tokens=False)["input_ids"]:
-            ids += row
-    cls, sep = tokenizer.cls_token_id, tokenizer.sep_token_id
-    runs = (ids[start : start + inside] for start in range(0, len(ids), inside))
-    return [{"input_ids": [cls, *run, sep]} for run in runs]
-kept = None if settings["anew"] else tokenized()
-def work():
-    rows = kept or tokenized()
-    for start in range(0, len(rows), batch):
-        collate(rows[start : start + batch])
-"""
-
-
-def corpus():
-    """The texts to pretrain on."""
-    from bert_zoo.data.corpus import Corpus
-
-    if not _TEXTS.value:
-        raise app.UsageError("Pretraining needs --texts, a file; --form says what a line of it is.")
-    return Corpus(_TEXTS.value, form=_FORM.value, encoding=_ENCODING.value)
-
-
-def race_pretraining_data(scratch: Path) -> dict[str, dict[str, dict]]:
-    """A text to masked rows, tokenized anew and tokenized before, beside Hugging Face's collator.
-
-    The collator gets rows of full length, which its users make of their texts themselves.
-    """
-    from bert_zoo.data.pretraining_rows import FullSentences, epoch_rows
-    from bert_zoo.data.token_shards import write_token_shards
-    from bert_zoo.objectives import OBJECTIVES, Draws, TokenIds
-    from bert_zoo.text import preprocessor_from_dir
-
-    texts = corpus()
-    vocabulary = _VOCABULARY.value or minilm_directory()
-    length, batch_size = _LENGTH.value, 256
-    preprocessor = preprocessor_from_dir(vocabulary, "bert", sequence_length=length)
-    folders = (scratch / f"{number}" for number in itertools.count())
-
-    def tokenize():
-        return write_token_shards(texts, preprocessor, next(folders))
-
-    def mask(shards, epoch: int) -> None:
-        tokens = TokenIds.of(preprocessor.tokenizer, shards.counts)
-        objective = OBJECTIVES["masked_tokens"].for_tokens(tokens)
-        for batch in epoch_rows(shards, FullSentences(length), 0, epoch, batch_size=batch_size):
-            objective(batch, Draws(0, epoch, batch["row"]))
-
-    shards, epochs = tokenize(), itertools.count()
-    ours = {
-        "text to masked rows": lambda: mask(tokenize(), 0),
-        "tokens to masked rows": lambda: mask(shards, next(epochs)),
-    }
-    results = {}
-    for title, work in ours.items():
-        contestants = {"bert_zoo": timed(work)}
-        if _REFERENCE_PYTHON.value:
-            contestants["Hugging Face's collator"] = Reference(
-                "transformers",
-                _COLLATOR,
-                texts=str(_TEXTS.value),
-                vocabulary=str(vocabulary),
-                length=length,
-                batch=batch_size,
-                anew=title.startswith("text"),
-            )
-        results[title] = race(title, contestants, "tokens/s", shards.num_tokens)
-    return results
-
-
 # What to time -> a function of an empty directory that gives title -> what `race` returns.
 WHAT = {
     "tokenizer": race_tokenizers,
     "modelling": race_modelling,
     "generation": race_generation,
     "single_calls": race_single_calls,
-    "pretraining_data": race_pretraining_data,
 }
 
 

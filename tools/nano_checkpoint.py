@@ -8,6 +8,7 @@ copies the run's model to checkpoints/bert_nano, with weights of half the size, 
 What an earlier card of the same weights has below "Fine-tuned" is kept.
 """
 
+import itertools
 import json
 import shutil
 from collections.abc import Iterable, Mapping, Sequence
@@ -124,7 +125,10 @@ def card(name: str, run: Path, predictions: str, difference: float, fine_tuned: 
     of_run = (run / "model" / CARD).read_text(encoding="utf-8")
     measured = of_run[of_run.index("## Losses") : of_run.index("## Limits")]
     given = [config["data"][option] or () for option in ("text", "general_text")]
-    files = [Path(path).name for paths in given for path in paths]
+    paths = list(itertools.chain(*given))
+    for path in paths:  # of the machine that trained it
+        measured = measured.replace(path, Path(path).name)
+    files = [Path(path).name for path in paths]
     parts = [
         f"# {name}",
         f"`bert_zoo.load({name!r})` comes with the package and needs no network. "

@@ -118,20 +118,11 @@ def _original() -> types.SimpleNamespace:
 
 def _hub_config(config) -> dict:
     """What the released config.json says."""
-    keys = (
-        *("model_type", "attention_probs_dropout_prob", "hidden_act", "hidden_dropout_prob"),
-        *("hidden_size", "initializer_range", "intermediate_size", "max_position_embeddings"),
-        *(
-            "relative_attention",
-            "position_buckets",
-            "norm_rel_ebd",
-            "share_att_key",
-            "pos_att_type",
-        ),
-        *("layer_norm_eps", "conv_kernel_size", "conv_act", "max_relative_positions"),
-        *("position_biased_input", "num_attention_heads", "num_hidden_layers", "type_vocab_size"),
-        "vocab_size",
-    )
+    keys = """model_type attention_probs_dropout_prob hidden_act hidden_dropout_prob hidden_size
+        initializer_range intermediate_size max_position_embeddings relative_attention
+        position_buckets norm_rel_ebd share_att_key pos_att_type layer_norm_eps conv_kernel_size
+        conv_act max_relative_positions position_biased_input num_attention_heads num_hidden_layers
+        type_vocab_size vocab_size""".split()
     written = {key: value for key, value in config.to_dict().items() if key in keys}
     return written | {"pos_att_type": "|".join(config.pos_att_type)}
 

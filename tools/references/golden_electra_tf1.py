@@ -7,7 +7,6 @@ They are written and computed by the original code (commit 8a46635, Apache 2.0) 
 version 1 interface; nothing of it is kept here.
 """
 
-import dataclasses
 import functools
 import importlib
 import json
@@ -50,29 +49,13 @@ _CONFIG = {
 }
 
 
-@dataclasses.dataclass(frozen=True)
-class Case:
-    """A checkpoint of both networks."""
-
-    name: str  # what it shows stands in cases.json
-    embedding_size: int  # width of the tables that both read
-    # Parts of the discriminator's, as the original's flags.
-    generator_hidden_size: float
-    generator_layers: float = 1.0
-
-
-CASES = (
-    Case(
-        "tf1_small",
-        embedding_size=16,
-        generator_hidden_size=1.0,
-    ),
-    Case(
-        "tf1_base",
-        embedding_size=32,
-        generator_hidden_size=0.5,
-    ),
-)
+# What they show stands in cases.json.
+CASES = {
+    # As the released small: narrow tables, and a generator of the discriminator's size.
+    "tf1_small": {"embedding_size": 16, "generator_hidden_size": 1.0},
+    # As the released base: a narrower generator, which projects the tables that both read.
+    "tf1_base": {"embedding_size": 32, "generator_hidden_size": 0.5},
+}
 
 
 @functools.cache
@@ -136,15 +119,15 @@ def random_inputs(rng: np.random.Generator) -> dict[str, np.ndarray]:
     }
 
 
-def build(case: Case, arrays: dict[str, np.ndarray]) -> dict:
+def build(case: dict[str, float], arrays: dict[str, np.ndarray]) -> dict:
     """The original's graph over some inputs: its tensors `mlm_logits` and `discriminator_logits`."""
     import tensorflow as tf
 
     code = original()
     config = code.modeling.BertConfig.from_dict(_CONFIG)
     flags_of_case = types.SimpleNamespace(
-        generator_hidden_size=case.generator_hidden_size,
-        generator_layers=case.generator_layers,
+        generator_hidden_size=case["generator_hidden_size"],
+        generator_layers=1.0,
         uniform_generator=False,
         electric_objective=False,
         use_tpu=False,
@@ -168,7 +151,7 @@ def build(case: Case, arrays: dict[str, np.ndarray]) -> dict:
         inputs("token_ids"),
         False,
         code.pretraining.get_generator_config(flags_of_case, config),
-        embedding_size=case.embedding_size,
+        embedding_size=case["embedding_size"],
         untied_embeddings=False,
         scope="generator",
     )
@@ -178,7 +161,7 @@ def build(case: Case, arrays: dict[str, np.ndarray]) -> dict:
         inputs("replaced_token_ids"),
         False,
         config,
-        embedding_size=case.embedding_size,
+        embedding_size=case["embedding_size"],
     )
     labels = np.zeros_like(arrays["token_ids"])
     model._get_discriminator_output(inputs("replaced_token_ids"), discriminator, labels)
@@ -189,12 +172,12 @@ def build(case: Case, arrays: dict[str, np.ndarray]) -> dict:
     }
 
 
-def make_case(case: Case, directory: pathlib.Path) -> None:
+def make_case(case: dict[str, float], directory: pathlib.Path) -> None:
     """Writes model.ckpt with the optimizer's slots, a configuration, the vocabulary and io.npz."""
     import tensorflow as tf
 
     empty_directory(directory)
-    rng = random_generator(f"electra/{case.name}")
+    rng = random_generator(f"electra/{directory.name}")
     arrays, v1 = random_inputs(rng), tf.compat.v1
     with tf.Graph().as_default(), v1.Session() as session:
         tensors = build(case, arrays)
@@ -217,7 +200,7 @@ def make_case(case: Case, directory: pathlib.Path) -> None:
         arrays |= session.run(tensors)
     np.savez_compressed(directory / "io.npz", **arrays)
     # The archives have no configuration; this one says what they leave to their program.
-    config = {**_CONFIG, "model_type": "electra", "embedding_size": case.embedding_size}
+    config = {**_CONFIG, "model_type": "electra", "embedding_size": case["embedding_size"]}
     write_json(directory / "config.json", config)
     write_lines(directory / "vocab.txt", VOCABULARY)
 
@@ -226,8 +209,8 @@ def main(argv: list[str]) -> None:
     if len(argv) > 1:
         raise app.UsageError(f"Unexpected arguments: {argv[1:]}.")
     output_dir = pathlib.Path(_OUTPUT_DIR.value)
-    for case in CASES:
-        make_case(case, output_dir / case.name)
+    for name, case in CASES.items():
+        make_case(case, output_dir / name)
     import tensorflow as tf
 
     path = output_dir / "cases.json"

@@ -64,10 +64,6 @@ FAMILIES = {
     "gpt": ("char_bpe", "OpenAIGPTTokenizer", OF_DECODERS),
     "gpt2": ("byte_bpe_gpt2", "GPT2Tokenizer", OF_DECODERS),
 }
-# What programs write beside that, of a BERT with a head.
-PROGRAMS = ("shards", "float16", "bfloat16", "pytorch_model.bin", "Trainer")
-OF_PROGRAMS = ("wordpiece", "BertTokenizer", {"ForSequenceClassification": "classification"})
-FAMILIES |= {f"bert, {program}": OF_PROGRAMS for program in PROGRAMS}
 # What tiny configurations say and these models do not: their vocabularies are others, and longer texts.
 OTHERS = {
     "vocab_size": None,
@@ -241,7 +237,7 @@ def config_of(family: str, tokenizer):
     """A tiny configuration for a vocabulary."""
     from golden_families import FAMILIES as TINY
 
-    tiny = TINY[family.partition(",")[0]]
+    tiny = TINY[family]
     said = tiny.config().to_dict()
     others = {name: value for name, value in OTHERS.items() if name in tiny.tiny_config}
     others["vocab_size"] = len(tokenizer)
@@ -282,37 +278,12 @@ def write(directory: str, *names: str) -> None:
                 if isinstance(layer, torch.nn.Embedding) and layer.padding_idx is not None:
                     layer.weight.data[layer.padding_idx] = 0  # as it always is
             model.tie_weights()
-            model = saved_by(family.partition(", ")[2], model, below / model_class.__name__)
+            model.save_pretrained(below / model_class.__name__)
             tokenizer.save_pretrained(below / model_class.__name__)
             arrays = answers_of(model, inputs_of(tokenizer, directory, task), task)
             np.savez(below / f"{model_class.__name__}.npz", **arrays)
             tasks[model_class.__name__] = task
         write_file(below / "tasks.json", tasks)
-
-
-def saved_by(program: str, model, directory: Path):
-    """Writes a model as one of `PROGRAMS` does, or transformers; gives the model that is there."""
-    import torch
-    import transformers
-
-    if program == "shards":
-        model.save_pretrained(directory, max_shard_size="200KB")
-    elif program in ("float16", "bfloat16"):
-        model.to(getattr(torch, program)).save_pretrained(directory)
-        model = model.float()
-    elif program == "pytorch_model.bin":
-        model.config.save_pretrained(directory)
-        torch.save(model.state_dict(), directory / program)
-    elif program == "Trainer":
-        rows = [{"input_ids": [2, 9, 3], "labels": 1}] * 4
-        options = {"max_steps": 1, "save_steps": 1, "report_to": "none", "use_cpu": True}
-        arguments = transformers.TrainingArguments(directory.parent / "run", **options)
-        transformers.Trainer(model, arguments, train_dataset=rows).train()
-        (directory.parent / "run" / "checkpoint-1").rename(directory)
-        model = model.eval()
-    else:
-        model.save_pretrained(directory)
-    return model
 
 
 def open_(directory: str, *names: str) -> None:
