@@ -143,10 +143,6 @@ def random_inputs(
     return inputs
 
 
-def longest_inputs(family, config, rng):
-    return random_inputs(family, config, rng, lengths=(POSITIONS, 23))
-
-
 def choice_inputs(family, config, rng):
     """Two questions of three choices: [batch, choices, length]."""
     flat = random_inputs(family, config, rng, lengths=(12, 9, 5, 7, 12, 4))
