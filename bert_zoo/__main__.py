@@ -16,7 +16,6 @@ GROUPS = {
     "Find and use models": ("list", "describe", "embed", "convert", "export"),
     "Train for a task": ("finetune", "evaluate", "predict"),
     "Pretrain": ("pretrain", "build_vocabulary", "create_pretraining_data"),
-    "Language models with a memory": ("train_lm", "evaluate_lm"),
 }
 VERBS = tuple(verb for verbs in GROUPS.values() for verb in verbs)
 

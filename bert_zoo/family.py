@@ -133,9 +133,9 @@ class Family:
     heads: Mapping[str, Head]  # weight tables by task
     text: TextFormat  # how its models read text
     checkpoints: Sequence[Checkpoint]
-    # What `pretraining` trains: keys of `bert_zoo.tasks.objectives.OBJECTIVES`.
+    # What `pretraining` trains: names of `PREDICTIONS` in `bert_zoo.tasks.objectives.table`.
     objectives: Sequence[str] = ()
-    # How the tokens that it was pretrained with were chosen: a key of `bert_zoo.objectives.OBJECTIVES`, or
+    # How the tokens that it was pretrained with were chosen: a key of `bert_zoo.tasks.objectives.OBJECTIVES`, or
     # a function from a configuration to it.
     pretraining: str | Callable[[Any], str] = ""
     config_class: type[Config] = EncoderConfig

@@ -6,7 +6,7 @@ Nothing here imports TensorFlow or Keras.
 import difflib
 import math
 import operator
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from itertools import product
 from typing import TYPE_CHECKING, Any
@@ -15,6 +15,7 @@ from bert_zoo.config import Config
 
 if TYPE_CHECKING:
     from bert_zoo.data.buckets import Batching
+    from bert_zoo.data.rows import Scheme
 
 # How the learning rate goes on after its linear warmup; `bert_zoo.training.presets` has the classes.
 SCHEDULES = ("linear", "linear_after_warmup", "constant")
@@ -256,17 +257,9 @@ class Preset:
             yield self.recipe.replace(**dict(zip(self.grid, values, strict=True)))
 
 
-# Rows that go on where those of the batch before ended, for a model with a memory.
-STREAMED = "streamed_pairs"
-# What a row of pretraining is; `bert_zoo.data.pretraining_rows` has the schemes.
-ROWS = (
-    *("next_sentence", "sentence_order", "full_sentences", "doc_sentences", "packed_documents"),
-    STREAMED,
-    *("languages", "translations"),
-)
+# What a row of pretraining is; `bert_zoo.pretraining.rows` has the schemes. Families may have further ones.
+ROWS = ("next_sentence", "sentence_order", "full_sentences", "doc_sentences", "packed_documents")
 PAIRS = ROWS[:2]
-# Of a text in several languages.
-MULTILINGUAL = ROWS[-2:]
 PRETRAINING_SIZES = ("nano", "mini", "small", "base", "large")
 
 
@@ -278,7 +271,7 @@ class PretrainingSize:
         config: fields of the family's configuration, `vocab_size` of a vocabulary that is made.
         changes: settings in place of the preset's, by names of `Recipe`.
         phases: as in `PretrainingPreset`; empty for the preset's.
-        objective: a key of `bert_zoo.objectives.OBJECTIVES`; empty for the family's.
+        objective: a key of `bert_zoo.tasks.objectives.OBJECTIVES`; empty for the family's.
         starts_from_frequencies: whether the head for masked tokens begins with how often each token
             occurs in the text.
     """
@@ -291,11 +284,27 @@ class PretrainingSize:
 
 
 @dataclass(frozen=True)
+class OwnRows:
+    """Rows of pretraining that one family alone has.
+
+    Attributes:
+        name: what `rows` of a preset and --rows call them.
+        scheme: makes the `bert_zoo.data.rows.Scheme`, from the tokens of a row, the rows of a batch and the
+            numbers of the text's languages.
+        multilingual: whether they are of a text in several languages.
+    """
+
+    name: str
+    scheme: Callable[[int, int, tuple[int, ...]], "Scheme"]
+    multilingual: bool = False
+
+
+@dataclass(frozen=True)
 class PretrainingPreset:
     """How models of a family are pretrained from nothing.
 
     Attributes:
-        rows: one of `ROWS`.
+        rows: one of `ROWS`, or the name of one of `own_rows`.
         recipe: the settings; `total_steps` are all updates, and `max_length` is said by `phases`.
         phases: tokens of a row, and the share of the updates (or of the time) with rows of that
             length; one after the other.
@@ -305,6 +314,7 @@ class PretrainingPreset:
             "sentencepiece_plain".
         lowercase: whether texts are lower-cased by it.
         source: where the settings are published.
+        own_rows: rows that this family alone has.
     """
 
     rows: str
@@ -314,6 +324,7 @@ class PretrainingPreset:
     vocabulary: str
     lowercase: bool
     source: str
+    own_rows: Sequence[OwnRows] = ()
 
     def __post_init__(self):
         for phases in (self.phases, *(size.phases for size in self.sizes.values())):

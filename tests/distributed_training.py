@@ -74,7 +74,7 @@ def dataset_of(data: tuple):
 
 def stateful(case: str):
     """A language model with its memory, compiled, and its streams' segments."""
-    from bert_zoo.data.language_modelling import segments
+    from bert_zoo.pretraining.streams import segments
 
     model = StatefulLM(load_case(case, "causal_lm", dropout=0.0), BATCH)
     model.compile(optimizer=language_model_adam(5e-5, total_steps=40))

@@ -6,8 +6,8 @@ import random
 
 import pytest
 
-from bert_zoo.data.corpus import Corpus
-from bert_zoo.data.sentences import LONGEST, split_sentences
+from bert_zoo.pretraining.corpus import Corpus
+from bert_zoo.pretraining.sentences import LONGEST, split_sentences
 
 SENTENCES = "One day.\nIt rained.\n\n\nThe sun came.\nSo did we.\nAnd you.\n"
 PARAGRAPHS = (

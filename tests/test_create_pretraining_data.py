@@ -1,12 +1,15 @@
 """The Beam pipeline: BERT's features in TFRecord files, the same from every run."""
 
+import json
+
 import numpy as np
 import pytest
 
+import bert_zoo
 from bert_zoo.cli import create_pretraining_data as app
+from bert_zoo.cli import pretrain
+from bert_zoo.pretraining.masked_rows import MaskedRows
 from bert_zoo.text import WordPieceTokenizer
-
-pytest.importorskip("apache_beam", reason='pip install "bert_zoo[beam]" for the pipeline')
 
 WORDS = [f"w{i}" for i in range(50)]
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
@@ -28,6 +31,7 @@ def text(tmp_path_factory):
 
 
 def run(text, output, *flags):
+    pytest.importorskip("apache_beam", reason='pip install "bert_zoo[beam]" for the pipeline')
     arguments = [f"--text={text}/*.txt", f"--vocabulary={text}/vocabulary", f"--output={output}"]
     shape = ["--length=32", "--max_predictions=5", "--epochs=2", "--num_shards=2"]
     app.PROGRAM.run(app.main, [*arguments, *shape, *flags])
@@ -77,7 +81,67 @@ def test_rows_have_berts_features(text, tmp_path, capsys):
     assert "files that were there: 1" in capsys.readouterr().out
 
 
+def write_shards(text, folder, family="bert", rows="next_sentence", number=4):
+    """What the pipeline writes, by the function that writes a shard of it."""
+    folder.mkdir()
+    settings = app.Settings(
+        f"{text}/vocabulary", family, str(folder), rows, "masked_tokens", 32, 5, 0.1, 2, 1, number
+    )
+    documents = [d for path in sorted(text.glob("*.txt")) for d in app._corpus(path, "sentences")]
+    for shard in range(number):
+        path = folder / f"rows-{shard:05}-of-{number:05}.tfrecord"
+        app._write_rows(documents[shard::number], shard, settings, folder / f"work{shard}", path)
+    return sorted(folder.glob("*.tfrecord"))
+
+
+def test_rows_that_were_written_are_read_as_they_were(text, tmp_path):
+    files = write_shards(text, tmp_path / "rows")
+    rows = MaskedRows(files)
+    assert (rows.length, rows.predictions) == (32, 5)
+    written = [read(path) for path in files]
+    assert rows.num_rows == sum(len(each["input_ids"]) for each in written) > 100
+    first = len(written[0]["input_ids"])
+    found = rows.read([first + 1, 0])
+    for name, ours in (("input_ids", "token_ids"), ("masked_lm_positions", "mask_positions")):
+        np.testing.assert_array_equal(found[ours], [written[1][name][1], written[0][name][0]])
+    used = written[0]["masked_lm_weights"][0] > 0
+    wanted = np.where(used, written[0]["masked_lm_ids"][0], -100)
+    np.testing.assert_array_equal(found["mlm_logits"][1], wanted)
+    assert found["pair_label"].tolist() == [
+        written[1]["next_sentence_labels"][1, 0],
+        written[0]["next_sentence_labels"][0, 0],
+    ]
+    counts = rows.counts(55, range(5))
+    assert counts[:5].sum() == 0 and (counts[5:] > 0).all()
+    with files[0].open("ab") as file:
+        file.write(b"\1\0\0")
+    with pytest.raises(ValueError, match="no whole TFRecord file"):
+        MaskedRows(files)
+    with pytest.raises(ValueError, match="the vocabulary 20 tokens"):
+        rows.counts(20, ())
+
+
+@pytest.mark.parametrize("family, rows", [("bert", "next_sentence"), ("electra", "doc_sentences")])
+def test_pretrain_reads_what_the_pipeline_writes(family, rows, text, tmp_path, capsys):
+    write_shards(text, tmp_path / "rows", family, rows)
+    options = [f"--text={tmp_path}/rows/*.tfrecord", "--form=masked_rows", f"--recipe={family}"]
+    options += ["--steps=6", "--batch_size=8", "--held_out=0.25", f"--output_dir={tmp_path}/run"]
+    for name in pretrain.PROGRAM.flags:  # what other tests have set
+        pretrain.PROGRAM.flags[name].unparse()
+    with pytest.raises(ValueError, match="name it, --vocabulary"):
+        pretrain.PROGRAM.run(pretrain.main, options)
+    pretrain.PROGRAM.run(pretrain.main, [*options, f"--vocabulary={text}/vocabulary"])
+    assert "After: held out" in capsys.readouterr().out
+    metrics = json.loads((tmp_path / "run" / "metrics.json").read_text())
+    named = {"bert": "nsp", "electra": "discriminator"}[family]
+    assert f"held out {named}_logits_loss" in metrics["after"]
+    assert metrics["after"] != metrics["before"] and metrics["unigram loss"] < np.log(55)
+    assert bert_zoo.load(tmp_path / "run").task == "pretraining"
+    assert "SHA-256" in (tmp_path / "run" / "model" / "README.md").read_text()
+
+
 def test_errors(text, tmp_path):
+    pytest.importorskip("apache_beam")
     with pytest.raises(FileNotFoundError, match="No file is named by"):
         app.PROGRAM.run(
             app.main, ["--text=/no/*.txt", f"--vocabulary={text}/vocabulary", "--output=o"]

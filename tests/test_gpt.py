@@ -21,11 +21,12 @@ from helpers import (
 )
 
 import bert_zoo
-from bert_zoo.cli import pretraining
 from bert_zoo.families.gpt.tokenizer import CharBpeTokenizer
 from bert_zoo.models import StatefulLM
 from bert_zoo.presets import ROW_ADAPTATION
-from bert_zoo.training.row_batches import RowBatches
+from bert_zoo.pretraining.batches import RowBatches
+from bert_zoo.pretraining.causal import StreamSettings
+from bert_zoo.pretraining.run import pretrain
 
 FAMILIES = ("gpt", "gpt2")
 SHARED_DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
@@ -348,7 +349,7 @@ def test_words_of_every_text_become_hugging_faces_ids():
 
 def test_rows_are_full_and_every_pass_has_all_of_them():
     batches = RowBatches(np.arange(101, dtype="int32"), 2, 10, seed=1)
-    assert (batches.per_pass, batches.tokens) == (5, 20.0)
+    assert (batches.per_epoch, batches.tokens) == (5, 20.0)
     rows = [batches.at(number)["token_ids"] for number in range(10)]
     for a_pass in (rows[:5], rows[5:]):
         assert sorted(np.concatenate(a_pass)[:, 0].tolist()) == [*range(0, 100, 10)]
@@ -357,7 +358,7 @@ def test_rows_are_full_and_every_pass_has_all_of_them():
     assert np.array_equal(at["labels"], at["token_ids"] + 1)
     for number, found in enumerate(batches.dataset(3, 7), 3):
         assert np.array_equal(found["token_ids"], rows[number])
-    with pytest.raises(ValueError, match="has 10 rows of 10 tokens, and a batch has 11"):
+    with pytest.raises(ValueError, match="has 10 rows, and a batch has 11"):
         RowBatches(np.arange(101), 11, 10, seed=0)
 
 
@@ -376,10 +377,10 @@ def test_a_language_model_goes_on_with_a_text(family, tmp_path):
         warmup_steps=2,
         learning_rate=5e-3,
     )
-    results = pretraining.pretrain(
+    results = pretrain(
         f"{family}_tiny",
         lambda: load_case(f"{family}/causal_lm", dropout=0.0),
-        pretraining.StreamSettings(recipe),
+        StreamSettings(recipe),
         [str(text)],
         tmp_path / "run",
         held_out=0.1,

@@ -50,7 +50,7 @@ def test_a_discriminator_learns_from_its_generators_samples():
     run_on_jax("""
 from bert_zoo.families.electra.family import ElectraConfig
 from bert_zoo.models import Encoder, Pretraining
-from bert_zoo.objectives import Draws, OBJECTIVES, TokenIds
+from bert_zoo.tasks.objectives import Draws, OBJECTIVES, TokenIds
 from bert_zoo.training import bert_adamw, compile_for_task
 keras.utils.set_random_seed(0)
 config = ElectraConfig(vocab_size=30, hidden_size=16, generator_hidden_size=8, num_layers=1,

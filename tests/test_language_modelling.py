@@ -12,7 +12,8 @@ import pytest
 import tensorflow as tf
 
 from bert_zoo import text
-from bert_zoo.data import language_modelling as lm
+from bert_zoo.pretraining import streams as lm
+from bert_zoo.pretraining import vocabularies
 
 ROOT = Path(__file__).resolve().parent.parent
 TEXTS = ROOT.parent / "shared" / "data" / "text"
@@ -76,7 +77,7 @@ def test_a_file_of_words_has_the_originals_vocabulary_and_ids(
     content, lowercase, tmp_path, small_blocks
 ):
     path = write(tmp_path / "train.txt", content)
-    vocabulary = lm.build_vocabulary([path], lowercase=lowercase, unknown_token=None)
+    vocabulary = vocabularies.build_vocabulary([path], lowercase=lowercase, unknown_token=None)
     for eos_at, add_eos in (("newlines", True), ("line_ends", True), ("never", False)):
         expected, ids = original([path], special=["<eos>"], lowercase=lowercase, add_eos=add_eos)
         tokenizer = text.WordLevelTokenizer(
@@ -90,7 +91,7 @@ def test_a_file_of_words_has_the_originals_vocabulary_and_ids(
 
 @needs_wikitext
 def test_wikitext_has_the_originals_vocabulary_and_ids():
-    vocabulary = lm.build_vocabulary([WIKITEXT], max_size=5000, min_count=2)
+    vocabulary = vocabularies.build_vocabulary([WIKITEXT], max_size=5000, min_count=2)
     expected, ids = original(
         [WIKITEXT], special=["<eos>"], add_eos=True, unknown="<unk>", max_size=5000, min_freq=2
     )
@@ -104,7 +105,7 @@ def test_bytes_are_those_of_enwik8s_preparation(tmp_path, small_blocks):
     prepared = " ".join("\n" if byte == 10 else str(byte) for byte in raw)
     expected, ids = original([write(tmp_path / "train.txt", prepared)], special=[], add_eos=False)
     path = write(tmp_path / "train.txt.raw", raw)
-    vocabulary = lm.build_vocabulary([path], unit="byte", special=(), unknown_token=None)
+    vocabulary = vocabularies.build_vocabulary([path], unit="byte", special=(), unknown_token=None)
     assert vocabulary == expected
     tokenizer = text.WordLevelTokenizer(vocabulary, unit="byte", **CLOSED)
     np.testing.assert_array_equal(lm.encode_file(path, tokenizer), ids)
@@ -117,7 +118,7 @@ def test_characters_are_those_of_text8s_preparation(ends, tmp_path, small_blocks
     expected, ids = original([write(tmp_path / "train.txt", prepared)], special=[], add_eos=False)
     path = write(tmp_path / "train.txt.raw", raw)
     options = {"unit": "character", "space_token": "_"}
-    vocabulary = lm.build_vocabulary([path], special=(), unknown_token=None, **options)
+    vocabulary = vocabularies.build_vocabulary([path], special=(), unknown_token=None, **options)
     assert vocabulary == expected
     tokenizer = text.WordLevelTokenizer(vocabulary, **options, **CLOSED)
     np.testing.assert_array_equal(lm.encode_file(path, tokenizer), ids)
@@ -127,7 +128,7 @@ def test_characters_are_lower_cased_in_the_context_of_their_word(tmp_path, small
     content = "ΑΣΑΣ ΟΔΟΣ\nσ字🙂" * 20
     path = write(tmp_path / "train.txt", content)
     options = {"unit": "character", "lowercase": True}
-    vocabulary = lm.build_vocabulary([path], special=(), unknown_token=None, **options)
+    vocabulary = vocabularies.build_vocabulary([path], special=(), unknown_token=None, **options)
     tokenizer = text.WordLevelTokenizer(vocabulary, **options, **CLOSED)
     read = "".join(vocabulary[index] for index in lm.encode_file(path, tokenizer))
     assert read == content.lower()
@@ -135,8 +136,10 @@ def test_characters_are_lower_cased_in_the_context_of_their_word(tmp_path, small
 
 def test_several_files_are_counted_in_their_order(tmp_path):
     first, second = write(tmp_path / "1", "b a"), write(tmp_path / "2", "c a b d")
-    assert lm.build_vocabulary([first, second], special=(), unknown_token=None) == [*"bacd"]
-    assert lm.count_tokens([first, second]) == {"a": 2, "b": 2, "c": 1, "d": 1}
+    assert vocabularies.build_vocabulary([first, second], special=(), unknown_token=None) == [
+        *"bacd"
+    ]
+    assert vocabularies.count_tokens([first, second]) == {"a": 2, "b": 2, "c": 1, "d": 1}
 
 
 @pytest.mark.parametrize(
@@ -150,7 +153,7 @@ def test_several_files_are_counted_in_their_order(tmp_path):
     ],
 )
 def test_special_symbols_come_first_and_unknown_where_its_count_puts_it(counts, options, expected):
-    assert lm.select_tokens(counts, **options) == expected
+    assert vocabularies.select_tokens(counts, **options) == expected
 
 
 @pytest.mark.parametrize(
@@ -162,7 +165,7 @@ def test_special_symbols_come_first_and_unknown_where_its_count_puts_it(counts, 
     ],
 )
 def test_suggested_cutoffs_have_the_shares_of_wikitext103s(size, cutoffs):
-    assert lm.suggested_cutoffs(size) == cutoffs
+    assert vocabularies.suggested_cutoffs(size) == cutoffs
 
 
 @pytest.mark.parametrize(
@@ -182,9 +185,9 @@ def test_a_file_that_cannot_be_read_is_named(content, options, problem, tmp_path
 
 def test_a_missing_file_and_an_unknown_unit_are_named(tmp_path):
     with pytest.raises(FileNotFoundError, match=r"no file .*absent\.txt"):
-        lm.count_tokens([tmp_path / "absent.txt"])
+        vocabularies.count_tokens([tmp_path / "absent.txt"])
     with pytest.raises(ValueError, match="unit is 'letter'"):
-        lm.count_tokens([], unit="letter")
+        vocabularies.count_tokens([], unit="letter")
 
 
 # ---------------------------------------------------------------------------------------------
@@ -235,16 +238,6 @@ def test_each_row_is_contiguous_and_padded_at_its_end_only(size, batch_size, len
     assert max(lengths) - min(lengths) <= 1
 
 
-@pytest.mark.parametrize(("size", "batch_size", "length"), [(13, 3, 4), (50, 4, 7), (65, 8, 8)])
-def test_dropping_the_remainder_leaves_full_rows_and_nothing_else(size, batch_size, length):
-    kept = batches(np.arange(size), batch_size, length, drop_remainder=True)
-    rows = np.concatenate([batch["labels"] for batch in kept], axis=1)
-    row_length = (size - 1) // batch_size
-    starts = 1 + row_length * np.arange(batch_size)
-    expected = starts[:, None] + np.arange(row_length // length * length)
-    np.testing.assert_array_equal(rows, expected)
-
-
 def test_segments_are_the_originals_where_it_drops_nothing():
     """LMOrderedIterator on the same stream: rows of size // batch_size tokens, labels inside them."""
     stream, batch_size, length = np.arange(40), 1, 6
@@ -259,12 +252,11 @@ def test_segments_are_the_originals_where_it_drops_nothing():
     assert len(ours) == 7
 
 
-@pytest.mark.parametrize("drop_remainder", [False, True])
-def test_a_later_start_gives_the_rest_of_the_same_pass(drop_remainder):
+def test_a_later_start_gives_the_rest_of_the_same_pass():
     stream = np.random.default_rng(0).integers(0, 50, 101)
-    whole = batches(stream, 4, 5, drop_remainder=drop_remainder)
+    whole = batches(stream, 4, 5)
     for first_step in range(len(whole) + 1):
-        rest = batches(stream, 4, 5, first_step=first_step, drop_remainder=drop_remainder)
+        rest = batches(stream, 4, 5, first_step=first_step)
         assert len(rest) == len(whole) - first_step
         for ours, theirs in zip(rest, whole[first_step:], strict=True):
             assert all((ours[name] == theirs[name]).all() for name in theirs)
@@ -297,7 +289,6 @@ def test_the_stream_is_not_in_the_datasets_graph():
     ("stream", "args", "options", "problem"),
     [
         ([5], (1, 1), {}, "1 tokens give no batch"),
-        (range(20), (4, 5), {"drop_remainder": True}, "drop_remainder=False"),
         (range(20), (0, 5), {}, "batch_size is 0"),
         (range(20), (4, 0), {}, "segment_length is 0"),
         (range(20), (2, 5), {"first_step": 3}, "first_step is 3.*0 to 1"),

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from bert_zoo.objectives import Draws, Permutations, TokenIds
+from bert_zoo.tasks.objectives import Draws, Permutations, TokenIds
 
 LENGTH = 64
 TOKENS = TokenIds(mask_id=6, vocab_size=100)

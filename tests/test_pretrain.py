@@ -2,6 +2,7 @@
 
 import dataclasses
 import errno
+import functools
 import json
 import shutil
 from pathlib import Path
@@ -12,31 +13,35 @@ from helpers import directory_of, run_program, slow_but, tensors_of, variables_o
 from huggingface_hub import ModelCard
 
 import bert_zoo
-from bert_zoo.cli import language_modelling, pretraining
-from bert_zoo.cli.pretraining import (
-    Keeper,
-    Settings,
-    StreamSettings,
+from bert_zoo.cli.pretrain import write_report
+from bert_zoo.presets import LanguageModelPreset, Reading, Recipe
+from bert_zoo.pretraining import batches as pretraining_batches
+from bert_zoo.pretraining import run
+from bert_zoo.pretraining.batches import PretrainingBatches
+from bert_zoo.pretraining.causal import StreamSettings
+from bert_zoo.pretraining.corpus import Corpus
+from bert_zoo.pretraining.masked import Settings
+from bert_zoo.pretraining.measuring import log_frequencies, masked_sentences
+from bert_zoo.pretraining.models import (
+    fitted,
     model_to_go_on_with,
+    new_language_model,
     new_model,
-    pretrain,
 )
-from bert_zoo.data.corpus import Corpus
-from bert_zoo.data.pretraining_rows import FullSentences
-from bert_zoo.data.token_shards import TokenShards, write_token_shards
-from bert_zoo.data.translations import ParallelLines
-from bert_zoo.objectives import objective_for
-from bert_zoo.presets import STREAMED, LanguageModelPreset, Reading, Recipe
+from bert_zoo.pretraining.parallel_text import ParallelLines
+from bert_zoo.pretraining.progress import Keeper
+from bert_zoo.pretraining.rows import FullSentences
+from bert_zoo.pretraining.tokens import TokenizedText, write_tokens
 from bert_zoo.registry import registry
+from bert_zoo.tasks.objectives import objective_for
 from bert_zoo.text import WordLevelTokenizer, preprocessor_from_dir
 from bert_zoo.text.preprocessor import LanguageModelPreprocessor
-from bert_zoo.training import pretraining_batches
 from bert_zoo.training.divergence import TrainingDiverged
-from bert_zoo.training.pretraining_batches import PretrainingBatches
 from bert_zoo.weights import safetensors_io
 from bert_zoo.weights.files import DiskFullError
 from bert_zoo.weights.sources import open_weights
 
+pretrain = functools.partial(run.pretrain, report=write_report)
 PRETRAIN = ("-m", "bert_zoo", "pretrain")
 WORDS = "the cat sat on a tree and saw big red house in city they ran it was good film bird".split()
 RECIPE = Recipe(
@@ -95,7 +100,7 @@ def small_stream(**changes):
     tokenizer = WordLevelTokenizer(["<eos>", "<unk>", *WORDS[:16]], eos_at="newlines")
     preprocessor = LanguageModelPreprocessor(tokenizer, sequence_length=64)
     settings = StreamSettings(dataclasses.replace(preset, **changes))
-    return lambda: language_modelling.new_model(preset, preprocessor), settings
+    return lambda: new_language_model(preset, preprocessor), settings
 
 
 @pytest.mark.parametrize("family", slow_but(FAMILIES, "albert"))
@@ -175,14 +180,14 @@ def test_a_language_model_reads_the_text_as_one_stream(text, tmp_path):
     assert results["tokens_per_second"] > 0
     assert (tmp_path / "report.html").stat().st_size > 3000
     model = bert_zoo.load(tmp_path)
-    shards = TokenShards(tmp_path / "tokens" / "train")
+    tokens = TokenizedText(tmp_path / "tokens" / "train")
     card = ModelCard.load(tmp_path / "model" / "README.md")
     assert card.data.pipeline_tag == "text-generation" and card.data.base_model is None
     assert card.data.eval_results[0].metric_value == round(results["after"]["held out loss"], 4)
-    for part in (text, shards.index["shards"][0]["text_sha256"], "began from nothing", "generate("):
+    for part in (text, tokens.index["text_sha256"], "began from nothing", "generate("):
         assert part in card.text.replace("\\", "")
-    ids = shards.stream()
-    assert len(ids) == shards.num_tokens and model.task == "causal_lm"
+    ids = tokens.stream()
+    assert len(ids) == tokens.num_tokens and model.task == "causal_lm"
     lines = [s for document in Corpus([text], held_out=0.2) for s in document]
     assert (ids == 0).sum() == len(lines)
     read = [model.preprocessor.tokenizer.id_to_token(i) for i in ids[: len(lines[0].split()) + 1]]
@@ -191,8 +196,8 @@ def test_a_language_model_reads_the_text_as_one_stream(text, tmp_path):
 
 def test_clusters_that_a_vocabulary_is_too_small_for_are_left_out(capsys):
     _, settings = small_stream()
-    assert language_modelling.fitted(settings.recipe, 11) is settings.recipe
-    assert language_modelling.fitted(settings.recipe, 10).config["cutoffs"] == ()
+    assert fitted(settings.recipe, 11) is settings.recipe
+    assert fitted(settings.recipe, 10).config["cutoffs"] == ()
     assert "begin at (10,), none are left" in capsys.readouterr().out
 
 
@@ -213,13 +218,13 @@ def test_a_checkpoint_without_a_head_gets_a_new_one_that_is_said(text, tmp_path,
     assert {"held out loss", "general text loss"} == results["after"].keys()
     model = bert_zoo.load(tmp_path)
     assert model.task == "masked_lm"
-    counts = TokenShards(tmp_path / "tokens" / "train").counts
+    counts = TokenizedText(tmp_path / "tokens" / "train").counts
     page = tmp_path / "model" / "README.md"
     written, card = page.read_text(encoding="utf-8"), ModelCard.load(page)
     assert "It went on from" in card.text and "![Losses by step](learning_curve.png)" in card.text
     assert card.data.license is None and "# license: name one" in written
     assert (tmp_path / "model" / "learning_curve.png").is_file()
-    began = pretraining.log_frequencies(counts)
+    began = log_frequencies(counts)
     np.testing.assert_allclose(np.exp(began).sum(), 1.0)
     assert np.abs(model.masked_lm.bias - began).max() < 6 * 3.2 * RECIPE.learning_rate
     after, before = (
@@ -298,7 +303,7 @@ def test_a_training_that_was_killed_ends_with_the_same_bits(
     and two batches an execution, of which the last has one; or with rows that a memory goes on behind."""
     if rows:
         make_model, _ = small(family)
-        phases = ((24, 1.0),) if rows == STREAMED else ((16, 0.5), (24, 0.5))
+        phases = ((24, 1.0),) if rows == "streamed_pairs" else ((16, 0.5), (24, 0.5))
         settings = Settings(RECIPE, rows, phases)
     else:
         make_model, settings = small_stream(total_steps=7)
@@ -369,18 +374,18 @@ def test_after_a_full_disk_a_training_ends_with_the_same_bits(text, tmp_path, mo
 def test_a_training_that_goes_on_plans_no_epoch_that_is_over(text, tmp_path, monkeypatch):
     make_model, _ = small("roberta")
     model = make_model()
-    shards = write_token_shards(Corpus([text]), model.preprocessor, tmp_path)
-    objective = objective_for(model, None, shards.counts)
+    tokens = write_tokens(Corpus([text]), model.preprocessor, tmp_path)
+    objective = objective_for(model, None, tokens.counts)
     planned, plan = [], pretraining_batches.EpochPlan
 
-    def counted(shards, scheme, seed, epoch):
+    def counted(tokens, scheme, seed, epoch):
         planned.append(epoch)
-        return plan(shards, scheme, seed, epoch)
+        return plan(tokens, scheme, seed, epoch)
 
     monkeypatch.setattr(pretraining_batches, "EpochPlan", counted)
 
     def batches():
-        return PretrainingBatches(shards, FullSentences(32), objective, 8, seed=0, mlm_only=True)
+        return PretrainingBatches(tokens, FullSentences(32), objective, 8, seed=0, mlm_only=True)
 
     first = batches()
     number = 5 * first.per_epoch
@@ -508,7 +513,7 @@ def test_the_program_begins_a_language_model_and_goes_on_with_it(text, tmp_path)
     recipe = ("--recipe", "transformer_xl", "--size", "nano")
     printed = run_program(*PRETRAIN, *recipe, *flags, first)
     assert "A vocabulary of" in printed and "none are left" in printed
-    assert f"evaluate_lm.py --model {tmp_path / 'first' / 'model'}" in printed
+    assert f"evaluate --model {tmp_path / 'first' / 'model'}" in printed
     printed = run_program(*PRETRAIN, "--model", first, *flags, second)
     assert "After: held out loss" in printed
     assert bert_zoo.load(second).task == "causal_lm"
@@ -517,8 +522,8 @@ def test_the_program_begins_a_language_model_and_goes_on_with_it(text, tmp_path)
 def test_masked_sentences_are_the_same_ones_each_time():
     preprocessor = bert_zoo.load(directory_of("bert/encoder")).preprocessor
     documents = [[" ".join(WORDS[i : i + 8]) for i in range(10)]] * 2
-    found = pretraining.masked_sentences(iter(documents), preprocessor)
-    assert found == pretraining.masked_sentences(iter(documents), preprocessor)
+    found = masked_sentences(iter(documents), preprocessor)
+    assert found == masked_sentences(iter(documents), preprocessor)
     assert found
     for sentence, word in found:
         assert sentence.count("[MASK]") == 1

@@ -9,18 +9,18 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from bert_zoo.data import pretraining_rows
-from bert_zoo.data.pretraining_rows import (
+from bert_zoo.families.xlm.rows import Translations
+from bert_zoo.families.xlnet.rows import StreamedPairs
+from bert_zoo.pretraining import rows as pretraining_rows
+from bert_zoo.pretraining.rows import (
     DocSentences,
     EpochPlan,
     FullSentences,
     PackedDocuments,
     SentencePairs,
-    StreamedPairs,
-    Translations,
     epoch_rows,
 )
-from bert_zoo.data.token_shards import TokenShards, write_token_shards
+from bert_zoo.pretraining.tokens import TokenizedText, write_tokens
 from bert_zoo.text import Preprocessor, WordPieceTokenizer
 from bert_zoo.text.layout import BERT, PLAIN, ROBERTA, Layout
 
@@ -33,7 +33,7 @@ PAIRS = [SentencePairs("next_sentence", 32), SentencePairs("sentence_order", 32)
 
 
 def shards_of(tmp_path_factory, lengths, layout=BERT):
-    """Documents given by the lengths of their sentences, as shards, and their preprocessor."""
+    """Documents given by the lengths of their sentences, tokenized, and their preprocessor."""
     number = sum(map(sum, lengths))
     words = [f"##w{i}" if i % 5 == 2 else f"w{i}" for i in range(number)]
     # Continuations are tokens of a vocabulary whose words are single tokens, so they are never met by
@@ -44,11 +44,13 @@ def shards_of(tmp_path_factory, lengths, layout=BERT):
     left, documents = iter(plain), []
     for document in lengths:
         documents.append([" ".join(next(left) for _ in range(n)) for n in document])
-    directory = tmp_path_factory.mktemp("shards")
-    write_token_shards(documents, preprocessor, directory, shard_tokens=700)
-    shards = TokenShards(directory)
-    shards.begins_word[[FIRST + i for i, word in enumerate(words) if word.startswith("##")]] = False
-    return shards, preprocessor
+    directory = tmp_path_factory.mktemp("tokens")
+    write_tokens(documents, preprocessor, directory)
+    written = TokenizedText(directory)
+    written.begins_word[[FIRST + i for i, word in enumerate(words) if word.startswith("##")]] = (
+        False
+    )
+    return written, preprocessor
 
 
 @pytest.fixture(scope="module")
@@ -60,9 +62,9 @@ def text(tmp_path_factory):
     return shards_of(tmp_path_factory, lengths)
 
 
-def rows_of(shards, scheme, seed=0, epoch=0, batch_size=7):
+def rows_of(written, scheme, seed=0, epoch=0, batch_size=7):
     """The whole epoch as one batch, as wide as the scheme."""
-    batches = list(epoch_rows(shards, scheme, seed, epoch, batch_size=batch_size))
+    batches = list(epoch_rows(written, scheme, seed, epoch, batch_size=batch_size))
     return {name: np.concatenate([b[name] for b in batches]) for name in batches[0]}
 
 
@@ -76,29 +78,29 @@ def texts_of(rows, i):
 
 @pytest.mark.parametrize("scheme", SINGLE, ids=repr)
 def test_every_token_is_in_one_row(text, scheme):
-    shards, _ = text
+    written, _ = text
     for epoch in range(2):
-        plan = EpochPlan(shards, scheme, 3, epoch)
+        plan = EpochPlan(written, scheme, 3, epoch)
         rows = plan.batch(np.arange(plan.num_rows))
         tokens = rows["token_ids"][~rows["special"]]
-        np.testing.assert_array_equal(np.sort(tokens) - FIRST, np.arange(shards.num_tokens))
-        assert plan.num_tokens == shards.num_tokens
+        np.testing.assert_array_equal(np.sort(tokens) - FIRST, np.arange(written.num_tokens))
+        assert plan.num_tokens == written.num_tokens
         np.testing.assert_array_equal(rows["padding_mask"].sum(1), plan.lengths[plan.order])
         np.testing.assert_array_equal(rows["special"], rows["token_ids"] < FIRST)
-    first, second = (rows_of(shards, scheme, 3, epoch)["token_ids"] for epoch in (0, 1))
+    first, second = (rows_of(written, scheme, 3, epoch)["token_ids"] for epoch in (0, 1))
     assert first.shape != second.shape or (first != second).any()
 
 
-def sentence_edges(shards):
-    return set(shards.sentence_starts.tolist()), set(
-        shards.sentence_starts[shards.document_starts].tolist()
+def sentence_edges(written):
+    return set(written.sentence_starts.tolist()), set(
+        written.sentence_starts[written.document_starts].tolist()
     )
 
 
 def test_full_sentences(text):
-    shards, _ = text
-    sentences, documents = sentence_edges(shards)
-    rows = rows_of(shards, FullSentences(16))
+    written, _ = text
+    sentences, documents = sentence_edges(written)
+    rows = rows_of(written, FullSentences(16))
     crossing = 0
     for i in range(len(rows["row"])):
         runs = texts_of(rows, i)
@@ -121,7 +123,7 @@ def test_full_sentences(text):
     sizes = pretraining_rows.SECTION
     try:
         pretraining_rows.SECTION = 20
-        again = rows_of(shards, FullSentences(16))
+        again = rows_of(written, FullSentences(16))
     finally:
         pretraining_rows.SECTION = sizes
     # Rows are the same; the order is drawn after them.
@@ -131,16 +133,16 @@ def test_full_sentences(text):
 @pytest.mark.parametrize("section", [20, 1 << 18])
 def test_doc_sentences(text, section, monkeypatch):
     monkeypatch.setattr(pretraining_rows, "SECTION", section)
-    shards, _ = text
-    sentences, documents = sentence_edges(shards)
-    rows = rows_of(shards, DocSentences(16))
+    written, _ = text
+    sentences, documents = sentence_edges(written)
+    rows = rows_of(written, DocSentences(16))
     for i in range(len(rows["row"])):
         (run,) = texts_of(rows, i)
         assert not documents & set(run[1:].tolist())
         # Whole sentences, but for those that no row can hold.
         for place, is_edge in ((run[0], run[0] in sentences), (run[-1], run[-1] + 1 in sentences)):
-            number = np.searchsorted(shards.sentence_starts, place, "right") - 1
-            length = shards.sentence_starts[number + 1] - shards.sentence_starts[number]
+            number = np.searchsorted(written.sentence_starts, place, "right") - 1
+            length = written.sentence_starts[number + 1] - written.sentence_starts[number]
             assert is_edge or length > 14
 
 
@@ -150,10 +152,10 @@ def test_doc_sentences(text, section, monkeypatch):
 def test_rows_are_laid_out_as_the_preprocessor_does(tmp_path_factory, layout):
     import tensorflow as tf
 
-    shards, preprocessor = shards_of(tmp_path_factory, [[3, 4, 5, 4]] * 6, layout)
+    written, preprocessor = shards_of(tmp_path_factory, [[3, 4, 5, 4]] * 6, layout)
     pairs = [SentencePairs(length=16), SentencePairs("sentence_order", 16)] if layout.pair else []
     for scheme in (DocSentences(16), *pairs):
-        rows = rows_of(shards, scheme)
+        rows = rows_of(written, scheme)
         parts = [texts_of(rows, i) for i in range(len(rows["row"]))]
         segments = [tf.ragged.constant([p[k] + FIRST for p in parts]) for k in range(len(parts[0]))]
         packed = preprocessor.pack(segments)
@@ -162,30 +164,26 @@ def test_rows_are_laid_out_as_the_preprocessor_does(tmp_path_factory, layout):
             np.testing.assert_array_equal(rows[name], values, err_msg=name)
             assert rows[name].dtype == np.int32
     for scheme in SINGLE:
-        rows = rows_of(shards, scheme)
+        rows = rows_of(written, scheme)
         tokens = rows["token_ids"][~rows["special"]]
-        np.testing.assert_array_equal(np.sort(tokens) - FIRST, np.arange(shards.num_tokens))
+        np.testing.assert_array_equal(np.sort(tokens) - FIRST, np.arange(written.num_tokens))
     if not layout.pair:
         with pytest.raises(ValueError, match="rows have one"):
-            EpochPlan(shards, SentencePairs(length=16), 0, 0)
+            EpochPlan(written, SentencePairs(length=16), 0, 0)
 
 
 @pytest.mark.parametrize("scheme", [*SINGLE, *PAIRS], ids=repr)
 def test_rows_do_not_depend_on_batches(text, scheme):
-    shards, _ = text
-    rows = rows_of(shards, scheme, batch_size=7)
+    written, _ = text
+    rows = rows_of(written, scheme, batch_size=7)
     number = len(rows["row"])
     np.testing.assert_array_equal(rows["row"], np.arange(number))
-    plan = EpochPlan(pickle.loads(pickle.dumps(shards)), scheme, 0, 0)
+    plan = EpochPlan(pickle.loads(pickle.dumps(written)), scheme, 0, 0)
     some = np.random.default_rng(0).permutation(number)[:9]
-    plan.shards.begins_word[:] = shards.begins_word
+    plan.text.begins_word[:] = written.begins_word
     for name, values in plan.batch(some).items():
         np.testing.assert_array_equal(values, rows[name][some], err_msg=name)
-    later = list(epoch_rows(shards, scheme, 0, 0, batch_size=5, start_row=10, drop_remainder=True))
-    assert all(len(batch["row"]) == 5 for batch in later)
-    together = np.concatenate([batch["token_ids"] for batch in later])
-    np.testing.assert_array_equal(together, rows["token_ids"][10 : number - number % 5])
-    others = rows_of(shards, scheme, seed=1)
+    others = rows_of(written, scheme, seed=1)
     assert (
         others["token_ids"].shape != rows["token_ids"].shape
         or (others["token_ids"] != rows["token_ids"]).any()
@@ -193,11 +191,11 @@ def test_rows_do_not_depend_on_batches(text, scheme):
 
 
 def test_words_start(text):
-    shards, _ = text
+    written, _ = text
     for scheme in (*SINGLE, *PAIRS):
-        rows = rows_of(shards, scheme)
+        rows = rows_of(written, scheme)
         assert not rows["word_starts"][rows["special"]].any()
-        starts = shards.begins_word[rows["token_ids"]] & ~rows["special"]
+        starts = written.begins_word[rows["token_ids"]] & ~rows["special"]
         # A run begins with a word, or with the rest of one.
         first = ~rows["special"] & np.pad(rows["special"], ((0, 0), (1, 0)))[:, :-1]
         np.testing.assert_array_equal(rows["word_starts"], starts | first)
@@ -205,8 +203,8 @@ def test_words_start(text):
 
 
 def test_packed_documents(text):
-    shards, _ = text
-    plan = EpochPlan(shards, PackedDocuments(64), 0, 0)
+    written, _ = text
+    plan = EpochPlan(written, PackedDocuments(64), 0, 0)
     rows = plan.batch(np.arange(plan.num_rows))
     assert plan.lengths.mean() > 0.85 * 64
     several = 0
@@ -233,9 +231,9 @@ def even(tmp_path_factory):
     return shards_of(tmp_path_factory, [[5] * int(rng.integers(1, 40)) for _ in range(120)])[0]
 
 
-def document_of(shards, place):
-    sentence = np.searchsorted(shards.sentence_starts, place, "right") - 1
-    return np.searchsorted(shards.document_starts, sentence, "right") - 1
+def document_of(written, place):
+    sentence = np.searchsorted(written.sentence_starts, place, "right") - 1
+    return np.searchsorted(written.document_starts, sentence, "right") - 1
 
 
 def test_next_sentences(even):
@@ -294,18 +292,18 @@ def test_sentence_order(even):
 
 
 def test_pairs_that_are_too_long_are_cut(text):
-    shards, _ = text
+    written, _ = text
     cut_front = cut_end = 0
     for epoch in range(10):
-        rows = rows_of(shards, SentencePairs(length=20), 0, epoch)
+        rows = rows_of(written, SentencePairs(length=20), 0, epoch)
         assert rows["padding_mask"].sum(1).max() == 20
         for i in range(len(rows["row"])):
             a, b = texts_of(rows, i)
             for run in (a, b):
                 np.testing.assert_array_equal(np.diff(run), 1)
             if len(a) + len(b) == 17:
-                cut_front += a[0] not in shards.sentence_starts
-                cut_end += b[-1] + 1 not in shards.sentence_starts
+                cut_front += a[0] not in written.sentence_starts
+                cut_end += b[-1] + 1 not in written.sentence_starts
     assert cut_front > 20 and cut_end > 20
 
 
@@ -316,22 +314,10 @@ def test_some_rows_are_short(even):
     assert len(set(lengths.tolist())) > 10
 
 
-def test_rows_by_length(text):
-    shards, _ = text
-    whole = rows_of(shards, DocSentences(128))
-    batches = list(epoch_rows(shards, DocSentences(128), 0, 0, batch_size=4, group_by_length=True))
-    tokens = np.concatenate([batch["token_ids"][~batch["special"]] for batch in batches])
-    np.testing.assert_array_equal(np.sort(tokens), np.sort(whole["token_ids"][~whole["special"]]))
-    assert sum(batch["token_ids"].size for batch in batches) < 0.8 * whole["token_ids"].size
-    assert {batch["token_ids"].shape[1] % 8 for batch in batches} == {0}
-    rows = np.concatenate([batch["row"] for batch in batches])
-    np.testing.assert_array_equal(rows, np.arange(len(rows)))
-
-
 def test_errors(text, tmp_path_factory):
-    shards, _ = text
+    written, _ = text
     with pytest.raises(ValueError, match="length is 3"):
-        EpochPlan(shards, FullSentences(3), 0, 0)
+        EpochPlan(written, FullSentences(3), 0, 0)
     with pytest.raises(ValueError, match="label is 'order'"):
         SentencePairs("order")
     alone, _ = shards_of(tmp_path_factory, [[3, 4]])
@@ -351,8 +337,8 @@ def translated(tmp_path_factory):
 
 
 def test_rows_of_one_language_hold_every_sentence_of_it(translated):
-    shards, lengths = translated
-    plan = EpochPlan(shards, Translations(24, (4, 7, 9), pairs=False), 0, 0)
+    written, lengths = translated
+    plan = EpochPlan(written, Translations(24, (4, 7, 9), pairs=False), 0, 0)
     rows = plan.batch(np.arange(plan.num_rows))
     sentence_of = np.repeat(np.arange(150), lengths.ravel())
     found = []
@@ -372,11 +358,11 @@ def test_rows_of_one_language_hold_every_sentence_of_it(translated):
 
 
 def test_rows_of_translations_are_two_languages_with_positions_of_their_own(translated):
-    shards, lengths = translated
+    written, lengths = translated
     scheme = Translations(20, (4, 7, 9))
     drawn = []
     for epoch in range(6):
-        plan = EpochPlan(shards, scheme, 0, epoch)
+        plan = EpochPlan(written, scheme, 0, epoch)
         rows = plan.batch(np.arange(plan.num_rows))
         pairs = [
             i
@@ -406,9 +392,9 @@ def test_rows_of_translations_are_two_languages_with_positions_of_their_own(tran
 
 
 def test_a_document_without_a_translation_is_refused(tmp_path_factory):
-    shards, _ = shards_of(tmp_path_factory, [[3, 4], [2], [5, 1]])
+    written, _ = shards_of(tmp_path_factory, [[3, 4], [2], [5, 1]])
     with pytest.raises(ValueError, match="5 sentences with tokens in 3 documents"):
-        EpochPlan(shards, Translations(24), 0, 0)
+        EpochPlan(written, Translations(24), 0, 0)
 
 
 # --- Rows that go on where those of the batch before ended -----------------------------------------
@@ -462,11 +448,11 @@ def test_two_texts_of_a_row_are_the_originals():
 def test_streams_go_on_in_both_directions(tmp_path_factory):
     rng = np.random.default_rng(1)
     lengths = [rng.integers(1, 8, rng.integers(1, 15)).tolist() for _ in range(60)]
-    shards, _ = shards_of(tmp_path_factory, lengths, XLNET)
+    written, _ = shards_of(tmp_path_factory, lengths, XLNET)
     scheme = StreamedPairs(24, batch_size=6)
-    plan = EpochPlan(shards, scheme, 3, 0)
+    plan = EpochPlan(written, scheme, 3, 0)
     rows = plan.batch(np.arange(plan.num_rows))
-    size, number = shards.num_tokens // 3, plan.num_rows // 6
+    size, number = written.num_tokens // 3, plan.num_rows // 6
     assert number == (size - 24) // 12 + 1 > 10
     assert rows["padding_mask"].all()
     assert rows["starts_stream"].tolist() == [1] * 6 + [0] * 6 * (number - 1)
@@ -486,16 +472,16 @@ def test_streams_go_on_in_both_directions(tmp_path_factory):
         ) + [2]
         assert set(np.diff(first)) == set(np.diff(second)) | {steps[row, 0]} == {steps[row, 0]}
         follows += second[0] == first[-1] + steps[row, 0]
-        words = shards.begins_word[rows["token_ids"][row]]
+        words = written.begins_word[rows["token_ids"][row]]
         assert (rows["word_starts"][row] >= words & ~rows["special"][row]).all()
     assert 0.1 < follows / len(ids) < 0.8
-    again = EpochPlan(shards, scheme, 3, 1).batch(np.arange(plan.num_rows))
+    again = EpochPlan(written, scheme, 3, 1).batch(np.arange(plan.num_rows))
     np.testing.assert_array_equal(again["token_ids"][:, :12], rows["token_ids"][:, :12])
     assert (again["token_ids"] != rows["token_ids"]).any()
     some = np.array([7, 2, 40])
-    for name, values in EpochPlan(shards, scheme, 3, 0).batch(some).items():
+    for name, values in EpochPlan(written, scheme, 3, 0).batch(some).items():
         np.testing.assert_array_equal(values, rows[name][some], err_msg=name)
     with pytest.raises(ValueError, match="make it even"):
         StreamedPairs(24, batch_size=5)
     with pytest.raises(ValueError, match=r"Lower batch_size, or bring more text"):
-        EpochPlan(shards, StreamedPairs(512, batch_size=16), 0, 0)
+        EpochPlan(written, StreamedPairs(512, batch_size=16), 0, 0)

@@ -20,10 +20,11 @@ import bert_zoo.__main__
 from bert_zoo.__main__ import VERBS, overview
 from bert_zoo.cli import embed as embed_app
 from bert_zoo.cli.benchmarks import DataOptions, make_task
-from bert_zoo.cli.program import Program, command, keras_verbosity, message_of
+from bert_zoo.cli.program import Program, command, message_of
 from bert_zoo.cli.quiet import start_tensorflow_quietly
 from bert_zoo.data.files import read_json
 from bert_zoo.training.presets import Recipe
+from bert_zoo.training.runs import keras_verbosity
 
 ROOT = Path(__file__).parents[1]
 CHECKPOINT = ROOT / "tests" / "golden" / "bert" / "classification"

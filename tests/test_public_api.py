@@ -11,7 +11,7 @@ import bert_zoo
 # Names that only ever grow: what is renamed stays here, and warns of its new name.
 MODULES = {
     "bert_zoo": "describe export list_models load push_to_hub save similarity __version__ "
-    "cli data layers metrics models objectives runtime serving text training",
+    "cli data layers metrics models pretraining runtime serving text training",
     "bert_zoo.layers": """
         Dropout Embeddings FeedForward Pooler PostNormBlock Preprocessor SavedModelLayer SelfAttention
         Stack""",
@@ -22,7 +22,7 @@ MODULES = {
         BeamQuestionAnswerer CausalLM Classifier Encoder MaskedLM MultiLabelClassifier MultipleChoice
         Preprocessor Pretraining QuestionAnswerer Regressor SentenceEmbedder StatefulLM TASKS
         TokenClassifier""",
-    "bert_zoo.objectives": """
+    "bert_zoo.tasks.objectives": """
         Draws DynamicMaskedTokens MaskedTokens NGrams OBJECTIVES ReplacedTokens Replacement Spans
         TokenIds WholeWords objective_for show""",
     "bert_zoo.runtime": "RuntimeModel load",
@@ -41,7 +41,11 @@ MODULES = {
     "bert_zoo.cli.finetuning": "finetune",
     "bert_zoo.data.choices": "load_race load_swag",
     "bert_zoo.data.glue": "load_glue write_submission",
-    "bert_zoo.data.language_modelling": "build_vocabulary encode_file segments",
+    "bert_zoo.pretraining.corpus": "Corpus",
+    "bert_zoo.pretraining.evaluation": "evaluate",
+    "bert_zoo.pretraining.run": "pretrain",
+    "bert_zoo.pretraining.streams": "encode_file segments",
+    "bert_zoo.pretraining.vocabularies": "build_vocabulary train_vocabulary",
     "bert_zoo.data.messages": "load",
     "bert_zoo.data.questions": "question_batches",
     "bert_zoo.data.squad": "load_squad read_squad",

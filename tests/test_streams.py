@@ -1,6 +1,5 @@
 """Language models on streams: memory between steps, stopping and resuming, recipes, evaluation."""
 
-import dataclasses
 import errno
 import json
 import math
@@ -11,14 +10,20 @@ from pathlib import Path
 import keras
 import numpy as np
 import pytest
-from helpers import load_recurrent, slow_but, unallocated, variables_of
+from helpers import load_recurrent, slow_but, tensors_of, unallocated, variables_of
 
 import bert_zoo
-from bert_zoo.cli import language_modelling as lm
-from bert_zoo.data.language_modelling import segments
 from bert_zoo.families.transformer_xl.config import RecurrentConfig
 from bert_zoo.models import StatefulLM
 from bert_zoo.models.task_model import under_settings
+from bert_zoo.pretraining.causal import StreamSettings
+from bert_zoo.pretraining.evaluation import (
+    evaluate,
+)
+from bert_zoo.pretraining.models import new_language_model
+from bert_zoo.pretraining.progress import Keeper
+from bert_zoo.pretraining.run import pretrain
+from bert_zoo.pretraining.streams import encode_file, segments
 from bert_zoo.training import (
     TrainingCheckpoint,
     WarmupCosineDecay,
@@ -240,82 +245,56 @@ def characters():
     return LanguageModelPreprocessor(tokenizer, sequence_length=64)
 
 
-def test_a_run_learns_and_a_stopped_one_writes_the_same_history(tmp_path):
-    ids = np.tile(np.array([0, 1, 2, 3, 4, 5, 4, 2], "int32"), 100)
+def test_a_files_characters_are_read_whole_and_a_run_that_was_killed_ends_the_same(
+    tmp_path, monkeypatch
+):
+    path, settings = tmp_path / "text.txt", StreamSettings(TINY)
+    path.write_text("abcded c" * 100)
+    reading, killed = {"form": "stream"}, []
 
-    def run(directory, **options):
-        keras.utils.set_random_seed(0)
-        model = lm.new_model(TINY, characters())
-        lm.train(TINY, model, ids, ids[:100], directory, every=10, **options)
+    def run(name):
+        return pretrain(
+            "tiny",
+            lambda: new_language_model(TINY, characters()),
+            settings,
+            [str(path)],
+            tmp_path / name,
+            reading=reading,
+            held_out=0.1,
+            checkpoint_seconds=0,
+        )
 
-    run(tmp_path / "whole")
-    run(tmp_path / "stopped", stop_at=20)
-    run(tmp_path / "stopped")
-    history, stopped = (
-        json.loads((tmp_path / name / "history.json").read_text()) for name in ("whole", "stopped")
-    )
-    assert [row["step"] for row in history] == [10, 20, 30, 40]
-    assert stopped == history
-    assert history[-1]["val_bits"] < 0.95 * history[0]["val_bits"]
-    assert (tmp_path / "whole" / "learning_curve.png").stat().st_size > 1000
-    kept = bert_zoo.load(tmp_path / "whole" / "model")
-    figures = lm.evaluate(
-        kept, ids[:100], Reading(8, 8, same_length=False, batch_size=4), verbose=0
-    )
-    np.testing.assert_allclose(figures["bits"], history[-1]["val_bits"], rtol=1e-5)
-    assert figures["tokens"] == 99
+    through = run("through")
+    assert through["tokens"] == 40 * 32
+    # What follows a character can be learned, beside how often each occurs.
+    assert through["after"]["held out loss"] < 0.7 * through["unigram loss"]
+    trained = Keeper.on_train_batch_end
 
+    def killing(keeper, batch, logs=None):
+        trained(keeper, batch, logs)
+        if keeper.progress.all_batches == 17 and not killed:
+            killed.append(True)
+            raise KeyboardInterrupt
 
-def test_every_step_is_trained_and_the_last_one_measured(tmp_path, monkeypatch):
-    ids = np.tile(np.array([0, 1, 2, 3, 4, 5, 4, 2], "int32"), 30)
-    recipe = dataclasses.replace(TINY, total_steps=5)
-
-    def run(directory, **options):
-        keras.utils.set_random_seed(0)
-        model = lm.new_model(recipe, characters())
-        stateful = lm.train(recipe, model, ids, ids[:64], directory, every=3, **options)
-        memory = map(keras.ops.convert_to_numpy, stateful.training_memory.memory)
-        return int(stateful.optimizer.iterations), [*stateful.get_weights(), *memory]
-
-    updates, state = run(tmp_path / "whole")
-    assert updates == 5
-    rows = lm.history(tmp_path / "whole")
-    assert [row["step"] for row in rows] == [3, 5]
-    # Fewer steps than lie between two measurements are measured, and their model kept.
-    run(tmp_path / "stopped", stop_at=2)
-    assert bert_zoo.load(tmp_path / "stopped" / "model").task == "causal_lm"
-    _, stopped = run(tmp_path / "stopped")
-
-    def killed(*arguments):
-        raise KeyboardInterrupt
-
-    # When a step is trained that has not yet been measured.
-    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(lm.History, "on_epoch_end", killed)
-        run(tmp_path / "killed")
-    _, went_on = run(tmp_path / "killed")
-    assert lm.history(tmp_path / "killed") == rows
-    for values in zip(state, stopped, went_on, strict=True):
-        assert all(np.array_equal(values[0], other) for other in values[1:])
-
-
-@pytest.mark.parametrize(
-    ("step", "last", "every", "wanted"),
-    [
-        (0, 119, 60, [(0, 60, 1), (60, 59, 1)]),
-        (0, 120, 250, [(0, 120, 1)]),
-        (0, 40, 10, [(0, 10, 4)]),
-        (7, 45, 10, [(7, 3, 1), (10, 10, 3), (40, 5, 1)]),
-        (40, 40, 10, []),
-    ],
-)
-def test_measurements_stand_at_multiples_and_at_the_end(step, last, every, wanted):
-    assert list(lm.stretches(step, last, every)) == wanted
+    monkeypatch.setattr(Keeper, "on_train_batch_end", killing)
+    with pytest.raises(KeyboardInterrupt):
+        run("stopped")
+    assert run("stopped")["after"] == through["after"]
+    wanted, found = (tensors_of(tmp_path / name / "model") for name in ("through", "stopped"))
+    assert all(np.array_equal(value, found[name]) for name, value in wanted.items())
+    # All of the file is one stream, of which the end is set aside.
+    kept = bert_zoo.load(tmp_path / "through")
+    ids = encode_file(path, kept.preprocessor.tokenizer)
+    assert len(ids) == 800
+    reading = Reading(8, 8, same_length=False, batch_size=4)
+    metrics = evaluate(kept, ids[720:], reading)
+    assert metrics["tokens"] == 79
+    assert metrics["bits"] * math.log(2) == pytest.approx(through["after"]["held out loss"], 1e-5)
 
 
 def test_a_vocabulary_below_the_clusters_is_refused():
     with pytest.raises(ValueError, match=r"6 tokens .*begin at \(20000, 40000, 200000\)"):
-        lm.new_model(LANGUAGE_MODEL_PRESETS["wt103_base"], characters())
+        new_language_model(LANGUAGE_MODEL_PRESETS["wt103_base"], characters())
 
 
 def test_settings_change_the_reading_and_no_weights():
@@ -325,38 +304,6 @@ def test_settings_change_the_reading_and_no_weights():
     assert other.initial_memory(1)["memory"][0].shape == (1, 3, 16)
     for path, value in variables_of(model).items():
         assert np.array_equal(value, variables_of(other)[path]), path
-
-
-def test_losses_by_context_are_those_of_windows():
-    model = load_recurrent("torch_same_length")
-    places, contexts = np.array([20, 31, 45]), (2, 6)
-    losses = lm.losses_by_context(model, IDS, places, contexts, batch_size=2)
-    alone = under_settings(model, mem_len=0, same_length=False)
-    for row, context in enumerate(contexts):
-        for column, place in enumerate(places):
-            window = IDS[None, place - context : place]
-            log_probs = alone({"token_ids": window})["log_probs"][0, -1]
-            np.testing.assert_allclose(losses[row, column], -log_probs[IDS[place]], atol=1e-5)
-
-
-def test_relative_effective_context_follows_its_definition():
-    """Two models at four places, all of them counted; worked out by hand."""
-    losses = {
-        "long": np.log([[8.0] * 4, [4.0] * 4, [2.0] * 4]),
-        "short": np.log([[6.0] * 4, [5.98] * 4, [5.97] * 4]),
-    }
-    results = lm.relative_effective_context(losses, (10, 20, 30), hardest=1.0)
-    # "long" begins worse than "short" at 10 tokens, whose 6 is what it has to beat.
-    np.testing.assert_allclose(results["long"]["gains"], [1 - 4 / 6, 1 - 2 / 4])
-    # At 20 tokens "short" has no gain on the other's 4.
-    np.testing.assert_allclose(results["short"]["gains"], [1 - 5.98 / 6, 0], atol=1e-9)
-    assert (results["long"]["effective_context"], results["short"]["effective_context"]) == (30, 10)
-
-
-def test_only_the_hardest_places_count():
-    losses = {"model": np.log([[9.0, 2.0, 2.0, 2.0], [3.0, 1.9, 1.9, 1.9]])}
-    (gain,) = lm.relative_effective_context(losses, (1, 2), hardest=0.25)["model"]["gains"]
-    np.testing.assert_allclose(gain, 1 - 3 / 9)
 
 
 @pytest.mark.slow
@@ -372,16 +319,14 @@ def test_the_command_lines_train_and_evaluate(strategy, tmp_path):
         ).stdout
 
     trained = run(
-        "train_lm", "--train_file", str(text), "--steps", "120", "--stop_at", "4", "--every", "2",
-        "--batch_size", "4", "--segment_length", "8", "--output_dir", "run", "--strategy", strategy,
+        "pretrain", "--recipe", "characters_nano", "--text", str(text), "--steps", "40",
+        "--batch_size", "4", "--length", "8", "--output_dir", "run", "--strategy", strategy,
     )  # fmt: skip
-    assert "memory of 256" in trained and "bits a character" in trained
+    assert "11 characters is made" in trained and "After: held out loss" in trained
     evaluated = run(
-        "evaluate_lm", "--model", "run/model", "--file", str(text), "--mem_len", "0,8",
-        "--segment_length", "8", "--effective_context", "--contexts", "4,8,16", "--places", "20",
-        "--output_dir", "evaluation",
+        "evaluate", "--model", "run/model", "--text_file", str(text), "--mem_len", "0,8",
+        "--segment_length", "8", "--output_dir", "evaluation",
     )  # fmt: skip
-    assert "Relative effective context" in evaluated
+    assert "perplexity" in evaluated
     figures = json.loads((tmp_path / "evaluation" / "evaluation.json").read_text())
-    assert set(figures) == {"0", "8", "effective_context"}
-    assert (tmp_path / "evaluation" / "effective_context.png").is_file()
+    assert set(figures) == {"0", "8"}

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from bert_zoo.data.subword_vocabularies import train_vocabulary
+from bert_zoo.pretraining.vocabularies import train_vocabulary
 from bert_zoo.text import tokenizer_from_dir
 
 tokenizers = pytest.importorskip("tokenizers")
@@ -45,14 +45,14 @@ def byte_bpe(directory, lowercase):
 
 
 def albert(directory, lowercase):
-    from bert_zoo.data.subword_vocabularies import _without_accents
+    from bert_zoo.pretraining.vocabularies import _without_accents
 
     library = sentencepiece.SentencePieceProcessor(model_file=str(directory / "spiece.model"))
     return lambda text: library.encode(_without_accents(text) if lowercase else text)
 
 
 def xlnet(directory, lowercase):
-    from bert_zoo.data.subword_vocabularies import _without_marks
+    from bert_zoo.pretraining.vocabularies import _without_marks
 
     library = sentencepiece.SentencePieceProcessor(model_file=str(directory / "spiece.model"))
     quotes = (("``", '"'), ("''", '"'))

@@ -19,7 +19,7 @@ from helpers import (
 )
 
 import bert_zoo
-from bert_zoo.objectives import Draws, Permutations
+from bert_zoo.tasks.objectives import Draws, Permutations
 from bert_zoo.weights.tf1 import TF1Source
 
 STREAMS = "xlnet/encoder_two_streams"
@@ -113,7 +113,7 @@ def test_a_text_is_filled_in():
 
 def test_permutations_are_trained():
     pytest.importorskip("tensorflow")
-    from bert_zoo.objectives import Draws, objective_for
+    from bert_zoo.tasks.objectives import Draws, objective_for
     from bert_zoo.training import compile_for_task
 
     model = load_case("xlnet/masked_lm", "pretraining", dropout=0.0)
@@ -381,7 +381,7 @@ def test_spans_of_rows_read_backwards_are_those_of_their_text():
 
 def test_a_memory_goes_from_batch_to_batch_of_a_training():
     tf = pytest.importorskip("tensorflow")
-    from bert_zoo.tasks.stateful_objectives import StatefulObjectives
+    from bert_zoo.tasks.pretraining.streams import StatefulObjectives
 
     model = load_case("xlnet/masked_lm", "pretraining", mem_len=9, reuse_len=8, dropout=0.0)
     training = StatefulObjectives(model, 4, 2)

@@ -117,14 +117,14 @@ def fresh_model():
 
 def is_pretrained(model) -> bool:
     """Whether the model's steps are those of `bert_zoo pretrain`."""
-    from bert_zoo.tasks.objectives import ObjectiveModel
+    from bert_zoo.tasks.objectives.model import ObjectiveModel
 
     return isinstance(model, ObjectiveModel)
 
 
 def compile_for_pretraining(model) -> None:
     """With the losses of what rows have labels for; all heads together, by the family's recipe."""
-    from bert_zoo.cli.pretraining.masked import compile_for
+    from bert_zoo.pretraining.masked import compile_for
     from bert_zoo.training.presets import optimizer_for
 
     optimizer, preset = model.optimizer, model.family.pretraining_preset
@@ -138,8 +138,8 @@ def objective_and_row(model) -> tuple[Any, tuple[dict[str, Any], Any]]:
     """What hides tokens, and the inputs and labels that it makes of a row."""
     import numpy as np
 
-    from bert_zoo.objectives import OBJECTIVES, Draws, TokenIds
     from bert_zoo.presets import PAIRS
+    from bert_zoo.tasks.objectives import OBJECTIVES, Draws, TokenIds
 
     size, all_heads = model.encoder.config.vocab_size, model.task == "pretraining"
     own = model.family.pretraining_of(model.encoder.config)

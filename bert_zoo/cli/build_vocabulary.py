@@ -67,7 +67,7 @@ def main(arguments: list[str]) -> None:
     if _KIND.value != "word_level":
         _train_pieces(arguments)
         return
-    from bert_zoo.data.language_modelling import suggested_cutoffs
+    from bert_zoo.pretraining.vocabularies import suggested_cutoffs
 
     # An empty flag says that there is no such token.
     given = {"eos_token": _EOS_TOKEN.value, "unknown_token": _UNKNOWN_TOKEN.value}
@@ -87,8 +87,8 @@ def main(arguments: list[str]) -> None:
 
 
 def _train_pieces(sources: list[str]) -> None:
-    from bert_zoo.data.corpus import Corpus
-    from bert_zoo.data.subword_vocabularies import train_vocabulary
+    from bert_zoo.pretraining.corpus import Corpus
+    from bert_zoo.pretraining.vocabularies import train_vocabulary
 
     corpus = Corpus(sources)
     tokens = train_vocabulary(
@@ -118,7 +118,7 @@ def counted_tokenizer(
     The options are those of `WordLevelTokenizer` and `select_tokens`; `eos_token` and `unknown_token` are
     by default "<eos>" and "<unk>" for words, and none for characters and bytes.
     """
-    from bert_zoo.data.language_modelling import count_tokens, select_tokens
+    from bert_zoo.pretraining.vocabularies import count_tokens, select_tokens
     from bert_zoo.text import WordLevelTokenizer
 
     words = unit == "word"

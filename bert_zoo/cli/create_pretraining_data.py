@@ -25,7 +25,7 @@ from bert_zoo.cli.program import Program
 from bert_zoo.registry import registry
 
 if TYPE_CHECKING:
-    from bert_zoo.data.pretraining_rows import Scheme
+    from bert_zoo.pretraining.rows import Scheme
 
 FAMILIES = list(registry().families)
 SCHEMES = ("next_sentence", "sentence_order", "full_sentences", "doc_sentences")
@@ -45,7 +45,7 @@ PROGRAM = Program(
 )
 _TEXT = PROGRAM.list("text", None, "Files or patterns, separated by commas.")
 _FORM = PROGRAM.string(
-    "form", None, "Of the files, see bert_zoo.data.corpus; by default as they look."
+    "form", None, "Of the files, see bert_zoo.pretraining.corpus; by default as they look."
 )
 _TEXT_FIELD = PROGRAM.string(
     "text_field", "text", "The field with the text, of JSON Lines and TFRecords."
@@ -56,7 +56,9 @@ _FAMILY = PROGRAM.enum(
 )
 _OUTPUT = PROGRAM.string("output", None, "The directory to write.")
 _ROWS = PROGRAM.enum("rows", SCHEMES[0], SCHEMES, "What a row is.")
-_OBJECTIVE = PROGRAM.string("objective", "masked_tokens", "One of bert_zoo.objectives.OBJECTIVES.")
+_OBJECTIVE = PROGRAM.string(
+    "objective", "masked_tokens", "One of bert_zoo.tasks.objectives.OBJECTIVES."
+)
 _LENGTH = PROGRAM.integer("length", 128, "Tokens of a row, special ones among them.", lower_bound=8)
 _MAX_PREDICTIONS = PROGRAM.integer(
     "max_predictions", 20, "Masked tokens of a row, at most.", lower_bound=1
@@ -94,7 +96,7 @@ class Settings:
         return f"{self.output}/rows-{number:05}-of-{self.num_shards:05}.tfrecord"
 
     def scheme(self) -> "Scheme":
-        from bert_zoo.data import pretraining_rows
+        from bert_zoo.pretraining import rows as pretraining_rows
 
         match self.rows:
             case "full_sentences":
@@ -148,7 +150,7 @@ def main(arguments: list[str]) -> None:
 
 
 def _corpus(path: str, form: str | None, text_field: str = "text") -> Any:
-    from bert_zoo.data.corpus import Corpus
+    from bert_zoo.pretraining.corpus import Corpus
 
     return Corpus(path, form, text_field=text_field)
 
@@ -196,9 +198,9 @@ def _write_rows(
 ) -> int:
     import tensorflow as tf
 
-    from bert_zoo.data.pretraining_rows import epoch_rows
-    from bert_zoo.data.token_shards import write_token_shards
-    from bert_zoo.objectives import Draws, TokenIds
+    from bert_zoo.pretraining.rows import epoch_rows
+    from bert_zoo.pretraining.tokens import write_tokens
+    from bert_zoo.tasks.objectives import Draws, TokenIds
 
     if len(documents) < 2 and settings.rows in ("next_sentence", "sentence_order"):
         raise ValueError(
@@ -206,7 +208,7 @@ def _write_rows(
             f"than num_shards={settings.num_shards}."
         )
     preprocessor, objective = _objective(settings)
-    shards = write_token_shards(documents, preprocessor, folder / "tokens")
+    shards = write_tokens(documents, preprocessor, folder / "tokens")
     objective = objective.for_tokens(TokenIds.of(preprocessor.tokenizer, shards.counts))
     seed, rows = settings.seed * settings.num_shards + number, 0
     with tf.io.TFRecordWriter(str(path)) as writer:
@@ -222,7 +224,7 @@ def _write_rows(
 @cache
 def _objective(settings: Settings) -> tuple[Any, Any]:
     """The preprocessor and the objective; made once in a worker."""
-    from bert_zoo.objectives import OBJECTIVES, Permutations, Spans
+    from bert_zoo.tasks.objectives import OBJECTIVES, Permutations, Spans
     from bert_zoo.text import preprocessor_from_dir
 
     # BERT's features have no place for SpanBERT's boundaries.

@@ -1,23 +1,27 @@
-"""Scores a run directory of `bert_zoo finetune` on a split, and writes its predictions.
+"""Scores a run directory of `bert_zoo finetune` on a split, or a language model on a text.
 
 bert_zoo evaluate --run runs/minilm_l6-sst2 --split validation
 bert_zoo evaluate --run runs/minilm_l6-sst2 --split test        # and GLUE's submission file
 bert_zoo evaluate --run runs/minilm_l6-mnli --task ax --split test
 bert_zoo evaluate --run runs/bert_base-squad_v2 --split validation    # SQuAD's prediction file
 
+bert_zoo evaluate --model transformer_xl_wt103 --text_file wiki.test.tokens --mem_len 0,640,1600
+
 The data are those of the run; flags name others, such as --test_file. Predictions are written to
---output_dir, by default `predictions` in the run directory.
+--output_dir, by default `predictions` in the run directory. A recurrent language model is measured on a
+text, with memories of several lengths.
 """
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from bert_zoo.cli import language_models
 from bert_zoo.cli.benchmarks import BENCHMARKS, DataOptions, make_task
 from bert_zoo.cli.program import Program
 from bert_zoo.presets import Recipe
 
-PROGRAM = Program(__doc__, required=("run",))
+PROGRAM = Program(__doc__)
 _RUN = PROGRAM.string("run", None, "The run directory.")
 _TASK = PROGRAM.enum("task", None, list(BENCHMARKS), "Other data than the run's.")
 _SPLIT = PROGRAM.string("split", "validation", "The split.")
@@ -25,6 +29,7 @@ _OUTPUT_DIR = PROGRAM.string("output_dir", None, "Where predictions are written.
 PROGRAM.groups = {
     "Main flags": ("run", "split", "output_dir", "task"),
     "Other data": PROGRAM.define_fields(DataOptions),
+    "Language models": language_models.define_flags(PROGRAM),
 }
 PROGRAM.define_strategy()
 
@@ -34,6 +39,15 @@ def main(arguments: list[str]) -> None:
     from bert_zoo.loading.directories import kept_metrics
     from bert_zoo.models.replicas import is_chief
 
+    flags = PROGRAM.flags
+    if (_RUN.value is None) == (flags.model is None) or bool(flags.model) != bool(flags.text_file):
+        raise ValueError(
+            "Give --run, a run directory; or --model and --text_file, a language model and a text. --help "
+            "lists the flags."
+        )
+    if flags.model:
+        language_models.evaluate(flags, Path(_OUTPUT_DIR.value) if _OUTPUT_DIR.value else None)
+        return
     directory = Path(_RUN.value)
     strategy = PROGRAM.strategy()
     with strategy.scope():

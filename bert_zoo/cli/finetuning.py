@@ -9,7 +9,6 @@ import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +18,7 @@ import tensorflow as tf
 import bert_zoo
 from bert_zoo.cards import Card
 from bert_zoo.cli.benchmarks.base import Benchmark, Measurement
-from bert_zoo.cli.program import command, keras_verbosity
+from bert_zoo.cli.program import command
 from bert_zoo.cli.report import RunRecord, write_report
 from bert_zoo.loading.directories import RUN_METRICS as METRICS
 from bert_zoo.loading.directories import RUN_MODEL as MODEL
@@ -32,16 +31,22 @@ from bert_zoo.training.divergence import StopAtDivergence
 from bert_zoo.training.first_answers import set_head_range
 from bert_zoo.training.presets import Recipe, load_options, optimizer_for, prepare
 from bert_zoo.training.resume import notes_of, restore, write_checkpoint
+from bert_zoo.training.runs import (
+    CHECKPOINT,
+    CONFIG,
+    DIVERGED,
+    PROGRESS,
+    check_same_run,
+    keras_verbosity,
+    read_json,
+    updates_of,
+    versions,
+)
 from bert_zoo.weights.files import remove_leftovers, write_json
 
 log = logging.getLogger("bert_zoo")
 
-CONFIG, SAVED_MODEL = "config.json", "saved_model"
-# Of a training that is not over: the state after one of its epochs, and the metrics until then.
-CHECKPOINT, PROGRESS = "checkpoint", "progress"
-# The batch at which a training diverged.
-DIVERGED = "diverged_batch.npz"
-REPORTED_VERSIONS = ("keras", "tensorflow", "tensorflow-text")
+SAVED_MODEL = "saved_model"
 
 
 class Measure(keras.callbacks.Callback):
@@ -168,11 +173,6 @@ class Measure(keras.callbacks.Callback):
         """From 0, as Keras counts."""
         epoch = self.ranking.best_epoch if self.task.keeps == "best" else len(self.metrics)
         return epoch - 1
-
-
-def updates_of(model: keras.Model) -> int:
-    # Python's int knows no variable that lies on several devices.
-    return int(keras.ops.convert_to_numpy(model.optimizer.iterations))
 
 
 class StopAfter(keras.callbacks.Callback):
@@ -353,30 +353,6 @@ def finetune(
     return results
 
 
-def check_same_run(directory: Path, config: Mapping[str, Any], what: str, advice: str) -> None:
-    """Refuses a directory in which `what` began with other settings or data."""
-
-    def settings(config: Mapping[str, Any]) -> dict[str, Any]:
-        # Not where the data are: which examples these are says `examples`.
-        return {k: v for k, v in config.items() if k not in ("recipe", "data")} | config["recipe"]
-
-    began = settings(read_json(directory / CONFIG))
-    # As they are when they come back from a file.
-    now = settings(json.loads(json.dumps(dict(config))))
-    changes = [
-        f"{key} was {began.get(key)!r} and is {new!r}"
-        for key, new in now.items()
-        # A setting that the run's version did not have is the same one where it is off.
-        if began.get(key) != new and (key in began or new) and key != "examples"
-    ]
-    if began.get("examples") != now["examples"]:
-        changes.append("the examples are others, or they are cut into other splits")
-    if changes:
-        raise ValueError(
-            f"{directory} holds {what}, with other settings: {'; '.join(changes)}. {advice}"
-        )
-
-
 def run_record(
     name: str,
     task: Benchmark,
@@ -434,11 +410,6 @@ def device_bucket() -> int:
     if keras.backend.backend() == "jax":
         return 32
     return 8 if tf.config.list_physical_devices("GPU") else 1
-
-
-def versions() -> dict[str, str]:
-    """The versions of what a run depends on."""
-    return {"bert_zoo": bert_zoo.__version__} | {name: version(name) for name in REPORTED_VERSIONS}
 
 
 def tensorboard(directory: Path) -> list[keras.callbacks.Callback]:
@@ -499,11 +470,6 @@ def summarize(runs: Sequence[dict[str, Any]]) -> dict[str, Any]:
             }
     summary["seconds"] = [run["seconds"] for run in runs]
     return summary
-
-
-def read_json(path: Path) -> Any:
-    """What `write_json` wrote."""
-    return json.loads(path.read_text(encoding="utf-8"))
 
 
 def kept_model(directory: Path) -> ZooModel:

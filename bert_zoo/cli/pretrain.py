@@ -3,8 +3,9 @@
 bert_zoo pretrain --model minilm_l6 --text "my/*.txt" --minutes 30
 bert_zoo pretrain --model roberta_base --text corpus.jsonl --steps 2000 --general_text wiki.txt
 bert_zoo pretrain --recipe bert --size nano --text "my/*.txt" --minutes 60
-bert_zoo pretrain --recipe electra --size small --text "tfds:wikipedia/20230601.en" --steps 100000
 bert_zoo pretrain --recipe transformer_xl --size nano --text "my/*.txt" --steps 5000
+bert_zoo pretrain --recipe characters_nano --text text.txt
+bert_zoo pretrain --recipe bert --size base --text "rows/*.tfrecord" --form masked_rows --vocabulary vocabularies/mine
 bert_zoo pretrain --recipe xlm --size nano --text train.en.gz,train.de.gz --languages en,de --steps 5000
 
 Going on, tokens are hidden as the checkpoint's family has it; from nothing, by the settings of its
@@ -13,6 +14,9 @@ shows before and after how well tokens are predicted. Started again with the sam
 docs/pretraining.md says how to get the most of it.
 """
 
+import math
+import shutil
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -20,10 +24,8 @@ from typing import TYPE_CHECKING, Any
 
 from bert_zoo.cli.program import Program, command
 from bert_zoo.config import UNLIMITED
-from bert_zoo.data.corpus import FORMS, Corpus
 from bert_zoo.presets import (
     ADAPTATION,
-    MULTILINGUAL,
     PAIRS,
     PRETRAINING_SIZES,
     ROW_ADAPTATION,
@@ -32,23 +34,38 @@ from bert_zoo.presets import (
     LanguageModelPreset,
     Recipe,
 )
+from bert_zoo.pretraining.corpus import FORMS, MASKED_ROWS, STREAM, Corpus
 from bert_zoo.registry import registry
 
 if TYPE_CHECKING:
-    from bert_zoo.cli.pretraining import Settings, StreamSettings
     from bert_zoo.models import CausalLM
-    from bert_zoo.tasks.objectives import ObjectiveModel
+    from bert_zoo.pretraining.causal import StreamSettings
+    from bert_zoo.pretraining.masked import Settings
+    from bert_zoo.pretraining.run import FinishedRun
+    from bert_zoo.tasks.objectives.model import ObjectiveModel
+    from bert_zoo.text import WordLevelTokenizer
 
+CURVE = "learning_curve.png"
 PRESETS = {
     name: family.pretraining_preset
     for name, family in registry().families.items()
     if family.pretraining_preset is not None
 }
+OWN_ROWS = [rows for preset in PRESETS.values() for rows in preset.own_rows]
+# Of a text in several languages.
+MULTILINGUAL = [rows.name for rows in OWN_ROWS if rows.multilingual]
 # Family -> size -> preset, of language models.
 STREAM_PRESETS = {
     name: {preset.size: preset for preset in family.language_model_presets if preset.size}
     for name, family in registry().families.items()
     if family.language_model_presets
+}
+# Name -> preset, of language models that are no size of a family's.
+NAMED_PRESETS = {
+    preset.name: preset
+    for family in registry().families.values()
+    for preset in family.language_model_presets
+    if not preset.size
 }
 PROGRAM = Program(
     __doc__,
@@ -58,12 +75,20 @@ PROGRAM = Program(
 )
 _MODEL = PROGRAM.string("model", None, "A name of bert_zoo.list_models(), or a directory.")
 _RECIPE = PROGRAM.enum(
-    "recipe", None, [*PRESETS, *STREAM_PRESETS], "Begin from nothing, as this family did."
+    "recipe",
+    None,
+    [*PRESETS, *STREAM_PRESETS, *NAMED_PRESETS],
+    "Begin from nothing, as this family did, or with this preset of a language model.",
 )
 _SIZE = PROGRAM.enum("size", "nano", PRETRAINING_SIZES, "Of a model that begins from nothing.")
 _TEXT = PROGRAM.list("text", None, "Files, folders or patterns; or tfds: and a data set's name.")
 _FORM = PROGRAM.enum(
-    "form", None, FORMS, "What a line of the text is; by default what its first lines speak for."
+    "form",
+    None,
+    [*FORMS, STREAM, MASKED_ROWS],
+    "What a line of the text is; by default what its first lines speak for. With stream a language model "
+    "of words, characters or bytes reads whole files from end to end; masked_rows are the files that "
+    "create_pretraining_data wrote.",
 )
 _ENCODING = PROGRAM.string("encoding", None, "Of the text, such as latin-1; UTF-8 if not set.")
 _GENERAL = PROGRAM.list("general_text", None, "Text of other kinds, to see what is forgotten.")
@@ -75,9 +100,14 @@ _MINUTES = PROGRAM.float(
     "minutes", None, "A budget of time, in place of steps: the rate falls to 0 at its end."
 )
 _OBJECTIVE = PROGRAM.string(
-    "objective", None, "How tokens are hidden: a key of bert_zoo.objectives.OBJECTIVES."
+    "objective", None, "How tokens are hidden: a key of bert_zoo.tasks.objectives.OBJECTIVES."
 )
-_ROWS = PROGRAM.enum("rows", None, ROWS, "What a row is; by default as the family has it.")
+_ROWS = PROGRAM.enum(
+    "rows",
+    None,
+    [*ROWS, *(rows.name for rows in OWN_ROWS)],
+    "What a row is; by default as the family has it.",
+)
 _LANGUAGES = PROGRAM.list(
     "languages",
     None,
@@ -104,6 +134,13 @@ _SETTINGS = (
     *("warmup_proportion", "weight_decay", "clip_norm", "steps_per_execution", "dtype"),
 )
 PROGRAM.define_fields(Recipe, _SETTINGS)
+_MEMORY = PROGRAM.integer(
+    "mem_len", None, "Of a language model from nothing: tokens remembered from before a segment."
+)
+_CUTOFFS = PROGRAM.list(
+    "cutoffs", None, "Of one: where the adaptive softmax's clusters begin; empty for none."
+)
+_DIV_VAL = PROGRAM.integer("div_val", None, "Of one: by what each cluster's vectors are smaller.")
 # Of these, and of the flags above, those that language models have too.
 _STREAM_SETTINGS = ("batch_size", "learning_rate", "clip_norm")
 _OF_STREAMS = (*_STREAM_SETTINGS, "steps_per_execution", "dtype")
@@ -119,6 +156,7 @@ PROGRAM.groups = {
         *("model", "recipe", "size", "text", "general_text", "held_out", "steps", "minutes"),
         *("length", "vocabulary", "output_dir"),
     ),
+    "Of a language model that begins from nothing": ("mem_len", "cutoffs", "div_val"),
     "Settings of the recipe, in place of its own": _SETTINGS,
 }
 
@@ -132,30 +170,41 @@ def main(arguments: list[str]) -> None:
         raise ValueError("--steps and --minutes both say when training ends. Leave one out.")
     _check_languages()
     strategy = PROGRAM.strategy()
-    from bert_zoo.cli import pretraining
     from bert_zoo.models.replicas import is_chief
+    from bert_zoo.pretraining.models import model_to_go_on_with
+    from bert_zoo.pretraining.run import pretrain
 
     text = _TEXT.value[0] if _TEXT.value[0].startswith("tfds:") else _TEXT.value
     reading = {"form": _FORM.value, "encoding": _ENCODING.value}
-    name = _MODEL.value or f"{_RECIPE.value}_{_SIZE.value}"
+    preset = NAMED_PRESETS.get(_RECIPE.value)
+    if preset is not None and preset.unit != "word":
+        reading["form"] = reading["form"] or STREAM
+    name = _MODEL.value or (_RECIPE.value if preset else f"{_RECIPE.value}_{_SIZE.value}")
     directory = Path(_OUTPUT_DIR.value or f"runs/pretrain-{Path(name).name}")
+    corpus = None
     if _LANGUAGES.value:
-        from bert_zoo.data.translations import ParallelLines
+        from bert_zoo.pretraining.parallel_text import ParallelLines
 
         corpus = Corpus(ParallelLines(text, _LANGUAGES.value), held_out=_HELD_OUT.value)
-    else:
+    elif reading["form"] not in (STREAM, MASKED_ROWS):
         corpus = Corpus(text, held_out=_HELD_OUT.value, **reading)
-    if is_stream := reads_streams():
+    is_stream = reads_streams()
+    if reading["form"] == (MASKED_ROWS if is_stream else STREAM):
+        raise ValueError(
+            f"--form {reading['form']} is for models of {'masked tokens' if is_stream else 'the next token'}. "
+            "Leave it out."
+        )
+    if is_stream:
         settings, make_model = stream_to_go_on() if _MODEL.value else new_stream(corpus, directory)
     elif _MODEL.value:
         settings = settings_to_go_on()
 
         def make_model():
-            return pretraining.model_to_go_on_with(name, settings.objective, settings.recipe.dtype)
+            return model_to_go_on_with(name, settings.objective, settings.recipe.dtype)
     else:
         settings, config = settings_from_nothing()
         make_model = model_maker(config, corpus, directory, settings.recipe.dtype)
-    results = pretraining.pretrain(
+    results = pretrain(
         name,
         make_model,
         settings,
@@ -168,6 +217,7 @@ def main(arguments: list[str]) -> None:
         seed=_SEED.value,
         checkpoint_seconds=60 * _CHECKPOINT_MINUTES.value,
         strategy=strategy,
+        report=write_report,
     )
     if not is_chief(strategy):
         return
@@ -188,9 +238,36 @@ def main(arguments: list[str]) -> None:
         if settings.recipe.unit == ROW_ADAPTATION.unit:
             print(f'Try it: bert_zoo.load("{model}").generate("A beginning", sampler="top_p")')
         else:
-            print(f"Measure it: {command('evaluate_lm')} --model {model} --file other.txt")
+            print(f"Measure it: {command('evaluate')} --model {model} --text_file other.txt")
     else:
         print(f"Fine-tune it: {command('finetune')} --model {directory / 'model'} --task messages")
+
+
+def write_report(run: "FinishedRun") -> None:
+    """Writes `report.html`, `learning_curve.png` and the card of a run's model."""
+    from bert_zoo.cli import report
+    from bert_zoo.cli.finetuning import card_of, draw
+    from bert_zoo.loading.directories import RUN_MODEL
+
+    results = run.results
+
+    def plot(axes):
+        rows = results["measured"]
+        losses = [row.get("loss", math.nan) for row in rows]
+        axes.plot([row["step"] for row in rows], losses, ":", label="training")
+        for metric in (name for name in rows[-1] if name.endswith(" loss")):
+            found = [(0, results["before"][metric])]
+            found += [(row["step"], row[metric]) for row in rows if metric in row]
+            axes.plot(*zip(*found, strict=True), label=metric)
+        axes.set(xlabel="step", ylabel="loss")
+
+    curve = run.directory / CURVE
+    draw(curve, (6, 3.5), plot)
+    if has_curve := curve.is_file():
+        shutil.copy(curve, run.directory / RUN_MODEL)
+    base, shown = card_of(run.name) if run.goes_on else None, CURVE if has_curve else None
+    record = report.PretrainingRecord(run.name, run.use, base, run.config, results, shown)
+    report.write_report(record, run.directory)
 
 
 def _check_languages() -> None:
@@ -213,7 +290,7 @@ def _check_languages() -> None:
 def reads_streams() -> bool:
     """Whether the model predicts each token from those before it."""
     if _RECIPE.value:
-        return _RECIPE.value in STREAM_PRESETS
+        return _RECIPE.value in {**STREAM_PRESETS, **NAMED_PRESETS}
     from bert_zoo.loading.directories import open_checkpoint
     from bert_zoo.models import CausalLM
 
@@ -269,7 +346,7 @@ def settings_from_nothing() -> tuple["Settings", dict[str, Any]]:
 def _with_flags(
     recipe: Recipe, rows: str, phases: tuple[tuple[int, float], ...], objective: str
 ) -> "Settings":
-    from bert_zoo.cli.pretraining import Settings
+    from bert_zoo.pretraining.masked import Settings
 
     if recipe.warmup_steps is not None:
         # In a training of another length, the same part of it warms up.
@@ -290,18 +367,23 @@ def _with_flags(
 
 
 def model_maker(
-    config: dict[str, Any], corpus: Corpus, directory: Path, dtype: str
+    config: dict[str, Any], corpus: Corpus | None, directory: Path, dtype: str
 ) -> Callable[[], "ObjectiveModel"]:
     """What makes a model of a vocabulary that is given, or made of the text and kept with the run."""
-    from bert_zoo.cli import pretraining
+    from bert_zoo.pretraining.models import new_model
+    from bert_zoo.pretraining.run import VOCABULARY
     from bert_zoo.text import preprocessor_from_dir
 
     family = registry().families[_RECIPE.value]
     preset = PRESETS[_RECIPE.value]
-    path = Path(_VOCABULARY.value or directory / pretraining.VOCABULARY)
+    path = Path(_VOCABULARY.value or directory / VOCABULARY)
     if not _VOCABULARY.value and not path.is_dir():
-        from bert_zoo.data.subword_vocabularies import train_vocabulary
+        from bert_zoo.pretraining.vocabularies import train_vocabulary
 
+        if corpus is None:
+            raise ValueError(
+                f"Rows of --form {_FORM.value} were made with a vocabulary: name it, --vocabulary DIRECTORY."
+            )
         size = {**family.defaults, **config}["vocab_size"]
         partial = path.with_name(f"{path.name}.partial")
         tokens = train_vocabulary(
@@ -318,7 +400,7 @@ def model_maker(
     def make_model():
         longest = family.config_class(**{**family.defaults, **config}).longest_input
         preprocessor = preprocessor_from_dir(path, family.name, sequence_length=longest)
-        return pretraining.new_model(family, config, preprocessor, dtype)
+        return new_model(family, config, preprocessor, dtype)
 
     return make_model
 
@@ -350,39 +432,71 @@ def stream_to_go_on() -> tuple["StreamSettings", Callable[[], "CausalLM"]]:
 
 
 def new_stream(
-    corpus: Corpus, directory: Path
+    corpus: Corpus | None, directory: Path
 ) -> tuple["StreamSettings", Callable[[], "CausalLM"]]:
-    """Those of the recipe's preset, with flags; and what makes a model of the text's words."""
-    from collections import Counter
+    """Those of the recipe's preset, with flags; and what makes a model of the text's tokens."""
+    from bert_zoo.pretraining.models import fitted, new_language_model
+    from bert_zoo.pretraining.run import VOCABULARY
+    from bert_zoo.text import preprocessor_from_dir
 
-    from bert_zoo.cli import language_modelling, pretraining
-    from bert_zoo.data.language_modelling import select_tokens
-    from bert_zoo.text import WordLevelTokenizer, preprocessor_from_dir
-
-    preset = STREAM_PRESETS[_RECIPE.value][_SIZE.value]
-    path = Path(_VOCABULARY.value or directory / pretraining.VOCABULARY)
+    preset = NAMED_PRESETS.get(_RECIPE.value)
+    if preset is None:
+        sizes = STREAM_PRESETS[_RECIPE.value]
+        if _SIZE.value not in sizes:
+            raise ValueError(f"--size is {_SIZE.value}; it is one of {', '.join(sizes)}.")
+        preset = sizes[_SIZE.value]
+    path = Path(_VOCABULARY.value or directory / VOCABULARY)
     if not _VOCABULARY.value and not path.is_dir():
-        counts = Counter(word for document in corpus for line in document for word in line.split())
-        tokens = select_tokens(counts, max_size=preset.vocab_size)
+        tokenizer, counts = counted_tokenizer(preset, corpus)
         partial = path.with_name(f"{path.name}.partial")
-        WordLevelTokenizer(tokens, eos_at="newlines").save(partial)
+        tokenizer.save(partial)
         partial.rename(path)
-        known = sum(counts[token] for token in tokens) / counts.total()
+        known = sum(counts[token] for token in tokenizer.vocabulary) / counts.total()
         print(
-            f"A vocabulary of {len(tokens):,} of the text's {len(counts):,} words is made, which are "
-            f"{known:.1%} of it: {path}."
+            f"A vocabulary of {tokenizer.vocab_size:,} of the text's {len(counts):,} {preset.unit}s is made, "
+            f"which are {known:.1%} of it: {path}."
         )
     preprocessor = preprocessor_from_dir(path, preset.family, sequence_length=2048)
-    preset = language_modelling.fitted(preset, preprocessor.tokenizer.vocab_size)
+    config = dict(preset.config)
+    if _CUTOFFS.value is not None:
+        config["cutoffs"] = tuple(int(cutoff) for cutoff in _CUTOFFS.value if cutoff)
+    for flag in (_MEMORY, _DIV_VAL):
+        if flag.value is not None:
+            config[flag.name] = flag.value
+    preset = fitted(replace(preset, config=config), preprocessor.tokenizer.vocab_size)
 
     def make_model():
-        return language_modelling.new_model(preset, preprocessor, _dtype())
+        return new_language_model(preset, preprocessor, _dtype())
 
     return _stream_settings(preset), make_model
 
 
+def counted_tokenizer(
+    preset: LanguageModelPreset, corpus: Corpus | None
+) -> tuple["WordLevelTokenizer", Counter[str]]:
+    """A tokenizer of the text's most frequent tokens, and how often it has each."""
+    from bert_zoo.cli.build_vocabulary import counted_tokenizer
+    from bert_zoo.pretraining.corpus import files_of
+    from bert_zoo.pretraining.vocabularies import select_tokens
+    from bert_zoo.text import WordLevelTokenizer
+
+    if corpus is None:
+        sources = [_TEXT.value]
+        if preset.unit != "word" and _GENERAL.value:
+            sources.append(_GENERAL.value)  # no character is unknown
+        return counted_tokenizer(
+            [path for source in sources for path in files_of(source)],
+            unit=preset.unit,
+            space_token=preset.space_token,
+            max_size=preset.vocab_size,
+        )
+    counts = Counter(word for document in corpus for line in document for word in line.split())
+    tokens = select_tokens(counts, max_size=preset.vocab_size)
+    return WordLevelTokenizer(tokens, eos_at="newlines"), counts
+
+
 def _stream_settings(preset: LanguageModelPreset) -> "StreamSettings":
-    from bert_zoo.cli.pretraining import StreamSettings
+    from bert_zoo.pretraining.causal import StreamSettings
 
     if unread := [name for name in _NOT_OF_STREAMS if PROGRAM.flags[name].value is not None]:
         raise ValueError(

@@ -222,11 +222,6 @@ def _typed(name: str, path: str | os.PathLike) -> str:
     )
 
 
-def keras_verbosity() -> int:
-    """Keras's `verbose`: a progress bar in a terminal; a line an epoch in a file or a pipe, which keep each frame."""
-    return 1 if sys.stdout.isatty() else 2
-
-
 @contextlib.contextmanager
 def plain_errors(name: str) -> Iterator[None]:
     """Ends the process on Ctrl-C and on errors that say what to do, with a line that begins with `name`.

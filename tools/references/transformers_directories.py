@@ -110,7 +110,7 @@ def vocabularies(directory: str, data: str) -> None:
     import sentencepiece
     import tokenizers
 
-    from bert_zoo.data.subword_vocabularies import train_vocabulary
+    from bert_zoo.pretraining.vocabularies import train_vocabulary
     from bert_zoo.text import ByteBpeTokenizer
 
     texts = real_texts(data)

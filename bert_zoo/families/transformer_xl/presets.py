@@ -53,7 +53,7 @@ _large_characters = partial(
 
 PRESETS = (
     _preset(
-        "small",
+        "characters_nano",
         config=_sizes(4, 128, 4, 512, mem_len=64),
         unit="character",
         batch_size=16,

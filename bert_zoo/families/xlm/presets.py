@@ -1,7 +1,9 @@
 """XLM's settings of fine-tuning and of pretraining, of its authors' README."""
 
+from functools import partial
+
 from bert_zoo.families.bert.presets import ANSWERS, CHOICES, SIZES, TEXTS, of_config, width
-from bert_zoo.presets import Preset, PretrainingPreset, PretrainingSize, Recipe
+from bert_zoo.presets import OwnRows, Preset, PretrainingPreset, PretrainingSize, Recipe
 
 README = "facebookresearch/XLM README.md"
 PRESETS = (
@@ -21,6 +23,14 @@ PRESETS = (
         note="The program trains for up to 250 epochs of 20,000 rows, and keeps the best.",
     ),
 )
+
+
+def translations(length: int, batch_size: int, languages: tuple[int, ...], *, pairs: bool = True):
+    from bert_zoo.families.xlm.rows import Translations  # NumPy, which presets are read without
+
+    return Translations(length, languages, pairs)
+
+
 PRETRAINING = PretrainingPreset(
     rows="full_sentences",
     recipe=Recipe(
@@ -44,4 +54,8 @@ PRETRAINING = PretrainingPreset(
     vocabulary="word_bpe",
     lowercase=True,
     source=f"{README}, whose rate falls with the root of the steps and has no end; here it falls to 0",
+    own_rows=(
+        OwnRows("languages", partial(translations, pairs=False), multilingual=True),
+        OwnRows("translations", translations, multilingual=True),
+    ),
 )

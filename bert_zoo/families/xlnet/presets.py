@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from bert_zoo.families.bert.presets import ANSWERS, CHOICES, SENTENCES, SIZES, TEXTS, is_large
-from bert_zoo.presets import Preset, PretrainingPreset, PretrainingSize, Recipe
+from bert_zoo.presets import OwnRows, Preset, PretrainingPreset, PretrainingSize, Recipe
 
 README, SCRIPTS = "zihangdai/xlnet README.md", "zihangdai/xlnet scripts/"
 SPANS = (*ANSWERS, "beam_question_answering")
@@ -63,6 +63,12 @@ def streamed(size: PretrainingSize) -> PretrainingSize:
     return replace(size, config=config, phases=((64, 1.0),))
 
 
+def streamed_pairs(length: int, batch_size: int, languages: tuple[int, ...]):
+    from bert_zoo.families.xlnet.rows import StreamedPairs  # NumPy, which presets are read without
+
+    return StreamedPairs(length, batch_size)
+
+
 PRETRAINING = PretrainingPreset(
     rows="streamed_pairs",
     recipe=Recipe(
@@ -77,4 +83,5 @@ PRETRAINING = PretrainingPreset(
     vocabulary="sentencepiece_cased",
     lowercase=False,
     source="Yang et al. 2019, appendix A.4; zihangdai/xlnet README.md, train.py",
+    own_rows=(OwnRows("streamed_pairs", streamed_pairs),),
 )

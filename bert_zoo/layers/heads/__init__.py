@@ -6,8 +6,6 @@ from bert_zoo.layers.heads.masked_lm import MaskedLMHead
 from bert_zoo.layers.heads.output import OutputHead
 from bert_zoo.layers.heads.pooling import pool
 from bert_zoo.layers.heads.prediction import PredictionHead
-from bert_zoo.layers.heads.replaced_token import ReplacedTokenHead
-from bert_zoo.layers.heads.span_boundary import SpanBoundaryHead
 
 __all__ = [
     "AdaptiveSoftmax",
@@ -15,7 +13,5 @@ __all__ = [
     "MaskedLMHead",
     "OutputHead",
     "PredictionHead",
-    "ReplacedTokenHead",
-    "SpanBoundaryHead",
     "pool",
 ]

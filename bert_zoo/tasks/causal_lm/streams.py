@@ -13,7 +13,7 @@ from bert_zoo.tasks.streams import StatefulModel
 class StatefulLM(StatefulModel):
     """A recurrent language model for `fit`, `evaluate` and `predict` on streams of segments.
 
-    Data are datasets of dicts as `bert_zoo.data.language_modelling.segments` makes them: `token_ids`
+    Data are datasets of dicts as `bert_zoo.pretraining.streams.segments` makes them: `token_ids`
     and `labels` int [batch, length], and `starts_stream` int [batch]; see `StatefulModel`.
 
     `predict` gives the labels' log-probabilities [steps * batch, length], one step's rows after the
@@ -28,7 +28,7 @@ class StatefulLM(StatefulModel):
     default_optimizer = CausalLM.default_optimizer
     held_as = "language_model"
     reads = ("token_ids", "labels")
-    source = "bert_zoo.data.language_modelling.segments(token_ids, batch_size, segment_length)"
+    source = "bert_zoo.pretraining.streams.segments(token_ids, batch_size, segment_length)"
 
     def __init__(
         self,

@@ -4,7 +4,8 @@ from collections.abc import Sequence
 
 import keras
 
-from bert_zoo.tasks.objectives import OBJECTIVES, ObjectiveModel
+from bert_zoo.tasks.objectives.model import ObjectiveModel
+from bert_zoo.tasks.objectives.table import PREDICTIONS
 
 
 class FillsMasks(ObjectiveModel):
@@ -42,7 +43,7 @@ class MaskedLM(FillsMasks):
 
     @property
     def objectives(self):
-        return {self.task: OBJECTIVES[self.task]}
+        return {self.task: PREDICTIONS[self.task]}
 
     def head_outputs(self, encoded, inputs, training=None):
         (logits,) = super().head_outputs(encoded, inputs, training).values()

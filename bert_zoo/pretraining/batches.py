@@ -1,0 +1,268 @@
+"""Batches of a pretraining by number: each depends on seed and number alone, so that a training goes on anywhere."""
+
+import bisect
+import functools
+import threading
+from collections.abc import Callable, Collection, Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from bert_zoo.data.rows import Scheme
+from bert_zoo.pretraining.masked_rows import MaskedRows
+from bert_zoo.pretraining.rows import EpochPlan
+from bert_zoo.pretraining.streams import segments
+from bert_zoo.pretraining.tokens import TokenizedText
+from bert_zoo.tasks.objectives.draws import Draws
+from bert_zoo.tasks.objectives.masking import Masking
+
+# Batches that are made at the same time, and ahead of the one that is trained on.
+PARALLEL, AHEAD = 2, 8
+
+
+class NumberedBatches:
+    """Batches by number, each of which depends on its number alone.
+
+    Attributes:
+        starts: as of `PretrainingBatches`; empty where no epoch is planned.
+        tokens: of a batch on average, special ones among them and padding not.
+    """
+
+    starts: Sequence[int] = ()
+    tokens: float
+
+    def at(self, number: int) -> Any:
+        """A batch, of arrays."""
+        raise NotImplementedError
+
+    def dataset(self, first: int, end: int) -> tf.data.Dataset:
+        """The batches from `first` to before `end`, of static shapes."""
+        specs = tf.nest.map_structure(
+            lambda array: tf.TensorSpec(array.shape, array.dtype), self.at(first)
+        )
+
+        def batch(number):
+            return run_numpy(self.at, [number], specs)
+
+        numbers = tf.data.Dataset.range(first, end)
+        return numbers.map(batch, num_parallel_calls=PARALLEL, deterministic=True).prefetch(AHEAD)
+
+
+class ShuffledBatches(NumberedBatches):
+    """Batches of numbered rows, which are in another order in each pass.
+
+    The rows of a pass that fill no batch are left out; each pass leaves out others.
+
+    Args:
+        num_rows: how many there are.
+        batch_size: rows.
+        seed: of the orders.
+
+    Attributes:
+        per_epoch: batches of a pass.
+
+    Raises:
+        ValueError: there are fewer rows than a batch has.
+    """
+
+    def __init__(self, num_rows: int, batch_size: int, seed: int):
+        self.num_rows, self.batch_size, self.seed = num_rows, batch_size, seed
+        self.per_epoch = num_rows // batch_size
+        if not self.per_epoch:
+            raise ValueError(
+                f"The text has {num_rows:,} rows, and a batch has {batch_size}. Choose shorter rows or a "
+                "smaller batch_size, or bring more text."
+            )
+        self._order = functools.lru_cache(maxsize=2)(self._order_of)
+
+    def _order_of(self, epoch: int) -> np.ndarray:
+        return np.random.default_rng([self.seed, epoch]).permutation(self.num_rows)
+
+    def rows(self, number: int) -> np.ndarray:
+        """The numbers of a batch's rows."""
+        epoch, step = divmod(int(number), self.per_epoch)
+        return self._order(epoch)[step * self.batch_size : (step + 1) * self.batch_size]
+
+
+class PretrainingBatches(NumberedBatches):
+    """Batches by number: each depends on seed and number alone, so that a training goes on anywhere.
+
+    Rows that fill no batch are left out at the end of each epoch; the next one has others.
+
+    Args:
+        text: the text.
+        scheme: what a row is.
+        objective: with its vocabulary.
+        batch_size: rows a batch.
+        seed: of rows and masks.
+        first_epoch: number of the first epoch; trainings that begin with others have other rows.
+        mlm_only: whether labels are those of masked tokens alone, an array, as `task="masked_lm"` has
+            it.
+
+    Attributes:
+        per_epoch: batches of the first epoch.
+        starts: index of the first batch of every planned epoch and of the next one. Save it with a
+            checkpoint: on resume, finished epochs need no second planning.
+
+    Raises:
+        ValueError: the text has fewer rows than a batch.
+    """
+
+    def __init__(
+        self,
+        text: TokenizedText,
+        scheme: Scheme,
+        objective: Masking,
+        batch_size: int,
+        *,
+        seed: int,
+        first_epoch: int = 0,
+        mlm_only: bool = False,
+    ):
+        self.text, self.scheme, self.objective = text, scheme, objective
+        self.batch_size, self.seed, self.first_epoch = batch_size, seed, first_epoch
+        self.mlm_only = mlm_only
+        self._plans: dict[int, EpochPlan] = {}
+        self.starts = [0]
+        self._lock = threading.Lock()
+        self.per_epoch = self._plan(0).num_rows // batch_size
+        if not self.per_epoch:
+            raise ValueError(
+                f"The text has {self._plan(0).num_rows:,} rows of up to {scheme.length} tokens, and a "
+                f"batch has {batch_size}. Lower batch_size, or bring more text."
+            )
+        self.tokens = float(self._plan(0).lengths.mean() * batch_size)
+
+    def _plan(self, epoch: int) -> EpochPlan:
+        if epoch not in self._plans:
+            # Batches of the epoch before may still be made.
+            self._plans = {n: plan for n, plan in self._plans.items() if n >= epoch - 1}
+            self._plans[epoch] = EpochPlan(
+                self.text, self.scheme, self.seed, self.first_epoch + epoch
+            )
+        return self._plans[epoch]
+
+    def _place(self, number: int) -> tuple[EpochPlan, int, int]:
+        """The plan, the epoch and the first row of a batch."""
+        with self._lock:
+            while self.starts[-1] <= number:
+                plan = self._plan(len(self.starts) - 1)
+                self.starts.append(self.starts[-1] + plan.num_rows // self.batch_size)
+            epoch = bisect.bisect_right(self.starts, number) - 1
+            return self._plan(epoch), epoch, (number - self.starts[epoch]) * self.batch_size
+
+    def at(self, number: int) -> tuple[dict[str, np.ndarray], Any]:
+        """Inputs and labels of a batch."""
+        plan, epoch, first = self._place(int(number))
+        rows = plan.batch(range(first, first + self.batch_size))
+        if "document_ids" in rows:
+            # Positions of a model's table, which the model itself counts from these.
+            del rows["position_ids"]
+        draws = Draws(self.seed, self.first_epoch + epoch, rows["row"])
+        inputs, labels = self.objective(rows, draws)
+        return inputs, labels["mlm_logits"] if self.mlm_only else labels
+
+
+class StreamBatches(NumberedBatches):
+    """The batches of `segments` by number, one pass after another.
+
+    Args:
+        token_ids, batch_size, segment_length: as of `segments`.
+
+    Attributes:
+        per_epoch: batches of a pass.
+    """
+
+    def __init__(self, token_ids: np.ndarray, batch_size: int, segment_length: int):
+        self.token_ids, self.size = token_ids, (batch_size, segment_length)
+        self.per_epoch = int(segments(token_ids, *self.size).cardinality())
+        self.tokens = float(batch_size * segment_length)
+
+    def at(self, number: int) -> dict[str, tf.Tensor]:
+        return next(iter(self.dataset(number, number + 1)))
+
+    def dataset(self, first: int, end: int) -> tf.data.Dataset:
+        rest = segments(self.token_ids, *self.size, first_step=first % self.per_epoch)
+        data = rest.concatenate(segments(self.token_ids, *self.size).repeat())
+        return data.take(end - first)
+
+
+class RowBatches(ShuffledBatches):
+    """Rows of a stream, all of the same length, for a language model that remembers nothing between them.
+
+    Tokens of the stream's end that fill no row are left out.
+
+    Args:
+        token_ids: integers [tokens].
+        batch_size: rows.
+        row_length: tokens of a row. Each row's labels are its tokens but the first, and the one after it.
+        seed: of the orders.
+    """
+
+    def __init__(self, token_ids: np.ndarray, batch_size: int, row_length: int, seed: int):
+        super().__init__((len(token_ids) - 1) // row_length, batch_size, seed)
+        self.token_ids, self.row_length = token_ids, row_length
+        self.tokens = float(batch_size * row_length)
+
+    def at(self, number: int) -> dict[str, np.ndarray]:
+        """A batch: `token_ids` and `labels` int32 [batch_size, row_length]."""
+        places = self.rows(number)[:, None] * self.row_length + np.arange(self.row_length + 1)
+        tokens = self.token_ids[places].astype(np.int32)
+        return {"token_ids": tokens[:, :-1], "labels": tokens[:, 1:]}
+
+
+class MaskedRowBatches(ShuffledBatches):
+    """Rows that were masked ahead of training.
+
+    Args:
+        rows: all of them.
+        batch_size: rows of a batch.
+        seed: of the orders.
+        inputs: names of what the model reads.
+        pair_logits: the logits that labels of pairs are for; None where the model has none.
+        mlm_only: as of `PretrainingBatches`.
+    """
+
+    def __init__(
+        self,
+        rows: MaskedRows,
+        batch_size: int,
+        *,
+        seed: int,
+        inputs: Collection[str],
+        pair_logits: str | None = None,
+        mlm_only: bool = False,
+    ):
+        super().__init__(rows.num_rows, batch_size, seed)
+        self.source, self.inputs = rows, inputs
+        self.pair_logits, self.mlm_only = pair_logits, mlm_only
+        self.tokens = float(np.count_nonzero(self.at(0)[0]["padding_mask"]))
+
+    def at(self, number: int) -> tuple[dict[str, np.ndarray], Any]:
+        """Inputs and labels of a batch."""
+        batch = self.source.read(self.rows(number))
+        labels = {"mlm_logits": batch.pop("mlm_logits")}
+        pairs = batch.pop("pair_label", None)
+        if pairs is not None and self.pair_logits:
+            labels[self.pair_logits] = pairs
+        inputs = {name: value for name, value in batch.items() if name in self.inputs}
+        return inputs, labels["mlm_logits"] if self.mlm_only else labels
+
+
+def run_numpy(function: Callable, values: Sequence[Any], specs: Any) -> Any:
+    """What a function of NumPy arrays gives, within a graph, with the shapes of `specs`.
+
+    Args:
+        function: from arrays, one a value, to a structure like that of `specs`.
+        values: tensors.
+        specs: a structure of TensorSpecs.
+    """
+
+    def flat(*arrays: np.ndarray) -> list[np.ndarray]:
+        return tf.nest.flatten(function(*arrays))
+
+    results = tf.numpy_function(flat, values, [spec.dtype for spec in tf.nest.flatten(specs)])
+    for result, spec in zip(results, tf.nest.flatten(specs), strict=True):
+        result.set_shape(spec.shape)
+    return tf.nest.pack_sequence_as(specs, results)

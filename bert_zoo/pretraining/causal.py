@@ -1,0 +1,200 @@
+"""Trainings of language models: with a memory on streams, else on rows."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from bert_zoo.models import CausalLM, StatefulLM
+from bert_zoo.models.task_model import Use
+from bert_zoo.presets import LanguageModelPreset
+from bert_zoo.pretraining.batches import RowBatches, StreamBatches
+from bert_zoo.pretraining.corpus import Corpus
+from bert_zoo.pretraining.measuring import log_frequencies
+from bert_zoo.pretraining.streams import StreamPart
+from bert_zoo.pretraining.tokens import TokenizedText
+from bert_zoo.training.optimizers import language_model_adam
+
+# Tokens of held-out text that are measured.
+MEASURED_TOKENS = 1 << 16
+
+
+@dataclass(frozen=True)
+class StreamSettings:
+    """What the pretraining of a language model depends on beside model, text and seed.
+
+    Attributes:
+        recipe: `total_steps` are all updates, where `seconds` do not say how long it is.
+        seconds: a budget of time; None for one of updates.
+        steps_per_execution: as of `Recipe`.
+    """
+
+    recipe: LanguageModelPreset
+    seconds: float | None = None
+    steps_per_execution: int = 1
+
+    batches_per_update = 1
+
+    @property
+    def phases(self) -> tuple[tuple[int, float], ...]:
+        """Tokens of a row, all through the training."""
+        return ((self.recipe.segment_length, 1.0),)
+
+
+@dataclass
+class HeldOutStream:
+    """The beginning of a text that is not trained on, and what it shows.
+
+    Attributes:
+        name: of the text.
+        token_ids: int32 [tokens], at most `MEASURED_TOKENS`.
+        batches: of them.
+    """
+
+    name: str
+    token_ids: np.ndarray
+    batches: StreamBatches | RowBatches
+
+    def losses(self, model: StatefulLM | CausalLM) -> dict[str, float]:
+        """The loss in nats a token, with the memory of training if it has one."""
+        data = self.batches.dataset(0, self.batches.per_epoch)
+        metrics = model.evaluate(data, return_dict=True, verbose=0)
+        return {"loss": float(metrics["bits"]) * math.log(2)}
+
+    def unigram_loss(self, counts: np.ndarray) -> float:
+        """Loss of a unigram model with these token counts.
+
+        Args:
+            counts: int [vocabulary], of the text that is trained on.
+        """
+        return float(-log_frequencies(counts)[self.token_ids[1:]].mean())
+
+
+class StreamTraining:
+    """A language model that remembers, and the stream that it is trained on.
+
+    Args:
+        model: the language model.
+        settings: how to train it.
+        text: the text.
+        seed: nothing of a stream is drawn.
+
+    Attributes:
+        model: what `fit` trains, with the memory.
+        counts: how often each token occurs in the text.
+        phases: the stream's batches, the same ones all through the training.
+        use: what the model is for.
+    """
+
+    use = Use(
+        "text-generation",
+        "goes on from a text, a token at a time",
+        'print(model.generate("A beginning", sampler="top_p", seed=1))',
+        limits=("What it writes reads like the texts, and need not be true.",),
+    )
+
+    def __init__(
+        self, model: CausalLM, settings: StreamSettings, text: TokenizedText | StreamPart, seed: int
+    ):
+        self.language_model, self.settings, self.seed = model, settings, seed
+        self.model, self.counts = self.trained_model(), text.counts
+        self.phases = [self.batches_of(text.stream())]
+
+    @staticmethod
+    def as_tokenized(document: Sequence[str], tokenizer) -> Sequence[str]:
+        """One text, whose sentences end in a line end."""
+        return ["".join(f"{sentence}\n" for sentence in document)]
+
+    def trained_model(self) -> StatefulLM | CausalLM:
+        """What `fit` trains."""
+        return StatefulLM(self.language_model, self.settings.recipe.batch_size)
+
+    def batches_of(self, token_ids: np.ndarray) -> StreamBatches | RowBatches:
+        """A stream's batches."""
+        recipe = self.settings.recipe
+        return StreamBatches(token_ids, recipe.batch_size, recipe.segment_length)
+
+    def about(self) -> dict[str, Any]:
+        """What `config.json` says of it beside the recipe."""
+        config = self.language_model.encoder.config
+        return {
+            "objective": "each token from those before it",
+            "phases": self.settings.phases,
+            "memory": config.mem_len,
+            "cutoffs": config.cutoffs,
+            "dtype": self.language_model.dtype_policy.name,
+            "steps_per_execution": self.settings.steps_per_execution,
+        }
+
+    def held_out(self, name: str, text: TokenizedText | StreamPart) -> HeldOutStream:
+        """A text to measure on."""
+        token_ids = text.stream()[:MEASURED_TOKENS]
+        return HeldOutStream(name, token_ids, self.batches_of(token_ids))
+
+    def compile(self) -> None:
+        """Compiles the model with the recipe's optimizer."""
+        recipe = self.settings.recipe
+        self.model.compile(
+            optimizer=language_model_adam(
+                recipe.learning_rate,
+                total_steps=None if self.settings.seconds else recipe.total_steps,
+                warmup_steps=recipe.warmup_steps,
+                floor=recipe.floor,
+                clip_norm=recipe.clip_norm,
+            ),
+            steps_per_execution=self.settings.steps_per_execution,
+        )
+
+    def questions(self, corpus: Corpus | None) -> list[tuple[str, str]]:
+        """None: no word is hidden."""
+        return []
+
+    def answers(self, questions: Sequence[tuple[str, str]]) -> list[list[list[Any]]]:
+        return []
+
+    def trained(self) -> CausalLM:
+        """The model to save."""
+        return self.language_model
+
+
+class RowTraining(StreamTraining):
+    """A language model whose positions end, and rows of a text that are as long as they can be.
+
+    Documents follow one another, with the vocabulary's end token between them where it has one, as
+    GPT-2 was trained; rows begin and end anywhere. Arguments: as `StreamTraining`, but for
+
+        seed: of the order of rows.
+    """
+
+    @staticmethod
+    def as_tokenized(document: Sequence[str], tokenizer) -> Sequence[str]:
+        """One text, whose sentences stand on lines, with the token that ends it."""
+        has_end = hasattr(tokenizer, "eos_id")
+        return [
+            "\n".join(document) + (tokenizer.id_to_token(tokenizer.eos_id) if has_end else "\n")
+        ]
+
+    def trained_model(self) -> CausalLM:
+        return self.language_model
+
+    def batches_of(self, token_ids: np.ndarray) -> RowBatches:
+        recipe = self.settings.recipe
+        return RowBatches(token_ids, recipe.batch_size, recipe.segment_length, self.seed)
+
+    def held_out(self, name: str, text: TokenizedText | StreamPart) -> HeldOutStream:
+        """A text to measure on, which may have fewer rows than a batch, or be shorter than one."""
+        recipe, token_ids = self.settings.recipe, text.stream()[:MEASURED_TOKENS]
+        length = max(1, min(recipe.segment_length, len(token_ids) - 1))
+        rows = max(1, min(recipe.batch_size, (len(token_ids) - 1) // length))
+        return HeldOutStream(name, token_ids, RowBatches(token_ids, rows, length, self.seed))
+
+    def about(self) -> dict[str, Any]:
+        return {
+            "objective": "each token from those before it",
+            "rows": "full rows, with documents one after another",
+            "phases": self.settings.phases,
+            "dtype": self.language_model.dtype_policy.name,
+            "steps_per_execution": self.settings.steps_per_execution,
+        }

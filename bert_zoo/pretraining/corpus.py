@@ -1,0 +1,411 @@
+"""Text to pretrain on: documents from files of several kinds, in one pass and constant memory.
+
+TensorFlow is imported for TFRecord files and `tensorflow_datasets` alone.
+"""
+
+from __future__ import annotations
+
+import glob
+import hashlib
+import logging
+import sqlite3
+import tempfile
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import chain, groupby, islice, pairwise
+from pathlib import Path
+from typing import Any
+
+from tqdm import tqdm
+
+from bert_zoo.data.files import examples_of, is_gzip, lines, string
+from bert_zoo.error_text import quoted, shown
+from bert_zoo.json_files import member, parse_json
+from bert_zoo.pretraining.sentences import LONGEST, split_sentences
+
+logger = logging.getLogger(__name__)
+
+FORMS = ("sentences", "paragraphs", "documents", "json_lines", "tfrecord")
+# Forms that are no documents: whole files as a language model's stream, and rows that
+# `bert_zoo create_pretraining_data` made.
+STREAM, MASKED_ROWS = "stream", "masked_rows"
+PARTS = ("train", "held_out")
+DUPLICATES = ("documents", "sentences")
+
+# A longer document is passed on in pieces, each a document of its own, so that a file without blank
+# lines needs no more memory than others.
+_LONGEST_DOCUMENT = 1 << 20
+# Lines hold whole documents, books among them.
+_MAX_LINE_BYTES = 1 << 26
+# What is read of files to tell which form they have.
+_SAMPLED_LINES = 2_000
+# Of lines that hold whole sentences one each. A title or a heading counts as one.
+_MOST_SENTENCES_A_LINE = 1.5
+_TFDS = "tfds:"
+
+Document = list[str]
+
+
+@dataclass
+class CorpusCounts:
+    """What a pass over a corpus has met.
+
+    Attributes:
+        documents: documents that were passed on.
+        sentences: their sentences.
+        characters: their characters.
+        duplicate_documents: documents that are equal to an earlier one, sentence for sentence.
+        duplicate_sentences: sentences that are equal to an earlier one anywhere, beside those of
+            duplicate documents.
+        cut_documents: how often a long document was cut, so that its rest became another document.
+        other_part: documents that belong to the other part, held out or not.
+        form: how the files were read.
+    """
+
+    documents: int = 0
+    sentences: int = 0
+    characters: int = 0
+    duplicate_documents: int = 0
+    duplicate_sentences: int = 0
+    cut_documents: int = 0
+    other_part: int = 0
+    form: str = ""
+
+    def __str__(self) -> str:
+        more = {
+            f"read as {self.form}": self.form,
+            f"{self.duplicate_documents:,} duplicate documents": self.duplicate_documents,
+            f"{self.duplicate_sentences:,} duplicate sentences": self.duplicate_sentences,
+            f"{self.cut_documents:,} cuts of long documents": self.cut_documents,
+            f"{self.other_part:,} documents set aside": self.other_part,
+        }
+        return ", ".join(
+            (
+                f"{self.documents:,} documents",
+                f"{self.sentences:,} sentences",
+                f"{self.characters:,} characters",
+                *(text for text, is_said in more.items() if is_said),
+            )
+        )
+
+
+class Corpus:
+    """Documents, each a list of sentences; every pass over it reads its source anew.
+
+    The forms of text files; by default the first lines decide which one it is:
+
+    - "sentences": one sentence a line, a blank line or a file's end after each document: the input of
+      BERT's original program;
+    - "paragraphs": the same with several sentences a line, which are cut by `split_sentences`;
+    - "documents": a document a line, which is cut by `split_sentences`.
+
+    Other files are known by their names: ".jsonl" and ".ndjson" have a JSON object a line
+    ("json_lines"), names with ".tfrecord" hold tf.train.Example protos. Their texts are documents, or
+    lists of sentences. Files whose names end in ".gz" besides are unpacked while they are read.
+
+    Args:
+        source: a file, a folder (all files in it, by name), a pattern such as "my/*.txt", a list of
+            those; "tfds:" and the name of a data set of `tensorflow_datasets`; or an iterable of
+            documents: strings, or lists of sentences.
+        form: one of `FORMS` for files; by default as above.
+        text_field: the field that holds the text, of JSON objects, Examples and data sets.
+        split: of a data set.
+        encoding: of text files; UTF-8 by default.
+        drop_duplicates: which duplicates to drop, some of `DUPLICATES`. The others are only counted. Of
+            equal sentences, or documents, the first is kept.
+        held_out: share of the documents that is set aside, chosen by a hash of their content: the same
+            ones in every pass and order, and a document's duplicates with it.
+        part: "train" for the documents that are not set aside, or "held_out".
+
+    Attributes:
+        counts: `CorpusCounts` of the latest pass, up to date while it runs.
+
+    Raises:
+        ValueError: an option that is not known, or no file.
+        FileNotFoundError: no such file.
+    """
+
+    def __init__(
+        self,
+        source: Any,
+        form: str | None = None,
+        *,
+        text_field: str = "text",
+        split: str = "train",
+        encoding: str | None = None,
+        drop_duplicates: Collection[str] = (),
+        held_out: float = 0.0,
+        part: str = "train",
+    ):
+        if form not in (None, *FORMS):
+            raise ValueError(f"form is {form!r}; choose one of {FORMS}, or None to have it chosen.")
+        if part not in PARTS:
+            raise ValueError(f"part is {part!r}; choose one of {PARTS}.")
+        if isinstance(drop_duplicates, str) or not set(drop_duplicates) <= set(DUPLICATES):
+            raise ValueError(
+                f"drop_duplicates is {drop_duplicates!r}; it is a list of some of {DUPLICATES}."
+            )
+        if not 0 <= held_out < 1:
+            raise ValueError(f"held_out is {held_out}; it is a share, at least 0 and below 1.")
+        self.source = source
+        self.text_field, self.split, self.encoding = text_field, split, encoding
+        self.drop_duplicates = frozenset(drop_duplicates)
+        self.held_out, self.part = held_out, part
+        self.counts = CorpusCounts()
+        self._is_data_set = isinstance(source, str) and source.startswith(_TFDS)
+        self.files = [] if self._is_data_set else files_of(source)
+        self.form = form
+        if self.files and form is None:
+            self.form = self._detected()
+            logger.info("%s is read as %s.", shown(source), self.form)
+
+    def __iter__(self) -> Iterator[Document]:
+        """The documents, one after the other; see `Corpus` for what is left out.
+
+        Raises:
+            ValueError: names the file and line that is not UTF-8, not JSON, or lacks the field.
+        """
+        self.counts = counts = CorpusCounts(form=self.form or "")
+        with _Seen() as seen:
+            # Progress is shown in a terminal only.
+            for document in tqdm(
+                self._bounded(self._raw()), "Reading", unit=" documents", disable=None
+            ):
+                digest = _hash("\n".join(document))
+                if (digest / 2**64 < self.held_out) != (self.part == "held_out"):
+                    counts.other_part += 1
+                    continue
+                if not seen.is_new("documents", digest):
+                    counts.duplicate_documents += 1
+                    if "documents" in self.drop_duplicates:
+                        continue
+                elif new := [seen.is_new("sentences", _hash(text)) for text in document]:
+                    counts.duplicate_sentences += new.count(False)
+                    if "sentences" in self.drop_duplicates:
+                        document = [
+                            text for text, is_new in zip(document, new, strict=True) if is_new
+                        ]
+                if not document:
+                    continue
+                counts.documents += 1
+                counts.sentences += len(document)
+                counts.characters += sum(map(len, document))
+                yield document
+
+    def _bounded(self, documents: Iterable[Iterable[str]]) -> Iterator[Document]:
+        """Documents without blank sentences and white space around others, none of them huge."""
+        for document in documents:
+            kept, size = [], 0
+            for sentence in document:
+                # A line may be longer than what split_sentences leaves.
+                for piece in split_sentences(sentence) if len(sentence) > LONGEST else (sentence,):
+                    if not (piece := piece.strip()):
+                        continue
+                    if kept and size + len(piece) > _LONGEST_DOCUMENT:
+                        self.counts.cut_documents += 1
+                        yield kept
+                        kept, size = [], 0
+                    kept.append(piece)
+                    size += len(piece)
+            if kept:
+                yield kept
+
+    def _raw(self) -> Iterator[Iterable[str]]:
+        if self._is_data_set:
+            yield from self._of_data_set()
+        elif not self.files:
+            yield from map(_sentences_of, self.source)
+        for path in self.files:
+            yield from _READERS.get(_kind(path) or self.form, Corpus._of_text)(self, path)
+
+    # --- Kinds of sources ---
+
+    def _of_text(self, path: Path) -> Iterator[Iterable[str]]:
+        texts = (line for _, line in self._lines(path))
+        if self.form == "documents":
+            yield from (split_sentences(line) for line in texts)
+            return
+        for is_text, block in groupby(texts, key=lambda line: bool(line.strip())):
+            if is_text and self.form == "paragraphs":
+                yield chain.from_iterable(map(split_sentences, block))
+            elif is_text:
+                yield block
+
+    def _of_json(self, path: Path) -> Iterator[Iterable[str]]:
+        for number, line in self._lines(path):
+            if line.strip():
+                where = f"{path}, line {number}"
+                value = parse_json(line, path, number)
+                if isinstance(value, dict) and isinstance(value.get(self.text_field), list):
+                    yield [string(text, self.text_field, where) for text in value[self.text_field]]
+                else:
+                    text = member(value, self.text_field, str, where)
+                    yield _sentences_of(string(text, self.text_field, where))
+
+    def _lines(self, path: Path) -> Iterator[tuple[int, str]]:
+        return lines(path, self.encoding, max_line_bytes=_MAX_LINE_BYTES)
+
+    def _of_records(self, path: Path) -> Iterator[Iterable[str]]:
+        import tensorflow as tf
+
+        packing = "GZIP" if is_gzip(path) else None
+        records = tf.data.TFRecordDataset(str(path), packing).as_numpy_iterator()
+        for number, record in enumerate(records, start=1):
+            where = f"{path}, record {number}"
+            try:
+                fields = tf.train.Example.FromString(record).features.feature
+            except Exception as error:  # protobuf's DecodeError, whose place differs by version
+                raise ValueError(f"{where}: this is no tf.train.Example ({error}).") from error
+            texts = fields[self.text_field].bytes_list.value if self.text_field in fields else []
+            if not texts:
+                raise ValueError(
+                    f"{where}: there is no text in the feature {self.text_field!r}; the features are "
+                    f"{quoted(sorted(fields))}. Name the one with the text by text_field."
+                )
+            texts = [_decoded(text, where) for text in texts]
+            yield texts if len(texts) > 1 else _sentences_of(texts[0])
+
+    def _of_data_set(self) -> Iterator[Iterable[str]]:
+        name = self.source.removeprefix(_TFDS)
+        instead = "Check its name, or download the text by other means and pass its files."
+        for number, example in enumerate(examples_of(name, self.split, instead)):
+            where = f"{name}, example {number}"
+            if self.text_field not in example:
+                raise ValueError(
+                    f"{where}: there is no {self.text_field!r}; the fields are {quoted(sorted(example))}. "
+                    "Name the one with the text by text_field."
+                )
+            yield _sentences_of(_decoded(example[self.text_field], where))
+
+    def _detected(self) -> str:
+        """The form that the first lines of the files speak for."""
+        texts = [path for path in self.files if _kind(path) is None]
+        if not texts:
+            return _kind(self.files[0])
+        read = (line.strip() for path in texts for _, line in self._lines(path))
+        found = [*islice(read, _SAMPLED_LINES)]
+        full = [line for line in found if line]
+        if not full:
+            return "sentences"
+        several = sum(len(split_sentences(line)) for line in full) > _MOST_SENTENCES_A_LINE * len(
+            full
+        )
+        # Lines that follow a line, and not a blank one or nothing.
+        follow = sum(bool(a and b) for a, b in pairwise(found))
+        if len(full) == len(found):
+            return "documents" if several else "sentences"
+        if follow < len(full) / 4:
+            return "documents"
+        return "paragraphs" if several else "sentences"
+
+
+_READERS = {"json_lines": Corpus._of_json, "tfrecord": Corpus._of_records}
+
+
+def _kind(path: Path) -> str | None:
+    """The form that a file's name tells; None for text files."""
+    if is_gzip(path):
+        path = path.with_suffix("")
+    if path.suffix.lower() in (".jsonl", ".ndjson"):
+        return "json_lines"
+    return "tfrecord" if ".tfrecord" in path.name.lower() else None
+
+
+def files_of(source: Any) -> list[Path]:
+    """The files that a source names; none for an iterable of documents."""
+    if isinstance(source, str | Path):
+        sources = [source]
+    elif (
+        isinstance(source, list | tuple)
+        and source
+        and all(isinstance(item, str | Path) for item in source)
+    ):
+        sources = source
+    elif isinstance(source, Iterable) and not isinstance(source, Mapping | bytes):
+        return []
+    else:
+        raise ValueError(
+            f"The source is {shown(source)}. It is a file, a folder, a pattern such as 'my/*.txt', a "
+            "list of those, or an iterable of documents."
+        )
+    return [path for item in sources for path in _named_by(item)]
+
+
+def _named_by(source: str | Path) -> list[Path]:
+    path = Path(source)
+    if path.is_dir():
+        found = sorted(
+            file
+            for file in path.rglob("*")
+            if file.is_file() and not any(p.startswith(".") for p in file.relative_to(path).parts)
+        )
+    elif path.is_file():
+        return [path]
+    else:
+        found = sorted(
+            file
+            for name in glob.glob(str(source), recursive=True)
+            if (file := Path(name)).is_file()
+        )
+    if not found:
+        raise FileNotFoundError(
+            f"No file is named by {shown(str(source))}. Name a text file, a folder with some, or a "
+            "pattern such as 'my/*.txt'. Texts that are not in files are passed as an iterator, "
+            "iter(texts)."
+        )
+    return found
+
+
+def _sentences_of(document: Any) -> Iterable[str]:
+    """The sentences of a document that is a text or a list of sentences."""
+    if isinstance(document, str):
+        return (piece for line in document.split("\n") for piece in split_sentences(line))
+    if isinstance(document, list | tuple) and all(isinstance(text, str) for text in document):
+        return document
+    raise TypeError(
+        f"A document is {shown(document)}; it is a string, or a list of sentences that are strings."
+    )
+
+
+def _decoded(text: bytes, where: str) -> str:
+    try:
+        return text.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise ValueError(
+            f"{where}: the text is not UTF-8 ({error.reason} at byte "
+            f"{error.object[error.start : error.start + 1].hex()}). Write it as UTF-8."
+        ) from error
+
+
+def _hash(text: str) -> int:
+    """64 bits of a text: of a billion different ones, two agree with a chance of 3%."""
+    data = text.encode("utf-8", "surrogatepass")
+    return int.from_bytes(hashlib.blake2b(data, digest_size=8).digest())
+
+
+class _Seen:
+    """Which hashes have been met; on disk, in a temporary folder, so that memory is bounded."""
+
+    def __enter__(self) -> _Seen:
+        self._folder = tempfile.TemporaryDirectory(prefix="bert_zoo_")
+        # A library that takes texts may do so, one after the other, in a thread of its own.
+        self._base = sqlite3.connect(
+            Path(self._folder.name) / "seen.sqlite", isolation_level=None, check_same_thread=False
+        )
+        # 16 MiB in memory, and nothing kept should the process die.
+        for setting in ("cache_size=-16384", "journal_mode=OFF", "synchronous=OFF"):
+            self._base.execute(f"PRAGMA {setting}")
+        for table in DUPLICATES:
+            self._base.execute(f"CREATE TABLE {table} (hash INTEGER PRIMARY KEY)")
+        self._base.execute("BEGIN")
+        return self
+
+    def is_new(self, table: str, digest: int) -> bool:
+        """Whether a hash was not met before; it is from now on."""
+        # SQLite's integers are signed.
+        row = self._base.execute(f"INSERT OR IGNORE INTO {table} VALUES (?)", (digest - 2**63,))
+        return row.rowcount == 1
+
+    def __exit__(self, *exception: Any) -> None:
+        self._base.close()
+        self._folder.cleanup()

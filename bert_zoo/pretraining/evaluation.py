@@ -1,0 +1,33 @@
+"""How well a recurrent language model predicts a stream."""
+
+import time
+
+import numpy as np
+
+from bert_zoo.models import CausalLM, StatefulLM
+from bert_zoo.models.task_model import under_settings
+from bert_zoo.presets import Reading
+from bert_zoo.pretraining.streams import segments
+
+
+def evaluate(model: CausalLM, token_ids: np.ndarray, reading: Reading) -> dict[str, float]:
+    """How well a model predicts a stream, in a mean over all its tokens but the first.
+
+    Args:
+        model: with any settings; those of `reading` are taken.
+        token_ids: int [tokens].
+
+    Returns:
+        `perplexity`; `bits` a token; `tokens` that were predicted; `seconds`.
+    """
+    stateful = StatefulLM(under_settings(model, **reading.settings), reading.batch_size)
+    stateful.compile()
+    start = time.perf_counter()
+    metrics = stateful.evaluate(
+        segments(token_ids, reading.batch_size, reading.segment_length),
+        verbose=0,
+        return_dict=True,
+    )
+    seconds = time.perf_counter() - start
+    metrics = {name: float(metrics[name]) for name in ("perplexity", "bits")}
+    return {**metrics, "tokens": len(token_ids) - 1, "seconds": round(seconds, 2)}

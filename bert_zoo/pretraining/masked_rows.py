@@ -1,0 +1,175 @@
+"""Rows that were masked ahead of training: what `bert_zoo create_pretraining_data` writes."""
+
+import hashlib
+import struct
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import tensorflow as tf
+
+from bert_zoo.config import IGNORED_LABEL
+from bert_zoo.error_text import shown
+
+# The features of a record, as google-research/bert's create_pretraining_data.py names them; a record need
+# not have the last one.
+TOKENS = ("input_ids", "input_mask", "segment_ids")
+ASKED = ("masked_lm_positions", "masked_lm_ids", "masked_lm_weights")
+PAIR_LABEL = "next_sentence_labels"
+# Rows that token counts are estimated from.
+COUNTED_ROWS = 1 << 14
+# A record is its length, a checksum of that, its content and a checksum of that.
+LENGTH, CHECKSUM = struct.Struct("<Q4x"), 4
+
+
+class MaskedRows:
+    """The rows of TFRecord files, read at any place.
+
+    Args:
+        files: all with rows of the same length and number of predictions.
+
+    Attributes:
+        length, predictions: tokens and masked tokens of each row.
+        num_rows: how many there are.
+        summary: what tells these rows from others.
+
+    Raises:
+        ValueError: no file, one that is not whole, or records without the features of masked rows.
+
+    Source: google-research/bert create_pretraining_data.py; the format of TFRecord files is described in
+    tensorflow/core/lib/io/record_writer.h.
+    """
+
+    def __init__(self, files: Sequence[Path]):
+        digest, found = hashlib.sha256(), [_records(path) for path in files]
+        self._files = [
+            np.memmap(path, np.uint8, "r") if len(r) else None
+            for path, r in zip(files, found, strict=True)
+        ]
+        self._file = np.repeat(np.arange(len(found)), [len(records) for records in found])
+        self._places = np.concatenate([*found, np.zeros((0, 2), np.int64)])
+        self.num_rows = len(self._places)
+        if not self.num_rows:
+            raise ValueError(f"There are no rows in {', '.join(map(str, files)) or 'no file'}.")
+        for file in self._files:
+            if file is not None:
+                digest.update(file)
+        self.summary = {"rows": self.num_rows, "text_sha256": digest.hexdigest()}
+        features = tf.train.Example.FromString(self._record(0)).features.feature
+        if missing := [name for name in (*TOKENS, *ASKED) if name not in features]:
+            raise ValueError(
+                f"{files[0]} has no masked rows: its records lack {', '.join(missing)}, and have "
+                f"{', '.join(sorted(features)) or 'nothing'}. `bert_zoo create_pretraining_data` makes them; "
+                "leave --form out for records that hold text."
+            )
+        self.length = len(features[TOKENS[0]].int64_list.value)
+        self.predictions = len(features[ASKED[0]].int64_list.value)
+        sizes = {**dict.fromkeys(TOKENS, self.length), **dict.fromkeys(ASKED, self.predictions)}
+        if PAIR_LABEL in features:
+            sizes[PAIR_LABEL] = 1
+        self._features = {
+            name: tf.io.FixedLenFeature([n], tf.float32 if name == ASKED[-1] else tf.int64)
+            for name, n in sizes.items()
+        }
+
+    def _record(self, row: int) -> bytes:
+        start, size = self._places[row]
+        return self._files[self._file[row]][start : start + size].tobytes()
+
+    def read(self, rows: Sequence[int]) -> dict[str, np.ndarray]:
+        """Rows as models take them.
+
+        Args:
+            rows: their numbers.
+
+        Returns:
+            int32 `token_ids`, `padding_mask` and `segment_ids` [rows, length], `mask_positions` and their
+            labels `mlm_logits` [rows, predictions], -100 for none; where records have one, `pair_label` [rows].
+
+        Raises:
+            ValueError: a row has another length than the first.
+        """
+        records = np.array([self._record(row) for row in rows], object)
+        try:
+            found = tf.io.parse_example(records, self._features)
+        except tf.errors.InvalidArgumentError as error:
+            raise ValueError(
+                f"Not all rows have {self.length} tokens and {self.predictions} masked ones "
+                f"({error.message.splitlines()[0][:200]}). Name files of one call of create_pretraining_data."
+            ) from error
+        found = {name: value.numpy() for name, value in found.items()}
+        token_ids, mask, segments = (found[name].astype(np.int32) for name in TOKENS)
+        positions, labels = (found[name].astype(np.int32) for name in ASKED[:2])
+        batch = {
+            "token_ids": token_ids,
+            "padding_mask": mask,
+            "segment_ids": segments,
+            "mask_positions": positions,
+            "mlm_logits": np.where(found[ASKED[-1]] > 0, labels, IGNORED_LABEL),
+        }
+        if PAIR_LABEL in found:
+            batch["pair_label"] = found[PAIR_LABEL][:, 0].astype(np.int32)
+        return batch
+
+    def counts(self, vocab_size: int, special_ids: Sequence[int]) -> np.ndarray:
+        """How often each token that is not special occurs in the first `COUNTED_ROWS`, before masking.
+
+        Args:
+            vocab_size: how many ids there are.
+            special_ids: ids that are left out.
+
+        Returns:
+            int64 [vocab_size].
+        """
+        batch = self.read(range(min(COUNTED_ROWS, self.num_rows)))
+        ids, used = batch["token_ids"], batch["mlm_logits"] != IGNORED_LABEL
+        ids[np.nonzero(used)[0], batch["mask_positions"][used]] = batch["mlm_logits"][used]
+        ids = ids[batch["padding_mask"] == 1]
+        if ids.max() >= vocab_size:
+            raise ValueError(
+                f"The rows have the token {ids.max()}, and the vocabulary {vocab_size:,} tokens. Name the "
+                "vocabulary that create_pretraining_data was given."
+            )
+        counts = np.bincount(ids, minlength=vocab_size)
+        counts[[*special_ids]] = 0
+        return counts
+
+
+def _records(path: Path) -> np.ndarray:
+    """Where the content of each record begins, and its bytes: int64 [records, 2]."""
+    places, start, size = [], 0, path.stat().st_size
+    with path.open("rb") as file:
+        while start < size:
+            header = file.read(LENGTH.size)
+            length = LENGTH.unpack(header)[0] if len(header) == LENGTH.size else size
+            start += LENGTH.size
+            if start + length + CHECKSUM > size:
+                raise ValueError(
+                    f"{shown(str(path))} is no whole TFRecord file: it ends within record {len(places) + 1}. "
+                    "Compressed files are not read."
+                )
+            places.append((start, length))
+            start += length + CHECKSUM
+            file.seek(start)
+    return np.array(places, np.int64).reshape(-1, 2)
+
+
+def part_of(files: Sequence[Path], held_out: float) -> tuple[MaskedRows, MaskedRows | None]:
+    """The rows to train on, and those that are set aside: whole files, as documents are in one file each.
+
+    Args:
+        files: of one call of `create_pretraining_data`.
+        held_out: the share of files, rounded up, that is set aside.
+
+    Raises:
+        ValueError: too few files to set one aside; and as `MaskedRows`.
+    """
+    if not held_out:
+        return MaskedRows(files), None
+    number = max(1, round(len(files) * held_out))
+    if number >= len(files):
+        raise ValueError(
+            f"Of {len(files)} files none is left to train on where some are set aside. Choose --held_out 0, "
+            "or write more files (--num_shards)."
+        )
+    return MaskedRows(files[:-number]), MaskedRows(files[-number:])

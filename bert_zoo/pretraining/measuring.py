@@ -1,0 +1,99 @@
+"""What a pretraining is measured by: losses on text that is set aside, and masked words."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from bert_zoo.config import IGNORED_LABEL
+from bert_zoo.pretraining.batches import MaskedRowBatches, PretrainingBatches
+from bert_zoo.tasks.objectives import Draws
+from bert_zoo.tasks.objectives.model import ObjectiveModel
+
+# Rows of held-out text, which no training has: their seed is another one.
+MEASURED_ROWS, MEASURED_SEED = 256, 1 << 30
+# Sentences whose masks are filled before and after; those that are looked at; words of a sentence.
+SHOWN, LOOKED_AT, SHOWN_WORDS = 6, 2_000, range(6, 25)
+
+
+@dataclass
+class HeldOut:
+    """Text that is not trained on, and what it shows; the same rows and masks each time.
+
+    Attributes:
+        name: of the text.
+        batches: its batches.
+        count: how many of them.
+    """
+
+    name: str
+    batches: PretrainingBatches | MaskedRowBatches
+    count: int
+
+    def losses(self, model: ObjectiveModel) -> dict[str, float]:
+        """The loss, and that of each objective where there are several."""
+        data = self.batches.dataset(0, self.count)
+        metrics = model.evaluate(data, return_dict=True, verbose=0)
+        return {name: float(value) for name, value in metrics.items() if name.endswith("loss")}
+
+    def unigram_loss(self, counts: np.ndarray) -> float:
+        """Loss of masked tokens of a unigram model with these token counts.
+
+        Args:
+            counts: int [vocabulary], of the text that is trained on.
+        """
+        labels = [self.batches.at(number)[1] for number in range(self.count)]
+        labels = [rows if self.batches.mlm_only else rows["mlm_logits"] for rows in labels]
+        tokens = np.concatenate([rows[rows != IGNORED_LABEL] for rows in labels])
+        # Special tokens, which the text does not hold, are asked for too by RoBERTa's objective; of them,
+        # and of words that are new, it knows how often they are.
+        asked = np.bincount(tokens, minlength=len(counts))
+        known = asked[counts > 0].sum()
+        counts = np.where(counts > 0, counts, asked * counts.sum() / max(known, 1))
+        return float(-log_frequencies(counts)[tokens].mean())
+
+
+def log_frequencies(counts: np.ndarray) -> np.ndarray:
+    """The logarithms of tokens' shares of a text, in which each is counted once more."""
+    return np.log(counts + 1.0) - np.log(counts.sum() + len(counts))
+
+
+def masked_sentences(documents: Iterator[Sequence[str]], preprocessor) -> list[tuple[str, str]]:
+    """A few sentences with a word masked, and the word; a fixed draw chooses them.
+
+    Words are those of at least four letters that are one token; sentences fit into a row.
+    """
+    tokenizer = preprocessor.tokenizer
+    most = preprocessor.sequence_length - preprocessor.packer.layout.specials(1)
+    sentences = []
+    for document in documents:
+        sentences += [s for s in document if len(s.split()) in SHOWN_WORDS]
+        if len(sentences) >= LOOKED_AT:
+            break
+    mask = tokenizer.id_to_token(tokenizer.mask_id)
+    order = np.argsort(Draws(0, 0, np.arange(len(sentences))).uniform("sentence"), kind="stable")
+    found: list[tuple[str, str]] = []
+    for number in order:
+        words = sentences[number].split()
+        places = [p for p, w in enumerate(words) if p and len(w) > 3 and w.isalpha()]
+        if places:
+            lengths = tokenizer([f" {words[p]}" for p in places]).row_lengths().numpy()
+            places = [p for p, length in zip(places, lengths, strict=True) if length == 1]
+        if not places or mask in sentences[number]:
+            continue
+        if int(tokenizer([sentences[number]]).row_lengths()[0]) > most:
+            continue
+        place = places[int(Draws(0, 1, [number]).integers("word", len(places), 1)[0, 0])]
+        text = " ".join([*words[:place], mask, *words[place + 1 :]])
+        found.append((text, words[place]))
+        if len(found) == SHOWN:
+            break
+    return found
+
+
+def answers(model: ObjectiveModel, sentences: Sequence[tuple[str, str]]) -> list[list[list[Any]]]:
+    """For each sentence the three likeliest words in the mask's place, with their probabilities."""
+    return [
+        [[c.token, c.score] for c in model.fill_mask(text, top_k=3)[0]] for text, _ in sentences
+    ]

@@ -1,0 +1,104 @@
+"""Models to pretrain: new ones, and checkpoints with the heads that their objective needs."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import bert_zoo
+from bert_zoo.config import ConfigError
+from bert_zoo.family import Family
+from bert_zoo.loading.directories import open_checkpoint
+from bert_zoo.loading.load import missing_parts
+from bert_zoo.models import CausalLM, Encoder, MaskedLM, Pretraining
+from bert_zoo.presets import LanguageModelPreset
+from bert_zoo.registry import registry
+from bert_zoo.tasks import TASKS
+from bert_zoo.tasks.objectives import OBJECTIVES
+from bert_zoo.tasks.objectives.model import ObjectiveModel
+
+
+def new_model(family: Family, config: Mapping[str, Any], preprocessor, dtype: str = "float32"):
+    """A model with randomly initialised weights and all heads of its family's objectives.
+
+    Args:
+        family: whose page makes it.
+        config: fields of its configuration; `vocab_size` is the vocabulary's.
+        preprocessor: whose vocabulary the model predicts.
+        dtype: a Keras dtype policy.
+    """
+    sizes = {**family.defaults, **config, "vocab_size": preprocessor.tokenizer.vocab_size}
+    task = Pretraining.task if Pretraining.task in family.heads else MaskedLM.task
+    config = family.config_class(**sizes).with_pooler(family.heads[task].pooler)
+    return TASKS[task](Encoder(config, family.name, preprocessor=preprocessor, dtype=dtype))
+
+
+def model_to_go_on_with(name: str, objective: str = "", dtype: str = "float32") -> ObjectiveModel:
+    """A checkpoint with the heads that its objective needs; a log line says which of them are new.
+
+    Heads for sentences (BERT's next sentence, ALBERT's order) are not made anew: without them, masked
+    tokens alone are trained. A pooler that no loss reads stays as it is.
+
+    Args:
+        name: what `load` takes.
+        objective: a key of `bert_zoo.tasks.objectives.OBJECTIVES`; empty for the family's.
+        dtype: a Keras dtype policy.
+    """
+    opened = open_checkpoint(name, with_weights=False)
+    family = opened.family
+    objective = objective or family.pretraining_of(opened.config)
+    if not objective or MaskedLM.task not in family.heads:
+        raise ValueError(
+            f"{name} was not pretrained with hidden tokens. Models of masked tokens are those of "
+            "bert_zoo.list_models(provides='masked_lm')."
+        )
+    chosen = OBJECTIVES.get(objective)
+    task = MaskedLM.task
+    if Pretraining.task in family.heads:
+        has_all = not missing_parts(name, Pretraining.task)
+        if has_all or getattr(chosen, "replaced", False) or hasattr(chosen, "targets"):
+            task = Pretraining.task
+    model = bert_zoo.load(name, task=task, init=tuple(missing_parts(name, task)), dtype=dtype)
+    if model.encoder.config.pooler:
+        return model
+    whole = bert_zoo.load(name, task="encoder", dtype=dtype)
+    if not whole.config.pooler:
+        return model
+    # Masked tokens do not read the pooler; what is fine-tuned later does.
+    with_pooler = TASKS[task](whole)
+    with_pooler.masked_lm.set_weights(model.masked_lm.get_weights())
+    whole.pooler.trainable = False
+    return with_pooler
+
+
+def new_language_model(
+    preset: LanguageModelPreset, preprocessor, dtype: str = "float32"
+) -> CausalLM:
+    """A model with randomly initialised weights that predicts the vocabulary of its preprocessor.
+
+    Raises:
+        ConfigError: the vocabulary is too small for the preset's clusters.
+    """
+    size = preprocessor.tokenizer.vocab_size
+    cutoffs = preset.config.get("cutoffs", ())
+    if any(cutoff >= size for cutoff in cutoffs):
+        raise ConfigError(
+            f"The vocabulary has {size:,} tokens and the preset's clusters begin at {cutoffs}. Name "
+            "cutoffs that fit (`bert_zoo build_vocabulary` suggests some), or none."
+        )
+    family = registry().families[preset.family]
+    config = family.config_class(vocab_size=size, **preset.config)
+    return CausalLM(Encoder(config, family.name, preprocessor=preprocessor, dtype=dtype))
+
+
+def fitted(preset: LanguageModelPreset, vocab_size: int) -> LanguageModelPreset:
+    """The preset without the clusters that a vocabulary is too small for, which is said."""
+    cutoffs = preset.config.get("cutoffs", ())
+    kept = tuple(cutoff for cutoff in cutoffs if cutoff < vocab_size)
+    if kept == cutoffs:
+        return preset
+    print(f"The vocabulary has {vocab_size:,} tokens: of the clusters that begin at {cutoffs}, "
+          f"{kept or 'none'} are left.")  # fmt: skip
+    config = {**preset.config, "cutoffs": kept}
+    if "tie_projs" in config:
+        config["tie_projs"] = config["tie_projs"][: len(kept) + 1]
+    return replace(preset, config=config)

@@ -1,0 +1,174 @@
+"""How far a pretraining is: counted, measured, and kept in checkpoints."""
+
+import importlib.util
+import json
+import math
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import keras
+import tensorflow as tf
+from keras import ops
+
+from bert_zoo.pretraining.batches import NumberedBatches
+from bert_zoo.training.divergence import diverged
+from bert_zoo.training.resume import write_checkpoint
+from bert_zoo.training.runs import CHECKPOINT, DIVERGED, PROGRESS, updates_of
+
+# How often the held-out text is measured.
+MEASUREMENTS = 5
+
+
+@dataclass
+class Progress:
+    """How far a training is; kept in its checkpoints.
+
+    Attributes:
+        phase: the number of the present phase.
+        batches: of the present phase that were trained on.
+        all_batches: of all phases.
+        seconds: of training, in all calls of the program, with what is measured and written between.
+        busy: of these, the seconds of steps alone, without the first of each call.
+        busy_tokens: tokens of those steps.
+        tokens: that were trained on, special ones among them and padding not.
+        loss, losses: the sum, and number, of batches' losses since the latest measurement.
+        starts: of the present phase, `PretrainingBatches.starts`.
+        measured_at: the share of the training that was done at the latest measurement.
+        rows: what was measured, a row each time.
+        before: what was measured and answered before the first batch.
+    """
+
+    phase: int = 0
+    batches: int = 0
+    all_batches: int = 0
+    seconds: float = 0.0
+    busy: float = 0.0
+    busy_tokens: float = 0.0
+    tokens: float = 0.0
+    loss: float = 0.0
+    losses: int = 0
+    starts: list[int] = field(default_factory=list)
+    measured_at: float = 0.0
+    rows: list[dict[str, float]] = field(default_factory=list)
+    before: dict[str, Any] = field(default_factory=dict)
+
+
+class Keeper(keras.callbacks.Callback):
+    """Counts, measures, writes checkpoints, and ends a training whose loss is no number.
+
+    All of that after each execution of the backend, which is of a batch or, with `steps_per_execution`, of
+    several.
+
+    Args:
+        progress: is brought up to date.
+        directory: of the run.
+        batches: of the present phase.
+        end: the number after that of the last batch of the `fit`.
+        share: gives the part of the whole training that is done.
+        measure: gives what is measured, by name; of all texts, or of the held-out one alone.
+        every: seconds between checkpoints.
+        writes: whether to write files; of several workers one does.
+    """
+
+    def __init__(
+        self,
+        progress: Progress,
+        directory: Path,
+        batches: NumberedBatches,
+        end: int,
+        share: Callable[[], float],
+        measure: Callable[[bool], dict[str, float]],
+        *,
+        every: float,
+        writes: bool,
+    ):
+        super().__init__()
+        self.progress, self.directory, self.batches = progress, directory, batches
+        self.end, self.share, self.measure = end, share, measure
+        self.every, self.writes = every, writes
+        self._now = self._saved = time.monotonic()
+        self._step_start: float | None = None
+        self.board = None
+        if writes and importlib.util.find_spec("tensorboard") is not None:
+            self.board = tf.summary.create_file_writer(str(directory / "tensorboard"))
+
+    def on_train_begin(self, logs=None):
+        self._now = self._saved = time.monotonic()
+
+    def on_train_batch_begin(self, batch, logs=None):
+        # What `fit` logs is then the loss of an execution, not the mean since the beginning of `fit`.
+        self.model.reset_metrics()
+
+    def on_train_batch_end(self, batch, logs=None):
+        progress, loss = self.progress, float(logs["loss"])
+        first = progress.batches
+        # The last execution may have fewer.
+        trained = min(self.model.steps_per_execution, self.end - first)
+        progress.batches += trained
+        progress.all_batches += trained
+        tokens = trained * self.batches.tokens
+        progress.tokens += tokens
+        now = time.monotonic()
+        progress.seconds += now - self._now
+        if self._step_start is not None:
+            progress.busy += now - self._step_start
+            progress.busy_tokens += tokens
+        self._now = now
+        if not math.isfinite(loss):
+            where = f"at step {updates_of(self.model):,}, batch {progress.all_batches:,}"
+            if trained > 1:
+                where += f" or one of the {trained - 1} before, of which the first is written"
+            raise diverged(
+                self.model, loss, where, self.batches.at(first), self.directory / DIVERGED
+            )
+        progress.loss += loss * trained
+        progress.losses += trained
+        share = self.share()
+        if share < 1 and int(share * MEASUREMENTS) > int(progress.measured_at * MEASUREMENTS):
+            self.write_row()
+            # Of a budget of time, measuring takes a share too.
+            progress.measured_at = self.share()
+        if now - self._saved >= self.every:
+            self.save()
+        self._step_start = time.monotonic()
+
+    def write_row(self, at_end: bool = False) -> None:
+        """Measures, and notes it beside the mean loss of training since the time before."""
+        progress = self.progress
+        rate = float(ops.convert_to_numpy(self.model.optimizer.learning_rate))
+        row = {"step": updates_of(self.model), "seconds": progress.seconds, "rate": rate}
+        if progress.losses:
+            row["loss"] = progress.loss / progress.losses
+        row |= self.measure(at_end)
+        progress.loss, progress.losses = 0.0, 0
+        progress.rows.append(row)
+        if self.writes:
+            losses = {name: value for name, value in row.items() if name.endswith("loss")}
+            print_losses(f"Step {row['step']:,}", losses)
+        if self.board:
+            with self.board.as_default(step=row["step"]):
+                for name, value in row.items():
+                    if name != "step":
+                        tf.summary.scalar(name, value)
+            self.board.flush()
+
+    def save(self) -> None:
+        """Writes a checkpoint."""
+        self.progress.starts = [*self.batches.starts]
+        if self.writes:
+            write_checkpoint(
+                self.model,
+                self.directory / CHECKPOINT,
+                self.progress.all_batches,
+                {PROGRESS: json.dumps(asdict(self.progress))},
+            )
+        self._saved = time.monotonic()
+
+
+def print_losses(when: str, losses: Mapping[str, Any]) -> None:
+    shown = ", ".join(f"{n} {v:.4f}" for n, v in losses.items() if isinstance(v, float))
+    if shown:
+        print(f"{when}: {shown}")

@@ -1,0 +1,303 @@
+"""A pretraining: a model and text go in, a run directory comes out."""
+
+import json
+import shutil
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import keras
+
+import bert_zoo
+from bert_zoo.loading.directories import RUN_METRICS as METRICS
+from bert_zoo.loading.directories import RUN_MODEL as MODEL
+from bert_zoo.models import CausalLM
+from bert_zoo.models.replicas import is_chief
+from bert_zoo.models.task_model import Use
+from bert_zoo.pretraining.batches import NumberedBatches
+from bert_zoo.pretraining.causal import RowTraining, StreamSettings, StreamTraining
+from bert_zoo.pretraining.corpus import MASKED_ROWS, STREAM
+from bert_zoo.pretraining.masked import (
+    MaskedRowTraining,
+    MaskedTraining,
+    RememberingTraining,
+    Settings,
+)
+from bert_zoo.pretraining.progress import Keeper, Progress, print_losses
+from bert_zoo.pretraining.texts import read_documents, read_masked_rows, read_streams
+from bert_zoo.tasks.objectives.model import ObjectiveModel
+from bert_zoo.training.budget import TimeBudget
+from bert_zoo.training.distribution import present_strategy
+from bert_zoo.training.resume import notes_of, restore
+from bert_zoo.training.runs import (
+    CHECKPOINT,
+    CONFIG,
+    PROGRESS,
+    check_same_run,
+    keras_verbosity,
+    read_json,
+    updates_of,
+    versions,
+)
+from bert_zoo.weights.files import remove_leftovers, write_json
+
+TOKENS, VOCABULARY = "tokens", "vocabulary"
+# More batches than there are.
+ENDLESS = 1 << 20
+
+
+@dataclass(frozen=True)
+class FinishedRun:
+    """A finished training, as its report shows it.
+
+    Attributes:
+        name: what was trained.
+        goes_on: whether that is a checkpoint, as `load` takes it.
+        use: what the model is for.
+        config, results: what `config.json` and `metrics.json` hold.
+        directory: of the run.
+    """
+
+    name: str
+    goes_on: bool
+    use: Use
+    config: Mapping[str, Any]
+    results: Mapping[str, Any]
+    directory: Path
+
+
+def pretrain(
+    name: str,
+    make_model: Callable[[], ObjectiveModel | CausalLM],
+    settings: Settings | StreamSettings,
+    text: Sequence[str] | str,
+    directory: Path,
+    *,
+    goes_on: bool = False,
+    general_text: Sequence[str] | str | None = None,
+    reading: Mapping[str, Any] | None = None,
+    held_out: float = 0.05,
+    seed: int = 0,
+    checkpoint_seconds: float = 300.0,
+    strategy: Any = None,
+    report: Callable[[FinishedRun], None] | None = None,
+) -> dict[str, Any]:
+    """Pretrains a model, or goes on with a pretraining that was stopped, and writes a run directory.
+
+    Going on means the same batches with the same masks, random numbers and state of the optimizer: of a
+    training of a number of updates, weights equal those of one that was not stopped to the last bit.
+    With a budget of time learning rates go by the clock, and are not.
+
+    The directory holds `config.json`, the text's tokens (`tokens`), `metrics.json`, the model (`model`, a
+    bert_zoo directory that `load` takes for every task) and, for TensorBoard, `tensorboard`.
+
+    Args:
+        name: what it begins with, for the report.
+        make_model: makes the model, under the strategy.
+        settings: how to train.
+        text: what `Corpus` takes; with languages in the settings, a file for each.
+        directory: made if it does not exist.
+        goes_on: whether `name` is that of a checkpoint, as `load` takes it, for the model card.
+        general_text: text of other kinds, on which the loss is measured too.
+        reading: options of `Corpus` for `text`, `form` and `encoding`; `general_text` has none. With the
+            form "stream" both texts are whole files that a language model of words, characters or bytes
+            reads from end to end; with "masked_rows" they are what `bert_zoo create_pretraining_data` wrote.
+        held_out: share of the documents to measure on, or of the stream's tokens, or of the files with
+            rows; 0 sets nothing aside.
+        seed: of randomly initialised weights, rows, masks and dropout.
+        checkpoint_seconds: from one checkpoint to the next.
+        strategy: what `bert_zoo.training.strategy` gives. Of several workers one, the chief, writes.
+        report: writes what a finished run shows beside that, such as
+            `bert_zoo.cli.pretrain.write_report`.
+
+    Returns:
+        What `metrics.json` holds.
+
+    Raises:
+        ValueError: the directory holds a run of other settings or text, or the text is too short.
+        TrainingDiverged: the loss is infinite or no number; the batch is in `diverged_batch.npz`.
+    """
+    if not (settings.seconds or settings.recipe.total_steps):
+        raise ValueError("Say how long to train: seconds, or total_steps of the recipe.")
+    strategy = strategy or present_strategy()
+    writes = is_chief(strategy)
+    recipe, checkpoints = settings.recipe, directory / CHECKPOINT
+    if writes:
+        directory.mkdir(parents=True, exist_ok=True)
+        remove_leftovers(directory)
+    keras.utils.set_random_seed(seed)
+    with strategy.scope():
+        model = make_model()
+    preprocessor, reading, texts = model.preprocessor, dict(reading or {}), (text, general_text)
+    kind: type = MaskedTraining
+    if isinstance(settings, StreamSettings):
+        kind = StreamTraining if model.always_gives_state else RowTraining
+    elif settings.goes_on:
+        kind = RememberingTraining
+    if reading.get("form") == MASKED_ROWS:
+        kind, read = MaskedRowTraining, read_masked_rows(*texts, held_out)
+    elif reading.get("form") == STREAM:
+        read = read_streams(*texts, held_out, preprocessor, directory / TOKENS)
+    else:
+        read = read_documents(
+            *texts,
+            held_out,
+            preprocessor,
+            directory / TOKENS,
+            reading=reading,
+            languages=getattr(settings, "languages", ()),
+            as_tokenized=kind.as_tokenized,
+        )
+    with strategy.scope():
+        training = kind(model, settings, read.trained_on, seed)
+    model, settings = training.model, training.settings
+    measured = [training.held_out(name, each) for name, each in read.measured.items()]
+
+    def measure(all_texts: bool) -> dict[str, float]:
+        return {
+            f"{each.name} {metric}": value
+            for each in (measured if all_texts else measured[:1])
+            for metric, value in each.losses(model).items()
+        }
+
+    config = {
+        "model": name,
+        **training.about(),
+        "seconds": settings.seconds,
+        "seed": seed,
+        "examples": [read.trained_on.summary],
+        "recipe": asdict(recipe),
+        "data": {
+            "text": text,
+            **reading,
+            "general_text": general_text,
+            "held_out": held_out,
+        },
+    }
+    notes = notes_of(checkpoints)
+    if notes:
+        check_same_run(
+            directory,
+            config,
+            "a training that was stopped",
+            f"Go on with the same ones, name another directory, or delete {checkpoints}.",
+        )
+    elif (directory / METRICS).is_file():
+        advice = "Name another directory (--output_dir), or delete it."
+        check_same_run(directory, config, "a finished run", advice)
+        print(f"The run in {directory} is finished; nothing is trained again.")
+        return read_json(directory / METRICS)
+    elif writes:
+        write_json(directory / CONFIG, config | {"versions": versions()})
+
+    progress = Progress(**json.loads(notes[PROGRESS])) if notes else Progress()
+    with strategy.scope():
+        training.compile()
+        restore(model, checkpoints)
+    questions = training.questions(read.held_out)
+    if notes:
+        print(f"Going on from step {updates_of(model):,} with the training in {directory}.")
+    else:
+        progress.before = {**measure(True), "answers": training.answers(questions)}
+        print_losses("Before", progress.before)
+
+    for number in range(progress.phase, len(training.phases)):
+        if number > progress.phase:
+            progress.phase, progress.batches, progress.starts = number, 0, []
+        until = sum(share for _, share in settings.phases[: number + 1])
+        _train_phase(
+            training,
+            training.phases[number],
+            progress,
+            directory,
+            min(until, 1.0),
+            measure,
+            every=checkpoint_seconds,
+            writes=writes,
+        )
+    progress.before["after"] = training.answers(questions)
+    trained = training.trained()
+    results = {
+        "before": {n: v for n, v in progress.before.items() if n not in ("answers", "after")},
+        "after": {n: v for n, v in progress.rows[-1].items() if n.endswith("loss") and n != "loss"},
+        "measured": progress.rows,
+        "unigram loss": measured[0].unigram_loss(training.counts) if measured else None,
+        "sentences": [
+            {"text": text, "word": word, "before": before, "after": after}
+            for (text, word), before, after in zip(
+                questions, progress.before["answers"], progress.before["after"], strict=True
+            )
+        ],
+        "steps": updates_of(model),
+        "seconds": round(progress.seconds, 1),
+        "tokens": round(progress.tokens),
+        "tokens_per_second": progress.busy_tokens / max(progress.busy, 1e-9),
+        "parameters": trained.count_params(),
+    }
+    print_losses("After", results["after"])
+    if writes:
+        bert_zoo.save(trained, directory / MODEL)
+        if report is not None:
+            about = config | {"versions": versions()}
+            report(FinishedRun(name, goes_on, training.use, about, results, directory))
+        write_json(directory / METRICS, results)
+        shutil.rmtree(directory / CHECKPOINT)
+    return results
+
+
+def _train_phase(
+    training: MaskedTraining | StreamTraining,
+    batches: NumberedBatches,
+    progress: Progress,
+    directory: Path,
+    until: float,
+    measure: Callable[[bool], dict[str, float]],
+    *,
+    every: float,
+    writes: bool,
+) -> None:
+    """Trains up to a part of the whole training, and writes a checkpoint."""
+    model, settings = training.model, training.settings
+    recipe, callbacks = settings.recipe, []
+    if settings.seconds:
+        budget = TimeBudget(
+            recipe.learning_rate,
+            settings.seconds,
+            warmup_proportion=recipe.warmup_proportion,
+            used=progress.seconds,
+            until=until,
+        )
+        callbacks.append(budget)
+        left = 0 if budget.share >= until else ENDLESS
+
+        def share() -> float:
+            return budget.share
+    else:
+        per_update = settings.batches_per_update
+        all_batches = recipe.total_steps * per_update
+        end = round(recipe.total_steps * until) * per_update
+        left = end - progress.all_batches
+
+        def share() -> float:
+            return progress.all_batches / all_batches
+
+    if progress.starts:
+        batches.starts = progress.starts
+    end = progress.batches + left
+    keeper = Keeper(progress, directory, batches, end, share, measure, every=every, writes=writes)
+    keeper.set_model(model)
+    if left > 0:
+        # A graph for this phase's shapes alone. One that has met another length is traced for any, which
+        # differs in the last bits from that of a training that goes on in this phase.
+        model.make_train_function(force=True)
+        model.fit(
+            batches.dataset(progress.batches, end),
+            callbacks=[*callbacks, keeper],
+            # Of a budget of time, no one knows how many batches it has.
+            verbose=keras_verbosity() if writes and not settings.seconds else 0,
+        )
+    # Not twice, where a run was stopped just before its end.
+    if until >= 1 and (not progress.rows or progress.rows[-1]["step"] < updates_of(model)):
+        keeper.write_row(at_end=True)
+    keeper.save()

@@ -1,0 +1,129 @@
+"""The texts of a training: what it is trained on, and what it is measured on."""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import tensorflow as tf
+
+from bert_zoo.pretraining.corpus import Corpus, CorpusCounts, files_of
+from bert_zoo.pretraining.masked_rows import MaskedRows, part_of
+from bert_zoo.pretraining.parallel_text import ParallelLines, reading_in_turn
+from bert_zoo.pretraining.streams import FileStream, StreamPart, misfit
+from bert_zoo.pretraining.tokens import TokenizedText, write_tokens
+
+Text = TokenizedText | StreamPart | MaskedRows
+HELD_OUT, GENERAL = "held out", "general text"
+
+
+class Texts(NamedTuple):
+    """The texts of a training.
+
+    Attributes:
+        trained_on: what the model is trained on.
+        measured: what it is measured on, by name.
+        held_out: the documents that are set aside; None where there are none.
+    """
+
+    trained_on: Text
+    measured: dict[str, Text]
+    held_out: Corpus | None = None
+
+
+def read_documents(
+    text: Sequence[str] | str,
+    general_text: Sequence[str] | str | None,
+    held_out: float,
+    preprocessor: Any,
+    directory: Path,
+    *,
+    reading: Mapping[str, Any],
+    languages: Sequence[str] = (),
+    as_tokenized: Callable[[Sequence[str], Any], Sequence[str]],
+) -> Texts:
+    """Documents, tokenized once and kept in a directory; some are set aside by their content.
+
+    Args:
+        text, general_text, held_out, reading: as of `bert_zoo.pretraining.run.pretrain`.
+        preprocessor: what tokenizes.
+        directory: for the tokens.
+        languages: of a text with a file for each.
+        as_tokenized: (the sentences of a document, the tokenizer) -> the texts to tokenize of it.
+    """
+    source, reader, tokenizer = text, preprocessor, preprocessor.tokenizer
+    if languages:
+        source, reader = ParallelLines(text, languages), reading_in_turn(preprocessor, languages)
+    corpus = partial(Corpus, drop_duplicates=("documents",))
+
+    def tokens_of(corpus: Corpus, where: str) -> TokenizedText:
+        try:
+            tokens = write_tokens(
+                corpus,
+                reader,
+                directory / where,
+                rewritten=partial(as_tokenized, tokenizer=tokenizer),
+            )
+        except tf.errors.InvalidArgumentError as error:
+            raise misfit("The text", error) from error
+        except ValueError:
+            if corpus.counts.documents:
+                raise
+            raise ValueError(
+                f"Of {corpus.counts.other_part:,} documents none is left for the part {corpus.part!r}. "
+                "Blank lines, or lines where a line is a document, divide them; --held_out says which "
+                "share is set aside, 0 for none."
+            ) from None
+        counts = CorpusCounts(**tokens.index["corpus"])
+        name = corpus.part.replace("_", " ").capitalize()
+        print(f"{name}: {counts}; {tokens.num_tokens:,} tokens.")
+        return tokens
+
+    trained_on = tokens_of(corpus(source, held_out=held_out, part="train", **reading), "train")
+    corpora = {}
+    if held_out:
+        corpora[HELD_OUT] = corpus(source, held_out=held_out, part="held_out", **reading)
+    if general_text is not None:
+        corpora[GENERAL] = corpus(general_text)
+    measured = {name: tokens_of(each, name.replace(" ", "_")) for name, each in corpora.items()}
+    return Texts(trained_on, measured, corpora.get(HELD_OUT))
+
+
+def read_streams(
+    text: Sequence[str] | str,
+    general_text: Sequence[str] | str | None,
+    held_out: float,
+    preprocessor: Any,
+    directory: Path,
+) -> Texts:
+    """Whole files as one stream; its end is set aside. Arguments as of `read_documents`."""
+
+    def tokens_of(source: Any, where: str) -> TokenizedText:
+        files = files_of(source)
+        try:
+            return write_tokens(
+                FileStream(files, preprocessor.tokenizer), preprocessor, directory / where
+            )
+        except tf.errors.InvalidArgumentError as error:
+            raise misfit(", ".join(map(str, files)), error) from error
+
+    whole = tokens_of(text, "train")
+    end = math.ceil(whole.num_tokens * (1 - held_out))
+    measured: dict[str, Text] = {}
+    if held_out:
+        measured[HELD_OUT] = StreamPart(whole, end, whole.num_tokens)
+    if general_text is not None:
+        measured[GENERAL] = tokens_of(general_text, GENERAL.replace(" ", "_"))
+    return Texts(StreamPart(whole, 0, end), measured)
+
+
+def read_masked_rows(
+    text: Sequence[str] | str, general_text: Sequence[str] | str | None, held_out: float
+) -> Texts:
+    """Rows that were masked ahead of training; whole files are set aside. Arguments as above."""
+    trained_on, aside = part_of(files_of(text), held_out)
+    measured: dict[str, Text] = {} if aside is None else {HELD_OUT: aside}
+    if general_text is not None:
+        measured[GENERAL] = MaskedRows(files_of(general_text))
+    return Texts(trained_on, measured)

@@ -1,0 +1,382 @@
+"""Text tokenized once: token ids in a file with an index, read at any place.
+
+A directory holds the ids of all tokens one after another (`tokens.bin`), the places where sentences and
+documents start (`sentences.bin`, `documents.bin`), how often each token occurs, which tokens begin a word
+(.npy) and `index.json`. All but the index are mapped into memory. Special tokens are not among them: rows
+get them when they are composed. Reading needs no TensorFlow.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from dataclasses import asdict
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from filelock import FileLock
+
+from bert_zoo.data.rows import ranges
+from bert_zoo.json_files import read_object
+from bert_zoo.pretraining.corpus import CorpusCounts
+from bert_zoo.text.layout import Layout
+from bert_zoo.weights.files import remove_leftovers, write_json
+
+if TYPE_CHECKING:
+    from bert_zoo.text.preprocessor import TextPreprocessor
+    from bert_zoo.text.tokenizer import Tokenizer
+
+INDEX, PROGRESS = "index.json", "progress.json"
+# Tokens from one note of the progress to the next: what is tokenized again after a stop.
+PROGRESS_TOKENS = 1 << 23
+# Characters that are tokenized in one call: enough that what each call costs does not count.
+BATCH_CHARACTERS = 1 << 16
+# Tokens that are counted at a time: NumPy makes eight bytes of each.
+COUNTED_TOKENS = 1 << 20
+SUMMARY = ("documents", "sentences", "tokens", "text_sha256")
+_ROLES = ("unk", "pad", "cls", "sep", "mask", "eos")
+
+
+class Document(NamedTuple):
+    """A document of a `TokenizedText`.
+
+    Attributes:
+        token_ids: int32 [tokens].
+        sentence_starts: int64 [sentences], the place of each sentence's first token.
+        word_starts: bool [tokens], whether a token is the first of a word.
+    """
+
+    token_ids: np.ndarray
+    sentence_starts: np.ndarray
+    word_starts: np.ndarray
+
+
+# --- Writing ---
+
+
+def write_tokens(
+    documents: Iterable[Sequence[str]],
+    preprocessor: TextPreprocessor,
+    directory: str | Path,
+    *,
+    rewritten: Callable[[Sequence[str]], Sequence[str]] | None = None,
+    progress_tokens: int = PROGRESS_TOKENS,
+    batch_characters: int = BATCH_CHARACTERS,
+) -> TokenizedText:
+    """Tokenizes documents and writes them to a directory.
+
+    A program that was stopped goes on after the last note of its progress: it reads the documents from
+    the first one again, and checks that they are the same. If the directory is complete, it does no more
+    than that.
+
+    Sentences after a document's first are tokenized as what follows a space, which matters to
+    byte-level BPE. Sentences without any token are left out.
+
+    Args:
+        documents: lists of sentences, such as a `Corpus`; its `counts`, a `CorpusCounts`, are kept in the
+            index.
+        preprocessor: what tokenizes, and whose layout the rows will have.
+        directory: is made where it does not exist.
+        rewritten: from a document's sentences to the texts that are tokenized in their place; None for
+            the sentences.
+        progress_tokens: from one note of the progress to the next.
+        batch_characters: how much is tokenized in one call.
+
+    Returns:
+        The tokens.
+
+    Raises:
+        ValueError: no document has a token; or the directory holds other documents, or those of
+            another vocabulary.
+    """
+    directory, tokenizer = Path(directory), preprocessor.tokenizer
+    directory.mkdir(parents=True, exist_ok=True)
+    lock = directory / ".lock"
+    with FileLock(lock):
+        remove_leftovers(directory)
+        _note_vocabulary(directory, tokenizer)
+        left = iter(documents) if rewritten is None else map(rewritten, documents)
+        digest = hashlib.sha256()
+        is_complete = (directory / INDEX).exists()
+        done = {"read": 0, "documents": 0, "sentences": 0, "tokens": 0}
+        done["text_sha256"] = digest.hexdigest()
+        for name in (INDEX, PROGRESS):
+            if (directory / name).exists():
+                done = {key: read_object(directory / name)[key] for key in done}
+                break
+        for document in islice(left, done["read"]):
+            _feed(digest, document)
+        if digest.hexdigest() != done["text_sha256"] or (
+            is_complete and next(left, None) is not None
+        ):
+            raise ValueError(
+                f"{directory} holds the tokens of other documents than these: the text, or what is left "
+                "out of it, has changed. Choose another directory, or delete this one to have it written "
+                "anew."
+            )
+        if not is_complete:
+            tokenized = _tokenized(left, tokenizer, batch_characters)
+            _write(tokenized, directory, done, digest, tokenizer.vocab_size, progress_tokens)
+            if not done["tokens"]:
+                raise ValueError("The documents have no tokens. Check that their files hold text.")
+            about = _vocabulary_of(tokenizer)
+            about["special_ids"]["pad"] = preprocessor.packer.pad_id
+            about["layout"] = preprocessor.packer.layout.get_config()
+            counts = getattr(documents, "counts", None)
+            if isinstance(counts, CorpusCounts):
+                about["corpus"] = asdict(counts)
+            np.save(directory / "counts.npy", _counts(directory, tokenizer.vocab_size))
+            write_json(directory / INDEX, {**done, **about})
+            (directory / PROGRESS).unlink(missing_ok=True)
+        # No longer needed: a process that waits for it, or makes it anew, finds all written.
+        lock.unlink(missing_ok=True)
+    return TokenizedText(directory, tokenizer)
+
+
+def _write(
+    tokenized: Iterable[tuple[Sequence[str], list[np.ndarray]]],
+    directory: Path,
+    done: dict[str, Any],
+    digest: Any,
+    vocab_size: int,
+    progress_tokens: int,
+) -> None:
+    """Appends documents to the files, and brings `done`, what they hold, up to date."""
+    dtype, noted = _dtype(vocab_size), done["tokens"]
+    sizes = {
+        "tokens": done["tokens"] * dtype.itemsize,
+        # Ends of all, after a 0: where each starts, and the last one ends.
+        "sentences": (done["sentences"] + 1) * 8,
+        "documents": (done["documents"] + 1) * 8,
+    }
+    with ExitStack() as stack:
+        files = {
+            name: stack.enter_context((directory / f"{name}.bin").open("ab")) for name in sizes
+        }
+        for name, size in sizes.items():
+            files[name].truncate(size)  # drops what was written after the last note
+
+        def note(name: str) -> None:
+            for file in files.values():
+                file.flush()
+                os.fsync(file.fileno())
+            done["text_sha256"] = digest.hexdigest()
+            write_json(directory / name, done)
+
+        for document, sentences in tokenized:
+            _feed(digest, document)
+            done["read"] += 1
+            sentences = [ids for ids in sentences if len(ids)]
+            if not sentences:
+                continue
+            ends = done["tokens"] + np.cumsum([len(ids) for ids in sentences], dtype=np.int64)
+            done["documents"] += 1
+            done["sentences"] += len(sentences)
+            done["tokens"] = int(ends[-1])
+            files["tokens"].write(np.concatenate(sentences).astype(dtype).tobytes())
+            files["sentences"].write(ends.tobytes())
+            files["documents"].write(np.int64(done["sentences"]).tobytes())
+            if done["tokens"] - noted >= progress_tokens:
+                note(PROGRESS)
+                noted = done["tokens"]
+        note(PROGRESS)
+
+
+def _tokenized(
+    documents: Iterator[Sequence[str]], tokenizer: Tokenizer, batch_characters: int
+) -> Iterator[tuple[Sequence[str], list[np.ndarray]]]:
+    """Documents with the ids of their sentences, tokenized ahead on all cores."""
+
+    def tokenize(batch: list[Sequence[str]]) -> Iterator[tuple[Sequence[str], list[np.ndarray]]]:
+        texts = [
+            f" {sentence}" if i else sentence
+            for document in batch
+            for i, sentence in enumerate(document)
+        ]
+        ragged = tokenizer(texts)
+        ids = iter(np.split(ragged.flat_values.numpy(), ragged.row_splits.numpy()[1:-1]))
+        return ((document, [next(ids) for _ in document]) for document in batch)
+
+    workers = os.cpu_count() or 1
+    with ThreadPoolExecutor(workers) as pool:
+        ahead: deque = deque()
+        for batch in _batches(documents, batch_characters):
+            ahead.append(pool.submit(tokenize, batch))
+            if len(ahead) > workers:
+                yield from ahead.popleft().result()
+        for item in ahead:
+            yield from item.result()
+
+
+def _batches(
+    documents: Iterator[Sequence[str]], batch_characters: int
+) -> Iterator[list[Sequence[str]]]:
+    batch, size = [], 0
+    for document in documents:
+        batch.append(document)
+        size += sum(map(len, document))
+        if size >= batch_characters:
+            yield batch
+            batch, size = [], 0
+    if batch:
+        yield batch
+
+
+def _feed(digest: Any, document: Sequence[str | bytes]) -> None:
+    for text in document:
+        digest.update(text if isinstance(text, bytes) else text.encode("utf-8", "surrogatepass"))
+        digest.update(b"\n")
+    digest.update(b"\n")
+
+
+def _counts(directory: Path, vocab_size: int) -> np.ndarray:
+    tokens = np.memmap(directory / "tokens.bin", _dtype(vocab_size), "r")
+    counts = np.zeros(vocab_size, np.int64)
+    for start in range(0, len(tokens), COUNTED_TOKENS):
+        counts += np.bincount(tokens[start : start + COUNTED_TOKENS], minlength=vocab_size)
+    return counts
+
+
+# --- Vocabularies ---
+
+
+def _vocabulary_of(tokenizer: Tokenizer) -> dict[str, Any]:
+    """What decides the ids of a text."""
+    options = {n: v for n, v in tokenizer.get_config().items() if n != "vocabulary"}
+    content = json.dumps(
+        [options, tokenizer.vocabulary], ensure_ascii=False, sort_keys=True, default=str
+    )
+    return {
+        "tokenizer": type(tokenizer).__name__,
+        "vocab_size": tokenizer.vocab_size,
+        "sha256": hashlib.sha256(content.encode("utf-8", "surrogatepass")).hexdigest(),
+        "special_ids": {
+            r: getattr(tokenizer, f"{r}_id") for r in _ROLES if hasattr(tokenizer, f"{r}_id")
+        },
+    }
+
+
+def _note_vocabulary(directory: Path, tokenizer: Tokenizer) -> None:
+    """Writes which tokenizer the directory is for, or checks that it is this one."""
+    note = directory / "vocabulary.json"
+    if note.exists():
+        _check_vocabulary(read_object(note), tokenizer, directory)
+        return
+    np.save(directory / "begins_word.npy", tokenizer.word_starts)
+    write_json(note, _vocabulary_of(tokenizer))
+
+
+def _check_vocabulary(stored: dict[str, Any], tokenizer: Tokenizer, directory: Path) -> None:
+    given = _vocabulary_of(tokenizer)
+    if stored["sha256"] != given["sha256"]:
+        have, want = (
+            f"{v['tokenizer']} with {v['vocab_size']:,} tokens and the hash {v['sha256'][:12]}"
+            for v in (stored, given)
+        )
+        raise ValueError(
+            f"{directory} was tokenized by another vocabulary or with other options: by a {have}. The "
+            f"model's is a {want}. Tokenize the text again, into another directory."
+        )
+
+
+# --- Reading ---
+
+
+class TokenizedText:
+    """Tokenized documents in a directory that `write_tokens` wrote, read at any place.
+
+    Its files are mapped into memory. Several threads may use it, and it is pickled as its directory.
+
+    Args:
+        directory: as it was written.
+        tokenizer: checked to be what the texts were tokenized with, where it is given.
+
+    Attributes:
+        directory: the Path.
+        num_documents, num_sentences, num_tokens: how many there are.
+        document_starts: int64 [documents + 1], each document's first sentence; at the end their number.
+        sentence_starts: int64 [sentences + 1], each sentence's first token among all tokens; the same.
+        counts: int64 [vocab_size], how often each token occurs.
+        begins_word: bool [vocab_size], `word_starts` of the tokenizer.
+        layout: the `Layout` of rows.
+        special_ids: role, such as "cls" or "mask" -> id; "pad" among them in any case.
+        index: what index.json says, such as "corpus", the counts of the `Corpus`.
+
+    Raises:
+        FileNotFoundError: no such directory, or one whose writing was stopped.
+        ValueError: another vocabulary.
+    """
+
+    def __init__(self, directory: str | Path, tokenizer: Tokenizer | None = None):
+        self.directory = Path(directory)
+        if not (self.directory / INDEX).is_file():
+            raise FileNotFoundError(
+                f"{self.directory} has no {INDEX}: it holds no tokens, or not all of them yet. "
+                "write_tokens makes it, and goes on where it was stopped."
+            )
+        self.index = read_object(self.directory / INDEX)
+        if tokenizer is not None:
+            _check_vocabulary(self.index, tokenizer, self.directory)
+        self.num_documents, self.num_sentences, self.num_tokens = (
+            self.index[name] for name in ("documents", "sentences", "tokens")
+        )
+        self.document_starts, self.sentence_starts = (
+            np.memmap(self.directory / f"{name}.bin", np.int64, "r")
+            for name in ("documents", "sentences")
+        )
+        self.counts = np.load(self.directory / "counts.npy")
+        self.begins_word = np.load(self.directory / "begins_word.npy")
+        self.layout = Layout(**self.index["layout"])
+        self.special_ids = self.index["special_ids"]
+        dtype = _dtype(self.index["vocab_size"])
+        self._tokens = np.memmap(self.directory / "tokens.bin", dtype, "r")
+
+    def __reduce__(self):
+        return TokenizedText, (self.directory,)
+
+    def __len__(self) -> int:
+        return self.num_documents
+
+    @property
+    def summary(self) -> dict[str, Any]:
+        """What tells the text from another."""
+        return {name: self.index[name] for name in SUMMARY}
+
+    def document(self, number: int) -> Document:
+        """Reads a document; IndexError for one that is not there."""
+        if not 0 <= number < self.num_documents:
+            raise IndexError(f"There is no document {number}; there are {self.num_documents:,}.")
+        first, end = self.document_starts[number : number + 2]
+        starts = self.sentence_starts[first : end + 1]
+        ids = self._tokens[starts[0] : starts[-1]].astype(np.int32)
+        word_starts = self.begins_word[ids]
+        word_starts[:1] = True
+        return Document(ids, starts[:-1] - starts[0], word_starts)
+
+    def stream(self) -> np.ndarray:
+        """Reads all tokens, one document after another: int32 [tokens]."""
+        return self._tokens.astype(np.int32)
+
+    def read(self, starts: np.ndarray, lengths: np.ndarray) -> np.ndarray:
+        """Reads runs of tokens.
+
+        Args:
+            starts: integers [runs], the place of each run's first token among all tokens.
+            lengths: integers [runs], at least 1.
+
+        Returns:
+            int32 [sum of lengths], one run after another.
+        """
+        starts, lengths = np.asarray(starts, np.int64), np.asarray(lengths, np.int64)
+        return self._tokens[np.repeat(starts, lengths) + ranges(lengths)].astype(np.int32)
+
+
+def _dtype(vocab_size: int) -> np.dtype:
+    return np.dtype(np.uint16 if vocab_size <= 1 << 16 else np.int32)

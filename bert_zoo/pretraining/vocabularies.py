@@ -1,0 +1,412 @@
+"""Vocabularies: of pieces of words, trained by the libraries that the papers' authors or their heirs wrote;
+and of words, characters and bytes, by how often texts have them.
+
+`tokenizers` and `sentencepiece` come with `pip install "bert_zoo[vocabularies]"`. The files are those that
+`bert_zoo.text.tokenizer_from_dir` reads; the tokenizers in the graph give the ids of the libraries.
+"""
+
+from __future__ import annotations
+
+import importlib
+import io
+import json
+import unicodedata
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from bert_zoo.pretraining.streams import pieces_of
+from bert_zoo.text.vocabulary import SUFFIX
+from bert_zoo.text.word_level import NEWLINE, UNITS
+from bert_zoo.weights.files import write_json
+
+# Pieces of words that are seen once say nothing.
+_MIN_COUNT = 2
+# Texts whose words are found in one call.
+_WORDS_OF = 1_000
+# Of SentencePiece, which holds its sentences in memory.
+_MOST_SENTENCES = 1_000_000
+
+
+def train_vocabulary(
+    texts: Iterable[str],
+    kind: str,
+    directory: str | Path,
+    *,
+    vocab_size: int,
+    lowercase: bool = False,
+    languages: Sequence[str] = (),
+) -> list[str]:
+    """Trains a vocabulary and writes its files.
+
+    - "wordpiece", as BERT's: [PAD], [UNK], [CLS], [SEP] and [MASK] come first; vocab.txt.
+    - "byte_bpe", as RoBERTa's: <s>, <pad>, </s> and <unk> come first, <mask> last; vocab.json and
+      merges.txt.
+    - "byte_bpe_bracketed", the same as DeBERTa 1's: [PAD], [CLS], [SEP] and [UNK] come first, [MASK] last.
+    - "word_bpe", as XLM's: <s>, </s>, <pad>, <unk> and <special0> to <special9> come first; vocab.json
+      and merges.txt. Words are found as English's.
+    - "sentencepiece", as ALBERT's, a unigram model: <pad>, <unk>, [CLS], [SEP] and [MASK] come first;
+      spiece.model. Of more than a million texts, so many are chosen at random.
+    - "sentencepiece_cased", the same as XLNet's, without accents: <unk>, <s>, </s>, <cls>, <sep>, <pad>,
+      <mask>, <eod> and <eop> come first.
+    - "sentencepiece_plain", as DeBERTa 2's and 3's, a unigram model of texts as they are: [PAD], [CLS],
+      [SEP] and [UNK] come first, and [MASK] follows the pieces; spm.model.
+
+    Args:
+        texts: read once.
+        kind: one of `KINDS`.
+        directory: is made where it does not exist; tokenizer_config.json is written too.
+        vocab_size: tokens, special ones among them. Fewer where the texts do not have so many pieces,
+            but for SentencePiece, which refuses.
+        lowercase: whether texts are lower-cased, and accents taken off; not for "byte_bpe",
+            "byte_bpe_bracketed", "sentencepiece_cased" and "sentencepiece_plain".
+        languages: for "word_bpe", names of the languages that a model is to tell apart, which get the
+            numbers 0, 1, ...
+
+    Returns:
+        The tokens in the order of their ids.
+
+    Raises:
+        ImportError: the library is not installed.
+        ValueError: an unknown kind, an option that it does not have, or texts that are too few.
+    """
+    if kind not in KINDS:
+        raise ValueError(f"kind is {kind!r}; choose one of {tuple(KINDS)}.")
+    if lowercase and kind in CASED_KINDS:
+        raise ValueError(f"{kind} keeps texts as they are; leave lowercase out.")
+    if languages and kind != "word_bpe":
+        raise ValueError(f"{kind} reads all languages alike; leave languages out.")
+    tokens, files = KINDS[kind](iter(texts), vocab_size, lowercase)
+    if languages:
+        numbers = {name: number for number, name in enumerate(languages)}
+        names = {str(number): name for name, number in numbers.items()}
+        files["tokenizer_config.json"] |= {
+            "language": languages[0],
+            "lang2id": numbers,
+            "id2lang": names,
+        }
+    directory = Path(directory)
+    directory.mkdir(parents=True, exist_ok=True)
+    for name, content in files.items():
+        if isinstance(content, bytes):
+            (directory / name).write_bytes(content)
+        else:
+            write_json(directory / name, content)
+    return tokens
+
+
+Files = dict[str, Any]
+
+
+def _wordpiece(texts: Iterator[str], vocab_size: int, lowercase: bool) -> tuple[list[str], Files]:
+    library = _library("tokenizers")
+    trained = library.Tokenizer(library.models.WordPiece(unk_token="[UNK]"))
+    trained.normalizer = library.normalizers.BertNormalizer(lowercase=lowercase)
+    trained.pre_tokenizer = library.pre_tokenizers.BertPreTokenizer()
+    special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+    tokens = _trained(
+        trained, "WordPiece", texts, vocab_size, special, continuing_subword_prefix=SUFFIX
+    )
+    return tokens, {
+        "vocab.txt": _lines(tokens),
+        "tokenizer_config.json": {"tokenizer_class": "BertTokenizer", "do_lower_case": lowercase},
+    }
+
+
+def _byte_bpe(
+    texts: Iterator[str],
+    vocab_size: int,
+    lowercase: bool,
+    special: Sequence[str] = ("<s>", "<pad>", "</s>", "<unk>"),
+    mask: str = "<mask>",
+    tokenizer_class: str = "RobertaTokenizer",
+) -> tuple[list[str], Files]:
+    library = _library("tokenizers")
+    trained = library.Tokenizer(library.models.BPE())
+    trained.pre_tokenizer = library.pre_tokenizers.ByteLevel(add_prefix_space=False)
+    alphabet = library.pre_tokenizers.ByteLevel.alphabet()
+    tokens = _trained(trained, "Bpe", texts, vocab_size - 1, special, initial_alphabet=alphabet)
+    # Tokens begin with the space before them, and so does what a mask stands for. Without __type,
+    # transformers 5 refuses it.
+    mask_token = {"__type": "AddedToken", "content": mask, "lstrip": True, "special": True}
+    config = {"tokenizer_class": tokenizer_class, "mask_token": mask_token}
+    return [*tokens, mask], _bpe_files([*tokens, mask], trained, config, ["#version: 0.2"])
+
+
+def _word_bpe(texts: Iterator[str], vocab_size: int, lowercase: bool) -> tuple[list[str], Files]:
+    library = _library("tokenizers")
+    from bert_zoo.text.moses import MosesWords
+
+    words_of = MosesWords("en", lowercase=lowercase)
+
+    def words() -> Iterator[str]:
+        while batch := list(islice(texts, _WORDS_OF)):
+            for row in words_of(batch).to_list():
+                yield b" ".join(row).decode("utf-8")
+
+    end = "</w>"
+    trained = library.Tokenizer(library.models.BPE(end_of_word_suffix=end))
+    trained.pre_tokenizer = library.pre_tokenizers.WhitespaceSplit()
+    special = ["<s>", "</s>", "<pad>", "<unk>", *(f"<special{n}>" for n in range(10))]
+    tokens = _trained(trained, "Bpe", words(), vocab_size, special, end_of_word_suffix=end)
+    config = {"tokenizer_class": "XLMTokenizer", "do_lowercase_and_remove_accent": lowercase}
+    return tokens, _bpe_files(tokens, trained, config)
+
+
+def _trained(
+    tokenizer: Any,
+    model: str,
+    texts: Iterator[str],
+    vocab_size: int,
+    special: Sequence[str],
+    **options,
+) -> list[str]:
+    """Trains a tokenizer of `tokenizers`; returns its tokens in the order of their ids."""
+    trainer = getattr(_library("tokenizers").trainers, f"{model}Trainer")(
+        vocab_size=vocab_size,
+        min_frequency=_MIN_COUNT,
+        special_tokens=[*special],
+        show_progress=False,
+        **options,
+    )
+    tokenizer.train_from_iterator(texts, trainer)
+    ids = tokenizer.get_vocab()
+    return sorted(ids, key=ids.get)
+
+
+def _bpe_files(
+    tokens: Sequence[str], trained: Any, config: dict[str, Any], head: Sequence[str] = ()
+) -> Files:
+    pairs = json.loads(trained.to_str())["model"]["merges"]
+    # Older versions of the library write a merge as one string.
+    merges = [pair if isinstance(pair, str) else " ".join(pair) for pair in pairs]
+    return {
+        "vocab.json": {token: number for number, token in enumerate(tokens)},
+        "merges.txt": _lines([*head, *merges]),
+        "tokenizer_config.json": config,
+    }
+
+
+def _lines(texts: Sequence[str]) -> bytes:
+    return "".join(f"{text}\n" for text in texts).encode("utf-8")
+
+
+def _sentencepiece(
+    texts: Iterator[str], vocab_size: int, lowercase: bool
+) -> tuple[list[str], Files]:
+    options = {
+        **{"pad_id": 0, "unk_id": 1, "bos_id": -1, "eos_id": -1},
+        "control_symbols": ["[CLS]", "[SEP]", "[MASK]"],
+    }
+    config = {
+        "tokenizer_class": "AlbertTokenizer",
+        "do_lower_case": lowercase,
+        "keep_accents": not lowercase,
+    }
+    texts = map(_without_accents, texts) if lowercase else texts
+    return _trained_sentencepiece(texts, vocab_size, options, config)
+
+
+def _sentencepiece_cased(
+    texts: Iterator[str], vocab_size: int, lowercase: bool
+) -> tuple[list[str], Files]:
+    options = {
+        **{"unk_id": 0, "bos_id": 1, "eos_id": 2},
+        "control_symbols": ["<cls>", "<sep>", "<pad>", "<mask>", "<eod>"],
+        "user_defined_symbols": ["<eop>"],
+    }
+    config = {
+        "tokenizer_class": "XLNetTokenizer",
+        "do_lower_case": False,
+        "keep_accents": False,
+    }
+    return _trained_sentencepiece(map(_without_marks, texts), vocab_size, options, config)
+
+
+def _sentencepiece_plain(
+    texts: Iterator[str], vocab_size: int, lowercase: bool
+) -> tuple[list[str], Files]:
+    roles = {"pad": "[PAD]", "bos": "[CLS]", "eos": "[SEP]", "unk": "[UNK]"}
+    options = {f"{role}_id": number for number, role in enumerate(roles)}
+    options |= {f"{role}_piece": piece for role, piece in roles.items()}
+    config = {"tokenizer_class": "DebertaV2Tokenizer", "do_lower_case": False}
+    tokens, files = _trained_sentencepiece(texts, vocab_size - 1, options, config, "spm.model")
+    return [*tokens, "[MASK]"], files
+
+
+def _trained_sentencepiece(
+    texts: Iterator[str],
+    vocab_size: int,
+    options: dict[str, Any],
+    config: dict[str, Any],
+    model_file: str = "spiece.model",
+) -> tuple[list[str], Files]:
+    library = _library("sentencepiece")
+    model = io.BytesIO()
+    try:
+        library.SentencePieceTrainer.train(
+            sentence_iterator=texts,
+            model_writer=model,
+            vocab_size=vocab_size,
+            model_type="unigram",
+            character_coverage=0.99995,
+            input_sentence_size=_MOST_SENTENCES,
+            shuffle_input_sentence=True,
+            minloglevel=2,
+            **options,
+        )
+    except RuntimeError as error:
+        raise ValueError(
+            f"SentencePiece makes no vocabulary of {vocab_size:,} tokens from these texts ({error}). "
+            "Choose a smaller vocab_size, or more text."
+        ) from error
+    processor = library.SentencePieceProcessor(model_proto=model.getvalue())
+    tokens = [processor.id_to_piece(i) for i in range(processor.get_piece_size())]
+    return tokens, {model_file: model.getvalue(), "tokenizer_config.json": config}
+
+
+def _without_accents(text: str) -> str:
+    return _without_marks(text).lower()
+
+
+def _without_marks(text: str) -> str:
+    text = unicodedata.normalize("NFKD", text)
+    return "".join(c for c in text if not unicodedata.combining(c))
+
+
+def _library(name: str) -> Any:
+    try:
+        return importlib.import_module(name)
+    except ImportError as error:
+        raise ImportError(
+            f'{name} is needed to train this vocabulary: pip install "bert_zoo[vocabularies]".'
+        ) from error
+
+
+Trainer = Callable[[Iterator[str], int, bool], tuple[list[str], Files]]
+KINDS: dict[str, Trainer] = {
+    "wordpiece": _wordpiece,
+    "byte_bpe": _byte_bpe,
+    "byte_bpe_bracketed": partial(
+        _byte_bpe,
+        special=("[PAD]", "[CLS]", "[SEP]", "[UNK]"),
+        mask="[MASK]",
+        tokenizer_class="DebertaTokenizer",
+    ),
+    "word_bpe": _word_bpe,
+    "sentencepiece": _sentencepiece,
+    "sentencepiece_cased": _sentencepiece_cased,
+    "sentencepiece_plain": _sentencepiece_plain,
+}
+CASED_KINDS = ("byte_bpe", "byte_bpe_bracketed", "sentencepiece_cased", "sentencepiece_plain")
+
+
+# --- Vocabularies of words, characters and bytes ---
+
+
+def count_tokens(
+    paths: Iterable[str | Path],
+    *,
+    unit: str = "word",
+    lowercase: bool = False,
+    space_token: str | None = None,
+) -> Counter[str]:
+    """Counts the tokens of text files, as a `WordLevelTokenizer` with the same options splits them.
+
+    Args:
+        paths: text files, UTF-8 unless the unit is "byte".
+
+    Returns:
+        Token -> count, in the order of first appearance.
+
+    Raises:
+        FileNotFoundError: no such file.
+        ValueError: an unknown unit, an empty file, or bytes that are not UTF-8.
+    """
+    if unit not in UNITS:
+        raise ValueError(f"unit is {unit!r}; choose one of {UNITS}.")
+    counts: Counter = Counter()
+    for path in paths:
+        for piece in pieces_of(path, unit, strip=space_token is not None):
+            if unit == "byte":
+                counts.update(piece)
+                continue
+            text = piece.decode("utf-8")
+            text = text.lower() if lowercase else text
+            counts.update(text.split() if unit == "word" else text)
+    if unit == "byte":
+        del counts[NEWLINE]
+        return Counter({str(value): count for value, count in counts.items()})
+    if space_token is None:
+        return counts
+    # A space counts where its token first appears, or where it does itself.
+    merged: Counter[str] = Counter()
+    for token, count in counts.items():
+        merged[space_token if token == " " else token] += count
+    return merged
+
+
+def build_vocabulary(
+    paths: Iterable[str | Path],
+    *,
+    unit: str = "word",
+    lowercase: bool = False,
+    space_token: str | None = None,
+    max_size: int | None = None,
+    min_count: int = 0,
+    special: Sequence[str] = ("<eos>",),
+    unknown_token: str | None = "<unk>",
+) -> list[str]:
+    """Makes a vocabulary from text files; `count_tokens` and `select_tokens` say how.
+
+    The original counts train.txt alone for WikiText-103, and train.txt, valid.txt and test.txt, in
+    this order, for the Penn Treebank, WikiText-2, enwik8 and text8. For the two last `special` is
+    () and `unknown_token` None.
+    """
+    counts = count_tokens(paths, unit=unit, lowercase=lowercase, space_token=space_token)
+    return select_tokens(
+        counts, max_size=max_size, min_count=min_count, special=special, unknown_token=unknown_token
+    )
+
+
+def select_tokens(
+    counts: Mapping[str, int],
+    *,
+    max_size: int | None = None,
+    min_count: int = 0,
+    special: Sequence[str] = ("<eos>",),
+    unknown_token: str | None = "<unk>",
+) -> list[str]:
+    """Orders tokens as the original's vocabularies are: special ones, then by falling frequency.
+
+    Args:
+        counts: token -> count, in the order of first appearance, which decides between equal counts.
+        max_size: how many of the most frequent tokens are taken; None means all. Special tokens
+            that the texts lack come on top.
+        min_count: tokens that are rarer are left out.
+        special: the tokens that come first.
+        unknown_token: stands where its count puts it, as in WikiText, whose "<unk>" is a word
+            like any other. Where that leaves it out, it follows the special tokens. None for a
+            vocabulary that has every token there is.
+
+    Returns:
+        The tokens in the order of their ids.
+    """
+    frequent = [s for s, n in Counter(counts).most_common(max_size) if n >= min_count]
+    if unknown_token is not None and unknown_token not in frequent:
+        special = [*special, unknown_token]
+    return list(dict.fromkeys([*special, *frequent]))
+
+
+def suggested_cutoffs(vocab_size: int) -> list[int]:
+    """Returns cutoffs for adaptive softmax: the shares that WikiText-103's are of its vocabulary.
+
+    7.5%, 15% and 75%, to two digits; the original's for the One Billion Word Benchmark are 7.6%,
+    12.6% and 80.7%. None below 50,000 tokens: the original has none for WikiText-2's 33,278.
+    """
+    if vocab_size < 50_000:
+        return []
+    return [int(float(f"{share * vocab_size:.1e}")) for share in (0.075, 0.15, 0.75)]

@@ -1,0 +1,45 @@
+"""Objectives of pretraining, one in a file: how tokens are hidden, and the head and loss that predict them.
+
+Tokens are hidden in NumPy, by vectorised transforms of batches of rows: an objective is called with a
+batch of rows and their random numbers, and returns the inputs and labels of `task="pretraining"`;
+`Masking.__call__` says which.
+
+    objective = OBJECTIVES["masked_tokens"].for_tokens(TokenIds.of(model.preprocessor.tokenizer))
+    inputs, labels = objective(batch, Draws(seed, epoch, batch["row"]))
+
+`masking` and `model` hold what all share, `draws` the random numbers, `replacement` what a model reads in
+the place of a hidden token, `table` all objectives by name, and `showing` prints one for a text.
+"""
+
+from bert_zoo.tasks.objectives.draws import Draws
+from bert_zoo.tasks.objectives.masked_tokens import (
+    DynamicMaskedTokens,
+    MaskedTokens,
+    StreamMaskedTokens,
+)
+from bert_zoo.tasks.objectives.ngrams import NGrams, WindowedNGrams
+from bert_zoo.tasks.objectives.permutations import Permutations
+from bert_zoo.tasks.objectives.replaced_tokens import ReplacedTokens
+from bert_zoo.tasks.objectives.replacement import Replacement, TokenIds
+from bert_zoo.tasks.objectives.showing import objective_for, show
+from bert_zoo.tasks.objectives.spans import Spans
+from bert_zoo.tasks.objectives.table import OBJECTIVES
+from bert_zoo.tasks.objectives.whole_words import WholeWords
+
+__all__ = [
+    "OBJECTIVES",
+    "Draws",
+    "DynamicMaskedTokens",
+    "MaskedTokens",
+    "NGrams",
+    "Permutations",
+    "ReplacedTokens",
+    "Replacement",
+    "Spans",
+    "StreamMaskedTokens",
+    "TokenIds",
+    "WholeWords",
+    "WindowedNGrams",
+    "objective_for",
+    "show",
+]

@@ -1,0 +1,114 @@
+"""Masked tokens: chosen one by one (BERT's, RoBERTa's and XLM's), and how a model predicts them."""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from bert_zoo.layers.heads import MaskedLMHead
+from bert_zoo.tasks.objectives.masking import Masking, shuffled
+from bert_zoo.tasks.objectives.model import Prediction
+from bert_zoo.tasks.objectives.replacement import Replacement
+
+
+@dataclass(frozen=True, kw_only=True)
+class MaskedTokens(Masking):
+    """BERT's: a rounded part of a row's tokens, at least one; special tokens are not chosen.
+
+    Source: Devlin et al. 2018 (arXiv:1810.04805), appendix A.1; google-research/bert
+    create_pretraining_data.py.
+    """
+
+    def eligible(self, batch):
+        """bool [batch, length], the tokens that may be chosen."""
+        return ~batch["special"]
+
+    def choose(self, batch, draws):
+        eligible, numbers = self.eligible(batch), self.numbers(batch, draws)[:, None]
+        keys = shuffled(eligible, draws, "tokens")
+        last = np.take_along_axis(np.sort(keys, axis=1), np.maximum(numbers - 1, 0), axis=1)
+        return (keys <= last) & eligible & (numbers > 0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class DynamicMaskedTokens(MaskedTokens):
+    """RoBERTa's: special tokens may be chosen, and a row's number is rounded up at random.
+
+    That is as often as its fraction says, so that the rate holds in short rows too. <s>, <pad>, </s> and
+    <unk> are no random tokens.
+
+    Source: Liu et al. 2019 (arXiv:1907.11692), section 4.1; fairseq data/mask_tokens_dataset.py.
+    """
+
+    replacement: Replacement = Replacement(excluded_ids=(0, 1, 2, 3))  # noqa: RUF009 (frozen)
+
+    def eligible(self, batch):
+        return batch["padding_mask"] != 0
+
+    def predictions(self, length):
+        return self.max_predictions or math.ceil(self.rate * length)
+
+    def numbers(self, batch, draws):
+        wanted = self.rate * np.count_nonzero(self.eligible(batch), axis=1)
+        wanted = (wanted + draws.uniform("number", 1)[:, 0]).astype(np.int64)
+        return np.minimum(wanted, self.predictions(batch["token_ids"].shape[1]))
+
+
+@dataclass(frozen=True, kw_only=True)
+class StreamMaskedTokens(DynamicMaskedTokens):
+    """XLM's: any token but a row's first one, and random tokens are of all of the vocabulary.
+
+    Of rows with translations too, where either text helps to tell what is hidden in the other.
+
+    Source: Lample and Conneau 2019 (arXiv:1901.07291), sections 3.3 and 3.5; facebookresearch/XLM
+    xlm/trainer.py, mask_out.
+    """
+
+    replacement: Replacement = Replacement()  # noqa: RUF009 (frozen)
+
+    def eligible(self, batch):
+        eligible = super().eligible(batch)
+        eligible[:, 0] = False
+        return eligible
+
+
+class MaskedTokenPrediction(Prediction):
+    """The masked tokens: [batch, length, vocabulary], or at `mask_positions` alone.
+
+    The generator's, where there is one; of a second stream, where the encoder has one.
+    """
+
+    def head(self, model, name):
+        config, stored = model.encoder.config, model.stored_head
+        activation = stored.activation or config.activation
+        return MaskedLMHead(
+            config.vocab_size,
+            config.table_width,
+            activation=None if stored.projects_directly else activation,
+            epsilon=config.layer_norm_epsilon,
+            tied=config.tie_word_embeddings,
+            extra_width=stored.projection_width(config) - config.table_width,
+            position_embedding=model.mask_reader.mask_embedding(**model.layer_options),
+            name=name,
+            **model.layer_options,
+        )
+
+    def reader(self, model):
+        return model.mask_reader
+
+    def reads_all(self, inputs):
+        return inputs.get("mask_positions") is None
+
+    def logits(self, head, model, encoded, inputs):
+        if "query_output" in encoded:
+            return head(encoded["query_output"], model.token_table)
+        positions, reader = model.positions(inputs, "mask_positions"), model.mask_reader
+        read = {n: inputs[n] for n in reader.inputs if inputs.get(n) is not None}
+        if head.position_embedding is not None:
+            encoded = encoded if model.generator is None else reader(read)
+            states = reader.masked_states(encoded, read, head.position_embedding, positions)
+            return head(states, reader.token_table)
+        if model.generator is None:
+            x = model.prepared(encoded["sequence_output"])
+            return head(x, model.token_table, positions)
+        return head(reader(read, positions=positions)["sequence_output"], model.token_table)

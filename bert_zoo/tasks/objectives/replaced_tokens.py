@@ -1,0 +1,151 @@
+"""Tokens that a generator replaces, and a discriminator is to find (ELECTRA)."""
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from keras import ops, random
+
+from bert_zoo.config import IGNORED_LABEL
+from bert_zoo.layers.common import at_positions, norm
+from bert_zoo.layers.embeddings import begin_of_documents
+from bert_zoo.layers.heads import OutputHead
+from bert_zoo.models.labels import LabelRange
+from bert_zoo.models.losses import ReplacedTokenLoss
+from bert_zoo.tasks.objectives.masked_tokens import MaskedTokens
+from bert_zoo.tasks.objectives.model import Prediction
+from bert_zoo.tasks.objectives.replacement import Replacement
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReplacedTokens(MaskedTokens):
+    """What ELECTRA's generator is asked for; what its discriminator reads is made of its answers.
+
+    Tokens are chosen as by `MaskedTokens`, a position only once where the original's can repeat; none
+    becomes a random token. `discriminator_logits` have no labels yet: `task="pretraining"` samples from the
+    generator within its step, and makes them.
+
+    Source: Clark et al. 2020 (arXiv:2003.10555), section 2 and appendix A; google-research/electra
+    pretrain/pretrain_helpers.py.
+    """
+
+    replacement: Replacement = Replacement(mask=0.85, random=0.0)  # noqa: RUF009 (frozen)
+    replaced: ClassVar[bool] = True
+
+    def predictions(self, length):
+        # In rows below 100 tokens the original's number would cut the rate.
+        return max(super().predictions(length), int((self.rate + 0.005) * length))
+
+
+def sampled_tokens(logits: Any, seed: Any) -> Any:
+    """Tokens drawn from the distributions that logits give, by Gumbel noise; no gradient goes through.
+
+    Args:
+        logits: float [batch, predictions, vocab_size].
+        seed: an integer or a `keras.random.SeedGenerator`.
+
+    Returns:
+        int32 [batch, predictions].
+    """
+    logits = ops.cast(ops.stop_gradient(logits), "float32")
+    # Not 0, whose logarithm is none.
+    uniform = random.uniform(ops.shape(logits), minval=1e-20, maxval=1.0, seed=seed)
+    return ops.argmax(logits - ops.log(-ops.log(uniform)), axis=-1)
+
+
+def with_tokens(token_ids: Any, positions: Any, tokens: Any) -> Any:
+    """The rows with other tokens at some positions.
+
+    Args:
+        token_ids: int32 [batch, length].
+        positions: int32 [batch, predictions]; 0 is none.
+        tokens: int32 [batch, predictions].
+
+    Returns:
+        int32 [batch, length].
+    """
+    first = token_ids[:, :1]
+    tokens = ops.where(ops.equal(positions, 0), first, ops.cast(tokens, first.dtype))
+    rows = ops.broadcast_to(ops.arange(ops.shape(positions)[0])[:, None], ops.shape(positions))
+    at = ops.stack([ops.reshape(rows, [-1]), ops.reshape(positions, [-1])], axis=1)
+    return ops.scatter_update(token_ids, at, ops.reshape(tokens, [-1]))
+
+
+def replaced_labels(token_ids: Any, original: Any, padding_mask: Any = None) -> Any:
+    """Labels of a discriminator: whether a token is not the original one, int32 [batch, length].
+
+    A generator's token that is the original counts as original.
+
+    Args:
+        token_ids: int32 [batch, length], as the discriminator reads them.
+        original: int32 [batch, length].
+        padding_mask: int [batch, length]; 0 is padding, whose label is -100.
+    """
+    labels = ops.cast(ops.not_equal(token_ids, original), "int32")
+    return labels if padding_mask is None else ops.where(padding_mask == 0, IGNORED_LABEL, labels)
+
+
+class ReplacedTokenPrediction(Prediction):
+    """Whether each token was put there by a generator: [batch, length] (ELECTRA's discriminator).
+
+    Source: Clark et al. 2020 (arXiv:2003.10555), section 2.
+    """
+
+    weight = 50.0
+    loss = ReplacedTokenLoss
+
+    def head(self, model, name):
+        config = model.encoder.config
+        has_norm = model.stored_head.has(f"{name}/norm")
+        return ReplacedTokenHead(
+            transform=config.activation,
+            transform_size=config.hidden_size,
+            epsilon=config.layer_norm_epsilon if has_norm else None,
+            name=name,
+            **model.layer_options,
+        )
+
+    def reads_all(self, inputs):
+        return True
+
+    def logits(self, head, model, encoded, inputs):
+        return head(encoded["sequence_output"], inputs.get("document_ids"))
+
+    def label_range(self, model, inputs):
+        what = "1 for a token that was replaced and 0 for another"
+        return LabelRange(2, what, ("batch", "length"))
+
+
+class ReplacedTokenHead(OutputHead):
+    """A layer with an activation and a logit of each token.
+
+    Source: google-research/electra run_pretraining.py, _get_discriminator_output; with `epsilon`,
+    microsoft/DeBERTa DeBERTa/apps/models/replaced_token_detection_model.py, LMMaskPredictionHead.
+
+    Args:
+        epsilon: of a layer norm over the sum of each token and the first of its text, which is read
+            in the token's place then; None for tokens alone (ELECTRA).
+        others: of `OutputHead`.
+    """
+
+    def __init__(self, *, epsilon: float | None, **options):
+        super().__init__(1, dropout=0.0, **options)
+        self.norm = None
+        if epsilon is not None:
+            self.norm = norm("norm", epsilon=epsilon, dtype=self.dtype_policy)
+
+    def build(self, input_shape):
+        if self.norm is not None:
+            self.norm.build(input_shape)
+        super().build(input_shape)
+
+    def call(self, x, document_ids=None, training=None):
+        """[batch, length, hidden] to [batch, length]; `document_ids` as `Embeddings.call`."""
+        if self.norm is not None:
+            first = x[:, :1]
+            if document_ids is not None:
+                first = at_positions(x, begin_of_documents(document_ids))
+            x = self.norm(x + first)
+        return super().call(x, training=training)[..., 0]
+
+    def compute_output_shape(self, input_shape):
+        return input_shape[:-1]

@@ -1,0 +1,169 @@
+"""An objective drawn for a text, to be looked at."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+import numpy as np
+
+from bert_zoo.config import IGNORED_LABEL
+from bert_zoo.error_text import shown
+from bert_zoo.registry import registry
+from bert_zoo.tasks.objectives.draws import Draws
+from bert_zoo.tasks.objectives.masking import Masking
+from bert_zoo.tasks.objectives.replacement import TokenIds
+from bert_zoo.tasks.objectives.table import OBJECTIVES
+
+WIDTH = 100
+
+
+class Span(NamedTuple):
+    """A span that its boundaries predict: its tokens, and those before and behind it."""
+
+    before: str
+    tokens: list[str]
+    behind: str
+
+
+@dataclass(frozen=True, repr=False)
+class Shown:
+    """What a model reads of a text and what it is asked for; `print` shows it in lines.
+
+    Attributes:
+        objective: that was drawn.
+        tokens: of the text, special ones among them.
+        reads: the tokens that the model reads in their places.
+        asked: for each place the token that is asked for, or None.
+        spans: that boundaries are asked for.
+        replaced: whether a discriminator reads what a generator makes of it.
+    """
+
+    objective: Masking
+    tokens: list[str]
+    reads: list[str]
+    asked: list[str | None]
+    spans: list[Span]
+    replaced: bool
+
+    def __str__(self) -> str:
+        number = len(self.asked) - self.asked.count(None)
+        lines = [f"{number} of {len(self.tokens)} tokens are asked for."]
+        cells = [[token or "" for token in row] for row in (self.tokens, self.reads, self.asked)]
+        for columns in _wrapped([max(map(len, column)) for column in zip(*cells, strict=True)]):
+            lines.append("")
+            for title, row in zip(("text", "reads", "asked"), cells, strict=True):
+                padded = [f"{row[column]:<{width}}" for column, width in columns]
+                lines.append(f"{title:<5}  {' '.join(padded)}".rstrip())
+        if self.spans:
+            lines += ["", "Of the tokens beside a span, its tokens are asked for too:"]
+            lines += [f"  {s.before} … {s.behind}: {' '.join(s.tokens)}" for s in self.spans]
+        if self.replaced:
+            lines += [
+                "",
+                "A generator's answers take the places of what is asked for, and of every token the "
+                "discriminator is asked whether it was replaced.",
+            ]
+        return "\n".join(lines)
+
+    def __repr__(self) -> str:
+        return f"<Shown: {type(self.objective).__name__} of {len(self.tokens)} tokens>"
+
+
+def _wrapped(widths: Sequence[int]) -> list[list[tuple[int, int]]]:
+    """Columns and their widths, by line."""
+    lines, room = [], 0
+    for column, width in enumerate(widths):
+        if not lines or width > room:
+            lines.append([])
+            room = WIDTH - 7
+        lines[-1].append((column, width))
+        room -= width + 1
+    return lines
+
+
+def objective_for(
+    model, objective: str | Masking | None = None, counts: np.ndarray | None = None
+) -> Masking:
+    """An objective for a model and its vocabulary.
+
+    Args:
+        model: of any task.
+        objective: itself, or its name in `OBJECTIVES`; by default what its family was pretrained with.
+        counts: as in `TokenIds`.
+
+    Raises:
+        ValueError: there is none of that name, or the family has none; or the vocabulary has no mask.
+    """
+    encoder = getattr(model, "encoder", model)
+    if objective is None:
+        objective = registry().families[encoder.family].pretraining_of(encoder.config)
+        if not objective:
+            raise ValueError(
+                f"The family {encoder.family} was not pretrained with hidden tokens. Name one of the "
+                f"objectives {', '.join(OBJECTIVES)}."
+            )
+    if isinstance(objective, str):
+        if objective not in OBJECTIVES:
+            raise ValueError(
+                f"There is no objective {shown(objective)}; choose one of {', '.join(OBJECTIVES)}."
+            )
+        objective = OBJECTIVES[objective]
+        if hasattr(objective, "targets") and hasattr(encoder.config, "span_targets"):
+            objective = replace(objective, targets=encoder.config.span_targets)
+    return objective.for_tokens(TokenIds.of(model.preprocessor.tokenizer, counts))
+
+
+def show(
+    model, text: str | tuple[str, str], objective: str | Masking | None = None, seed: int = 0
+) -> Shown:
+    """Draws an objective for a text, and prints what is hidden and what is asked for.
+
+    Args:
+        model: of any task, with its preprocessor.
+        text: or a pair of texts; it is cut as the model cuts it.
+        objective: as in `objective_for`. Where random tokens are drawn as they occur in the corpus,
+            the text stands for it.
+        seed: another one gives other draws.
+
+    Returns:
+        What it prints.
+
+    Raises:
+        ValueError: as `objective_for`.
+    """
+    preprocessor = model.preprocessor
+    tokenizer = preprocessor.tokenizer
+    texts = tuple([part] for part in text) if isinstance(text, tuple) else [text]
+    batch = {name: np.array(value) for name, value in preprocessor(texts).items()}
+    token_ids = batch["token_ids"]
+    roles = {getattr(tokenizer, f"{role}_id") for role in preprocessor.packer.layout.roles}
+    special = np.isin(token_ids, [*roles]) | (batch["padding_mask"] == 0)
+    words = np.bincount(token_ids[~special], minlength=tokenizer.vocab_size)
+    objective = objective_for(model, objective, words)
+    batch |= {
+        "row": np.zeros(1, np.int64),
+        "special": special,
+        "word_starts": tokenizer.word_starts[token_ids] & ~special,
+    }
+    inputs, labels = objective(batch, Draws(seed, 0, batch["row"]))
+
+    def spelled(ids) -> list[str]:
+        return [tokenizer.id_to_token(int(token)) for token in ids]
+
+    tokens, reads = spelled(token_ids[0]), spelled(inputs["token_ids"][0])
+    asked: list[str | None] = [None] * len(tokens)
+    for position in inputs["mask_positions"][0][labels["mlm_logits"][0] != IGNORED_LABEL]:
+        asked[position] = tokens[position]
+    spans = []
+    if "span_boundaries" in inputs:
+        asked_for = labels["sbo_logits"][0] != IGNORED_LABEL
+        of_span = inputs["span_tokens"][0] // objective.targets
+        for number, (before, behind) in enumerate(inputs["span_boundaries"][0]):
+            ids = labels["sbo_logits"][0][asked_for & (of_span == number)]
+            if behind:
+                spans.append(Span(tokens[before], spelled(ids), tokens[behind]))
+    real = np.flatnonzero(batch["padding_mask"][0])
+    rows = ([row[place] for place in real] for row in (tokens, reads, asked))
+    drawn = Shown(objective, *rows, spans, objective.replaced)
+    print(drawn)
+    return drawn

@@ -1,0 +1,291 @@
+"""Spans of whole words, and the tokens that a model predicts from their boundaries (SpanBERT)."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import keras
+import numpy as np
+from keras import ops
+
+from bert_zoo.config import IGNORED_LABEL
+from bert_zoo.error_text import shown
+from bert_zoo.layers.common import Activation, at_positions, dense, norm, table, vocabulary_logits
+from bert_zoo.models.inputs import as_ids, check_range
+from bert_zoo.tasks.objectives.masking import Masking, numbered
+from bert_zoo.tasks.objectives.model import Prediction
+from bert_zoo.tasks.objectives.replacement import Replacement
+from bert_zoo.tasks.objectives.whole_words import Words
+
+# Spans of a row that are drawn at a time.
+AT_ONCE = 32
+
+
+@dataclass(frozen=True, kw_only=True)
+class Spans(Masking):
+    """Spans of words until enough tokens are chosen; the last one may end within a word.
+
+    A span has 1 to `longest` words, of a geometric distribution; it begins with the word of a token drawn
+    from those not chosen yet, and ends before the next special token. Spans that overlap or touch are
+    one, whose tokens become masks, random tokens of the corpus's distribution, or stay, all alike. Needs
+    `word_starts`.
+
+    Beside what `Masking` gives, there are inputs `span_boundaries` int32 [batch, spans, 2], the positions
+    before and after each span, and `span_tokens` int32 [batch, predictions], the first tokens of each,
+    token i of span s as s * targets + i; and labels `sbo_logits` int32 [batch, predictions], those
+    tokens and then -100. Spans beside a special token have none of these; (0, 0) is none.
+
+    Attributes:
+        rate: part of the tokens that are not special, rounded up.
+        p: of the geometric distribution.
+        longest: words of the longest span.
+        max_spans: the most spans a row whose boundaries predict something, and the rows of every
+            batch; by default half of the predictions and two more, which hardly any row exceeds.
+        targets: tokens that boundaries predict; the configuration's `span_targets`.
+
+    Source: Joshi et al. 2019 (arXiv:1907.10529), section 3; facebookresearch/SpanBERT
+    pretraining/fairseq/data/masking.py, PairWithSpanMaskingScheme.
+    """
+
+    replacement: Replacement = Replacement(distribution="corpus")  # noqa: RUF009 (frozen)
+    p: float = 0.2
+    longest: int = 10
+    max_spans: int | None = None
+    targets: int = 15
+
+    def __post_init__(self):
+        super().__post_init__()
+        if not 0 < self.p < 1:
+            raise ValueError(f"p is {shown(self.p)}; it must lie between 0 and 1.")
+        for name in ("longest", "targets"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} is {shown(getattr(self, name))}; it must be at least 1.")
+
+    def of_chosen(self, batch, chosen, draws):
+        boundaries, tokens, labels = self._boundaries(batch, chosen)
+        return {"span_boundaries": boundaries, "span_tokens": tokens}, {"sbo_logits": labels}
+
+    def predictions(self, length):
+        return self.max_predictions or math.ceil(self.rate * length)
+
+    def numbers(self, batch, draws):
+        wanted = np.ceil(self.rate * np.count_nonzero(~batch["special"], axis=1)).astype(np.int64)
+        return np.minimum(wanted, self.predictions(batch["token_ids"].shape[1]))
+
+    def choose(self, batch, draws):
+        special = batch["special"]
+        words = Words.of(batch)
+        last_word = np.count_nonzero(words.lengths, axis=1) - 1
+        rows, columns, numbers = numbered(~special)
+        # The tokens that spans may begin with the words of, and the end of the text that each is in.
+        tokens = np.zeros(special.shape, np.int64)
+        tokens[rows, numbers] = columns
+        counts = np.count_nonzero(~special, axis=1)
+        length = special.shape[1]
+        ends = np.where(special, np.arange(length), length)
+        ends = np.minimum.accumulate(ends[:, ::-1], axis=1)[:, ::-1]
+        chosen = np.zeros(special.shape, bool)
+        left = self.numbers(batch, draws)
+        drawn = 0
+        while left.any():
+            anchors = draws.uniform("span anchors", drawn + AT_ONCE)[:, drawn:]
+            sizes = self._sizes(draws.uniform("span lengths", drawn + AT_ONCE)[:, drawn:])
+            drawn += AT_ONCE
+            for anchor, size in zip(anchors.T, sizes.T, strict=True):
+                # A span of every row that has not enough yet.
+                (row,) = np.nonzero(left)
+                at = tokens[row, (anchor[row] * counts[row]).astype(np.int64)]
+                is_free = ~chosen[row, at]
+                row, at = row[is_free], at[is_free]
+                first = words.of_token[row, at]
+                last = np.minimum(first + size[row] - 1, last_word[row])
+                start, end = words.starts[row, first], words.starts[row, last]
+                end = np.minimum(end + words.lengths[row, last], ends[row, at])
+                _add_spans(chosen, left, row, start, end)
+        return chosen
+
+    def groups(self, chosen, positions):
+        starts, _ = _runs(chosen)
+        spans = np.cumsum(starts, axis=1) - 1
+        return np.maximum(np.take_along_axis(spans, positions, axis=1), 0)
+
+    def spans(self, length: int) -> int:
+        """Spans of each row whose boundaries predict something, in a batch of rows of `length` tokens."""
+        return self.max_spans or math.ceil(self.predictions(length) / 2) + 2
+
+    def _sizes(self, drawn: np.ndarray) -> np.ndarray:
+        """Words of spans, from numbers in [0, 1)."""
+        sums = np.cumsum(self.p * (1 - self.p) ** np.arange(self.longest))
+        return 1 + np.searchsorted(sums[:-1], drawn * sums[-1], side="right")
+
+    def _boundaries(self, batch, chosen: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """`span_boundaries`, `span_tokens` and the labels of these."""
+        count, length = chosen.shape
+        starts, ends = _runs(chosen)
+        rows, columns = np.nonzero(starts)
+        starts, ends = columns, np.nonzero(ends)[1]
+        special = np.pad(batch["special"], ((0, 0), (1, 1)), constant_values=True)
+        is_inside = ~(special[rows, starts] | special[rows, ends + 2])
+        rows, starts, ends = rows[is_inside], starts[is_inside], ends[is_inside]
+        numbers = _numbers_in(rows)
+        fits = numbers < self.spans(length)
+        rows, starts, ends, numbers = rows[fits], starts[fits], ends[fits], numbers[fits]
+        boundaries = np.zeros((count, self.spans(length), 2), np.int32)
+        boundaries[rows, numbers] = np.stack([starts - 1, ends + 1], axis=1)
+        # Spans have as many tokens as are chosen at most, so that these fit.
+        span, place = np.nonzero(np.arange(self.targets) <= (ends - starts)[:, None])
+        of_row = rows[span]
+        at = of_row, _numbers_in(of_row)
+        tokens = np.zeros((count, self.predictions(length)), np.int32)
+        tokens[at] = numbers[span] * self.targets + place
+        labels = np.full_like(tokens, IGNORED_LABEL)
+        labels[at] = batch["token_ids"][of_row, starts[span] + place]
+        return boundaries, tokens, labels
+
+
+def _numbers_in(rows: np.ndarray) -> np.ndarray:
+    """How many of the same row come before, of rows in ascending order."""
+    return np.arange(len(rows)) - np.searchsorted(rows, rows)
+
+
+def _add_spans(chosen, left, row, start, end) -> None:
+    """Chooses the tokens of spans from `start` to before `end`, one a row, as far as a row has any left."""
+    sizes = end - start
+    firsts = np.cumsum(sizes) - sizes
+    rows = np.repeat(row, sizes)
+    columns = np.arange(len(rows)) + np.repeat(start - firsts, sizes)
+    is_new = ~chosen[rows, columns]
+    total = np.cumsum(is_new)
+    before = total[firsts] - is_new[firsts]
+    is_new &= total - np.repeat(before, sizes) <= left[rows]
+    chosen[rows[is_new], columns[is_new]] = True
+    left -= np.bincount(rows[is_new], minlength=len(left))
+
+
+def _runs(chosen: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Where the spans of chosen tokens begin and where they end, bool [batch, length] both."""
+    padded = np.pad(chosen, ((0, 0), (1, 1)))
+    return chosen & ~padded[:, :-2], chosen & ~padded[:, 2:]
+
+
+class SpanPrediction(Prediction):
+    """The tokens of spans, where `span_boundaries` are given.
+
+    [batch, spans, targets, vocabulary], or of `span_tokens` alone, [batch, predictions, vocabulary].
+    """
+
+    def head(self, model, name):
+        config = model.encoder.config
+        return SpanBoundaryHead(
+            config.vocab_size,
+            config.hidden_size,
+            max_targets=config.span_targets,
+            activation=config.activation,
+            epsilon=config.layer_norm_epsilon,
+            name=name,
+            **model.layer_options,
+        )
+
+    def logits(self, head, model, encoded, inputs):
+        boundaries, tokens = model.positions(inputs, "span_boundaries"), inputs.get("span_tokens")
+        if boundaries is None:
+            if tokens is not None:
+                raise ValueError(
+                    "span_tokens need span_boundaries, which say what spans they are of."
+                )
+            return None
+        if tokens is not None:
+            tokens = as_ids("span_tokens", tokens)
+            check_range("span_tokens", tokens, *model.head_limits(inputs)["span_tokens"])
+        return head(encoded["sequence_output"], model.token_table, boundaries, tokens)
+
+    def label_range(self, model, inputs):
+        each = super().label_range(model, inputs)
+        if isinstance(inputs, Mapping) and inputs.get("span_tokens") is not None:
+            return each
+        return replace(each, axes=("batch", "spans", "targets"))
+
+
+class SpanBoundaryHead(keras.layers.Layer):
+    """Predicts each token of a span from the outputs left and right of it and its position in the span.
+
+    Two dense layers, each with activation and norm, over [left; right; position], then a projection
+    onto the encoder's token table with its own bias.
+    Source: Joshi et al. 2020 (arXiv:1907.10529), section 3.2; facebookresearch/SpanBERT
+    pretraining/fairseq/models/pair_bert.py.
+
+    Args:
+        vocab_size: logits.
+        hidden_size: of the encoder and of both dense layers.
+        max_targets: tokens of a span that are predicted; later ones are not.
+        position_size: width of the table of positions in the span.
+        activation: as the encoder's.
+        epsilon: of the layer norms.
+    """
+
+    def __init__(
+        self,
+        vocab_size: int,
+        hidden_size: int,
+        *,
+        activation: str,
+        epsilon: float,
+        initializer_range: float,
+        max_targets: int,
+        position_size: int = 200,
+        **kwargs,
+    ):
+        super().__init__(**kwargs)
+        self.vocab_size = vocab_size
+        self.hidden_size = hidden_size
+        self.activation = Activation(activation, dtype=self.dtype_policy, name="activation")
+        options = {"stddev": initializer_range, "dtype": self.dtype_policy}
+        self.target_position = table(max_targets, position_size, "target_position", **options)
+        self.first, self.second = (dense(hidden_size, n, **options) for n in ("first", "second"))
+        self.first_norm = norm("first_norm", epsilon=epsilon, dtype=self.dtype_policy)
+        self.second_norm = norm("second_norm", epsilon=epsilon, dtype=self.dtype_policy)
+
+    def build(self, input_shape):
+        self.target_position.build()
+        self.first.build((None, 2 * self.hidden_size + self.target_position.output_dim))
+        self.second.build((None, self.hidden_size))
+        for layer in (self.first_norm, self.second_norm):
+            layer.build((None, self.hidden_size))
+        self.bias = self.add_weight(shape=(self.vocab_size,), initializer="zeros", name="bias")
+        self.built = True
+
+    def call(self, sequence_output, token_table, span_boundaries, span_tokens=None):
+        """Predicts the tokens of spans.
+
+        Args:
+            sequence_output: [batch, length, hidden].
+            token_table: [vocab_size, hidden].
+            span_boundaries: int [batch, spans, 2]: the positions just left and just right of each
+                span; (0, 0) for none, whose predictions mean nothing.
+            span_tokens: int [batch, predictions]: the tokens that are predicted, token i of span s as
+                s * max_targets + i; by default the first max_targets of every span.
+
+        Returns:
+            float32 logits [batch, predictions, vocab_size]; by default [batch, spans, max_targets,
+            vocab_size].
+        """
+        targets, hidden = self.target_position.input_dim, self.hidden_size
+        spans = ops.shape(span_boundaries)[1]
+        pairs = ops.reshape(span_boundaries, (-1, 2 * spans))
+        boundaries = at_positions(sequence_output, pairs)
+        boundaries = ops.reshape(boundaries, (-1, spans, 2 * hidden))
+        every = ops.expand_dims(ops.arange(spans * targets, dtype="int32"), 0)
+        tokens = every if span_tokens is None else span_tokens
+        boundaries = at_positions(boundaries, tokens // targets)
+        positions = self.target_position(tokens % targets)
+        size = (*ops.shape(boundaries)[:2], positions.shape[-1])
+        x = ops.concatenate([boundaries, ops.broadcast_to(positions, size)], axis=-1)
+        x = self.first_norm(self.activation(self.first(x)))
+        x = self.second_norm(self.activation(self.second(x)))
+        logits = vocabulary_logits(x, token_table, self.bias)
+        if span_tokens is not None:
+            return logits
+        return ops.reshape(logits, (-1, spans, targets, self.vocab_size))
+
+    def compute_output_shape(self, input_shape):
+        return (input_shape[0], None, self.target_position.input_dim, self.vocab_size)

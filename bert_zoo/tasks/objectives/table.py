@@ -1,0 +1,45 @@
+"""The objectives by name: how tokens are hidden, and what is predicted."""
+
+from bert_zoo.tasks.objectives.masked_tokens import (
+    DynamicMaskedTokens,
+    MaskedTokenPrediction,
+    MaskedTokens,
+    StreamMaskedTokens,
+)
+from bert_zoo.tasks.objectives.masking import Masking
+from bert_zoo.tasks.objectives.model import Prediction
+from bert_zoo.tasks.objectives.ngrams import NGrams, WindowedNGrams
+from bert_zoo.tasks.objectives.permutations import Permutations
+from bert_zoo.tasks.objectives.replaced_tokens import ReplacedTokenPrediction, ReplacedTokens
+from bert_zoo.tasks.objectives.replacement import Replacement
+from bert_zoo.tasks.objectives.sentence_pairs import SentencePrediction
+from bert_zoo.tasks.objectives.spans import SpanPrediction, Spans
+from bert_zoo.tasks.objectives.whole_words import WholeWords
+
+# How tokens are hidden, with the papers' settings, by the names that families' pages give.
+OBJECTIVES: dict[str, Masking] = {
+    "masked_tokens": MaskedTokens(),
+    "dynamic_masked_tokens": DynamicMaskedTokens(),
+    "stream_masked_tokens": StreamMaskedTokens(),
+    "dynamic_masked_tokens_30": DynamicMaskedTokens(rate=0.3, replacement=Replacement()),
+    "whole_words": WholeWords(),
+    "ngrams": NGrams(),
+    "windowed_ngrams": WindowedNGrams(),
+    "spans": Spans(),
+    "permutations": Permutations(),
+    "replaced_tokens": ReplacedTokens(),
+    "replaced_tokens_large": ReplacedTokens(rate=0.25),
+    "replaced_masks": ReplacedTokens(replacement=Replacement(mask=1.0, random=0.0)),
+}
+# What `task="pretraining"` predicts, by the names of its heads.
+PREDICTIONS: dict[str, Prediction] = {
+    "masked_lm": MaskedTokenPrediction("mlm_logits", {"mask_positions": ()}),
+    "next_sentence": SentencePrediction(
+        "nsp_logits", classes="0 where the second text follows the first, 1 where it does not"
+    ),
+    "sentence_order": SentencePrediction(
+        "sop_logits", classes="0 where the two texts are in order, 1 where they are swapped"
+    ),
+    "span_boundary": SpanPrediction("sbo_logits", {"span_boundaries": (2,)}, ("span_tokens",)),
+    "replaced_token": ReplacedTokenPrediction("discriminator_logits"),
+}

@@ -1,0 +1,134 @@
+"""Pretraining: all objectives of a family at once."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import keras
+
+from bert_zoo.layers.dropout import ReplicaSeeds
+from bert_zoo.models.base import Interface
+from bert_zoo.models.inputs import as_ids, check_range
+from bert_zoo.tasks.masked_lm import FillsMasks
+from bert_zoo.tasks.objectives.replaced_tokens import replaced_labels, sampled_tokens, with_tokens
+from bert_zoo.tasks.objectives.table import PREDICTIONS
+
+MASKED_TOKENS, REPLACED_TOKENS = PREDICTIONS["masked_lm"], PREDICTIONS["replaced_token"]
+# Held-out losses are compared with each other: their samples come from the same noise.
+EVALUATION_SEED = 0
+
+
+@keras.saving.register_keras_serializable("bert_zoo")
+class Pretraining(FillsMasks):
+    """The family's objectives: a dict of their logits.
+
+    `mlm_logits` are those of `MaskedLM`; BERT also gives `nsp_logits` [batch, 2], ALBERT `sop_logits`
+    [batch, 2], SpanBERT `sbo_logits` [batch, spans, targets, vocabulary] where `span_boundaries`
+    [batch, spans, 2] are given, with `span_tokens` [batch, predictions] those of these tokens alone (see
+    `SpanBoundaryHead`).
+
+    Where the configuration has a `generator`, another configuration, the encoder is a discriminator:
+    `discriminator_logits` [batch, length] say whether the tokens that it reads, `replaced_token_ids`
+    (default: `token_ids`), were put there by a generator; the generator reads `token_ids` and gives
+    `mlm_logits`. Both read the same tables of embeddings (ELECTRA), or the discriminator's table of
+    tokens is the generator's plus a difference that it learns alone (DeBERTa 3, `TokenTable`).
+
+    In `fit` and `evaluate`, where there are `mask_positions` (0 for none) and no `replaced_token_ids`,
+    these are made of what the generator gives: `token_ids` with tokens sampled from its `mlm_logits`.
+    They are an output too, and the labels are those of `mlm_logits` alone. `evaluate` always samples
+    with the same noise.
+    Source: Clark et al. 2020 (arXiv:2003.10555), section 2; google-research/electra run_pretraining.py;
+    He et al. 2021 (arXiv:2111.09543), section 3.
+    """
+
+    task = "pretraining"
+    is_evaluated = False
+    interface = Interface(tuple(objective.output for objective in PREDICTIONS.values()))
+
+    @property
+    def objectives(self):
+        return {name: PREDICTIONS[name] for name in self.family.objectives}
+
+    def add_head(self, config):
+        generator_config = getattr(config, "generator", None)
+        if generator_config is not None:
+            self.generator = self.family.backbone(generator_config, self.dtype_policy)
+            self.generator.name = "generator"
+            self.generator.embeddings.share_tables(self.encoder.embeddings)
+            self.generator.build((None, None))
+            self.samples = ReplicaSeeds()
+        super().add_head(config)
+
+    @property
+    def second_ids(self) -> tuple[str, ...]:
+        return () if self.generator is None else ("replaced_token_ids",)
+
+    def encoder_inputs(self, inputs):
+        read = dict(super().encoder_inputs(inputs))
+        for name in self.second_ids:
+            if name in read:
+                read["token_ids"] = ids = as_ids(name, read.pop(name))
+                check_range(name, ids, *self.id_limits()[name])
+        return read
+
+    def id_limits(self) -> dict[str, tuple[int, str]]:
+        limits = super().id_limits()
+        return limits | dict.fromkeys(self.second_ids, limits["token_ids"])
+
+    def samples_within(self, inputs) -> bool:
+        """Whether in training the discriminator reads samples of the generator."""
+        return (
+            self.generator is not None
+            and isinstance(inputs, Mapping)
+            and "mask_positions" in inputs
+            and "replaced_token_ids" not in inputs
+        )
+
+    def label_ranges(self, inputs):
+        ranges = super().label_ranges(inputs)
+        if self.samples_within(inputs):
+            del ranges[REPLACED_TOKENS.output]
+        return ranges
+
+    def outputs_of_rows(self, inputs, training=None):
+        if not self.samples_within(inputs) or not (training or self.is_evaluated):
+            return super().outputs_of_rows(inputs, training)
+        mlm_logits = MASKED_TOKENS.logits(self.masked_lm, self, {}, inputs)
+        sampled = sampled_tokens(mlm_logits, self.samples if training else EVALUATION_SEED)
+        token_ids = with_tokens(inputs["token_ids"], inputs["mask_positions"], sampled)
+        inputs = {**inputs, "replaced_token_ids": token_ids}
+        encoded = self.encoder(self.encoder_inputs(inputs), training=training)
+        logits = REPLACED_TOKENS.logits(self.replaced_token, self, encoded, inputs)
+        return {
+            REPLACED_TOKENS.output: logits,
+            MASKED_TOKENS.output: mlm_logits,
+            "replaced_token_ids": token_ids,
+        }
+
+    def test_step(self, *args):
+        # `call` cannot tell evaluation from prediction, which samples nothing.
+        self.is_evaluated = True
+        try:
+            return super().test_step(*args)
+        finally:
+            self.is_evaluated = False
+
+    def compute_loss(self, x=None, y=None, y_pred=None, sample_weight=None, training=True):
+        y, y_pred = self._with_sampled_labels(x, y, y_pred)
+        return super().compute_loss(x, y, y_pred, sample_weight, training)
+
+    def compute_metrics(self, x, y, y_pred, sample_weight=None):
+        y, y_pred = self._with_sampled_labels(x, y, y_pred)
+        return super().compute_metrics(x, y, y_pred, sample_weight)
+
+    def _with_sampled_labels(self, x, y, y_pred) -> tuple[Any, dict[str, Any]]:
+        """Labels and outputs, with labels for the tokens that were sampled."""
+        if not self.samples_within(x):
+            return y, y_pred
+        # Where Keras looks at shapes alone, nothing was sampled.
+        read = y_pred.get("replaced_token_ids", x["token_ids"])
+        original = with_tokens(x["token_ids"], x["mask_positions"], y[MASKED_TOKENS.output])
+        labels = replaced_labels(read, original, x.get("padding_mask"))
+        return (
+            {**y, REPLACED_TOKENS.output: labels},
+            {name: value for name, value in y_pred.items() if name != "replaced_token_ids"},
+        )

@@ -1,0 +1,119 @@
+"""Tokenized texts: what is read is what the tokenizer gives, after a stop too."""
+
+import json
+import pickle
+
+import numpy as np
+import pytest
+
+from bert_zoo.pretraining.corpus import Corpus
+from bert_zoo.pretraining.tokens import TokenizedText, write_tokens
+from bert_zoo.text import Preprocessor, WordPieceTokenizer
+
+WORDS = ["alpha", "beta", "gamma", "delta", "##s", "##ly", ".", ","]
+VOCABULARY = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *WORDS]
+
+
+def made(vocabulary=VOCABULARY, **options):
+    return Preprocessor(WordPieceTokenizer(vocabulary, **options), sequence_length=16)
+
+
+@pytest.fixture(scope="module")
+def preprocessor():
+    return made()
+
+
+def some_documents(number=60, seed=0):
+    """Documents of 1 to 8 sentences; one of them is long, one has a sentence without tokens."""
+    rng = np.random.default_rng(seed)
+
+    def sentence():
+        words = rng.choice(["alpha", "betas", "gammaly", "delta", "alphas"], rng.integers(1, 12))
+        return f"{' '.join(words)}."
+
+    documents = [[sentence() for _ in range(rng.integers(1, 9))] for _ in range(number)]
+    documents[5] = [sentence() for _ in range(900)]
+    documents[7].insert(1, "\u200e")
+    return documents
+
+
+def test_tokens_are_what_the_tokenizer_gives(tmp_path, preprocessor):
+    documents = some_documents()
+    written = write_tokens(Corpus(documents), preprocessor, tmp_path, progress_tokens=500)
+    assert len(written) == len(documents)
+    everything = []
+    for number, document in enumerate(documents):
+        ids = [ids for ids in preprocessor.tokenizer(document).to_list() if ids]
+        found = written.document(number)
+        np.testing.assert_array_equal(found.sentence_starts, np.cumsum([0, *map(len, ids[:-1])]))
+        np.testing.assert_array_equal(found.token_ids, np.concatenate(ids))
+        continues = [VOCABULARY[i].startswith("##") for i in found.token_ids]
+        np.testing.assert_array_equal(found.word_starts, ~np.array(continues))
+        everything.append(np.concatenate(ids))
+    everything = np.concatenate(everything)
+    assert found.token_ids.dtype == written.stream().dtype == np.int32
+    np.testing.assert_array_equal(written.stream(), everything)
+    assert written.num_tokens == len(everything) == written.sentence_starts[-1]
+    assert written.num_sentences == written.document_starts[-1] == len(written.sentence_starts) - 1
+    np.testing.assert_array_equal(written.counts, np.bincount(everything, minlength=13))
+    assert written.special_ids == {"pad": 0, "unk": 1, "cls": 2, "sep": 3, "mask": 4}
+    assert written.layout == preprocessor.packer.layout
+    assert written.index["corpus"]["duplicate_sentences"] > 0
+    starts, lengths = np.array([2000, 0, 1, 2000]), np.array([2100, 3, 4000, 1])
+    wanted = [everything[s : s + n] for s, n in zip(starts, lengths, strict=True)]
+    for each in (written, pickle.loads(pickle.dumps(written))):
+        np.testing.assert_array_equal(each.read(starts, lengths), np.concatenate(wanted))
+    assert written.read([], []).shape == (0,)
+    with pytest.raises(IndexError, match="no document 60"):
+        written.document(60)
+
+
+def test_a_program_that_was_stopped_goes_on(tmp_path, preprocessor):
+    documents, options = some_documents(), {"progress_tokens": 500, "batch_characters": 2000}
+    whole = write_tokens(documents, preprocessor, tmp_path / "whole")
+
+    def stopped():
+        yield from documents[:40]
+        raise KeyboardInterrupt
+
+    directory = tmp_path / "parts"
+    with pytest.raises(KeyboardInterrupt):
+        write_tokens(stopped(), preprocessor, directory, **options)
+    progress = json.loads((directory / "progress.json").read_text())
+    assert 0 < progress["read"] < 40 and not (directory / "index.json").exists()
+    # More than what is noted was written before a process was killed.
+    with (directory / "tokens.bin").open("ab") as file:
+        file.write(b"more")
+    with pytest.raises(FileNotFoundError, match=r"no index\.json"):
+        TokenizedText(directory)
+    with pytest.raises(ValueError, match="other documents"):
+        write_tokens(some_documents(seed=1), preprocessor, directory)
+    write_tokens(documents, preprocessor, directory, **options)
+    names = {path.name for path in directory.iterdir()}
+    assert names == {path.name for path in whole.directory.iterdir()} > {"index.json"}
+    assert not names & {".lock", "progress.json"}
+    for name in names:
+        assert (directory / name).read_bytes() == (whole.directory / name).read_bytes(), name
+    # Once more, when there is nothing left to do.
+    assert len(write_tokens(documents, preprocessor, directory)) == len(documents)
+    for others in (documents[:-1], [*documents, ["alpha"]]):
+        with pytest.raises(ValueError, match="other documents"):
+            write_tokens(others, preprocessor, directory)
+
+
+def test_another_vocabulary_is_refused(tmp_path, preprocessor):
+    write_tokens([["alpha beta."], ["gamma."]], preprocessor, tmp_path)
+    index = json.loads((tmp_path / "index.json").read_text())
+    assert (index["documents"], index["sentences"], index["tokens"]) == (2, 2, 5)
+    for other in (made([*VOCABULARY[:-1], ";"]), made(lowercase=False)):
+        with pytest.raises(ValueError, match="WordPieceTokenizer with 13 tokens"):
+            TokenizedText(tmp_path, other.tokenizer)
+        with pytest.raises(ValueError, match="another vocabulary"):
+            write_tokens([["alpha beta."]], other, tmp_path)
+    # How long rows are does not matter.
+    TokenizedText(tmp_path, preprocessor.with_options(sequence_length=8).tokenizer)
+
+
+def test_text_without_tokens(tmp_path, preprocessor):
+    with pytest.raises(ValueError, match="no tokens"):
+        write_tokens([["\u200e"]], preprocessor, tmp_path)
