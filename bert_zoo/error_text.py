@@ -55,7 +55,7 @@ def quoted(names: Collection[Any]) -> str:
 
 
 def nearest(name: str, known: Collection[str]) -> str:
-    """A sentence that offers the most similar of the known names; empty where none is similar."""
+    """A sentence that suggests the most similar known name; empty if none is similar."""
     by_lower_case = {other.casefold(): other for other in islice(known, _MOST_COMPARED)}
     # Comparing takes the product of the lengths.
     short = [other for other in by_lower_case if len(other) <= _LONGEST_NAME]

@@ -109,7 +109,7 @@ def tagged_batches(split: TaggedSplit, preprocessor: Preprocessor, batching: Bat
         ValueError: the split has no labels.
     """
     if split.labels is None:
-        raise ValueError("The split has words without tags, which nothing can be learned from.")
+        raise ValueError("The split has words without tags, so there is nothing to train on.")
     words, labels = (
         tf.ragged.constant(rows, dtype, ragged_rank=1, row_splits_dtype=tf.int64)
         for rows, dtype in ((split.words, tf.string), (split.labels, tf.int32))

@@ -138,7 +138,7 @@ class RowOrder:
 
     @property
     def per_epoch(self) -> int:
-        """Batches of the first epoch, and but for batches by tokens of every one."""
+        """Batches of the first epoch, and of every epoch unless batches are made by tokens."""
         return len(self.batches(0))
 
 
@@ -159,7 +159,7 @@ class Batches(NamedTuple):
 
 
 def without_autotuning(dataset: tf.data.Dataset) -> tf.data.Dataset:
-    """The dataset, read as fast, whose passes end when their last element is read.
+    """The dataset without autotuning: as fast, and a pass ends when its last element is read.
 
     Where tf.data tunes itself, a thread wakes 0.01, 0.03, 0.07, ... 10.2, 20.5 s after a pass began, and
     at last every minute. When the pass ends, more often than not, that thread misses that it was

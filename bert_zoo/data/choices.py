@@ -188,7 +188,7 @@ def _add_passage(race: RaceSplit, where: object, passage: Any) -> None:
     columns = [member(passage, name, list, where) for name in ("questions", "options", "answers")]
     if len(set(map(len, columns))) > 1:
         counts = "{} questions, {} lists of options and {} answers".format(*map(len, columns))
-        raise ValueError(f"{where}: there are {counts}; expected as many of each.")
+        raise ValueError(f"{where}: there are {counts}; their numbers must be equal.")
     for i, (question, four, answer) in enumerate(zip(*columns, strict=True)):
         place = f"{where}, question {i}"
         if not isinstance(four, list) or len(four) != len(_LETTERS):

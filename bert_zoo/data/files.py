@@ -37,7 +37,7 @@ _WITHOUT_MARK = {"utf-16": "utf-16-le", "utf-32": "utf-32-le"}
 
 
 def require_file(*candidates: Path, advice: str) -> Path:
-    """The first of the paths that there is, or raises FileNotFoundError with what to do about it."""
+    """The first of the paths that exists; raises FileNotFoundError with the advice if none does."""
     for path in candidates:
         if path.is_file():
             return path
@@ -145,13 +145,13 @@ def _codec_of(path: Path, encoding: str | None) -> tuple[str, bytes]:
 
 
 def read_text(path: Path, encoding: str | None = None) -> str:
-    """A whole file as text; arguments and errors are those of `lines`, but for the length of lines."""
+    """A whole file as text; arguments and errors are those of `lines`, without a limit on lines."""
     unlimited = lines(path, encoding, max_line_bytes=sys.maxsize - 1, keep_ends=True)
     return "".join(text for _, text in unlimited)
 
 
 def read_json(path: Path) -> Any:
-    """Reads a file that is one JSON value, with errors as of `lines` or for what is not JSON."""
+    """Reads a file that is one JSON value; errors as of `lines` and `parse_json`."""
     text = read_text(path)
     if not text.strip():
         raise ValueError(f"{path} is empty. Download it again.")

@@ -14,7 +14,7 @@ from bert_zoo.error_text import quoted, shown
 
 # What programs write where a value is missing, in lower case.
 MISSING = {"na", "n/a", "<na>", "#n/a", "nan", "null", "none", "nil", "-", "?"}
-# Classes whose names are numbers, above which they are hardly classes.
+# More classes than this with numbers for names are probably scores.
 MOST_NUMBERED = 20
 
 
@@ -39,12 +39,12 @@ def _texts(path: Path, texts: list[str], data: LabelledTexts) -> Iterator[str]:
         yield f"{_share(len(empty), data, 'text', path)} empty, {_first(empty, data)}."
     if missing := [row for row, text in enumerate(texts) if text.strip().casefold() in MISSING]:
         yield (
-            f"{_share(len(missing), data, 'text', path)} what says that one is missing, such as "
-            f"{shown(texts[missing[0]])}, {_first(missing, data)}. This is read as a text."
+            f"{_share(len(missing), data, 'text', path)} probably missing, such as "
+            f"{shown(texts[missing[0]])}, {_first(missing, data)}. It is read as a text."
         )
     if mangled := [row for row, text in enumerate(texts) if _is_mangled(text)]:
         yield (
-            f"{_share(len(mangled), data, 'text', path)} what UTF-8 is when it is read as another "
+            f"{_share(len(mangled), data, 'text', path)} UTF-8 that was read in another "
             f"encoding, such as {shown(texts[mangled[0]])}, {_first(mangled, data)}. Check encoding."
         )
 

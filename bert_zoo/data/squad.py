@@ -45,7 +45,7 @@ class SquadExample:
     title: str  # the article's; "" where the file has none
     question: str
     context: str  # the passage
-    # As different people gave them, equal ones as often as given; empty for a question that the
+    # One from each person asked, so that equal answers may repeat; empty for a question that the
     # passage does not answer. None where answers were not read.
     answers: tuple[Answer, ...] | None
     # Whether the passage does not answer the question. None where answers were not read.

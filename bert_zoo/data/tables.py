@@ -40,7 +40,7 @@ class LabelledTexts:
 
     @property
     def classes(self) -> list[tuple[int, ...]]:
-        """The class ids of each row, of which most tables have one."""
+        """The class ids of each row; in most tables a row has one."""
         return [ids if isinstance(ids, tuple) else (ids,) for ids in self.labels]
 
     def __len__(self) -> int:
@@ -75,14 +75,14 @@ def read_table(
         path: the file.
         text, text_pair: the columns of the texts, and of second texts for a task on pairs.
         label: the column of labels; None for texts that have none.
-        label_delimiter: what stands between the names of a row's labels, of which there may be any
-            number, none too; in JSON they may also be lists.
+        label_delimiter: what separates the names of a row's labels. A row may have any number of
+            labels, even none; in JSON they may also be lists.
         label_columns: instead of `label`, columns that have 1 where the label of that name applies and 0
             where it does not.
         label_names: the classes in the order of their ids.
         regression: whether labels are scores: finite numbers.
         skip_unlabelled: whether rows without a label are left out, and counted. Otherwise they are an
-            error, but for tables with several labels a row, of which there may be none.
+            error, except in tables with several labels a row, where a row may have none.
         format: a key of `FORMATS`; by default what the file's suffix says, or "csv" where a
             delimiter is given. "parquet" and "excel" need `pip install 'bert_zoo[tables]'`.
         delimiter: the character between the fields of a CSV file, or "tab"; by default the one of

@@ -117,7 +117,7 @@ def first_break(sentences: Collection[Sequence[str]]) -> tuple[str, int, int] | 
 
 
 def recognise_scheme(sentences: Collection[Sequence[str]]) -> str | None:
-    """The first of `SCHEMES` that all tags of all sentences follow; None where none is."""
+    """The first of `SCHEMES` that all tags of all sentences follow; None if there is none."""
     return next((name for name in SCHEMES if _first_break(sentences, name) is None), None)
 
 
@@ -178,8 +178,8 @@ def read_tagging(
         columns: the columns' names, where columns are to be named or their number is to be checked.
         scheme: a key of `SCHEMES` to convert the tags to; None leaves them as they stand.
         label_names: the tags in the order of their ids (after the conversion).
-        allow_unseen: whether tags that are not among `label_names` get the ids behind them, which no
-            model that was trained with those predicts; otherwise they are an error.
+        allow_unseen: whether tags that are not among `label_names` get the ids after them, which a
+            model trained with `label_names` never predicts; otherwise they are an error.
         encoding, max_line_bytes: as for `bert_zoo.data.tables.read_table`.
 
     Raises:

@@ -53,7 +53,7 @@ def exact_match(prediction: str, answer: str) -> bool:
 
 
 def token_f1(prediction: str, answer: str) -> float:
-    """F1 of the normalised words of two answers, each as often as it occurs; 0 if none is shared."""
+    """F1 of the normalised words of two answers, with repetitions; 0 if they share none."""
     predicted, expected = (Counter(normalize_answer(t).split()) for t in (prediction, answer))
     shared = (predicted & expected).total()
     return 2 * shared / (predicted.total() + expected.total()) if shared else 0.0
@@ -489,7 +489,7 @@ def write_predictions(
 def read_predictions(path: str | Path) -> dict[str, str]:
     """Reads a file in the form of predictions.json: question id -> text.
 
-    Raises ValueError that names file and question of what is not in this form.
+    Raises ValueError, with file and question, for anything else.
     """
     return as_object(read_json(Path(path)), path).values_of(str)
 
@@ -497,6 +497,6 @@ def read_predictions(path: str | Path) -> dict[str, str]:
 def read_null_odds(path: str | Path) -> dict[str, float]:
     """Reads a file in the form of null_odds.json: question id -> score of no answer.
 
-    Raises ValueError that names file and question of what is not in this form.
+    Raises ValueError, with file and question, for anything else.
     """
     return as_object(read_json(Path(path)), path).values_of(float)

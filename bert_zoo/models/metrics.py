@@ -93,31 +93,17 @@ def _weights(counted, sample_weight):
 
 
 # Metrics of Keras that read probabilities: of one class, in two columns of rows of all; or of all classes.
-OF_ONE_CLASS = {
-    "AUC",
-    "BinaryAccuracy",
-    "BinaryCrossentropy",
-    "BinaryIoU",
-    "FalseNegatives",
-    "FalsePositives",
-    "Precision",
-    "PrecisionAtRecall",
-    "Recall",
-    "RecallAtPrecision",
-    "SensitivityAtSpecificity",
-    "SpecificityAtSensitivity",
-    "TrueNegatives",
-    "TruePositives",
-}
-OF_ALL_CLASSES = {
-    "CategoricalAccuracy",
-    "CategoricalCrossentropy",
-    "F1Score",
-    "FBetaScore",
-    "OneHotIoU",
-    "OneHotMeanIoU",
-    "TopKCategoricalAccuracy",
-}
+OF_ONE_CLASS = set(
+    """
+    AUC BinaryAccuracy BinaryCrossentropy BinaryIoU FalseNegatives FalsePositives Precision
+    PrecisionAtRecall Recall RecallAtPrecision SensitivityAtSpecificity SpecificityAtSensitivity
+    TrueNegatives TruePositives""".split()
+)
+OF_ALL_CLASSES = set(
+    """
+    CategoricalAccuracy CategoricalCrossentropy F1Score FBetaScore OneHotIoU OneHotMeanIoU
+    TopKCategoricalAccuracy""".split()
+)
 OF_CLASS_NUMBERS = {"SparseCategoricalCrossentropy"}
 # Those that are exact on logits, which they take by an option; by the activation that makes probabilities.
 FROM_LOGITS = {
