@@ -88,15 +88,12 @@ def test_words_and_tags_of_a_file(tmp_path, separator, line_end, end):
     assert split.scheme == "IOB2" and len(split) == 2
 
 
-ABC = ("w", "pos", "ner")
-
-
 @pytest.mark.parametrize(
     ("content", "options", "words", "labels", "names"),
     [
         (FILE, {"tag_column": 1}, [["U.N.", "official"], ["John", "Smith"]], [[1, 0], [1, 1]], ("NN", "NNP")),
-        (FILE, {"word_column": "w", "tag_column": "pos", "columns": ABC},
-         [["U.N.", "official"], ["John", "Smith"]], [[1, 0], [1, 1]], ("NN", "NNP")),
+        (FILE, {"word_column": -2, "tag_column": 0, "label_names": ("John", "Smith", "U.N.", "official")},
+         [["NNP", "NN"], ["NNP", "NNP"]], [[2, 3], [0, 1]], ("John", "Smith", "U.N.", "official")),
         ("a\nb\n\nc\n", {"tag_column": None}, [["a", "b"], ["c"]], None, ()),
         # Tabs cut columns where the first line has one, and words may hold spaces; Unicode's always.
         ("New York\tB-LOC\n 1\u00a02 \tO\n", {}, [["New York", " 1\u00a02 "]], [[1, 0]], ("O", "B-LOC")),
@@ -124,12 +121,8 @@ def test_files_are_read_as_asked_for(tmp_path, content, options, words, labels, 
     [
         (FILE + "alone\n", {}, ", line 9: found 1 columns in 'alone', expected 3 as on the first"),
         (FILE + "a b c d\n", {}, ", line 9: found 4 columns in 'a b c d', expected 3"),
-        (FILE, {"columns": ("word", "ner")}, ", line 3: found 3 columns in 'U.N. NNP B-ORG', "
-         "expected 2 (['word', 'ner'])"),
         ("a\tO\n\tO\n", {}, r", line 2: column 0 of '\tO' is empty"),
         (FILE, {"tag_column": 3}, ": there is no column 3; the file has 3 columns"),
-        (FILE, {"tag_column": "ner"}, ": there is no column 'ner'; name the columns with columns="),
-        (FILE, {"tag_column": "net", "columns": ABC}, ": there is no column 'net'; choose one of ['w', 'pos', 'ner']"),
         (FILE, {"label_names": ("O", "B-PER", "I-PER")},
          ", line 3: the tag is 'B-ORG', expected one of ['O', 'B-PER', 'I-PER']. Did you mean"),
         (FILE, {"label_names": ("O", "O")}, "label_names must differ from each other"),

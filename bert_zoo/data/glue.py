@@ -38,8 +38,8 @@ class GlueDataSet:
     # The names of the texts in TensorFlow Datasets; by default as the columns.
     text_features: tuple[str, ...] = ()
     files: Mapping[str, str] = field(default_factory=lambda: _FILES)  # split -> file name
-    # Columns of the train and validation files where these have no header.
-    headerless_columns: tuple[str, ...] = ()
+    # Argument of `read_table` -> number of its column in train and validation files without header.
+    headerless: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def is_regression(self) -> bool:
@@ -86,7 +86,7 @@ DATA_SETS: Mapping[str, GlueDataSet] = {
         GlueDataSet(
             "cola", "CoLA", ("sentence",), ("unacceptable", "acceptable"), {"CoLA.tsv": 1063},
             metrics=("matthews_correlation",),
-            headerless_columns=("source", "label", "mark", "sentence"),
+            headerless={"text": 3, "label": 1},
         ),
         GlueDataSet("sst2", "SST-2", ("sentence",), ("negative", "positive"), {"SST-2.tsv": 1821}),
         GlueDataSet(
@@ -235,15 +235,16 @@ def _read(row: GlueDataSet, split: str, data_dir: Path) -> tuple[Any, list | Non
         "GLUE distributes them; without data_dir the task is downloaded.",
     )
     is_test = split.startswith("test")
+    columns = dict(zip(("text", "text_pair"), row.text_columns, strict=False))
+    columns["label"] = None if is_test else row.label_column
     table = read_table(
         path,
         # GLUE's quotation marks are text.
         format="tsv",
-        **dict(zip(("text", "text_pair"), row.text_columns, strict=False)),
-        label=None if is_test else row.label_column,
+        **(columns if is_test else columns | row.headerless),
         label_names=row.file_labels,
         regression=row.is_regression,
-        header=True if is_test else row.headerless_columns or True,
+        header=is_test or not row.headerless,
     )
     if row.is_regression and not is_test:
         for line, score in zip(table.lines, table.labels, strict=True):

@@ -60,7 +60,7 @@ def read_table(
     skip_unlabelled: bool = False,
     format: str | None = None,
     delimiter: str | None = None,
-    header: Sequence[str] | bool = True,
+    header: bool = True,
     encoding: str | None = None,
     max_line_bytes: int = MAX_LINE_BYTES,
 ) -> LabelledTexts:
@@ -88,7 +88,7 @@ def read_table(
         delimiter: the character between the fields of a CSV file, or "tab"; by default the one of
             `DELIMITERS` that the header tells.
         header: False for a file whose first line is a row like the others; columns are then numbers,
-            from 0, or from -1 for the last. Or names for its columns.
+            from 0, or from -1 for the last.
         encoding: of the file; by default what its byte order mark says, UTF-8 where it has none.
         max_line_bytes: the longest line, and in CSV the longest row, that is accepted; in an array
             of JSON nothing limits its objects.
@@ -364,7 +364,7 @@ class Table:
         *,
         format: str | None = None,
         delimiter: str | None = None,
-        header: Sequence[str] | bool = True,
+        header: bool = True,
         encoding: str | None = None,
         max_line_bytes: int = MAX_LINE_BYTES,
     ):
@@ -382,7 +382,7 @@ class Table:
         for option, is_refused in (
             ("delimiter", self.delimiter is not None and self.format != "csv"),
             ("encoding", encoding is not None and self.format in _BINARY),
-            ("header", header is not True and self.format in _NAMING),
+            ("header", not header and self.format in _NAMING),
         ):
             if is_refused:
                 raise ValueError(
@@ -436,16 +436,13 @@ class Table:
                 yield number, row
                 continue
             if positions is None:
-                names = record if self.header is True else self.header
-                positions = self._positions(columns, names, record, advice)
-                width = len(names or record)
-                if self.header is True:
+                first, positions = record, self._positions(columns, record, advice)
+                if self.header:
                     continue
-            if len(record) != width:
-                described = f"({quoted(names)})" if names else "as on the first line"
+            if len(record) != len(first):
                 raise ValueError(
-                    f"{self.place(number)}: found {len(record)} fields, expected {width} {described}. "
-                    "Correct the line."
+                    f"{self.place(number)}: found {len(record)} fields, expected {len(first)} as on the "
+                    f"first line ({quoted(first)}). Correct the line."
                 )
             row = tuple(record[position] for position in positions)
             yield number, row
@@ -465,12 +462,11 @@ class Table:
         records = _csv_records(self.path, *self._options, delimiter)
         try:
             first = [
-                fields or ()
-                for _, fields in islice(records, 1 if self.header is True else _FIRST_ROWS)
+                fields or () for _, fields in islice(records, 1 if self.header else _FIRST_ROWS)
             ]
         except ValueError:
             return -1, 0
-        if self.header is True:
+        if self.header:
             names = set().union(*first)
             return len(names & set(columns)), len(names)
         widths = set(map(len, first))
@@ -478,33 +474,22 @@ class Table:
         return int(len(widths) == 1 and widths != {1}), 0
 
     def _positions(
-        self,
-        columns: Sequence[str | int],
-        names: Sequence[str] | bool,
-        first: Sequence[str],
-        advice: str,
+        self, columns: Sequence[str | int], first: Sequence[str], advice: str
     ) -> list[int]:
         """The positions of columns in a row's fields."""
-        if names:
-            where = self.place(1) if self.header is True else f"{self.path}, header"
-            _check_different(where, names)
+        where = self.place(1)
+        if self.header:
+            _check_different(where, first)
             no_header = " If the file has no header (header=False, --noheader), give their numbers."
-            _check_has(columns, names, where, advice + no_header)
-            return [names.index(name) for name in columns]
+            _check_has(columns, first, where, advice + no_header)
+            return [first.index(name) for name in columns]
         try:
-            positions = list(map(int, columns))
-        except ValueError as error:
+            return [range(len(first))[int(column)] for column in columns]
+        except (ValueError, IndexError) as error:
             raise ValueError(
-                f"{self.path}: the columns of a file without header are numbers, from 0; got "
-                f"{list(columns)}. Its first row is {quoted(first)}."
+                f"{where}: the columns of a file without header are numbers, from 0 to "
+                f"{len(first) - 1}; got {list(columns)}. The row is {quoted(first)}."
             ) from error
-        for position in positions:
-            if not -len(first) <= position < len(first):
-                raise ValueError(
-                    f"{self.place(1)}: there is no column {position}; columns count from 0, and the "
-                    f"row is {quoted(first)}."
-                )
-        return positions
 
 
 def _check_has(

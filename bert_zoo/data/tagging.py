@@ -19,7 +19,7 @@ from pathlib import Path
 from bert_zoo.data import files
 from bert_zoo.data.files import MAX_LINE_BYTES
 from bert_zoo.data.tables import ids_of, positions
-from bert_zoo.error_text import quoted, shown
+from bert_zoo.error_text import shown
 
 OUTSIDE = "O"
 
@@ -153,9 +153,8 @@ def is_span_tag(tag: str) -> bool:
 def read_tagging(
     path: str | Path,
     *,
-    word_column: int | str = 0,
-    tag_column: int | str | None = -1,
-    columns: Sequence[str] | None = None,
+    word_column: int = 0,
+    tag_column: int | None = -1,
     scheme: str | None = None,
     label_names: Sequence[str] | None = None,
     allow_unseen: bool = False,
@@ -173,9 +172,8 @@ def read_tagging(
 
     Args:
         path: the file.
-        word_column: the words' column: its number from 0, or from -1 for the last, or its name.
-        tag_column: the tags' column; None for words that have none.
-        columns: the columns' names, where columns are to be named or their number is to be checked.
+        word_column: the number of the words' column, from 0, or from -1 for the last.
+        tag_column: the number of the tags' column; None for words that have none.
         scheme: a key of `SCHEMES` to convert the tags to; None leaves them as they stand.
         label_names: the tags in the order of their ids (after the conversion).
         allow_unseen: whether tags that are not among `label_names` get the ids after them, which a
@@ -190,22 +188,15 @@ def read_tagging(
     path = Path(path)
     if scheme is not None:
         check_scheme(scheme)
-    rows = _sentences(path, columns, encoding, max_line_bytes)
+    rows = _sentences(path, encoding, max_line_bytes)
     if not rows:
         raise ValueError(f"{path} has no words. Check that this is the right file.")
 
-    def column(name: int | str) -> list[list[str]]:
-        if isinstance(name, str):
-            if columns is None:
-                raise ValueError(
-                    f"{path}: there is no column {name!r}; name the columns with columns=[...]."
-                )
-            files.check_known(f"{path}: there is no column", name, columns)
-            name = list(columns).index(name)
+    def column(number: int) -> list[list[str]]:
         width = len(rows[0][0][1])
-        if not -width <= name < width:
-            raise ValueError(f"{path}: there is no column {name}; the file has {width} columns.")
-        return [[fields[name] for _, fields in sentence] for sentence in rows]
+        if not -width <= number < width:
+            raise ValueError(f"{path}: there is no column {number}; the file has {width} columns.")
+        return [[fields[number] for _, fields in sentence] for sentence in rows]
 
     if tag_column is None:
         return TaggedSplit(column(word_column), None, (), None)
@@ -217,11 +208,11 @@ def read_tagging(
 
 
 def _sentences(
-    path: Path, columns: Sequence[str] | None, encoding: str | None, max_line_bytes: int
+    path: Path, encoding: str | None, max_line_bytes: int
 ) -> list[list[tuple[int, list[str]]]]:
     """Line number and fields of each word of each sentence."""
     sentences: list[list[tuple[int, list[str]]]] = [[]]
-    has_tabs, width = None, None if columns is None else len(columns)
+    has_tabs = width = None
     for line_number, line in files.lines(path, encoding, max_line_bytes=max_line_bytes):
         if not line.strip(" \t") or line.startswith("-DOCSTART-"):
             sentences.append([])
@@ -231,10 +222,9 @@ def _sentences(
         fields = line.split("\t") if has_tabs else re.findall("[^ \t]+", line)
         width = width or len(fields)
         if len(fields) != width:
-            reason = f"({quoted(columns)})" if columns else "as on the first line"
             raise ValueError(
                 f"{path}, line {line_number}: found {len(fields)} columns in {shown(line)}, expected "
-                f"{width} {reason}. Correct the line."
+                f"{width} as on the first line. Correct the line."
             )
         if "" in fields:
             raise ValueError(
@@ -293,9 +283,9 @@ class TaggedDataSet:
 
     # Split -> names that its file goes by, the official one first.
     files: Mapping[str, tuple[str, ...]]
-    columns: tuple[str, ...]  # the files' columns, words first and the task's tags last
     types: tuple[str, ...]  # of its spans
-    # Split -> its name in tensorflow_datasets; none if it does not have the data.
+    # What tensorflow_datasets calls the tags, and split -> its name there; none if it lacks the data.
+    tfds_tags: str = ""
     tfds_splits: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -303,7 +293,6 @@ DATA_SETS: Mapping[str, TaggedDataSet] = {
     # Tjong Kim Sang and Buchholz 2000: chunks.
     "conll2000": TaggedDataSet(
         files={"train": ("train.txt",), "test": ("test.txt",)},
-        columns=("word", "pos", "chunk"),
         types=tuple("ADJP ADVP CONJP INTJ LST NP PP PRT SBAR UCP VP".split()),
     ),
     # Tjong Kim Sang and De Meulder 2003: named entities in English.
@@ -313,8 +302,8 @@ DATA_SETS: Mapping[str, TaggedDataSet] = {
             "validation": ("eng.testa", "valid.txt"),
             "test": ("eng.testb", "test.txt"),
         },
-        columns=("word", "pos", "chunk", "ner"),
         types=("PER", "ORG", "LOC", "MISC"),
+        tfds_tags="ner",
         tfds_splits={"train": "train", "validation": "dev", "test": "test"},
     ),
 }
@@ -352,9 +341,7 @@ def load_conll(
         advice=f"data_dir must be the folder that holds the files of {task}; read files of other names "
         "with read_tagging(path).",
     )
-    return read_tagging(
-        path, tag_column=row.columns[-1], columns=row.columns, scheme=scheme, label_names=names
-    )
+    return read_tagging(path, scheme=scheme, label_names=names)
 
 
 def _downloaded(task: str, split: str, scheme: str, names: tuple[str, ...]) -> TaggedSplit:
@@ -368,8 +355,7 @@ def _downloaded(task: str, split: str, scheme: str, names: tuple[str, ...]) -> T
     # Where a file ends in a blank line, tensorflow_datasets 4.9.10 adds a sentence without words.
     examples = [example for example in examples if len(example["tokens"])]
     words = [files.decoded(example["tokens"]) for example in examples]
-    # The feature of the tags is called as their column.
     tfds_names = scheme_names(row.types, "IOB2")
-    tags = [[tfds_names[tag] for tag in example[row.columns[-1]]] for example in examples]
+    tags = [[tfds_names[tag] for tag in example[row.tfds_tags]] for example in examples]
     source = f"{task} of tensorflow_datasets, {split}"
     return _tagged_split(words, tags, scheme, names, lambda word: f"{source}, word {word}")
