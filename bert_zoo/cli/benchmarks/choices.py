@@ -12,9 +12,9 @@ from bert_zoo.cli.benchmarks.base import (
     one_line,
     spread_rows,
 )
-from bert_zoo.cli.benchmarks.texts import accuracy
 from bert_zoo.cli.report.analysis import cross_entropies, hardest_examples
 from bert_zoo.data.batches import choice_batches
+from bert_zoo.metrics.labels import accuracy
 from bert_zoo.tasks import MultipleChoice
 
 LETTERS = "ABCDEFGHIJ"
@@ -44,13 +44,14 @@ class ChoiceBenchmark(Benchmark):
         losses, answers = cross_entropies(data.labels, predictions), predictions.argmax(axis=-1)
         letters = ([LETTERS[i] for i in ids] for ids in (data.labels, answers))
         hardest = hardest_examples(shown, *letters, losses)
-        metrics = accuracy(data.labels, answers) | {"loss": float(losses.mean())}
+        metrics = {"accuracy": accuracy(data.labels, answers), "loss": float(losses.mean())}
         return Measurement(metrics, hardest=hardest)
 
     def baseline(self, data):
         answer = commonest(self.train.labels)
         always = np.full(len(data.labels), answer)
-        return Baseline(f"always choice {LETTERS[answer]}", accuracy(data.labels, always))
+        figures = {"accuracy": accuracy(data.labels, always)}
+        return Baseline(f"always choice {LETTERS[answer]}", figures)
 
     def write_predictions(self, directory, split, data, predictions, metrics):
         path = directory / f"{self.name}-{split}.json"

@@ -33,6 +33,7 @@ from bert_zoo.data.batches import Texts, text_batches
 from bert_zoo.data.remarks import remarks
 from bert_zoo.data.tables import LabelledTexts, read_table
 from bert_zoo.error_text import quoted, shown
+from bert_zoo.metrics.labels import class_metrics, label_set_metrics
 from bert_zoo.runtime.classifications import sigmoid, softmax
 from bert_zoo.tasks import Classifier, MultiLabelClassifier, Regressor
 from bert_zoo.training.first_answers import start_from_frequencies, start_from_mean
@@ -40,20 +41,6 @@ from bert_zoo.training.first_answers import start_from_frequencies, start_from_m
 # Rows that are predicted together, for each that is trained.
 PREDICTED = 4
 Metric = Callable[[Sequence[float], np.ndarray], dict[str, float]]
-
-
-def accuracy(labels: Sequence[float], answers: np.ndarray) -> dict[str, float]:
-    return {"accuracy": float(np.mean(np.asarray(labels) == answers))}
-
-
-def class_metrics(labels: Sequence[float], answers: np.ndarray) -> dict[str, float]:
-    """Accuracy, and the mean F1 of the classes that occur or are predicted, as scikit-learn's."""
-    labels = np.asarray(labels)
-    scores = [
-        2 * np.sum((labels == i) & (answers == i)) / (np.sum(labels == i) + np.sum(answers == i))
-        for i in np.union1d(labels, answers)
-    ]
-    return {**accuracy(labels, answers), "macro_f1": float(np.mean(scores))}
 
 
 class TextBenchmark(Benchmark):
@@ -306,16 +293,6 @@ def take(texts: Texts, rows: Iterable[int]) -> Texts:
     if isinstance(texts, tuple):
         return tuple(take(column, rows) for column in texts)
     return [texts[i] for i in rows]
-
-
-def label_set_metrics(present: np.ndarray, answers: np.ndarray) -> dict[str, float]:
-    """Micro and macro F1 of sets of labels, as `LabelF1` and scikit-learn; bool [N, classes]."""
-    found = 2 * (present & answers).sum(axis=0)
-    others = present.sum(axis=0) + answers.sum(axis=0)
-    return {
-        "micro_f1": float(found.sum() / max(1, others.sum())),
-        "macro_f1": float(np.mean(found / np.maximum(1, others))),
-    }
 
 
 def squared_error(labels: Sequence[float], answers: np.ndarray) -> dict[str, float]:
