@@ -6,8 +6,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from bert_zoo.text.batches import MARK, is_marked
-from bert_zoo.text.unicode_tables import PAGE_BITS, code_points, re2_class
+from bert_zoo.text.unicode_tables import PAGE_BITS, code_points
 
 
 def token_columns(ids: tf.Tensor, starts: tf.Tensor, ends: tf.Tensor) -> tf.Tensor:
@@ -36,60 +35,6 @@ def sums_before(lengths: tf.Tensor, row_splits: tf.Tensor) -> tf.Tensor:
 def is_white_space(codes: tf.Tensor) -> tf.Tensor:
     """Whether code points [n] are what Python calls white space, bool [n]."""
     return tf.reduce_any(codes[:, None] == code_points("python/whitespace"), axis=1)
-
-
-def spans_of_characters(texts: tf.Tensor) -> tf.Tensor:
-    """Where each character of texts [batch], UTF-8, begins and ends in its own: int32 [characters, 2].
-
-    White space is left out here and in `spans_after`, so that a step which only changes white space, or
-    puts one character in the place of one, leaves the spans as they are.
-    """
-    codes = tf.strings.unicode_decode(texts, "UTF-8")
-    positions = tf.ragged.range(tf.cast(codes.row_lengths(), tf.int32)).values
-    starts = picked(positions, ~is_white_space(codes.values))
-    return tf.stack([starts, starts + 1], axis=1)
-
-
-def spans_after(spans: tf.Tensor, before: tf.Tensor, after: tf.Tensor) -> tf.Tensor:
-    """The spans of characters after a change of texts, from those before it.
-
-    A character that is new has the span of all that it and its neighbours replace; if that was white
-    space, what stands between the characters around it.
-
-    Args:
-        spans: int32 [characters, 2], of the characters before; each begins and ends no earlier than the
-            one before it.
-        before, after: string [batch], the same texts; in both, MARK stands before and after each thing that
-            changes. Elsewhere they are alike, white space aside.
-
-    Returns:
-        int32 [characters, 2], in the order in which the characters stand after the change.
-    """
-    old, new = (tf.strings.split(texts, MARK) for texts in (before, after))
-    is_changed = is_marked(old)
-    old, new = (_lengths_without_white_space(parts.values) for parts in (old, new))
-    part = tf.repeat(tf.range(tf.size(new)), new)
-    place = tf.range(tf.size(part)) - tf.gather(tf.cumsum(new, exclusive=True), part)
-    begin, length, is_changed = (
-        tf.gather(column, part) for column in (tf.cumsum(old, exclusive=True), old, is_changed)
-    )
-    first = tf.where(is_changed, begin, begin + place)
-    last = tf.where(is_changed, begin + length - 1, first)
-    # Of what replaces white space, `first` is the character behind it and `last` the one before.
-    is_inserted = last < first
-    starts, ends = spans[:, 0], spans[:, 1]
-    return tf.stack(
-        [
-            tf.where(is_inserted, tf.gather(ends, last), tf.gather(starts, first)),
-            tf.where(is_inserted, tf.gather(starts, first), tf.gather(ends, last)),
-        ],
-        axis=1,
-    )
-
-
-def _lengths_without_white_space(texts: tf.Tensor) -> tf.Tensor:
-    white_space = f"[{re2_class('python/whitespace')}]+"
-    return tf.strings.length(tf.strings.regex_replace(texts, white_space, ""), unit="UTF8_CHAR")
 
 
 def at_origins(

@@ -1,4 +1,4 @@
-"""Writes bert_zoo/text/moses_tables.json: what the Moses tokenizer knows of characters and abbreviations.
+"""Writes bert_zoo/families/xlm/moses_tables.json: what the Moses tokenizer knows of characters and abbreviations.
 
     python -m venv moses-env
     moses-env/bin/pip install sacremoses==0.2.0
@@ -19,7 +19,7 @@ from sacremoses.corpus import NonbreakingPrefixes
 from sacremoses.tokenize import MosesTokenizer
 from unicode_file import ranges_of
 
-OUTPUT = pathlib.Path(__file__).parents[2] / "bert_zoo/text/moses_tables.json"
+OUTPUT = pathlib.Path(__file__).parents[2] / "bert_zoo/families/xlm/moses_tables.json"
 # Segmented by other programs.
 OTHERS = {"zh", "yue", "ja", "th"}
 NUMERIC = " #NUMERIC_ONLY#"

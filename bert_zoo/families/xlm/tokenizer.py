@@ -1,6 +1,6 @@
 """BPE of words in the graph, with the ids of transformers' XLMTokenizer.
 
-Words come from Moses (`bert_zoo.text.moses`). Each begins as its characters, the last one with "</w>" behind
+Words come from Moses (`bert_zoo.families.xlm.moses`). Each begins as its characters, the last one with "</w>" behind
 it; then, of its neighbouring pairs, the one that comes first in the list of merges is joined wherever it
 stands, until no pair is in the list.
 """
@@ -13,11 +13,10 @@ from typing import Any, Self
 import tensorflow as tf
 
 from bert_zoo.error_text import shown
+from bert_zoo.families.xlm.moses import MosesWords, spans_of_characters
 from bert_zoo.text.added_tokens import AddedToken
 from bert_zoo.text.batches import split_at_white_space
 from bert_zoo.text.bpe import WORD_END, Merges, MergesWords, at_last_places, merge_files
-from bert_zoo.text.moses import MosesWords
-from bert_zoo.text.offsets import spans_of_characters
 from bert_zoo.text.token_finder import AddedTokens
 from bert_zoo.text.tokenizer import Marks
 from bert_zoo.text.vocabulary import Vocabulary, special_tokens
@@ -26,7 +25,7 @@ from bert_zoo.text.vocabulary import Vocabulary, special_tokens
 class WordBpeTokenizer(MergesWords):
     """XLM's tokenizer: Moses' words, then merges of characters to tokens.
 
-    Ids equal those of transformers' XLMTokenizer with the same `lang`; see `bert_zoo.text.moses`. Special
+    Ids equal those of transformers' XLMTokenizer with the same `lang`; see `bert_zoo.families.xlm.moses`. Special
     and added tokens inside a text become their own ids, as they do there. Offsets are of the text before any
     of that; a token's are those of all characters that one of its own takes the place of.
 
