@@ -11,7 +11,7 @@ from bert_zoo.keras_registration import register_with_keras
 _LAZY_VERBS = {
     "add_tokens": "bert_zoo.loading.growing",
     "list_models": "bert_zoo.registry",
-    "describe": "bert_zoo.cards",
+    "describe": "bert_zoo.registry",
     "load": "bert_zoo.loading.load",
     "save": "bert_zoo.loading.save",
     "export": "bert_zoo.serving.export",

@@ -1,6 +1,5 @@
 """The sizes and choices that define an encoder, and how other formats spell them."""
 
-import copy
 import dataclasses
 import math
 import os
@@ -27,6 +26,11 @@ PARAMETER_BYTES = 4  # float32
 _CONTAINER_LIMITS = ("memory.max", "memory/memory.limit_in_bytes")
 
 
+# What files of bert_zoo 0.1 say of every encoder and one family's configuration alone has, and the
+# values that change nothing.
+OF_OTHERS = {"num_hidden_groups": 0, "inner_group_num": 1}
+
+
 class ConfigError(ValueError):
     """A configuration that cannot be used, with every reason in the message."""
 
@@ -36,8 +40,10 @@ class Config:
     """What configurations of encoders share: changing a field, and the way to JSON and back."""
 
     pooler: ClassVar[bool] = False
-    # What heads over whole texts read where there is no pooler: "cls" or "mean".
-    classifier_pooling: ClassVar[str] = "cls"
+    # The fields that a checkpoint's card shows.
+    on_card: ClassVar[tuple[str, ...]] = (
+        *("num_layers", "hidden_size", "num_heads", "intermediate_size", "vocab_size"),
+    )
 
     def replace(self, **changes: Any) -> Self:
         return dataclasses.replace(self, **changes)
@@ -53,6 +59,8 @@ class Config:
     def from_dict(cls, values: Mapping[str, Any]) -> Self:
         fields = dataclasses.fields(cls)
         known = [f.name for f in fields]
+        former = {name for name, value in OF_OTHERS.items() if values.get(name) == value}
+        values = {n: value for n, value in values.items() if n in known or n not in former}
         unknown = sorted(set(values) - set(known))
         if unknown:
             raise ConfigError(
@@ -65,39 +73,28 @@ class Config:
             raise ConfigError(f"The encoder settings {missing} are missing.")
         return cls(**values)
 
-    def rough_parameters(self) -> int:
-        """About how many parameters the encoder has, told without building it.
+    def card(self) -> dict[str, Any]:
+        """The sizes that a checkpoint's card shows, and what its scores depend on besides."""
+        return {name: getattr(self, name) for name in self.on_card}
 
-        Tables of constants, and what its heads have by fields of the configuration, count too.
-        """
-        raise NotImplementedError
-
-    def rough_state(self) -> int:
-        """About how many numbers of a row an encoder takes from one call to the next."""
-        return 0
-
-    def largest_size(self) -> str:
-        """The largest field without which there would not be half of it, with its value."""
-        all_of_it = self.rough_parameters() + self.rough_state()
-
-        def matters(name: str) -> bool:
-            smaller = copy.copy(self)
-            object.__setattr__(smaller, name, 1)  # past the checks
-            return 2 * (smaller.rough_parameters() + smaller.rough_state()) < all_of_it
-
+    def sizes(self) -> dict[str, int]:
+        """The fields that are integers, the largest first."""
         fields = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
-        sizes = {name: value for name, value in fields.items() if is_integer(value) and value > 1}
-        name = max(filter(matters, sizes), key=sizes.get, default=max(sizes, key=sizes.get))
-        return f"{name} is {shown(sizes[name])}"
+        integers = {name: value for name, value in fields.items() if is_integer(value)}
+        return dict(sorted(integers.items(), key=lambda item: -item[1]))
 
-    def check_memory(self) -> None:
-        """Raises ConfigError where parameters and state alone need more memory than the machine has."""
-        needed = PARAMETER_BYTES * (self.rough_parameters() + self.rough_state())
-        there = machine_memory()
+    def largest_sizes(self) -> str:
+        """The three largest of `sizes`, for messages."""
+        largest = list(self.sizes().items())[:3]
+        return "Its largest sizes: " + ", ".join(f"{name} is {shown(n)}" for name, n in largest)
+
+    def check_memory(self, parameters: int) -> None:
+        """Raises ConfigError where so many parameters need more memory than the machine has."""
+        needed, there = PARAMETER_BYTES * parameters, machine_memory()
         if there is not None and needed > there:
             raise ConfigError(
-                f"This encoder cannot be built: it would take about {shown(needed)} bytes, and there are "
-                f"{there:,} bytes of memory. {self.largest_size()}: check the configuration."
+                f"This encoder cannot be built: it would take {shown(needed)} bytes, and there are "
+                f"{there:,} bytes of memory. {self.largest_sizes()}; check the configuration."
             )
 
     def problems_with(
@@ -143,36 +140,10 @@ class Config:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Shapes:
-    """What an encoder computes, as far as the memory of a training step depends on it."""
-
-    tables: tuple[tuple[int, int], ...]  # (rows, width) of each embedding table
-    # Widths of a token's vectors that the embeddings' products read and the blocks are given.
-    embedded: tuple[int, ...]
-    normed: int  # width that the embeddings normalise; 0 where they do not
-    embeddings_dropped: int  # width of the dropout on embeddings
-    runs: int  # how often a block is run
-    hidden: int  # width of a block
-    intermediate: int  # width of its feed-forward layer
-    attended: int  # width of all heads' queries together
-    heads: int  # of a block
-    # How often queries are kept; twice where content and position add biases of their own.
-    queries: int = 1
-    memory: int = 0  # tokens of earlier segments that are attended to
-    distances: int = 0  # keys that stand for distances, and that all rows share; 0 without such
-    drops_within_feed_forward: bool = False  # whether there is dropout behind the activation
-    gated: bool = False  # whether the feed-forward layer has a second product as wide
-    feed_forwards: int = 1  # feed-forward layers of a block
-    # Width inside a block that is narrower than `hidden` and normalises nothing; 0 for none such.
-    bottleneck: int = 0
-    keys: int = 0  # that a token attends to, on average over runs; 0 for all
-    key_copies: float = 1  # how often keys and values are kept, on average over runs
-    clusters: tuple[int, ...] = ()  # bounds of those of an adaptive softmax; empty without one
-
-
-@dataclass(frozen=True, kw_only=True)
 class EncoderConfig(Config):
     """Everything that fixes an encoder's parameters and arithmetic."""
+
+    on_card: ClassVar[tuple[str, ...]] = (*Config.on_card, "max_positions")
 
     vocab_size: int  # rows of the token table
     hidden_size: int = 768  # width of the residual stream; a multiple of `num_heads`
@@ -184,10 +155,6 @@ class EncoderConfig(Config):
     # Width of the tables where it differs from `hidden_size` (factorized embeddings, ALBERT section
     # 3.1); 0 means `hidden_size`.
     embedding_size: int = 0
-    # Groups of blocks that layers share their weights in (ALBERT section 3.1); 0 means that every layer
-    # has weights of its own.
-    num_hidden_groups: int = 0
-    inner_group_num: int = 1  # blocks a group; a layer runs through all of its group's
     # Whether the first token stands in row `pad_id + 1` of the position table and padding in row
     # `pad_id`, wherever it is (RoBERTa).
     positions_after_padding: bool = False
@@ -212,10 +179,9 @@ class EncoderConfig(Config):
         if self.classifier_dropout is not None:
             rates.append("classifier_dropout")
         problems = self.problems_with(
-            positive=(*sizes, "max_positions", "inner_group_num"),
+            positive=(*sizes, "max_positions"),
             natural={
                 "embedding_size": "as hidden_size",
-                "num_hidden_groups": "nothing is shared",
                 "num_segments": "no segments",
             },
             rates=rates,
@@ -227,19 +193,6 @@ class EncoderConfig(Config):
         if not problems and self.hidden_size % self.num_heads:
             problems.append(
                 f"hidden_size {self.hidden_size} is not a multiple of num_heads {self.num_heads}."
-            )
-        if not problems and self.num_hidden_groups > self.num_layers:
-            problems.append(
-                f"num_hidden_groups is {self.num_hidden_groups}; there are {self.num_layers} layers "
-                "to share them."
-            )
-        runs = (
-            self.num_layers * self.inner_group_num if not problems and self.num_hidden_groups else 0
-        )
-        if runs > MOST_LAYERS:
-            problems.append(
-                f"inner_group_num is {shown(self.inner_group_num)}, and {self.num_layers} layers of so "
-                f"many blocks run {shown(runs)} blocks; there may be {MOST_LAYERS:,}."
             )
         if not problems and self.longest_input < 1:
             problems.append(
@@ -256,65 +209,15 @@ class EncoderConfig(Config):
     @property
     def num_blocks(self) -> int:
         """Blocks with weights of their own."""
-        return self.num_hidden_groups * self.inner_group_num or self.num_layers
+        return self.num_layers
 
     @property
     def blocks_of_layers(self) -> tuple[tuple[int, ...], ...]:
-        """For each layer, the blocks that it runs through (albert modeling.py, transformer_model)."""
-        if not self.num_hidden_groups:
-            return tuple((i,) for i in range(self.num_layers))
-        groups = (i * self.num_hidden_groups // self.num_layers for i in range(self.num_layers))
-        return tuple(
-            tuple(group * self.inner_group_num + j for j in range(self.inner_group_num))
-            for group in groups
-        )
-
-    def shapes(self, length: int) -> Shapes:
-        """What it computes for rows of `length` tokens."""
-        return Shapes(
-            tables=((self.vocab_size, self.table_width),),
-            embedded=() if self.table_width == self.hidden_size else (self.hidden_size,),
-            normed=self.table_width,
-            embeddings_dropped=self.table_width,
-            runs=sum(map(len, self.blocks_of_layers)),
-            hidden=self.hidden_size,
-            intermediate=self.intermediate_size,
-            attended=self.hidden_size,
-            heads=self.num_heads,
-        )
-
-    def rough_parameters(self) -> int:
-        tables = (self.vocab_size + self.max_positions + self.num_segments) * self.table_width
-        if self.table_width != self.hidden_size:
-            tables += self.table_width * self.hidden_size
-        block = 4 * self.hidden_size**2 + 2 * self.hidden_size * self.intermediate_size
-        return tables + self.num_blocks * block
+        """For each layer, the blocks that it runs through."""
+        return tuple((i,) for i in range(self.num_layers))
 
     def with_pooler(self, pooler: bool) -> Self:
         return self.replace(pooler=pooler)
-
-    @property
-    def priced_lengths(self) -> tuple[int, ...]:
-        """Lengths of input whose cost a checkpoint's card shows."""
-        return (128, self.longest_input)
-
-    def card(self) -> dict[str, int]:
-        """The sizes that a checkpoint's card shows."""
-        shown = ("num_layers", "hidden_size", "num_heads", "intermediate_size", "vocab_size")
-        return {name: getattr(self, name) for name in (*shown, "max_positions")}
-
-    def forward_flops(self, length: int) -> int:
-        """Floating-point operations of the encoder's products for one row of `length` tokens.
-
-        Layers that share weights count as often as they run.
-        """
-        hidden = self.hidden_size
-        runs = sum(map(len, self.blocks_of_layers))
-        dense = 4 * hidden**2 + 2 * hidden * self.intermediate_size
-        attention = 2 * length * hidden
-        projection = self.embedding_size * hidden if self.table_width != hidden else 0
-        pooler = hidden**2 if self.pooler else 0
-        return 2 * (length * (runs * (dense + attention) + projection) + pooler)
 
     @property
     def position_offset(self) -> int:

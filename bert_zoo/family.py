@@ -176,6 +176,19 @@ class Family:
     def config(self, checkpoint: Checkpoint) -> Config:
         return self.config_class(**{**self.defaults, **checkpoint.config})
 
+    def count(self, config: Config) -> int:
+        """How many parameters the encoder has, told by declaring its variables.
+
+        Raises:
+            ConfigError: more than the machine's memory holds.
+        """
+        from bert_zoo import private
+
+        backbone = self.backbone(config, "float32")
+        with private.declaring(made=False):
+            backbone.build((None, None))
+        return backbone.count_params()
+
     def plan(
         self, fmt: str | Format, config: Config, root: str | None = None, head_root: str = ""
     ) -> "Plan":

@@ -6,6 +6,8 @@ broke where a newer one is tried. Methods of Keras that `ZooModel` and `BertAdam
 the versions in which that was found.
 """
 
+import contextlib
+from collections.abc import Iterator
 from typing import Any
 
 # Classes of Keras 3.15 -> private methods that ours replace, which Keras must go on calling: see
@@ -47,6 +49,28 @@ def all_layers(layer) -> list[Any]:
 def own_variables(layer) -> list[Any]:
     """The variables that a layer holds itself; `weights` collects those of all layers below it."""
     return [*layer._trainable_variables, *layer._non_trainable_variables]
+
+
+@contextlib.contextmanager
+def declaring(*, made: bool = True) -> Iterator[None]:
+    """Declares the variables that layers make below, with their shapes; their values come at the end.
+
+    They never come where `made` is false or an error is raised. Keras 3.15 makes them at the end of the
+    next `StatelessScope`, whatever happened in this one.
+    """
+    import keras
+    from keras.src.backend.common import global_state
+
+    are_wanted = False
+    try:
+        with keras.StatelessScope(initialize_variables=False):
+            yield
+        are_wanted = made
+    finally:
+        if not are_wanted:
+            global_state.set_global_attribute("uninitialized_variables", [])
+    with keras.StatelessScope():
+        pass  # which ends by making them
 
 
 def has_fused_attention(query, key, value, bias) -> bool:

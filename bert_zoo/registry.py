@@ -14,6 +14,15 @@ from typing import Any
 from bert_zoo.families import FAMILIES
 from bert_zoo.family import HF, Checkpoint, Family
 
+# Hugging Face's identifiers (their list of licences for model cards). A licence that is qualified, or
+# that its authors never declared, is "other" there, with the card's words as its name.
+HUB_LICENCES = {
+    "Apache-2.0": "apache-2.0",
+    "MIT": "mit",
+    "CC-BY-SA-4.0": "cc-by-sa-4.0",
+    "CC-BY-NC-4.0 (not for commercial use)": "cc-by-nc-4.0",
+}
+
 
 class Registry:
     """Looks checkpoints up by name, tag, alias or former name."""
@@ -137,3 +146,60 @@ def list_models(
         ValueError: no checkpoint provides that task.
     """
     return registry().names(pattern, provides, aliases)
+
+
+class Card(dict):
+    """What is known of a checkpoint; a dict that prints as a readable page."""
+
+    def __str__(self) -> str:
+        width = max(map(len, self))
+        return "\n".join(
+            line
+            for key, value in self.items()
+            if value not in ("", [], {}, None)
+            for line in _card_lines(key, value, width)
+        )
+
+    __repr__ = __str__
+
+
+def _card_lines(key: str, value: Any, width: int) -> list[str]:
+    if isinstance(value, dict):
+        rows = [f"{name}: {item}" for name, item in value.items()]
+    elif isinstance(value, list):
+        rows = [str(item) for item in value]
+    elif isinstance(value, int) and not isinstance(value, bool):
+        rows = [f"{value:,}"]
+    else:
+        rows = [str(value)]
+    return [f"{key if n == 0 else '':<{width}}  {row}" for n, row in enumerate(rows)]
+
+
+def describe(name: str) -> Card:
+    """The card of a checkpoint: family, sizes, parameters, licence, paper, sources, scores.
+
+    Args:
+        name: as `load` takes it.
+
+    Raises:
+        ValueError: no such name; the message gives the nearest ones.
+    """
+    family, checkpoint = registry().resolve(name)
+    config = family.config(checkpoint)
+    return Card(
+        name=checkpoint.full_name,
+        aliases=list(checkpoint.aliases),
+        family=family.name,
+        sizes=config.card(),
+        activation=config.activation,
+        lowercase=checkpoint.text.lowercase,
+        max_length=checkpoint.text.max_length,
+        parameters=checkpoint.params,
+        licence=checkpoint.licence,
+        paper=checkpoint.paper,
+        sources=[str(source) for source in checkpoint.sources],
+        provides=sorted(checkpoint.provides),
+        labels=list(checkpoint.labels),
+        scores=dict(checkpoint.scores),
+        note=checkpoint.note,
+    )

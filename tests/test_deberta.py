@@ -24,7 +24,7 @@ from test_torch_bin import write_archive
 import bert_zoo
 from bert_zoo.config import ConfigError
 from bert_zoo.families.deberta.attention import rows_of_distances
-from bert_zoo.families.deberta.family import DebertaConfig
+from bert_zoo.families.deberta.config import DebertaConfig
 from bert_zoo.families.deberta.original import read_bpe_encoder
 from bert_zoo.layers.common import FIRST
 from bert_zoo.text.files import VocabularyFiles
@@ -32,13 +32,8 @@ from bert_zoo.weights.files import WeightsError
 from bert_zoo.weights.safetensors_io import write_safetensors
 from bert_zoo.weights.sources import open_weights
 
-ENCODERS = [
-    "deberta/encoder",
-    "deberta/encoder_near",
-    "deberta_v2/encoder",
-    "deberta_v2/encoder_convolution",
-    "deberta_v2/encoder_plain",
-]
+# Those that test_conformance.py does not ask for a part of a row.
+ENCODERS = ["deberta/encoder_near", "deberta_v2/encoder_convolution"]
 
 
 @pytest.mark.parametrize("name", np.load(ALL_GOLDEN / "deberta_buckets.npz").files)
@@ -53,10 +48,6 @@ def test_distances_share_rows_as_in_the_original(name):
     wanted = np.minimum(buckets + expected, 2 * buckets - 1)
     np.testing.assert_array_equal(rows[furthest + distances], wanted)
     np.testing.assert_array_equal(rows[furthest - distances], np.maximum(buckets - expected, 0))
-
-
-def test_without_buckets_every_distance_has_a_row():
-    assert rows_of_distances(3, 0).tolist() == [0, 1, 2, 3, 4, 5, 5]
 
 
 @pytest.mark.parametrize("case", ENCODERS)
@@ -276,19 +267,6 @@ def test_masks_in_texts_are_tokens(case, tokens):
     tokenizer = loaded(case).preprocessor.tokenizer
     (ids,) = tokenizer(["the [MASK] sat"]).to_list()
     assert [tokenizer.id_to_token(i) for i in ids] == tokens
-
-
-@pytest.mark.parametrize("case", ["deberta/masked_lm", "deberta_v2/masked_lm"])
-@needs_tensorflow
-def test_fill_mask_goes_through_the_decoder(case):
-    model, text = loaded(case), "the cat [MASK] on the tree"
-    inputs = model.preprocessor([text])
-    (place,) = np.flatnonzero(inputs["token_ids"][0] == model.preprocessor.tokenizer.mask_id)
-    probabilities = ops.convert_to_numpy(ops.softmax(model(inputs)[0, place]))
-    (candidates,) = model.fill_mask(text, top_k=3)
-    known = probabilities[: model.preprocessor.tokenizer.vocab_size]
-    assert [c.token_id for c in candidates] == np.argsort(-known)[:3].tolist()
-    np.testing.assert_allclose([c.score for c in candidates], np.sort(known)[::-1][:3], atol=1e-5)
 
 
 # --- Version 3: a discriminator whose table is its generator's plus a difference -------------------

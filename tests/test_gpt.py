@@ -65,26 +65,6 @@ def test_generation_gives_the_tokens_of_calls_without_memory(family, monkeypatch
     assert np.array_equal(np.concatenate(pieces[1:], axis=1), found)
 
 
-@pytest.mark.parametrize("family", FAMILIES)
-def test_samplers_draw_from_the_same_probabilities(family):
-    """With the seed's own numbers: top-p of next to nothing is greedy, and a seed repeats."""
-    model, prompt = language_model(family), prompts(5, 3)
-    greedy = model.generate(prompt, max_new_tokens=8, stop=None)
-    for options in (
-        {"sampler": "random", "temperature": 1e-4},
-        {"sampler": "top_k", "temperature": 0},
-    ):
-        assert np.array_equal(
-            model.generate(prompt, max_new_tokens=8, stop=None, **options), greedy
-        )
-    for sampler in ("top_k", "top_p", "random", "beam"):
-        options = {"sampler": sampler} | (
-            {} if sampler == "beam" else {"seed": 3, "temperature": 2.0}
-        )
-        first, second = (model.generate(prompt, max_new_tokens=8, **options) for _ in range(2))
-        assert np.array_equal(first, second)
-
-
 def test_a_text_has_room_in_the_positions():
     model = language_model("gpt2")
     assert model.longest_input == 40

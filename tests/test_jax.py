@@ -48,7 +48,7 @@ assert "bert_base" in bert_zoo.list_models(aliases=True) and str(bert_zoo.descri
 
 def test_a_discriminator_learns_from_its_generators_samples():
     run_on_jax("""
-from bert_zoo.families.electra.family import ElectraConfig
+from bert_zoo.families.electra.config import ElectraConfig
 from bert_zoo.models import Encoder, Pretraining
 from bert_zoo.tasks.objectives import Draws, OBJECTIVES, TokenIds
 from bert_zoo.training import bert_adamw, compile_for_task

@@ -55,7 +55,7 @@ MODULES = {
 }
 # Parameters in their order: those before "|" are taken by position too.
 PARAMETERS = {
-    "describe": "name | batch_size max_length task predictions",
+    "describe": "name |",
     "export": "model directory | format quantize pairs text",
     "list_models": "pattern provides | aliases",
     "load": """

@@ -12,7 +12,6 @@ import pytest
 import yaml
 
 import bert_zoo
-from bert_zoo.cards import HUB_LICENCES, Card
 from bert_zoo.cli.report import HardExample, RunRecord, write_report
 from bert_zoo.cli.report.analysis import (
     confusion_matrix,
@@ -25,6 +24,7 @@ from bert_zoo.cli.report.curves import line_chart, position_ticks, round_ticks
 from bert_zoo.cli.report.record import forbids_commerce
 from bert_zoo.cli.report.render import TEMPLATES
 from bert_zoo.cli.report.wording import duration, number, setting
+from bert_zoo.registry import HUB_LICENCES, Card
 from bert_zoo.tasks import TASKS, Classifier
 
 LABELS = ("negative", "positive")

@@ -42,6 +42,8 @@ _PACKED = flags.DEFINE_bool(
 _REMATERIALIZE = flags.DEFINE_bool("rematerialize", False, "Train in less memory and more time.")
 
 GIGABYTE = 1e9
+# Of a chip, by its version; GB, not GiB. Source: Cloud TPU's system architecture pages.
+TPU_CHIPS = {"v4": 32 * 10**9, "v5e": 16 * 10**9, "v5p": 95 * 10**9, "v6e": 32 * 10**9}
 NUM_CHOICES = 2
 
 

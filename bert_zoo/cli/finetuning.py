@@ -16,7 +16,6 @@ import keras
 import tensorflow as tf
 
 import bert_zoo
-from bert_zoo.cards import Card
 from bert_zoo.cli.benchmarks.base import Benchmark, Measurement
 from bert_zoo.cli.program import command
 from bert_zoo.cli.report import RunRecord, write_report
@@ -24,6 +23,7 @@ from bert_zoo.loading.directories import RUN_METRICS as METRICS
 from bert_zoo.loading.directories import RUN_MODEL as MODEL
 from bert_zoo.models.base import ZooModel
 from bert_zoo.models.replicas import is_chief
+from bert_zoo.registry import Card
 from bert_zoo.training.checkpoint_selection import KeepBest, Verdict
 from bert_zoo.training.compiling import compile_for_task
 from bert_zoo.training.distribution import present_strategy

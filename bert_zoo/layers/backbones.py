@@ -1,5 +1,6 @@
 """Backbones: layers from a dict of inputs to the dict of what an encoder makes of them."""
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
@@ -8,12 +9,14 @@ from typing import Any
 import keras
 from keras import ops
 
+from bert_zoo import private
 from bert_zoo.config import Config
 from bert_zoo.layers.attention import (
     attention_bias,
     bias_between_documents,
 )
 from bert_zoo.layers.common import float_table
+from bert_zoo.layers.heads.masked_lm import MaskedLMHead
 
 
 @dataclass(frozen=True)
@@ -24,7 +27,7 @@ class Ids:
         limit: ids lie in [0, limit).
         meaning: what the limit is, for messages.
         required: whether every call must give it.
-        axes: what they are; those of `token_ids` by default.
+        axes: what they are. "batch" and "length" are as long as the backbone's `main_input` says.
         is_apart: whether a SavedModel takes it in a signature of its own, as it is seldom given.
     """
 
@@ -35,7 +38,7 @@ class Ids:
     is_apart: bool = False
 
     def fits(self, shape: Sequence[int | None], of_tokens: Sequence[int | None]) -> bool:
-        """Whether a shape goes with that of `token_ids`, as far as both are known."""
+        """Whether a shape goes with batch and length of the main input, as far as both are known."""
         wanted = dict(zip(("batch", "length"), of_tokens, strict=True))
         return len(shape) == len(self.axes) and all(
             wanted.get(axis) is None or size in (None, wanted[axis], 1)
@@ -122,11 +125,14 @@ class Backbone(keras.layers.Layer):
         state_is_optional: whether a call returns it only where it is given.
         has_second_stream: whether tokens are predicted by a stream that does not see them; see
             `inputs_for_targets`.
+        decodes_masks: whether the head for masked tokens reads hidden states below the last; see
+            `masked_states`.
     """
 
     state: tuple[str, ...] = ()
     state_is_optional = False
     has_second_stream = False
+    decodes_masks = False
 
     def __init__(self, config: Config, **kwargs):
         super().__init__(**{"name": "backbone", **kwargs})
@@ -134,8 +140,13 @@ class Backbone(keras.layers.Layer):
 
     @property
     def inputs(self) -> Mapping[str, Ids]:
-        """The ids that it takes, by name; all of the shape of `token_ids` but for those of `state`."""
+        """The ids that it takes, by name, with their axes; those of `state` among them."""
         raise NotImplementedError
+
+    @property
+    def main_input(self) -> str:
+        """The name of the input that says how many rows there are, and how many tokens each has."""
+        return next(name for name, ids in self.inputs.items() if ids.required)
 
     @property
     def longest_input(self) -> int:
@@ -160,17 +171,27 @@ class Backbone(keras.layers.Layer):
         """
         return {}
 
-    def mask_embedding(self, *, initializer_range: float, dtype) -> keras.layers.Layer | None:
-        """A table of positions that the head for masked tokens alone reads; None for no such table."""
-        return None
+    def token_head(
+        self, *, activation: str | None, head: type[MaskedLMHead] = MaskedLMHead, **options
+    ) -> MaskedLMHead:
+        """The head for masked tokens, not built, of a class and with options of it."""
+        config = self.config
+        return head(
+            config.vocab_size,
+            config.table_width,
+            activation=activation,
+            epsilon=config.layer_norm_epsilon,
+            tied=config.tie_word_embeddings,
+            **options,
+        )
 
-    def masked_states(self, encoded, inputs, embedding, positions, training=None):
-        """What that head reads, where there is such a table, [batch, length or number, hidden].
+    def masked_states(self, encoded, inputs, head, positions, training=None):
+        """What that head reads where `decodes_masks`, [batch, length or number, hidden].
 
         Args:
             encoded: what a call gave, of every token.
             inputs: that it was given.
-            embedding: the table.
+            head: what `token_head` made.
             positions: int [batch, number], the tokens that are predicted; None for all.
         """
         raise NotImplementedError
@@ -185,10 +206,17 @@ class Backbone(keras.layers.Layer):
         raise NotImplementedError
 
     def build(self, input_shape):
+        """Makes the variables, unless they are more than the machine's memory holds.
+
+        Raises:
+            ConfigError: they are.
+        """
         groups = self.groups()
-        groups.embeddings.build((None, None))
-        for layer in (groups.stack, *groups.top):
-            layer.build((None, None, self.config.hidden_size))
+        with private.declaring():
+            groups.embeddings.build((None, None))
+            for layer in (groups.stack, *groups.top):
+                layer.build((None, None, self.config.hidden_size))
+            self.config.check_memory(sum(math.prod(v.shape) for v in self.variables))
         self.built = True
 
     def call(self, inputs, positions=None, training=None) -> dict[str, Any]:
@@ -216,11 +244,11 @@ class TransformerBackbone(Backbone):
         embeddings: a layer (token_ids, segment_ids, position_ids) -> [batch, length, hidden].
         stack: a `Stack`.
         pooler: a layer [batch, length, hidden] -> [batch, hidden], or None.
-        num_languages: of `language_ids`, which tell the language of each token; 0 for models without.
-        zeroes_padding: whether the hidden states of padding are 0 after the embeddings and after each
-            layer (XLM).
         final_norm: a layer over the last hidden state, or None.
     """
+
+    # What the embeddings are called with.
+    embedded_ids: tuple[str, ...] = ("token_ids", "segment_ids", "position_ids", "document_ids")
 
     def __init__(
         self,
@@ -229,8 +257,6 @@ class TransformerBackbone(Backbone):
         embeddings,
         stack,
         pooler=None,
-        num_languages: int = 0,
-        zeroes_padding: bool = False,
         final_norm=None,
         **kwargs,
     ):
@@ -238,19 +264,15 @@ class TransformerBackbone(Backbone):
         self.embeddings = embeddings
         self.stack = stack
         self.pooler = pooler
-        self.num_languages = num_languages
-        self.zeroes_padding = zeroes_padding
         self.final_norm = final_norm
 
     @property
     def inputs(self) -> dict[str, Ids]:
         config = self.config
         segments = Ids(config.num_segments, "the number of segments")
-        languages = Ids(self.num_languages, "the number of languages", is_apart=True)
         return {
             "token_ids": Ids(config.vocab_size, "the size of the vocabulary", required=True),
             **({"segment_ids": segments} if config.num_segments else {}),
-            **({"language_ids": languages} if self.num_languages else {}),
             "padding_mask": Ids(2, PADDING),
             "position_ids": Ids(config.max_positions, "the rows of the position table"),
             "document_ids": Ids(
@@ -276,9 +298,8 @@ class TransformerBackbone(Backbone):
         adds_first = is_pooled and positions is not None and not is_first
         if adds_first:
             positions = ops.pad(positions, ((0, 0), (1, 0)))
-        kept = inputs.get("padding_mask") if self.zeroes_padding else None
         hidden_states, attentions = self.stack(
-            embedded, bias, positions=positions, kept=kept, training=training
+            embedded, bias, positions=positions, training=training
         )
         if self.final_norm is not None:
             hidden_states[-1] = self.final_norm(hidden_states[-1])
@@ -291,19 +312,9 @@ class TransformerBackbone(Backbone):
 
     def embedded(self, inputs, training):
         """What the stack is given: embeddings [batch, length, hidden], and the bias of scores."""
-        token_ids, document_ids = inputs["token_ids"], inputs.get("document_ids")
-        embedded = self.embeddings(
-            token_ids,
-            inputs.get("segment_ids"),
-            inputs.get("position_ids"),
-            document_ids,
-            inputs.get("language_ids"),
-            training=training,
-        )
-        mask = inputs.get("padding_mask")
-        if self.zeroes_padding and mask is not None:
-            embedded = embedded * ops.expand_dims(ops.cast(mask, embedded.dtype), -1)
-        mask = ops.ones_like(token_ids) if mask is None else mask
+        document_ids, mask = inputs.get("document_ids"), inputs.get("padding_mask")
+        embedded = self.embeddings(*map(inputs.get, self.embedded_ids), training=training)
+        mask = ops.ones_like(inputs["token_ids"]) if mask is None else mask
         bias = attention_bias(mask, keras.backend.standardize_dtype(embedded.dtype))
         if document_ids is not None:
             bias = ops.minimum(bias, bias_between_documents(document_ids, bias.dtype))

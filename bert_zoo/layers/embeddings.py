@@ -26,15 +26,13 @@ def check_length(token_ids, longest_input: int) -> None:
 class Embeddings(keras.layers.Layer):
     """Sum of token, position and segment tables, normalised (BERT section 3, figure 2).
 
-    Without segments the sum is of two tables. With languages (XLM), it has a vector of each token's language
-    too, where these are given (Lample and Conneau 2019, arXiv:1901.07291, section 3.4).
+    Without segments the sum is of two tables.
 
     With `embedding_size` below `hidden_size` the tables are narrow and a dense layer widens their
     normalised sum (ALBERT section 3.1).
 
     Args:
         vocab_size, max_positions, num_segments: rows of the three tables; no segments is 0.
-        num_languages: rows of a table of languages; 0 for none.
         position_offset: row of the first token in the position table; where it is not 0, only tokens
             other than `pad_id` are counted, and padding has the row before (fairseq utils.py,
             make_positions).
@@ -56,7 +54,6 @@ class Embeddings(keras.layers.Layer):
         token_size: int | None = None,
         max_positions: int,
         num_segments: int,
-        num_languages: int = 0,
         position_offset: int,
         pad_id: int,
         epsilon: float | None,
@@ -82,11 +79,6 @@ class Embeddings(keras.layers.Layer):
             self.segment_embedding = table(
                 num_segments, embedding_size, "segment_embedding", **options
             )
-        self.language_embedding = None
-        if num_languages:
-            self.language_embedding = table(
-                num_languages, embedding_size, "language_embedding", **options
-            )
         self.norm = None
         if epsilon is not None:
             self.norm = norm("norm", epsilon=epsilon, dtype=self.dtype_policy)
@@ -102,7 +94,7 @@ class Embeddings(keras.layers.Layer):
 
     def build(self, token_ids_shape):
         tables = (self.token_embedding, self.position_embedding)
-        for each in (*tables, self.segment_embedding, self.language_embedding):
+        for each in (*tables, self.segment_embedding):
             if each is not None and not each.built:
                 each.build()
         table_shape = (None, None, self.position_embedding.output_dim)
@@ -118,7 +110,7 @@ class Embeddings(keras.layers.Layer):
         segment_ids=None,
         position_ids=None,
         document_ids=None,
-        language_ids=None,
+        added=None,
         training=None,
     ):
         """Embeds ids.
@@ -130,8 +122,7 @@ class Embeddings(keras.layers.Layer):
                 ..., or with a `position_offset` for the running count of tokens.
             document_ids: int [batch, length], the documents of a row by number, each in one piece;
                 without `position_ids`, positions start again with each.
-            language_ids: int [batch, length], of each token; None adds no vector, and without a table
-                they are not read.
+            added: [batch, length, embedding_size], another summand.
 
         Returns:
             [batch, length, hidden_size].
@@ -153,8 +144,8 @@ class Embeddings(keras.layers.Layer):
             x = x + self.segment_embedding(segment_ids)
         elif self.segment_embedding is not None:
             x = x + ops.cast(float_table(self.segment_embedding)[0], cast)
-        if language_ids is not None and self.language_embedding is not None:
-            positions = positions + self.language_embedding(language_ids)
+        if added is not None:
+            positions = positions + added
         x = x + positions
         if self.norm is not None:
             x = self.norm(x)

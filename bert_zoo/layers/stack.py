@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import keras
 from keras import ops
 
-from bert_zoo.layers.common import at_positions, number_of
+from bert_zoo.layers.common import number_of
 from bert_zoo.layers.recomputation import recomputed
 
 
@@ -17,7 +17,6 @@ class Stack(keras.layers.Layer):
         hidden_size: width of x.
         blocks_of_layers: for each layer, the numbers of the blocks that it runs through; one for each
             block by default.
-        relative_bias: a layer x -> [1, heads, length, length], added to the scores of every block.
 
     Attributes:
         rematerialize: whether training keeps the inputs of blocks alone; there are then no attention
@@ -30,7 +29,6 @@ class Stack(keras.layers.Layer):
         hidden_size: int,
         *,
         blocks_of_layers: Sequence[Sequence[int]] | None = None,
-        relative_bias: keras.layers.Layer | None = None,
         **kwargs,
     ):
         super().__init__(**kwargs)
@@ -39,17 +37,14 @@ class Stack(keras.layers.Layer):
         if blocks_of_layers is None:
             blocks_of_layers = ((number,) for number in range(len(self.blocks)))
         self.blocks_of_layers = tuple(blocks_of_layers)
-        self.relative_bias = relative_bias
         self.rematerialize = False
 
     def build(self, input_shape):
         for block in self.blocks:
             block.build((None, self.hidden_size))
-        if self.relative_bias is not None:
-            self.relative_bias.build(None)
         self.built = True
 
-    def call(self, x, bias, positions=None, kept=None, training=None):
+    def call(self, x, bias, positions=None, training=None):
         """Runs the stack.
 
         Args:
@@ -58,8 +53,6 @@ class Stack(keras.layers.Layer):
             positions: int [batch, number] or `FIRST`: whose last hidden states are all that is wanted.
                 Nothing else depends on what the last block makes of other tokens, which is most of
                 its work.
-            kept: [batch, length], 1 for tokens and 0 for those whose hidden states become 0 after each
-                layer; None for none of them.
 
         Returns:
             Hidden states [batch, length, hidden_size], the input first, one more than layers; and
@@ -67,12 +60,8 @@ class Stack(keras.layers.Layer):
             `positions`, the last ones are [batch, number, hidden_size] and [batch, heads, number, length].
         """
         length = ops.shape(x)[1]
-        if self.relative_bias is not None:
-            bias = bias + self.relative_bias(x)
         hidden_states, attentions = [x], []
         x = ops.reshape(x, (-1, self.hidden_size))
-        if kept is not None:
-            kept = ops.expand_dims(ops.cast(kept, x.dtype), -1)
         last = len(self.blocks_of_layers) - 1
         for layer, numbers in enumerate(self.blocks_of_layers):
             for run, number in enumerate(numbers):
@@ -88,9 +77,6 @@ class Stack(keras.layers.Layer):
             tokens = length
             if layer == last and positions is not None:
                 tokens = number_of(positions)
-                kept = None if kept is None else at_positions(kept, positions)
-            if kept is not None:
-                x = x * ops.reshape(kept, (-1, 1))
             hidden_states.append(ops.reshape(x, (-1, tokens, self.hidden_size)))
         return hidden_states, attentions
 

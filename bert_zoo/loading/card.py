@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from bert_zoo.cards import HUB_LICENCES
 from bert_zoo.family import HF, Checkpoint, Family
 from bert_zoo.models.base import ZooModel
+from bert_zoo.registry import HUB_LICENCES
 from bert_zoo.weights.formats import Description
 
 CARD = "README.md"

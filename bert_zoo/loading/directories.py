@@ -413,7 +413,7 @@ def _with_tensors(
         if is_read and root != own and any(key.startswith(own) for key in source):
             config, root = second.config(config), own
     plan = family.plan(plan.format, config, root, plan.head_root)
-    _check_size(config, source)
+    _check_size(family, config, source)
     return replace(
         opened,
         family=family,
@@ -470,17 +470,19 @@ def _family_of_tensors(family: Family, read_as: Format, source: TensorSource) ->
     return family
 
 
-def _check_size(config: Config, source: RenamedSource) -> None:
+def _check_size(family: Family, config: Config, source: RenamedSource) -> None:
     """Refuses a configuration far beyond the stored tensors before anything is built from it.
 
     Smaller differences are left to `assign`, which lists all of them.
     """
-    stored = sum(math.prod(source.shape(key)) for key in source)
-    asked = config.rough_parameters()
+    largest_axis = max((size for key in source for size in source.shape(key)), default=0)
+    if max(config.sizes().values()) <= MOST_TIMES_STORED * largest_axis:
+        return
+    stored, asked = sum(math.prod(source.shape(key)) for key in source), family.count(config)
     if asked > BUILT_WITHOUT_QUESTION and asked > MOST_TIMES_STORED * stored:
         raise WeightsError(
-            f"{source.location} does not fit its configuration, which asks for about "
-            f"{shown(asked)} parameters ({shown(config.card(), 300)}); the file has {stored:,} in "
-            f"{len(source):,} tensors. {config.largest_size()}. Check that the configuration belongs to "
+            f"{source.location} does not fit its configuration, which asks for "
+            f"{shown(asked)} parameters; the file has {stored:,} in {len(source):,} tensors. "
+            f"{config.largest_sizes()}. Check that the configuration belongs to "
             "these weights."
         )

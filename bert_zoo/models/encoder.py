@@ -110,7 +110,6 @@ class Encoder(ZooModel):
         families = registry().families
         page = families[next(iter(families)) if family is None else family]
         self.config = page.config_class.from_dict(config) if isinstance(config, dict) else config
-        self.config.check_memory()
         self.family = page.name
         self.output_hidden_states = output_hidden_states
         self.output_attentions = output_attentions
@@ -173,9 +172,9 @@ class Encoder(ZooModel):
         self.backbone.groups().freeze(embeddings=embeddings, layers=layers)
 
     def call(self, inputs, positions=None, internals=False, training=None):
-        inputs = self._checked(inputs)
+        inputs, main = self._checked(inputs), self.backbone.main_input
         if positions is not None and not isinstance(positions, slice):
-            positions, length = as_ids("positions", positions), inputs["token_ids"].shape[1]
+            positions, length = as_ids("positions", positions), inputs[main].shape[1]
             if length is not None:
                 check_range("positions", positions, length, "the length of the input")
         outputs = dict(self.backbone(inputs, positions=positions, training=training))
@@ -183,7 +182,7 @@ class Encoder(ZooModel):
             del outputs["hidden_states"]
         attentions = outputs.pop("attentions")
         if self.output_attentions or internals:
-            length = keras.ops.shape(inputs["token_ids"])[1]
+            length = keras.ops.shape(inputs[main])[1]
             outputs["attentions"] = self.backbone.shown_attentions(attentions, length)
         return outputs
 
@@ -202,14 +201,15 @@ class Encoder(ZooModel):
             for name, value in inputs.items()
             if value is not None
         }
-        check_rank(inputs["token_ids"], 2, "[batch, length]")
-        wanted = tuple(inputs["token_ids"].shape)
+        main = self.backbone.main_input
+        check_rank(inputs[main], len(table[main].axes), f"[{', '.join(table[main].axes)}]")
+        wanted = tuple(inputs[main].shape[:2])
         for name in (name for name in table if name in inputs):
             found = tuple(inputs[name].shape)
             if name not in self.state and not table[name].fits(found, wanted):
                 axes = table[name].axes
                 said = "they must be the same" if len(axes) == 2 else f"its axes are {list(axes)}"
-                raise ValueError(f"{name} has shape {found} and token_ids {wanted}; {said}.")
+                raise ValueError(f"{name} has shape {found} and {main} {wanted}; {said}.")
             check_range(name, inputs[name], table[name].limit, table[name].meaning)
         return inputs
 

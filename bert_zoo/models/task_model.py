@@ -12,7 +12,7 @@ from bert_zoo import private
 from bert_zoo.config import Pooling
 from bert_zoo.family import Family
 from bert_zoo.layers.common import FIRST
-from bert_zoo.layers.heads import OutputHead, PredictionHead, pool
+from bert_zoo.layers.heads import OutputHead, pool
 from bert_zoo.models.base import ZooModel
 from bert_zoo.models.cores import in_shares
 from bert_zoo.models.encoder import Encoder
@@ -25,7 +25,7 @@ from bert_zoo.models.labels import (
 )
 from bert_zoo.models.long_texts import are_rows, over_windows
 from bert_zoo.registry import registry
-from bert_zoo.weights.table import Head
+from bert_zoo.weights.table import FIRST_TOKEN, LAST_REAL_TOKEN, LAST_TOKEN, MEAN, Head
 
 log = logging.getLogger("bert_zoo")
 
@@ -76,7 +76,7 @@ class TaskModel(ZooModel):
     problem_type: str | None = None
     use: Use | None = None
     default_optimizer = "bert_adamw"
-    prediction_head: PredictionHead | None = None
+    prediction_head: keras.layers.Layer | None = None
 
     def __init__(self, encoder: Encoder | dict[str, Any], **kwargs):
         if isinstance(encoder, dict):
@@ -85,7 +85,9 @@ class TaskModel(ZooModel):
         super().__init__(**kwargs)
         self.encoder = encoder
         self.add_head(encoder.config)
-        self.build(None)
+        with private.declaring():
+            self.build(None)
+            encoder.config.check_memory(self.count_params())
 
     def add_head(self, config) -> None:
         """Makes the head's layers, if it has any; called once, before `build`."""
@@ -147,8 +149,8 @@ class TaskModel(ZooModel):
     def family(self) -> Family:
         return registry().families[self.encoder.family]
 
-    def output_head(self, units: int, name: str, dropout: float, **options) -> OutputHead:
-        return OutputHead(units, dropout=dropout, name=name, **self.layer_options, **options)
+    def output_head(self, units: int, name: str, **options) -> OutputHead:
+        return OutputHead(units, name=name, **self.layer_options, **options)
 
     @property
     def layer_options(self) -> dict[str, Any]:
@@ -161,37 +163,17 @@ class TaskModel(ZooModel):
         """What the family's page says of the task's head."""
         return self.family.heads[self.task]
 
-    @property
-    def head_dropout(self) -> float:
-        """The rate before a head of fine-tuning."""
-        return self.rate_of(self.stored_head.dropout)
-
-    def rate_of(self, attribute: str | None) -> float:
-        """The configuration's rate of dropout by that name; 0 for none."""
-        return 0.0 if attribute is None else getattr(self.encoder.config, attribute)
-
     def tuned_head(self, units: int, name: str) -> OutputHead:
-        """A head that is fine-tuned, with the layer before it that the family's page lists."""
-        config, head, layer = self.encoder.config, self.stored_head, {}
-        if head.has(f"{name}/transform"):
-            layer = {
-                "transform": getattr(config, head.transform, head.transform),
-                "transform_size": head.transform_size or config.hidden_size,
-                "dropout_first": self.rate_of(head.dropout_first),
-            }
+        """A head that is fine-tuned, as the family's page describes it."""
         self.add_prediction_head()
-        return self.output_head(units, name, self.head_dropout, use_bias=head.use_bias, **layer)
+        return self.output_head(units, name, **self.stored_head.output(self.encoder.config))
 
     def add_prediction_head(self) -> None:
-        """Makes the layer below the head, where the family's page lists one."""
-        config, head, name = self.encoder.config, self.stored_head, "prediction_head"
-        if head.has(f"{name}/dense"):
-            self.prediction_head = PredictionHead(
-                config.hidden_size,
-                activation=head.activation or config.activation,
-                epsilon=config.layer_norm_epsilon,
-                name=name,
-                **self.layer_options,
+        """Makes the layer below the head, where the family's page has one."""
+        make = self.stored_head.prepare
+        if make is not None:
+            self.prediction_head = make(
+                self.encoder.config, name="prediction_head", **self.layer_options
             )
 
     def prepared(self, x):
@@ -310,32 +292,34 @@ class SentenceModel(TaskModel):
     pools_windows = True
     num_outputs: int
 
+    @property
+    def summary(self) -> str | None:
+        """What the head reads, as `Head.summary`; None for the pooler's output."""
+        head = self.stored_head
+        return None if head.pooler else head.summary(self.encoder.config)
+
     def positions_of(self, read):
-        reads_last = self.stored_head.summary == "last_real"
-        return last_positions(read) if reads_last else super().positions_of(read)
+        return (
+            last_positions(read) if self.summary == LAST_REAL_TOKEN else super().positions_of(read)
+        )
 
     @property
     def reads_first_only(self) -> bool:
-        return self.stored_head.reads_first_only and self.text_pooling.reads_first_only
-
-    @property
-    def text_pooling(self) -> Pooling:
-        """How the head's input is made of the token outputs, where there is no pooler."""
-        return Pooling(self.encoder.config.classifier_pooling, normalize=False)
+        return self.summary in (None, FIRST_TOKEN)
 
     def add_head(self, config):
         self.classifier = self.tuned_head(self.num_outputs, "classifier")
 
     def summary_of(self, encoded, inputs):
         """What the head reads, [rows, hidden]."""
-        if self.stored_head.pooler:
+        summary = self.summary
+        if summary is None:
             return encoded["pooled_output"]
-        if not self.text_pooling.reads_first_only:
+        if summary == MEAN:
             mask = self.encoder_inputs(inputs).get("padding_mask")
-            return pool(encoded["sequence_output"], mask, self.text_pooling)
+            return pool(encoded["sequence_output"], mask, Pooling("mean", normalize=False))
         # The last real token is the only one that was computed.
-        place = {"first": 0, "last": -1, "last_real": 0}[self.stored_head.summary]
-        return encoded["sequence_output"][:, place]
+        return encoded["sequence_output"][:, -1 if summary == LAST_TOKEN else 0]
 
     def head_outputs(self, encoded, inputs, training=None):
         summary = self.prepared(self.summary_of(encoded, inputs))

@@ -184,61 +184,40 @@ class Copy:
         return replace(self, key=full(self.key), of=full(self.of))
 
 
+# What heads over whole texts read: a token, of which the last real one has no padding after it, or the mean.
+FIRST_TOKEN, LAST_TOKEN, LAST_REAL_TOKEN, MEAN = "first", "last", "last real", "mean"
+
+
+def first_token(config: Any) -> str:
+    return FIRST_TOKEN
+
+
+def after_dropout(config: Any) -> dict[str, Any]:
+    """Logits of what is read, after dropout."""
+    return {"dropout": config.head_dropout}
+
+
 @dataclass(frozen=True)
 class Head:
     """A head's rows."""
 
     rows: tuple[Row | RowsOf | SecondEncoder, ...]  # its modules, named from the model's root
-    # Whether the task reads the pooled first token. A head over whole texts that does not has a dense
-    # layer over one token in the pooler's place.
-    pooler: bool = False
-    # The token that it reads there: "first", "last", or "last_real", which no padding follows.
-    summary: str = "first"
-    # The activation of that layer, or the configuration's attribute that names it; None where there is no
-    # such layer, and the logits are of the token itself.
-    transform: str | None = "tanh"
-    transform_size: int = 0  # its width; 0: the encoder's
-    # The configuration's attribute with the rate before that layer; None for no dropout there.
-    dropout_first: str | None = "head_dropout"
-    of_texts: bool = False  # whether it reads texts as wholes; those with that layer or a pooler do
-    # The configuration's attribute with the rate of a head that is fine-tuned; None for no dropout.
-    dropout: str | None = "head_dropout"
-    activation: str | None = None  # of the head's transform, where it is not the encoder's
+    pooler: bool = False  # whether the task reads the pooled first token
+    # (Configuration) -> what a head over a whole text reads without a pooler: one of the words above.
+    summary: Callable[[Any], str] = first_token
+    # (Configuration) -> options of the `OutputHead` that is fine-tuned: rates of dropout, and the layer
+    # before the logits, if there is one.
+    output: Callable[[Any], dict[str, Any]] = after_dropout
+    # (Configuration, **options of layers) -> a layer that all goes through that the head reads.
+    prepare: Callable[..., Any] | None = None
+    activation: str | None = None  # before the logits of tokens, where it is not the encoder's
     # Format -> the repetitions that its files may hold under a configuration.
     copies: Mapping[str, Callable[[Any], tuple[Copy, ...]]] = field(default_factory=dict)
 
     @property
-    def predicts_tokens(self) -> bool:
-        """Whether it projects onto the vocabulary."""
-        return self.has("masked_lm/transform") or self.has("masked_lm/decoder")
-
-    @property
     def projects_directly(self) -> bool:
-        """Whether nothing stands before that projection."""
-        return self.predicts_tokens and not self.has("masked_lm/transform")
-
-    def projection_width(self, config: Any) -> int:
-        """Width of what it projects onto the vocabulary."""
-        return config.hidden_size if self.has("masked_lm/extra_decoder") else config.table_width
-
-    @property
-    def reads_first_only(self) -> bool:
-        """Whether it reads no token but the first."""
-        has_summary = self.transform is None or self.has("classifier/transform")
-        is_first = self.summary == "first"
-        summarizes = self.pooler or ((self.of_texts or has_summary) and is_first)
-        return summarizes and not self.predicts_tokens
-
-    @property
-    def use_bias(self) -> bool:
-        """Whether the output layer of a classifier has a bias."""
-        rows = (r for r in self.rows if isinstance(r, Row) and r.ours == "classifier/dense")
-        return all("bias" in row.kind for row in rows)
-
-    @property
-    def classifies(self) -> bool:
-        """Whether it ends in classes, and not in the vocabulary."""
-        return self.has("classifier/dense")
+        """Whether nothing stands before the projection onto the vocabulary."""
+        return self.has("masked_lm/decoder") and not self.has("masked_lm/transform")
 
     def classifier_names(self, fmt: str) -> set[str]:
         """What a format calls the layers of a head that ends in classes."""

@@ -1,4 +1,4 @@
-"""What the registry knows of a family, as Markdown: checkpoints, memory, scores, a card, an example.
+"""What the registry knows of a family, as Markdown: checkpoints, scores, a card, an example.
 
 `python tools/site/family_page.py NAME` prints it. It stands under docs/families/NAME.md, which says in
 words what the paper is about and what differs from it here, where `make docs` builds the site.
@@ -12,8 +12,6 @@ from bert_zoo.family import Bundled, Checkpoint, Family
 from bert_zoo.registry import registry
 
 MILLION = 10**6
-# The step whose memory the table gives.
-ROWS, LENGTH = 32, 128
 
 
 def family_page(family: Family) -> str:
@@ -35,16 +33,6 @@ def _sections(family: Family) -> Iterable[str]:
     notes = (f"- {', '.join(names)}: {note}" for note, names in names_by_note.items() if note)
     yield "\n".join(notes)
     yield f"Tasks: {', '.join(f'`{task}`' for task in sorted(family.tasks))}."
-    yield "## Memory"
-    yield (
-        f"Weights in float32, and what a training step on {ROWS} rows of {LENGTH} tokens takes, "
-        "estimated ([how](../memory.md))."
-    )
-    yield _table(
-        ["load", "weights, MB", "float32, GiB", "mixed_bfloat16, GiB", "rematerialized too, GiB"],
-        _memory_rows(family),
-        numbers=(1, 2, 3, 4),
-    )
     for title, here in (("Published scores", False), ("Scores of checkpoints trained here", True)):
         rows = [
             [f"`{checkpoint.full_name}`", _in_a_cell(checkpoint.scores)]
@@ -81,18 +69,6 @@ def _checkpoint_row(family: Family, checkpoint: Checkpoint) -> list[str]:
         ", ".join(provides),
         checkpoint.licence,
     ]
-
-
-def _memory_rows(family: Family) -> Iterable[list[str]]:
-    for checkpoint in family.checkpoints:
-        card = bert_zoo.describe(checkpoint.full_name, batch_size=ROWS, max_length=LENGTH)
-        estimates = card["training_memory"]
-        chosen = ("float32", "mixed_bfloat16", "mixed_bfloat16, rematerialized")
-        yield [
-            f"`{checkpoint.full_name}`",
-            f"{4 * checkpoint.params / MILLION:,.0f}",
-            *(str(estimates[setting]).partition(" ")[0] for setting in chosen),
-        ]
 
 
 def _in_a_cell(scores: Mapping[str, float | str]) -> str:

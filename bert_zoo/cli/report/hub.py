@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from huggingface_hub import EvalResult, ModelCardData
 
-from bert_zoo.cards import HUB_LICENCES
+from bert_zoo.registry import HUB_LICENCES
 
 if TYPE_CHECKING:
     from bert_zoo.models.task_model import Use

@@ -4,9 +4,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from bert_zoo.cards import Card
 from bert_zoo.cli.report.hub import front_matter
 from bert_zoo.cli.report.wording import duration
+from bert_zoo.registry import Card
 
 if TYPE_CHECKING:
     from bert_zoo.models.task_model import Use

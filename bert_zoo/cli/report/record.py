@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bert_zoo.cards import Card
 from bert_zoo.cli.report.analysis import HardExample
 from bert_zoo.cli.report.hub import front_matter
 from bert_zoo.cli.report.wording import words
+from bert_zoo.registry import Card
 
 if TYPE_CHECKING:
     from bert_zoo.models.task_model import Use

@@ -1,10 +1,16 @@
 """ALBERT (Lan et al. 2019, arXiv:1909.11942): factorized embeddings, layers that share weights."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
-from bert_zoo.config import ConfigError, EncoderConfig
 from bert_zoo.families.albert.checkpoints import CHECKPOINTS
+from bert_zoo.families.albert.config import (
+    DEFAULTS,
+    HF_CODEC,
+    TF1_CODEC,
+    AlbertConfig,
+    sizes_of,
+)
 from bert_zoo.families.albert.presets import PRESETS, PRETRAINING
 from bert_zoo.families.bert import family as bert
 from bert_zoo.family import Family
@@ -14,60 +20,8 @@ from bert_zoo.text.sentencepiece_files import Scheme, read_sentencepiece
 from bert_zoo.text.vocabulary import special_tokens
 from bert_zoo.text.wordpiece_files import read_wordpiece
 from bert_zoo.weights.formats import TF1, HuggingFace, keras_hub, model_garden
-from bert_zoo.weights.formats.codec import ConfigCodec, ConfigRow
+from bert_zoo.weights.formats.codec import ConfigRow
 from bert_zoo.weights.table import DENSE, NORM, OUTPUT, Head, Row
-
-SIZES = ("embedding_size", "num_hidden_groups", "inner_group_num")
-ROWS = [
-    *bert.ROWS,
-    *(ConfigRow(name, optional=True) for name in SIZES),
-    ConfigRow(
-        "classifier_dropout", "classifier_dropout_prob", optional=True, written="head_dropout"
-    ),
-]
-# Of structures that Google tried and never released.
-UNRELEASED = {
-    "net_structure_type": (0,),
-    "gap_size": (0,),
-    "num_memory_blocks": (0,),
-    "down_scale_factor": (1,),
-    "layers_to_keep": ([],),
-}
-# AlbertConfig's, where a file says nothing; its dropouts are xxlarge's.
-DEFAULTS = {
-    "embedding_size": 128,
-    "num_hidden_groups": 1,
-    "hidden_dropout": 0.0,
-    "attention_dropout": 0.0,
-    "classifier_dropout": 0.1,
-}
-HF_CODEC = ConfigCodec(
-    rows=[*ROWS, *bert.HF_ROWS],
-    fixed={**bert.HF_CODEC.fixed, **UNRELEASED},
-    written=bert.HF_CODEC.written,
-    defaults=DEFAULTS | {"activation": "gelu_tanh"},
-)
-TF1_CODEC = ConfigCodec(
-    rows=[*ROWS, ConfigRow("activation", "hidden_act", {"gelu": "gelu_tanh", "relu": "relu"})],
-    fixed=UNRELEASED,
-    defaults=DEFAULTS,
-)
-
-# Layers of the released models by their width.
-RELEASED_LAYERS = {768: 12, 1024: 24, 2048: 24, 4096: 12}
-
-
-def sizes_of(shapes: Mapping[str, Any]) -> dict[str, int]:
-    """The sizes that the shapes of Model Garden's variables tell, and the number of layers by them."""
-    sizes = model_garden.sizes_of(shapes)
-    width = sizes["hidden_size"]
-    if width not in RELEASED_LAYERS:
-        raise ConfigError(
-            "The layers of an ALBERT share their variables, which do not tell how many layers there "
-            f"are, and none that was released is {width} wide. Put its albert_config.json there."
-        )
-    return {**sizes, "num_layers": RELEASED_LAYERS[width]}
-
 
 QKV = ("query", "key", "value")
 # Kind, our path, and the names in both formats, all below a block.
@@ -86,7 +40,7 @@ BLOCK = (
 )
 
 
-def block_rows(config: EncoderConfig) -> Iterator[Row]:
+def block_rows(config: AlbertConfig) -> Iterator[Row]:
     """Rows of the blocks that layers share, which other formats number by group and in it."""
     for number in range(config.num_blocks):
         group, inner = divmod(number, config.inner_group_num)
@@ -160,6 +114,7 @@ FAMILY = Family(
                 ConfigRow("num_hidden_groups", "num_groups"),
                 ConfigRow("inner_group_num", "num_inner_repetitions"),
                 defaults={**DEFAULTS, "activation": "gelu_tanh"},
+                config_class=AlbertConfig,
             ),
             layers={
                 **keras_hub.TABLES,
@@ -180,6 +135,7 @@ FAMILY = Family(
             blocks=model_garden.SHARED_BLOCKS,
             prepare=sizes_of,
             defaults={**DEFAULTS, "activation": "gelu_tanh"},
+            config_class=AlbertConfig,
         ),
     },
     encoder_rows=ENCODER_ROWS,
@@ -194,6 +150,7 @@ FAMILY = Family(
     checkpoints=CHECKPOINTS,
     objectives=("masked_lm", "sentence_order"),
     pretraining="ngrams",
+    config_class=AlbertConfig,
     presets=PRESETS,
     pretraining_preset=PRETRAINING,
 )

@@ -23,73 +23,77 @@ from bert_zoo.weights.formats.hf import ACTIVATIONS
 from bert_zoo.weights.table import BIAS, DENSE, EMBED, KERNEL, NORM, OUTPUT, Copy, Head, Row
 
 
-def backbone(
-    config: EncoderConfig, dtype, relative_bias=None, embedding: Mapping[str, Any] = {}, **more: Any
-):
-    """Embeddings, a stack of post-norm blocks, and a pooler where there is one.
-
-    The stack takes `relative_bias`, a layer; see `bert_zoo.layers.Stack`. The embeddings take what
-    `embedding` has, in place of what the configuration says, and the backbone takes `more`.
-    """
-    from bert_zoo.layers import (
-        Embeddings,
-        FeedForward,
-        Pooler,
-        PostNormBlock,
-        SelfAttention,
-        Stack,
-        TransformerBackbone,
-    )
+def blocks(config: EncoderConfig, dtype, block_class: type | None = None) -> list:
+    """Post-norm blocks with weights of their own, of BERT's class or a subclass."""
+    from bert_zoo.layers import FeedForward, PostNormBlock, SelfAttention
 
     options = {"initializer_range": config.initializer_range, "dtype": dtype}
-    hidden_size = config.hidden_size
-    normed = {"epsilon": config.layer_norm_epsilon, "dropout": config.hidden_dropout}
 
     def block(i: int) -> PostNormBlock:
-        return PostNormBlock(
+        return (block_class or PostNormBlock)(
             SelfAttention(
                 config.num_heads,
-                hidden_size,
+                config.hidden_size,
                 dropout=config.attention_dropout,
                 name="attention",
                 **options,
             ),
             FeedForward(
                 config.intermediate_size,
-                hidden_size,
+                config.hidden_size,
                 activation=config.activation,
                 name="feed_forward",
                 **options,
             ),
-            **normed,
+            epsilon=config.layer_norm_epsilon,
+            dropout=config.hidden_dropout,
             dtype=dtype,
             name=f"layer_{i}",
         )
 
+    return [block(i) for i in range(config.num_blocks)]
+
+
+def embedding_options(config: EncoderConfig, dtype) -> dict[str, Any]:
+    """The arguments of `bert_zoo.layers.Embeddings`."""
+    return {
+        "vocab_size": config.vocab_size,
+        "hidden_size": config.hidden_size,
+        "embedding_size": config.table_width,
+        "max_positions": config.max_positions,
+        "num_segments": config.num_segments,
+        "position_offset": config.position_offset,
+        "pad_id": config.pad_id,
+        "epsilon": config.layer_norm_epsilon,
+        "dropout": config.hidden_dropout,
+        "initializer_range": config.initializer_range,
+        "dtype": dtype,
+        "name": "embeddings",
+    }
+
+
+def backbone(config: EncoderConfig, dtype, stack: Any = None):
+    """Embeddings, a stack of post-norm blocks or the one that is given, and a pooler where there is one."""
+    from bert_zoo.layers import Embeddings, Pooler, Stack, TransformerBackbone
+
+    hidden_size, pooler = config.hidden_size, None
+    if config.pooler:
+        initializer_range = config.initializer_range
+        pooler = Pooler(
+            hidden_size, initializer_range=initializer_range, dtype=dtype, name="pooler"
+        )
     return TransformerBackbone(
         config,
-        embeddings=Embeddings(
-            config.vocab_size,
-            hidden_size,
-            embedding_size=config.table_width,
-            max_positions=config.max_positions,
-            num_segments=config.num_segments,
-            position_offset=config.position_offset,
-            pad_id=config.pad_id,
-            name="embeddings",
-            **normed,
-            **{**options, **embedding},
-        ),
-        stack=Stack(
-            [block(i) for i in range(config.num_blocks)],
+        embeddings=Embeddings(**embedding_options(config, dtype)),
+        stack=stack
+        or Stack(
+            blocks(config, dtype),
             hidden_size,
             blocks_of_layers=config.blocks_of_layers,
-            relative_bias=relative_bias,
             dtype=dtype,
             name="stack",
         ),
-        pooler=Pooler(hidden_size, name="pooler", **options) if config.pooler else None,
-        **more,
+        pooler=pooler,
         dtype=dtype,
     )
 
@@ -265,13 +269,39 @@ def beam_span_head(before: str = "", **options) -> Head:
     return Head(rows, **options)
 
 
+def without_dropout(config: EncoderConfig) -> dict[str, Any]:
+    """Options of a head's output, see `Head`; so do the following."""
+    return {"dropout": 0.0}
+
+
+def hidden_dropout(config: EncoderConfig) -> dict[str, Any]:
+    return {"dropout": config.hidden_dropout}
+
+
+def span_dropout(config: EncoderConfig) -> dict[str, Any]:
+    return {"dropout": config.span_dropout}
+
+
+def with_layer(
+    config: EncoderConfig, activation: str = "tanh", dropout_first: float | None = None
+) -> dict[str, Any]:
+    """Logits after a dense layer, with dropout before and after it."""
+    rate = config.head_dropout
+    return {
+        "dropout": rate,
+        "dropout_first": rate if dropout_first is None else dropout_first,
+        "transform": activation,
+        "transform_size": config.hidden_size,
+    }
+
+
 # Tasks whose heads differ in what their logits mean alone.
 SENTENCE_TASKS = ("classification", "multi_label_classification", "regression")
 # The heads of fine-tuning, whose names are the same in most families.
 TASK_HEADS = {
     **dict.fromkeys((*SENTENCE_TASKS, "multiple_choice"), Head((CLASSIFIER,), pooler=True)),
     "token_classification": Head((CLASSIFIER,)),
-    "question_answering": Head((SPAN,), dropout="span_dropout"),
+    "question_answering": Head((SPAN,), output=span_dropout),
 }
 
 
@@ -298,7 +328,7 @@ HEADS = {
     "masked_lm": Head(MASKED_LM_ROWS, copies=MASKED_LM_COPIES),
     "pretraining": Head((*MASKED_LM_ROWS, NEXT_SENTENCE), pooler=True, copies=MASKED_LM_COPIES),
     **TASK_HEADS,
-    "next_sentence_prediction": Head((NEXT_SENTENCE,), pooler=True, dropout=None),
+    "next_sentence_prediction": Head((NEXT_SENTENCE,), pooler=True, output=without_dropout),
 }
 MODEL_GARDEN_HEAD = {
     "masked_lm/transform": "cls/predictions/transform/dense",

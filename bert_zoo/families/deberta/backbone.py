@@ -6,6 +6,30 @@ from bert_zoo.layers.attention import attention_bias, bias_between_documents
 from bert_zoo.layers.backbones import TransformerBackbone
 from bert_zoo.layers.common import at_positions, table
 from bert_zoo.layers.embeddings import token_positions
+from bert_zoo.layers.heads.masked_lm import MaskedLMHead
+
+
+class PositionedHead(MaskedLMHead):
+    """`MaskedLMHead` with the table of positions that `masked_states` adds, which it alone has.
+
+    Args:
+        max_positions: rows of the table.
+        others: of `MaskedLMHead`.
+    """
+
+    def __init__(self, vocab_size: int, width: int, *, max_positions: int, **options):
+        super().__init__(vocab_size, width, **options)
+        self.position_embedding = table(
+            max_positions,
+            width,
+            "position_embedding",
+            stddev=options["initializer_range"],
+            dtype=self.dtype_policy,
+        )
+
+    def build(self, input_shape):
+        self.position_embedding.build()
+        super().build(input_shape)
 
 
 class DisentangledBackbone(TransformerBackbone):
@@ -25,8 +49,7 @@ class DisentangledBackbone(TransformerBackbone):
 
     def call(self, inputs, positions=None, training=None):
         self._check_rows(inputs.get("document_ids"), isinstance(positions, slice))
-        names = ("token_ids", "segment_ids", "position_ids", "document_ids")
-        embedded = self.embeddings(*map(inputs.get, names), training=training)
+        embedded = self.embeddings(*map(inputs.get, self.embedded_ids), training=training)
         bias, document_ids = self._visible(inputs)
         # Neighbours see padding where there is a convolution.
         embedded = embedded * ops.expand_dims(ops.cast(document_ids > 0, embedded.dtype), -1)
@@ -47,18 +70,18 @@ class DisentangledBackbone(TransformerBackbone):
         between = bias_between_documents(document_ids, self.compute_dtype)
         return ops.minimum(bias, between), document_ids * padding_mask
 
-    def mask_embedding(self, *, initializer_range, dtype):
-        if not self.config.enhances_masks:
-            return None
-        return table(
-            self.config.max_positions,
-            self.config.hidden_size,
-            "position_embedding",
-            stddev=initializer_range,
-            dtype=dtype,
+    @property
+    def decodes_masks(self) -> bool:
+        return self.config.enhances_masks
+
+    def token_head(self, **options):
+        if not self.decodes_masks:
+            return super().token_head(**options)
+        return super().token_head(
+            head=PositionedHead, max_positions=self.config.max_positions, **options
         )
 
-    def masked_states(self, encoded, inputs, embedding, positions, training=None):
+    def masked_states(self, encoded, inputs, head, positions, training=None):
         hidden, bias = encoded["hidden_states"][-2], self._visible(inputs)[0]
         length, most = hidden.shape[1], self.config.max_positions
         if length is not None and length > most:
@@ -73,5 +96,5 @@ class DisentangledBackbone(TransformerBackbone):
         queries = hidden
         if positions is not None:
             queries, position_ids = (at_positions(x, positions) for x in (hidden, position_ids))
-        queries = queries + embedding(position_ids)
+        queries = queries + head.position_embedding(position_ids)
         return self.stack.decode(queries, hidden, bias, positions, training=training)

@@ -6,10 +6,15 @@ from typing import Any
 
 import numpy as np
 
-from bert_zoo.config import MOST_LAYERS, UNLIMITED, ConfigError, EncoderConfig, is_integer
-from bert_zoo.error_text import shown
 from bert_zoo.families.bert import family as bert
 from bert_zoo.families.deberta.checkpoints import CHECKPOINTS
+from bert_zoo.families.deberta.config import (
+    DEFAULTS,
+    HF_CODEC,
+    POSITION_TERMS,
+    DebertaConfig,
+    as_said,
+)
 from bert_zoo.families.deberta.original import (
     BPE_ENCODER,
     Original,
@@ -24,100 +29,8 @@ from bert_zoo.text.format import TextFormat, TokenizerParts
 from bert_zoo.text.layout import Layout
 from bert_zoo.text.vocabulary import special_tokens
 from bert_zoo.weights.formats import HuggingFace
-from bert_zoo.weights.formats.codec import ConfigCodec, ConfigRow
-from bert_zoo.weights.formats.hf import ACTIVATIONS
+from bert_zoo.weights.formats.codec import ConfigCodec
 from bert_zoo.weights.table import BIAS, DENSE, EMBED, KERNEL, NORM, Copy, Head, Row, Stored
-
-
-@dataclass(frozen=True, kw_only=True)
-class DebertaConfig(EncoderConfig):
-    """What fixes a DeBERTa of any version; the first has the defaults."""
-
-    max_distance: int = -1  # longer distances count as this one; -1 stands for `max_positions`
-    position_buckets: int = -1  # rows of distances in each direction; -1 stands for one a distance
-    norm_positions: bool = False  # whether the table of distances has a layer norm
-    shares_projections: bool = False  # whether tokens and distances are projected by one layer
-    key_bias: bool = False  # whether keys have a bias
-    conv_size: int = 0  # tokens that a convolution behind the first block sees; 0 for none
-    conv_activation: str = "gelu"
-    pooler_dropout: float = 0.0  # before the layer over the first token that classifiers have
-    pooler_activation: str = "gelu"
-    # Of the generator that `pretraining` trains beside a discriminator (version 3); 0: half of that's.
-    generator_layers: int = 0
-    relative_attention: bool = True  # whether there is a table of distances
-    # The terms of attention that read it, a key of `POSITION_TERMS`.
-    position_attention: str = "c2p|p2c"
-    position_biased_input: bool = False  # whether embeddings add a table of absolute positions
-    # What predicts masked tokens: "enhanced", the last block once more, given absolute positions (He et
-    # al. 2020, section 3.2); or transformers' heads on the last hidden states, "direct" and "legacy".
-    mask_decoder: str = "enhanced"
-
-    def __post_init__(self):
-        super().__post_init__()
-        natural = {"conv_size": "no convolution", "generator_layers": "half of num_layers"}
-        problems = self.problems_with(
-            natural=natural,
-            rates=("pooler_dropout",),
-            flags=("relative_attention", "position_biased_input"),
-        )
-        choices = {"position_attention": POSITION_TERMS, "mask_decoder": MASK_DECODERS}
-        for name, known in choices.items():
-            if getattr(self, name) not in [*known]:
-                value = shown(getattr(self, name))
-                problems.append(f"{name} is {value}; choose one of {[*known]}.")
-        if not problems and self.position_attention and not self.relative_attention:
-            problems.append(
-                f"position_attention is {self.position_attention!r}, which reads a table of distances; "
-                "relative_attention says that there is none."
-            )
-        if not problems and self.position_biased_input and self.enhances_masks:
-            problems.append(
-                "position_biased_input adds absolute positions to the embeddings already; mask_decoder "
-                "must be 'direct' or 'legacy' then."
-            )
-        for name in ("max_distance", "position_buckets"):
-            value = getattr(self, name)
-            if not is_integer(value) or (value != -1 and not 2 <= value <= UNLIMITED):
-                problems.append(
-                    f"{name} is {shown(value)}; it must lie between 2 and {UNLIMITED:,}, or be -1."
-                )
-        if is_integer(self.generator_layers) and self.generator_layers > MOST_LAYERS:
-            problems.append(
-                f"generator_layers is {shown(self.generator_layers)}; it must be at most "
-                f"{MOST_LAYERS:,}."
-            )
-        known = set(HEAD_ACTIVATIONS.values())
-        for name in ("conv_activation", "pooler_activation"):
-            if getattr(self, name) not in known:
-                problems.append(
-                    f"{name} is {getattr(self, name)!r}; choose one of {sorted(known)}."
-                )
-        if not problems and self.conv_size and self.conv_size % 2 == 0:
-            problems.append(f"conv_size is {self.conv_size}; it must be odd.")
-        if problems:
-            raise ConfigError(" ".join(problems))
-
-    def rough_parameters(self) -> int:
-        parameters = super().rough_parameters() + self.conv_size * self.hidden_size**2
-        if not self.relative_attention:
-            return parameters
-        # A row for each distance or bucket in each direction, and the numbers of those rows, which are
-        # worked out in arrays of up to eight bytes a distance.
-        span = max(self.position_buckets, 0) or self.longest_distance
-        return parameters + 2 * span * self.hidden_size + 8 * self.longest_distance
-
-    @property
-    def enhances_masks(self) -> bool:
-        return self.mask_decoder == "enhanced"
-
-    @property
-    def longest_distance(self) -> int:
-        return self.max_positions if self.max_distance == -1 else self.max_distance
-
-    @property
-    def generator(self) -> "DebertaConfig":
-        """The generator's (microsoft/DeBERTa experiments/language_model/rtd_*.json)."""
-        return self.replace(num_layers=self.generator_layers or max(1, self.num_layers // 2))
 
 
 def backbone(config: DebertaConfig, dtype):
@@ -186,66 +99,6 @@ def backbone(config: DebertaConfig, dtype):
         ),
         dtype=dtype,
     )
-
-
-DEFAULTS = {"num_segments": 0, "pooler": False, "layer_norm_epsilon": 1e-7}
-HEAD_ACTIVATIONS = {**ACTIVATIONS, "tanh": "tanh"}
-# How a configuration spells the terms of attention that read distances -> those terms.
-POSITION_TERMS = {"c2p|p2c": ("c2p", "p2c"), "c2p": ("c2p",), "p2c": ("p2c",), "": ()}
-MASK_DECODERS = ("enhanced", "direct", "legacy")
-
-
-def as_said(values: Mapping[str, Any]) -> dict[str, Any]:
-    """A config.json's content with what leaving a key out means, and without sizes said twice."""
-    values = {"relative_attention": False, "position_biased_input": True, **values}
-    terms = values.get("pos_att_type") or ()
-    if isinstance(terms, str):
-        terms = terms.lower().split("|")
-    if isinstance(terms, list | tuple) and all(isinstance(term, str) for term in terms):
-        values["pos_att_type"] = "|".join(sorted(term.strip() for term in terms))
-    legacy = values.pop("legacy", True)
-    if values["position_biased_input"] is True:
-        values["legacy"] = "legacy" if legacy else "direct"
-    hidden_size = values.get("hidden_size")
-    if values.get("pooler_hidden_size") == hidden_size:
-        values.pop("pooler_hidden_size", None)
-    heads, head_size = values.get("num_attention_heads"), values.get("attention_head_size")
-    if isinstance(heads, int) and isinstance(head_size, int) and heads * head_size == hidden_size:
-        del values["attention_head_size"]
-    for key in ("max_relative_positions", "position_buckets"):
-        if values.get(key) == 0:
-            values[key] = -1
-    return values
-
-
-def as_written(values: Mapping[str, Any]) -> dict[str, Any]:
-    """What rows write, as transformers spells it."""
-    terms = POSITION_TERMS[values["pos_att_type"]]
-    # In the order of the released files, and null for none.
-    changed = {"pos_att_type": [*reversed(terms)] or None, "legacy": values["legacy"] == "legacy"}
-    return {**values, **changed}
-
-
-HF_CODEC = ConfigCodec(
-    rows=[
-        *bert.ROWS,
-        *bert.HF_ROWS,
-        ConfigRow("relative_attention"),
-        ConfigRow("position_attention", "pos_att_type"),
-        ConfigRow("position_biased_input"),
-        ConfigRow("mask_decoder", "legacy", optional=True),
-        ConfigRow("max_distance", "max_relative_positions", optional=True),
-        ConfigRow("classifier_dropout", "cls_dropout", optional=True),
-        ConfigRow("pooler_dropout", optional=True),
-        ConfigRow("pooler_activation", "pooler_hidden_act", HEAD_ACTIVATIONS, optional=True),
-    ],
-    fixed={"talking_head": (False,)},
-    ignored=frozenset({"padding_idx"}),
-    defaults=DEFAULTS,
-    config_class=DebertaConfig,
-    prepare=as_said,
-    finish=as_written,
-)
 
 
 def original(codec: ConfigCodec, **options: Any) -> Original:
@@ -358,10 +211,15 @@ ENCODER_ROWS = (
         DENSE, "stack/layer_{i}/attention/position_query", hf=f"{SELF}pos_q_proj", when=reads("p2c")
     ),
 )
+
+
+def after_pooler(config: DebertaConfig) -> dict[str, Any]:
+    return bert.with_layer(config, config.pooler_activation, config.pooler_dropout)
+
+
 SENTENCE = Head(
     (Row(DENSE, "classifier/transform", hf="pooler.dense"), bert.CLASSIFIER),
-    transform="pooler_activation",
-    dropout_first="pooler_dropout",
+    output=after_pooler,
 )
 
 
@@ -401,7 +259,7 @@ MASKED_LM = Head(
 HEADS = {
     **bert.TASK_HEADS,
     "masked_lm": MASKED_LM,
-    "token_classification": Head((bert.CLASSIFIER,), dropout="hidden_dropout"),
+    "token_classification": Head((bert.CLASSIFIER,), output=bert.hidden_dropout),
     **dict.fromkeys((*bert.SENTENCE_TASKS, "multiple_choice"), SENTENCE),
 }
 # Pattern of the characters that are words by themselves: marks and signs, but no part of another character.

@@ -9,6 +9,9 @@ from typing import Any
 
 from bert_zoo.families.bert import family as bert
 from bert_zoo.families.deberta import family as deberta
+from bert_zoo.families.deberta.config import DEFAULTS as FIRST_DEFAULTS
+from bert_zoo.families.deberta.config import HEAD_ACTIVATIONS, DebertaConfig
+from bert_zoo.families.deberta.config import HF_CODEC as FIRST_CODEC
 from bert_zoo.families.deberta.presets import THIRD_PRETRAINING, is_third
 from bert_zoo.families.deberta.v2_checkpoints import CHECKPOINTS
 from bert_zoo.text.files import VocabularyFiles
@@ -20,7 +23,7 @@ from bert_zoo.weights.table import DENSE, NORM, Head, Row, SecondEncoder, Stored
 from bert_zoo.weights.tensor_source import TensorSource
 
 DEFAULTS = {
-    **deberta.DEFAULTS,
+    **FIRST_DEFAULTS,
     "position_buckets": 256,
     "norm_positions": True,
     "shares_projections": True,
@@ -29,23 +32,23 @@ DEFAULTS = {
 # What transformers computes with where a file says nothing.
 UNSAID = {"position_buckets": -1, "norm_positions": False, "shares_projections": False}
 HF_CODEC = replace(
-    deberta.HF_CODEC,
+    FIRST_CODEC,
     rows=[
-        *deberta.HF_CODEC.rows,
+        *FIRST_CODEC.rows,
         ConfigRow("position_buckets", optional=True),
         ConfigRow(
             "norm_positions", "norm_rel_ebd", {"layer_norm": True, "none": False}, optional=True
         ),
         ConfigRow("shares_projections", "share_att_key", optional=True),
         ConfigRow("conv_size", "conv_kernel_size", optional=True),
-        ConfigRow("conv_activation", "conv_act", deberta.HEAD_ACTIVATIONS, optional=True),
+        ConfigRow("conv_activation", "conv_act", HEAD_ACTIVATIONS, optional=True),
     ],
-    fixed={**deberta.HF_CODEC.fixed, "conv_groups": (1,)},
+    fixed={**FIRST_CODEC.fixed, "conv_groups": (1,)},
     defaults={**DEFAULTS, **UNSAID, "conv_activation": "tanh"},
 )
 
 
-def has_convolution(config: deberta.DebertaConfig) -> bool:
+def has_convolution(config: DebertaConfig) -> bool:
     return bool(config.conv_size)
 
 
@@ -150,7 +153,7 @@ FAMILY = replace(
             codec=keras_hub.codec(
                 ConfigRow("position_buckets", "bucket_size"),
                 defaults=DEFAULTS,
-                config_class=deberta.DebertaConfig,
+                config_class=DebertaConfig,
             ),
             layers={
                 **keras_hub.TABLES,

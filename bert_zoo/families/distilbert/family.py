@@ -1,5 +1,7 @@
 """DistilBERT (Sanh et al. 2019, arXiv:1910.01108): BERT in half the layers, no segments, no pooler."""
 
+from functools import partial
+
 from bert_zoo.families.bert import family as bert
 from bert_zoo.families.bert.presets import ANSWERS, CHOICES, SENTENCES, SQUAD, SWAG, WORDS
 from bert_zoo.families.distilbert.checkpoints import CHECKPOINTS
@@ -54,8 +56,7 @@ MASKED_LM = bert.projecting_head("vocab_transform", "vocab_layer_norm", "vocab_p
 # A layer with ReLU in the pooler's place, and no dropout before it.
 SENTENCE = Head(
     (Row(DENSE, "classifier/transform", hf="pre_classifier"), bert.CLASSIFIER),
-    transform="relu",
-    dropout_first=None,
+    output=partial(bert.with_layer, activation="relu", dropout_first=0.0),
 )
 
 PRESETS = (
@@ -110,7 +111,7 @@ FAMILY = Family(
     heads={
         **bert.TASK_HEADS,
         "masked_lm": MASKED_LM,
-        "token_classification": Head((bert.CLASSIFIER,), dropout="hidden_dropout"),
+        "token_classification": Head((bert.CLASSIFIER,), output=bert.hidden_dropout),
         **dict.fromkeys((*bert.SENTENCE_TASKS, "multiple_choice"), SENTENCE),
     },
     text=TextFormat(

@@ -1,81 +1,17 @@
 """ELECTRA (Clark et al. 2020, arXiv:2003.10555): a discriminator of replaced tokens, and its generator."""
 
-from dataclasses import dataclass, replace
 from functools import partial
+from typing import Any
 
-from bert_zoo.config import ConfigError, EncoderConfig
 from bert_zoo.families.bert import family as bert
 from bert_zoo.families.electra.checkpoints import CHECKPOINTS
+from bert_zoo.families.electra.config import DEFAULTS, HF_CODEC, TF1_CODEC, ElectraConfig
 from bert_zoo.families.electra.presets import PRESETS, PRETRAINING
 from bert_zoo.families.roberta import family as roberta
 from bert_zoo.family import Family
 from bert_zoo.weights.formats import TF1, HuggingFace, keras_hub, model_garden
-from bert_zoo.weights.formats.codec import ConfigCodec, ConfigRow
-from bert_zoo.weights.formats.tf1 import HEAD_SIZE, sizes_in
+from bert_zoo.weights.formats.codec import ConfigRow
 from bert_zoo.weights.table import DENSE, Copy, Head, Row, SecondEncoder
-
-
-@dataclass(frozen=True, kw_only=True)
-class ElectraConfig(EncoderConfig):
-    """What fixes an ELECTRA."""
-
-    # Width of the generator that `pretraining` trains beside a discriminator; 0: a quarter of that's.
-    generator_hidden_size: int = 0
-    summary_dropout: float = 0.1  # behind the layer of multiple choice in the pooler's place
-
-    def __post_init__(self):
-        super().__post_init__()
-        natural = {"generator_hidden_size": "a quarter of hidden_size"}
-        if problems := self.problems_with(natural=natural, rates=("summary_dropout",)):
-            raise ConfigError(" ".join(problems))
-
-    def rough_parameters(self) -> int:
-        # Its feed-forward layers are four times as wide.
-        return super().rough_parameters() + 12 * self.num_layers * self.generator_hidden_size**2
-
-    @property
-    def generator(self) -> "ElectraConfig":
-        """The generator's (the original's run_pretraining.py, get_generator_config)."""
-        hidden_size = self.generator_hidden_size or round(self.hidden_size / 4)
-        return self.replace(
-            hidden_size=hidden_size,
-            intermediate_size=4 * hidden_size,
-            num_heads=max(1, hidden_size // HEAD_SIZE),
-            embedding_size=self.table_width,
-        )
-
-
-DEFAULTS = {"pooler": False}
-HF_CODEC = replace(
-    bert.HF_CODEC,
-    rows=[
-        *bert.HF_CODEC.rows,
-        ConfigRow("embedding_size", optional=True, written="table_width"),
-        ConfigRow("summary_dropout", "summary_last_dropout", optional=True),
-    ],
-    fixed={
-        **bert.HF_CODEC.fixed,
-        "summary_type": ("first",),
-        "summary_use_proj": (True,),
-        "summary_activation": ("gelu",),
-    },
-    defaults={**DEFAULTS, "embedding_size": 128},  # ElectraConfig's
-    config_class=ElectraConfig,
-)
-TF1_SIZES = {
-    "vocab_size": ("electra/embeddings/word_embeddings", 0),
-    "embedding_size": ("electra/embeddings/word_embeddings", 1),
-    "max_positions": ("electra/embeddings/position_embeddings", 0),
-    "num_segments": ("electra/embeddings/token_type_embeddings", 0),
-    "hidden_size": ("electra/encoder/layer_0/intermediate/dense/kernel", 0),
-    "intermediate_size": ("electra/encoder/layer_0/intermediate/dense/kernel", 1),
-}
-TF1_CODEC = ConfigCodec(
-    rows=[ConfigRow(name) for name in (*TF1_SIZES, "num_layers", "num_heads")],
-    defaults=DEFAULTS,
-    config_class=ElectraConfig,
-    prepare=partial(sizes_in, places=TF1_SIZES, layer="electra/encoder/layer_([^/]*)"),
-)
 
 # Tables and their norm are the discriminator's, and the generator's too.
 SHARED = tuple(
@@ -116,6 +52,13 @@ DISCRIMINATOR_ROWS = (
         tf1="discriminator_predictions/dense_1",
     ),
 )
+with_gelu = partial(bert.with_layer, activation="gelu")
+
+
+def after_summary(config: ElectraConfig) -> dict[str, Any]:
+    return {**with_gelu(config, dropout_first=0.0), "dropout": config.summary_dropout}
+
+
 SUMMARY = Row(DENSE, "classifier/transform", hf="sequence_summary.summary")
 
 FAMILY = Family(
@@ -168,12 +111,10 @@ FAMILY = Family(
         "pretraining": Head(
             (GENERATOR, *DISCRIMINATOR_ROWS), activation="gelu", copies={"hf": tables_copies}
         ),
-        **dict.fromkeys(bert.SENTENCE_TASKS, Head(roberta.CLASSIFIER_ROWS, transform="gelu")),
+        **dict.fromkeys(bert.SENTENCE_TASKS, Head(roberta.CLASSIFIER_ROWS, output=with_gelu)),
         "multiple_choice": Head(
             (SUMMARY, bert.CLASSIFIER),
-            transform="gelu",
-            dropout_first=None,
-            dropout="summary_dropout",
+            output=after_summary,
         ),
     },
     text=bert.FAMILY.text,

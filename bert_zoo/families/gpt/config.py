@@ -1,9 +1,9 @@
 """What a GPT's configuration has beside BERT's."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import ClassVar
 
-from bert_zoo.config import EncoderConfig, Shapes
+from bert_zoo.config import EncoderConfig
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,6 +48,3 @@ class CausalConfig(EncoderConfig):
 
     def with_pooler(self, pooler: bool) -> "CausalConfig":
         return self
-
-    def shapes(self, length: int) -> Shapes:
-        return replace(super().shapes(length), normed=0, clusters=self.cluster_bounds)

@@ -6,7 +6,7 @@ from typing import Any
 from bert_zoo.families.bert import family as bert
 from bert_zoo.families.gpt.config import CausalConfig
 from bert_zoo.weights.formats.codec import ConfigRow
-from bert_zoo.weights.table import EMBED, OUTPUT, Copy, Head, Kind, Row, Stored
+from bert_zoo.weights.table import EMBED, LAST_REAL_TOKEN, OUTPUT, Copy, Head, Kind, Row, Stored
 
 
 # Conv1D's kernels are [in, out] in all programs; the original's have an axis for a window of one token.
@@ -94,12 +94,19 @@ def table_copies(table: str) -> dict[str, Callable[[CausalConfig], tuple[Copy, .
     return {"hf": lambda config: () if bert.untied(config) else (copy,)}
 
 
+def last_real_token(config: CausalConfig) -> str:
+    return LAST_REAL_TOKEN
+
+
+def without_bias(config: CausalConfig) -> dict[str, Any]:
+    return {"dropout": config.output_dropout, "use_bias": False}
+
+
 LOGITS = Row(EMBED, "softmax/table_0", hf="lm_head", when=bert.untied)
 SCORE = Head(
     (Row({"kernel": OUTPUT["kernel"]}, "classifier/dense", hf="score"),),
-    summary="last_real",
-    transform=None,
-    dropout="output_dropout",
+    summary=last_real_token,
+    output=without_bias,
 )
 SENTENCE_HEADS = dict.fromkeys(bert.SENTENCE_TASKS, SCORE)
 

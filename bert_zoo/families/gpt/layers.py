@@ -42,7 +42,7 @@ class CausalAttention(SelfAttention):
 class CausalStack(Stack):
     """A `Stack` of blocks with `CausalAttention`."""
 
-    def call(self, x, bias, positions=None, kept=None, memory=None, start=None, training=None):
+    def call(self, x, bias, positions=None, memory=None, start=None, training=None):
         """As `Stack.call`; with memory, it as the third result, with x in its slots.
 
         Args:
@@ -51,7 +51,7 @@ class CausalStack(Stack):
             start: see there.
         """
         if memory is None:
-            return super().call(x, bias, positions=positions, kept=kept, training=training)
+            return super().call(x, bias, positions=positions, training=training)
         length = ops.shape(x)[1]
         hidden_states, attentions, updated = [x], [], []
         x = ops.reshape(x, (-1, self.hidden_size))

@@ -1,10 +1,10 @@
 """The sizes and choices that define a MobileBERT, and how the configuration files say them."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
-from bert_zoo.config import MOST_LAYERS, ConfigError, EncoderConfig, Shapes
+from bert_zoo.config import MOST_LAYERS, ConfigError, EncoderConfig
 from bert_zoo.families.bert import family as bert
 from bert_zoo.weights.formats.codec import ConfigCodec, ConfigRow
 
@@ -12,6 +12,10 @@ from bert_zoo.weights.formats.codec import ConfigCodec, ConfigRow
 @dataclass(frozen=True, kw_only=True)
 class MobileBertConfig(EncoderConfig):
     """Everything that fixes a MobileBERT's parameters and arithmetic."""
+
+    on_card: ClassVar[tuple[str, ...]] = (
+        *(*EncoderConfig.on_card, "embedding_size", "bottleneck_size", "num_feed_forwards"),
+    )
 
     embedding_size: int = 128  # width of the table of tokens
     bottleneck_size: int = 128  # width inside a block; a multiple of `num_heads`
@@ -44,46 +48,6 @@ class MobileBertConfig(EncoderConfig):
             )
         if problems:
             raise ConfigError("This encoder cannot be built: " + " ".join(problems))
-
-    @property
-    def trigram_size(self) -> int:
-        """Width of a token's vector and its neighbours' beside it."""
-        return 3 * self.table_width
-
-    @property
-    def block_kernels(self) -> int:
-        """Numbers in the kernels of a block."""
-        wide, narrow = self.hidden_size, self.bottleneck_size
-        feed_forwards = self.num_feed_forwards * 2 * narrow * self.intermediate_size
-        return 4 * wide * narrow + 3 * narrow**2 + feed_forwards
-
-    def shapes(self, length: int) -> Shapes:
-        return replace(
-            super().shapes(length),
-            # What makes them wide, their sum, and that after `NoNorm`.
-            embedded=(self.trigram_size, self.hidden_size, self.hidden_size),
-            normed=0,
-            embeddings_dropped=self.hidden_size,
-            attended=self.bottleneck_size,
-            bottleneck=self.bottleneck_size,
-            feed_forwards=self.num_feed_forwards,
-        )
-
-    def rough_parameters(self) -> int:
-        tables = self.vocab_size * self.table_width + self.trigram_size * self.hidden_size
-        tables += (self.max_positions + self.num_segments) * self.hidden_size
-        return tables + self.num_layers * self.block_kernels
-
-    def forward_flops(self, length: int) -> int:
-        attention = 2 * length * self.bottleneck_size
-        token = self.num_layers * (self.block_kernels + attention)
-        token += self.trigram_size * self.hidden_size
-        has_layer = self.pooler and self.classifier_activation
-        return 2 * (length * token + has_layer * self.hidden_size**2)
-
-    def card(self) -> dict[str, int]:
-        named = ("embedding_size", "bottleneck_size", "num_feed_forwards")
-        return {**super().card(), **{name: getattr(self, name) for name in named}}
 
 
 ROWS = [

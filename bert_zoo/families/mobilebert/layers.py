@@ -11,9 +11,10 @@ from keras import ops
 from bert_zoo.layers.attention import SelfAttention
 from bert_zoo.layers.backbones import TransformerBackbone
 from bert_zoo.layers.block import residual
-from bert_zoo.layers.common import dense, neighbours
+from bert_zoo.layers.common import dense, float_table, neighbours, table
 from bert_zoo.layers.dropout import Dropout
 from bert_zoo.layers.embeddings import Embeddings
+from bert_zoo.layers.heads.masked_lm import MaskedLMHead
 
 
 class NoNorm(keras.layers.Layer):
@@ -85,6 +86,38 @@ class TrigramBackbone(TransformerBackbone):
         if mask is not None:
             inputs = {**inputs, "token_ids": ops.where(mask > 0, token_ids, -1)}
         return super().embedded(inputs, training)
+
+    def token_head(self, **options):
+        return super().token_head(
+            head=WideMaskedLMHead, hidden_size=self.config.hidden_size, **options
+        )
+
+
+class WideMaskedLMHead(MaskedLMHead):
+    """`MaskedLMHead` at the hidden states' width, whose table continues that of tokens by columns of its own.
+
+    Args:
+        hidden_size: of the encoder.
+        others: of `MaskedLMHead`.
+    """
+
+    def __init__(self, vocab_size: int, width: int, *, hidden_size: int, **options):
+        super().__init__(vocab_size, hidden_size, table_width=width, **options)
+        self.extra_decoder = table(
+            vocab_size,
+            hidden_size - width,
+            "extra_decoder",
+            stddev=options["initializer_range"],
+            dtype=self.dtype_policy,
+        )
+
+    def build(self, input_shape):
+        super().build(input_shape)
+        self.extra_decoder.build()
+
+    def projection(self, token_table):
+        own = float_table(self.extra_decoder)
+        return ops.concatenate([super().projection(token_table), own], axis=1)
 
 
 class BottleneckAttention(SelfAttention):

@@ -2,14 +2,13 @@
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from bert_zoo.config import (
     UNLIMITED,
     ConfigError,
     EncoderConfig,
-    Shapes,
     is_integer,
     is_number,
 )
@@ -79,10 +78,6 @@ class ModernBertConfig(EncoderConfig):
         return self.initializer_range / math.sqrt(2 * self.num_layers)
 
     @property
-    def global_layers(self) -> int:
-        return len(range(0, self.num_layers, self.global_attention_every))
-
-    @property
     def reach(self) -> int:
         """The largest distance between tokens that see each other in a local layer."""
         return self.local_attention // 2
@@ -90,33 +85,6 @@ class ModernBertConfig(EncoderConfig):
     def attends_in_blocks(self, length: int) -> bool:
         """Whether local layers cut rows of so many tokens into blocks; see `RotaryAttention`."""
         return length > self.fewest_blocks * self.reach
-
-    def keys(self, length: int) -> int:
-        """The keys of a query in a local layer, those that are masked among them."""
-        return 3 * self.reach if self.attends_in_blocks(length) else length
-
-    def shapes(self, length: int) -> Shapes:
-        local_layers = self.num_layers - self.global_layers
-        keys = self.global_layers * length + local_layers * self.keys(length)
-        copies = self.global_layers + local_layers * (3 if self.attends_in_blocks(length) else 1)
-        return replace(
-            super().shapes(length),
-            gated=True,
-            keys=round(keys / self.num_layers),
-            key_copies=copies / self.num_layers,
-        )
-
-    def rough_parameters(self) -> int:
-        gates = self.num_layers * self.hidden_size * self.intermediate_size
-        positions = self.max_positions * self.hidden_size
-        return super().rough_parameters() + gates - positions
-
-    def forward_flops(self, length: int) -> int:
-        hidden, layers = self.hidden_size, self.num_layers
-        gates = hidden * self.intermediate_size
-        spared = length - self.keys(length)
-        attention = 2 * (layers - self.global_layers) * spared * hidden
-        return super().forward_flops(length) + 2 * length * (layers * gates - attention)
 
 
 DEFAULTS = {

@@ -1,7 +1,7 @@
 """ModernBERT (Warner et al. 2024, arXiv:2412.13663): rotary positions, windows, 8,192 tokens."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import ClassVar
 
 from bert_zoo.families.bert import family as bert
@@ -13,7 +13,18 @@ from bert_zoo.text.byte_bpe_files import read_byte_bpe
 from bert_zoo.text.format import TextFormat
 from bert_zoo.text.layout import Layout
 from bert_zoo.weights.formats import HuggingFace, Torch
-from bert_zoo.weights.table import BIAS, DENSE, EMBED, KERNEL, SCALE, Copy, Head, Row
+from bert_zoo.weights.table import (
+    BIAS,
+    DENSE,
+    EMBED,
+    FIRST_TOKEN,
+    KERNEL,
+    MEAN,
+    SCALE,
+    Copy,
+    Head,
+    Row,
+)
 
 
 def backbone(config: ModernBertConfig, dtype):
@@ -108,7 +119,26 @@ PREDICTION_HEAD = (
     Row(KERNEL, "prediction_head/dense", hf="head.dense"),
     Row(SCALE, "prediction_head/norm", hf="head.norm"),
 )
-TUNED = Head((*PREDICTION_HEAD, Row(DENSE, "classifier/dense", hf="classifier")), activation="gelu")
+
+
+def prediction_head(config: ModernBertConfig, **options):
+    """The layer that every head begins with."""
+    from bert_zoo.families.modernbert.prediction import PredictionHead
+
+    return PredictionHead(
+        config.hidden_size, activation="gelu", epsilon=config.layer_norm_epsilon, **options
+    )
+
+
+def summary(config: ModernBertConfig) -> str:
+    return {"cls": FIRST_TOKEN, "mean": MEAN}[config.classifier_pooling]
+
+
+TUNED = Head(
+    (*PREDICTION_HEAD, Row(DENSE, "classifier/dense", hf="classifier")),
+    summary=summary,
+    prepare=prediction_head,
+)
 
 
 def decoder_copies(config: ModernBertConfig) -> tuple[Copy, ...]:
@@ -122,7 +152,7 @@ MASKED_LM = Head(
         Row(EMBED, "masked_lm/decoder", hf="decoder", when=bert.untied),
         Row(BIAS, "masked_lm", hf="decoder.bias"),
     ),
-    activation="gelu",
+    prepare=prediction_head,
     copies=dict.fromkeys(("hf", "torch"), decoder_copies),
 )
 
@@ -155,7 +185,7 @@ FAMILY = Family(
         "masked_lm": MASKED_LM,
         "token_classification": TUNED,
         "question_answering": TUNED,
-        **dict.fromkeys((*bert.SENTENCE_TASKS, "multiple_choice"), replace(TUNED, of_texts=True)),
+        **dict.fromkeys((*bert.SENTENCE_TASKS, "multiple_choice"), TUNED),
     },
     text=TextFormat(read_byte_bpe, layout=Layout(pair="cls A sep B sep", segments=False)),
     checkpoints=CHECKPOINTS,

@@ -22,7 +22,7 @@ from bert_zoo.weights.table import EMBED, Row
 
 def backbone(config: EncoderConfig, dtype):
     """BERT's, with one bias by distance that every layer adds to its scores."""
-    from bert_zoo.families.mpnet.relative_bias import RelativeBias
+    from bert_zoo.families.mpnet.relative_bias import BiasedStack, RelativeBias
 
     bias = RelativeBias(
         config.num_heads,
@@ -30,7 +30,10 @@ def backbone(config: EncoderConfig, dtype):
         dtype=dtype,
         name="relative_bias",
     )
-    return bert.backbone(config, dtype, relative_bias=bias)
+    stack = BiasedStack(
+        bert.blocks(config, dtype), config.hidden_size, bias, dtype=dtype, name="stack"
+    )
+    return bert.backbone(config, dtype, stack)
 
 
 DEFAULTS = {**roberta.DEFAULTS, "num_segments": 0, "layer_norm_epsilon": 1e-5}

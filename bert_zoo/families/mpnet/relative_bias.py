@@ -4,6 +4,7 @@ import keras
 from keras import ops
 
 from bert_zoo.layers.common import initializer
+from bert_zoo.layers.stack import Stack
 
 
 def far_buckets(num_buckets: int, max_distance: int) -> list[int]:
@@ -72,3 +73,24 @@ class RelativeBias(keras.layers.Layer):
         by_offset = ops.transpose(ops.take(table, buckets, axis=0))
         keys = ops.arange(length)
         return ops.take(by_offset, keys[None, :] - keys[:, None] + length - 1, axis=1)[None]
+
+
+class BiasedStack(Stack):
+    """A `Stack` whose blocks add one bias by distance to their scores.
+
+    Args:
+        blocks, hidden_size: as of `Stack`.
+        relative_bias: a `RelativeBias`.
+    """
+
+    def __init__(self, blocks, hidden_size: int, relative_bias: RelativeBias, **options):
+        super().__init__(blocks, hidden_size, **options)
+        self.relative_bias = relative_bias
+
+    def build(self, input_shape):
+        super().build(input_shape)
+        self.relative_bias.build(None)
+
+    def call(self, x, bias, positions=None, training=None):
+        bias = bias + self.relative_bias(x)
+        return super().call(x, bias, positions=positions, training=training)

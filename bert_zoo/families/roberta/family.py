@@ -148,7 +148,7 @@ FAMILY = Family(
             copies={**bert.masked_lm_copies("lm_head"), "fairseq": fairseq_copies},
             activation="gelu",
         ),
-        **dict.fromkeys(bert.SENTENCE_TASKS, Head(CLASSIFIER_ROWS)),
+        **dict.fromkeys(bert.SENTENCE_TASKS, Head(CLASSIFIER_ROWS, output=bert.with_layer)),
     },
     text=TextFormat(read_byte_bpe, layout=ROBERTA, transformers_class="RobertaTokenizer"),
     checkpoints=CHECKPOINTS,

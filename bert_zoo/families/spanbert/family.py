@@ -47,9 +47,6 @@ class SpanBertConfig(EncoderConfig):
         if problems := self.problems_with(positive=("span_targets",), natural={}, rates=()):
             raise ConfigError(" ".join(problems))
 
-    def rough_parameters(self) -> int:
-        return super().rough_parameters() + self.span_targets * self.hidden_size
-
 
 # The original kept the names of pytorch_pretrained_bert, below fairseq's `decoder.`.
 SPANS = "cls.pair_target_predictions"

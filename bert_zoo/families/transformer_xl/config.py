@@ -1,16 +1,24 @@
 """The sizes and choices that define an encoder with segment recurrence."""
 
 import itertools
-import operator
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from bert_zoo.config import UNLIMITED, Config, ConfigError, Shapes, is_integer
+from bert_zoo.config import UNLIMITED, Config, ConfigError, is_integer
 from bert_zoo.error_text import shown
 
 # What `same_length` may mean, as keys that a query sees beside or with itself.
 SAME_LENGTH_KEYS = ("mem_len", "mem_len+1")
 MEMORY_STARTS = ("zeros", "empty")
+# Tokens that a memory may hold; no parameter grows with them, so that no count of these would tell.
+MOST_REMEMBERED = 1 << 20
+
+
+def memory_problems(mem_len: Any) -> list[str]:
+    """What is wrong with the length of a memory, beyond what all sizes must be."""
+    if not is_integer(mem_len) or mem_len <= MOST_REMEMBERED:
+        return []
+    return [f"mem_len is {shown(mem_len)}; it must be at most {MOST_REMEMBERED:,}."]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -19,6 +27,11 @@ class RecurrentConfig(Config):
 
     Names that the originals' programs and papers share are kept.
     """
+
+    on_card: ClassVar[tuple[str, ...]] = (
+        *("num_layers", "hidden_size", "num_heads", "head_size", "intermediate_size", "vocab_size"),
+        *("mem_len", "clamp_len", "same_length", "same_length_keys", "memory_start"),
+    )
 
     vocab_size: int  # tokens, ordered by falling frequency where there are `cutoffs`
     hidden_size: int  # width of the residual stream ("d_model")
@@ -72,6 +85,7 @@ class RecurrentConfig(Config):
             deviations=("initializer_range", "projection_initializer_range"),
             flags=("proj_same_dim", "tie_word_embeddings", "untie_r", "pre_lnorm", "same_length"),
         )
+        problems += memory_problems(self.mem_len)
         if not all(map(is_integer, self.cutoffs)) or (
             is_integer(self.vocab_size)
             and list(self.cluster_bounds) != sorted(set(self.cluster_bounds))
@@ -130,35 +144,6 @@ class RecurrentConfig(Config):
         bounds = self.cluster_bounds
         return tuple(end - start for start, end in itertools.pairwise(bounds))
 
-    def shapes(self, length: int) -> Shapes:
-        """What it computes for rows of `length` tokens."""
-        widths = zip(self.table_widths, self.is_projected, strict=True)
-        return Shapes(
-            tables=tuple(zip(self.table_sizes, self.table_widths, strict=True)),
-            embedded=(*(width for width, projected in widths if projected), self.hidden_size),
-            normed=0,
-            embeddings_dropped=self.hidden_size,
-            runs=self.num_layers,
-            hidden=self.hidden_size,
-            intermediate=self.intermediate_size,
-            attended=self.num_heads * self.head_size,
-            heads=self.num_heads,
-            queries=2,
-            memory=self.mem_len,
-            distances=self.mem_len + length + 1,
-            drops_within_feed_forward=True,
-            clusters=self.cluster_bounds,
-        )
-
-    def rough_parameters(self) -> int:
-        tables = sum(map(operator.mul, self.table_sizes, self.table_widths))
-        attended = self.num_heads * self.head_size
-        block = self.hidden_size * (5 * attended + 2 * self.intermediate_size)
-        return tables + self.num_layers * block
-
-    def rough_state(self) -> int:
-        return self.mem_len * self.hidden_size * self.num_layers
-
     @property
     def table_sizes(self) -> tuple[int, ...]:
         """Rows of each embedding table: one a cluster, or one for all of them."""
@@ -209,27 +194,3 @@ class RecurrentConfig(Config):
     def longest_input(self) -> int:
         """The most tokens that a row may have."""
         return UNLIMITED
-
-    @property
-    def priced_lengths(self) -> tuple[int, ...]:
-        """Lengths of input whose cost a checkpoint's card shows."""
-        return (128,)
-
-    def card(self) -> dict[str, Any]:
-        """The sizes that a checkpoint's card shows, and what its scores depend on besides."""
-        sizes = ("num_layers", "hidden_size", "num_heads", "head_size", "intermediate_size")
-        reading = ("mem_len", "clamp_len", "same_length", "same_length_keys", "memory_start")
-        return {name: getattr(self, name) for name in (*sizes, "vocab_size", *reading)}
-
-    def forward_flops(self, length: int) -> int:
-        """Floating-point operations of the blocks' products for a segment of `length` tokens.
-
-        With a full memory, whose keys and values are made anew for each segment.
-        """
-        hidden, attended = self.hidden_size, self.num_heads * self.head_size
-        keys = self.mem_len + length
-        dense = length * (2 * hidden * attended + 2 * hidden * self.intermediate_size)
-        keys_and_values = 2 * keys * hidden * attended
-        positions = keys * hidden * attended
-        scores = 3 * length * keys * attended
-        return 2 * self.num_layers * (dense + keys_and_values + positions + scores)

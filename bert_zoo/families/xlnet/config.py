@@ -3,14 +3,16 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
-from bert_zoo.config import UNLIMITED, Config, ConfigError, Shapes, is_integer
+from bert_zoo.config import UNLIMITED, Config, ConfigError, is_integer
 from bert_zoo.error_text import shown
+from bert_zoo.families.transformer_xl.config import memory_problems
 
 
 @dataclass(frozen=True, kw_only=True)
 class XLNetConfig(Config):
     """Everything that fixes an XLNet's parameters and arithmetic (Yang et al. 2019)."""
 
+    on_card: ClassVar[tuple[str, ...]] = (*Config.on_card, "mem_len")
     # What precedes a text is not there, and segments are compared, whatever their numbers.
     memory_start: ClassVar[str] = "empty"
     most_segments: ClassVar[int] = UNLIMITED
@@ -49,6 +51,7 @@ class XLNetConfig(Config):
             rates=("hidden_dropout", "attention_dropout", "summary_dropout"),
             flags=("tie_word_embeddings",),
         )
+        problems += memory_problems(self.mem_len)
         if not problems and not self.head_size and self.hidden_size % self.num_heads:
             problems.append(
                 f"hidden_size {self.hidden_size} is not a multiple of num_heads {self.num_heads}."
@@ -72,11 +75,6 @@ class XLNetConfig(Config):
         return self.head_size or self.hidden_size // self.num_heads
 
     @property
-    def attended(self) -> int:
-        """Width of all heads together."""
-        return self.num_heads * self.size_of_head
-
-    @property
     def head_dropout(self) -> float:
         """Dropout rate before a head over whole texts."""
         return self.summary_dropout
@@ -95,51 +93,3 @@ class XLNetConfig(Config):
     def longest_input(self) -> int:
         """The most tokens that a row may have."""
         return UNLIMITED
-
-    @property
-    def priced_lengths(self) -> tuple[int, ...]:
-        """Lengths of input whose cost a checkpoint's card shows."""
-        return (128, 512)
-
-    def card(self) -> dict[str, int]:
-        """The sizes that a checkpoint's card shows."""
-        sizes = ("num_layers", "hidden_size", "num_heads", "intermediate_size", "vocab_size")
-        return {name: getattr(self, name) for name in (*sizes, "mem_len")}
-
-    def shapes(self, length: int) -> Shapes:
-        """What it computes for rows of `length` tokens, in one stream."""
-        return Shapes(
-            tables=((self.vocab_size, self.hidden_size),),
-            embedded=(self.hidden_size,),
-            normed=0,
-            embeddings_dropped=self.hidden_size,
-            runs=self.num_layers,
-            hidden=self.hidden_size,
-            intermediate=self.intermediate_size,
-            attended=self.attended,
-            heads=self.num_heads,
-            queries=3,
-            memory=self.mem_len,
-            distances=self.mem_len + 2 * length,
-            drops_within_feed_forward=True,
-        )
-
-    def rough_parameters(self) -> int:
-        block = self.hidden_size * (5 * self.attended + 2 * self.intermediate_size)
-        return self.vocab_size * self.hidden_size + self.num_layers * block
-
-    def rough_state(self) -> int:
-        return self.mem_len * self.hidden_size * self.num_layers
-
-    def forward_flops(self, length: int) -> int:
-        """Floating-point operations of the blocks' products for a segment of `length` tokens.
-
-        With a full memory, whose keys and values are made anew for each segment.
-        """
-        hidden, attended = self.hidden_size, self.attended
-        keys = self.mem_len + length
-        dense = length * (2 * hidden * attended + 2 * hidden * self.intermediate_size)
-        keys_and_values = 2 * keys * hidden * attended
-        positions = (keys + length) * hidden * attended
-        scores = length * (3 * keys + length + 2) * attended
-        return 2 * self.num_layers * (dense + keys_and_values + positions + scores)

@@ -87,9 +87,11 @@ FAMILY = Family(
     heads={
         **dict.fromkeys(("masked_lm", "pretraining"), formats.LANGUAGE_MODEL),
         **dict.fromkeys((*bert.SENTENCE_TASKS, "multiple_choice"), formats.SUMMARY),
-        "token_classification": Head((bert.CLASSIFIER,), dropout="span_dropout"),
-        "question_answering": Head((bert.SPAN,), dropout="span_dropout"),
-        "beam_question_answering": bert.beam_span_head(summary="last", dropout="hidden_dropout"),
+        "token_classification": Head((bert.CLASSIFIER,), output=bert.span_dropout),
+        "question_answering": Head((bert.SPAN,), output=bert.span_dropout),
+        "beam_question_answering": bert.beam_span_head(
+            summary=formats.last_token, output=bert.hidden_dropout
+        ),
     },
     text=TextFormat(
         read_sentencepiece,

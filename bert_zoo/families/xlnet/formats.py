@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, ClassVar
 
 from bert_zoo.families.bert import family as bert
@@ -10,7 +11,18 @@ from bert_zoo.families.xlnet.config import XLNetConfig
 from bert_zoo.weights.formats import TF1, HuggingFace
 from bert_zoo.weights.formats.codec import ConfigCodec, ConfigRow
 from bert_zoo.weights.formats.hf import ACTIVATIONS
-from bert_zoo.weights.table import BIAS, DENSE, EMBED, NORM, Copy, Head, Row, Stored, raw
+from bert_zoo.weights.table import (
+    BIAS,
+    DENSE,
+    EMBED,
+    LAST_TOKEN,
+    NORM,
+    Copy,
+    Head,
+    Row,
+    Stored,
+    raw,
+)
 
 SIZES = [
     ConfigRow("hidden_size", "d_model"),
@@ -143,6 +155,10 @@ def tied_copies(config: XLNetConfig) -> tuple[Copy, ...]:
     return () if bert.untied(config) else (table,)
 
 
+def last_token(config: XLNetConfig) -> str:
+    return LAST_TOKEN
+
+
 LANGUAGE_MODEL = Head(
     (
         Row(BIAS, "masked_lm", hf="lm_loss.bias", tf1="model/lm_loss/bias"),
@@ -160,8 +176,8 @@ SUMMARY = Head(
         ),
         Row(DENSE, "classifier/dense", hf="logits_proj"),
     ),
-    dropout_first=None,
-    summary="last",
+    summary=last_token,
+    output=partial(bert.with_layer, dropout_first=0.0),
 )
 HF_CLASSES = bert.hf_classes("XLNet") | {
     **dict.fromkeys(("masked_lm", "pretraining"), "XLNetLMHeadModel"),

@@ -21,13 +21,11 @@ class MaskedLMHead(keras.layers.Layer):
 
     Args:
         vocab_size: logits.
-        width: of the token table and, with `extra_width`, of the transform.
-        extra_width: columns that the projection has behind the table's, from a table of the head's own
-            (MobileBERT).
+        width: of the transform and of what it is projected onto.
+        table_width: of a table of the head's own, where that is not all of it; `width` by default.
         activation: as the encoder's; None where there is nothing before the projection.
         epsilon: of the layer norm.
         tied: whether the projection is the token table that `call` is given.
-        position_embedding: a table that makes what `call` is given (`Backbone.masked_states`), or None.
     """
 
     def __init__(
@@ -38,15 +36,13 @@ class MaskedLMHead(keras.layers.Layer):
         activation: str | None,
         epsilon: float,
         tied: bool,
-        extra_width: int = 0,
         initializer_range: float,
-        position_embedding: keras.layers.Layer | None = None,
+        table_width: int | None = None,
         **kwargs,
     ):
         super().__init__(**kwargs)
         self.vocab_size = vocab_size
-        self.position_embedding = position_embedding
-        self.width = width + extra_width
+        self.width = width
         self.transform = None
         if activation is not None:
             self.activation = Activation(activation, dtype=self.dtype_policy, name="activation")
@@ -55,20 +51,16 @@ class MaskedLMHead(keras.layers.Layer):
             )
             self.norm = norm("norm", epsilon=epsilon, dtype=self.dtype_policy)
         options = {"stddev": initializer_range, "dtype": self.dtype_policy}
-        self.decoder = None if tied else table(vocab_size, width, "decoder", **options)
-        self.extra_decoder = None
-        if extra_width:
-            self.extra_decoder = table(vocab_size, extra_width, "extra_decoder", **options)
+        self.decoder = (
+            None if tied else table(vocab_size, table_width or width, "decoder", **options)
+        )
 
     def build(self, input_shape):
         if self.transform is not None:
             self.transform.build(input_shape)
             self.norm.build((*input_shape[:-1], self.width))
-        for decoder in (self.decoder, self.extra_decoder):
-            if decoder is not None:
-                decoder.build()
-        if self.position_embedding is not None:
-            self.position_embedding.build()
+        if self.decoder is not None:
+            self.decoder.build()
         self.bias = self.add_weight(shape=(self.vocab_size,), initializer="zeros", name="bias")
         self.built = True
 
@@ -90,11 +82,11 @@ class MaskedLMHead(keras.layers.Layer):
         x = ops.reshape(x, (-1, ops.shape(x)[-1]))
         if self.transform is not None:
             x = self.norm(self.activation(self.transform(x)))
-        if self.decoder is not None:
-            token_table = float_table(self.decoder)
-        if self.extra_decoder is not None:
-            token_table = ops.concatenate([token_table, float_table(self.extra_decoder)], axis=1)
-        return ops.reshape(vocabulary_logits(x, token_table, self.bias), shape)
+        return ops.reshape(vocabulary_logits(x, self.projection(token_table), self.bias), shape)
+
+    def projection(self, token_table):
+        """What `call` projects onto, [vocab_size, width]."""
+        return token_table if self.decoder is None else float_table(self.decoder)
 
     def compute_output_shape(self, input_shape):
         return (*input_shape[:-1], self.vocab_size)

@@ -5,7 +5,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from bert_zoo.layers.heads import MaskedLMHead
 from bert_zoo.tasks.objectives.masking import Masking, shuffled
 from bert_zoo.tasks.objectives.model import Prediction
 from bert_zoo.tasks.objectives.replacement import Replacement
@@ -79,16 +78,10 @@ class MaskedTokenPrediction(Prediction):
     """
 
     def head(self, model, name):
-        config, stored = model.encoder.config, model.stored_head
-        activation = stored.activation or config.activation
-        return MaskedLMHead(
-            config.vocab_size,
-            config.table_width,
+        stored = model.stored_head
+        activation = stored.activation or model.encoder.config.activation
+        return model.mask_reader.token_head(
             activation=None if stored.projects_directly else activation,
-            epsilon=config.layer_norm_epsilon,
-            tied=config.tie_word_embeddings,
-            extra_width=stored.projection_width(config) - config.table_width,
-            position_embedding=model.mask_reader.mask_embedding(**model.layer_options),
             name=name,
             **model.layer_options,
         )
@@ -104,9 +97,9 @@ class MaskedTokenPrediction(Prediction):
             return head(encoded["query_output"], model.token_table)
         positions, reader = model.positions(inputs, "mask_positions"), model.mask_reader
         read = {n: inputs[n] for n in reader.inputs if inputs.get(n) is not None}
-        if head.position_embedding is not None:
+        if reader.decodes_masks:
             encoded = encoded if model.generator is None else reader(read)
-            states = reader.masked_states(encoded, read, head.position_embedding, positions)
+            states = reader.masked_states(encoded, read, head, positions)
             return head(states, reader.token_table)
         if model.generator is None:
             x = model.prepared(encoded["sequence_output"])

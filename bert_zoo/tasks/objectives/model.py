@@ -147,7 +147,7 @@ class ObjectiveModel(TaskModel):
     @property
     def decodes_masks(self) -> bool:
         """Whether the head for masked tokens reads the encoder's hidden states below the last."""
-        return self.generator is None and self.masked_lm.position_embedding is not None
+        return self.generator is None and self.encoder.backbone.decodes_masks
 
     def positions_to_compute(self, inputs) -> dict[str, Any] | None:
         """The inputs of `positions_read` where heads read no others, and they are fewer than tokens.

@@ -5,12 +5,13 @@ from types import MappingProxyType
 import keras
 from keras import ops
 
-from bert_zoo.layers.heads import BeamSpanHead
 from bert_zoo.models.base import Interface
 from bert_zoo.models.labels import LabelRange
 from bert_zoo.models.losses import BinaryCrossentropy
 from bert_zoo.tasks.question_answering import QuestionAnswerer
 from bert_zoo.tasks.question_answering.answering import LOGITS
+from bert_zoo.tasks.question_answering.beam_span import BeamSpanHead
+from bert_zoo.weights.table import LAST_TOKEN
 
 NO_ANSWER, STARTS = "no_answer_logits", "start_positions"
 # As zihangdai/xlnet, run_squad.py (start_n_top).
@@ -51,9 +52,9 @@ class BeamQuestionAnswerer(QuestionAnswerer):
         self.span = BeamSpanHead(
             config.hidden_size,
             num_starts=NUM_STARTS,
-            dropout=self.head_dropout,
             epsilon=config.layer_norm_epsilon,
             name="span",
+            **self.stored_head.output(config),
             **self.layer_options,
         )
 
@@ -63,7 +64,7 @@ class BeamQuestionAnswerer(QuestionAnswerer):
 
     def head_outputs(self, encoded, inputs, training=None):
         x, start = encoded["sequence_output"], inputs.get(STARTS)
-        place = -1 if self.stored_head.summary == "last" else 0
+        place = -1 if self.stored_head.summary(self.encoder.config) == LAST_TOKEN else 0
         allowed = self._allowed(inputs, ops.shape(x)[1], place)
         given = None if start is None else ops.expand_dims(start, 1)
         starts, ends, positions, no_answer = self.span(
