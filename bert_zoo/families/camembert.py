@@ -8,7 +8,8 @@ from bert_zoo.families.roberta import family as roberta
 from bert_zoo.family import HF, Checkpoint, TextSpec
 from bert_zoo.text.format import TextFormat
 from bert_zoo.text.layout import ROBERTA
-from bert_zoo.text.sentencepiece_files import Scheme, read_sentencepiece
+from bert_zoo.text.sentencepiece_files import read_sentencepiece
+from bert_zoo.text.sentencepiece_model import Scheme
 from bert_zoo.text.vocabulary import special_tokens
 
 # All pieces stand behind fairseq's four tokens, the first three too, of which <s> and </s> are the ones

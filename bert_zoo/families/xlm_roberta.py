@@ -9,7 +9,8 @@ from bert_zoo.families.roberta import family as roberta
 from bert_zoo.families.roberta.checkpoints import fairseq
 from bert_zoo.text.format import TextFormat
 from bert_zoo.text.layout import ROBERTA
-from bert_zoo.text.sentencepiece_files import Scheme, read_sentencepiece
+from bert_zoo.text.sentencepiece_files import read_sentencepiece
+from bert_zoo.text.sentencepiece_model import Scheme
 from bert_zoo.text.vocabulary import special_tokens
 
 PAPER = "Unsupervised Cross-lingual Representation Learning at Scale, arXiv:1911.02116"

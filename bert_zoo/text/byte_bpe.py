@@ -27,7 +27,6 @@ import tensorflow as tf
 from bert_zoo.text.added_tokens import AddedToken
 from bert_zoo.text.batches import as_utf8
 from bert_zoo.text.bpe import Merger, Merges, checked_merges, listed, merge_files
-from bert_zoo.text.byte_bpe_files import NFC
 from bert_zoo.text.composition import Composition
 from bert_zoo.text.layout import Layout
 from bert_zoo.text.offsets import (
@@ -41,7 +40,7 @@ from bert_zoo.text.offsets import (
 from bert_zoo.text.serialized import bpe_model, composing, serialized
 from bert_zoo.text.token_finder import AddedTokens
 from bert_zoo.text.tokenizer import Marks, Tokenizer
-from bert_zoo.text.unicode_tables import code_points
+from bert_zoo.text.unicode_tables import NFC, code_points
 from bert_zoo.text.vocabulary import Vocabulary, special_tokens
 
 logger = logging.getLogger(__name__)

@@ -16,9 +16,8 @@ from bert_zoo.text.files import (
     tokens_by_id,
 )
 from bert_zoo.text.format import TokenizerParts
+from bert_zoo.text.unicode_tables import NFC
 
-# The one normalization that there may be, by Hugging Face's name.
-NFC = "NFC"
 # Of a vocabulary and its merges: Hugging Face's, GPT-2's own, GPT's own.
 FILES = (
     ("vocab.json", "merges.txt"),

@@ -23,19 +23,17 @@ from bert_zoo.text.added_tokens import AddedToken
 from bert_zoo.text.cleaner import TextCleaner
 from bert_zoo.text.offsets import characters_of_bytes, joined_rows, token_columns, utf8_lengths
 from bert_zoo.text.piece_normalizer import PieceNormalizer
-from bert_zoo.text.sentencepiece_files import (
-    COMBINING,
-    NEXT_LINE,
-    WHITE_SPACE,
-    Scheme,
-    scheme_tokens,
-)
 from bert_zoo.text.sentencepiece_model import (
+    COMBINING,
     CONTROL,
+    NEXT_LINE,
     NORMAL,
     USER,
+    WHITE_SPACE,
+    Scheme,
     check_sentencepiece_model,
     read_sentencepiece_model,
+    scheme_tokens,
 )
 from bert_zoo.text.serialized import sequence, serialized
 from bert_zoo.text.token_finder import AddedTokens

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import base64
-import unicodedata
-from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Any
 
 from bert_zoo.config import ConfigError
@@ -14,53 +11,24 @@ from bert_zoo.json_files import JsonObject
 from bert_zoo.text.added_tokens import AddedToken
 from bert_zoo.text.files import VocabularyFiles, read_named_tokens, refuse_others
 from bert_zoo.text.format import TokenizerParts
-from bert_zoo.text.sentencepiece_model import made_sentencepiece_model, read_sentencepiece_model
-from bert_zoo.text.unicode_tables import code_points
+from bert_zoo.text.sentencepiece_model import (
+    COMBINING,
+    NEXT_LINE,
+    PLAIN,
+    WHITE_SPACE,
+    Scheme,
+    made_sentencepiece_model,
+    read_sentencepiece_model,
+    scheme_tokens,
+)
 
 TOKENIZER_FILE = "tokenizer.json"
-
-# The tokenizer's options for texts that are read as they are.
-_PLAIN = {
-    "lowercase": False,
-    "remove_space": False,
-    "keep_accents": True,
-    "rewrite_quotes": False,
-    "special_tokens_in_text": True,
-    "hugging_face_rules": False,
-    "compose": False,
-}
 
 
 def _tokenizer(**arguments):
     from bert_zoo.text.sentencepiece import SentencePieceTokenizer
 
     return SentencePieceTokenizer(**arguments)
-
-
-@dataclass(frozen=True)
-class Scheme:
-    """What a family's original code adds to a SentencePiece model.
-
-    The token ids are those of `first_tokens`, then the model's pieces without the
-    `replaced_pieces` that it begins with, then `last_tokens`.
-    """
-
-    name: str  # of the family
-    model_file: str
-    tokenizer_class: str  # Hugging Face's
-    special_tokens: Mapping[str, str]  # the role, a key of SPECIAL_TOKENS -> the token
-    replaced_pieces: tuple[str, ...] = ()
-    first_tokens: tuple[str, ...] = ()
-    last_tokens: tuple[str, ...] = ()
-    splits_number_commas: bool = False  # whether "1," becomes "1" and ","
-    # Whether a space comes before digits that are split off so inside a word.
-    split_digits_begin_words: bool = False
-    # Pattern of the pieces that objectives take for the first of a word. ALBERT's: only letters of
-    # English go on with one (create_pretraining_data.py).
-    begins_word: str = r"▁.*|(?![A-Za-z]+$).*"
-    # Whether U+0085 becomes a space, as Hugging Face has it and the library has not.
-    next_line_is_space: bool = False
-    options: Mapping[str, bool] = field(default_factory=_PLAIN.copy)  # where none are given
 
 
 def read_sentencepiece(files: VocabularyFiles, overrides: dict[str, Any]) -> TokenizerParts:
@@ -76,7 +44,7 @@ def read_sentencepiece(files: VocabularyFiles, overrides: dict[str, Any]) -> Tok
         ConfigError: a damaged file.
     """
     config = files.json("tokenizer_config.json")
-    names = {option: option for option in _PLAIN} | {"lowercase": "do_lower_case"}
+    names = {option: option for option in PLAIN} | {"lowercase": "do_lower_case"}
     options = {option: config.take(name, bool) for option, name in names.items() if name in config}
     models = sorted(
         path.name for pattern in ("*.model", "*.spm") for path in files.directory.glob(pattern)
@@ -153,13 +121,6 @@ def _piece(model: JsonObject, number: int, row: Any) -> tuple[str, float]:
     return row[0], float(row[1])
 
 
-# What `SentencePieceTokenizer.serialized` replaces. Characters stand for themselves, since the programs that
-# read the file escape otherwise from language to language.
-WHITE_SPACE = f"[{''.join(map(chr, code_points('python/whitespace')))}]+"
-COMBINING = "".join(c for c in map(chr, code_points("python/changed")) if unicodedata.combining(c))
-COMBINING = f"[{COMBINING}]"
-NEXT_LINE = "\u0085"
-
 # A step of a normalizer, without what it writes -> the option that says it.
 _STEPS = {
     ("Replace", "``"): "rewrite_quotes",
@@ -181,7 +142,7 @@ _STEPS = {
 
 def _steps(content: JsonObject) -> tuple[dict[str, bool], bytes]:
     """The options that stand for the steps of a tokenizer.json, and the model's rules."""
-    options, rules = {**_PLAIN, "hugging_face_rules": True}, b""
+    options, rules = {**PLAIN, "hugging_face_rules": True}, b""
     for step in _listed(content.section("normalizer"), "normalizers"):
         kind = step.take("type", str)
         if kind == "Precompiled":
@@ -247,18 +208,3 @@ def _added_tokens(
     except ValueError:  # which the tokenizer will say when it is made
         return []
     return named.added_to(vocabulary, files.directory)
-
-
-def scheme_tokens(pieces: list[str], scheme: Scheme) -> list[str]:
-    """The tokens in the order of their ids.
-
-    Raises:
-        ValueError: the pieces are another family's.
-    """
-    begins = pieces[: len(scheme.replaced_pieces)]
-    if begins != list(scheme.replaced_pieces):
-        raise ValueError(
-            f"The SentencePiece model begins with the pieces {begins}; {scheme.tokenizer_class} has "
-            f"{list(scheme.replaced_pieces)} there. Check that it is the model of this family."
-        )
-    return [*scheme.first_tokens, *pieces[len(begins) :], *scheme.last_tokens]

@@ -1,4 +1,5 @@
-"""Checks a SentencePiece model before the library sees it, which ends the process on damaged ones.
+"""SentencePiece models: what families add to them, and a check before the library sees them, which ends the process on
+damaged ones. Without TensorFlow.
 
 tensorflow_text 2.21 follows the table of normalisation wherever its numbers point, and does not
 survive pieces that it cannot put into its own table.
@@ -8,12 +9,15 @@ PrecompileCharsMap writes it.
 """
 
 import math
-from collections.abc import Container, Iterable
+import unicodedata
+from collections.abc import Container, Iterable, Mapping
+from dataclasses import dataclass, field
 
 import numpy as np
 
 from bert_zoo.error_text import shown
 from bert_zoo.protobuf import DecodeError, message_class
+from bert_zoo.text.unicode_tables import code_points
 
 # What is looked at of each message. Strings are taken as bytes and enumerations as numbers, which are
 # written alike.
@@ -134,3 +138,64 @@ def _values_in(units: np.ndarray) -> np.ndarray:
         is_child = (units[positions] & _LABEL) == np.tile(labels, len(children))
         positions = np.unique(positions[is_child & ~was_there[positions]])
     return np.concatenate(values)
+
+
+# The tokenizer's options for texts that are read as they are.
+PLAIN = {
+    "lowercase": False,
+    "remove_space": False,
+    "keep_accents": True,
+    "rewrite_quotes": False,
+    "special_tokens_in_text": True,
+    "hugging_face_rules": False,
+    "compose": False,
+}
+
+
+@dataclass(frozen=True)
+class Scheme:
+    """What a family's original code adds to a SentencePiece model.
+
+    The token ids are those of `first_tokens`, then the model's pieces without the
+    `replaced_pieces` that it begins with, then `last_tokens`.
+    """
+
+    name: str  # of the family
+    model_file: str
+    tokenizer_class: str  # Hugging Face's
+    special_tokens: Mapping[str, str]  # the role, a key of SPECIAL_TOKENS -> the token
+    replaced_pieces: tuple[str, ...] = ()
+    first_tokens: tuple[str, ...] = ()
+    last_tokens: tuple[str, ...] = ()
+    splits_number_commas: bool = False  # whether "1," becomes "1" and ","
+    # Whether a space comes before digits that are split off so inside a word.
+    split_digits_begin_words: bool = False
+    # Pattern of the pieces that objectives take for the first of a word. ALBERT's: only letters of
+    # English go on with one (create_pretraining_data.py).
+    begins_word: str = r"▁.*|(?![A-Za-z]+$).*"
+    # Whether U+0085 becomes a space, as Hugging Face has it and the library has not.
+    next_line_is_space: bool = False
+    options: Mapping[str, bool] = field(default_factory=PLAIN.copy)  # where none are given
+
+
+# What `SentencePieceTokenizer.serialized` replaces. Characters stand for themselves, since the programs that
+# read the file escape otherwise from language to language.
+WHITE_SPACE = f"[{''.join(map(chr, code_points('python/whitespace')))}]+"
+COMBINING = "".join(c for c in map(chr, code_points("python/changed")) if unicodedata.combining(c))
+COMBINING = f"[{COMBINING}]"
+NEXT_LINE = "\u0085"
+
+
+def scheme_tokens(pieces: list[str], scheme: Scheme) -> list[str]:
+    """The tokens in the order of their ids.
+
+    Raises:
+        ValueError: the pieces are another family's.
+    """
+    begins = pieces[: len(scheme.replaced_pieces)]
+    if begins != list(scheme.replaced_pieces):
+        raise ValueError(
+            f"The SentencePiece model begins with the pieces {begins}; {scheme.tokenizer_class} has "
+            f"{list(scheme.replaced_pieces)} there. Check that it is the model of this family."
+        )
+    return [*scheme.first_tokens, *pieces[len(begins) :], *scheme.last_tokens]

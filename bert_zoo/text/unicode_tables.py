@@ -27,6 +27,9 @@ from pathlib import Path
 
 import numpy as np
 
+NFC = "NFC"  # the normal form that composes letters and accents
+
+
 # The bits of a code point that say which of its page's it is.
 PAGE_BITS = 8
 

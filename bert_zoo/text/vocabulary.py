@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from bert_zoo.error_text import shown
@@ -94,3 +95,25 @@ class Vocabulary:
         if not 0 <= index < len(self):
             raise ValueError(f"id {index} is outside the vocabulary; ids are 0 to {len(self) - 1}.")
         return self.tokens[index]
+
+
+def is_byte(token: str) -> bool:
+    return re.fullmatch("0|[1-9][0-9]{0,2}", token) is not None and int(token) < 256
+
+
+def character_as_line(token: str) -> str:
+    if len(token) == 1 and (token.isspace() or not token.isprintable()):
+        return f"U+{ord(token):04X}"
+    if line_as_character(token) != token:
+        raise ValueError(
+            f"The special token {token!r} is how vocab.txt writes {line_as_character(token)!r}. "
+            "Rename it."
+        )
+    return token
+
+
+def line_as_character(line: str) -> str:
+    match = re.fullmatch("U[+]([0-9A-F]{4,6})", line)
+    code = int(match[1], 16) if match else -1
+    is_character = 0 <= code <= 0x10FFFF and not 0xD800 <= code <= 0xDFFF
+    return chr(code) if is_character else line

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import logging
-import re
 from pathlib import Path
 from typing import Any
 
 from bert_zoo.text.files import VocabularyFiles
 from bert_zoo.text.format import TokenizerParts
+from bert_zoo.text.vocabulary import is_byte, line_as_character
 
 logger = logging.getLogger(__name__)
 
@@ -77,25 +77,3 @@ def with_assumed_options(lines: list[str], path: Path, given: dict[str, Any]) ->
 def first_known(candidates: tuple[str, ...], tokens: list[str]) -> str | None:
     """The first of the candidates that is one of the tokens."""
     return next((token for token in candidates if token in tokens), None)
-
-
-def is_byte(token: str) -> bool:
-    return re.fullmatch("0|[1-9][0-9]{0,2}", token) is not None and int(token) < 256
-
-
-def character_as_line(token: str) -> str:
-    if len(token) == 1 and (token.isspace() or not token.isprintable()):
-        return f"U+{ord(token):04X}"
-    if line_as_character(token) != token:
-        raise ValueError(
-            f"The special token {token!r} is how vocab.txt writes {line_as_character(token)!r}. "
-            "Rename it."
-        )
-    return token
-
-
-def line_as_character(line: str) -> str:
-    match = re.fullmatch("U[+]([0-9A-F]{4,6})", line)
-    code = int(match[1], 16) if match else -1
-    is_character = 0 <= code <= 0x10FFFF and not 0xD800 <= code <= 0xDFFF
-    return chr(code) if is_character else line

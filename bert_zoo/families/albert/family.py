@@ -16,7 +16,8 @@ from bert_zoo.families.bert import family as bert
 from bert_zoo.family import Family
 from bert_zoo.text.files import VocabularyFiles
 from bert_zoo.text.format import TextFormat, TokenizerParts
-from bert_zoo.text.sentencepiece_files import Scheme, read_sentencepiece
+from bert_zoo.text.sentencepiece_files import read_sentencepiece
+from bert_zoo.text.sentencepiece_model import Scheme
 from bert_zoo.text.vocabulary import special_tokens
 from bert_zoo.text.wordpiece_files import read_wordpiece
 from bert_zoo.weights.formats import TF1, HuggingFace, keras_hub, model_garden

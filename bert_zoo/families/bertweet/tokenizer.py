@@ -11,8 +11,8 @@ from typing import Any
 
 import tensorflow as tf
 
+from bert_zoo.families.bertweet import FIRST_TOKENS
 from bert_zoo.families.bertweet.tweets import UNKNOWN, TweetNormalizer
-from bert_zoo.families.bertweet.vocabulary import FIRST_TOKENS
 from bert_zoo.text.added_tokens import AddedToken
 from bert_zoo.text.batches import replaced, split_at_white_space
 from bert_zoo.text.bpe import WORD_END, Merges, MergesWords, at_last_places

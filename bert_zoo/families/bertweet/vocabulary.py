@@ -6,12 +6,11 @@ from typing import Any
 
 from bert_zoo.config import ConfigError
 from bert_zoo.error_text import shown
+from bert_zoo.families.bertweet import FIRST_TOKENS
 from bert_zoo.text.added_tokens import AddedToken
 from bert_zoo.text.files import VocabularyFiles, read_named_tokens
 from bert_zoo.text.format import TokenizerParts
 
-# fairseq's, which vocab.txt does not list.
-FIRST_TOKENS = ("<s>", "<pad>", "</s>", "<unk>")
 MASK = "<mask>"
 
 

@@ -16,7 +16,8 @@ from bert_zoo.families.deberta.presets import THIRD_PRETRAINING, is_third
 from bert_zoo.families.deberta.v2_checkpoints import CHECKPOINTS
 from bert_zoo.text.files import VocabularyFiles
 from bert_zoo.text.format import TextFormat, TokenizerParts
-from bert_zoo.text.sentencepiece_files import Scheme, read_sentencepiece
+from bert_zoo.text.sentencepiece_files import read_sentencepiece
+from bert_zoo.text.sentencepiece_model import Scheme
 from bert_zoo.weights.formats import keras_hub
 from bert_zoo.weights.formats.codec import ConfigRow
 from bert_zoo.weights.table import DENSE, NORM, Head, Row, SecondEncoder, Stored

@@ -9,7 +9,8 @@ from bert_zoo.families.xlnet.presets import PRESETS, PRETRAINING
 from bert_zoo.family import Family
 from bert_zoo.text.format import TextFormat
 from bert_zoo.text.layout import Layout
-from bert_zoo.text.sentencepiece_files import Scheme, read_sentencepiece
+from bert_zoo.text.sentencepiece_files import read_sentencepiece
+from bert_zoo.text.sentencepiece_model import Scheme
 from bert_zoo.text.vocabulary import special_tokens
 from bert_zoo.weights.table import Head
 
