@@ -152,15 +152,6 @@ def test_the_version_is_said(monkeypatch, capsys):
     assert capsys.readouterr().out == f"bert_zoo {bert_zoo.__version__}\n"
 
 
-def test_former_names_of_flags_are_answered_and_not_listed():
-    program, given = Program("About."), []
-    program.integer("total_steps", None, "How many.")
-    program.renamed("steps", "total_steps")
-    program.run(lambda arguments: given.append(program.flags.total_steps), ["--steps=3"])
-    assert given == [3]
-    assert "--total_steps" in program.help() and "--steps" not in program.help()
-
-
 def test_programs_name_each_other_as_they_run_where_they_were_started(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     here, there = tmp_path / "a venv" / "bin", Path("/opt/venv/bin")

@@ -62,7 +62,6 @@ class Program:
         self.groups = dict(groups or {})
         self.on_interrupt = on_interrupt
         self.flags = flags.FlagValues()
-        self.former: set[str] = set()
         self.string = partial(flags.DEFINE_string, flag_values=self.flags)
         self.integer = partial(flags.DEFINE_integer, flag_values=self.flags)
         self.float = partial(flags.DEFINE_float, flag_values=self.flags)
@@ -98,11 +97,6 @@ class Program:
             main(rest)
         except KeyboardInterrupt:
             raise KeyboardInterrupt(self.on_interrupt) from None
-
-    def renamed(self, former: str, name: str) -> None:
-        """Makes a flag answer to its former name too, which --help leaves out."""
-        flags.DEFINE_alias(former, name, self.flags)
-        self.former.add(former)
 
     # --- Flags that several programs have ---
 
@@ -153,7 +147,7 @@ class Program:
     def help(self, *, full: bool = False) -> str:
         """The description and the flags: of a program with groups the first group, in short, or all."""
         grouped = {name for names in self.groups.values() for name in names}
-        rest = [name for name in self.flags if name not in {*grouped, *self.former}]
+        rest = [name for name in self.flags if name not in grouped]
         sections = [*self.groups.items(), ("Other flags" if self.groups else "Flags", rest)]
         sections = [(title, names) for title, names in sections if names]
         shown = sections if full else sections[:1]
