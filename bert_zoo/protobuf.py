@@ -13,7 +13,7 @@ def message_class(schema: Mapping[str, Sequence[tuple[int, str, str]]], name: st
 
     Args:
         schema: message -> the number, type and name of its fields. A type is that of a number, "bytes"
-            or another message; "*" behind it stands for repeated fields.
+            or another message; "*" after it stands for repeated fields.
         name: of the message.
     """
     field = descriptor_pb2.FieldDescriptorProto

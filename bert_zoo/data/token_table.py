@@ -21,7 +21,7 @@ class TokenTable:
     packer: Packer  # pads them, as it padded them when they were made
     tokens: dict[str, tf.RaggedTensor]  # name -> int32 [rows, (tokens)], without `padding_mask`
     rows: dict[str, np.ndarray]  # name -> [rows]
-    # Name -> what stands behind the tokens, where it is not 0.
+    # Name -> what stands after the tokens, where it is not 0.
     padding: Mapping[str, int] = field(default_factory=dict)
 
     @property

@@ -12,7 +12,7 @@ from bert_zoo.text.sentencepiece_files import read_sentencepiece
 from bert_zoo.text.sentencepiece_model import Scheme
 from bert_zoo.text.vocabulary import special_tokens
 
-# All pieces stand behind fairseq's four tokens, the first three too, of which <s> and </s> are the ones
+# All pieces stand after fairseq's four tokens, the first three too, of which <s> and </s> are the ones
 # that the models were trained with.
 SCHEME = Scheme(
     name="camembert",

@@ -12,7 +12,7 @@ PARAMS = 117_653_760
 FAMILY = replace(
     bert.FAMILY,
     name="multilingual_minilm",
-    # The pieces and special tokens are 250,002; the rows behind them stand for none.
+    # The pieces and special tokens are 250,002; the rows after them stand for none.
     defaults=SMALL | {"vocab_size": 250037},
     formats={
         "hf": replace(

@@ -234,7 +234,7 @@ class Backbone(keras.layers.Layer):
 class TransformerBackbone(Backbone):
     """Embeddings, a stack of blocks that attend to every token, and perhaps a pooler (BERT).
 
-    Rows may hold several documents, one behind the other, which `document_ids` number from 1 (0 is
+    Rows may hold several documents, one after the other, which `document_ids` number from 1 (0 is
     padding): tokens attend to those of their own document alone, and positions start again with each.
     So every document is encoded as if it stood alone. There is no `pooled_output` of such rows, whose
     first token is of the first document alone.

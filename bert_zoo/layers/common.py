@@ -117,7 +117,7 @@ def number_of(positions):
 
 
 def in_rows(x, batch):
-    """[batch * length, ...] as [batch, length, ...], of which only the batch is known.
+    """[batch * length, ...] as [batch, length, ...]; only the batch size is known.
 
     An empty batch does not tell the length, which is 1 then: in ONNX no shape leaves one open beside a 0.
     """

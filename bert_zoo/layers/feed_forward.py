@@ -17,7 +17,7 @@ class FeedForward(keras.layers.Layer):
         intermediate_size: width between the two.
         hidden_size: width of input and output.
         activation: a name in `bert_zoo.config.ACTIVATIONS`.
-        inner_dropout: rate behind the activation.
+        inner_dropout: rate after the activation.
         gated: whether the activation's output is multiplied with another product of the input.
         use_bias: whether the dense layers have biases.
         output_range: as `initializer_range`, of the last product; the same by default.

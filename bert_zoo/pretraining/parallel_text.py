@@ -11,7 +11,7 @@ from bert_zoo.data.files import lines
 
 
 class ParallelLines:
-    """Documents of a sentence in each language, from files of which line i says the same.
+    """Documents of a sentence in each language, from files whose lines i say the same.
 
     Lines that are blank in a language are left out in all.
 

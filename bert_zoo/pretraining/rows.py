@@ -479,7 +479,7 @@ def _random_sentences(
     """Sentences of other documents, from a random one on until they have `tokens` tokens, if they do.
 
     Args:
-        documents: int64 [n], from none of which the sentences may be.
+        documents: int64 [n], from which no sentence may come.
         tokens: int64 [n].
 
     Returns:

@@ -24,7 +24,7 @@ from bert_zoo.text.tokenizer import Tokenizer, traced_once
 from bert_zoo.text.vocabulary import Vocabulary
 
 Merges = Sequence[tuple[str, str]]
-# Stands behind a word's last character, and so behind the tokens that end a word.
+# Stands after a word's last character, and so after the tokens that end a word.
 WORD_END = "</w>"
 # Above every code point: marks a word's last one.
 _LAST = 1 << 21
@@ -183,7 +183,7 @@ class Merger(tf.Module):
         return slices.with_values(tf.gather(pool, slices.values))
 
     def _first_ids(self, pieces: tf.Tensor) -> tf.Tensor:
-        """What merging begins with, int32 [n]: each piece's ids, and `_end` behind them."""
+        """What merging begins with, int32 [n]: each piece's ids, and `_end` after them."""
         raise NotImplementedError
 
     def _merge_in_rounds(self, pieces: tf.Tensor) -> tf.RaggedTensor:
@@ -257,7 +257,7 @@ class WordMerger(Merger):
     every character does that no merge and no token has.
 
     Args:
-        tokens: as merges make them, those that end a word with "</w>" behind them -> id.
+        tokens: as merges make them, those that end a word with "</w>" after them -> id.
         merges: pairs of tokens, first merges first.
         unknown_id: the unknown token's.
     """

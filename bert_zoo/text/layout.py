@@ -24,7 +24,7 @@ class Part(NamedTuple):
 class Layout:
     """How a row is composed of one text or two, special tokens and padding.
 
-    Templates name their parts in order, with the segment behind a colon where it is not 0:
+    Templates name their parts in order, with the segment after a colon where it is not 0:
     "cls A sep B:1 sep:1" is BERT's [CLS] A [SEP] B [SEP].
 
     Raises:
@@ -65,7 +65,7 @@ class Layout:
 
     @property
     def cls_position(self) -> int:
-        """Where the token that stands for a whole row is among its tokens: 0, or -1 behind all others."""
+        """Where the token that stands for a whole row is among its tokens: 0, or -1 after all others."""
         return -1 if _parts(self.single)[-1].name == "cls" else 0
 
     @property

@@ -15,7 +15,7 @@ def token_columns(ids: tf.Tensor, starts: tf.Tensor, ends: tf.Tensor) -> tf.Tens
 
 
 def joined_rows(tokens: tf.RaggedTensor, parts: tf.RaggedTensor) -> tf.RaggedTensor:
-    """The tokens [parts, (tokens)] of all parts of each row, of which there are [batch, (parts)]."""
+    """The tokens [parts, (tokens)] of all parts of each row; there are [batch, (parts)] parts."""
     row_splits = tf.gather(tokens.row_splits, parts.row_splits)
     return tf.RaggedTensor.from_row_splits(tokens.values, row_splits, validate=False)
 

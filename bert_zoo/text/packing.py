@@ -14,7 +14,7 @@ PADDINGS = ("longest", "fixed")
 
 
 class Slices(NamedTuple):
-    """One segment of every row, cut from tokens that lie one behind the other."""
+    """One segment of every row, cut from tokens that lie one after the other."""
 
     values: tf.Tensor  # int32 [tokens]
     starts: tf.Tensor  # int64 [rows], where in `values` a row's segment starts
@@ -206,7 +206,7 @@ class Packer(tf.Module):
 
         Args:
             rows: name -> integers [batch, (tokens)], `token_ids` among them, all of the same lengths.
-            others: what padding is in inputs of which `padding_values` does not say it, or not 0.
+            others: the value of padding in inputs that `padding_values` does not list.
         """
         tokens = rows["token_ids"]
         position, is_token = self._positions(tokens.row_lengths())

@@ -333,7 +333,7 @@ class _Call:
 class Report:
     """Says once each, from inside a graph too, that texts were cut, and that most of one is unknown.
 
-    Of cut texts it speaks of the first batch of which something is cut; within `of_call` at its end, of
+    It reports the first batch with a truncated text; within `of_call` at its end, of
     all texts.
     """
 

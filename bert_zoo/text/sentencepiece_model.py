@@ -105,7 +105,7 @@ def _decoded(key: bytes) -> str:
 
 
 def _check_rules(rules: bytes) -> None:
-    """A table of byte strings, whose values are where their replacements lie behind the table."""
+    """A table of byte strings, whose values are where their replacements lie after the table."""
     size = int.from_bytes(rules[:4], "little")
     replacements = rules[4 + size :]
     if not size or size % (_UNIT_BYTES * _BLOCK_UNITS) or len(rules) < 4 + size:

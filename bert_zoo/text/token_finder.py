@@ -277,7 +277,7 @@ class TreeFinder(TokenFinder):
         starts, ends, tokens, row = self._found(decoded.values, decoded.row_splits)
         number = tf.range(tf.size(starts, tf.int64))
         num_rows = tf.size(texts, tf.int64)
-        # Among the segments, each text's first one, and behind it two for each of its tokens.
+        # Among the segments, each text's first one, and after it two for each of its tokens.
         first = tf.range(num_rows) + 2 * tf.searchsorted(row, tf.range(num_rows), out_type=tf.int64)
         token = row + 2 * number + 1
         places = tf.concat([first, token, token + 1], 0)[:, None]

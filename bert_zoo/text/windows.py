@@ -33,7 +33,7 @@ class QuestionWindows(TextPreprocessor):
     """Packs each question with windows over its context, which together show all of it.
 
     A window holds as many tokens as fit beside the question; the next one begins `stride` tokens
-    further (behind the whole window, where that is shorter), and the last one ends with the context.
+    further (after the whole window, where that is shorter), and the last one ends with the context.
     Every question has a window, if its context is empty one without tokens of it.
 
     Args:
@@ -133,7 +133,7 @@ class QuestionWindows(TextPreprocessor):
 class DocumentWindows(Preprocessor):
     """Packs each text as windows that together show all of it: `Preprocessor` for long texts.
 
-    The next window begins `stride` tokens behind the beginning of the one before (behind the whole
+    The next window begins `stride` tokens after the beginning of the one before (after the whole
     window, where that is shorter; None stands for three quarters of a window), and the last one ends
     with the text. Pairs of texts are cut.
     """

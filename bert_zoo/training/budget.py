@@ -11,7 +11,7 @@ class TimeBudget(keras.callbacks.Callback):
 
     The rate rises from 0 during warmup and falls on the line to 0 at the end of the budget. The clock
     runs from the beginning of `fit` to its end, so that what other callbacks do counts too. After a
-    stop, `used` of a checkpoint goes on; seconds behind the checkpoint are given again.
+    stop, `used` of a checkpoint goes on; seconds after the checkpoint are given again.
 
     Args:
         peak: the highest learning rate.

@@ -62,7 +62,7 @@ def set_head_range(model: TaskModel, heads: Sequence[str], initializer_range: fl
             the configuration's is.
 
     Raises:
-        ValueError: a head is more than a layer of logits behind a transform.
+        ValueError: a head is more than a layer of logits after a transform.
 
     Source: measured by this project: docs/results.md, "Which settings are the default".
     """

@@ -1,7 +1,7 @@
 """BPE of tweets in the graph, with the ids of transformers' BertweetTokenizer.
 
 Words are merged as `bert_zoo.text.bpe` says; in the vocabulary it is tokens that do not end a word which
-are marked, by "@@" behind them.
+are marked, by "@@" after them.
 """
 
 from __future__ import annotations

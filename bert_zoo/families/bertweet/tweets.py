@@ -49,7 +49,7 @@ _REWRITTEN = (
 # Words are found in a text's shape, in which characters that the rules do not tell apart are one symbol.
 # RE2 looks neither ahead nor back, so symbols tell of their neighbours, too: a letter is in upper case where
 # what follows it is neither "@" nor a character of words, a slash before "@" is another one, and letters and
-# digits behind "@" are those of the next 128 code points.
+# digits after "@" are those of the next 128 code points.
 _WORD, _NUMBER, _QUOTE, _OTHER, _SLASH_BEFORE_AT = "\x01\x02\x03\x04\x05"
 _BEHIND_AT = 0x80
 # Marks what is found in a shape, in which other white space than the blank is a tab.
@@ -178,7 +178,7 @@ class TweetNormalizer(tf.Module):
         word = replaced(words.values, [(r"\A@\C*", "@USER"), (r"\A(?i:http|www)\C*", "HTTPURL")])
         name = self._name_of.lookup(word)
         word = tf.where(name < 0, word, tf.gather(self._names, tf.maximum(name, 0)))
-        # A separator of reduce_join would be lost behind empty words, which variation selectors become.
+        # A separator of reduce_join would be lost after empty words, which variation selectors become.
         word = tf.strings.join([" ", word])
         texts = tf.strings.reduce_join(words.with_values(word), axis=1)
         texts = tf.strings.regex_replace(texts, r"\A ", "")
@@ -221,7 +221,7 @@ class TweetNormalizer(tf.Module):
 
     def _find_words(self, texts: tf.Tensor) -> tf.RaggedTensor:
         """TweetTokenizer's words, string [batch, (words)], which may hold white space."""
-        # White space behind each text, so that it does not go on in the next one.
+        # White space after each text, so that it does not go on in the next one.
         codes = tf.strings.unicode_decode(tf.strings.join([texts, "\n"]), "UTF-8")
         codes = _shortened(codes)
         shapes = tf.strings.unicode_encode(codes.with_values(self._shape(codes.values)), "UTF-8")
@@ -267,7 +267,7 @@ def _shortened(codes: tf.RaggedTensor) -> tf.RaggedTensor:
     is_repeated = (code == before[2:-1]) & (code == before[1:-2]) & (code == before[:-3])
     alphanumeric = tf.constant([chr(i).isalnum() for i in range(0x80)] + [False])
     is_kept = ~is_repeated | tf.gather(alphanumeric, tf.minimum(code, 0x80))
-    # The last of each text is what stands behind it.
+    # The last of each text is what stands after it.
     lasts = codes.row_splits[1:, None] - 1
     is_kept = tf.tensor_scatter_nd_update(
         is_kept, lasts, tf.ones_like(codes.row_splits[1:], tf.bool)

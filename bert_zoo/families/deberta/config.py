@@ -30,7 +30,7 @@ class DebertaConfig(EncoderConfig):
     norm_positions: bool = False  # whether the table of distances has a layer norm
     shares_projections: bool = False  # whether tokens and distances are projected by one layer
     key_bias: bool = False  # whether keys have a bias
-    conv_size: int = 0  # tokens that a convolution behind the first block sees; 0 for none
+    conv_size: int = 0  # tokens that a convolution after the first block sees; 0 for none
     conv_activation: str = "gelu"
     pooler_dropout: float = 0.0  # before the layer over the first token that classifiers have
     pooler_activation: str = "gelu"

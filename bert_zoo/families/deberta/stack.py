@@ -115,7 +115,7 @@ class DisentangledStack(Stack):
         hidden_size: width of x and of the table.
         max_distance, buckets: see `rows_of_distances`; no `max_distance` is no table.
         epsilon: of a layer norm over the table; None for none (version 1).
-        convolution: a `Convolution` behind the first block, or None.
+        convolution: a `Convolution` after the first block, or None.
         initializer_range: standard deviation of the randomly initialised table.
     """
 

@@ -15,7 +15,7 @@ class ElectraConfig(EncoderConfig):
 
     # Width of the generator that `pretraining` trains beside a discriminator; 0: a quarter of that's.
     generator_hidden_size: int = 0
-    summary_dropout: float = 0.1  # behind the layer of multiple choice in the pooler's place
+    summary_dropout: float = 0.1  # after the layer of multiple choice in the pooler's place
 
     def __post_init__(self):
         super().__post_init__()

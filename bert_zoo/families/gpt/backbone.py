@@ -20,8 +20,8 @@ class CausalBackbone(TransformerBackbone):
       slots, head_size] of earlier tokens, with slots that are still free.
     * `memory_mask` int [batch, slots]: 1 where a slot holds a token.
 
-    The tokens of a call take the slots behind all that are taken in any row, which must be there;
-    padding behind them leaves its slots out, and positions count tokens alone. So shapes in and out are
+    The tokens of a call take the slots after all that are taken in any row, which must be there;
+    padding after them leaves its slots out, and positions count tokens alone. So shapes in and out are
     the same, and one compiled step serves a text up to the number of slots. Where too few are free,
     outputs are no numbers.
 
@@ -78,7 +78,7 @@ class CausalBackbone(TransformerBackbone):
         places = ops.arange(length, dtype="int32")
         position_ids = inputs.get("position_ids")
         if position_ids is None:
-            # Of tokens; padding behind them may lie beyond the last position.
+            # Of tokens; padding after them may lie beyond the last position.
             position_ids = (ops.sum(memory_mask, axis=1)[:, None] + places[None, :]) * mask
         embedded = self.embeddings(token_ids, None, position_ids, training=training)
         dtype = keras.backend.standardize_dtype(embedded.dtype)

@@ -108,7 +108,7 @@ class RelativeAttention(keras.layers.Layer):
         return [ops.reshape(part, heads) for part in ops.split(self.qkv(x), 3, -1)]
 
     def after_memory(self, memory, key, value):
-        """Keys and values of a segment behind those of the memory, if there is one."""
+        """Keys and values of a segment after those of the memory, if there is one."""
         if memory is None:
             return key, value
         old_key, old_value = self._remembered(memory)

@@ -276,7 +276,7 @@ def spans_after(spans: tf.Tensor, before: tf.Tensor, after: tf.Tensor) -> tf.Ten
     )
     first = tf.where(is_changed, begin, begin + place)
     last = tf.where(is_changed, begin + length - 1, first)
-    # Of what replaces white space, `first` is the character behind it and `last` the one before.
+    # Of what replaces white space, `first` is the character after it and `last` the one before.
     is_inserted = last < first
     starts, ends = spans[:, 0], spans[:, 1]
     return tf.stack(

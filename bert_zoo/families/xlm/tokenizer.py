@@ -1,6 +1,6 @@
 """BPE of words in the graph, with the ids of transformers' XLMTokenizer.
 
-Words come from Moses (`bert_zoo.families.xlm.moses`). Each begins as its characters, the last one with "</w>" behind
+Words come from Moses (`bert_zoo.families.xlm.moses`). Each begins as its characters, the last one with "</w>" after
 it; then, of its neighbouring pairs, the one that comes first in the list of merges is joined wherever it
 stands, until no pair is in the list.
 """

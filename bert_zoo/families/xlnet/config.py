@@ -33,10 +33,10 @@ class XLNetConfig(Config):
     )
     layer_norm_epsilon: float = 1e-12  # added to the variance
     hidden_dropout: float = (
-        0.1  # on embeddings, positions, within and behind sublayers, on the output
+        0.1  # on embeddings, positions, within and after sublayers, on the output
     )
     attention_dropout: float = 0.1  # rate on attention probabilities
-    summary_dropout: float = 0.1  # behind the layer that reads the last token for a whole text
+    summary_dropout: float = 0.1  # after the layer that reads the last token for a whole text
     initializer_range: float = 0.02  # standard deviation of randomly initialised weights
     tie_word_embeddings: bool = True  # whether predictions project onto the token table
 

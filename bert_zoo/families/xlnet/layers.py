@@ -64,7 +64,7 @@ class TwoStreamAttention(RelativeAttention):
         """Attends from a segment and perhaps from targets.
 
         Args:
-            x: [batch * (length + targets), hidden_size]; in each row targets stand behind tokens.
+            x: [batch * (length + targets), hidden_size]; in each row targets stand after tokens.
             memory: [batch, memory length, hidden_size], of what came before.
             distances: [keys + length, hidden_size], for keys, ..., 1, 0, -1, ..., 1 - length; where the
                 view has `backwards`, [2, keys + length, hidden_size], these and the same with the other
@@ -258,7 +258,7 @@ class TwoStreamBackbone(RecurrentBackbone):
         """
         length = ops.shape(inputs["token_ids"])[1]
         positions = ops.cast(ops.convert_to_tensor(positions), "int32")
-        # A 0 behind another position stands for none.
+        # A 0 after another position stands for none.
         is_first = ops.equal(ops.arange(ops.shape(positions)[1]), 0)[None, :]
         is_target = ops.cast(ops.logical_or(positions > 0, is_first), "int32")
         # Not one_hot, whose int64 neither LiteRT's converter nor ONNX Runtime takes; None in an index,

@@ -1,4 +1,4 @@
-"""Adaptive softmax: frequent tokens beside one another, rare ones in clusters behind them."""
+"""Adaptive softmax: frequent tokens beside one another, rare ones in clusters after them."""
 
 from collections.abc import Sequence
 from itertools import pairwise

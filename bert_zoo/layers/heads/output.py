@@ -17,7 +17,7 @@ class OutputHead(keras.layers.Layer):
         dropout: rate on the input.
         transform: activation of a dense layer before the logits; None for no such layer.
         transform_size: its width.
-        dropout_first: rate before that layer, beside the dropout behind it.
+        dropout_first: rate before that layer, beside the dropout after it.
         use_bias: whether the logits have one.
     """
 

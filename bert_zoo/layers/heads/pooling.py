@@ -48,7 +48,7 @@ def pool(sequence_output, padding_mask, pooling: Pooling, prompt_mask=None):
     Args:
         sequence_output: the encoder's last hidden state.
         padding_mask: [batch, length], 1 for real tokens; None stands for all real.
-        pooling: of which the modes count here.
+        pooling: only its modes are read.
         prompt_mask: [batch, length], 0 for tokens that are read and do not count; None for none.
     """
     # In float32 also under mixed precision: a mean over 512 bfloat16 numbers loses digits.
