@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from bert_zoo.families.bert import family as bert
+from bert_zoo.families.bert import formats as bert_formats
 from bert_zoo.families.bert.checkpoints import BASE, LARGE
 from bert_zoo.families.bert.derived_checkpoints import multilingual_e5
 from bert_zoo.families.roberta import family as roberta
@@ -39,7 +39,7 @@ FAMILY = replace(
         "hf": replace(
             roberta.FAMILY.formats["hf"],
             model_type="xlm-roberta",
-            classes=bert.hf_classes("XLMRoberta"),
+            classes=bert_formats.hf_classes("XLMRoberta"),
         ),
         "fairseq": replace(roberta.FAMILY.formats["fairseq"], codec=FAIRSEQ_CODEC),
         "keras_hub": replace(

@@ -6,7 +6,7 @@ from typing import Any
 
 from bert_zoo.config import MOST_LAYERS, ConfigError, EncoderConfig
 from bert_zoo.error_text import shown
-from bert_zoo.families.bert import family as bert
+from bert_zoo.families.bert import formats as bert_formats
 from bert_zoo.weights.formats import model_garden
 from bert_zoo.weights.formats.codec import ConfigCodec, ConfigRow
 
@@ -56,7 +56,7 @@ class AlbertConfig(EncoderConfig):
 
 SIZES = ("embedding_size", "num_hidden_groups", "inner_group_num")
 ROWS = [
-    *bert.ROWS,
+    *bert_formats.ROWS,
     *(ConfigRow(name, optional=True) for name in SIZES),
     ConfigRow(
         "classifier_dropout", "classifier_dropout_prob", optional=True, written="head_dropout"
@@ -79,9 +79,9 @@ DEFAULTS = {
     "classifier_dropout": 0.1,
 }
 HF_CODEC = ConfigCodec(
-    rows=[*ROWS, *bert.HF_ROWS],
-    fixed={**bert.HF_CODEC.fixed, **UNRELEASED},
-    written=bert.HF_CODEC.written,
+    rows=[*ROWS, *bert_formats.HF_ROWS],
+    fixed={**bert_formats.HF_CODEC.fixed, **UNRELEASED},
+    written=bert_formats.HF_CODEC.written,
     defaults=DEFAULTS | {"activation": "gelu_tanh"},
     config_class=AlbertConfig,
 )

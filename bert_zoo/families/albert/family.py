@@ -12,7 +12,9 @@ from bert_zoo.families.albert.config import (
     sizes_of,
 )
 from bert_zoo.families.albert.presets import PRESETS, PRETRAINING
-from bert_zoo.families.bert import family as bert
+from bert_zoo.families.bert import backbone as bert_backbone
+from bert_zoo.families.bert import formats as bert_formats
+from bert_zoo.families.bert import rows as bert_rows
 from bert_zoo.family import Family
 from bert_zoo.text.files import VocabularyFiles
 from bert_zoo.text.format import TextFormat, TokenizerParts
@@ -57,13 +59,13 @@ def block_rows(config: AlbertConfig) -> Iterator[Row]:
 
 
 ENCODER_ROWS = (
-    *(row for row in bert.ENCODER_ROWS if row.ours.startswith("embeddings/")),
-    bert.projection_row("encoder.embedding_hidden_mapping_in"),
+    *(row for row in bert_rows.ENCODER_ROWS if row.ours.startswith("embeddings/")),
+    bert_rows.projection_row("encoder.embedding_hidden_mapping_in"),
     block_rows,
     Row(DENSE, "pooler/dense", hf="pooler", tf1="pooler/dense", when=lambda config: config.pooler),
 )
-MASKED_LM_ROWS = bert.masked_lm_rows("predictions", dense="dense", norm="LayerNorm")
-MASKED_LM_COPIES = bert.masked_lm_copies("predictions")
+MASKED_LM_ROWS = bert_rows.masked_lm_rows("predictions", dense="dense", norm="LayerNorm")
+MASKED_LM_COPIES = bert_rows.masked_lm_copies("predictions")
 SENTENCE_ORDER = Row(
     OUTPUT, "sentence_order/dense", hf="sop_classifier.classifier", tf1="cls/seq_relationship/"
 )
@@ -97,14 +99,14 @@ def read_vocabulary(files: VocabularyFiles, options: dict[str, Any]) -> Tokenize
 
 FAMILY = Family(
     name="albert",
-    backbone=bert.backbone,
+    backbone=bert_backbone.backbone,
     defaults={"vocab_size": 30000, **DEFAULTS},
     formats={
         "hf": HuggingFace(
             model_type="albert",
             codec=HF_CODEC,
             root="albert.",
-            classes={**bert.hf_classes("Albert"), "pretraining": "AlbertForPreTraining"},
+            classes={**bert_formats.hf_classes("Albert"), "pretraining": "AlbertForPreTraining"},
         ),
         "tf1": TF1(codec=TF1_CODEC, config_file="albert_config.json", root="bert/"),
         "keras_hub": keras_hub.KerasHub(
@@ -131,7 +133,7 @@ FAMILY = Family(
                 **model_garden.LAYERS,
                 **model_garden.PROJECTION,
                 **model_garden.block_names("transformer_{i}"),
-                **bert.MODEL_GARDEN_HEAD,
+                **bert_formats.MODEL_GARDEN_HEAD,
             },
             blocks=model_garden.SHARED_BLOCKS,
             prepare=sizes_of,
@@ -145,7 +147,7 @@ FAMILY = Family(
         "pretraining": Head(
             (*MASKED_LM_ROWS, SENTENCE_ORDER), pooler=True, copies=MASKED_LM_COPIES
         ),
-        **bert.TASK_HEADS,
+        **bert_rows.TASK_HEADS,
     },
     text=TextFormat(read_vocabulary, {"scheme": SCHEME}),
     checkpoints=CHECKPOINTS,

@@ -6,7 +6,7 @@ from typing import Any
 
 from bert_zoo.config import MOST_LAYERS, UNLIMITED, ConfigError, EncoderConfig, is_integer
 from bert_zoo.error_text import shown
-from bert_zoo.families.bert import family as bert
+from bert_zoo.families.bert import formats as bert_formats
 from bert_zoo.weights.formats.codec import ConfigCodec, ConfigRow
 from bert_zoo.weights.formats.hf import ACTIVATIONS
 
@@ -141,8 +141,8 @@ def as_written(values: Mapping[str, Any]) -> dict[str, Any]:
 
 HF_CODEC = ConfigCodec(
     rows=[
-        *bert.ROWS,
-        *bert.HF_ROWS,
+        *bert_formats.ROWS,
+        *bert_formats.HF_ROWS,
         ConfigRow("relative_attention"),
         ConfigRow("position_attention", "pos_att_type"),
         ConfigRow("position_biased_input"),

@@ -6,7 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from bert_zoo.families.bert import family as bert
+from bert_zoo.families.bert import formats as bert_formats
+from bert_zoo.families.bert import rows as bert_rows
 from bert_zoo.families.deberta.checkpoints import CHECKPOINTS
 from bert_zoo.families.deberta.config import (
     DEFAULTS,
@@ -135,10 +136,10 @@ def decoder_of_masks(keys: Collection[str], config: DebertaConfig) -> dict[str, 
     return {}
 
 
-SELF = f"{bert.LAYER}attention.self."
+SELF = f"{bert_rows.LAYER}attention.self."
 SHARED_ROWS = (
-    *bert.renamed(
-        bert.ENCODER_ROWS,
+    *bert_rows.renamed(
+        bert_rows.ENCODER_ROWS,
         "hf",
         {},
         lacks="embeddings/position_embedding embeddings/segment_embedding "
@@ -214,11 +215,11 @@ ENCODER_ROWS = (
 
 
 def after_pooler(config: DebertaConfig) -> dict[str, Any]:
-    return bert.with_layer(config, config.pooler_activation, config.pooler_dropout)
+    return bert_rows.with_layer(config, config.pooler_activation, config.pooler_dropout)
 
 
 SENTENCE = Head(
-    (Row(DENSE, "classifier/transform", hf="pooler.dense"), bert.CLASSIFIER),
+    (Row(DENSE, "classifier/transform", hf="pooler.dense"), bert_rows.CLASSIFIER),
     output=after_pooler,
 )
 
@@ -228,7 +229,7 @@ def is_legacy(config: DebertaConfig) -> bool:
 
 
 def legacy_copies(config: DebertaConfig) -> tuple[Copy, ...]:
-    return bert.MASKED_LM_COPIES["hf"](config) if is_legacy(config) else ()
+    return bert_rows.MASKED_LM_COPIES["hf"](config) if is_legacy(config) else ()
 
 
 MASKED_LM = Head(
@@ -252,15 +253,15 @@ MASKED_LM = Head(
                 (BIAS, "masked_lm", "bias"),
             )
         ),
-        *(row.only(is_legacy) for row in bert.MASKED_LM_ROWS),
+        *(row.only(is_legacy) for row in bert_rows.MASKED_LM_ROWS),
     ),
     copies={"hf": legacy_copies},
 )
 HEADS = {
-    **bert.TASK_HEADS,
+    **bert_rows.TASK_HEADS,
     "masked_lm": MASKED_LM,
-    "token_classification": Head((bert.CLASSIFIER,), output=bert.hidden_dropout),
-    **dict.fromkeys((*bert.SENTENCE_TASKS, "multiple_choice"), SENTENCE),
+    "token_classification": Head((bert_rows.CLASSIFIER,), output=bert_rows.hidden_dropout),
+    **dict.fromkeys((*bert_rows.SENTENCE_TASKS, "multiple_choice"), SENTENCE),
 }
 # Pattern of the characters that are words by themselves: marks and signs, but no part of another character.
 ALONE = "[^\\w\ufffd]|_"
@@ -298,7 +299,7 @@ FAMILY = Family(
             root="deberta.",
             classes={
                 task: name
-                for task, name in bert.hf_classes("Deberta").items()
+                for task, name in bert_formats.hf_classes("Deberta").items()
                 if task != "multiple_choice"  # for which transformers has no class
             },
         ),

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from bert_zoo.families.bert import family as bert
+from bert_zoo.families.bert import formats as bert_formats
 from bert_zoo.families.deberta import family as deberta
 from bert_zoo.families.deberta.config import DEFAULTS as FIRST_DEFAULTS
 from bert_zoo.families.deberta.config import HEAD_ACTIVATIONS, DebertaConfig
@@ -144,7 +144,7 @@ FAMILY = replace(
             model_type="deberta-v2",
             codec=HF_CODEC,
             root="deberta.",
-            classes=bert.hf_classes("DebertaV2"),
+            classes=bert_formats.hf_classes("DebertaV2"),
             # Differences from the generator's tables, which the tables beside them have taken in.
             ignorable=(r"embeddings\.(word|position)_embeddings\._weight$",),
         ),

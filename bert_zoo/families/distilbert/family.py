@@ -2,7 +2,9 @@
 
 from functools import partial
 
-from bert_zoo.families.bert import family as bert
+from bert_zoo.families.bert import backbone as bert_backbone
+from bert_zoo.families.bert import formats as bert_formats
+from bert_zoo.families.bert import rows as bert_rows
 from bert_zoo.families.bert.presets import ANSWERS, CHOICES, SENTENCES, SQUAD, SWAG, WORDS
 from bert_zoo.families.distilbert.checkpoints import CHECKPOINTS
 from bert_zoo.family import Family
@@ -49,14 +51,14 @@ HF_NAMES = {
     "stack/layer_{i}/feed_forward/output": f"{LAYER}ffn.lin2",
     "stack/layer_{i}/output_norm": f"{LAYER}output_layer_norm",
 }
-ENCODER_ROWS = bert.renamed(
-    bert.ENCODER_ROWS, "hf", HF_NAMES, lacks="embeddings/segment_embedding pooler/dense"
+ENCODER_ROWS = bert_rows.renamed(
+    bert_rows.ENCODER_ROWS, "hf", HF_NAMES, lacks="embeddings/segment_embedding pooler/dense"
 )
-MASKED_LM = bert.projecting_head("vocab_transform", "vocab_layer_norm", "vocab_projector")
+MASKED_LM = bert_rows.projecting_head("vocab_transform", "vocab_layer_norm", "vocab_projector")
 # A layer with ReLU in the pooler's place, and no dropout before it.
 SENTENCE = Head(
-    (Row(DENSE, "classifier/transform", hf="pre_classifier"), bert.CLASSIFIER),
-    output=partial(bert.with_layer, activation="relu", dropout_first=0.0),
+    (Row(DENSE, "classifier/transform", hf="pre_classifier"), bert_rows.CLASSIFIER),
+    output=partial(bert_rows.with_layer, activation="relu", dropout_first=0.0),
 )
 
 PRESETS = (
@@ -91,14 +93,14 @@ PRESETS = (
 
 FAMILY = Family(
     name="distilbert",
-    backbone=bert.backbone,
+    backbone=bert_backbone.backbone,
     defaults={"vocab_size": 30522, "num_layers": 6, **DEFAULTS},
     formats={
         "hf": HuggingFace(
             model_type="distilbert",
             codec=HF_CODEC,
             root="distilbert.",
-            classes=bert.hf_classes("DistilBert"),
+            classes=bert_formats.hf_classes("DistilBert"),
         ),
         "keras_hub": keras_hub.KerasHub(
             class_name="DistilBertBackbone",
@@ -109,10 +111,10 @@ FAMILY = Family(
     },
     encoder_rows=ENCODER_ROWS,
     heads={
-        **bert.TASK_HEADS,
+        **bert_rows.TASK_HEADS,
         "masked_lm": MASKED_LM,
-        "token_classification": Head((bert.CLASSIFIER,), output=bert.hidden_dropout),
-        **dict.fromkeys((*bert.SENTENCE_TASKS, "multiple_choice"), SENTENCE),
+        "token_classification": Head((bert_rows.CLASSIFIER,), output=bert_rows.hidden_dropout),
+        **dict.fromkeys((*bert_rows.SENTENCE_TASKS, "multiple_choice"), SENTENCE),
     },
     text=TextFormat(
         read_wordpiece,

@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from bert_zoo.config import ConfigError, EncoderConfig
-from bert_zoo.families.bert import family as bert
+from bert_zoo.families.bert import formats as bert_formats
 from bert_zoo.weights.formats.codec import ConfigCodec, ConfigRow
 from bert_zoo.weights.formats.tf1 import HEAD_SIZE, sizes_in
 
@@ -37,14 +37,14 @@ class ElectraConfig(EncoderConfig):
 
 DEFAULTS = {"pooler": False}
 HF_CODEC = replace(
-    bert.HF_CODEC,
+    bert_formats.HF_CODEC,
     rows=[
-        *bert.HF_CODEC.rows,
+        *bert_formats.HF_CODEC.rows,
         ConfigRow("embedding_size", optional=True, written="table_width"),
         ConfigRow("summary_dropout", "summary_last_dropout", optional=True),
     ],
     fixed={
-        **bert.HF_CODEC.fixed,
+        **bert_formats.HF_CODEC.fixed,
         "summary_type": ("first",),
         "summary_use_proj": (True,),
         "summary_activation": ("gelu",),

@@ -3,7 +3,10 @@
 from functools import partial
 from typing import Any
 
+from bert_zoo.families.bert import backbone as bert_backbone
 from bert_zoo.families.bert import family as bert
+from bert_zoo.families.bert import formats as bert_formats
+from bert_zoo.families.bert import rows as bert_rows
 from bert_zoo.families.electra.checkpoints import CHECKPOINTS
 from bert_zoo.families.electra.config import DEFAULTS, HF_CODEC, TF1_CODEC, ElectraConfig
 from bert_zoo.families.electra.presets import PRESETS, PRETRAINING
@@ -16,14 +19,14 @@ from bert_zoo.weights.table import DENSE, Copy, Head, Row, SecondEncoder
 # Tables and their norm are the discriminator's, and the generator's too.
 SHARED = tuple(
     row.named(tf1=f"/electra/{row.names['hf'][0].replace('.', '/')}")
-    for row in bert.ENCODER_ROWS
+    for row in bert_rows.ENCODER_ROWS
     if row.ours.startswith("embeddings/")
 )
 OWN = (
-    bert.projection_row("embeddings_project"),
-    *(row for row in bert.ENCODER_ROWS if row.ours.startswith("stack/")),
+    bert_rows.projection_row("embeddings_project"),
+    *(row for row in bert_rows.ENCODER_ROWS if row.ours.startswith("stack/")),
 )
-MASKED_LM = bert.projecting_head(
+MASKED_LM = bert_rows.projecting_head(
     "generator_predictions.dense",
     "generator_predictions.LayerNorm",
     "generator_lm_head",
@@ -52,7 +55,7 @@ DISCRIMINATOR_ROWS = (
         tf1="discriminator_predictions/dense_1",
     ),
 )
-with_gelu = partial(bert.with_layer, activation="gelu")
+with_gelu = partial(bert_rows.with_layer, activation="gelu")
 
 
 def after_summary(config: ElectraConfig) -> dict[str, Any]:
@@ -63,14 +66,14 @@ SUMMARY = Row(DENSE, "classifier/transform", hf="sequence_summary.summary")
 
 FAMILY = Family(
     name="electra",
-    backbone=bert.backbone,
+    backbone=bert_backbone.backbone,
     defaults={"vocab_size": 30522, **DEFAULTS},
     formats={
         "hf": HuggingFace(
             model_type="electra",
             codec=HF_CODEC,
             root="electra.",
-            classes={**bert.hf_classes("Electra"), "pretraining": "ElectraForPreTraining"},
+            classes={**bert_formats.hf_classes("Electra"), "pretraining": "ElectraForPreTraining"},
             sizes={"generator_hidden_size": r"^generator/encoder\.layer\.0\.output\.dense\.bias$"},
         ),
         "tf1": TF1(
@@ -106,14 +109,14 @@ FAMILY = Family(
     },
     encoder_rows=(*SHARED, *OWN),
     heads={
-        **bert.TASK_HEADS,
+        **bert_rows.TASK_HEADS,
         "masked_lm": MASKED_LM,
         "pretraining": Head(
             (GENERATOR, *DISCRIMINATOR_ROWS), activation="gelu", copies={"hf": tables_copies}
         ),
-        **dict.fromkeys(bert.SENTENCE_TASKS, Head(roberta.CLASSIFIER_ROWS, output=with_gelu)),
+        **dict.fromkeys(bert_rows.SENTENCE_TASKS, Head(roberta.CLASSIFIER_ROWS, output=with_gelu)),
         "multiple_choice": Head(
-            (SUMMARY, bert.CLASSIFIER),
+            (SUMMARY, bert_rows.CLASSIFIER),
             output=after_summary,
         ),
     },

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from bert_zoo.families.bert import family as bert
+from bert_zoo.families.bert import rows as bert_rows
 from bert_zoo.families.gpt.config import CausalConfig
 from bert_zoo.weights.formats.codec import ConfigRow
 from bert_zoo.weights.table import EMBED, LAST_REAL_TOKEN, OUTPUT, Copy, Head, Kind, Row, Stored
@@ -91,7 +91,7 @@ IGNORED = frozenset(
 def table_copies(table: str) -> dict[str, Callable[[CausalConfig], tuple[Copy, ...]]]:
     """Files may hold the tied table under the head's name too."""
     copy = Copy("lm_head.weight", of=f"{{root}}{table}.weight")
-    return {"hf": lambda config: () if bert.untied(config) else (copy,)}
+    return {"hf": lambda config: () if bert_rows.untied(config) else (copy,)}
 
 
 def last_real_token(config: CausalConfig) -> str:
@@ -102,18 +102,18 @@ def without_bias(config: CausalConfig) -> dict[str, Any]:
     return {"dropout": config.output_dropout, "use_bias": False}
 
 
-LOGITS = Row(EMBED, "softmax/table_0", hf="lm_head", when=bert.untied)
+LOGITS = Row(EMBED, "softmax/table_0", hf="lm_head", when=bert_rows.untied)
 SCORE = Head(
     (Row({"kernel": OUTPUT["kernel"]}, "classifier/dense", hf="score"),),
     summary=last_real_token,
     output=without_bias,
 )
-SENTENCE_HEADS = dict.fromkeys(bert.SENTENCE_TASKS, SCORE)
+SENTENCE_HEADS = dict.fromkeys(bert_rows.SENTENCE_TASKS, SCORE)
 
 
 def hf_classes(prefix: str) -> dict[str, str]:
     return {
         "encoder": f"{prefix}Model",
         "causal_lm": f"{prefix}LMHeadModel",
-        **dict.fromkeys(bert.SENTENCE_TASKS, f"{prefix}ForSequenceClassification"),
+        **dict.fromkeys(bert_rows.SENTENCE_TASKS, f"{prefix}ForSequenceClassification"),
     }

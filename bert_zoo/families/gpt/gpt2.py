@@ -4,7 +4,7 @@ from dataclasses import replace
 from typing import Any
 
 from bert_zoo.config import EncoderConfig
-from bert_zoo.families.bert import family as bert
+from bert_zoo.families.bert import rows as bert_rows
 from bert_zoo.families.bert.presets import ANSWERS, WORDS
 from bert_zoo.families.gpt import family as gpt
 from bert_zoo.families.gpt import formats
@@ -92,8 +92,8 @@ FAMILY = Family(
     heads={
         "causal_lm": Head((formats.LOGITS,), copies=formats.table_copies("wte")),
         **formats.SENTENCE_HEADS,
-        "token_classification": bert.TASK_HEADS["token_classification"],
-        "question_answering": bert.TASK_HEADS["question_answering"],
+        "token_classification": bert_rows.TASK_HEADS["token_classification"],
+        "question_answering": bert_rows.TASK_HEADS["question_answering"],
     },
     text=TextFormat(read_vocabulary, layout=gpt.LAYOUT, transformers_class="GPT2Tokenizer"),
     checkpoints=GPT2,

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from bert_zoo.config import MOST_LAYERS, ConfigError, EncoderConfig
-from bert_zoo.families.bert import family as bert
+from bert_zoo.families.bert import formats as bert_formats
 from bert_zoo.weights.formats.codec import ConfigCodec, ConfigRow
 
 
@@ -51,7 +51,7 @@ class MobileBertConfig(EncoderConfig):
 
 
 ROWS = [
-    *bert.ROWS,
+    *bert_formats.ROWS,
     ConfigRow("embedding_size", optional=True),
     ConfigRow("bottleneck_size", "intra_bottleneck_size", optional=True),
     ConfigRow("num_feed_forwards", "num_feedforward_networks", optional=True),
@@ -84,7 +84,7 @@ def with_defaults(values: Mapping[str, Any]) -> dict[str, Any]:
 # MobileBertConfig's of transformers.
 DEFAULTS = {"activation": "relu", "hidden_dropout": 0.0}
 HF_CODEC = ConfigCodec(
-    rows=[*ROWS, *bert.HF_ROWS, ConfigRow("classifier_dropout", optional=True)],
+    rows=[*ROWS, *bert_formats.HF_ROWS, ConfigRow("classifier_dropout", optional=True)],
     fixed=RELEASED,
     written={name: values[0] for name, values in RELEASED.items()},
     ignored=frozenset({"true_hidden_size"}),  # `intra_bottleneck_size` again

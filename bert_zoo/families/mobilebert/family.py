@@ -4,6 +4,8 @@ import re
 from collections.abc import Iterator
 
 from bert_zoo.families.bert import family as bert
+from bert_zoo.families.bert import formats as bert_formats
+from bert_zoo.families.bert import rows as bert_rows
 from bert_zoo.families.mobilebert.checkpoints import CHECKPOINTS
 from bert_zoo.families.mobilebert.config import DEFAULTS, HF_CODEC, TF1_CODEC, MobileBertConfig
 from bert_zoo.families.mobilebert.presets import PRESETS, PRETRAINING
@@ -103,7 +105,7 @@ def feed_forward_rows(config: MobileBertConfig) -> Iterator[Row]:
 
 ATTENTION, BOTTLENECK = f"{LAYER}attention.", f"{LAYER}bottleneck."
 ENCODER_ROWS = (
-    *(r for r in bert.ENCODER_ROWS if r.kind is EMBED),
+    *(r for r in bert_rows.ENCODER_ROWS if r.kind is EMBED),
     row(DENSE, "embeddings/trigram", "embeddings.embedding_transformation"),
     row(NORM, "embeddings/norm", "embeddings.LayerNorm"),
     row(DENSE, f"{OURS}narrow", f"{BOTTLENECK}input.dense"),
@@ -129,7 +131,7 @@ EXTRA: Kind = {
     "embeddings": {"pytorch": Stored(".weight", transposed=True), "tensorflow": Stored("")}
 }
 MASKED_LM_ROWS = (
-    *bert.MASKED_LM_ROWS,
+    *bert_rows.MASKED_LM_ROWS,
     Row(
         EXTRA,
         "masked_lm/extra_decoder",
@@ -148,7 +150,7 @@ FAMILY = Family(
             codec=HF_CODEC,
             root="mobilebert.",
             classes={
-                **bert.hf_classes("MobileBert"),
+                **bert_formats.hf_classes("MobileBert"),
                 "pretraining": "MobileBertForPreTraining",
                 "next_sentence_prediction": "MobileBertForNextSentencePrediction",
             },
@@ -157,12 +159,14 @@ FAMILY = Family(
     },
     encoder_rows=ENCODER_ROWS,
     heads={
-        **bert.TASK_HEADS,
-        "masked_lm": Head(MASKED_LM_ROWS, copies=bert.MASKED_LM_COPIES),
+        **bert_rows.TASK_HEADS,
+        "masked_lm": Head(MASKED_LM_ROWS, copies=bert_rows.MASKED_LM_COPIES),
         "pretraining": Head(
-            (*MASKED_LM_ROWS, bert.NEXT_SENTENCE), pooler=True, copies=bert.MASKED_LM_COPIES
+            (*MASKED_LM_ROWS, bert_rows.NEXT_SENTENCE),
+            pooler=True,
+            copies=bert_rows.MASKED_LM_COPIES,
         ),
-        "next_sentence_prediction": bert.HEADS["next_sentence_prediction"],
+        "next_sentence_prediction": bert_rows.HEADS["next_sentence_prediction"],
     },
     text=bert.FAMILY.text,
     checkpoints=CHECKPOINTS,

@@ -4,7 +4,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
-from bert_zoo.families.bert import family as bert
+from bert_zoo.families.bert import formats as bert_formats
+from bert_zoo.families.bert import rows as bert_rows
 from bert_zoo.families.modernbert.checkpoints import CHECKPOINTS
 from bert_zoo.families.modernbert.config import DEFAULTS, HF_CODEC, ModernBertConfig
 from bert_zoo.families.modernbert.presets import PRESETS, PRETRAINING
@@ -143,13 +144,13 @@ TUNED = Head(
 
 def decoder_copies(config: ModernBertConfig) -> tuple[Copy, ...]:
     table = Copy("decoder.weight", of="{root}embeddings.tok_embeddings.weight")
-    return () if bert.untied(config) else (table,)
+    return () if bert_rows.untied(config) else (table,)
 
 
 MASKED_LM = Head(
     (
         *PREDICTION_HEAD,
-        Row(EMBED, "masked_lm/decoder", hf="decoder", when=bert.untied),
+        Row(EMBED, "masked_lm/decoder", hf="decoder", when=bert_rows.untied),
         Row(BIAS, "masked_lm", hf="decoder.bias"),
     ),
     prepare=prediction_head,
@@ -176,7 +177,7 @@ FAMILY = Family(
             model_type="modernbert",
             codec=HF_CODEC,
             root="model.",
-            classes=bert.hf_classes("ModernBert"),
+            classes=bert_formats.hf_classes("ModernBert"),
         ),
         "torch": Original(root="model.", required_key=r"^model\.bert\."),
     },
@@ -185,7 +186,7 @@ FAMILY = Family(
         "masked_lm": MASKED_LM,
         "token_classification": TUNED,
         "question_answering": TUNED,
-        **dict.fromkeys((*bert.SENTENCE_TASKS, "multiple_choice"), TUNED),
+        **dict.fromkeys((*bert_rows.SENTENCE_TASKS, "multiple_choice"), TUNED),
     },
     text=TextFormat(read_byte_bpe, layout=Layout(pair="cls A sep B sep", segments=False)),
     checkpoints=CHECKPOINTS,

@@ -4,7 +4,9 @@ from dataclasses import replace
 from typing import Any
 
 from bert_zoo.config import EncoderConfig
-from bert_zoo.families.bert import family as bert
+from bert_zoo.families.bert import backbone as bert_backbone
+from bert_zoo.families.bert import formats as bert_formats
+from bert_zoo.families.bert import rows as bert_rows
 from bert_zoo.families.bert.presets import ANSWERS, CHOICES, SENTENCES, WORDS, of_glue
 from bert_zoo.families.mpnet.checkpoints import CHECKPOINTS
 from bert_zoo.families.roberta import family as roberta
@@ -31,14 +33,14 @@ def backbone(config: EncoderConfig, dtype):
         name="relative_bias",
     )
     stack = BiasedStack(
-        bert.blocks(config, dtype), config.hidden_size, bias, dtype=dtype, name="stack"
+        bert_backbone.blocks(config, dtype), config.hidden_size, bias, dtype=dtype, name="stack"
     )
-    return bert.backbone(config, dtype, stack)
+    return bert_backbone.backbone(config, dtype, stack)
 
 
 DEFAULTS = {**roberta.DEFAULTS, "num_segments": 0, "layer_norm_epsilon": 1e-5}
 HF_CODEC = replace(
-    bert.HF_CODEC,
+    bert_formats.HF_CODEC,
     # A size of the table alone: transformers computes with 32 whatever it says.
     fixed={"relative_attention_num_buckets": (32,)},
     written={"relative_attention_num_buckets": 32},
@@ -59,12 +61,12 @@ FAIRSEQ_CODEC = replace(
 
 # Where its names are not BERT's.
 HF_NAMES = {
-    "stack/layer_{i}/attention/qkv": tuple(f"{bert.LAYER}attention.attn.{p}" for p in "qkv"),
-    "stack/layer_{i}/attention/output": f"{bert.LAYER}attention.attn.o",
-    "stack/layer_{i}/attention_norm": f"{bert.LAYER}attention.LayerNorm",
+    "stack/layer_{i}/attention/qkv": tuple(f"{bert_rows.LAYER}attention.attn.{p}" for p in "qkv"),
+    "stack/layer_{i}/attention/output": f"{bert_rows.LAYER}attention.attn.o",
+    "stack/layer_{i}/attention_norm": f"{bert_rows.LAYER}attention.LayerNorm",
 }
 ENCODER_ROWS = (
-    *bert.renamed(
+    *bert_rows.renamed(
         roberta.FAMILY.encoder_rows, "hf", HF_NAMES, lacks="embeddings/segment_embedding"
     ),
     Row(
@@ -116,7 +118,10 @@ FAMILY = Family(
     defaults={"vocab_size": 30527, "max_positions": 514, **DEFAULTS},
     formats={
         "hf": HuggingFace(
-            model_type="mpnet", codec=HF_CODEC, root="mpnet.", classes=bert.hf_classes("MPNet")
+            model_type="mpnet",
+            codec=HF_CODEC,
+            root="mpnet.",
+            classes=bert_formats.hf_classes("MPNet"),
         ),
         "fairseq": Fairseq(codec=FAIRSEQ_CODEC, root="encoder.sentence_encoder."),
     },

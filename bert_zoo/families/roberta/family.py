@@ -6,7 +6,9 @@ from typing import Any
 import numpy as np
 
 from bert_zoo.config import EncoderConfig
-from bert_zoo.families.bert import family as bert
+from bert_zoo.families.bert import backbone as bert_backbone
+from bert_zoo.families.bert import formats as bert_formats
+from bert_zoo.families.bert import rows as bert_rows
 from bert_zoo.families.roberta.checkpoints import CHECKPOINTS
 from bert_zoo.families.roberta.presets import PRESETS, PRETRAINING
 from bert_zoo.family import Family
@@ -67,7 +69,7 @@ def fairseq_copies(config: EncoderConfig) -> tuple[Copy, ...]:
     return (Copy("encoder.lm_head.weight", of="{root}embed_tokens.weight"),)
 
 
-MASKED_LM_ROWS = bert.masked_lm_rows("lm_head", dense="dense", norm="layer_norm")
+MASKED_LM_ROWS = bert_rows.masked_lm_rows("lm_head", dense="dense", norm="layer_norm")
 # Its own layer over the first token takes the place of BERT's pooler.
 CLASSIFIER_ROWS = (
     Row(DENSE, "classifier/transform", hf="classifier.dense", fairseq="classification_heads.dense"),
@@ -117,7 +119,7 @@ class PositionsFromZero(keras_hub.KerasHub):
 
 FAMILY = Family(
     name="roberta",
-    backbone=bert.backbone,
+    backbone=bert_backbone.backbone,
     defaults={
         "vocab_size": 50265,
         "max_positions": 514,
@@ -128,9 +130,9 @@ FAMILY = Family(
     formats={
         "hf": HuggingFace(
             model_type="roberta",
-            codec=replace(bert.HF_CODEC, defaults=DEFAULTS),
+            codec=replace(bert_formats.HF_CODEC, defaults=DEFAULTS),
             root="roberta.",
-            classes=bert.hf_classes("Roberta"),
+            classes=bert_formats.hf_classes("Roberta"),
         ),
         "fairseq": Fairseq(codec=FAIRSEQ_CODEC, root="encoder.sentence_encoder."),
         "keras_hub": PositionsFromZero(
@@ -140,15 +142,17 @@ FAMILY = Family(
             classes={"RobertaTextClassifier": "RobertaForSequenceClassification"},
         ),
     },
-    encoder_rows=bert.renamed(bert.ENCODER_ROWS, "fairseq", FAIRSEQ_NAMES),
+    encoder_rows=bert_rows.renamed(bert_rows.ENCODER_ROWS, "fairseq", FAIRSEQ_NAMES),
     heads={
-        **bert.TASK_HEADS,
+        **bert_rows.TASK_HEADS,
         "masked_lm": Head(
-            bert.renamed(MASKED_LM_ROWS, "fairseq", FAIRSEQ_NAMES),
-            copies={**bert.masked_lm_copies("lm_head"), "fairseq": fairseq_copies},
+            bert_rows.renamed(MASKED_LM_ROWS, "fairseq", FAIRSEQ_NAMES),
+            copies={**bert_rows.masked_lm_copies("lm_head"), "fairseq": fairseq_copies},
             activation="gelu",
         ),
-        **dict.fromkeys(bert.SENTENCE_TASKS, Head(CLASSIFIER_ROWS, output=bert.with_layer)),
+        **dict.fromkeys(
+            bert_rows.SENTENCE_TASKS, Head(CLASSIFIER_ROWS, output=bert_rows.with_layer)
+        ),
     },
     text=TextFormat(read_byte_bpe, layout=ROBERTA, transformers_class="RobertaTokenizer"),
     checkpoints=CHECKPOINTS,

@@ -4,6 +4,8 @@ from dataclasses import dataclass, replace
 
 from bert_zoo.config import ConfigError, EncoderConfig
 from bert_zoo.families.bert import family as bert
+from bert_zoo.families.bert import formats as bert_formats
+from bert_zoo.families.bert import rows as bert_rows
 from bert_zoo.families.bert.checkpoints import BASE, LARGE
 from bert_zoo.families.nano import SIZE, trained_here
 from bert_zoo.families.spanbert.presets import PRESETS, PRETRAINING
@@ -62,7 +64,7 @@ SPAN_BOUNDARY_ROWS = (
 
 def copies(config) -> tuple[Copy, ...]:
     table = Copy(f"{SPANS}.decoder.weight", of="{root}embeddings.word_embeddings.weight")
-    return (*bert.MASKED_LM_COPIES["hf"](config), table)
+    return (*bert_rows.MASKED_LM_COPIES["hf"](config), table)
 
 
 def released(size: str, archive: str, *hubs: HF, **card) -> Checkpoint:
@@ -89,7 +91,7 @@ def on_squad(size: str, version: str, archive: str) -> Checkpoint:
     )
 
 
-class SpanBertFiles(bert.Untyped):
+class SpanBertFiles(bert_formats.Untyped):
     """Directories with BERT's config.json, told from BERT's by the head of span boundaries."""
 
     def claims(self, source: TensorSource) -> bool:
@@ -98,7 +100,7 @@ class SpanBertFiles(bert.Untyped):
 
 # The arguments of its pretraining program, which wrote the tensors under names of the hf format.
 ARGUMENTS_CODEC = ConfigCodec(
-    rows=[*bert.ROWS, ConfigRow("activation", "hidden_act", {"gelu": "gelu"})],
+    rows=[*bert_formats.ROWS, ConfigRow("activation", "hidden_act", {"gelu": "gelu"})],
     fixed={"task": ("span_bert",)},
     ignored=None,
     defaults={"pooler": False},
@@ -111,11 +113,11 @@ FAMILY = replace(
     defaults={"vocab_size": 28996, "pooler": False},
     formats={
         "hf": SpanBertFiles(
-            model_type=bert.HF.model_type,
-            root=bert.HF.root,
-            codec=replace(bert.HF_CODEC, config_class=SpanBertConfig),
+            model_type=bert_formats.HF.model_type,
+            root=bert_formats.HF.root,
+            codec=replace(bert_formats.HF_CODEC, config_class=SpanBertConfig),
             classes={
-                **bert.HF.classes,
+                **bert_formats.HF.classes,
                 "pretraining": "BertForMaskedLM",
             },
             sizes={
@@ -127,10 +129,12 @@ FAMILY = replace(
         "fairseq": Fairseq(codec=ARGUMENTS_CODEC, root=None),
     },
     heads={
-        **bert.TASK_HEADS,
-        "masked_lm": bert.HEADS["masked_lm"],
-        "next_sentence_prediction": bert.HEADS["next_sentence_prediction"],
-        "pretraining": Head((*bert.MASKED_LM_ROWS, *SPAN_BOUNDARY_ROWS), copies={"hf": copies}),
+        **bert_rows.TASK_HEADS,
+        "masked_lm": bert_rows.HEADS["masked_lm"],
+        "next_sentence_prediction": bert_rows.HEADS["next_sentence_prediction"],
+        "pretraining": Head(
+            (*bert_rows.MASKED_LM_ROWS, *SPAN_BOUNDARY_ROWS), copies={"hf": copies}
+        ),
     },
     checkpoints=[
         released("base", "hf_base", HF("SpanBERT/spanbert-base-cased"), scores=SCORES["base"]),

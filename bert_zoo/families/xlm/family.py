@@ -2,7 +2,9 @@
 
 from typing import Any
 
-from bert_zoo.families.bert import family as bert
+from bert_zoo.families.bert import backbone as bert_backbone
+from bert_zoo.families.bert import formats as bert_formats
+from bert_zoo.families.bert import rows as bert_rows
 from bert_zoo.families.xlm.checkpoints import CHECKPOINTS
 from bert_zoo.families.xlm.config import DEFAULTS, HF_CODEC, PROGRAM_CODEC, XlmConfig
 from bert_zoo.families.xlm.formats import ProgramFile
@@ -21,11 +23,11 @@ def backbone(config: XlmConfig, dtype):
     from bert_zoo.layers import Stack
 
     embedding = {
-        **bert.embedding_options(config, dtype),
+        **bert_backbone.embedding_options(config, dtype),
         "num_languages": config.num_languages if config.reads_languages else 0,
         "initializer_range": config.embedding_initializer_range,
     }
-    blocks = bert.blocks(config, dtype, PaddingBlock)
+    blocks = bert_backbone.blocks(config, dtype, PaddingBlock)
     return LanguageBackbone(
         config,
         embeddings=LanguageEmbeddings(**embedding),
@@ -56,12 +58,12 @@ DECODER = "pred_layer.proj"
 
 def masked_lm_copies(config: XlmConfig) -> tuple[Copy, ...]:
     table = Copy(f"{DECODER}.weight", of="{root}embeddings.weight")
-    return () if bert.untied(config) else (table,)
+    return () if bert_rows.untied(config) else (table,)
 
 
 MASKED_LM = Head(
     (
-        Row(EMBED, "masked_lm/decoder", hf=DECODER, when=bert.untied),
+        Row(EMBED, "masked_lm/decoder", hf=DECODER, when=bert_rows.untied),
         Row(BIAS, "masked_lm", hf=f"{DECODER}.bias"),
     ),
     copies={"hf": masked_lm_copies, "torch": masked_lm_copies},
@@ -83,7 +85,7 @@ CHOICE = Head(
     output=two_numbers,
 )
 CLASSES = {
-    **bert.hf_classes("XLM"),
+    **bert_formats.hf_classes("XLM"),
     **dict.fromkeys(("masked_lm", "pretraining"), "XLMWithLMHeadModel"),
     "question_answering": "XLMForQuestionAnsweringSimple",
 }
@@ -108,18 +110,21 @@ FAMILY = Family(
         ),
     },
     encoder_rows=(
-        *bert.renamed(
-            bert.ENCODER_ROWS, "hf", HF_NAMES, lacks="embeddings/segment_embedding pooler/dense"
+        *bert_rows.renamed(
+            bert_rows.ENCODER_ROWS,
+            "hf",
+            HF_NAMES,
+            lacks="embeddings/segment_embedding pooler/dense",
         ),
         LANGUAGES,
     ),
     heads={
         "masked_lm": MASKED_LM,
         "pretraining": MASKED_LM,
-        **dict.fromkeys(bert.SENTENCE_TASKS, SENTENCE),
+        **dict.fromkeys(bert_rows.SENTENCE_TASKS, SENTENCE),
         "multiple_choice": CHOICE,
-        "token_classification": Head((bert.CLASSIFIER,)),
-        "question_answering": Head((bert.SPAN,), output=bert.span_dropout),
+        "token_classification": Head((bert_rows.CLASSIFIER,)),
+        "question_answering": Head((bert_rows.SPAN,), output=bert_rows.span_dropout),
     },
     text=TextFormat(read_vocabulary, layout=Layout(pair="cls A sep B sep", segments=False)),
     checkpoints=CHECKPOINTS,

@@ -1,6 +1,6 @@
 """XLNet (Yang et al. 2019, arXiv:1906.08237): a language model of all orders, in two streams."""
 
-from bert_zoo.families.bert import family as bert
+from bert_zoo.families.bert import rows as bert_rows
 from bert_zoo.families.transformer_xl import family as transformer_xl
 from bert_zoo.families.xlnet import formats
 from bert_zoo.families.xlnet.checkpoints import CHECKPOINTS
@@ -87,11 +87,11 @@ FAMILY = Family(
     encoder_rows=formats.ENCODER_ROWS,
     heads={
         **dict.fromkeys(("masked_lm", "pretraining"), formats.LANGUAGE_MODEL),
-        **dict.fromkeys((*bert.SENTENCE_TASKS, "multiple_choice"), formats.SUMMARY),
-        "token_classification": Head((bert.CLASSIFIER,), output=bert.span_dropout),
-        "question_answering": Head((bert.SPAN,), output=bert.span_dropout),
-        "beam_question_answering": bert.beam_span_head(
-            summary=formats.last_token, output=bert.hidden_dropout
+        **dict.fromkeys((*bert_rows.SENTENCE_TASKS, "multiple_choice"), formats.SUMMARY),
+        "token_classification": Head((bert_rows.CLASSIFIER,), output=bert_rows.span_dropout),
+        "question_answering": Head((bert_rows.SPAN,), output=bert_rows.span_dropout),
+        "beam_question_answering": bert_rows.beam_span_head(
+            summary=formats.last_token, output=bert_rows.hidden_dropout
         ),
     },
     text=TextFormat(

@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, ClassVar
 
-from bert_zoo.families.bert import family as bert
+from bert_zoo.families.bert import formats as bert_formats
+from bert_zoo.families.bert import rows as bert_rows
 from bert_zoo.families.transformer_xl.formats import Stacked
 from bert_zoo.families.xlnet.config import XLNetConfig
 from bert_zoo.weights.formats import TF1, HuggingFace
@@ -152,7 +153,7 @@ ENCODER_ROWS = (
 
 def tied_copies(config: XLNetConfig) -> tuple[Copy, ...]:
     table = Copy("lm_loss.weight", of="{root}word_embedding.weight")
-    return () if bert.untied(config) else (table,)
+    return () if bert_rows.untied(config) else (table,)
 
 
 def last_token(config: XLNetConfig) -> str:
@@ -162,7 +163,13 @@ def last_token(config: XLNetConfig) -> str:
 LANGUAGE_MODEL = Head(
     (
         Row(BIAS, "masked_lm", hf="lm_loss.bias", tf1="model/lm_loss/bias"),
-        Row(EMBED, "masked_lm/decoder", hf="lm_loss", tf1="model/lm_loss/weight", when=bert.untied),
+        Row(
+            EMBED,
+            "masked_lm/decoder",
+            hf="lm_loss",
+            tf1="model/lm_loss/weight",
+            when=bert_rows.untied,
+        ),
     ),
     copies={"hf": tied_copies},
 )
@@ -177,9 +184,9 @@ SUMMARY = Head(
         Row(DENSE, "classifier/dense", hf="logits_proj"),
     ),
     summary=last_token,
-    output=partial(bert.with_layer, dropout_first=0.0),
+    output=partial(bert_rows.with_layer, dropout_first=0.0),
 )
-HF_CLASSES = bert.hf_classes("XLNet") | {
+HF_CLASSES = bert_formats.hf_classes("XLNet") | {
     **dict.fromkeys(("masked_lm", "pretraining"), "XLNetLMHeadModel"),
     "question_answering": "XLNetForQuestionAnsweringSimple",
     "beam_question_answering": "XLNetForQuestionAnswering",
