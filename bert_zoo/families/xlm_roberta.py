@@ -6,6 +6,7 @@ from bert_zoo.families.bert import formats as bert_formats
 from bert_zoo.families.bert.checkpoints import BASE, LARGE
 from bert_zoo.families.bert.derived_checkpoints import multilingual_e5
 from bert_zoo.families.roberta import family as roberta
+from bert_zoo.families.roberta import formats as roberta_formats
 from bert_zoo.families.roberta.checkpoints import fairseq
 from bert_zoo.text.format import TextFormat
 from bert_zoo.text.layout import ROBERTA
@@ -15,8 +16,8 @@ from bert_zoo.text.vocabulary import special_tokens
 
 PAPER = "Unsupervised Cross-lingual Representation Learning at Scale, arXiv:1911.02116"
 FAIRSEQ_CODEC = replace(
-    roberta.FAIRSEQ_CODEC,
-    fixed={**roberta.FAIRSEQ_CODEC.fixed, "task": ("multilingual_masked_lm",)},
+    roberta_formats.FAIRSEQ_CODEC,
+    fixed={**roberta_formats.FAIRSEQ_CODEC.fixed, "task": ("multilingual_masked_lm",)},
 )
 # fairseq's dictionary puts four tokens before the pieces, three of which the model has too.
 SCHEME = Scheme(

@@ -9,6 +9,9 @@ from typing import Any
 
 from bert_zoo.families.bert import formats as bert_formats
 from bert_zoo.families.deberta import family as deberta
+from bert_zoo.families.deberta import formats as deberta_formats
+from bert_zoo.families.deberta import rows as deberta_rows
+from bert_zoo.families.deberta import vocabulary as deberta_vocabulary
 from bert_zoo.families.deberta.config import DEFAULTS as FIRST_DEFAULTS
 from bert_zoo.families.deberta.config import HEAD_ACTIVATIONS, DebertaConfig
 from bert_zoo.families.deberta.config import HF_CODEC as FIRST_CODEC
@@ -59,7 +62,7 @@ CONVOLUTION = {
     "bias": {"pytorch": Stored(".bias")},
 }
 ENCODER_ROWS = (
-    *deberta.SHARED_ROWS,
+    *deberta_rows.SHARED_ROWS,
     Row(
         NORM,
         "stack/position_norm",
@@ -67,15 +70,15 @@ ENCODER_ROWS = (
         when=lambda config: config.norm_positions,
     ),
     *(
-        Row(DENSE, f"stack/layer_{{i}}/attention/{name}", hf=f"{deberta.SELF}{name}_proj")
+        Row(DENSE, f"stack/layer_{{i}}/attention/{name}", hf=f"{deberta_rows.SELF}{name}_proj")
         for name in ("query", "key", "value")
     ),
     *(
         Row(
             DENSE,
             f"stack/layer_{{i}}/attention/position_{name}",
-            hf=f"{deberta.SELF}pos_{name}_proj",
-            when=deberta.reads(term, own=True),
+            hf=f"{deberta_rows.SELF}pos_{name}_proj",
+            when=deberta_rows.reads(term, own=True),
         )
         for name, term in (("query", "p2c"), ("key", "c2p"))
     ),
@@ -87,7 +90,7 @@ GENERATOR = SecondEncoder(
     "generator/",
     "generator",
     lambda config: config.generator,
-    head=deberta.MASKED_LM,
+    head=deberta_rows.MASKED_LM,
 )
 DISCRIMINATOR_ROWS = (
     Row(NORM, "replaced_token/norm", hf="mask_predictions.LayerNorm"),
@@ -102,8 +105,8 @@ SCHEME = Scheme(
     model_file="spm.model",
     tokenizer_class="DebertaV2Tokenizer",
     last_tokens=("[MASK]",),
-    special_tokens=deberta.SPECIAL_TOKENS,
-    begins_word=f"▁.*|{deberta.ALONE}",
+    special_tokens=deberta_vocabulary.SPECIAL_TOKENS,
+    begins_word=f"▁.*|{deberta_vocabulary.ALONE}",
 )
 
 
@@ -116,7 +119,7 @@ def read_vocabulary(files: VocabularyFiles, options: dict[str, Any]) -> Tokenize
     return read_sentencepiece(files, options)
 
 
-class Ported(deberta.Ported):
+class Ported(deberta_formats.Ported):
     """Version 3 has a discriminator and, in a file beside it, the generator."""
 
     def file_beside(self, encoder: str) -> str | None:
@@ -148,7 +151,7 @@ FAMILY = replace(
             # Differences from the generator's tables, which the tables beside them have taken in.
             ignorable=(r"embeddings\.(word|position)_embeddings\._weight$",),
         ),
-        "microsoft": deberta.original(HF_CODEC, projections_apart=True),
+        "microsoft": deberta_formats.original(HF_CODEC, projections_apart=True),
         "keras_hub": JoinedHeads(
             class_name="DebertaV3Backbone",
             codec=keras_hub.codec(
@@ -173,9 +176,12 @@ FAMILY = replace(
         ),
     },
     encoder_rows=ENCODER_ROWS,
-    heads={**deberta.HEADS, "pretraining": Head((GENERATOR, *DISCRIMINATOR_ROWS))},
+    heads={**deberta_rows.HEADS, "pretraining": Head((GENERATOR, *DISCRIMINATOR_ROWS))},
     text=TextFormat(
-        read_vocabulary, {"scheme": SCHEME}, deberta.LAYOUT, segmented=deberta.SEGMENTED
+        read_vocabulary,
+        {"scheme": SCHEME},
+        deberta_vocabulary.LAYOUT,
+        segmented=deberta_vocabulary.SEGMENTED,
     ),
     checkpoints=CHECKPOINTS,
     objectives=("replaced_token", "masked_lm"),

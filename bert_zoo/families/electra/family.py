@@ -10,7 +10,7 @@ from bert_zoo.families.bert import rows as bert_rows
 from bert_zoo.families.electra.checkpoints import CHECKPOINTS
 from bert_zoo.families.electra.config import DEFAULTS, HF_CODEC, TF1_CODEC, ElectraConfig
 from bert_zoo.families.electra.presets import PRESETS, PRETRAINING
-from bert_zoo.families.roberta import family as roberta
+from bert_zoo.families.roberta import rows as roberta_rows
 from bert_zoo.family import Family
 from bert_zoo.weights.formats import TF1, HuggingFace, keras_hub, model_garden
 from bert_zoo.weights.formats.codec import ConfigRow
@@ -114,7 +114,9 @@ FAMILY = Family(
         "pretraining": Head(
             (GENERATOR, *DISCRIMINATOR_ROWS), activation="gelu", copies={"hf": tables_copies}
         ),
-        **dict.fromkeys(bert_rows.SENTENCE_TASKS, Head(roberta.CLASSIFIER_ROWS, output=with_gelu)),
+        **dict.fromkeys(
+            bert_rows.SENTENCE_TASKS, Head(roberta_rows.CLASSIFIER_ROWS, output=with_gelu)
+        ),
         "multiple_choice": Head(
             (SUMMARY, bert_rows.CLASSIFIER),
             output=after_summary,

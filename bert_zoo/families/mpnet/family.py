@@ -10,6 +10,7 @@ from bert_zoo.families.bert import rows as bert_rows
 from bert_zoo.families.bert.presets import ANSWERS, CHOICES, SENTENCES, WORDS, of_glue
 from bert_zoo.families.mpnet.checkpoints import CHECKPOINTS
 from bert_zoo.families.roberta import family as roberta
+from bert_zoo.families.roberta import formats as roberta_formats
 from bert_zoo.families.roberta import presets as roberta_presets
 from bert_zoo.family import Family
 from bert_zoo.presets import Preset
@@ -38,7 +39,7 @@ def backbone(config: EncoderConfig, dtype):
     return bert_backbone.backbone(config, dtype, stack)
 
 
-DEFAULTS = {**roberta.DEFAULTS, "num_segments": 0, "layer_norm_epsilon": 1e-5}
+DEFAULTS = {**roberta_formats.DEFAULTS, "num_segments": 0, "layer_norm_epsilon": 1e-5}
 HF_CODEC = replace(
     bert_formats.HF_CODEC,
     # A size of the table alone: transformers computes with 32 whatever it says.
@@ -48,15 +49,15 @@ HF_CODEC = replace(
     defaults={**DEFAULTS, "layer_norm_epsilon": 1e-12},
 )
 FAIRSEQ_CODEC = replace(
-    roberta.FAIRSEQ_CODEC,
+    roberta_formats.FAIRSEQ_CODEC,
     fixed={
-        **roberta.FAIRSEQ_CODEC.fixed,
+        **roberta_formats.FAIRSEQ_CODEC.fixed,
         "arch": ("mpnet_base", "mpnet_rel_base", "mpnet_large"),
         "task": ("masked_permutation_lm", "sentence_prediction", "squad2"),
         "use_relative_positions": (True,),
         "normalize_before": (False,),
     },
-    defaults={**roberta.FAIRSEQ_CODEC.defaults, **DEFAULTS},
+    defaults={**roberta_formats.FAIRSEQ_CODEC.defaults, **DEFAULTS},
 )
 
 # Where its names are not BERT's.
