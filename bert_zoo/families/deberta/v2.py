@@ -15,6 +15,7 @@ from bert_zoo.families.deberta import vocabulary as deberta_vocabulary
 from bert_zoo.families.deberta.config import DEFAULTS as FIRST_DEFAULTS
 from bert_zoo.families.deberta.config import HEAD_ACTIVATIONS, DebertaConfig
 from bert_zoo.families.deberta.config import HF_CODEC as FIRST_CODEC
+from bert_zoo.families.deberta.original import BPE_ENCODER
 from bert_zoo.families.deberta.presets import THIRD_PRETRAINING, is_third
 from bert_zoo.families.deberta.v2_checkpoints import CHECKPOINTS
 from bert_zoo.text.files import VocabularyFiles
@@ -112,7 +113,7 @@ SCHEME = Scheme(
 
 def read_vocabulary(files: VocabularyFiles, options: dict[str, Any]) -> TokenizerParts:
     """A SentencePiece model, or the vocabulary of a first version that Microsoft's program fine-tuned."""
-    is_firsts = files.has(deberta.BPE_ENCODER) or files.has("vocab.json")
+    is_firsts = files.has(BPE_ENCODER) or files.has("vocab.json")
     if is_firsts and not files.has(SCHEME.model_file):
         firsts = {name: value for name, value in options.items() if name != "scheme"}
         return deberta.FAMILY.text.parts(files, firsts)
