@@ -56,10 +56,13 @@ def declaring(*, made: bool = True) -> Iterator[None]:
     """Declares the variables that layers make below, with their shapes; their values come at the end.
 
     They never come where `made` is false or an error is raised. Keras 3.15 makes them at the end of the
-    next `StatelessScope`, whatever happened in this one.
+    next `StatelessScope`, whatever happened in this one, and outside of their layers' name scopes, from
+    which TensorFlow's variables have the names that SavedModels keep.
     """
     import keras
     from keras.src.backend.common import global_state
+    from keras.src.backend.common.name_scope import current_path
+    from keras.src.backend.common.stateless_scope import in_stateless_scope
 
     are_wanted = False
     try:
@@ -69,8 +72,15 @@ def declaring(*, made: bool = True) -> Iterator[None]:
     finally:
         if not are_wanted:
             global_state.set_global_attribute("uninitialized_variables", [])
-    with keras.StatelessScope():
-        pass  # which ends by making them
+    if in_stateless_scope():
+        return
+    here = f"{current_path()}/"
+    for variable in global_state.get_global_attribute("uninitialized_variables", []):
+        with contextlib.ExitStack() as scopes:
+            for name in variable.path.removeprefix(here).split("/")[:-1]:
+                scopes.enter_context(keras.name_scope(name))
+            variable._deferred_initialize()
+    global_state.set_global_attribute("uninitialized_variables", [])
 
 
 def has_fused_attention(query, key, value, bias) -> bool:

@@ -212,7 +212,11 @@ def test_they_are_installed_with_the_package(tmp_path, monkeypatch):
     build = types.SimpleNamespace(setup=given.update, find_packages=lambda include: ["bert_zoo"])
     monkeypatch.setitem(sys.modules, "setuptools", build)
     runpy.run_path(str(ROOT / "setup.py"))
-    data = {"bert_zoo.data.messages", *(f"bert_zoo.checkpoints.{name}" for name in ENTRIES)}
+    data = {
+        "bert_zoo.data.messages",
+        "bert_zoo.cli.report.templates",
+        *(f"bert_zoo.checkpoints.{name}" for name in ENTRIES),
+    }
     assert set(given["packages"]) == {"bert_zoo", *given["package_dir"], *data}
     ((package, folder),) = given["package_dir"].items()
     settings = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]

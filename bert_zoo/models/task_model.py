@@ -293,26 +293,28 @@ class SentenceModel(TaskModel):
     num_outputs: int
 
     @property
-    def summary(self) -> str | None:
+    def token_read(self) -> str | None:
         """What the head reads, as `Head.summary`; None for the pooler's output."""
         head = self.stored_head
         return None if head.pooler else head.summary(self.encoder.config)
 
     def positions_of(self, read):
         return (
-            last_positions(read) if self.summary == LAST_REAL_TOKEN else super().positions_of(read)
+            last_positions(read)
+            if self.token_read == LAST_REAL_TOKEN
+            else super().positions_of(read)
         )
 
     @property
     def reads_first_only(self) -> bool:
-        return self.summary in (None, FIRST_TOKEN)
+        return self.token_read in (None, FIRST_TOKEN)
 
     def add_head(self, config):
         self.classifier = self.tuned_head(self.num_outputs, "classifier")
 
     def summary_of(self, encoded, inputs):
         """What the head reads, [rows, hidden]."""
-        summary = self.summary
+        summary = self.token_read
         if summary is None:
             return encoded["pooled_output"]
         if summary == MEAN:
