@@ -4,9 +4,20 @@ import gc
 import random
 import sys
 import types
+from pathlib import Path
 
 import numpy as np
 import pytest
+
+SLOW = set(Path(__file__).with_name("slow.txt").read_text(encoding="utf-8").splitlines()[1:])
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items) -> None:
+    """Marks what slow.txt lists."""
+    for item in items:
+        if f"tests/{item.path.name}::{item.name}" in SLOW:
+            item.add_marker(pytest.mark.slow)
 
 
 @pytest.hookimpl(tryfirst=True)

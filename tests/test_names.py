@@ -73,3 +73,11 @@ def test_tasks_are_named_in_their_files_and_on_pages_alone():
 def test_words_are_the_fields(word):
     found = [f for f in FILES if re.search(word, text_of(f), re.IGNORECASE)]
     assert not found, f"The field says {WORDS[word]!r}."
+
+
+def test_slow_tests_are_there():
+    lines = Path(__file__).with_name("slow.txt").read_text(encoding="utf-8").splitlines()[1:]
+    for line in lines:
+        file, _, name = line.partition("::")
+        text = Path(__file__).with_name(file.removeprefix("tests/")).read_text(encoding="utf-8")
+        assert f"def {name.partition('[')[0]}(" in text, line
