@@ -2,9 +2,7 @@
 
 from bert_zoo.families.bert.rows import SENTENCE_TASKS
 from bert_zoo.json_files import JsonObject
-from bert_zoo.weights.formats import (
-    HuggingFace,
-)
+from bert_zoo.weights.formats import HuggingFace
 from bert_zoo.weights.formats.codec import ConfigCodec, ConfigRow
 from bert_zoo.weights.formats.hf import ACTIVATIONS
 
