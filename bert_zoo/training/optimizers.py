@@ -240,6 +240,15 @@ class BertAdamW(keras.optimizers.AdamW):
             return self._learning_rate(self.iterations)
         return super()._get_current_learning_rate()
 
+    def _clip_gradients(self, grads):
+        if not self.global_clipnorm or keras.backend.backend() != "tensorflow":
+            return super()._clip_gradients(grads)
+        import tensorflow as tf
+
+        # Keras 3.15 writes the squares of all gradients to memory to sum them.
+        norm = tf.sqrt(2.0 * tf.add_n([tf.nn.l2_loss(tf.cast(g, "float32")) for g in grads]))
+        return tf.clip_by_global_norm(grads, self.global_clipnorm, use_norm=norm)[0]
+
     def _apply_weight_decay(self, variables):
         # `update_step` decays each variable at its own rate.
         pass
