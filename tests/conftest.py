@@ -46,8 +46,20 @@ def fake_tfds(monkeypatch):
 def _what_is_there_stays() -> None:
     """Leaves what imports and the modules before made out of garbage collection.
 
-    A collection took 0.1 s with TensorFlow's modules to go through, and several times that behind a
+    A collection took 0.1 s with TensorFlow's modules to go through, and several times that after a
     thousand tests.
     """
     gc.collect()
     gc.freeze()
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _graphs_run_as_traced(request) -> None:
+    """Leaves graphs as they were traced: optimizing one takes longer than a test runs it.
+
+    Slow tests, and the processes that tests start, optimize them as users' programs do.
+    """
+    tensorflow = sys.modules.get("tensorflow")
+    if tensorflow and request.config.option.markexpr == "not slow":
+        options = {"disable_meta_optimizer": True}
+        tensorflow.config.optimizer.set_experimental_options(options)

@@ -88,8 +88,8 @@ def covering(cases: list[str], *keys) -> list[str]:
 ONE_A_TASK = one_a_task()
 # What takes long is shown once a task and once a family.
 COVER = covering(ONE_A_TASK, task_of, family_of)
-# And what takes longest once a task and once a kind of encoder, as classes of configurations tell them apart.
-ENCODERS = covering(COVER, task_of, lambda case: registry().families[family_of(case)].config_class)
+# And what takes longest once a kind of encoder, as classes of configurations tell them apart.
+ENCODERS = covering(COVER, lambda case: registry().families[family_of(case)].config_class)
 
 # The BERT checkpoint of each task; any encoder serves for sentence vectors.
 TASK_CASES = {

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import byte_bpe_samples as samples
 import pytest
-import tensorflow as tf
 from helpers import in_rust
 
 from bert_zoo.text import preprocessor_from_dir
@@ -59,7 +58,7 @@ def merged_one_by_one(piece, merges):
 def test_rounds_of_merges_end_where_one_merge_after_the_other_does():
     """With random lists, in which merges compete far more than in trained ones."""
     draw = random.Random(9)
-    for _ in range(5):
+    for _ in range(2):
         tokens, merges = list("abc"), []
         for _ in range(60):
             pair = (draw.choice(tokens), draw.choice(tokens))
@@ -162,10 +161,6 @@ def test_detokenize_gives_back_every_text_and_leaves_the_frame_out(own, small):
     hello, half = small.token_to_id("hello"), small.token_to_id("Ã")
     ids = [[0, hello, 4, 2, 1], [0, half, 3, 2, 1]]
     assert [row.decode() for row in small.detokenize(ids).numpy()] == ["hello<mask>", "\ufffd<unk>"]
-    with pytest.raises(tf.errors.InvalidArgumentError, match="267"):
-        small.detokenize([[267]])
-    with pytest.raises(ValueError, match="batch dimension"):
-        small.detokenize([1, 2])
 
 
 def test_a_saved_tokenizer_is_read_back_equal(tmp_path):

@@ -202,15 +202,14 @@ def test_padding_changes_nothing(case):
 
 @pytest.mark.parametrize("case", slow_but(COVER, *ENCODERS))
 @needs_tensorflow
-def test_graph_xla_and_predict_equal_eager(case):
+def test_xla_and_predict_equal_eager(case):
     import tensorflow as tf
 
     model, steps = loaded(case), steps_of(case)
     start = initial_state(model, case)
     eager = carried(model, steps, start)
-    for jit_compile in (False, True):
-        run = tf.function(model, jit_compile=jit_compile)
-        assert_same(carried(run, [*map(as_tensors, steps)], start), eager, TOLERANCE)
+    run = tf.function(model, jit_compile=True)
+    assert_same(carried(run, [*map(as_tensors, steps)], start), eager, TOLERANCE)
     found = carried(functools.partial(model.predict, batch_size=2, verbose=0), steps, start)
     assert_same(found, eager, TOLERANCE)
 
@@ -250,7 +249,12 @@ def test_mixed_bfloat16_is_close(case):
                 assert task_of(case) == "encoder" or value.dtype == "float32", name
 
 
-@pytest.mark.parametrize("case", slow_but(COVER, *covering(COVER, task_of)))
+# test_training.py and the tasks' own tests train the others.
+TRAINED = ("masked_lm", "pretraining", "causal_lm", "multiple_choice", "multi_label_classification")
+TRAINED = [case for case in covering(COVER, task_of) if task_of(case) in TRAINED]
+
+
+@pytest.mark.parametrize("case", slow_but(COVER, *TRAINED))
 def test_training_lowers_the_loss(case):
     keras.utils.set_random_seed(0)
     model, (inputs, *_) = load_case(case, dropout=0.0), steps_of(case)
@@ -304,7 +308,7 @@ def test_saved_directory_gives_the_same_model(case, tmp_path):
 
 @pytest.mark.parametrize(
     "case",
-    slow_but(COVER, "albert/classification", "transformer_xl/hf_adaptive"),
+    slow_but(COVER),
 )
 def test_a_quantized_model_gives_nearly_the_same(case):
     model = load_case(case)
@@ -338,13 +342,21 @@ def assert_same_model(again, case: str) -> None:
     assert_same_variables(again, model)
     assert_same(answers(again, case), answers(model, case))
     assert getattr(again, "labels", None) == getattr(model, "labels", None)
-    assert_reads_alike(again, model, case)
+    if reads_text(case):
+        assert_same_preprocessor(again.preprocessor, model.preprocessor)
 
 
-def assert_reads_alike(ours, theirs, case: str) -> None:
-    if case in COVER and has_text(case) and keras.backend.backend() == "tensorflow":
-        texts = TEXTS if task_of(case) == "multiple_choice" else texts_for(task_of(case))
-        assert_same(ours.preprocessor(texts), theirs.preprocessor(texts))
+def reads_text(case: str) -> bool:
+    return case in COVER and has_text(case) and keras.backend.backend() == "tensorflow"
+
+
+def assert_same_preprocessor(one, other) -> None:
+    """By what makes their ids: a graph of each would take a second. test_tokenizers.py compares ids."""
+    assert type(one) is type(other) and one.get_config() == other.get_config()
+    one, other = one.tokenizer, other.tokenizer
+    assert type(one) is type(other) and one.get_config() == other.get_config()
+    assert one.vocabulary == other.vocabulary
+    assert getattr(one, "merges", None) == getattr(other, "merges", None)
 
 
 def in_todays_hugging_face_format(case: str) -> bool:
@@ -389,7 +401,9 @@ def test_hugging_face_directory_comes_back_bit_for_bit(case, tmp_path):
     assert len(said) > 10
     assert {key: ours[key] for key in said} == {key: theirs[key] for key in said}
     again = bert_zoo.load(tmp_path, task_of(case), init=CASES[case].get("init", ()))
-    assert_reads_alike(again, loaded(case), case)
+    if reads_text(case):  # from files that say more than those that were read
+        texts = TEXTS if task_of(case) == "multiple_choice" else texts_for(task_of(case))
+        assert_same(again.preprocessor(texts), loaded(case).preprocessor(texts))
 
 
 @pytest.mark.parametrize("case", [case for case in CASES if "twin" in CASES[case]])
@@ -422,8 +436,9 @@ def assert_serves(served: dict, outputs) -> None:
     assert_same({name: served[name] for name in outputs}, outputs, TOLERANCE)
 
 
-# Exporting takes longest.
-SERVED = covering(COVER, task_of)
+# Exporting takes longest: once a task, but those of test_export.py.
+EXPORTED = ("classification", "token_classification", "question_answering")
+SERVED = [case for case in covering(COVER, task_of) if task_of(case) not in EXPORTED]
 
 
 @pytest.mark.parametrize("case", slow_but(COVER, *SERVED))

@@ -100,9 +100,7 @@ def every_continuation(row: np.ndarray, number: int) -> np.ndarray:
     return np.concatenate([np.repeat(row[None], len(new), 0), new], axis=1).astype("int32")
 
 
-# ---------------------------------------------------------------------------------------------
-# Generating
-# ---------------------------------------------------------------------------------------------
+# --- Generating ----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("case", SAME_LENGTH)
@@ -386,9 +384,7 @@ def test_temperature_is_that_of_the_sampler_and_0_is_greedy():
     assert np.array_equal(generated("top_p", temperature=0), generated("greedy"))
 
 
-# ---------------------------------------------------------------------------------------------
-# Scoring
-# ---------------------------------------------------------------------------------------------
+# --- Scoring -------------------------------------------------------------------------------------
 
 
 @functools.cache

@@ -89,23 +89,6 @@ for task, y in labels.items():
 """)
 
 
-def test_models_are_saved_and_loaded():
-    run_on_jax("""
-model, x = load_task("classification"), task_inputs("classification")
-expected = model.predict(x, verbose=0)
-with tempfile.TemporaryDirectory() as directory:
-    directory = pathlib.Path(directory)
-    for fmt in ("bert_zoo", "hf"):
-        bert_zoo.save(model, directory / fmt, format=fmt)
-        again = bert_zoo.load(directory / fmt, "classification")
-        assert_same(again.predict(x, verbose=0), expected)
-        assert again.labels == ("negative", "neutral", "positive")
-        assert (directory / fmt / "vocab.txt").is_file()  # although a tokenizer is TensorFlow's
-    model.save(directory / "model.keras")
-    assert_same(keras.saving.load_model(directory / "model.keras").predict(x, verbose=0), expected)
-""")
-
-
 def test_what_needs_tensorflow_says_so():
     run_on_jax("""
 model = load_task("classification")

@@ -12,7 +12,6 @@ import pytest
 import tensorflow as tf
 from helpers import (
     COVER,
-    TASK_CASES,
     TEXTS,
     arrays,
     assert_same,
@@ -24,38 +23,33 @@ from helpers import (
 )
 
 import bert_zoo
+from bert_zoo.tasks import TASKS
 from bert_zoo.training import bert_adamw, compile_for_task
 from bert_zoo.training.resume import restore, write_checkpoint
 from bert_zoo.weights.bind import named_variables
 
 # Run in a process of its own, where nothing of ours is registered with Keras but by the import.
 RELOAD = """
-import pathlib, sys
+import sys
 import bert_zoo, keras, numpy as np
-for path in pathlib.Path(sys.argv[1]).glob("*.keras"):
-    model = keras.saving.load_model(path)
-    inputs = dict(np.load(path.with_suffix(".npz")))
-    if "text" in inputs:
-        inputs = model.preprocessor(inputs.pop("text").tolist())
-    np.savez(path.with_suffix(".out.npz"), *keras.tree.flatten(model(inputs)))
+registered = set(keras.saving.get_custom_objects())
+assert set(sys.argv[4:]) <= registered, set(sys.argv[4:]) - registered
+model = keras.saving.load_model(sys.argv[1])
+texts = np.load(sys.argv[2]).tolist()
+np.save(sys.argv[3], model(model.preprocessor(texts)))
 """
 
 
 def test_models_come_back_in_a_process_that_imports_bert_zoo_alone(tmp_path):
-    expected = {}
-    for task in TASK_CASES:
-        model, inputs = load_task(task, max_length=24), task_inputs(task)
-        if task == "classification":
-            expected[task] = model(model.preprocessor(TEXTS))
-            inputs = {"text": np.array(TEXTS)}
-        else:
-            expected[task] = model(inputs)
-        model.save(tmp_path / f"{task}.keras")
-        np.savez(tmp_path / f"{task}.npz", **inputs)
-    subprocess.run([sys.executable, "-c", RELOAD, tmp_path], check=True, timeout=300)
-    for task, outputs in expected.items():
-        with np.load(tmp_path / f"{task}.out.npz") as found:
-            assert_same([*found.values()], keras.tree.flatten(outputs), 1e-6)
+    """One that reads texts; the classes of all tasks are registered there."""
+    model = load_task("classification", max_length=24)
+    model.save(tmp_path / "model.keras")
+    np.save(tmp_path / "texts.npy", TEXTS)
+    files = [tmp_path / name for name in ("model.keras", "texts.npy", "found.npy")]
+    names = map(keras.saving.get_registered_name, TASKS.values())
+    subprocess.run([sys.executable, "-c", RELOAD, *files, *names], check=True, timeout=300)
+    expected = model(model.preprocessor(TEXTS))
+    assert_same(np.load(tmp_path / "found.npy"), expected, 1e-6)
 
 
 def test_trained_model_comes_back_with_weights_and_optimizer(tmp_path):
@@ -131,9 +125,7 @@ def test_a_users_own_model_keeps_its_head(kind, tmp_path):
     assert_same(keras.saving.load_model(tmp_path / "model.keras")(**inputs), expected)
 
 
-# ---------------------------------------------------------------------------------------------
-# tf.train.Checkpoint
-# ---------------------------------------------------------------------------------------------
+# --- tf.train.Checkpoint -------------------------------------------------------------------------
 
 
 def assert_checkpoint_holds(variables, path: Path, **objects) -> None:
@@ -163,9 +155,7 @@ def test_a_tensorflow_checkpoint_holds_the_optimizer_and_a_functional_model(tmp_
     assert_checkpoint_holds(variables, tmp_path / "model", model=model, optimizer=model.optimizer)
 
 
-# ---------------------------------------------------------------------------------------------
-# Names
-# ---------------------------------------------------------------------------------------------
+# --- Names ---------------------------------------------------------------------------------------
 
 
 def test_models_of_one_task_stand_in_one_functional_model(tmp_path):
@@ -195,9 +185,7 @@ def test_no_file_depends_on_a_models_name(tmp_path):
     assert_same_variables(other, model)
 
 
-# ---------------------------------------------------------------------------------------------
-# Quantized models
-# ---------------------------------------------------------------------------------------------
+# --- Quantized models ----------------------------------------------------------------------------
 
 
 def test_a_quantized_model_is_used_and_comes_back(tmp_path):
@@ -223,9 +211,7 @@ def test_other_modes_of_quantization_are_refused(mode):
         load_case("albert/encoder").quantize(mode)
 
 
-# ---------------------------------------------------------------------------------------------
-# Copies
-# ---------------------------------------------------------------------------------------------
+# --- Copies --------------------------------------------------------------------------------------
 
 
 def test_clones_keep_the_vocabulary():
@@ -238,7 +224,7 @@ def test_clones_keep_the_vocabulary():
     assert_same(clone.predict(TEXTS, verbose=0), expected)
     for clone in (keras.models.clone_model(outer), keras.Model.from_config(outer.get_config())):
         clone.set_weights(outer.get_weights())
-        assert_same(clone(tf.constant(TEXTS)), expected, 1e-6)
+        assert_same(clone(tf.constant(TEXTS)), expected, 1e-5)
 
 
 def test_a_model_of_json_has_no_vocabulary_and_says_so():

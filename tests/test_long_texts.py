@@ -44,9 +44,7 @@ def load_windows(task: str, mode: str, **options):
     return load_case(case, task, long_texts=mode, stride=STRIDE, **options)
 
 
-# ---------------------------------------------------------------------------------------------
-# Windows
-# ---------------------------------------------------------------------------------------------
+# --- Windows -------------------------------------------------------------------------------------
 
 
 def test_windows_show_all_of_a_text():
@@ -97,9 +95,7 @@ def test_gathered_windows_and_all_windows_are_pooled_alike(mode):
     assert rows_run == [12, 8, 8]
 
 
-# ---------------------------------------------------------------------------------------------
-# Models
-# ---------------------------------------------------------------------------------------------
+# --- Models --------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -173,9 +169,7 @@ def test_pairs_are_cut_as_before():
     np.testing.assert_allclose(model(model.text_reader((MIXED, MIXED))), expected, atol=1e-5)
 
 
-# ---------------------------------------------------------------------------------------------
-# Saved, exported, asked for
-# ---------------------------------------------------------------------------------------------
+# --- Saved, exported, asked for ------------------------------------------------------------------
 
 
 def test_saved_models_read_long_texts_as_before(tmp_path, caplog):
@@ -241,9 +235,7 @@ def test_what_cannot_be_is_said_by_load(task, options, message):
         load_recurrent("hf_adaptive", "encoder", long_texts="mean")
 
 
-# ---------------------------------------------------------------------------------------------
-# The word on texts that are cut
-# ---------------------------------------------------------------------------------------------
+# --- The word on texts that are cut --------------------------------------------------------------
 
 LABELS = np.zeros(len(MIXED), int)
 CALLS = {

@@ -1,8 +1,6 @@
 import gzip
 import json
 import logging
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -331,36 +329,3 @@ def test_texts_of_unknown_words_are_said_once(tokenizer, caplog, where):
     assert "2 of the 4 texts" in message and "language" in message
     preprocessor(tokenizer, report_truncation=False)(["語"])
     assert len([m for m in caplog.messages if "vocabulary" in m]) == 1
-
-
-# --- SavedModel ---
-
-PLAIN_TENSORFLOW = """
-import sys
-import tensorflow as tf
-import tensorflow_text
-model = tf.saved_model.load(sys.argv[1])
-texts = ["a é", "[MASK]b", "", "b " * 50, b"a\\xff\\xe9b"]
-print("ids:", model(tf.constant(texts))["token_ids"].numpy().tolist())
-assert "bert_zoo" not in sys.modules
-"""
-
-
-def test_a_saved_model_with_it_gives_the_same_ids_in_plain_tensorflow(tokenizer, tmp_path):
-    class Served(tf.Module):
-        def __init__(self):
-            super().__init__()
-            self.prepare = preprocessor(tokenizer, report_truncation=False)
-
-        @tf.function(input_signature=[tf.TensorSpec([None], tf.string)])
-        def __call__(self, texts):
-            return self.prepare(texts)
-
-    served = Served()
-    tf.saved_model.save(served, str(tmp_path / "model"))
-    script = [sys.executable, "-c", PLAIN_TENSORFLOW, str(tmp_path / "model")]
-    done = subprocess.run(script, capture_output=True, text=True, cwd=tmp_path, timeout=300)
-    assert done.returncode == 0, done.stderr
-    expected = served.prepare(["a é", "[MASK]b", "", "b " * 50, b"a\xff\xe9b"])["token_ids"]
-    assert f"ids: {expected.numpy().tolist()}" in done.stdout
-    assert served.variables == ()

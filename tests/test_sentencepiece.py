@@ -195,20 +195,6 @@ def test_it_may_be_made_while_a_function_is_traced(small_model, xlm_roberta):
     assert traced(tf.constant(XLM_TEXTS)).to_list() == xlm_roberta(XLM_TEXTS).to_list()
 
 
-def test_a_savedmodel_carries_both_tokenizers_without_their_files(tmp_path, albert, xlm_roberta):
-    module = tf.Module()
-    module.albert, module.xlm_roberta = albert, xlm_roberta
-    signature = [tf.TensorSpec([None], tf.string)]
-    module.first = tf.function(lambda texts: module.albert(texts), signature)
-    module.second = tf.function(lambda texts: module.xlm_roberta(texts), signature)
-    tf.saved_model.save(module, str(tmp_path))
-    assert list((tmp_path / "assets").glob("*")) == []
-    loaded = tf.saved_model.load(str(tmp_path))
-    texts = tf.constant([*ALBERT_TEXTS, *XLM_TEXTS, "ΟΔΟΣ. 1,"])
-    assert loaded.first(texts).to_list() == albert(texts).to_list()
-    assert loaded.second(texts).to_list() == xlm_roberta(texts).to_list()
-
-
 # --- Vocabulary, detokenize, files ---
 
 
@@ -219,10 +205,6 @@ def test_xlm_roberta_has_fairseqs_numbering(xlm_roberta):
     assert (xlm_roberta.unk_id, xlm_roberta.mask_id) == (3, size - 1)
     assert xlm_roberta.id_to_token(size - 1) == "<mask>"
     assert xlm_roberta.token_to_id("▁") == xlm_roberta.vocabulary.index("▁")
-    with pytest.raises(ValueError, match=str(size)):
-        xlm_roberta.id_to_token(size)
-    with pytest.raises(ValueError, match=r"lacks.*'nope'"):
-        xlm_roberta.token_to_id("nope")
 
 
 def test_albert_keeps_the_models_numbering(albert):
@@ -236,10 +218,6 @@ def test_detokenize_joins_pieces_and_leaves_the_frame_out(xlm_roberta):
     words = xlm_roberta(["La vie est belle<mask>.", ""]).to_list()
     framed = tf.ragged.constant([[0, *words[0], 2, 1], [0, 2]], dtype=tf.int64)
     assert xlm_roberta.detokenize(framed).numpy().tolist() == [b"La vie est belle <mask> .", b""]
-    with pytest.raises(tf.errors.InvalidArgumentError, match="99999"):
-        xlm_roberta.detokenize([[99999]])
-    with pytest.raises(ValueError, match="batch dimension"):
-        xlm_roberta.detokenize([1, 2])
 
 
 @pytest.mark.parametrize("family", ["albert", "xlm_roberta"])

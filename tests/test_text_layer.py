@@ -42,7 +42,7 @@ def classifier_of(directory, pairs: bool = False) -> keras.Model:
     vectors = bert_zoo.load(directory, "embedding")(ids)
     model = keras.Model(texts, keras.layers.Dense(2)(vectors))
     loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
-    model.compile(keras.optimizers.Adam(1e-2), loss)
+    model.compile(keras.optimizers.Adam(1e-2), loss, jit_compile=False)
     return model
 
 

@@ -175,7 +175,9 @@ CASES = {
 }
 # Minutes together, and shown by the others.
 SLOW = {
-    *("byte_bpe pages", "sentencepiece camembert"),
+    *("byte_bpe pages", "sentencepiece camembert", "sentencepiece albert_cased"),
+    *(f"byte_bpe {n}, released" for n in BYTE_BPE if n != "released"),
+    *(f"sentencepiece {n} {ONE_AND_TWO}" for n in ("albert_cased", "xlnet")),
     *(name for name in CASES if str(OTHER_PLANES) in name or "camembert range" in name),
     *(f"word_bpe {n}" for n in LANGUAGES if n not in ("en", "en cased", "fr cased")),
     *(f"word_bpe {n}, real" for n in REAL if n != "de"),

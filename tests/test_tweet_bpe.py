@@ -11,7 +11,6 @@ from helpers import ALL_GOLDEN
 tf = pytest.importorskip("tensorflow")
 
 
-import bert_zoo  # noqa: E402
 from bert_zoo.families.bertweet.tweets import UNKNOWN, TweetNormalizer  # noqa: E402
 
 VOCABULARY = ALL_GOLDEN / "tweet_bpe"
@@ -40,14 +39,3 @@ def test_lines_in_388_languages_are_normalised_as_the_references():
     found = [zlib.crc32(text) & 0xFFFF for text in TweetNormalizer()(lines).numpy()]
     wrong = np.flatnonzero(np.array(found) != wanted)
     assert not wrong.size, (len(wrong), [lines[i] for i in wrong[:3]])
-
-
-@pytest.mark.slow
-def test_a_saved_model_reads_tweets(tmp_path):
-    model = bert_zoo.load(MODELS / "encoder", task="classification", num_classes=2)
-    tweets = ["@me the cat's 😂 www.x.yz", "RT @you: the dog is &lt;3"]
-    wanted = model.predict(np.array(tweets, object))
-    bert_zoo.export(model, tmp_path / "served")
-    served = tf.saved_model.load(str(tmp_path / "served")).signatures["serving_default"]
-    found = served(text=tf.constant(tweets))
-    np.testing.assert_allclose(found["logits"], wanted, atol=1e-5)

@@ -35,11 +35,21 @@ def small():
 # --- Ids equal the reference's ---
 
 
+# The planes above the first two hold ideographs and little else.
+PAGES = [
+    pytest.param(slice(0, 128), id="planes 0 and 1"),
+    pytest.param(slice(128, None), id="planes 2 to 16", marks=pytest.mark.slow),
+]
+
+
+@pytest.mark.parametrize("pages", PAGES)
 @pytest.mark.parametrize(
     "configuration",
     slow_but(("uncased", "cased", "uncased_with_accents", "cased_without_accents"), "uncased"),
 )
-def test_every_code_point_in_every_context_gives_the_references_words(configuration, references):
+def test_every_code_point_in_every_context_gives_the_references_words(
+    configuration, pages, references
+):
     options = dict(text_samples.CONFIGURATIONS[configuration])
     if options["strip_accents"] is None:
         options["strip_accents"] = options["lowercase"]
@@ -50,14 +60,16 @@ def test_every_code_point_in_every_context_gives_the_references_words(configurat
         words = tf.strings.unicode_encode(split_words(texts, rules)[0], "UTF-8")
         return tf.strings.reduce_join(words, axis=1, separator="\n")
 
-    pages = [text_samples.page_text(page) for page in range(text_samples.NUM_PAGES)]
-    checksums = [
+    numbers = range(text_samples.NUM_PAGES)[pages]
+    texts = [text_samples.page_text(page) for page in numbers]
+    found = [
         text_samples.checksum([words.decode()])
-        for start in range(0, len(pages), 64)
-        for words in words_of(pages[start : start + 64]).numpy()
+        for start in range(0, len(texts), 64)
+        for words in words_of(texts[start : start + 64]).numpy()
     ]
-    expected = references["pages"][configuration]
-    different = [hex(i * text_samples.PAGE) for i, x in enumerate(expected) if checksums[i] != x]
+    expected = references["pages"][configuration][pages]
+    of_pages = zip(numbers, found, expected, strict=True)
+    different = [hex(page * text_samples.PAGE) for page, ours, theirs in of_pages if ours != theirs]
     assert different == [], "pages of code points on which words differ from the reference's"
 
 
@@ -79,7 +91,7 @@ def test_ascii_rows_get_the_same_ids_as_on_the_general_path():
     """Also with tokens that hold punctuation or are a lone "##", which no text can match."""
     random = Random(3)
     alphabet = "abAB#'.[ "
-    for _ in range(8):
+    for _ in range(3):
         pieces = {"".join(random.choices("ab#'.[", k=random.randint(1, 4))) for _ in range(60)}
         tokens = pieces | {"##" + piece for piece in pieces} | {"##"}
         vocabulary = [*SMALL_VOCABULARY[:5], *sorted(tokens)]
@@ -91,7 +103,7 @@ def test_ascii_rows_get_the_same_ids_as_on_the_general_path():
 
 def test_words_are_spelled_by_greedy_longest_match():
     random = Random(5)
-    for _ in range(6):
+    for _ in range(2):
         pieces = {"".join(random.choices("abc", k=random.randint(1, 5))) for _ in range(12)}
         tokens = sorted(pieces | {"##" + p[: random.randint(1, 3)] for p in pieces})
         tokenizer = text.WordPieceTokenizer([*SMALL_VOCABULARY[:5], *tokens])
@@ -120,10 +132,6 @@ def test_detokenize_joins_pieces_and_leaves_the_frame_out(small):
     ids = tf.ragged.constant([[2, 7, 8, 9, 12, 3, 0], [], [4, 1]])
     assert small.detokenize(ids).numpy().tolist() == [b"unaffable !", b"", b"[MASK] [UNK]"]
     assert small.detokenize([[2, 5, 3, 0]]).numpy().tolist() == [b"hello"]
-    with pytest.raises(tf.errors.InvalidArgumentError, match="16"):
-        small.detokenize([[16]])
-    with pytest.raises(ValueError, match="batch dimension"):
-        small.detokenize([1, 2])
 
 
 def test_added_tokens_are_found_inside_words_before_lower_casing():
