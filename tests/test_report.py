@@ -22,7 +22,6 @@ from bert_zoo.cli.report.analysis import (
 )
 from bert_zoo.cli.report.curves import line_chart, position_ticks, round_ticks
 from bert_zoo.cli.report.record import forbids_commerce
-from bert_zoo.cli.report.render import TEMPLATES
 from bert_zoo.cli.report.wording import duration, number, setting
 from bert_zoo.registry import HUB_LICENCES, Card
 from bert_zoo.tasks import TASKS, Classifier
@@ -319,40 +318,6 @@ def test_a_licence_against_commerce_is_said_first(tmp_path):
     record = replace(RECORD, model="spanbert_base", checkpoint=bert_zoo.describe("spanbert_base"))
     body = files_of(record, tmp_path)[1].split("---\n", 2)[2]
     assert body.index(WARNING) < body.index("This model")
-
-
-# --- Colours ---
-
-
-def luminance(colour) -> float:
-    parts = np.asarray(colour) / 255
-    linear = np.where(parts <= 0.04045, parts / 12.92, ((parts + 0.055) / 1.055) ** 2.4)
-    return float(linear @ [0.2126, 0.7152, 0.0722])
-
-
-def contrast(one, other) -> float:
-    dark, light = sorted((luminance(one), luminance(other)))
-    return (light + 0.05) / (dark + 0.05)
-
-
-@pytest.mark.parametrize("scheme", [0, 1], ids=["light", "dark"])
-def test_all_text_can_be_read(scheme):
-    """WCAG 2.1, 1.4.3: 4.5 to 1."""
-    styles = (TEMPLATES / "report.css").read_text(encoding="utf-8")
-    rules = re.findall(r":root\{(.*?)\}", styles, re.DOTALL)[scheme]
-    colours = {
-        name: tuple(map(int, values.split()))
-        for name, values in re.findall(r"--(\w+):(\d+ \d+ \d+);", rules)
-    }
-    card = np.array(colours["card"])
-    # Of a whole row in one cell.
-    opacity = sum(map(float, re.search(r"calc\(([.\d]+) \+ ([.\d]+)\*", styles).groups()))
-    for name in ("right", "wrong"):
-        shaded = card + opacity * (np.array(colours[name]) - card)
-        assert contrast(colours["ink"], shaded) >= 4.5
-    for name in ("ink", "soft", "accent", "alarm"):
-        assert contrast(colours[name], card) >= 4.5
-    assert contrast(colours["soft"], colours["page"]) >= 4.5
 
 
 # --- Curves ---

@@ -139,8 +139,6 @@ def test_the_layout_of_a_table_is_an_option(tmp_path):
     ("labels", "texts", "parts"),
     [
         (["a", "b"], ["", " \n"], ["Of the 2 texts of a.jsonl, 2 are empty, the first on line 1."]),
-        (["a", "b"], ["x", "N/A"], ["1 is probably missing, such as 'N/A', the first on line 2"]),
-        (["a", "b"], ["café", "cafÃ©"], ["1 is UTF-8 that was read in another encoding", "'cafÃ©', the first on line 2"]),
         (["a", "a", "null", "null"], None, ["Of the 4 labels of a.jsonl, 2 are 'null', the first on line 3"]),
         ([*range(25)] * 2, None, ["25 different numbers", "--regression"]),
         (["a", "a", "b"], None, ["Of the 2 classes of a.jsonl, 1 have one row alone: ['b']"]),

@@ -28,7 +28,7 @@ def read(tmp_path, name, content, **options):
 # --- Formats ---
 
 TEXTS = ["plain", 'He said "so", then', "two\nlines", "tab\there", "  ends ", "", "é\u2028\x85", "'"]  # fmt: skip
-TEXT_FORMATS = [name for name in tables.FORMATS if name not in ("parquet", "excel")]
+TEXT_FORMATS = [name for name in tables.FORMATS if name != "parquet"]
 
 
 def written(format, texts, line_end="\n"):
@@ -199,18 +199,18 @@ def write_frame(path, frame):
     if path.suffix == ".jsonl":
         path.write_text(frame.to_json(orient="records", lines=True))
     else:
-        (frame.to_parquet if path.suffix == ".parquet" else frame.to_excel)(path, index=False)
+        frame.to_parquet(path, index=False)
 
 
 @pytest.mark.parametrize("spelled", [["pos", "", "neg", " "], [1.5, None, 0, float("nan")]])
-@pytest.mark.parametrize("suffix", ["jsonl", "parquet", "xlsx"])
+@pytest.mark.parametrize("suffix", ["jsonl", "parquet"])
 def test_rows_without_a_label_are_left_out_and_counted_where_that_is_asked_for(
     tmp_path, spelled, suffix
 ):
     path = tmp_path / f"a.{suffix}"
     write_frame(path, pd.DataFrame({"text": list("abcd"), "label": spelled}))
     regression = spelled[0] == 1.5
-    place = {"jsonl": "line 2", "parquet": "row 2", "xlsx": "row 3"}[suffix]
+    place = {"jsonl": "line 2", "parquet": "row 2"}[suffix]
     with pytest.raises(ValueError, match=f"{place}: the (label|score) is miss.*--skip_unlabelled"):
         tables.read_table(path, regression=regression)
     data = tables.read_table(path, regression=regression, skip_unlabelled=True)
@@ -218,49 +218,28 @@ def test_rows_without_a_label_are_left_out_and_counted_where_that_is_asked_for(
     assert data.labels == ([1.5, 0.0] if regression else [1, 0])
 
 
-# --- Parquet and Excel ---
+# --- Parquet ---
 
 
-@pytest.mark.parametrize("suffix", ["parquet", "xlsx"])
-def test_files_of_pandas_are_read_as_their_csv(tmp_path, suffix):
-    texts = TEXTS if suffix == "parquet" else [text.strip() or "-" for text in TEXTS]
-    numbers = range(len(texts))
-    frame = pd.DataFrame({"id": numbers, "text": texts, "label": ["a", "b", "b", "a"] * 2})
-    path = tmp_path / f"a.{suffix}"
+def test_parquet_is_read_as_its_csv(tmp_path):
+    frame = pd.DataFrame({"text": TEXTS, "label": ["a", "b", "b", "a"] * 2})
+    path = tmp_path / "a.parquet"
     write_frame(path, frame)
     data = tables.read_table(path)
-    assert data.texts == texts and data.label_names == ("a", "b")
-    # Numbers as text: what a CSV file of the same table has.
-    if suffix == "xlsx":
-        assert tables.read_table(path, text="id").texts == list(map(str, numbers))
-        assert tables.read_table(path, header=False, text=1, label=2).texts == ["text", *texts]
+    assert data.texts == TEXTS and data.label_names == ("a", "b")
     with pytest.raises(ValueError, match=r"no column 'Text'.*Did you mean 'text'.*--text"):
         tables.read_table(path, text="Text")
     with pytest.raises(ValueError, match="encoding is not for files of"):
         tables.read_table(path, encoding="utf-8")
     path.write_bytes(path.read_bytes()[:-40])
-    with pytest.raises(ValueError, match=r"is not a whole (Parquet|Excel) file"):
+    with pytest.raises(ValueError, match="is not a whole Parquet file"):
         tables.read_table(path)
 
 
-def test_cells_of_excel_are_their_text_and_blank_rows_are_named(tmp_path):
-    rows = [["text", "label", None, None], [1.0, True, None, "x"], [2.5, False, None, None]]
-    pd.DataFrame(rows, dtype=object).to_excel(tmp_path / "a.xlsx", index=False, header=False)
-    data = tables.read_table(tmp_path / "a.xlsx")
-    assert (data.texts, data.label_names) == (["1", "2.5"], ("false", "true"))
-    rows.insert(2, [None] * 4)
-    pd.DataFrame(rows, dtype=object).to_excel(tmp_path / "b.xlsx", index=False, header=False)
-    with pytest.raises(ValueError, match=r"b\.xlsx, row 3: the line is blank, and rows follow"):
-        tables.read_table(tmp_path / "b.xlsx")
-
-
-@pytest.mark.parametrize("package", ["openpyxl", "pandas", "pyarrow"])
-def test_a_reader_that_is_not_installed_is_named(tmp_path, monkeypatch, package):
-    path = tmp_path / ("a.parquet" if package == "pyarrow" else "a.xlsx")
-    write_frame(path, pd.DataFrame({"text": ["a"], "label": ["b"]}))
-    monkeypatch.setitem(sys.modules, package, None)
-    with pytest.raises(ImportError, match=rf"{package}: pip install 'bert_zoo\[tables\]'"):
-        tables.read_table(path)
+def test_a_reader_that_is_not_installed_is_named(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    with pytest.raises(ImportError, match=r"pyarrow: pip install 'bert_zoo\[tables\]'"):
+        tables.read_table(tmp_path / "a.parquet")
 
 
 # --- Errors ---
@@ -367,25 +346,6 @@ def test_bad_arguments_are_named(tmp_path, options, error, message):
     path = write(tmp_path, "a.csv", "text,label\na,b\n")
     with pytest.raises(error, match=message):
         tables.read_table(**{"path": path} | options)
-
-
-class Name(str):
-    """A name that counts how often names are compared."""
-
-    compared = 0
-    __hash__ = str.__hash__
-
-    def __eq__(self, other):
-        Name.compared += 1
-        return str.__eq__(self, other)
-
-
-def test_many_columns_are_compared_a_few_times_each():
-    names = [*map(Name, range(5_000)), Name(7)]
-    Name.compared = 0
-    with pytest.raises(ValueError, match=r"here: the columns \['7'\] occur twice"):
-        tables._unique_members("here", [(name, 1) for name in names])
-    assert Name.compared < 10 * len(names)
 
 
 def test_messages_are_bounded_whatever_a_file_holds(tmp_path):

@@ -37,29 +37,6 @@ def remarks(path: Path, data: LabelledTexts) -> Iterator[str]:
 def _texts(path: Path, texts: list[str], data: LabelledTexts) -> Iterator[str]:
     if empty := [row for row, text in enumerate(texts) if not text.strip()]:
         yield f"{_share(len(empty), data, 'text', path)} empty, {_first(empty, data)}."
-    if missing := [row for row, text in enumerate(texts) if text.strip().casefold() in MISSING]:
-        yield (
-            f"{_share(len(missing), data, 'text', path)} probably missing, such as "
-            f"{shown(texts[missing[0]])}, {_first(missing, data)}. It is read as a text."
-        )
-    if mangled := [row for row, text in enumerate(texts) if _is_mangled(text)]:
-        yield (
-            f"{_share(len(mangled), data, 'text', path)} UTF-8 that was read in another "
-            f"encoding, such as {shown(texts[mangled[0]])}, {_first(mangled, data)}. Check encoding."
-        )
-
-
-def _is_mangled(text: str) -> bool:
-    """Whether a text would be UTF-8 if it were written in one of the encodings of one byte a character."""
-    if text.isascii():
-        return False
-    for encoding in ("latin-1", "cp1252"):
-        try:
-            text.encode(encoding).decode("utf-8")
-        except UnicodeError:
-            continue
-        return True
-    return False
 
 
 def _classes(path: Path, data: LabelledTexts) -> Iterator[str]:
@@ -80,11 +57,6 @@ def _classes(path: Path, data: LabelledTexts) -> Iterator[str]:
         yield (
             f"The labels of {path.name} are {count:,} different numbers, each taken for a class of its "
             "own. If they are scores, train with --regression (regression=True)."
-        )
-    if isinstance(data.labels[0], tuple) and max(map(len, classes)) < 2:
-        yield (
-            f"No row of {path.name} has more than one label, such as {shown(data.label_names[0])}. Check "
-            "label_delimiter or label_columns; texts with one label each are better read without them."
         )
     rare = [name for i, name in enumerate(data.label_names) if counts[i] == 1]
     if rare and not is_numbered:

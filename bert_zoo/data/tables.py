@@ -1,14 +1,13 @@
-"""Labelled texts in tables (CSV, TSV, JSON, JSON Lines, Parquet, Excel), and TREC's question files.
+"""Labelled texts in tables (CSV, TSV, JSON, JSON Lines, Parquet), and TREC's question files.
 
 CSV follows RFC 4180: a field in quotation marks may hold commas, line ends and doubled quotation
 marks. TSV follows IANA's text/tab-separated-values: a quotation mark is text, as in GLUE's files.
-JSON is an array of objects, or as JSON Lines one object a line. Of an Excel file the first sheet is read.
+JSON is an array of objects, or as JSON Lines one object a line.
 
 Nothing here imports TensorFlow.
 """
 
 import csv
-import importlib
 import math
 import re
 from collections import Counter
@@ -84,7 +83,7 @@ def read_table(
         skip_unlabelled: whether rows without a label are left out, and counted. Otherwise they are an
             error, except in tables with several labels a row, where a row may have none.
         format: a key of `FORMATS`; by default what the file's suffix says, or "csv" where a
-            delimiter is given. "parquet" and "excel" need `pip install 'bert_zoo[tables]'`.
+            delimiter is given. "parquet" needs `pip install 'bert_zoo[tables]'`.
         delimiter: the character between the fields of a CSV file, or "tab"; by default the one of
             `DELIMITERS` that the header tells.
         header: False for a file whose first line is a row like the others; columns are then numbers,
@@ -381,14 +380,14 @@ class Table:
             )
         for option, is_refused in (
             ("delimiter", self.delimiter is not None and self.format != "csv"),
-            ("encoding", encoding is not None and self.format in _BINARY),
+            ("encoding", encoding is not None and self.format == "parquet"),
             ("header", not header and self.format in _NAMING),
         ):
             if is_refused:
                 raise ValueError(
                     f"{path}: {option} is not for files of {self.format}. Leave it out."
                 )
-        self._options = () if self.format in _BINARY else (encoding, max_line_bytes)
+        self._options = () if self.format == "parquet" else (encoding, max_line_bytes)
 
     def _format_of_suffix(self) -> str:
         by_suffix = SUFFIXES.get(self.path.suffix.lower())
@@ -410,8 +409,8 @@ class Table:
     ) -> Iterator[tuple[int, tuple[Any, ...]]]:
         """Yields each row's number, from 1, and its values in the columns asked for.
 
-        The number is that of the line on which the row begins, or for JSON arrays, Parquet and Excel
-        that of the row. Blank lines at the end of the file are left out.
+        The number is that of the line on which the row begins, or for JSON arrays and Parquet that
+        of the row. Blank lines at the end of the file are left out.
 
         Args:
             columns: their names, or numbers where there is no header.
@@ -570,48 +569,22 @@ def _json_records(
 
 def _parquet_records(path: Path) -> Iterator[tuple[int, Mapping[str, Any]]]:
     """The rows of a Parquet file; a part of the file is in memory at a time."""
-    arrow, parquet = (_reader(name, path) for name in ("pyarrow", "pyarrow.parquet"))
+    try:
+        import pyarrow
+        from pyarrow.parquet import ParquetFile
+    except ImportError as error:
+        raise ImportError(
+            f"{path}: reading it needs pyarrow: pip install 'bert_zoo[tables]'. Or save the table as CSV."
+        ) from error
     files.require_file(path, advice="Check its name and folder.")
     try:
-        with parquet.ParquetFile(path) as file:
+        with ParquetFile(path) as file:
             records = (record for batch in file.iter_batches() for record in batch.to_pylist())
             yield from enumerate(records, start=1)
-    except (OSError, arrow.ArrowException) as error:
+    except (OSError, pyarrow.ArrowException) as error:
         raise ValueError(
             f"{path} is not a whole Parquet file ({error}). Write it again."
         ) from error
-
-
-def _excel_records(path: Path) -> Iterator[tuple[int, list[str] | None]]:
-    """The rows of the first sheet of an Excel file, their cells as text without formatting."""
-    pandas = _reader("pandas", path)
-    files.require_file(path, advice="Check its name and folder.")
-    try:
-        sheet = pandas.read_excel(path, header=None, dtype=object, na_filter=False)
-    except ImportError as error:
-        raise _not_installed("openpyxl", path) from error
-    # What damaged files raise: zipfile's errors, KeyError, ValueError and others.
-    except Exception as error:
-        raise ValueError(
-            f"{path} is not a whole Excel file ({type(error).__name__}: {error}). Save it again as .xlsx, "
-            "or as CSV."
-        ) from error
-    for number, cells in enumerate(sheet.itertuples(index=False), start=1):
-        fields = [str(cell).lower() if isinstance(cell, bool) else str(cell) for cell in cells]
-        yield number, fields if any(fields) else None
-
-
-def _reader(module: str, path: Path) -> Any:
-    try:
-        return importlib.import_module(module)
-    except ImportError as error:
-        raise _not_installed(module.partition(".")[0], path) from error
-
-
-def _not_installed(package: str, path: Path) -> ImportError:
-    return ImportError(
-        f"{path}: reading it needs {package}: pip install 'bert_zoo[tables]'. Or save the table as CSV."
-    )
 
 
 def _object(where: str, record: Any) -> Mapping[str, Any]:
@@ -625,21 +598,18 @@ def _unique_members(where: object, pairs: Sequence[tuple[str, Any]]) -> dict[str
     return dict(pairs)
 
 
-# Name -> what gives the records of a file. "quoted_tsv" is what spreadsheets and pandas write: tabs,
-# with the quoting rules of CSV.
+# Name -> what gives the records of a file. Tabs with the quoting rules of CSV, as spreadsheets and pandas
+# write them, are "csv" with the delimiter "tab".
 FORMATS: Mapping[str, Callable[..., Iterator[tuple[int, Any]]]] = {
     "csv": _csv_records,
     "tsv": _tsv_records,
-    "quoted_tsv": partial(_csv_records, delimiter="\t"),
     "jsonl": _json_lines_records,
     "json": _json_records,
     "parquet": _parquet_records,
-    "excel": _excel_records,
 }
-# Formats whose records have names, that are not text, and whose records are numbered by line.
+# Formats whose records have names, and whose records are numbered by line.
 _NAMING = ("json", "jsonl", "parquet")
-_BINARY = ("parquet", "excel")
-_LINES = ("csv", "tsv", "quoted_tsv", "jsonl")
+_LINES = ("csv", "tsv", "jsonl")
 SUFFIXES: Mapping[str, str] = {
     ".csv": "csv",
     ".tsv": "tsv",
@@ -647,7 +617,6 @@ SUFFIXES: Mapping[str, str] = {
     ".jsonl": "jsonl",
     ".ndjson": "jsonl",
     ".parquet": "parquet",
-    ".xlsx": "excel",
 }
 # Of CSV files, the usual one first: spreadsheets write semicolons where commas are in numbers.
 DELIMITERS = (",", ";", "\t", "|")

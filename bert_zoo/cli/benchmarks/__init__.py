@@ -68,8 +68,7 @@ class DataOptions:
     header: bool = setting(True, "Whether a table's first line names its columns.")
     delimiter: str | None = setting(None, 'Between fields, or "tab"; found in the file if not set.')
     format: str | None = setting(
-        None,
-        "Of a table, by default as its suffix: csv, tsv, quoted_tsv, json, jsonl, parquet, excel.",
+        None, "Of a table, by default as its suffix: csv, tsv, json, jsonl, parquet."
     )
     encoding: str | None = setting(
         None, "Of the files; by default their byte order mark's, or UTF-8."
