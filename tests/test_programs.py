@@ -152,24 +152,12 @@ def test_the_version_is_said(monkeypatch, capsys):
     assert capsys.readouterr().out == f"bert_zoo {bert_zoo.__version__}\n"
 
 
-def test_programs_name_each_other_as_they_run_where_they_were_started(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    here, there = tmp_path / "a venv" / "bin", Path("/opt/venv/bin")
-    found = {}
-    monkeypatch.setattr("shutil.which", found.get)
-    as_module = bert_zoo.__main__.__file__
-    for bin, on_path, started, named in (
-        (there, True, as_module, "python -m bert_zoo predict"),
-        (there, True, "/opt/venv/bin/bert_zoo", "bert_zoo predict"),
-        (there, False, "/opt/venv/bin/bert_zoo", "/opt/venv/bin/bert_zoo predict"),
-        (here, False, as_module, "'a venv/bin/python' -m bert_zoo predict"),
-        (here, False, "a venv/bin/bert_zoo", "'a venv/bin/bert_zoo' predict"),
-        (there, False, "train.py", "bert_zoo predict"),
+def test_programs_name_each_other_as_they_were_started(monkeypatch):
+    for started, named in (
+        (bert_zoo.__main__.__file__, "python -m bert_zoo predict"),
+        ("/opt/venv/bin/bert_zoo", "bert_zoo predict"),
+        ("train.py", "bert_zoo predict"),
     ):
-        found.clear()
-        if on_path:
-            found.update({name: str(bin / name) for name in ("python", "bert_zoo")})
-        monkeypatch.setattr(sys, "executable", str(bin / "python"))
         monkeypatch.setattr(sys, "argv", [started])
         assert command("predict") == named
 

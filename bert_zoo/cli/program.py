@@ -8,7 +8,6 @@ import errno
 import logging
 import os
 import re
-import shlex
 import shutil
 import sys
 import textwrap
@@ -198,22 +197,10 @@ def _flag_help(flag: flags.Flag, width: int, in_short: bool) -> str:
 
 
 def command(verb: str) -> str:
-    """How to start another program from the same place, in the way that this one was started."""
+    """How to start another program, in the way that this one was started."""
     script = Path(sys.argv[0])
-    if script.name == "__main__.py" and script.parent.name == PACKAGE.name:
-        return f"{_typed('python', sys.executable)} -m bert_zoo {verb}"
-    # A script of the user's own says nothing of where programs are.
-    return f"{_typed('bert_zoo', script) if script.name == 'bert_zoo' else 'bert_zoo'} {verb}"
-
-
-def _typed(name: str, path: str | os.PathLike) -> str:
-    """What starts a program in this shell: its name where that finds it, else its path, as short as it is."""
-    path = Path(path).absolute()
-    if Path(shutil.which(name) or "").absolute() == path:
-        return name
-    return shlex.quote(
-        str(path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path)
-    )
+    is_module = script.name == "__main__.py" and script.parent.name == PACKAGE.name
+    return f"{'python -m ' if is_module else ''}bert_zoo {verb}"
 
 
 @contextlib.contextmanager
