@@ -161,7 +161,7 @@ def test_tokens_computed_alone_are_as_among_all(case, which):
         assert_same(first["pooled_output"], whole["pooled_output"], atol)
 
 
-@pytest.mark.parametrize("case", ONE_A_TASK)
+@pytest.mark.parametrize("case", slow_but(ONE_A_TASK, *COVER))
 def test_padding_changes_nothing(case):
     """Neither what stands under it nor how much there is."""
     model, (inputs, *_) = loaded(case), steps_of(case)
@@ -250,7 +250,7 @@ def test_mixed_bfloat16_is_close(case):
 
 
 # test_training.py and the tasks' own tests train the others.
-TRAINED = ("masked_lm", "pretraining", "causal_lm", "multiple_choice", "multi_label_classification")
+TRAINED = ("masked_lm", "pretraining", "multiple_choice")
 TRAINED = [case for case in covering(COVER, task_of) if task_of(case) in TRAINED]
 
 
@@ -300,7 +300,7 @@ def other_labels(outputs, ranges, name: str = ""):
 # --- Formats -------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("case", slow_but(ONE_A_TASK, *COVER))
+@pytest.mark.parametrize("case", slow_but(ONE_A_TASK, *ENCODERS))
 def test_saved_directory_gives_the_same_model(case, tmp_path):
     bert_zoo.save(loaded(case), tmp_path)
     assert_same_model(bert_zoo.load(tmp_path), case)
@@ -322,7 +322,7 @@ def test_a_quantized_model_gives_nearly_the_same(case):
             assert ours @ theirs >= 0.99 * norms, name
 
 
-@pytest.mark.parametrize("case", slow_but(ONE_A_TASK, *COVER))
+@pytest.mark.parametrize("case", slow_but(ONE_A_TASK, *covering(COVER, task_of)))
 def test_keras_file_gives_the_same_model(case, tmp_path):
     loaded(case).save(tmp_path / "model.keras")
     assert_same_model(keras.saving.load_model(tmp_path / "model.keras"), case)
@@ -436,9 +436,11 @@ def assert_serves(served: dict, outputs) -> None:
     assert_same({name: served[name] for name in outputs}, outputs, TOLERANCE)
 
 
-# Exporting takes longest: once a task, but those of test_export.py.
-EXPORTED = ("classification", "token_classification", "question_answering")
-SERVED = [case for case in covering(COVER, task_of) if task_of(case) not in EXPORTED]
+# Exporting takes longest: the tasks that are served as none of test_export.py and
+# test_export_recurrent.py.
+EXPORTED = ("masked_lm", "pretraining", "multiple_choice", "beam_question_answering")
+EXPORTED += ("regression", "multi_label_classification")
+SERVED = [case for case in covering(COVER, task_of) if task_of(case) in EXPORTED]
 
 
 @pytest.mark.parametrize("case", slow_but(COVER, *SERVED))
@@ -511,6 +513,7 @@ def read_whole(model, pairs: tuple[list[str], list[str]]) -> tuple[list[str], ..
     return tuple([text for text, is_whole in zip(c, whole, strict=True) if is_whole] for c in pairs)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", [case for case in COVER if carries_state(arrays(case))])
 @needs_tensorflow
 def test_saved_model_carries_its_state_as_the_model_does(case, exported):

@@ -29,7 +29,7 @@ TOLERANCE = 1e-5
 # Zeros, and nothing, before a text.
 LM_CASES = ("hf_adaptive", "torch_same_length")
 CASES = {"hf_adaptive": "causal_lm", "torch_same_length": "causal_lm", "hf_encoder": "encoder"}
-ALL_CASES = slow_but(CASES, "hf_adaptive", "hf_encoder")
+ALL_CASES = slow_but(CASES, "hf_adaptive")
 VOCABULARY = ["<eos>", "<unk>", *(f"w{number}" for number in range(48))]
 TEXTS = ["w1 w2 w47\nw3 never", "w4", ""]
 TOKENS = [["w1", "w2", "w47", "<eos>", "w3", "<unk>"], ["w4"], []]

@@ -367,19 +367,11 @@ def test_temperature_is_that_of_the_sampler_and_0_is_greedy():
     def generated(sampler, **options):
         return model.generate(prompt, max_new_tokens=12, sampler=sampler, **options)
 
-    for temperature in (0.3, 5):
-        own = samplers.RandomSampler(temperature=temperature, seed=1)
-        ours = generated("random", temperature=temperature, seed=1)
-        assert np.array_equal(ours, generated(own))
-        pieces = model.generate(
-            prompt,
-            max_new_tokens=12,
-            sampler="random",
-            temperature=temperature,
-            seed=1,
-            stream=True,
-        )
-        assert np.array_equal(np.concatenate(list(pieces), axis=1), ours)
+    own = samplers.RandomSampler(temperature=5, seed=1)
+    ours = generated("random", temperature=5, seed=1)
+    assert np.array_equal(ours, generated(own))
+    pieces = generated("random", temperature=5, seed=1, stream=True)
+    assert np.array_equal(np.concatenate(list(pieces), axis=1), ours)
     assert not np.array_equal(ours, generated("random", seed=1))
     assert np.array_equal(generated("top_p", temperature=0), generated("greedy"))
 

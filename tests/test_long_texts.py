@@ -21,7 +21,7 @@ from bert_zoo.text.windows import document_windows  # noqa: E402
 LENGTH = 40  # of the golden models
 ROOM = LENGTH - 2
 STRIDE = 17
-LONG = " ".join(TEXTS * 9)
+LONG = " ".join(TEXTS * 5)
 MIXED = [TEXTS[0], LONG, TEXTS[1], " ".join(TEXTS * 3)]
 POOL = {"mean": np.mean, "max": np.max}
 

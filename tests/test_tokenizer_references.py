@@ -175,11 +175,13 @@ CASES = {
 }
 # Minutes together, and shown by the others.
 SLOW = {
-    *("byte_bpe pages", "sentencepiece camembert", "sentencepiece albert_cased"),
+    *("byte_bpe pages", "tweet_bpe false"),
+    *("wordpiece cased_without_accents", "wordpiece bert_uncased", "wordpiece bert_cased"),
+    *(f"sentencepiece {n}" for n in ("camembert", "albert_cased", "xlnet")),
     *(f"byte_bpe {n}, released" for n in BYTE_BPE if n != "released"),
     *(f"sentencepiece {n} {ONE_AND_TWO}" for n in ("albert_cased", "xlnet")),
     *(name for name in CASES if str(OTHER_PLANES) in name or "camembert range" in name),
-    *(f"word_bpe {n}" for n in LANGUAGES if n not in ("en", "en cased", "fr cased")),
+    *(f"word_bpe {n}" for n in LANGUAGES if n not in ("en", "fr cased")),
     *(f"word_bpe {n}, real" for n in REAL if n != "de"),
 }
 
