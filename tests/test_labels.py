@@ -32,7 +32,9 @@ def batches(*columns):
 
 @pytest.fixture(scope="module")
 def classifier():
-    return load_task("classification", labels=NAMES, dropout=0.0)
+    model = load_task("classification", labels=NAMES, dropout=0.0)
+    model.run_eagerly = True  # tracing a graph takes longer than a few steps without one
+    return model
 
 
 class Column:

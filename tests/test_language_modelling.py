@@ -1,8 +1,6 @@
 """Files as streams and streams as segments, against plain Python."""
 
 import itertools
-import subprocess
-import sys
 from collections import Counter
 from pathlib import Path
 from random import Random
@@ -12,6 +10,7 @@ import pytest
 import tensorflow as tf
 
 from bert_zoo import text
+from bert_zoo.cli import build_vocabulary
 from bert_zoo.pretraining import streams as lm
 from bert_zoo.pretraining import vocabularies
 
@@ -307,16 +306,23 @@ def test_segments_that_cannot_be_are_refused(stream, args, options, problem):
 # ---------------------------------------------------------------------------------------------
 
 
-def build(tmp_path, *arguments):
-    command = [sys.executable, "-m", "bert_zoo", "build_vocabulary", f"--output={tmp_path / 'out'}"]
-    done = subprocess.run([*command, *arguments], capture_output=True, text=True, cwd=ROOT)
-    assert done.returncode == 0, done.stderr
-    return done.stdout, text.tokenizer_from_dir(tmp_path / "out", "transformer_xl")
+@pytest.fixture
+def build(tmp_path, capsys):
+    """Runs the program with options; gives what it printed, and the tokenizer."""
+    program = build_vocabulary.PROGRAM
+
+    def run(*options):
+        for name in program.flags:  # what other tests have set
+            program.flags[name].unparse()
+        program.run(build_vocabulary.main, [f"--output={tmp_path / 'out'}", *map(str, options)])
+        return capsys.readouterr().out, text.tokenizer_from_dir(tmp_path / "out", "transformer_xl")
+
+    return run
 
 
-def test_the_tool_writes_a_vocabulary_that_reads_its_texts(tmp_path):
+def test_the_tool_writes_a_vocabulary_that_reads_its_texts(build, tmp_path):
     path = write(tmp_path / "train.txt", "b a a\n<unk> a b c\n")
-    output, tokenizer = build(tmp_path, "--min_count=2", path)
+    output, tokenizer = build("--min_count=2", path)
     assert tokenizer.vocabulary == ("<eos>", "<unk>", "a", "b")
     stream = lm.encode_file(path, tokenizer)
     assert stream.tolist() == [3, 2, 2, 0, 1, 2, 3, 1, 0]
@@ -324,8 +330,8 @@ def test_the_tool_writes_a_vocabulary_that_reads_its_texts(tmp_path):
     assert "WikiText-103's vocabulary: []." in output
 
 
-def test_the_tool_makes_character_vocabularies_without_special_tokens(tmp_path):
+def test_the_tool_makes_character_vocabularies_without_special_tokens(build, tmp_path):
     path = write(tmp_path / "text8", "a b aa")
-    _, tokenizer = build(tmp_path, "--unit=character", "--space_token=_", path)
+    _, tokenizer = build("--unit=character", "--space_token=_", path)
     assert tokenizer.vocabulary == ("a", "_", "b")
     assert lm.encode_file(path, tokenizer).tolist() == [0, 1, 2, 1, 0, 0]

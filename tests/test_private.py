@@ -99,6 +99,25 @@ def test_children_all_layers_and_own_variables():
     assert private.own_variables(model) == []
 
 
+def test_declaring():
+    """A variable is there at once with its shape, and its value, name and scope are those of any other."""
+    usual, declared, dropped = (keras.layers.Dense(2, name=name) for name in "abc")
+    usual.build((None, 3))
+    with private.declaring():
+        declared.build((None, 3))
+        assert declared.kernel.shape == (3, 2) and declared.kernel._value is None
+    assert declared.kernel.path == "b/kernel" and declared.bias.numpy().tolist() == [0, 0]
+    assert declared.kernel.value.name == usual.kernel.value.name.replace("a/", "b/")
+    with private.declaring(made=False):
+        dropped.build((None, 3))
+    with pytest.raises(ArithmeticError), private.declaring():
+        keras.layers.Dense(2).build((None, 3))
+        raise ArithmeticError
+    with keras.StatelessScope():  # what is left over would be made at its end
+        pass
+    assert dropped.kernel._value is None
+
+
 def test_strategy_of():
     assert private.strategy_of(small_model()) is None
     with tf.distribute.OneDeviceStrategy("CPU:0").scope():

@@ -33,8 +33,10 @@ def model_of(family: str):
 
 @pytest.fixture
 def model():
-    """One to train."""
-    return load_task("token_classification", dropout=0.0)
+    """One to train, without graphs: tracing one takes longer than a few steps."""
+    model = load_task("token_classification", dropout=0.0)
+    model.run_eagerly = True
+    return model
 
 
 # ---------------------------------------------------------------------------------------------
@@ -196,13 +198,13 @@ def test_wrong_labels_of_words_are_named(y, error, message):
             call(WORDS, y, verbose=0)
 
 
-def test_labels_in_tf_data_are_checked_when_they_are_read():
-    tagger, words = model_of("bert"), word_batch(WORDS)
-    assert label_rows(tagger, words, tf.ragged.constant(WORD_LABELS)).to_list() == WORD_LABELS
+def test_labels_in_tf_data_are_checked_when_they_are_read(model):
+    words = word_batch(WORDS)
+    assert label_rows(model, words, tf.ragged.constant(WORD_LABELS)).to_list() == WORD_LABELS
 
     def evaluated(labels):
         data = tf.data.Dataset.from_tensor_slices((words, tf.ragged.constant(labels))).batch(3)
-        return tagger.evaluate(data, verbose=0)
+        return model.evaluate(data, verbose=0)
 
     by_name, by_id = ([[value] * len(row) for row in WORDS] for value in (LABELS[3], 3))
     assert evaluated(by_name) == evaluated(by_id)
@@ -215,9 +217,9 @@ def test_labels_in_tf_data_are_checked_when_they_are_read():
             evaluated(labels)
 
 
-def test_words_and_tags_are_read_as_tables_and_lines_hold_them():
+def test_words_and_tags_are_read_as_tables_and_lines_hold_them(model):
     pd, pa = pytest.importorskip("pandas"), pytest.importorskip("pyarrow")
-    tagger = model_of("bert")
+    tagger = model
     names = [[LABELS[max(i, 0)] for i in row] for row in WORD_LABELS]
     ids = [[max(i, 0) for i in row] for row in WORD_LABELS]
     frame = pd.DataFrame({"words": WORDS, "tags": names}, index=[5, 6, 7])
