@@ -17,8 +17,6 @@ from helpers import (
     assert_same_variables,
     directory_of,
     family_of,
-    google_config,
-    google_tensors,
     loaded,
     slow_but,
     task_of,
@@ -380,86 +378,3 @@ def test_an_albert_of_unknown_depth_asks_for_its_configuration(tmp_path):
         ConfigError, match=r"none that was released is 16 wide.*albert_config\.json"
     ):
         bert_zoo.load(tmp_path)
-
-
-# --- bert4keras ----------------------------------------------------------------------------------
-
-# As its `variable_mapping` has them: a layer's weights in their order -> those of Google's program.
-BERT4KERAS = {
-    "Embedding-Token": {"embeddings": "bert/embeddings/word_embeddings"},
-    "Embedding-Segment": {"embeddings": "bert/embeddings/token_type_embeddings"},
-    "Embedding-Position": {"embeddings": "bert/embeddings/position_embeddings"},
-    "Embedding-Norm": {
-        "beta": "bert/embeddings/LayerNorm/beta",
-        "gamma": "bert/embeddings/LayerNorm/gamma",
-    },
-    "Pooler-Dense": {"kernel": "bert/pooler/dense/kernel", "bias": "bert/pooler/dense/bias"},
-    "NSP-Proba": {
-        "kernel": "cls/seq_relationship/output_weights",
-        "bias": "cls/seq_relationship/output_bias",
-    },
-    "MLM-Dense": {
-        "kernel": "cls/predictions/transform/dense/kernel",
-        "bias": "cls/predictions/transform/dense/bias",
-    },
-    "MLM-Norm": {
-        "beta": "cls/predictions/transform/LayerNorm/beta",
-        "gamma": "cls/predictions/transform/LayerNorm/gamma",
-    },
-    "MLM-Bias": {"beta": "cls/predictions/output_bias"},
-}
-BERT4KERAS_BLOCK = {
-    "MultiHeadSelfAttention": ("attention/self/query", "attention/self/key", "attention/self/value", "attention/output/dense"),
-    "FeedForward": ("intermediate/dense", "output/dense"),
-}  # fmt: skip
-
-
-def bert4keras_arrays(case: str) -> dict[str, np.ndarray]:
-    """What bert4keras holds of a golden case, at the places in the HDF5 file that tf-keras 2.18 gives them."""
-    tensors = google_tensors(tensors_of(directory_of(case)))
-    layers = {layer: dict(names) for layer, names in BERT4KERAS.items()}
-    for number in range(
-        json.loads((directory_of(case) / "config.json").read_text())["num_hidden_layers"]
-    ):
-        block = f"bert/encoder/layer_{number}"
-        for part, denses in BERT4KERAS_BLOCK.items():
-            layer = f"Transformer-{number}-{part}"
-            layers[layer] = {
-                f"dense_{i}/{variable}".replace("_0/", "/"): f"{block}/{dense}/{variable}"
-                for i, dense in enumerate(denses)
-                for variable in ("kernel", "bias")
-            }
-            norm = f"{block}/{denses[-1].removesuffix('/dense')}/LayerNorm"
-            layers[f"{layer}-Norm"] = {name: f"{norm}/{name}" for name in ("beta", "gamma")}
-    arrays = {
-        f"{layer}/{layer}/{name}:0": tensors[google]
-        for layer, names in layers.items()
-        for name, google in names.items()
-    }
-    arrays["NSP-Proba/NSP-Proba/kernel:0"] = arrays["NSP-Proba/NSP-Proba/kernel:0"].T
-    return arrays
-
-
-@pytest.mark.parametrize("of_whole_model", [False, True])
-def test_bert4keras_files_give_the_same_model(of_whole_model, tmp_path):
-    case = "bert/pretraining"
-    arrays = bert4keras_arrays(case)
-    if of_whole_model:
-        arrays = {f"model_weights/{name}": array for name, array in arrays.items()}
-        arrays["optimizer_weights/Adam/iter:0"] = np.array(3)
-    with h5py.File(tmp_path / "best_model.h5", "w") as file:
-        for name, array in arrays.items():
-            file[name] = array
-    (tmp_path / "bert_config.json").write_text(json.dumps(google_config(case)))
-    expected = bert_zoo.load(directory_of(case), "pretraining", activation="gelu_tanh")
-    assert_same_variables(bert_zoo.load(tmp_path, "pretraining"), expected)
-
-
-def test_a_layer_that_a_user_of_bert4keras_added_is_left_out_with_a_word(tmp_path, caplog):
-    with h5py.File(tmp_path / "best_model.h5", "w") as file:
-        for name, array in bert4keras_arrays("bert/pretraining").items():
-            file[name] = array
-        file["dense_7/dense_7/kernel:0"] = np.zeros((3, 2))
-    (tmp_path / "bert_config.json").write_text(json.dumps(google_config("bert/pretraining")))
-    bert_zoo.load(tmp_path)
-    assert "dense_7/kernel" in caplog.text

@@ -18,8 +18,6 @@ from bert_zoo.weights.tensor_source import TensorSource, View, bfloat16_bits_to_
 _DAMAGED = (OSError, KeyError, RuntimeError, ValueError, TypeError, AttributeError, MemoryError)
 # Keras's mark, on an array of type V2, of a type that NumPy lacks.
 _BFLOAT16 = "bfloat16"
-# Of a file with a whole model.
-_MODEL, _OPTIMIZER = "model_weights/", "optimizer_weights/"
 
 
 class HDF5Source(TensorSource):
@@ -67,20 +65,6 @@ class HDF5Source(TensorSource):
             f"{self._path} is not a whole HDF5 file ({shortened(str(error))}). It is damaged or its "
             "download was cut short: delete it and download it again."
         )
-
-
-def keras2_variables(path: Path) -> View:
-    """The variables of a model that Keras 2 saved with `save_weights` or `save`, by their names.
-
-    Each lies at `<layer>/<name>:0`, and in a whole model below `model_weights/`, beside the optimizer's,
-    which are left out.
-    """
-    file = HDF5Source(path)
-    named = {key.removeprefix(_MODEL).partition("/")[2].removesuffix(":0"): key for key in file}
-    return View(
-        str(path),
-        {name: (file, key) for name, key in named.items() if not key.startswith(_OPTIMIZER)},
-    )
 
 
 def preset(path: Path) -> View:

@@ -9,7 +9,7 @@ from bert_zoo.config import ConfigError
 from bert_zoo.error_text import listing, shown
 from bert_zoo.json_files import read_object
 from bert_zoo.weights.files import WeightsError
-from bert_zoo.weights.hdf5 import HDF5Source, keras2_variables, preset
+from bert_zoo.weights.hdf5 import HDF5Source, preset
 from bert_zoo.weights.parameter_files import SHAPES_FILE, ParameterFilesSource
 from bert_zoo.weights.safetensors_io import SafetensorsSource
 from bert_zoo.weights.tensor_source import TensorSource, View
@@ -61,7 +61,7 @@ def open_weights(directory_or_file: str | os.PathLike) -> TensorSource:
     Args:
         directory_or_file: a directory with one checkpoint (a Hugging Face or bert_zoo directory,
           a KerasHub preset, or a TensorFlow 1 checkpoint); or a file: `*.safetensors`, `*.bin`, `*.pt`,
-          `*.pth`, `*.h5` of transformers, KerasHub or bert4keras, a shard index `*.index.json`, a TensorFlow
+          `*.pth`, `*.h5` of transformers or KerasHub, a shard index `*.index.json`, a TensorFlow
           `*.index`; `params_shapes.json` of GPT; or a TensorFlow checkpoint prefix.
 
     Returns:
@@ -119,13 +119,6 @@ def _sharded(index: Path, open_shard: Callable[[Path], TensorSource]) -> View:
     return view
 
 
-def _keras2_source(path: Path) -> TensorSource:
-    """A model of bert4keras, told by its layers' names, or of transformers' TensorFlow classes."""
-    file = HDF5Source(path)
-    is_bert4keras = any("Embedding-Token/" in key for key in file)
-    return keras2_variables(path) if is_bert4keras else TFModelSource.of_layers(file)
-
-
 def _keras3_source(path: Path) -> TensorSource:
     file = preset(path)
     refuse_classes_alone(file)
@@ -151,7 +144,7 @@ _READERS: dict[str, Callable[[Path], TensorSource]] = {
     ".pt": TorchSource,
     ".pth": TorchSource,
     ".weights.h5": _keras3_source,
-    ".h5": _keras2_source,
+    ".h5": lambda path: TFModelSource.of_layers(HDF5Source(path)),
     SHAPES_FILE: ParameterFilesSource,
     ".index": lambda path: _tensorflow_source(path.with_suffix("")),
 }
@@ -167,7 +160,7 @@ def _only_checkpoint(directory: Path) -> Path:
     }
     taken = next((files for files in found.values() if files), []) + tf1
     # Microsoft's program and Composer number their files; ELECTRA's and XLM's are named after the model
-    # alone, and bert4keras's users choose the name.
+    # alone.
     for pattern in ("pytorch.model*.bin", "*-rank0.pt", "*.index", "*.h5", "*.pth"):
         taken = taken or sorted(directory.glob(pattern))
     if len(taken) == 1:

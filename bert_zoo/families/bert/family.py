@@ -10,8 +10,6 @@ from bert_zoo.text.format import TextFormat
 from bert_zoo.text.wordpiece_files import read_wordpiece
 from bert_zoo.weights.formats import (
     TF1,
-    Bert4Keras,
-    bert4keras,
     keras_hub,
     model_garden,
 )
@@ -23,7 +21,6 @@ FAMILY = Family(
     formats={
         "hf": HF,
         "tf1": TF1(codec=TF1_CODEC, config_file="bert_config.json", root="bert/"),
-        "bert4keras": Bert4Keras(layers={**bert4keras.LAYERS, "masked_lm": "MLM-Bias"}),
         "keras_hub": keras_hub.KerasHub(
             class_name="BertBackbone",
             codec=keras_hub.codec(keras_hub.SEGMENTS, defaults={"activation": "gelu_tanh"}),

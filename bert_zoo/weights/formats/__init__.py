@@ -3,7 +3,6 @@
 A family's page gives one object of these a format that its checkpoints come in, with what is its own.
 """
 
-from bert_zoo.weights.formats.bert4keras import Bert4Keras
 from bert_zoo.weights.formats.bert_zoo import BertZoo
 from bert_zoo.weights.formats.fairseq import Fairseq
 from bert_zoo.weights.formats.format import Description, Format
@@ -15,7 +14,6 @@ from bert_zoo.weights.formats.torch import Torch
 
 __all__ = [
     "TF1",
-    "Bert4Keras",
     "BertZoo",
     "Description",
     "Fairseq",
