@@ -398,17 +398,6 @@ class Pieces(keras.utils.PyDataset):
         self.passes += 1
 
 
-def test_generators_and_pydatasets_of_texts_measure_as_lists(classifier):
-    wanted = classifier.evaluate(TEXTS, NUMBERS, batch_size=2, verbose=0)
-    pieces = Pieces()
-    for data in (pieces, (part for part in pieces.parts), map(pieces.__getitem__, range(2))):
-        np.testing.assert_allclose(classifier.evaluate(data, verbose=0), wanted, rtol=1e-5)
-    assert pieces.passes == 1
-    wanted = classifier.predict((TEXTS, TEXTS), verbose=0)
-    pairs = ((part, part) for part in (TEXTS[:2], TEXTS[2:]))
-    np.testing.assert_allclose(classifier.predict(pairs, verbose=0), wanted, atol=1e-5)
-
-
 class Ids(Pieces):
     """The same batches, as ids."""
 
@@ -437,36 +426,14 @@ def test_generators_and_pydatasets_of_ids_are_read_as_arrays_are(classifier):
     classifier.optimizer.learning_rate = rate
     np.testing.assert_allclose(found, [found[0]] * 3, rtol=1e-5)
     assert ids.passes
+    with pytest.raises(TypeError, match=r"holds list, .*Dataset\.from_generator"):
+        classifier.fit(iter([Pieces.parts[0]]), verbose=0)
+    with pytest.raises(ValueError, match="already used up"):
+        classifier.fit(iter([]), verbose=0)
     wrong = [({"token_ids": np.array([[2, 5, 300]])}, [0]), (ids[1][0], ["no"])]
     for batch, message in zip(wrong, (r"token_ids\[0, 2\] is 300", "label.* is 'no'"), strict=True):
         with pytest.raises(ValueError, match=message):
             classifier.fit(iter([batch]), verbose=0)
-
-
-def test_pydatasets_of_texts_train_for_epochs(classifier):
-    pieces = Pieces()
-    history = classifier.fit(pieces, epochs=2, validation_data=Pieces(), verbose=0).history
-    assert pieces.passes == 2
-    assert len(history["val_loss"]) == 2 and np.isfinite(history["loss"]).all()
-
-
-def test_generators_of_sentences_are_tagged():
-    tagger, words = (
-        loaded_task("token_classification"),
-        [["the", "cat"], ["a"], ["bird", "sat", "on"]],
-    )
-    wanted = tagger.predict(words, verbose=0)
-    given = tagger.predict(([row] for row in words), verbose=0)
-    np.testing.assert_allclose(given, wanted, atol=1e-5)
-
-
-def test_wrong_batches_of_generators_are_named(classifier):
-    with pytest.raises(ValueError, match=r"label\[0\] is 'no'"):
-        classifier.fit(iter([(TEXTS, ["no", "positive", "neutral"])]), verbose=0)
-    with pytest.raises(tf.errors.OpError, match=r"label\[0\] is 'no'"):
-        classifier.fit(iter([(TEXTS, NUMBERS), (TEXTS, ["no"] * 3)]), verbose=0)
-    with pytest.raises(ValueError, match="already used up"):
-        classifier.fit(iter([]), verbose=0)
 
 
 # ---------------------------------------------------------------------------------------------

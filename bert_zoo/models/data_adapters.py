@@ -14,7 +14,7 @@ import numpy as np
 from bert_zoo.data.buckets import without_autotuning
 from bert_zoo.error_text import listing
 from bert_zoo.forks import refuse_fork
-from bert_zoo.models.generated import mapped, peeked, text_dataset
+from bert_zoo.models.generated import mapped, peeked
 from bert_zoo.models.inputs import (
     as_array,
     check_batch_size,
@@ -51,7 +51,7 @@ def keras_arguments(
         model: a `ZooModel`.
         x: strings; a tuple of two batches of strings; a dict of id arrays; a tf.data.Dataset of
             batches of either, alone or with labels (and weights); or a generator or PyDataset of such
-            batches, which Keras takes as it is where they are of ids.
+            batches of ids.
         y, sample_weight, batch_size, shuffle: as for `fit`, of strings and arrays.
         one_length: whether all batches must be padded to one length.
         labelled: whether data have labels, so that of two strings in a dataset's elements the second
@@ -72,23 +72,19 @@ def keras_arguments(
         _refuse_labels_beside("a generator", y, sample_weight)
         batch, x = peeked(x)
         first, *_ = _unpack(batch, with_names)
-        if isinstance(first, Mapping):
+        if not isinstance(first, Mapping):
+            raise TypeError(
+                f"The first batch of x holds {type(first).__name__}, and generators and PyDatasets give "
+                "dicts of ids. Pass texts as lists or arrays, or make them batches of a dataset: "
+                "tf.data.Dataset.from_generator."
+            )
 
-            def checked(batch):
-                columns = _unpack(batch, with_names)
-                columns = _id_columns(
-                    model, *columns, needs_labels=needs_labels, table=class_weights
-                )
-                return tuple(column for column in columns if column is not None)
+        def checked(batch):
+            columns = _unpack(batch, with_names)
+            columns = _id_columns(model, *columns, needs_labels=needs_labels, table=class_weights)
+            return tuple(column for column in columns if column is not None)
 
-            return {"x": mapped(checked, x)}
-
-        def columns(batch):
-            return _text_columns(model, *_unpack(batch, with_names), needs_labels=needs_labels)
-
-        x = text_dataset(x, columns, batch, shuffle=shuffle)
-        if one_length:  # which looks at all batches before they are read
-            x = x.cache()
+        return {"x": mapped(checked, x)}
     if is_tf_dataset(x):
         _refuse_labels_beside("a tf.data.Dataset", y, sample_weight)
         first, *others = _unpack(x.element_spec, with_names)

@@ -1,14 +1,10 @@
-"""Batches that Python code makes, in generators and PyDatasets: texts as tf.data, ids as they come."""
+"""Batches of ids that Python code makes, in generators and PyDatasets."""
 
 import itertools
-import random
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import keras
-import numpy as np
-
-from bert_zoo.models.graphs import open_spec
 
 
 def peeked(source: Iterator | keras.utils.PyDataset) -> tuple[Any, Any]:
@@ -46,46 +42,3 @@ def mapped(function: Callable[[Any], Any], source: Iterator | keras.utils.PyData
     is_generator = not isinstance(source, keras.utils.PyDataset)
     # Keras knows generators by their type.
     return (function(batch) for batch in source) if is_generator else _Mapped(function, source)
-
-
-def text_dataset(source, columns: Callable[[Any], tuple], first: Any, *, shuffle: bool):
-    """A tf.data.Dataset of what `columns` makes of each batch, of any length and number of rows.
-
-    Batches are made one after the other, whatever `workers` a PyDataset has; texts are tokenized in
-    parallel. `shuffle` gives those of a PyDataset a new order each epoch.
-    """
-    import tensorflow as tf
-
-    def epoch():
-        return map(columns, _epoch(source, shuffle))
-
-    signature = tf.nest.map_structure(_open_spec, columns(first))
-    dataset = tf.data.Dataset.from_generator(epoch, output_signature=signature)
-    number = getattr(source, "num_batches", None)
-    return (
-        dataset
-        if number is None
-        else dataset.apply(tf.data.experimental.assert_cardinality(number))
-    )
-
-
-def _epoch(source: Iterator | keras.utils.PyDataset, shuffle: bool) -> Iterator:
-    """One pass over the batches, of a PyDataset as Keras makes it."""
-    if not isinstance(source, keras.utils.PyDataset):
-        yield from source
-        return
-    source.on_epoch_begin()
-    numbers = range(source.num_batches) if source.num_batches is not None else itertools.count()
-    if shuffle and source.num_batches is not None:
-        numbers = random.sample(numbers, len(numbers))
-    yield from map(source.__getitem__, numbers)
-    source.on_epoch_end()
-
-
-def _open_spec(value):
-    """The type of a batch with every axis left open."""
-    import tensorflow as tf
-
-    if isinstance(value, tf.RaggedTensor):
-        return open_spec(value)
-    return tf.TensorSpec([None] * np.ndim(value), value.dtype)
