@@ -382,33 +382,26 @@ def test_weights_that_are_no_numbers_are_refused_in_graphs(classifier):
 # ---------------------------------------------------------------------------------------------
 
 
-class Pieces(keras.utils.PyDataset):
-    """Batches of other lengths and numbers of rows."""
+class Ids(keras.utils.PyDataset):
+    """Batches of ids of other lengths and numbers of rows."""
 
-    parts = ((TEXTS[:2], [NAMES[2], NAMES[0]]), (np.array(TEXTS[2:]), np.array([1])))
+    texts = ((TEXTS[:2], [NAMES[2], NAMES[0]]), (TEXTS[2:], np.array([1])))
     passes = 0
-
-    def __len__(self):
-        return len(self.parts)
-
-    def __getitem__(self, index):
-        return self.parts[index]
-
-    def on_epoch_end(self):
-        self.passes += 1
-
-
-class Ids(Pieces):
-    """The same batches, as ids."""
 
     def __init__(self, preprocessor):
         super().__init__()
         self.preprocessor = preprocessor
 
+    def __len__(self):
+        return len(self.texts)
+
     def __getitem__(self, index):
-        texts, labels = self.parts[index]
-        ids = self.preprocessor([*texts])
+        texts, labels = self.texts[index]
+        ids = self.preprocessor(texts)
         return {name: value.numpy() for name, value in ids.items()}, labels
+
+    def on_epoch_end(self):
+        self.passes += 1
 
 
 def test_generators_and_pydatasets_of_ids_are_read_as_arrays_are(classifier):
@@ -427,7 +420,7 @@ def test_generators_and_pydatasets_of_ids_are_read_as_arrays_are(classifier):
     np.testing.assert_allclose(found, [found[0]] * 3, rtol=1e-5)
     assert ids.passes
     with pytest.raises(TypeError, match=r"holds list, .*Dataset\.from_generator"):
-        classifier.fit(iter([Pieces.parts[0]]), verbose=0)
+        classifier.fit(iter([Ids.texts[0]]), verbose=0)
     with pytest.raises(ValueError, match="already used up"):
         classifier.fit(iter([]), verbose=0)
     wrong = [({"token_ids": np.array([[2, 5, 300]])}, [0]), (ids[1][0], ["no"])]

@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import re
 import shutil
 import zlib
 
@@ -17,6 +18,7 @@ from helpers import (
     assert_same_variables,
     directory_of,
     family_of,
+    google_config,
     loaded,
     slow_but,
     task_of,
@@ -134,9 +136,22 @@ def test_albert_s_class_computes_with_the_second_of_two_biases(tmp_path):
     with h5py.File(path, "w") as file:
         for value, name in enumerate(("predictions/bias:0", "predictions/decoder/bias:0")):
             file[f"predictions/tf_albert_for_masked_lm/{name}"] = np.full(3, value, "float32")
+        file["albert/tf_albert_for_masked_lm/groups_._0/beta:0"] = np.zeros(3)
     source = open_weights(path)
-    assert list(source) == ["predictions.bias"]
+    assert list(source) == ["groups.0.bias", "predictions.bias"]
     assert source["predictions.bias"].tolist() == [1, 1, 1]
+
+
+@pytest.mark.parametrize("whole_model", ["", "model_weights/"])
+def test_a_file_of_bert4keras_is_refused_with_what_to_load_instead(whole_model, tmp_path):
+    file = tmp_path / "best_model.h5"
+    with h5py.File(file, "w") as stored:
+        for layer in ("Embedding-Token", "Pooler-Dense"):
+            stored[f"{whole_model}{layer}/{layer}/kernel:0"] = np.zeros((2, 2))
+    (tmp_path / "bert_config.json").write_text(json.dumps(google_config("bert/pretraining")))
+    wanted = f"{re.escape(str(file))} is not .*Embedding-Token.*layer_.*Google's checkpoint"
+    with pytest.raises(WeightsError, match=wanted):
+        bert_zoo.load(tmp_path)
 
 
 def changed(change, to):

@@ -63,13 +63,15 @@ class TFModelSource(TensorSource):
     @classmethod
     def of_layers(cls, file: TensorSource) -> Self:
         """Of HDF5. Raises WeightsError where it is not a file of transformers."""
-        for stored in file:
-            if stored.count("/") < 2:
-                raise WeightsError(
-                    f"{file.location} is not a file of transformers' TensorFlow classes: it holds "
-                    f"{shortened(stored)}, not <layer>/<model>/<variable>. Save the model with its "
-                    "save_pretrained()."
-                )
+        unlike = [stored for stored in file if stored.count("/") < 2]
+        if unlike or not is_of_tf_classes(file):
+            raise WeightsError(
+                f"{file.location} is not a file of transformers' TensorFlow classes: it holds "
+                f"{shortened(next(iter([*unlike, *file]), 'no array'))}, not "
+                "<layer>/<model>/<variable> with layers such as layer_._0. Save the model with its "
+                "save_pretrained(). For a model of bert4keras, load Google's checkpoint that it was "
+                "built from, or what its save_weights_as_checkpoint() writes."
+            )
         return cls(file, {stored: stored.split("/", 2)[2] for stored in file})
 
     @classmethod
