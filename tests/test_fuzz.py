@@ -35,7 +35,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 from helpers import GOLDEN, directory_of, load_case
-from test_gpt import write_gpt_release
 from test_pickled_vocabulary import attributes
 from test_wordpiece import SERIALIZED
 
@@ -291,7 +290,6 @@ def subjects() -> dict[str, Subject]:
         "checkpoint-tf_keras": Subject(make_tf_keras, read_checkpoint, 30),
         "checkpoint-keras_hub": Subject(make_keras_hub, read_checkpoint, 30),
         "checkpoint-model_garden": Subject(make_model_garden, read_checkpoint, 30),
-        "checkpoint-parameter_files": Subject(write_gpt_release, read_checkpoint, 30),
         "checkpoint-own": Subject(make_own, read_checkpoint, 30),
         "model-own": Subject(make_own, read_model, 0),
         "checkpoint-sentence-transformers": Subject(
@@ -588,8 +586,8 @@ def test_a_damaged_file_gives_a_result_or_one_clear_error(name, tmp_path):
 def test_every_family_and_kind_of_file_is_damaged():
     checkpoints = [name.split("-", 1) for name in golden_checkpoints()]
     assert {family for family, _ in checkpoints} == set(registry().families)
-    # In weights-sharded, weights-tf_shards, and checkpoint-tf_keras, -keras_hub and -parameter_files.
-    others = {".bin.index.json", ".h5", ".h5.index.json", ".weights.h5", sources.SHAPES_FILE}
+    # In weights-sharded, weights-tf_shards, and checkpoint-tf_keras and -keras_hub.
+    others = {".bin.index.json", ".h5", ".h5.index.json", ".weights.h5"}
     assert others.union(f".{suffix}" for _, suffix in checkpoints) == set(sources._READERS)
     assert all(
         any(f"tokenizer-{family}" in name for name in SUBJECTS) for family in registry().families

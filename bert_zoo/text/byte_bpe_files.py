@@ -18,12 +18,8 @@ from bert_zoo.text.files import (
 from bert_zoo.text.format import TokenizerParts
 from bert_zoo.text.unicode_tables import NFC
 
-# Of a vocabulary and its merges: Hugging Face's, GPT-2's own, GPT's own.
-FILES = (
-    ("vocab.json", "merges.txt"),
-    ("encoder.json", "vocab.bpe"),
-    ("encoder_bpe_40000.json", "vocab_40000.bpe"),
-)
+# Of a vocabulary and its merges: Hugging Face's, and GPT-2's own.
+FILES = (("vocab.json", "merges.txt"), ("encoder.json", "vocab.bpe"))
 # From a directory's files to the tokens in the order of their ids, and the merges.
 ReadTables = Callable[[VocabularyFiles], tuple[list[str], list[tuple[str, ...]]]]
 # Where fairseq keeps the files of GPT-2's vocabulary, which its archives do not hold.

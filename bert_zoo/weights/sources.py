@@ -10,7 +10,6 @@ from bert_zoo.error_text import listing, shown
 from bert_zoo.json_files import read_object
 from bert_zoo.weights.files import WeightsError
 from bert_zoo.weights.hdf5 import HDF5Source, preset
-from bert_zoo.weights.parameter_files import SHAPES_FILE, ParameterFilesSource
 from bert_zoo.weights.safetensors_io import SafetensorsSource
 from bert_zoo.weights.tensor_source import TensorSource, View
 from bert_zoo.weights.tf1 import TF1Source
@@ -25,7 +24,6 @@ _KINDS = {
     "fairseq": ("model.pt",),
     "TensorFlow classes": ("tf_model.h5", "tf_model.h5.index.json"),
     "KerasHub": ("model.weights.h5",),
-    "arrays without names": (SHAPES_FILE,),
 }
 # Of a LoRA adapter of peft, which is no model by itself; see `bert_zoo.weights.adapters`.
 ADAPTER_CONFIG = "adapter_config.json"
@@ -62,7 +60,7 @@ def open_weights(directory_or_file: str | os.PathLike) -> TensorSource:
         directory_or_file: a directory with one checkpoint (a Hugging Face or bert_zoo directory,
           a KerasHub preset, or a TensorFlow 1 checkpoint); or a file: `*.safetensors`, `*.bin`, `*.pt`,
           `*.pth`, `*.h5` of transformers or KerasHub, a shard index `*.index.json`, a TensorFlow
-          `*.index`; `params_shapes.json` of GPT; or a TensorFlow checkpoint prefix.
+          `*.index`; or a TensorFlow checkpoint prefix.
 
     Returns:
         A lazy mapping from name to array.
@@ -145,7 +143,6 @@ _READERS: dict[str, Callable[[Path], TensorSource]] = {
     ".pth": TorchSource,
     ".weights.h5": _keras3_source,
     ".h5": lambda path: TFModelSource.of_layers(HDF5Source(path)),
-    SHAPES_FILE: ParameterFilesSource,
     ".index": lambda path: _tensorflow_source(path.with_suffix("")),
 }
 # By which a name is known to be a file's.

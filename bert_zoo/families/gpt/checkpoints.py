@@ -16,14 +16,6 @@ GPT2_FILES = (
 )
 OPENAI = "https://openaipublic.blob.core.windows.net/gpt-2/models"
 
-# GPT's, in the repository of its program.
-GPT_FILES = (
-    *("params_shapes.json", *(f"params_{number}.npy" for number in range(10))),
-    *("encoder_bpe_40000.json", "vocab_40000.bpe"),
-)
-GPT_REPOSITORY = "https://raw.githubusercontent.com/openai/finetune-transformer-lm"
-GPT_REVISION = "a69b5c43b0452462890bca8ff92fb75dee9290cf"
-
 # Zero-shot, the paper's table 3.
 COLUMNS = (
     "LAMBADA (perplexity)",
@@ -65,18 +57,7 @@ GPT = [
     Checkpoint(
         "gpt",
         {},
-        sources=[
-            HF("openai-community/openai-gpt"),
-            Files(
-                f"{GPT_REPOSITORY}/{GPT_REVISION}/model",
-                GPT_FILES,
-                sha256={
-                    "params_shapes.json": "3bff3faa381e06d81c60f44520eb82c673d14a8ae61d821c63167f59acc6a768",
-                    "encoder_bpe_40000.json": "fdf49b19e7de236852091da09b84a7a3cd5e7b0e79916376cf45f6b8127b8078",
-                    "vocab_40000.bpe": "0ea9b51ae695073cd871e0358f7016311d671a7ff3963e367d5236522f294725",
-                },
-            ),
-        ],
+        sources=[HF("openai-community/openai-gpt")],
         provides=PROVIDES,
         params=116_534_784,
         licence="MIT",

@@ -4,7 +4,6 @@ from bert_zoo.families.bert.presets import SENTENCES
 from bert_zoo.families.gpt import formats
 from bert_zoo.families.gpt.checkpoints import GPT
 from bert_zoo.families.gpt.config import CausalConfig
-from bert_zoo.families.gpt.original import ORIGINAL
 from bert_zoo.families.gpt.vocabulary import read_char_bpe
 from bert_zoo.family import Family
 from bert_zoo.presets import Preset, Recipe
@@ -86,8 +85,8 @@ HF_CODEC = ConfigCodec(
     finish=formats.without_inner_size,
 )
 ENCODER_ROWS = (
-    Row(EMBED, "embeddings/token_embedding", hf="tokens_embed", tf1="wte"),
-    Row(EMBED, "embeddings/position_embedding", hf="positions_embed", tf1="wpe"),
+    Row(EMBED, "embeddings/token_embedding", hf="tokens_embed"),
+    Row(EMBED, "embeddings/position_embedding", hf="positions_embed"),
     *formats.BLOCK_ROWS,
 )
 # A text's tokens alone, or those of both texts of a pair, as transformers has them.
@@ -123,7 +122,6 @@ FAMILY = Family(
             classes=formats.hf_classes("OpenAIGPT"),
             ignorable=(r"(^|\.)attn\.bias$", r"(^|\.)position_ids$"),
         ),
-        "tf1": ORIGINAL,
     },
     encoder_rows=ENCODER_ROWS,
     heads={

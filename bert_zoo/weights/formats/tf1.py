@@ -10,7 +10,7 @@ from bert_zoo.json_files import JsonObject, read_object
 from bert_zoo.weights.formats.format import Format
 from bert_zoo.weights.table import Row
 
-# Width of an attention head where files do not tell their number: ELECTRA's, and GPT's own.
+# Width of an attention head where files do not tell their number: ELECTRA's.
 HEAD_SIZE = 64
 
 
