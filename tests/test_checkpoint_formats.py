@@ -3,11 +3,8 @@
 import ast
 import json
 import os
-import random
-import re
 import shutil
 import stat
-from datetime import timedelta
 from pathlib import Path
 
 import keras
@@ -21,7 +18,6 @@ from helpers import (
     arrays,
     assert_same,
     assert_same_variables,
-    directory_of,
     google_config,
     google_tensors,
     inputs_of,
@@ -34,7 +30,6 @@ from helpers import (
     tensors_of,
     variables_of,
 )
-from test_torch_bin import literal, tensor_literal, write_archive
 
 import bert_zoo
 from bert_zoo.registry import registry
@@ -454,39 +449,3 @@ def test_home_directory_is_expanded(tmp_path, monkeypatch):
     bert_zoo.save(model, "~/saved")
     assert (tmp_path / "saved" / "bert_zoo.json").is_file()
     assert_same_variables(bert_zoo.load("~/saved"), model)
-
-
-def write_composers(path: Path, tensors) -> None:
-    """What Composer's trainer writes: model, times and versions in "state", beside random generators."""
-    items, offset, length = b"", 0, sum(tensor.size for tensor in tensors.values())
-    for name, tensor in tensors.items():
-        strides = tuple(stride // 4 for stride in tensor.strides)
-        items += literal(name) + tensor_literal(tensor.shape, strides, offset, length)
-        offset += tensor.size
-    version = b"ctorch.torch_version\nTorchVersion\n" + literal(("2.4.0",)) + b"\x81"
-    state = b"}(" + literal("model") + b"}(" + items + b"u" + literal("torch_version") + version
-    state += literal("timestamp") + literal({"batch": 12, "total_wct": timedelta(hours=1)}) + b"u"
-    rng = [{"python": random.getstate(), "numpy": np.random.RandomState(0).get_state()}]
-    content = b"}(" + literal("state") + state + literal("rng") + literal(rng) + b"u"
-    values = b"".join(tensor.tobytes() for tensor in tensors.values())
-    write_archive(path, b"\x80\x02" + content + b".", values)
-
-
-def test_modernberts_training_checkpoints_are_read(tmp_path):
-    """Composer's file beside a config.json of Hugging Face's keys; the tied table is there twice."""
-    source = directory_of("modernbert/masked_lm")
-    composers = {
-        re.sub(r"^model\.(?=layers\.)", "model.encoder.", key): tensor
-        for key, tensor in tensors_of(source).items()
-    }
-    composers = {
-        re.sub(r"^model\.", "model.bert.", key)
-        if key.startswith("model.")
-        else f"model.{key}": tensor
-        for key, tensor in composers.items()
-    }
-    composers["model.decoder.weight"] = composers["model.bert.embeddings.tok_embeddings.weight"]
-    shutil.copy(source / "config.json", tmp_path)
-    write_composers(tmp_path / "ep0-ba12-rank0.pt", composers)
-    model = bert_zoo.load(tmp_path, "masked_lm")
-    assert_same_variables(model, loaded("modernbert/masked_lm"))

@@ -156,9 +156,8 @@ def _only_checkpoint(directory: Path) -> Path:
         for kind, names in _KINDS.items()
     }
     taken = next((files for files in found.values() if files), []) + tf1
-    # Microsoft's program and Composer number their files; ELECTRA's and XLM's are named after the model
-    # alone.
-    for pattern in ("pytorch.model*.bin", "*-rank0.pt", "*.index", "*.h5", "*.pth"):
+    # Microsoft's program numbers its files; ELECTRA's and XLM's are named after the model alone.
+    for pattern in ("pytorch.model*.bin", "*.index", "*.h5", "*.pth"):
         taken = taken or sorted(directory.glob(pattern))
     if len(taken) == 1:
         return taken[0]

@@ -24,7 +24,6 @@ from bert_zoo.weights.files import ZIP_ERRORS, WeightsError, refuse_lfs_pointer
 from bert_zoo.weights.restricted_pickle import (
     UNREAD_ARRAYS,
     Record,
-    Unread,
     make_dict,
     read_pickle,
     records,
@@ -41,10 +40,8 @@ _LOGGER = logging.getLogger(__name__)
 _ZIP_MAGIC = b"PK\x03\x04"
 _STREAM_MAGIC = 0x1950A86A20F9469CFC6C
 _STREAM_PROTOCOL = 1001
-# Where training programs keep the state dict: PyTorch Lightning and most scripts, fairseq. Composer has
-# the latter below an entry for all that is not a generator of random numbers.
+# Where training programs keep the state dict: PyTorch Lightning and most scripts, fairseq.
 _STATE_DICT_ENTRIES = ("state_dict", "model")
-_STATE_ENTRY = "state"
 
 
 class _StorageType(NamedTuple):
@@ -97,9 +94,8 @@ class TorchSource(TensorSource):
     """The tensors of one PyTorch file.
 
     The file holds a dict. If it has tensors, it is the state dict; otherwise its entry
-    "state_dict" or "model" is, or that of its entry "state". A state dict with anything but tensors
-    is refused; what lies beside it (optimizer, step) is logged and ignored. Pickled modules are not
-    read.
+    "state_dict" or "model" is. A state dict with anything but tensors is refused; what lies beside
+    it (optimizer, step) is logged and ignored. Pickled modules are not read.
 
     Attributes:
         arguments: what fairseq's entry "args", since 2021 "cfg", says of the model and its training;
@@ -222,13 +218,8 @@ _TRAINING_RECORDS = records(
     "fairseq.models.pair_bert.BertConfig",
 )
 
-# And Composer and XLM's program: states of generators, probabilities, times and a version.
-_LEFT_UNREAD = {
-    **UNREAD_ARRAYS,
-    **dict.fromkeys(("datetime.timedelta", "torch.torch_version.TorchVersion"), Unread),
-}
-
-_ALLOWED = {**_TENSORS, **_TRAINING_RECORDS, **_LEFT_UNREAD}
+# XLM's program saves arrays of probabilities too.
+_ALLOWED = {**_TENSORS, **_TRAINING_RECORDS, **UNREAD_ARRAYS}
 
 _ADVICE = (
     "bert_zoo reads only dicts of tensors from PyTorch files. Where you trust the file, load it with "
@@ -364,10 +355,7 @@ def _state_dict(root: Any, path: Path) -> dict[str, _Tensor]:
         )
     found = root
     if not _has_tensors(root):
-        inner = _entries_with_tensors(root)
-        if not inner and type(root.get(_STATE_ENTRY)) is dict:
-            root = root[_STATE_ENTRY]
-            inner = _entries_with_tensors(root)
+        inner = [name for name in _STATE_DICT_ENTRIES if _has_tensors(root.get(name))]
         if len(inner) != 1:
             raise WeightsError(
                 f"{path} holds no dict of named tensors, at its top or as exactly one of the "
@@ -402,10 +390,6 @@ def _arguments(root: dict) -> dict[str, Any]:
 
 def _has_tensors(value: Any) -> bool:
     return type(value) is dict and any(isinstance(item, _Tensor) for item in value.values())
-
-
-def _entries_with_tensors(root: dict[str | int, Any]) -> list[str]:
-    return [name for name in _STATE_DICT_ENTRIES if _has_tensors(root.get(name))]
 
 
 def _describe_entries(table: dict[str | int, Any]) -> str:

@@ -1,8 +1,5 @@
 """ModernBERT (Warner et al. 2024, arXiv:2412.13663): rotary positions, windows, 8,192 tokens."""
 
-from dataclasses import dataclass
-from typing import ClassVar
-
 from bert_zoo.families.bert import formats as bert_formats
 from bert_zoo.families.bert import rows as bert_rows
 from bert_zoo.families.modernbert.checkpoints import CHECKPOINTS
@@ -13,7 +10,7 @@ from bert_zoo.family import Family
 from bert_zoo.text.byte_bpe_files import read_byte_bpe
 from bert_zoo.text.format import TextFormat
 from bert_zoo.text.layout import Layout
-from bert_zoo.weights.formats import HuggingFace, Torch
+from bert_zoo.weights.formats import HuggingFace
 
 
 def backbone(config: ModernBertConfig, dtype):
@@ -81,16 +78,6 @@ def backbone(config: ModernBertConfig, dtype):
     )
 
 
-@dataclass(frozen=True, kw_only=True)
-class Original(Torch):
-    """Training checkpoints of AnswerDotAI/ModernBERT by Composer (src/bert_layers/model.py, FlexBert)."""
-
-    renames: ClassVar[tuple[tuple[str, str], ...]] = (
-        (r"^model\.bert\.(encoder\.)?", "model."),
-        (r"^model\.(?=(head|decoder|classifier)\.)", ""),
-    )
-
-
 FAMILY = Family(
     name="modernbert",
     backbone=backbone,
@@ -102,7 +89,6 @@ FAMILY = Family(
             root="model.",
             classes=bert_formats.hf_classes("ModernBert"),
         ),
-        "torch": Original(root="model.", required_key=r"^model\.bert\."),
     },
     encoder_rows=ENCODER_ROWS,
     heads={
