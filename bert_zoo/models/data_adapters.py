@@ -4,7 +4,6 @@ Text, alone or as a pair, in lists, NumPy arrays or tf.data, becomes a tf.data p
 tokenizes in parallel; dicts of ids are checked and passed on.
 """
 
-import functools
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -26,7 +25,6 @@ from bert_zoo.models.labels import (
     class_weights_of,
     label_arrays,
 )
-from bert_zoo.models.ranks import with_ranks
 from bert_zoo.models.sample_weights import checked_sample_weight
 from bert_zoo.text.columns import column_names
 
@@ -291,7 +289,7 @@ def _map_dataset(
     """Adds tokenization, or checks on ids, to a dataset of batches."""
     import tensorflow as tf
 
-    dataset = with_ranks(model, dataset, functools.partial(_unpack, with_names=with_names))
+    _check_ranks(dataset)
     x_spec, *_ = _unpack(dataset.element_spec, with_names)
     if isinstance(x_spec, Mapping):
         transform = model.check_in_graph
@@ -380,6 +378,18 @@ def _refuse_names_as_texts(model, dataset) -> None:
                 "Leave the labels out: dataset.map(lambda text, label: text). If they are second "
                 "texts: dataset.map(lambda first, second: ((first, second),))."
             )
+
+
+def _check_ranks(dataset) -> None:
+    import tensorflow as tf
+
+    shapes = (getattr(spec, "shape", None) for spec in tf.nest.flatten(dataset.element_spec))
+    if any(isinstance(shape, tf.TensorShape) and shape.rank is None for shape in shapes):
+        raise ValueError(
+            "The dataset does not say how many axes its tensors have, as after tf.py_function. Call "
+            "set_shape on what that returns, such as [None] for a batch of texts, and give "
+            "from_generator an output_signature."
+        )
 
 
 def _check_text_spec(spec) -> None:

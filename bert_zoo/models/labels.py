@@ -299,10 +299,6 @@ class LabelRange:
         return self.axes != ("batch",)
 
     @property
-    def rank(self) -> int:
-        return len(self.axes)
-
-    @property
     def columns(self) -> Sequence[str] | range:
         """What the columns of a table of one-hot rows are called."""
         return () if self.per_token else self.names or range(self.limit)
@@ -377,7 +373,6 @@ class LabelSets:
     """
 
     names: tuple[str, ...]
-    rank = 2
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -465,7 +460,6 @@ class LabelScores:
 
     names: tuple[str, ...] = ()
     columns: tuple[str, ...] = ()
-    rank = 1
 
     def is_read_by(self, loss) -> bool:
         """Whether a loss compares labels with outputs, one by one; a user's own may read more of them."""
