@@ -126,7 +126,8 @@ def test_data_that_no_method_takes(method, classifier):
     message_of(TypeError, lambda: run(labelled), "'text' | (row['text'], row['label'])")
     message_of(TypeError, lambda: run(None), "x is None | Pass texts")
     if method != "predict":
-        for x in (TEXTS, task_inputs("classification"), batches(TEXTS), iter([(TEXTS,)])):
+        ids = task_inputs("classification")
+        for x in (TEXTS, ids, batches(TEXTS), iter([(ids,)])):
             message_of(ValueError, lambda: run(x), "There are no labels | as y")  # noqa: B023
 
 
