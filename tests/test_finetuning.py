@@ -14,7 +14,7 @@ from bert_zoo.cli.benchmarks.texts import TextBenchmark
 from bert_zoo.data.tables import LabelledTexts
 from bert_zoo.runtime.classifications import Classification, Classifications, softmax
 from bert_zoo.training import compile_for_task
-from bert_zoo.training.divergence import StopAtDivergence, TrainingDiverged
+from bert_zoo.training.divergence import TrainingDiverged
 from bert_zoo.training.presets import Recipe
 
 ROOT = Path(__file__).parents[1]
@@ -143,49 +143,16 @@ def test_a_stopped_run_goes_on_as_if_it_had_not_been(run, tmp_path, monkeypatch)
     assert (directory / "report.html").exists()
 
 
-@pytest.mark.parametrize("moment", ["before the checkpoint", "before deleting", "amid deleting"])
-def test_a_run_killed_while_it_keeps_models_goes_on(moment, tmp_path, monkeypatch):
-    figures = [{"accuracy": value} for value in (0.1, 0.2, 0.3)]
-
-    def recorded():
-        measure = finetuning.Measure(
-            task("validation", None), RECIPE, tmp_path, keep=2, checkpoint_seconds=0
-        )
-        epochs = measure.go_on()
-        monkeypatch.setattr(measure, "measured", lambda: (None, figures[len(measure.metrics)]))
-        measure.set_model(model)
-        return measure, epochs
-
-    def killed(*args, **kwargs):
-        if moment == "amid deleting":
-            (args[0] / "model.safetensors").unlink()
-        raise KeyboardInterrupt
-
-    model = bert_zoo.load(CHECKPOINT, "classification", num_classes=2, init=("classifier",))
-    compile_for_task(model)
-    model.optimizer.build(model.trainable_variables)
-    measure, _ = recorded()
-    for epoch in range(2):
-        measure.on_epoch_end(epoch, {"loss": 0.5})
-    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        name = "write_checkpoint" if moment == "before the checkpoint" else "shutil.rmtree"
-        patch.setattr(f"bert_zoo.cli.finetuning.{name}", killed)
-        measure.on_epoch_end(2, {"loss": 0.5})
-
-    (tmp_path / "model" / ".model.safetensors.0.tmp").write_bytes(b"of a killed process")
-    measure, epochs = recorded()
-    for epoch in range(epochs, 3):
-        measure.on_epoch_end(epoch, {"loss": 0.5})
-    assert sorted(path.name for path in tmp_path.glob("epoch-*")) == ["epoch-02", "epoch-03"]
-    bert_zoo.save(model, tmp_path / "model")
-    assert not list(tmp_path.rglob("*.tmp"))
-
-
-def test_a_run_without_a_checkpoint_begins_without_models_of_earlier_epochs(tmp_path):
-    (tmp_path / "epoch-07").mkdir()
-    measure = finetuning.Measure(task("validation"), RECIPE, tmp_path, keep=2)
-    assert measure.go_on() == 0
-    assert not (tmp_path / "epoch-07").exists()
+def test_the_best_epoch_is_kept_and_patience_ends(tmp_path):
+    measure = finetuning.Measure(task("validation"), RECIPE, tmp_path, patience=2)
+    assert not measure.stopped
+    for values, best, stopped in (
+        ((float("nan"), -3.0, float("nan")), 2, False),
+        ((0.5, 0.7, 0.7), 2, False),
+        ((0.5, 0.7, 0.6, 0.7), 2, True),
+    ):
+        measure.metrics = [{"accuracy": value} for value in values]
+        assert (measure.best_epoch, measure.stopped) == (best, stopped)
 
 
 def test_checkpoints_are_as_far_apart_as_asked(tmp_path, monkeypatch):
@@ -203,27 +170,12 @@ def test_checkpoints_are_as_far_apart_as_asked(tmp_path, monkeypatch):
     assert written == [3, 6]
 
 
-def test_a_training_that_diverges_stops_and_keeps_the_batch(tmp_path):
+def test_a_training_that_diverges_stops(tmp_path):
     recipe = RECIPE.replace(learning_rate=1e30, warmup_proportion=0.0)
     with pytest.raises(TrainingDiverged, match=r"The loss is .* of epoch 1, at a learning rate of"):
         finetuning.finetune(str(CHECKPOINT), task("validation"), recipe, tmp_path / "toy")
-    batch = np.load(tmp_path / "toy" / finetuning.DIVERGED)
-    assert batch["token_ids"].shape[0] == batch["labels"].shape[0] == 8
     assert not (tmp_path / "toy" / "metrics.json").exists()
     assert not (tmp_path / "toy" / "model").exists()
-
-
-def test_the_batch_that_is_kept_is_the_one_whose_loss_is_no_number(tmp_path):
-    batches = [({"token_ids": np.full((1, 2), i)}, np.array([i])) for i in range(3)]
-    path = tmp_path / "batch.npz"
-    stop = StopAtDivergence(path, lambda epoch, batch: batches[epoch + batch])
-    model = bert_zoo.load(CHECKPOINT, "classification")
-    stop.set_model(model)
-    stop.on_epoch_begin(1)
-    stop.on_train_batch_end(0, {"loss": 1.0})
-    with pytest.raises(TrainingDiverged, match="The loss is nan after batch 2 of epoch 2"):
-        stop.on_train_batch_end(1, {"loss": float("nan")})
-    assert np.load(path)["token_ids"].tolist() == [[2, 2]]
 
 
 def test_numbers_that_json_does_not_have_are_written_as_null(tmp_path):

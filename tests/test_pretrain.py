@@ -411,15 +411,12 @@ def test_other_settings_do_not_go_on_and_a_finished_run_stays(text, tmp_path):
         pretrain("new", make_model, other, [text], tmp_path, held_out=0.0)
 
 
-def test_a_loss_that_is_no_number_stops_with_step_rate_and_batch(text, tmp_path):
+def test_a_loss_that_is_no_number_stops_with_step_and_rate(text, tmp_path):
     make_model, rows = small("roberta")
     recipe = RECIPE.replace(learning_rate=1e38, clip_norm=None, warmup_proportion=0.0)
     settings = Settings(recipe, rows, ((16, 1.0),))
     with pytest.raises(TrainingDiverged, match=r"The loss is \S+ at step \d, .*learning rate"):
         pretrain("new", make_model, settings, [text], tmp_path, held_out=0.2)
-    with np.load(tmp_path / "diverged_batch.npz") as batch:
-        assert batch["token_ids"].shape == (4, 16)
-        assert {"mask_positions", "labels"} <= set(batch)
 
 
 def test_a_budget_of_time_ends_the_training(text, tmp_path):

@@ -39,7 +39,7 @@ def some_documents(number=60, seed=0):
 
 def test_tokens_are_what_the_tokenizer_gives(tmp_path, preprocessor):
     documents = some_documents()
-    written = write_tokens(Corpus(documents), preprocessor, tmp_path, progress_tokens=500)
+    written = write_tokens(Corpus(documents), preprocessor, tmp_path)
     assert len(written) == len(documents)
     everything = []
     for number, document in enumerate(documents):
@@ -68,8 +68,8 @@ def test_tokens_are_what_the_tokenizer_gives(tmp_path, preprocessor):
         written.document(60)
 
 
-def test_a_program_that_was_stopped_goes_on(tmp_path, preprocessor):
-    documents, options = some_documents(), {"progress_tokens": 500, "batch_characters": 2000}
+def test_a_program_that_was_stopped_writes_the_same_files(tmp_path, preprocessor):
+    documents = some_documents()
     whole = write_tokens(documents, preprocessor, tmp_path / "whole")
 
     def stopped():
@@ -78,20 +78,14 @@ def test_a_program_that_was_stopped_goes_on(tmp_path, preprocessor):
 
     directory = tmp_path / "parts"
     with pytest.raises(KeyboardInterrupt):
-        write_tokens(stopped(), preprocessor, directory, **options)
-    progress = json.loads((directory / "progress.json").read_text())
-    assert 0 < progress["read"] < 40 and not (directory / "index.json").exists()
-    # More than what is noted was written before a process was killed.
-    with (directory / "tokens.bin").open("ab") as file:
-        file.write(b"more")
+        write_tokens(stopped(), preprocessor, directory)
     with pytest.raises(FileNotFoundError, match=r"no index\.json"):
         TokenizedText(directory)
-    with pytest.raises(ValueError, match="other documents"):
-        write_tokens(some_documents(seed=1), preprocessor, directory)
-    write_tokens(documents, preprocessor, directory, **options)
+    (directory / "tokens.bin").write_bytes(b"of a killed process")
+    write_tokens(documents, preprocessor, directory)
     names = {path.name for path in directory.iterdir()}
     assert names == {path.name for path in whole.directory.iterdir()} > {"index.json"}
-    assert not names & {".lock", "progress.json"}
+    assert ".lock" not in names
     for name in names:
         assert (directory / name).read_bytes() == (whole.directory / name).read_bytes(), name
     # Once more, when there is nothing left to do.

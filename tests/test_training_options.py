@@ -35,7 +35,6 @@ from bert_zoo.training import (
     rematerialize,
     set_head_range,
 )
-from bert_zoo.training.checkpoint_selection import KeepBest, Verdict
 from bert_zoo.training.lora import without_lora
 from bert_zoo.training.optimizers import WarmupThenConstant, WarmupThenLinearDecay
 from bert_zoo.weights.bind import named_variables
@@ -462,29 +461,6 @@ def test_lora_of_a_language_model_is_merged():
 
 
 # ---------------------------------------------------------------------------------------------
-# The best epochs
-# ---------------------------------------------------------------------------------------------
-
-
-def test_best_epochs_are_kept_and_others_deleted():
-    keep = KeepBest(2, patience=2)
-    assert keep.update(1, 0.5) == Verdict("epoch-01", (), False)
-    assert keep.update(2, 0.7) == Verdict("epoch-02", (), False)
-    assert keep.update(3, 0.6) == Verdict("epoch-03", ("epoch-01",), False)
-    # As good as the worst that is kept, and later.
-    assert keep.update(4, 0.6) == Verdict(None, (), True)
-    assert (keep.best_epoch, keep.kept) == (2, (2, 3))
-
-
-def test_no_number_is_the_worst_score():
-    keep = KeepBest(1, patience=3)
-    assert keep.update(1, float("nan")) == Verdict("epoch-01", (), False)
-    assert keep.update(2, -3.0) == Verdict("epoch-02", ("epoch-01",), False)
-    assert keep.update(3, float("nan")) == Verdict(None, (), False)
-    assert [keep.update(epoch, -9.0).stop for epoch in (4, 5)] == [False, True]
-
-
-# ---------------------------------------------------------------------------------------------
 # What is refused
 # ---------------------------------------------------------------------------------------------
 
@@ -505,12 +481,6 @@ def with_lora():
     return model
 
 
-def scored(epoch: int) -> KeepBest:
-    keep = KeepBest()
-    keep.update(epoch, 0.0)
-    return keep
-
-
 REFUSED = [
     (lambda: bert_adamw(total_steps=10, warmup_proportion=10), r"warmup_proportion is 10;.*0 to 1"),
     (lambda: WarmupThenConstant(1.0, 0, 0), "warmup_steps is 0 and total_steps 0;"),
@@ -527,10 +497,6 @@ REFUSED = [
     (lambda: add_lora(with_lora()), "has LoRA already"),
     (lambda: add_lora(frozen()), "LoRA freezes the encoder by itself"),
     (lambda: rematerialize(load_task("encoder", output_attentions=True)), "without output_att"),
-    (lambda: KeepBest(0), "k is 0"),
-    (lambda: KeepBest(patience=0), "patience is 0"),
-    (lambda: KeepBest().best_epoch, "No epoch has been scored"),
-    (lambda: scored(2).update(2, 1.0), r"epoch is 2, after the epochs \[2\]"),
 ]
 
 

@@ -34,7 +34,6 @@ _RECIPE = PROGRAM.string("recipe", None, "A name that --list_recipes prints.")
 _LIST = PROGRAM.bool("list_recipes", False, "Print all recipes and end.")
 _SEEDS = PROGRAM.integer("seeds", 1, "Runs, each with a seed of its own.", lower_bound=1)
 _FIRST_SEED = PROGRAM.integer("first_seed", 0, "The first of these seeds.", lower_bound=0)
-_KEEP = PROGRAM.integer("keep", 1, "How many of the best epochs are kept.", lower_bound=1)
 _PATIENCE = PROGRAM.integer(
     "patience", None, "Epochs without a better metric after which to stop.", lower_bound=1
 )
@@ -110,7 +109,6 @@ def main(arguments: list[str]) -> None:
                 directory,
                 seed=seed,
                 export=_EXPORT.value,
-                keep=_KEEP.value,
                 patience=_PATIENCE.value,
                 checkpoint_seconds=60 * _CHECKPOINT_MINUTES.value,
                 data=data,

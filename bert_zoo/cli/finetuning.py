@@ -24,7 +24,6 @@ from bert_zoo.loading.directories import RUN_MODEL as MODEL
 from bert_zoo.models.base import ZooModel
 from bert_zoo.models.replicas import is_chief
 from bert_zoo.registry import Card
-from bert_zoo.training.checkpoint_selection import KeepBest, Verdict
 from bert_zoo.training.compiling import compile_for_task
 from bert_zoo.training.distribution import present_strategy
 from bert_zoo.training.divergence import StopAtDivergence
@@ -34,7 +33,6 @@ from bert_zoo.training.resume import notes_of, restore, write_checkpoint
 from bert_zoo.training.runs import (
     CHECKPOINT,
     CONFIG,
-    DIVERGED,
     PROGRESS,
     check_same_run,
     keras_verbosity,
@@ -53,9 +51,7 @@ class Measure(keras.callbacks.Callback):
     """Measures after each epoch, keeps the best or last weights, and stops where nothing improves.
 
     Args:
-        directory: of the run; the kept model is `model`. Where several are kept, each has a directory
-            `epoch-01`, ... as well.
-        keep: how many models are kept.
+        directory: of the run; the kept model is `model`.
         patience: epochs without a better metric after which training stops; None for never.
         checkpoint_seconds: from one checkpoint to the next, at the least.
         writes: whether this process keeps models and prints; of several workers one does.
@@ -67,28 +63,26 @@ class Measure(keras.callbacks.Callback):
         recipe: Recipe,
         directory: Path,
         *,
-        keep: int = 1,
         patience: int | None = None,
         checkpoint_seconds: float = 60.0,
         writes: bool = True,
     ):
         super().__init__()
-        if task.keeps == "last" and (keep > 1 or patience is not None):
+        if task.keeps == "last" and patience is not None:
             raise ValueError(
-                f"{task.name} is measured on a test split, which must not choose weights. Leave keep "
-                "and patience out, or measure on a development split (dev_file or held_out)."
+                f"{task.name} is measured on a test split, which must not choose weights. Leave "
+                "patience out, or measure on a development split (dev_file or held_out)."
             )
         self.task = task
         self.recipe = recipe
         self.directory = directory
         self.writes = writes
-        self.ranking = KeepBest(keep, patience)
+        self.patience = patience
         self.checkpoint_seconds = checkpoint_seconds
         self._saved = time.monotonic()
         self.metrics: list[dict[str, float]] = []
         self.losses: list[float] = []
         self.kept: Measurement | None = None
-        self.stopped = False
 
     def go_on(self) -> int:
         """Takes the metrics of a training that was stopped; gives its epochs, 0 where there is none."""
@@ -96,20 +90,15 @@ class Measure(keras.callbacks.Callback):
         if notes:
             progress = json.loads(notes[PROGRESS])
             self.losses = progress["losses"]
-            for metrics in progress["figures"]:
-                verdict = self._take(metrics)
-                if self.writes:
-                    self._delete(verdict.delete)
-        elif self.writes:
-            # Of a training that was stopped before its first checkpoint, maybe with other settings.
-            self._delete([path.name for path in self.directory.glob("epoch-[0-9]*")])
+            self.metrics = progress["figures"]
         return len(self.metrics)
 
-    def _take(self, metrics: dict[str, float]) -> Verdict:
-        self.metrics.append(metrics)
-        verdict = self.ranking.update(len(self.metrics), next(iter(metrics.values())))
-        self.stopped = verdict.stop
-        return verdict
+    @property
+    def stopped(self) -> bool:
+        """Whether the metric has not risen for as long as patience lasts."""
+        if self.patience is None or not self.metrics:
+            return False
+        return len(self.metrics) - self.best_epoch >= self.patience
 
     def on_train_begin(self, logs=None):
         self._saved = time.monotonic()
@@ -119,24 +108,22 @@ class Measure(keras.callbacks.Callback):
         self.losses.append(logs["loss"])
         # Callbacks after this one (TensorBoard) see the metrics too.
         logs.update({f"val_{name}": value for name, value in metrics.items()})
-        verdict = self._take(metrics)
+        self.metrics.append(metrics)
         if self.kept_epoch == epoch:
             self.kept = measurement
         if self.writes:
-            self._write(epoch, metrics, verdict)
-        if verdict.stop:
+            self._write(epoch, metrics)
+        if self.stopped:
             self.model.stop_training = True
 
-    def _write(self, epoch: int, metrics: dict[str, float], verdict: Verdict) -> None:
+    def _write(self, epoch: int, metrics: dict[str, float]) -> None:
         shown = ", ".join(f"{name} {value:.4f}" for name, value in metrics.items())
         after_bar = "\n" if keras_verbosity() == 1 else ""
         print(f"{after_bar}{self.task.name} after epoch {epoch + 1}: {shown}")
         if self.kept_epoch == epoch:
             bert_zoo.save(self.model, self.directory / MODEL)
-        if self.ranking.k > 1 and verdict.save:
-            bert_zoo.save(self.model, self.directory / verdict.save)
-        if verdict.stop:
-            print(f"Stopping: no better metric since epoch {self.ranking.best_epoch}.")
+        if self.stopped:
+            print(f"Stopping: no better metric since epoch {self.best_epoch}.")
         # Each takes as long as some updates, and epochs on small data have but a few tens.
         if time.monotonic() - self._saved >= self.checkpoint_seconds:
             progress = json.dumps({"losses": self.losses, "figures": self.metrics})
@@ -144,16 +131,6 @@ class Measure(keras.callbacks.Callback):
                 self.model, self.directory / CHECKPOINT, epoch + 1, {PROGRESS: progress}
             )
             self._saved = time.monotonic()
-        self._delete(verdict.delete)
-
-    def _delete(self, names: Sequence[str]) -> None:
-        """Deletes models of epochs that are no longer kept.
-
-        What a kill leaves behind goes when the training goes on.
-        """
-        for name in names:
-            if (self.directory / name).is_dir():
-                shutil.rmtree(self.directory / name)
 
     def measured(self) -> tuple[Measurement, dict[str, float]]:
         """The measurement of the split that chooses, and the metrics of all splits."""
@@ -169,9 +146,16 @@ class Measure(keras.callbacks.Callback):
         return first, metrics
 
     @property
+    def best_epoch(self) -> int:
+        """From 1: of equal metrics the earlier epoch is the best; NaN is the worst metric."""
+        scores = [next(iter(metrics.values())) for metrics in self.metrics]
+        ranked = [-math.inf if math.isnan(score) else score for score in scores]
+        return ranked.index(max(ranked)) + 1
+
+    @property
     def kept_epoch(self) -> int:
         """From 0, as Keras counts."""
-        epoch = self.ranking.best_epoch if self.task.keeps == "best" else len(self.metrics)
+        epoch = self.best_epoch if self.task.keeps == "best" else len(self.metrics)
         return epoch - 1
 
 
@@ -195,7 +179,6 @@ def finetune(
     *,
     seed: int = 0,
     export: bool = True,
-    keep: int = 1,
     patience: int | None = None,
     checkpoint_seconds: float = 60.0,
     data: Mapping[str, Any] | None = None,
@@ -219,7 +202,7 @@ def finetune(
         directory: made if it does not exist.
         seed: of randomly initialised weights, order and dropout.
         export: whether to write the SavedModel.
-        keep, patience, checkpoint_seconds: as for `Measure`.
+        patience, checkpoint_seconds: as for `Measure`.
         data: the arguments of `make_task`, by which `bert_zoo evaluate` finds the data again.
         strategy: what `bert_zoo.training.strategy` gives; the recipe's batches are shared by its
             replicas. Of several workers one, the chief, writes the directory.
@@ -230,7 +213,7 @@ def finetune(
 
     Raises:
         ValueError: the directory holds a run, finished or stopped, of other settings or data.
-        TrainingDiverged: the loss is infinite or no number; the batch is in `diverged_batch.npz`.
+        TrainingDiverged: the loss is infinite or no number.
     """
     keras.utils.set_random_seed(seed)
     told, recipe = recipe, recipe.for_examples(len(task.train))
@@ -240,7 +223,6 @@ def finetune(
         task,
         recipe,
         directory,
-        keep=keep,
         patience=patience,
         checkpoint_seconds=checkpoint_seconds,
         writes=writes,
@@ -296,11 +278,7 @@ def finetune(
     if epochs_before:
         print(f"Going on after epoch {epochs_before} with the training in {directory}.")
 
-    def batch_at(epoch: int, batch: int):
-        batches.order.epoch = epoch
-        return next(iter(batches.dataset.skip(batch)))
-
-    callbacks = [measure, StopAtDivergence(directory / DIVERGED, batch_at)]
+    callbacks = [measure, StopAtDivergence()]
     if recipe.total_steps is not None:
         callbacks.append(StopAfter(updates))
     if writes:
@@ -315,7 +293,7 @@ def finetune(
             verbose=keras_verbosity() if writes else 0,
         )
     results = {
-        "best": measure.metrics[measure.ranking.best_epoch - 1],
+        "best": measure.metrics[measure.best_epoch - 1],
         "last": measure.metrics[-1],
         "epochs": measure.metrics,
         "kept": measure.metrics[measure.kept_epoch],

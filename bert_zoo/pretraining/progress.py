@@ -2,7 +2,6 @@
 
 import importlib.util
 import json
-import math
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
@@ -14,9 +13,9 @@ import tensorflow as tf
 from keras import ops
 
 from bert_zoo.pretraining.batches import NumberedBatches
-from bert_zoo.training.divergence import diverged
+from bert_zoo.training.divergence import check_finite
 from bert_zoo.training.resume import write_checkpoint
-from bert_zoo.training.runs import CHECKPOINT, DIVERGED, PROGRESS, updates_of
+from bert_zoo.training.runs import CHECKPOINT, PROGRESS, updates_of
 
 # How often the held-out text is measured.
 MEASUREMENTS = 5
@@ -104,9 +103,8 @@ class Keeper(keras.callbacks.Callback):
 
     def on_train_batch_end(self, batch, logs=None):
         progress, loss = self.progress, float(logs["loss"])
-        first = progress.batches
         # The last execution may have fewer.
-        trained = min(self.model.steps_per_execution, self.end - first)
+        trained = min(self.model.steps_per_execution, self.end - progress.batches)
         progress.batches += trained
         progress.all_batches += trained
         tokens = trained * self.batches.tokens
@@ -117,13 +115,10 @@ class Keeper(keras.callbacks.Callback):
             progress.busy += now - self._step_start
             progress.busy_tokens += tokens
         self._now = now
-        if not math.isfinite(loss):
-            where = f"at step {updates_of(self.model):,}, batch {progress.all_batches:,}"
-            if trained > 1:
-                where += f" or one of the {trained - 1} before, of which the first is written"
-            raise diverged(
-                self.model, loss, where, self.batches.at(first), self.directory / DIVERGED
-            )
+        where = f"at step {updates_of(self.model):,}, batch {progress.all_batches:,}"
+        if trained > 1:
+            where += f" or one of the {trained - 1} before"
+        check_finite(self.model, loss, where)
         progress.loss += loss * trained
         progress.losses += trained
         share = self.share()

@@ -116,7 +116,7 @@ def pretrain(
 
     Raises:
         ValueError: the directory holds a run of other settings or text, or the text is too short.
-        TrainingDiverged: the loss is infinite or no number; the batch is in `diverged_batch.npz`.
+        TrainingDiverged: the loss is infinite or no number.
     """
     if not (settings.seconds or settings.recipe.total_steps):
         raise ValueError("Say how long to train: seconds, or total_steps of the recipe.")

@@ -16,7 +16,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import asdict
-from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -33,9 +32,7 @@ if TYPE_CHECKING:
     from bert_zoo.text.preprocessor import TextPreprocessor
     from bert_zoo.text.tokenizer import Tokenizer
 
-INDEX, PROGRESS = "index.json", "progress.json"
-# Tokens from one note of the progress to the next: what is tokenized again after a stop.
-PROGRESS_TOKENS = 1 << 23
+INDEX = "index.json"
 # Characters that are tokenized in one call: enough that what each call costs does not count.
 BATCH_CHARACTERS = 1 << 16
 # Tokens that are counted at a time: NumPy makes eight bytes of each.
@@ -67,14 +64,11 @@ def write_tokens(
     directory: str | Path,
     *,
     rewritten: Callable[[Sequence[str]], Sequence[str]] | None = None,
-    progress_tokens: int = PROGRESS_TOKENS,
-    batch_characters: int = BATCH_CHARACTERS,
 ) -> TokenizedText:
     """Tokenizes documents and writes them to a directory.
 
-    A program that was stopped goes on after the last note of its progress: it reads the documents from
-    the first one again, and checks that they are the same. If the directory is complete, it does no more
-    than that.
+    If the directory is complete, the documents are only checked to be the same. One whose writing was
+    stopped is written anew.
 
     Sentences after a document's first are tokenized as what follows a space, which matters to
     byte-level BPE. Sentences without any token are left out.
@@ -86,8 +80,6 @@ def write_tokens(
         directory: is made where it does not exist.
         rewritten: from a document's sentences to the texts that are tokenized in their place; None for
             the sentences.
-        progress_tokens: from one note of the progress to the next.
-        batch_characters: how much is tokenized in one call.
 
     Returns:
         The tokens.
@@ -101,40 +93,32 @@ def write_tokens(
     lock = directory / ".lock"
     with FileLock(lock):
         remove_leftovers(directory)
-        _note_vocabulary(directory, tokenizer)
-        left = iter(documents) if rewritten is None else map(rewritten, documents)
+        texts = iter(documents) if rewritten is None else map(rewritten, documents)
         digest = hashlib.sha256()
-        is_complete = (directory / INDEX).exists()
-        done = {"read": 0, "documents": 0, "sentences": 0, "tokens": 0}
-        done["text_sha256"] = digest.hexdigest()
-        for name in (INDEX, PROGRESS):
-            if (directory / name).exists():
-                done = {key: read_object(directory / name)[key] for key in done}
-                break
-        for document in islice(left, done["read"]):
-            _feed(digest, document)
-        if digest.hexdigest() != done["text_sha256"] or (
-            is_complete and next(left, None) is not None
-        ):
-            raise ValueError(
-                f"{directory} holds the tokens of other documents than these: the text, or what is left "
-                "out of it, has changed. Choose another directory, or delete this one to have it written "
-                "anew."
-            )
-        if not is_complete:
-            tokenized = _tokenized(left, tokenizer, batch_characters)
-            _write(tokenized, directory, done, digest, tokenizer.vocab_size, progress_tokens)
-            if not done["tokens"]:
+        if (directory / INDEX).exists():
+            written = TokenizedText(directory, tokenizer)
+            for document in texts:
+                _feed(digest, document)
+            if digest.hexdigest() != written.index["text_sha256"]:
+                raise ValueError(
+                    f"{directory} holds the tokens of other documents than these: the text, or what is left "
+                    "out of it, has changed. Choose another directory, or delete this one to have it "
+                    "written anew."
+                )
+        else:
+            tokenized = _tokenized(texts, tokenizer)
+            index = _write(tokenized, directory, digest, tokenizer.vocab_size)
+            if not index["tokens"]:
                 raise ValueError("The documents have no tokens. Check that their files hold text.")
-            about = _vocabulary_of(tokenizer)
-            about["special_ids"]["pad"] = preprocessor.packer.pad_id
-            about["layout"] = preprocessor.packer.layout.get_config()
+            index |= _vocabulary_of(tokenizer)
+            index["special_ids"]["pad"] = preprocessor.packer.pad_id
+            index["layout"] = preprocessor.packer.layout.get_config()
             counts = getattr(documents, "counts", None)
             if isinstance(counts, CorpusCounts):
-                about["corpus"] = asdict(counts)
+                index["corpus"] = asdict(counts)
             np.save(directory / "counts.npy", _counts(directory, tokenizer.vocab_size))
-            write_json(directory / INDEX, {**done, **about})
-            (directory / PROGRESS).unlink(missing_ok=True)
+            np.save(directory / "begins_word.npy", tokenizer.word_starts)
+            write_json(directory / INDEX, index)
         # No longer needed: a process that waits for it, or makes it anew, finds all written.
         lock.unlink(missing_ok=True)
     return TokenizedText(directory, tokenizer)
@@ -143,54 +127,40 @@ def write_tokens(
 def _write(
     tokenized: Iterable[tuple[Sequence[str], list[np.ndarray]]],
     directory: Path,
-    done: dict[str, Any],
     digest: Any,
     vocab_size: int,
-    progress_tokens: int,
-) -> None:
-    """Appends documents to the files, and brings `done`, what they hold, up to date."""
-    dtype, noted = _dtype(vocab_size), done["tokens"]
-    sizes = {
-        "tokens": done["tokens"] * dtype.itemsize,
-        # Ends of all, after a 0: where each starts, and the last one ends.
-        "sentences": (done["sentences"] + 1) * 8,
-        "documents": (done["documents"] + 1) * 8,
-    }
+) -> dict[str, Any]:
+    """Writes documents to the files, and gives the `SUMMARY` of them."""
+    dtype, num_documents, num_sentences, num_tokens = _dtype(vocab_size), 0, 0, 0
     with ExitStack() as stack:
         files = {
-            name: stack.enter_context((directory / f"{name}.bin").open("ab")) for name in sizes
+            name: stack.enter_context((directory / f"{name}.bin").open("wb"))
+            for name in ("tokens", "sentences", "documents")
         }
-        for name, size in sizes.items():
-            files[name].truncate(size)  # drops what was written after the last note
-
-        def note(name: str) -> None:
-            for file in files.values():
-                file.flush()
-                os.fsync(file.fileno())
-            done["text_sha256"] = digest.hexdigest()
-            write_json(directory / name, done)
-
+        # Ends of all, after a 0: where each starts, and the last one ends.
+        for name in ("sentences", "documents"):
+            files[name].write(np.int64(0).tobytes())
         for document, sentences in tokenized:
             _feed(digest, document)
-            done["read"] += 1
             sentences = [ids for ids in sentences if len(ids)]
             if not sentences:
                 continue
-            ends = done["tokens"] + np.cumsum([len(ids) for ids in sentences], dtype=np.int64)
-            done["documents"] += 1
-            done["sentences"] += len(sentences)
-            done["tokens"] = int(ends[-1])
+            ends = num_tokens + np.cumsum([len(ids) for ids in sentences], dtype=np.int64)
+            num_documents += 1
+            num_sentences += len(sentences)
+            num_tokens = int(ends[-1])
             files["tokens"].write(np.concatenate(sentences).astype(dtype).tobytes())
             files["sentences"].write(ends.tobytes())
-            files["documents"].write(np.int64(done["sentences"]).tobytes())
-            if done["tokens"] - noted >= progress_tokens:
-                note(PROGRESS)
-                noted = done["tokens"]
-        note(PROGRESS)
+            files["documents"].write(np.int64(num_sentences).tobytes())
+        for file in files.values():
+            file.flush()
+            os.fsync(file.fileno())
+    values = (num_documents, num_sentences, num_tokens, digest.hexdigest())
+    return dict(zip(SUMMARY, values, strict=True))
 
 
 def _tokenized(
-    documents: Iterator[Sequence[str]], tokenizer: Tokenizer, batch_characters: int
+    documents: Iterator[Sequence[str]], tokenizer: Tokenizer
 ) -> Iterator[tuple[Sequence[str], list[np.ndarray]]]:
     """Documents with the ids of their sentences, tokenized ahead on all cores."""
 
@@ -207,7 +177,7 @@ def _tokenized(
     workers = os.cpu_count() or 1
     with ThreadPoolExecutor(workers) as pool:
         ahead: deque = deque()
-        for batch in _batches(documents, batch_characters):
+        for batch in _batches(documents):
             ahead.append(pool.submit(tokenize, batch))
             if len(ahead) > workers:
                 yield from ahead.popleft().result()
@@ -215,14 +185,12 @@ def _tokenized(
             yield from item.result()
 
 
-def _batches(
-    documents: Iterator[Sequence[str]], batch_characters: int
-) -> Iterator[list[Sequence[str]]]:
+def _batches(documents: Iterator[Sequence[str]]) -> Iterator[list[Sequence[str]]]:
     batch, size = [], 0
     for document in documents:
         batch.append(document)
         size += sum(map(len, document))
-        if size >= batch_characters:
+        if size >= BATCH_CHARACTERS:
             yield batch
             batch, size = [], 0
     if batch:
@@ -261,16 +229,6 @@ def _vocabulary_of(tokenizer: Tokenizer) -> dict[str, Any]:
             r: getattr(tokenizer, f"{r}_id") for r in _ROLES if hasattr(tokenizer, f"{r}_id")
         },
     }
-
-
-def _note_vocabulary(directory: Path, tokenizer: Tokenizer) -> None:
-    """Writes which tokenizer the directory is for, or checks that it is this one."""
-    note = directory / "vocabulary.json"
-    if note.exists():
-        _check_vocabulary(read_object(note), tokenizer, directory)
-        return
-    np.save(directory / "begins_word.npy", tokenizer.word_starts)
-    write_json(note, _vocabulary_of(tokenizer))
 
 
 def _check_vocabulary(stored: dict[str, Any], tokenizer: Tokenizer, directory: Path) -> None:
@@ -319,7 +277,7 @@ class TokenizedText:
         if not (self.directory / INDEX).is_file():
             raise FileNotFoundError(
                 f"{self.directory} has no {INDEX}: it holds no tokens, or not all of them yet. "
-                "write_tokens makes it, and goes on where it was stopped."
+                "write_tokens makes it."
             )
         self.index = read_object(self.directory / INDEX)
         if tokenizer is not None:

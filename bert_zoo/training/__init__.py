@@ -3,7 +3,6 @@
 from bert_zoo.models.cores import use_cores
 from bert_zoo.models.metrics import TokenAccuracy
 from bert_zoo.training.budget import TimeBudget
-from bert_zoo.training.checkpoint_selection import KeepBest
 from bert_zoo.training.compiling import compile_for_task
 from bert_zoo.training.distribution import strategy
 from bert_zoo.training.first_answers import (
@@ -30,7 +29,6 @@ from bert_zoo.training.resume import TrainingCheckpoint, restore
 __all__ = [
     "BertAdamW",
     "BertLamb",
-    "KeepBest",
     "Recipe",
     "TimeBudget",
     "TokenAccuracy",

@@ -14,8 +14,6 @@ import bert_zoo
 CONFIG = "config.json"
 # The state of a training that is not finished, and the note in it that says how far it is.
 CHECKPOINT, PROGRESS = "checkpoint", "progress"
-# The batch at which a training diverged.
-DIVERGED = "diverged_batch.npz"
 REPORTED_VERSIONS = ("keras", "tensorflow", "tensorflow-text")
 
 
