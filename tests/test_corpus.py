@@ -102,25 +102,9 @@ def test_packed_files_are_unpacked_while_they_are_read(tmp_path):
             read(path, encoding="latin-1")
 
 
-def test_tfrecords_and_data_sets(tmp_path, monkeypatch):
+def test_data_sets(monkeypatch):
     import tensorflow as tf
     import tensorflow_datasets as tfds
-
-    def record(*texts):
-        values = tf.train.Feature(bytes_list=tf.train.BytesList(value=texts))
-        features = tf.train.Features(feature={"text": values})
-        return tf.train.Example(features=features).SerializeToString()
-
-    path = tmp_path / "text.tfrecord-00000-of-00001"
-    with tf.io.TFRecordWriter(str(path)) as writer:
-        for example in (record(b"One. Two."), record(b"Three.", b"Four."), record(b"\xff")):
-            writer.write(example)
-    documents = iter(Corpus(path))
-    assert [next(documents), next(documents)] == [["One.", "Two."], ["Three.", "Four."]]
-    with pytest.raises(ValueError, match="record 3: the text is not UTF-8"):
-        next(documents)
-    with pytest.raises(ValueError, match=r"record 1: .*'body'.*\['text'\]"):
-        read(path, text_field="body")
 
     def load(name, split):
         assert (name, split) == ("some/thing", "test")
@@ -131,6 +115,13 @@ def test_tfrecords_and_data_sets(tmp_path, monkeypatch):
     monkeypatch.setattr(tfds, "load", lambda *_, **__: 1 / 0)
     with pytest.raises(RuntimeError, match="could not provide some/thing"):
         read("tfds:some/thing")
+
+
+def test_masked_rows_are_no_text(tmp_path):
+    path = tmp_path / "rows-00000-of-00001.tfrecord"
+    path.write_bytes(b"")
+    with pytest.raises(ValueError, match="--form masked_rows"):
+        read(path)
 
 
 def test_iterables():

@@ -156,18 +156,6 @@ def test_special_symbols_come_first_and_unknown_where_its_count_puts_it(counts, 
 
 
 @pytest.mark.parametrize(
-    ("size", "cutoffs"),
-    [
-        (267_735, [20_000, 40_000, 200_000]),  # WikiText-103: the original's
-        (793_471, [60_000, 120_000, 600_000]),  # the original's: 60,000, 100,000, 640,000
-        (33_278, []),  # WikiText-2: the original's
-    ],
-)
-def test_suggested_cutoffs_have_the_shares_of_wikitext103s(size, cutoffs):
-    assert vocabularies.suggested_cutoffs(size) == cutoffs
-
-
-@pytest.mark.parametrize(
     ("content", "options", "problem"),
     [
         (b"", {}, "train.txt is empty"),

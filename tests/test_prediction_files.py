@@ -16,8 +16,6 @@ ROWS = [(text,) for text in TEXTS]
 
 
 def read(path):
-    if path.suffix == ".parquet":
-        return json.loads(pd.read_parquet(path).to_json(orient="records"))
     if path.suffix == ".jsonl":
         return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
     with path.open(newline="", encoding="utf-8") as file:
@@ -43,7 +41,7 @@ def test_labels_and_scores_stand_beside_texts(tmp_path, suffix):
             assert float(row[name]) == pytest.approx(score, abs=1e-5)
 
 
-@pytest.mark.parametrize("suffix", [".csv", ".parquet"])
+@pytest.mark.parametrize("suffix", [".csv", ".jsonl"])
 @pytest.mark.parametrize(
     "task", ["multi_label_classification", "regression", "token_classification"]
 )

@@ -37,18 +37,6 @@ def test_rows_held_out_of_a_sorted_file_have_each_class_in_its_share(tmp_path, h
     assert other.data("validation") != measured and other.fingerprint() != task.fingerprint()
 
 
-def test_folds_measure_every_row_once_with_each_class_in_its_share(tmp_path):
-    file = table(tmp_path / "a.jsonl", ["a"] * 40 + ["b"] * 20 + ["c"] * 3)
-    measured = []
-    for fold in range(5):
-        task = make_task("table", train_file=file, folds=5, fold=fold)
-        part = task.data("validation")
-        assert len(task.train) + len(part) == 63
-        assert abs(part.labels.count(0) - 8) <= 1 and abs(part.labels.count(1) - 4) <= 1
-        measured += part.texts
-    assert sorted(measured) == sorted(read_table(file).texts)
-
-
 def test_fewer_training_rows_have_each_class_in_its_share_and_are_among_more_of_them(tmp_path):
     file = table(tmp_path / "a.jsonl", ["a"] * 100 + ["b"] * 80 + ["c"] * 20)
     options = {"train_file": file, "held_out": 50}
@@ -98,13 +86,9 @@ def test_tags_that_break_the_scheme_of_spans_are_said(tmp_path):
         ("swag", {"train_file": None}, r"needs \['data_dir'\]"),
         ("table", {}, "nothing to measure on"),
         ("table", {"train_file": None, "held_out": 3}, r"needs \['train_file'\]"),
-        ("table", {"held_out": 5, "folds": 2}, "held_out and folds all say what is measured"),
-        ("table", {"held_out": 5, "dev_file": "x"}, "dev_file and held_out all say"),
+        ("table", {"held_out": 5, "dev_file": "x"}, "dev_file and held_out both say"),
         ("table", {"held_out": 2.5}, r"held_out is 2\.5; it is a number of rows, or below 1"),
         ("table", {"held_out": 8}, "has 8 rows, of which held_out takes 8: nothing is left"),
-        ("table", {"fold": 1, "held_out": 2}, "fold is 1, and folds does not say of how many"),
-        ("table", {"folds": 9}, "folds is 9 and fold is 0; .* 8 rows"),
-        ("table", {"folds": 2, "fold": 2}, "folds is 2 and fold is 2"),
     ],
 )
 def test_tasks_and_splits_that_cannot_be_are_refused(tmp_path, name, options, message):

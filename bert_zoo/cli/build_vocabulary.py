@@ -13,7 +13,6 @@ frequency, and tokenizer_config.json, docs/text.md.
 
 from collections import Counter
 from collections.abc import Sequence
-from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from bert_zoo.cli.program import Program
@@ -67,8 +66,6 @@ def main(arguments: list[str]) -> None:
     if _KIND.value != "word_level":
         _train_pieces(arguments)
         return
-    from bert_zoo.pretraining.vocabularies import suggested_cutoffs
-
     # An empty flag says that there is no such token.
     given = {"eos_token": _EOS_TOKEN.value, "unknown_token": _UNKNOWN_TOKEN.value}
     special = {name: token or None for name, token in given.items() if token is not None}
@@ -83,7 +80,7 @@ def main(arguments: list[str]) -> None:
         **special,
     )
     tokenizer.save(_OUTPUT.value)
-    _report(counts, tokenizer.vocabulary, suggested_cutoffs(tokenizer.vocab_size))
+    _report(counts, tokenizer.vocabulary)
 
 
 def _train_pieces(sources: list[str]) -> None:
@@ -138,7 +135,7 @@ def counted_tokenizer(
     return WordLevelTokenizer(vocabulary, eos_at=eos_at, **special, **reading), counts
 
 
-def _report(counts: Counter[str], vocabulary: Sequence[str], cutoffs: list[int]) -> None:
+def _report(counts: Counter[str], vocabulary: Sequence[str]) -> None:
     total = counts.total()
     held = sum(counts[token] for token in vocabulary)
     print(f"Wrote {len(vocabulary):,} tokens to {_OUTPUT.value}.")
@@ -148,11 +145,3 @@ def _report(counts: Counter[str], vocabulary: Sequence[str], cutoffs: list[int])
     )
     print("The most frequent ones: ", end="")
     print(", ".join(f"{token!r} {count:,}" for token, count in counts.most_common(10)))
-    print(f"Cutoffs for adaptive softmax, by the shares of WikiText-103's vocabulary: {cutoffs}.")
-    if not cutoffs:
-        print("A vocabulary as small as this one needs no adaptive softmax.")
-        return
-    edges = [0, *cutoffs, len(vocabulary)]
-    for first, end in pairwise(edges):
-        share = sum(counts[token] for token in vocabulary[first:end]) / total
-        print(f"  ids {first:,} to {end - 1:,} are {share:.2%} of the texts")

@@ -47,9 +47,7 @@ _TEXT = PROGRAM.list("text", None, "Files or patterns, separated by commas.")
 _FORM = PROGRAM.string(
     "form", None, "Of the files, see bert_zoo.pretraining.corpus; by default as they look."
 )
-_TEXT_FIELD = PROGRAM.string(
-    "text_field", "text", "The field with the text, of JSON Lines and TFRecords."
-)
+_TEXT_FIELD = PROGRAM.string("text_field", "text", "The field with the text, of JSON Lines.")
 _VOCABULARY = PROGRAM.string("vocabulary", None, "The directory of the vocabulary.")
 _FAMILY = PROGRAM.enum(
     "family", FAMILIES[0], FAMILIES, "Whose tokenizer and special tokens are used."

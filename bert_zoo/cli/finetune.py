@@ -11,7 +11,6 @@ has a flag, which goes before it. Started again with the same options, a run tha
 """
 
 from dataclasses import fields
-from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -82,8 +81,8 @@ def main(arguments: list[str]) -> None:
     if _CORES.value:
         use_cores(_CORES.value)
     strategy = PROGRAM.strategy(_MODEL_PARALLEL.value)
-    datasets = folds_of({"name": _TASK.value, **PROGRAM.given(DataOptions)})
-    task = make_task(**datasets[0])
+    data = {"name": _TASK.value, **PROGRAM.given(DataOptions)}
+    task = make_task(**data)
     recipe = recipe_for(task)
     if is_on_tpu(strategy) and not recipe.fixed_shapes:
         print("TPUs compile anew for every shape: fixed_shapes=True.")
@@ -93,14 +92,10 @@ def main(arguments: list[str]) -> None:
         print(f"Note: {remark}")
     seeds = range(_FIRST_SEED.value, _FIRST_SEED.value + _SEEDS.value)
     runs = []
-    for seed, data in product(seeds, datasets):
-        task = make_task(**data)
+    for seed in seeds:
         directory = output / f"seed_{seed}" if len(seeds) > 1 else output
-        number, fold = f"{len(task.train):,} examples", ""
-        if data.get("folds"):
-            directory = directory / f"fold_{data['fold']}"
-            fold = f", fold {data['fold']} of {data['folds']}"
-        print(f"Fine-tuning {_MODEL.value} on {task.name}: {number}, seed {seed}{fold}.")
+        number = f"{len(task.train):,} examples"
+        print(f"Fine-tuning {_MODEL.value} on {task.name}: {number}, seed {seed}.")
         runs.append(
             finetuning.finetune(
                 _MODEL.value,
@@ -122,13 +117,6 @@ def main(arguments: list[str]) -> None:
     print("\n" + task.show(model, task.data(task.measured[0]), runs[-1]["kept"]))
     print(f"\nThe run is in {output}, with a report: {directory / 'report.html'}")
     print(f"Ask it: {command('predict')} --run {directory} {task.question}")
-
-
-def folds_of(data: dict[str, Any]) -> list[dict[str, Any]]:
-    """The options of each run's data: of every fold, where there are folds and none is named."""
-    if not data.get("folds") or "fold" in data:
-        return [data]
-    return [data | {"fold": fold} for fold in range(max(1, data["folds"]))]
 
 
 def recipe_for(task: "Benchmark") -> Recipe:

@@ -454,7 +454,7 @@ def kept_model(directory: Path) -> ZooModel:
     """The model of a run directory.
 
     Raises:
-        FileNotFoundError: it holds none; where it holds runs of several seeds or folds, names them.
+        FileNotFoundError: it holds none; where it holds runs of several seeds, names them.
     """
     path = directory / MODEL
     if not path.is_dir():

@@ -8,7 +8,7 @@ bert_zoo predict --run runs/minilm_l6-squad --context passage.txt "Who wrote it?
 bert_zoo predict --run runs/bert_nano "The capital of France is [MASK]."
 
 A file of texts (CSV, TSV, JSON, JSON Lines, Parquet) to a file of predictions (CSV, TSV, JSON
-Lines, Parquet), of any length; of questions, --text names their column and --text_pair their contexts':
+Lines), of any length; of questions, --text names their column and --text_pair their contexts':
 
 bert_zoo predict --run runs/tickets --file tickets.csv --text message --output predictions.csv
 """

@@ -37,7 +37,7 @@ def predict_file(
     Args:
         model: of a task with a verb for texts.
         rows: the text of each row, or the two of a pair; of questions, the question and its context.
-        output: the file: CSV, TSV, JSON Lines or Parquet, by its suffix.
+        output: the file: CSV, TSV or JSON Lines, by its suffix.
         all_scores: whether every class has a column with its probability.
         no_answer_threshold: as for `answer`.
         batch_size: texts a step.
@@ -150,47 +150,8 @@ def _json_lines(path: Path) -> Iterator[Write]:
         )
 
 
-@contextmanager
-def _parquet(path: Path) -> Iterator[Write]:
-    try:
-        import pyarrow
-        import pyarrow.parquet
-    except ImportError as error:
-        raise ImportError(
-            "Writing Parquet needs pyarrow: pip install 'bert_zoo[tables]'. Or name a .csv file."
-        ) from error
-    names = pyarrow.list_(pyarrow.string())
-    number = pyarrow.int64()
-    places = dict.fromkeys(("start", "end", "first_word", "end_word"), number)
-    span = {
-        "text": pyarrow.string(),
-        "type": pyarrow.string(),
-        "score": pyarrow.float64(),
-        **places,
-    }
-    # Of these, the first records may hold nothing that tells a type.
-    types = {"labels": names, "words": names, "tags": names, "start": number, "end": number}
-    types["spans"] = pyarrow.list_(pyarrow.struct(list(span.items())))
-    writer = None
-
-    def write(records: list[Record]) -> None:
-        nonlocal writer
-        if writer is None:
-            columns = records[0].items()
-            schema = [(n, types[n] if n in types else pyarrow.infer_type([v])) for n, v in columns]
-            writer = pyarrow.parquet.ParquetWriter(path, pyarrow.schema(schema))
-        writer.write_table(pyarrow.Table.from_pylist(records, writer.schema))
-
-    try:
-        yield write
-    finally:
-        if writer is not None:
-            writer.close()
-
-
 WRITERS: Mapping[str, Callable[[Path], Any]] = {
     ".csv": partial(_separated, delimiter=","),
     ".tsv": partial(_separated, delimiter="\t"),
     ".jsonl": _json_lines,
-    ".parquet": _parquet,
 }

@@ -1,6 +1,6 @@
 """Text to pretrain on: documents from files of several kinds, in one pass and constant memory.
 
-TensorFlow is imported for TFRecord files and `tensorflow_datasets` alone.
+TensorFlow is imported for `tensorflow_datasets` alone.
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ from bert_zoo.pretraining.sentences import LONGEST, split_sentences
 
 logger = logging.getLogger(__name__)
 
-FORMS = ("sentences", "paragraphs", "documents", "json_lines", "tfrecord")
+JSON_LINES = "json_lines"
+FORMS = ("sentences", "paragraphs", "documents", JSON_LINES)
 # Forms that are no documents: whole files as a language model's stream, and rows that
 # `bert_zoo create_pretraining_data` made.
 STREAM, MASKED_ROWS = "stream", "masked_rows"
@@ -99,16 +100,16 @@ class Corpus:
     - "paragraphs": the same with several sentences a line, which are cut by `split_sentences`;
     - "documents": a document a line, which is cut by `split_sentences`.
 
-    Other files are known by their names: ".jsonl" and ".ndjson" have a JSON object a line
-    ("json_lines"), names with ".tfrecord" hold tf.train.Example protos. Their texts are documents, or
-    lists of sentences. Files whose names end in ".gz" besides are unpacked while they are read.
+    Files whose names end in ".jsonl" or ".ndjson" have a JSON object a line ("json_lines"), whose texts
+    are documents, or lists of sentences. Files whose names end in ".gz" besides are unpacked while they
+    are read.
 
     Args:
         source: a file, a folder (all files in it, by name), a pattern such as "my/*.txt", a list of
             those; "tfds:" and the name of a data set of `tensorflow_datasets`; or an iterable of
             documents: strings, or lists of sentences.
         form: one of `FORMS` for files; by default as above.
-        text_field: the field that holds the text, of JSON objects, Examples and data sets.
+        text_field: the field that holds the text, of JSON objects and data sets.
         split: of a data set.
         encoding: of text files; UTF-8 by default.
         drop_duplicates: which duplicates to drop, some of `DUPLICATES`. The others are only counted. Of
@@ -216,7 +217,8 @@ class Corpus:
         elif not self.files:
             yield from map(_sentences_of, self.source)
         for path in self.files:
-            yield from _READERS.get(_kind(path) or self.form, Corpus._of_text)(self, path)
+            is_json = (_kind(path) or self.form) == JSON_LINES
+            yield from self._of_json(path) if is_json else self._of_text(path)
 
     # --- Kinds of sources ---
 
@@ -244,26 +246,6 @@ class Corpus:
 
     def _lines(self, path: Path) -> Iterator[tuple[int, str]]:
         return lines(path, self.encoding, max_line_bytes=_MAX_LINE_BYTES)
-
-    def _of_records(self, path: Path) -> Iterator[Iterable[str]]:
-        import tensorflow as tf
-
-        packing = "GZIP" if is_gzip(path) else None
-        records = tf.data.TFRecordDataset(str(path), packing).as_numpy_iterator()
-        for number, record in enumerate(records, start=1):
-            where = f"{path}, record {number}"
-            try:
-                fields = tf.train.Example.FromString(record).features.feature
-            except Exception as error:  # protobuf's DecodeError, whose place differs by version
-                raise ValueError(f"{where}: this is no tf.train.Example ({error}).") from error
-            texts = fields[self.text_field].bytes_list.value if self.text_field in fields else []
-            if not texts:
-                raise ValueError(
-                    f"{where}: there is no text in the feature {self.text_field!r}; the features are "
-                    f"{quoted(sorted(fields))}. Name the one with the text by text_field."
-                )
-            texts = [_decoded(text, where) for text in texts]
-            yield texts if len(texts) > 1 else _sentences_of(texts[0])
 
     def _of_data_set(self) -> Iterator[Iterable[str]]:
         name = self.source.removeprefix(_TFDS)
@@ -299,16 +281,18 @@ class Corpus:
         return "paragraphs" if several else "sentences"
 
 
-_READERS = {"json_lines": Corpus._of_json, "tfrecord": Corpus._of_records}
-
-
 def _kind(path: Path) -> str | None:
     """The form that a file's name tells; None for text files."""
     if is_gzip(path):
         path = path.with_suffix("")
     if path.suffix.lower() in (".jsonl", ".ndjson"):
-        return "json_lines"
-    return "tfrecord" if ".tfrecord" in path.name.lower() else None
+        return JSON_LINES
+    if ".tfrecord" in path.name.lower():
+        raise ValueError(
+            f"{path} is a TFRecord file. Masked rows of `bert_zoo create_pretraining_data` are read with "
+            "--form masked_rows; write texts as JSON Lines (.jsonl)."
+        )
+    return None
 
 
 def files_of(source: Any) -> list[Path]:

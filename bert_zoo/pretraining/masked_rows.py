@@ -59,8 +59,7 @@ class MaskedRows:
         if missing := [name for name in (*TOKENS, *ASKED) if name not in features]:
             raise ValueError(
                 f"{files[0]} has no masked rows: its records lack {', '.join(missing)}, and have "
-                f"{', '.join(sorted(features)) or 'nothing'}. `bert_zoo create_pretraining_data` makes them; "
-                "leave --form out for records that hold text."
+                f"{', '.join(sorted(features)) or 'nothing'}. `bert_zoo create_pretraining_data` makes them."
             )
         self.length = len(features[TOKENS[0]].int64_list.value)
         self.predictions = len(features[ASKED[0]].int64_list.value)

@@ -399,14 +399,3 @@ def select_tokens(
     if unknown_token is not None and unknown_token not in frequent:
         special = [*special, unknown_token]
     return list(dict.fromkeys([*special, *frequent]))
-
-
-def suggested_cutoffs(vocab_size: int) -> list[int]:
-    """Returns cutoffs for adaptive softmax: the shares that WikiText-103's are of its vocabulary.
-
-    7.5%, 15% and 75%, to two digits; the original's for the One Billion Word Benchmark are 7.6%,
-    12.6% and 80.7%. None below 50,000 tokens: the original has none for WikiText-2's 33,278.
-    """
-    if vocab_size < 50_000:
-        return []
-    return [int(float(f"{share * vocab_size:.1e}")) for share in (0.075, 0.15, 0.75)]

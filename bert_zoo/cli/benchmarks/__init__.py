@@ -38,17 +38,12 @@ class DataOptions:
         "Rows (sentences, articles) of the training file to measure on, in place of a dev_file, or "
         "below 1 their share; drawn at random, of each class its share.",
     )
-    folds: int = setting(
-        0,
-        "Parts of the training file for cross-validation; each is measured by a run on the others.",
-    )
-    fold: int = setting(0, "The number of the one part to measure, from 0.")
     train_rows: int = setting(
         0,
         "Rows (sentences, articles) of the training file to train on; 0 for all that are not measured. "
         "Drawn at random, of each class its share.",
     )
-    split_seed: int = setting(0, "Seed of held_out, folds and train_rows, whatever --seeds says.")
+    split_seed: int = setting(0, "Seed of held_out and train_rows, whatever --seeds says.")
     text: str = setting("text", "The table's column of texts; without header its number from 0.")
     text_pair: str | None = setting(
         None, "The table's column of second texts, for a task on pairs."
@@ -82,10 +77,7 @@ class DataOptions:
     )
 
 
-FILES = (
-    *("train_file", "dev_file", "test_file", "held_out", "folds", "fold", "train_rows"),
-    "split_seed",
-)
+FILES = ("train_file", "dev_file", "test_file", "held_out", "train_rows", "split_seed")
 TAG_COLUMNS = ("word_column", "tag_column")
 OF_OTHERS = {"data_dir", "beam_search", *TAG_COLUMNS}
 TABLE = tuple(f.name for f in fields(DataOptions) if f.name not in OF_OTHERS)

@@ -17,8 +17,8 @@ def own_files(
     """What makes a `Benchmark` of files: its name, source, measured splits, and how they are read.
 
     Args:
-        options: `DataOptions`. What is measured is its `dev_file`; without one, `held_out` rows or one
-            of `folds` parts of the training file; without these, its `test_file`.
+        options: `DataOptions`. What is measured is its `dev_file`; without one, `held_out` rows of the
+            training file; without these, its `test_file`.
         read: (path, the training split or None for itself) -> a split.
         take: (a split, row numbers) -> these rows of it.
         groups: a split -> what each of its rows is, such as its class; see `spread_order`.
@@ -26,11 +26,9 @@ def own_files(
     Raises:
         ValueError: there is nothing to measure on, or no rows are left to train on.
     """
-    said = [name for name in ("dev_file", "held_out", "folds") if getattr(options, name)]
+    said = [name for name in ("dev_file", "held_out") if getattr(options, name)]
     if len(said) > 1:
-        raise ValueError(f"{' and '.join(said)} all say what is measured; give one of them.")
-    if options.fold and not options.folds:
-        raise ValueError(f"fold is {options.fold}, and folds does not say of how many. Give both.")
+        raise ValueError(f"{' and '.join(said)} both say what is measured; give one of them.")
     if not said and not options.test_file:
         raise ValueError(
             "There is nothing to measure on. Name a dev_file or a test_file, or hold back some of "
@@ -38,8 +36,7 @@ def own_files(
         )
     if options.train_rows < 0:
         raise ValueError(f"train_rows is {options.train_rows}; it is a number of rows, 0 for all.")
-    is_divided = bool(options.held_out or options.folds)
-    is_cut = is_divided or bool(options.train_rows)
+    is_cut = bool(options.held_out or options.train_rows)
 
     @cache
     def train_file() -> Any:
@@ -48,18 +45,18 @@ def own_files(
     @cache
     def parts() -> dict[str, list[int]]:
         order = spread_order(groups(train_file()), options.split_seed)
-        start, end = _measured_stretch(options, len(order)) if is_divided else (0, 0)
-        left = [*order[end:].tolist(), *order[:start].tolist()]
+        number = _number_held_out(options, len(order)) if options.held_out else 0
+        left = order[number:].tolist()
         wanted = options.train_rows or len(left)
         if wanted > len(left):
             raise ValueError(
                 f"train_rows is {wanted}, and {options.train_file} has {len(left)} rows to train on. Ask "
                 "for fewer, or leave it out for all."
             )
-        return {"validation": sorted(order[start:end].tolist()), "train": sorted(left[:wanted])}
+        return {"validation": sorted(order[:number].tolist()), "train": sorted(left[:wanted])}
 
     def split_data(split: str) -> Any:
-        if (is_divided and split == "validation") or (is_cut and split == "train"):
+        if (options.held_out and split == "validation") or (is_cut and split == "train"):
             return take(train_file(), parts()[split])
         if split == "train":
             return train_file()
@@ -101,16 +98,9 @@ def spread_order(groups: Sequence[Hashable], seed: int) -> np.ndarray:
     return by_group[np.lexsort((rng.random(len(codes)), shares))]
 
 
-def _measured_stretch(options, count: int) -> tuple[int, int]:
-    """The stretch of a spread order that is measured."""
-    name, folds, held_out = options.train_file, options.folds, options.held_out
-    if folds:
-        if not 2 <= folds <= count or not 0 <= options.fold < folds:
-            raise ValueError(
-                f"folds is {folds} and fold is {options.fold}; {name} with its {count} rows can be cut "
-                "into 2 parts or more, and fold is the number of one, from 0."
-            )
-        return options.fold * count // folds, (options.fold + 1) * count // folds
+def _number_held_out(options, count: int) -> int:
+    """How many of a file's rows are measured."""
+    name, held_out = options.train_file, options.held_out
     if held_out < 0 or (held_out >= 1 and held_out % 1):
         raise ValueError(
             f"held_out is {held_out}; it is a number of rows, or below 1 the share of all rows."
@@ -120,4 +110,4 @@ def _measured_stretch(options, count: int) -> tuple[int, int]:
         raise ValueError(
             f"{name} has {count} rows, of which held_out takes {number}: nothing is left to train on."
         )
-    return 0, number
+    return number

@@ -149,7 +149,7 @@ def _window_options(recipe) -> dict[str, int]:
 
 
 def questions_benchmark(options) -> QuestionBenchmark:
-    """Files of SQuAD's form, by `DataOptions`; `held_out` and `folds` count articles."""
+    """Files of SQuAD's form, by `DataOptions`; `held_out` counts articles."""
 
     def titles(split: SquadSplit) -> list[str]:
         return list(dict.fromkeys(example.title for example in split.examples))

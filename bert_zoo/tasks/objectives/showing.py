@@ -1,8 +1,7 @@
 """An objective drawn for a text, to be looked at."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import NamedTuple
+from dataclasses import replace
 
 import numpy as np
 
@@ -15,58 +14,6 @@ from bert_zoo.tasks.objectives.replacement import TokenIds
 from bert_zoo.tasks.objectives.table import OBJECTIVES
 
 WIDTH = 100
-
-
-class Span(NamedTuple):
-    """A span that its boundaries predict: its tokens, and those before and behind it."""
-
-    before: str
-    tokens: list[str]
-    behind: str
-
-
-@dataclass(frozen=True, repr=False)
-class Shown:
-    """What a model reads of a text and what it is asked for; `print` shows it in lines.
-
-    Attributes:
-        objective: that was drawn.
-        tokens: of the text, special ones among them.
-        reads: the tokens that the model reads in their places.
-        asked: for each place the token that is asked for, or None.
-        spans: that boundaries are asked for.
-        replaced: whether a discriminator reads what a generator makes of it.
-    """
-
-    objective: Masking
-    tokens: list[str]
-    reads: list[str]
-    asked: list[str | None]
-    spans: list[Span]
-    replaced: bool
-
-    def __str__(self) -> str:
-        number = len(self.asked) - self.asked.count(None)
-        lines = [f"{number} of {len(self.tokens)} tokens are asked for."]
-        cells = [[token or "" for token in row] for row in (self.tokens, self.reads, self.asked)]
-        for columns in _wrapped([max(map(len, column)) for column in zip(*cells, strict=True)]):
-            lines.append("")
-            for title, row in zip(("text", "reads", "asked"), cells, strict=True):
-                padded = [f"{row[column]:<{width}}" for column, width in columns]
-                lines.append(f"{title:<5}  {' '.join(padded)}".rstrip())
-        if self.spans:
-            lines += ["", "Of the tokens beside a span, its tokens are asked for too:"]
-            lines += [f"  {s.before} … {s.behind}: {' '.join(s.tokens)}" for s in self.spans]
-        if self.replaced:
-            lines += [
-                "",
-                "A generator's answers take the places of what is asked for, and of every token the "
-                "discriminator is asked whether it was replaced.",
-            ]
-        return "\n".join(lines)
-
-    def __repr__(self) -> str:
-        return f"<Shown: {type(self.objective).__name__} of {len(self.tokens)} tokens>"
 
 
 def _wrapped(widths: Sequence[int]) -> list[list[tuple[int, int]]]:
@@ -115,7 +62,7 @@ def objective_for(
 
 def show(
     model, text: str | tuple[str, str], objective: str | Masking | None = None, seed: int = 0
-) -> Shown:
+) -> str:
     """Draws an objective for a text, and prints what is hidden and what is asked for.
 
     Args:
@@ -151,19 +98,31 @@ def show(
         return [tokenizer.id_to_token(int(token)) for token in ids]
 
     tokens, reads = spelled(token_ids[0]), spelled(inputs["token_ids"][0])
-    asked: list[str | None] = [None] * len(tokens)
+    asked = [""] * len(tokens)
     for position in inputs["mask_positions"][0][labels["mlm_logits"][0] != IGNORED_LABEL]:
         asked[position] = tokens[position]
-    spans = []
-    if "span_boundaries" in inputs:
-        asked_for = labels["sbo_logits"][0] != IGNORED_LABEL
-        of_span = inputs["span_tokens"][0] // objective.targets
-        for number, (before, behind) in enumerate(inputs["span_boundaries"][0]):
-            ids = labels["sbo_logits"][0][asked_for & (of_span == number)]
-            if behind:
-                spans.append(Span(tokens[before], spelled(ids), tokens[behind]))
     real = np.flatnonzero(batch["padding_mask"][0])
-    rows = ([row[place] for place in real] for row in (tokens, reads, asked))
-    drawn = Shown(objective, *rows, spans, objective.replaced)
-    print(drawn)
-    return drawn
+    rows = [[row[place] for place in real] for row in (tokens, reads, asked)]
+    lines = [f"{sum(map(bool, asked))} of {len(real)} tokens are asked for."]
+    for columns in _wrapped([max(map(len, column)) for column in zip(*rows, strict=True)]):
+        lines.append("")
+        for title, row in zip(("text", "reads", "asked"), rows, strict=True):
+            padded = [f"{row[column]:<{width}}" for column, width in columns]
+            lines.append(f"{title:<5}  {' '.join(padded)}".rstrip())
+    if "span_boundaries" in inputs:
+        lines += ["", "Of the tokens beside a span, its tokens are asked for too:"]
+        is_asked = labels["sbo_logits"][0] != IGNORED_LABEL
+        of_span = inputs["span_tokens"][0] // objective.targets
+        for number, (before, after) in enumerate(inputs["span_boundaries"][0]):
+            if after:
+                ids = labels["sbo_logits"][0][is_asked & (of_span == number)]
+                lines.append(f"  {tokens[before]} … {tokens[after]}: {' '.join(spelled(ids))}")
+    if objective.replaced:
+        lines += [
+            "",
+            "A generator's answers take the places of what is asked for, and of every token the "
+            "discriminator is asked whether it was replaced.",
+        ]
+    printed = "\n".join(lines)
+    print(printed)
+    return printed
