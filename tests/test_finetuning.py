@@ -16,6 +16,7 @@ from bert_zoo.runtime.classifications import Classification, Classifications, so
 from bert_zoo.training import compile_for_task
 from bert_zoo.training.divergence import TrainingDiverged
 from bert_zoo.training.presets import Recipe
+from bert_zoo.training.runs import check_goes_on
 
 ROOT = Path(__file__).parents[1]
 CHECKPOINT = ROOT / "tests" / "golden" / "bert" / "classification"
@@ -210,10 +211,10 @@ def test_a_run_of_a_version_without_a_setting_is_the_same_where_the_setting_is_o
     finetuning.write_json(tmp_path / "config.json", began)
     for off in (None, False, 0, ""):
         now = began | {"recipe": {"epochs": 2, "new": off}}
-        finetuning.check_same_run(tmp_path, now, "a finished run", "")
+        check_goes_on(tmp_path, now)
     now["recipe"]["new"] = 0.5
     with pytest.raises(ValueError, match=r"new was None and is 0\.5"):
-        finetuning.check_same_run(tmp_path, now, "a finished run", "")
+        check_goes_on(tmp_path, now)
 
 
 def test_previews_stand_on_one_line_each():

@@ -38,6 +38,7 @@ def main(arguments: list[str]) -> None:
     from bert_zoo.cli import finetuning
     from bert_zoo.loading.directories import kept_metrics
     from bert_zoo.models.replicas import is_chief
+    from bert_zoo.training.runs import CONFIG, read_json
 
     flags = PROGRAM.flags
     if (_RUN.value is None) == (flags.model is None) or bool(flags.model) != bool(flags.text_file):
@@ -52,7 +53,7 @@ def main(arguments: list[str]) -> None:
     strategy = PROGRAM.strategy()
     with strategy.scope():
         model = finetuning.kept_model(directory)
-    config = finetuning.read_json(directory / finetuning.CONFIG)
+    config = read_json(directory / CONFIG)
     kept = kept_metrics(directory)
     options = config["data"] | PROGRAM.given(DataOptions)
     if _TASK.value:

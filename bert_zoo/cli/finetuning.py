@@ -34,9 +34,9 @@ from bert_zoo.training.runs import (
     CHECKPOINT,
     CONFIG,
     PROGRESS,
-    check_same_run,
+    check_goes_on,
+    finished_run,
     keras_verbosity,
-    read_json,
     updates_of,
     versions,
 )
@@ -236,18 +236,12 @@ def finetune(
     }
     if writes:
         remove_leftovers(directory)
-    if (directory / METRICS).is_file():
-        advice = "Name another directory (--output_dir), or delete it."
-        check_same_run(directory, config, "a finished run", advice)
-        print(f"The run in {directory} is finished; nothing is trained again.")
-        return read_json(directory / METRICS)
+    if (finished := finished_run(directory, config)) is not None:
+        return finished
     weights = task.class_weights(recipe)
     epochs_before = measure.go_on()
     if epochs_before:
-        advice = (
-            f"Go on with the same ones, name another directory, or delete {directory / CHECKPOINT}."
-        )
-        check_same_run(directory, config, "a training that was stopped", advice)
+        check_goes_on(directory, config)
     elif writes:
         directory.mkdir(parents=True, exist_ok=True)
         about = {"replicas": strategy.num_replicas_in_sync, "versions": versions()}

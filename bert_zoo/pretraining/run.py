@@ -34,9 +34,9 @@ from bert_zoo.training.runs import (
     CHECKPOINT,
     CONFIG,
     PROGRESS,
-    check_same_run,
+    check_goes_on,
+    finished_run,
     keras_verbosity,
-    read_json,
     updates_of,
     versions,
 )
@@ -175,19 +175,11 @@ def pretrain(
             "held_out": held_out,
         },
     }
+    if (finished := finished_run(directory, config)) is not None:
+        return finished
     notes = notes_of(checkpoints)
     if notes:
-        check_same_run(
-            directory,
-            config,
-            "a training that was stopped",
-            f"Go on with the same ones, name another directory, or delete {checkpoints}.",
-        )
-    elif (directory / METRICS).is_file():
-        advice = "Name another directory (--output_dir), or delete it."
-        check_same_run(directory, config, "a finished run", advice)
-        print(f"The run in {directory} is finished; nothing is trained again.")
-        return read_json(directory / METRICS)
+        check_goes_on(directory, config)
     elif writes:
         write_json(directory / CONFIG, config | {"versions": versions()})
 

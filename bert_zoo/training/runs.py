@@ -10,6 +10,7 @@ from typing import Any
 import keras
 
 import bert_zoo
+from bert_zoo.loading.directories import RUN_METRICS as METRICS
 
 CONFIG = "config.json"
 # The state of a training that is not finished, and the note in it that says how far it is.
@@ -38,7 +39,28 @@ def keras_verbosity() -> int:
     return 1 if sys.stdout.isatty() else 2
 
 
-def check_same_run(directory: Path, config: Mapping[str, Any], what: str, advice: str) -> None:
+def finished_run(directory: Path, config: Mapping[str, Any]) -> Any | None:
+    """What `metrics.json` of a finished run holds; None where the directory has no finished run.
+
+    Raises:
+        ValueError: the run is of other settings or data.
+    """
+    if not (directory / METRICS).is_file():
+        return None
+    advice = "Name another directory (--output_dir), or delete it."
+    _check_same_run(directory, config, "a finished run", advice)
+    print(f"The run in {directory} is finished; nothing is trained again.")
+    return read_json(directory / METRICS)
+
+
+def check_goes_on(directory: Path, config: Mapping[str, Any]) -> None:
+    """Raises ValueError for a training that was stopped and began with other settings or data."""
+    checkpoint = directory / CHECKPOINT
+    advice = f"Go on with the same ones, name another directory, or delete {checkpoint}."
+    _check_same_run(directory, config, "a training that was stopped", advice)
+
+
+def _check_same_run(directory: Path, config: Mapping[str, Any], what: str, advice: str) -> None:
     """Refuses a directory in which `what` began with other settings or data."""
 
     def settings(config: Mapping[str, Any]) -> dict[str, Any]:
