@@ -3,12 +3,11 @@
 import csv
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
 from dataclasses import asdict
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 from tqdm import tqdm
 
@@ -53,22 +52,21 @@ def predict_file(
         raise ValueError(
             f"output is {str(output)!r}; its suffix says how it is written: {', '.join(WRITERS)}."
         )
-    written, rows = 0, iter(rows)
+    write, written, rows = WRITERS[output.suffix.lower()], 0, iter(rows)
     with (
         replacing(output) as temporary,
-        WRITERS[output.suffix.lower()](temporary) as write,
+        temporary.open("w", encoding="utf-8", newline="") as file,
         tqdm(unit=" rows", disable=None) as progress,
     ):
         while part := list(islice(rows, ROWS_AT_ONCE)):
             columns = tuple(map(list, zip(*part, strict=True)))
             answers = _answers(model, columns, all_scores, no_answer_threshold, batch_size)
             names = ("question", "context") if _asks(model) else ("text", "text_pair")
-            write(
-                [
-                    dict(zip(names, texts, strict=False)) | answer
-                    for texts, answer in zip(part, answers, strict=True)
-                ]
-            )
+            records = [
+                dict(zip(names, texts, strict=False)) | answer
+                for texts, answer in zip(part, answers, strict=True)
+            ]
+            write(file, records)
             written += len(part)
             progress.update(len(part))
     return written
@@ -114,23 +112,14 @@ def _scores(row: Any, all_scores: bool) -> Record:
     return {f"score_{label}": score for label, score in row.scores.items()} if all_scores else {}
 
 
-# --- Files ---
-
-# Writes some records; all of a file have the same columns.
-Write = Callable[[list[Record]], None]
+# --- Files: each function writes some records; all of a file have the same columns ---
 
 
-@contextmanager
-def _separated(path: Path, delimiter: str) -> Iterator[Write]:
-    with path.open("w", encoding="utf-8", newline="") as file:
-        writer = csv.writer(file, delimiter=delimiter, lineterminator="\n")
-
-        def write(records: list[Record]) -> None:
-            if file.tell() == 0:
-                writer.writerow(records[0])
-            writer.writerows(map(_cell, record.values()) for record in records)
-
-        yield write
+def _separated(file: TextIO, records: list[Record], delimiter: str) -> None:
+    writer = csv.writer(file, delimiter=delimiter, lineterminator="\n")
+    if file.tell() == 0:
+        writer.writerow(records[0])
+    writer.writerows(map(_cell, record.values()) for record in records)
 
 
 def _cell(value: Any) -> Any:
@@ -142,15 +131,11 @@ def _cell(value: Any) -> Any:
     return value
 
 
-@contextmanager
-def _json_lines(path: Path) -> Iterator[Write]:
-    with path.open("w", encoding="utf-8", newline="\n") as file:
-        yield lambda records: file.writelines(
-            json.dumps(record, ensure_ascii=False) + "\n" for record in records
-        )
+def _json_lines(file: TextIO, records: list[Record]) -> None:
+    file.writelines(json.dumps(record, ensure_ascii=False) + "\n" for record in records)
 
 
-WRITERS: Mapping[str, Callable[[Path], Any]] = {
+WRITERS: Mapping[str, Callable[[TextIO, list[Record]], None]] = {
     ".csv": partial(_separated, delimiter=","),
     ".tsv": partial(_separated, delimiter="\t"),
     ".jsonl": _json_lines,
