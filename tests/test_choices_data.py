@@ -3,10 +3,8 @@
 import csv
 import json
 import re
-import types
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from bert_zoo.data import choices
@@ -81,7 +79,7 @@ def test_race_is_read_in_the_order_of_levels_and_numbers(tmp_path):
         write_race(tmp_path, "dev/high", number, passage(f"high{number}.txt"))
     write_race(tmp_path, "dev/middle", 5, passage("middle5.txt"))
     (tmp_path / "dev" / "high" / "all.txt").write_text("the same once more")
-    split = choices.load_race("validation", data_dir=tmp_path)
+    split = choices.load_race("validation", "all", tmp_path)
     assert [id for id in split.ids if id.endswith("/0")] == [
         "middle5.txt/0",
         "high9.txt/0",
@@ -127,8 +125,12 @@ def test_a_bad_passage_is_named_with_file_and_question(tmp_path, members, messag
 
 def test_unknown_names_and_folders_are_named(tmp_path):
     for arguments, error, message in (
-        (("dev",), ValueError, r"no split 'dev'; choose one of \['train', 'validation'"),
-        (("train", "college"), ValueError, r"no level 'college'; .*\['middle', 'high', "),
+        (
+            ("dev", "all", tmp_path),
+            ValueError,
+            r"no split 'dev'; choose one of \['train', 'validation'",
+        ),
+        (("train", "college", tmp_path), ValueError, r"no level 'college'; .*\['middle', 'high', "),
         (
             ("validation", "all", tmp_path),
             FileNotFoundError,
@@ -137,31 +139,3 @@ def test_unknown_names_and_folders_are_named(tmp_path):
     ):
         with pytest.raises(error, match=message):
             choices.load_race(*arguments)
-
-
-def test_race_from_tfds_equals_race_from_files(tmp_path, fake_tfds):
-    contents = {name: passage(name) for name in ("high2.txt", "high10.txt")}
-    for name, content in contents.items():
-        write_race(tmp_path, "dev/high", int(name[4:-4]), content)
-
-    def as_tfds_has_it(content):
-        def encoded(texts):
-            return np.array([text.encode() for text in texts], object)
-
-        # tensorflow_datasets 4.9.10 gives a ragged tensor, also as_numpy.
-        options = [[text.encode() for text in options] for options in content["options"]]
-        return {
-            "example_id": content["id"].encode(),
-            "article": content["article"].encode(),
-            "questions": encoded(content["questions"]),
-            "answers": encoded(content["answers"]),
-            "options": types.SimpleNamespace(to_list=lambda: options),
-        }
-
-    def load(name, split):
-        assert (name, split) == ("race/high", "dev")
-        return [as_tfds_has_it(content) for content in reversed(contents.values())]
-
-    fake_tfds(load)
-    from_files = choices.load_race("validation", "high", tmp_path)
-    assert choices.load_race("validation", "high") == from_files

@@ -4,7 +4,6 @@ import itertools
 import re
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from bert_zoo.data import tagging
@@ -166,27 +165,14 @@ def test_conll_2003_is_read_from_either_kind_of_file(tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "error", "message"),
     [
-        (("conll", "train"), ValueError, r"no tagging task 'conll'; choose one of \['conll20"),
-        (("conll2000", "validation"), ValueError, r"no split 'validation'; .*\['train', 'test'\]"),
+        (("conll", "train", "none"), ValueError, r"no tagging task 'conll'; choose one of \['conll20"),
+        (("conll2000", "validation", "none"), ValueError, r"no split 'validation'; .*\['train', 'test'\]"),
         (("conll2003", "test", "none"), FileNotFoundError, r"eng\.testb or .*test\.txt\. data_dir must"),
-        (("conll2000", "train"), RuntimeError, r"does not have conll2000\. Pass the folder"),
     ],
 )  # fmt: skip
 def test_unknown_names_and_missing_files_are_named(arguments, error, message):
     with pytest.raises(error, match=message):
         tagging.load_conll(*arguments)
-
-
-def test_conll_2003_from_tfds(fake_tfds):
-    def load(name, split):
-        assert (name, split) == ("conll2003", "dev")
-        empty = {"tokens": np.array([], object), "ner": np.array([], np.int64)}
-        return [{"tokens": np.array(["É".encode(), b"b"], object), "ner": np.array([7, 8])}, empty]
-
-    fake_tfds(load)
-    split = tagging.load_conll("conll2003", "validation")
-    assert split.words == [["É", "b"]]
-    assert [split.label_names[i] for i in split.labels[0]] == ["B-MISC", "I-MISC"]
 
 
 def test_the_tags_are_those_of_tensorflow_datasets():

@@ -3,7 +3,7 @@
 Zellers et al., "SWAG: A Large-Scale Adversarial Dataset for Grounded Commonsense Inference", EMNLP
 2018; Lai et al., "RACE: Large-scale ReAding Comprehension Dataset From Examinations", EMNLP 2017.
 
-Nothing here imports TensorFlow, unless RACE is read through `tensorflow_datasets`.
+Nothing here imports TensorFlow.
 """
 
 from collections.abc import Iterator, Mapping
@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from bert_zoo.data import files
-from bert_zoo.data.files import decoded, string, text_member
+from bert_zoo.data.files import string, text_member
 from bert_zoo.data.tables import Table
 from bert_zoo.error_text import shown
 from bert_zoo.json_files import member
@@ -56,7 +56,6 @@ def load_swag(split: str, data_dir: str | Path) -> ChoiceSplit:
     Args:
         split: "train", "validation" or "test".
         data_dir: the folder `data` of rowanz/swagaf, with train.csv, val.csv and test.csv.
-            tensorflow_datasets does not have SWAG.
 
     Returns:
         The split, in the order of the file; `ids` are the numbers of the rows. The test split has no
@@ -86,7 +85,7 @@ def load_swag(split: str, data_dir: str | Path) -> ChoiceSplit:
 # --- RACE ---
 
 RACE_LEVELS = ("middle", "high")
-# Our name of each split -> the folder, and the split in tensorflow_datasets.
+# Our name of each split -> the folder.
 RACE_SPLITS: Mapping[str, str] = {"train": "train", "validation": "dev", "test": "test"}
 _LETTERS = "ABCD"
 
@@ -123,7 +122,7 @@ def fill_question(question: str, option: str) -> str:
     return question.replace("_", option) if "_" in question else f"{question} {option}"
 
 
-def load_race(split: str, level: str = "all", data_dir: str | Path | None = None) -> RaceSplit:
+def load_race(split: str, level: str, data_dir: str | Path) -> RaceSplit:
     """Reads a split of RACE, texts exactly as they stand in its files.
 
     Args:
@@ -131,26 +130,19 @@ def load_race(split: str, level: str = "all", data_dir: str | Path | None = None
         level: "middle" or "high" school, or "all": middle, then high.
         data_dir: RACE's own folder, with dev/high/1.txt and so on; in each folder the numbered files
             are read in the order of their numbers, and nothing else (ALBERT's all.txt holds the
-            same passages). Without it RACE is downloaded with `tensorflow_datasets`, into the same
-            order.
+            same passages).
 
     Raises:
         ValueError: the split or the level is unknown, or a passage is not as RACE's files are. Names
             file and question.
         FileNotFoundError: `data_dir` has no such files.
-        RuntimeError: the download failed.
     """
     files.check_known("RACE has no split", split, RACE_SPLITS)
     files.check_known("RACE has no level", level, (*RACE_LEVELS, "all"))
     folder = RACE_SPLITS[split]
     race = RaceSplit([], [], [], [], [])
     for name in RACE_LEVELS if level == "all" else (level,):
-        passages = (
-            _downloaded_passages(name, folder)
-            if data_dir is None
-            else _passages(Path(data_dir) / folder / name)
-        )
-        for where, passage in passages:
+        for where, passage in _passages(Path(data_dir) / folder / name):
             _add_passage(race, where, passage)
     return race
 
@@ -161,26 +153,10 @@ def _passages(folder: Path) -> Iterator[tuple[object, Any]]:
     if not paths:
         raise FileNotFoundError(
             f"There are no files such as {folder / '1.txt'}. data_dir must be RACE's own folder, "
-            "with train, dev and test in it; without data_dir RACE is downloaded."
+            "with train, dev and test in it."
         )
     for path in sorted(paths, key=lambda path: int(path.stem)):
         yield path, files.read_json(path)
-
-
-def _downloaded_passages(level: str, split: str) -> Iterator[tuple[object, Any]]:
-    name = f"race/{level}"
-    # By the number in names such as "high19088.txt".
-    examples = sorted(
-        files.download(name, split, "RACE's folder"),
-        key=lambda example: int(example["example_id"].decode()[len(level) : -len(".txt")]),
-    )
-    for example in examples:
-        id, article = decoded([example["example_id"], example["article"]])
-        passage = {"id": id, "article": article}
-        passage |= {column: decoded(example[column]) for column in ("questions", "answers")}
-        # A ragged tensor, for which NumPy has nothing.
-        passage["options"] = [decoded(options) for options in example["options"].to_list()]
-        yield f"{name} of tensorflow_datasets, {id}", passage
 
 
 def _add_passage(race: RaceSplit, where: object, passage: Any) -> None:

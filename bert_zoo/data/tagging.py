@@ -7,12 +7,12 @@ the span's type. The schemes:
 - IOB1: I is in a span; B begins one only where the word before ends another of the same type.
 - IOBES: B begins a span, I goes on, E ends it; S is a span of one word.
 
-Nothing here imports TensorFlow, unless a split is read through `tensorflow_datasets`.
+Nothing here imports TensorFlow.
 """
 
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import chain, islice
 from pathlib import Path
 
@@ -284,9 +284,6 @@ class TaggedDataSet:
     # Split -> names that its file goes by, the official one first.
     files: Mapping[str, tuple[str, ...]]
     types: tuple[str, ...]  # of its spans
-    # What tensorflow_datasets calls the tags, and split -> its name there; none if it lacks the data.
-    tfds_tags: str = ""
-    tfds_splits: Mapping[str, str] = field(default_factory=dict)
 
 
 DATA_SETS: Mapping[str, TaggedDataSet] = {
@@ -303,15 +300,11 @@ DATA_SETS: Mapping[str, TaggedDataSet] = {
             "test": ("eng.testb", "test.txt"),
         },
         types=("PER", "ORG", "LOC", "MISC"),
-        tfds_tags="ner",
-        tfds_splits={"train": "train", "validation": "dev", "test": "test"},
     ),
 }
 
 
-def load_conll(
-    task: str, split: str, data_dir: str | Path | None = None, *, scheme: str = "IOB2"
-) -> TaggedSplit:
+def load_conll(task: str, split: str, data_dir: str | Path, *, scheme: str = "IOB2") -> TaggedSplit:
     """Reads a split of a shared task of CoNLL.
 
     The official files of 2003 are in IOB1 and those that most people pass on in IOB2; either is
@@ -320,42 +313,20 @@ def load_conll(
     Args:
         task: a key of `DATA_SETS`.
         split: one of the task's: "train", "test", and for CoNLL-2003 "validation".
-        data_dir: the folder of its files, eng.train or train.txt for instance. Without it the split
-            is downloaded with `tensorflow_datasets` (CoNLL-2003 alone), which shuffles the
-            sentences.
+        data_dir: the folder of its files, eng.train or train.txt for instance.
         scheme: a key of `SCHEMES`.
 
     Raises:
         ValueError: the task, the split or the scheme is unknown, or as `read_tagging`.
         FileNotFoundError: `data_dir` has no such file.
-        RuntimeError: the download failed.
     """
     files.check_known("There is no tagging task", task, DATA_SETS)
     row = DATA_SETS[task]
     files.check_known(f"{task} has no split", split, row.files)
     names = scheme_names(row.types, scheme)
-    if data_dir is None:
-        return _downloaded(task, split, scheme, names)
     path = files.require_file(
         *(Path(data_dir) / name for name in row.files[split]),
         advice=f"data_dir must be the folder that holds the files of {task}; read files of other names "
         "with read_tagging(path).",
     )
     return read_tagging(path, scheme=scheme, label_names=names)
-
-
-def _downloaded(task: str, split: str, scheme: str, names: tuple[str, ...]) -> TaggedSplit:
-    row = DATA_SETS[task]
-    if split not in row.tfds_splits:
-        raise RuntimeError(
-            f"tensorflow_datasets does not have {task}. Pass the folder of its files as data_dir "
-            "(--data_dir on the command line)."
-        )
-    examples = files.download(task, row.tfds_splits[split], f"the folder of {task}'s files")
-    # Where a file ends in a blank line, tensorflow_datasets 4.9.10 adds a sentence without words.
-    examples = [example for example in examples if len(example["tokens"])]
-    words = [files.decoded(example["tokens"]) for example in examples]
-    tfds_names = scheme_names(row.types, "IOB2")
-    tags = [[tfds_names[tag] for tag in example[row.tfds_tags]] for example in examples]
-    source = f"{task} of tensorflow_datasets, {split}"
-    return _tagged_split(words, tags, scheme, names, lambda word: f"{source}, word {word}")

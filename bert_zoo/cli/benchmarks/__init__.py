@@ -150,6 +150,7 @@ def _conll(name: str, **more: Any) -> Entry:
         "tagging.TaggingBenchmark",
         lambda options, split: load_conll(name, split, options.data_dir),
         f"the shared task of CoNLL-{name[-4:]}",
+        needs=("data_dir",),
         **more,
     )
 
@@ -171,7 +172,7 @@ BENCHMARKS: Mapping[str, Entry] = {
     "trec": Entry("texts.TextBenchmark", partial(_trec, fine=False), **_TREC),
     "trec_fine": Entry("texts.TextBenchmark", partial(_trec, fine=True), **_TREC),
     "table": Entry("texts.table_benchmark", reads=TABLE, **_OWN),
-    "conll2000": _conll("conll2000", measured=("test",), **_FOLDER),
+    "conll2000": _conll("conll2000", measured=("test",)),
     "conll2003": _conll("conll2003"),
     "tagging": Entry("tagging.tagging_benchmark", reads=(*FILES, *TAG_COLUMNS, "encoding"), **_OWN),
     "squad_v1": _squad("1.1"),
@@ -187,6 +188,7 @@ BENCHMARKS: Mapping[str, Entry] = {
         "choices.ChoiceBenchmark",
         lambda options, split: load_race(split, "all", options.data_dir).as_choices(),
         "RACE (Lai et al. 2017)",
+        **_FOLDER,
     ),
 }
 
