@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from helpers import eager_steps
 
 SLOW = set(Path(__file__).with_name("slow.txt").read_text(encoding="utf-8").splitlines()[1:])
 
@@ -29,6 +30,13 @@ def pytest_runtest_setup() -> None:
     """
     random.seed(0)
     np.random.seed(0)
+
+
+@pytest.fixture
+def eager():
+    """See `eager_steps`; with `pytest.mark.usefixtures` for what graphs have no part in."""
+    with eager_steps():
+        yield
 
 
 @pytest.fixture

@@ -4,6 +4,7 @@ Every directory below tests/golden that its family's list of cases names is a ch
 the reference computes from it; tests/golden/README.md tells the arrays.
 """
 
+import contextlib
 import functools
 import json
 import re
@@ -117,6 +118,18 @@ def texts_for(task: str):
         return CHOICES
     pairs = ("question_answering", "beam_question_answering", "pretraining")
     return PAIRS if task in pairs else TEXTS
+
+
+@contextlib.contextmanager
+def eager_steps():
+    """Has models train, evaluate and predict without graphs.
+
+    Tracing one takes seconds, a step without one less than a tenth of that.
+    """
+    always = property(lambda model: True, lambda model, value: None)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(keras.Model, "run_eagerly", always)
+        yield
 
 
 # --- Golden checkpoints; a name without a family is one of BERT's --------------------------------

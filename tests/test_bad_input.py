@@ -330,6 +330,7 @@ def test_no_rows_give_no_rows(classifier):
     assert classifier({"token_ids": np.zeros((0, 16), "int32")}).shape == (0, 3)
 
 
+@pytest.mark.usefixtures("eager")
 def test_a_mended_mistake_is_forgotten():
     model, inputs = load_task("classification"), task_inputs("classification")
     labels = np.array([2, 1, 1, 0])
@@ -358,6 +359,7 @@ def test_a_mended_mistake_is_forgotten():
         ({"a": [0, 1, 2]}, ValueError, "one array | ['a']"),
     ),
 )
+@pytest.mark.usefixtures("eager")
 def test_wrong_class_labels(labels, error, words, classifier):
     message_of(error, lambda: classifier.fit(TEXTS, labels, verbose=0), words)
     message_of(error, lambda: classifier.evaluate(TEXTS, labels, verbose=0), words)
@@ -421,6 +423,7 @@ ENDS = {"end_logits": FOUR}
         ("masked_lm", None, tokens(-99), ValueError, "label[1, 3] is -99"),
     ),
 )
+@pytest.mark.usefixtures("eager")
 def test_wrong_labels_of_a_task(task, x, y, error, words):
     of_four_rows = "encoder" if task == "question_answering" else task
     inputs = task_inputs(of_four_rows) if x is None else x
@@ -430,11 +433,13 @@ def test_wrong_labels_of_a_task(task, x, y, error, words):
     message_of(error, lambda: model.fit(inputs, *labels, verbose=0), words)
 
 
+@pytest.mark.usefixtures("eager")
 def test_wrong_labels_for_validation(classifier):
     validation = {"validation_data": (TEXTS, [0, 1, 9])}
     message_of(ValueError, lambda: classifier.fit(TEXTS, LABELS, **validation), "[2] is 9")
 
 
+@pytest.mark.usefixtures("eager")
 def test_a_model_that_is_compiled_for_one_of_its_objectives_takes_its_labels_alone():
     model, inputs = load_task("pretraining"), task_inputs("pretraining")
     shape = model.predict(inputs, verbose=0)["mlm_logits"].shape[:2]
@@ -446,6 +451,7 @@ def test_a_model_that_is_compiled_for_one_of_its_objectives_takes_its_labels_alo
     message_of(ValueError, lambda: model.evaluate(inputs, both), "['mlm_logits']")
 
 
+@pytest.mark.usefixtures("eager")
 def test_another_loss_takes_other_labels():
     model, inputs = load_task("classification"), task_inputs("classification")
     model.compile("sgd", tf.keras.losses.CategoricalCrossentropy(from_logits=True))

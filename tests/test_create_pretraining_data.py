@@ -122,6 +122,7 @@ def test_rows_that_were_written_are_read_as_they_were(text, tmp_path):
 
 
 @pytest.mark.parametrize("family, rows", [("bert", "next_sentence"), ("electra", "doc_sentences")])
+@pytest.mark.usefixtures("eager")
 def test_pretrain_reads_what_the_pipeline_writes(family, rows, text, tmp_path, capsys):
     write_shards(text, tmp_path / "rows", family, rows)
     options = [f"--text={tmp_path}/rows/*.tfrecord", "--form=masked_rows", f"--recipe={family}"]

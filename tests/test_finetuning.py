@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from helpers import variables_of
+from helpers import eager_steps, variables_of
 
 import bert_zoo
 from bert_zoo.cli import finetuning, predict
@@ -43,7 +43,8 @@ def run(tmp_path_factory) -> Path:
     (directory / ".saved_model.0f.old" / "variables").mkdir(parents=True)
     (directory / ".saved_model.1e.tmp" / "variables").mkdir(parents=True)
     (directory / ".notes.tmp").touch()
-    finetuning.finetune(str(CHECKPOINT), task("validation"), RECIPE, directory)
+    with eager_steps():
+        finetuning.finetune(str(CHECKPOINT), task("validation"), RECIPE, directory)
     return directory
 
 
@@ -74,6 +75,7 @@ def test_saved_model_of_a_run_answers_as_its_model(run):
     np.testing.assert_allclose(logits, wanted, atol=1e-5)
 
 
+@pytest.mark.usefixtures("eager")
 def test_head_begins_as_wide_as_the_recipe_says(tmp_path):
     still = RECIPE.replace(total_steps=1, learning_rate=1e-12)
     heads = []
@@ -88,6 +90,7 @@ def test_head_begins_as_wide_as_the_recipe_says(tmp_path):
 
 
 @pytest.mark.parametrize(("measured_on", "kept"), [("validation", 0), ("test", 1)])
+@pytest.mark.usefixtures("eager")
 def test_a_test_set_does_not_choose_the_weights(measured_on, kept, tmp_path):
     figures = iter([{"accuracy": 0.9}, {"accuracy": 0.1}])
     saved = []
@@ -170,6 +173,7 @@ def test_checkpoints_are_as_far_apart_as_asked(tmp_path, monkeypatch):
     assert written == [3, 6]
 
 
+@pytest.mark.usefixtures("eager")
 def test_a_training_that_diverges_stops(tmp_path):
     recipe = RECIPE.replace(learning_rate=1e30, warmup_proportion=0.0)
     with pytest.raises(TrainingDiverged, match=r"The loss is .* of epoch 1, at a learning rate of"):

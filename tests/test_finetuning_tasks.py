@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import tensorflow as tf
-from helpers import directory_of, slow_but
+from helpers import directory_of, eager_steps, slow_but
 
 from bert_zoo.cli import evaluate, finetuning, predict
 from bert_zoo.cli.benchmarks import make_task
@@ -105,7 +105,8 @@ def run(request, tmp_path_factory):
     options = {**options, ("train_file" if file else "data_dir"): str(folder / file)}
     task = make_task(**options)
     directory = folder / "run"
-    finetuning.finetune(CHECKPOINT, task, RECIPE, directory, data=options)
+    with eager_steps():
+        finetuning.finetune(CHECKPOINT, task, RECIPE, directory, data=options)
     if request.param == "question_answering":
         (folder / "context.txt").write_text(CONTEXTS[0])
         question = ["--context", str(folder / "context.txt"), *question]

@@ -304,6 +304,7 @@ def subjects() -> dict[str, Subject]:
         "tokenizer-json": Subject(make_serialized_tokenizer, tokenizer_reader("bert"), 6),
         "tokenizer-transformer_xl": Subject(make_symbols, tokenizer_reader("transformer_xl"), 3),
     }
+    texts = set()
     for name, directory in golden_checkpoints().items():
         family = name.partition("-")[0]
         found[f"weights-{name}"] = Subject(copied(directory), read_weights, 40)
@@ -314,7 +315,13 @@ def subjects() -> dict[str, Subject]:
             sizes = Subject(copied(directory), run_encoders, 0, other_sizes, "*config.json")
             found[f"sizes-{name}"] = sizes
         if text_files(directory):
-            found[f"tokenizer-{name}"] = Subject(only_text(directory), tokenizer_reader(family), 1)
+            # The same files stand beside weights of several kinds.
+            kind = (family, *sorted(file.name for file in text_files(directory)))
+            cases = 0 if kind in texts else 1
+            texts.add(kind)
+            found[f"tokenizer-{name}"] = Subject(
+                only_text(directory), tokenizer_reader(family), cases
+            )
     for runtime, file in (("onnx", "tokens.onnx"), ("litert", "model.tflite")):
         if find_spec({"onnx": "onnxruntime", "litert": "ai_edge_litert"}[runtime]):
             saved = GOLDEN.parents[1] / "saved_by" / "0.1.0" / f"exported_{runtime}"

@@ -26,6 +26,7 @@ from bert_zoo.models.labels import checked_labels, label_arrays
 from bert_zoo.models.metrics import LabelF1
 from bert_zoo.training import start_from_frequencies, start_from_mean
 
+pytestmark = pytest.mark.usefixtures("eager")
 TASK = "multi_label_classification"
 LABELS = ("toxic", "obscene", "threat", "insult")
 THRESHOLDS = (0.4, 0.5, 0.9, 0.05)

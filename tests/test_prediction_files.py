@@ -41,9 +41,13 @@ def test_labels_and_scores_stand_beside_texts(tmp_path, suffix):
             assert float(row[name]) == pytest.approx(score, abs=1e-5)
 
 
-@pytest.mark.parametrize("suffix", [".csv", ".jsonl"])
 @pytest.mark.parametrize(
-    "task", ["multi_label_classification", "regression", "token_classification"]
+    ("task", "suffix"),
+    [
+        ("multi_label_classification", ".jsonl"),
+        ("regression", ".csv"),
+        ("token_classification", ".csv"),
+    ],
 )
 def test_each_task_has_its_columns(tmp_path, task, suffix):
     model = load_task(task)

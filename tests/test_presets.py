@@ -307,6 +307,7 @@ def test_optimizer_of_spanbert_clips_each_gradient_alone():
     assert float(optimizer._learning_rate(55)) == pytest.approx(2e-5 * 45 / 90)
 
 
+@pytest.mark.usefixtures("eager")
 def test_recipe_prepares_a_model_and_trains_it():
     recipe = Recipe(
         epochs=1,

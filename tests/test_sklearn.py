@@ -15,6 +15,7 @@ from sklearn.preprocessing import FunctionTransformer
 
 from bert_zoo.sklearn import TextClassifier
 
+pytestmark = pytest.mark.usefixtures("eager")
 CHECKPOINT = str(GOLDEN / "encoder")
 TRAIN, ANIMALS = ["the cat sat", "a bird"] * 4, ["cat", "bird"] * 4
 LEARNS = {"learning_rate": 3e-3, "epochs": 4, "load_options": {"dropout": 0.0}, "random_state": 0}
