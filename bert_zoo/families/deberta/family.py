@@ -2,12 +2,7 @@
 
 from bert_zoo.families.bert import formats as bert_formats
 from bert_zoo.families.deberta.checkpoints import CHECKPOINTS
-from bert_zoo.families.deberta.config import (
-    DEFAULTS,
-    HF_CODEC,
-    POSITION_TERMS,
-    DebertaConfig,
-)
+from bert_zoo.families.deberta.config import DEFAULTS, HF_CODEC, POSITION_TERMS, DebertaConfig
 from bert_zoo.families.deberta.formats import Ported, original
 from bert_zoo.families.deberta.presets import FIRST_PRETRAINING, PRESETS
 from bert_zoo.families.deberta.rows import ENCODER_ROWS, HEADS

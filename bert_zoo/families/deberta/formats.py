@@ -4,14 +4,8 @@ from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import Any
 
-from bert_zoo.families.deberta.config import (
-    DebertaConfig,
-    as_said,
-)
-from bert_zoo.families.deberta.original import (
-    Original,
-    with_hugging_faces_keys,
-)
+from bert_zoo.families.deberta.config import DebertaConfig, as_said
+from bert_zoo.families.deberta.original import Original, with_hugging_faces_keys
 from bert_zoo.families.deberta.rows import LM_HEAD, is_legacy
 from bert_zoo.weights.formats import HuggingFace
 from bert_zoo.weights.formats.codec import ConfigCodec

@@ -3,7 +3,6 @@
 Version 3 is trained as a discriminator of replaced tokens, beside a generator.
 """
 
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -12,95 +11,26 @@ from bert_zoo.families.deberta import family as deberta
 from bert_zoo.families.deberta import formats as deberta_formats
 from bert_zoo.families.deberta import rows as deberta_rows
 from bert_zoo.families.deberta import vocabulary as deberta_vocabulary
-from bert_zoo.families.deberta.config import DEFAULTS as FIRST_DEFAULTS
-from bert_zoo.families.deberta.config import HEAD_ACTIVATIONS, DebertaConfig
-from bert_zoo.families.deberta.config import HF_CODEC as FIRST_CODEC
+from bert_zoo.families.deberta.config import DebertaConfig
 from bert_zoo.families.deberta.original import BPE_ENCODER
 from bert_zoo.families.deberta.presets import THIRD_PRETRAINING, is_third
 from bert_zoo.families.deberta.v2_checkpoints import CHECKPOINTS
+from bert_zoo.families.deberta.v2_formats import (
+    DEFAULTS,
+    HF_CODEC,
+    KERAS_HUB_BLOCK,
+    JoinedHeads,
+    Ported,
+)
+from bert_zoo.families.deberta.v2_rows import DISCRIMINATOR_ROWS, ENCODER_ROWS, GENERATOR
 from bert_zoo.text.files import VocabularyFiles
 from bert_zoo.text.format import TextFormat, TokenizerParts
 from bert_zoo.text.sentencepiece_files import read_sentencepiece
 from bert_zoo.text.sentencepiece_model import Scheme
 from bert_zoo.weights.formats import keras_hub
 from bert_zoo.weights.formats.codec import ConfigRow
-from bert_zoo.weights.table import DENSE, NORM, Head, Row, SecondEncoder, Stored
-from bert_zoo.weights.tensor_source import TensorSource
+from bert_zoo.weights.table import Head
 
-DEFAULTS = {
-    **FIRST_DEFAULTS,
-    "position_buckets": 256,
-    "norm_positions": True,
-    "shares_projections": True,
-    "key_bias": True,
-}
-# What transformers computes with where a file says nothing.
-UNSAID = {"position_buckets": -1, "norm_positions": False, "shares_projections": False}
-HF_CODEC = replace(
-    FIRST_CODEC,
-    rows=[
-        *FIRST_CODEC.rows,
-        ConfigRow("position_buckets", optional=True),
-        ConfigRow(
-            "norm_positions", "norm_rel_ebd", {"layer_norm": True, "none": False}, optional=True
-        ),
-        ConfigRow("shares_projections", "share_att_key", optional=True),
-        ConfigRow("conv_size", "conv_kernel_size", optional=True),
-        ConfigRow("conv_activation", "conv_act", HEAD_ACTIVATIONS, optional=True),
-    ],
-    fixed={**FIRST_CODEC.fixed, "conv_groups": (1,)},
-    defaults={**DEFAULTS, **UNSAID, "conv_activation": "tanh"},
-)
-
-
-def has_convolution(config: DebertaConfig) -> bool:
-    return bool(config.conv_size)
-
-
-# PyTorch's convolutions keep [out, in, size]; ours are [size, in, out].
-CONVOLUTION = {
-    "kernel": {"pytorch": Stored(".weight", transposed=True)},
-    "bias": {"pytorch": Stored(".bias")},
-}
-ENCODER_ROWS = (
-    *deberta_rows.SHARED_ROWS,
-    Row(
-        NORM,
-        "stack/position_norm",
-        hf="encoder.LayerNorm",
-        when=lambda config: config.norm_positions,
-    ),
-    *(
-        Row(DENSE, f"stack/layer_{{i}}/attention/{name}", hf=f"{deberta_rows.SELF}{name}_proj")
-        for name in ("query", "key", "value")
-    ),
-    *(
-        Row(
-            DENSE,
-            f"stack/layer_{{i}}/attention/position_{name}",
-            hf=f"{deberta_rows.SELF}pos_{name}_proj",
-            when=deberta_rows.reads(term, own=True),
-        )
-        for name, term in (("query", "p2c"), ("key", "c2p"))
-    ),
-    Row(CONVOLUTION, "stack/convolution", hf="encoder.conv.conv", when=has_convolution),
-    Row(NORM, "stack/convolution/norm", hf="encoder.conv.LayerNorm", when=has_convolution),
-)
-GENERATOR = SecondEncoder(
-    ENCODER_ROWS,
-    "generator/",
-    "generator",
-    lambda config: config.generator,
-    head=deberta_rows.MASKED_LM,
-)
-DISCRIMINATOR_ROWS = (
-    Row(NORM, "replaced_token/norm", hf="mask_predictions.LayerNorm"),
-    Row(DENSE, "replaced_token/transform", hf="mask_predictions.dense"),
-    Row(DENSE, "replaced_token/dense", hf="mask_predictions.classifier"),
-)
-KERAS_HUB_BLOCK = keras_hub.block_names(
-    "disentangled_attention_encoder", "_self_attention_layer/_{}_dense"
-)
 SCHEME = Scheme(
     name="deberta_v2",
     model_file="spm.model",
@@ -118,25 +48,6 @@ def read_vocabulary(files: VocabularyFiles, options: dict[str, Any]) -> Tokenize
         firsts = {name: value for name, value in options.items() if name != "scheme"}
         return deberta.FAMILY.text.parts(files, firsts)
     return read_sentencepiece(files, options)
-
-
-class Ported(deberta_formats.Ported):
-    """Version 3 has a discriminator and, in a file beside it, the generator."""
-
-    def file_beside(self, encoder: str) -> str | None:
-        return "pytorch_model.generator.bin" if encoder == "generator" else None
-
-    def is_untrained(self, task: str, source: TensorSource) -> bool:
-        # Discriminators have the tensors of a head that their training does not use.
-        return task == "masked_lm" and any(key.startswith("mask_predictions.") for key in source)
-
-
-class JoinedHeads(keras_hub.KerasHub):
-    """The kernel after attention has no axis for heads."""
-
-    def shape(self, row: Row, variable: str) -> Callable[[Any], tuple[int, ...]] | None:
-        is_output = row.ours.endswith("attention/output")
-        return None if is_output else super().shape(row, variable)
 
 
 FAMILY = replace(

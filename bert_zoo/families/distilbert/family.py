@@ -5,10 +5,9 @@ from functools import partial
 from bert_zoo.families.bert import backbone as bert_backbone
 from bert_zoo.families.bert import formats as bert_formats
 from bert_zoo.families.bert import rows as bert_rows
-from bert_zoo.families.bert.presets import ANSWERS, CHOICES, SENTENCES, SQUAD, SWAG, WORDS
 from bert_zoo.families.distilbert.checkpoints import CHECKPOINTS
+from bert_zoo.families.distilbert.presets import PRESETS
 from bert_zoo.family import Family
-from bert_zoo.presets import Preset, Recipe
 from bert_zoo.text.format import TextFormat
 from bert_zoo.text.layout import Layout
 from bert_zoo.text.wordpiece_files import read_wordpiece
@@ -59,36 +58,6 @@ MASKED_LM = bert_rows.projecting_head("vocab_transform", "vocab_layer_norm", "vo
 SENTENCE = Head(
     (Row(DENSE, "classifier/transform", hf="pre_classifier"), bert_rows.CLASSIFIER),
     output=partial(bert_rows.with_layer, activation="relu", dropout_first=0.0),
-)
-
-PRESETS = (
-    Preset(
-        "distilbert/glue",
-        (*SENTENCES, *WORDS),
-        Recipe(),
-        "Sanh et al. 2019 (arXiv:1910.01108), section 4, which fine-tunes as BERT",
-    ),
-    Preset(
-        "distilbert/sst2",
-        SENTENCES,
-        Recipe(learning_rate=1e-5, warmup_steps=600),
-        "card of distilbert-base-uncased-finetuned-sst-2-english",
-        benchmark="sst2",
-    ),
-    Preset(
-        "distilbert/squad",
-        ANSWERS,
-        SQUAD.replace(epochs=3),
-        "huggingface/transformers examples/research_projects/distillation README.md",
-        note="There with a fine-tuned BERT as a teacher.",
-    ),
-    Preset(
-        "distilbert/swag",
-        CHOICES,
-        SWAG,
-        "Devlin et al. 2018, section 4.4",
-        note="BERT's; Sanh et al. chose between no texts.",
-    ),
 )
 
 FAMILY = Family(

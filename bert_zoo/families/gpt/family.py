@@ -1,12 +1,11 @@
 """GPT (Radford et al. 2018): BERT's blocks whose tokens attend to those before them."""
 
-from bert_zoo.families.bert.presets import SENTENCES
 from bert_zoo.families.gpt import formats
 from bert_zoo.families.gpt.checkpoints import GPT
 from bert_zoo.families.gpt.config import CausalConfig
+from bert_zoo.families.gpt.presets import PRESETS
 from bert_zoo.families.gpt.vocabulary import read_char_bpe
 from bert_zoo.family import Family
-from bert_zoo.presets import Preset, Recipe
 from bert_zoo.text.format import TextFormat
 from bert_zoo.text.layout import Layout
 from bert_zoo.weights.formats import HuggingFace
@@ -91,24 +90,6 @@ ENCODER_ROWS = (
 )
 # A text's tokens alone, or those of both texts of a pair, as transformers has them.
 LAYOUT = Layout(single="A", pair="A B", segments=False)
-RECIPE = Recipe(
-    epochs=3,
-    batch_size=32,
-    learning_rate=6.25e-5,
-    schedule="linear_after_warmup",
-    warmup_proportion=0.002,
-    weight_decay=0.01,
-    epsilon=1e-8,
-    max_length=512,
-)
-PRESETS = (
-    Preset(
-        "gpt/glue",
-        SENTENCES,
-        RECIPE,
-        "Radford et al. 2018, section 4.1; openai/finetune-transformer-lm",
-    ),
-)
 
 FAMILY = Family(
     name="gpt",

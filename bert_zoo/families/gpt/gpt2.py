@@ -8,6 +8,7 @@ from bert_zoo.families.bert import rows as bert_rows
 from bert_zoo.families.bert.presets import ANSWERS, WORDS
 from bert_zoo.families.gpt import family as gpt
 from bert_zoo.families.gpt import formats
+from bert_zoo.families.gpt import presets as gpt_presets
 from bert_zoo.families.gpt.checkpoints import GPT2
 from bert_zoo.families.gpt.config import CausalConfig
 from bert_zoo.family import Family
@@ -108,6 +109,6 @@ FAMILY = Family(
             preset.source,
             note="The settings of GPT, since GPT-2's paper fine-tunes nothing.",
         )
-        for preset in gpt.PRESETS
+        for preset in gpt_presets.PRESETS
     ],
 )

@@ -68,10 +68,7 @@ def backbone(config: ModernBertConfig, dtype):
             **range_options,
         ),
         stack=Stack(
-            [block(i) for i in range(config.num_layers)],
-            hidden_size,
-            dtype=dtype,
-            name="stack",
+            [block(i) for i in range(config.num_layers)], hidden_size, dtype=dtype, name="stack"
         ),
         final_norm=norm("final_norm", epsilon=epsilon, use_bias=False, dtype=dtype),
         dtype=dtype,

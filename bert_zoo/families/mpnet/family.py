@@ -7,13 +7,11 @@ from bert_zoo.config import EncoderConfig
 from bert_zoo.families.bert import backbone as bert_backbone
 from bert_zoo.families.bert import formats as bert_formats
 from bert_zoo.families.bert import rows as bert_rows
-from bert_zoo.families.bert.presets import ANSWERS, CHOICES, SENTENCES, WORDS, of_glue
 from bert_zoo.families.mpnet.checkpoints import CHECKPOINTS
+from bert_zoo.families.mpnet.presets import PRESETS
 from bert_zoo.families.roberta import family as roberta
 from bert_zoo.families.roberta import formats as roberta_formats
-from bert_zoo.families.roberta import presets as roberta_presets
 from bert_zoo.family import Family
-from bert_zoo.presets import Preset
 from bert_zoo.text.files import VocabularyFiles
 from bert_zoo.text.format import TextFormat, TokenizerParts
 from bert_zoo.text.layout import ROBERTA
@@ -84,34 +82,6 @@ def read_vocabulary(files: VocabularyFiles, options: dict[str, Any]) -> Tokenize
     """BERT's WordPiece between fairseq's special tokens."""
     return read_wordpiece(files, options, dict_file=True, **SPECIAL_TOKENS)
 
-
-README = "microsoft/MPNet MPNet/README.glue.md"
-PRESETS = (
-    Preset("mpnet/glue", (*SENTENCES, *WORDS), roberta_presets.RECIPE, README),
-    # The numbers are RoBERTa's.
-    *of_glue("mpnet", roberta_presets.RECIPE, roberta_presets.GLUE, README),
-    Preset(
-        "mpnet/squad",
-        ANSWERS,
-        roberta_presets.RECIPE.replace(
-            epochs=4,
-            batch_size=48,
-            learning_rate=2e-5,
-            weight_decay=0.01,
-            total_steps=5430,
-            warmup_steps=326,
-        ),
-        "microsoft/MPNet MPNet/README.squad.md",
-        note="The program does not say how windows overlap; BERT's stride stands in.",
-    ),
-    Preset(
-        "mpnet/race",
-        CHOICES,
-        roberta_presets.RACE,
-        "fairseq examples/roberta/README.race.md",
-        note="RoBERTa's, as are the settings of GLUE; MPNet's repository chooses between no texts.",
-    ),
-)
 
 FAMILY = Family(
     name="mpnet",

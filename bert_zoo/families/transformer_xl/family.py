@@ -1,12 +1,12 @@
 """Transformer-XL (Dai et al. 2019, arXiv:1901.02860): segment recurrence, relative positions."""
 
-from bert_zoo.families.nano import SIZE, trained_here
 from bert_zoo.families.transformer_xl import formats
-from bert_zoo.families.transformer_xl.checkpoints import CHECKPOINTS, PAPER
+from bert_zoo.families.transformer_xl.checkpoints import CHECKPOINTS
 from bert_zoo.families.transformer_xl.config import RecurrentConfig
+from bert_zoo.families.transformer_xl.nano import NANO
 from bert_zoo.families.transformer_xl.presets import PRESETS
 from bert_zoo.families.transformer_xl.vocabulary import read_vocabulary
-from bert_zoo.family import Family, TextSpec
+from bert_zoo.family import Family
 from bert_zoo.text.format import TextFormat, rows_of_language_models
 from bert_zoo.text.layout import PLAIN
 from bert_zoo.weights.table import Head
@@ -86,9 +86,6 @@ def backbone(config: RecurrentConfig, dtype):
     )
 
 
-# What this project trained itself.
-(NANO,) = (preset for preset in PRESETS if preset.size == SIZE)
-
 FAMILY = Family(
     name="transformer_xl",
     backbone=backbone,
@@ -102,23 +99,7 @@ FAMILY = Family(
         )
     },
     text=TextFormat(read_vocabulary, layout=PLAIN, preprocessor=rows_of_language_models),
-    checkpoints=[
-        *CHECKPOINTS,
-        trained_here(
-            "transformer_xl_nano",
-            {**NANO.config, "vocab_size": 8001},
-            PAPER,
-            sha256="df5f9c7200dc6f7f3ba270d57018377d6919fcfa305eff04cb07219d97683075",
-            params=1_422_179,
-            scores={
-                "held out loss": 4.712,
-                "held out loss, unigram model": 6.026,
-                "held out loss, untrained": 8.428,
-            },
-            provides=frozenset({"encoder", "causal_lm"}),
-            text=TextSpec(lowercase=False, max_length=2048),
-        ),
-    ],
+    checkpoints=[*CHECKPOINTS, NANO],
     config_class=RecurrentConfig,
     tasks_without_head=("encoder",),
     params_task="causal_lm",

@@ -1,20 +1,19 @@
 """XLM (Lample and Conneau 2019, arXiv:1901.07291): BERT's encoder, with the language of each token."""
 
-from typing import Any
-
 from bert_zoo.families.bert import backbone as bert_backbone
 from bert_zoo.families.bert import formats as bert_formats
 from bert_zoo.families.bert import rows as bert_rows
 from bert_zoo.families.xlm.checkpoints import CHECKPOINTS
 from bert_zoo.families.xlm.config import DEFAULTS, HF_CODEC, PROGRAM_CODEC, XlmConfig
 from bert_zoo.families.xlm.formats import ProgramFile
+from bert_zoo.families.xlm.heads import CHOICE, MASKED_LM, SENTENCE
 from bert_zoo.families.xlm.presets import PRESETS, PRETRAINING
 from bert_zoo.families.xlm.vocabulary import read_vocabulary
 from bert_zoo.family import Family
 from bert_zoo.text.format import TextFormat
 from bert_zoo.text.layout import Layout
 from bert_zoo.weights.formats import HuggingFace
-from bert_zoo.weights.table import BIAS, DENSE, EMBED, OUTPUT, Copy, Head, Row
+from bert_zoo.weights.table import EMBED, Head, Row
 
 
 def backbone(config: XlmConfig, dtype):
@@ -52,37 +51,6 @@ LANGUAGES = Row(
     "embeddings/language_embedding",
     hf="lang_embeddings",
     when=lambda config: config.reads_languages,
-)
-DECODER = "pred_layer.proj"
-
-
-def masked_lm_copies(config: XlmConfig) -> tuple[Copy, ...]:
-    table = Copy(f"{DECODER}.weight", of="{root}embeddings.weight")
-    return () if bert_rows.untied(config) else (table,)
-
-
-MASKED_LM = Head(
-    (
-        Row(EMBED, "masked_lm/decoder", hf=DECODER, when=bert_rows.untied),
-        Row(BIAS, "masked_lm", hf=f"{DECODER}.bias"),
-    ),
-    copies={"hf": masked_lm_copies, "torch": masked_lm_copies},
-)
-SENTENCE = Head((Row(OUTPUT, "classifier/dense", hf="sequence_summary.summary"),))
-
-
-def two_numbers(config: XlmConfig) -> dict[str, Any]:
-    layer = {"transform": "linear", "transform_size": 2}
-    return {"dropout": 0.0, "dropout_first": config.head_dropout, **layer}
-
-
-# transformers' logits of a classifier of two classes, and a layer that makes one number of them.
-CHOICE = Head(
-    (
-        Row(DENSE, "classifier/transform", hf="sequence_summary.summary"),
-        Row(DENSE, "classifier/dense", hf="logits_proj"),
-    ),
-    output=two_numbers,
 )
 CLASSES = {
     **bert_formats.hf_classes("XLM"),

@@ -1,0 +1,61 @@
+"""How DeBERTa 2's and 3's checkpoints are stored."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from bert_zoo.families.deberta import formats as deberta_formats
+from bert_zoo.families.deberta.config import DEFAULTS as FIRST_DEFAULTS
+from bert_zoo.families.deberta.config import HEAD_ACTIVATIONS
+from bert_zoo.families.deberta.config import HF_CODEC as FIRST_CODEC
+from bert_zoo.weights.formats import keras_hub
+from bert_zoo.weights.formats.codec import ConfigRow
+from bert_zoo.weights.table import Row
+from bert_zoo.weights.tensor_source import TensorSource
+
+DEFAULTS = {
+    **FIRST_DEFAULTS,
+    "position_buckets": 256,
+    "norm_positions": True,
+    "shares_projections": True,
+    "key_bias": True,
+}
+# What transformers computes with where a file says nothing.
+UNSAID = {"position_buckets": -1, "norm_positions": False, "shares_projections": False}
+HF_CODEC = replace(
+    FIRST_CODEC,
+    rows=[
+        *FIRST_CODEC.rows,
+        ConfigRow("position_buckets", optional=True),
+        ConfigRow(
+            "norm_positions", "norm_rel_ebd", {"layer_norm": True, "none": False}, optional=True
+        ),
+        ConfigRow("shares_projections", "share_att_key", optional=True),
+        ConfigRow("conv_size", "conv_kernel_size", optional=True),
+        ConfigRow("conv_activation", "conv_act", HEAD_ACTIVATIONS, optional=True),
+    ],
+    fixed={**FIRST_CODEC.fixed, "conv_groups": (1,)},
+    defaults={**DEFAULTS, **UNSAID, "conv_activation": "tanh"},
+)
+KERAS_HUB_BLOCK = keras_hub.block_names(
+    "disentangled_attention_encoder", "_self_attention_layer/_{}_dense"
+)
+
+
+class Ported(deberta_formats.Ported):
+    """Version 3 has a discriminator and, in a file beside it, the generator."""
+
+    def file_beside(self, encoder: str) -> str | None:
+        return "pytorch_model.generator.bin" if encoder == "generator" else None
+
+    def is_untrained(self, task: str, source: TensorSource) -> bool:
+        # Discriminators have the tensors of a head that their training does not use.
+        return task == "masked_lm" and any(key.startswith("mask_predictions.") for key in source)
+
+
+class JoinedHeads(keras_hub.KerasHub):
+    """The kernel after attention has no axis for heads."""
+
+    def shape(self, row: Row, variable: str) -> Callable[[Any], tuple[int, ...]] | None:
+        is_output = row.ours.endswith("attention/output")
+        return None if is_output else super().shape(row, variable)
