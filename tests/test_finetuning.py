@@ -54,6 +54,7 @@ def test_run_directory_holds_configuration_figures_curve_and_models(run):
     metrics = json.loads((run / "metrics.json").read_text())
     assert len(metrics["epochs"]) == len(metrics["loss"]) == 2
     assert metrics["steps"] == 6 and metrics["seconds"] > 0
+    assert (run / "learning_curve.png").read_bytes().startswith(b"\x89PNG")
     assert list((run / "tensorboard").rglob("events.out.tfevents.*"))
     assert [path.name for path in run.glob(".*")] == [".notes.tmp"]
     model = bert_zoo.load(run / "model")

@@ -7,7 +7,7 @@ import math
 import shutil
 import statistics
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -191,8 +191,9 @@ def finetune(
     metrics are given.
 
     The directory holds `config.json`, `metrics.json`, the model that was kept (`model`, a bert_zoo
-    directory with a card), a report with the learning curve (`report.html`), files for TensorBoard
-    (`tensorboard`), and the kept model as a SavedModel (`saved_model`).
+    directory with a card), a report (`report.html`), the learning curve (`tensorboard`, and
+    `learning_curve.png` where matplotlib is installed), and the kept model as a SavedModel
+    (`saved_model`).
 
     Args:
         name: what `load` takes.
@@ -299,6 +300,9 @@ def finetune(
         results["baseline"] = asdict(baseline)
     if not writes:
         return results
+    draw_learning_curve(
+        results, f"{name} on {task.name} ({task.measured[0]})", directory / "learning_curve.png"
+    )
     if measure.kept is None:
         # Its epoch was before the training was stopped.
         kept = bert_zoo.load(directory / MODEL)
@@ -386,6 +390,43 @@ def tensorboard(directory: Path) -> list[keras.callbacks.Callback]:
         log.warning("No TensorBoard files are written: tensorboard is not installed.")
         return []
     return [keras.callbacks.TensorBoard(directory)]
+
+
+def draw(
+    path: Path, size: tuple[float, float], plot: Callable[..., None], columns: int = 1
+) -> None:
+    """Draws a PNG of a size in inches; where matplotlib is not installed, one log line says so.
+
+    `plot` takes `columns` axes, one for each chart beside the other, and plots on them.
+    """
+    try:
+        from matplotlib.figure import Figure
+    except ImportError:
+        log.warning("%s is not drawn: matplotlib is not installed.", path.name)
+        return
+    figure = Figure(figsize=size, layout="constrained")
+    charts = figure.subplots(1, columns, squeeze=False)[0]
+    plot(*charts)
+    for axes in charts:
+        axes.grid(alpha=0.3)
+        axes.legend()
+    figure.savefig(path, dpi=150)
+
+
+def draw_learning_curve(results: Mapping[str, Any], title: str, path: Path) -> None:
+    """Draws loss and metrics by epoch."""
+    epochs, measured = range(1, len(results["loss"]) + 1), results["epochs"]
+
+    def plot(loss_axes, metric_axes):
+        loss_axes.figure.suptitle(title)
+        loss_axes.plot(epochs, results["loss"], "o-", color="tab:gray", label="training")
+        for name in results["best"]:
+            axes, label = (loss_axes, "measured") if name == "loss" else (metric_axes, name)
+            axes.plot(epochs, [metrics[name] for metrics in measured], "o-", label=label)
+        loss_axes.set(title="loss", xlabel="epoch", xticks=epochs, ylim=(0, None))
+        metric_axes.set(title="measured", xlabel="epoch", xticks=epochs)
+
+    draw(path, (7, 3), plot, columns=2)
 
 
 def summarize(runs: Sequence[dict[str, Any]]) -> dict[str, Any]:

@@ -14,11 +14,10 @@ shows before and after how well tokens are predicted. Started again with the sam
 docs/pretraining.md says how to get the most of it.
 """
 
-import logging
 import math
 import shutil
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -45,8 +44,6 @@ if TYPE_CHECKING:
     from bert_zoo.pretraining.run import FinishedRun
     from bert_zoo.tasks.objectives.model import ObjectiveModel
     from bert_zoo.text import WordLevelTokenizer
-
-log = logging.getLogger("bert_zoo")
 
 CURVE = "learning_curve.png"
 PRESETS = {
@@ -249,37 +246,28 @@ def main(arguments: list[str]) -> None:
 def write_report(run: "FinishedRun") -> None:
     """Writes `report.html`, `learning_curve.png` and the card of a run's model."""
     from bert_zoo.cli import report
-    from bert_zoo.cli.finetuning import card_of
+    from bert_zoo.cli.finetuning import card_of, draw
     from bert_zoo.loading.directories import RUN_MODEL
 
+    results = run.results
+
+    def plot(axes):
+        rows = results["measured"]
+        losses = [row.get("loss", math.nan) for row in rows]
+        axes.plot([row["step"] for row in rows], losses, ":", label="training")
+        for metric in (name for name in rows[-1] if name.endswith(" loss")):
+            found = [(0, results["before"][metric])]
+            found += [(row["step"], row[metric]) for row in rows if metric in row]
+            axes.plot(*zip(*found, strict=True), label=metric)
+        axes.set(xlabel="step", ylabel="loss")
+
     curve = run.directory / CURVE
-    _draw_losses(run.results, curve)
+    draw(curve, (6, 3.5), plot)
     if has_curve := curve.is_file():
         shutil.copy(curve, run.directory / RUN_MODEL)
     base, shown = card_of(run.name) if run.goes_on else None, CURVE if has_curve else None
-    record = report.PretrainingRecord(run.name, run.use, base, run.config, run.results, shown)
+    record = report.PretrainingRecord(run.name, run.use, base, run.config, results, shown)
     report.write_report(record, run.directory)
-
-
-def _draw_losses(results: Mapping[str, Any], path: Path) -> None:
-    """Draws the losses by step; where matplotlib is not installed, one log line says so."""
-    try:
-        from matplotlib.figure import Figure
-    except ImportError:
-        log.warning("%s is not drawn: matplotlib is not installed.", path.name)
-        return
-    figure = Figure(figsize=(6, 3.5), layout="constrained")
-    axes, rows = figure.subplots(), results["measured"]
-    losses = [row.get("loss", math.nan) for row in rows]
-    axes.plot([row["step"] for row in rows], losses, ":", label="training")
-    for metric in (name for name in rows[-1] if name.endswith(" loss")):
-        found = [(0, results["before"][metric])]
-        found += [(row["step"], row[metric]) for row in rows if metric in row]
-        axes.plot(*zip(*found, strict=True), label=metric)
-    axes.set(xlabel="step", ylabel="loss")
-    axes.grid(alpha=0.3)
-    axes.legend()
-    figure.savefig(path, dpi=150)
 
 
 def _check_languages() -> None:

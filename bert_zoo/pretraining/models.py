@@ -83,7 +83,7 @@ def new_language_model(
     if any(cutoff >= size for cutoff in cutoffs):
         raise ConfigError(
             f"The vocabulary has {size:,} tokens and the preset's clusters begin at {cutoffs}. Name "
-            "cutoffs that fit, or none."
+            "cutoffs that fit (`bert_zoo build_vocabulary` suggests some), or none."
         )
     family = registry().families[preset.family]
     config = family.config_class(vocab_size=size, **preset.config)
