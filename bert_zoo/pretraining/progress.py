@@ -2,6 +2,7 @@
 
 import importlib.util
 import json
+import math
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
@@ -13,7 +14,7 @@ import tensorflow as tf
 from keras import ops
 
 from bert_zoo.pretraining.batches import NumberedBatches
-from bert_zoo.training.divergence import check_finite
+from bert_zoo.training.divergence import diverged
 from bert_zoo.training.resume import write_checkpoint
 from bert_zoo.training.runs import CHECKPOINT, PROGRESS, updates_of
 
@@ -115,10 +116,11 @@ class Keeper(keras.callbacks.Callback):
             progress.busy += now - self._step_start
             progress.busy_tokens += tokens
         self._now = now
-        where = f"at step {updates_of(self.model):,}, batch {progress.all_batches:,}"
-        if trained > 1:
-            where += f" or one of the {trained - 1} before"
-        check_finite(self.model, loss, where)
+        if not math.isfinite(loss):
+            where = f"at step {updates_of(self.model):,}, batch {progress.all_batches:,}"
+            if trained > 1:
+                where += f" or one of the {trained - 1} before"
+            raise diverged(self.model, loss, where)
         progress.loss += loss * trained
         progress.losses += trained
         share = self.share()

@@ -25,16 +25,17 @@ class StopAtDivergence(keras.callbacks.Callback):
         self.epoch = epoch
 
     def on_train_batch_end(self, batch, logs=None):
+        loss = float(logs["loss"])
+        if math.isfinite(loss):
+            return
         where = f"after batch {batch + 1} of epoch {self.epoch + 1}"
-        check_finite(self.model, float(logs["loss"]), where)
+        raise diverged(self.model, loss, where)
 
 
-def check_finite(model: keras.Model, loss: float, where: str) -> None:
-    """Raises `TrainingDiverged` for a loss that is infinite or no number."""
-    if math.isfinite(loss):
-        return
+def diverged(model: keras.Model, loss: float, where: str) -> TrainingDiverged:
+    """The error of a loss that is infinite or no number."""
     rate = float(ops.convert_to_numpy(model.optimizer.learning_rate))
-    raise TrainingDiverged(
+    return TrainingDiverged(
         f"The loss is {loss} {where}, at a learning rate of {rate:.3g}. Training stops here. Lower the "
         "learning rate, or lengthen the warmup; if it happens at any rate, look at the data there."
     )

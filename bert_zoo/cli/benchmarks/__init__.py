@@ -145,17 +145,19 @@ def _squad(version: str) -> Entry:
     )
 
 
+_FOLDER = {"needs": ("data_dir",)}
+
+
 def _conll(name: str, **more: Any) -> Entry:
     return Entry(
         "tagging.TaggingBenchmark",
         lambda options, split: load_conll(name, split, options.data_dir),
         f"the shared task of CoNLL-{name[-4:]}",
-        needs=("data_dir",),
+        **_FOLDER,
         **more,
     )
 
 
-_FOLDER = {"needs": ("data_dir",)}
 # Without a development split, so that the last epoch's weights are kept.
 _TREC = {"source": "TREC's questions (Li and Roth 2002)", "measured": ("test",), **_FOLDER}
 _OWN = {"needs": ("train_file",)}
