@@ -115,9 +115,10 @@ def test_a_test_set_does_not_choose_the_weights(measured_on, kept, tmp_path):
 
 
 @pytest.mark.slow
-def test_a_stopped_run_goes_on_as_if_it_had_not_been(run, tmp_path, monkeypatch):
-    """With dropout, and orders of rows that differ between epochs."""
-    directory = tmp_path / "toy"
+def test_a_stopped_run_goes_on_as_if_it_had_not_been(tmp_path, monkeypatch):
+    """With dropout, and orders of rows that differ between epochs; in graphs, as users train."""
+    run, directory = tmp_path / "whole", tmp_path / "toy"
+    finetuning.finetune(str(CHECKPOINT), task("validation"), RECIPE, run)
     begin = finetuning.Measure.on_epoch_begin
 
     def killed(callback, epoch, logs=None):
