@@ -470,7 +470,7 @@ def test_the_program_goes_on_from_a_checkpoint(text, tmp_path):
         *("--output_dir", str(tmp_path / "run")),
     )
     assert "Before: held out loss" in printed and "After: held out loss" in printed
-    assert f"finetune.py --model {tmp_path / 'run' / 'model'}" in printed
+    assert f"python -m bert_zoo finetune --model {tmp_path / 'run' / 'model'}" in printed
     assert bert_zoo.load(tmp_path / "run").task == "pretraining"
 
 
