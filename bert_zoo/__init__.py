@@ -19,7 +19,7 @@ _LAZY_VERBS = {
     "similarity": "bert_zoo.loading.similarity",
 }
 _LAZY_PACKAGES = tuple(
-    "cli data layers metrics models pretraining runtime serving tasks text training".split()
+    "cli data embeddings layers metrics models pretraining runtime serving tasks text training".split()
 )
 
 __all__ = [

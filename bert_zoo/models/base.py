@@ -298,6 +298,10 @@ class ZooModel(keras.Model):
         """As `texts_to_inputs`, with the labels as the loss reads them; traceable."""
         return self.texts_to_inputs(texts, preprocessor), checked_labels(self, texts, labels)
 
+    def training_arguments(self, x, y=None, sample_weight=None, **options) -> dict[str, Any]:
+        """Keras's data arguments of `fit` and `evaluate`; `options` are those of `keras_arguments`."""
+        return keras_arguments(self, x, y, sample_weight, labelled=True, **options)
+
     def dataset_of_rows(self, x, y, sample_weight, *, batch_size: int, shuffle: bool):
         """What `fit` is given in memory as a tf.data of batches of (inputs, labels).
 
@@ -551,14 +555,14 @@ class ZooModel(keras.Model):
         if validation_data is not None:
             parts = validation_data if isinstance(validation_data, tuple) else (validation_data,)
             rows = validation_batch_size or batch_size
-            validation = keras_arguments(self, *parts, batch_size=rows, labelled=True)
+            validation = self.training_arguments(*parts, batch_size=rows)
             validation_data = validation["x"]
             if "y" in validation:
                 columns = (validation[name] for name in ("x", "y", "sample_weight"))
                 validation_data = tuple(column for column in columns if column is not None)
                 kwargs["validation_batch_size"] = validation["batch_size"]
         options = {"batch_size": batch_size, "shuffle": shuffle, "class_weights": class_weights}
-        data = keras_arguments(self, x, y, sample_weight, labelled=True, **options)
+        data = self.training_arguments(x, y, sample_weight, **options)
         # Keras shuffles arrays and PyDatasets, and warns where it is asked to shuffle others.
         is_finite = getattr(data["x"], "num_batches", None) is not None
         kwargs["shuffle"] = shuffle and ("batch_size" in data or is_finite)
@@ -575,7 +579,7 @@ class ZooModel(keras.Model):
         self, x=None, y=None, batch_size: int | None = None, *, sample_weight=None, **kwargs
     ):
         """As in Keras, on the same kinds of data as `fit`."""
-        data = keras_arguments(self, x, y, sample_weight, batch_size=batch_size, labelled=True)
+        data = self.training_arguments(x, y, sample_weight, batch_size=batch_size)
         with warning_of_cut_texts(self, x), self._fresh_functions_after_errors():
             return super().evaluate(**data, **kwargs)
 
