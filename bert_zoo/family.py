@@ -4,14 +4,14 @@ Nothing here imports TensorFlow or Keras, so that listing and describing stay in
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from bert_zoo.config import Config, EncoderConfig, Pooling, TextSpec
 from bert_zoo.presets import LanguageModelPreset, Preset, PretrainingPreset
 from bert_zoo.text.format import TextFormat
 from bert_zoo.weights.formats import BertZoo, Format
-from bert_zoo.weights.table import Head, Row, RowsOf, SecondEncoder
+from bert_zoo.weights.table import VECTOR_HEAD, Head, Row, RowsOf, SecondEncoder
 
 if TYPE_CHECKING:
     from bert_zoo.weights.bind import Plan
@@ -158,6 +158,10 @@ class Family:
     def tasks(self) -> tuple[str, ...]:
         """The tasks that its encoders can be used for."""
         return (*self.tasks_without_head, *self.heads)
+
+    def with_vector_head(self, task: str) -> "Family":
+        """The family whose head of a task reads sentence vectors."""
+        return replace(self, heads={**self.heads, task: VECTOR_HEAD})
 
     @property
     def second_encoders(self) -> list[SecondEncoder]:

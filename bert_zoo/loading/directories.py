@@ -17,6 +17,7 @@ from bert_zoo.loading.sources import config_files, fetch, fetch_checkpoint
 from bert_zoo.models.encoder import Encoder
 from bert_zoo.models.labels import label_thresholds
 from bert_zoo.models.long_texts import LongTexts
+from bert_zoo.models.task_model import SentenceModel
 from bert_zoo.registry import registry
 from bert_zoo.tasks import TASKS
 from bert_zoo.weights.adapters import Adapter
@@ -199,6 +200,8 @@ def _open_directory(
     family, fmt, config, values = _read_config(path)
     description = fmt.description(values, directory)
     _check_description(description, path)
+    if description.reads_vectors:
+        family = family.with_vector_head(description.task)
     opened = Opened(
         name=name,
         family=family,
@@ -367,6 +370,10 @@ def _check_description(description: Description, path: Path) -> None:
     task = description.task
     if task is not None and task not in TASKS:
         raise ConfigError(f"{path} is of the task {shown(task)}; tasks are {', '.join(TASKS)}.")
+    if description.reads_vectors and not issubclass(TASKS[task or Encoder.task], SentenceModel):
+        raise ConfigError(
+            f"{path} has reads_vectors, and a model of task {task!r} has no such head."
+        )
     if description.thresholds:
         try:
             label_thresholds(description.thresholds, description.labels or ())

@@ -140,11 +140,14 @@ def load(
     config = _task_config(opened, task, dropout, activation, settings)
     untrained = _untrained_parts(opened, task, config, init)
     arguments = model_class.head_arguments(asked, _told(opened, task, untrained))
+    reads_vectors = opened.description.reads_vectors and task == opened.description.task
+    if reads_vectors:
+        arguments["reads_vectors"] = True
     preprocessor, why_none = preprocessor_of(
         opened, config, max_length, padding, model_class.truncation
     )
     pooling = opened.description.pooling
-    if task not in opened.family.tasks_without_head:
+    if task not in opened.family.tasks_without_head and not reads_vectors:
         pooling = dataclasses.replace(pooling, dense=())
     encoder = Encoder(
         config,

@@ -63,6 +63,8 @@ def save(model: ZooModel, directory: str | os.PathLike, format: str = "bert_zoo"
             f"inside of it: save(model.{model.held_as}, directory); to go on with the training later, use "
             "bert_zoo.training.TrainingCheckpoint."
         )
+    if format != BertZoo.name:
+        _check_head(model)
     if format == PEFT:
         save_adapter(model, Path(directory).expanduser())
         return
@@ -79,6 +81,8 @@ def save(model: ZooModel, directory: str | os.PathLike, format: str = "bert_zoo"
             f"{PROGRAMS[format]} has no models of the family {family.name}; leave format out."
         )
     description = _description(model, preprocessor)
+    if description.reads_vectors:
+        family = family.with_vector_head(model.task)
     root = fmt.root
     if format == HuggingFace.name:
         description = _as_hugging_face(fmt, family, model, description, preprocessor)
@@ -131,6 +135,15 @@ def save(model: ZooModel, directory: str | os.PathLike, format: str = "bert_zoo"
         )
 
 
+def _check_head(model: ZooModel) -> None:
+    """Refuses a head for which other programs have no class."""
+    if getattr(model, "reads_vectors", False):
+        raise ValueError(
+            "The head of this model reads sentence vectors, which no class of Hugging Face transformers or of "
+            "KerasHub does. Leave format (of export, layout) out, or save model.encoder."
+        )
+
+
 def _check_type(path: Path, fmt: HuggingFace) -> None:
     """Refuses to write over a model of another family, whose vocabulary would stay beside the new one's."""
     told = read_object(path).get("model_type") if path.is_file() else None
@@ -177,6 +190,7 @@ def write_around_weights(model: ZooModel, directory: Path) -> None:
     Raises:
         ValueError: Hugging Face's format has no such model.
     """
+    _check_head(model)
     encoder = getattr(model, "encoder", model)
     family = registry().families[encoder.family]
     fmt, preprocessor = family.formats.get(HuggingFace.name), encoder.preprocessor_to_save()
@@ -241,6 +255,7 @@ def _description(model: ZooModel, preprocessor) -> Description:
         pooling=encoder.pooling,
         prompts=encoder.prompts,
         long_texts=encoder.long_texts.get_config() if encoder.long_texts.in_windows else None,
+        reads_vectors=getattr(model, "reads_vectors", False),
     )
 
 

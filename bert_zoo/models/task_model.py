@@ -25,7 +25,14 @@ from bert_zoo.models.labels import (
 )
 from bert_zoo.models.long_texts import are_rows, over_windows
 from bert_zoo.registry import registry
-from bert_zoo.weights.table import FIRST_TOKEN, LAST_REAL_TOKEN, LAST_TOKEN, MEAN, Head
+from bert_zoo.weights.table import (
+    FIRST_TOKEN,
+    LAST_REAL_TOKEN,
+    LAST_TOKEN,
+    MEAN,
+    VECTOR,
+    Head,
+)
 
 log = logging.getLogger("bert_zoo")
 
@@ -287,10 +294,28 @@ def last_positions(inputs):
 
 
 class SentenceModel(TaskModel):
-    """Logits over a whole text, read from its first token; of some families its last, or the mean."""
+    """Logits over a whole text, read from its first token; of some families its last, or the mean.
+
+    Args:
+        encoder, *args, **kwargs: as in `TaskModel` and, of classes, `LabelledModel`.
+        reads_vectors: whether they are read from the text's vector instead, as `embed` makes it of a text
+            without a prompt.
+    """
 
     pools_windows = True
     num_outputs: int
+
+    def __init__(self, encoder, *args, reads_vectors: bool = False, **kwargs):
+        self.reads_vectors = reads_vectors
+        super().__init__(encoder, *args, **kwargs)
+
+    def get_config(self):
+        return {**super().get_config(), "reads_vectors": self.reads_vectors}
+
+    @property
+    def family(self) -> Family:
+        family = super().family
+        return family.with_vector_head(self.task) if self.reads_vectors else family
 
     @property
     def token_read(self) -> str | None:
@@ -307,6 +332,8 @@ class SentenceModel(TaskModel):
 
     @property
     def reads_first_only(self) -> bool:
+        if self.token_read == VECTOR:
+            return self.encoder.pooling.reads_first_only
         return self.token_read in (None, FIRST_TOKEN)
 
     def add_head(self, config):
@@ -317,6 +344,8 @@ class SentenceModel(TaskModel):
         summary = self.token_read
         if summary is None:
             return encoded["pooled_output"]
+        if summary == VECTOR:
+            return self.encoder.sentence_vectors(encoded["sequence_output"], inputs)
         if summary == MEAN:
             mask = self.encoder_inputs(inputs).get("padding_mask")
             return pool(encoded["sequence_output"], mask, Pooling("mean", normalize=False))

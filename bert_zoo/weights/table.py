@@ -184,8 +184,10 @@ class Copy:
         return replace(self, key=full(self.key), of=full(self.of))
 
 
-# What heads over whole texts read: a token, of which the last real one has no padding after it, or the mean.
+# What heads over whole texts read: a token, of which the last real one has no padding after it, or the
+# mean; or the text's vector, as `embed` makes it.
 FIRST_TOKEN, LAST_TOKEN, LAST_REAL_TOKEN, MEAN = "first", "last", "last real", "mean"
+VECTOR = "vector"
 
 
 def first_token(config: Any) -> str:
@@ -227,3 +229,11 @@ class Head:
     def has(self, layer: str) -> bool:
         """Whether it has that layer, by our path."""
         return any(isinstance(row, Row) and row.ours == layer for row in self.rows)
+
+
+# A head on sentence vectors, which any family may have in place of its own; no other program's format has it.
+VECTOR_HEAD = Head(
+    (Row(OUTPUT, "classifier/dense"),),
+    summary=lambda config: VECTOR,
+    output=lambda config: {"dropout": 0.0},
+)

@@ -14,7 +14,7 @@ from bert_zoo.weights.table import Row, Stored
 VERSION = 1
 KEYS = {"format_version", "family", "task", "config", "labels", "pooling", "text"}
 # Written only where they say something, so that earlier versions read the other directories.
-OPTIONAL_KEYS = {"thresholds", "long_texts", "prompts"}
+OPTIONAL_KEYS = {"thresholds", "long_texts", "prompts", "reads_vectors"}
 POOLING_KEYS = {"mode", "normalize"}
 
 
@@ -73,12 +73,16 @@ class BertZoo(Format):
             pooling=Pooling() if pooling is None else _pooling(pooling),
             prompts=prompts_of(values.section("prompts")),
             long_texts=values.take("long_texts", dict),
+            reads_vectors=values.take("reads_vectors", bool, False),
         )
 
     def encode(self, config: Config, description: Description) -> dict[str, Any]:
         """The content of bert_zoo.json."""
         text = description.text
-        optional = {"thresholds": description.thresholds, "long_texts": description.long_texts}
+        optional: dict[str, Any] = {
+            name: getattr(description, name)
+            for name in ("thresholds", "long_texts", "reads_vectors")
+        }
         if description.prompts.texts:
             optional["prompts"] = asdict(description.prompts)
         return {

@@ -29,6 +29,7 @@ class Description:
     long_texts: Mapping[str, Any] | None = None  # of `bert_zoo.models.long_texts.LongTexts`
     # Ids of special tokens that the configuration does not say, by the keys of Hugging Face's config.json.
     token_ids: Mapping[str, int] = field(default_factory=dict)
+    reads_vectors: bool = False  # whether its head reads sentence vectors
     generates: bool = False  # whether it writes texts
     lacks_pooler: bool = False  # whether it has none, and Hugging Face's class would make one
 
