@@ -12,11 +12,15 @@ import bert_zoo
 MODULES = {
     "bert_zoo": "describe export list_models load push_to_hub save similarity __version__ "
     "cli data layers metrics models pretraining runtime serving text training",
+    "bert_zoo.embeddings": """
+        Hits Paraphrase evaluate_retrieval evaluate_similarity int8_ranges mine_negatives paraphrases search
+        to_binary to_int8""",
     "bert_zoo.layers": """
         Dropout Embeddings FeedForward Pooler PostNormBlock Preprocessor SavedModelLayer SelfAttention
         Stack""",
     "bert_zoo.metrics": """
-        AnswerSelection SpanReport Window read_null_odds read_predictions select_answers span_report
+        AnswerSelection SpanReport Window read_null_odds read_predictions retrieval_metrics
+        select_answers span_report
         squad_v1 squad_v2 write_predictions""",
     "bert_zoo.models": """
         BeamQuestionAnswerer CausalLM Classifier Encoder MaskedLM MultiLabelClassifier MultipleChoice
@@ -48,6 +52,7 @@ MODULES = {
     "bert_zoo.pretraining.vocabularies": "build_vocabulary train_vocabulary",
     "bert_zoo.data.messages": "load",
     "bert_zoo.data.questions": "question_batches",
+    "bert_zoo.data.retrieval": "read_beir",
     "bert_zoo.data.squad": "load_squad read_squad",
     "bert_zoo.data.tables": "read_table",
     "bert_zoo.data.tagging": "load_conll read_tagging",

@@ -6,7 +6,18 @@ The names below are loaded on first use, so that what searches vectors needs no 
 import importlib
 
 # Name -> the module that defines it.
-_NAMES: dict[str, str] = {}
+_NAMES: dict[str, str] = {
+    "Hits": "bert_zoo.embeddings.exact_search",
+    "int8_ranges": "bert_zoo.embeddings.precision",
+    "Paraphrase": "bert_zoo.embeddings.mining",
+    "evaluate_retrieval": "bert_zoo.embeddings.evaluation",
+    "evaluate_similarity": "bert_zoo.embeddings.evaluation",
+    "mine_negatives": "bert_zoo.embeddings.mining",
+    "paraphrases": "bert_zoo.embeddings.mining",
+    "search": "bert_zoo.embeddings.exact_search",
+    "to_binary": "bert_zoo.embeddings.precision",
+    "to_int8": "bert_zoo.embeddings.precision",
+}
 
 __all__ = sorted(_NAMES)
 

@@ -1,6 +1,7 @@
-"""Metrics with the scores of the official scripts: SQuAD (`squad`), chunks and entities (`spans`);
-and those of classes and numbers (`labels`)."""
+"""Metrics with the scores of the official scripts: SQuAD (`squad`), chunks and entities (`spans`), rankings
+(`retrieval`); and those of classes and numbers (`labels`)."""
 
+from bert_zoo.metrics.retrieval import retrieval_metrics
 from bert_zoo.metrics.spans import SpanReport, span_report
 from bert_zoo.metrics.squad import (
     AnswerSelection,
@@ -19,6 +20,7 @@ __all__ = [
     "Window",
     "read_null_odds",
     "read_predictions",
+    "retrieval_metrics",
     "select_answers",
     "span_report",
     "squad_v1",

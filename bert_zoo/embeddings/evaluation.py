@@ -1,0 +1,107 @@
+"""Sentence vectors measured as the field does: retrieval, and similarity against people's scores."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from bert_zoo.embeddings.exact_search import search
+from bert_zoo.embeddings.roles import DOCUMENT, QUERY, embedded
+from bert_zoo.error_text import quoted
+from bert_zoo.metrics.labels import pearson, spearman
+from bert_zoo.metrics.retrieval import CUTOFFS, retrieval_metrics
+
+
+def evaluate_retrieval(
+    model: Any,
+    queries: Mapping[str, str],
+    corpus: Mapping[str, str],
+    relevant: Mapping[str, Mapping[str, float] | Sequence[str] | set[str]],
+    *,
+    cutoffs: Mapping[str, Sequence[int]] = CUTOFFS,
+    query_prompt: str | None = None,
+    document_prompt: str | None = None,
+    batch_size: int = 32,
+) -> dict[str, float]:
+    """How well a model finds the relevant documents of queries, by cosine.
+
+    Args:
+        model: has `embed`.
+        queries, corpus: id -> text, as `bert_zoo.data.retrieval.read_beir` gives them.
+        relevant: query id -> ids of its relevant documents, or document id -> grade. Queries without any do
+            not count; a warning says how many.
+        cutoffs: metric -> the ranks at which it is taken.
+        query_prompt, document_prompt: as `embed` takes them; by default the model's own for queries and
+            documents, if it has such.
+        batch_size: texts a step.
+
+    Returns:
+        "ndcg@10", "mrr@10", ... -> value, as `bert_zoo.metrics.retrieval_metrics`.
+
+    Raises:
+        ValueError: a query or a document that `relevant` names is not there, or none is relevant.
+    """
+    asked = {query: relevant.get(query, ()) for query in queries}
+    for what, named, known in (
+        ("queries", relevant, queries),
+        (
+            "documents",
+            (document for documents in relevant.values() for document in documents),
+            corpus,
+        ),
+    ):
+        if unknown := [name for name in named if name not in known]:
+            raise ValueError(f"`relevant` names {what} that are not there: {quoted(unknown)}.")
+    # In the order of the ids, by which equal scores are ranked.
+    ids = sorted(corpus)
+    hits = search(
+        embedded(model, [*queries.values()], query_prompt, QUERY, batch_size),
+        embedded(model, [corpus[id] for id in ids], document_prompt, DOCUMENT, batch_size),
+        max(max(ranks) for ranks in cutoffs.values()),
+    )
+    found = {
+        query: [ids[row] for row in rows] for query, rows in zip(queries, hits.indices, strict=True)
+    }
+    return retrieval_metrics(asked, found, cutoffs)
+
+
+def evaluate_similarity(
+    model: Any,
+    a: Sequence[str],
+    b: Sequence[str],
+    scores: Sequence[float],
+    *,
+    prompt: str | None = None,
+    batch_size: int = 32,
+) -> dict[str, float]:
+    """How the cosines of pairs of texts agree with people's scores.
+
+    Args:
+        model: has `embed`.
+        a, b: texts [pairs].
+        scores: numbers [pairs] of any scale, higher for pairs of more similar meaning.
+        prompt: as `embed` takes it.
+        batch_size: texts a step.
+
+    Returns:
+        "spearman" and "pearson": correlations from -1 to 1; 0 where they are not defined.
+    """
+    if not len(a) == len(b) == len(scores) or not len(a):
+        raise ValueError(
+            f"There are {len(a)} first texts, {len(b)} second ones and {len(scores)} scores; pass one of "
+            "each for every pair."
+        )
+    first, second = (
+        _directions(model.embed(x, batch_size=batch_size, prompt=prompt)) for x in (a, b)
+    )
+    cosines = np.einsum("ij,ij->i", first, second)
+    return {name: f(np.asarray(scores, float), cosines) for name, f in _CORRELATIONS.items()}
+
+
+_CORRELATIONS = {"spearman": spearman, "pearson": pearson}
+
+
+def _directions(vectors: np.ndarray) -> np.ndarray:
+    """Vectors of length 1, of zeros zeros."""
+    lengths = np.linalg.norm(vectors, axis=-1, keepdims=True)
+    return vectors / np.where(lengths == 0, 1, lengths)

@@ -1,0 +1,319 @@
+"""Rankings and similarities measured, files in BEIR's layout, hard negatives and paraphrases."""
+
+import gzip
+import json
+
+import numpy as np
+import pytest
+from helpers import TEXTS, loaded_task
+
+from bert_zoo.config import Prompts
+from bert_zoo.data.glue import metrics as glue_metrics
+from bert_zoo.data.retrieval import read_beir
+from bert_zoo.data.tables import read_table
+from bert_zoo.embeddings import (
+    evaluate_retrieval,
+    evaluate_similarity,
+    mine_negatives,
+    paraphrases,
+)
+from bert_zoo.metrics import retrieval_metrics
+
+
+class Angles:
+    """A model that gives a text the vector of an angle, in degrees, that the text is."""
+
+    def __init__(self, **prompts):
+        self.prompts, self.asked = Prompts(prompts), []
+
+    def embed(self, texts, batch_size=32, prompt=None):
+        self.asked.append(prompt)
+        angles = np.radians([float(text.split()[0]) for text in texts])
+        return np.stack([np.cos(angles), np.sin(angles)], axis=1).astype("float32")
+
+
+# --- Metrics ---
+
+
+def run_of(queries: int, documents: int):
+    """Random grades from 0 to 3, and random scores of some documents, no two of them equal."""
+    rng = np.random.default_rng(0)
+    relevant, found = {}, {}
+    for query in range(queries):
+        judged = rng.choice(documents, 20, replace=False)
+        relevant[f"q{query}"] = {
+            f"d{d}": int(g) for d, g in zip(judged, rng.integers(0, 4, 20), strict=True)
+        }
+        ranked = rng.choice(documents, 40, replace=False)
+        found[f"q{query}"] = {
+            f"d{d}": float(s) for d, s in zip(ranked, rng.permutation(40), strict=True)
+        }
+    return relevant, found
+
+
+def test_scores_are_those_of_trec_eval():
+    pytrec_eval = pytest.importorskip("pytrec_eval")
+    relevant, found = run_of(30, 60)
+    cutoffs = {
+        "ndcg": [3, 10],
+        "map": [100],
+        "precision": [1, 5],
+        "recall": [5, 10],
+        "accuracy": [1, 5],
+    }
+    theirs = {
+        "ndcg": "ndcg_cut",
+        "map": "map_cut",
+        "precision": "P",
+        "recall": "recall",
+        "accuracy": "success",
+    }
+    ours = retrieval_metrics(relevant, found, cutoffs | {"mrr": [40]})
+    measures = {f"{theirs[name]}.{','.join(map(str, ranks))}" for name, ranks in cutoffs.items()}
+    scores = pytrec_eval.RelevanceEvaluator(relevant, measures | {"recip_rank"}).evaluate(found)
+    expected = {
+        f"{name}@{k}": f"{theirs[name]}_{k}" for name, ranks in cutoffs.items() for k in ranks
+    }
+    for name, measure in (expected | {"mrr@40": "recip_rank"}).items():
+        mean = np.mean([of_query[measure] for of_query in scores.values()])
+        assert ours[name] == pytest.approx(mean, abs=1e-9), name
+
+
+def test_what_trec_eval_lacks_is_cut_at_k_as_sentence_transformers_does():
+    relevant = {"q": {f"r{i}" for i in range(4)}}
+    scores = retrieval_metrics(relevant, {"q": ["x", "r3", "y", "r1"]}, {"map": [2], "mrr": [1, 2]})
+    assert scores == {"map@2": 0.25, "mrr@1": 0, "mrr@2": 0.5}
+
+
+def test_of_equal_scores_the_lesser_id_comes_first():
+    scores = retrieval_metrics({"q": ["b"]}, {"q": {"c": 1.0, "b": 1.0, "a": 0.5}}, {"mrr": [10]})
+    assert scores == {"mrr@10": 1}
+
+
+def test_queries_without_relevant_documents_are_dropped_and_said(caplog):
+    relevant = {"q": ["a"], "none": [], "zero": {"a": 0}, "finds nothing": ["a"]}
+    assert retrieval_metrics(relevant, {"q": ["a"], "none": ["a"]}, {"recall": [1]}) == {
+        "recall@1": 0.5
+    }
+    assert "Of 4 queries, 2 have no relevant document" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("relevant", "found", "message"),
+    [
+        ({"q": ["a"]}, {"q": ["a", "b", "a"]}, r"'q' found documents twice.*\['a'\]"),
+        ({"q": ["a"]}, {"q": ["a"], "p": []}, r"`relevant` says nothing: \['p'\]"),
+        ({"q": "ab"}, {}, "are the string 'ab'; pass a list of ids"),
+        ({"q": []}, {}, "No query has a relevant document"),
+    ],
+)
+def test_rankings_that_would_be_measured_wrongly_are_refused(relevant, found, message):
+    with pytest.raises(ValueError, match=message):
+        retrieval_metrics(relevant, found)
+
+
+# --- Models measured ---
+
+
+def test_a_model_is_measured_by_what_it_finds():
+    queries = {"q1": "10", "q2": "50", "q3": "90"}
+    corpus = {"b": "20", "a": "20 again", "c": "52", "d": "130"}
+    relevant = {"q1": {"b": 1}, "q2": ["c"], "q3": {"d": 2}}
+    scores = evaluate_retrieval(
+        Angles(), queries, corpus, relevant, cutoffs={"mrr": [2], "recall": [1]}
+    )
+    # "a" is as near to q1 as "b", and has the lesser id; q3 finds "c" first.
+    assert scores == {"mrr@2": pytest.approx(2 / 3), "recall@1": pytest.approx(1 / 3)}
+
+
+def test_queries_and_documents_get_the_models_prompts():
+    arguments = {"q": "1"}, {"d": "1"}, {"q": ["d"]}
+    for prompts, expected in (
+        ({"query": "find: ", "passage": ""}, ["query", "passage"]),
+        ({}, [None] * 2),
+    ):
+        model = Angles(**prompts)
+        evaluate_retrieval(model, *arguments)
+        assert model.asked == expected
+    evaluate_retrieval(model, *arguments, query_prompt="x: ", document_prompt="")
+    assert model.asked[2:] == ["x: ", ""]
+
+
+def test_judgements_of_what_is_not_there_are_refused():
+    with pytest.raises(ValueError, match=r"names documents that are not there: \['e'\]"):
+        evaluate_retrieval(Angles(), {"q": "1"}, {"d": "1"}, {"q": ["e"]})
+    with pytest.raises(ValueError, match=r"names queries that are not there: \['p'\]"):
+        evaluate_retrieval(Angles(), {"q": "1"}, {"d": "1"}, {"q": ["d"], "p": ["d"]})
+
+
+def test_similarities_are_compared_with_peoples_scores():
+    model = loaded_task("embedding")
+    others, scores = [*TEXTS[1:], TEXTS[0]], [1.0, 4.5, 2.0]
+    cosines = [
+        np.dot(a, b) / np.linalg.norm(a) / np.linalg.norm(b)
+        for a, b in zip(model.embed(TEXTS), model.embed(others), strict=True)
+    ]
+    expected = glue_metrics("stsb", scores, cosines)
+    assert evaluate_similarity(model, TEXTS, others, scores) == pytest.approx(expected, abs=1e-5)
+
+
+# --- Files ---
+
+
+@pytest.fixture
+def beir(tmp_path):
+    corpus = [
+        {"_id": "d1", "title": "Hops", "text": "Bitter flowers.", "metadata": {}},
+        {"_id": "d2", "title": "", "text": "Malt is barley."},
+        {"_id": "d3", "text": "No title."},
+    ]
+    with gzip.open(tmp_path / "corpus.jsonl.gz", "wt") as file:
+        file.writelines(json.dumps(record) + "\n" for record in corpus)
+    queries = [{"_id": "q1", "text": "what is bitter"}, {"_id": "q2", "text": "unused"}]
+    (tmp_path / "queries.jsonl").write_text("\n".join(map(json.dumps, queries)))
+    (tmp_path / "qrels").mkdir()
+    return tmp_path
+
+
+def judged(directory, *rows: str) -> None:
+    lines = ["query-id\tcorpus-id\tscore", *(row.replace(" ", "\t") for row in rows)]
+    (directory / "qrels" / "test.tsv").write_text("\n".join(lines) + "\n")
+
+
+def test_beirs_layout_is_read(beir):
+    judged(beir, "q1 d1 2", "q1 d2 0")
+    data = read_beir(beir)
+    assert data.queries == {"q1": "what is bitter"}
+    assert data.corpus == {"d1": "Hops Bitter flowers.", "d2": "Malt is barley.", "d3": "No title."}
+    assert data.relevant == {"q1": {"d1": 2, "d2": 0}}
+
+
+@pytest.mark.parametrize(
+    ("rows", "message"),
+    [
+        (["q1 d9 1"], r"test\.tsv, line 2: there is no document 'd9'"),
+        (["q3 d1 1"], "there is no query 'q3'"),
+        (["q1 d1 1", "q1 d1 0"], "line 3: document 'd1' is judged a second time for query 'q1'"),
+        (["q1 d1 high"], "the score is 'high', expected a whole number"),
+    ],
+)
+def test_judgements_that_do_not_fit_name_their_line(beir, rows, message):
+    judged(beir, *rows)
+    with pytest.raises(ValueError, match=message):
+        read_beir(beir)
+
+
+def test_ids_that_occur_twice_and_splits_that_are_not_there_are_named(beir):
+    judged(beir, "q1 d1 1")
+    with pytest.raises(FileNotFoundError, match=r"dev\.tsv.*The splits are \['test'\]"):
+        read_beir(beir, "dev")
+    (beir / "queries.jsonl").write_text('{"_id": "q1", "text": "a"}\n{"_id": "q1", "text": "b"}\n')
+    with pytest.raises(
+        ValueError, match=r"queries\.jsonl, line 2: the id 'q1' occurs a second time"
+    ):
+        read_beir(beir)
+
+
+def test_pairs_with_scores_in_sentence_transformers_columns_are_a_table(tmp_path):
+    (tmp_path / "sts.csv").write_text('split,sentence1,sentence2,score\ntest,"a, b",c,3.5\n')
+    data = read_table(
+        tmp_path / "sts.csv",
+        text="sentence1",
+        text_pair="sentence2",
+        label="score",
+        regression=True,
+    )
+    assert (data.texts, data.labels) == ((["a, b"], ["c"]), [3.5])
+
+
+# --- Hard negatives ---
+
+ANCHORS, POSITIVES = ["0", "0", "90"], ["5", "20", "100"]
+CORPUS = ["0", "10", "30", "40", "95", "120"]
+
+
+def test_negatives_are_the_nearest_texts_that_are_no_positive_of_the_anchor():
+    found = mine_negatives(Angles(), ANCHORS, POSITIVES, CORPUS, number=2)
+    assert found == (
+        ["0", "0", "0", "0", "90", "90"],
+        ["5", "5", "20", "20", "100", "100"],
+        ["10", "30", "10", "30", "95", "120"],
+    )
+    assert mine_negatives(Angles(), ANCHORS, POSITIVES, CORPUS, number=2, one_row=True) == (
+        *(ANCHORS, POSITIVES),
+        *(["10", "10", "95"], ["30", "30", "120"]),
+    )
+    # Without a corpus they are the positives of others.
+    assert mine_negatives(Angles(), ANCHORS, POSITIVES)[2] == ["100", "100", "20"]
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ({"range_min": 1}, ["30", "30", "120"]),
+        # What is as near as the farther of two positives, at 20 degrees, may be one too.
+        ({"margin": 0.0}, ["30", "30", "120"]),
+        ({"margin": 0.1}, ["40", "40", "120"]),
+        ({"relative_margin": 0.1}, ["40", "40", "120"]),
+        ({"margin": 0.1, "range_min": 1}, ["95", "95", "40"]),
+    ],
+)
+def test_ranges_and_margins_pass_over_what_may_be_right(options, expected):
+    assert mine_negatives(Angles(), ANCHORS, POSITIVES, CORPUS, **options)[2] == expected
+
+
+class Reranking:
+    """Scores a document by its number, whatever the query."""
+
+    def predict(self, pairs, batch_size, verbose):
+        return np.array([[float(document)] for document in pairs[1]])
+
+
+def test_a_cross_encoder_orders_what_the_model_finds():
+    options = {"cross_encoder": Reranking(), "range_max": 4}
+    found = mine_negatives(Angles(), ["0"], ["35"], CORPUS, number=2, **options)
+    assert found[2] == ["95", "40"]
+    found = mine_negatives(Angles(), ["0"], ["35"], CORPUS, number=2, margin=5, **options)
+    assert found[2] == ["30", "10"]
+
+
+def test_anchors_with_few_negatives_are_said(caplog):
+    mine_negatives(Angles(), ANCHORS, POSITIVES, CORPUS, number=2)
+    assert not caplog.text
+    found = mine_negatives(Angles(), ANCHORS, POSITIVES, ["30", "0"], number=2, margin=0.5)
+    assert found == (["0", "0", "90", "90"], ["5", "20", "100", "100"], ["100", "100", "20", "5"])
+    assert "Of 2 anchors, 1 have fewer than 2 negatives, and 0 none" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"positives": ["5"]}, "3 anchors and 1 positives"),
+        ({"number": 0}, "number is 0 and range_min 0"),
+        (
+            {"range_min": 3, "range_max": 3},
+            "range_max is 3; 1 negatives after the first 3 texts need at least 4",
+        ),
+        ({"margin": -1}, "margin is -1; it must not be negative"),
+        ({"margin": 3.0}, "No negatives are left. Lower the margin"),
+    ],
+)
+def test_negatives_that_cannot_be_mined(arguments, message):
+    arguments = {"anchors": ANCHORS, "positives": POSITIVES, "corpus": CORPUS} | arguments
+    with pytest.raises(ValueError, match=message):
+        mine_negatives(Angles(), **arguments)
+
+
+# --- Paraphrases ---
+
+
+def test_paraphrases_are_all_pairs_best_first(monkeypatch):
+    monkeypatch.setattr("bert_zoo.embeddings.mining._QUERIES_AT_ONCE", 2)
+    angles = np.radians([0, 50, 53, 1, 120])
+    vectors = np.stack([np.cos(angles), np.sin(angles)], axis=1).astype("float32")
+    found = paraphrases(vectors, threshold=0.5)
+    assert [pair[1:] for pair in found] == [(0, 3), (1, 2), (1, 3), (0, 1), (2, 3), (0, 2)]
+    assert [pair.score for pair in found] == pytest.approx(
+        np.cos(np.radians([1, 3, 49, 50, 52, 53])), abs=1e-6
+    )
+    assert [pair[1:] for pair in paraphrases(vectors, top_k=1, max_pairs=2)] == [(0, 3), (1, 2)]
