@@ -28,8 +28,8 @@ from bert_zoo.weights.cache import package_directory
 ALL_GOLDEN = Path(__file__).parent / "golden"
 GOLDEN = ALL_GOLDEN / "bert"
 TOLERANCE = 1e-5
-# "<family>/<case>" -> what its list says: "task", and perhaps "twin", "reference" and "init", the parts
-# that its file lacks.
+# "<family>/<case>" -> what its list says: "task", and perhaps "twin", "reference", "directory", where that
+# is another case's, and "init", the parts that its file lacks.
 CASES = {
     f"{file.parent.name}/{case}": about
     for file in sorted(ALL_GOLDEN.glob("*/*cases.json"))
@@ -116,7 +116,7 @@ def texts_for(task: str):
     """Texts of the kind that a task reads."""
     if task == "multiple_choice":
         return CHOICES
-    pairs = ("question_answering", "beam_question_answering", "pretraining")
+    pairs = ("question_answering", "beam_question_answering", "pretraining", "reranking")
     return PAIRS if task in pairs else TEXTS
 
 
@@ -140,7 +140,8 @@ def full_name(case: str) -> str:
 
 
 def directory_of(case: str) -> Path:
-    return ALL_GOLDEN / full_name(case)
+    name = full_name(case)
+    return ALL_GOLDEN / family_of(name) / CASES[name].get("directory", name.partition("/")[2])
 
 
 def load_case(case: str, task: str | None = None, **options):

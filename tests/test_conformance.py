@@ -439,7 +439,7 @@ def assert_serves(served: dict, outputs) -> None:
 # Exporting takes longest: the tasks that are served as none of test_export.py and
 # test_export_recurrent.py.
 EXPORTED = ("masked_lm", "pretraining", "multiple_choice", "beam_question_answering")
-EXPORTED += ("regression", "multi_label_classification")
+EXPORTED += ("regression", "reranking", "multi_label_classification")
 SERVED = [case for case in covering(COVER, task_of) if task_of(case) in EXPORTED]
 
 

@@ -24,7 +24,7 @@ MODULES = {
         squad_v1 squad_v2 write_predictions""",
     "bert_zoo.models": """
         BeamQuestionAnswerer CausalLM Classifier Encoder MaskedLM MultiLabelClassifier MultipleChoice
-        Preprocessor Pretraining QuestionAnswerer Regressor SentenceEmbedder StatefulLM TASKS
+        Preprocessor Pretraining QuestionAnswerer Regressor Reranker SentenceEmbedder StatefulLM TASKS
         TokenClassifier""",
     "bert_zoo.tasks.objectives": """
         Draws DynamicMaskedTokens MaskedTokens NGrams OBJECTIVES ReplacedTokens Replacement Spans
@@ -83,6 +83,7 @@ METHODS = {
     "Pretraining": "fill_mask",
     "QuestionAnswerer": "answer",
     "Regressor": "",
+    "Reranker": "rank",
     "SentenceEmbedder": "embed",
     "TokenClassifier": "tag",
 }

@@ -48,6 +48,7 @@ CASES = {
     "bert/token_classification": "litert",
     "bert/multiple_choice": "litert",
     "bert/regression": "litert",
+    "bert/reranking": "onnx",
     "roberta/classification": "litert",
     "roberta/token_classification": "onnx",
     "roberta/question_answering": "litert",
@@ -96,6 +97,10 @@ def test_verbs_answer_as_the_models_do(case, exported):
         for given in (texts, PAIRS, TEXTS[0]):
             assert_alike(runtime.classify(given, batch_size=2), model.classify(given))
         assert_alike(runtime.classify(texts, top_k=2), model.classify(texts, top_k=2))
+    elif hasattr(model, "rank"):
+        for query in texts:
+            both = (m.rank(query, texts, top_k=None) for m in (runtime, model))
+            assert_alike(*(sorted(found, key=lambda row: row.index) for found in both))
     elif hasattr(model, "tag"):
         for given in (texts, [["the", "cat"], ["a"]]):
             for strategy in ("first", "average", "max"):

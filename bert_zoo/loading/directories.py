@@ -19,7 +19,7 @@ from bert_zoo.models.labels import label_thresholds
 from bert_zoo.models.long_texts import LongTexts
 from bert_zoo.models.task_model import SentenceModel
 from bert_zoo.registry import registry
-from bert_zoo.tasks import TASKS
+from bert_zoo.tasks import TASKS, Reranker
 from bert_zoo.weights.adapters import Adapter
 from bert_zoo.weights.bind import POOLER, Plan, RenamedSource
 from bert_zoo.weights.files import WeightsError
@@ -42,7 +42,7 @@ log = logging.getLogger("bert_zoo")
 TRAINED_BY_USERS = frozenset(
     task for task, model in TASKS.items() if getattr(model, "use", None) is not None
 )
-# What Hugging Face's config.json says of a classifier -> our task.
+# What Hugging Face's config.json says of a classifier -> our task; where two say the same, the last one.
 PROBLEM_TYPES = {
     model.problem_type: task
     for task, model in TASKS.items()
@@ -199,6 +199,8 @@ def _open_directory(
     path = _config_file(directory)
     family, fmt, config, values = _read_config(path)
     description = fmt.description(values, directory)
+    if description.task is None and description.score_activation is not None:
+        description = replace(description, task=Reranker.task)
     _check_description(description, path)
     if description.reads_vectors:
         family = family.with_vector_head(description.task)

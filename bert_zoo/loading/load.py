@@ -70,7 +70,7 @@ def load(
             TensorFlow Model Garden or a SavedModel of it, or fairseq's model.pt; or a run of
             `bert_zoo finetune` (of several seeds, the best).
         task: "encoder" (the default), "classification", "multi_label_classification", "regression",
-            "token_classification", "question_answering", "multiple_choice", "masked_lm",
+            "reranking", "token_classification", "question_answering", "multiple_choice", "masked_lm",
             "next_sentence_prediction", "pretraining", "causal_lm" or "embedding". A bert_zoo directory is loaded as what it was
             saved as.
         weights: "pretrained"; or None for random weights, without any download.
@@ -411,7 +411,8 @@ def _told(opened: Opened, task: str, untrained: frozenset[str]) -> Told:
     logits = _stored_logits(opened, task) if is_trained and task in opened.plan.heads else None
     description = opened.description
     labels, thresholds = description.labels or (), tuple(description.thresholds or ())
-    return Told(opened.name, is_trained, logits, tuple(labels), thresholds)
+    activation = description.score_activation if is_trained else None
+    return Told(opened.name, is_trained, logits, tuple(labels), thresholds, activation)
 
 
 def _stored_logits(opened: Opened, task: str) -> int | None:

@@ -13,7 +13,6 @@ from bert_zoo.family import Family
 from bert_zoo.json_files import read_object
 from bert_zoo.loading.adapters import save_adapter
 from bert_zoo.loading.card import write_card
-from bert_zoo.loading.directories import PROBLEM_TYPES
 from bert_zoo.models.base import ZooModel
 from bert_zoo.models.labels import DEFAULT_THRESHOLD
 from bert_zoo.models.quantization import check_is_float
@@ -248,8 +247,9 @@ def _description(model: ZooModel, preprocessor) -> Description:
         text = TextSpec(lowercase=preprocessor.lowercase, max_length=length)
     return Description(
         task=model.task,
-        problem_type=next((n for n, task in PROBLEM_TYPES.items() if task == model.task), None),
+        problem_type=getattr(model, "problem_type", None),
         labels=model.labels_to_save,
+        score_activation=getattr(model, "score_activation", None),
         thresholds=() if set(thresholds) <= {DEFAULT_THRESHOLD} else thresholds,
         text=text,
         pooling=encoder.pooling,

@@ -17,6 +17,7 @@ OF_TASKS = (
     "Pretraining",
     "QuestionAnswerer",
     "Regressor",
+    "Reranker",
     "SentenceEmbedder",
     "StatefulLM",
     "TokenClassifier",

@@ -46,6 +46,7 @@ class Told:
         num_logits: of that head, for a text; None where its file does not tell.
         labels: the names of its classes; empty where it has none.
         thresholds: of its labels.
+        score_activation: what makes a score of its one logit; None where it does not say.
     """
 
     name: str
@@ -53,3 +54,4 @@ class Told:
     num_logits: int | None = None
     labels: tuple[str, ...] = ()
     thresholds: tuple[float, ...] = ()
+    score_activation: str | None = None

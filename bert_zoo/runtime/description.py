@@ -8,6 +8,7 @@ from bert_zoo.config import ConfigError
 from bert_zoo.error_text import quoted, shown
 from bert_zoo.json_files import JsonObject, member, read_object
 from bert_zoo.runtime.files import VERSION
+from bert_zoo.runtime.rankings import SCORE_ACTIVATIONS
 from bert_zoo.text.layout import Layout
 from bert_zoo.weights.formats.bert_zoo import prompts_of
 
@@ -44,6 +45,8 @@ def read_description(
     _one_of(values, "format", formats)
     member(values, "task", str, path)
     verb = _one_of(values, "verb", outputs) if values.get("verb") is not None else None
+    if values.get("score_activation") is not None:
+        _one_of(values, "score_activation", SCORE_ACTIVATIONS)
     labels, thresholds = values.items_of("labels", str), values.items_of("thresholds", float)
     if thresholds and len(thresholds) != len(labels):
         raise ConfigError(f"{path}: {len(labels)} labels have {len(thresholds)} thresholds.")

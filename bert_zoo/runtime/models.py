@@ -18,6 +18,7 @@ from bert_zoo.runtime.classifications import (
 )
 from bert_zoo.runtime.description import SIGNATURE, read_description
 from bert_zoo.runtime.files import DESCRIPTION_FILE
+from bert_zoo.runtime.rankings import Ranking, check_top_k, ranking
 from bert_zoo.runtime.reading import Arrays, Reader, Row
 from bert_zoo.runtime.sessions import SESSIONS, checked_inputs
 from bert_zoo.runtime.taggings import (
@@ -40,8 +41,8 @@ def load(directory: str | Path, *, threads: int | None = None) -> "RuntimeModel"
         threads: of the runtime; as it has it by default.
 
     Returns:
-        A `RuntimeModel` with the verb of the model's task, `classify`, `embed`, `answer` or `tag`, where
-        there is one.
+        A `RuntimeModel` with the verb of the model's task, `classify`, `embed`, `rank`, `answer` or
+        `tag`, where there is one.
 
     Raises:
         FileNotFoundError: there is no such export.
@@ -233,6 +234,19 @@ class _Embedder(RuntimeModel):
         return super().predict([before + text for text in strings(texts)], batch_size)
 
 
+class _Reranker(RuntimeModel):
+    outputs_read = ("logits",)
+    keys_read = ("score_activation",)
+
+    def rank(self, query: str, documents, top_k: int | None = 10, batch_size: int = 32) -> Ranking:
+        """As the Keras model's `rank`."""
+        check_top_k(top_k)
+        documents = strings(documents)
+        logits = self.predict(([query] * len(documents), documents), batch_size)["logits"]
+        activation = self.description["score_activation"]
+        return ranking(documents, np.concatenate(logits), activation, top_k)
+
+
 class _Tagger(RuntimeModel):
     outputs_read = ("logits",)
     keys_read = ("labels",)
@@ -364,6 +378,7 @@ _KINDS = {
     "classify": _Classifier,
     "classify_many": _MultiLabelClassifier,
     "embed": _Embedder,
+    "rank": _Reranker,
     "tag": _Tagger,
     "answer": _Answerer,
 }

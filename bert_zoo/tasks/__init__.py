@@ -14,6 +14,7 @@ from bert_zoo.tasks.pretraining import Pretraining
 from bert_zoo.tasks.question_answering import QuestionAnswerer
 from bert_zoo.tasks.question_answering.beam import BeamQuestionAnswerer
 from bert_zoo.tasks.regression import Regressor
+from bert_zoo.tasks.reranking import Reranker
 from bert_zoo.tasks.token_classification import TokenClassifier
 
 TASKS = {
@@ -22,6 +23,7 @@ TASKS = {
         Encoder,
         Classifier,
         MultiLabelClassifier,
+        Reranker,
         Regressor,
         TokenClassifier,
         QuestionAnswerer,
@@ -46,6 +48,8 @@ _OTHER_WORDS = {
     "nli": Classifier,
     "multilabel": MultiLabelClassifier,
     "multilabel_classification": MultiLabelClassifier,
+    "cross_encoder": Reranker,
+    "text_ranking": Reranker,
     "sts": Regressor,
     "ner": TokenClassifier,
     "pos": TokenClassifier,

@@ -34,10 +34,9 @@ class Classifier(SentenceModel, LabelledModel):
             raise ValueError(
                 f"The head of {told.name} has one logit, and a classifier of a single class would give it the "
                 "probability 1 whatever the text. transformers takes such a head for regression: "
-                "task='regression' gives the number. Of a cross-encoder, sentence-transformers "
-                "takes the sigmoid: task='multi_label_classification' gives that as the "
-                "probability of its one label. To train a classifier of your own, pass "
-                "init=('classifier',)."
+                "task='regression' gives the number. Of a cross-encoder, sentence-transformers takes the "
+                "sigmoid: task='reranking' ranks documents by it. To train a classifier of your own, "
+                "pass init=('classifier',)."
             )
         return super().head_arguments(asked, told)
 

@@ -8,7 +8,7 @@ from bert_zoo.config import Config
 from bert_zoo.presets import SMALL_SCALE, Preset, PretrainingPreset, PretrainingSize, Recipe
 
 CLASSES = ("classification", "multi_label_classification")
-SENTENCES = (*CLASSES, "regression")
+SENTENCES = (*CLASSES, "regression", "reranking")
 WORDS = ("token_classification",)
 TEXTS = (*SENTENCES, *WORDS)
 ANSWERS = ("question_answering",)

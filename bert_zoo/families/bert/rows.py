@@ -165,7 +165,7 @@ def with_layer(
 
 
 # Tasks whose heads differ in what their logits mean alone.
-SENTENCE_TASKS = ("classification", "multi_label_classification", "regression")
+SENTENCE_TASKS = ("classification", "multi_label_classification", "regression", "reranking")
 # The heads of fine-tuning, whose names are the same in most families.
 TASK_HEADS = {
     **dict.fromkeys((*SENTENCE_TASKS, "multiple_choice"), Head((CLASSIFIER,), pooler=True)),

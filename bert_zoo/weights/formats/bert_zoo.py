@@ -14,7 +14,7 @@ from bert_zoo.weights.table import Row, Stored
 VERSION = 1
 KEYS = {"format_version", "family", "task", "config", "labels", "pooling", "text"}
 # Written only where they say something, so that earlier versions read the other directories.
-OPTIONAL_KEYS = {"thresholds", "long_texts", "prompts", "reads_vectors"}
+OPTIONAL_KEYS = {"thresholds", "score_activation", "long_texts", "prompts", "reads_vectors"}
 POOLING_KEYS = {"mode", "normalize"}
 
 
@@ -69,6 +69,7 @@ class BertZoo(Format):
             task=values.take("task", str),
             labels=tuple(values.items_of("labels", str)) or None,
             thresholds=values.items_of("thresholds", float),
+            score_activation=values.take("score_activation", str),
             text=record(text, TextSpec, None, lowercase=bool, max_length=int),
             pooling=Pooling() if pooling is None else _pooling(pooling),
             prompts=prompts_of(values.section("prompts")),
@@ -81,7 +82,7 @@ class BertZoo(Format):
         text = description.text
         optional: dict[str, Any] = {
             name: getattr(description, name)
-            for name in ("thresholds", "long_texts", "reads_vectors")
+            for name in ("thresholds", "score_activation", "long_texts", "reads_vectors")
         }
         if description.prompts.texts:
             optional["prompts"] = asdict(description.prompts)

@@ -22,6 +22,7 @@ class Description:
     classes: Sequence[str] = ()  # the Hugging Face classes that it says it is
     labels: Sequence[str] | None = None  # names of its classes
     thresholds: Sequence[float] = ()  # of these
+    score_activation: str | None = None  # what makes scores of a cross-encoder's one logit
     text: TextSpec | None = None  # how it reads text
     # How it makes sentence vectors; None for a model that makes none.
     pooling: Pooling | None = Pooling()  # noqa: RUF009 (frozen)

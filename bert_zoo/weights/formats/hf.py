@@ -11,8 +11,13 @@ from bert_zoo.json_files import JsonObject, read_object
 from bert_zoo.weights.files import write_json
 from bert_zoo.weights.formats.format import Description, Format
 from bert_zoo.weights.formats.hf_directories import (
+    ACTIVATION,
+    CROSS_ENCODER,
+    OLD_CROSS_ENCODER,
+    SCORE_ACTIVATIONS,
     pooling_of,
     prompts_of,
+    score_activation_of,
     text_of,
     tokenizer_class_of,
     write_pooling,
@@ -45,6 +50,7 @@ GENERATION = frozenset(
 )
 # Ours, of multi-label models; transformers leaves it unread.
 THRESHOLDS = "thresholds"
+BESIDE = {THRESHOLDS, CROSS_ENCODER, OLD_CROSS_ENCODER}  # read apart from the encoder's
 # What would make another architecture of any encoder.
 SWITCHES = {
     "is_decoder": (False,),
@@ -95,7 +101,7 @@ class HuggingFace(Format):
             complete = replace(
                 codec,
                 fixed={**SWITCHES, **codec.fixed, "model_type": (self.model_type,)},
-                ignored=codec.ignored | BOOKKEEPING | GENERATION | {THRESHOLDS},
+                ignored=codec.ignored | BOOKKEEPING | GENERATION | BESIDE,
                 written={**codec.written, "model_type": self.model_type},
             )
             object.__setattr__(self, "codec", complete)
@@ -125,10 +131,14 @@ class HuggingFace(Format):
         return self.codec.unsaid(values)
 
     def description(self, values: JsonObject, directory: Path) -> Description:
+        labels = _labels(values)
+        # A cross-encoder of several classes is a classifier of pairs.
+        has_score = labels is not None and len(labels) == 1
         return Description(
             problem_type=values.take("problem_type", str),
+            score_activation=score_activation_of(values, directory) if has_score else None,
             classes=tuple(values.items_of("architectures", str)),
-            labels=_labels(values),
+            labels=labels,
             thresholds=values.items_of(THRESHOLDS, float),
             text=text_of(directory),
             pooling=pooling_of(directory),
@@ -150,6 +160,8 @@ class HuggingFace(Format):
             values["label2id"] = {label: i for i, label in enumerate(labels)}
         if description.thresholds:
             values[THRESHOLDS] = description.thresholds
+        if description.score_activation is not None:
+            values[CROSS_ENCODER] = {ACTIVATION: SCORE_ACTIVATIONS[description.score_activation]}
         return values
 
     def write_beside(

@@ -34,6 +34,14 @@ DENSE_ACTIVATIONS = {
     "torch.nn.modules.activation.Sigmoid": "sigmoid",
     "torch.nn.modules.activation.SiLU": "silu",
 }
+# What a cross-encoder makes scores of its logit with, by our words.
+SCORE_ACTIVATIONS = {
+    ours: theirs for theirs, ours in DENSE_ACTIVATIONS.items() if ours in ("linear", "sigmoid")
+}
+# Where its config.json says so, from sentence-transformers 4 on and before. Since version 6 a file
+# beside it does, that of prompts.
+CROSS_ENCODER, OLD_CROSS_ENCODER = "sentence_transformers", "sbert_ce_default_activation_function"
+ACTIVATION = "activation_fn"
 # The one vector that modules after a pooling read and write.
 SENTENCE_VECTOR = "sentence_embedding"
 SENTENCE_FILE, SENTENCE_LENGTH = "sentence_bert_config.json", "max_seq_length"
@@ -152,6 +160,35 @@ def prompts_of(directory: Path) -> Prompts:
         )
     except ValueError as error:
         raise ConfigError(f"{path}: {error}") from error
+
+
+def score_activation_of(values: JsonObject, directory: Path) -> str | None:
+    """What makes scores of the logit of sentence-transformers' cross-encoder; None for other models.
+
+    Args:
+        values: of its config.json.
+        directory: of the model.
+
+    Raises:
+        ConfigError: a function that bert_zoo does not have.
+    """
+    path = directory / PROMPTS_FILE
+    beside = read_object(path) if path.is_file() else JsonObject({}, str(path))
+    if beside.take("model_type", str) == "CrossEncoder":
+        named = beside.take(ACTIVATION, str)
+    elif CROSS_ENCODER in values:
+        named = values.section(CROSS_ENCODER).take(ACTIVATION, str)
+    elif OLD_CROSS_ENCODER in values:
+        named = values.take(OLD_CROSS_ENCODER, str)
+    else:
+        return None
+    words = {None: "sigmoid"} | {theirs: ours for ours, theirs in SCORE_ACTIVATIONS.items()}
+    if named not in words:
+        raise ConfigError(
+            f"The cross-encoder in {directory} makes scores with {shown(named)}; bert_zoo has "
+            f"{listing(SCORE_ACTIVATIONS.values())}. Write one of them in its place."
+        )
+    return words[named]
 
 
 def write_prompts(directory: Path, prompts: Prompts) -> None:

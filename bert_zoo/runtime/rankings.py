@@ -1,0 +1,60 @@
+"""How well documents answer a query; without TensorFlow and Keras."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from bert_zoo.config import is_integer
+from bert_zoo.runtime.classifications import sigmoid
+from bert_zoo.runtime.printed import Row, Rows, one_line
+
+# What may make scores of logits.
+SCORE_ACTIVATIONS = {"sigmoid": sigmoid, "linear": np.asarray}
+
+
+@dataclass(frozen=True)
+class Ranked(Row):
+    """A document with its score.
+
+    Attributes:
+        document: the text.
+        index: its number among the documents that were given, from 0 on.
+        score: the higher, the better it answers the query.
+    """
+
+    document: str
+    index: int
+    score: float
+
+    def cells(self) -> tuple[str, ...]:
+        return (f"{self.score:.3f}", str(self.index), one_line(self.document))
+
+
+class Ranking(Rows):
+    """A list of `Ranked`, the best first, that prints as a table."""
+
+
+def ranking(
+    documents: Sequence[str], logits: np.ndarray, activation: str, top_k: int | None
+) -> Ranking:
+    """The documents with the highest scores, best first; of equal ones the first given.
+
+    Args:
+        documents: texts.
+        logits: float [documents].
+        activation: one of `SCORE_ACTIVATIONS`.
+        top_k: how many; None for all.
+    """
+    scores = SCORE_ACTIVATIONS[activation](np.asarray(logits, np.float32))
+    # By logits, which differ where sigmoids round to 1.
+    best = np.argsort(-np.asarray(logits), kind="stable")[:top_k]
+    return Ranking(Ranked(documents[i], int(i), float(scores[i])) for i in best)
+
+
+def check_top_k(top_k: int | None) -> None:
+    """Raises ValueError where `top_k` is no number of documents."""
+    if top_k is not None and (not is_integer(top_k) or top_k < 1):
+        raise ValueError(
+            f"top_k is {top_k!r}; it is how many documents are wanted, at least 1, or None for all."
+        )

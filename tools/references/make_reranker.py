@@ -1,0 +1,44 @@
+"""Makes tests/golden/cross_encoder: what sentence-transformers writes beside a cross-encoder.
+
+`modules.json` and `config_sentence_transformers.json` beside `tests/golden/bert/regression`, and `scores.npz`:
+`linear` and `sigmoid`, float32 [texts], of `QUERY` with each of `TEXTS` by either activation. In an
+environment with torch and sentence-transformers 6:
+
+    python tools/references/make_reranker.py --output_dir tests/golden
+"""
+
+import pathlib
+import shutil
+
+import numpy as np
+import torch
+from golden_files import empty_directory, make_all
+from sentence_transformers import CrossEncoder
+
+BASE = "bert/regression"
+# As tests/test_reranking.py has it, and tests/helpers.py.
+QUERY = "the big city"
+TEXTS = ["the cat sat on the tree", "a bird", "we ran to the big red house, and she saw the city"]
+OWN_FILES = ("modules.json", "config_sentence_transformers.json")
+ACTIVATIONS = {"linear": torch.nn.Identity(), "sigmoid": torch.nn.Sigmoid()}
+
+
+def make(name: str, activation: str, golden: pathlib.Path) -> None:
+    model = CrossEncoder(
+        str(golden / BASE), activation_fn=ACTIVATIONS[activation], device="cpu", max_length=20
+    )
+    pairs = [(QUERY, text) for text in TEXTS]
+    scores = {key: model.predict(pairs, activation_fn=f) for key, f in ACTIVATIONS.items()}
+    directory, whole = golden / name, golden / "whole"
+    empty_directory(directory)
+    model.save(str(whole))
+    for file in OWN_FILES:
+        shutil.move(whole / file, directory / file)
+    shutil.rmtree(whole)
+    np.savez(directory / "scores.npz", **scores)
+    print(name, scores)
+
+
+if __name__ == "__main__":
+    torch.set_num_threads(1)
+    make_all(__doc__, {"cross_encoder": "linear"}, make)
