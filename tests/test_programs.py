@@ -18,7 +18,7 @@ from helpers import variables_of
 
 import bert_zoo.__main__
 from bert_zoo.__main__ import VERBS, overview
-from bert_zoo.cli import embed as embed_app
+from bert_zoo.cli import vector_files
 from bert_zoo.cli.benchmarks import DataOptions, make_task
 from bert_zoo.cli.program import Program, command, message_of
 from bert_zoo.cli.quiet import start_tensorflow_quietly
@@ -192,9 +192,10 @@ def test_models_are_described(monkeypatch, capsys):
 
 
 def test_vectors_are_printed_and_written(tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr(embed_app, "_AT_A_TIME", 2)
+    monkeypatch.setattr(vector_files, "TEXTS_AT_ONCE", 2)
     encoder, texts = str(ROOT / "tests" / "golden" / "bert" / "encoder"), ["a film", "", "the cat"]
-    wanted = bert_zoo.load(encoder).embed(texts)
+    model = bert_zoo.load(encoder)
+    wanted = model.embed(texts)
     main(monkeypatch, "embed", "--model", encoder, *texts)
     rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert [row["text"] for row in rows] == texts
@@ -203,6 +204,11 @@ def test_vectors_are_printed_and_written(tmp_path, capsys, monkeypatch):
     path = tmp_path / "vectors.npy"
     main(monkeypatch, "embed", "--model", encoder, "--output", str(path))
     np.testing.assert_allclose(np.load(path), wanted, atol=1e-6)
+    table = tmp_path / "films.csv"
+    table.write_text("id,title\n1,a film\n2,\n3,the cat\n")
+    options = ["--text", str(table), "--column", "title", "--prompt", "the "]
+    main(monkeypatch, "embed", "--model", encoder, *options, "--output", str(path))
+    np.testing.assert_allclose(np.load(path), model.embed(texts, prompt="the "), atol=1e-6)
     trained = tmp_path / "classifier"
     bert_zoo.save(bert_zoo.load(CHECKPOINT, "classification"), trained)
     with pytest.raises(SystemExit):

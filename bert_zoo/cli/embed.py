@@ -2,36 +2,112 @@
 
 bert_zoo embed "How do I get my money back?" "I would like a refund."
 bert_zoo embed --model bge_small --output vectors.npy < sentences.txt
+bert_zoo embed --text sentences.txt --output vectors.npy
+bert_zoo embed --text articles.jsonl --column title --prompt "query: " --output titles.npy
 
-Texts are arguments, or stand one a line on standard input. Vectors are printed as JSON Lines, a text and
-its vector in each, or written to a NumPy file.
+Texts are arguments, stand one a line on standard input, or are those of a file: its lines, or a column
+of a table (CSV, TSV, JSON Lines, Parquet), packed by gzip or not. Vectors are printed as JSON Lines, a text
+and its vector in each, or written to a NumPy file. With --text and --output a run that was stopped goes on
+by the same command.
 """
 
 import json
+import logging
 import sys
-from itertools import islice
+from collections.abc import Iterator
+from functools import partial
+from itertools import chain, islice
 from pathlib import Path
+from typing import Any
 
+from bert_zoo.cli.benchmarks import DataOptions
 from bert_zoo.cli.program import Program
 
-PROGRAM = Program(__doc__, takes_arguments=True)
+log = logging.getLogger(__name__)
+
+PROGRAM = Program(
+    __doc__,
+    takes_arguments=True,
+    on_interrupt="Stopped. With --text and --output, the same command goes on from here.",
+)
 _MODEL = PROGRAM.string("model", "minilm_l6", "A name that `bert_zoo list` prints, or a directory.")
+_TEXT = PROGRAM.string("text", None, "A file of texts, in place of arguments.")
+_COLUMN = PROGRAM.string("column", "text", "The column of its texts, if it is a table.")
 _OUTPUT = PROGRAM.string("output", None, "A .npy file to write: float32 [texts, hidden].")
+_PROMPT = PROGRAM.string(
+    "prompt",
+    None,
+    "What stands before each text: the name of one of the model's prompts, or a text.",
+)
 _BATCH_SIZE = PROGRAM.integer("batch_size", 32, "Texts of a step.", lower_bound=1)
-# Texts that are read before vectors are given.
-_AT_A_TIME = 1024
+# How a table is written.
+PROGRAM.define_fields(DataOptions, ("delimiter", "format", "header", "encoding"))
 
 
 def main(arguments: list[str]) -> None:
     output = Path(_OUTPUT.value) if _OUTPUT.value else None
     if output is not None and output.suffix != ".npy":
         raise ValueError(f"--output is {output}; name a NumPy file, such as vectors.npy.")
-    texts = iter(arguments or (line.rstrip("\n") for line in sys.stdin))
-    some = list(islice(texts, _AT_A_TIME))
-    if not some:
-        raise ValueError("Give texts as arguments, or one a line on standard input.")
-    import numpy as np
+    total = made_from = None
+    if _TEXT.value is not None:
+        if arguments:
+            raise ValueError(f"Give texts as arguments or a --text, not both; got {arguments[:3]}.")
+        total, made_from = checked_number(), origin()
+        texts = texts_of_file()
+    else:
+        texts = iter(arguments or (line.rstrip("\n") for line in sys.stdin))
+    first = list(islice(texts, 1))
+    if not first:
+        raise ValueError("Give texts as arguments, or one a line on standard input, or a --text.")
+    texts = chain(first, texts)
 
+    model = loaded_model()
+    embed = partial(model.embed, batch_size=_BATCH_SIZE.value, prompt=_PROMPT.value)
+    from bert_zoo.cli.vector_files import TEXTS_AT_ONCE, write_vectors
+    from bert_zoo.models.cut_texts import warning_of_cut_texts
+
+    with warning_of_cut_texts(model, [], pooled=True):
+        if output is not None:
+            shape = write_vectors(embed, texts, output, total=total, made_from=made_from)
+            print("Wrote {:,} vectors of {} numbers to {}.".format(*shape, output))
+            return
+        while some := list(islice(texts, TEXTS_AT_ONCE)):
+            for text, vector in zip(some, embed(some).tolist(), strict=True):
+                print(json.dumps({"text": text, "vector": vector}, ensure_ascii=False))
+
+
+def texts_of_file() -> Iterator[str]:
+    from bert_zoo.cli.vector_files import texts_of
+
+    how = PROGRAM.given(DataOptions)
+    how.pop("text")
+    return texts_of(_TEXT.value, _COLUMN.value, **how)
+
+
+def checked_number() -> int:
+    """How many texts the file has. All are read, so that what is wrong with it is said before hours of work."""
+    number = empty = 0
+    for text in texts_of_file():
+        number, empty = number + 1, empty + (not text.strip())
+    if empty:
+        log.warning(
+            "Of the %s texts of %s, %s are empty.", f"{number:,}", _TEXT.value, f"{empty:,}"
+        )
+    return number
+
+
+def origin() -> dict[str, Any]:
+    """What the vectors of the file are made from."""
+    model, stat = Path(_MODEL.value), Path(_TEXT.value).stat()
+    return {
+        "model": [_MODEL.value, *sorted(file.stat().st_mtime_ns for file in model.glob("**/*"))],
+        "text": [str(Path(_TEXT.value).resolve()), stat.st_size, stat.st_mtime_ns],
+        "read": [_COLUMN.value, PROGRAM.given(DataOptions)],
+        "prompt": _PROMPT.value,
+    }
+
+
+def loaded_model() -> Any:
     import bert_zoo
 
     model = bert_zoo.load(_MODEL.value)
@@ -40,16 +116,4 @@ def main(arguments: list[str]) -> None:
             f"{_MODEL.value} is a model of task {model.task!r}, which gives no sentence vectors. "
             "`bert_zoo list --provides embedding` names those that do."
         )
-    parts = []
-    while some:
-        vectors = model.embed(some, batch_size=_BATCH_SIZE.value)
-        if output is None:
-            for text, vector in zip(some, vectors.tolist(), strict=True):
-                print(json.dumps({"text": text, "vector": vector}, ensure_ascii=False))
-        else:
-            parts.append(vectors)
-        some = list(islice(texts, _AT_A_TIME))
-    if output is not None:
-        vectors = np.concatenate(parts)
-        np.save(output, vectors)
-        print("Wrote {:,} vectors of {} numbers to {}.".format(*vectors.shape, output))
+    return model

@@ -1,0 +1,116 @@
+"""Files of vectors that `bert_zoo embed` writes: streamed, and gone on with by a run after one that ended."""
+
+import gzip
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+
+from bert_zoo.cli import vector_files
+from bert_zoo.cli.vector_files import texts_of, write_vectors
+
+TEXTS = [str(number) for number in range(50)]
+ORIGIN = {"model": "m", "text": "t"}
+
+
+@pytest.fixture(autouse=True)
+def _parts_of_four(monkeypatch):
+    monkeypatch.setattr(vector_files, "TEXTS_AT_ONCE", 4)
+
+
+class Embedding:
+    """Makes vectors of numbers, up to a text that it fails at."""
+
+    def __init__(self, fails_at: str | None = None):
+        self.fails_at, self.seen = fails_at, []
+
+    def __call__(self, texts):
+        if self.fails_at in texts:
+            raise KeyboardInterrupt
+        self.seen += texts
+        return np.array([[float(text), 1, 2] for text in texts], "float32")
+
+
+def expected():
+    return np.array([[number, 1, 2] for number in range(50)], "float32")
+
+
+def test_vectors_are_written_part_by_part(tmp_path):
+    output = tmp_path / "vectors.npy"
+    assert write_vectors(Embedding(), iter(TEXTS), output) == (50, 3)
+    assert (np.load(output) == expected()).all()
+    assert os.listdir(tmp_path) == ["vectors.npy"]
+
+
+def test_a_run_goes_on_where_the_last_one_ended(tmp_path):
+    output = tmp_path / "vectors.npy"
+    for fails_at, begins_at in (("0", None), ("17", 0), ("41", 16), (None, 40)):
+        embed = Embedding(fails_at)
+        if fails_at is None:
+            write_vectors(embed, TEXTS, output, total=50, made_from=ORIGIN)
+        else:
+            with pytest.raises(KeyboardInterrupt):
+                write_vectors(embed, TEXTS, output, total=50, made_from=ORIGIN)
+            assert not output.exists()
+        assert embed.seen[:1] == ([] if begins_at is None else [str(begins_at)])
+        if fails_at == "17":
+            # Killed while it wrote: a part that is not whole.
+            (partial,) = tmp_path.glob(".*")
+            partial.write_bytes(partial.read_bytes() + b"1234567")
+    assert (np.load(output) == expected()).all()
+    assert os.listdir(tmp_path) == ["vectors.npy"]
+
+
+def test_vectors_of_something_else_are_not_gone_on_with(tmp_path):
+    output = tmp_path / "vectors.npy"
+    for made_from in (ORIGIN, ORIGIN | {"prompt": "query: "}, None):
+        with pytest.raises(KeyboardInterrupt):
+            write_vectors(embed := Embedding("17"), TEXTS, output, made_from=made_from)
+        assert embed.seen[0] == "0"
+    write_vectors(embed := Embedding(), TEXTS, output)
+    assert embed.seen == TEXTS
+    assert os.listdir(tmp_path) == ["vectors.npy"]
+
+
+SLOW_RUN = """
+import sys, time, numpy as np
+from pathlib import Path
+from bert_zoo.cli import vector_files
+vector_files.TEXTS_AT_ONCE = 4
+def embed(texts):
+    time.sleep(0.05)
+    return np.array([[float(text), 1, 2] for text in texts], "float32")
+texts = map(str, range(50))
+vector_files.write_vectors(embed, texts, Path(sys.argv[1]), made_from={"model": "m", "text": "t"})
+"""
+
+
+def test_a_run_that_is_killed_is_gone_on_with(tmp_path):
+    output = tmp_path / "vectors.npy"
+    with subprocess.Popen([sys.executable, "-c", SLOW_RUN, str(output)]) as process:
+        while not any(path.stat().st_size > 300 for path in tmp_path.glob(".*")):
+            assert process.poll() is None, "It ended before it was to be killed."
+            time.sleep(0.005)
+        process.send_signal(signal.SIGKILL)
+    assert not output.exists()
+    embed = Embedding()
+    write_vectors(embed, TEXTS, output, made_from=ORIGIN)
+    assert 0 < len(embed.seen) < 50
+    assert (np.load(output) == expected()).all()
+
+
+def test_texts_are_lines_or_a_column_packed_or_not(tmp_path):
+    (tmp_path / "lines.txt").write_text("a, b\n\nc")
+    (tmp_path / "table.csv").write_text('text,n\n"a, b",1\n,2\nc,3\n')
+    (tmp_path / "semicolons").write_text("n;title\n1;a, b\n2;\n3;c\n")
+    with gzip.open(tmp_path / "packed.jsonl.gz", "wt") as file:
+        file.write('{"text": "a, b"}\n{"text": ""}\n{"text": "c"}\n')
+    with gzip.open(tmp_path / "lines.gz", "wt") as file:
+        file.write("a, b\n\nc\n")
+    for name in ("lines.txt", "table.csv", "packed.jsonl.gz", "lines.gz"):
+        assert [*texts_of(tmp_path / name)] == ["a, b", "", "c"], name
+    assert [*texts_of(tmp_path / "semicolons", "title", delimiter=";")] == ["a, b", "", "c"]
