@@ -15,6 +15,8 @@ IGNORED_LABEL = -100
 # How token outputs become one vector, as sentence-transformers calls it.
 POOLING_MODES = ("cls", "max", "mean", "mean_sqrt_len_tokens", "weightedmean", "lasttoken")
 DENSE_ACTIVATIONS = ("linear", "tanh", "relu", "gelu", "sigmoid", "silu")
+# How sentence vectors are compared; of the last two, the negative distance.
+SIMILARITIES = ("cosine", "dot", "euclidean", "manhattan")
 ACTIVATIONS = ("gelu", "gelu_tanh", "relu", "silu")
 # Blocks that share their weights could be run any number of times, which no file of weights tells.
 MOST_LAYERS = 1_000
@@ -302,6 +304,9 @@ class Pooling:
     normalize: bool = True  # whether vectors are scaled to length 1
     dense: tuple[PooledDense, ...] = ()  # layers on the pooled outputs, one after the other
     include_prompt: bool = True  # whether the tokens of a prompt are pooled too
+    # How many numbers of a finished vector are kept, the first ones, without scaling it again; None for all.
+    truncate_dim: int | None = None
+    similarity: str = "cosine"  # one of `SIMILARITIES`
 
     def __post_init__(self):
         # From JSON, lists and objects; past the frozen dataclass.
@@ -314,6 +319,16 @@ class Pooling:
         if not self.modes or not set(self.modes) <= set(POOLING_MODES):
             raise ValueError(
                 f"mode is {shown(self.mode)}; it is one of {list(POOLING_MODES)}, or several of them."
+            )
+        if self.truncate_dim is not None and (
+            not is_integer(self.truncate_dim) or self.truncate_dim < 1
+        ):
+            raise ValueError(
+                f"truncate_dim is {shown(self.truncate_dim)}; it must be a positive whole number, or None."
+            )
+        if self.similarity not in SIMILARITIES:
+            raise ValueError(
+                f"similarity is {shown(self.similarity)}; it is one of {list(SIMILARITIES)}."
             )
 
     @property
@@ -349,7 +364,7 @@ class Prompts:
                 the default.
 
         Raises:
-            ValueError: a word that is no prompt's name, of a model that has some.
+            ValueError: a word that is no prompt's name.
         """
         if prompt is None:
             return "" if self.default is None else self.texts[self.default]
@@ -357,9 +372,10 @@ class Prompts:
             raise TypeError(f"prompt is {shown(prompt)}; it is a name, a text or None.")
         if prompt in self.texts:
             return self.texts[prompt]
-        if self.texts and prompt.isascii() and prompt.isidentifier():
+        if prompt.isascii() and prompt.isidentifier():
+            known = f"the model's are {quoted(self.texts)}" if self.texts else "the model has none"
             raise ValueError(
-                f"There is no prompt {prompt!r}; the model's are {quoted(self.texts)}. A text of your own ends "
-                f"in a blank or a sign, as {prompt + ': '!r}."
+                f"There is no prompt {prompt!r}; {known}. A text of your own ends in a blank or a sign, as "
+                f"{prompt + ': '!r}."
             )
         return prompt

@@ -107,6 +107,7 @@ class Checkpoint:
     encoder: str = ""  # which one it is, of a file with several; the family's first by default
     text: TextSpec = TextSpec()  # noqa: RUF009 (frozen)
     pooling: Pooling = Pooling()  # noqa: RUF009 (frozen)
+    prompts: Mapping[str, str] = field(default_factory=dict)  # name -> what stands before a text
     aliases: Sequence[str] = ()  # further names
     formerly: Sequence[str] = ()  # names that it had in earlier versions of this package
     # Published figures, as "benchmark (split, metric)" -> value.

@@ -165,7 +165,10 @@ class Card(dict):
 
 def _card_lines(key: str, value: Any, width: int) -> list[str]:
     if isinstance(value, dict):
-        rows = [f"{name}: {item}" for name, item in value.items()]
+        # A prompt ends in a blank.
+        rows = [
+            f"{n}: {item!r}" if key == "prompts" else f"{n}: {item}" for n, item in value.items()
+        ]
     elif isinstance(value, list):
         rows = [str(item) for item in value]
     elif isinstance(value, int) and not isinstance(value, bool):
@@ -200,6 +203,7 @@ def describe(name: str) -> Card:
         sources=[str(source) for source in checkpoint.sources],
         provides=sorted(checkpoint.provides),
         labels=list(checkpoint.labels),
+        prompts=dict(checkpoint.prompts),
         scores=dict(checkpoint.scores),
         note=checkpoint.note,
     )

@@ -11,7 +11,8 @@ from helpers import ALL_GOLDEN, GOLDEN, TEXTS, TOLERANCE, slow_but, tensors_of
 
 import bert_zoo
 from bert_zoo import runtime
-from bert_zoo.config import ConfigError, Prompts
+from bert_zoo.config import SIMILARITIES, ConfigError, Pooling, Prompts
+from bert_zoo.loading.directories import open_checkpoint
 
 STORED = ALL_GOLDEN / "sentence_transformers"
 CASES = sorted(path.name for path in STORED.iterdir())
@@ -33,7 +34,7 @@ def assert_close(found, expected) -> None:
     np.testing.assert_allclose(found, expected, atol=TOLERANCE, rtol=0)
 
 
-@pytest.mark.parametrize("name", slow_but(CASES, "joined", "prompts"))
+@pytest.mark.parametrize("name", slow_but(CASES, "joined", "prompts", "truncated"))
 def test_vectors_are_those_of_sentence_transformers(name, tmp_path):
     expected = vectors_of(name)
     encoder = bert_zoo.load(directory_of(name, tmp_path))
@@ -111,6 +112,76 @@ def test_the_name_of_a_prompt_goes_before_a_text():
         prompts.text("qeury")
     with pytest.raises(ValueError, match="default prompt is 'other'"):
         Prompts({}, "other")
+    with pytest.raises(ValueError, match="no prompt 'query'; the model has none"):
+        Prompts().text("query")
+
+
+def test_registered_sentence_encoders_have_their_prompts():
+    prompts = open_checkpoint("e5_small", with_weights=False).description.prompts
+    assert prompts.text() == "" and prompts.text("passage") == "passage: "
+    assert "query: 'query: '" in str(bert_zoo.describe("multilingual_e5_base"))
+
+
+@pytest.mark.parametrize("options", [{}, {"max_length": 6, "long_texts": "mean"}])
+def test_vectors_are_cut_after_they_are_scaled(options, tmp_path):
+    model = bert_zoo.load(directory_of("truncated", tmp_path), "embedding", **options)
+    whole = model.embed(TEXTS, truncate_dim=12)
+    assert_close(np.linalg.norm(whole, axis=1), 1)
+    assert_close(model.embed(TEXTS), whole[:, :5])
+
+
+def test_vectors_have_at_least_the_numbers_that_they_are_cut_to():
+    with pytest.raises(ValueError, match="truncate_dim is 33, and the model's vectors have 32"):
+        bert_zoo.load(GOLDEN / "encoder", truncate_dim=33)
+    with pytest.raises(ValueError, match="truncate_dim is 33, and the model's vectors have 32"):
+        bert_zoo.load(GOLDEN / "encoder").embed(TEXTS, truncate_dim=33)
+    with pytest.raises(ValueError, match="task 'classification' gives none"):
+        bert_zoo.load(GOLDEN / "encoder", "classification", truncate_dim=8)
+
+
+@pytest.mark.parametrize("similarity", SIMILARITIES)
+def test_texts_are_compared_as_the_model_says(similarity):
+    model = bert_zoo.load(GOLDEN / "encoder", "embedding")
+    model.encoder.pooling = Pooling(normalize=False, similarity=similarity)
+    a, b = model.embed(TEXTS)[:2]
+    expected = {
+        "cosine": a @ b / np.linalg.norm(a) / np.linalg.norm(b),
+        "dot": a @ b,
+        "euclidean": -np.sqrt(((a - b) ** 2).sum()),
+        "manhattan": -np.abs(a - b).sum(),
+    }
+    assert_close(bert_zoo.similarity(*TEXTS[:2], model=model), expected[similarity])
+    assert bert_zoo.similarity(TEXTS, TEXTS[:2], model=model).shape == (3, 2)
+
+
+def test_the_card_says_how_vectors_are_made(tmp_path):
+    bert_zoo.save(bert_zoo.load(directory_of("prompts", tmp_path)), tmp_path / "hf", format="hf")
+    card = (tmp_path / "hf" / "README.md").read_text()
+    assert 'library_name: "sentence-transformers"' in card
+    assert "pooled by mean, through a layer of 16 units (tanh); compared by cosine." in card
+    assert '| query (default) | "the city " |' in card
+
+
+def test_setfits_classifier_is_named(tmp_path, caplog):
+    directory = directory_of("joined", tmp_path)
+    (directory / "model_head.pkl").write_bytes(b"")
+    bert_zoo.load(directory)
+    assert "model_head.pkl is SetFit's classifier" in caplog.text
+
+
+@pytest.mark.slow
+def test_a_saved_model_of_an_embedder_is_trained_further(tmp_path):
+    bert_zoo.export(bert_zoo.load(directory_of("truncated", tmp_path), "embedding"), tmp_path / "s")
+    layer = bert_zoo.layers.SavedModelLayer(tmp_path / "s")
+    inputs = keras.Input((None,), dtype="int32", name="input_word_ids")
+    model = keras.Model(inputs, layer({"input_word_ids": inputs})["default"])
+    model.compile("adam", "mse", run_eagerly=True, jit_compile=False)
+    ids, target = layer.preprocessor(TEXTS)["input_word_ids"], np.zeros((3, 5), "float32")
+    before = {v.path: v.numpy() for v in layer.trainable_weights}
+    model.fit(ids, target, verbose=0)
+    same = [v.path for v in layer.trainable_weights if np.array_equal(before[v.path], v)]
+    # Of a pooling by the first token; the table of segments has one row that is read.
+    assert not [path for path in same if "encoder/layer" in path or "pooled" in path]
 
 
 def kinds(*names: str) -> list[dict[str, str]]:
@@ -130,10 +201,27 @@ def kinds(*names: str) -> list[dict[str, str]]:
             "Normalize, Dense;",
         ),
         ("modules.json", kinds("Transformer", "WeightedLayerPooling"), "WeightedLayerPooling;"),
+        ("modules.json", kinds("Transformer", "SpladePooling"), "Transformer, SpladePooling;"),
+        (
+            "2_Dense/config.json",
+            {"out_features": 16, "dropout": 0.1},
+            "has dropout, which bert_zoo",
+        ),
+        ("sentence_bert_config.json", {"query_length": 32}, "has query_length, which bert_zoo"),
+        (
+            "sentence_bert_config.json",
+            {"modality_config": {"text": {"method_output_name": "pooler_output"}}},
+            "method_output_name 'pooler_output'; .* read last_hidden_state",
+        ),
+        (
+            "config_sentence_transformers.json",
+            {"similarity_fn_name": "maxsim"},
+            "similarity is 'maxsim'",
+        ),
         ("modules.json", [{"type": "x.Dense", "path": "../2_Dense"}], r"folder '\.\./2_Dense'"),
         ("modules.json", kinds("Transformer", "Pooling", "Dense", "Dense", "Dense"), "4_Dense"),
         ("1_Pooling/config.json", {"pooling_mode": ["mean", "median"]}, "mode is .*median"),
-        ("1_Pooling/config.json", {"pooling_mode_median": True}, "asks for pooling_mode_median"),
+        ("1_Pooling/config.json", {"pooling_mode_median": True}, "has pooling_mode_median, which"),
         ("2_Dense/config.json", {"out_features": 16, "use_residual": True}, "has use_residual"),
         ("2_Dense/config.json", {"out_features": 0}, "units is 0"),
         (

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from bert_zoo.config import Pooling, Prompts
 from bert_zoo.family import HF, Checkpoint, Family
 from bert_zoo.models.base import ZooModel
 from bert_zoo.registry import HUB_LICENCES
@@ -29,6 +30,11 @@ def write_card(directory: Path, model: ZooModel, family: Family, description: De
     use = getattr(model, "use", None)
     metrics = _metrics(model)
     head: dict[str, Any] = {"library_name": "transformers", "tags": ["bert_zoo"]}
+    if description.pooling is not None:
+        head = {
+            "library_name": "sentence-transformers",
+            "tags": ["sentence-transformers", "bert_zoo"],
+        }
     if checkpoint is not None:
         # What the base's licence asks holds for what is trained from it.
         head["license"] = HUB_LICENCES.get(checkpoint.licence, "other")
@@ -60,6 +66,8 @@ def write_card(directory: Path, model: ZooModel, family: Family, description: De
             f"`{hf_class}.from_pretrained(directory, add_pooling_layer=False)` leaves it out, as "
             "sentence-transformers does.",
         ]
+    if description.pooling is not None:
+        lines += ["", *_of_vectors(description.pooling, description.prompts)]
     if metrics:
         lines += ["", "| metric | last epoch |", "|---|---|"]
         lines += [f"| {name} | {value:.4f} |" for name, value in metrics.items()]
@@ -89,6 +97,26 @@ def _pipeline(model: ZooModel, description: Description) -> str | None:
     if getattr(model, "predicts_tokens", False):
         return "fill-mask"
     return "sentence-similarity" if description.pooling is not None else None
+
+
+def _of_vectors(pooling: Pooling, prompts: Prompts) -> list[str]:
+    """How sentence vectors are made and compared, and what stands before texts."""
+    steps = [f"pooled by {' and '.join(pooling.modes)}"]
+    steps += [
+        f"through a layer of {layer.units} units ({layer.activation})" for layer in pooling.dense
+    ]
+    steps += ["scaled to length 1"] * pooling.normalize
+    if pooling.truncate_dim is not None:
+        steps.append(f"cut to {pooling.truncate_dim} numbers")
+    lines = [f"Sentence vectors: {', '.join(steps)}; compared by {pooling.similarity}."]
+    if prompts.texts:
+        default = {prompts.default: " (default)"}
+        lines += ["", "| prompt | what stands before a text |", "|---|---|"]
+        lines += [
+            f"| {n}{default.get(n, '')} | {json.dumps(t, ensure_ascii=False)} |"
+            for n, t in prompts.texts.items()
+        ]
+    return lines
 
 
 def _metrics(model: ZooModel) -> Mapping[str, float]:

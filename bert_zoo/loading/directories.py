@@ -8,7 +8,7 @@ from collections.abc import Collection
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from bert_zoo.config import Config, ConfigError
+from bert_zoo.config import Config, ConfigError, Prompts
 from bert_zoo.error_text import listing, shown
 from bert_zoo.family import HF, Checkpoint, Family
 from bert_zoo.json_files import JsonObject, read_object
@@ -178,6 +178,7 @@ def _open_registered(
             labels=tuple(checkpoint.labels) or None,
             text=checkpoint.text,
             pooling=checkpoint.pooling,
+            prompts=Prompts(checkpoint.prompts),
         ),
         trained_task=next(iter(checkpoint.provides & TRAINED_BY_USERS), None),
         provides=checkpoint.provides,

@@ -55,6 +55,7 @@ def load(
     padding: str = "longest",
     long_texts: str | None = None,
     stride: int | None = None,
+    truncate_dim: int | None = None,
     dropout: float | None = None,
     activation: str | None = None,
     output_hidden_states: bool = False,
@@ -102,6 +103,8 @@ def load(
             saved with.
         stride: tokens from the beginning of a window to that of the next one; three quarters of a
             window by default.
+        truncate_dim: how many numbers of a sentence vector are kept, the first ones; what the
+            checkpoint says by default, else all.
         dropout: rate that replaces all of the checkpoint's.
         activation: replaces the checkpoint's; "gelu_tanh" gives Google's original arithmetic,
             where the card follows Hugging Face's port (erf).
@@ -147,8 +150,15 @@ def load(
         opened, config, max_length, padding, model_class.truncation
     )
     pooling = opened.description.pooling
-    if task not in opened.family.tasks_without_head and not reads_vectors:
-        pooling = dataclasses.replace(pooling, dense=())
+    if truncate_dim is not None and task not in opened.family.tasks_without_head:
+        raise ValueError(
+            f"truncate_dim is {truncate_dim!r}, which sentence vectors are cut to; task {task!r} gives none. "
+            "Leave it out."
+        )
+    if truncate_dim is not None:
+        pooling = dataclasses.replace(pooling, truncate_dim=truncate_dim)
+    elif task not in opened.family.tasks_without_head and not reads_vectors:
+        pooling = dataclasses.replace(pooling, dense=(), truncate_dim=None)
     encoder = Encoder(
         config,
         opened.family.name,

@@ -9,15 +9,34 @@ from bert_zoo.loading.load import load
 from bert_zoo.models.base import ZooModel
 
 
+def _cosine(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    a, b = (v / np.maximum(np.linalg.norm(v, axis=-1, keepdims=True), 1e-12) for v in (a, b))
+    return a @ b.T
+
+
+def _nearness(a: np.ndarray, b: np.ndarray, order: int) -> np.ndarray:
+    return -np.stack([np.linalg.norm(row - b, order, axis=-1) for row in a])
+
+
+# Of `bert_zoo.config.SIMILARITIES`: vectors [n, size] and [m, size] to float32 [n, m].
+SCORES = {
+    "cosine": _cosine,
+    "dot": lambda a, b: a @ b.T,
+    "euclidean": functools.partial(_nearness, order=2),
+    "manhattan": functools.partial(_nearness, order=1),
+}
+
+
 def similarity(a: Any, b: Any, model: str | ZooModel = "minilm_l6") -> float | np.ndarray:
-    """Cosine similarity of the meaning of texts.
+    """How alike the meanings of texts are: the cosine of their vectors, or what the model's pooling says.
 
     Args:
         a, b: a text each, or several: strings or bytes, in a list, a NumPy array or a string tensor.
         model: the name of a checkpoint for sentence vectors, or a loaded encoder.
 
     Returns:
-        A number from -1 to 1 for two texts; where either is several, float32 [texts of a, of b].
+        A number for two texts, of cosines from -1 to 1; where either is several, float32 [texts of a, of
+        b]. Of a model whose vectors are compared by a distance, the negative distance.
 
     Raises:
         TypeError, ValueError: something that is no text, or no texts at all.
@@ -29,8 +48,8 @@ def similarity(a: Any, b: Any, model: str | ZooModel = "minilm_l6") -> float | n
     encoder = _sentence_encoder(model) if isinstance(model, str) else model
     first, second = text_batch(a, "a"), text_batch(b, "b")
     vectors = encoder.embed(tf.concat([first, second], axis=0))
-    vectors = vectors / np.maximum(np.linalg.norm(vectors, axis=-1, keepdims=True), 1e-12)
-    scores = vectors[: len(first)] @ vectors[len(first) :].T
+    compare = SCORES[getattr(encoder, "encoder", encoder).pooling.similarity]
+    scores = compare(vectors[: len(first)], vectors[len(first) :])
     is_single = isinstance(a, str | bytes) and isinstance(b, str | bytes)
     return float(scores[0, 0]) if is_single else scores
 

@@ -2,6 +2,7 @@
 
 import logging
 from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from bert_zoo.config import Config, Prompts
 from bert_zoo.family import Pooling
 from bert_zoo.json_files import read_object
 from bert_zoo.layers.common import FIRST
-from bert_zoo.layers.heads.pooling import normalized, pool
+from bert_zoo.layers.heads.pooling import check_size, finished, pool
 from bert_zoo.models.base import Interface, ZooModel
 from bert_zoo.models.cut_texts import warning_of_cut_texts
 from bert_zoo.models.data_adapters import text_rows, with_prompt
@@ -34,7 +35,7 @@ def _sentence_vectors(
 ):
     """Ids to pooled vectors [batch, hidden]."""
     if not are_rows(inputs):
-        return over_windows(model, inputs, training)
+        return over_windows(model, inputs, training, partial(finished, pooling=pooling))
     positions = FIRST if pooling.reads_first_only else None
     outputs = model(inputs, positions=positions, training=training)
     return model.sentence_vectors(outputs["sequence_output"], inputs, pooling, prompt)
@@ -137,6 +138,7 @@ class Encoder(ZooModel):
         for layer in self.pooled_layers:
             layer.build((None, width))
             width = layer.units
+        check_size(self.pooling, width)
         self.built = True
 
     @property
@@ -220,7 +222,13 @@ class Encoder(ZooModel):
     def id_limits(self) -> dict[str, tuple[int, str]]:
         return {name: (ids.limit, ids.meaning) for name, ids in self.backbone.inputs.items()}
 
-    def embed(self, texts, batch_size: int = 32, prompt: str | None = None):
+    def embed(
+        self,
+        texts,
+        batch_size: int = 32,
+        prompt: str | None = None,
+        truncate_dim: int | None = None,
+    ):
         """Sentence vectors, NumPy float32 [texts, size], pooled and normalised as `pooling` says.
 
         Args:
@@ -230,10 +238,16 @@ class Encoder(ZooModel):
             prompt: what stands before each text: the name of one of the model's `prompts`, which goes
                 first, or a text of your own; the model's default prompt, if it has one, by default, and
                 "" for none.
+            truncate_dim: how many numbers of a vector are kept, the first ones, as of a model that was
+                trained for it (`bert_zoo.embeddings.Matryoshka`); the model's by default. As in
+                sentence-transformers, what is left of a vector of length 1 is shorter than 1.
         """
         before = self.prompts.text(prompt)
         texts = with_prompt(before, text_rows(self, texts))
-        options: dict[str, Any] = {"pooling": self.pooling}
+        pooling = self.pooling
+        if truncate_dim is not None:
+            pooling = replace(pooling, truncate_dim=truncate_dim)
+        options: dict[str, Any] = {"pooling": pooling}
         if not self.pooling.include_prompt:
             options["prompt"] = before
         if self.long_texts.in_windows:
@@ -267,7 +281,7 @@ class Encoder(ZooModel):
         vectors = pool(sequence_output, inputs.get("padding_mask"), pooling, prompt_mask)
         for layer in self.pooled_layers:
             vectors = ops.cast(layer(vectors), "float32")
-        return normalized(vectors) if pooling.normalize else vectors
+        return finished(vectors, pooling)
 
     def _after_prompts(self, inputs, prompt: str | None):
         """[batch, length], 1 for tokens after a text's prompt; see `sentence_vectors`."""
@@ -313,13 +327,13 @@ class Encoder(ZooModel):
         return row(prompt.rstrip()), len(row(prompt))
 
     def window_outputs(self, inputs, training=None):
-        """As `TaskModel.window_outputs`: vectors before they are normalised."""
-        pooling = replace(self.pooling, normalize=False)
+        """As `TaskModel.window_outputs`: vectors before they are normalised and cut."""
+        pooling = replace(self.pooling, normalize=False, truncate_dim=None)
         return _sentence_vectors(self, inputs, pooling=pooling, training=training)
 
     def from_pooled(self, vectors):
         """The sentence vectors of texts, from the pooled ones of their windows."""
-        return normalized(vectors) if self.pooling.normalize else vectors
+        return finished(vectors, self.pooling)
 
     @property
     def has_preprocessor(self) -> bool:

@@ -61,10 +61,16 @@ def are_rows(inputs: Mapping[str, Any]) -> bool:
     return has_rank and len(shape) == 2
 
 
-def over_windows(model, inputs: Mapping[str, Any], training: bool = False) -> Any:
+def over_windows(
+    model,
+    inputs: Mapping[str, Any],
+    training: bool = False,
+    from_pooled: Callable[[Any], Any] | None = None,
+) -> Any:
     """What a model gives for windows, ids [batch, windows, length], pooled to float32 [batch, size].
 
-    Where it is not trained, a text of any length takes the same memory.
+    Where it is not trained, a text of any length takes the same memory. `from_pooled` is the model's by
+    default.
     """
     mode = getattr(model, "encoder", model).long_texts.mode
 
@@ -79,7 +85,7 @@ def over_windows(model, inputs: Mapping[str, Any], training: bool = False) -> An
         pooled = pooled_windows(run, inputs, mode)
     else:
         pooled = pooled_gathered_windows(run if training else run_in_chunks, inputs, mode)
-    return model.from_pooled(pooled)
+    return (from_pooled or model.from_pooled)(pooled)
 
 
 def pooled_windows(

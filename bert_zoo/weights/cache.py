@@ -44,8 +44,8 @@ MODEL_FILES = (
     *("config.json", "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json"),
     *("added_tokens.json", "vocab.txt", "vocab.json", "merges.txt", "bpe.codes", "*.model"),
     *("vocab.pkl", "vocab.bin"),  # Transformer-XL's; read without being unpickled
-    *("modules.json", "sentence_bert_config.json", "config_sentence_transformers.json"),
-    *("*_Pooling/config.json", "*_Dense*/config.json"),
+    *("modules.json", "sentence_*_config.json", "config_sentence_transformers.json"),
+    *("*_Pooling/config.json", "*_Dense*/config.json", "*_Normalize/config.json"),
     *("*_Dense*/model.safetensors", "*_Dense*/pytorch_model.bin"),
     *(ADAPTER_CONFIG, *ADAPTER_WEIGHTS),
 )

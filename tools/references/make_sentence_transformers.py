@@ -37,6 +37,8 @@ class Case:
     prompts: Mapping[str, str] = dataclasses.field(default_factory=dict)
     default: str | None = None
     include_prompt: bool = True
+    truncate_dim: int | None = None
+    similarity: str = "cosine"
 
 
 CASES = {
@@ -54,6 +56,13 @@ CASES = {
         default="query",
         include_prompt=False,
     ),
+    "truncated": Case(
+        "cls",
+        [(12, torch.nn.ReLU(), True)],
+        normalize=True,
+        truncate_dim=5,
+        similarity="manhattan",
+    ),
 }
 
 
@@ -68,7 +77,12 @@ def make(name: str, case: Case, golden: pathlib.Path) -> None:
         width = units
     modules += [Normalize()] * case.normalize
     model = SentenceTransformer(
-        modules=modules, prompts=dict(case.prompts), default_prompt_name=case.default, device="cpu"
+        modules=modules,
+        prompts=dict(case.prompts),
+        default_prompt_name=case.default,
+        similarity_fn_name=case.similarity,
+        truncate_dim=case.truncate_dim,
+        device="cpu",
     )
     vectors = {"": model.encode(TEXTS)}
     if case.prompts:

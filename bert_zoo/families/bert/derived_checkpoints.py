@@ -103,16 +103,21 @@ BGE = sentence_encoders(
     {"small": 62.17, "base": 63.55, "large": 64.23},
     paper="C-Pack: Packed Resources For General Chinese Embeddings, arXiv:2309.07597",
     pooling=Pooling("cls"),
+    prompts={
+        "query": "Represent this sentence for searching relevant passages: ",
+        "document": "",
+    },
     note=(
-        "A sentence encoder of English; the first token's vector, normalised. For retrieval its authors "
-        "begin short queries, not passages, with 'Represent this sentence for searching relevant "
-        "passages: '."
+        "A sentence encoder of English; the first token's vector, normalised. Its prompt for queries is "
+        "meant for short ones that are to find passages."
     ),
 )
 E5_PAPER = "Text Embeddings by Weakly-Supervised Contrastive Pre-training, arXiv:2212.03533"
+# sentence-transformers looks for "document" before "passage".
+E5_PROMPTS = {"query": "query: ", "document": "passage: ", "passage": "passage: "}
 E5_NOTE = (
-    "mean-pooled and normalised. Texts begin with 'query: ' or 'passage: ', as they did in training; "
-    "with 'query: ' where there is no such difference."
+    "mean-pooled and normalised. All texts need one of its prompts, as they had in training: that of "
+    "queries where texts are alike, as in clustering."
 )
 E5 = sentence_encoders(
     "e5",
@@ -120,6 +125,7 @@ E5 = sentence_encoders(
     "intfloat/e5-{size}-v2",
     {"small": 59.93, "base": 61.5, "large": 62.25},
     paper=E5_PAPER,
+    prompts=E5_PROMPTS,
     note=f"A sentence encoder of English; {E5_NOTE}",
 )
 
@@ -135,6 +141,7 @@ def multilingual_e5(size: str, config: Mapping[str, Any], params: int) -> Checkp
         licence="MIT",
         paper="Multilingual E5 Text Embeddings: A Technical Report, arXiv:2402.05672",
         text=TextSpec(lowercase=None),
+        prompts=E5_PROMPTS,
         aliases=[f"multilingual-e5-{size}"],
         note=f"A sentence encoder of a hundred languages; {E5_NOTE}",
     )

@@ -72,6 +72,27 @@ def pool(sequence_output, padding_mask, pooling: Pooling, prompt_mask=None):
     return vectors[0] if len(vectors) == 1 else ops.concatenate(vectors, axis=-1)
 
 
+def finished(vectors, pooling: Pooling):
+    """What is done with vectors [batch, size] last: scaled to length 1, then cut, as `pooling` says.
+
+    Raises:
+        ValueError: they are shorter than they are to be cut to.
+    """
+    check_size(pooling, vectors.shape[-1])
+    if pooling.normalize:
+        vectors = normalized(vectors)
+    return vectors[:, : pooling.truncate_dim]
+
+
+def check_size(pooling: Pooling, size: int) -> None:
+    """Raises ValueError where vectors are shorter than they are to be cut to."""
+    if (pooling.truncate_dim or 0) > size:
+        raise ValueError(
+            f"truncate_dim is {pooling.truncate_dim}, and the model's vectors have {size} numbers. "
+            "Pass fewer, or None for all."
+        )
+
+
 def normalized(x):
     """Vectors scaled to length 1."""
     norm = ops.sqrt(ops.sum(ops.square(x), axis=-1, keepdims=True))

@@ -44,6 +44,12 @@ class SentenceEmbedder(TaskModel):
             "include_prompt": pooling.include_prompt,
         }
 
-    def embed(self, texts, batch_size: int = 32, prompt: str | None = None):
+    def embed(
+        self,
+        texts,
+        batch_size: int = 32,
+        prompt: str | None = None,
+        truncate_dim: int | None = None,
+    ):
         """As `Encoder.embed`."""
-        return self.encoder.embed(texts, batch_size, prompt)
+        return self.encoder.embed(texts, batch_size, prompt, truncate_dim)

@@ -134,6 +134,8 @@ def _pooling(values: JsonObject) -> Pooling:
                 )
             ),
             values.take("include_prompt", bool, True),
+            values.take("truncate_dim", int),
+            values.take("similarity", str, "cosine"),
         )
     except ValueError as error:
         raise ConfigError(f"{values.where}: {error}") from error

@@ -21,7 +21,7 @@ from bert_zoo.weights.formats.hf_directories import (
     text_of,
     tokenizer_class_of,
     write_pooling,
-    write_prompts,
+    write_settings,
     write_text,
 )
 
@@ -186,8 +186,7 @@ class HuggingFace(Format):
             write_pooling(
                 directory, pooling, config.hidden_size, length, dense, lacks_pooler=lacks_pooler
             )
-            if description.prompts.texts:
-                write_prompts(directory, description.prompts)
+            write_settings(directory, pooling, description.prompts)
         if text is not None:
             write_text(directory, text)
 

@@ -1,7 +1,7 @@
 """What stands beside a model in Hugging Face directories: sentence-transformers' and tokenizers' files."""
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +12,16 @@ from bert_zoo.weights.files import write_json
 
 log = logging.getLogger("bert_zoo")
 
-# sentence-transformers' list of modules, and the folder of a pooling.
+# sentence-transformers' list of modules, what it says of all of them, and the folder of a pooling.
 MODULES_FILE, MODULE_FILE = "modules.json", "config.json"
-PROMPTS_FILE = "config_sentence_transformers.json"
+SETTINGS_FILE = "config_sentence_transformers.json"
+SIMILARITY = "similarity_fn_name"
+SETTINGS_KEYS = (
+    *("model_type", "__version__", "prompts", "default_prompt_name", SIMILARITY, "truncate_dim"),
+)
 POOLING_DIRECTORY = "1_Pooling"
-# What versions before 5.3 call poolings, after "pooling_mode_", in the order in which several are joined.
+# What versions before 5.3 call poolings, after a prefix, in the order in which several are joined.
+MODE_PREFIX = "pooling_mode_"
 POOLING_MODES = {
     "cls_token": "cls",
     "max_tokens": "max",
@@ -44,7 +49,33 @@ CROSS_ENCODER, OLD_CROSS_ENCODER = "sentence_transformers", "sbert_ce_default_ac
 ACTIVATION = "activation_fn"
 # The one vector that modules after a pooling read and write.
 SENTENCE_VECTOR = "sentence_embedding"
-SENTENCE_FILE, SENTENCE_LENGTH = "sentence_bert_config.json", "max_seq_length"
+VECTOR_KEYS = ("module_input_name", "module_output_name")
+POOLING_KEYS = (
+    *("word_embedding_dimension", "embedding_dimension", "pooling_mode", "include_prompt"),
+    *(f"{MODE_PREFIX}{key}" for key in POOLING_MODES),
+)
+DENSE_KEYS = (
+    *("in_features", "out_features", "bias", "activation_function", "use_residual", *VECTOR_KEYS),
+)
+# What the transformer before a pooling is made with. Early versions named the file by its type.
+SENTENCE_FILE, SENTENCE_FILES = "sentence_bert_config.json", "sentence_*_config.json"
+SENTENCE_LENGTH = "max_seq_length"
+TOKEN_VECTORS = {
+    "module_output_name": "token_embeddings",
+    "method_output_name": "last_hidden_state",
+}
+# Arguments of transformers' functions, by the names of several versions.
+UNREAD_ARGUMENTS = (
+    *("model_args", "config_args", "tokenizer_args", "processing_kwargs"),
+    *("model_kwargs", "config_kwargs", "processor_kwargs"),
+)
+WITHOUT_POOLER = {"add_pooling_layer": False}
+SENTENCE_KEYS = (
+    *(SENTENCE_LENGTH, "do_lower_case", "transformer_task", "modality_config"),
+    *("module_output_name", "unpad_inputs", *UNREAD_ARGUMENTS),
+)
+# The classifier of a SetFit model.
+SETFIT_HEAD = "model_head.pkl"
 TOKENIZER_FILE, TOKENIZER_LENGTH = "tokenizer_config.json", "model_max_length"
 # Classes that read any tokenizer.json.
 GENERIC_TOKENIZERS = ("", "PreTrainedTokenizerFast", "TokenizersBackend")
@@ -67,23 +98,47 @@ def tokenizer_class_of(directory: Path) -> str | None:
 
 
 def text_of(directory: Path) -> TextSpec | None:
-    """Where texts are cut: as sentence-transformers says, or else the tokenizer."""
-    for file, key in ((SENTENCE_FILE, SENTENCE_LENGTH), (TOKENIZER_FILE, TOKENIZER_LENGTH)):
-        path = directory / file
-        if not path.is_file():
-            continue
-        values = read_object(path)
-        if file == SENTENCE_FILE and values.take("do_lower_case", bool, False):
-            log.warning(
-                "%s asks for lower case before the tokenizer. bert_zoo leaves that to the tokenizer: "
-                "pass texts in lower case where it keeps their case.",
-                path,
-            )
+    """Where texts are cut: as sentence-transformers says, or else the tokenizer.
+
+    Says on the log what sentence-transformers does otherwise with texts.
+    """
+    settings = _sentence_settings(directory)
+    if settings.take("do_lower_case", bool, False):
+        log.warning(
+            "%s asks for lower case before the tokenizer. bert_zoo leaves that to the tokenizer: "
+            "pass texts in lower case where it keeps their case.",
+            settings.where,
+        )
+    if unread := [k for k in UNREAD_ARGUMENTS if settings.section(k) not in ({}, WITHOUT_POOLER)]:
+        log.warning("%s has %s, which bert_zoo does not read.", settings.where, listing(unread))
+    tokenizer = _read(directory / TOKENIZER_FILE)
+    for values, key in ((settings, SENTENCE_LENGTH), (tokenizer, TOKENIZER_LENGTH)):
         length = values.take(key, float)
         if length is not None:
             # A tokenizer without a limit has one of 1e30.
             return TextSpec(lowercase=None, max_length=int(length))
     return None
+
+
+def _sentence_settings(directory: Path) -> JsonObject:
+    """What a directory says of the transformer before a pooling."""
+    path = next(iter(sorted(directory.glob(SENTENCE_FILES))), directory / SENTENCE_FILE)
+    return _read(path, SENTENCE_KEYS)
+
+
+def _read(path: Path, known: Collection[str] | None = None) -> JsonObject:
+    """The object in a file, an empty one where there is no file.
+
+    Raises:
+        ConfigError: it has a key that is not `known`.
+    """
+    values = read_object(path) if path.is_file() else JsonObject({}, path)
+    if known is not None and (unknown := sorted(set(values) - set(known))):
+        raise ConfigError(
+            f"{path} has {listing(unknown)}, which bert_zoo does not know; it has {listing(known)}. "
+            "Without what it does not know in this file, the rest is loaded."
+        )
+    return values
 
 
 def write_text(directory: Path, text: TextSpec) -> None:
@@ -100,15 +155,15 @@ def pooling_of(directory: Path) -> Pooling:
     """The pooling of a sentence-transformers directory, with the modules after it; ours by default.
 
     Raises:
-        ConfigError: a module that bert_zoo does not have, or modules in another order.
+        ConfigError: a module or a setting that bert_zoo does not have, or modules in another order.
     """
     modules = _modules(directory)
     kinds = [kind for kind, _ in modules]
     pooling = next((folder for kind, folder in modules if kind == "Pooling"), POOLING_DIRECTORY)
-    path = directory / pooling / MODULE_FILE
-    if not path.is_file():
+    # A cross-encoder has a transformer alone.
+    if kinds in ([], ["Transformer"]) and not (directory / pooling / MODULE_FILE).is_file():
         return Pooling()
-    after = kinds[kinds.index("Pooling") + 1 :] if "Pooling" in kinds else []
+    after = kinds[2:]
     normalize = after[-1:] == ["Normalize"]
     dense = after[: len(after) - normalize]
     if kinds and (kinds[:2] != ["Transformer", "Pooling"] or set(dense) - {"Dense"}):
@@ -117,41 +172,54 @@ def pooling_of(directory: Path) -> Pooling:
             "then any number of Dense, then Normalize or nothing. Without the others in this file, what "
             "stands before them is loaded."
         )
-    for kind, folder in modules:
-        if kind == "Normalize" and (file := directory / folder / MODULE_FILE).is_file():
-            _check_vector(read_object(file))
-    values = read_object(path)
-    # Since version 5.3 by their names: one, or a list of those whose vectors are joined.
-    named = values.get("pooling_mode")
-    if named is None:
-        prefix = "pooling_mode_"
-        known = [f"{prefix}{key}" for key in POOLING_MODES]
-        asked = [key for key in values if key.startswith(prefix) and values.take(key, bool)]
-        unknown = [key for key in asked if key not in known]
-        if unknown:
-            raise ConfigError(f"{path} asks for {listing(unknown)}; bert_zoo has {listing(known)}.")
-        modes = [mode for key, mode in POOLING_MODES.items() if f"{prefix}{key}" in asked] or [
-            "mean"
-        ]
-    else:
-        modes = [named] if isinstance(named, str) else values.items_of("pooling_mode", str)
+    if (directory / SETFIT_HEAD).is_file():
+        log.warning(
+            "%s is SetFit's classifier. It is pickled, and bert_zoo unpickles nothing: what it stands on is "
+            "loaded without it.",
+            directory / SETFIT_HEAD,
+        )
+    _check_token_vectors(_sentence_settings(directory))
+    if normalize:
+        _check_vector(_read(directory / modules[-1][1] / MODULE_FILE, VECTOR_KEYS))
+    settings = _read(directory / SETTINGS_FILE, SETTINGS_KEYS)
+    values = _config_of(directory / pooling, POOLING_KEYS)
     try:
         return Pooling(
-            tuple(modes),
+            _modes(values),
             normalize,
             tuple(_dense_of(directory / folder) for folder in dense_folders(directory)),
             values.take("include_prompt", bool, True),
+            settings.take("truncate_dim", int),
+            settings.take(SIMILARITY, str, Pooling().similarity),
         )
     except ValueError as error:
-        raise ConfigError(f"{path}: {error}") from error
+        raise ConfigError(f"{directory}: {error}") from error
+
+
+def _modes(values: JsonObject) -> tuple[str, ...]:
+    """The modes of a Pooling module."""
+    # Since version 5.3 by their names: one, or a list of those whose vectors are joined.
+    named = values.get("pooling_mode")
+    if named is not None:
+        return (named,) if isinstance(named, str) else tuple(values.items_of("pooling_mode", str))
+    asked = (m for k, m in POOLING_MODES.items() if values.take(f"{MODE_PREFIX}{k}", bool))
+    return tuple(asked) or ("mean",)
+
+
+def _check_token_vectors(values: JsonObject) -> None:
+    """Refuses a transformer that gives a pooling something else than the last vectors of its tokens."""
+    text = values.section("modality_config").section("text")
+    for name, wanted in TOKEN_VECTORS.items():
+        found = values.take(name, str) or text.take(name, str, wanted)
+        if found != wanted:
+            raise ConfigError(
+                f"{values.where} has {name} {shown(found)}; bert_zoo's poolings read {wanted}."
+            )
 
 
 def prompts_of(directory: Path) -> Prompts:
     """The prompts of a sentence-transformers directory."""
-    path = directory / PROMPTS_FILE
-    if not path.is_file():
-        return Prompts()
-    values = read_object(path)
+    values = _read(directory / SETTINGS_FILE)
     texts = values.section("prompts")
     try:
         return Prompts(
@@ -159,7 +227,7 @@ def prompts_of(directory: Path) -> Prompts:
             values.take("default_prompt_name", str),
         )
     except ValueError as error:
-        raise ConfigError(f"{path}: {error}") from error
+        raise ConfigError(f"{values.where}: {error}") from error
 
 
 def score_activation_of(values: JsonObject, directory: Path) -> str | None:
@@ -172,8 +240,7 @@ def score_activation_of(values: JsonObject, directory: Path) -> str | None:
     Raises:
         ConfigError: a function that bert_zoo does not have.
     """
-    path = directory / PROMPTS_FILE
-    beside = read_object(path) if path.is_file() else JsonObject({}, str(path))
+    beside = _read(directory / SETTINGS_FILE)
     if beside.take("model_type", str) == "CrossEncoder":
         named = beside.take(ACTIVATION, str)
     elif CROSS_ENCODER in values:
@@ -191,10 +258,17 @@ def score_activation_of(values: JsonObject, directory: Path) -> str | None:
     return words[named]
 
 
-def write_prompts(directory: Path, prompts: Prompts) -> None:
+def write_settings(directory: Path, pooling: Pooling, prompts: Prompts) -> None:
     """As sentence-transformers reads them."""
-    values = {"prompts": prompts.texts, "default_prompt_name": prompts.default}
-    write_json(directory / PROMPTS_FILE, values)
+    values: dict[str, Any] = {
+        "model_type": "SentenceTransformer",
+        "prompts": prompts.texts,
+        "default_prompt_name": prompts.default,
+        SIMILARITY: pooling.similarity,
+    }
+    if pooling.truncate_dim is not None:
+        values["truncate_dim"] = pooling.truncate_dim
+    write_json(directory / SETTINGS_FILE, values)
 
 
 def dense_folders(directory: Path) -> list[str]:
@@ -215,28 +289,35 @@ def _modules(directory: Path) -> list[tuple[str, str]]:
     return modules
 
 
-def _dense_of(folder: Path) -> PooledDense:
+def _config_of(folder: Path, known: Collection[str]) -> JsonObject:
+    """What a module that has settings says."""
     path = folder / MODULE_FILE
     if not path.is_file():
         raise ConfigError(
             f"There is no {path}, which {MODULES_FILE} names. Copy the whole directory."
         )
-    values = read_object(path)
+    return _read(path, known)
+
+
+def _dense_of(folder: Path) -> PooledDense:
+    values = _config_of(folder, DENSE_KEYS)
     activation = values.take("activation_function", str, "torch.nn.modules.activation.Tanh")
     if activation not in DENSE_ACTIVATIONS:
         raise ConfigError(
-            f"{path} has the activation {shown(activation)}; bert_zoo has {listing(DENSE_ACTIVATIONS)}."
+            f"{values.where} has the activation {shown(activation)}; bert_zoo has {listing(DENSE_ACTIVATIONS)}."
         )
     _check_vector(values)
     if values.take("use_residual", bool, False):
-        raise ConfigError(f"{path} has use_residual; bert_zoo's Dense has no residual connection.")
+        raise ConfigError(
+            f"{values.where} has use_residual; bert_zoo's Dense has no residual connection."
+        )
     units = values.take("out_features", int)
     return PooledDense(units, DENSE_ACTIVATIONS[activation], values.take("bias", bool, True))
 
 
 def _check_vector(values: JsonObject) -> None:
     """Refuses a module that reads or writes something else than the sentence vector."""
-    for name in ("module_input_name", "module_output_name"):
+    for name in VECTOR_KEYS:
         if values.take(name, str, SENTENCE_VECTOR) != SENTENCE_VECTOR:
             raise ConfigError(
                 f"{values.where} has {name} {shown(values[name])}; bert_zoo's modules after the pooling read "
@@ -295,6 +376,6 @@ def write_pooling(
     if max_length is not None:
         settings |= {SENTENCE_LENGTH: max_length, "do_lower_case": False}
     if lacks_pooler:
-        settings["model_args"] = {"add_pooling_layer": False}
+        settings["model_args"] = WITHOUT_POOLER
     if settings:
         write_json(directory / SENTENCE_FILE, settings)
