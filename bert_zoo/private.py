@@ -52,6 +52,16 @@ def own_variables(layer) -> list[Any]:
 
 
 @contextlib.contextmanager
+def adding_layers(layer) -> Iterator[None]:
+    """Lets a layer that is built get further layers. Keras 3.15 locks it for good."""
+    layer._tracker.unlock()
+    try:
+        yield
+    finally:
+        layer._tracker.lock()
+
+
+@contextlib.contextmanager
 def declaring(*, made: bool = True) -> Iterator[None]:
     """Declares the variables that layers make below, with their shapes; their values come at the end.
 

@@ -17,6 +17,13 @@ _NAMES: dict[str, str] = {
     "search": "bert_zoo.embeddings.exact_search",
     "to_binary": "bert_zoo.embeddings.precision",
     "to_int8": "bert_zoo.embeddings.precision",
+    "BatchHardTriplet": "bert_zoo.tasks.embedding.losses",
+    "CoSENT": "bert_zoo.tasks.embedding.losses",
+    "CosineRegression": "bert_zoo.tasks.embedding.losses",
+    "Matryoshka": "bert_zoo.tasks.embedding.losses",
+    "MultipleNegativesRanking": "bert_zoo.tasks.embedding.losses",
+    "PairSoftmax": "bert_zoo.tasks.embedding.losses",
+    "SupervisedContrastive": "bert_zoo.tasks.embedding.losses",
 }
 
 __all__ = sorted(_NAMES)

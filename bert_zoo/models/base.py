@@ -94,6 +94,7 @@ class ZooModel(keras.Model):
             these are no logits of classes.
         outputs_per_token: whether outputs carry the length of the input, so that `predict` has to
             pad all batches alike.
+        reads_columns: whether it can be called with a tuple of input dicts, of rows of several texts.
         reads_windows: whether it reads long texts in windows.
         pools_windows: whether outputs of the windows of a long text can be pooled to those of the text.
         positions_read: further integer inputs holding positions in the text, shape [batch, n, ...],
@@ -119,6 +120,7 @@ class ZooModel(keras.Model):
     labels: tuple[str, ...] = ()
     ids_rank = 2
     output_activation: str | None = None
+    reads_columns = False
     reads_windows = False
     outputs_per_token = False
     peft_task: str | None = None
@@ -266,10 +268,12 @@ class ZooModel(keras.Model):
     def __call__(self, inputs, *args, **kwargs):
         refuse_fork()
         # Before Keras, whose word on text is that strings are no tensors.
-        check_is_dict(inputs)
-        for name in self.id_limits():
-            if isinstance(inputs.get(name), keras.KerasTensor):
-                check_is_integer(name, inputs[name])
+        are_columns = self.reads_columns and isinstance(inputs, tuple)
+        for part in inputs if are_columns else (inputs,):
+            check_is_dict(part)
+            for name in self.id_limits():
+                if isinstance(part.get(name), keras.KerasTensor):
+                    check_is_integer(name, part[name])
         return super().__call__(divided_rows(inputs), *args, **kwargs)
 
     def as_text_rows(self, x):

@@ -29,7 +29,8 @@ def warning_of_cut_texts(
         yield None
         return
     pooled = not model.outputs_per_token if pooled is None else pooled
-    with report.of_call(_number(x), advice(model, x, pooled)) as end_counting:
+    parts = len(x) if model.reads_columns and isinstance(x, tuple) else 1
+    with report.of_call(_number(x, parts), advice(model, x, pooled)) as end_counting:
         yield end_counting
 
 
@@ -53,12 +54,12 @@ def _holds_texts(x) -> bool:
     return is_text(x)
 
 
-def _number(x) -> int | None:
-    """How many texts there are in memory; None where that is not known."""
+def _number(x, parts: int) -> int | None:
+    """How many texts are read in memory, `parts` of each row; None where that is not known."""
     texts = x[0] if isinstance(x, tuple) and x else x
     if isinstance(texts, str | bytes):
         return 1
-    return len(texts) if isinstance(texts, Sized) and not is_tf_dataset(texts) else None
+    return parts * len(texts) if isinstance(texts, Sized) and not is_tf_dataset(texts) else None
 
 
 def advice(model, x, pooled: bool) -> str:

@@ -196,7 +196,7 @@ def _refuse_labels_beside(what: str, *others) -> None:
         )
 
 
-def _checked_arrays(model, x: Mapping) -> dict[str, Any]:
+def checked_arrays(model, x: Mapping) -> dict[str, Any]:
     """Id arrays, with lists converted, after the checks that need their values."""
     _refuse_dict_of_texts(x)
     limits = model.id_limits()
@@ -241,7 +241,7 @@ def _text_columns(model, x, y=None, sample_weight=None, *, needs_labels: bool) -
     texts = text_rows(model, x)
     if needs_labels and y is None:
         raise _no_labels(model)
-    _check_rows(texts, y, sample_weight)
+    check_rows(texts, y, sample_weight)
     labels = None if y is None else model.as_text_labels(texts, y)
     weights = checked_sample_weight(sample_weight)
     return (texts, *(column for column in (labels, weights) if column is not None))
@@ -251,18 +251,18 @@ def _id_columns(
     model, x: Mapping, y=None, sample_weight=None, *, needs_labels: bool, table: np.ndarray | None
 ) -> tuple:
     """Ids from the user with labels and weights, checked; `table` is of `class_weights_of`."""
-    x = _checked_arrays(model, x)
+    x = checked_arrays(model, x)
     if needs_labels and y is None:
         raise _no_labels(model)
     y = label_arrays(model, x, y)
-    _check_rows(x, y, sample_weight)
+    check_rows(x, y, sample_weight)
     sample_weight = checked_sample_weight(sample_weight)
     if table is not None:
         sample_weight = class_weights_of(y, table, sample_weight)
     return x, y, sample_weight
 
 
-def _check_rows(x, y, sample_weight) -> None:
+def check_rows(x, y, sample_weight) -> None:
     rows = num_rows(x)
     for name, column in (("y", y), ("sample_weight", sample_weight)):
         if column is not None and num_rows(column) != rows:
@@ -289,7 +289,7 @@ def _map_dataset(
     """Adds tokenization, or checks on ids, to a dataset of batches."""
     import tensorflow as tf
 
-    _check_ranks(dataset)
+    check_ranks(dataset)
     x_spec, *_ = _unpack(dataset.element_spec, with_names)
     if isinstance(x_spec, Mapping):
         transform = model.check_in_graph
@@ -297,7 +297,7 @@ def _map_dataset(
         def transform_labelled(x, y):
             return model.check_in_graph(x), checked_labels(model, x, y)
     else:
-        _check_text_spec(x_spec)
+        check_text_spec(x_spec)
         preprocessor = model.text_reader
         if one_length and preprocessor.get_config()["padding"] != "fixed":
             preprocessor = _one_length(model, preprocessor, dataset)
@@ -341,10 +341,10 @@ def _unpack(element, with_names: bool = False) -> tuple:
 
 
 def _are_two_strings(element) -> bool:
-    return isinstance(element, tuple) and len(element) == 2 and all(map(_holds_strings, element))
+    return isinstance(element, tuple) and len(element) == 2 and all(map(holds_strings, element))
 
 
-def _holds_strings(value) -> bool:
+def holds_strings(value) -> bool:
     """Whether a value, or a dataset's spec, is a text or several."""
     dtype = getattr(value, "dtype", None)
     if getattr(dtype, "name", None) == "string" or getattr(dtype, "kind", None) in ("U", "S", "T"):
@@ -356,7 +356,7 @@ def _holds_strings(value) -> bool:
 
 
 def _refuse_dict_of_texts(x: Mapping) -> None:
-    texts = [name for name, value in x.items() if _holds_strings(value)]
+    texts = [name for name, value in x.items() if holds_strings(value)]
     if texts:
         raise TypeError(
             f"x is a dict whose {listing(map(repr, texts))} holds strings; dicts hold arrays of ids, "
@@ -380,7 +380,7 @@ def _refuse_names_as_texts(model, dataset) -> None:
             )
 
 
-def _check_ranks(dataset) -> None:
+def check_ranks(dataset) -> None:
     import tensorflow as tf
 
     shapes = (getattr(spec, "shape", None) for spec in tf.nest.flatten(dataset.element_spec))
@@ -392,7 +392,7 @@ def _check_ranks(dataset) -> None:
         )
 
 
-def _check_text_spec(spec) -> None:
+def check_text_spec(spec) -> None:
     for part in spec if isinstance(spec, tuple) else (spec,):
         if part.dtype != "string":
             raise TypeError(

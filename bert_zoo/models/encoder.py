@@ -132,6 +132,13 @@ class Encoder(ZooModel):
         # Keras 3.15 writes and reads files by it.
         return [name for name in super().__dir__() if name != "backbone"]
 
+    @property
+    def vector_size(self) -> int:
+        """The numbers of a sentence vector."""
+        if self.pooling.dense:
+            return self.pooling.dense[-1].units
+        return self.config.hidden_size * len(self.pooling.modes)
+
     def build(self, input_shape):
         self.backbone.build(input_shape)
         width = self.config.hidden_size * len(self.pooling.modes)

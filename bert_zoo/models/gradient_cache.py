@@ -1,0 +1,186 @@
+"""Large batches in small memory: rows go through a model some at a time, forwards and backwards.
+
+A contrastive loss needs all vectors of a batch, but not what was computed on the way to them. So each
+mini-batch is computed twice: once for its vectors, and once more, with the same dropout, when the
+gradient of the loss to them is known.
+Source: Gao et al. 2021 (arXiv:2101.06983), GradCache.
+"""
+
+from collections.abc import Mapping
+from itertools import pairwise
+from typing import Any
+
+import keras
+from keras import ops
+
+
+def with_mask(rows: Mapping[str, Any]) -> dict[str, Any]:
+    """Inputs [rows, length] with `padding_mask` among them."""
+    rows = {name: ops.convert_to_tensor(value) for name, value in rows.items()}
+    return {"padding_mask": ops.ones_like(next(iter(rows.values()))), **rows}
+
+
+def longest_first(rows: Mapping[str, Any]):
+    """Inputs [rows, length] sorted by their numbers of tokens, and the order that takes them back."""
+    lengths = ops.sum(ops.cast(rows["padding_mask"], "int32"), axis=1)
+    order = ops.argsort(-lengths)
+    return {name: ops.take(value, order, axis=0) for name, value in rows.items()}, ops.argsort(
+        order
+    )
+
+
+def trimmed(rows: Mapping[str, Any]) -> dict[str, Any]:
+    """Inputs [rows, length] without the columns that are padding in all rows; on TensorFlow."""
+    import tensorflow as tf
+
+    used = tf.reduce_any(rows["padding_mask"] > 0, axis=0)
+    # No rows have no tokens, and a model reads one at least.
+    kept = tf.where(used | (tf.range(tf.size(used)) == 0))[:, 0]
+    return {name: tf.gather(value, kept, axis=1) for name, value in rows.items()}
+
+
+def traced_once(run):
+    """A function that goes into a graph of TensorFlow once, however often it is called there."""
+    import tensorflow as tf
+
+    # Of replicas, each would need one of its own.
+    if not tf.inside_function() or tf.distribute.has_strategy():
+        return run
+    return tf.function(run, autograph=False)
+
+
+def in_groups_by_length(run, rows: Mapping[str, Any], number: int):
+    """`run(rows)` [rows, size], computed in groups of rows of like length, each without needless padding.
+
+    On TensorFlow, with shapes that a graph need not know.
+    """
+    import tensorflow as tf
+
+    rows, back = longest_first(with_mask(rows))
+    total = tf.shape(back)[0]
+    bounds = [total * i // number for i in range(number + 1)]
+    groups = [
+        run(trimmed({name: value[start:end] for name, value in rows.items()}))
+        for start, end in pairwise(bounds)
+    ]
+    return tf.gather(tf.concat(groups, axis=0), back)
+
+
+def in_mini_batches(
+    model: keras.Model, rows: Mapping[str, Any], size: int, *, trims: bool, training
+):
+    """`model(rows)` float32 [rows, size], holding what is computed of `size` rows at a time.
+
+    Same results and gradients as at once, but for the masks of dropout, which are drawn for each mini-batch.
+
+    Args:
+        model: called with the inputs of rows.
+        rows: inputs int [rows, length].
+        size: rows of a mini-batch.
+        trims: whether each loses the padding that it does not need; shapes are dynamic then.
+        training: passed on.
+    """
+    trainable, constant = model.trainable_variables, model.non_trainable_variables
+    weights = {id(weight) for weight in model.weights}
+    seeds = [index for index, variable in enumerate(constant) if id(variable) not in weights]
+    # `value` alone is, on TensorFlow, a thing that changes with the variable.
+    before = [ops.stop_gradient(variable.value) for variable in constant]
+    rows, back = longest_first(with_mask(rows))
+    number = ops.shape(back)[0]
+    chunks = -(-number // size)
+    # The shortest rows once more, to the end of the last mini-batch.
+    places = ops.minimum(ops.arange(chunks * size), number - 1)
+    rows = {
+        name: ops.reshape(ops.take(value, places, axis=0), (chunks, size, ops.shape(value)[1]))
+        for name, value in rows.items()
+    }
+
+    def run(values, states, mini_batch):
+        """The vectors of a mini-batch, and the states of dropout after it; depends on nothing else."""
+        given = list(before)
+        for index, state in zip(seeds, states, strict=True):
+            given[index] = state
+        vectors, after = model.stateless_call(list(values), given, mini_batch, training=training)
+        return ops.cast(vectors, "float32"), [after[index] for index in seeds]
+
+    values, states = [v.value for v in trainable], [before[index] for index in seeds]
+    if keras.backend.backend() == "tensorflow":
+        vectors, states = _on_tensorflow(run, values, states, rows, trims=trims)
+    else:
+        vectors, states = _on_jax(run, values, states, rows)
+    for index, state in zip(seeds, states, strict=True):
+        constant[index].assign(state)
+    vectors = ops.reshape(vectors, (-1, vectors.shape[-1]))
+    return ops.take(vectors, back, axis=0)
+
+
+def _on_jax(run, values, states, rows):
+    import jax
+
+    def step(states, mini_batch):
+        vectors, states = run(values, states, mini_batch)
+        return states, vectors
+
+    states, vectors = jax.lax.scan(jax.checkpoint(step), states, rows)
+    return vectors, states
+
+
+def _on_tensorflow(run, values, states, rows, *, trims: bool):
+    """Loops whose steps share their memory; a gradient that TensorFlow derives would hold every step's."""
+    import tensorflow as tf
+
+    chunks = tf.shape(next(iter(rows.values())))[0]
+    states_after: list[Any] = []
+    sizes: list[int] = []
+
+    def mini_batch(number):
+        found = {name: value[number] for name, value in rows.items()}
+        return trimmed(found) if trims else found
+
+    def over_mini_batches(step, found):
+        """`step(number, found, states)` of each in turn, from the first states on."""
+
+        def body(number, found, states):
+            return number + 1, *step(number, found, states)
+
+        _, found, after = tf.while_loop(
+            lambda number, found, states: number < chunks,
+            body,
+            (tf.constant(0), found, list(states)),
+            parallel_iterations=1,
+        )
+        return found, after
+
+    @tf.custom_gradient
+    def vectors_of(*values):
+        # What is watched would be held.
+        constants = [tf.stop_gradient(value) for value in values]
+
+        def forward(number, array, states):
+            vectors, states = run(constants, states, mini_batch(number))
+            sizes.append(vectors.shape[-1])
+            return array.write(number, vectors), states
+
+        static = next(iter(rows.values())).shape
+        array = tf.TensorArray(tf.float32, size=static[0] or chunks, infer_shape=False)
+        array, after = over_mini_batches(forward, array)
+        states_after.extend(after)
+
+        def gradient(upstream):
+            def backward(number, totals, states):
+                with tf.GradientTape() as tape:
+                    tape.watch(constants)
+                    vectors, states = run(constants, states, mini_batch(number))
+                found = tape.gradient(
+                    vectors, constants, upstream[number], tf.UnconnectedGradients.ZERO
+                )
+                totals = [t + tf.convert_to_tensor(f) for t, f in zip(totals, found, strict=True)]
+                return totals, states
+
+            totals, _ = over_mini_batches(backward, [tf.zeros_like(value) for value in constants])
+            return totals
+
+        return tf.ensure_shape(array.stack(), [None, None, sizes[0]]), gradient
+
+    vectors = vectors_of(*values)
+    return vectors, states_after

@@ -1,0 +1,181 @@
+"""Rows of several texts that a model reads apart, from what users pass to `fit` and `evaluate`.
+
+Each column becomes an input dict, and the model is called with a tuple of them.
+"""
+
+import contextlib
+import logging
+import warnings
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from bert_zoo.data.buckets import without_autotuning
+from bert_zoo.data.distinct import distinct_batches, text_numbers
+from bert_zoo.models import data_adapters
+from bert_zoo.models.labels import checked_labels
+from bert_zoo.models.sample_weights import checked_sample_weight
+
+log = logging.getLogger("bert_zoo")
+
+
+@contextlib.contextmanager
+def epochs_of_any_length():
+    """Without the warning of Keras 3.15 that a dataset of unknown length has ended."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Your input ran out of data")
+        yield
+
+
+def split_element(x, y=None, sample_weight=None) -> tuple[Any, Any, Any]:
+    """x, labels and weights, of data in memory or of the spec of a dataset's elements.
+
+    In a dataset, columns may be the elements themselves: (anchors, positives).
+    """
+    if not data_adapters.is_tf_dataset(x):
+        return x, y, sample_weight
+    spec = x.element_spec
+    if not isinstance(spec, tuple) or are_columns(spec):
+        return spec, None, None
+    spec, *others = spec
+    return (spec, *others, *[None] * (2 - len(others)))
+
+
+def are_columns(x) -> bool:
+    """Whether data, or a dataset's spec of them, are columns of texts or of ids."""
+    if not isinstance(x, tuple) or len(x) < 2:
+        return False
+    return all(isinstance(part, Mapping) or data_adapters.holds_strings(part) for part in x)
+
+
+def column_arguments(
+    model,
+    x,
+    y=None,
+    sample_weight=None,
+    *,
+    batch_size: int | None = None,
+    shuffle: bool = False,
+    distinct: bool = False,
+    class_weights=None,
+) -> dict[str, Any]:
+    """As `bert_zoo.models.data_adapters.keras_arguments`, of rows of several texts.
+
+    Args:
+        model: whose `columns_to_inputs` makes input dicts of columns of texts.
+        x: a tuple of columns: strings, or dicts of id arrays; or a tf.data.Dataset of batches of such
+            tuples, alone or with labels (and weights).
+        y, sample_weight, batch_size, shuffle: as there; y may be left out.
+        distinct: whether no text may stand twice in a batch of shuffled texts in memory.
+        class_weights: refused; classes of pairs have none.
+    """
+    if class_weights is not None:
+        raise ValueError("class_weight is for rows of one text. Pass sample_weight.")
+    if data_adapters.is_tf_dataset(x):
+        return {"x": _mapped(model, x)}
+    if all(isinstance(column, Mapping) for column in x):
+        columns = tuple(data_adapters.checked_arrays(model, column) for column in x)
+        _check_rows(columns, y, sample_weight)
+        weights = checked_sample_weight(sample_weight)
+        return {"x": columns, "y": y, "sample_weight": weights, "batch_size": batch_size}
+    columns = _texts(x)
+    _check_rows(columns, y, sample_weight)
+    say_odd_rows(columns, are_equal_odd=y is None)
+    others = [part for part in (y, checked_sample_weight(sample_weight)) if part is not None]
+    size = batch_size or data_adapters.DEFAULT_BATCH_SIZE
+    dataset = _in_batches(columns, others, size, shuffle=shuffle, distinct=distinct)
+    return {"x": _mapped(model, dataset)}
+
+
+def _texts(columns: tuple) -> tuple:
+    from bert_zoo.text.batches import text_batch
+
+    return tuple(text_batch(texts, f"column {i}") for i, texts in enumerate(columns))
+
+
+def _check_rows(columns: tuple, y, sample_weight) -> None:
+    rows = [data_adapters.num_rows(column) for column in columns]
+    if len(set(rows)) > 1 or rows[0] == 0:
+        raise ValueError(
+            f"Row i of each column belongs to row i of the others, and there must be some; the columns have "
+            f"{rows} rows."
+        )
+    data_adapters.check_rows(columns[0], y, sample_weight)
+
+
+def say_odd_rows(columns: tuple, *, are_equal_odd: bool) -> None:
+    """Warns of rows with empty texts, or with the same text twice, from which nothing is learned.
+
+    Args:
+        columns: string tensors [rows].
+        are_equal_odd: whether two texts of a row must differ.
+    """
+    texts = np.stack([column.numpy() for column in columns], axis=1)
+    blank = [[not text.strip() for text in row] for row in texts]
+    _say(np.any(blank, axis=1), "have an empty text")
+    if are_equal_odd:
+        equal = [len(set(row)) < len(row) for row in texts]
+        _say(np.array(equal), "have the same text in two columns")
+
+
+def _say(rows: np.ndarray, what: str) -> None:
+    if rows.any():
+        log.warning(
+            "%d of %d rows %s, the first is row %d.", rows.sum(), len(rows), what, rows.argmax()
+        )
+
+
+def _in_batches(columns: tuple, others: list, size: int, *, shuffle: bool, distinct: bool):
+    import tensorflow as tf
+
+    element = (columns, *others)
+    if shuffle and distinct:
+        numbers = text_numbers([column.numpy() for column in columns])
+        if len(np.unique(numbers)) < numbers.size:
+            return _distinct(element, numbers, size)
+    dataset = tf.data.Dataset.from_tensor_slices(element)
+    if shuffle:
+        dataset = dataset.shuffle(len(columns[0]))
+    return dataset.batch(size)
+
+
+def _distinct(element: tuple, numbers: np.ndarray, size: int):
+    """As `distinct_batches`, another order in each epoch."""
+    import tensorflow as tf
+
+    seeds = np.random.default_rng(np.random.randint(2**31))
+    element = tf.nest.map_structure(tf.convert_to_tensor, element)
+    rows = tf.data.Dataset.from_generator(
+        lambda: distinct_batches(numbers, size, seeds),
+        output_signature=tf.TensorSpec([None], tf.int64),
+    )
+    return rows.map(
+        lambda rows: tf.nest.map_structure(lambda column: tf.gather(column, rows), element)
+    )
+
+
+def _mapped(model, dataset):
+    """Adds tokenization, or checks on ids, to a dataset of batches."""
+    import tensorflow as tf
+
+    data_adapters.check_ranks(dataset)
+    x, *_ = split_element(dataset)
+    is_bare = are_columns(dataset.element_spec)
+    if not isinstance(x[0], Mapping):
+        data_adapters.check_text_spec(x)
+        reader = model.text_reader
+
+    # AutoGraph would rewrite all of our code that a batch runs through, to no effect.
+    @tf.autograph.experimental.do_not_convert
+    def prepare(*element):
+        columns, *others = (element,) if is_bare else element
+        if isinstance(columns[0], Mapping):
+            inputs = tuple(map(model.check_in_graph, columns))
+        else:
+            inputs = model.columns_to_inputs(columns, reader)
+        labels = [checked_labels(model, columns, y) for y in others[:1]]
+        return (inputs, *labels, *map(checked_sample_weight, others[1:]))
+
+    dataset = dataset.map(prepare, num_parallel_calls=tf.data.AUTOTUNE).prefetch(tf.data.AUTOTUNE)
+    return without_autotuning(dataset)

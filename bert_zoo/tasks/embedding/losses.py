@@ -1,0 +1,290 @@
+"""Losses of sentence vectors, as sentence-transformers has them.
+
+Each reads the vectors of a whole batch, of all replicas: float32 [batch, columns, size] for rows of
+several texts, [batch, size] for single ones. Labels are numbers [batch]; for rows without labels they are
+fingerprints [batch, columns, 2] of the texts, by which equal ones are known.
+"""
+
+from collections.abc import Sequence
+
+import keras
+from keras import ops
+
+from bert_zoo.layers.heads.pooling import normalized
+
+# Takes a candidate out of a softmax.
+EXCLUDED = -1e9
+
+
+class EmbeddingLoss(keras.losses.Loss):
+    """A loss over the vectors of a batch.
+
+    Attributes:
+        in_batch_negatives: whether texts of other rows count as negatives.
+        takes_weights: whether each row has a loss of its own, which `sample_weight` may weigh.
+    """
+
+    in_batch_negatives = False
+    takes_weights = False
+
+
+def cosines(a, b):
+    """The cosine of each row of a with each of b: [rows of a, rows of b]."""
+    return ops.matmul(normalized(a), ops.transpose(normalized(b)))
+
+
+def row_cosines(vectors):
+    """The cosine of the two vectors of each row: [batch, 2, size] to [batch]."""
+    vectors = normalized(vectors)
+    return ops.sum(vectors[:, 0] * vectors[:, 1], axis=-1)
+
+
+@keras.saving.register_keras_serializable("bert_zoo")
+class MultipleNegativesRanking(EmbeddingLoss):
+    """Cross-entropy of finding a row's positive among the positives and negatives of all rows.
+
+    A candidate does not count as a negative where it is the row's positive or anchor once more, or
+    the positive of an equal anchor.
+    Source: Henderson et al. 2017 (arXiv:1705.00652); MultipleNegativesRankingLoss and
+    MultipleNegativesSymmetricRankingLoss of sentence-transformers.
+
+    Args:
+        scale: what cosines are multiplied by, 1 / temperature.
+        symmetric: whether anchors are sought by their positives too; the loss is the mean of both.
+    """
+
+    in_batch_negatives = True
+    takes_weights = True
+
+    def __init__(self, scale: float = 20.0, symmetric: bool = False, **kwargs):
+        super().__init__(**kwargs)
+        if not scale > 0:
+            raise ValueError(f"scale is {scale!r}; it must be positive.")
+        self.scale = scale
+        self.symmetric = symmetric
+
+    def call(self, y_true, y_pred):
+        columns = y_pred.shape[1]
+        anchors, positives = y_pred[:, 0], y_pred[:, 1]
+        candidates = ops.concatenate([y_pred[:, i] for i in range(1, columns)], axis=0)
+        same = [[_equal(y_true, a, b) for b in range(columns)] for a in range(2)]
+        rows = ops.arange(ops.shape(y_pred)[0])
+        others = ops.not_equal(rows[:, None], rows[None])
+        is_equal = ops.logical_or(same[0][1], ops.logical_or(same[0][0], same[1][1]))
+        excluded = [ops.logical_and(is_equal, others)]
+        excluded += [ops.logical_or(same[0][i], same[1][i]) for i in range(2, columns)]
+        loss = self._losses(anchors, candidates, ops.concatenate(excluded, axis=1))
+        if not self.symmetric:
+            return loss
+        back = self._losses(positives, anchors, ops.transpose(excluded[0]))
+        return (loss + back) / 2
+
+    def _losses(self, queries, candidates, excluded):
+        """Of finding candidate i by query i, [batch]."""
+        logits = self.scale * cosines(queries, candidates)
+        logits = ops.where(excluded, EXCLUDED, logits)
+        right = ops.arange(ops.shape(queries)[0])
+        return keras.losses.sparse_categorical_crossentropy(right, logits, from_logits=True)
+
+    def get_config(self):
+        return {**super().get_config(), "scale": self.scale, "symmetric": self.symmetric}
+
+
+def _equal(fingerprints, first: int, second: int):
+    """Whether the text of a row in the first column is that of another in the second, [batch, batch]."""
+    pairs = ops.equal(fingerprints[:, None, first], fingerprints[None, :, second])
+    return ops.all(pairs, axis=-1)
+
+
+@keras.saving.register_keras_serializable("bert_zoo")
+class CoSENT(EmbeddingLoss):
+    """log(1 + sum of exp(scale (s_i - s_j))) over pairs of rows where row i's score is below row j's.
+
+    s are cosines. Only the order of the scores counts.
+    Source: CoSENTLoss of sentence-transformers (Su 2022, kexue.fm/archives/8847).
+    """
+
+    def __init__(self, scale: float = 20.0, **kwargs):
+        super().__init__(**kwargs)
+        self.scale = scale
+
+    def call(self, y_true, y_pred):
+        scores = self.scale * row_cosines(y_pred)
+        differences = scores[:, None] - scores[None]
+        is_below = y_true[:, None] < y_true[None]
+        terms = ops.reshape(ops.where(is_below, differences, EXCLUDED), (-1,))
+        zero = ops.zeros((1,), terms.dtype)
+        return ops.logsumexp(ops.concatenate([zero, terms]))[None]
+
+    def get_config(self):
+        return {**super().get_config(), "scale": self.scale}
+
+
+@keras.saving.register_keras_serializable("bert_zoo")
+class CosineRegression(EmbeddingLoss):
+    """The square of the difference of a cosine and its score, from -1 to 1.
+
+    Source: Reimers and Gurevych 2019 (arXiv:1908.10084), section 3; CosineSimilarityLoss.
+    """
+
+    takes_weights = True
+
+    def call(self, y_true, y_pred):
+        return ops.square(row_cosines(y_pred) - y_true)
+
+
+@keras.saving.register_keras_serializable("bert_zoo")
+class SupervisedContrastive(EmbeddingLoss):
+    """Cross-entropy of finding the texts of a text's class among all others, the mean over them.
+
+    A text without another one of its class in the batch does not count.
+    Source: Khosla et al. 2020 (arXiv:2004.11362), equation 2.
+
+    Args:
+        temperature: what cosines are divided by.
+    """
+
+    def __init__(self, temperature: float = 0.1, **kwargs):
+        super().__init__(**kwargs)
+        self.temperature = temperature
+
+    def call(self, y_true, y_pred):
+        itself = ops.eye(ops.shape(y_pred)[0], dtype="bool")
+        logits = cosines(y_pred, y_pred) / self.temperature
+        logits = ops.where(itself, EXCLUDED, logits)
+        logs = logits - ops.logsumexp(logits, axis=1, keepdims=True)
+        same = ops.logical_and(ops.equal(y_true[:, None], y_true[None]), ops.logical_not(itself))
+        number = ops.sum(ops.cast(same, "float32"), axis=1)
+        losses = -ops.sum(ops.where(same, logs, 0.0), axis=1) / ops.maximum(number, 1.0)
+        counts = ops.sum(ops.cast(number > 0, "float32"))
+        return ops.divide_no_nan(ops.sum(losses), counts)[None]
+
+    def get_config(self):
+        return {**super().get_config(), "temperature": self.temperature}
+
+
+@keras.saving.register_keras_serializable("bert_zoo")
+class BatchHardTriplet(EmbeddingLoss):
+    """The distance of a text to the furthest of its class less that to the nearest of another, plus a margin.
+
+    Distances are Euclidean.
+    Source: Hermans et al. 2017 (arXiv:1703.07737); BatchHardTripletLoss of sentence-transformers.
+    """
+
+    def __init__(self, margin: float = 5.0, **kwargs):
+        super().__init__(**kwargs)
+        self.margin = margin
+
+    def call(self, y_true, y_pred):
+        products = ops.matmul(y_pred, ops.transpose(y_pred))
+        squares = ops.sum(ops.square(y_pred), axis=-1)
+        squared = ops.maximum(squares[:, None] - 2 * products + squares[None], 0.0)
+        itself = ops.eye(ops.shape(y_pred)[0], dtype="bool")
+        # Of a root of 0 there is no gradient.
+        is_apart = ops.logical_and(squared > 0, ops.logical_not(itself))
+        distances = ops.where(is_apart, ops.sqrt(ops.where(is_apart, squared, 1.0)), 0.0)
+        same = ops.equal(y_true[:, None], y_true[None])
+        furthest = ops.max(ops.where(same, distances, 0.0), axis=1)
+        # Where all are of one class, as there.
+        beyond = distances + ops.max(distances, axis=1, keepdims=True)
+        nearest = ops.min(ops.where(same, beyond, distances), axis=1)
+        return ops.mean(ops.relu(furthest - nearest + self.margin))[None]
+
+    def get_config(self):
+        return {**super().get_config(), "margin": self.margin}
+
+
+@keras.saving.register_keras_serializable("bert_zoo")
+class PairSoftmax(EmbeddingLoss):
+    """Cross-entropy of the class of a pair (u, v), by a layer of the model over (u, v, abs(u - v)).
+
+    The layer serves the training alone: `fit` makes it, and files leave it out.
+    Source: Reimers and Gurevych 2019 (arXiv:1908.10084), section 3.
+
+    Args:
+        num_classes: how many there are; `fit` counts those of labels in memory.
+    """
+
+    takes_weights = True
+
+    def __init__(self, num_classes: int | None = None, **kwargs):
+        super().__init__(**kwargs)
+        self.num_classes = num_classes
+
+    def call(self, y_true, y_pred):
+        """y_pred is logits [batch, classes]."""
+        return keras.losses.sparse_categorical_crossentropy(y_true, y_pred, from_logits=True)
+
+    def get_config(self):
+        return {**super().get_config(), "num_classes": self.num_classes}
+
+
+@keras.saving.register_keras_serializable("bert_zoo")
+class Matryoshka(EmbeddingLoss):
+    """Another loss over the first numbers of the vectors, summed over several widths.
+
+    What is cut off is not missed then: vectors may be truncated to any of the widths.
+    Source: Kusupati et al. 2022 (arXiv:2205.13147); MatryoshkaLoss of sentence-transformers.
+
+    Args:
+        loss: of whole vectors.
+        dims: the widths, the whole one among them as a rule.
+        weights: of each; 1 by default.
+    """
+
+    def __init__(
+        self,
+        loss: keras.losses.Loss,
+        dims: Sequence[int],
+        weights: Sequence[float] | None = None,
+        **kwargs,
+    ):
+        super().__init__(**kwargs)
+        weights = [1.0] * len(dims) if weights is None else list(weights)
+        if isinstance(loss, PairSoftmax) or not dims or len(weights) != len(dims):
+            raise ValueError(
+                f"Matryoshka takes a loss of vectors, which PairSoftmax is not, and a weight for each width; "
+                f"got {type(loss).__name__}, dims={list(dims)}, weights={weights}."
+            )
+        self.loss, self.dims, self.weights = loss, tuple(dims), weights
+        self.in_batch_negatives = getattr(loss, "in_batch_negatives", False)
+        self.takes_weights = getattr(loss, "takes_weights", True)
+
+    def call(self, y_true, y_pred):
+        size = y_pred.shape[-1]
+        if not all(0 < dim <= size for dim in self.dims):
+            raise ValueError(f"dims is {list(self.dims)}; the vectors have {size} numbers.")
+        losses = [
+            weight * self.loss.call(y_true, normalized(y_pred[..., :dim]))
+            for dim, weight in zip(self.dims, self.weights, strict=True)
+        ]
+        return sum(losses[1:], losses[0])
+
+    def get_config(self):
+        loss = keras.saving.serialize_keras_object(self.loss)
+        own = {"loss": loss, "dims": list(self.dims), "weights": self.weights}
+        return {**super().get_config(), **own}
+
+    @classmethod
+    def from_config(cls, config):
+        return cls(**{**config, "loss": keras.saving.deserialize_keras_object(config["loss"])})
+
+
+@keras.saving.register_keras_serializable("bert_zoo")
+class LossByData(EmbeddingLoss):
+    """The loss that fits the data which `fit` is called with, as `bert_zoo.tasks.embedding.data` says."""
+
+    def __init__(self, **kwargs):
+        super().__init__(**kwargs)
+        self.chosen: EmbeddingLoss | None = None
+
+    @property
+    def takes_weights(self):
+        return self.chosen.takes_weights
+
+    @property
+    def in_batch_negatives(self):
+        return self.chosen.in_batch_negatives
+
+    def call(self, y_true, y_pred):
+        return self.chosen.call(y_true, y_pred)
