@@ -316,9 +316,14 @@ FOUR = np.zeros(4, int)
             "no vocabulary | weights=None | preprocessor",
         ),
         (
-            lambda m: bert_zoo.load(GOLDEN / "encoder", "embedding").fit(["a"], ["b"]),
+            lambda m: bert_zoo.load(GOLDEN / "encoder").fit(["a"], ["b"]),
             ValueError,
-            "'embedding' | model.compile(",
+            "'encoder' | model.compile(",
+        ),
+        (
+            lambda m: bert_zoo.load(GOLDEN / "encoder", "embedding").fit(["a"]),
+            ValueError,
+            "without labels | (anchors, positives)",
         ),
     ),
 )
