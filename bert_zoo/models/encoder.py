@@ -135,9 +135,9 @@ class Encoder(ZooModel):
     @property
     def vector_size(self) -> int:
         """The numbers of a sentence vector."""
-        if self.pooling.dense:
-            return self.pooling.dense[-1].units
-        return self.config.hidden_size * len(self.pooling.modes)
+        width = self.config.hidden_size * len(self.pooling.modes)
+        width = self.pooling.dense[-1].units if self.pooling.dense else width
+        return self.pooling.truncate_dim or width
 
     def build(self, input_shape):
         self.backbone.build(input_shape)
