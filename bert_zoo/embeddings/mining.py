@@ -1,7 +1,7 @@
 """Texts that a model finds alike: hard negatives to train with, and paraphrases."""
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -43,8 +43,8 @@ def mine_negatives(
         corpus: the texts to choose from; the positives by default.
         number: negatives for each anchor.
         range_min: how many of the most similar ones are passed over, as they are often right answers.
-        range_max: how many of the most similar texts are looked at; by default enough for `number`, with
-            a margin ten times as many.
+        range_max: how many of the most similar texts are looked at; by default as many as are asked for, a
+            hundred times as many with a margin, and ten times with a cross-encoder.
         margin: how much less similar a negative must be than the anchor's least similar positive.
         relative_margin: the same as a share of that positive's similarity, such as 0.05.
         cross_encoder: a reranker whose scores, `predict((queries, documents))`, take the place of cosines
@@ -62,35 +62,53 @@ def mine_negatives(
         ValueError: there are no pairs or not as many positives as anchors, options do not fit each
             other, or no negative is left.
     """
-    range_max = _checked_range(number, range_min, range_max, margin, relative_margin)
+    _check_options(number, range_min, margin, relative_margin)
+    if range_max is None:
+        has_margin = (margin, relative_margin) != (None, None)
+        range_max = range_min + number * (10 if cross_encoder else 100 if has_margin else 1)
+    if range_max < range_min + number:
+        raise ValueError(
+            f"range_max is {range_max}; {number} negatives after the first {range_min} texts need at least "
+            f"{range_min + number}."
+        )
     if len(anchors) != len(positives) or not len(anchors):
         raise ValueError(
             f"There are {len(anchors)} anchors and {len(positives)} positives; pass one positive for each anchor."
         )
-    known: dict[str, list[str]] = {}
-    for anchor, positive in zip(anchors, positives, strict=True):
-        known.setdefault(anchor, []).append(positive)
     texts = list(dict.fromkeys([*(positives if corpus is None else corpus), *positives]))
-    candidates = _Candidates(
-        model, known, texts, query_prompt, document_prompt, cross_encoder, batch_size
-    )
+    rows = {text: row for row, text in enumerate(texts)}
+    known: dict[str, set[int]] = {}
+    for anchor, positive in zip(anchors, positives, strict=True):
+        known.setdefault(anchor, set()).add(rows[positive])
+    queries = embedded(model, [*known], query_prompt, QUERY, batch_size)
+    vectors = embedded(model, texts, document_prompt, DOCUMENT, batch_size)
+
     negatives = {}
-    for anchor, found, scores, least in candidates.of_each(range_max):
+    left_out = {anchor: some | {rows.get(anchor)} for anchor, some in known.items()}
+    nearest = _nearest(queries, vectors, [*left_out.values()], range_max)
+    for (anchor, right), query, (found, scores) in zip(
+        known.items(), queries, nearest, strict=True
+    ):
+        right = sorted(right)
+        if cross_encoder is None:
+            least = search(query[None], vectors[right], len(right)).scores.min()
+        else:
+            documents = [texts[row] for row in (*found, *right)]
+            of_pairs = _scores_of_pairs(cross_encoder, anchor, documents, batch_size)
+            scores, least = of_pairs[: len(found)], of_pairs[len(found) :].min()
+            order = np.argsort(-scores, kind="stable")
+            found, scores = found[order], scores[order]
         limit = np.inf if margin is None else least - margin
         if relative_margin is not None:
             limit = min(limit, least - abs(least) * relative_margin)
-        fit = [text for text, score in zip(found, scores, strict=True) if score <= limit]
-        negatives[anchor] = fit[range_min : range_min + number]
+        chosen = found[scores <= limit][range_min : range_min + number]
+        negatives[anchor] = [texts[row] for row in chosen]
     return _columns(anchors, positives, negatives, number, one_row)
 
 
-def _checked_range(
-    number: int,
-    range_min: int,
-    range_max: int | None,
-    margin: float | None,
-    relative_margin: float | None,
-) -> int:
+def _check_options(
+    number: int, range_min: int, margin: float | None, relative_margin: float | None
+) -> None:
     if number < 1 or range_min < 0:
         raise ValueError(
             f"number is {number} and range_min {range_min}; they must be at least 1 and 0."
@@ -98,64 +116,32 @@ def _checked_range(
     for name, value in (("margin", margin), ("relative_margin", relative_margin)):
         if value is not None and value < 0:
             raise ValueError(f"{name} is {value}; it must not be negative.")
-    if range_max is None:
-        has_margin = (margin, relative_margin) != (None, None)
-        return range_min + number * (10 if has_margin else 1)
-    if range_max < range_min + number:
+
+
+def _nearest(
+    queries: np.ndarray, vectors: np.ndarray, left_out: Sequence[set[int | None]], count: int
+) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """Yields, of each query, the `count` most similar rows but those left out, and their cosines."""
+    most = count + max(map(len, left_out))
+    for start in range(0, len(queries), _QUERIES_AT_ONCE):
+        hits = search(queries[start : start + _QUERIES_AT_ONCE], vectors, most)
+        for rows, scores, wrong in zip(*hits, left_out[start:], strict=False):
+            kept = [place for place, row in enumerate(rows) if row not in wrong][:count]
+            yield rows[kept], scores[kept]
+
+
+def _scores_of_pairs(
+    cross_encoder: Any, anchor: str, documents: list[str], batch_size: int
+) -> np.ndarray:
+    """The cross-encoder's score of each document for an anchor [documents]."""
+    pairs = ([anchor] * len(documents), documents)
+    scores = np.asarray(cross_encoder.predict(pairs, batch_size=batch_size, verbose=0))
+    if scores.size != len(documents):
         raise ValueError(
-            f"range_max is {range_max}; {number} negatives after the first {range_min} texts need at least "
-            f"{range_min + number}."
+            f"The cross-encoder gives outputs {list(scores.shape)} for {len(documents)} pairs; it must give one "
+            "number for each. Load it with task='reranking'."
         )
-    return range_max
-
-
-class _Candidates:
-    """The texts most similar to each anchor, but for its positives and itself.
-
-    Args:
-        known: anchor -> its positives.
-        texts: the corpus, each text once, with all positives.
-        others: as for `mine_negatives`.
-    """
-
-    def __init__(
-        self, model, known, texts, query_prompt, document_prompt, cross_encoder, batch_size
-    ):
-        self.known, self.texts = known, texts
-        self.cross_encoder, self.batch_size = cross_encoder, batch_size
-        self.anchors = embedded(model, [*known], query_prompt, QUERY, batch_size)
-        self.vectors = embedded(model, texts, document_prompt, DOCUMENT, batch_size)
-        self.rows = {text: row for row, text in enumerate(texts)}
-
-    def of_each(self, count: int):
-        """Yields an anchor, up to `count` texts with their scores, falling, and its least positive score."""
-        most = count + 1 + max(map(len, self.known.values()))
-        hits = search(self.anchors, self.vectors, most)
-        for anchor, vector, rows, scores in zip(self.known, self.anchors, *hits, strict=True):
-            positives = sorted({self.rows[text] for text in self.known[anchor]})
-            left_out = {*positives, self.rows.get(anchor)}
-            kept = [place for place, row in enumerate(rows) if row not in left_out][:count]
-            found = [self.texts[row] for row in rows[kept]]
-            if self.cross_encoder is None:
-                least = search(vector[None], self.vectors[positives], len(positives)).scores[0, -1]
-                yield anchor, found, scores[kept], least
-                continue
-            of_pairs = self._reranked(anchor, [*found, *(self.texts[row] for row in positives)])
-            order = np.argsort(-of_pairs[: len(found)], kind="stable")
-            yield anchor, [found[i] for i in order], of_pairs[order], of_pairs[len(found) :].min()
-
-    def _reranked(self, anchor: str, documents: list[str]) -> np.ndarray:
-        """The cross-encoder's score of each document [documents]."""
-        pairs = ([anchor] * len(documents), documents)
-        scores = np.asarray(
-            self.cross_encoder.predict(pairs, batch_size=self.batch_size, verbose=0)
-        )
-        if scores.size != len(documents):
-            raise ValueError(
-                f"The cross-encoder gives {list(scores.shape)} numbers for {len(documents)} pairs; it must give "
-                "one for each. Load it with task='reranking'."
-            )
-        return scores.reshape(-1)
+    return scores.reshape(-1)
 
 
 def _columns(
