@@ -70,7 +70,7 @@ def write_vectors(
     with naming_full_disk(output), partial.open("r+b" if partial.exists() else "w+b") as file:
         done, size = _position(file)
         if done:
-            tqdm.write(f"Going on after {done:,} texts, whose vectors are in {partial}.")
+            print(f"Going on after {done:,} texts, whose vectors are in {partial}.")
         skipped = sum(1 for _ in islice(texts, done))
         with tqdm(total=total, initial=skipped, unit=" texts", disable=None) as progress:
             while some := list(islice(texts, TEXTS_AT_ONCE)):
