@@ -143,7 +143,10 @@ def test_encoded_vectors_are_written_block_by_block(tmp_path):
         ({"corpus": made(0)}, "no rows"),
         ({"rescore_with": made(4)}, "rescore_with has 4 rows and the corpus 3"),
         ({"top_k": 0}, "top_k is 0; it must be at least 1"),
-        ({"similarity": "l2"}, r"similarity is 'l2'; choose one of \['cosine', 'dot'\]"),
+        (
+            {"similarity": "l2"},
+            r"similarity is 'l2'; vectors are searched by one of \['cosine', 'dot'\]",
+        ),
         ({"corpus": np.where(np.eye(3, SIZE) > 0, np.nan, 1)}, "row 0 of the corpus is nan"),
     ],
 )

@@ -78,9 +78,7 @@ def search(
     for name, value in counts.items():
         if value < 1:
             raise ValueError(f"{name} is {value}; it must be at least 1.")
-    if similarity not in SIMILARITIES:
-        raise ValueError(f"similarity is {similarity!r}; choose one of {list(SIMILARITIES)}.")
-    queries = _checked_queries(queries, similarity)
+    queries = _checked_queries(queries, checked_similarity(similarity))
     size = queries.shape[1]
     decode = _decoder("corpus", corpus, size, ranges)
     rows = len(corpus)
@@ -104,6 +102,14 @@ def search(
 
 
 # --- Checks ---
+
+
+def checked_similarity(similarity: str) -> str:
+    if similarity not in SIMILARITIES:
+        raise ValueError(
+            f"similarity is {similarity!r}; vectors are searched by one of {list(SIMILARITIES)}."
+        )
+    return similarity
 
 
 def _checked_queries(queries: Any, similarity: str) -> np.ndarray:
