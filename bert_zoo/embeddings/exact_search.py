@@ -130,7 +130,7 @@ def _type(vectors: Any) -> np.dtype:
 
 def _decoder(name: str, vectors: Any, size: int, ranges: np.ndarray | None) -> _Decode:
     """What makes float vectors of stored ones; raises ValueError where they do not fit the queries."""
-    kind, shape = _type(vectors), tuple(vectors.shape)
+    kind, shape = _type(vectors), tuple(getattr(vectors, "shape", ()))
     width = (size + 7) // 8 if kind == np.uint8 else size
     if len(shape) != 2 or shape[1] != width:
         raise ValueError(
