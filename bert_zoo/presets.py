@@ -148,6 +148,28 @@ class Recipe:
     )
     lora_alpha: float | None = setting(None, "LoRA's scale; by default the rank.")
     lora_targets: str = setting("attention", "Weights that LoRA updates: attention or all.")
+    loss: str | None = setting(
+        None,
+        "Of pairs of texts with scores, cosine_regression in place of a loss of their order.",
+        choices=("cosine_regression",),
+    )
+    symmetric: bool = setting(
+        False, "Whether anchors are sought by their positives too, in pairs and triplets of texts."
+    )
+    matryoshka: tuple[int, ...] = setting(
+        (), "Dimensions of sentence vectors whose first ones alone are trained too."
+    )
+    mini_batch_size: int | None = setting(
+        None,
+        "Texts that are in memory at a time, of a batch whose rows are all compared; takes a third more time.",
+        least=1,
+    )
+    contrastive_pairs: int = setting(
+        0,
+        "Pairs of its class, and as many of others, that each text is trained in; the classifier is then a "
+        "logistic regression on sentence vectors (SetFit).",
+        least=0,
+    )
 
     def __post_init__(self):
         check_limits(self)
@@ -235,7 +257,8 @@ class Recipe:
 class Preset:
     """A published recipe."""
 
-    # "<family>/<benchmark>", or another word where a family has several for one benchmark.
+    # "<family>/<benchmark>", or another word where a family has several for one benchmark; of a way of training
+    # any family, what it is called.
     name: str
     tasks: tuple[str, ...]  # what `load` calls the tasks that it is for
     recipe: Recipe  # the settings
@@ -246,6 +269,7 @@ class Preset:
     # Setting -> the values that the publication chose among on the dev set.
     grid: Mapping[str, tuple] = field(default_factory=dict)
     note: str = ""  # what else to know
+    is_default: bool = True  # whether it may be chosen where none is named
 
     @property
     def family(self) -> str:

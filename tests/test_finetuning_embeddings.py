@@ -1,12 +1,29 @@
 """Sentence vectors and rerankers by `bert_zoo finetune`, and classifiers on sentence vectors."""
 
+import json
+from pathlib import Path
+
 import keras
 import numpy as np
 import pytest
-from helpers import TEXTS, load_case
+from helpers import GOLDEN, TEXTS, eager_steps, load_case, slow_but, variables_of
+from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import average_precision_score
 
 import bert_zoo
+from bert_zoo.cli import evaluate, finetuning, predict
+from bert_zoo.cli.benchmarks import make_task
+from bert_zoo.cli.benchmarks.embeddings import RetrievalBenchmark
+from bert_zoo.cli.benchmarks.few_labels import contrastive_pairs, logistic_regression
+from bert_zoo.cli.benchmarks.reranking import average_precision
+from bert_zoo.data.buckets import Batching, RowOrder
+from bert_zoo.data.distinct import text_numbers
+from bert_zoo.embeddings import Hits
+from bert_zoo.metrics.labels import class_metrics
+from bert_zoo.runtime.classifications import softmax
 from bert_zoo.tasks import Classifier
+from bert_zoo.training import preset
+from bert_zoo.training.presets import Recipe
 
 
 # RoBERTa's own head has a layer that one on sentence vectors lacks.
@@ -16,13 +33,238 @@ def test_a_classifier_on_sentence_vectors_comes_back_as_it_was_saved(case, tmp_p
     model = Classifier(embedder.encoder, labels=("a", "b", "c"), reads_vectors=True)
     kernel = model.classifier.dense.kernel
     kernel.assign(np.random.default_rng(0).normal(size=kernel.shape))
-    logits = model.predict(TEXTS, verbose=0)
-    np.testing.assert_allclose(logits, embedder.embed(TEXTS) @ kernel.numpy(), atol=1e-5)
+    ids = model.preprocessor(TEXTS)
+    logits = model(ids).numpy()
+    np.testing.assert_allclose(logits, embedder(ids).numpy() @ kernel.numpy(), atol=1e-5)
     bert_zoo.save(model, tmp_path / "model")
-    loaded = bert_zoo.load(tmp_path / "model")
-    np.testing.assert_array_equal(loaded.predict(TEXTS, verbose=0), logits)
+    np.testing.assert_array_equal(bert_zoo.load(tmp_path / "model")(ids), logits)
     model.save(tmp_path / "model.keras")
-    again = keras.models.load_model(tmp_path / "model.keras")
-    np.testing.assert_array_equal(again.predict(TEXTS, verbose=0), logits)
+    np.testing.assert_array_equal(keras.models.load_model(tmp_path / "model.keras")(ids), logits)
     with pytest.raises(ValueError, match="no class of Hugging Face transformers"):
         bert_zoo.save(model, tmp_path / "hf", format="hf")
+
+
+# --- Programs ------------------------------------------------------------------------------------
+
+CHECKPOINT = str(GOLDEN / "encoder")
+RECIPE = Recipe(epochs=2, batch_size=4, max_length=12, learning_rate=1e-3)
+WORDS = "the a cat dog tree city big good river saw she it was on sat ran bird bad".split()
+TEXTS_OF_ROWS = [f"{a} {b} {c}" for a, b, c in zip(WORDS, WORDS[3:], WORDS[7:], strict=False)]
+PARTNERS = [f"{b} {a}" for a, b in zip(WORDS, WORDS[5:], strict=False)]
+OTHERS = PARTNERS[3:] + PARTNERS[:3]
+
+
+HELD_OUT = 3
+
+
+def write_rows(path: Path, **row) -> dict:
+    names = list(row)
+    rows = [dict(zip(names, cells, strict=True)) for cells in zip(*row.values(), strict=False)]
+    path.write_text("".join(json.dumps(cells) + "\n" for cells in rows))
+    return {"train_file": str(path), "held_out": HELD_OUT}
+
+
+def write_beir(folder: Path) -> dict:
+    (folder / "qrels").mkdir()
+    for file, texts in (("queries", TEXTS_OF_ROWS), ("corpus", PARTNERS)):
+        lines = [json.dumps({"_id": f"{i}", "text": text}) for i, text in enumerate(texts)]
+        (folder / f"{file}.jsonl").write_text("\n".join(lines))
+    for split, rows in (("train", range(8)), ("test", range(8, 11))):
+        lines = ["query-id\tcorpus-id\tscore", *(f"{i}\t{i}\t1" for i in rows)]
+        (folder / "qrels" / f"{split}.tsv").write_text("\n".join(lines) + "\n")
+    return {"data_dir": str(folder)}
+
+
+GRADES = [i % 2 for i in range(len(TEXTS_OF_ROWS))]
+NEGATIVES = [list(pair) for pair in zip(OTHERS, PARTNERS[1:], strict=False)]
+# Name -> (task, columns of its file, options, settings, the metric that chooses).
+TASKS = {
+    "pairs": (
+        "pairs",
+        {"anchor": TEXTS_OF_ROWS, "positive": PARTNERS},
+        {},
+        {"symmetric": True, "matryoshka": (32, 8), "mini_batch_size": 2},
+        "ndcg@10",
+    ),
+    "triplets": (
+        "triplets",
+        {"anchor": TEXTS_OF_ROWS, "positive": PARTNERS, "negatives": NEGATIVES},
+        {"columns": ("anchor", "positive", "negatives")},
+        {},
+        "ndcg@10",
+    ),
+    "scores": (
+        "scores",
+        {"sentence1": TEXTS_OF_ROWS, "sentence2": PARTNERS, "label": GRADES},
+        {},
+        {"loss": "cosine_regression"},
+        "spearman",
+    ),
+    "beir": ("beir", None, {}, {}, "ndcg@10"),
+    "reranking": (
+        "reranking",
+        {"query": TEXTS_OF_ROWS, "document": PARTNERS, "label": GRADES},
+        {},
+        {},
+        "average_precision",
+    ),
+    "lists": (
+        "reranking",
+        {"query": TEXTS_OF_ROWS, "positive": PARTNERS, "negatives": NEGATIVES},
+        {"columns": ("query", "positive", "negatives")},
+        {},
+        "ndcg@10",
+    ),
+}
+
+
+@pytest.fixture(scope="module", params=slow_but(TASKS, "pairs", "scores"))
+def run(request, tmp_path_factory):
+    """A task, its run directory, the metrics that are kept, and the name of the first."""
+    name, columns, options, settings, metric = TASKS[request.param]
+    folder = tmp_path_factory.mktemp("data")
+    files = write_rows(folder / "rows.jsonl", **columns) if columns else write_beir(folder)
+    data = {"name": name, **options, **files}
+    task, recipe = make_task(**data), RECIPE.replace(epochs=1, **settings)
+    with eager_steps():
+        results = finetuning.finetune(
+            CHECKPOINT, task, recipe, folder / "run", data=data, export=False
+        )
+    return task, folder / "run", results, metric
+
+
+def test_a_task_trains_from_files_and_reports(run):
+    _, directory, results, metric = run
+    assert next(iter(results["kept"])) == metric
+    assert 0 <= results["kept"][metric] <= 1 and np.isfinite(results["loss"]).all()
+    assert metric in (directory / "report.html").read_text().replace(" ", "_")
+    assert "bert_zoo.load" in (directory / "model" / "README.md").read_text()
+
+
+@pytest.mark.slow
+def test_a_kept_model_is_measured_again_and_asked(run, capsys):
+    task, directory, results, metric = run
+    split = task.measured[0]
+    evaluate.PROGRAM.run(evaluate.main, ["--run", str(directory), "--split", split])
+    file = directory / "predictions" / f"{task.name}-{split}-metrics.json"
+    assert json.loads(file.read_text())[metric] == pytest.approx(results["kept"][metric], abs=1e-5)
+    predict.PROGRAM.run(predict.main, ["--run", str(directory), "good dog", "bad cat", "big city"])
+    scores = [float(line.split()[0]) for line in capsys.readouterr().out.splitlines()[-2:]]
+    assert scores == sorted(scores, reverse=True)
+
+
+@pytest.mark.slow
+def test_a_stopped_training_on_pairs_goes_on_as_if_it_had_not_been(tmp_path, monkeypatch):
+    """With dropout, and texts that occur in several rows."""
+    anchors, positives = TEXTS_OF_ROWS[:5] * 2, PARTNERS[:5] + OTHERS[:5]
+    data = {"name": "pairs"} | write_rows(
+        tmp_path / "rows.jsonl", anchor=anchors, positive=positives
+    )
+    begin = finetuning.Measure.on_epoch_begin
+    # What is found has no part in the training, and takes a graph.
+    found = Hits(np.zeros((HELD_OUT, 1), int), np.zeros((HELD_OUT, 1)))
+    monkeypatch.setattr(RetrievalBenchmark, "predict", lambda *_: found)
+
+    def killed(callback, epoch, logs=None):
+        if epoch == 1:
+            raise KeyboardInterrupt
+        begin(callback, epoch, logs)
+
+    def train(name):
+        return finetuning.finetune(
+            CHECKPOINT,
+            make_task(**data),
+            RECIPE,
+            tmp_path / name,
+            export=False,
+            checkpoint_seconds=0,
+        )
+
+    with eager_steps():
+        whole = train("whole")
+        with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+            patch.setattr(finetuning.Measure, "on_epoch_begin", killed)
+            train("stopped")
+        results = train("stopped")
+    for name in ("epochs", "loss", "steps"):
+        assert results[name] == whole[name], name
+    one, other = (finetuning.kept_model(tmp_path / name) for name in ("whole", "stopped"))
+    for path, value in variables_of(one).items():
+        np.testing.assert_array_equal(variables_of(other)[path], value, err_msg=path)
+
+
+def test_no_text_stands_twice_in_a_batch_of_pairs():
+    numbers = text_numbers((["a", "b", "c", "d"] * 2, ["p", "q", "r", "s", "p", "t", "u", "a"]))
+    order = RowOrder(np.ones(8), Batching(3, seed=1), numbers)
+    for epoch in range(3):
+        batches = order.batches(epoch)
+        assert sorted(np.concatenate(batches)) == list(range(8))
+        assert all(len(np.unique(numbers[b])) == numbers[b].size for b in batches)
+        again = RowOrder(np.ones(8), Batching(3, seed=1), numbers).batches(epoch)
+        assert [b.tolist() for b in again] == [b.tolist() for b in batches]
+    with pytest.raises(ValueError, match="mini_batch_size saves memory"):
+        RowOrder(np.ones(8), Batching(3, tokens=10), numbers)
+
+
+# --- Few labels ----------------------------------------------------------------------------------
+
+
+def test_setfits_model_predicts_what_vectors_and_their_regression_do(tmp_path):
+    data = {"name": "messages", "labels_per_class": 2, "split_seed": 3}
+    task = make_task(**data)
+    assert np.bincount(task.train.labels).tolist() == [2] * 8
+    recipe = preset("setfit").recipe.replace(contrastive_pairs=1, max_length=12)
+    with eager_steps():
+        results = finetuning.finetune(CHECKPOINT, task, recipe, tmp_path, data=data, export=False)
+    model = finetuning.kept_model(tmp_path)
+    texts = task.data("test").texts
+    vectors = model.encoder.embed(task.train.texts)
+    found = LogisticRegression(max_iter=1000).fit(vectors, task.train.labels)
+    wanted = found.predict_proba(model.encoder.embed(texts))
+    logits = model.predict(texts, verbose=0)
+    np.testing.assert_allclose(softmax(logits), wanted, atol=1e-5)
+    assert class_metrics(task.data("test").labels, logits.argmax(-1))["accuracy"] == pytest.approx(
+        results["kept"]["accuracy"]
+    )
+
+
+def test_a_regression_of_two_classes_has_two_logits():
+    vectors, labels = np.eye(4), [0, 1, 1, 0]
+    kernel, bias = logistic_regression(vectors, labels)
+    wanted = LogisticRegression().fit(vectors, labels).predict_proba(vectors)
+    np.testing.assert_allclose(softmax(vectors @ kernel + bias), wanted, atol=1e-9)
+
+
+def test_pairs_of_few_labels_are_half_of_one_class():
+    labels = np.array([0, 0, 0, 1, 1, 2])
+    first, second = contrastive_pairs(labels, 5, seed=0)
+    assert len(first) == 2 * 5 * 6 and (labels[first] == labels[second]).sum() == 30
+    # The only text of a class has no other partner than itself.
+    assert set(first[first == second]) == {5}
+
+
+def test_settings_and_labels_that_do_not_fit_are_refused(tmp_path):
+    task = make_task("messages")
+    with pytest.raises(ValueError, match=r"\['symmetric', 'loss'\]|\['loss', 'symmetric'\]"):
+        task.check_settings(Recipe(symmetric=True, loss="cosine_regression"))
+    with pytest.raises(ValueError, match="labels_per_class is 100, and 75"):
+        len(make_task("messages", labels_per_class=100).train)
+    rows = {"query": TEXTS_OF_ROWS, "document": PARTNERS, "label": range(11)}
+    file = write_rows(tmp_path / "rows.jsonl", **rows)
+    with pytest.raises(ValueError, match="go from 0 to 10, and a reranker's are probabilities"):
+        len(make_task("reranking", **file).train)
+    uneven = write_rows(
+        tmp_path / "uneven.jsonl",
+        anchor=["a", "b"],
+        positive=["c", "d"],
+        negative=[["e"], "f g".split()],
+    )
+    with pytest.raises(ValueError, match="line 2: the row has 4 texts, and the first one 3"):
+        len(make_task("triplets", **uneven).train)
+
+
+def test_average_precision_is_scikit_learns():
+    rng = np.random.default_rng(0)
+    labels, scores = rng.integers(0, 2, 50), rng.integers(0, 9, 50) / 9
+    wanted = average_precision_score(labels, scores)
+    assert average_precision(labels, scores) == pytest.approx(wanted)

@@ -13,8 +13,9 @@ from bert_zoo.registry import registry
 PACKAGE = Path(bert_zoo.__file__).parent
 FILES = sorted(path.relative_to(PACKAGE).as_posix() for path in PACKAGE.rglob("*.py"))
 FAMILIES = set(registry().families)
-# "encoder" and "embedding" are parts of any model too, and "regression" is an option of programs.
-TASKS = set(models.TASKS) - {"encoder", "embedding", "regression"}
+# "encoder" and "embedding" are parts of any model too; "regression" is an option of programs, and
+# "reranking" data that they train on.
+TASKS = set(models.TASKS) - {"encoder", "embedding", "regression", "reranking"}
 # word -> the field's
 WORDS = {
     "brick": "layer",

@@ -128,7 +128,9 @@ def recipe_for(task: "Benchmark") -> Recipe:
     if _RECIPE.value:
         chosen = preset(_RECIPE.value)
     else:
-        chosen = default_preset(opened.family.name, opened.config, task.kind, task.name)
+        chosen = default_preset(
+            opened.family.name, opened.config, task.kind, task.published_as or task.name
+        )
     # A recipe is of a family, whose small models may read less than its large ones.
     longest = opened.config.longest_input
     too_long = {"max_length": longest} if chosen.recipe.max_length > longest else {}

@@ -7,6 +7,7 @@ import math
 import shutil
 import statistics
 import time
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -17,6 +18,7 @@ import tensorflow as tf
 
 import bert_zoo
 from bert_zoo.cli.benchmarks.base import Benchmark, Measurement
+from bert_zoo.cli.benchmarks.few_labels import SetFitBenchmark
 from bert_zoo.cli.program import command
 from bert_zoo.cli.report import RunRecord, write_report
 from bert_zoo.loading.directories import RUN_METRICS as METRICS
@@ -83,6 +85,7 @@ class Measure(keras.callbacks.Callback):
         self.metrics: list[dict[str, float]] = []
         self.losses: list[float] = []
         self.kept: Measurement | None = None
+        self.product: ZooModel | None = None  # what the last epoch's weights make
 
     def go_on(self) -> int:
         """Takes the metrics of a training that was stopped; gives its epochs, 0 where there is none."""
@@ -121,7 +124,7 @@ class Measure(keras.callbacks.Callback):
         after_bar = "\n" if keras_verbosity() == 1 else ""
         print(f"{after_bar}{self.task.name} after epoch {epoch + 1}: {shown}")
         if self.kept_epoch == epoch:
-            bert_zoo.save(self.model, self.directory / MODEL)
+            bert_zoo.save(self.product, self.directory / MODEL)
         if self.stopped:
             print(f"Stopping: no better metric since epoch {self.best_epoch}.")
         # Each takes as long as some updates, and epochs on small data have but a few tens.
@@ -135,9 +138,10 @@ class Measure(keras.callbacks.Callback):
     def measured(self) -> tuple[Measurement, dict[str, float]]:
         """The measurement of the split that chooses, and the metrics of all splits."""
         measurements = {}
+        self.product = self.task.product(self.model)
         for split in self.task.measured:
             data = self.task.data(split)
-            predictions = self.task.predict(self.model, data, self.recipe)
+            predictions = self.task.predict(self.product, data, self.recipe)
             measurements[split] = self.task.measure(data, predictions)
         first = measurements[self.task.measured[0]]
         metrics = dict(first.metrics)
@@ -216,6 +220,9 @@ def finetune(
         TrainingDiverged: the loss is infinite or no number.
     """
     keras.utils.set_random_seed(seed)
+    task.check_settings(recipe)
+    if recipe.contrastive_pairs:
+        task = SetFitBenchmark(task)
     told, recipe = recipe, recipe.for_examples(len(task.train))
     strategy = strategy or present_strategy()
     writes = is_chief(strategy)
@@ -267,7 +274,8 @@ def finetune(
         )
     with strategy.scope():
         optimizer = optimizer_for(recipe, updates)
-        compile_for_task(model, optimizer, steps_per_execution=recipe.steps_per_execution)
+        steps = recipe.steps_per_execution
+        compile_for_task(model, optimizer, loss=task.loss(recipe), steps_per_execution=steps)
         batches.order.epoch = restore(model, directory / CHECKPOINT)
     if epochs_before:
         print(f"Going on after epoch {epochs_before} with the training in {directory}.")
@@ -278,14 +286,17 @@ def finetune(
     if writes:
         callbacks += tensorboard(directory / "tensorboard")
     if not measure.stopped and updates_of(model) < updates:
-        model.fit(
-            batches.dataset,
-            epochs=epochs,
-            initial_epoch=epochs_before,
-            callbacks=callbacks,
-            class_weight=weights,
-            verbose=keras_verbosity() if writes else 0,
-        )
+        with warnings.catch_warnings():
+            # Where epochs differ in their number of batches.
+            warnings.filterwarnings("ignore", "Your input ran out of data")
+            model.fit(
+                batches.dataset,
+                epochs=epochs,
+                initial_epoch=epochs_before,
+                callbacks=callbacks,
+                class_weight=weights,
+                verbose=keras_verbosity() if writes else 0,
+            )
     results = {
         "best": measure.metrics[measure.best_epoch - 1],
         "last": measure.metrics[-1],
@@ -305,8 +316,8 @@ def finetune(
     )
     if measure.kept is None:
         # Its epoch was before the training was stopped.
-        kept = bert_zoo.load(directory / MODEL)
-        measure.kept = task.measure(measured, task.predict(kept, measured, recipe))
+        measure.product = bert_zoo.load(directory / MODEL)
+        measure.kept = task.measure(measured, task.predict(measure.product, measured, recipe))
     record = run_record(name, task, recipe, model, measure, results, seed)
     write_report(record, directory)
     if export and keras.backend.backend() != "tensorflow":
@@ -339,7 +350,7 @@ def run_record(
         model=name,
         task=task.name,
         kind=task.kind,
-        use=model.use,
+        use=measure.product.use,
         data=task.source,
         num_train=len(task.train),
         num_measured=len(task.data(task.measured[0])),
@@ -352,11 +363,11 @@ def run_record(
         kept_epoch=measure.kept_epoch + 1,
         steps=results["steps"],
         seconds=results["seconds"],
-        labels=getattr(model, "labels", ()),
+        labels=getattr(measure.product, "labels", ()),
         confusion=measure.kept.confusion,
         table=measure.kept.table,
         hardest=measure.kept.hardest,
-        parameters=model.count_params(),
+        parameters=measure.product.count_params(),
         trainable_parameters=sum(math.prod(v.shape) for v in model.trainable_variables),
         checkpoint=card_of(name),
         reads_pairs=task.reads_pairs,

@@ -6,6 +6,7 @@ bert_zoo predict --run runs/minilm_l6-rte --second "It rained." "It poured all d
 bert_zoo predict --run runs/minilm_l6-tags "Rockwell said the agreement calls for it ."
 bert_zoo predict --run runs/minilm_l6-squad --context passage.txt "Who wrote it?"
 bert_zoo predict --run runs/bert_nano "The capital of France is [MASK]."
+bert_zoo predict --run runs/minilm_l6-pairs "a query" "one document" "another one"
 
 A file of texts (CSV, TSV, JSON, JSON Lines, Parquet) to a file of predictions (CSV, TSV, JSON
 Lines), of any length; of questions, --text names their column and --text_pair their contexts':
@@ -86,6 +87,7 @@ def predict_table(model: Any, metrics: dict[str, float]) -> None:
 def answer(model: Any, texts: list[str], metrics: dict[str, float]) -> Any:
     """What a model says of texts, to print."""
     from bert_zoo import tasks
+    from bert_zoo.cli.prediction_files import pair_scores
 
     rows = texts if _SECOND.value is None else (texts, [_SECOND.value] * len(texts))
     match model:
@@ -100,6 +102,11 @@ def answer(model: Any, texts: list[str], metrics: dict[str, float]) -> Any:
             return chosen(model, *texts)
         case tasks.QuestionAnswerer():
             return answers(model, texts, metrics)
+        case tasks.SentenceEmbedder() | tasks.Reranker() if _SECOND.value is not None:
+            scores = pair_scores(model, *rows)
+            return "\n".join(f"{s:.3f}  {text}" for s, text in zip(scores, texts, strict=True))
+        case tasks.SentenceEmbedder() | tasks.Reranker():
+            return ranked(model, *texts)
         case tasks.MaskedLM() | tasks.Pretraining():
             return "\n\n".join(f"{text}\n{model.fill_mask(text)}" for text in texts)
         case tasks.CausalLM():
@@ -111,6 +118,19 @@ def chosen(model: Any, prompt: str, *choices: str) -> str:
     if len(choices) < 2:
         raise ValueError("Give the prompt and two choices or more.")
     return choices[model.predict(([prompt], [choices]), verbose=0)[0].argmax()]
+
+
+def ranked(model: Any, query: str, *documents: str) -> Any:
+    """The documents that answer a query, or are most like it, best first."""
+    from bert_zoo.cli.prediction_files import pair_scores
+    from bert_zoo.runtime.rankings import ranking
+
+    if not documents:
+        raise ValueError(
+            "Give the query and the documents to compare, or a second text with --second."
+        )
+    scores = pair_scores(model, [query] * len(documents), documents)
+    return ranking(documents, scores, "linear", top_k=None)
 
 
 def answers(model: Any, questions: list[str], metrics: dict[str, float]) -> Any:

@@ -2,17 +2,20 @@
 
 import csv
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any, TextIO
 
+import numpy as np
 from tqdm import tqdm
 
 from bert_zoo import tasks
+from bert_zoo.cli.benchmarks.embeddings import row_cosines
 from bert_zoo.models.base import ZooModel
+from bert_zoo.runtime.rankings import SCORE_ACTIVATIONS
 from bert_zoo.weights.files import replacing
 
 ROWS_AT_ONCE = 1024
@@ -103,8 +106,22 @@ def _answers(
             options = {"no_answer_threshold": no_answer_threshold, "batch_size": batch_size}
             for row in model.answer(*columns, **options):
                 yield {"answer": row.text, "score": row.score, "start": row.start, "end": row.end}
+        case tasks.SentenceEmbedder() | tasks.Reranker() if len(columns) == 2:
+            for score in pair_scores(model, *columns, batch_size):
+                yield {"score": float(score)}
         case _:
             raise ValueError(f"A model of task {model.task!r} gives no table of answers.")
+
+
+def pair_scores(
+    model: ZooModel, first: Sequence[str], second: Sequence[str], batch_size: int = 32
+) -> np.ndarray:
+    """The cosine of each row's two texts, or a reranker's score of a query and a document, [N]."""
+    first, second = list(first), list(second)
+    if isinstance(model, tasks.SentenceEmbedder):
+        return row_cosines(*(model.embed(texts, batch_size) for texts in (first, second)))
+    logits = model.predict((first, second), batch_size=batch_size, verbose=0)[:, 0]
+    return SCORE_ACTIVATIONS[model.score_activation](logits)
 
 
 def _scores(row: Any, all_scores: bool) -> Record:

@@ -1,16 +1,18 @@
-"""Training batches of labelled texts, pairs of texts, prompts with choices, and tagged words.
+"""Training batches of labelled texts, pairs of texts, rows of several, prompts with choices, and tagged words.
 
 Texts are tokenized once; those that are too long are cut, with a warning. Each function gives
 `Batches` of (inputs, labels) for a model with this preprocessor.
 """
 
 from collections.abc import Sequence
+from itertools import chain
 
 import numpy as np
 import tensorflow as tf
 
 from bert_zoo.config import IGNORED_LABEL
 from bert_zoo.data.buckets import Batches, Batching, RowOrder
+from bert_zoo.data.distinct import text_numbers
 from bert_zoo.data.tagging import TaggedSplit
 from bert_zoo.data.token_table import TokenTable, token_table
 from bert_zoo.text.preprocessor import Preprocessor
@@ -51,6 +53,69 @@ def text_batches(
         return table.padded(numbers), tf.gather(labels, numbers)
 
     return Batches.of(RowOrder(table.padded_lengths, batching), batch)
+
+
+def column_batches(
+    columns: Sequence[Sequence[str]],
+    labels: Sequence[float] | None,
+    preprocessor: Preprocessor,
+    batching: Batching,
+    *,
+    distinct: bool,
+) -> Batches:
+    """Batches of rows of several texts that a model reads apart.
+
+    Args:
+        columns: [N] strings each.
+        labels: [N] numbers; None for rows without.
+        preprocessor: of the model.
+        batching: its rows are those of the columns.
+        distinct: whether no text may stand twice in a batch.
+
+    Returns:
+        Batches of (a tuple of inputs, int32 [batch, width] each, one for each column) and, where there are
+        any, labels float32 [batch].
+    """
+    tables = [text_table(column, preprocessor) for column in columns]
+    lengths = np.sum([table.padded_lengths for table in tables], axis=0)
+    labels = () if labels is None else (tf.constant(np.asarray(labels, np.float32)),)
+
+    def batch(numbers):
+        inputs = tuple(table.padded(numbers) for table in tables)
+        return (inputs, *(tf.gather(column, numbers) for column in labels))
+
+    texts = text_numbers(columns) if distinct else None
+    return Batches.of(RowOrder(lengths, batching, texts), batch)
+
+
+def list_batches(
+    queries: Sequence[str],
+    documents: Sequence[Sequence[str]],
+    labels: Sequence[float] | None,
+    preprocessor: Preprocessor,
+    batching: Batching,
+) -> Batches:
+    """Batches to train a reranker on, of queries with several documents.
+
+    Args:
+        queries: [N] strings.
+        documents: columns of [N] strings, the right ones first.
+        labels, preprocessor, batching: as for `column_batches`.
+
+    Returns:
+        As `column_batches`: inputs for each column of documents, pairs with the queries, of one width.
+    """
+    count, labels = len(documents), () if labels is None else (tf.constant(labels, tf.float32),)
+    table = text_table(([*queries] * count, [*chain.from_iterable(documents)]), preprocessor)
+    longest = table.padded_lengths.reshape(count, -1).max(axis=0)
+
+    def batch(numbers):
+        rows = tf.concat([numbers + i * len(queries) for i in range(count)], axis=0)
+        divided = {name: tf.split(value, count) for name, value in table.padded(rows).items()}
+        inputs = tuple({name: parts[i] for name, parts in divided.items()} for i in range(count))
+        return (inputs, *(tf.gather(column, numbers) for column in labels))
+
+    return Batches.of(RowOrder(count * longest, batching), batch)
 
 
 def choice_batches(

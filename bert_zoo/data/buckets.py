@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from bert_zoo.data.distinct import distinct_batches
+
 if TYPE_CHECKING:
     import tensorflow as tf
 
@@ -59,6 +61,8 @@ class RowOrder:
     Args:
         lengths: [N], tokens of the rows, as padded alone.
         batching: how rows are put into batches.
+        texts: int [N, columns], equal for equal texts, of rows of which no batch may hold a text twice; such
+            rows are not grouped by length. See `bert_zoo.data.distinct`.
 
     Attributes:
         epoch: the number of the epoch that `dataset` gives next. It counts on by itself; a training
@@ -68,9 +72,10 @@ class RowOrder:
         ValueError: a row is longer than a batch may be.
     """
 
-    def __init__(self, lengths: Sequence[int], batching: Batching):
+    def __init__(self, lengths: Sequence[int], batching: Batching, texts: np.ndarray | None = None):
         self.lengths = np.asarray(lengths)
         self.batching = batching
+        self.texts = texts
         self.epoch = 0
         self._seed = np.random.randint(2**31) if batching.seed is None else batching.seed
         longest = int(self.lengths.max(initial=0))
@@ -79,14 +84,21 @@ class RowOrder:
                 f"A row has {longest} tokens, more than the {batching.tokens} of a batch. Allow more "
                 "tokens, or shorten rows with max_length."
             )
+        if texts is not None and batching.tokens is not None:
+            raise ValueError(
+                "The other rows of a batch are what a text is compared with, so that batches need one size. "
+                "Leave tokens (tokens_per_batch) out; mini_batch_size saves memory."
+            )
 
     def batches(self, epoch: int) -> list[np.ndarray]:
         """The row numbers of each batch of an epoch, int64 [batch]."""
         rng = np.random.default_rng([self._seed, epoch])
-        rows = rng.permutation(len(self.lengths))
-        found = list(self._cut(rows))
-        if self.batching.group_by_length:
-            found = [found[i] for i in rng.permutation(len(found))]
+        if self.texts is not None:
+            found = distinct_batches(self.texts, self.batching.batch_size, rng)
+        else:
+            found = list(self._cut(rng.permutation(len(self.lengths))))
+            if self.batching.group_by_length:
+                found = [found[i] for i in rng.permutation(len(found))]
         if self.batching.drop_remainder:
             found = [batch for batch in found if len(batch) == self.batching.batch_size]
         return found
@@ -131,25 +143,25 @@ class RowOrder:
         size = self.batching.batch_size if self.batching.drop_remainder else None
         spec = tf.TensorSpec([size], tf.int64)
         dataset = tf.data.Dataset.from_generator(next_epoch, output_signature=spec)
-        if self.batching.tokens is None:
-            # By tokens, epochs differ in their number of batches.
+        if self.batching.tokens is None and self.texts is None:
+            # Otherwise epochs may differ in their number of batches.
             dataset = dataset.apply(tf.data.experimental.assert_cardinality(self.per_epoch))
         return dataset
 
     @property
     def per_epoch(self) -> int:
-        """Batches of the first epoch, and of every epoch unless batches are made by tokens."""
+        """Batches of the first epoch; of others too, unless batches are made by tokens or of different texts."""
         return len(self.batches(0))
 
 
 class Batches(NamedTuple):
     """Training data, and the order that it comes in."""
 
-    dataset: tf.data.Dataset  # of (inputs, labels), in a new order in every pass
+    dataset: tf.data.Dataset  # of (inputs, labels), or (inputs,), in a new order in every pass
     order: RowOrder  # of its rows
 
     @classmethod
-    def of(cls, order: RowOrder, gather: Callable[[tf.Tensor], tuple[Any, Any]]) -> Batches:
+    def of(cls, order: RowOrder, gather: Callable[[tf.Tensor], tuple[Any, ...]]) -> Batches:
         """Batches from a traceable function of row numbers, int64 [batch], to inputs and labels."""
         import tensorflow as tf
 

@@ -24,6 +24,9 @@ class Retrieval:
     corpus: dict[str, str]  # id -> title and text
     relevant: dict[str, dict[str, int]]  # query id -> document id -> grade; 0 is not relevant
 
+    def __len__(self) -> int:
+        return len(self.queries)
+
 
 def read_beir(directory: str | Path, split: str = "test") -> Retrieval:
     """Reads a folder in BEIR's layout.

@@ -25,12 +25,7 @@ from bert_zoo.weights.bind import POOLER, Plan, RenamedSource
 from bert_zoo.weights.files import WeightsError
 from bert_zoo.weights.formats import BertZoo, Description, Format, HuggingFace
 from bert_zoo.weights.formats.bert_zoo import record
-from bert_zoo.weights.formats.hf_directories import (
-    MODULES_FILE,
-    TOKENIZER_FILE,
-    dense_folders,
-    modules_of,
-)
+from bert_zoo.weights.formats.hf_directories import TOKENIZER_FILE, dense_folders
 from bert_zoo.weights.sources import (
     ADAPTER_CONFIG,
     FILE_ENDINGS,
@@ -45,7 +40,9 @@ log = logging.getLogger("bert_zoo")
 
 # Tasks whose head is meant to be trained by the user, so that one without weights is no surprise.
 TRAINED_BY_USERS = frozenset(
-    task for task, model in TASKS.items() if getattr(model, "use", None) is not None
+    task
+    for task, model in TASKS.items()
+    if getattr(model, "use", None) is not None and task not in Family.tasks_without_head
 )
 # What Hugging Face's config.json says of a classifier -> our task; where two say the same, the last one.
 PROBLEM_TYPES = {
@@ -319,11 +316,6 @@ def _config_file(directory: Path) -> Path:
         raise FileNotFoundError(_cannot_take_apart(directory))
     if advice := what_runs(directory):
         raise FileNotFoundError(f"{directory} holds no model that load() reads. {advice}")
-    if kinds := [kind for kind, _ in modules_of(directory)]:
-        raise FileNotFoundError(
-            f"{directory} holds no model that load() reads: {MODULES_FILE} lists the modules {listing(kinds)}, "
-            "and there is no config.json of a transformer beside it."
-        )
     raise FileNotFoundError(
         f"{directory} holds no model: none of {', '.join(patterns)} is there (bert_zoo's, Hugging "
         f"Face's, the originals'). It holds {sorted(p.name for p in directory.iterdir())[:20]}."

@@ -36,10 +36,11 @@ def pearson(labels: np.ndarray, answers: np.ndarray) -> float:
 
 def spearman(labels: np.ndarray, answers: np.ndarray) -> float:
     """Spearman's correlation: Pearson's of the ranks, where equal values share the mean of theirs."""
-    return pearson(_ranks(labels), _ranks(answers))
+    return pearson(ranks(labels), ranks(answers))
 
 
-def _ranks(values: np.ndarray) -> np.ndarray:
+def ranks(values: np.ndarray) -> np.ndarray:
+    """The rank of each value [N], from 1; equal values share the mean of theirs."""
     _, inverse, counts = np.unique(values, return_inverse=True, return_counts=True)
     return (np.cumsum(counts) - (counts - 1) / 2)[inverse]
 

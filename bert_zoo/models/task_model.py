@@ -74,7 +74,7 @@ class TaskModel(ZooModel):
             saves most of the last layer.
         predicts_tokens: whether the head projects onto the vocabulary.
         problem_type: what Hugging Face's config.json calls the task, where it does.
-        use: what its models are for; None where users do not train the head, which must come from the
+        use: what its models are for; None where users do not train them, whose head must come from the
             checkpoint then.
     """
 

@@ -1,12 +1,18 @@
 """Models compiled as their tasks are trained."""
 
+from typing import Any
+
 from bert_zoo.models.base import ZooModel
 from bert_zoo.training import optimizers
 from bert_zoo.training.optimizers import BertAdamW
 
 
 def compile_for_task(
-    model: ZooModel, optimizer: BertAdamW | None = None, *, steps_per_execution: int = 1
+    model: ZooModel,
+    optimizer: BertAdamW | None = None,
+    *,
+    loss: Any = None,
+    steps_per_execution: int = 1,
 ) -> None:
     """Compiles a model with its task's loss and metrics.
 
@@ -15,13 +21,14 @@ def compile_for_task(
         optimizer: BERT's AdamW at a constant 5e-5 by default, and a language model's Adam at 2.5e-4;
             `bert_adamw(learning_rate, total_steps=...)` and `language_model_adam(...)` give the
             whole recipes.
+        loss: in place of the task's.
         steps_per_execution: batches that the backend trains on before it answers.
     """
     if model.default_optimizer is None:
         return
     model.compile(
         optimizer=optimizer or getattr(optimizers, model.default_optimizer)(),
-        loss=model.default_loss(),
+        loss=loss or model.default_loss(),
         loss_weights=model.default_loss_weights,
         metrics=model.default_metrics(),
         steps_per_execution=steps_per_execution,

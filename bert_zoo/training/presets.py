@@ -7,6 +7,7 @@ from bert_zoo.config import Config
 from bert_zoo.models.base import ZooModel
 from bert_zoo.presets import LanguageModelPreset, Preset, Reading, Recipe
 from bert_zoo.registry import registry
+from bert_zoo.tasks.presets import OF_TASKS
 from bert_zoo.training.freezing import freeze, rematerialize
 from bert_zoo.training.lora import add_lora
 from bert_zoo.training.optimizers import (
@@ -41,7 +42,9 @@ SCHEDULE_CLASSES = {
 }
 OPTIMIZER_CLASSES = {"adamw": BertAdamW, "lamb": BertLamb}
 _FAMILIES = registry().families.values()
-PRESETS: dict[str, Preset] = {p.name: p for family in _FAMILIES for p in family.presets}
+PRESETS: dict[str, Preset] = {
+    p.name: p for presets in (OF_TASKS, *(f.presets for f in _FAMILIES)) for p in presets
+}
 LANGUAGE_MODEL_PRESETS: dict[str, LanguageModelPreset] = {
     p.name: p for family in _FAMILIES for p in family.language_model_presets
 }
@@ -86,7 +89,8 @@ def default_preset(family: str, config: Config, task: str, benchmark: str = "") 
     Raises:
         ValueError: there is no preset for models of this family and task.
     """
-    fitting = [p for p in presets_for(family, task) if p.fits(config)]
+    known = [*presets_for(family, task), *(p for p in OF_TASKS if task in p.tasks)]
+    fitting = [p for p in known if p.fits(config) and p.is_default]
     benchmark = benchmark.lower().replace("-", "")
     found = [p for p in fitting if benchmark and p.benchmark == benchmark]
     # A preset for one size comes after that for all.
@@ -128,7 +132,7 @@ def optimizer_for(recipe: Recipe, total_steps: int | None) -> BertAdamW:
 
 
 def prepare(model: ZooModel, recipe: Recipe) -> None:
-    """Freezes, adds LoRA, reinitializes and rematerializes as a recipe says.
+    """Freezes, adds LoRA, reinitializes, rematerializes and divides batches as a recipe says.
 
     Call it between `load` and compiling.
     """
@@ -137,6 +141,8 @@ def prepare(model: ZooModel, recipe: Recipe) -> None:
     if recipe.lora_rank is not None:
         add_lora(model, recipe.lora_rank, recipe.lora_alpha, recipe.lora_targets)
     reinitialize(model, recipe.reinitialized_layers)
+    if recipe.mini_batch_size is not None:
+        model.mini_batch_size = recipe.mini_batch_size
     if recipe.rematerialize:
         rematerialize(model)
 

@@ -3,7 +3,7 @@
 import importlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -43,7 +43,12 @@ class DataOptions:
         "Rows (sentences, articles) of the training file to train on; 0 for all that are not measured. "
         "Drawn at random, of each class its share.",
     )
-    split_seed: int = setting(0, "Seed of held_out and train_rows, whatever --seeds says.")
+    labels_per_class: int = setting(
+        0, "Training rows of each class, drawn at random by split_seed; 0 for all.", least=0
+    )
+    split_seed: int = setting(
+        0, "Seed of held_out, train_rows and labels_per_class, whatever --seeds says."
+    )
     text: str = setting("text", "The table's column of texts; without header its number from 0.")
     text_pair: str | None = setting(
         None, "The table's column of second texts, for a task on pairs."
@@ -56,6 +61,16 @@ class DataOptions:
     label_columns: tuple[str, ...] = setting(
         (),
         "Columns in place of label, each named as a label that applies (1) to a text or not (0).",
+    )
+    columns: tuple[str, ...] = setting(
+        (),
+        "The table's columns of texts that are read apart, in place of those that the task names; for triplets any "
+        "number of columns of negatives, for reranking a query with its right document before others.",
+    )
+    prompts: tuple[str, ...] = setting(
+        (),
+        "The model's prompt for each of these columns, by name, as in query,passage; the last one counts for all "
+        "that follow.",
     )
     skip_unlabelled: bool = setting(
         False, "Whether rows without a label are left out; else an error."
@@ -77,9 +92,11 @@ class DataOptions:
     )
 
 
+LAYOUT = ("header", "delimiter", "format", "encoding")
 FILES = ("train_file", "dev_file", "test_file", "held_out", "train_rows", "split_seed")
+FEW = ("labels_per_class", "split_seed")
 TAG_COLUMNS = ("word_column", "tag_column")
-OF_OTHERS = {"data_dir", "beam_search", *TAG_COLUMNS}
+OF_OTHERS = {"data_dir", "beam_search", "columns", "prompts", *TAG_COLUMNS}
 TABLE = tuple(f.name for f in fields(DataOptions) if f.name not in OF_OTHERS)
 
 
@@ -126,6 +143,7 @@ def _glue(name: str, data_set: glue.GlueDataSet) -> Entry:
             "label_names": data_set.label_names,
             "write_official": partial(glue.write_submission, name),
         },
+        reads=("data_dir",) if data_set.is_regression else ("data_dir", *FEW),
     )
 
 
@@ -159,8 +177,19 @@ def _conll(name: str, **more: Any) -> Entry:
 
 
 # Without a development split, so that the last epoch's weights are kept.
-_TREC = {"source": "TREC's questions (Li and Roth 2002)", "measured": ("test",), **_FOLDER}
+_TREC = {
+    "source": "TREC's questions (Li and Roth 2002)",
+    "measured": ("test",),
+    "reads": ("data_dir", *FEW),
+    **_FOLDER,
+}
 _OWN = {"needs": ("train_file",)}
+
+
+def _columns(maker: str, *more: str) -> Entry:
+    """A table of rows of several texts."""
+    return Entry(maker, reads=(*FILES, *LAYOUT, "columns", *more), **_OWN)
+
 
 BENCHMARKS: Mapping[str, Entry] = {
     "messages": Entry(
@@ -168,12 +197,17 @@ BENCHMARKS: Mapping[str, Entry] = {
         lambda options, split: LabelledTexts(*messages.load(split), messages.LABELS),
         "the messages that ship with bert_zoo",
         measured=("test",),
-        reads=(),
+        reads=FEW,
     ),
     **{name: _glue(name, data_set) for name, data_set in glue.DATA_SETS.items()},
     "trec": Entry("texts.TextBenchmark", partial(_trec, fine=False), **_TREC),
     "trec_fine": Entry("texts.TextBenchmark", partial(_trec, fine=True), **_TREC),
     "table": Entry("texts.table_benchmark", reads=TABLE, **_OWN),
+    "pairs": _columns("embeddings.pairs_benchmark", "prompts"),
+    "triplets": _columns("embeddings.triplets_benchmark", "prompts"),
+    "scores": _columns("embeddings.scores_benchmark", "prompts", "label"),
+    "reranking": _columns("reranking.reranking_benchmark", "label"),
+    "beir": Entry("embeddings.beir_benchmark", reads=("data_dir", "prompts"), **_FOLDER),
     "conll2000": _conll("conll2000", measured=("test",)),
     "conll2003": _conll("conll2003"),
     "tagging": Entry("tagging.tagging_benchmark", reads=(*FILES, *TAG_COLUMNS, "encoding"), **_OWN),
@@ -218,4 +252,17 @@ def make_task(name: str, **options: Any) -> "Benchmark":
         )
     if missing := [option for option in row.needs if option not in said]:
         raise ValueError(f"The task {name!r} needs {missing}.")
-    return row.make(name, given)
+    task = row.make(name, given)
+    if given.labels_per_class:
+        task.data = cache(partial(_of_few_labels, task.data, given))
+    return task
+
+
+def _of_few_labels(read: Callable[[str], Any], options: DataOptions, split: str) -> Any:
+    """A split, of the training texts few."""
+    from bert_zoo.cli.benchmarks.few_labels import few_of_each_class
+
+    data = read(split)
+    if split != "train":
+        return data
+    return few_of_each_class(data, options.labels_per_class, options.split_seed)

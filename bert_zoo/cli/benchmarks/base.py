@@ -20,6 +20,8 @@ from bert_zoo.training.presets import Recipe
 
 NUM_SHOWN = 6
 SHOWN_LENGTH = 100
+# Settings of recipes that only some tasks read.
+OF_SOME_TASKS = ("loss", "symmetric", "matryoshka", "mini_batch_size", "contrastive_pairs")
 
 
 @dataclass(frozen=True)
@@ -55,9 +57,13 @@ class Benchmark(ABC):
         kind: what `load` takes as its task.
         heads: parts of the model that are randomly initialised, as `load` names them in `init`.
         question: arguments of the program predict, for an example.
+        settings: those of `OF_SOME_TASKS` that the task's training reads.
+        published_as: what recipes call data like it; its name if empty.
     """
 
     kind: str
+    settings: tuple[str, ...] = ()
+    published_as = ""
     heads: tuple[str, ...] = ("classifier",)
     question = '"some text"'
 
@@ -130,6 +136,23 @@ class Benchmark(ABC):
         """Keyword arguments of `load` for a model of this task."""
         labels = {"labels": self.label_names} if self.label_names else {}
         return {"task": self.kind, "init": self.heads, **labels}
+
+    def check_settings(self, recipe: Recipe) -> None:
+        """Raises ValueError where a recipe has settings that are for other tasks."""
+        given = [n for n in OF_SOME_TASKS if getattr(recipe, n) != getattr(Recipe, n)]
+        if unread := [name for name in given if name not in self.settings]:
+            raise ValueError(
+                f"The settings {unread} are not for the task {self.name!r}, a {self.kind.replace('_', ' ')}. Leave "
+                "them out."
+            )
+
+    def loss(self, recipe: Recipe) -> Any:
+        """The loss; None for the one of the model's task."""
+        return None
+
+    def product(self, model: ZooModel) -> ZooModel:
+        """The model that is measured and kept, from the one that is trained: as a rule, the same."""
+        return model
 
     def prepare(self, model: ZooModel) -> None:
         """Changes what a newly loaded model begins with, before it is trained."""

@@ -56,6 +56,7 @@ class TextBenchmark(Benchmark):
     """
 
     kind = Classifier.task
+    settings = ("contrastive_pairs",)
 
     def __init__(
         self,
@@ -169,6 +170,7 @@ class ScoreBenchmark(TextBenchmark):
     """Scores of texts or of pairs of texts."""
 
     kind = Regressor.task
+    settings = ()
 
     @property
     def label_names(self):
@@ -222,6 +224,7 @@ class MultiLabelBenchmark(TextBenchmark):
     """
 
     kind = MultiLabelClassifier.task
+    settings = ()
 
     def prepare(self, model):
         start_from_frequencies(model, self._present(self.train.labels))

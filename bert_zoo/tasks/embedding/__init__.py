@@ -19,7 +19,7 @@ from bert_zoo.models.gradient_cache import (
 )
 from bert_zoo.models.inputs import check_batch_size
 from bert_zoo.models.replicas import compiles_for_each_shape, rows_of_all
-from bert_zoo.models.task_model import TaskModel
+from bert_zoo.models.task_model import TaskModel, Use
 from bert_zoo.models.text_columns import (
     are_columns,
     column_arguments,
@@ -55,6 +55,11 @@ class SentenceEmbedder(TaskModel):
 
     task = "embedding"
     peft_task = "FEATURE_EXTRACTION"
+    use = Use(
+        "sentence-similarity",
+        "makes vectors of texts, whose cosines say how alike their meanings are",
+        "model.embed({texts})",
+    )
     pools_windows = True
     reads_columns = True
     if_untrained = (

@@ -1,0 +1,334 @@
+"""Sentence vectors: texts that find their partners, and pairs with scores."""
+
+import csv
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import keras
+import numpy as np
+
+from bert_zoo.cli.benchmarks.base import Benchmark, Measurement, one_line, spread_rows
+from bert_zoo.cli.benchmarks.files import own_files
+from bert_zoo.cli.benchmarks.texts import PREDICTED
+from bert_zoo.cli.report.analysis import hardest_examples
+from bert_zoo.cli.report.wording import number
+from bert_zoo.data.batches import column_batches
+from bert_zoo.data.columns import TextColumns, read_columns, remarks
+from bert_zoo.data.retrieval import Retrieval, read_beir
+from bert_zoo.embeddings.exact_search import Hits, search
+from bert_zoo.embeddings.roles import DOCUMENT, QUERY
+from bert_zoo.metrics.labels import pearson, ranks, spearman
+from bert_zoo.metrics.retrieval import retrieval_metrics
+from bert_zoo.models.base import ZooModel
+from bert_zoo.presets import Recipe
+from bert_zoo.tasks import SentenceEmbedder
+from bert_zoo.tasks.embedding.losses import (
+    CoSENT,
+    CosineRegression,
+    Matryoshka,
+    MultipleNegativesRanking,
+)
+
+# Metric -> the ranks at which it is taken.
+CUTOFFS = {"ndcg": (10,), "mrr": (10,), "accuracy": (1,), "recall": (10, 100)}
+NUM_FOUND = 100
+# What a recipe calls losses of scores -> the loss.
+LOSSES = {None: CoSENT, "cosine_regression": CosineRegression}
+
+
+class VectorBenchmark(Benchmark):
+    """Rows of texts that are read apart.
+
+    Args:
+        *args, **kwargs: as `Benchmark`; training data are `TextColumns`.
+        prompts: of each column, the name of a prompt of the model's; by default, what the model has for
+            queries and documents, or its default prompt.
+        remarks: on the data, see `Benchmark.remarks`.
+    """
+
+    kind = SentenceEmbedder.task
+    heads = ()
+    settings = ("matryoshka", "mini_batch_size")
+    question = '"a query" "one document" "another one"'
+    # Names of prompts for each column, of which the first that a model has is taken.
+    roles: tuple[tuple[str, ...], ...] = ()
+
+    def __init__(
+        self,
+        *args,
+        prompts: Sequence[str] = (),
+        remarks: Callable[[], Iterable[str]] = tuple,
+        **kwargs,
+    ):
+        super().__init__(*args, **kwargs)
+        self.prompts = prompts
+        self._remarks = remarks
+
+    def remarks(self):
+        return tuple(self._remarks())
+
+    def prompt(self, model: ZooModel, column: int) -> str | None:
+        """The name of a column's prompt; of those past the last one, the last one's."""
+        if self.prompts:
+            return self.prompts[min(column, len(self.prompts) - 1)]
+        role = self.roles[min(column, len(self.roles) - 1)] if self.roles else ()
+        return next((name for name in role if name in model.encoder.prompts.texts), None)
+
+    def batches(self, model, recipe, seed):
+        columns = []
+        for i, column in enumerate(self.train.columns):
+            before = model.encoder.prompts.text(self.prompt(model, i))
+            columns.append([before + text for text in column])
+        return column_batches(
+            columns,
+            self.train.labels,
+            model.preprocessor,
+            # Of texts of like length, those of other rows would be easier or harder to tell apart.
+            replace(recipe.batching(seed), group_by_length=False),
+            distinct=self.loss(recipe).in_batch_negatives,
+        )
+
+    def vectors(self, model: ZooModel, texts: Sequence[str], column: int, recipe: Recipe):
+        """float32 [texts, size], each after the prompt of its column."""
+        return model.embed(texts, PREDICTED * recipe.batch_size, self.prompt(model, column))
+
+    def has_labels(self, data):
+        return True
+
+
+def nested(loss: keras.losses.Loss, recipe: Recipe) -> keras.losses.Loss:
+    """The loss, over the first dimensions too that a recipe names."""
+    return Matryoshka(loss, recipe.matryoshka) if recipe.matryoshka else loss
+
+
+class RetrievalBenchmark(VectorBenchmark):
+    """Texts that find the ones that belong to them, among all of a split; splits are `Retrieval` too."""
+
+    settings = ("symmetric", *VectorBenchmark.settings)
+    roles = (QUERY, DOCUMENT)
+
+    def loss(self, recipe):
+        return nested(MultipleNegativesRanking(symmetric=recipe.symmetric), recipe)
+
+    def predict(self, model, data, recipe):
+        """The `Hits` of each query, by cosine."""
+        judged = as_retrieval(data)
+        queries = self.vectors(model, [*judged.queries.values()], 0, recipe)
+        documents = self.vectors(model, [*judged.corpus.values()], 1, recipe)
+        return search(queries, documents, NUM_FOUND)
+
+    def measure(self, data, predictions):
+        judged = as_retrieval(data)
+        found = found_documents(judged, predictions)
+        firsts = [first_right(judged.relevant[query], ids) for query, ids in found.items()]
+        hardest = hardest_examples(
+            [*judged.queries.values()],
+            [one_right(judged, query) for query in judged.queries],
+            [judged.corpus[ids[0]] for ids in found.values()],
+            np.array([1 - 1 / rank if rank else 1.0 for rank in firsts]),
+        )
+        return Measurement(retrieval_metrics(judged.relevant, found, CUTOFFS), hardest=hardest)
+
+    def write_predictions(self, directory, split, data, predictions, metrics):
+        """Of each query the rank of its first right document, and the nearest one; and a run of trec_eval."""
+        judged, path = as_retrieval(data), directory / f"{self.name}-{split}.tsv"
+        found = found_documents(judged, predictions)
+        rows = (
+            (
+                query,
+                first_right(judged.relevant[query], ids),
+                f"{scores[0]:.6f}",
+                text,
+                judged.corpus[ids[0]],
+            )
+            for (query, ids), scores, text in zip(
+                found.items(), predictions.scores, judged.queries.values(), strict=True
+            )
+        )
+        write_tsv(path, ("query_id", "rank", "score", "query", "nearest"), rows)
+        run = directory / f"{self.name}-{split}.trec"
+        with run.open("w", encoding="utf-8") as file:
+            for (query, ids), scores in zip(found.items(), predictions.scores, strict=True):
+                for place, (document, score) in enumerate(zip(ids, scores, strict=True), start=1):
+                    file.write(f"{query} Q0 {document} {place} {score:.6f} bert_zoo\n")
+        return [path, run]
+
+    def show(self, model, data, metrics):
+        judged = as_retrieval(data)
+        chosen = [[*judged.queries][row] for row in spread_rows(len(judged.queries))]
+        some = replace(judged, queries={query: judged.queries[query] for query in chosen})
+        found = found_documents(some, self.predict(model, some, Recipe()))
+        lines = ["Some queries, and the document nearest to each:"]
+        for query, (first, *_) in found.items():
+            is_right = first in judged.relevant[query]
+            wrong = "" if is_right else f"   (wrong: {one_line(one_right(judged, query))})"
+            text = one_line(judged.queries[query])
+            lines.append(f"  {text}\n    {one_line(judged.corpus[first])}{wrong}")
+        return "\n".join(lines)
+
+
+def as_retrieval(data: TextColumns | Retrieval) -> Retrieval:
+    """Anchors as queries, each different text of the other columns as a document.
+
+    Relevant for an anchor are the positives, column 1, of all of its rows.
+    """
+    if isinstance(data, Retrieval):
+        return data
+    anchors, positives, *_ = data.columns
+    queries = {text: str(i) for i, text in enumerate(dict.fromkeys(anchors))}
+    texts = dict.fromkeys(text for column in data.columns[1:] for text in column)
+    documents = {text: str(i) for i, text in enumerate(texts)}
+    relevant: dict[str, dict[str, int]] = {query: {} for query in queries.values()}
+    for anchor, positive in zip(anchors, positives, strict=True):
+        relevant[queries[anchor]][documents[positive]] = 1
+    return Retrieval(
+        *({id: text for text, id in ids.items()} for ids in (queries, documents)), relevant
+    )
+
+
+def found_documents(judged: Retrieval, hits: Hits) -> dict[str, list[str]]:
+    """Query id -> the ids of the documents found, nearest first."""
+    ids = [*judged.corpus]
+    rows = zip(judged.queries, hits.indices.tolist(), strict=True)
+    return {query: [ids[i] for i in found] for query, found in rows}
+
+
+def first_right(relevant: Mapping[str, int], found: Sequence[str]) -> int:
+    """The rank, from 1, of the first relevant document; 0 where none was found."""
+    return next((rank for rank, id in enumerate(found, start=1) if relevant.get(id)), 0)
+
+
+def one_right(judged: Retrieval, query: str) -> str:
+    """The text of a relevant document."""
+    grades = judged.relevant[query]
+    return judged.corpus[max(grades, key=grades.get)]
+
+
+class SimilarityBenchmark(VectorBenchmark):
+    """Pairs of texts with scores of how alike they are."""
+
+    published_as = "scores"
+    settings = ("loss", *VectorBenchmark.settings)
+    question = '--second "another text" "some text"'
+
+    def loss(self, recipe):
+        return nested(LOSSES[recipe.loss](), recipe)
+
+    def predict(self, model, data, recipe):
+        """Cosines [N]."""
+        vectors = [
+            self.vectors(model, texts, column, recipe) for column, texts in enumerate(data.columns)
+        ]
+        return row_cosines(*vectors)
+
+    def measure(self, data, predictions):
+        labels = np.asarray(data.labels)
+        metrics = {
+            "spearman": spearman(labels, predictions),
+            "pearson": pearson(labels, predictions),
+        }
+        apart = np.abs(ranks(labels) - ranks(predictions)) / len(labels)
+        texts = [f"{first} | {second}" for first, second in zip(*data.columns, strict=True)]
+        truths, given = (list(map(number, values.tolist())) for values in (labels, predictions))
+        return Measurement(metrics, hardest=hardest_examples(texts, truths, given, apart))
+
+    def write_predictions(self, directory, split, data, predictions, metrics):
+        path = directory / f"{self.name}-{split}.tsv"
+        cells = zip(*data.columns, data.labels, predictions, strict=True)
+        rows = ((a, b, f"{label:.6g}", f"{cosine:.6f}") for a, b, label, cosine in cells)
+        write_tsv(path, ("text", "text_pair", "label", "prediction"), rows)
+        return [path]
+
+    def show(self, model, data, metrics):
+        some = data.take(spread_rows(len(data)))
+        cosines = self.predict(model, some, Recipe())
+        lines = ["Some cosines (truth, texts):"]
+        for cosine, truth, *texts in zip(cosines, some.labels, *some.columns, strict=True):
+            lines.append(f"  {cosine:6.3f}  (true: {truth:.3f})  {one_line(' | '.join(texts))}")
+        return "\n".join(lines)
+
+
+def row_cosines(first: np.ndarray, second: np.ndarray) -> np.ndarray:
+    """The cosine of each row's two vectors, [N]."""
+    lengths = (np.linalg.norm(vectors, axis=1) for vectors in (first, second))
+    return np.sum(first * second, axis=1) / np.maximum(np.prod([*lengths], axis=0), 1e-12)
+
+
+def write_tsv(path: Path, header: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
+    with path.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.writer(file, delimiter="\t", lineterminator="\n")
+        writer.writerow(header)
+        writer.writerows(rows)
+
+
+# --- Files ---
+
+
+def column_files(options, columns: Sequence[str], label: str | None = None) -> dict[str, Any]:
+    """As `own_files`, of rows of texts.
+
+    Args:
+        options: `DataOptions`.
+        columns: those that are read where the user names none.
+        label: the column of numbers; None for none.
+    """
+    how = {name: getattr(options, name) for name in ("format", "delimiter", "header", "encoding")}
+    columns = options.columns or columns
+
+    def read(path: str, train: TextColumns | None) -> TextColumns:
+        data = read_columns(path, columns, label, **how)
+        if train is not None and len(train.columns) != len(data.columns):
+            raise ValueError(
+                f"{path} has rows of {len(data.columns)} texts, and {options.train_file} of "
+                f"{len(train.columns)}. Name the same columns in both."
+            )
+        return data
+
+    def all_remarks():
+        yield from remarks(Path(options.train_file), task["read"]("train"))
+
+    task = own_files(options, read, TextColumns.take)
+    return task | {"remarks": all_remarks}
+
+
+def pairs_benchmark(options) -> RetrievalBenchmark:
+    files = column_files(options, ("anchor", "positive"))
+    return RetrievalBenchmark(**files, prompts=options.prompts)
+
+
+def triplets_benchmark(options) -> RetrievalBenchmark:
+    files = column_files(options, ("anchor", "positive", "negative"))
+    return RetrievalBenchmark(**files, prompts=options.prompts)
+
+
+def scores_benchmark(options) -> SimilarityBenchmark:
+    files = column_files(options, ("sentence1", "sentence2"), options.label)
+    return SimilarityBenchmark(**files, prompts=options.prompts)
+
+
+def beir_benchmark(options) -> RetrievalBenchmark:
+    """A folder in BEIR's layout: its training judgements as pairs, those of dev or test to measure."""
+    directory = Path(options.data_dir)
+    has_dev = (directory / "qrels" / "dev.tsv").is_file()
+
+    def read(split: str) -> TextColumns | Retrieval:
+        judged = read_beir(directory, "dev" if split == "validation" else split)
+        if split != "train":
+            return judged
+        pairs = [
+            (judged.queries[query], judged.corpus[document])
+            for query, grades in judged.relevant.items()
+            for document, grade in grades.items()
+            if grade > 0
+        ]
+        return TextColumns(tuple(map(list, zip(*pairs, strict=True))))
+
+    return RetrievalBenchmark(
+        directory.name,
+        read,
+        measured=("validation" if has_dev else "test",),
+        source=f"the folder {directory.name}, in BEIR's layout (Thakur et al. 2021, arXiv:2104.08663)",
+        prompts=options.prompts,
+    )

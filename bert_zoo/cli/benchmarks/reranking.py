@@ -1,0 +1,169 @@
+"""Rerankers: pairs of a query and a document with labels, and lists of documents with a right one."""
+
+import numpy as np
+
+from bert_zoo.cli.benchmarks.base import Benchmark, Measurement, one_line, spread_rows
+from bert_zoo.cli.benchmarks.embeddings import column_files, write_tsv
+from bert_zoo.cli.benchmarks.texts import PREDICTED
+from bert_zoo.cli.report.analysis import binary_cross_entropies, cross_entropies, hardest_examples
+from bert_zoo.data.batches import list_batches, text_batches
+from bert_zoo.data.columns import TextColumns
+from bert_zoo.metrics.labels import pearson, spearman
+from bert_zoo.metrics.retrieval import retrieval_metrics
+from bert_zoo.presets import Recipe
+from bert_zoo.runtime.classifications import sigmoid
+from bert_zoo.tasks import Reranker
+
+CUTOFFS = {"ndcg": (10,), "mrr": (10,), "accuracy": (1,)}
+
+
+class PairBenchmark(Benchmark):
+    """Queries with a document each, and how well it answers: 0 or 1, or a number between them."""
+
+    kind = Reranker.task
+    question = '"a query" "one document" "another one"'
+
+    def __init__(self, *args, remarks=tuple, **kwargs):
+        super().__init__(*args, **kwargs)
+        self._remarks = remarks
+
+    def remarks(self):
+        return tuple(self._remarks())
+
+    def batches(self, model, recipe, seed):
+        train = self.train
+        labels = np.asarray(train.labels, np.float32)[:, None]
+        return text_batches(train.columns, labels, model.preprocessor, recipe.batching(seed))
+
+    def predict(self, model, data, recipe):
+        """Logits [N]."""
+        rows = PREDICTED * recipe.batch_size
+        return model.predict(data.columns, batch_size=rows, verbose=0)[:, 0]
+
+    def measure(self, data, predictions):
+        labels = np.asarray(data.labels)
+        # Average precision is of documents that answer or do not; grades have an order.
+        are_grades = bool(set(data.labels) - {0, 1})
+        scores = (spearman, pearson) if are_grades else (average_precision, accuracy)
+        losses = binary_cross_entropies(labels[:, None], predictions[:, None])
+        metrics = {score.__name__: score(labels, predictions) for score in scores}
+        texts = [" | ".join(row) for row in zip(*data.columns, strict=True)]
+        truths, given = (
+            [f"{value:.3f}" for value in values] for values in (labels, sigmoid(predictions))
+        )
+        hardest = hardest_examples(texts, truths, given, losses)
+        return Measurement({**metrics, "loss": float(losses.mean())}, hardest=hardest)
+
+    def write_predictions(self, directory, split, data, predictions, metrics):
+        path = directory / f"{self.name}-{split}.tsv"
+        rows = zip(*data.columns, data.labels, sigmoid(predictions), strict=True)
+        cells = ((*texts, f"{label:.6g}", f"{score:.6f}") for *texts, label, score in rows)
+        write_tsv(path, ("query", "document", "label", "score"), cells)
+        return [path]
+
+    def show(self, model, data, metrics):
+        some = data.take(spread_rows(len(data)))
+        lines = ["Some scores (truth, query and document):"]
+        for row in zip(
+            sigmoid(self.predict(model, some, Recipe())), some.labels, *some.columns, strict=True
+        ):
+            score, label, *texts = row
+            lines.append(f"  {score:.3f}  (true: {label:.3f})  {one_line(' | '.join(texts))}")
+        return "\n".join(lines)
+
+
+class ListBenchmark(PairBenchmark):
+    """Queries with several documents, of which the first answers; perhaps with a teacher's margins.
+
+    A margin is the score of the first document less that of the second.
+    """
+
+    def batches(self, model, recipe, seed):
+        queries, *documents = self.train.columns
+        labels, reader = self.train.labels, model.preprocessor
+        return list_batches(queries, documents, labels, reader, recipe.batching(seed))
+
+    def has_labels(self, data):
+        return True
+
+    def predict(self, model, data, recipe):
+        """Logits [N, documents]."""
+        queries, *documents = data.columns
+        rows = PREDICTED * recipe.batch_size
+        logits = [model.predict((queries, d), batch_size=rows, verbose=0) for d in documents]
+        return np.concatenate(logits, axis=1)
+
+    def measure(self, data, predictions):
+        queries, *documents = data.columns
+        # Of equal scores the lesser id comes first, so that the right document's is the greatest.
+        ids = ["right", *map(str, range(1, len(documents)))]
+        relevant = {str(i): ["right"] for i in range(len(data))}
+        found = {
+            str(i): dict(zip(ids, row, strict=True)) for i, row in enumerate(predictions.tolist())
+        }
+        losses, best = cross_entropies([0] * len(data), predictions), predictions.argmax(axis=1)
+        nearest = [documents[i][row] for row, i in enumerate(best)]
+        hardest = hardest_examples(queries, documents[0], nearest, losses)
+        metrics = retrieval_metrics(relevant, found, CUTOFFS)
+        return Measurement({**metrics, "loss": float(losses.mean())}, hardest=hardest)
+
+    def write_predictions(self, directory, split, data, predictions, metrics):
+        path = directory / f"{self.name}-{split}.tsv"
+        queries, *documents = data.columns
+        scores = sigmoid(predictions)
+        rows = (
+            (query, column[i], f"{scores[i, place]:.6f}")
+            for i, query in enumerate(queries)
+            for place, column in enumerate(documents)
+        )
+        write_tsv(path, ("query", "document", "score"), rows)
+        return [path]
+
+    def show(self, model, data, metrics):
+        some = data.take(spread_rows(len(data)))
+        queries, *documents = some.columns
+        lines = ["Some queries, and the document with the highest score:"]
+        for row, best in enumerate(self.predict(model, some, Recipe()).argmax(axis=1)):
+            wrong = f"   (wrong: {one_line(documents[0][row])})" if best else ""
+            lines.append(f"  {one_line(queries[row])}\n    {one_line(documents[best][row])}{wrong}")
+        return "\n".join(lines)
+
+
+def accuracy(labels: np.ndarray, logits: np.ndarray) -> float:
+    return float(np.mean((logits > 0) == (labels > 0.5)))
+
+
+def average_precision(labels: np.ndarray, scores: np.ndarray) -> float:
+    """The mean, over documents that answer, of the precision among those with no lower score."""
+    order = np.argsort(-scores, kind="stable")
+    hits, scores = labels[order] > 0.5, scores[order]
+    # Equal scores are taken together, as scikit-learn's average_precision_score does.
+    last = np.append(np.flatnonzero(np.diff(scores)), len(scores) - 1)
+    right = np.cumsum(hits)[last]
+    gained = np.diff(right, prepend=0)
+    return float(np.sum(gained * right / (last + 1)) / max(1, right[-1]))
+
+
+def reranking_benchmark(options) -> PairBenchmark:
+    """Pairs with labels, where two columns are named; lists without, or with a teacher's margins, of more.
+
+    Raises:
+        ValueError: labels of pairs are not between 0 and 1.
+    """
+    columns = options.columns or ("query", "document")
+    if len(columns) > 2:
+        label = options.label if options.label != type(options).label else None
+        return ListBenchmark(**column_files(options, columns, label))
+    files = column_files(options, columns, options.label)
+    read = files["read"]
+
+    def checked(split: str) -> TextColumns:
+        data = read(split)
+        if not all(0 <= label <= 1 for label in data.labels):
+            raise ValueError(
+                f"The labels of {files['source']} go from {min(data.labels):g} to {max(data.labels):g}, and a "
+                "reranker's are probabilities. Divide them by the highest that there may be."
+            )
+        return data
+
+    return PairBenchmark(**files | {"read": checked})

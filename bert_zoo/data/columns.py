@@ -1,0 +1,98 @@
+"""Rows of several texts, perhaps with a number: pairs, triplets, scores, lists of documents.
+
+Nothing here imports TensorFlow.
+"""
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from bert_zoo.data import files
+from bert_zoo.data.tables import Table, number
+from bert_zoo.error_text import shown
+
+_ADVICE = " Name the columns with columns= and label= (--columns, --label)."
+
+
+@dataclass(frozen=True)
+class TextColumns:
+    """Texts by column, in the order of their file."""
+
+    columns: tuple[list[str], ...]  # strings, [N] each
+    labels: list[float] | None = None  # [N]; None where rows have none
+    # Where each row begins in the file, [N]; empty where nothing is known of it.
+    lines: Sequence[int] = field(default=(), compare=False, repr=False)
+
+    def __len__(self) -> int:
+        return len(self.columns[0])
+
+    def take(self, rows: Sequence[int]) -> "TextColumns":
+        """Some of the rows."""
+        columns = tuple([column[row] for row in rows] for column in self.columns)
+        labels = None if self.labels is None else [self.labels[row] for row in rows]
+        return TextColumns(columns, labels, [self.lines[row] for row in rows] if self.lines else ())
+
+
+def read_columns(
+    path: str | Path, columns: Sequence[str | int], label: str | int | None = None, **how: Any
+) -> TextColumns:
+    """Reads columns of texts of a table, and perhaps one of numbers.
+
+    A list of texts in one cell, of JSON or Parquet, stands for a column each; every row needs as many.
+
+    Args:
+        path: the file.
+        columns: names of the columns of texts; without header their numbers.
+        label: of the column of numbers; None for none.
+        **how: how the file is written, as for `read_table`: format, delimiter, header, encoding.
+
+    Raises:
+        ValueError: a column is not there, a cell holds no text or number, or rows have other numbers of
+            texts than the first one. Names file and line.
+        FileNotFoundError: there is no such file.
+    """
+    table = Table(path, **how)
+    asked = (*columns, *(() if label is None else (label,)))
+    rows: list[list[str]] = []
+    labels: list[float] = []
+    lines: list[int] = []
+    for line, cells in table.rows(asked, _ADVICE):
+        place = table.place(line)
+        row = list(_texts(cells[: len(columns)], columns, place))
+        if rows and len(row) != len(rows[0]):
+            raise ValueError(
+                f"{place}: the row has {len(row)} texts, and the first one {len(rows[0])}. Give every row as "
+                "many."
+            )
+        rows.append(row)
+        lines.append(line)
+        if label is not None:
+            value = math.nan if isinstance(cells[-1], bool) else number(cells[-1])
+            if not math.isfinite(value):
+                raise ValueError(
+                    f"{place}: {str(label)!r} is {shown(cells[-1])}, expected a finite number."
+                )
+            labels.append(value)
+    texts = tuple(map(list, zip(*rows, strict=True)))
+    return TextColumns(texts, None if label is None else labels, lines)
+
+
+def _texts(cells: Sequence[Any], names: Sequence[str | int], place: str) -> Iterator[str]:
+    for cell, name in zip(cells, names, strict=True):
+        for text in cell if isinstance(cell, list) else [cell]:
+            yield files.string(text, str(name), place)
+
+
+def remarks(path: Path, data: TextColumns) -> Iterator[str]:
+    """Sentences on a file's rows from which nothing is learned; see `bert_zoo.data.remarks`."""
+    rows = list(zip(*data.columns, strict=True))
+    kinds = {
+        "have an empty text": [not all(text.strip() for text in row) for row in rows],
+        "have the same text in two columns": [len(set(row)) < len(row) for row in rows],
+    }
+    for what, found in kinds.items():
+        if any(found):
+            first = data.lines[found.index(True)]
+            yield f"Of the {len(data):,} rows of {path.name}, {sum(found):,} {what}, the first on line {first:,}."

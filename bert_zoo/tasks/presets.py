@@ -1,0 +1,44 @@
+"""Settings of fine-tuning that were published for a task, whatever the family."""
+
+from bert_zoo.presets import Preset, Recipe
+
+# What transformers' Trainer has where nothing is said.
+TRAINER = Recipe(
+    epochs=1,
+    schedule="linear_after_warmup",
+    weight_decay=0.0,
+    epsilon=1e-8,
+    bias_correction=True,
+)
+DOCS = "sentence-transformers examples"
+OF_TASKS = (
+    Preset(
+        "embedding/pairs",
+        ("embedding",),
+        TRAINER.replace(batch_size=128, max_length=75),
+        f"{DOCS}, sentence_transformer/training/nli/training_nli_v2.py",
+        note="Published for triplets of NLI; here for all pairs and triplets.",
+    ),
+    Preset(
+        "embedding/scores",
+        ("embedding",),
+        TRAINER.replace(epochs=4, batch_size=16),
+        f"{DOCS}, sentence_transformer/training/sts/training_stsbenchmark.py",
+        benchmark="scores",
+    ),
+    Preset(
+        "reranking/scores",
+        ("reranking",),
+        TRAINER.replace(epochs=4, batch_size=64, max_length=256),
+        f"{DOCS}, cross_encoder/training/sts/training_stsbenchmark.py",
+        note="Published for STS-B; here for all data of rerankers.",
+    ),
+    Preset(
+        "setfit",
+        ("classification",),
+        TRAINER.replace(batch_size=16, learning_rate=2e-5, max_length=256, contrastive_pairs=20),
+        "Tunstall et al. 2022 (arXiv:2209.11055), section 4.1",
+        note="For 8 to 64 texts a class (--labels_per_class).",
+        is_default=False,
+    ),
+)
