@@ -2,12 +2,13 @@
 
 import gzip
 import json
+from functools import partial
 
 import numpy as np
 import pytest
 from helpers import TEXTS, loaded_task
 
-from bert_zoo.config import Prompts
+from bert_zoo.config import Pooling, Prompts
 from bert_zoo.data.glue import metrics as glue_metrics
 from bert_zoo.data.retrieval import read_beir
 from bert_zoo.data.tables import read_table
@@ -23,8 +24,9 @@ from bert_zoo.metrics import retrieval_metrics
 class Angles:
     """A model that gives a text the vector of an angle, in degrees, that the text is."""
 
-    def __init__(self, **prompts):
+    def __init__(self, similarity="cosine", **prompts):
         self.prompts, self.asked = Prompts(prompts), []
+        self.pooling = Pooling(similarity=similarity)
 
     def embed(self, texts, batch_size=32, prompt=None):
         self.asked.append(prompt)
@@ -137,6 +139,30 @@ def test_queries_and_documents_get_the_models_prompts():
         assert model.asked == expected
     evaluate_retrieval(model, *arguments, query_prompt="x: ", document_prompt="")
     assert model.asked[2:] == ["x: ", ""]
+
+
+class Lengths(Angles):
+    """A text's vector is as long as the text says."""
+
+    def embed(self, texts, **options):
+        lengths = np.array([[float(text.split()[1])] for text in texts], "float32")
+        return super().embed(texts, **options) * lengths
+
+
+def test_vectors_are_compared_as_the_model_says():
+    queries, corpus, relevant = {"q": "0 1"}, {"near": "5 1", "long": "20 9"}, {"q": ["long"]}
+    of_model = partial(evaluate_retrieval, queries=queries, corpus=corpus, relevant=relevant)
+    assert of_model(Lengths("dot"))["accuracy@1"] == 1
+    assert of_model(Lengths("cosine"))["accuracy@1"] == 0
+    assert of_model(Lengths("dot"), similarity="cosine")["accuracy@1"] == 0
+    assert mine_negatives(Lengths("dot"), ["0 1"], ["1 1"], ["5 1", "20 9"])[2] == ["20 9"]
+    pairs = ["0 1", "0 1"], ["5 1", "20 9"], [0.0, 1.0]
+    assert evaluate_similarity(Lengths("dot"), *pairs)["spearman"] == pytest.approx(1)
+    assert evaluate_similarity(Lengths("cosine"), *pairs)["spearman"] == pytest.approx(-1)
+    with pytest.raises(
+        ValueError, match="similarity is 'euclidean'; vectors are searched by one of"
+    ):
+        of_model(Lengths("euclidean"))
 
 
 def test_judgements_of_what_is_not_there_are_refused():

@@ -71,6 +71,27 @@ def test_what_gives_rows_by_slices_is_searched(stored, tmp_path):
     assert (rescored.indices == expected).all()
 
 
+class Sliced:
+    """Rows that are given by slices alone."""
+
+    def __init__(self, vectors):
+        self.vectors, self.shape, self.most = vectors, vectors.shape, 0
+
+    def __len__(self):
+        return len(self.vectors)
+
+    def __getitem__(self, rows: slice):
+        rows = self.vectors[rows]
+        self.most = max(self.most, len(rows))
+        return rows
+
+
+def test_no_more_than_a_block_of_the_corpus_is_read_at_a_time():
+    corpus = Sliced(made(1000))
+    search(made(300, seed=1), corpus, 5, block_rows=64)
+    assert corpus.most == 64
+
+
 # --- int8 and signs ---
 
 
@@ -136,6 +157,7 @@ def test_encoded_vectors_are_written_block_by_block(tmp_path):
     [
         ({"queries": made(1)[0]}, r"shape \[24\].*pass float vectors \[queries, size\]"),
         ({"queries": np.ones((1, SIZE), int)}, "type int64; pass float vectors"),
+        ({"corpus": made(3).tolist()}, r"shape \[\].*expected \[rows, 24\]"),
         ({"corpus": made(3, 25)}, r"shape \[3, 25\].*24 dimensions: expected \[rows, 24\]"),
         ({"corpus": np.ones((3, SIZE), "uint8")}, r"expected \[rows, 3\]"),
         ({"corpus": np.ones((3, SIZE), "int8")}, r"pass the ranges \[2, 24\].*got none"),
@@ -143,7 +165,10 @@ def test_encoded_vectors_are_written_block_by_block(tmp_path):
         ({"corpus": made(0)}, "no rows"),
         ({"rescore_with": made(4)}, "rescore_with has 4 rows and the corpus 3"),
         ({"top_k": 0}, "top_k is 0; it must be at least 1"),
-        ({"similarity": "l2"}, r"similarity is 'l2'; choose one of \['cosine', 'dot'\]"),
+        (
+            {"similarity": "l2"},
+            r"similarity is 'l2'; vectors are searched by one of \['cosine', 'dot'\]",
+        ),
         ({"corpus": np.where(np.eye(3, SIZE) > 0, np.nan, 1)}, "row 0 of the corpus is nan"),
     ],
 )

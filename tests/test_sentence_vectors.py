@@ -92,8 +92,9 @@ def test_the_runtime_gives_the_same_vectors(name, tmp_path):
 
 @pytest.mark.slow
 def test_layers_that_a_graph_of_hugging_faces_layout_lacks_are_said(tmp_path, caplog):
-    model = bert_zoo.load(directory_of("dense", tmp_path), "embedding")
+    model = bert_zoo.load(directory_of("dense", tmp_path), "embedding", truncate_dim=4)
     bert_zoo.export(model, tmp_path / "served", format="onnx", layout="hf")
+    assert "(dense layers and truncate_dim)" in caplog.text
     assert "transformers.js does not" in caplog.text
     assert (tmp_path / "served" / "2_Dense").is_dir()
 
@@ -160,6 +161,12 @@ def test_the_card_says_how_vectors_are_made(tmp_path):
     assert 'library_name: "sentence-transformers"' in card
     assert "pooled by mean, through a layer of 16 units (tanh); compared by cosine." in card
     assert '| query (default) | "the city " |' in card
+
+
+def test_modules_without_a_transformer_are_named(tmp_path):
+    (tmp_path / "modules.json").write_text(json.dumps(kinds("Router", "Normalize")))
+    with pytest.raises(FileNotFoundError, match=r"lists the modules Router, Normalize, and there"):
+        bert_zoo.load(tmp_path)
 
 
 def test_setfits_classifier_is_named(tmp_path, caplog):

@@ -32,7 +32,9 @@ PROGRAM = Program(
 )
 _MODEL = PROGRAM.string("model", "minilm_l6", "A name that `bert_zoo list` prints, or a directory.")
 _TEXT = PROGRAM.string("text", None, "A file of texts, in place of arguments.")
-_COLUMN = PROGRAM.string("column", "text", "The column of its texts, if it is a table.")
+_COLUMN = PROGRAM.string(
+    "column", None, "The column of its texts, if it is a table; 'text' by default."
+)
 _OUTPUT = PROGRAM.string("output", None, "A .npy file to write: float32 [texts, hidden].")
 _PROMPT = PROGRAM.string(
     "prompt",

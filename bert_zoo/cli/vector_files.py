@@ -19,23 +19,31 @@ from bert_zoo.weights.files import naming_full_disk
 TEXTS_AT_ONCE = 1024
 
 
-def texts_of(path: str | Path, column: str = "text", **how: Any) -> Iterator[str]:
+def texts_of(path: str | Path, column: str | None = None, **how: Any) -> Iterator[str]:
     """Yields the texts of a file: its lines, or a column of a table.
 
     Args:
         path: the file; ".gz" at the end of its name says that it is packed. It is a table where the
             suffix before, or an option, says so.
-        column: of the table.
-        **how: how a table is written, as for `read_table`: format, delimiter, header; encoding.
+        column: of a table; "text" by default.
+        **how: how a table is written, as for `read_table`: format, delimiter, header, encoding.
+
+    Raises:
+        ValueError: an option for tables is given for a file that is none.
     """
     path = Path(path)
     name = path.with_suffix("") if files.is_gzip(path) else path
     by_suffix = tables.SUFFIXES.get(name.suffix.lower())
     if by_suffix is None and not {"format", "delimiter"} & set(how):
+        if column is not None or "header" in how:
+            raise ValueError(
+                f"{path} is read line by line, as its name says nothing of a table, and column and header are "
+                f"for tables. Say with format which one it is: {list(tables.FORMATS)}."
+            )
         return (text for _, text in files.lines(path, how.get("encoding")))
     if files.is_gzip(path) and "delimiter" not in how:
         how.setdefault("format", by_suffix)
-    return (text for (text,) in tables.text_rows(path, column, **how))
+    return (text for (text,) in tables.text_rows(path, column or "text", **how))
 
 
 def write_vectors(
@@ -70,7 +78,7 @@ def write_vectors(
     with naming_full_disk(output), partial.open("r+b" if partial.exists() else "w+b") as file:
         done, size = _position(file)
         if done:
-            tqdm.write(f"Going on after {done:,} texts, whose vectors are in {partial}.")
+            print(f"Going on after {done:,} texts, whose vectors are in {partial}.")
         skipped = sum(1 for _ in islice(texts, done))
         with tqdm(total=total, initial=skipped, unit=" texts", disable=None) as progress:
             while some := list(islice(texts, TEXTS_AT_ONCE)):

@@ -5,8 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from bert_zoo.embeddings.exact_search import search
-from bert_zoo.embeddings.roles import DOCUMENT, QUERY, embedded
+from bert_zoo.embeddings.exact_search import checked_similarity, search
+from bert_zoo.embeddings.roles import DOCUMENT, QUERY, embedded, similarity_of
 from bert_zoo.error_text import quoted
 from bert_zoo.metrics.labels import pearson, spearman
 from bert_zoo.metrics.retrieval import CUTOFFS, retrieval_metrics
@@ -19,11 +19,12 @@ def evaluate_retrieval(
     relevant: Mapping[str, Mapping[str, float] | Sequence[str] | set[str]],
     *,
     cutoffs: Mapping[str, Sequence[int]] = CUTOFFS,
+    similarity: str | None = None,
     query_prompt: str | None = None,
     document_prompt: str | None = None,
     batch_size: int = 32,
 ) -> dict[str, float]:
-    """How well a model finds the relevant documents of queries, by cosine.
+    """How well a model finds the relevant documents of queries.
 
     Args:
         model: has `embed`.
@@ -31,6 +32,7 @@ def evaluate_retrieval(
         relevant: query id -> ids of its relevant documents, or document id -> grade. Queries without any do
             not count; a warning says how many.
         cutoffs: metric -> the ranks at which it is taken.
+        similarity: "cosine" or "dot"; by default the model's own.
         query_prompt, document_prompt: as `embed` takes them; by default the model's own for queries and
             documents, if it has such.
         batch_size: texts a step.
@@ -58,6 +60,7 @@ def evaluate_retrieval(
         embedded(model, [*queries.values()], query_prompt, QUERY, batch_size),
         embedded(model, [corpus[id] for id in ids], document_prompt, DOCUMENT, batch_size),
         max(max(ranks) for ranks in cutoffs.values()),
+        similarity=similarity or similarity_of(model),
     )
     found = {
         query: [ids[row] for row in rows] for query, rows in zip(queries, hits.indices, strict=True)
@@ -71,15 +74,17 @@ def evaluate_similarity(
     b: Sequence[str],
     scores: Sequence[float],
     *,
+    similarity: str | None = None,
     prompt: str | None = None,
     batch_size: int = 32,
 ) -> dict[str, float]:
-    """How the cosines of pairs of texts agree with people's scores.
+    """How the similarities of pairs of texts agree with people's scores.
 
     Args:
         model: has `embed`.
         a, b: texts [pairs].
         scores: numbers [pairs] of any scale, higher for pairs of more similar meaning.
+        similarity: "cosine" or "dot"; by default the model's own.
         prompt: as `embed` takes it.
         batch_size: texts a step.
 
@@ -91,17 +96,15 @@ def evaluate_similarity(
             f"There are {len(a)} first texts, {len(b)} second ones and {len(scores)} scores; pass one of "
             "each for every pair."
         )
-    first, second = (
-        _directions(model.embed(x, batch_size=batch_size, prompt=prompt)) for x in (a, b)
-    )
-    cosines = np.einsum("ij,ij->i", first, second)
-    return {name: f(np.asarray(scores, float), cosines) for name, f in _CORRELATIONS.items()}
-
-
-_CORRELATIONS = {"spearman": spearman, "pearson": pearson}
+    first, second = (model.embed(texts, batch_size=batch_size, prompt=prompt) for texts in (a, b))
+    if checked_similarity(similarity or similarity_of(model)) == "cosine":
+        first, second = _directions(first), _directions(second)
+    found = np.einsum("ij,ij->i", first, second)
+    expected = np.asarray(scores, float)
+    return {"spearman": spearman(expected, found), "pearson": pearson(expected, found)}
 
 
 def _directions(vectors: np.ndarray) -> np.ndarray:
-    """Vectors of length 1, of zeros zeros."""
+    """Vectors of length 1; of zeros, zeros."""
     lengths = np.linalg.norm(vectors, axis=-1, keepdims=True)
     return vectors / np.where(lengths == 0, 1, lengths)

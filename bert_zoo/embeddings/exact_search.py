@@ -78,9 +78,7 @@ def search(
     for name, value in counts.items():
         if value < 1:
             raise ValueError(f"{name} is {value}; it must be at least 1.")
-    if similarity not in SIMILARITIES:
-        raise ValueError(f"similarity is {similarity!r}; choose one of {list(SIMILARITIES)}.")
-    queries = _checked_queries(queries, similarity)
+    queries = _checked_queries(queries, checked_similarity(similarity))
     size = queries.shape[1]
     decode = _decoder("corpus", corpus, size, ranges)
     rows = len(corpus)
@@ -106,6 +104,14 @@ def search(
 # --- Checks ---
 
 
+def checked_similarity(similarity: str) -> str:
+    if similarity not in SIMILARITIES:
+        raise ValueError(
+            f"similarity is {similarity!r}; vectors are searched by one of {list(SIMILARITIES)}."
+        )
+    return similarity
+
+
 def _checked_queries(queries: Any, similarity: str) -> np.ndarray:
     """Queries as float32 [queries, size], for cosines of length 1."""
     queries = np.asarray(queries)
@@ -124,7 +130,7 @@ def _type(vectors: Any) -> np.dtype:
 
 def _decoder(name: str, vectors: Any, size: int, ranges: np.ndarray | None) -> _Decode:
     """What makes float vectors of stored ones; raises ValueError where they do not fit the queries."""
-    kind, shape = _type(vectors), tuple(vectors.shape)
+    kind, shape = _type(vectors), tuple(getattr(vectors, "shape", ()))
     width = (size + 7) // 8 if kind == np.uint8 else size
     if len(shape) != 2 or shape[1] != width:
         raise ValueError(

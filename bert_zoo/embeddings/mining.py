@@ -1,13 +1,14 @@
 """Texts that a model finds alike: hard negatives to train with, and paraphrases."""
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from bert_zoo.embeddings.exact_search import search
-from bert_zoo.embeddings.roles import DOCUMENT, QUERY, embedded
+from bert_zoo.embeddings.exact_search import Hits, search
+from bert_zoo.embeddings.roles import DOCUMENT, QUERY, embedded, similarity_of
 
 log = logging.getLogger(__name__)
 
@@ -26,6 +27,7 @@ def mine_negatives(
     margin: float | None = None,
     relative_margin: float | None = None,
     cross_encoder: Any = None,
+    similarity: str | None = None,
     one_row: bool = False,
     query_prompt: str | None = None,
     document_prompt: str | None = None,
@@ -47,8 +49,9 @@ def mine_negatives(
             hundred times as many with a margin, and ten times with a cross-encoder.
         margin: how much less similar a negative must be than the anchor's least similar positive.
         relative_margin: the same as a share of that positive's similarity, such as 0.05.
-        cross_encoder: a reranker whose scores, `predict((queries, documents))`, take the place of cosines
-            in the order of the texts looked at, and in margins.
+        cross_encoder: a reranker, whose logits for pairs of texts then replace similarities in the order of
+            the texts looked at, and in margins.
+        similarity: "cosine" or "dot"; by default the model's own.
         one_row: whether a pair's negatives stand in one row, each in a column of its own. Pairs with fewer
             than `number` are then left out.
         query_prompt, document_prompt: as `embed` takes them; by default the model's own.
@@ -83,15 +86,16 @@ def mine_negatives(
     queries = embedded(model, [*known], query_prompt, QUERY, batch_size)
     vectors = embedded(model, texts, document_prompt, DOCUMENT, batch_size)
 
+    compare = partial(search, similarity=similarity or similarity_of(model))
     negatives = {}
     left_out = {anchor: some | {rows.get(anchor)} for anchor, some in known.items()}
-    nearest = _nearest(queries, vectors, [*left_out.values()], range_max)
+    nearest = _nearest(compare, queries, vectors, [*left_out.values()], range_max)
     for (anchor, right), query, (found, scores) in zip(
         known.items(), queries, nearest, strict=True
     ):
         right = sorted(right)
         if cross_encoder is None:
-            least = search(query[None], vectors[right], len(right)).scores.min()
+            least = compare(query[None], vectors[right], len(right)).scores.min()
         else:
             documents = [texts[row] for row in (*found, *right)]
             of_pairs = _scores_of_pairs(cross_encoder, anchor, documents, batch_size)
@@ -119,12 +123,16 @@ def _check_options(
 
 
 def _nearest(
-    queries: np.ndarray, vectors: np.ndarray, left_out: Sequence[set[int | None]], count: int
+    compare: Callable[..., Hits],
+    queries: np.ndarray,
+    vectors: np.ndarray,
+    left_out: Sequence[set[int | None]],
+    count: int,
 ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Yields, of each query, the `count` most similar rows but those left out, and their cosines."""
+    """Yields, of each query, the `count` most similar rows but those left out, and their similarities."""
     most = count + max(map(len, left_out))
     for start in range(0, len(queries), _QUERIES_AT_ONCE):
-        hits = search(queries[start : start + _QUERIES_AT_ONCE], vectors, most)
+        hits = compare(queries[start : start + _QUERIES_AT_ONCE], vectors, most)
         for rows, scores, wrong in zip(*hits, left_out[start:], strict=False):
             kept = [place for place, row in enumerate(rows) if row not in wrong][:count]
             yield rows[kept], scores[kept]

@@ -67,12 +67,15 @@ def to_binary(vectors: Any, output: str | PathLike[str] | None = None) -> np.nda
 def from_int8(block: np.ndarray, ranges: np.ndarray) -> np.ndarray:
     """The middles of the steps that int8 values stand for, float32."""
     starts, steps = _scale(ranges)
-    return block.astype(np.float32) * steps + (starts + 128.5 * steps)
+    vectors = block.astype(np.float32)
+    vectors *= steps
+    vectors += starts + 128.5 * steps
+    return vectors
 
 
 def from_binary(block: np.ndarray, size: int) -> np.ndarray:
     """Signs as 1 and -1, float32 [rows, size]."""
-    return np.unpackbits(block, axis=-1, count=size).astype(np.float32) * 2 - 1
+    return np.where(np.unpackbits(block, axis=-1, count=size), np.float32(1), np.float32(-1))
 
 
 def blocks(vectors: Any, rows: int) -> Iterator[tuple[int, np.ndarray]]:

@@ -1,4 +1,4 @@
-"""Vectors of queries and of documents, after the prompts that a model has for each."""
+"""What a model says of its vectors: the prompts for queries and documents, and how vectors are compared."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -23,6 +23,16 @@ def embedded(
         batch_size: texts a step.
     """
     if prompt is None:
-        prompts = getattr(getattr(model, "encoder", model), "prompts", None)
+        prompts = _of_encoder(model, "prompts")
         prompt = next((name for name in role if prompts and name in prompts.texts), None)
     return np.asarray(model.embed(texts, batch_size=batch_size, prompt=prompt))
+
+
+def similarity_of(model: Any) -> str:
+    """How the model's vectors are compared, one of `bert_zoo.config.SIMILARITIES`."""
+    pooling = _of_encoder(model, "pooling")
+    return "cosine" if pooling is None else pooling.similarity
+
+
+def _of_encoder(model: Any, name: str) -> Any:
+    return getattr(getattr(model, "encoder", model), name, None)

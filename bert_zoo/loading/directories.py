@@ -25,7 +25,12 @@ from bert_zoo.weights.bind import POOLER, Plan, RenamedSource
 from bert_zoo.weights.files import WeightsError
 from bert_zoo.weights.formats import BertZoo, Description, Format, HuggingFace
 from bert_zoo.weights.formats.bert_zoo import record
-from bert_zoo.weights.formats.hf_directories import TOKENIZER_FILE, dense_folders
+from bert_zoo.weights.formats.hf_directories import (
+    MODULES_FILE,
+    TOKENIZER_FILE,
+    dense_folders,
+    modules_of,
+)
 from bert_zoo.weights.sources import (
     ADAPTER_CONFIG,
     FILE_ENDINGS,
@@ -316,6 +321,11 @@ def _config_file(directory: Path) -> Path:
         raise FileNotFoundError(_cannot_take_apart(directory))
     if advice := what_runs(directory):
         raise FileNotFoundError(f"{directory} holds no model that load() reads. {advice}")
+    if kinds := [kind for kind, _ in modules_of(directory)]:
+        raise FileNotFoundError(
+            f"{directory} holds no model that load() reads: {MODULES_FILE} lists the modules {listing(kinds)}, "
+            "and there is no config.json of a transformer beside it."
+        )
     raise FileNotFoundError(
         f"{directory} holds no model: none of {', '.join(patterns)} is there (bert_zoo's, Hugging "
         f"Face's, the originals'). It holds {sorted(p.name for p in directory.iterdir())[:20]}."

@@ -248,10 +248,14 @@ def _write_hugging_face(
     from bert_zoo.serving.portable import hugging_face_function
 
     function = hugging_face_function(model)
-    if encoder_of(model).pooling.dense:  # which models with a head do not keep
+    pooling = encoder_of(model).pooling
+    # Models with a head keep neither.
+    after = ["dense layers"] * bool(pooling.dense) + ["truncate_dim"] * bool(pooling.truncate_dim)
+    if after:
         log.warning(
-            "The dense layers that follow the pooling of this model are in the directory, and not in the graph: "
-            "sentence-transformers applies them, transformers.js does not."
+            "What follows the pooling of this model (%s) is in the directory, and not in the graph: "
+            "sentence-transformers applies it, transformers.js does not.",
+            " and ".join(after),
         )
     write_around_weights(model, directory)
     (directory / _HF_FOLDER).mkdir()

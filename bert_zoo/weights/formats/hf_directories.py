@@ -157,7 +157,7 @@ def pooling_of(directory: Path) -> Pooling:
     Raises:
         ConfigError: a module or a setting that bert_zoo does not have, or modules in another order.
     """
-    modules = _modules(directory)
+    modules = modules_of(directory)
     kinds = [kind for kind, _ in modules]
     pooling = next((folder for kind, folder in modules if kind == "Pooling"), POOLING_DIRECTORY)
     # A cross-encoder has a transformer alone.
@@ -273,10 +273,10 @@ def write_settings(directory: Path, pooling: Pooling, prompts: Prompts) -> None:
 
 def dense_folders(directory: Path) -> list[str]:
     """The folders of a directory's Dense modules, in their order."""
-    return [folder for kind, folder in _modules(directory) if kind == "Dense"]
+    return [folder for kind, folder in modules_of(directory) if kind == "Dense"]
 
 
-def _modules(directory: Path) -> list[tuple[str, str]]:
+def modules_of(directory: Path) -> list[tuple[str, str]]:
     """Kind and folder of each module that a directory lists."""
     path = directory / MODULES_FILE
     modules = []
