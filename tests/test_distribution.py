@@ -80,6 +80,7 @@ CHOSEN = [
     "masked_lm",
     "multi_label_classification",
     "roberta/classification",
+    "reranking",
     "albert/token_classification",
     "spanbert/squad",
     "transformer_xl/hf_plain",

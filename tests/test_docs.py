@@ -40,7 +40,7 @@ PAGES = [
 ]
 EXAMPLE = re.compile(
     r"^<!-- first\n(?P<first>.*?)^-->$"
-    r"|^(?P<not_run><!-- not run: .+ -->\n)?```python\n(?P<code>.*?)^```$"
+    r"|^(?P<not_run><!-- not run: [^\n]+ -->\n)?```python\n(?P<code>.*?)^```$"
     r"(?:\n+```text\n(?P<printed>.*?)^```$)?",
     flags=re.MULTILINE | re.DOTALL,
 )

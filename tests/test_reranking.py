@@ -10,11 +10,16 @@ from helpers import ALL_GOLDEN, GOLDEN, TEXTS, load_task, loaded_task
 
 import bert_zoo
 from bert_zoo.config import ConfigError
+from bert_zoo.embeddings import ListwiseSoftmax, MarginMSE
 from bert_zoo.models import Reranker
 
 STORED = ALL_GOLDEN / "cross_encoder"
 SCORES = np.load(STORED / "scores.npz")
 QUERY = "the big city"
+# The arguments that its losses were computed with.
+QUERIES = [QUERY, "a tree", "the red house"]
+LISTS = (QUERIES, TEXTS, [*TEXTS[1:], TEXTS[0]])
+LABELS, MARGINS, SCALE = [1.0, 0.0, 0.25], [0.5, -1.0, 2.0], 3.0
 IDENTITY = "torch.nn.modules.linear.Identity"
 
 
@@ -100,3 +105,71 @@ def test_documents_are_ranked_and_printed():
         model.rank(QUERY, TEXTS, top_k=0)
     with pytest.raises(TypeError, match="pairs of texts"):
         model.predict(TEXTS)
+
+
+# --- Training ------------------------------------------------------------------------------------
+
+
+def pairs_of(model, queries: list[str], *columns: list[str]) -> tuple[dict, ...]:
+    """Ids of pairs, for each column of documents."""
+    pairs = model.columns_to_inputs((queries, *columns), model.preprocessor)
+    return tuple({name: np.asarray(ids) for name, ids in of.items()} for of in pairs)
+
+
+@pytest.fixture
+def model(eager):
+    return load_task("reranking", dropout=0.0)
+
+
+TEACHER = np.transpose([LABELS, MARGINS])
+
+
+@pytest.mark.parametrize(
+    ("data", "loss", "expected"),
+    [
+        ((LISTS[:2], LABELS), None, "pairs"),
+        ((LISTS,), ListwiseSoftmax(SCALE), "softmax"),
+        ((LISTS, MARGINS), None, "margins"),
+        ((LISTS, TEACHER), MarginMSE(), "teacher"),
+    ],
+)
+def test_losses_are_those_of_sentence_transformers(data, loss, expected, model):
+    labels = np.reshape(data[1], (len(TEXTS), -1)) if len(data) > 1 else np.zeros((3, 0))
+    logits = SCORES["logits"][:, : len(data[0]) - 1]
+    exact = (loss or model.loss)(labels, logits)
+    np.testing.assert_allclose(exact, SCORES[expected], rtol=1e-6)
+    if loss is not None:
+        model.compile(loss=loss)
+    np.testing.assert_allclose(model.evaluate(*data, verbose=0), SCORES[expected], rtol=2e-5)
+
+
+def test_the_loss_of_lists_without_labels_is_a_softmax(model):
+    expected = -np.log(1 / (1 + np.exp(SCORES["logits"][:, 1] - SCORES["logits"][:, 0]))).mean()
+    np.testing.assert_allclose(model.evaluate(LISTS, verbose=0), expected, rtol=2e-5)
+    found = model.evaluate(pairs_of(model, *LISTS), verbose=0)
+    np.testing.assert_allclose(found, expected, rtol=2e-5)
+
+
+def test_lists_are_learned_and_kinds_of_data_may_be_mixed(model):
+    model.optimizer.learning_rate = 3e-3
+    lists, labelled = pairs_of(model, *LISTS), (*pairs_of(model, *LISTS[:2]), LABELS)
+    history = model.fit(lists, epochs=5, verbose=0, validation_data=labelled).history
+    assert history["loss"][-1] < 0.5 * history["loss"][0] and len(history["val_loss"]) == 5
+
+
+@pytest.mark.parametrize(
+    ("data", "loss", "message"),
+    [
+        ((LISTS[:2], [1, 5, 0]), None, r"label\[1\] is 5.* \[0, 1\]"),
+        ((LISTS[:2],), None, "no labels"),
+        (((*LISTS, TEXTS), np.ones((3, 4))), None, r"\(3, 4\).*\[batch, 3\].*\[batch, 2\]"),
+        ((LISTS, MARGINS), ListwiseSoftmax(), "reads no labels"),
+        ((LISTS,), MarginMSE(), "y is None"),
+        ((LISTS[:2], LABELS), MarginMSE(), "Pass lists"),
+    ],
+)
+def test_data_that_fit_no_loss_are_refused(data, loss, message, model):
+    if loss is not None:
+        model.compile(loss=loss)
+    with pytest.raises(ValueError, match=message):
+        model.fit(*data, verbose=0)

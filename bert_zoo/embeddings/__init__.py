@@ -24,6 +24,8 @@ _NAMES: dict[str, str] = {
     "MultipleNegativesRanking": "bert_zoo.tasks.embedding.losses",
     "PairSoftmax": "bert_zoo.tasks.embedding.losses",
     "SupervisedContrastive": "bert_zoo.tasks.embedding.losses",
+    "ListwiseSoftmax": "bert_zoo.tasks.reranking.losses",
+    "MarginMSE": "bert_zoo.tasks.reranking.losses",
 }
 
 __all__ = sorted(_NAMES)

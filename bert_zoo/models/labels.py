@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from numbers import Integral, Real
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -455,11 +455,17 @@ def _are_names(row: Any) -> bool:
     return is_list and (len(row) == 0 or isinstance(row[0], str | bytes))
 
 
+@dataclass(frozen=True, kw_only=True)
 class LabelScores:
-    """What the labels of an output may be that is one number a row."""
+    """What the labels of an output may be that is one number a row.
 
-    names: tuple[str, ...] = ()
-    columns: tuple[str, ...] = ()
+    Attributes:
+        are_probabilities: whether they must lie in [0, 1].
+    """
+
+    are_probabilities: bool = False
+    names: ClassVar[tuple[str, ...]] = ()
+    columns: ClassVar[tuple[str, ...]] = ()
 
     def is_read_by(self, loss) -> bool:
         """Whether a loss compares labels with outputs, one by one; a user's own may read more of them."""
@@ -476,6 +482,13 @@ class LabelScores:
                 "column, [batch], and train a model for each. If they say which of several labels "
                 "apply, load the model with problem_type='multi_label_classification'."
             )
+        if self.are_probabilities:
+            in_range = (labels >= 0) & (labels <= 1)
+            wanted = (
+                "must lie in [0, 1], as the loss is binary cross-entropy. Scale scores, such as score / 5, or "
+                'compile with another loss, such as "mse".'
+            )
+            labels = _checked(labels, in_range, labels, title, wanted)
         return _numpy_for(labels).reshape(labels, [-1])
 
 

@@ -14,7 +14,7 @@ import numpy as np
 from bert_zoo.data.buckets import without_autotuning
 from bert_zoo.data.distinct import distinct_batches, text_numbers
 from bert_zoo.models import data_adapters
-from bert_zoo.models.labels import checked_labels
+from bert_zoo.models.labels import checked_labels, label_arrays
 from bert_zoo.models.sample_weights import checked_sample_weight
 
 log = logging.getLogger("bert_zoo")
@@ -77,11 +77,12 @@ def column_arguments(
     if all(isinstance(column, Mapping) for column in x):
         columns = tuple(data_adapters.checked_arrays(model, column) for column in x)
         _check_rows(columns, y, sample_weight)
-        weights = checked_sample_weight(sample_weight)
+        weights, y = checked_sample_weight(sample_weight), label_arrays(model, columns, y)
         return {"x": columns, "y": y, "sample_weight": weights, "batch_size": batch_size}
     columns = _texts(x)
     _check_rows(columns, y, sample_weight)
     say_odd_rows(columns, are_equal_odd=y is None)
+    y = label_arrays(model, columns, y)
     others = [part for part in (y, checked_sample_weight(sample_weight)) if part is not None]
     size = batch_size or data_adapters.DEFAULT_BATCH_SIZE
     dataset = _in_batches(columns, others, size, shuffle=shuffle, distinct=distinct)
