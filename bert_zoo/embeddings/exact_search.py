@@ -236,7 +236,7 @@ def _merged(best: Hits, scores: np.ndarray, first_row: int) -> Hits:
     better = scores > best.scores[:, -1:]
     if scores.shape[1] > count and np.count_nonzero(better) > _MANY * best.scores.size:
         better &= scores >= np.partition(scores, -count, axis=1)[:, -count, None]
-    # np.nonzero of two axes takes fifty times as long.
+    # np.nonzero takes fifty times as long on two axes.
     found = np.flatnonzero(better)
     if not len(found):
         return best
