@@ -1,4 +1,4 @@
-"""A classifier of texts as scikit-learn's searches, cross-validation and pipelines take one."""
+"""A classifier of texts, and vectors of them, as scikit-learn's searches, cross-validation and pipelines take them."""
 
 import math
 import os
@@ -6,7 +6,7 @@ from typing import Any
 
 import keras
 import numpy as np
-from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.base import BaseEstimator, ClassifierMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
 from bert_zoo.loading.load import load
@@ -76,3 +76,39 @@ class TextClassifier(ClassifierMixin, BaseEstimator):
         """The likeliest class of each text, [N]."""
         numbers = self.predict_proba(X).argmax(axis=1)
         return self.classes_[numbers]
+
+
+class TextVectors(TransformerMixin, BaseEstimator):
+    """Sentence vectors of texts, which any estimator of scikit-learn reads; nothing is trained.
+
+    Args:
+        checkpoint: a name or a directory, as `bert_zoo.load` takes it.
+        prompt, batch_size: of `embed`.
+        load_options: further keyword arguments of `bert_zoo.load`, such as {"truncate_dim": 64}.
+
+    Attributes:
+        model_: the loaded Keras model.
+    """
+
+    def __init__(
+        self,
+        checkpoint: str | os.PathLike = "minilm_l6",
+        *,
+        prompt: str | None = None,
+        batch_size: int = 32,
+        load_options: dict[str, Any] | None = None,
+    ):
+        self.checkpoint = checkpoint
+        self.prompt = prompt
+        self.batch_size = batch_size
+        self.load_options = load_options
+
+    def fit(self, X, y=None) -> "TextVectors":
+        """Loads the checkpoint."""
+        self.model_ = load(self.checkpoint, "embedding", **(self.load_options or {}))
+        return self
+
+    def transform(self, X) -> np.ndarray:
+        """Vectors, float32 [N, size]."""
+        check_is_fitted(self, "model_")
+        return self.model_.embed([*X], self.batch_size, self.prompt)

@@ -169,6 +169,14 @@ def test_modules_without_a_transformer_are_named(tmp_path):
         bert_zoo.load(tmp_path)
 
 
+def test_vectors_of_all_poolings_are_trained_in_batches_of_any_size(tmp_path, eager):
+    model = bert_zoo.load(directory_of("joined", tmp_path), "embedding")
+    before = model.embed(TEXTS)
+    model.fit((TEXTS[:2], TEXTS[1:]), verbose=0)
+    after = model.embed(TEXTS)
+    assert np.isfinite(after).all() and not np.array_equal(before, after)
+
+
 def test_setfits_classifier_is_named(tmp_path, caplog):
     directory = directory_of("joined", tmp_path)
     (directory / "model_head.pkl").write_bytes(b"")

@@ -9,11 +9,12 @@ from helpers import GOLDEN, TEXTS
 pytest.importorskip("sklearn")
 
 from sklearn.base import clone
+from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 
-from bert_zoo.sklearn import TextClassifier
+from bert_zoo.sklearn import TextClassifier, TextVectors
 
 pytestmark = pytest.mark.usefixtures("eager")
 CHECKPOINT = str(GOLDEN / "encoder")
@@ -58,3 +59,12 @@ def test_searches_validation_and_pipelines_train_it():
         search.best_estimator_, np.array(TRAIN), ANIMALS, cv=2, scoring="roc_auc"
     )
     np.testing.assert_allclose(scores, 1)
+
+
+def test_vectors_are_what_a_pipeline_begins_with():
+    vectors = TextVectors(CHECKPOINT, prompt="the ", load_options={"truncate_dim": 6})
+    pipeline = clone(make_pipeline(vectors, LogisticRegression())).fit(np.array(TRAIN), ANIMALS)
+    assert pipeline.predict(["a bird"]).tolist() == ["bird"]
+    found = pipeline[0].transform(TRAIN)
+    np.testing.assert_array_equal(found, pipeline[0].model_.embed(TRAIN, prompt="the "))
+    assert found.shape == (8, 6) and pipeline[1].n_features_in_ == 6

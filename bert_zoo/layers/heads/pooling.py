@@ -12,8 +12,8 @@ def _first(x, mask):
 
 
 def _max(x, mask):
-    # sentence-transformers' value for padding, which a row of padding alone shows.
-    return ops.max(ops.where(mask > 0, x, -1e9), axis=1)
+    # The value for padding is what a row of padding alone shows; as `initial` it lets a batch be empty.
+    return ops.max(ops.where(mask > 0, x, -1e9), axis=1, initial=-1e9)
 
 
 def _mean(x, mask):
