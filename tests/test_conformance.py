@@ -291,8 +291,9 @@ def other_labels(outputs, ranges, name: str = ""):
     if isinstance(outputs, dict):
         return {name: other_labels(logits, ranges, name) for name, logits in outputs.items()}
     logits = keras.ops.convert_to_numpy(outputs)
-    several = isinstance(ranges.get(name), LabelSets)
-    if several or (name and len(ranges[name].axes) == logits.ndim):
+    labels = ranges.get(name)
+    are_binary = isinstance(labels, LabelSets) or getattr(labels, "are_probabilities", False)
+    if are_binary or (name and len(ranges[name].axes) == logits.ndim):
         return (logits < 0).astype("int32")  # one logit a label
     return logits[..., 0] + 1 if logits.shape[-1] == 1 else np.argsort(logits)[..., -2]
 

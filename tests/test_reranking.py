@@ -157,6 +157,13 @@ def test_lists_are_learned_and_kinds_of_data_may_be_mixed(model):
     assert history["loss"][-1] < 0.5 * history["loss"][0] and len(history["val_loss"]) == 5
 
 
+@pytest.mark.parametrize(("columns", "pairs"), [(2, 3), (3, 6)])
+def test_pairs_that_are_cut_are_counted_as_pairs(columns, pairs, eager, caplog):
+    model = load_task("reranking", max_length=6)
+    model.evaluate(LISTS[:columns], LABELS, verbose=0)
+    assert f"of the {pairs} texts" in caplog.text
+
+
 @pytest.mark.parametrize(
     ("data", "loss", "message"),
     [

@@ -95,6 +95,7 @@ class ZooModel(keras.Model):
         outputs_per_token: whether outputs carry the length of the input, so that `predict` has to
             pad all batches alike.
         reads_columns: whether it can be called with a tuple of input dicts, of rows of several texts.
+        shared_columns: of these, how many columns of texts are read together with each of the others.
         reads_windows: whether it reads long texts in windows.
         pools_windows: whether outputs of the windows of a long text can be pooled to those of the text.
         positions_read: further integer inputs holding positions in the text, shape [batch, n, ...],
@@ -121,6 +122,7 @@ class ZooModel(keras.Model):
     ids_rank = 2
     output_activation: str | None = None
     reads_columns = False
+    shared_columns = 0
     reads_windows = False
     outputs_per_token = False
     peft_task: str | None = None

@@ -29,7 +29,8 @@ def warning_of_cut_texts(
         yield None
         return
     pooled = not model.outputs_per_token if pooled is None else pooled
-    parts = len(x) if model.reads_columns and isinstance(x, tuple) else 1
+    are_columns = model.reads_columns and isinstance(x, tuple)
+    parts = len(x) - model.shared_columns if are_columns else 1
     with report.of_call(_number(x, parts), advice(model, x, pooled)) as end_counting:
         yield end_counting
 

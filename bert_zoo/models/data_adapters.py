@@ -186,7 +186,8 @@ def yields_batches(x) -> bool:
 
 def is_text(x) -> bool:
     """Whether data are strings in memory, or meant as such."""
-    return x is not None and not yields_batches(x) and not isinstance(x, Mapping)
+    first = x[0] if isinstance(x, tuple) and x else x
+    return x is not None and not yields_batches(x) and not isinstance(first, Mapping)
 
 
 def _refuse_labels_beside(what: str, *others) -> None:

@@ -40,6 +40,7 @@ class Reranker(SentenceModel):
     num_outputs = 1
     pools_windows = False
     reads_columns = True
+    shared_columns = 1  # the queries
     interface = Interface(texts=(("text", 1), ("text_pair", 1)), pairs=False)
 
     def __init__(self, encoder, score_activation: str = "sigmoid", **kwargs):
