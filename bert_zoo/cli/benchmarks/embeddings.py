@@ -18,7 +18,7 @@ from bert_zoo.data.batches import column_batches
 from bert_zoo.data.columns import TextColumns, read_columns, remarks
 from bert_zoo.data.retrieval import Retrieval, read_beir
 from bert_zoo.embeddings.exact_search import Hits, search
-from bert_zoo.embeddings.roles import DOCUMENT, QUERY
+from bert_zoo.embeddings.roles import DOCUMENT, QUERY, similarity_of
 from bert_zoo.metrics.labels import pearson, ranks, spearman
 from bert_zoo.metrics.retrieval import retrieval_metrics
 from bert_zoo.models.base import ZooModel
@@ -113,11 +113,12 @@ class RetrievalBenchmark(VectorBenchmark):
         return nested(MultipleNegativesRanking(symmetric=recipe.symmetric), recipe)
 
     def predict(self, model, data, recipe):
-        """The `Hits` of each query, by cosine."""
+        """The `Hits` of each query among the documents in the order of their ids, by the model's similarity."""
         judged = as_retrieval(data)
         queries = self.vectors(model, [*judged.queries.values()], 0, recipe)
-        documents = self.vectors(model, [*judged.corpus.values()], 1, recipe)
-        return search(queries, documents, NUM_FOUND)
+        texts = [judged.corpus[id] for id in sorted(judged.corpus)]
+        documents = self.vectors(model, texts, 1, recipe)
+        return search(queries, documents, NUM_FOUND, similarity=similarity_of(model))
 
     def measure(self, data, predictions):
         judged = as_retrieval(data)
@@ -190,7 +191,7 @@ def as_retrieval(data: TextColumns | Retrieval) -> Retrieval:
 
 def found_documents(judged: Retrieval, hits: Hits) -> dict[str, list[str]]:
     """Query id -> the ids of the documents found, nearest first."""
-    ids = [*judged.corpus]
+    ids = sorted(judged.corpus)
     rows = zip(judged.queries, hits.indices.tolist(), strict=True)
     return {query: [ids[i] for i in found] for query, found in rows}
 
