@@ -115,10 +115,17 @@ TASKS = {
         {},
         "ndcg@10",
     ),
+    "margins": (
+        "reranking",
+        {"query": TEXTS_OF_ROWS, "positive": PARTNERS, "negative": OTHERS, "label": GRADES},
+        {"columns": ("query", "positive", "negative")},
+        {},
+        "ndcg@10",
+    ),
 }
 
 
-@pytest.fixture(scope="module", params=slow_but(TASKS, "pairs", "scores"))
+@pytest.fixture(scope="module", params=slow_but(TASKS, "pairs", "scores", "lists"))
 def run(request, tmp_path_factory):
     """A task, its run directory, the metrics that are kept, and the name of the first."""
     name, columns, options, settings, metric = TASKS[request.param]
@@ -259,6 +266,12 @@ def test_settings_and_labels_that_do_not_fit_are_refused(tmp_path):
         positive=["c", "d"],
         negative=[["e"], "f g".split()],
     )
+    listed = {"query": TEXTS_OF_ROWS, "positive": PARTNERS, "negative": OTHERS}
+    columns = {"columns": ("query", "positive", "negative")}
+    for more, labels in (({}, None), ({"label": GRADES}, 8)):
+        file = write_rows(tmp_path / "lists.jsonl", **listed, **more)
+        found = make_task("reranking", **file, **columns).train.labels
+        assert (found and len(found)) == labels
     with pytest.raises(ValueError, match="line 2: the row has 4 texts, and the first one 3"):
         len(make_task("triplets", **uneven).train)
 

@@ -9,6 +9,7 @@ from typing import Any
 import keras
 import numpy as np
 
+from bert_zoo.cli.benchmarks import LAYOUT
 from bert_zoo.cli.benchmarks.base import Benchmark, Measurement, one_line, spread_rows
 from bert_zoo.cli.benchmarks.files import own_files
 from bert_zoo.cli.benchmarks.texts import PREDICTED
@@ -275,7 +276,7 @@ def column_files(options, columns: Sequence[str], label: str | None = None) -> d
         columns: those that are read where the user names none.
         label: the column of numbers; None for none.
     """
-    how = {name: getattr(options, name) for name in ("format", "delimiter", "header", "encoding")}
+    how = {name: getattr(options, name) for name in LAYOUT}
     columns = options.columns or columns
 
     def read(path: str, train: TextColumns | None) -> TextColumns:

@@ -2,12 +2,14 @@
 
 import numpy as np
 
+from bert_zoo.cli.benchmarks import LAYOUT
 from bert_zoo.cli.benchmarks.base import Benchmark, Measurement, one_line, spread_rows
 from bert_zoo.cli.benchmarks.embeddings import column_files, write_tsv
 from bert_zoo.cli.benchmarks.texts import PREDICTED
 from bert_zoo.cli.report.analysis import binary_cross_entropies, cross_entropies, hardest_examples
 from bert_zoo.data.batches import list_batches, text_batches
 from bert_zoo.data.columns import TextColumns
+from bert_zoo.data.tables import Table
 from bert_zoo.metrics.labels import pearson, spearman
 from bert_zoo.metrics.retrieval import retrieval_metrics
 from bert_zoo.presets import Recipe
@@ -145,14 +147,14 @@ def average_precision(labels: np.ndarray, scores: np.ndarray) -> float:
 
 
 def reranking_benchmark(options) -> PairBenchmark:
-    """Pairs with labels, where two columns are named; lists without, or with a teacher's margins, of more.
+    """Pairs with labels, where two columns are named; lists of more, with margins where there is such a column.
 
     Raises:
         ValueError: labels of pairs are not between 0 and 1.
     """
     columns = options.columns or ("query", "document")
     if len(columns) > 2:
-        label = options.label if options.label != type(options).label else None
+        label = options.label if has_column(options, options.label) else None
         return ListBenchmark(**column_files(options, columns, label))
     files = column_files(options, columns, options.label)
     read = files["read"]
@@ -167,3 +169,14 @@ def reranking_benchmark(options) -> PairBenchmark:
         return data
 
     return PairBenchmark(**files | {"read": checked})
+
+
+def has_column(options, name: str) -> bool:
+    """Whether the training file has a column of this name."""
+    how = {option: getattr(options, option) for option in LAYOUT}
+    try:
+        next(Table(options.train_file, **how).rows((name,)))
+    except ValueError:
+        # Where the file cannot be read at all, reading its texts says so.
+        return False
+    return True
