@@ -1,9 +1,11 @@
 """Batches in which no text stands twice, so that none is a negative of itself."""
 
-from collections import deque
+import logging
 from collections.abc import Sequence
 
 import numpy as np
+
+log = logging.getLogger("bert_zoo")
 
 
 def text_numbers(columns: Sequence[Sequence[str | bytes]]) -> np.ndarray:
@@ -19,8 +21,8 @@ def distinct_batches(
 ) -> list[np.ndarray]:
     """All rows in a random order, in batches in which no text stands twice, over all columns.
 
-    A row with a text that its batch has waits for the next one, so that only the last batches are smaller,
-    where nothing else is left. Within a row a text may be repeated.
+    A row goes to the first batch that has room and comes after those with its texts, in time that grows
+    with the number of rows alone. Later batches may be smaller. Within a row a text may be repeated.
 
     Args:
         numbers: int [rows, columns], equal for equal texts; see `text_numbers`.
@@ -30,22 +32,43 @@ def distinct_batches(
     Returns:
         The numbers of the rows of each batch, int64 [batch].
     """
-    waiting: deque[int] = deque()
-    fresh = deque(rng.permutation(len(numbers)).tolist())
     rows = numbers.tolist()
-    batches = []
-    while waiting or fresh:
-        batch: list[int] = []
-        seen: set[int] = set()
-        later: deque[int] = deque()
-        while len(batch) < batch_size and (waiting or fresh):
-            row = (waiting or fresh).popleft()
-            if seen.isdisjoint(rows[row]):
-                batch.append(row)
-                seen.update(rows[row])
-            else:
-                later.append(row)
-        later.extend(waiting)
-        waiting = later
-        batches.append(np.array(batch, np.int64))
-    return batches
+    batches: list[list[int]] = []
+    after: dict[int, int] = {}  # text -> the batch after the last one that has it
+    with_room: list[int] = []  # batch -> itself, or one after it if it is full
+
+    for row in rng.permutation(len(rows)).tolist():
+        batch = _first_with_room(with_room, max(after.get(text, 0) for text in rows[row]))
+        if batch == len(batches):
+            batches.append([])
+            with_room.append(batch)
+        batches[batch].append(row)
+        if len(batches[batch]) == batch_size:
+            with_room[batch] = batch + 1
+        after.update(dict.fromkeys(rows[row], batch + 1))
+    return [np.array(batch, np.int64) for batch in batches]
+
+
+def _first_with_room(with_room: list[int], batch: int) -> int:
+    """The first batch from this one on that is not full; shortens the way there for later calls."""
+    way = []
+    while batch < len(with_room) and with_room[batch] != batch:
+        way.append(batch)
+        batch = with_room[batch]
+    for passed in way:
+        with_room[passed] = batch
+    return batch
+
+
+def say_of_frequent_texts(numbers: np.ndarray, batch_size: int) -> None:
+    """Warns where a text is so frequent that batches without repeated texts must be small."""
+    of_row = np.sort(numbers, axis=1)
+    is_repeated = np.pad(of_row[:, 1:] == of_row[:, :-1], ((0, 0), (1, 0)))
+    most = np.bincount(of_row[~is_repeated]).max()
+    if most > 2 * -(-len(numbers) // batch_size):
+        log.warning(
+            "The same text stands in %d of %d rows. As no batch has a text twice, there are %d batches at "
+            "least, of %.1f rows on average where batch_size is %d. Leave out rows with such a text; if it "
+            "stands for a missing one, leave its column out.",
+            *(most, len(numbers), most, len(numbers) / most, batch_size),
+        )

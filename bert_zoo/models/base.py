@@ -558,6 +558,8 @@ class ZooModel(keras.Model):
             (x, y, sample_weight), validation_data = split_rows(
                 validation_split, x, y, sample_weight
             )
+        options = {"batch_size": batch_size, "shuffle": shuffle, "class_weights": class_weights}
+        data = self.training_arguments(x, y, sample_weight, **options)
         if validation_data is not None:
             parts = validation_data if isinstance(validation_data, tuple) else (validation_data,)
             rows = validation_batch_size or batch_size
@@ -567,13 +569,11 @@ class ZooModel(keras.Model):
                 columns = (validation[name] for name in ("x", "y", "sample_weight"))
                 validation_data = tuple(column for column in columns if column is not None)
                 kwargs["validation_batch_size"] = validation["batch_size"]
-        options = {"batch_size": batch_size, "shuffle": shuffle, "class_weights": class_weights}
-        data = self.training_arguments(x, y, sample_weight, **options)
         # Keras shuffles arrays and PyDatasets, and warns where it is asked to shuffle others.
         is_finite = getattr(data["x"], "num_batches", None) is not None
         kwargs["shuffle"] = shuffle and ("batch_size" in data or is_finite)
         with (
-            warning_of_cut_texts(self, x) as end_counting,
+            warning_of_cut_texts(self, x, columns=self.reads_columns) as end_counting,
             self._fresh_functions_after_errors(),
         ):
             if end_counting:
@@ -586,7 +586,8 @@ class ZooModel(keras.Model):
     ):
         """As in Keras, on the same kinds of data as `fit`."""
         data = self.training_arguments(x, y, sample_weight, batch_size=batch_size)
-        with warning_of_cut_texts(self, x), self._fresh_functions_after_errors():
+        counting = warning_of_cut_texts(self, x, columns=self.reads_columns)
+        with counting, self._fresh_functions_after_errors():
             return super().evaluate(**data, **kwargs)
 
     def predict(self, x, batch_size: int | None = None, verbose="auto", **kwargs):

@@ -11,7 +11,7 @@ from bert_zoo.models.long_texts import can_pool_windows
 
 @contextlib.contextmanager
 def warning_of_cut_texts(
-    model, x, *, pooled: bool | None = None
+    model, x, *, pooled: bool | None = None, columns: bool = False
 ) -> Iterator[Callable[[], None] | None]:
     """At its end, says how many of the texts of a call were cut; of a tf.data, of a batch.
 
@@ -20,6 +20,8 @@ def warning_of_cut_texts(
         x: what `fit`, `evaluate` or `predict` was called with.
         pooled: whether the call gives one output a text, for which windows of it can be pooled; by
             default whether the model does.
+        columns: whether a tuple holds columns of texts, as the model's `columns_to_inputs` reads them, and no
+            pair.
 
     Yields a function that ends the counting before; None where nothing is counted.
     """
@@ -29,9 +31,10 @@ def warning_of_cut_texts(
         yield None
         return
     pooled = not model.outputs_per_token if pooled is None else pooled
-    are_columns = model.reads_columns and isinstance(x, tuple)
-    parts = len(x) - model.shared_columns if are_columns else 1
-    with report.of_call(_number(x, parts), advice(model, x, pooled)) as end_counting:
+    is_tuple = isinstance(x, tuple)
+    parts = len(x) - model.shared_columns if is_tuple and columns else 1
+    are_pairs = is_tuple and not (columns and not model.shared_columns)
+    with report.of_call(_number(x, parts), advice(model, are_pairs, pooled)) as end_counting:
         yield end_counting
 
 
@@ -63,9 +66,8 @@ def _number(x, parts: int) -> int | None:
     return parts * len(texts) if isinstance(texts, Sized) and not is_tf_dataset(texts) else None
 
 
-def advice(model, x, pooled: bool) -> str:
+def advice(model, are_pairs: bool, pooled: bool) -> str:
     """How to keep texts whole."""
-    are_pairs = isinstance(x, tuple)
     ways = []
     if pooled and not are_pairs and can_pool_windows(model):
         ways.append("long_texts='mean' or 'max', which reads them whole, in windows")

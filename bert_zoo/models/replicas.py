@@ -3,6 +3,7 @@
 All that works around Keras 3.15 under tf.distribute is here, but for the optimizer's part.
 """
 
+import contextlib
 import logging
 from collections.abc import Callable
 from typing import Any
@@ -10,7 +11,7 @@ from typing import Any
 import keras
 from keras import ops
 
-from bert_zoo.private import is_multi_worker
+from bert_zoo.private import is_multi_worker, strategy_of
 
 log = logging.getLogger("bert_zoo")
 
@@ -100,7 +101,15 @@ def rows_of_all(value):
     replica = tf.distribute.get_replica_context()
     if replica is None:  # Keras looks at shapes alone.
         return tf.concat([value] * replicas, axis=0)
-    return replica.all_gather(value, axis=0)
+    # TensorFlow 2.21 forgets the sizes of the other axes where replicas have different numbers of rows.
+    return tf.ensure_shape(replica.all_gather(value, axis=0), [None, *value.shape[1:]])
+
+
+def in_scope_of(model):
+    """The scope in which a model was made, and in which variables are made that belong to it."""
+    on_tensorflow = keras.backend.backend() == "tensorflow"
+    strategy = strategy_of(model) if on_tensorflow else None
+    return contextlib.nullcontext() if strategy is None else strategy.scope()
 
 
 def is_chief(strategy) -> bool:

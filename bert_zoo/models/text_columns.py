@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from bert_zoo.data.buckets import without_autotuning
-from bert_zoo.data.distinct import distinct_batches, text_numbers
+from bert_zoo.data.distinct import distinct_batches, say_of_frequent_texts, text_numbers
 from bert_zoo.models import data_adapters
 from bert_zoo.models.labels import checked_labels, label_arrays
 from bert_zoo.models.sample_weights import checked_sample_weight
@@ -134,6 +134,7 @@ def _in_batches(columns: tuple, others: list, size: int, *, shuffle: bool, disti
     if shuffle and distinct:
         numbers = text_numbers([column.numpy() for column in columns])
         if len(np.unique(numbers)) < numbers.size:
+            say_of_frequent_texts(numbers, size)
             return _distinct(element, numbers, size)
     dataset = tf.data.Dataset.from_tensor_slices(element)
     if shuffle:

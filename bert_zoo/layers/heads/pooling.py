@@ -95,5 +95,6 @@ def check_size(pooling: Pooling, size: int) -> None:
 
 def normalized(x):
     """Vectors scaled to length 1."""
-    norm = ops.sqrt(ops.sum(ops.square(x), axis=-1, keepdims=True))
-    return x / ops.maximum(norm, 1e-12)
+    squared = ops.sum(ops.square(x), axis=-1, keepdims=True)
+    # Below the root, of whose gradient at 0 a vector of zeros would make NaN.
+    return x / ops.sqrt(ops.maximum(squared, 1e-24))

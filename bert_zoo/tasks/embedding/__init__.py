@@ -2,7 +2,7 @@
 
 import functools
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 
 import keras
@@ -17,8 +17,8 @@ from bert_zoo.models.gradient_cache import (
     in_mini_batches,
     traced_once,
 )
-from bert_zoo.models.inputs import check_batch_size
-from bert_zoo.models.replicas import compiles_for_each_shape, rows_of_all
+from bert_zoo.models.inputs import check_batch_size, is_of_tensorflow
+from bert_zoo.models.replicas import compiles_for_each_shape, in_scope_of, rows_of_all
 from bert_zoo.models.task_model import TaskModel, Use
 from bert_zoo.models.text_columns import (
     are_columns,
@@ -26,8 +26,21 @@ from bert_zoo.models.text_columns import (
     epochs_of_any_length,
     split_element,
 )
-from bert_zoo.tasks.embedding.data import check_cosines, class_numbers, loss_of_data
-from bert_zoo.tasks.embedding.losses import CosineRegression, LossByData, PairSoftmax
+from bert_zoo.tasks.embedding.data import (
+    Cosines,
+    PairClasses,
+    RowNumbers,
+    check_data,
+    class_names,
+    class_numbers,
+    loss_of_data,
+)
+from bert_zoo.tasks.embedding.losses import (
+    CosineRegression,
+    EmbeddingLoss,
+    LossByData,
+    PairSoftmax,
+)
 
 log = logging.getLogger("bert_zoo")
 
@@ -45,8 +58,8 @@ class SentenceEmbedder(TaskModel):
 
     Args:
         encoder: as in `TaskModel`.
-        pair_classes: how many classes the classifier of pairs has, by which `PairSoftmax` trains;
-            0 for none.
+        pair_classes: how many classes the classifier of pairs has, by which `PairSoftmax` trains, or their
+            names; 0 for none.
 
     Attributes:
         mini_batch_size: rows of a column that are computed at a time in training, which saves memory and
@@ -67,13 +80,17 @@ class SentenceEmbedder(TaskModel):
     )
     interface = Interface(("embedding",))
 
-    def __init__(self, encoder, pair_classes: int = 0, **kwargs):
+    def __init__(self, encoder, pair_classes: int | Sequence[str] = 0, **kwargs):
         super().__init__(encoder, **kwargs)
         self.pair_classifier: keras.layers.Layer | None = None
+        self._pair_names: tuple[str, ...] = ()
         self._mini_batch_size: int | None = None
-        self._column_prompts: tuple[str, ...] | None = None
+        self._column_prompts: tuple[str | None, ...] | None = None
+        self._loss_fitted: EmbeddingLoss | None = None
         if pair_classes:
-            self._add_pair_classifier(pair_classes)
+            are_named = not isinstance(pair_classes, int)
+            names = tuple(pair_classes) if are_named else ()
+            self._add_pair_classifier(len(names) or pair_classes, names)
 
     @property
     def mini_batch_size(self) -> int | None:
@@ -83,6 +100,11 @@ class SentenceEmbedder(TaskModel):
     def mini_batch_size(self, value: int | None) -> None:
         if value is not None:
             check_batch_size(value, "mini_batch_size")
+            if self.reads_windows:
+                raise ValueError(
+                    f"mini_batch_size is {value}, and the windows of long texts are not computed in mini-batches. "
+                    "Leave it out, or load the model with long_texts='cut'."
+                )
         if value != self._mini_batch_size:
             self.train_function = None
         self._mini_batch_size = value
@@ -129,7 +151,8 @@ class SentenceEmbedder(TaskModel):
         return self.encoder.from_pooled(outputs)
 
     def prompted(self, texts):
-        return with_prompt(self.encoder.prompts.text(), texts)
+        prompts = self._column_prompts or (None,)
+        return with_prompt(self.encoder.prompts.text(prompts[0]), texts)
 
     def columns_to_inputs(self, columns, preprocessor):
         """Columns of texts to their input dicts, each after its prompt; traceable."""
@@ -163,12 +186,14 @@ class SentenceEmbedder(TaskModel):
         | `(premises, hypotheses)`, classes | `PairSoftmax` |
 
         Another one is given to `compile`: a loss of `bert_zoo.embeddings`, or any of Keras over vectors
-        [batch, columns, size]. Where texts of other rows are negatives, those in memory are shuffled into
-        batches in which no text stands twice, and equal texts of other batches do not count.
+        [batch, columns, size]. Where texts of other rows are negatives, strings in memory are shuffled into
+        batches in which no text stands twice; in other data, equal texts do not count as negatives.
+
+        Names of classes of pairs are numbered in their order, and the model keeps them.
 
         Args:
             x: strings, dicts of ids, or a tf.data.Dataset of batches of them; columns stand in a tuple.
-            y: scores, floats; or classes, integers or names.
+            y: scores, floats; or classes, integers or names, in a dataset of pairs integers.
             prompts: for each column the name of one of the model's prompts, or a text, that stands before
                 its texts; the model's default prompt by default.
             mini_batch_size: sets the attribute of that name.
@@ -176,8 +201,14 @@ class SentenceEmbedder(TaskModel):
         if mini_batch_size is not None:
             self.mini_batch_size = mini_batch_size
         in_memory = not is_tf_dataset(x)
-        with self._prompting(prompts), epochs_of_any_length() if in_memory else nullcontext():
-            return super().fit(x, y, *args, **kwargs)
+        validation = kwargs.get("validation_data")
+        if are_columns(validation) and split_element(x, y)[1] is None:
+            kwargs["validation_data"] = (validation,)
+        try:
+            with self._prompting(prompts), epochs_of_any_length() if in_memory else nullcontext():
+                return super().fit(x, y, *args, **kwargs)
+        finally:
+            self._loss_fitted = None
 
     def evaluate(self, *args, prompts: Sequence[str | None] | None = None, **kwargs):
         """The loss of data as `fit` takes them."""
@@ -186,6 +217,8 @@ class SentenceEmbedder(TaskModel):
 
     @contextmanager
     def _prompting(self, prompts: Sequence[str | None] | None):
+        if isinstance(prompts, str):
+            raise TypeError(f"prompts is {prompts!r}; give a list, with one for each column.")
         self._column_prompts = None if prompts is None else tuple(prompts)
         try:
             yield
@@ -193,27 +226,46 @@ class SentenceEmbedder(TaskModel):
             self._column_prompts = None
 
     def training_arguments(self, x, y=None, sample_weight=None, **options):
-        columns, labels, weights = split_element(x, y, sample_weight)
+        if x is None or isinstance(x, Iterator | keras.utils.PyDataset):
+            raise TypeError(
+                f"x is {type(x).__name__}; pass texts, dicts of ids, or a tf.data.Dataset of batches of them."
+            )
+        columns, labels, _ = split_element(x, y, sample_weight)
         are_pairs = are_columns(columns)
-        if are_pairs and self._column_prompts and len(self._column_prompts) != len(columns):
-            raise ValueError(
-                f"There are {len(self._column_prompts)} prompts and {len(columns)} columns; give one for each."
-            )
-        self._choose_loss(len(columns) if are_pairs else 1, labels)
-        if weights is not None and not getattr(self.loss_in_use, "takes_weights", True):
-            raise ValueError(
-                f"{type(self.loss_in_use).__name__} compares the rows of a batch, which have no weights of their own. "
-                "Leave sample_weight out."
-            )
-        y = class_numbers(y)
-        if isinstance(self.loss_in_use, CosineRegression):
-            check_cosines(y)
+        number = len(columns) if are_pairs else 1
+        self._check_prompts(columns[0] if are_pairs else columns, number)
+        self._choose_loss(number, labels)
+        check_data(self.loss_in_use, number, labels)
         if isinstance(self.loss_in_use, PairSoftmax):
-            self._prepare_pair_classifier(y)
+            self._prepare_pair_classifier(labels)
+        else:
+            y = class_numbers(y)
         if not are_pairs:
             return keras_arguments(self, x, y, sample_weight, labelled=True, **options)
         distinct = getattr(self.loss_in_use, "in_batch_negatives", False)
         return column_arguments(self, x, y, sample_weight, distinct=distinct, **options)
+
+    def _check_prompts(self, column, number: int) -> None:
+        if self._column_prompts is None:
+            return
+        if isinstance(column, Mapping):
+            raise ValueError("prompts stand before texts, and these are ids. Leave them out.")
+        if len(self._column_prompts) != number:
+            raise ValueError(
+                f"The number of prompts is {len(self._column_prompts)} and that of columns {number}; give one for "
+                "each."
+            )
+
+    def label_ranges(self, inputs):
+        loss = self.loss_in_use if self.compiled else None
+        if isinstance(loss, PairSoftmax) and self.pair_classifier is not None:
+            units = self.pair_classifier.units
+            return {
+                "": PairClasses(units, "the number of classes of pairs", names=self._pair_names)
+            }
+        if isinstance(loss, CosineRegression):
+            return {"": Cosines()}
+        return {"": RowNumbers()} if isinstance(loss, EmbeddingLoss) else {}
 
     @property
     def loss_in_use(self):
@@ -224,37 +276,52 @@ class SentenceEmbedder(TaskModel):
         if not isinstance(self.loss, LossByData):
             return
         chosen = loss_of_data(columns, labels)
+        if self._loss_fitted is not None and type(chosen) is not type(self._loss_fitted):
+            raise ValueError(
+                f"The training data are for {type(self._loss_fitted).__name__}, and validation_data for "
+                f"{type(chosen).__name__}. Both must have as many columns, and labels of the same kind."
+            )
+        self._loss_fitted = chosen
         if type(chosen) is type(self.loss.chosen):
             return
         log.info("Training and measuring by %s.", type(chosen).__name__)
         self.loss.chosen = chosen
         self.train_function = self.test_function = None
 
-    def _prepare_pair_classifier(self, y) -> None:
+    def _prepare_pair_classifier(self, labels) -> None:
         if self.pair_classifier is not None:
             return
-        number = self.loss_in_use.num_classes
-        if number is None and isinstance(y, np.ndarray):
-            number = int(y.max(initial=1)) + 1
-        if number is None:
+        number, names = self.loss_in_use.num_classes, ()
+        if is_of_tensorflow(labels) and number is None:
             raise ValueError(
                 "How many classes pairs have, a dataset does not tell. Compile with "
                 "loss=bert_zoo.embeddings.PairSoftmax(num_classes=3)."
             )
+        if not is_of_tensorflow(labels):
+            names = class_names(labels)
+            if names and number not in (None, len(names)):
+                raise ValueError(f"num_classes is {number}, and the names of classes are {names}.")
+            number = number or len(names) or max(2, int(np.max(labels)) + 1)
         if self.optimizer.built:
             raise ValueError(
-                "The optimizer has trained the model without a classifier of pairs. Compile the model anew "
-                "before it is fitted to classes of pairs."
+                "The optimizer was made for a model without a classifier of pairs. Compile the model anew before "
+                "it is fitted to classes of pairs."
             )
-        self._add_pair_classifier(number)
+        log.info(
+            "A classifier of pairs, %d classes from (u, v, abs(u - v)), is randomly initialised for the training; "
+            "what is saved or exported leaves it out.",
+            number,
+        )
+        self._add_pair_classifier(number, names)
 
-    def _add_pair_classifier(self, classes: int) -> None:
+    def _add_pair_classifier(self, classes: int, names: tuple[str, ...] = ()) -> None:
         width = 3 * self.encoder.vector_size
-        with private.adding_layers(self):
+        with private.adding_layers(self), in_scope_of(self):
             self.pair_classifier = keras.layers.Dense(
                 classes, name="pair_classifier", dtype=self.dtype_policy
             )
             self.pair_classifier.build((None, width))
+        self._pair_names = names
 
     def compute_loss(self, x=None, y=None, y_pred=None, sample_weight=None, training=True):
         vectors = rows_of_all(ops.cast(y_pred, "float32"))
@@ -262,6 +329,11 @@ class SentenceEmbedder(TaskModel):
             y = ops.stack([fingerprints(rows) for rows in x], axis=1)
         y = rows_of_all(ops.convert_to_tensor(y))
         if sample_weight is not None:
+            if not getattr(self.loss_in_use, "takes_weights", True):
+                raise ValueError(
+                    f"{type(self.loss_in_use).__name__} compares the rows of a batch, which have no weights of their "
+                    "own. Leave sample_weight and class_weight out."
+                )
             sample_weight = rows_of_all(ops.convert_to_tensor(sample_weight))
         if isinstance(self.loss_in_use, PairSoftmax):
             u, v = vectors[:, 0], vectors[:, 1]
@@ -271,7 +343,7 @@ class SentenceEmbedder(TaskModel):
 
     def get_config(self):
         classifier = self.pair_classifier
-        classes = 0 if classifier is None else classifier.units
+        classes = list(self._pair_names) or (0 if classifier is None else classifier.units)
         return {**super().get_config(), "pair_classes": classes}
 
     # --- What it gives ---

@@ -20,10 +20,12 @@ class EmbeddingLoss(keras.losses.Loss):
     """A loss over the vectors of a batch.
 
     Attributes:
-        in_batch_negatives: whether texts of other rows count as negatives.
+        columns: how many texts a row has; None for two or more.
+        in_batch_negatives: whether texts of other rows count as negatives, and there are no labels.
         takes_weights: whether each row has a loss of its own, which `sample_weight` may weigh.
     """
 
+    columns: int | None = None
     in_batch_negatives = False
     takes_weights = False
 
@@ -54,7 +56,6 @@ class MultipleNegativesRanking(EmbeddingLoss):
     """
 
     in_batch_negatives = True
-    takes_weights = True
 
     def __init__(self, scale: float = 20.0, symmetric: bool = False, **kwargs):
         super().__init__(**kwargs)
@@ -104,6 +105,8 @@ class CoSENT(EmbeddingLoss):
     Source: CoSENTLoss of sentence-transformers (Su 2022, kexue.fm/archives/8847).
     """
 
+    columns = 2
+
     def __init__(self, scale: float = 20.0, **kwargs):
         super().__init__(**kwargs)
         self.scale = scale
@@ -127,6 +130,7 @@ class CosineRegression(EmbeddingLoss):
     Source: Reimers and Gurevych 2019 (arXiv:1908.10084), section 3; CosineSimilarityLoss.
     """
 
+    columns = 2
     takes_weights = True
 
     def call(self, y_true, y_pred):
@@ -143,6 +147,8 @@ class SupervisedContrastive(EmbeddingLoss):
     Args:
         temperature: what cosines are divided by.
     """
+
+    columns = 1
 
     def __init__(self, temperature: float = 0.1, **kwargs):
         super().__init__(**kwargs)
@@ -170,6 +176,8 @@ class BatchHardTriplet(EmbeddingLoss):
     Distances are Euclidean.
     Source: Hermans et al. 2017 (arXiv:1703.07737); BatchHardTripletLoss of sentence-transformers.
     """
+
+    columns = 1
 
     def __init__(self, margin: float = 5.0, **kwargs):
         super().__init__(**kwargs)
@@ -205,6 +213,7 @@ class PairSoftmax(EmbeddingLoss):
         num_classes: how many there are; `fit` counts those of labels in memory.
     """
 
+    columns = 2
     takes_weights = True
 
     def __init__(self, num_classes: int | None = None, **kwargs):
@@ -247,6 +256,7 @@ class Matryoshka(EmbeddingLoss):
                 f"got {type(loss).__name__}, dims={list(dims)}, weights={weights}."
             )
         self.loss, self.dims, self.weights = loss, tuple(dims), weights
+        self.columns = getattr(loss, "columns", None)
         self.in_batch_negatives = getattr(loss, "in_batch_negatives", False)
         self.takes_weights = getattr(loss, "takes_weights", True)
 
@@ -277,14 +287,6 @@ class LossByData(EmbeddingLoss):
     def __init__(self, **kwargs):
         super().__init__(**kwargs)
         self.chosen: EmbeddingLoss | None = None
-
-    @property
-    def takes_weights(self):
-        return self.chosen.takes_weights
-
-    @property
-    def in_batch_negatives(self):
-        return self.chosen.in_batch_negatives
 
     def call(self, y_true, y_pred):
         return self.chosen.call(y_true, y_pred)
