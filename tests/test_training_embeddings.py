@@ -302,7 +302,7 @@ def test_dropout_is_that_of_the_same_mini_batches_in_a_loop():
     assert np.array_equal([np.array(state) for state in states(model)], end)
 
 
-@pytest.mark.parametrize("way", slow_but(["graph", "xla", "mixed_bfloat16"], "graph"))
+@pytest.mark.parametrize("way", slow_but(["graph", "xla", "mixed_bfloat16"]))
 def test_mini_batches_train_in_graphs_as_the_batch_does(way):
     dtype = {"dtype": way} if way == "mixed_bfloat16" else {}
     weights = []
@@ -343,6 +343,7 @@ def test_the_shape_of_the_data_chooses_the_loss(x, y, loss):
 
 
 @pytest.mark.usefixtures("eager")
+@pytest.mark.slow
 def test_texts_in_memory_and_in_a_dataset_train_as_their_ids_do(caplog):
     model = load_task("embedding", dropout=0.0, max_length=6)
     model.compile(SGD(0.1))
