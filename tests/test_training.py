@@ -30,6 +30,7 @@ from bert_zoo.training import (
     compile_for_task,
 )
 from bert_zoo.training.optimizers import UNDECAYED
+from bert_zoo.weights.bind import named_variables
 
 # Of ten float32 steps against float64, and of kernels that round 1 - 0.999 to float32.
 TOLERANCE = 2e-5
@@ -173,6 +174,35 @@ def test_bias_correction_gives_kerass_adamw(fused, monkeypatch):
     np.testing.assert_allclose(ours, theirs, atol=TOLERANCE)
     np.testing.assert_allclose(run_steps(BertAdamW(**options)), uncorrected, atol=TOLERANCE)
     assert np.abs(uncorrected - theirs).max() > 0.01
+
+
+@pytest.mark.parametrize(
+    ("make", "options"),
+    [
+        (keras.optimizers.AdamW, {"global_clipnorm": 0.5}),
+        (BertAdamW, {"bias_correction": True, "global_clipnorm": 0.5}),
+    ],
+)
+def test_the_first_step_is_adams_also_of_rows_that_many_tokens_read(make, options):
+    rate, epsilon = 1e-2, 1e-3
+    model, inputs = eager("classification"), task_inputs("classification")
+    labels = np.arange(len(inputs["token_ids"])) % 2
+    model.compile(make(rate, weight_decay=0.0, epsilon=epsilon, **options), model.loss)
+    paths = {id(variable): path for path, variable in named_variables(model).items()}
+    variables, before = model.trainable_variables, variables_of(model)
+    with tf.GradientTape() as tape:
+        loss = model.compute_loss(inputs, labels, model(inputs, training=True))
+    found = tape.gradient(loss, [variable.value for variable in variables])
+    gradients = [np.float64(0 if g is None else tf.convert_to_tensor(g)) for g in found]
+    norm = np.sqrt(sum(np.sum(gradient**2) for gradient in gradients))
+    model.train_on_batch(inputs, labels)
+    after = variables_of(model)
+    for variable, gradient in zip(variables, gradients, strict=True):
+        gradient = gradient * min(1, 0.5 / norm)
+        moments = 0.1 * gradient, np.sqrt(0.001) * np.abs(gradient)
+        change = rate * np.sqrt(0.001) / 0.1 * moments[0] / (moments[1] + epsilon)
+        path = paths[id(variable)]
+        np.testing.assert_allclose(before[path] - after[path], change, atol=2e-6, err_msg=path)
 
 
 def test_schedule_warms_up_and_falls_on_the_unshifted_line():

@@ -15,6 +15,7 @@ from bert_zoo import private
 from bert_zoo.forks import refuse_fork
 from bert_zoo.models.compiling import (
     reads_class_numbers,
+    sum_slices,
     warn_of_probabilities,
     with_probabilities,
     with_token_accuracy,
@@ -391,6 +392,8 @@ class ZooModel(keras.Model):
                 if type(self.optimizer) is keras.optimizers.LossScaleOptimizer:
                     self.optimizer = LossScaling.around(self.optimizer)
             warn_of_clipping(optimizer, self.distribute_strategy)
+            if isinstance(optimizer, keras.optimizers.Optimizer):
+                sum_slices(optimizer)
         if hasattr(optimizer, "use_levels"):
             optimizer.use_levels(self.levels_below_head)
 

@@ -1,5 +1,6 @@
 """What `compile` is given, where Keras takes it in another way than users mean."""
 
+import functools
 import logging
 from typing import Any
 
@@ -102,3 +103,22 @@ def with_probabilities(metrics: Any, activation: str | None) -> Any:
         return metric
 
     return metrics if activation is None else keras.tree.map_structure(replaced, metrics)
+
+
+def sum_slices(optimizer) -> None:
+    """Has an optimizer take the gradient of a table that is read in many places as one sum, on TensorFlow.
+
+    Keras 3.15 takes the slices as they come, one for each token: Adam, Nadam, RMSprop, Adadelta and
+    Adafactor square each by itself, so that a row which is read n times may move sqrt(n) times too far,
+    and norms to clip by are others too.
+    """
+    import tensorflow as tf
+
+    apply = optimizer.apply
+
+    @functools.wraps(apply)
+    def apply_sums(grads, trainable_variables=None):
+        sums = [g if g is None else tf.convert_to_tensor(g) for g in grads]
+        return apply(sums, trainable_variables)
+
+    optimizer.apply = apply_sums
